@@ -36,7 +36,7 @@ struct Batches {
 /// Specifies how windows treat the end of a document. Without a token, they continue with the next document.
 struct DocumentEnd {
   std::optional<int32_t> token{};  ///< ends a document; the rest of the window is padding unless `masked`
-  bool masked = false;             ///< the window continues; the token begins a new sequence (Batch::starts)
+  bool masked = false;             ///< the window continues with the next document as another sequence (Batch::starts)
 };
 
 class BatchSampler {

@@ -31,7 +31,7 @@ class Digest {
 };
 
 struct DocumentsSummary {
-  std::string digest;  ///< Digest of the texts, joined by kDocumentEnd; for one plain text, its own digest
+  std::string digest;  ///< Digest::hex() of the texts, joined by kDocumentEnd
   uint64_t n_bytes = 0;
   uint64_t n_documents = 0;
   std::vector<std::string> characters{};  ///< distinct characters, sorted by code point

@@ -23,7 +23,7 @@ class Documents {
   /// missing file or an empty directory.
   explicit Documents(const std::vector<std::string>& paths, std::string field = "text");
 
-  /// A piece of a document, cut at a word_border(), between characters. `n_read` is the number of bytes read so far.
+  /// A piece of a document, cut at word_border(), so words stay whole. `n_read` is the number of bytes read so far.
   struct Piece {
     std::string_view text;
     bool ends_document;

@@ -23,8 +23,8 @@ class LlamaImpl : public torch::nn::Module {
   /// Throws core::Error if the configuration is invalid or needs features that `parts` does not have.
   explicit LlamaImpl(const core::ModelConfig& config, std::shared_ptr<const Parts> parts = std::make_shared<Parts>());
 
-  /// Returns the logits [B, T, vocab_size] of token ids, int64 [B, T]; `starts` as in mask.h. Throws core::Error for
-  /// another type or shape or if T exceeds the context, and c10::Error for ids outside the vocabulary.
+  /// Returns the logits [B, T, vocab_size] of token ids, int64 [B, T]; `starts` marks packed sequences (mask.h). Throws
+  /// core::Error for another type or shape or if T exceeds the context, and c10::Error for ids outside the vocabulary.
   torch::Tensor forward(const torch::Tensor& tokens, const torch::Tensor& starts = {}) {
     return logits(stream(tokens, starts));
   }

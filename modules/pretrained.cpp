@@ -1,5 +1,5 @@
-// Samples a completion from SmolLM2-135M-Instruct. WEIGHTS is a folder with one raw float32 file per parameter, which
-// has the parameter's name. Writes the logits of all tokens except the last to WEIGHTS/logits.
+// Samples a completion from SmolLM2-135M-Instruct. WEIGHTS is a folder with one raw float32 file per parameter, named
+// like the parameter. Writes the logits of all tokens except the last to WEIGHTS/logits.
 #include <fmt/format.h>
 #include <torch/utils.h>
 

@@ -16,7 +16,7 @@ RopeCacheImpl::RopeCacheImpl(int64_t context_length, int64_t head_dim, double th
   core::require(context_length >= 1 && theta > 0,
                 "RopeCache: context_length is {} and theta is {}, expected context_length >= 1 and theta > 0",
                 context_length, theta);
-  // Computed in double: at position 10,000, rounding the angle to float would be off by up to 0.0005.
+  // Computed in double: at position 10,000, an angle rounded to float would be off by up to 0.0005.
   const auto frequency_P = torch::pow(theta, -torch::arange(0, head_dim, 2, torch::kDouble) / head_dim);
   const auto angle_TP = torch::outer(torch::arange(context_length, torch::kDouble), frequency_P);
   rotations_ = torch::polar(torch::ones_like(angle_TP), angle_TP);
@@ -39,8 +39,8 @@ torch::Tensor RopeCacheImpl::apply(const torch::Tensor& x_BTHK, int64_t first_po
     core::fail("RopeCache: positions are [{}, {}), expected within [0, {})", first_position, last, context);
   }
 
-  // As complex numbers, pairs are rotated by one complex product, which reads memory once; with real numbers, it would
-  // be six operations. Half-precision inputs are rotated in float.
+  // As complex numbers, pairs are rotated by one complex product, which reads memory once; real numbers would take six
+  // operations. Half-precision inputs are rotated in float.
   const auto real_type = at::toOpMathType(x_BTHK.scalar_type());
   const auto rotations_TP =
       rotations_.slice(0, first_position, last).to(x_BTHK.device(), c10::toComplexType(real_type));

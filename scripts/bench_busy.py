@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures how much of their speed programs keep on a busy machine: on an idle one, and with busy processes running.
+"""Measures how much of their speed programs keep while busy processes run on the same machine.
 
 Usage: scripts/bench_busy.py COMMAND... [--models FILE...] [--busy 0 1] [--copies N...] [--rounds 7]
                              [--keep FILE]

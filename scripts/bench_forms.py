@@ -86,7 +86,7 @@ def parts(schema):
             while todo:
                 path = todo.pop().split("/")
                 if path[:2] != ["#", key] or len(path) < 3 or path[2] not in of:
-                    break  # skips a definition with a reference to something else
+                    break  # skips this definition: it references something that isn't a definition
                 if path[2] not in needed:
                     needed[path[2]] = of[path[2]]
                     todo += references(of[path[2]])
@@ -127,7 +127,7 @@ class Program:
 
 
 def peer(name, vocabulary):
-    """Answers Program's questions (a schema, its texts) with the times of another engine. Runs in build/venv-forms."""
+    """Answers each line of Program.ask(), a schema and its texts, with an engine's times. Runs in build/venv-forms."""
     import numpy as np
 
     with open(vocabulary) as file:
@@ -152,7 +152,7 @@ def peer(name, vocabulary):
         number = {token: i for i, token in reversed([*enumerate(tokens)]) if token}
         longest = max(map(len, number))
 
-        class Tokenizer:  # longest match: llguidance forces the tokens of this split where a schema forces the bytes
+        class Tokenizer:  # splits by longest match; where a schema forces bytes, llguidance forces these tokens
             eos_token_id, bos_token_id = end, None
 
             def __call__(self, text):
@@ -239,7 +239,7 @@ def head(title):
 
 
 def decode(folio, model):
-    """Runs build/bench with lists of 16 published parts of various sizes, and with strings, which force no tokens."""
+    """Runs build/bench with 16 schemas of lists of published parts, and 16 of long strings, which force no tokens."""
     lists = {}
     for name, schema in published():
         part = name.partition("#")[2]

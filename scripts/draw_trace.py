@@ -5,7 +5,7 @@ Usage: scripts/draw_trace.py TRACE.json [OUT.svg]
 
 Prints for each rank the milliseconds of a step, of computation on the main thread, of communication with other ranks,
 and of their overlap. Computation means that a LibTorch or Folio operation runs and the thread does not wait for
-ranks."""
+other ranks."""
 import json
 import sys
 from collections import defaultdict

@@ -128,7 +128,7 @@ def show_hint(exercise, number):
 
 
 def run_tests(program):
-    """Prints the program's output as it arrives. Returns (exit code, failed test), with None for an empty exercise."""
+    """Prints the program's output as it arrives. Returns (exit code, failed test), None for an unwritten exercise."""
     lines = []
     with subprocess.Popen([program], stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout:

@@ -4,8 +4,8 @@
 A comment above a table of the README specifies a table of results.json by a part of its title. Columns and rows are in
 the same order, unless numbers (from 1 on) select some of them:
 
-    <!-- results: 1000 texts -->
-    <!-- results: 1000 texts | columns 1 5 6 | rows 2 4 -->
+    <!-- results: 1000 sequences -->
+    <!-- results: 1000 sequences | columns 1 5 6 | rows 2 4 -->
 
 A comment after a number in the text specifies a cell by table, row and column (a name or a number from 1 on); the
 measured number of a result by a part of its text; or a value by its name:
@@ -50,7 +50,7 @@ def shown_as(text, value):
 
 
 def named(names, part, what):
-    """Returns the name that equals `part`, or the only name that contains `part`. Throws if there are several."""
+    """Returns the name that equals `part`, or the only one that contains `part`. Throws if none or several do."""
     found = [name for name in names if name == part] or [name for name in names if part in name]
     if len(found) != 1:
         raise ValueError(f"{len(found)} {what} contain \"{part}\"; one has to (there are: {', '.join(names)})")

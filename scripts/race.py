@@ -5,7 +5,7 @@ Usage: scripts/race.py NANOGPT_DIR [--seeds 1 2 3] [-- FLAGS OF TRAIN: --preset 
 
 NANOGPT_DIR is a checkout of nanoGPT. It trains as its README describes for a CPU: 4 layers, width 128, windows of 64,
 batches of 12, 2,000 steps, no dropout, not compiled. Times are those of whole processes. Folio's includes loading,
-counting its baseline, training, evaluation, and writing the model. Both train on the first 90 % of the text. Folio's
+an n-gram baseline, training, evaluation, and writing the model. Both train on the first 90 % of the text. Folio's
 loss is that of its last checkpoint over the whole last 10 %; nanoGPT's is its own estimate over random batches."""
 import argparse
 import json

@@ -28,7 +28,7 @@ const std::string* text_at(const Json& object, const char* key) {
   return found == object.end() ? nullptr : found->template get_ptr<const std::string*>();
 }
 
-// Returns a message's content: a string, or text parts joined. Optional with `has_more` (calls or reasoning).
+// Returns a message's content: a string, or joined text parts. It may be missing if `has_more` (calls or reasoning).
 template <typename Json>
 std::string content_of(const Json& message, bool has_more) {
   if (const std::string* text = text_at(message, "content")) return *text;

@@ -33,7 +33,7 @@ struct Conversation {
 /// that turn: "<|user|>" for GLM-4. Empty unless generation stops at that token (Tokenizer::ends_text()).
 [[nodiscard]] std::string mark_of_next_turn(const Tokenizer& tokenizer, const ChatTemplate& chat);
 
-/// A tokenized conversation. `is_learned` is true for the tokens of answers, which include the last token.
+/// A tokenized conversation, cut after its last answer. `is_learned` is true for the tokens of answers.
 struct ChatExample {
   std::vector<int32_t> tokens;
   std::vector<bool> is_learned;
@@ -55,7 +55,7 @@ class ChatRenderer {
   /// answer. Thread-safe.
   [[nodiscard]] std::vector<ChatExample> examples(const Conversation& conversation) const;
 
-  /// Returns true if answers are learned with a token or text that stops generation.
+  /// Returns true if the training targets of answers include a token or text that stops generation.
   [[nodiscard]] bool learns_to_stop() const;
 
   /// Returns the tokens of a conversation that ends before an answer, including the generation prompt.

@@ -21,7 +21,7 @@ int64_t targets_in(const ChatExample& example) {
   return std::count(example.is_learned.begin() + 1, example.is_learned.end(), true);
 }
 
-// Fisher-Yates shuffle. Advances `counter`, so that several draws from one seed differ.
+// Shuffles `numbers` (Fisher-Yates). Advances `counter`, so that several draws from one seed differ.
 void shuffle(std::span<size_t> numbers, uint64_t seed, uint64_t& counter) {
   for (size_t n = numbers.size(); n > 1; --n)
     std::swap(numbers[n - 1], numbers[core::random_below(seed, counter++, n)]);

@@ -32,7 +32,7 @@ struct ToolFormat {
   std::string opening{};  ///< text between `before` and the name of the first call
   /// The beginning of `opening`, which distinguishes a call from an answer without calls.
   std::string trigger{};
-  bool only_at_start = false;      ///< `trigger` resembles any JSON, so it counts only at the beginning of an answer
+  bool only_at_start = false;      ///< other JSON may contain `trigger`, so it counts only at the start of an answer
   std::vector<CallPiece> call{};   ///< pieces of a call, from the function's name to its arguments or ID
   bool several = false;            ///< an answer may have more than one call
   std::string separator{};         ///< text between two calls, up to the name of the second

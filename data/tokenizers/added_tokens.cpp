@@ -114,14 +114,14 @@ AddedTokens::ZonedText AddedTokens::normalized(const ZonedText& from, size_t beg
     at = zone_end;
   }
   if (size != result.text.size())
-    result.zones = {{.end = result.text.size(), .parse_special = false}};  // zones are unknown: NFC joined characters
+    result.zones = {{.end = result.text.size(), .parse_special = false}};  // NFC moved borders: parse no special token
   return result;
 }
 
 template <typename Between, typename Found>
 void AddedTokens::find(const SpecialTokens& tokens, const ZonedText& in, Between&& between, Found&& found) {
   const std::string_view text = in.text;
-  size_t begin = 0;  // beginning of the text since the last token
+  size_t begin = 0;  // end of the previous token
   size_t zone = 0;
   for (size_t at = 0; at < text.size() && !tokens.empty();) {
     if (!tokens.may_begin(text[at])) {

@@ -147,8 +147,8 @@ bool has_lower(const Scanner& in) {
   return !in.at_end() && in.letter_case() != LetterCase::None && in.letter_case() != LetterCase::Upper;
 }
 
-// Returns the end of U*L+ of o200k: all characters in U, then those in L. If none of L follows, the match ends at the
-// last character of U that is also in L. Returns 0 if there is no match.
+// Returns the end of U*L+ (PreTokenizer::O200k): all characters in U, then those in L. If none of L follows, the match
+// ends at the last character of U that is also in L. Returns 0 if there is no match.
 size_t lower_word_end(Scanner in) {
   size_t end = 0;
   for (; has_upper(in); in.next()) {
@@ -165,7 +165,7 @@ size_t lower_word_end(Scanner in) {
   return end;
 }
 
-// Returns the end of U+L* where U*L+ does not match, or 0.
+// Returns the end of U+L* (PreTokenizer::O200k), or 0. Called only if U*L+ does not match, so L* is empty.
 size_t upper_word_end(Scanner in) {
   const size_t begin = in.at();
   while (has_upper(in)) in.next();

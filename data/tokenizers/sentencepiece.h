@@ -15,7 +15,7 @@ namespace hf {
 struct Source;
 }
 
-/// Specifies before which texts add_space_prefix adds a space. A normalizer or a pre-tokenizer of `tokenizers` adds it.
+/// Specifies before which texts add_space_prefix adds a space. In tokenizer.json, a normalizer or pre-tokenizer does.
 enum class SpacePrefix : uint8_t {
   Normalizer,  ///< before each text between special and user-defined tokens (Prepend; SentencePiece, GGUF)
   Always,      ///< before each of these texts that does not begin with a space (Metaspace)

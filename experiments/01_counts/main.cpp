@@ -26,7 +26,7 @@ struct Losses {
   double validation = 0.0;
 };
 
-// Returns the loss, in nats per character, of a bigram with the logits of the character after i in row i.
+// Returns the loss, in nats per character, of a bigram. Row i of `logits_VV` scores the character after i.
 double bigram_loss(const torch::Tensor& logits_VV, std::span<const int32_t> split) {
   const auto all =
       train::to_tensors(data::consecutive_batch(split, 0, 1, static_cast<int64_t>(split.size()) - 1), torch::kCPU);
@@ -34,7 +34,7 @@ double bigram_loss(const torch::Tensor& logits_VV, std::span<const int32_t> spli
   return -log_p_VV.index({all.inputs_BT, all.targets_BT}).mean().item<double>();
 }
 
-// Counts the pairs of consecutive characters in a split: first character by row, second by column.
+// Counts the pairs of consecutive characters in a split. Rows are first characters, columns second ones.
 torch::Tensor pair_counts(std::span<const int32_t> split, int64_t V) {
   const auto all =
       train::to_tensors(data::consecutive_batch(split, 0, 1, static_cast<int64_t>(split.size()) - 1), torch::kCPU);
@@ -42,7 +42,7 @@ torch::Tensor pair_counts(std::span<const int32_t> split, int64_t V) {
   return torch::bincount(pair_N, {}, V * V).reshape({V, V}).to(torch::kDouble);
 }
 
-// Splits the difference of the bigrams' validation losses into pairs seen and not seen in the training split.
+// Shows how the losses of the learned and the counted bigram differ on pairs that the training split has, and lacks.
 void show_where_bigrams_differ(Report& report, const experiments::Shakespeare& text, const torch::Tensor& logits_VV) {
   const torch::Tensor train_VV = pair_counts(text.splits.train, text.vocab_size);
   const torch::Tensor validation_VV = pair_counts(text.splits.validation, text.vocab_size);
@@ -56,11 +56,11 @@ void show_where_bigrams_differ(Report& report, const experiments::Shakespeare& t
     rows.push_back({lacking ? "lacks" : "has", 100.0 * share_VV.masked_select(these).sum().item<double>(),
                     fmt::format("{:+.4f}", gain_VV.masked_select(these).sum().item<double>())});
   }
-  report.table("What the learnt bigram gains over the counted one on the validation split (nats per character)",
+  report.table("What the learned bigram gains over the counted one on the validation split (nats per character)",
                {"pairs that the training split", "% of all", "gain"}, rows);
 }
 
-// Learns a table of V x V logits, initially 0, by gradient descent on random pairs of consecutive characters.
+// Learns a table of V x V logits, initially 0, with AdamW on random pairs of consecutive characters.
 torch::Tensor bigram_by_gradient_descent(const experiments::Shakespeare& text, uint64_t seed) {
   constexpr int64_t kSteps = 2000;
   constexpr double kLearningRate = 0.1;

@@ -23,20 +23,20 @@ namespace {
 using namespace folio;  // NOLINT: a single-file program
 using experiments::Report;
 
-// The tutorial's setting.
+// The setting of the tutorial that README.md names.
 constexpr int64_t kWidth = 128;
 constexpr int64_t kContext = 16;
 constexpr int64_t kBatchSize = 32;
 constexpr int64_t kSteps = 1000;
 constexpr int64_t kEvalEvery = 50;
 
-// The common part of the tutorial's first two models, which map one character to the logits of the next: [N] to [N, V].
+// Returns the tutorial's first model without its softmax: maps characters [N] to logits of the next character [N, V].
 torch::nn::Sequential make_model(int64_t vocab_size) {
   return torch::nn::Sequential(torch::nn::Embedding(vocab_size, kWidth), torch::nn::Linear(kWidth, kWidth),
                                torch::nn::ReLU(), torch::nn::Linear(kWidth, vocab_size));
 }
 
-// cross_entropy_loss expects logits and applies the softmax itself; `broken` passes probabilities instead.
+// Returns the loss. cross_entropy_loss applies a softmax itself, so `broken`, which passes probabilities, applies two.
 torch::Tensor training_loss(const torch::Tensor& logits_NV, const torch::Tensor& targets_N, bool broken) {
   return torch::cross_entropy_loss(broken ? logits_NV.softmax(1) : logits_NV, targets_N);
 }
@@ -44,11 +44,11 @@ torch::Tensor training_loss(const torch::Tensor& logits_NV, const torch::Tensor&
 struct Evaluation {
   double loss = 0.0;       ///< the loss that training minimizes
   double true_loss = 0.0;  ///< -ln p of the target with p = softmax(logits): the loss as a language model
-  double mean_p = 0.0;     ///< of the target
-  double accuracy = 0.0;   ///< how often the target is the most likely character
+  double mean_p = 0.0;     ///< mean probability of the target
+  double accuracy = 0.0;   ///< fraction of positions where the target is the most likely character
 };
 
-// Evaluates the model on a whole split. Its input is one character, so the logits of all V characters suffice.
+// Evaluates the model on a whole split. Its input is one character, so it runs only once for each of V characters.
 Evaluation evaluate(torch::nn::Sequential& model, std::span<const int32_t> split, int64_t vocab_size, bool broken) {
   const torch::NoGradGuard no_grad;
   const auto length = static_cast<int64_t>(split.size()) - 1;
@@ -71,7 +71,7 @@ struct Run {
 };
 
 Run train_one(const experiments::Shakespeare& text, uint64_t seed, bool broken) {
-  torch::manual_seed(seed);  // same initialization and batches for both models
+  torch::manual_seed(seed);  // same initialization, broken or not
   torch::nn::Sequential model = make_model(text.vocab_size);
   const data::BatchSampler batches(text.splits.train, kBatchSize, kContext, seed);
   torch::optim::Adam optimizer(model->parameters());
@@ -98,7 +98,7 @@ Run train_one(const experiments::Shakespeare& text, uint64_t seed, bool broken) 
 void study(Report& report) {
   const experiments::Shakespeare text = experiments::load_shakespeare(0.1, 0.1);
   const double characters = text.vocab_size;
-  // Cross-entropy of numbers z: ln(sum of e^z_j) - z_y. For probabilities p it is lowest with p = 1 at y, 0 elsewhere.
+  // Cross-entropy of z for target y: ln(sum of e^z_j) - z_y. For probabilities z it is lowest with 1 at y, 0 elsewhere.
   const double log_sum_at_most = std::log(std::exp(1.0) + characters - 1.0);
   const double log_sum_at_least = std::log(characters) + 1.0 / characters;
   const double bound = log_sum_at_most - 1.0;
@@ -120,7 +120,7 @@ void study(Report& report) {
 
   report.check_equal("the tutorial's number of parameters", broken.parameters, 33217);
   report.check_above("with the extra softmax no loss gets below ln(e + 64) - 1", broken.lowest, bound);
-  report.check_below("its loss is ln(e + 64) - mean p(right), but for at most",
+  report.check_below("its loss is ln(e + 64) - mean p(right), up to",
                      std::abs(broken.end.loss - (log_sum_at_most - broken.end.mean_p)),
                      log_sum_at_most - log_sum_at_least);
   report.check_above("after training it is still far from that bound", broken.end.loss, 3.8);

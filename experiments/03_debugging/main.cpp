@@ -28,18 +28,18 @@ using torch::nn::AnyModule;
 
 template <typename T>
 struct Pair {
-  std::vector<T> copied{}, mended{};  // by seed
+  std::vector<T> copied{}, mended{};  // results by seed, with the mistake and with its fix
 };
 
-// Mistake 3: the remaining time printed after `step`; clock[i] is the time after step i. The copy multiplies the time
-// since the last log line by the remaining steps; the fix divides by the steps between two lines.
+// Mistake 3: returns the remaining time printed after `step`; clock[i] is the time after step i. The mistake multiplies
+// the time since the last log line by the remaining steps; the fix also divides by the steps between two lines.
 int64_t eta(const std::vector<int64_t>& clock, size_t step, size_t log_every, bool mended) {
   const int64_t since_last_line = clock[step] - clock[step - log_every];
   const auto steps_left = static_cast<int64_t>(clock.size() - 1 - step);
   return mended ? since_last_line * steps_left / static_cast<int64_t>(log_every) : since_last_line * steps_left;
 }
 
-// Mistake 4: counts the distinct lines among five generated from the same prompt.
+// Mistake 4: counts the distinct lines among five; `line(i)` generates the i-th from the same prompt.
 int64_t count_different_lines(const std::function<std::vector<int32_t>(uint64_t number)>& line) {
   std::set<std::vector<int32_t>> lines;
   for (uint64_t i = 0; i < 5; ++i) lines.insert(line(i));

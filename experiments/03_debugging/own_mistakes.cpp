@@ -26,7 +26,7 @@ double near_zero(const torch::Tensor& numbers, double tolerance) {
   return 100.0 * (numbers.abs() <= tolerance).to(torch::kDouble).mean().item<double>();
 }
 
-// Mistake 6: show_grads' table for the first layer's queries, of the weights (as in the tutorial) and of the gradients.
+// Mistake 6: the tutorial's show_grads() counts small weights. Shows that count and the count of zero gradients.
 void study_table_of_gradients(Report& report, const Shakespeare& text, const train::TrainConfig& config) {
   const data::BatchSampler batches(text.splits.train, config.batch_size, config.window, config.seed);
   const auto batch = train::to_tensors(batches.batch(0), torch::kCPU);
@@ -48,7 +48,7 @@ void study_table_of_gradients(Report& report, const Shakespeare& text, const tra
   report.check_below("6 and where it is added, percent", gradients[1], 1.0);
 }
 
-// Mistake 7: the loss before and after 50 steps of an optimizer with another model's parameters or the model's own.
+// Mistake 7: compares 50 steps of an optimizer that holds another model's parameters with one that holds the model's.
 void study_other_models_optimizer(Report& report, const Shakespeare& text, train::TrainConfig config) {
   config.steps = 50;
   nn::Llama other = seeded_llama(config.model, config.seed + 1);
@@ -65,12 +65,12 @@ void study_other_models_optimizer(Report& report, const Shakespeare& text, train
                     run.validation_loss, moved.back()});
   }
   report.table("7 The optimizer holds",
-               {"", "loss before", "loss after 50 steps", "largest change of an embedding's number"}, rows);
+               {"", "loss before", "loss after 50 steps", "largest change of an embedding's value"}, rows);
   report.check_equal("7 with another model's parameters, the embeddings change by", std::lround(1e9 * moved[0]), 0);
   report.check_above("7 with its own they change by", moved[1], 0.01);
 }
 
-// Mistake 8: the same training with three schedules; the period is a fraction of the steps, 0 means a constant rate.
+// Mistake 8: trains with three schedules. `share` is the cosine's period as a fraction of all steps; 0: constant rate.
 void study_short_schedule(Report& report, const Shakespeare& text, train::TrainConfig config) {
   struct Schedule {
     std::string name;

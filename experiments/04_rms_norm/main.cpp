@@ -25,7 +25,7 @@ using Doubles = std::vector<double>;
 // A run counts as successful below this loss. Unigram frequencies give 3.34, bigram frequencies 2.49.
 constexpr double kLearned = 2.6;
 
-// Twelve layers, no warm-up, no gradient clipping.
+// Returns a setting that is hard to train: twelve layers, no warm-up, no gradient clipping.
 train::TrainConfig deep_setting(const experiments::Shakespeare& text, bool short_form) {
   train::TrainConfig config = experiments::small_setting(text);
   config.model.n_layers = short_form ? 2 : 12;
@@ -45,7 +45,7 @@ experiments::Leak train_and_look_for_leaks(const experiments::Shakespeare& text,
   return experiments::look_for_leaks(model, text, config.window, change);
 }
 
-// Returns the validation loss of the training split's character frequencies.
+// Returns the validation loss of predicting each character by its frequency in the training split.
 double unigram_loss(const experiments::Shakespeare& text) {
   Doubles count(static_cast<size_t>(text.vocab_size), 1.0);
   for (const int32_t token : text.splits.train) ++count[static_cast<size_t>(token)];
@@ -109,7 +109,7 @@ void compare_rates(Report& report, const experiments::Shakespeare& text) {
                          .log_x = true};
   std::vector<std::vector<Report::Json>> rows;
   for (size_t r = 0; r < rates.size(); ++r) {
-    // Without a mean, because a run diverged, the interval is NaN and not drawn.
+    // If a run diverged, the interval is NaN and isn't drawn.
     const auto gain = experiments::paired_interval(without[r].losses, with[r].losses);
     rows.push_back({fmt::format("{:g}", rates[r]), with[r].shown(), without[r].shown(),
                     std::isnan(gain.mean) ? Report::Json() : Report::Json(experiments::shown(gain))});

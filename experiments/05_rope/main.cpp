@@ -23,7 +23,7 @@ using Doubles = std::vector<double>;
 
 constexpr std::array<int64_t, 4> kTimes{1, 2, 8, 16};  // multiples of the trained length
 
-// Makes rotations for config.context_length positions, `scale` times the trained length.
+// A function that returns rotations for config.context_length positions, which is `scale` times the trained length.
 using Rotations = nn::RopeCache (*)(const ModelConfig& config, double scale);
 
 nn::RopeCache plain_rope(const ModelConfig& config, double) {
@@ -32,7 +32,7 @@ nn::RopeCache plain_rope(const ModelConfig& config, double) {
 
 nn::RopeCache no_positions(const ModelConfig& config, double) { return experiments::no_rope(config); }
 
-// The tutorial's angles: p · theta^(-2(i - 1)/d) with i starting at 0.
+// Returns the rotations of a mistake in a tutorial: angles p · theta^(-2(i - 1)/d) with i starting at 0 instead of 1.
 nn::RopeCache rope_off_by_one(const ModelConfig& config, double) {
   return experiments::linear_rope(config, std::pow(config.rope_theta, -2.0 / static_cast<double>(config.head_dim)));
 }
@@ -40,7 +40,7 @@ nn::RopeCache rope_off_by_one(const ModelConfig& config, double) {
 struct Trained {
   std::string name;
   Rotations rope;
-  Doubles losses{};  // by seed
+  Doubles losses{};  // validation losses by seed
 };
 
 struct Way {
@@ -48,14 +48,14 @@ struct Way {
   Rotations rope;
   // Losses over the second half of windows of 32, 64, 256 and 512, each by seed.
   std::array<Doubles, kTimes.size()> losses{};
-  Doubles far{};  // the last seed's loss at each position of 512
+  Doubles far{};  // loss at each of 512 positions, last seed
 };
 
 nn::Llama make_model(const ModelConfig& config, uint64_t seed, const nn::RopeCache& rope) {
   return experiments::seeded_llama(config, seed, experiments::changed_blocks(config, {}, rope));
 }
 
-// Returns the loss at each position of windows of `length`, with other rotations and the same parameters.
+// Returns the loss at each position of windows of `length`, with the model's parameters and the rotations of `rope`.
 Doubles losses_at_length(const nn::Llama& model, const experiments::Shakespeare& text, int64_t length, Rotations rope) {
   ModelConfig config = model->config();
   const double scale = static_cast<double>(length) / static_cast<double>(config.context_length);
@@ -98,7 +98,7 @@ train::LineChart chart_of(const std::vector<Way>& ways) {
                          .log_x = true};
   for (const Way& way : ways) {
     chart.series.push_back({way.name, {}});
-    for (size_t first = 1; first < way.far.size(); first *= 2) {  // center of positions 1, 2-3, 4-7, …
+    for (size_t first = 1; first < way.far.size(); first *= 2) {  // groups of positions: 1, 2-3, 4-7, …
       chart.series.back().points.push_back(
           {1.5 * static_cast<double>(first), experiments::mean_of(std::span(way.far).subspan(first, first))});
     }
@@ -107,14 +107,14 @@ train::LineChart chart_of(const std::vector<Way>& ways) {
 }
 
 experiments::HeatMap::Panel panel(const std::string& title, const torch::Tensor& scores_TT) {
-  const torch::Tensor values = (scores_TT - scores_TT.mean()).contiguous();  // both panels use the full color scale
+  const torch::Tensor values = (scores_TT - scores_TT.mean()).contiguous();  // centered to use the full color scale
   return {.title = title,
           .rows = values.size(0),
           .columns = values.size(1),
           .values = {values.data_ptr<double>(), values.data_ptr<double>() + values.numel()}};
 }
 
-// Computes scores of a query and a key at all positions, without training.
+// Shows the attention scores of a fixed query and key at all pairs of positions. Trains no model.
 void study_scores(Report& report, const ModelConfig& config) {
   Doubles rotated_spread, added_spread;
   for (const uint64_t seed : report.seeds()) {

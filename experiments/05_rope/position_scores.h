@@ -9,8 +9,8 @@
 
 namespace folio::experiments {
 
-/// Returns scores [T, T] for T = config.context_length, in double. Query and key are the same random vector, which is
-/// then rotated by RoPE, or has the sines of Vaswani et al. 2017 added. The score is highest at distance 0.
+/// Returns scores [T, T] for T = config.context_length, in double. Query and key are the same random vector, rotated by
+/// RoPE or, in the second function, with the sines of Vaswani et al. 2017 added. Scores are highest at distance 0.
 [[nodiscard]] torch::Tensor scores_of_rotated(const core::ModelConfig& config, uint64_t seed);
 [[nodiscard]] torch::Tensor scores_with_sines(const core::ModelConfig& config, uint64_t seed);
 

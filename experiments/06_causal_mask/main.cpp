@@ -21,13 +21,13 @@ using experiments::HeatMap;
 using experiments::Report;
 using Doubles = std::vector<double>;
 
-constexpr int64_t kSampled = 400;  // number of characters
+constexpr int64_t kSampled = 400;  // number of characters to generate
 
 struct Study {
   std::string name;
   bool masked;
-  Doubles mean{}, last{}, sample{};  // by seed: losses of all positions and the last; a 3-gram's on a sample
-  std::string text{};                // the first seed's sample
+  Doubles mean{}, last{}, sample{};  // by seed: mean loss, last position's loss, 3-gram's loss on a sample
+  std::string text{};                // generated with the first seed
   train::LineChart::Series by_position{};
   torch::Tensor weights_TT{};  // one head's weights on the first window of the validation split
 };
@@ -47,13 +47,13 @@ torch::Tensor all_weights(nn::Llama& model, const torch::Tensor& tokens_1T) {
   return torch::cat(weights_HTT).to(torch::kDouble);
 }
 
-// Returns the head with the largest mean weight on the position at `offset`: +1 is the next, -1 the previous.
+// Returns the weights of the head with the largest mean weight at `offset` from the query (+1: next, -1: previous).
 torch::Tensor head_that_looks(const torch::Tensor& weights_HTT, int64_t offset) {
   const torch::Tensor on_it_H = weights_HTT.diagonal(offset, 1, 2).mean(1);
   return weights_HTT[on_it_H.argmax().item<int64_t>()].contiguous();
 }
 
-// Trains and measures the model of the s-th seed.
+// Trains a model with the s-th seed and stores its measurements in `study`.
 void run_one(Study& study, size_t s, const experiments::Shakespeare& text, const train::NgramCounts& counts,
              const train::TrainConfig& config) {
   nn::Llama model = experiments::seeded_llama(
@@ -124,28 +124,28 @@ void study(Report& report) {
   rows.push_back({"without minus with", difference(unmasked.mean, masked.mean), difference(unmasked.last, masked.last),
                   difference(unmasked.sample, masked.sample)});
   report.table(fmt::format("Mean losses of {} seeds", seeds.size()),
-               {"", "mean of 32 places", "last place", "its text, by a 3-gram"}, rows);
+               {"", "mean of 32 positions", "last position", "its output, by a 3-gram"}, rows);
   report.value("what Shakespeare's own text costs the 3-gram", real_text);
 
   report.check_below("without the mask the mean loss falls below", unmasked.mean, 0.5);
-  report.check_above("but at the last place it stays above", unmasked.last, 2.7);
+  report.check_above("but at the last position it stays above", unmasked.last, 2.7);
   report.check_above("where the model with the mask is better by", experiments::differences(unmasked.last, masked.last),
                      0.5);
-  report.check_above("without the mask, the loss of a 3-gram on its text is above", unmasked.sample, 4.5);
-  report.check_below("with it, the loss of a 3-gram on its text is below", masked.sample, 4.0);
-  report.check_above("without the mask, a head's weight on the next place",
+  report.check_above("without the mask, the loss of a 3-gram on its output is above", unmasked.sample, 4.5);
+  report.check_below("with it, the loss of a 3-gram on its output is below", masked.sample, 4.0);
+  report.check_above("without the mask, a head's weight on the next position",
                      unmasked.weights_TT.diagonal(1).mean().item<double>(), 0.5);
-  report.check_equal("with it, weights on later places that are not 0",
+  report.check_equal("with it, weights on later positions that are not 0",
                      masked.weights_TT.triu(1).ne(0).sum().item<int64_t>(), 0);
 
-  report.picture("positions.svg", {.title = "Only the last place can't look at its answer",
-                                   .x_label = "place in the window",
+  report.picture("positions.svg", {.title = "Only the last position can't attend to its answer",
+                                   .x_label = "position in the window",
                                    .y_label = "validation loss (nats per character)",
                                    .series = {masked.by_position, unmasked.by_position}});
-  report.picture("attention.svg", HeatMap{.title = "How much of each place (column) goes into each place (row)",
+  report.picture("attention.svg", HeatMap{.title = "How much of each position (column) goes into each position (row)",
                                           .subtitle = "one head of the model trained with the mask, and one without",
-                                          .row_label = "place",
-                                          .column_label = "place that is read",
+                                          .row_label = "position",
+                                          .column_label = "position that is read",
                                           .panels = {panel(masked, text), panel(unmasked, text)}}
                                       .svg());
 }

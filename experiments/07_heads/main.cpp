@@ -14,7 +14,7 @@ namespace {
 using namespace folio;  // NOLINT: a single-file program
 using experiments::Report;
 
-int64_t aligned_bytes = 0;  // bytes requested from the operator below since the last reset
+int64_t aligned_bytes = 0;  // bytes requested from operator new below; reset before each use
 
 }  // namespace
 
@@ -79,7 +79,7 @@ void study(Report& report) {
   train::TrainConfig setting = experiments::small_setting(text);
   if (report.short_form()) setting.steps = 10;
   setting.eval_every = setting.steps;
-  setting.schedule = train::ScheduleKind::Cosine;  // a constant rate would leave the noise of the last batches
+  setting.schedule = train::ScheduleKind::Cosine;  // decays because a constant rate ends with noisy weights
   setting.min_lr = setting.lr / 10.0;
 
   std::vector<experiments::Variant> variants;
@@ -90,7 +90,7 @@ void study(Report& report) {
     model.n_kv_heads = n_kv_heads;
     variants.push_back({fmt::format("{} of {} heads", name_of(model), n_heads), model});
   }
-  // Multi-query attention saves 2 dim (dim - kv_dim) parameters: widen the feed-forward's three matrices by as many.
+  // Multi-query attention saves 2 dim (dim - kv_dim) parameters. Spend them on the feed-forward's three matrices.
   core::ModelConfig wide = variants[2].model;
   wide.hidden_dim += 2 * (wide.dim - wide.kv_dim()) / 3;
   variants.push_back({"MQA of 4 heads, wide", wide});

@@ -17,7 +17,7 @@ using experiments::Report;
 using experiments::Variant;
 using Activation = experiments::PlainFeedForwardImpl::Activation;
 
-// Returns SwiGLU, ReLU and GELU, in this order, with the same width and kind of initialization.
+// Returns SwiGLU, ReLU and GELU variants of the model, in this order, with the same width and initialization.
 std::vector<Variant> variants_of(core::ModelConfig model, int64_t dim, bool by_width) {
   model.dim = dim;
   model.head_dim = dim / model.n_heads;
@@ -72,7 +72,7 @@ void show_starts(Report& report, const experiments::Shakespeare& text, const cor
                {"width, first values of w1 and w3", "SwiGLU", "ReLU", "GELU", "SwiGLU / ReLU"}, rows);
 }
 
-// Shows the losses of all eight seeds, to see if they form one group or two.
+// Shows each outcome's losses of all seeds in ascending order, to see if they form one group or two.
 void show_seeds(Report& report, const std::vector<experiments::Outcome>& outcomes) {
   std::vector<std::vector<Report::Json>> rows;
   for (const experiments::Outcome& outcome : outcomes) {
@@ -89,14 +89,14 @@ void study(Report& report) {
   train::TrainConfig setting = experiments::small_setting(text);
   setting.steps = report.short_form() ? 20 : 200;
   setting.eval_every = setting.steps;
-  setting.schedule = train::ScheduleKind::Cosine;  // a constant rate would leave the noise of the last batches
+  setting.schedule = train::ScheduleKind::Cosine;  // decays because a constant rate ends with noisy weights
   setting.min_lr = setting.lr / 10.0;
   show_starts(report, text, setting.model);
 
   std::vector<Variant> variants = variants_of(setting.model, setting.model.dim, false);
   for (Variant& variant : variants_of(setting.model, setting.model.dim, true)) variants.push_back(std::move(variant));
   const auto rates = experiments::tune_variants(report, text, setting, variants);
-  // Two tuning seeds may choose a bad rate because its losses vary so much: also run at the setting's rate.
+  // SwiGLU's losses vary so much that two tuning seeds may choose a bad rate: also run it at the setting's rate.
   Variant untuned = variants[0];
   untuned.name += fmt::format(" at {:g}", untuned.lr = setting.lr);
   variants.push_back(std::move(untuned));
@@ -108,7 +108,7 @@ void study(Report& report) {
   std::vector<std::vector<Report::Json>> rate_rows, rows;
   std::vector<experiments::IntervalChart::Row> chart;
   for (size_t i = 0; i < outcomes.size(); ++i) {
-    const size_t swiglu = i < 6 ? i / 3 * 3 : 0;  // with the same initialization
+    const size_t swiglu = i < 6 ? i / 3 * 3 : 0;  // index of SwiGLU with the same initialization
     if (i < rates.size()) rate_rows.push_back({outcomes[i].name, experiments::shown(rates[i])});
     rows.push_back({outcomes[i].name, outcomes[i].parameters, fmt::format("{:g}", variants[i].lr),
                     experiments::mean_of(outcomes[i].losses),

@@ -21,7 +21,7 @@ using core::ModelConfig;
 using experiments::Report;
 using torch::nn::AnyModule;
 
-// The whole model first, then variants with a replaced part, then those with a removed part, the causal mask last.
+// Index in variants_of() of the first variant with a removed part. The whole model is first, no causal mask last.
 constexpr size_t kFirstTakenAway = 6;
 
 std::vector<experiments::Variant> variants_of(const ModelConfig& model) {
@@ -62,8 +62,8 @@ std::vector<experiments::Variant> variants_of(const ModelConfig& model) {
   return variants;
 }
 
-// Returns the mean loss at the last position of windows that begin at every `stride`-th character. Even a model without
-// the causal mask can't see the last target.
+// Returns the mean loss at the last position of windows that begin at every `stride`-th character. Even without the
+// causal mask, a model's input doesn't contain that target.
 double last_position_loss(nn::Llama& model, const experiments::Shakespeare& text, int64_t window, int64_t stride) {
   constexpr int64_t kWindowsAtOnce = 128;
   const torch::NoGradGuard no_grad;
@@ -104,7 +104,7 @@ void study(Report& report) {
     setting.steps = 30;
   }
   setting.eval_every = setting.steps;
-  setting.schedule = train::ScheduleKind::Cosine;  // a constant rate would leave the noise of the last batches
+  setting.schedule = train::ScheduleKind::Cosine;  // decays because a constant rate ends with noisy weights
   setting.min_lr = setting.lr / 10.0;
 
   const int64_t stride = report.short_form() ? setting.window : 16;
@@ -130,7 +130,7 @@ void study(Report& report) {
   report.table("Loss at the last position by learning rate, mean of the seeds on which it is chosen", {"model", "loss"},
                rate_rows);
   report.table(
-      fmt::format("After {} steps, each at its best rate: loss over all positions, and at the last alone; {}",
+      fmt::format("After {} steps, each at its best rate: loss over all positions, and at the last position; {}",
                   setting.steps, experiments::count_of_intervals(chart.size() + 1)),
       {"model", "parameters", "rate", "all positions", "last position", "of the seeds", "against the whole Llama"},
       rows);

@@ -13,7 +13,7 @@
 namespace folio::experiments {
 namespace {
 
-constexpr int64_t kRows = 10;  // the rarest and the most frequent
+constexpr int64_t kRows = 10;  // number of rarest and of most frequent characters
 
 // Returns the characters' ids, rarest first.
 std::vector<int64_t> by_frequency(const Shakespeare& text) {

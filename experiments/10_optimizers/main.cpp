@@ -21,7 +21,7 @@ using experiments::Contender;
 using experiments::Report;
 using experiments::Rule;
 
-// Compares two computations of Muon's update of a gradient G = U S Vᵀ: by SVD and by iteration.
+// Compares two ways to compute Muon's update U Vᵀ of a gradient G = U S Vᵀ: by SVD and by Newton-Schulz iteration.
 void show_orthogonalized(Report& report, const experiments::Shakespeare& text, const train::TrainConfig& setting) {
   nn::Llama model = experiments::seeded_llama(setting.model, report.seed());
   const data::BatchSampler batches(text.splits.train, setting.batch_size, setting.window, report.seed());

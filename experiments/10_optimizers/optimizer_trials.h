@@ -1,5 +1,5 @@
-// Trainings with different optimizers. Each optimizer's learning rate is chosen on tuning seeds and evaluated on
-// others.
+// Trains with different optimizers. Each optimizer's learning rate is chosen on tuning seeds and evaluated on other
+// seeds.
 #pragma once
 
 #include <cstdint>
@@ -36,10 +36,10 @@ class OptimizerTrials {
   /// Learning rate of Muon's AdamW, which updates all parameters other than the blocks' matrices.
   double muons_adamw_rate = 0.0;
 
-  /// Sets each contender's `search`.
+  /// Searches each contender's best learning rate and stores the result in its `search`.
   void choose_rates(const std::vector<Contender*>& contenders) const;
 
-  /// Returns final validation losses by trial and seed of paired_seeds; NaN where training diverged.
+  /// Returns final validation losses, a list over paired_seeds for each trial; NaN where training diverged.
   [[nodiscard]] std::vector<std::vector<double>> judge(const std::vector<Trial>& trials) const;
 
  private:

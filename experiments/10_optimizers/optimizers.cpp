@@ -41,7 +41,7 @@ void Optimizer::update(Slot& slot, double lr) const {
       return;
     case Rule::Muon: {
       slot.first.mul_(options_.momentum).add_(g);
-      const torch::Tensor ahead = g + options_.momentum * slot.first;  // Nesterov momentum: looks one step ahead
+      const torch::Tensor ahead = g + options_.momentum * slot.first;  // Nesterov momentum
       // All singular values are about 1, so the update's root mean square is √(1 / columns) for any gradient.
       const double rows = static_cast<double>(g.size(0)), columns = static_cast<double>(g.size(1));
       slot.parameter.mul_(1.0 - lr * decay);
@@ -62,7 +62,7 @@ void Optimizer::update_by_adam(Slot& slot, double lr) const {
   if (slot.rule == Rule::AdamL2) g = g + decay * slot.parameter;
   slot.first.mul_(options_.beta1).add_(g, 1.0 - options_.beta1);
   slot.second.mul_(options_.beta2).addcmul_(g, g, 1.0 - options_.beta2);
-  // Bias correction: both averages start at 0.
+  // Correct the bias of the averages, which start at 0.
   const auto step = static_cast<double>(steps_);
   const torch::Tensor mean = slot.first / (1.0 - std::pow(options_.beta1, step));
   const torch::Tensor size = (slot.second / (1.0 - std::pow(options_.beta2, step))).sqrt() + options_.eps;

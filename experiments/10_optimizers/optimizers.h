@@ -1,5 +1,5 @@
-// The optimizers of the study in plain tensor operations, a few lines each. AdamW computes the same as train::AdamW,
-// the trainer's default. Muon's updates are scaled as in its first publication; train::Muon scales them to the size of
+// The optimizers of the study in plain tensor operations. AdamW computes the same as train::AdamW, the trainer's
+// default. Muon's updates are scaled as in its first publication, whereas train::Muon scales them to the size of
 // AdamW's.
 #pragma once
 
@@ -23,9 +23,9 @@ enum class Rule {
 
 struct OptimizerOptions {
   Rule rule = Rule::AdamW;
-  double beta1 = 0.9, beta2 = 0.99, eps = 1e-8;  ///< of Adam; defaults as in train::TrainConfig
+  double beta1 = 0.9, beta2 = 0.99, eps = 1e-8;  ///< Adam's hyperparameters; defaults as in train::TrainConfig
   double weight_decay = 0.0;                     ///< applied to matrices, not to vectors
-  double momentum = 0.95;                        ///< of SGD and Muon
+  double momentum = 0.95;                        ///< for SGD and Muon
   /// Learning rate of Muon's AdamW as a multiple of Muon's rate.
   double adamw_share = 1.0;
 };

@@ -1,5 +1,5 @@
-// Shapes: B sequences, T positions, D model width, H heads, G key/value heads, K elements in a head, P = K / 2 pairs, F
-// hidden width, N rows, V vocabulary, I and O inputs and outputs. "…" stands for any leading dimensions.
+// Suffixes of tensor names are dimensions: B sequences, T positions, D model width, H heads, G key/value heads, K
+// elements in a head, P = K / 2 pairs, F hidden width, N rows, V vocabulary.
 #include "experiments/11_gradients/by_hand.h"
 
 #include <fmt/format.h>
@@ -15,7 +15,7 @@ namespace {
 
 torch::Tensor rows(const torch::Tensor& x) { return x.flatten(0, -2); }
 
-// Returns σ(z) (1 + z (1 - σ(z))).
+// Returns silu′(z) = σ(z) (1 + z (1 - σ(z))), or with Mistake::SwiGlu σ(z).
 torch::Tensor silu_derivative(const torch::Tensor& z, Mistake mistake) {
   const torch::Tensor sigma = z.sigmoid();
   return mistake == Mistake::SwiGlu ? sigma : sigma * (1 + z * (1 - sigma));
@@ -62,7 +62,7 @@ AttentionGradients attention_backward(nn::AttentionImpl& attention, const torch:
                                       const torch::Tensor& dy_BTD, Mistake mistake) {
   const auto weight = attention.named_parameters();
   const torch::Tensor& rotations_TP = attention.named_children()["rope"]->as<nn::RopeCacheImpl>()->rotations();
-  // Recompute the forward pass.
+  // Recompute the forward pass, whose intermediate results aren't stored.
   const auto [q_BHTK, k_BGTK, v_BGTK] = attention.project(x_BTD);
   const torch::Tensor p_BHTT = attention.weights(x_BTD);
   const int64_t H = q_BHTK.size(1), G = k_BGTK.size(1);

@@ -1,5 +1,5 @@
-// Backward passes without autograd: from dy, the gradient of the loss with respect to a part's output, to the gradients
-// of its input and parameters. Derivations: experiments/11_gradients/README.md. Each can include its most common
+// Backward passes without autograd: compute the gradients of a part's input and parameters from dy, the gradient of the
+// loss with respect to its output. Derivations: experiments/11_gradients/README.md. Each can include its most common
 // mistake, to study the consequences.
 #pragma once
 
@@ -13,13 +13,13 @@
 
 namespace folio::experiments::by_hand {
 
-/// Selects the backward pass that includes its most common mistake.
+/// Selects the part whose backward pass is computed with its most common mistake.
 enum class Mistake {
   None,
   RmsNorm,       ///< treats the root mean square as a constant: omits the mean's term
   Rope,          ///< rotates the gradient by the angle instead of back
-  Softmax,       ///< only ∂p_i / ∂s_i: omits the contributions of the other scores
-  SwiGlu,        ///< silu′(z) = σ(z): omits the second term of the product rule
+  Softmax,       ///< uses only ∂p_i / ∂s_i: omits the contributions of other scores
+  SwiGlu,        ///< uses silu′(z) = σ(z): omits the second term of the product rule
   CrossEntropy,  ///< gradient of the sum instead of the mean: not divided by the number of targets
 };
 
@@ -69,7 +69,7 @@ struct SwiGluGradients {
                                                                   const torch::Tensor& targets,
                                                                   Mistake mistake = Mistake::None);
 
-// Naive forms: each row's Jacobian J_ij = ∂y_i / ∂x_j as a full matrix. dx = Jᵀ dy.
+// Naive forms for comparison: return each row's Jacobian J_ij = ∂y_i / ∂x_j as a full matrix. dx = Jᵀ dy.
 
 [[nodiscard]] torch::Tensor rms_norm_jacobian(const torch::Tensor& x, const torch::Tensor& weight,
                                               double eps);                  ///< [..., D] to [..., D, D]

@@ -37,7 +37,7 @@ Tensors autograd_of(Forward forward, const Tensor& x, const Tensor& dy, const Te
   return torch::autograd::grad({y}, leaves, {dy});
 }
 
-// The same for a module, converted to the given type.
+// Returns a function that computes autograd_of() for a module converted to the given type.
 template <typename Module>
 std::function<Tensors(torch::Dtype)> autograd_of_module(std::shared_ptr<Module> module, const Tensor& x,
                                                         const Tensor& dy) {
@@ -72,7 +72,7 @@ Part rms_norm_part(const Tensor& x, const Tensor& dy) {
           .by_hand = by_hand,
           .naive = naive,
           .jacobian = B * T * D * D,
-          .kept = B * T};  // 1 / rms
+          .kept = B * T};  // 1 / rms of each row
 }
 
 Part rope_part(const Tensor& x, const Tensor& dy) {
@@ -106,7 +106,7 @@ Part attention_part(const Tensor& x, const Tensor& dy) {
     const auto d = attention_backward(*attention, x.to(type), dy.to(type), mistake);
     return {d.x, d.wq, d.wk, d.wv, d.wo};
   };
-  // Softmax only, with arbitrary gradients of the weights.
+  // The Jacobian is only that of the softmax, tested with random gradients of the weights.
   const Tensor dp_BHTT = torch::randn({B, H, T, T}, torch::kDouble);
   const auto weights_BHTT = [=] {
     attention->to(torch::kDouble);
@@ -114,7 +114,7 @@ Part attention_part(const Tensor& x, const Tensor& dy) {
   };
   return {.name = "attention",
           .mistake = Mistake::Softmax,
-          // Forward: projection, score, softmax, value. Backward: output, value, softmax, score, projection.
+          // Sums forward: projection, score, softmax, value; backward: output, value, softmax, score, projection.
           .chain = 4 * D + 2 * K + 4 * T + B * T + kRest,
           .autograd = autograd_of_module(attention, x, dy),
           .by_hand = by_hand,
@@ -174,7 +174,7 @@ Part cross_entropy_part() {
           },
           .naive = naive,
           .jacobian = B* T* V* V,
-          .kept = B* T* V};  // p
+          .kept = B* T* V};  // the probabilities p
 }
 
 Part model_part(const std::vector<Part>& parts) {
@@ -193,7 +193,7 @@ Part model_part(const std::vector<Part>& parts) {
     for (const auto& parameter : model->named_parameters()) gradients.push_back(by_name.at(parameter.key()));
     return gradients;
   };
-  // Forward and backward through each layer's two norms and two branches, the last norm, the head and the loss.
+  // The longest path goes forward and backward through two norms and two branches per layer, last norm, head and loss.
   const int64_t norm = parts[0].chain, attention = parts[2].chain, ffn = parts[3].chain, loss = parts[4].chain;
   return {.name = "whole model",
           .chain = kLayers * (2 * norm + attention + ffn) + norm + D + V + loss,

@@ -16,23 +16,23 @@ struct Part {
   using Tensors = std::vector<torch::Tensor>;
 
   std::string name;
-  Mistake mistake = Mistake::None;  ///< this part's common mistake
-  /// Rounding errors on the longest path from the inputs to a gradient: the lengths of its sums, plus 10.
+  Mistake mistake = Mistake::None;  ///< the part's most common mistake
+  /// Number of rounding errors on the longest path from the inputs to a gradient: the lengths of all sums, plus 10.
   int64_t chain = 0;
   std::function<Tensors(torch::Dtype)> autograd{};          ///< gradients of the input and the parameters
   std::function<Tensors(torch::Dtype, Mistake)> by_hand{};  ///< the same gradients, by hand
   std::function<Tensors()> naive{};  ///< the first gradient (of attention: of the scores), by Jacobians, in double
-  std::function<Tensors()> fast{};   ///< the same without Jacobians
+  std::function<Tensors()> fast{};   ///< the same gradient without Jacobians
   int64_t jacobian = 0;              ///< number of elements in the Jacobians
   int64_t kept = 0;                  ///< number of elements that the efficient form stores instead
 
-  /// Returns a bound on the relative error from `chain` rounding errors. Assumes that cancellation in sums costs no
-  /// more than the partial cancellation of random rounding errors saves.
+  /// Returns a bound on the relative error of a gradient in the given type, derived from `chain`. Assumes that random
+  /// signs of rounding errors compensate for the cancellation in sums.
   [[nodiscard]] double limit(torch::Dtype type) const;
 };
 
-/// Returns RMSNorm, RoPE, attention, SwiGLU, cross-entropy, and a whole model with two layers. All values are drawn in
-/// float, so that both types start from the same values.
+/// Returns RMSNorm, RoPE, attention, SwiGLU, cross-entropy, and a whole model with two layers. Random values are drawn
+/// in float, so that the computations in float and in double start from the same values.
 [[nodiscard]] std::vector<Part> make_parts(uint64_t seed);
 
 /// Returns the largest ‖a - b‖ / ‖b‖ over pairs of gradients; NaN if any is NaN.

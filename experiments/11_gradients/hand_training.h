@@ -1,4 +1,4 @@
-// Training with gradients computed by hand.
+// Trains a model with gradients computed by hand, to see how mistakes in them affect the loss.
 #pragma once
 
 #include "data/batches.h"
@@ -8,15 +8,15 @@
 
 namespace folio::experiments::by_hand {
 
-/// An Update for train_model(model, text, config): AdamW steps with the gradients of llama_backward instead of
-/// autograd's. Its arguments must outlive it.
+/// An Update for train_model(model, text, config) that takes AdamW steps with the gradients of llama_backward instead
+/// of autograd's. The constructor's arguments must outlive the object.
 class HandUpdate {
  public:
   HandUpdate(nn::Llama& model, const Shakespeare& text, const train::TrainConfig& config, Mistake mistake);
 
   void operator()(double lr);
 
-  /// Returns the mean cosine similarity, over all steps, of the gradients by hand and autograd's.
+  /// Returns the cosine similarity of the gradients by hand and autograd's, averaged over all steps.
   [[nodiscard]] double mean_cosine() const;
 
  private:

@@ -26,10 +26,10 @@ using Doubles = std::vector<double>;
 // Relative errors of a part's gradients, by seed.
 struct Errors {
   Doubles in_double, in_float, autograd_in_float, naive, mistaken;
-  Doubles share;  ///< sum of the three errors, each divided by the part's limit in its type
+  Doubles share;  ///< (in_double + naive) / limit in double + in_float / limit in float
 };
 
-// Formats the largest of several values, as "1.2e-16"; a dash if there are none.
+// Formats the largest value as "1.2e-16". Returns null, shown as a dash, if there are no values.
 Report::Json largest(const Doubles& values) {
   if (values.empty()) return {};
   return fmt::format("{:.1e}", *std::max_element(values.begin(), values.end()));
@@ -85,15 +85,15 @@ void check_parts(Report& report) {
   }
   report.table("Relative errors of the gradients, the largest of all seeds",
                {"part", "double", "float", "autograd in float", "limit in float", "mistake"}, rows);
-  report.table("The naive form", {"part", "numbers in Jacobians", "numbers kept instead", "difference"}, sizes);
+  report.table("The naive form", {"part", "elements of Jacobians", "values kept instead", "difference"}, sizes);
   report.picture("errors.svg", chart.svg());
 }
 
 struct Trained {
   std::string name;
   Mistake mistake;
-  Doubles losses{}, cosines{};  ///< by seed: final validation loss; mean cosine similarity
-  Doubles cost{};               ///< by seed: the loss minus the one with autograd
+  Doubles losses{}, cosines{};  ///< by seed: final validation loss; mean cosine similarity to autograd
+  Doubles cost{};               ///< by seed: the loss minus the loss of training with autograd
 };
 
 void train_with_mistakes(Report& report) {

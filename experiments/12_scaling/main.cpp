@@ -19,7 +19,7 @@ using experiments::ScalingRuns;
 using Doubles = std::vector<double>;
 using Rows = std::vector<std::vector<Report::Json>>;
 
-// Formats the central 95 % of the values.
+// Formats the interval of the central 95 % of the values: "[0.31, 0.42]".
 std::string middle(Doubles values) {
   std::sort(values.begin(), values.end());
   const double last = static_cast<double>(values.size() - 1);
@@ -72,7 +72,7 @@ void show_budgets(Report& report, const ScalingGrid& grid, const ScalingLaw& law
   chart.series.push_back({"best by the law", {}});
   for (const double flops : {1e10, 3e10, 5e10, 1e11, 3e11}) {
     const ScalingPoint best = law.optimum(flops, operations);
-    std::string outside;  // trainings outside of the interval
+    std::string outside;  // whether N or D is outside the trained range
     if (best.parameters < smallest.parameters) outside += "N below all trained; ";
     if (best.parameters > largest.parameters) outside += "N above all trained; ";
     if (best.tokens < smallest.tokens) outside += "D below all trained; ";
@@ -90,14 +90,14 @@ void show_budgets(Report& report, const ScalingGrid& grid, const ScalingLaw& law
   report.table("The best share of a budget", {"operations", "best N", "best D", "D / N", "loss", "extrapolated"}, rows);
 }
 
-// Tests extrapolation: predicts the largest size and the longest training from fits without it and, in a second try,
-// also without the second largest.
+// Tests extrapolation: predicts the largest size (and the longest training) from a fit without it, and from a fit that
+// also excludes the second largest.
 void judge_law(Report& report, const ScalingGrid& grid, const ScalingLaw& law,
                const std::vector<ScalingPoint>& points) {
   const auto percent = [](double share) { return fmt::format("{:.2f} %", 100.0 * share); };
   Rows rows{{"law of all", {}, percent(experiments::relative_deviation(law, points)), {}}};
   report.check_below("typical relative error of the law", experiments::relative_deviation(law, points), 0.015);
-  // Fits to the cells in which `number` is at most `seen`; evaluates on those in which it is largest.
+  // Fits to the points whose `number` is at most `seen`. Returns the error on the points whose `number` is largest.
   const auto leave_out = [&](const std::string& what, double ScalingPoint::*number, double seen) {
     const double largest = points.back().*number;
     std::vector<ScalingPoint> in, out;
@@ -114,17 +114,17 @@ void judge_law(Report& report, const ScalingGrid& grid, const ScalingLaw& law,
   const size_t n = grid.widths.size(), m = grid.steps.size();
   const auto parameters = [&](size_t width) { return grid.at(width, 0).parameters; };
   const auto tokens = [&](size_t step) { return grid.at(0, step).tokens; };
-  report.check_below("typical relative error on the largest size, which the law has not seen",
+  report.check_below("typical relative error on the largest size, left out of the fit",
                      leave_out("the largest size", &ScalingPoint::parameters, parameters(n - 2)), 0.03);
-  report.check_below("typical relative error on the longest training, which the law has not seen",
+  report.check_below("typical relative error on the longest training, left out of the fit",
                      leave_out("the longest training", &ScalingPoint::tokens, tokens(m - 2)), 0.03);
   leave_out("the two largest sizes", &ScalingPoint::parameters, parameters(n - 3));
   leave_out("the two longest trainings", &ScalingPoint::tokens, tokens(m - 3));
   report.table("Typical relative error, and how many times larger the largest is than what was fitted",
-               {"", "times", "on what it was fitted to", "on the largest, which it has not seen"}, rows);
+               {"", "times", "on what it was fitted to", "on the largest, left out of the fit"}, rows);
 }
 
-// Checks that each size beats the next smaller in the longest training, and each length the next shorter.
+// Checks that the loss falls with each larger width (longest training) and each larger number of steps (largest width).
 void check_order(Report& report, const ScalingGrid& grid) {
   const size_t largest = grid.widths.size() - 1, longest = grid.steps.size() - 1;
   const auto check = [&](const std::string& text, const ScalingRuns& before, const ScalingRuns& after) {

@@ -16,11 +16,11 @@ namespace {
 train::TrainConfig setting_of(const Shakespeare& text, int64_t width, int64_t steps) {
   train::TrainConfig config = small_setting(text);
   config.model.dim = width;
-  config.model.hidden_dim = 11 * width / 4;  // ratio as in the small setting
+  config.model.hidden_dim = 11 * width / 4;  // same ratio as in small_setting()
   config.model.head_dim = 16;
   config.model.n_heads = config.model.n_kv_heads = width / config.model.head_dim;
   config.steps = config.eval_every = steps;
-  // Each run decays to a tenth of its peak rate by its own end. An intermediate loss of a longer run would be too high.
+  // Each run decays to a tenth of its peak rate. An intermediate loss of a longer run, before the decay, is too high.
   config.schedule = train::ScheduleKind::Cosine;
   config.lr = 3e-3 * std::sqrt(64.0 / static_cast<double>(width));
   config.min_lr = config.lr / 10.0;
@@ -50,7 +50,7 @@ void ScalingGrid::train(const Report& report) {
     config.seed = seeds[s];
     std::unique_lock lock(one_at_a_time);
     nn::Llama model = seeded_llama(config.model, config.seed);
-    draw_feed_forwards_by_width(model);  // else narrow models' initial outputs are smaller: not only width would differ
+    draw_feed_forwards_by_width(model);  // the default makes initial outputs smaller in narrow models
     lock.unlock();
     const double loss = train_model(model, text, config).validation_loss;
     lock.lock();

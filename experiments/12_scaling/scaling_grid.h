@@ -12,7 +12,7 @@ namespace folio::experiments {
 
 /// FLOPs of training per token. A multiply-add counts as two, and the backward pass costs twice the forward pass.
 struct Operations {
-  double matrices = 0.0;  ///< 6 N
+  double matrices = 0.0;  ///< 6 N, for N parameters without the embedding
   double head = 0.0;      ///< 6 V dim: the head's matrix is the embedding, which N excludes
   double attention =
       0.0;  ///< 12 layers T dim: T scores, and a sum of T values, for each position (masked ones as well)
@@ -20,7 +20,7 @@ struct Operations {
   [[nodiscard]] double all() const { return matrices + head + attention; }
 };
 
-/// Results: runs[i * steps.size() + j] has widths[i] and steps[j].
+/// A training for each width and number of steps: runs[i * steps.size() + j] has widths[i] and steps[j].
 struct ScalingGrid {
   std::vector<int64_t> widths, steps;
   std::vector<ScalingRuns> runs{};
@@ -28,12 +28,12 @@ struct ScalingGrid {
 
   [[nodiscard]] const ScalingRuns& at(size_t width, size_t step) const { return runs[width * steps.size() + step]; }
 
-  /// Fills `runs`: trains each from scratch for all of report.seeds(), in parallel. Parameter counts exclude the
+  /// Fills `runs`: trains a model for each run and each of report.seeds(), in parallel. Parameter counts exclude the
   /// embedding (Kaplan et al., "Scaling Laws for Neural Language Models", 2020, section 1.3).
   void train(const Report& report);
 
-  /// Returns the FLOPs for a model of this shape with `parameters` parameters excluding the embedding; the implied
-  /// width may be fractional.
+  /// Returns the FLOPs for a model of this shape with `parameters` parameters, not counting the embedding. The width
+  /// that follows from `parameters` may be fractional.
   [[nodiscard]] Operations operations_per_token(double parameters) const;
 };
 

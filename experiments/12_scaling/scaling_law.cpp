@@ -18,7 +18,7 @@ struct Corner {
   double value;
 };
 
-// Returns a + t (b - a).
+// Returns the point a + t (b - a) on the line through a and b.
 Point between(const Point& a, const Point& b, double t) {
   Point x(a.size());
   for (size_t i = 0; i < x.size(); ++i) x[i] = a[i] + t * (b[i] - a[i]);
@@ -65,7 +65,7 @@ Corner walk_downhill(const Function& f, const Point& start, double step) {
   return *std::min_element(simplex.begin(), simplex.end(), lower);
 }
 
-// Geometric means of the sizes, used to scale the fitted parameters to the order of a loss.
+// Geometric means over the points. The fit uses the law's terms at this middle, which are of the order of a loss.
 struct Middle {
   double parameters, tokens;
 };
@@ -79,7 +79,7 @@ Middle middle_of(std::span<const ScalingPoint> points) {
   return {std::exp(n), std::exp(d)};
 }
 
-// Maps (ln E, ln of the parameter term at the middle, ln alpha, and both for tokens) to a law.
+// Returns the law for x = (ln E, ln (A / N^alpha), ln alpha, ln (B / D^beta), ln beta), with N and D of `middle`.
 ScalingLaw law_of(std::span<const double> x, const Middle& middle) {
   ScalingLaw law{.E = std::exp(x[0]), .alpha = std::exp(x[2]), .beta = std::exp(x[4])};
   law.A = std::exp(x[1]) * std::pow(middle.parameters, law.alpha);

@@ -21,15 +21,15 @@ struct ScalingPoint {
   double loss = 0.0;
 };
 
-/// L(N, D) = E + A / N^alpha + B / D^beta: the irreducible loss, the term of finite model size, and the term of finite
-/// training data. Source: Hoffmann et al., "Training Compute-Optimal Large Language Models", 2022, section 3.3.
+/// The loss of N parameters after D tokens, L(N, D) = E + A / N^alpha + B / D^beta. E is irreducible; the other terms
+/// are due to finite model and data. Source: Hoffmann et al., "Training Compute-Optimal Large Language Models", 2022.
 struct ScalingLaw {
   double E = 0.0, A = 0.0, alpha = 0.0, B = 0.0, beta = 0.0;
 
   [[nodiscard]] double loss(double parameters, double tokens) const;
 
   /// Returns the point of lowest loss with a cost of `flops` = operations(N) D; operations(N) are the FLOPs per token.
-  /// For operations(N) = 6 N it is N = G (flops / 6)^(beta / (alpha + beta)) with G = (alpha A / (beta B))^(1 / (alpha
+  /// For operations(N) = 6 N, N = G (flops / 6)^(beta / (alpha + beta)) with G = (alpha A / (beta B))^(1 / (alpha
   /// + beta)). N is searched from 100 to 1e15.
   [[nodiscard]] ScalingPoint optimum(double flops, const std::function<double(double parameters)>& operations) const;
 };
@@ -41,7 +41,7 @@ struct ScalingLaw {
 /// Returns √(mean of (ln L(N, D) - ln loss)²), the typical relative error of the law.
 [[nodiscard]] double relative_deviation(const ScalingLaw& law, std::span<const ScalingPoint> points);
 
-/// Trainings of one size on one number of tokens, from several seeds.
+/// The losses of models of one size, trained on one number of tokens from several seeds.
 struct ScalingRuns {
   double parameters = 0.0;
   double tokens = 0.0;
@@ -50,7 +50,7 @@ struct ScalingRuns {
   [[nodiscard]] ScalingPoint mean() const;
 };
 
-/// Returns `times` laws fitted to bootstrap samples: the losses of each of the runs are resampled with replacement.
+/// Returns `times` laws, each fitted to a bootstrap sample: the losses of each run are resampled with replacement.
 /// Their spread reflects only the seeds, not a wrong form of the law or a wrong learning rate.
 [[nodiscard]] std::vector<ScalingLaw> bootstrap(std::span<const ScalingRuns> runs, int times, uint64_t seed);
 

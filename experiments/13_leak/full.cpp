@@ -18,16 +18,16 @@ namespace folio::experiments::tutorial {
 namespace {
 
 constexpr double kMinutes = 9.0;
-constexpr int64_t kWindows = 2048;  // consecutive windows to test for leaks
+constexpr int64_t kWindows = 2048;  // number of windows that are tested for leaks
 
-constexpr std::array<int64_t, 3> kStages{5000, 15'000, 25'000};  // the lengths of the notebook's three trainings
+constexpr std::array<int64_t, 3> kStages{5000, 15'000, 25'000};  // steps of the notebook's three trainings
 
 struct Model {
   std::string name;
   NormOver norm;
 };
 
-// Returns the checkpoint file of a model at a stage; a later stage starts from a copy of the previous one's.
+// Returns the file with a model's training state at a stage. If it doesn't exist, copies that of the previous stage.
 std::filesystem::path file_of(const Model& model, size_t stage, uint64_t seed) {
   const auto named = [&](size_t i) {
     return core::runs_directory() / "experiments" / "13_leak" /
@@ -94,7 +94,7 @@ void study_full(Report& report) {
     places = stage_places;
   }
   report.table("The tutorial's model, one seed",
-               {"norm over", "steps", "as the tutorial evaluates", "mean loss", "first place", "last place",
+               {"norm over", "steps", "as the tutorial evaluates", "mean loss", "first position", "last position",
                 "saved by the future", "given no future", "change of earlier logits"},
                rows);
   report.picture("full.svg", {.title = "The tutorial's evaluation while its model is trained",

@@ -14,13 +14,13 @@
 namespace folio::experiments::tutorial {
 namespace {
 
-constexpr int64_t kAtOnce = 256;  // number of windows
+constexpr int64_t kAtOnce = 256;  // windows per batch
 
 torch::Tensor losses_BT(const torch::Tensor& logits_BTV, const torch::Tensor& targets_BT) {
   return -logits_BTV.log_softmax(-1).gather(-1, targets_BT.unsqueeze(-1)).squeeze(-1);
 }
 
-// Averages over windows; `losses` returns [B, T] for a batch of them.
+// Returns the mean of `losses` at each position, [T], over consecutive windows. `losses` returns [B, T] for a batch.
 std::vector<double> mean_over_windows(Llama& model, std::span<const int32_t> split, int64_t windows,
                                       const std::function<torch::Tensor(const train::TensorBatch&)>& losses) {
   const torch::NoGradGuard no_grad;
@@ -114,7 +114,7 @@ double mean_gain_from_future(const Findings& findings) {
 }
 
 double share_that_occurs(std::span<const int32_t> split, std::span<const int32_t> train, size_t length) {
-  const std::string train_text(train.begin(), train.end());  // each token fits in a byte
+  const std::string train_text(train.begin(), train.end());  // one byte per token, since token ids are below 65
   const std::string split_text(split.begin(), split.end());
   std::unordered_set<std::string_view> seen;
   for (size_t i = 0; i + length <= train_text.size(); ++i) {

@@ -1,5 +1,5 @@
-// Measurements that detect whether a trained model's predictions depend on later characters. All run without dropout,
-// and all but the gradients on consecutive windows of a split.
+// Measurements that detect if a trained model's predictions depend on later characters. Except for the tutorial's own
+// loss, they run without dropout and on consecutive windows of a split.
 #pragma once
 
 #include <torch/types.h>
@@ -13,30 +13,30 @@
 
 namespace folio::experiments::tutorial {
 
-/// Returns the mean loss at each position, [T], over the first `windows` consecutive windows, or fewer.
+/// Returns the mean loss at each position, [T], over the first `windows` windows of `split`.
 [[nodiscard]] std::vector<double> losses_by_position(Llama& model, std::span<const int32_t> split, int64_t windows);
 
-/// Like losses_by_position, with the inputs after each position replaced by another window's; the inputs up to it and
-/// its target are unchanged. The last position has no later inputs.
+/// Returns losses_by_position with all inputs after the position replaced by another window's, so a loss rises if it
+/// depends on later inputs. The last position has none, so its loss is unchanged.
 [[nodiscard]] std::vector<double> losses_with_other_futures(Llama& model, std::span<const int32_t> split,
                                                             int64_t windows);
 
-/// Like losses_by_position, with windows cut after the position: inputs of 1, 2, … T characters, as in generation.
+/// Returns losses_by_position with windows cut after the position: inputs of 1, 2, … T characters, as in generation.
 [[nodiscard]] std::vector<double> losses_without_future(Llama& model, std::span<const int32_t> split, int64_t windows);
 
 /// Returns the largest change of a logit at an earlier position when the last character changes, over 64 windows.
 [[nodiscard]] double change_from_last_character(Llama& model, std::span<const int32_t> split);
 
-/// Returns how strongly the loss at position t (row) depends on character u (column): the norm of its gradient with
-/// respect to u's embedding, averaged over 64 windows. [T, T] in double.
+/// Returns [T, T] in double: how strongly the loss at position t (row) depends on character u (column), as the norm of
+/// the gradient with respect to u's embedding, averaged over 64 windows.
 [[nodiscard]] torch::Tensor gradient_map(Llama& model, std::span<const int32_t> split);
 
-/// The results of all measurements.
+/// The results of the measurements above for one model.
 struct Findings {
-  std::vector<double> losses{};          ///< by position
-  std::vector<double> other_futures{};   ///< by position
-  std::vector<double> without_future{};  ///< by position
-  double change = 0.0;                   ///< change_from_last_character
+  std::vector<double> losses{};          ///< result of losses_by_position
+  std::vector<double> other_futures{};   ///< result of losses_with_other_futures
+  std::vector<double> without_future{};  ///< result of losses_without_future
+  double change = 0.0;                   ///< result of change_from_last_character
   double later_share = 0.0;              ///< fraction of the gradient map above the diagonal
 };
 [[nodiscard]] Findings look_for_leaks(Llama& model, std::span<const int32_t> split, int64_t windows);

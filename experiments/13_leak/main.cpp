@@ -47,21 +47,21 @@ void table(Report& report, const std::string& title, const std::vector<Variant>&
   std::vector<std::vector<Report::Json>> rows;
   for (const Variant& v : all) rows.push_back(row(v));
   report.table(title,
-               {"", "mean loss", "first place", "last place", "saved by the future", "change of earlier logits",
-                "gradient from later places"},
+               {"", "mean loss", "first position", "last position", "saved by the future", "change of earlier logits",
+                "gradient from later positions"},
                rows);
 }
 
-// Shows the losses of counting: the mean over 16 positions, each with the longest n-gram that its context allows, up to
-// 5, and the loss of the first position.
+// Shows the losses of n-gram counts: that of the first position, and the mean over 16 positions, each predicted from
+// the characters so far, at most four.
 void show_what_counting_reaches(Report& report, const experiments::Shakespeare& text) {
   const train::NgramCounts counts(text.splits.train, text.vocab_size, 5);
   double sum = 0.0;
   for (int place = 0; place < 16; ++place) {
     sum += counts.witten_bell_loss(text.splits.validation, std::min(place + 2, 5));
   }
-  report.value("by counting, the first place", counts.witten_bell_loss(text.splits.validation, 2));
-  report.value("by counting, the mean of 16 places", sum / 16.0);
+  report.value("by counting, the first position", counts.witten_bell_loss(text.splits.validation, 2));
+  report.value("by counting, the mean of 16 positions", sum / 16.0);
 }
 
 void study(Report& report) {
@@ -100,7 +100,8 @@ void study(Report& report) {
       {"saved by the future", difference(saved, nothing)},
       {fmt::format("more than after {} steps", steps / 4), difference(saved, window.early)},
       {"mean loss, more than one position's", difference(window.each(mean_loss), position.each(mean_loss))},
-      {"the last place's, more than one position's", difference(window.each(last_loss), position.each(last_loss))},
+      {"loss at the last position, more than one position's",
+       difference(window.each(last_loss), position.each(last_loss))},
       {"with other futures, more than one position's",
        difference(window.each(exchanged_loss), position.each(mean_loss))}};
   std::vector<std::vector<Report::Json>> rows;
@@ -119,12 +120,12 @@ void study(Report& report) {
   report.check_below("validation split's 17-grams that occur in the training split, as a share",
                      tutorial::share_that_occurs(text.splits.validation, text.splits.train, 17), 0.03);
   report.check_above("norm over the window: the last character changes an earlier logit by", window.each(change), 0.1);
-  report.check_above("and the future saves earlier places (the interval's lower end)", intervals[0].second.low,
+  report.check_above("and the future saves earlier positions (the interval's lower end)", intervals[0].second.low,
                      report.short_form() ? 0.0 : 0.01);
   for (const size_t sound : {1, 2}) {
     const Variant& v = all[sound];
     report.check_below(v.name + ": the last character changes earlier logits by", v.each(change), 1e-5);
-    report.check_below("and the gradient from later places is", v.each(later_share), 1e-9);
+    report.check_below("and the gradient from later positions is", v.each(later_share), 1e-9);
     report.check_below("and the future saves", experiments::sizes(v.each(tutorial::mean_gain_from_future)), 1e-5);
   }
   tutorial::pictures(report, window, position);

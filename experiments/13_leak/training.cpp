@@ -20,7 +20,7 @@ constexpr int64_t kBatchSize = 32;
 constexpr int64_t kEvalEvery = 100;
 constexpr double kLearningRate = 1e-3;
 
-// The defaults of torch.optim.Adam: AdamW without weight decay.
+// Returns the defaults of torch.optim.Adam, which is AdamW without weight decay.
 train::TrainConfig adam() {
   train::TrainConfig config;
   config.beta1 = 0.9;

@@ -16,11 +16,11 @@ namespace folio::experiments::tutorial {
 
 class Training {
  public:
-  /// Resumes from the state saved in `file`, if it exists.
+  /// Creates a model from `seed`, or resumes from `file` if it exists. Throws core::Error if its contents don't fit.
   Training(const Config& config, const Shakespeare& text, uint64_t seed, std::filesystem::path file = {});
 
-  /// Trains until `steps` steps are complete or `minutes` have passed, then saves the state to `file`, if any. Returns
-  /// true if all steps are complete. Throws core::Error if a loss is not finite.
+  /// Trains until `steps` steps are complete or `minutes` have passed, then saves the state to the file, if one was
+  /// given. Returns true if all steps are complete. Throws core::Error if a loss is not finite.
   bool train_to(int64_t steps, double minutes = 1e9);
 
   [[nodiscard]] Llama& model() { return model_; }
@@ -29,7 +29,7 @@ class Training {
   [[nodiscard]] std::vector<train::LineChart::Point> curve() const;
 
  private:
-  [[nodiscard]] std::vector<torch::Tensor> state() const;  ///< parameters and Adam's two moments of each
+  [[nodiscard]] std::vector<torch::Tensor> state() const;  ///< all parameters, and Adam's two moments of each
 
   uint64_t seed_;
   std::filesystem::path file_;

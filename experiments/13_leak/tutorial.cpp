@@ -111,7 +111,7 @@ torch::Tensor LlamaImpl::forward_embedded(const torch::Tensor& x_BTD) {
 }
 
 Llama seeded(const Config& config, uint64_t seed) {
-  static std::mutex generator;  // LibTorch's generator is global
+  static std::mutex generator;  // guards LibTorch's global random generator
   const std::lock_guard lock(generator);
   torch::manual_seed(seed);
   Llama model(config);

@@ -1,6 +1,6 @@
 // The last model of B. Kitano's "Llama from scratch" (notebook of August 2023), part by part, except that the eight
-// heads' matrices are combined into one each for queries, keys and values. The set that the norm averages over is
-// configurable. Shapes: B windows, T positions, D width, H heads, K = D elements in a head, V characters.
+// heads' matrices are combined into one each for queries, keys and values. The positions that the norm averages over
+// are configurable. Shapes: B windows, T positions, D width, H heads, K = D elements in a head, V characters.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -17,14 +17,14 @@
 
 namespace folio::experiments::tutorial {
 
-/// The positions whose mean square a norm uses: the whole window (the tutorial), the current and earlier positions, or
-/// only the current one.
+/// The positions over which a norm averages the squares: the whole window (as in the tutorial), the current and earlier
+/// positions, or only the current one.
 enum class NormOver { Window, Past, Position };
 
 struct Config {
   int64_t vocab_size = 65;
   int64_t dim = 128;
-  int64_t n_heads = 8;  ///< each as wide as the model
+  int64_t n_heads = 8;  ///< number of heads, each as wide as the model
   int64_t n_layers = 4;
   int64_t window = 16;
   NormOver norm = NormOver::Window;
@@ -34,8 +34,8 @@ struct Config {
 /// are independent of each other. In evaluation the tutorial disables dropout after the heads, but not on the attention
 /// weights.
 struct Dropout {
-  double weights = 0.0;  ///< probability for attention weights
-  double output = 0.0;   ///< probability for the heads' output
+  double weights = 0.0;  ///< dropout probability of attention weights
+  double output = 0.0;   ///< dropout probability of the heads' output
   at::Generator generator{};
 
   [[nodiscard]] torch::Tensor drop(const torch::Tensor& x, double probability) const;
@@ -93,8 +93,8 @@ class LlamaImpl : public torch::nn::Module {
  public:
   explicit LlamaImpl(const Config& config);
 
-  torch::Tensor forward(const torch::Tensor& tokens_BT);       ///< to logits [B, T, V]
-  torch::Tensor forward_embedded(const torch::Tensor& x_BTD);  ///< the same, starting from embeddings
+  torch::Tensor forward(const torch::Tensor& tokens_BT);       ///< returns logits [B, T, V]
+  torch::Tensor forward_embedded(const torch::Tensor& x_BTD);  ///< returns logits [B, T, V] for given embeddings
   [[nodiscard]] torch::Tensor embed(const torch::Tensor& tokens_BT);
 
   [[nodiscard]] const Config& config() const { return config_; }
@@ -110,8 +110,8 @@ class LlamaImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Llama);
 
-/// Returns a model initialized by LibTorch's defaults, as in the tutorial. The values depend only on the seed, not on
-/// the norm. Thread-safe.
+/// Returns a model initialized by LibTorch's defaults, as in the tutorial. Values depend on the seed, not on
+/// config.norm. Thread-safe.
 [[nodiscard]] Llama seeded(const Config& config, uint64_t seed);
 
 }  // namespace folio::experiments::tutorial

@@ -1,4 +1,4 @@
-// A norm, and the findings for the models trained with it.
+// A variant of the tutorial's norm with the leaks found in models that were trained with it, and pictures of them.
 #pragma once
 
 #include <string>
@@ -12,11 +12,11 @@ namespace folio::experiments::tutorial {
 struct Variant {
   std::string name;
   NormOver norm;
-  std::vector<Findings> findings{};  // by seed
+  std::vector<Findings> findings{};  // by seed: leaks of the trained model
   std::vector<double> early{};       // by seed: loss saved by later characters after a quarter of the steps
-  torch::Tensor gradients_TT{};      // from the first seed
+  torch::Tensor gradients_TT{};      // gradient_map of the first seed
 
-  // Returns a value of each seed's findings.
+  // Returns of(findings[i]) for each seed i.
   [[nodiscard]] std::vector<double> each(double (*of)(const Findings&)) const {
     std::vector<double> values;
     for (const Findings& f : findings) values.push_back(of(f));
@@ -24,7 +24,7 @@ struct Variant {
   }
 };
 
-/// Draws the losses by position and the first seed's gradient maps.
+/// Draws the losses by position and the first seed's gradient maps for two variants of the norm.
 void pictures(Report& report, const Variant& window, const Variant& position);
 
 }  // namespace folio::experiments::tutorial

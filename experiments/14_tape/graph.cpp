@@ -18,16 +18,16 @@ namespace svg = train::svg;
 
 constexpr double kWidth = 138, kHeight = 62, kGapX = 18, kGapY = 34, kMargin = 18, kHeader = 66;
 
-// A box, or the point where a line passes through a row of boxes.
+// A box of the picture, or the point where a line crosses a level on its way to a box further away.
 struct Item {
-  const Node* node = nullptr;  // for a box
-  size_t level = 0;            // 0 at the bottom; one above the highest user's level
+  const Node* node = nullptr;  // null for a point
+  size_t level = 0;            // row of the picture: 0 at the bottom, above all users
   double x = 0.0;              // horizontal center
   struct Use {
     Item* item;
-    double port;  // horizontal offset of the line's end from the center
+    double port;  // where the line ends: offset from the item's center
   };
-  std::vector<Use> users{};  // next items on the lines that begin or pass here
+  std::vector<Use> users{};  // items in the level below that lines lead to
   [[nodiscard]] double width() const { return node == nullptr ? 0.0 : kWidth; }
   [[nodiscard]] double wanted() const {
     double sum = 0.0;
@@ -36,7 +36,7 @@ struct Item {
   }
 };
 
-// Returns, by level, the entries that the last one depends on and the items of the lines between them.
+// Returns the items of each level: a box per entry that the last entry depends on, and the points of all lines.
 std::vector<std::vector<Item*>> connect(const Tape& tape, std::deque<Item>& items) {
   std::map<const Node*, Item*> boxes;
   const auto box_of = [&](const Node* node) {
@@ -72,7 +72,7 @@ std::vector<std::vector<Item*>> connect(const Tape& tape, std::deque<Item>& item
   return levels;
 }
 
-// Orders each level by the positions of the items' users and centers it. Returns the picture's width.
+// Sets x of all items: orders each level by the positions of its items' users and centers it. Returns the width.
 double spread_out(std::vector<std::vector<Item*>>& levels, double least) {
   const auto length_of = [](const std::vector<Item*>& row) {
     double length = -kGapX;

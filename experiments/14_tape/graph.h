@@ -1,5 +1,5 @@
-// Draws the graph of a loss from its tape: a box for each entry with its operation, value and gradient, and a line to
-// each of its uses.
+// Draws the graph of a loss from its tape: a box for each entry with its operation, value and gradient, and lines to
+// the entries that use it.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace folio::tape {
 
-/// Returns an SVG document with the inputs at the top and the loss at the bottom. Scalars show their value; tensors
-/// show their shape and the norm of their gradient. Entries that the last one doesn't depend on are omitted.
+/// Returns an SVG document with the inputs at the top and the loss at the bottom. Scalars show value and gradient;
+/// tensors show their shape and the norm of their gradient. Entries that the last one doesn't depend on are omitted.
 [[nodiscard]] std::string graph_svg(const Tape& tape, const std::string& title, const std::string& subtitle);
 
 }  // namespace folio::tape

@@ -18,11 +18,11 @@ using namespace folio;  // NOLINT: a single-file program
 using experiments::Report;
 using tape::Rung;
 
-constexpr int64_t kRows = 16, kLength = 32, kWidth = 64, kCompared = 20;  // as in the growing model
+constexpr int64_t kRows = 16, kLength = 32, kWidth = 64, kCompared = 20;  // sizes as in experiments/growing
 
 std::string small_number(double value) { return fmt::format("{:.1e}", value); }
 
-// Draws a loss with scalar entries: the squared value of a line at x.
+// Draws and checks the graph of a loss with scalar entries: (w x + b)².
 void draw_small_graph(Report& report) {
   tape::Tape tape;
   const tape::Tensor w = tape.leaf("w", {}, {2.0}), x = tape.leaf("x", {}, {3.0}), b = tape.leaf("b", {}, {-5.0});
@@ -64,7 +64,7 @@ double farthest(const std::vector<double>& a, const std::vector<double>& b, size
 
 // Returns a bound on the difference between the first losses of two correct trainings. A run in which every initial
 // value is perturbed by a relative ±2^-20 shows how the losses amplify small changes; each step of either training adds
-// at most `roundings` half ulps.
+// at most tape::roundings() half ulps.
 double rounding_limit(const Rung& rung, const std::vector<data::Batch>& batches, const std::vector<double>& losses) {
   constexpr double kMoved = 0x1p-20, kHalfUlp = 0x1p-53;
   Rung moved = rung;
@@ -78,7 +78,7 @@ double rounding_limit(const Rung& rung, const std::vector<data::Batch>& batches,
   return roundings * kHalfUlp * (2.0 * kCompared * condition + losses[0]);
 }
 
-// Returns the mean loss over the first windows of the validation split.
+// Returns the mean loss over the first 512 windows of the validation split.
 double validation_loss(const Rung& rung, const experiments::Shakespeare& text) {
   constexpr int64_t kWindows = 512;
   tape::Tape tape;
@@ -86,7 +86,7 @@ double validation_loss(const Rung& rung, const experiments::Shakespeare& text) {
   return rung.loss(w, data::consecutive_batch(text.splits.validation, 0, kWindows, kLength)).value()[0];
 }
 
-// Returns the number of values and gradients that a tape stores for one batch.
+// Returns how many elements of values and gradients a tape stores for one batch.
 int64_t kept(const Rung& rung, const data::Batch& batch) {
   tape::Tape tape;
   static_cast<void>(rung.loss(tape::leaves(tape, rung), batch));
@@ -146,7 +146,7 @@ void train(Report& report) {
   }
   report.table(fmt::format("After {} steps", steps),
                {"rung", "first loss", "validation loss", "first 20 losses apart", "limit", "all losses apart"}, rows);
-  report.table("Numbers kept for one loss",
+  report.table("Values kept for one loss",
                {"rung", fmt::format("{} windows of {}", kRows, kLength), fmt::format("{} windows", 2 * kRows)}, sizes);
   report.picture("losses.svg", chart);
   if (!report.short_form()) {

@@ -1,4 +1,4 @@
-// Rules always add to gradients: a value that is used twice receives the sum of both uses' gradients.
+// The tape's operations. Their rules add to gradients instead of setting them, because a value may be used twice.
 #include "experiments/14_tape/operations.h"
 
 #include <fmt/format.h>
@@ -67,7 +67,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   const int64_t S = a.shape().stack, N = a.shape().rows, K = a.shape().columns, M = b.shape().columns;
   require_fit(b.shape().rows == K && (b.shape().stack == S || b.shape().stack == 1), "matmul", a, b);
   const Tensor y = a.tape->record("matmul", {S, N, M}, {a, b});
-  // Calls body(row of a and y, index in a, row of b) for each product of an element of a and a row of b.
+  // Calls body with three offsets (a row of y, an element of a, a row of b) for each product of an element and a row.
   const auto each = [=](auto body) {
     for (int64_t row = 0; row < S * N; ++row) {
       const int64_t first = b.shape().stack == 1 ? 0 : row / N * K;

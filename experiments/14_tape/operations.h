@@ -1,4 +1,4 @@
-// The operations of the tape: each computes its value and records the rule of its gradient. All throw core::Error for
+// The operations of the tape: each computes a value and records the rule of its gradient. All throw core::Error for
 // mismatched shapes. If a is a stack and b a single matrix, b is used for each matrix of the stack.
 #pragma once
 
@@ -10,13 +10,13 @@
 namespace folio::tape {
 
 Tensor operator+(const Tensor& a, const Tensor& b);
-Tensor operator*(const Tensor& a, const Tensor& b);  ///< elementwise
+Tensor operator*(const Tensor& a, const Tensor& b);  ///< elementwise product
 Tensor operator*(const Tensor& a, double factor);
 Tensor matmul(const Tensor& a, const Tensor& b);  ///< [S, N, K] by [S, K, M], or by [1, K, M] for all S; to [S, N, M]
 Tensor transpose(const Tensor& a);                ///< [S, N, M] to [S, M, N]
-Tensor sum(const Tensor& a);                      ///< of all elements, to [1, 1, 1]
+Tensor sum(const Tensor& a);                      ///< sum of all elements, [1, 1, 1]
 Tensor causal_softmax(const Tensor& scores);      ///< [S, T, T]: each row t over columns 0 .. t; 0 after them
-/// Returns rows `ids` of a table [1, V, D], split into S matrices: [S, ids / S, D].
+/// Returns the rows `ids` of a table [1, V, D], split into S = `stack` matrices: [S, ids.size() / S, D].
 Tensor look_up(const Tensor& table, std::span<const int32_t> ids, int64_t stack = 1);
 /// Returns the mean of −ln softmax(row)[target] over the rows of logits [S, N, V], [1, 1, 1]. Needs S · N targets.
 Tensor cross_entropy(const Tensor& logits, std::span<const int32_t> targets);

@@ -1,4 +1,4 @@
-// Shapes: B sequences, T positions, D model width, V vocabulary.
+// Suffixes of tensor names are dimensions: B sequences, T positions, D model width, V vocabulary.
 #include "experiments/14_tape/rungs.h"
 
 #include <cmath>

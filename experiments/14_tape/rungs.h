@@ -1,5 +1,5 @@
-// Two rungs of the growing model on a tape, a bigram and one attention head, with the same rates and initialization,
-// and a step of gradient descent.
+// Two models of experiments/growing ("rungs") on a tape, a bigram and one attention head, with the same learning rates
+// and initialization, and a step of gradient descent.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +21,15 @@ struct Parameter {
 struct Rung {
   std::string name;
   std::vector<Parameter> parameters;
-  /// Records the loss of a batch; `w` are the parameters in order, as leaves of one tape.
+  /// Records the loss of a batch on a tape. `w` are the leaves of `parameters` in order.
   std::function<Tensor(const std::vector<Tensor>& w, const data::Batch& batch)> loss;
   double rate;  ///< learning rate
 };
 
-/// Returns a table of logits [V, V]: the row of a character holds the scores of its successors.
+/// Returns a bigram: a table of logits [V, V] in which a character's row scores the characters that may follow.
 [[nodiscard]] Rung bigram(int64_t vocab_size);
 
-/// Returns embeddings of width D, one causal attention head, and a linear layer to the logits.
+/// Returns a model of embeddings of width D, one causal attention head, and a linear layer to the logits.
 [[nodiscard]] Rung one_head(int64_t vocab_size, int64_t D, uint64_t seed);
 
 /// Records the parameters as leaves of the tape.

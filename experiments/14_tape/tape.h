@@ -1,5 +1,5 @@
 // Automatic differentiation in plain C++: a tape records each operation and its value, and backward() walks the tape in
-// reverse and accumulates gradients. A tape serves one loss; each step records a new one.
+// reverse and accumulates gradients. A tape is used for one loss; each training step records a new tape.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace folio::tape {
 
 using Values = std::vector<double>;
 
-/// A stack of row-major matrices. A single matrix is a stack of 1, a scalar a 1 x 1 matrix.
+/// The shape of a stack of row-major matrices. A single matrix is a stack of 1, a scalar a 1 x 1 matrix.
 struct Shape {
   int64_t stack = 1, rows = 1, columns = 1;
   [[nodiscard]] int64_t size() const { return stack * rows * columns; }
   bool operator==(const Shape&) const = default;
 };
 
-[[nodiscard]] std::string shown(const Shape& shape);  ///< "[16, 8, 65]"
+[[nodiscard]] std::string shown(const Shape& shape);  ///< for example "[16, 8, 65]"
 
 /// An entry of the tape: an operation, its result, and the rule of its gradient.
 struct Node {
@@ -60,7 +60,7 @@ class Tape {
   [[nodiscard]] const std::deque<Node>& nodes() const { return nodes_; }  ///< in the order of recording
 
  private:
-  std::deque<Node> nodes_;  // stable addresses when entries are added
+  std::deque<Node> nodes_;  // a deque keeps addresses valid when entries are added
   bool walked_ = false;
 };
 

@@ -1,4 +1,4 @@
-// Sizes: S matrices in a stack, B sequences, T positions, D model width, V vocabulary. Odd sizes in the checks.
+// Sizes: S matrices in a stack, B sequences, T positions, D model width, V vocabulary.
 #include "experiments/14_tape/twin.h"
 
 #include <torch/csrc/autograd/autograd.h>
@@ -36,7 +36,7 @@ Twins twins_of(const std::vector<Parameter>& leaves) {
 
 torch::Tensor ids_of(const std::vector<int32_t>& ids) { return torch::tensor(ids).to(torch::kLong); }
 
-// Returns the rung of the growing model, in double and with the tape's values.
+// Returns the model of experiments/growing that corresponds to `rung`, in double, with the given parameter values.
 std::shared_ptr<growing::Model> growing_model(const Rung& rung, const Twins& values) {
   std::shared_ptr<growing::Model> model;
   if (rung.name == "bigram") {
@@ -59,7 +59,7 @@ torch::Tensor growing_loss(growing::Model& model, const data::Batch& batch) {
   return growing::cross_entropy(logits_BTV, ids_of(batch.targets).view({batch.rows, batch.length}));
 }
 
-// An operation or a rung, run by both. Its result is multiplied by random numbers and summed to a loss.
+// An operation or a model, run on a tape and by LibTorch. The loss is the sum of its result times random weights.
 struct Case {
   std::string name;
   std::vector<Parameter> leaves;
@@ -121,7 +121,7 @@ std::vector<Case> make_cases(uint64_t seed) {
   return cases;
 }
 
-// The loss of a case on a new tape, with its leaves.
+// The loss of a case, recorded on a tape, with its leaves and its weighted result.
 struct Recorded {
   std::vector<Tensor> leaves;
   Tensor weighted, loss;
@@ -134,8 +134,8 @@ Recorded record(Tape& tape, const Case& c, const Values& weights) {
   return {leaves, weighted, sum(weighted)};
 }
 
-// As in tests/modules/gradient_check.h: D(h) has a truncation error of (D(2h) − D(h)) / 3 and a rounding error of the
-// loss's rounding over h; the tolerance is 4 of the former plus 32 of the latter.
+// Returns the largest |gradient − D(h)| / tolerance, with central differences D. As in tests/modules/gradient_check.h,
+// the tolerance is 4 truncation errors, each (D(2h) − D(h)) / 3, plus 32 roundings of the loss divided by h.
 double worst_share(const Case& c, const Values& weights, const Recorded& at) {
   constexpr double kEps = std::numeric_limits<double>::epsilon();
   const double h = std::cbrt(kEps);
@@ -169,8 +169,8 @@ double roundings(const Rung& rung, int64_t rows, int64_t length) {
   const auto n = static_cast<double>(rows * length), v = static_cast<double>(rung.parameters[0].shape.rows);
   if (rung.name == "bigram") return n + v + kRest;
   const auto d = static_cast<double>(rung.parameters[0].shape.columns), t = static_cast<double>(length);
-  // Forward: projection, score, softmax, mean of values, logits, softmax. Backward: logits, mean, softmax, score,
-  // projection, and a sum over all positions that used a weight.
+  // Sums forward: projection, score, softmax, mean of values, logits, softmax. Sums backward: logits, mean, softmax,
+  // score, projection, and the sum over all positions that used a weight.
   return (d + d + t + t + d + v) + (v + t + d + t + t + 3 * d) + n + 2 * kRest;
 }
 

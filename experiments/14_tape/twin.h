@@ -10,7 +10,7 @@
 
 namespace folio::tape {
 
-/// The gradients of one case with random values.
+/// The comparison of one operation's or model's gradients, with random values.
 struct Check {
   std::string name;
   double error;        ///< ‖tape − LibTorch‖ / ‖LibTorch‖, maximum over the leaves
@@ -20,7 +20,7 @@ struct Check {
 [[nodiscard]] std::vector<Check> check_gradients(uint64_t seed);
 
 /// Returns the number of rounding errors on the longest path from a rung's parameters to a gradient, for batches of B
-/// windows of T.
+/// windows with T positions.
 [[nodiscard]] double roundings(const Rung& rung, int64_t B, int64_t T);
 
 /// Trains with LibTorch and returns each batch's loss before its step.

@@ -31,14 +31,14 @@ void attention_f16(const AttentionInput<F16>& in, float* out) {
     const size_t seen = std::min(in.window, in.n_positions + row);
     work.attention_multiply_adds += in.n_queries * seen * 2 * in.head_dim;  // one for the score, one for the value
   }
-  // Consecutive rows of a call share their reads of the cache.
+  // The rows of a call are consecutive and share their reads of the cache.
   const size_t positions = std::min(in.window, in.n_positions) + in.n_rows - 1;
   work.cache_bytes += positions * 2 * in.head_dim * sizeof(F16);
   work.activation_bytes += in.n_rows * in.n_queries * 2 * in.head_dim * sizeof(float);
   plain().attention_f16(in, out);
 }
 
-// The cache stores keys and values with this function.
+// Counts the bytes of keys and values, which the engine converts with this kernel when it stores them in the cache.
 void to_f16(const float* x, size_t n, F16* out) {
   work.cache_bytes += n * sizeof(F16);
   plain().to_f16(x, n, out);

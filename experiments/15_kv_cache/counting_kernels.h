@@ -8,7 +8,7 @@
 
 namespace folio::experiments {
 
-/// Multiply-adds, and bytes read or written by kernels; each operand of a call counts once.
+/// Counts of multiply-adds, and of bytes that kernels read or write. Each operand of a call counts once.
 struct Work {
   uint64_t matrix_multiply_adds = 0;
   uint64_t attention_multiply_adds = 0;
@@ -20,7 +20,7 @@ struct Work {
   [[nodiscard]] uint64_t bytes() const { return matrix_bytes + cache_bytes + activation_bytes; }
 };
 
-/// Returns the kernels of the machine's best instruction set, for float32 weights and a float16 cache.
+/// Returns counting kernels of the CPU's best instruction set. They support float32 weights and a float16 cache.
 [[nodiscard]] const infer::kernels::Kernels& counting_kernels();
 
 /// Returns the work since the last call and resets the counters.

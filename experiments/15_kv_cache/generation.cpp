@@ -21,7 +21,7 @@ core::StoredModel random_model(const core::ModelConfig& config, uint64_t seed) {
   const auto weights = std::make_shared<core::Weights>(core::Weights{.config = config, .tensors = {}});
   for (const core::TensorSpec& spec : core::tensor_manifest(config)) {
     std::vector<float>& values = weights->tensors.emplace_back(static_cast<size_t>(spec.elements()), 1.0F);
-    if (spec.shape.size() == 1) continue;  // a norm
+    if (spec.shape.size() == 1) continue;  // a norm's weight stays 1
     const double scale = std::sqrt(3.0 / static_cast<double>(spec.shape.back()));
     const uint64_t tensor_seed = core::random_bits(seed, weights->tensors.size());
     for (size_t i = 0; i < values.size(); ++i) {

@@ -12,26 +12,26 @@
 
 namespace folio::experiments {
 
-/// Returns a model with random weights in memory: the counts don't depend on the weights.
+/// Returns a model with random weights, in memory. The work of a forward pass doesn't depend on the weights.
 [[nodiscard]] core::StoredModel random_model(const core::ModelConfig& config, uint64_t seed);
 
 struct Generation {
   std::vector<int32_t> tokens{0};
-  std::vector<std::vector<float>> logits{};  ///< by token
-  std::vector<Work> work{};                  ///< by token: cumulative work
+  std::vector<std::vector<float>> logits{};  ///< by generated token
+  std::vector<Work> work{};                  ///< by generated token: cumulative work
 };
 
 /// Generates `count` tokens greedily, at most 256 (the rows of a step), on a runner with counting kernels. Without the
 /// cache, every token recomputes all previous positions.
 [[nodiscard]] Generation generate(infer::Runner& runner, size_t count, bool with_cache);
 
-/// Returns the logits for a random text of at most 256 tokens, decoded one token at a time.
+/// Returns the logits of `count` random tokens (at most 256), computed one token at a time.
 [[nodiscard]] std::vector<float> logits_of_random_text(infer::Runner& runner, size_t count, uint64_t seed);
 
-/// Returns |a - b| / |b|.
+/// Returns ‖a - b‖ / ‖b‖.
 [[nodiscard]] double relative_distance(std::span<const float> a, std::span<const float> b);
 
-/// Returns the least-squares slope of ln count against ln n from n = 32 on: the exponent in count ~ n^slope.
+/// Returns the exponent in count ~ n^slope: the least-squares slope of ln count against ln n for n >= 32 tokens.
 template <typename Count>
 [[nodiscard]] double slope(const Generation& g, Count count) {
   double n = 0.0, sx = 0.0, sy = 0.0, sxx = 0.0, sxy = 0.0;

@@ -24,8 +24,8 @@ using experiments::Work;
 struct Counted {
   const char* name;
   uint64_t (*count)(const Work&);
-  double without, with;        // expected slopes, ± 0.15; 0: not checked
-  const char* line = nullptr;  // name in the picture, if drawn
+  double without, with;        // expected slopes without and with a cache; 0: not checked
+  const char* line = nullptr;  // name in the picture; null: not drawn
 };
 
 constexpr std::array kCounted{
@@ -37,8 +37,8 @@ constexpr std::array kCounted{
     Counted{"bytes of activations", [](const Work& w) { return w.activation_bytes; }, 2, 1},
     Counted{"all bytes", [](const Work& w) { return w.bytes(); }, 0, 0}};
 
-// Length distributions with the same mean. The last two exceed the context for a fraction of the sequences, which are
-// cut.
+// Quantile functions of sequence lengths with a given mean. Lengths beyond the context are cut (exponential and
+// Pareto).
 constexpr std::array kLengths{
     experiments::Lengths{"exponential", [](double u, double mean) { return -mean * std::log(1.0 - u); }},
     experiments::Lengths{"all of one length", [](double, double mean) { return mean; }},
@@ -46,7 +46,7 @@ constexpr std::array kLengths{
     experiments::Lengths{"four of five short", [](double u, double mean) { return u < 0.8 ? mean / 4.0 : 4.0 * mean; }},
     experiments::Lengths{"Pareto, exponent 2", [](double u, double mean) { return 0.5 * mean / std::sqrt(1.0 - u); }}};
 
-// Shows the memory wasted by blocks for each length distribution: in positions per sequence, and as a fraction.
+// Shows the memory that cache blocks waste for each length distribution: in positions per sequence, and in percent.
 void show_lengths(Report& report, int64_t context) {
   std::vector<std::vector<Report::Json>> rows;
   for (const experiments::Lengths& lengths : kLengths) {
@@ -64,18 +64,18 @@ void show_lengths(Report& report, int64_t context) {
       }
     }
   }
-  report.table("Positions that a text wastes on average, by how long the texts are",
+  report.table("Positions that a sequence wastes on average, by the distribution of lengths",
                {"lengths", "positions in use", "blocks of 16", "%", "of 32", "% ", "of 64", "%  ", "of 256", "%   "},
                rows);
 }
 
-// Returns the bytes per position in the engine's cache.
+// Shows the work of generation with and without a cache. Returns the bytes of a position in the engine's cache.
 uint64_t count_work(Report& report) {
   const core::StoredModel model = experiments::random_model({.vocab_size = 66}, report.seed());
   infer::Cpu cpu({.n_threads = 1, .kernels = &experiments::counting_kernels()});
   infer::Runner runner(model, cpu, {.type = infer::CacheType::F16});
   const size_t tokens = report.short_form() ? 128 : 256;
-  const auto processor_seconds = [] { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };  // single thread
+  const auto processor_seconds = [] { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };  // CPU time
   const double start = processor_seconds();
   const Generation without = experiments::generate(runner, tokens, false);
   const double seconds_without = processor_seconds() - start;
@@ -91,7 +91,7 @@ uint64_t count_work(Report& report) {
         std::memcmp(without.logits[i].data(), with.logits[i].data(), with.logits[i].size() * sizeof(float)) != 0;
   }
   report.check_equal("tokens whose logits differ in a bit, with and without the cache", different, 0);
-  // Matrices including the tied embedding, without norms.
+  // Count the weights of all matrices, including the tied embedding. Norms have only one dimension.
   int64_t in_matrices = 0;
   for (const core::TensorView& tensor : model.tensors) {
     in_matrices += tensor.shape.size() > 1 ? tensor.shape[0] * tensor.shape[1] : 0;
@@ -143,7 +143,7 @@ void compare_types(Report& report) {
   struct Type {
     const char* name;
     infer::CacheType type;
-    double most;  // upper bound of the distance
+    double most;  // upper bound of the distance; 0: not checked
   };
   std::vector<float> exact;
   uint64_t exact_bytes = 0;
@@ -196,9 +196,10 @@ void count_paging(Report& report, uint64_t position_bytes) {
   }
   report.check_above("share of the memory that whole contexts waste", whole, 0.8);
   report.check_below("share that the engine's blocks waste", of_engine, 0.1);
-  report.table(fmt::format("1000 texts, {} positions of {} bytes in use", used, position_bytes),
-               {"reserved", "MB", "MB wasted", "wasted %", "texts in the memory of 100 contexts", "blocks of a text"},
-               rows);
+  report.table(
+      fmt::format("1000 sequences, {} positions of {} bytes in use", used, position_bytes),
+      {"reserved", "MB", "MB wasted", "wasted %", "sequences in the memory of 100 contexts", "blocks of a sequence"},
+      rows);
   report.picture("paging.svg", train::LineChart{.title = "Memory of the KV cache that holds nothing",
                                                 .x_label = "positions in a block",
                                                 .y_label = "share of the reserved memory that is wasted, %",
@@ -209,10 +210,10 @@ void count_paging(Report& report, uint64_t position_bytes) {
 
   constexpr int64_t kPrompt = 500;
   const auto shared = experiments::engine_blocks_of_shared_prompt(kPrompt, 100);
-  report.value("blocks of 100 texts that go on from a prompt of 500", shared.blocks);
+  report.value("blocks of 100 sequences that continue a prompt of 500", shared.blocks);
   report.value("blocks of the same without sharing", 100 * infer::blocks_for(kPrompt + 1));
   report.value("blocks of the same that were copied", shared.copies);
-  report.check_below("100 texts that share a prompt: their blocks, as a share of those alone",
+  report.check_below("100 sequences that share a prompt: their blocks, as a share of those without sharing",
                      static_cast<double>(shared.blocks) / (100.0 * infer::blocks_for(kPrompt + 1)), 0.1);
 }
 

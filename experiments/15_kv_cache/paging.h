@@ -1,5 +1,5 @@
-// Memory held by running sequences under two allocation schemes: the whole context at once, or blocks as a sequence
-// grows.
+// Compares two ways to allocate the KV cache of running sequences: the whole context at the start, or blocks as a
+// sequence grows.
 #pragma once
 
 #include <cstdint>
@@ -9,31 +9,31 @@ namespace folio::experiments {
 
 /// A sequence that is being generated.
 struct Text {
-  int64_t now = 0;    ///< current number of positions
-  int64_t final = 0;  ///< final number of positions
+  int64_t now = 0;    ///< number of positions so far
+  int64_t final = 0;  ///< number of positions at the end of the output
 };
 
-/// A distribution of final lengths.
+/// A distribution of the number of positions that sequences reach.
 struct Lengths {
   const char* name;
-  /// Returns the length that a fraction `u` of the sequences, 0 <= u < 1, stays below.
+  /// Returns the `u`-quantile, 0 <= u < 1, of the distribution with this mean, in positions.
   double (*quantile)(double u, double mean);
 };
 
-/// Returns `count` sequences at a random moment: each is at a uniformly drawn point between start and end. Final
-/// lengths are cut at `context`.
+/// Draws `count` sequences at a random moment: final lengths from `lengths`, at most `context`, and for each a current
+/// length, uniform from 1 to the final one.
 [[nodiscard]] std::vector<Text> running_texts(const Lengths& lengths, int64_t count, double mean, int64_t context,
                                               uint64_t seed);
 
-/// Returns the positions allocated for `positions` in blocks of `block`.
+/// Returns `positions` rounded up to whole blocks of `block` positions.
 [[nodiscard]] constexpr int64_t held_in_blocks(int64_t positions, int64_t block) {
   return (positions + block - 1) / block * block;
 }
 
-/// Returns the number of blocks that the engine's block manager uses for the sequences.
+/// Returns the number of blocks that the engine's BlockManager allocates for the sequences' current positions.
 [[nodiscard]] int64_t engine_blocks(const std::vector<Text>& texts);
 
-/// Blocks used by `count` sequences that share a prompt, and the copies made when each wrote its first own position.
+/// KV blocks of sequences with a common prompt: in use, and copied when each writes its first own position.
 struct Shared {
   int64_t blocks = 0;
   int64_t copies = 0;

@@ -11,7 +11,7 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a single-file program
+using namespace folio;  // NOLINT: a program, never included by another file
 using experiments::CountingMemory;
 using experiments::Problem;
 using experiments::Product;
@@ -25,7 +25,7 @@ int64_t different(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 struct Measured {
-  double loads = 0.0;  // per multiply-add
+  double loads = 0.0;  // loads per multiply-add
   double bytes = 0.0;
 };
 
@@ -52,7 +52,7 @@ void improve(Report& report, const std::string& what, Problem problem, const exp
     const double seconds = experiments::best_time(report.short_form() ? 0.0 : 0.5, [&] { step.run(p); });
     results.push_back(problem.results());
     const double error = experiments::error_by_bound(p, results.back());
-    if (std::isnan(error) || error > largest_error) largest_error = error;  // keeps NaN
+    if (std::isnan(error) || error > largest_error) largest_error = error;  // NaN must fail the check
     if (step.in_order) out_of_order += different(results.front(), results.back());
     const double intensity = operations / counts.back().bytes;
     const double roof = (step.threads ? all : one).at(intensity);
@@ -69,7 +69,7 @@ void improve(Report& report, const std::string& what, Problem problem, const exp
                      10.0);
   report.check_above(what + ": bytes by rows, as a multiple of the weights once for each input",
                      counts[1].bytes / (static_cast<double>(p.n) * weights), 0.99);
-  report.check_below(what + ": bytes with each weight once: their distance from all numbers once, as a share",
+  report.check_below(what + ": bytes with each weight once: their distance from all values once, as a share",
                      std::abs(counts[2].bytes / everything - 1.0), 0.01);
   const auto lanes = static_cast<double>(experiments::vector_step().lanes);
   report.check_below(what + ": loads in vectors, as a share of those of tiles", counts[4].loads / counts[3].loads,

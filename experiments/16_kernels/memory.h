@@ -1,5 +1,5 @@
-// Memory access of the steps. The same loops run on Direct memory, which only computes, and on CountingMemory, which
-// also counts loads, multiply-adds, and the lines that a small cache would fetch.
+// Memory access of the study's matrix products. The same loops run on Direct memory, which only computes, and on
+// CountingMemory, which also counts loads, multiply-adds, and the lines that a small cache would fetch.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace folio::experiments {
 
-/// A matrix product out (n, r) = x (n, k) · wᵀ with w (r, k), row-major, as in the engine's matmul.
+/// The operands of a matrix product out (n, r) = x (n, k) · wᵀ with w (r, k), row-major, as in the engine's matmul.
 struct Product {
   const float* x;
   const float* w;
@@ -17,7 +17,7 @@ struct Product {
   size_t n, r, k;
 };
 
-/// Always inlined, because files compiled for different instruction sets must not share a compiled copy.
+/// Memory access without counting. Always inlined: files for different instruction sets must not share compiled code.
 struct Direct {
   [[gnu::always_inline]] static float load(const float* from) { return *from; }
   [[gnu::always_inline]] static void store(float* to, float value) { *to = value; }
@@ -33,12 +33,12 @@ struct Direct {
   }
 };
 
-/// Simulates a cache of 256 KiB. Misses fetch a line for reads and writes; write-backs are not counted.
+/// Counts operations, and the bytes that a simulated 256 KiB cache fetches for reads and writes. Ignores write-backs.
 class CountingMemory {
  public:
   static constexpr size_t kCacheBytes = size_t{256} << 10U;
 
-  /// All elements of the product must be in [begin, begin + count), aligned to a cache line.
+  /// Counts accesses to [begin, begin + count), which holds all operands. `begin` must be aligned to a cache line.
   CountingMemory(const float* begin, size_t count);
 
   float load(const float* from) {
@@ -55,7 +55,7 @@ class CountingMemory {
     return sum + a * b;
   }
   template <typename Vec>
-  void load(const float* from, Vec& to) {  // must not cross a line
+  void load(const float* from, Vec& to) {  // the vector must not cross a cache line
     ++loads_;
     touch(from);
     __builtin_memcpy(&to, from, sizeof to);

@@ -19,7 +19,7 @@ double Roof::at(double operations_per_byte) const {
 Roof measure_roof(core::ThreadPool& pool, size_t megabytes, double seconds) {
   constexpr size_t kRounds = 100'000;
   const VectorStep& step = vector_step();
-  std::vector<double> sums(pool.size() * 8);  // one cache line per thread
+  std::vector<double> sums(pool.size() * 8);  // one cache line per thread, against false sharing
   const double compute_seconds = best_time(seconds, [&] {
     pool.parallel_for(pool.size(), 1, [&](size_t begin, size_t end) {
       for (size_t i = begin; i < end; ++i) sums[i * 8] += step.multiply_adds(kRounds);
@@ -27,7 +27,7 @@ Roof measure_roof(core::ThreadPool& pool, size_t megabytes, double seconds) {
   });
   const double operations = 2.0 * static_cast<double>(kRounds * kPeakSums * step.lanes * pool.size());
 
-  // Cycles through the pieces, so that none is still cached; a piece is short enough to be read uninterrupted.
+  // Each call reads the next 32 MiB, which are not cached anymore. A piece this short is rarely interrupted.
   constexpr size_t kPiece = (size_t{32} << 20U) / sizeof(uint64_t);
   const std::vector<uint64_t> memory((megabytes << 20U) / sizeof(uint64_t), 1);
   const size_t share = (kPiece + pool.size() - 1) / pool.size();

@@ -13,7 +13,7 @@
 
 namespace folio::experiments {
 
-/// The limits of one thread or of all together. A multiplication or an addition is one operation.
+/// The roofline of one thread or of all threads. A multiplication and an addition count as one operation each.
 struct Roof {
   double operations_per_s;
   double bytes_per_s;
@@ -21,8 +21,8 @@ struct Roof {
   [[nodiscard]] double at(double operations_per_byte) const;
 };
 
-/// Measures both limits, each as the best result within `seconds`: multiply-adds on registers only, and reads of memory
-/// in `megabytes` (a multiple of 32).
+/// Measures the roofline of the threads in `pool`: multiply-adds in registers, and reads from a buffer of `megabytes`
+/// (a multiple of 32). Each is repeated for `seconds`, and the fastest run counts.
 [[nodiscard]] Roof measure_roof(core::ThreadPool& pool, size_t megabytes, double seconds);
 
 struct RooflinePoint {
@@ -35,7 +35,7 @@ struct RooflinePoint {
 [[nodiscard]] std::string roofline_picture(const std::string& title, const Roof& one_thread, const Roof& all_threads,
                                            const std::vector<RooflinePoint>& points);
 
-/// Returns the seconds of the fastest call among those within `seconds`, at least two.
+/// Repeats `call` for about `seconds`, at least twice, and returns the time of the fastest call in seconds.
 template <typename Call>
 [[nodiscard]] double best_time(double seconds, const Call& call) {
   const auto begin = std::chrono::steady_clock::now();

@@ -91,7 +91,7 @@ double error_by_bound(const Product& p, const std::vector<float>& results) {
         sizes += std::abs(product);
       }
       const double error = std::abs(results[n * p.r + r] - exact) / (u / (1.0 - u) * sizes);
-      if (std::isnan(error) || error > worst) worst = error;  // keeps NaN
+      if (std::isnan(error) || error > worst) worst = error;  // NaN if any error is NaN
     }
   }
   return worst;

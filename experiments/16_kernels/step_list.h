@@ -1,4 +1,4 @@
-// The optimization steps of the study in order, with what each runs and counts.
+// The optimization steps of a matrix product, in the order of the study, and the random product that they compute.
 #pragma once
 
 #include <functional>
@@ -11,12 +11,12 @@
 
 namespace folio::experiments {
 
-/// A product with random inputs and weights; inputs, weights and results are contiguous.
+/// A matrix product with random inputs and weights. Inputs, weights and results are contiguous, in this order.
 struct Problem {
   core::AlignedVector<float> numbers;
   Product product;
 
-  /// The steps require n = 1 or even, r a multiple of 4, and k a multiple of 16.
+  /// Draws inputs and weights in [-1, 1). `n` must be 1 or even, `r` a multiple of 4, and `k` a multiple of 16.
   Problem(size_t n, size_t r, size_t k, uint64_t seed);
   [[nodiscard]] std::vector<float> results() const { return {product.out, product.out + product.n * product.r}; }
 };
@@ -24,16 +24,16 @@ struct Problem {
 struct Step {
   std::string name;
   std::function<void(const Product&)> run;
-  std::function<void(CountingMemory&, const Product&)> count;  ///< empty: same as the previous step
+  std::function<void(CountingMemory&, const Product&)> count;  ///< counting version; empty: same as the previous step
   bool threads = false;
-  bool in_order = true;  ///< sums in increasing order of k
+  bool in_order = true;  ///< adds the products of an output in increasing order of k
 };
 
-/// Returns the steps for products with n inputs. `pool` must outlive them.
+/// Returns the steps for products with `n` input rows. `pool` must outlive them.
 [[nodiscard]] std::vector<Step> steps(core::ThreadPool& pool, size_t n);
 
-/// Returns the largest error as a fraction of the bound for sums of k products in any order: |error| <= k u / (1 - k u)
-/// Σ |x w| with u = 2^-24 (N. Higham, "Accuracy and Stability of Numerical Algorithms", section 3.1).
+/// Returns the largest error of `results` divided by its bound, k u / (1 - k u) Σ |x w| with u = 2^-24 for a sum of k
+/// products in any order (N. Higham, "Accuracy and Stability of Numerical Algorithms", section 3.1).
 [[nodiscard]] double error_by_bound(const Product& p, const std::vector<float>& results);
 
 }  // namespace folio::experiments

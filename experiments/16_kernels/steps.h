@@ -6,9 +6,9 @@
 
 namespace folio::experiments {
 
-inline constexpr size_t kTileRows = 4;  ///< divides r
+inline constexpr size_t kTileRows = 4;  ///< rows of w in a tile; r must be a multiple of 4
 
-/// Column by column of w: consecutive addresses are read far apart in time.
+/// Computes the product column by column of w. Neighboring elements of w are read far apart in time.
 template <typename Memory>
 void by_columns(Memory& memory, const Product& p) {
   for (size_t n = 0; n < p.n; ++n) {
@@ -30,7 +30,7 @@ float dot(Memory& memory, const float* x, const float* w, size_t k) {
   return sum;
 }
 
-/// Row by row of w, which is read completely for each input.
+/// Computes the product row by row of w. All of w is read for each input.
 template <typename Memory>
 void by_rows(Memory& memory, const Product& p) {
   for (size_t n = 0; n < p.n; ++n) {
@@ -40,7 +40,7 @@ void by_rows(Memory& memory, const Product& p) {
   }
 }
 
-/// With the outer loops swapped: each row of w is used for all inputs before the next row.
+/// Computes the product with the outer loops of by_rows() swapped: each row of w is read once for all inputs.
 template <typename Memory>
 void weights_once(Memory& memory, const Product& p) {
   for (size_t r = 0; r < p.r; ++r) {
@@ -50,8 +50,8 @@ void weights_once(Memory& memory, const Product& p) {
   }
 }
 
-/// Tiles of four rows and kInputs inputs (1 or 2, a divisor of n): each loaded element is used in several
-/// multiply-adds, and the sums stay in registers.
+/// Computes the product in tiles of four rows of w and kInputs inputs (1 or 2, a divisor of n). Each loaded element is
+/// used in several multiply-adds, and the sums stay in registers.
 template <size_t kInputs, typename Memory>
 void tiles(Memory& memory, const Product& p) {
   for (size_t r = 0; r < p.r; r += kTileRows) {
@@ -72,8 +72,8 @@ void tiles(Memory& memory, const Product& p) {
   }
 }
 
-/// The same tile with vector sums: lane l adds the products with k ≡ l. Vec is a compiler vector type, and k a multiple
-/// of its lanes. Computes rows [begin, end), so that threads can divide the work.
+/// Computes rows [begin, end) of w like tiles(), with vectors: lane l adds the products whose index is l modulo the
+/// number of lanes. Vec is a compiler vector type. k must be a multiple of the number of lanes.
 template <typename Vec, size_t kInputs, typename Memory>
 void vector_tiles(Memory& memory, const Product& p, size_t begin, size_t end) {
   constexpr size_t kLanes = sizeof(Vec) / sizeof(float);

@@ -26,7 +26,7 @@ std::vector<double> losses(const core::StoredModel& model, const std::vector<int
     return true;
   });
   std::vector<double> means;
-  const auto scored = static_cast<size_t>(window - 1);  // all tokens of a window but the first
+  const auto scored = static_cast<size_t>(window - 1);  // every token of a window except the first
   for (size_t begin = 0; begin + scored <= nll.size(); begin += scored) {
     double sum = 0.0;
     for (size_t i = begin; i < begin + scored; ++i) sum += nll[i];

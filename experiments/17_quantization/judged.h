@@ -14,13 +14,13 @@ namespace folio::experiments {
 
 struct Judged {
   core::StoredModel model;
-  std::vector<int32_t> validation;  ///< the first tokens of TinyShakespeare's last tenth
+  std::vector<int32_t> validation;  ///< tokens from the beginning of TinyShakespeare's last tenth
 };
 
-/// Loads the reader's model (readers_model.h). Throws core::Error if its tokenizer can't encode the corpus.
+/// Loads the studies' model and validation tokens. Throws core::Error if the tokenizer can't encode the corpus.
 [[nodiscard]] Judged load_judged(const Report& report);
 
-/// Returns the mean loss of each window of 256 tokens, in nats per token.
+/// Returns the mean loss of each window of 256 tokens (fewer if the model's context is shorter), in nats per token.
 [[nodiscard]] std::vector<double> losses(const core::StoredModel& model, const std::vector<int32_t>& tokens,
                                          infer::Cpu& cpu);
 

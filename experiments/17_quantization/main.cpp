@@ -14,7 +14,7 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a single-file program
+using namespace folio;  // NOLINT: a program, never included by another file
 using core::DType;
 using experiments::Interval;
 using experiments::IntervalChart;
@@ -44,23 +44,23 @@ void compare_types(Study& s) {
     s.report.value("weights in " + experiments::name_of(type) + " cost", alone[type].mean);
     rows.push_back({experiments::name_of(type), bytes, 8.0 * static_cast<double>(bytes) / static_cast<double>(elements),
                     experiments::shown(alone[type]), here ? Report::Json(experiments::shown(*here)) : Report::Json()});
-    chart.push_back({experiments::name_of(type) + ", weights alone", alone[type]});
+    chart.push_back({experiments::name_of(type) + ", weights only", alone[type]});
     if (here) chart.push_back({experiments::name_of(type) + ", the engine", *here});
   }
   const auto all = experiments::mean_interval(s.losses);
   s.report.table(fmt::format("{}: {} tokens, loss {:.4f} in F32",
                              std::filesystem::path(s.judged.model.path).lexically_relative(core::folio_home()).string(),
                              s.judged.validation.size(), all.mean),
-                 {"type", "bytes", "bits a weight", "weights alone: loss - F32's", "the engine: loss - F32's"}, rows);
+                 {"type", "bytes", "bits a weight", "weights only: loss - F32's", "the engine: loss - F32's"}, rows);
   s.report.value("loss in F32", all.mean);
   const Interval between = experiments::paired_interval(windows[DType::Q4_1], windows[DType::Q4_0]);
-  s.report.table("Weights alone, Q4_1 against Q4_0", {"", "Q4_1 - Q4_0"}, {{"loss", experiments::shown(between)}});
+  s.report.table("Weights only, Q4_1 against Q4_0", {"", "Q4_1 - Q4_0"}, {{"loss", experiments::shown(between)}});
   s.report.check_below("F16: what it changes in the loss", std::abs(alone[DType::F16].mean), 0.001);
   s.report.check_below("Q8_0: what it changes in the loss", std::abs(alone[DType::Q8_0].mean), 0.005);
   s.report.check_above("Q4_0 costs more than Q8_0 by", alone[DType::Q4_0].mean - alone[DType::Q8_0].mean, 0.0005);
   s.report.picture("types.svg",
                    IntervalChart{.title = "What fewer bits for each weight cost",
-                                 .subtitle = "weights alone, or the engine's products, which round inputs too",
+                                 .subtitle = "weights only, or the engine's products, which round inputs too",
                                  .x_label = "validation loss minus that in F32 (nats)",
                                  .rows = chart,
                                  .references = {{"no difference", 0.0}}}
@@ -70,7 +70,7 @@ void compare_types(Study& s) {
 void compare_tensors(Study& s) {
   std::vector<std::vector<Report::Json>> rows;
   std::vector<IntervalChart::Row> chart;
-  std::array<double, 3> worst{};  // by block type: the largest error over the kinds of matrices
+  std::array<double, 3> worst{};  // largest error of any kind of matrix, by block type
   double q4_best = 1.0;
   const auto manifest = core::tensor_manifest(s.exact.config);
   for (const auto& [kind, values] : experiments::by_kind(s.exact)) {
@@ -83,7 +83,7 @@ void compare_tensors(Study& s) {
       row.emplace_back(100.0 * error);
     }
     row.insert(row.end(), {shape.typical, shape.largest, shape.off_centre});
-    core::Weights weights = core::to_weights(s.exact);  // only this kind of matrix in Q4_0
+    core::Weights weights = core::to_weights(s.exact);  // the model with only this kind of matrix in Q4_0
     for (size_t t = 0; t < manifest.size(); ++t) {
       if (manifest[t].shape.size() > 1 && experiments::kind_of(manifest[t]) == kind) {
         weights.tensors[t] = experiments::rounded(weights.tensors[t], DType::Q4_0);
@@ -91,7 +91,7 @@ void compare_tensors(Study& s) {
     }
     const Interval cost = s.cost(experiments::with_weights(s.exact, std::move(weights)));
     row.emplace_back(experiments::shown(cost));
-    s.report.value(kind + " alone in Q4_0 costs", cost.mean);
+    s.report.value("only " + kind + " in Q4_0 costs", cost.mean);
     chart.push_back({kind, cost});
     rows.push_back(std::move(row));
   }
@@ -104,7 +104,7 @@ void compare_tensors(Study& s) {
   s.report.check_above("the smallest error of a kind in Q4_0, as a multiple of the largest in Q8_0", q4_best / worst[0],
                        4.0);
   s.report.picture("kinds.svg", IntervalChart{.title = "One kind of matrix in Q4_0, the others in F32",
-                                              .subtitle = "weights alone",
+                                              .subtitle = "weights only",
                                               .x_label = "validation loss minus that in F32 (nats)",
                                               .rows = chart,
                                               .references = {{"no difference", 0.0}}}

@@ -8,23 +8,23 @@
 
 namespace folio::experiments {
 
-/// Returns the model with its matrices quantized to `type`, in memory. Q4_0 and Q4_1 leave embedding and output as
-/// Q8_0. Groups may span rows; see whole_rows(). Throws core::Error if a matrix is not a whole number of groups.
+/// Returns the model with matrices quantized to `type`; with Q4_0 and Q4_1, embedding and output to Q8_0. Groups of 32
+/// may span rows (see whole_rows()). Throws core::Error if a matrix's size is not a multiple of 32.
 [[nodiscard]] core::StoredModel in_type(const core::StoredModel& model, core::DType type);
 
 /// Returns true if each row of each matrix is a whole number of groups of 32, as the engine requires.
 [[nodiscard]] bool whole_rows(const core::StoredModel& model);
 
-/// Dequantizes the weights to float32, so that the engine quantizes no activations.
+/// Returns the model with its weights dequantized to float32, for which the engine quantizes no activations.
 [[nodiscard]] core::StoredModel as_floats(const core::StoredModel& model);
 
-/// Returns a model with these weights and `model`'s name.
+/// Returns a model with these weights and the path and format of `model`.
 [[nodiscard]] core::StoredModel with_weights(const core::StoredModel& model, core::Weights weights);
 
-/// Quantizes `values` to `type` and dequantizes them.
+/// Returns `values` after quantization to `type` and dequantization. Their number must be a multiple of 32.
 [[nodiscard]] std::vector<float> rounded(std::span<const float> values, core::DType type);
 
-/// Returns √(Σ (a - b)² / Σ a²).
+/// Returns the relative error of `b`, √(Σ (a - b)² / Σ a²).
 [[nodiscard]] double relative_error(std::span<const float> a, std::span<const float> b);
 
 }  // namespace folio::experiments

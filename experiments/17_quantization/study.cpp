@@ -46,12 +46,12 @@ void plant_outliers(Study& s) {
     }
     rows.push_back(std::move(row));
   }
-  s.report.table("One outlier in each group: error of the other 31 numbers, %",
+  s.report.table("One outlier in each group: error of the other 31 values, %",
                  {"outlier", "F16", "Q8_0", "Q4_1", "Q4_0"}, rows);
-  s.report.check_below("F16 beside outliers of 128: error", last[core::DType::F16], 0.001);
-  s.report.check_above("Q4_0 beside outliers of 128: error", last[core::DType::Q4_0], 0.9);
-  s.report.check_below("Q8_0 beside outliers of 128: error", last[core::DType::Q8_0], 0.5);
-  train::LineChart chart{.title = "What an outlier does to the other 31 numbers of its group",
+  s.report.check_below("F16 with outliers of 128: error", last[core::DType::F16], 0.001);
+  s.report.check_above("Q4_0 with outliers of 128: error", last[core::DType::Q4_0], 0.9);
+  s.report.check_below("Q8_0 with outliers of 128: error", last[core::DType::Q8_0], 0.5);
+  train::LineChart chart{.title = "What an outlier does to the other 31 values of its group",
                          .x_label = "the outlier's size, in root mean squares of the others",
                          .y_label = "relative error of the others, %",
                          .log_x = true,
@@ -62,7 +62,7 @@ void plant_outliers(Study& s) {
   }
   s.report.picture("outliers.svg", chart);
 
-  // The same function with an outlier in each group of w2.
+  // A model that computes the same function, with an outlier in each group of w2.
   const core::StoredModel planted = with_weights(s.exact, with_outliers(core::to_weights(s.exact), 64.0F));
   std::map<core::DType, Interval> cost;
   rows.clear();
@@ -80,13 +80,13 @@ void plant_outliers(Study& s) {
 void shift_groups(Study& s) {
   const std::vector<float> values = by_kind(s.exact).at("ffn_down");
   std::vector<std::vector<Report::Json>> rows;
-  std::array<double, 2> first{}, last{};  // for Q4_0 and Q4_1
+  std::array<double, 2> first{}, last{};  // errors of Q4_0 and Q4_1 at the first and the last shift
   for (const double shift : {0.0, 1.0, 2.0, 4.0, 8.0}) {
     last = {error_of_shifted(values, shift, core::DType::Q4_0), error_of_shifted(values, shift, core::DType::Q4_1)};
     if (shift == 0.0) first = last;
     rows.push_back({fmt::format("{} std", shift), 100.0 * last[0], 100.0 * last[1], last[0] / last[1]});
   }
-  s.report.table("Groups shifted off their centre: error in % of a group's standard deviation",
+  s.report.table("Groups shifted off their center: error in % of a group's standard deviation",
                  {"mean", "Q4_0", "Q4_1", "Q4_0 / Q4_1"}, rows);
   s.report.check_above("Q4_0 with groups shifted by 8 std: its error, as a multiple of Q4_1's", last[0] / last[1], 3.0);
   s.report.check_below("Q4_1: how much the shift changes its error, as a share", std::abs(last[1] / first[1] - 1.0),

@@ -1,4 +1,4 @@
-// Shared by the study's parts: the model, its losses, and the loss increase of changed weights.
+// State and helpers of the study's parts: the model, its losses, and the loss increase of changed weights.
 #pragma once
 
 #include <map>
@@ -16,9 +16,9 @@ struct Study {
   Judged judged;
   core::StoredModel exact;  ///< the model in float32
   infer::Cpu cpu{};
-  std::vector<double> losses{};  ///< of the exact model, by window
+  std::vector<double> losses{};  ///< mean loss of `exact` in each window
 
-  /// Returns the loss of a changed model minus that of the exact one, on the same windows.
+  /// Returns the confidence interval of the loss of `model` minus that of `exact`, paired by window.
   [[nodiscard]] Interval cost(const core::StoredModel& model) {
     return paired_interval(experiments::losses(model, judged.validation, cpu), losses);
   }
@@ -27,7 +27,7 @@ struct Study {
 /// Returns the kind of a matrix: "attn_q" for "blk.0.attn_q.weight", "token_embd" for "token_embd.weight".
 [[nodiscard]] std::string kind_of(const core::TensorSpec& spec);
 
-/// Returns the concatenated values of all matrices of each kind.
+/// Returns, for each kind of matrix, the values of all matrices of the kind, concatenated.
 [[nodiscard]] std::map<std::string, std::vector<float>> by_kind(const core::StoredModel& model);
 
 /// Returns a type's name, such as "Q4_0".
@@ -36,10 +36,10 @@ struct Study {
 /// Formats an interval: "+0.0123 [+0.0100, +0.0146]".
 [[nodiscard]] std::string shown(const Interval& interval);
 
-/// Studies outliers in groups, and in a model that computes the same function with them.
+/// Measures quantization errors of groups with an outlier, and the loss of a model with outliers in w2.
 void plant_outliers(Study& s);
 
-/// Studies groups with a nonzero mean.
+/// Measures quantization errors of groups with a nonzero mean.
 void shift_groups(Study& s);
 
 }  // namespace folio::experiments

@@ -11,7 +11,7 @@ namespace {
 
 namespace svg = train::svg;
 
-// In pixels.
+// The layout of the picture, in pixels.
 constexpr double kTop = 112;
 constexpr double kRow = 17;
 constexpr double kNames = 40;

@@ -1,4 +1,4 @@
-// Draws distributions of a model, and which tokens top-k, top-p and min-p keep.
+// Draws next-token distributions, and which tokens top-k, top-p and min-p keep.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@ namespace folio::experiments {
 
 struct CutPicture {
   struct Panel {
-    std::string title{};               ///< the context of the position
-    std::vector<Candidate> model{};    ///< most likely first
-    std::vector<std::string> names{};  ///< text of the first tokens
+    std::string title{};               ///< heading, with the text before the position
+    std::vector<Candidate> model{};    ///< candidates, most likely first
+    std::vector<std::string> names{};  ///< display texts of the tokens to draw, the first of `model`
   };
 
   std::string title;
@@ -20,8 +20,8 @@ struct CutPicture {
   std::vector<Setting> cuts;
   std::vector<Panel> panels;
 
-  /// Returns an SVG document. Each panel shows as many tokens as it has names, as bars, with a line per truncation from
-  /// the first kept token to the last, labelled with the kept probability.
+  /// Returns an SVG document. A panel has a bar for each of `names`, and a line for each of `cuts` along the tokens
+  /// that it keeps, labeled with their total probability.
   [[nodiscard]] std::string svg() const;
 };
 

@@ -11,22 +11,22 @@ namespace folio::experiments {
 
 struct Candidate {
   int32_t token;
-  double p;  ///< under the model, or under the truncated distribution
+  double p;  ///< probability under the model, or in the truncated distribution
 };
 
-/// Returns softmax(logits) without the tokens in `never`, most likely first; ties in the order of ids.
+/// Returns softmax over all tokens except `never`, most likely first. Equally likely tokens are in order of their ids.
 [[nodiscard]] std::vector<Candidate> ranked(std::span<const float> logits, std::span<const int32_t> never);
 
 /// Returns the number of tokens that top-k, top-p and min-p keep; 1 at temperature 0.
 [[nodiscard]] size_t n_kept(std::span<const Candidate> model, const infer::SamplerOptions& options);
 
-/// Returns the distribution to draw from: the kept tokens, at the options' temperature.
+/// Returns the distribution that a token is drawn from: the kept tokens, at the options' temperature, normalized.
 [[nodiscard]] std::vector<Candidate> drawn_from(std::span<const Candidate> model, const infer::SamplerOptions& options);
 
 /// Returns the first token whose cumulative probability exceeds `uniform`, in [0, 1).
 [[nodiscard]] int32_t token_at(std::span<const Candidate> distribution, double uniform);
 
-/// Returns Σ p.
+/// Returns Σ p, the total probability.
 [[nodiscard]] double mass(std::span<const Candidate> candidates);
 
 /// Returns -Σ p ln p in nats.

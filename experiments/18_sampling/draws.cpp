@@ -17,8 +17,8 @@ int32_t drawn(Sampler& sampler, std::span<const float> logits, uint64_t position
   return sampler.sample(scratch, {}, static_cast<int64_t>(position));
 }
 
-// Returns Pearson's χ² = Σ (observed - expected)² / expected, divided by a bound that is exceeded once in 3.5 million
-// times. Merges tokens expected fewer than five times. Infinite if a truncated token was drawn.
+// Returns Pearson's χ² = Σ (observed - expected)² / expected divided by a bound that chance exceeds once in 3.5 million
+// tests; infinity if a truncated token was drawn. Merges tokens with an expected count below 5.
 double chi_square_over_bound(std::span<const Candidate> distribution, std::span<const int64_t> counts, double n) {
   double sum = 0.0;
   double expected = 0.0;
@@ -41,7 +41,7 @@ double chi_square_over_bound(std::span<const Candidate> distribution, std::span<
   if (expected > 0.0) close();
   if (seen != n) return std::numeric_limits<double>::infinity();
   const double degrees = n_classes - 1;
-  const double spread = 2.0 / (9.0 * degrees);  // Wilson & Hilferty, 1931
+  const double spread = 2.0 / (9.0 * degrees);  // normal approximation of χ² (Wilson & Hilferty, 1931)
   return sum / (degrees * std::pow(1.0 - spread + 5.0 * std::sqrt(spread), 3));
 }
 
@@ -60,7 +60,7 @@ void check_draws(Report& report, std::span<const float> logits) {
                                       {"top-k 5", {.temperature = 1.0F, .top_k = 5, .top_p = 1.0F}},
                                       {"top-p 0.9", {.temperature = 1.0F, .top_p = 0.9F}},
                                       {"min-p 0.1", {.temperature = 1.0F, .top_p = 1.0F, .min_p = 0.1F}}};
-  std::vector<double> worst, power;  // by seed
+  std::vector<double> worst, power;  // χ² / bound by seed: the largest, and at a wrong temperature
   std::vector<int64_t> other;
   std::vector<double> agreement;
   for (const uint64_t seed : report.seeds()) {
@@ -74,12 +74,12 @@ void check_draws(Report& report, std::span<const float> logits) {
         return chi_square_over_bound(drawn_from(model, options), counts, static_cast<double>(n));
       };
       worst.back() = std::max(worst.back(), fits(setting.options));
-      if (power.size() < worst.size()) {  // only for the first setting
+      if (power.size() < worst.size()) {  // once per seed, with the first setting
         setting.options.temperature = 1.1F;
         power.push_back(fits(setting.options));
       }
     }
-    // The same positions in reverse order, each with a new sampler; then with another seed.
+    // Repeats the draws in reverse order, with a new sampler for each: with the same seed, and with another.
     SamplerOptions options = settings[0].options;
     options.seed = seed;
     std::vector<int32_t> forwards;
@@ -95,7 +95,7 @@ void check_draws(Report& report, std::span<const float> logits) {
       other.back() += drawn(fresh, logits, i) == forwards[i] ? 0 : 1;
       same += drawn(elsewhere, logits, i) == forwards[i] ? 1.0 : 0.0;
     }
-    double collision = 0.0;  // two independent draws are equal with probability Σ p²
+    double collision = 0.0;  // probability that two independent draws are equal, Σ p²
     for (const Candidate& c : model) collision += c.p * c.p;
     agreement.push_back(std::abs(same / static_cast<double>(n) - collision) /
                         std::sqrt(collision * (1.0 - collision) / static_cast<double>(n)));

@@ -1,4 +1,4 @@
-// Properties of the engine's sampler, checked on logits of a trained model.
+// Statistical tests of the engine's sampler, on logits of a trained model.
 #pragma once
 
 #include <span>

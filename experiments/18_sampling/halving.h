@@ -1,4 +1,4 @@
-// A custom sampling policy: after some tokens, drops the less likely half of a request's sequences.
+// A custom sampling policy: after a given number of tokens, drops the less likely half of a request's sequences.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ class Halving final : public infer::Policy {
  public:
   explicit Halving(size_t after) : after_(after) {}
 
-  // A sequence's score is ln p of its tokens under the model.
+  // Keeps all sequences, or the better half after `after_` tokens. A sequence's score is ln p under the model.
   std::vector<infer::Continuation> decide(std::span<const infer::SequenceState> sequences) override {
     std::vector<infer::Continuation> next;
     for (const infer::SequenceState& s : sequences) {
@@ -35,7 +35,7 @@ class Halving final : public infer::Policy {
     return logits[static_cast<size_t>(token)] - largest - std::log(total);
   }
 
-  size_t after_;  ///< number of tokens
+  size_t after_;  ///< number of tokens after which sequences are dropped
 };
 
 }  // namespace folio::experiments

@@ -15,7 +15,7 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a single-file program
+using namespace folio;  // NOLINT: a program, never included by another file
 using experiments::Counted;
 using experiments::Report;
 using experiments::Results;
@@ -24,7 +24,7 @@ using experiments::Text;
 
 const std::vector<std::string> kRising{"greedy", "T = 0.25", "T = 0.5", "T = 0.75", "T = 1", "T = 1.25", "T = 1.5"};
 
-// Three truncations at temperature 1.
+// Returns the three truncations that the study compares, at temperature 1.
 std::vector<Setting> three_cuts() {
   return {{"top-k 5", {.temperature = 1.0F, .top_k = 5, .top_p = 1.0F}},
           {"top-p 0.9", {.temperature = 1.0F, .top_p = 0.9F}},
@@ -43,7 +43,7 @@ std::vector<Setting> all_settings() {
   return settings;
 }
 
-// Prompts are kPrompt tokens of the validation split.
+// The length of a prompt, in tokens of the validation split.
 constexpr size_t kPrompt = 32;
 
 std::vector<Text> from_book(std::span<const int32_t> validation, size_t n_texts, size_t n_tokens, uint64_t seed) {
@@ -76,7 +76,7 @@ void check_results(Report& report, const Results& results, size_t tokens_of_a_se
   }
   report.check_above("−ln p: the book more than greedy", results.gap("the book", "greedy", &Counted::surprise), 0.3);
   report.check_above("−ln p: T = 1.5 more than the book", results.gap("T = 1.5", "the book", &Counted::surprise), 0.3);
-  // The mean surprise of the model's own samples equals its mean entropy.
+  // For samples of the model itself, the mean of -ln p equals the mean entropy, up to the sampling error.
   std::vector<double> errors;
   const auto variance = results.by_seed("T = 1", &Counted::surprise_variance);
   const auto surprise = results.by_seed("T = 1", &Counted::surprise);
@@ -92,7 +92,7 @@ void check_results(Report& report, const Results& results, size_t tokens_of_a_se
   report.check_below("min-p 0.1: likewise", results.least("min-p 0.1", &Counted::least_mass), 0.9);
 }
 
-// The sequences that remain equal those sampled without the policy.
+// Checks that the sequences kept by Halving are among those sampled without a policy.
 void check_halving(Report& report, infer::Engine& engine, const data::Tokenizer& tokenizer, const Text& text) {
   constexpr size_t kAfter = 16;
   infer::Request request{.prompt = text.prompt,

@@ -81,7 +81,7 @@ void Results::show(Report& report, const std::string& book, const std::vector<Se
     chart.series[0].points.push_back({t, mean(setting.name, &Counted::surprise)});
     chart.series[1].points.push_back({t, mean(setting.name, &Counted::entropy)});
   }
-  report.table(fmt::format("{} texts for each setting, and the book", texts_.at(book).size()),
+  report.table(fmt::format("{} outputs for each setting, and the book", texts_.at(book).size()),
                {"drawn", "tokens kept", "probability kept", "entropy", "−ln p", "distinct 4-grams", "repeated 8-grams",
                 "more than the book"},
                rows);

@@ -1,4 +1,4 @@
-// Statistics of the outputs of every setting, for the table, the picture and the checks.
+// Statistics of the generated outputs, by sampler setting, for the table, the picture and the checks.
 #pragma once
 
 #include <map>
@@ -17,23 +17,23 @@ struct Setting {
 
 class Results {
  public:
-  /// Each seed contributes `texts_of_a_seed` outputs; add a setting's outputs seed by seed.
+  /// Each seed has `texts_of_a_seed` outputs. The outputs of a setting must be added seed by seed.
   explicit Results(size_t texts_of_a_seed) : texts_of_a_seed_(texts_of_a_seed) {}
 
   void add(const std::string& name, const std::vector<Counted>& texts);
 
-  /// Returns the value of each output.
+  /// Returns a statistic, such as &Counted::entropy, of each output of the setting `name`.
   [[nodiscard]] std::vector<double> all(const std::string& name, double Counted::*number) const;
   [[nodiscard]] double mean(const std::string& name, double Counted::*number) const;
   [[nodiscard]] double least(const std::string& name, double Counted::*number) const;
-  /// Returns the mean over each seed's outputs.
+  /// Returns the statistic's mean over the outputs of each seed.
   [[nodiscard]] std::vector<double> by_seed(const std::string& name, double Counted::*number) const;
-  /// Returns by_seed of setting a minus setting b.
+  /// Returns by_seed() of setting `a` minus by_seed() of setting `b`.
   [[nodiscard]] std::vector<double> gap(const std::string& a, const std::string& b, double Counted::*number) const;
-  /// Returns the number of tokens that differ from the textbook implementation's.
+  /// Returns the number of drawn tokens that differ from those of the textbook implementation (cuts.h).
   [[nodiscard]] int64_t n_other(const std::string& name) const;
 
-  /// Prints a row for the original text and for each setting, and draws the settings without truncation by temperature.
+  /// Prints a table with the corpus, named `book`, and all settings. Plots those without truncation by temperature.
   void show(Report& report, const std::string& book, const std::vector<Setting>& settings) const;
 
  private:

@@ -23,20 +23,20 @@ struct Text {
                                           std::span<const Text> prompts, int64_t n_tokens,
                                           infer::SamplerOptions options);
 
-/// Means over the tokens of an output.
+/// Statistics of an output; means over its tokens unless noted otherwise.
 struct Counted {
-  double entropy = 0.0;            ///< of the distribution drawn from, in nats
+  double entropy = 0.0;            ///< entropy of the distribution drawn from, in nats
   double surprise = 0.0;           ///< -ln p of the tokens under the model without truncation at temperature 1
-  double surprise_variance = 0.0;  ///< its expected variance, Σ p (-ln p - entropy)², under the same distribution
-  double kept = 0.0;               ///< number of tokens kept
-  double kept_mass = 0.0;          ///< probability of the kept tokens under the model
+  double surprise_variance = 0.0;  ///< variance of a token's -ln p under the model, Σ p (-ln p - entropy)²
+  double kept = 0.0;               ///< number of candidates kept by truncation
+  double kept_mass = 0.0;          ///< probability of the kept candidates under the model
   double least_mass = 1.0;         ///< minimum of kept_mass over the tokens
   double distinct = 0.0;           ///< fraction of the output's 4-grams that are distinct
   double repeated = 0.0;           ///< fraction of 8-grams that occurred earlier in the output
-  int64_t other = 0;               ///< tokens that differ from the textbook implementation's with the same seed
+  int64_t other = 0;               ///< number of tokens that the textbook implementation would not have drawn
 };
 
-/// Returns the statistics of each text. `suppressed` tokens are never drawn.
+/// Returns the statistics of each text, drawn with `options`. `suppressed` tokens are never drawn.
 [[nodiscard]] std::vector<Counted> counted(infer::Engine& engine, std::span<const Text> texts,
                                            std::span<const int32_t> suppressed, const infer::SamplerOptions& options);
 

@@ -5,7 +5,7 @@
 
 namespace folio::experiments {
 
-/// Shows and checks how the truncations differ. Returns the logits of the uncertain position.
+/// Prints, draws and checks what each truncation keeps at both positions. Returns the logits of the uncertain position.
 [[nodiscard]] std::vector<float> cut_two_positions(Report& report, infer::Engine& engine,
                                                    const data::Tokenizer& tokenizer, const Text& text,
                                                    const std::vector<Setting>& cuts);

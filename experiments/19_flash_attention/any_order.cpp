@@ -37,10 +37,10 @@ struct Exact {
   }
 };
 
-// Maxima over an output's elements.
+// The largest error of an output's elements.
 struct Error {
   double relative = 0.0;  ///< relative to Σ p |v|
-  double share = 0.0;     ///< as a fraction of the bound
+  double share = 0.0;     ///< as a fraction of error_bound()
 
   void include(const Error& other) {
     relative = std::max(relative, other.relative);
@@ -67,11 +67,11 @@ class Row {
     }
   }
 
-  // Returns the error of merging the blocks in this order. With `rescaled` false, makes a mistake: omits rescaling.
+  // Returns the error after merging the blocks in `order`. With `rescaled` false, makes the mistake of not rescaling.
   Error error(const std::vector<size_t>& order, bool rescaled = true) {
     Partial<T> total = parts_[order[0]];
     for (size_t i = 1; i < order.size(); ++i) {
-      if (!rescaled) total.m = std::max(total.m, parts_[order[i]].m);  // as if already rescaled
+      if (!rescaled) total.m = std::max(total.m, parts_[order[i]].m);  // join() then omits rescaling
       join(total, parts_[order[i]]);
     }
     const std::vector<T> out = finished(total);
@@ -96,7 +96,7 @@ class Row {
   Exact<T> exact_;
   size_t block_ = 0;
   std::vector<Partial<T>> parts_;
-  std::set<std::vector<T>> results_;  ///< of all orders
+  std::set<std::vector<T>> results_;  ///< distinct outputs of all orders tried
 };
 
 template <typename T>
@@ -110,7 +110,7 @@ Error worst_of_every_order(Row<T>& row, bool rescaled, int64_t& n_orders) {
   return worst;
 }
 
-// Tests every order of every partition of `n` positions.
+// Tests a row of `n` positions with every block size and every order of its blocks.
 template <typename T>
 void every_order(Report& report, const std::string& type, size_t n, std::vector<std::vector<Report::Json>>& rows) {
   std::vector<double> shares, mistaken;
@@ -136,7 +136,7 @@ void every_order(Report& report, const std::string& type, size_t n, std::vector<
   report.check_above(type + ": without the rescaling", *std::min_element(mistaken.begin(), mistaken.end()), 100.0);
 }
 
-// Tests a long row with random orders.
+// Tests a row of 1000 positions with blocks in random orders.
 template <typename T>
 void long_row(Report& report, const std::string& type) {
   Error worst;

@@ -9,7 +9,7 @@
 namespace folio::experiments {
 namespace {
 
-// Calls visit(i, first, n) for each query i and the n visible keys from `first` on of a block.
+// Calls visit(i, first, n) for each query i and each block of keys, of which the n from `first` on are visible to i.
 void for_each_tile(size_t length, const Tiles& tiles, const std::function<void(size_t, size_t, size_t)>& visit) {
   for (size_t top = 0; top < length; top += tiles.queries) {
     const size_t bottom = std::min(length, top + tiles.queries);
@@ -30,7 +30,7 @@ void score(CountedMemory& memory, const Head& h, size_t i, size_t first, size_t 
   }
 }
 
-// Computes out_i += Σ_j p_j v_j.
+// Adds Σ_j p_j v_j to `out`, with n values v from `first` on.
 void add_values(CountedMemory& memory, const Head& h, float* out, const float* p, size_t first, size_t n) {
   for (size_t j = 0; j < n; ++j) {
     const float* v = memory.load(h.v + (first + j) * h.head_dim, h.head_dim);
@@ -38,7 +38,7 @@ void add_values(CountedMemory& memory, const Head& h, float* out, const float* p
   }
 }
 
-// Returns the accumulator of query i's output; at the beginning its old contents are not fetched.
+// Returns query i's output for accumulation. If `begins`, its old contents are not needed and not fetched.
 float* output(CountedMemory& memory, const Head& h, size_t i, bool begins) {
   const size_t at = h.out + i * h.head_dim;
   return begins ? memory.store(at, h.head_dim) : memory.update(at, h.head_dim);
@@ -81,8 +81,8 @@ size_t naive_attention(CountedMemory& memory, const Head& h, const Tiles& tiles)
 }
 
 size_t tiled_attention(CountedMemory& memory, const Head& h, const Tiles& tiles) {
-  const size_t scores = memory.allocate(tiles.keys);       // for one query and one block of keys
-  const size_t sums = memory.allocate(2 * tiles.queries);  // m and l of each query of a tile
+  const size_t scores = memory.allocate(tiles.keys);       // scores of one query with one block of keys
+  const size_t sums = memory.allocate(2 * tiles.queries);  // maximum m and sum l of each query of a tile
   for_each_tile(h.length, tiles, [&](size_t i, size_t first, size_t n) {
     float* p = memory.store(scores, n);
     score(memory, h, i, first, n, p);

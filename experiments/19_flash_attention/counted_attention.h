@@ -1,5 +1,5 @@
-// Causal attention of one head in a memory that counts transfers: once with all scores in memory, once without. Both
-// process tiles of queries and blocks of keys, so they differ only in the scores.
+// Causal attention of one head on a memory that counts transfers, in two versions: with a matrix of all scores, and
+// block by block, as in FlashAttention. Both loop over the same tiles, so they differ only in the scores.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,13 @@
 
 namespace folio::experiments {
 
-/// Offsets in the memory, each (length, head_dim).
+/// One attention head: the offsets of q, k, v and out in the memory, each (length, head_dim).
 struct Head {
   size_t length, head_dim;
   size_t q, k, v, out;
 };
 
-/// Allocates queries, keys and values, uniform in [-1, 1).
+/// Allocates a head in `memory`, with queries, keys and values uniform in [-1, 1).
 [[nodiscard]] Head random_head(CountedMemory& memory, size_t length, size_t head_dim, uint64_t seed);
 
 struct Tiles {
@@ -27,7 +27,7 @@ struct Tiles {
 /// elements allocated in addition to inputs and outputs.
 size_t naive_attention(CountedMemory& memory, const Head& head, const Tiles& tiles);
 
-/// Like naive_attention, but stores the scores of only one block at a time.
+/// Like naive_attention(), but stores only the scores of one query with one block of keys at a time.
 size_t tiled_attention(CountedMemory& memory, const Head& head, const Tiles& tiles);
 
 }  // namespace folio::experiments

@@ -1,5 +1,5 @@
-// A memory with a simulated cache that counts the bytes moved between them. Elements are accessible only through
-// load(), store() and update(), so that every access is counted.
+// Simulates a memory with a cache, and counts the bytes moved between memory and cache. Elements are accessible only
+// through load(), store() and update(), so that every access is counted.
 #pragma once
 
 #include "experiments/common/line_cache.h"
@@ -18,16 +18,16 @@ class CountedMemory {
     return at;
   }
 
-  /// Returns n elements from offset `at` for reading, valid until the next allocate(). Misses fetch lines.
+  /// Returns `n` elements at offset `at` for reading, valid until the next allocate(). Fetches lines not in the cache.
   [[nodiscard]] const float* load(size_t at, size_t n) { return touch(at, n, true, false); }
-  /// Returns the elements for overwriting: nothing is fetched, and the lines are written back on eviction.
+  /// Returns `n` elements for overwriting. Fetches nothing, and writes the lines back on eviction.
   [[nodiscard]] float* store(size_t at, size_t n) { return touch(at, n, false, true); }
-  /// Returns the elements for updating: fetched, and written back on eviction.
+  /// Returns `n` elements for updating. Fetches lines not in the cache, and writes them back on eviction.
   [[nodiscard]] float* update(size_t at, size_t n) { return touch(at, n, true, true); }
-  /// Returns the elements for setting inputs and reading results, without counting.
+  /// Returns the elements from offset `at` on without counting, to set inputs and to read results.
   [[nodiscard]] float* uncounted(size_t at) { return numbers_.data() + at; }
 
-  /// Returns the bytes fetched and written back.
+  /// Returns the bytes fetched and written back so far.
   [[nodiscard]] uint64_t bytes_moved() const { return cache_.bytes_fetched() + cache_.bytes_written(); }
 
  private:

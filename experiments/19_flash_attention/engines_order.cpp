@@ -24,8 +24,8 @@ size_t other_bits(std::span<const float> a, std::span<const float> b) {
   return n;
 }
 
-// A query with its keys and values in the layout of the engine's cache: blocks of keys (head_dim, 32) and values (32,
-// head_dim).
+// A query with its keys and values in the layout of the engine's cache: each block holds keys, (head_dim, 32), and then
+// values, (32, head_dim).
 struct Case {
   size_t length, head_dim;
   std::vector<float> query;
@@ -87,9 +87,9 @@ std::vector<float> engines(const Case& c, core::Isa isa) {
 
 void check_engines_order(Report& report) {
   size_t n_numbers = 0;
-  size_t n_other = 0;      // elements that differ from the engine's
-  size_t n_reversed = 0;   // the same with the blocks in reverse order
-  size_t n_in_blocks = 0;  // elements in rows with more than one block
+  size_t n_other = 0;      // elements with other bits than the engine's
+  size_t n_reversed = 0;   // elements that differ when blocks are merged in reverse order
+  size_t n_in_blocks = 0;  // elements compared in reverse order: those of several blocks
   for (const size_t head_dim : {8, 32, 48}) {
     for (size_t length = 1; length <= 200; length += report.short_form() ? 7 : 1) {
       const Case c(length, head_dim, report.seed());
@@ -109,8 +109,8 @@ void check_engines_order(Report& report) {
   }
   report.say(
       fmt::format("{} numbers of {} sets of kernels compared", n_numbers, infer::kernels::isas_with_kernels().size()));
-  report.check_equal("numbers with other bits than the engine's attention, in its order", static_cast<int64_t>(n_other),
-                     0);
+  report.check_equal("values that differ in a bit from the engine's attention, in its order",
+                     static_cast<int64_t>(n_other), 0);
   report.check_above("the share of them in the reversed order, where there are several blocks",
                      static_cast<double>(n_reversed) / static_cast<double>(n_in_blocks), 0.1);
 }

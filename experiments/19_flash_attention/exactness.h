@@ -19,7 +19,7 @@ double error_bound(size_t n, size_t block, double range) {
   return k * u / (1.0 - k * u);
 }
 
-/// Checks that every order of the blocks yields the softmax, within the bound derived in README.md, "How exact".
+/// Checks that merging blocks in any order yields the softmax, up to error_bound().
 void check_any_order(Report& report);
 
 /// Checks that the engine's documented order reproduces its results bit for bit, and that the reverse order doesn't.

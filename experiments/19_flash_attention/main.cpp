@@ -11,7 +11,7 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a single-file program
+using namespace folio;  // NOLINT: a program, never included by another file
 using experiments::Partial;
 using experiments::Report;
 
@@ -39,7 +39,7 @@ struct Measured {
 using Attention = size_t (*)(experiments::CountedMemory&, const experiments::Head&, const experiments::Tiles&);
 
 constexpr size_t kHeadDim = 32;
-constexpr size_t kKeys = 32;  // per block
+constexpr size_t kKeys = 32;  // keys in a block
 
 Measured measure(Attention attention, size_t length, size_t cache_kib, size_t queries, uint64_t seed) {
   experiments::CountedMemory memory(cache_kib << 10U);
@@ -49,11 +49,11 @@ Measured measure(Attention attention, size_t length, size_t cache_kib, size_t qu
   return {static_cast<double>(memory.bytes_moved()), kept, std::vector<float>(out, out + length * kHeadDim)};
 }
 
-// Sizes a tile so that its queries and outputs use a quarter of the cache.
+// Returns the number of queries for which the queries and outputs of a tile use a quarter of the cache.
 size_t tile_of(size_t cache_kib) { return (cache_kib << 10U) / (4 * 2 * kHeadDim * sizeof(float)); }
 
-// Returns the distance of both results as a fraction of the sum of their bounds. Queries, keys and values are in [-1,
-// 1], so scores are at most √head_dim, and Σ p |v| is at most 1.
+// Returns the largest difference of the two outputs as a fraction of the sum of their error bounds. Queries, keys and
+// values are in [-1, 1], so |scores| are at most √head_dim, and Σ p |v| is at most 1.
 double share_of_bound(const Measured& a, const Measured& b, size_t length) {
   const double range = 2.0 * std::sqrt(static_cast<double>(kHeadDim));
   const double bounds =
@@ -72,7 +72,7 @@ void count_bytes(Report& report) {
                          .log_y = true};
   std::vector<size_t> lengths;
   for (size_t length = 64; length <= (report.short_form() ? 2048 : 4096); length *= 2) lengths.push_back(length);
-  std::map<std::pair<std::string, size_t>, std::map<size_t, double>> bytes;  // by method and cache size, then by length
+  std::map<std::pair<std::string, size_t>, std::map<size_t, double>> bytes;  // bytes[{method, cache KiB}][length]
   std::vector<std::vector<Report::Json>> rows;
   double worst = 0.0;
   for (const size_t length : lengths) {
@@ -89,7 +89,7 @@ void count_bytes(Report& report) {
       for (const size_t kept : {naive.kept, tiled.kept}) rows.back().push_back(static_cast<int64_t>(kept));
     }
   }
-  report.table("Moved between memory and a cache of 64 KiB or 1 MiB, and numbers kept in memory",
+  report.table("Moved between memory and a cache of 64 KiB or 1 MiB, and values kept in memory",
                {"positions", "all scores, 64 KiB", "blocks, 64 KiB", "all scores, 1 MiB", "blocks, 1 MiB",
                 "all scores keep", "blocks keep"},
                rows);

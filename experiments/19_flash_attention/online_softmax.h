@@ -18,15 +18,15 @@ namespace folio::experiments {
 inline float exp_of(float x) { return infer::kernels::reference::exp(x); }
 inline double exp_of(double x) { return std::exp(x); }
 
-/// The state after some of the positions: m = max s, l = Σ e^(s - m), o = Σ e^(s - m) v.
+/// The online softmax of some positions with scores s and values v: m = max s, l = Σ e^(s - m), o = Σ e^(s - m) v.
 template <std::floating_point T>
 struct Partial {
   T m = -std::numeric_limits<T>::infinity();
   T l = 0;
-  std::vector<T> o{};  ///< (head_dim)
+  std::vector<T> o{};  ///< shape (head_dim)
 };
 
-/// Sums in sixteen lanes: element j is added to lane j mod 16.
+/// Returns the sum of sixteen lanes, halved in each pass: lane i + 8 is added to lane i, then i + 4, i + 2 and i + 1.
 template <std::floating_point T>
 T join_lanes(std::array<T, 16> lane) {
   for (size_t half = 8; half > 0; half /= 2) {
@@ -35,7 +35,7 @@ T join_lanes(std::array<T, 16> lane) {
   return lane[0];
 }
 
-/// Computes the state of one block: scores (n), values (n, head_dim).
+/// Returns the state of one block of scores (n) and values (n, head_dim).
 template <std::floating_point T>
 Partial<T> of_block(std::span<const T> scores, const T* values, size_t head_dim) {
   Partial<T> block{.o = std::vector<T>(head_dim, 0)};
@@ -50,7 +50,7 @@ Partial<T> of_block(std::span<const T> scores, const T* values, size_t head_dim)
   return block;
 }
 
-/// Merges two states, rescaled to the larger maximum.
+/// Merges `block` into `total`, both rescaled to the larger maximum.
 template <std::floating_point T>
 void join(Partial<T>& total, const Partial<T>& block) {
   const T m = std::max(total.m, block.m);
@@ -61,7 +61,7 @@ void join(Partial<T>& total, const Partial<T>& block) {
   for (size_t d = 0; d < total.o.size(); ++d) total.o[d] = std::fma(block.o[d], add, total.o[d] * keep);
 }
 
-/// Returns softmax(scores) · values.
+/// Returns softmax(scores) · values over the positions merged into `total`: o / l.
 template <std::floating_point T>
 std::vector<T> finished(const Partial<T>& total) {
   std::vector<T> out = total.o;

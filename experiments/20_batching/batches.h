@@ -13,16 +13,16 @@ namespace folio::experiments {
 struct Run {
   uint64_t steps;
   infer::Work work;
-  std::vector<std::vector<int32_t>> texts;  ///< tokens, by request
+  std::vector<std::vector<int32_t>> texts;  ///< output tokens of each request
 };
 
-/// Requests of equal output length with different seeds and prompt lengths. Prompts are prefixes of a text that the
-/// model generates first.
+/// Requests of equal output length with different seeds and prompt lengths. Prompts are the first tokens of one output
+/// of the model.
 class Batches {
  public:
   Batches(const Report& report, const ReadersModel& reader);
 
-  /// Runs requests [first, last) on n_threads threads; a new one arrives every `apart` steps, or all at once with 0.
+  /// Runs requests [first, last) on `n_threads` threads. One arrives every `apart` steps; 0 means all at once.
   [[nodiscard]] Run run(size_t first, size_t last, size_t n_threads, int64_t apart = 0) const;
 
  private:

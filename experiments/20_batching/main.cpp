@@ -14,7 +14,7 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a single-file program
+using namespace folio;  // NOLINT: a program, never included by another file
 using experiments::ReadersModel;
 using experiments::Report;
 using experiments::Run;
@@ -36,7 +36,7 @@ void count(Report& report, const ReadersModel& reader) {
                          .log_y = true};
   int64_t n_texts = 0;
   int64_t n_other = 0;
-  // Adds a row, and compares each output with that of the same request run separately.
+  // Runs n requests together, adds a table row, and compares each output with that of the request run separately.
   const auto add = [&](const std::string& name, size_t n, size_t n_threads, int64_t apart) {
     const Run run = batches.run(0, n, n_threads, apart);
     double tokens = 0.0;
@@ -52,7 +52,7 @@ void count(Report& report, const ReadersModel& reader) {
       const double cache = static_cast<double>(run.work.cache_bytes_read) / tokens;
       rows.push_back({name, static_cast<int64_t>(run.steps), static_cast<int64_t>(tokens), weights / 1e3, cache / 1e3,
                       static_cast<double>(run.work.matrix_multiply_adds) / static_cast<double>(run.work.weight_bytes)});
-      report.check_equal(name + ": keys and values read, in bytes more than alone",
+      report.check_equal(name + ": bytes of keys and values read, more than in separate runs",
                          static_cast<int64_t>(run.work.cache_bytes_read) - cache_alone, 0);
       if (apart == 0) {
         chart.series[0].points.push_back({static_cast<double>(n), weights / 1e3});
@@ -72,16 +72,18 @@ void count(Report& report, const ReadersModel& reader) {
 
   std::set<std::vector<int32_t>> different;
   for (const Run& run : alone) different.insert(run.texts[0]);
-  report.check_equal("requests with a text of their own", static_cast<int64_t>(different.size()),
+  report.check_equal("requests with an output of their own", static_cast<int64_t>(different.size()),
                      static_cast<int64_t>(most));
-  report.check_equal(fmt::format("of {} texts in batches, on 1 to 3 threads: other than alone", n_texts), n_other, 0);
+  report.check_equal(
+      fmt::format("of {} outputs in batches, on 1 to 3 threads: different from those of separate runs", n_texts),
+      n_other, 0);
   const auto& first = chart.series[0].points.front();
   const auto& last = chart.series[0].points.back();
   const double slope = log_slope(first.x, first.y, last.x, last.y);
   report.check_below("slope of the weights' bytes for each token", slope, -0.999);
   report.check_above("slope of the weights' bytes for each token", slope, -1.001);
-  // The bytes as loaded, before any repacking, without the embedding: a step reads only its tokens' rows, unless it is
-  // tied to the output matrix.
+  // A step reads all weights as loaded, but only the rows of its tokens from an embedding that is not also the output
+  // matrix. If weights were repacked, their bytes differ, and this is not checked.
   infer::Cpu cpu({.n_threads = 1});
   const infer::Runner runner(reader.model, cpu);
   const infer::LoadReport& loaded = runner.load_report();
@@ -93,7 +95,7 @@ void count(Report& report, const ReadersModel& reader) {
 
 void time(Report& report) {
   infer::Cpu cpu({.n_threads = 1});
-  const double seconds = report.short_form() ? 0.0 : 1.0;  // per measurement
+  const double seconds = report.short_form() ? 0.0 : 1.0;  // seconds per measurement
   const core::StoredModel model = experiments::random_model(report.short_form());
   const experiments::Roofs roofs =
       experiments::measure_roofs(cpu, size_t{report.short_form() ? 32U : 512U} << 20U, seconds);

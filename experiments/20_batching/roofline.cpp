@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kMostPasses = 60;
 
-// Returns the fastest of 5 to 60 passes, repeated until they take `all_together` seconds in total.
+// Calls `work` 5 to 60 times, until `all_together` seconds have passed, and returns the CPU time of the fastest call.
 double best_seconds(double all_together, const std::function<void()>& work) {
   double best = 1e300;
   double sum = 0.0;
@@ -40,7 +40,7 @@ double read_bandwidth(size_t bytes, double all_together) {
   return static_cast<double>(bytes) / seconds;
 }
 
-// Measures the product of 64 rows with 128 KiB of weights.
+// Returns the multiply-adds per second of products of 64 rows with 128 KiB of weights, which fit into the cache.
 double product_rate(const infer::kernels::Kernels& kernels, double all_together) {
   constexpr size_t kRows = 64;
   constexpr size_t kColumns = 512;

@@ -10,27 +10,27 @@
 
 namespace folio::experiments {
 
-/// The two limits of a roofline (Williams et al. 2009).
+/// The two limits of the roofline of one core (Williams et al. 2009).
 struct Roofs {
-  double bytes_per_s = 0.0;          ///< reading from memory
-  double multiply_adds_per_s = 0.0;  ///< of the engine's product with matrices that fit in the cache
+  double bytes_per_s = 0.0;          ///< bytes read from memory
+  double multiply_adds_per_s = 0.0;  ///< by the engine's matmul, with weights that fit into the cache
 };
 
-/// Measures both limits, each as the best of several passes that take `seconds` in total. `bytes` should be many times
-/// the size of the caches.
+/// Measures each limit for about `seconds` and returns the best passes. The memory that is read has `bytes` bytes,
+/// which should be many times the size of the caches.
 [[nodiscard]] Roofs measure_roofs(const infer::Cpu& cpu, size_t bytes, double seconds);
 
-/// Returns a model with random weights, larger than any cache, or a small one if `small`. Its output is noise.
+/// Returns a model with random weights, larger than any cache unless `small`. Its outputs are meaningless.
 [[nodiscard]] core::StoredModel random_model(bool small);
 
 struct StepTime {
   int64_t n_sequences = 0;
-  double seconds = 0.0;        ///< fastest step
-  double weight_bytes = 0.0;   ///< read per step
+  double seconds = 0.0;        ///< CPU time of the fastest step
+  double weight_bytes = 0.0;   ///< bytes of weights read per step
   double multiply_adds = 0.0;  ///< per step, including attention
 };
 
-/// Times decode steps with each number of sequences, about `seconds` for each. `cpu` must have one thread.
+/// Times decode steps with each number of sequences, for about `seconds_each` seconds. `cpu` must have one thread.
 [[nodiscard]] std::vector<StepTime> time_steps(infer::Cpu& cpu, const core::StoredModel& model,
                                                std::span<const int64_t> numbers, double seconds_each);
 

@@ -16,7 +16,7 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a single-file program
+using namespace folio;  // NOLINT: a program, never included by another file
 using experiments::Cell;
 using experiments::Counts;
 using experiments::kTrace;
@@ -24,9 +24,9 @@ using experiments::Report;
 using experiments::Schedule;
 using experiments::Variant;
 
-constexpr int64_t kSmallCache = 7;  // blocks; the longest request needs 5
+constexpr int64_t kSmallCache = 7;  // KV blocks; the longest request needs 5
 
-// Variants; each adds one feature to the previous.
+// Indices into ladder(). Each variant adds one feature to the previous one.
 constexpr size_t kStatic = 0, kContinuous = 1, kChunks = 2, kPrefixes = 3, kDrafts = 4;
 
 std::vector<Variant> ladder() {
@@ -36,10 +36,10 @@ std::vector<Variant> ladder() {
   next.name = fmt::format("prompts in chunks: {} rows a step", experiments::kChunked);
   next.max_rows = experiments::kChunked;
   steps.push_back(next);
-  next.name = "chunks, known prefixes";
+  next.name = "chunks, prefix cache";
   next.caches_prefixes = true;
   steps.push_back(next);
-  next.name = "chunks, known prefixes, drafts";
+  next.name = "chunks, prefix cache, drafts";
   next.n_drafts = 8;
   steps.push_back(next);
   return steps;
@@ -64,7 +64,7 @@ class Study {
   void texts();
 
  private:
-  // Runs a variant and compares its outputs with those of the requests run separately.
+  // Runs a variant and counts the outputs that differ from those of the requests run separately.
   Schedule run(const Variant& variant) {
     Schedule schedule = experiments::run(model_, requests_, variant);
     for (size_t i = 0; i < alone_.size(); ++i) n_other_ += schedule.texts[i] == alone_[i] ? 0 : 1;
@@ -76,7 +76,7 @@ class Study {
   core::StoredModel model_;
   std::vector<infer::Request> requests_;
   std::vector<std::vector<int32_t>> alone_;
-  std::vector<Schedule> ladder_;  // by kStatic, …
+  std::vector<Schedule> ladder_;  // results of ladder(), indexed by kStatic to kDrafts
   std::vector<Counts> counts_;
   int64_t n_texts_ = 0;
   int64_t n_other_ = 0;
@@ -92,8 +92,8 @@ Number worst(const std::vector<Number>& values) {
   return *std::max_element(values.begin(), values.end());
 }
 
-// Returns the rows needed without prefix caching, draft tokens and preemption. The last token of a request needs no
-// row.
+// Returns the number of rows that the trace needs without prefix caching, draft tokens and preemption. A request's last
+// token needs no row.
 int64_t rows_needed() {
   int64_t rows = 0;
   for (const auto& arrival : kTrace) rows += static_cast<int64_t>(arrival.n_prompt) + arrival.n_tokens - 1;
@@ -118,12 +118,12 @@ void Study::decisions() {
                     worst(c.first_token), mean(c.first_token_cost), worst(c.first_token_cost), c.longest_gap});
   }
   report_.table("What each decision changes",
-                {"", "steps", "rows", "places empty while somebody waits", "time", "steps to the first token, mean",
+                {"", "steps", "rows", "places empty while a request waits", "time", "steps to the first token, mean",
                  "worst", "time to the first token, mean", "worst", "longest time between two tokens"},
                 rows);
   report_.picture("batches.svg",
                   experiments::picture("Static and continuous batches", std::span(ladder_).subspan(kStatic, 2), false));
-  report_.picture("chunks.svg", experiments::picture("Whole prompts, chunks, and chunks of what is not known",
+  report_.picture("chunks.svg", experiments::picture("Whole prompts, chunks, and chunks with a prefix cache",
                                                      std::span(ladder_).subspan(kContinuous, 3), true));
 
   for (const size_t step : {kStatic, kContinuous, kChunks}) {
@@ -134,15 +134,15 @@ void Study::decisions() {
                       share(ladder_[kContinuous].steps.size(), ladder_[kStatic].steps.size()), 0.75);
   report_.check_below("steps to the first token, mean: continuous / static",
                       mean(counts_[kContinuous].first_token) / mean(counts_[kStatic].first_token), 0.4);
-  report_.check_equal("continuous batching: places empty while somebody waits", counts_[kContinuous].empty, 0);
+  report_.check_equal("continuous batching: places empty while a request waits", counts_[kContinuous].empty, 0);
   report_.check_equal("continuous batching: prompts that are cut", cuts(ladder_[kContinuous]), 0);
-  report_.check_above("what chunks cost: time to the first token, mean, with chunks / with whole prompts",
+  report_.check_above("time to the first token, mean: with chunks / with whole prompts",
                       mean(counts_[kChunks].first_token_cost) / mean(counts_[kContinuous].first_token_cost), 1.1);
-  // b computes the shared instructions; three others reuse them.
+  // Request b computes the 96 tokens of shared instructions; requests e, i and j reuse them.
   int64_t known = -96;
   for (const auto& arrival : kTrace) known += static_cast<int64_t>(arrival.n_instructions);
-  report_.check_equal("known prefixes: rows", counts_[kPrefixes].rows, rows_needed() - known);
-  report_.check_below("time to the first token, mean: with known prefixes / without",
+  report_.check_equal("prefix cache: rows", counts_[kPrefixes].rows, rows_needed() - known);
+  report_.check_below("time to the first token, mean: with a prefix cache / without",
                       mean(counts_[kPrefixes].first_token_cost) / mean(counts_[kChunks].first_token_cost), 0.8);
 }
 
@@ -153,11 +153,11 @@ void Study::by_request() {
     for (const Counts& c : counts_) rows.back().push_back(c.first_token[i]);
   }
   report_.table("Steps to the first token of each request",
-                {"", "comes in step", "prompt", "tokens", "static", "continuous", "chunks", "prefixes", "drafts"},
+                {"", "arrives in step", "prompt", "tokens", "static", "continuous", "chunks", "prefixes", "drafts"},
                 rows);
 }
 
-// The time between two tokens of a request is one step, and no step has more rows than the budget.
+// Checks, for several row limits, that a request never waits longer for its next token than one full step.
 void Study::budgets() {
   std::vector<std::vector<Report::Json>> rows;
   double nearest = 0.0;
@@ -171,7 +171,7 @@ void Study::budgets() {
     rows.push_back({fmt::format("{}", budget), std::ssize(schedule.steps), c.cost, mean(c.first_token_cost),
                     worst(c.first_token_cost), c.longest_gap, full_step});
   }
-  report_.table("Chunks of other sizes, without known prefixes",
+  report_.table("Chunks of other sizes, without a prefix cache",
                 {"rows a step", "steps", "time", "time to the first token, mean", "worst",
                  "longest time between two tokens", "a full step"},
                 rows);
@@ -180,7 +180,7 @@ void Study::budgets() {
                       counts_[kContinuous].longest_gap / counts_[kChunks].longest_gap, 3.0);
 }
 
-// Counts requests that were preempted while a younger one kept running.
+// Counts preemptions of a request while a younger one kept running.
 int64_t unfair(const Schedule& schedule) {
   int64_t n = 0;
   for (const auto& step : schedule.steps) {
@@ -201,7 +201,7 @@ void Study::memory() {
     for (const size_t step : {kChunks, kPrefixes}) {
       Variant variant = ladder_[step].variant;
       variant.n_blocks = n_blocks;
-      variant.name = fmt::format("{} blocks, {}", n_blocks, step == kChunks ? "no known prefixes" : "known prefixes");
+      variant.name = fmt::format("{} blocks, {}", n_blocks, step == kChunks ? "no prefix cache" : "prefix cache");
       const Schedule schedule = run(variant);
       const Counts c = experiments::count(schedule);
       n_unfair += unfair(schedule);
@@ -212,16 +212,17 @@ void Study::memory() {
     }
   }
   report_.table("A smaller cache",
-                {"", "steps", "times that one is preempted", "rows computed again", "all rows", "time",
+                {"", "steps", "preemptions", "rows computed again", "all rows", "time",
                  "steps to the first token, mean", "worst"},
                 rows);
   report_.picture("memory.svg", experiments::picture("The youngest is preempted when the cache is full", drawn, false));
   const Counts forgets = experiments::count(drawn[0]);
   const Counts knows = experiments::count(drawn[1]);
-  report_.check_equal("all cache sizes: preempted although a younger one ran on", n_unfair, 0);
-  report_.check_equal("no known prefixes: rows beyond those needed and those computed again", n_extra, 0);
-  report_.check_above("the small cache, no known prefixes: rows computed again", static_cast<double>(forgets.again), 0);
-  report_.check_below("the small cache: rows computed again, with known prefixes / without",
+  report_.check_equal("all cache sizes: preempted although a younger one kept running", n_unfair, 0);
+  report_.check_equal("no prefix cache: rows beyond those needed and those computed again", n_extra, 0);
+  report_.check_above("the small KV cache, no prefix cache: rows computed again", static_cast<double>(forgets.again),
+                      0);
+  report_.check_below("the small KV cache: rows computed again, with a prefix cache / without",
                       static_cast<double>(knows.again) / static_cast<double>(forgets.again), 0.8);
 }
 
@@ -229,7 +230,7 @@ void Study::drafts() {
   struct Tried {
     int64_t tokens = 0, steps_before = 0, steps = 0, drafts = 0, right = 0;
   };
-  std::array<Tried, 2> tried;  // sampled; greedy
+  std::array<Tried, 2> tried;  // [0]: sampled requests, [1]: greedy requests
   for (size_t i = 0; i < kTrace.size(); ++i) {
     Tried& t = tried[kTrace[i].likeliest ? 1 : 0];
     t.tokens += kTrace[i].n_tokens;
@@ -244,25 +245,25 @@ void Study::drafts() {
   std::vector<std::vector<Report::Json>> rows;
   for (const size_t i : {1, 0}) {
     const Tried& t = tried[i];
-    rows.push_back({i == 1 ? "the likeliest token each time: d, h, j" : "drawn tokens: the other nine", t.tokens,
-                    t.steps_before, t.steps, t.drafts, t.right});
+    rows.push_back(
+        {i == 1 ? "greedy: d, h, j" : "sampled: the other nine", t.tokens, t.steps_before, t.steps, t.drafts, t.right});
   }
-  report_.table("Drafts", {"", "tokens", "steps that gave them, without drafts", "with", "drafts", "right"}, rows);
-  report_.picture("drafts.svg",
-                  experiments::picture("Drafts from the text itself", std::span(ladder_).subspan(kPrefixes, 2), false));
+  report_.table("Drafts", {"", "tokens", "steps that drew them, without drafts", "with", "drafts", "right"}, rows);
+  report_.picture("drafts.svg", experiments::picture("Drafts from the sequence itself",
+                                                     std::span(ladder_).subspan(kPrefixes, 2), false));
   report_.check_equal("drafts: rows beyond those without are the wrong drafts",
                       counts_[kDrafts].rows - counts_[kPrefixes].rows,
                       counts_[kDrafts].drafts - counts_[kDrafts].right);
-  report_.check_below("texts that repeat themselves: steps with drafts / without",
+  report_.check_below("greedy requests: steps with drafts / without",
                       static_cast<double>(tried[1].steps) / static_cast<double>(tried[1].steps_before), 0.9);
-  report_.check_below("other texts: the same",
+  report_.check_below("sampled requests: steps with drafts / without",
                       static_cast<double>(tried[0].steps) / static_cast<double>(tried[0].steps_before), 1.001);
 }
 
 void Study::texts() {
   const std::set<std::vector<int32_t>> different(alone_.begin(), alone_.end());
-  report_.check_equal("requests with a text of their own", std::ssize(different), std::ssize(kTrace));
-  report_.check_equal(fmt::format("of {} texts: other than alone", n_texts_), n_other_, 0);
+  report_.check_equal("requests with an output of their own", std::ssize(different), std::ssize(kTrace));
+  report_.check_equal(fmt::format("of {} outputs: different from those of separate runs", n_texts_), n_other_, 0);
 }
 
 void study(Report& report) {

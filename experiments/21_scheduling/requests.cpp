@@ -18,7 +18,7 @@ std::vector<infer::Request> requests(const core::StoredModel& model, uint64_t se
   infer::Cpu cpu({.n_threads = 1});
   infer::Engine engine(model, cpu);
   const auto text = [&](size_t n, uint64_t number) {
-    infer::Request request{.prompt = {0}};  // a newline token
+    infer::Request request{.prompt = {0}};  // token 0 is a newline
     request.options.max_tokens = static_cast<int64_t>(n);
     request.options.sampler.seed = 100 * seed + number;
     return n == 0 ? std::vector<int32_t>{} : written(engine, request);
@@ -42,7 +42,7 @@ std::vector<std::vector<int32_t>> texts_alone(const core::StoredModel& model,
   std::vector<std::vector<int32_t>> texts;
   for (const infer::Request& request : requests) {
     infer::Cpu cpu({.n_threads = 1});
-    infer::Engine engine(model, cpu);  // a separate engine, without the others' cache
+    infer::Engine engine(model, cpu);  // a new engine, so that no prefix is cached
     texts.push_back(written(engine, request));
   }
   return texts;

@@ -18,7 +18,7 @@ using infer::Row;
 using infer::Sequence;
 using Plan = infer::Scheduler::Trace;
 
-// The state of all requests during a run.
+// Runs one variant step by step and records its schedule.
 class Run {
  public:
   Run(const core::StoredModel& model, std::span<const infer::Request> requests, const Variant& variant)
@@ -68,7 +68,7 @@ class Run {
     }
   }
 
-  // Proposes draft tokens to verify.
+  // Proposes draft tokens for the running sequences by prompt lookup.
   void draft() {
     std::vector<infer::Drafter::Text> texts;
     for (const Sequence* s : scheduler_.running()) {
@@ -87,7 +87,7 @@ class Run {
     while (has_come() && may()) requests_[n_in_++].start(scheduler_);
   }
 
-  // Returns the requests' states before a step: not arrived, waiting, ended.
+  // Returns a cell per request before a step: absent, waiting, or ended and keeping a place in its static batch.
   std::vector<Cell> states() const {
     std::vector<Cell> cells(requests_.size());
     for (size_t i = 0; i < cells.size(); ++i) {
@@ -117,9 +117,9 @@ class Run {
   infer::Scheduler scheduler_;
   infer::PromptLookup lookup_;
   std::deque<ActiveRequest> requests_;
-  std::vector<size_t> highest_;  // positions computed so far, by request
-  size_t n_in_ = 0;              // requests admitted to the scheduler so far
-  size_t batch_ = 0;             // first request of the static batch
+  std::vector<size_t> highest_;  // number of positions computed so far, by request
+  size_t n_in_ = 0;              // number of requests admitted so far
+  size_t batch_ = 0;             // index of the static batch's first request
   Schedule schedule_;
 };
 
@@ -138,7 +138,7 @@ double cost(const std::vector<Cell>& step) {
 Counts count(const Schedule& schedule) {
   const size_t n = schedule.steps.front().size();
   Counts counts{.first_token = std::vector<int64_t>(n), .first_token_cost = std::vector<double>(n)};
-  std::vector<double> since(n, 0.0);  // time of the last token
+  std::vector<double> since(n, 0.0);  // time since the request's last token, or since its arrival
   std::vector<bool> began(n, false);
   for (const std::vector<Cell>& step : schedule.steps) {
     int64_t running = 0;

@@ -1,5 +1,5 @@
-// Runs the trace through the engine's scheduler step by step and counts. The loop follows infer/engine/engine.cpp,
-// reduced so that variants can disable the engine's features.
+// Runs the study's trace through the engine's scheduler step by step and counts rows, steps and times. The loop follows
+// infer/engine/engine.cpp, reduced so that variants can disable the engine's features.
 #pragma once
 
 #include <cstdint>
@@ -13,51 +13,51 @@
 namespace folio::experiments {
 
 inline constexpr size_t kPlaces = 4;    ///< maximum number of running requests
-inline constexpr size_t kWhole = 256;   ///< rows of a step: never splits a prompt of the trace
-inline constexpr size_t kChunked = 32;  ///< rows of a step: splits long prompts
+inline constexpr size_t kWhole = 256;   ///< row limit of a step that never splits a prompt of the trace
+inline constexpr size_t kChunked = 32;  ///< row limit of a step that splits long prompts
 
 struct Variant {
   std::string name;
   bool continuous = true;        ///< admits a request when a slot is free; false: when a whole batch has ended
-  size_t max_rows = kWhole;      ///< of a step
-  bool caches_prefixes = false;  ///< prefix caching
-  size_t n_drafts = 0;           ///< maximum number of draft tokens
-  int64_t n_blocks = 32;         ///< of 32 positions each: four whole contexts
+  size_t max_rows = kWhole;      ///< maximum number of rows in a step
+  bool caches_prefixes = false;  ///< reuses KV blocks of equal prompt prefixes
+  size_t n_drafts = 0;           ///< maximum number of draft tokens per sequence and step
+  int64_t n_blocks = 32;         ///< KV blocks of 32 positions each; 32 blocks hold four full contexts
 };
 
-/// A request's part of a step.
+/// The state and the work of one request in one step.
 struct Cell {
   enum class State { Absent, Waits, Runs, KeepsPlace };
   State state = State::Absent;
   size_t n_rows = 0;
   size_t n_again = 0;   ///< rows recomputed after a preemption
   size_t n_drafts = 0;  ///< draft tokens verified
-  size_t n_tokens = 0;  ///< tokens received; all but one are accepted draft tokens
+  size_t n_tokens = 0;  ///< new tokens, of which all except one were draft tokens
   bool preempted = false;
 };
 
 struct Schedule {
   Variant variant;
-  std::vector<std::vector<Cell>> steps;     ///< (steps, requests)
-  std::vector<std::vector<int32_t>> texts;  ///< (requests, tokens)
+  std::vector<std::vector<Cell>> steps;     ///< cells, (steps, requests)
+  std::vector<std::vector<int32_t>> texts;  ///< output tokens of each request
 };
 
 [[nodiscard]] Schedule run(const core::StoredModel& model, std::span<const infer::Request> requests,
                            const Variant& variant);
 
-/// The number of rows whose computation takes as long as reading the weights, from 20_batching's table: a step of 1 row
-/// takes 14.5 ms, one of 128 rows 206 ms.
+/// The number of rows whose computation takes as long as reading the weights. From a table of the study 20_batching: a
+/// step of 1 row takes 14.5 ms, one of 128 rows 206 ms.
 inline constexpr double kRowsOfARead = 8.0;
 
-/// Returns the modelled time of a step, in units of reading all weights once.
+/// Returns the modeled time of a step, in units of reading all weights once.
 [[nodiscard]] double cost(const std::vector<Cell>& step);
 
 struct Counts {
   int64_t rows = 0, again = 0, drafts = 0, right = 0, preempted = 0;
   int64_t empty = 0;                     ///< slots left empty, summed over steps, while a request was waiting
   std::vector<int64_t> first_token;      ///< by request: steps from arrival to first token, inclusive
-  std::vector<double> first_token_cost;  ///< time of these steps
-  double cost = 0.0;                     ///< time of all steps
+  std::vector<double> first_token_cost;  ///< by request: time from arrival to first token
+  double cost = 0.0;                     ///< time of all steps, in units of cost()
   double longest_gap = 0.0;              ///< the longest time between two consecutive tokens of a request
 };
 

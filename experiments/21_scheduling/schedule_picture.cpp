@@ -14,15 +14,15 @@ namespace {
 
 namespace svg = train::svg;
 
-// In pixels.
+// The layout of the picture, in pixels.
 constexpr double kLeft = 84;
-constexpr double kWidth = 800;  // of the widest panel's columns
+constexpr double kWidth = 800;  // width of the longest panel's steps
 constexpr double kTop = 92;
 constexpr double kLine = 15;
-constexpr double kBars = 40;  // height of the step with the most rows
+constexpr double kBars = 40;  // height of the bar of the step with the most rows
 constexpr double kPanel = kLine * kTrace.size() + kBars + 76;
 
-// A kind of cell: its class in the style sheet, and its text in the legend.
+// The appearance of a kind of cell: its classes in the style sheet, and its text in the legend.
 struct Kind {
   std::string classes;
   std::string text;
@@ -54,11 +54,11 @@ int64_t rows_of(const std::vector<Cell>& step) {
                          [](int64_t n, const Cell& cell) { return n + static_cast<int64_t>(cell.n_rows); });
 }
 
-// Shared by all panels of a picture.
+// The scale of both axes, shared by all panels of a picture.
 struct Scale {
   bool by_cost;
-  double pixels = 0.0;    // per step, or per unit of time
-  int64_t most_rows = 0;  // of any step
+  double pixels = 0.0;    // width of a step, or of a unit of time
+  int64_t most_rows = 0;  // rows of the largest step
 
   Scale(std::span<const Schedule> panels, bool by_cost_) : by_cost(by_cost_) {
     double longest = 0.0;
@@ -69,7 +69,7 @@ struct Scale {
     pixels = kWidth / longest;
   }
 
-  // Returns where each step begins, and the end of the last one.
+  // Returns the left edge of each step and the right edge of the last one, in steps or units of time.
   std::vector<double> places(const Schedule& schedule) const {
     std::vector<double> places{0.0};
     for (const auto& step : schedule.steps) places.push_back(places.back() + (by_cost ? cost(step) : 1.0));
@@ -98,7 +98,7 @@ class Panel {
     text_ += svg::text_at(16, y + 11, std::string(1, kTrace[i].name), "start", "strong") +
              svg::text_at(kLeft - 8, y + 11, fmt::format("{}+{}", kTrace[i].n_prompt, kTrace[i].n_tokens), "end");
     bool began = false;
-    bool waited = false;  // in the previous step
+    bool waited = false;  // true if the request waited in the previous step
     for (size_t step = 0; step < schedule_.steps.size(); ++step) {
       const Cell& cell = schedule_.steps[step][i];
       const double x = x_[step];
@@ -135,8 +135,8 @@ class Panel {
   const Schedule& schedule_;
   const Scale& scale_;
   double top_;
-  std::vector<double> x_;                     // where each step begins, and the end of the last one
-  std::map<std::string, std::string> paths_;  // by class: shapes of one class form one path
+  std::vector<double> x_;                     // left edges of the steps, and the right edge of the last one
+  std::map<std::string, std::string> paths_;  // by class: path data of all its shapes
   std::string text_;
   std::string dots_;
 };

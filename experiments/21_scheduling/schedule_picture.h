@@ -8,7 +8,7 @@
 
 namespace folio::experiments {
 
-/// Draws panels with the same requests and scale. `by_cost` makes a column's width proportional to its step's time.
+/// Returns an SVG document with a panel per schedule, all on one scale. With `by_cost`, a step's width is its time.
 [[nodiscard]] std::string picture(const std::string& title, std::span<const Schedule> panels, bool by_cost);
 
 }  // namespace folio::experiments

@@ -12,12 +12,12 @@ namespace {
 
 namespace svg = train::svg;
 
-// In pixels.
+// The layout of the picture, in pixels.
 constexpr double kLeft = 70;
 constexpr double kTop = 88;
 constexpr double kWidth = 800;
 constexpr double kBlock = 11;
-constexpr double kBetween = 14;  // between lanes
+constexpr double kBetween = 14;  // gap between the lanes of two beams
 
 std::map<infer::BlockId, size_t> holders(const SearchStep& step) {
   std::map<infer::BlockId, size_t> n;
@@ -38,7 +38,7 @@ std::string tables_picture(std::span<const SearchStep> steps, size_t width) {
   }
   const double lane = kBlock * static_cast<double>(most) + kBetween;
   const double column = kWidth / static_cast<double>(steps.size());
-  std::map<std::string, std::string> paths;  // by class
+  std::map<std::string, std::string> paths;  // path data by class of the style sheet
   for (size_t s = 0; s < steps.size(); ++s) {
     const auto held_by = holders(steps[s]);
     for (const SearchStep::Beam& beam : steps[s].beams) {

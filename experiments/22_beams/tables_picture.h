@@ -8,8 +8,8 @@
 
 namespace folio::experiments {
 
-/// Returns an SVG document: time runs to the right, a lane per beam, with its blocks stacked and the prompt's at the
-/// bottom. A block's color is the number of beams that share it.
+/// Returns an SVG document with a column per step and a lane for each of `width` beams: the beam's KV blocks, the
+/// prompt's at the bottom. Colors show whether all, some or one of the beams hold a block.
 [[nodiscard]] std::string tables_picture(std::span<const SearchStep> steps, size_t width);
 
 /// Returns the number of distinct blocks used by the beams of a step.

@@ -1,4 +1,4 @@
-// Generates outputs by beam search and by sampling, and computes statistics.
+// Generates outputs by beam search and by sampling, and computes their probabilities and repetitions.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,18 @@ namespace folio::experiments {
 
 using Tokens = std::vector<int32_t>;
 
-/// Continues each prompt with the best of `width` beams, or by sampling at temperature 1 with `seed` if it is 0.
+/// Continues each prompt by the best of `width` beams. Width 0 means sampling at temperature 1, prompt i with seed + i.
 [[nodiscard]] std::vector<infer::GenerateResult> continued(infer::Engine& engine, const data::Tokenizer& tokenizer,
                                                            std::span<const Tokens> prompts, int64_t n_tokens,
                                                            int64_t width, uint64_t seed);
 
-/// Returns ln p under the model of each token of `text`, which follows the prompt.
+/// Returns ln p of each token of `text`, which follows the prompt, under the model.
 [[nodiscard]] std::vector<double> log_probs(infer::Engine& engine, const Tokens& prompt, std::span<const int32_t> text);
 
-/// Returns for each token whether the 8-gram that ends with it occurred earlier in the text.
+/// Returns, for each token, true if the 8-gram that ends with it occurred earlier in `text`.
 [[nodiscard]] std::vector<bool> repeats(std::span<const int32_t> text);
 
-/// The beams after a step of a search, with their blocks.
+/// The beams after a step of a search, with their KV blocks.
 struct SearchStep {
   struct Beam {
     size_t index;

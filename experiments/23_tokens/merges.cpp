@@ -29,8 +29,8 @@ void first_merges(Report& report, const data::BpeVocabulary& all, const Text& te
                     bytes_per_token(text.training, n)});
     n_before = n;
   }
-  report.table("the first merges of the training text", {"merge", "left", "right", "token", "places", "bytes a token"},
-               rows);
+  report.table("the first merges of the training text",
+               {"merge", "left", "right", "token", "occurrences", "bytes a token"}, rows);
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ void merges(Report& report, const Text& text) {
   train::LineChart::Series unseen{.name = "validation text", .points = {}};
   train::LineChart use{.title = "How often the tokens of a vocabulary are used",
                        .x_label = "token made by a merge, the most frequent first",
-                       .y_label = "places in the training text",
+                       .y_label = "occurrences in the training text",
                        .log_x = true,
                        .log_y = true};
   std::vector<std::vector<Report::Json>> rows, used;
@@ -80,7 +80,7 @@ void merges(Report& report, const Text& text) {
                                                 .y_label = "bytes a token",
                                                 .series = {seen, unseen},
                                                 .log_x = true});
-  report.table("tokens made by merges, by their places in the training text",
+  report.table("tokens made by merges, by their occurrences in the training text",
                {"tokens", "merges", "none", "fewer than 10", "fewer than 100"}, used);
   report.picture("use.svg", use);
   report.check_equal("vocabularies that change the validation text", n_changed, 0);

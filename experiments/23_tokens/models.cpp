@@ -46,12 +46,12 @@ double bytes_per_token(const data::Tokenizer& tokenizer, std::span<const int32_t
 
 struct Trained {
   int64_t n_tokens = 0;    // vocabulary size
-  int64_t parameters = 0;  // in total, and in the embedding
-  int64_t embedding = 0;
+  int64_t parameters = 0;  // number of parameters in total
+  int64_t embedding = 0;   // parameters of the embedding
   int64_t steps = 0;
   double seconds = 0.0;
   double tokens_per_s = 0.0;
-  double bytes_per_token = 0.0;  // of the validation split
+  double bytes_per_token = 0.0;  // in the validation split
   double loss = 0.0;             // nats per token, on the whole validation split
   double trainers_bits = 0.0;    // bits per byte reported by the trainer
   std::vector<train::LineChart::Point> curve{};
@@ -59,10 +59,10 @@ struct Trained {
   [[nodiscard]] double bits(double nats_per_token) const { return bits_per_byte(nats_per_token, bytes_per_token); }
 };
 
-// Trains a model; `flags` specify the duration and the tokenizer.
+// Trains a model on `text` with build/train, in the directory `run`. `flags` set the duration and the tokenizer.
 Trained trained(const fs::path& text, const fs::path& run, const std::string& flags) {
   const fs::path log = fs::path(run).concat(".log");
-  // Evaluate only at the end: evaluations during training would take more time from models with more tokens.
+  // Evaluates only at the end: evaluations during training would slow down models with larger vocabularies more.
   const std::string command =
       fmt::format("'{}' '{}' --out '{}' --force {} --threads 1 --eval-every 1000000 --sample 0 > '{}' 2>&1",
                   trainer().string(), text.string(), run.string(), flags, log.string());
@@ -120,9 +120,9 @@ void models(Report& report, const Text& text) {
                          .y_label = "bits a byte of the batches, which are training text"};
   std::vector<std::vector<Report::Json>> sizes, speeds, losses;
   std::vector<double> nats;
-  std::vector<int64_t> n_tokens{0, 512};  // 0: the text's characters
+  std::vector<int64_t> n_tokens{0, 512};  // vocabulary sizes; 0: a character vocabulary
   if (!report.short_form()) n_tokens.insert(n_tokens.end(), {2048, 8192});
-  // Train all at once, so that other load on the machine affects all equally.
+  // Trains all models at once, so that other load on the machine affects all equally.
   std::vector<std::future<Trained>> runs;
   for (const int64_t n : n_tokens) {
     const std::string name = n == 0 ? "letters" : fmt::format("bpe_{}", n);

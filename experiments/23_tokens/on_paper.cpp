@@ -17,7 +17,7 @@ using Pair = std::pair<int32_t, int32_t>;
 }  // namespace
 
 void on_paper(Report& report) {
-  // Recounts all pairs in every iteration; train_bpe must find the same merges.
+  // Naive BPE: recounts all pairs in every iteration. train_bpe() must find the same merges.
   const data::BpeVocabulary trained = learned(kText, 257 + kRounds);
   const data::BpeTokenizer tokenizer(trained, "the text");
   const data::BpeTokenizer bytes(beginning(trained, 257), "the text");
@@ -60,7 +60,7 @@ void on_paper(Report& report) {
     }
     rows.push_back({static_cast<int64_t>(round + 1), first, shown(tokenizer.token_bytes(joined)), text()});
   }
-  report.table("merges on paper; of equals the pair whose tokens are older comes first",
+  report.table("merges on paper; of equally frequent pairs the one with older tokens comes first",
                {"round", "most frequent pairs", "new token", "the text"}, rows);
   report.check_equal("merges on paper that the trainer makes, too", n_equal, kRounds);
 }

@@ -1,4 +1,4 @@
-// The parts of the study. Each prints tables, draws pictures and checks results.
+// The parts of the tokenizer study, on_paper(), merges() and models(), and helpers that they share.
 #pragma once
 
 #include <span>
@@ -10,32 +10,32 @@
 
 namespace folio::experiments {
 
-/// TinyShakespeare, split as for a character model; only its beginning in short form.
+/// TinyShakespeare: the first nine tenths for training, the rest for validation. In short form, of its first 100 KB.
 struct Text {
   std::string training;
   std::string validation;
 };
 
-/// Learns merges from a text: `n_tokens` including <|endoftext|> and 256 bytes, with GPT-2's split into words.
+/// Trains byte-level BPE on `text`, split into words as in GPT-2. `n_tokens` includes <|endoftext|> and 256 bytes.
 [[nodiscard]] data::BpeVocabulary learned(std::string_view text, int64_t n_tokens);
 
-/// Returns the vocabulary as it was when it had `n_tokens`.
+/// Returns the first `n_tokens` tokens of the vocabulary, with the merges that make them.
 [[nodiscard]] data::BpeVocabulary beginning(const data::BpeVocabulary& vocabulary, int64_t n_tokens);
 
 /// Formats a token for display: "␣the", "↵".
 [[nodiscard]] std::string shown(std::string_view bytes);
-/// Formats the tokens of a text for display: "␣un|natural".
+/// Formats the tokens of a text for display, separated by `between`: "␣un|natural".
 [[nodiscard]] std::string shown(const data::Tokenizer& tokenizer, std::span<const int32_t> tokens,
                                 const std::string& between);
 
-/// Learns merges from bytes, as one would on paper.
+/// Shows the first merges of a short sentence one by one, and checks that the trainer makes the same.
 void on_paper(Report& report);
 
-/// Studies the benefit of merges, the merges themselves, and how often their tokens are used.
+/// Measures the bytes per token by vocabulary size, and how often the tokens made by merges are used.
 void merges(Report& report, const Text& text);
 
-/// Trains models with different vocabulary sizes for the same time with build/train. Skipped in short form if
-/// build/train doesn't exist.
+/// Trains models with different vocabulary sizes for the same time with build/train. If build/train doesn't exist, does
+/// nothing in short form, and throws core::Error otherwise.
 void models(Report& report, const Text& text);
 
 }  // namespace folio::experiments

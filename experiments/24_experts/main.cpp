@@ -36,7 +36,7 @@ void dense_and_experts(Report& report, const Shakespeare& text, const train::Tra
     for (size_t i = 0; i < m.search.rates.size(); ++i) {
       rates.push_back({fmt::format("{} at {:g}", m.name, m.search.rates[i]), m.search.losses[i]});
     }
-    // The same number of parameters as the dense network, plus the router.
+    // A token uses as many parameters as in the dense model, plus those of the routers.
     const int64_t routers = setting.model.n_layers * m.model.n_experts * setting.model.dim;
     report.check_equal(m.name + ": active parameters without routers", train::active_parameters(m.model) - routers,
                        core::parameter_count(methods[0].model));
@@ -97,8 +97,8 @@ void balances(Report& report, const Shakespeare& text, const train::TrainConfig&
   if (report.short_form()) return;
   for (const size_t without : {size_t{0}, size_t{3}}) {
     const Method& with = methods[without + 2];
-    report.check_below(with.name + ": its load, less that of none", paired_interval(with.loads, methods[without].loads),
-                       0.0);
+    report.check_below(with.name + ": its load minus that without balance",
+                       paired_interval(with.loads, methods[without].loads), 0.0);
   }
 }
 
@@ -120,8 +120,8 @@ void who_takes_what(Report& report, const Shakespeare& text, const train::TrainC
   Trained result = trained(text, setting, method, method.lr, report.seed(), setting.steps);
   const std::vector<Choices> layers = choices_of(result.model, text, setting.window);
   const auto kind = [&](size_t v) { return kind_of(text.tokenizer.characters()[v][0]); };
-  HeatMap map{.title = "Which expert takes which character",
-              .subtitle = "of a character's occurrences in the validation text, the share that an expert takes",
+  HeatMap map{.title = "Which expert processes which character",
+              .subtitle = "of a character's occurrences in the validation text, the share that an expert processes",
               .row_label = "expert",
               .column_label = "character",
               .panels_per_row = static_cast<int64_t>(kKinds.size())};
@@ -144,11 +144,11 @@ void who_takes_what(Report& report, const Shakespeare& text, const train::TrainC
       map.panels.push_back(std::move(panel));
     }
     rows.push_back({static_cast<int64_t>(l), layers[l].bits});
-    report.check_equal(fmt::format("layer {}: experts taken, of two for each character", l), layers[l].taken,
+    report.check_equal(fmt::format("layer {}: experts selected, of two for each character", l), layers[l].taken,
                        2 * layers[l].rows);
     if (!report.short_form()) report.check_above(fmt::format("layer {}: bits", l), layers[l].bits, 0.5);
   }
-  report.table("What a character says of the expert that takes it, of at most 2 bits", {"layer", "bits"}, rows);
+  report.table("Mutual information of a character and its selected expert, of at most 2 bits", {"layer", "bits"}, rows);
   report.picture("characters.svg", map.svg());
 }
 

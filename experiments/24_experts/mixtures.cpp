@@ -21,7 +21,7 @@
 namespace folio::experiments {
 namespace {
 
-// Llama's parts with any mixture of experts.
+// Llama's parts, with a mixture of experts as feed-forward network if the configuration has experts.
 class MixedParts : public nn::Parts {
  public:
   [[nodiscard]] nn::Block block(const core::ModelConfig& c, nn::RopeCache rope, int64_t layer) const override {
@@ -34,7 +34,7 @@ class MixedParts : public nn::Parts {
   }
 };
 
-// A model in training, with its optimizer.
+// A model in training, with its optimizer and the balancing of its experts.
 class Running {
  public:
   Running(const Method& method, const train::TrainConfig& config)
@@ -55,7 +55,7 @@ class Running {
       train::move_selection_bias(mixtures_[i], loads_[i].chosen, method_.rate);
     }
   }
-  // Returns the largest load on the validation split; 0 without experts.
+  // Returns train::largest_load() on the validation split, 0 without experts.
   double load(const Shakespeare& text, int64_t window) {
     static_cast<void>(train::take_loads(mixtures_));
     static_cast<void>(validation_loss(model, text, window));
@@ -80,7 +80,7 @@ train::TrainConfig config_for(train::TrainConfig setting, const Method& method, 
   return setting;
 }
 
-// Returns the CPU time of this process, which runs one thread.
+// Returns the CPU time of this process in seconds. Training runs in one thread when it is measured.
 double seconds_of_processor() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 std::vector<uint64_t> five_seeds(const Report& report) {

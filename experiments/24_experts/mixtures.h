@@ -1,5 +1,5 @@
-// The feed-forward networks of the study, dense or mixtures of experts, in otherwise equal blocks: their cost, and
-// which expert processes which character.
+// The models that the study compares: with one dense feed-forward network per block, or with a mixture of experts.
+// Trains them, measures their cost, and counts which expert processes which character.
 #pragma once
 
 #include <cstdint>
@@ -16,37 +16,38 @@ namespace folio::experiments {
 struct Method {
   std::string name;
   core::ModelConfig model;
-  train::Balance balance = train::Balance::Loss;  ///< of experts; Bias uses sigmoid scores, as in DeepSeek-V3
-  double rate = 0.0;                              ///< of the balance loss or bias; 0: no balancing
-  RateSearch search{};                            ///< over learning rates, on tuning_seeds
+  train::Balance balance = train::Balance::Loss;  ///< balancing of experts; Bias uses sigmoid scores, as in DeepSeek-V3
+  double rate = 0.0;                              ///< weight of the balance loss, or step of the bias; 0: no balancing
+  RateSearch search{};                            ///< search for the learning rate, on tuning_seeds
   double lr = 3e-3;                               ///< best learning rate
   double step_seconds = 0.0;                      ///< CPU time per step
-  int64_t steps_in_time = 0;                      ///< number of steps in the time of the first method's run
-  std::vector<double> judged{};                   ///< final losses, by seed
-  std::vector<double> judged_in_time{};           ///< losses after steps_in_time, by seed
+  int64_t steps_in_time = 0;                      ///< number of steps that take as long as the first method's run
+  std::vector<double> judged{};                   ///< validation losses after the setting's steps, by seed
+  std::vector<double> judged_in_time{};           ///< validation losses after steps_in_time, by seed
   std::vector<double> loads{};                    ///< train::largest_load() on the validation split, by seed
 };
 
-/// Returns a single network of the setting's width.
+/// Returns the method with one feed-forward network of the setting's width.
 [[nodiscard]] Method dense(const train::TrainConfig& setting);
-/// Returns `n` experts, `chosen` per token. The chosen experts together are as wide as the setting's network.
+/// Returns the method with `n` experts, `chosen` per token. The chosen ones are together as wide as the dense network.
 [[nodiscard]] Method experts(const train::TrainConfig& setting, int64_t n, int64_t chosen,
                              train::Balance balance = train::Balance::Loss, double rate = 0.01);
 
 struct Trained {
   double loss = 0.0;
-  double load = 0.0;  ///< largest load; 0 without experts
+  double load = 0.0;  ///< train::largest_load() on the validation split; 0 without experts
   nn::Llama model{nullptr};
 };
 [[nodiscard]] Trained trained(const Shakespeare& text, const train::TrainConfig& setting, const Method& method,
                               double lr, uint64_t seed, int64_t steps);
 
-/// Find the best learning rates; measure each method's step time relative to the first's.
+/// Sets each method's learning rate to the best one on tuning_seeds.
 void choose_rates(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
                   std::vector<Method>& methods);
+/// Sets each method's step_seconds, and steps_in_time from the step time of the first method.
 void measure_steps(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
                    std::vector<Method>& methods);
-/// Trains and sets losses and loads; with `in_time`, also the losses after steps_in_time.
+/// Trains each method from each seed and sets losses and loads; with `in_time`, also the losses after steps_in_time.
 void judge(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
            std::vector<Method>& methods, bool in_time);
 

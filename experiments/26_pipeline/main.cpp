@@ -14,23 +14,23 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a single-file program
+using namespace folio;  // NOLINT: a program, never included by another file
 using experiments::Plan;
 using experiments::Report;
 using experiments::Timeline;
 using experiments::Times;
 
-constexpr int64_t kRanks = 8, kMicrobatches = 20;  // as in figure 5 of the paper
+constexpr int64_t kRanks = 8, kMicrobatches = 20;  // as in figure 5 of the DeepSeek-V3 report
 constexpr int64_t kChunks = 2;
-// All three kinds of work take equally long; overlapping saves no time.
+// Forward pass, input gradient and weight gradient have equal times; overlapping two passes saves nothing.
 constexpr Times kAlike{.forward = 2, .backward_input = 2, .backward_weights = 2, .both = 6};
 
-// A schedule, and what its source states about it.
+// A schedule, with the idle time and the activations that its source states.
 struct Scheme {
   Plan (*plan)(int64_t n_ranks, int64_t n_microbatches);
   const char* formula;
   int64_t (*idle)(int64_t n_ranks, const Times& times);
-  int64_t (*held)(int64_t n_ranks);  // null: not given by the source
+  int64_t (*held)(int64_t n_ranks);  // microbatches that a rank holds; 0: not stated
 };
 
 const std::array kSchemes = {
@@ -46,7 +46,7 @@ const std::array kSchemes = {
            [](int64_t p, const Times& t) { return (p / 2 - 1) * (t.both + t.backward() - 3 * t.backward_weights); },
            [](int64_t p) { return p + 1; }}};
 
-// Returns the times of one of the plan's stages. A chunk of an interleaved rank is a fraction of a stage.
+// Returns the times of one stage, given those of a rank. An interleaved rank has several stages that divide its times.
 Times times_of(const Plan& plan, const Times& of_rank) {
   const int64_t parts = plan.n_stages / plan.n_ranks();
   return {.forward = of_rank.forward / parts,
@@ -60,7 +60,7 @@ Timeline timeline_of(const Plan& plan, const Times& of_rank) { return simulate(p
 int64_t least(const std::vector<int64_t>& of_ranks) { return *std::min_element(of_ranks.begin(), of_ranks.end()); }
 int64_t most(const std::vector<int64_t>& of_ranks) { return *std::max_element(of_ranks.begin(), of_ranks.end()); }
 
-// Formats "42" or "10 to 12".
+// Formats a range: "10 to 12", or "42" if both ends are equal.
 std::string range(int64_t low, int64_t high) {
   return low == high ? std::to_string(low) : fmt::format("{} to {}", low, high);
 }
@@ -92,19 +92,19 @@ void paper_table(Report& report) {
                {"", "idle time, by formula", "", "counted", "end", "of the time", "parameters", "activations"}, rows);
   report.picture(
       "schedules.svg",
-      experiments::picture("Who does what when, in four orders of the same work",
+      experiments::picture("Each rank's actions over time, in four orders of the same work",
                            "8 ranks, 20 microbatches; forward 2, backward 4, of which the weights' half is 2", panels));
 }
 
-// Checks where a formula holds, for other sizes and times.
+// Checks under which conditions the formulas give the simulated idle time, for other sizes and times.
 void other_times(Report& report) {
   struct Case {
     const char* what;
     Times times;
   };
   const std::array cases = {
-      Case{"F = I = W, nothing gained together", kAlike},
-      Case{"F = I = W, together 10 % less", {.forward = 20, .backward_input = 20, .backward_weights = 20, .both = 54}},
+      Case{"F = I = W, F&B = F + B", kAlike},
+      Case{"F = I = W, F&B = 0.9 (F + B)", {.forward = 20, .backward_input = 20, .backward_weights = 20, .both = 54}},
       Case{"F = I > W", {.forward = 6, .backward_input = 6, .backward_weights = 4, .both = 16}},
       Case{"F < I, F > W", {.forward = 6, .backward_input = 8, .backward_weights = 4, .both = 18}},
       Case{"F > I > W", {.forward = 8, .backward_input = 6, .backward_weights = 4, .both = 18}},
@@ -120,11 +120,11 @@ void other_times(Report& report) {
   report.table("Idle time, by formula / counted, with other times", {"", "1F1B", "interleaved", "ZB1P", "DualPipe"},
                rows);
 
-  // For all combinations of small times and several sizes: how often the longest idle time equals the formula's.
+  // Counts, for all combinations of small times and several sizes, how often the formula gives the longest idle time.
   struct Tally {
     int64_t n = 0, equal = 0;
   };
-  std::array<std::array<Tally, 2>, kSchemes.size()> tallies{};  // [scheme][whether its condition holds]
+  std::array<std::array<Tally, 2>, kSchemes.size()> tallies{};  // [scheme][1 if its condition holds]
   const auto condition = [](size_t scheme, const Times& t) {
     if (scheme < 2) return true;
     if (scheme == 2) return t.backward_weights <= std::min(t.forward, t.backward_input);
@@ -153,14 +153,15 @@ void other_times(Report& report) {
   for (size_t i = 0; i < kSchemes.size(); ++i) {
     const auto& [without, with] = tallies[i];
     rows.push_back({kSchemes[i].plan(4, 8).name, kConditions[i], with.n, with.equal, without.n, without.equal});
-    report.check_equal(fmt::format("{}: where {}, the formula holds", kSchemes[i].plan(4, 8).name, kConditions[i]),
-                       with.equal, with.n);
+    report.check_equal(
+        fmt::format("{}: cases in which the formula holds, condition: {}", kSchemes[i].plan(4, 8).name, kConditions[i]),
+        with.equal, with.n);
   }
   report.table("The longest idle time of a rank, of 4, 6 and 8 ranks with all times of 2, 4, 6 and 8",
                {"", "condition", "cases with it", "formula right", "cases without", "formula right"}, rows);
 }
 
-// Runs Folio's schedules in processes that sleep instead of computing.
+// The size of the run in which processes sleep instead of computing.
 constexpr int64_t kProcesses = 4, kSleptMicrobatches = 8;
 
 std::vector<experiments::Slept> plans_of(bool short_form) {
@@ -183,9 +184,9 @@ void sleeping(Report& report) {
                     fmt::format("{:.1f}", ms(end_of(measured[i]))),
                     fmt::format("{:.1f}", ms(most(idle_times(counted)))),
                     fmt::format("{:.1f} to {:.1f}", ms(least(idle)), ms(most(idle)))});
-    report.check_equal(plan.name + ": actions of the processes before what they take, or in another order",
+    report.check_equal(plan.name + ": actions of the processes before their inputs, or in another order",
                        count_out_of_order(plan, measured[i]), 0);
-    report.check_above(plan.name + ": time of the processes, in that of the count",
+    report.check_above(plan.name + ": time of the processes, as a multiple of the count",
                        ms(end_of(measured[i])) / ms(end_of(counted)), 1.0);
     panels.push_back({fmt::format("{}, counted: {:.0f} ms", plan.name, ms(end_of(counted))), counted});
     panels.push_back({fmt::format("{}, measured: {:.0f} ms", plan.name, ms(end_of(measured[i]))), measured[i]});

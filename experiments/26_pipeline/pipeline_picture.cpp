@@ -14,11 +14,11 @@ namespace svg = train::svg;
 using train::parallel::Action;
 using Kind = Action::Kind;
 
-// In pixels.
+// The layout of the picture, in pixels.
 constexpr double kLeft = 64;
-constexpr double kWidth = 1000;  // of the longest panel
+constexpr double kWidth = 1000;  // width of the longest panel
 constexpr double kLine = 16;
-constexpr double kBox = 13;    // height
+constexpr double kBox = 13;    // height of a box
 constexpr double kNumber = 9;  // minimum width of a box with a number
 
 struct Named {
@@ -34,7 +34,7 @@ const Named& named(Kind kind) {
   return *std::find_if(kKinds.begin(), kKinds.end(), [&](const Named& named) { return named.kind == kind; });
 }
 
-// Draws a box as a thick line, which needs half the characters of a rectangle.
+// Returns the path data of a box, drawn as a thick line, which needs half the characters of a rectangle.
 std::string thick_line(double x, double y, double width) {
   return fmt::format("M{:.1f} {:g}h{:.1f}", x, y + kBox / 2, width);
 }
@@ -60,7 +60,7 @@ class PanelPicture {
   }
 
  private:
-  // Overlapped actions are drawn next to each other.
+  // Adds a box to the picture. Overlapped actions are drawn side by side.
   void add(const Box& box, double y) {
     const double width = pixels_ * static_cast<double>(box.end - box.start) - 0.8;  // leaves a gap between boxes
     const double each = std::max(0.5, width / static_cast<double>(box.actions.size()));
@@ -76,7 +76,7 @@ class PanelPicture {
   }
 
   double top_, pixels_;
-  std::array<std::string, kKinds.size()> paths_;  // shapes of one color form one path
+  std::array<std::string, kKinds.size()> paths_;  // path data of all boxes of a kind
   std::string numbers_;
 };
 
@@ -114,7 +114,7 @@ std::string picture(const std::string& title, const std::string& subtitle, const
   int64_t longest = 1;
   for (const Panel& panel : panels) longest = std::max(longest, end_of(panel.timeline));
   const double pixels = kWidth / static_cast<double>(longest);
-  // Numbers have the background color; the style sheet's classes would also give them a border.
+  // Numbers have the background color. The style sheet's own classes would also give them an outline.
   std::string body =
       "<style>.on text{font-size:8px;fill:#fff}@media(prefers-color-scheme:dark){.on text{fill:#0d1117}}</style>\n";
   body += legend(panels);

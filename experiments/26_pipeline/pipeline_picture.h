@@ -13,7 +13,7 @@ struct Panel {
   Timeline timeline;
 };
 
-/// Returns an SVG document. All panels share the scale of the longest.
+/// Returns an SVG document. All panels have the time scale of the longest one.
 [[nodiscard]] std::string picture(const std::string& title, const std::string& subtitle,
                                   const std::vector<Panel>& panels);
 

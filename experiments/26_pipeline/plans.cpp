@@ -26,8 +26,8 @@ Plan plan_of(std::string name, const Schedule& schedule, int64_t n_chunks) {
   return plan;
 }
 
-// One rank of DualPipe. Microbatches enter at both ends of the line of ranks: those of the direction `near` at the end
-// closer to this rank, those of `far` at the other.
+// Generates the actions of one rank of DualPipe. Microbatches enter at both ends of the line of ranks: those of the
+// direction `near` at the end closer to this rank, those of `far` at the other.
 class DualPipeRank {
  public:
   DualPipeRank(int64_t rank, int64_t n_ranks, int64_t n_microbatches)
@@ -39,7 +39,7 @@ class DualPipeRank {
 
   std::vector<Together> steps() {
     const int64_t to_middle = half_ - 1 - from_end_;  // ranks between this one and the middle
-    // The near direction fills the pipeline to the middle and back, until the far one's first microbatches arrive.
+    // Warm-up: forward passes of near microbatches, then also of far ones when the first of those arrive.
     for (int64_t i = 0; i < 2 * to_middle; ++i) alone(forward(near_));
     for (int64_t i = 0; i <= from_end_; ++i) {
       alone(forward(near_));
@@ -55,7 +55,7 @@ class DualPipeRank {
     // Steady state: a forward pass of each direction is overlapped with a backward pass of the other.
     while (near_.n_forward < n_) {
       const bool first_of_all = to_middle == 0 && far_.n_backward == 0;
-      if (first_of_all) {  // just computed by the middle ranks: nothing to overlap with
+      if (first_of_all) {  // DualPipe does not overlap the first pair on the middle ranks
         alone(forward(near_));
         alone(backward(far_));
       } else {
@@ -67,8 +67,7 @@ class DualPipeRank {
       alone(backward(far_));
       both(far_, near_);
     }
-    // The pipeline drains: from the middle of these on, backward passes for inputs come first, and those for weights
-    // fill the gaps after them.
+    // Cool-down: in the second half of these backward passes, weight gradients are postponed to fill later gaps.
     for (int64_t i = 0; i < 2 * (from_end_ + 1); ++i) {
       Direction& direction = i % 2 == 0 ? far_ : near_;
       alone(i > from_end_ ? backward_input(direction) : backward(direction));
@@ -84,7 +83,7 @@ class DualPipeRank {
  private:
   struct Direction {
     int64_t chunk;
-    int64_t first;  // first microbatch
+    int64_t first;  // index of the direction's first microbatch
     int64_t n_forward = 0, n_backward = 0;
   };
 
@@ -124,8 +123,8 @@ Plan plan_interleaved(int64_t n_ranks, int64_t n_chunks, int64_t n_microbatches)
 }
 
 Plan plan_zb1p(int64_t n_ranks, int64_t n_microbatches) {
-  // Rank r postpones r backward passes for weights to the end. All ranks then hold equally much: 1F1B holds p - r
-  // microbatches' activations on rank r, plus r that wait for their weight gradients.
+  // Rank r postpones r backward passes for weights to the end. Then all ranks hold the activations of p microbatches:
+  // p - r as in 1F1B, and r that wait for their weight gradients.
   Schedule schedule;
   for (const auto& whole : train::parallel::interleaved(n_ranks, 1, n_microbatches)) {
     const auto rank = static_cast<int64_t>(schedule.size());

@@ -13,7 +13,7 @@ namespace folio::experiments {
 /// Parallelism", 2023, section 2.2, the schedule ZB-H1.
 [[nodiscard]] Plan plan_zb1p(int64_t n_ranks, int64_t n_microbatches);
 
-/// Returns "DualPipe": every rank holds stages r and p - 1 - r, and microbatches enter at both ends. A forward pass of
+/// Returns "DualPipe": rank r of p holds stages r and p - 1 - r, and microbatches enter at both ends. A forward pass of
 /// one direction is overlapped with a backward pass of the other. Throws core::Error unless both numbers are even and
 /// there are at least twice as many microbatches as ranks.
 /// Source: DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024, section 3.2.1 and figure 5.

@@ -49,9 +49,9 @@ class Simulation {
 
  private:
   enum class Made { Output, InputGradient };
-  using Key = std::tuple<Made, int64_t, int64_t>;  // with stage and microbatch
+  using Key = std::tuple<Made, int64_t, int64_t>;  // kind, stage, microbatch
 
-  // Runs the rank's next actions if their inputs are available. Returns true if it did.
+  // Simulates the rank's next actions and returns true if their inputs are available; otherwise returns false.
   bool step(size_t rank) {
     const size_t n = timeline_[rank].size();
     if (n == plan_.ranks[rank].size()) return false;
@@ -78,7 +78,7 @@ class Simulation {
     if (action.kind == Kind::BackwardWeights) return when_made({Made::InputGradient, stage, m});
     const auto own = when_made({Made::Output, stage, m});
     if (!own || stage == plan_.n_stages - 1) return own;
-    return when_made({Made::InputGradient, stage + 1, m});  // made after all outputs
+    return when_made({Made::InputGradient, stage + 1, m});  // never earlier than `own`
   }
 
   std::optional<int64_t> when_made(const Key& key) const {

@@ -32,7 +32,7 @@ struct Plan {
 /// The times of one stage's actions, in any unit. Integers, so that results are exact.
 struct Times {
   int64_t forward, backward_input, backward_weights;
-  int64_t both;  ///< an overlapped forward and backward pass
+  int64_t both;  ///< time of a forward pass overlapped with a backward pass
 
   [[nodiscard]] int64_t backward() const { return backward_input + backward_weights; }
 };
@@ -42,7 +42,7 @@ struct Box {
   int64_t start, end;
 };
 
-/// By rank, in order of time.
+/// The simulated or measured actions of each rank, in order of time.
 using Timeline = std::vector<std::vector<Box>>;
 
 /// Simulates a plan: each action begins when the rank's previous one has ended and its inputs are available. On
@@ -52,8 +52,8 @@ using Timeline = std::vector<std::vector<Box>>;
 [[nodiscard]] int64_t end_of(const Timeline& timeline);
 /// Returns each rank's idle time until the last rank has ended.
 [[nodiscard]] std::vector<int64_t> idle_times(const Timeline& timeline);
-/// Returns, by rank, the maximum number of (stage, microbatch) pairs between their forward pass and the end of their
-/// backward pass, in units of 1 / n_ranks of the model; an interleaved rank's chunk is a fraction of that.
+/// Returns, by rank, the maximum number of microbatches whose activations it holds at a time. A microbatch in one stage
+/// counts as n_ranks / n_stages, so a chunk of an interleaved rank counts as a fraction.
 [[nodiscard]] std::vector<double> most_held(const Plan& plan);
 
 }  // namespace folio::experiments

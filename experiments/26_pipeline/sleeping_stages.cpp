@@ -27,12 +27,12 @@ using train::parallel::Action;
 using Kind = Action::Kind;
 
 int64_t now_us() {
-  // The same clock in all processes of a host.
+  // All processes of a host share this clock, so the times of ranks can be compared.
   return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
 
-// Sleeps and records the times.
+// Sleeps for each action's time, and records when the action began and ended.
 class Sleeper {
  public:
   explicit Sleeper(const Times& times) : times_(times) {}
@@ -51,7 +51,7 @@ class Sleeper {
   std::vector<int64_t> numbers_;
 };
 
-// y = x, with a sleep in the forward and in the backward pass.
+// The identity, y = x, which sleeps in the forward and in the backward pass.
 struct SleepFunction : torch::autograd::Function<SleepFunction> {
   static Tensor forward(AutogradContext* context, const Tensor& x, int64_t chunk, int64_t microbatch, int64_t sleeper) {
     context->saved_data["chunk"] = chunk;
@@ -103,7 +103,7 @@ void sleep_as_rank(const train::parallel::Launch& launch, const std::vector<Slep
   auto& line = world.along({train::parallel::Axis::Pipeline});
   nlohmann::json timelines;
   for (const Slept& slept : plans) {
-    const Tensor all = line.gather(run(slept, line).unsqueeze(0), 0);  // [ranks, actions, 5]
+    const Tensor all = line.gather(run(slept, line).unsqueeze(0), 0);  // [ranks, actions, 5 values of Sleeper]
     nlohmann::json ranks;
     for (int64_t rank = 0; rank < launch.n_ranks; ++rank) {
       const Tensor one = all[rank].contiguous().flatten();
@@ -111,7 +111,7 @@ void sleep_as_rank(const train::parallel::Launch& launch, const std::vector<Slep
     }
     timelines.push_back(ranks);
   }
-  line.meet();  // rank 0 hosts the store
+  line.meet();  // barrier: rank 0 hosts the store and must not exit first
   if (launch.rank == 0) core::write_file_atomically(file, timelines.dump());
 }
 
@@ -139,7 +139,7 @@ std::vector<Timeline> read_timelines(const std::filesystem::path& file) {
 }
 
 int64_t count_out_of_order(const Plan& plan, const Timeline& timeline) {
-  std::map<std::tuple<Kind, int64_t, int64_t>, int64_t> ends;  // by kind, stage and microbatch
+  std::map<std::tuple<Kind, int64_t, int64_t>, int64_t> ends;  // end times by kind, stage and microbatch
   for (size_t rank = 0; rank < timeline.size(); ++rank) {
     for (const Box& box : timeline[rank]) {
       const Action& a = box.actions.front();

@@ -15,10 +15,10 @@ struct Slept {
   Times times;
 };
 
-/// Returns the 1F1B and interleaved schedules for this many ranks.
+/// Returns the 1F1B and interleaved plans. A rank's forward passes take `forward_us` microseconds, backward twice that.
 [[nodiscard]] std::vector<Slept> plans_to_sleep(int64_t n_ranks, int64_t n_microbatches, int64_t forward_us);
 
-/// Runs the plans as one rank; rank 0 writes all ranks' timelines to `file` as JSON.
+/// Runs the plans as rank launch.rank. Rank 0 writes the timelines of all ranks to `file`, as JSON.
 void sleep_as_rank(const train::parallel::Launch& launch, const std::vector<Slept>& plans,
                    const std::filesystem::path& file);
 

@@ -1,5 +1,5 @@
-// Study: two processes train one model: what does each of them hold, and what do they send? The results are explained
-// in README.md.
+// Study: what do two processes that train one model hold, and what do they send? The results are explained in
+// README.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace {
 
-using namespace folio;  // NOLINT: a single-file program
+using namespace folio;  // NOLINT: a program, never included by another file
 using experiments::Division;
 using experiments::RankRecord;
 using experiments::Report;
@@ -25,7 +25,7 @@ std::string both(const std::vector<RankRecord>& ranks, int64_t RankRecord::*fiel
   return fmt::format("{:.1f}, {:.1f}", kilobytes(ranks[0].*field), kilobytes(ranks[1].*field));
 }
 
-// Sets the vocabulary size, which depends on the corpus, from a record's embedding.
+// Returns `config` with the vocabulary size of the corpus, taken from the shape of a rank's embedding.
 train::TrainConfig sized(train::TrainConfig config, const RankRecord& record) {
   config.model.vocab_size = record.parts.front().shape.front();
   return config;
@@ -72,18 +72,18 @@ void study(Report& report) {
                     both(ranks, &RankRecord::moments), ranks[0].losses.back(), fmt::format("{:.1e}", off)});
     sent.push_back({division.name, what, fmt::format("{:.1f}", kilobytes(bytes)),
                     fmt::format("{:.1f}", kilobytes(ranks[0].sent + ranks[1].sent))});
-    report.check_below(division.name + ": a loss of either rank from one process's", off, 1e-5);
+    report.check_below(division.name + ": largest distance of a loss from one process's", off, 1e-5);
     if (division.zero < 3) {
       report.check_equal(division.name + ": bytes of parameters at both ranks, by the formula",
                          ranks[0].parameters + ranks[1].parameters, std::llround(parameters));
     }
     if (!division.of_experts && division.zero < 3) {
-      report.check_below(division.name + ": bytes sent in a step, off the formula's, of these",
+      report.check_below(division.name + ": bytes sent in a step, distance from the formula's, as a share",
                          std::abs(static_cast<double>(ranks[0].sent + ranks[1].sent) - bytes) / bytes, 0.01);
     }
   }
   report.table(fmt::format("What ranks 0 and 1 hold after {} steps, in KB, and the loss", steps),
-               {"", "parameters", "gradients", "moments", "loss", "from one process's, at most"}, held);
+               {"", "parameters", "gradients", "moments", "loss", "largest distance from one process's"}, held);
   report.table("What they send in a step, both together, in KB", {"", "what", "by formula", "measured"}, sent);
 
   const auto& data = records[0];

@@ -13,7 +13,7 @@ namespace {
 
 namespace svg = train::svg;
 
-// In pixels.
+// The layout of the picture, in pixels.
 constexpr double kLeft = 172;
 constexpr double kPixel = 0.36;  // width and height of a matrix element
 constexpr double kGap = 5;
@@ -47,7 +47,7 @@ const HeldPart* find(const RankRecord& record, const std::string& name) {
   return found == record.parts.end() ? nullptr : &*found;
 }
 
-// Draws a matrix of the whole model, colored by the ranks that hold each part.
+// Draws a matrix of the whole model, colored by the ranks that hold each part of it.
 std::string matrix(const HeldPart& whole, const HeldRow& row, double x, double y) {
   const double width = kPixel * static_cast<double>(whole.shape[1]);
   const double height = kPixel * static_cast<double>(whole.shape[0]);
@@ -80,7 +80,7 @@ std::string short_name(const std::string& name) {
 }  // namespace
 
 std::string held_picture(const RankRecord& whole, const std::vector<HeldRow>& rows) {
-  std::string body = legend({{kBoth, "both ranks"}, {kRank0, "rank 0 alone"}, {kRank1, "rank 1 alone"}});
+  std::string body = legend({{kBoth, "both ranks"}, {kRank0, "only rank 0"}, {kRank1, "only rank 1"}});
   double top = 118, right = 0.0;
   for (const HeldRow& row : rows) {
     double x = kLeft, tallest = 0.0;
@@ -88,7 +88,7 @@ std::string held_picture(const RankRecord& whole, const std::vector<HeldRow>& ro
     for (const HeldPart& part : whole.parts) {
       if (part.shape.size() != 2) continue;
       const double width = kPixel * static_cast<double>(part.shape[1]);
-      if (part.name.ends_with("attention.wq.weight")) x += 12;  // a new layer begins
+      if (part.name.ends_with("attention.wq.weight")) x += 12;  // gap before a new layer
       if (&row == rows.data()) {
         std::string name = short_name(part.name);
         if (name == "tok_embeddings") name = "emb";
@@ -102,7 +102,7 @@ std::string held_picture(const RankRecord& whole, const std::vector<HeldRow>& ro
     body += "\n";
     top += tallest + 16;
   }
-  return svg::document(right + 16, top, "Who has which numbers of the model",
+  return svg::document(right + 16, top, "Which rank holds which elements of the model",
                        "each matrix to scale: the embedding, which is the head, too, and two layers", body);
 }
 

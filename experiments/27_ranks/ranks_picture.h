@@ -1,4 +1,4 @@
-// Draws which parts of each matrix two ranks hold, and the bytes held and sent.
+// Draws which parts of each matrix two ranks hold, and how many bytes each rank holds and sends.
 #pragma once
 
 #include <string>
@@ -8,17 +8,17 @@
 
 namespace folio::experiments {
 
-/// What a row shows of a division: a rank's weights, or its optimizer moments.
+/// A row of the picture: the weights, or the optimizer moments, that two ranks hold under one division.
 struct HeldRow {
   std::string name;
   const std::vector<RankRecord>* ranks;
   bool moments = false;
 };
 
-/// Draws each matrix to scale with the parts of each rank. `whole` describes the whole model on one rank.
+/// Returns an SVG document with each matrix to scale, colored by rank. `whole` is a rank that holds the whole model.
 [[nodiscard]] std::string held_picture(const RankRecord& whole, const std::vector<HeldRow>& rows);
 
-/// Draws the bytes held and sent by each rank for each division.
+/// Returns an SVG document with bars of the bytes that each rank holds and sends, by division.
 [[nodiscard]] std::string bytes_picture(const std::vector<std::string>& names,
                                         const std::vector<std::vector<RankRecord>>& records);
 

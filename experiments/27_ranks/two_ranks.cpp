@@ -135,12 +135,12 @@ void train_as_rank(const train::parallel::Launch& launch, uint64_t seed, int64_t
                    .expert = division.mesh[Axis::Expert],
                    .zero = division.zero};
     const train::TextDataset dataset = dataset_for(config);
-    // A prefix per division, because the names of groups repeat.
+    // Each division has its own prefix in the store, because the names of process groups repeat.
     train::parallel::World world(c10::make_intrusive<c10d::PrefixStore>(division.name, store), division.mesh,
                                  launch.rank, kTimeout);
     train::Trainer trainer(config, dataset, {}, &world);
     records.push_back(to_json(record_of(trainer)));
-    world.everyone().meet();  // rank 0 hosts the store
+    world.everyone().meet();  // barrier: rank 0 hosts the store and must not exit first
   }
   core::write_file_atomically(file_of(directory, launch.rank), records.dump());
 }

@@ -22,31 +22,31 @@ struct Division {
 };
 [[nodiscard]] std::vector<Division> divisions();
 
-/// Returns 2 layers, width 64, steps of 4 batches of 4 windows. With experts: 4, of which 2 process each token.
+/// Returns a setting with 2 layers of width 64 and steps of 4 batches of 4 windows; with experts, 2 of 4 per token.
 [[nodiscard]] train::TrainConfig ranks_config(bool with_experts, uint64_t seed, int64_t steps);
 
 /// A rank's part of a parameter.
 struct HeldPart {
   std::string name;
-  std::vector<int64_t> shape;  ///< of the part; a dimension of 0 means that another rank holds it
-  bool updates;                ///< holds the moments and updates the part
+  std::vector<int64_t> shape;  ///< shape of the part; contains a 0 if another rank holds it
+  bool updates;                ///< true if this rank updates the part and holds its moments
 };
 
-/// A rank's state after the last step, in bytes.
+/// The bytes that a rank holds and sends, its loss in each step, and its parts of the parameters.
 struct RankRecord {
   int64_t parameters = 0, gradients = 0, moments = 0;
-  int64_t sent = 0;  ///< in the last step
+  int64_t sent = 0;  ///< bytes sent in the last step
   std::vector<double> losses{};
   std::vector<HeldPart> parts{};
 };
 
-/// Trains in all ways as one of two ranks, and writes the records to directory/rank-N.json.
+/// Trains with each of divisions() as one of two ranks, and writes the records to rank-N.json in `directory`.
 void train_as_rank(const train::parallel::Launch& launch, uint64_t seed, int64_t steps,
                    const std::filesystem::path& directory);
-/// Returns records by division, then by rank.
+/// Returns the records of both ranks, by division, then by rank.
 [[nodiscard]] std::vector<std::vector<RankRecord>> read_records(const std::filesystem::path& directory);
 
-/// Returns the losses of training in one process.
+/// Trains in one process and returns the loss of each step.
 [[nodiscard]] std::vector<double> train_alone(const train::TrainConfig& config);
 
 }  // namespace folio::experiments

@@ -14,7 +14,7 @@ namespace {
 using infer::forms::Form;
 using State = Automaton::State;
 using Arrow = Automaton::Arrow;
-using Targets = std::array<int32_t, 256>;  // by byte; -1: not allowed
+using Targets = std::array<int32_t, 256>;  // next state by byte; -1: byte not allowed
 
 size_t first_byte(const Arrow& arrow) {
   if (!arrow.run.empty()) return static_cast<uint8_t>(arrow.run.front());
@@ -51,8 +51,8 @@ Automaton numbered(const std::vector<State>& states) {
   return automaton;
 }
 
-// Merges equivalent states by partition refinement (Moore 1956): begins with accepting and other states, then splits
-// states whose transitions lead to different classes until nothing changes.
+// Merges equivalent states by partition refinement (Moore 1956): starts with two classes, accepting states and others,
+// and splits classes whose states have transitions to different classes until nothing changes.
 Automaton smallest(const std::vector<Targets>& targets, const std::vector<bool>& may_end) {
   std::vector<int32_t> classes(may_end.begin(), may_end.end());
   for (size_t n_classes = 0;;) {
@@ -73,10 +73,10 @@ Automaton smallest(const std::vector<Targets>& targets, const std::vector<bool>&
     for (int32_t& to : of) to = to < 0 ? -1 : classes[static_cast<size_t>(to)];
     states[static_cast<size_t>(classes[s])] = state_of(of, may_end[s]);
   }
-  return numbered(states);  // the start state is the first of class 0
+  return numbered(states);  // class 0 contains the start state
 }
 
-// Returns the arrow to a state that is alike: the same bytes lead on, and all other arrows are equal.
+// Returns the index of an arrow to a similar state, which differs from state s only in the target of this arrow.
 std::optional<size_t> arrow_to_alike(const Automaton& automaton, size_t s) {
   const State& state = automaton.states[s];
   for (size_t a = 0; a < state.arrows.size(); ++a) {

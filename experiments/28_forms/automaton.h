@@ -1,5 +1,5 @@
-// A form as an automaton of states and allowed bytes, for forms with few states, and for display: equivalent states are
-// merged, and forced sequences of bytes become one arrow.
+// The finite automaton of a form, to count its states and to draw them. Equivalent states are merged; for display,
+// forced sequences of bytes become one arrow.
 #pragma once
 
 #include <bitset>
@@ -12,7 +12,7 @@
 namespace folio::experiments {
 
 struct Automaton {
-  /// Accepts one byte of `bytes`, or the whole sequence `run`.
+  /// A transition to the state `to`: on one byte of `bytes`, or on the whole sequence `run` if it isn't empty.
   struct Arrow {
     size_t to;
     std::bitset<256> bytes{};
@@ -22,16 +22,15 @@ struct Automaton {
   struct State {
     std::vector<Arrow> arrows{};  ///< in order of their first byte
     bool may_end = false;
-    /// Number of states in a chain that this one stands for: each leads to the next, and their other arrows are equal.
-    /// This is the first of them.
+    /// Number of consecutive similar states that shortened() merged into this one; 1: not merged.
     size_t n_alike = 1;
   };
   std::vector<State> states;  ///< the first is the start state
 
-  /// Builds a form's automaton. Throws core::Error if it has more than `most` states.
+  /// Returns a form's automaton. Throws core::Error if it has more than `most` states before merging.
   static Automaton of(infer::forms::Form& form, size_t most = 1000);
 
-  /// Returns a version for display, with runs, and with chains of similar states merged.
+  /// Returns a smaller automaton for display, with runs, and with chains of similar states merged into one.
   [[nodiscard]] Automaton shortened() const;
 
   /// Returns an SVG document with the states in a row.

@@ -1,4 +1,4 @@
-// Draws an automaton's states in a row, with all arrows except loops pointing right.
+// Draws an automaton's states in a row, ordered so that arrows point to the right, except those that close a cycle.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,14 +14,14 @@ namespace {
 
 namespace svg = train::svg;
 
-// In pixels.
+// The layout of the picture, in pixels.
 constexpr double kRadius = 13;
 constexpr double kLine = 15;
 constexpr double kLevel = 44;  // vertical distance between nested arcs
 constexpr double kLeft = 56;
 
 struct Drawn {
-  size_t from, to;  // indices in the row
+  size_t from, to;  // places in the row of states
   std::vector<std::string> labels;
 };
 
@@ -31,7 +31,7 @@ double width_of(const std::vector<std::string>& labels) {
   return svg::kCharacterWidth * static_cast<double>(most);
 }
 
-// Orders states topologically, ignoring loops: in reverse postorder of a depth-first search (Tarjan 1976).
+// Returns each state's place in the row: topological order except for cycles (reverse postorder of a DFS, Tarjan 1976).
 std::vector<size_t> places_in_row(const std::vector<Automaton::State>& states) {
   std::vector<bool> seen(states.size(), false);
   std::vector<size_t> place(states.size());
@@ -52,7 +52,7 @@ std::string arrow_head(double x, double y, bool up, bool right) {
   return fmt::format("M{:.1f} {:.1f}l-4 {}h8z", x, y, up ? 7 : -7);
 }
 
-// Assigns levels to the arcs on one side so that no arc crosses another's label.
+// Returns the level of each arc on one side of the row, chosen so that no arc crosses another's label.
 std::vector<size_t> levels_of(const std::vector<Drawn>& arcs) {
   std::vector<size_t> order(arcs.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -102,7 +102,7 @@ std::string Automaton::svg(const std::string& title, const std::string& subtitle
   for (const Drawn& d : straight) most_lines = std::max(most_lines, d.labels.size());
   for (const size_t level : levels_above) n_above = std::max(n_above, level + 1);
   for (const size_t level : levels_below) n_below = std::max(n_below, level + 1);
-  // Height of labels on straight arrows and of loops.
+  // Height of the labels of straight arrows and of the loops at a single state.
   const double on_row = std::max(kLine * static_cast<double>(most_lines), loops.empty() ? 0.0 : 48.0);
   const double y = 72 + kLevel * static_cast<double>(n_above) + on_row + kRadius;
 
@@ -111,7 +111,7 @@ std::string Automaton::svg(const std::string& title, const std::string& subtitle
     body += fmt::format("<path class=\"line thin {0}\" d=\"{1}\"/><path class=\"{0} fill\" d=\"{2}\"/>\n",
                         svg::colour(colour), path, head);
   };
-  std::string words_body;  // drawn above all lines
+  std::string words_body;  // labels, drawn on top of all lines
   const auto words = [&](double middle, double bottom, const std::vector<std::string>& labels) {
     for (size_t i = 0; i < labels.size(); ++i) {
       const double y_text = bottom - kLine * static_cast<double>(labels.size() - 1 - i);
@@ -134,7 +134,7 @@ std::string Automaton::svg(const std::string& title, const std::string& subtitle
     line(fmt::format("M{0:.1f} {1:.1f}c-16 -34 28 -34 {2} 0", x[d.from] - 6, top + 1.5, 12),
          arrow_head(x[d.from] + 6, top + 1.5, false, false), 2);
     const auto meets = [&](const Drawn& arc) { return arc.from == d.from || arc.to == d.from; };
-    const bool aside = std::ranges::any_of(above, meets);  // no space at an arc's start
+    const bool aside = std::ranges::any_of(above, meets);  // moves the label away from an arc
     words(x[d.from] - (aside ? width_of(d.labels) / 2 : 0.0), top - 30, d.labels);
   }
   for (size_t i = 0; i < above.size(); ++i) {

@@ -10,15 +10,15 @@
 namespace folio::experiments {
 namespace {
 
-// Six texts. After "the " one word is likely, after "my " two are.
+// A form with only six texts. After "the ", one word is likely under the model; after "my ", two are.
 const std::string kFew = R"((the (zebra|gnu|king)|my (lord|love|gnu))\.)";
 const std::vector<std::string> kTexts{"the zebra.", "the gnu.", "the king.", "my lord.", "my love.", "my gnu."};
 constexpr const char* kFewPrompt = "\n\nROMEO:\nGood morrow to ";
 
 struct Exact {
   double p;       // the model's probability of the text
-  double mass;    // product of the masses of its steps
-  double masked;  // p / mass: its probability under masked sampling
+  double mass;    // product, over steps, of the probability of all allowed tokens
+  double masked;  // p / mass: the text's probability under masked sampling
 };
 
 }  // namespace
@@ -46,7 +46,7 @@ void bias(Report& report, const ReadersModel& reader, infer::Engine& engine) {
     weight += exact.at(result.text).mass;
   }
   std::vector<std::vector<Report::Json>> rows;
-  BarsPicture picture{.title = "Six texts, and how often each comes",
+  BarsPicture picture{.title = "Six outputs, and how often each is drawn",
                       .subtitle = "masked sampling does not draw from the model's distribution of the texts that fit",
                       .names = {"the model, given that the text fits", "masked: p / (product of m)", "masked: drawn",
                                 "drawn, weighted with the product of m"}};
@@ -63,8 +63,8 @@ void bias(Report& report, const ReadersModel& reader, infer::Engine& engine) {
     rows.push_back({text, e.p, e.mass, bayes, e.masked, drawn_share, weighted});
     picture.rows.push_back({text, {bayes, e.masked, drawn_share, weighted}});
   }
-  report.table("six texts", {"text", "p", "product of m", "p given that it fits", "masked", "drawn", "drawn, weighted"},
-               rows);
+  report.table("six outputs",
+               {"output", "p", "product of m", "p given that it fits", "masked", "drawn", "drawn, weighted"}, rows);
   report.picture("bias.svg", picture.svg());
   const double off = std::abs(weight / static_cast<double>(n) - p_form) / std::sqrt(variance / static_cast<double>(n));
   report.value("p of the form", p_form);

@@ -22,7 +22,7 @@ const std::string kSchema =
  "additionalProperties": false})";
 constexpr const char* kKing = "The king of France, as JSON:\n";
 
-// Returns the bytes that the form forces from the start on.
+// Returns the bytes with which every text of the form begins.
 std::string forced_run(Form& form) {
   std::string run;
   Form::Place place = form.start();
@@ -52,7 +52,7 @@ void cuts(Report& report) {
   const auto form = form_for(*tokenizer, FormOptions::Kind::JsonSchema, kSchema);
   const std::string run = forced_run(*form);
 
-  // All tokens allowed somewhere in the run as arrows between byte offsets, and the number of tokenizations.
+  // The run's tokenizations: states are byte offsets, arrows are allowed tokens, and `ways` counts paths to each state.
   Automaton lattice;
   std::vector<double> ways(run.size() + 1, 0.0);
   ways[0] = 1.0;
@@ -61,7 +61,7 @@ void cuts(Report& report) {
     lattice.states.emplace_back();
     for (const int32_t token : allowed_tokens(*form, place)) {
       const std::string& bytes = tokenizer->token_bytes(token);
-      if (at + bytes.size() > run.size()) continue;  // extends past the run
+      if (at + bytes.size() > run.size()) continue;  // the token extends past the run
       ways[at + bytes.size()] += ways[at];
       lattice.states.back().arrows.push_back({.to = at + bytes.size(), .bytes = {}, .run = bytes});
     }
@@ -72,7 +72,7 @@ void cuts(Report& report) {
                                          "each way from left to right along the arrows is one: " +
                                              fmt::format("{:.0f} of them", ways.back())));
   report.check_above("ways to cut the forced run", ways.back(), 10.0);
-  if (report.short_form()) return;  // covered by the tests of generate
+  if (report.short_form()) return;  // tests of generate cover generation under a form
 
   infer::Cpu cpu;
   infer::Engine engine(model, cpu, {.max_positions = 256, .n_sequences = 16});
@@ -94,7 +94,7 @@ void cuts(Report& report) {
   Drawing guessing = drawing;
   guessing.speculate = 8;
   const auto plain = drawn(engine, *tokenizer, prompts, drawing);
-  std::vector<infer::GenerateResult> guessed;  // each request run separately
+  std::vector<infer::GenerateResult> guessed;  // with draft tokens, each request run separately
   for (; guessed.size() < n; ++guessing.seed) {
     guessed.push_back(drawn(engine, *tokenizer, std::span(prompts).first(1), guessing).front());
   }
@@ -114,12 +114,12 @@ void cuts(Report& report) {
   rows.clear();
   for (const auto& [cut, count] : counted) rows.push_back({cut, count});
   std::ranges::stable_sort(rows, std::ranges::greater{}, [](const auto& row) { return row[1].template get<size_t>(); });
-  report.table(fmt::format("how {} texts are cut", n), {"tokens", "texts"}, rows);
+  report.table(fmt::format("how {} outputs are cut", n), {"tokens", "outputs"}, rows);
   report.say("the tokenizer's own cut: " + joined(*tokenizer, tokenizer->encode(run)));
   report.say("one of them: " + plain[0].text);
   report.value("drafts", n_drafts);
   report.value("drafts that were right", n_right);
-  report.check_equal("texts that are others alone and with speculation than together and without", differ, 0);
+  report.check_equal("outputs that differ when drawn one by one with speculation", differ, 0);
   report.check_above("drafts that were right", static_cast<double>(n_right), 0.0);
 }
 

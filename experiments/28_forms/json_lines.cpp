@@ -21,10 +21,10 @@ constexpr int64_t kLineTokens = 240;
 
 struct Judged {
   double free = 0.0, held = 0.0;  // fractions of outputs that fit, without and with the form
-  double weight = 0.0;            // mean product of the masses
+  double weight = 0.0;            // mean over outputs of the product of the steps' masses
   double weight_error = 0.0;      // standard error of `weight`
-  int64_t held_wrong = 0;         // complete outputs that don't fit
-  int64_t differ = 0;             // disagreements between the form and a JSON parser
+  int64_t held_wrong = 0;         // number of complete outputs under the form that don't fit
+  int64_t differ = 0;             // number of disagreements between the form and a JSON parser
 };
 
 class Model {
@@ -64,7 +64,7 @@ class Model {
       it.held += fits ? 1.0 : 0.0;
       it.differ += fits != begins_with_person(result.text) ? 1 : 0;
       it.held_wrong += !fits && result.finish_reason == infer::FinishReason::Stop ? 1 : 0;
-      // An output that was cut off is not a text of the form and has weight 0.
+      // An output that reached the token limit is not a text of the form and has weight 0.
       const double weight = fits ? std::exp(log_mass(walk(engine_, *tokenizer_, *form_, prompt, result.tokens))) : 0.0;
       it.weight += weight;
       squares += weight * weight;
@@ -82,10 +82,10 @@ class Model {
         rows.push_back({where, what.first, static_cast<double>(what.first) / n_wrong, what.second});
       }
       report_.value("free lines that don't fit", static_cast<int64_t>(n_wrong));
-      report_.value("good bytes of these, mean", good_bytes / n_wrong);
-      report_.table(fmt::format("where {} free lines leave the form, behind {:.0f} good bytes on average", n_wrong,
+      report_.value("valid bytes of these, mean", good_bytes / n_wrong);
+      report_.table(fmt::format("where {} free lines leave the form, after {:.0f} valid bytes on average", n_wrong,
                                 good_bytes / n_wrong),
-                    {"what the form waits for", "lines", "share", "one of them: what may not come is behind »"}, rows);
+                    {"what the form requires", "lines", "share", "one of them; » precedes what is not allowed"}, rows);
     }
     return it;
   }
@@ -95,7 +95,7 @@ class Model {
     const Automaton few = all.shortened();
     report_.say(fmt::format("the schema: {} states, {} in the picture", all.states.size(), few.states.size()));
     report_.picture("person.svg", few.svg("The schema of a person as an automaton",
-                                          "bytes that have to come one after the other are one arrow"));
+                                          "bytes that must follow each other are one arrow"));
   }
 
  private:

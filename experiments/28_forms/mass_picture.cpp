@@ -11,7 +11,7 @@ namespace {
 
 namespace svg = train::svg;
 
-// In pixels.
+// The layout of the pictures, in pixels.
 constexpr double kTop = 68;
 constexpr double kAxis = 84;
 constexpr double kColumn = 9;

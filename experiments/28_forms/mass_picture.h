@@ -1,4 +1,4 @@
-// Draws the probability mass of a form's allowed tokens at each token of a text.
+// Draws the probability mass of a form's allowed tokens along a text, and bar charts of the texts of a form.
 #pragma once
 
 #include <string>
@@ -9,28 +9,28 @@ namespace folio::experiments {
 struct MassPicture {
   struct Column {
     std::string name;
-    double mass;                ///< between 0 and 1
-    std::vector<bool> allowed;  ///< by group of tokens: allowed or not
+    double mass;                ///< probability of all allowed tokens, from 0 to 1
+    std::vector<bool> allowed;  ///< by group: true if the form allows its tokens
   };
   std::string title, subtitle;
   std::vector<std::string> groups{};
   std::vector<Column> columns{};
 
-  /// Returns an SVG document.
+  /// Returns an SVG document with a column per token of the text.
   [[nodiscard]] std::string svg() const;
 };
 
-/// Draws texts with several values each as bars on one scale.
+/// A bar chart: texts with several values each, all on one scale.
 struct BarsPicture {
   struct Row {
     std::string name;
-    std::vector<double> values;  ///< one per name
+    std::vector<double> values;  ///< one for each of `names`
   };
   std::string title, subtitle;
   std::vector<std::string> names{};
   std::vector<Row> rows{};
 
-  /// Returns an SVG document.
+  /// Returns an SVG document with a group of bars per row.
   [[nodiscard]] std::string svg() const;
 };
 

@@ -1,4 +1,4 @@
-// The parts of the study. Each prints tables, draws pictures and checks results.
+// The parts of the study: speeches under a form, bias of masked sampling, JSON lines, cuts into tokens, and rejections.
 #pragma once
 
 #include "experiments/28_forms/walks.h"
@@ -6,11 +6,11 @@
 
 namespace folio::experiments {
 
-/// Returns a form of the given kind for the vocabulary.
+/// Compiles a form from its source `text`, such as a regular expression. Throws core::Error if the source is rejected.
 [[nodiscard]] std::shared_ptr<infer::forms::Form> form_for(const data::Tokenizer& tokenizer,
                                                            infer::forms::FormOptions::Kind kind, std::string text);
 
-/// A model trained on Shakespeare's characters, under a form that it was not trained on.
+/// Measures what a form does to the outputs of a Shakespeare model that was not trained on texts of this form.
 class Speeches {
  public:
   Speeches(Report& report, const ReadersModel& reader, infer::Engine& engine);
@@ -26,14 +26,14 @@ class Speeches {
   const ReadersModel& reader_;
   infer::Engine& engine_;
   std::shared_ptr<infer::forms::Form> form_;
-  std::string book_;                   // the validation split
-  std::vector<size_t> speech_begins_;  // offsets in book_
+  std::string book_;                   // text of the validation split
+  std::vector<size_t> speech_begins_;  // offsets of speeches in book_
 };
 
 /// Studies how masked sampling changes the probabilities of whole texts, for forms with few enough texts to list.
 void bias(Report& report, const ReadersModel& reader, infer::Engine& engine);
 
-/// Trains models on lines of JSON for seconds and generates with and without a schema.
+/// Trains small models on lines of JSON, and compares their outputs with and without a schema.
 void json_lines(Report& report);
 
 /// Studies how forced bytes are split into tokens.

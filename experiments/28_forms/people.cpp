@@ -14,7 +14,7 @@ namespace folio::experiments {
 namespace fs = std::filesystem;
 namespace {
 
-// Together they use all letters, upper and lower case.
+// Beginnings and endings of names. Together they contain all letters, in upper and lower case.
 constexpr std::array kFirst{"Ajay", "Ben", "Cora", "Dov", "Eli",  "Fritz", "Gus",  "Hugh", "Iqbal",
                             "Jon",  "Kim", "Leo",  "Max", "Ned",  "Olaf",  "Pip",  "Quin", "Roy",
                             "Sam",  "Tia", "Uma",  "Vic", "Will", "Xu",    "Yves", "Zoe"};
@@ -38,7 +38,7 @@ bool has_keys(const Json& value, const std::vector<std::string>& keys) {
 
 bool is_person(const std::string& text) {
   const Json person = Json::parse(text, nullptr, false);
-  // dump() reproduces the text only without spaces and repeated keys, and with canonical numbers.
+  // Rejects spaces, repeated keys and non-canonical numbers, which dump() does not reproduce.
   if (person.is_discarded() || person.dump() != text || !has_keys(person, {"name", "age", "pets"})) return false;
   const Json& age = person["age"];
   if (!is_name(person["name"]) || !age.is_number_unsigned() || age > 99 || !person["pets"].is_array()) return false;
@@ -112,7 +112,7 @@ Verdict judged(infer::forms::Form& form, const std::string& text) {
   }
   if (form.may_end(place)) return {.fits = true, .n_good = n, .where = {}};
   if (n == text.size()) return {.fits = false, .n_good = n, .where = "the line ends too early"};
-  // After an even number of quotation marks the text is outside of strings; the preceding character tells what follows.
+  // An odd number of quotation marks means that the text ends inside a string. The text before it tells its kind.
   const std::string good = text.substr(0, n);
   const size_t quote = good.rfind('"');
   size_t n_quotes = 0;

@@ -1,4 +1,4 @@
-// Generates JSON lines, their schema, and a small model trained on them.
+// Generates JSON lines about people, trains a small model on them, and checks outputs against their schema.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace folio::experiments {
 
-/// A JSON schema for {"name":"Ada","age":36,"pets":[{"kind":"cat","name":"Tom"}]}.
+/// A JSON schema for lines such as {"name":"Ada","age":36,"pets":[{"kind":"cat","name":"Tom"}]}.
 extern const char* const kPersonSchema;
 
 /// Returns `n_lines` lines that match the schema. Depends only on the seed.
@@ -30,7 +30,7 @@ struct Verdict {
 };
 [[nodiscard]] Verdict judged(infer::forms::Form& form, const std::string& text);
 
-/// Returns true if `text` begins with a valid line. Checked by a JSON parser, independently of forms.
+/// Returns true if `text` begins with an object that matches kPersonSchema, as checked by a JSON parser, not by a form.
 [[nodiscard]] bool begins_with_person(const std::string& text);
 
 }  // namespace folio::experiments

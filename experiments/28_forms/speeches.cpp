@@ -16,18 +16,18 @@ namespace {
 
 using infer::forms::FormOptions;
 
-constexpr size_t kLongest = 40;  // characters in a line
+constexpr size_t kLongest = 40;  // maximum number of characters in a line, without its mark
 const std::string kSpeech = R"([A-Z]+:\n([A-Za-z' ]{1,40}[!,.:;?]\n)+\n)";
 constexpr size_t kBefore = 48;
 constexpr int64_t kSpeechTokens = 192;
-constexpr size_t kColumns = 110;  // columns of the picture
+constexpr size_t kColumns = 110;  // number of tokens in the picture
 // Groups of characters that the form treats alike, with an example of each.
 const std::vector<std::pair<std::string, char>> kGroups{{"A–Z", 'A'},       {"a–z ␣ '", 'a'}, {":", ':'},
                                                         {"! , . ; ?", '.'}, {"↵", '\n'},      {"& $ - 3", '-'}};
 
 constexpr std::string_view kMarks = "!,.:;?";
 
-// Returns true if a text is a complete speech. Written by hand, independently of forms.
+// Returns true if `text` is a complete speech. Written by hand, to check the engine's form of kSpeech independently.
 bool fits(const std::string& text) {
   const auto capital = [](char c) { return 'A' <= c && c <= 'Z'; };
   const auto letter = [&](char c) { return capital(c) || ('a' <= c && c <= 'z') || c == '\'' || c == ' '; };
@@ -49,7 +49,7 @@ bool begins(infer::forms::Form& form, const std::string& text) {
   return form.after(form.start(), text) != infer::forms::Form::kDead;
 }
 
-// Returns what the form expects after the beginning of a speech.
+// Returns the name of the place in a speech at which `text`, its beginning, ends.
 std::string place_name(const std::string& text) {
   const size_t colon = text.find(':');
   if (text.empty()) return "the name's first letter";
@@ -57,9 +57,9 @@ std::string place_name(const std::string& text) {
   if (colon + 1 == text.size()) return "the name's line end";
   const size_t line = text.rfind('\n') + 1;
   const size_t n = text.size() - line;
-  if (n == 0) return text[line - 2] == ':' && line == colon + 2 ? "the first line's first letter" : "behind a line";
-  if (kMarks.find(text.back()) != std::string::npos) return "behind a mark";
-  return n == kLongest ? "behind 40 letters" : "in a line";
+  if (n == 0) return text[line - 2] == ':' && line == colon + 2 ? "the first line's first letter" : "after a line";
+  if (kMarks.find(text.back()) != std::string::npos) return "after a mark";
+  return n == kLongest ? "after 40 letters" : "in a line";
 }
 
 }  // namespace
@@ -91,12 +91,12 @@ void Speeches::automaton() {
   const Automaton all = Automaton::of(*form_);
   const Automaton few = all.shortened();
   report_.say(fmt::format("{}: {} states, {} in the picture", shown(kSpeech), all.states.size(), few.states.size()));
-  // The states: start, name, after the colon, start of the first line, after 1 to 40 characters, punctuation mark,
-  // newline, end.
+  // The expected states: start, name, after the colon, start of the first line, after 1 to 40 characters, punctuation
+  // mark, newline, end.
   report_.check_equal("states of the speech's automaton", static_cast<int64_t>(all.states.size()), 4 + 40 + 3);
-  report_.picture("speech.svg", few.svg("A speaker's name, then lines of at most forty letters that end in a mark",
-                                        shown(kSpeech) + "   ×39: so many states one behind the other, and "
-                                                         "alike; next: to the next of them"));
+  report_.picture("speech.svg",
+                  few.svg("A speaker's name, then lines of at most forty letters that end in a mark",
+                          shown(kSpeech) + "   ×39: 39 equal states in a row; next: to the next of them"));
 }
 
 void Speeches::texts() {
@@ -139,10 +139,10 @@ void Speeches::texts() {
   rows.push_back({"the book", n_book, n_book, n_fit, share(n_fit, n_book)});
   rows.push_back({"free", all, n_free_ended, n_free, share(n_free, all)});
   rows.push_back({"with the form", all, n_ended, n_whole, share(n_whole, all)});
-  report_.table("speeches", {"", "texts", "that end", "that fit", "share"}, rows);
+  report_.table("speeches", {"", "speeches", "that end", "that fit", "share"}, rows);
   report_.check_below("free speeches that fit, share", free_whole, 0.2);
-  report_.check_equal("texts with the form that are no beginning of one that fits", beginnings, 0);
-  report_.check_equal("texts with the form that end and don't fit", stopped, 0);
+  report_.check_equal("speeches with the form that are not the beginning of one that fits", beginnings, 0);
+  report_.check_equal("speeches with the form that end and don't fit", stopped, 0);
   report_.check_above("speeches with the form that end and fit", std::vector<double>(whole.begin(), whole.end()), 0.0);
 }
 
@@ -157,7 +157,7 @@ void Speeches::steps() {
   };
   std::map<std::string, Sum> by_place;
   std::vector<std::string> order;
-  std::vector<MassPicture::Column> columns;  // of all texts, concatenated
+  std::vector<MassPicture::Column> columns;  // tokens of all texts, one after the other
   double log_mass_sum = 0.0, log_p_sum = 0.0;
   size_t n_tokens = 0;
   bool is_shown = false;
@@ -187,7 +187,7 @@ void Speeches::steps() {
       }
       place = form_->after(place, letter);
     }
-    // The first speech that truncation changes early.
+    // Prints the first speech in which one of the first eight steps has a mass below 0.1, or else the last one.
     const auto first = std::span(steps).first(std::min<size_t>(steps.size(), 8));
     const bool is_cut = std::ranges::any_of(first, [](const Step& step) { return step.mass < 0.1; });
     if (is_shown || (!is_cut && i + 1 < n)) continue;
@@ -202,12 +202,12 @@ void Speeches::steps() {
     }
     report_.say("one that is cut soon:\n" + held[i].text);
     report_.value("the cut in the first steps", std::ranges::min(first, {}, &Step::mass).mass);
-    report_.table("the first steps", {"the form waits", "tokens that may come", "m", "drawn", "p", "p / m"}, rows);
+    report_.table("the first steps", {"state of the form", "allowed tokens", "m", "drawn", "p", "p / m"}, rows);
   }
-  MassPicture picture{.title = "Which letters may come, and their mass",
+  MassPicture picture{.title = "Allowed letters, and their mass",
                       .subtitle =
-                          "blue: the probability of all letters that the form lets come, by the model; orange: "
-                          "what is cut off; green: what may come",
+                          "blue: the model's probability of all allowed letters; orange: "
+                          "that of masked letters; green: the allowed letters",
                       .columns = columns};
   for (const auto& [name, one] : kGroups) picture.groups.push_back(name);
   report_.picture("mass.svg", picture.svg());
@@ -217,14 +217,14 @@ void Speeches::steps() {
     const auto count = static_cast<double>(s.n);
     rows.push_back({name, s.n, s.allowed / count, s.mass / count, std::exp(s.log_mass / count)});
   }
-  report_.table("where the mass is cut", {"the form waits", "steps", "tokens that may come", "mean m", "e^(mean ln m)"},
+  report_.table("where the mass is cut", {"state of the form", "steps", "allowed tokens", "mean m", "e^(mean ln m)"},
                 rows);
   report_.value("ln p of a token", log_p_sum / static_cast<double>(n_tokens));
   report_.value("of which ln m", log_mass_sum / static_cast<double>(n_tokens));
   const Sum& within = by_place.at("in a line");
   report_.check_above("mean m within a line", within.mass / static_cast<double>(within.n), 0.8);
-  if (const auto wall = by_place.find("behind 40 letters"); wall != by_place.end()) {
-    report_.check_below("mean m behind 40 letters", wall->second.mass / static_cast<double>(wall->second.n), 0.5);
+  if (const auto wall = by_place.find("after 40 letters"); wall != by_place.end()) {
+    report_.check_below("mean m after 40 letters", wall->second.mass / static_cast<double>(wall->second.n), 0.5);
   }
 }
 
@@ -232,9 +232,9 @@ void refusal(Report& report, const ReadersModel& reader) {
   for (const auto& [what, kind, text] :
        {std::tuple{"an object of JSON", FormOptions::Kind::JsonObject, ""},
         std::tuple{R"(\{[a-z]+\}, a regular expression)", FormOptions::Kind::Regex, R"(\{[a-z]+\})"},
-        std::tuple{R"([a-z]+|\{[a-z]+\}, which has texts without a brace)", FormOptions::Kind::Regex,
+        std::tuple{R"([a-z]+|\{[a-z]+\}, which matches strings without a brace)", FormOptions::Kind::Regex,
                    R"([a-z]+|\{[a-z]+\})"}}) {
-    std::string said = "taken";
+    std::string said = "accepted";
     try {
       static_cast<void>(form_for(*reader.tokenizer, kind, text));
     } catch (const core::Error& error) {
@@ -242,7 +242,7 @@ void refusal(Report& report, const ReadersModel& reader) {
     }
     report.say(fmt::format("{}: {}", what, said));
     const bool refused = said.find('{') != std::string::npos || said.find("0x7B") != std::string::npos;
-    report.check_equal(std::string("refused for the brace that is missing: ") + what, refused ? 1 : 0,
+    report.check_equal(std::string("rejected for the missing brace: ") + what, refused ? 1 : 0,
                        std::string(text).starts_with("[a-z]+|") ? 0 : 1);
   }
 }

@@ -18,7 +18,7 @@ Tokens allowed_tokens(Form& form, Form::Place place) {
 
 std::vector<Step> walk(infer::Engine& engine, const data::Tokenizer& tokenizer, Form& form, const Tokens& prompt,
                        std::span<const int32_t> text) {
-  std::vector<float> logits;  // for prompt and text: (tokens, vocab_size)
+  std::vector<float> logits;  // (tokens of prompt and text, vocab_size)
   infer::Request request{.prompt = prompt};
   request.prompt.insert(request.prompt.end(), text.begin(), text.end());
   request.on_logits = [&](std::span<const float> rows) { logits.insert(logits.end(), rows.begin(), rows.end()); };

@@ -15,7 +15,7 @@ namespace {
 
 using train::OptimizerKind;
 
-// Encodes a fixed text, prose about models in common/prose.txt, with the characters of the Shakespeare corpus.
+// Encodes common/prose.txt, a text about models, with the character tokenizer of the Shakespeare corpus.
 Shakespeare prose_as(const Shakespeare& text) {
   Shakespeare other(text.tokenizer);
   other.vocab_size = text.vocab_size;
@@ -24,7 +24,7 @@ Shakespeare prose_as(const Shakespeare& text) {
   return other;
 }
 
-// Computes the bytes of optimizer state. AdamW stores two values per parameter; Muon one per element of a block's
+// Returns the bytes of optimizer state. AdamW stores two values per parameter; Muon one per element of a block's
 // matrix; GaLore a projection of rank r (r times the smaller side) and two moments (r times the larger side each).
 int64_t formula_bytes(const Task& task, const Method& method) {
   int64_t numbers = 0;
@@ -76,17 +76,17 @@ void from_nothing(Report& report, const Task& task) {
                               {.name = "GaLore, 16", .optimizer = OptimizerKind::GaLore, .rank = 16, .middle = 1e-2},
                               {.name = "GaLore, 32", .optimizer = OptimizerKind::GaLore, .rank = 32, .middle = 1e-2},
                               {.name = "GaLore, 64", .optimizer = OptimizerKind::GaLore, .rank = 64, .middle = 1e-2}};
-  report.say("from nothing");
+  report.say("from scratch");
   choose_rates(report, task, methods);
   measure_steps(report, task, methods);
   judge(report, task, methods);
-  show(report, "From nothing", methods, task.setting.steps);
+  show(report, "From scratch", methods, task.setting.steps);
   check_bytes(report, task, methods);
   if (report.short_form()) return;
-  report.picture("from_nothing.svg", chart_of(methods, "From nothing").svg());
+  report.picture("from_nothing.svg", chart_of(methods, "From scratch").svg());
 
-  // GaLore's scale changes the ratio of the learning rates of embedding and blocks. AdamW with the same ratio shows how
-  // much of the difference that explains.
+  // GaLore's scale lowers the learning rate of the blocks' matrices relative to the embedding's. AdamW with the same
+  // ratio shows how much of GaLore's effect this explains.
   const Method& scaled = named(methods, "AdamW, a quarter");
   std::vector<std::vector<Report::Json>> against;
   for (const Method& method : methods) {
@@ -105,7 +105,7 @@ void from_nothing(Report& report, const Task& task) {
   lead("AdamW, a quarter", "GaLore, 16", 0.0);
   lead("Muon", "GaLore, 64", 0.02);
 
-  // GaLore with other update intervals of the subspace, at the learning rate found above.
+  // Trains GaLore of rank 16 with other update intervals of the subspace, at its best learning rate.
   const Method& galore = named(methods, "GaLore, 16");
   std::vector<std::vector<Report::Json>> rows;
   const std::vector<uint64_t> seeds = paired_seeds(report);
@@ -128,7 +128,7 @@ void from_nothing(Report& report, const Task& task) {
 }
 
 void fine_tuning(Report& report, const Task& first) {
-  // The model to fine-tune: longer training with the setting above.
+  // Trains the model to fine-tune, on Shakespeare and for more steps than the compared methods.
   const int64_t steps = report.short_form() ? 20 : 3000;
   nn::Llama trained{nullptr};
   const double shakespeare = loss_after(first, {.name = "AdamW"}, 3e-3, report.seed() + 1000, steps, &trained);
@@ -148,7 +148,7 @@ void fine_tuning(Report& report, const Task& first) {
   show(report, "Fine-tuning", methods, task.setting.steps);
   check_bytes(report, task, methods);
 
-  // The loss on Shakespeare after fine-tuning.
+  // Measures what fine-tuning on prose costs on Shakespeare.
   std::vector<std::vector<Report::Json>> rows{{"before", before, shakespeare}};
   for (const Method& method : methods) {
     nn::Llama tuned{nullptr};

@@ -67,13 +67,13 @@ std::unique_ptr<train::Optimizer> optimizer_for(const nn::Llama& model, const tr
   return train::make_optimizer(*model, config);
 }
 
-// Returns the CPU time of this process, which runs one thread.
+// Returns the CPU time of this process in seconds. Training runs in one thread when it is measured.
 double seconds_of_processor() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 }  // namespace
 
 nn::Llama model_for(const Task& task, const Method& method, uint64_t seed) {
-  static std::mutex generator;  // for initialization: LibTorch's generator is global
+  static std::mutex generator;  // guards LibTorch's global generator during initialization
   const std::lock_guard lock(generator);
   const nn::PartOptions with_adapters{.linears = std::make_shared<train::lora::LoraLinears>()};
   nn::Llama model = seeded_llama(task.setting.model, seed, std::make_shared<nn::Parts>(with_adapters));
@@ -113,7 +113,7 @@ void choose_rates(const Report& report, const Task& task, std::vector<Method>& m
 void measure_steps(const Report& report, const Task& task, std::vector<Method>& methods) {
   torch::set_num_threads(1);
   const int rounds = report.short_form() ? 1 : 9;
-  const int64_t steps = report.short_form() ? 5 : 50;  // steps per round; each computes one new subspace
+  const int64_t steps = report.short_form() ? 5 : 50;  // steps per round; 50 include one subspace update
   struct Running {
     nn::Llama model;
     std::unique_ptr<train::Optimizer> optimizer;

@@ -15,41 +15,41 @@ struct Method {
   std::string name;
   bool quarter = false;  ///< with AdamW: a quarter of the learning rate for the blocks' matrices, like GaLore's scale
   train::OptimizerKind optimizer = train::OptimizerKind::AdamW;
-  int64_t rank = 0;              ///< of GaLore
-  int64_t every = 50;            ///< steps between updates of GaLore's subspaces
-  int64_t lora_rank = 0;         ///< freezes the model and trains adapters of this rank on all matrices of the blocks
-  double middle = 3e-3;          ///< start of the learning rate search
-  RateSearch search{};           ///< result of the search on tuning_seeds
-  int64_t trained = 0;           ///< number of trained parameters
-  int64_t state_bytes = 0;       ///< of the optimizer state
-  double step_seconds = 0.0;     ///< CPU time per step
-  int64_t steps_in_time = 0;     ///< number of steps in the time of the first method's run
-  std::vector<double> judged{};  ///< losses at the best rate on paired_seeds
-  std::vector<double> judged_in_time{};  ///< losses after steps_in_time
+  int64_t rank = 0;                      ///< rank of GaLore's projections
+  int64_t every = 50;                    ///< steps between updates of GaLore's subspaces
+  int64_t lora_rank = 0;                 ///< if above 0, trains only adapters of this rank on all matrices of blocks
+  double middle = 3e-3;                  ///< learning rate at which the search starts
+  RateSearch search{};                   ///< result of the search on tuning_seeds
+  int64_t trained = 0;                   ///< number of trained parameters
+  int64_t state_bytes = 0;               ///< bytes of optimizer state
+  double step_seconds = 0.0;             ///< CPU time per step
+  int64_t steps_in_time = 0;             ///< number of steps that take as long as the first method's run
+  std::vector<double> judged{};          ///< validation losses at the best rate, by seed
+  std::vector<double> judged_in_time{};  ///< validation losses after steps_in_time, by seed
 };
 
-/// A text and setting to train on, and the initial model; null: initialized from the seed.
+/// A text and setting to train on. `start` is the initial model; if null, weights are initialized from the seed.
 struct Task {
   const Shakespeare& text;
   train::TrainConfig setting;
   const nn::Llama* start = nullptr;
 };
 
-/// Returns a model to train with the method; frozen parameters have no gradient.
+/// Returns the initial model for a method. With a lora_rank, all parameters except the adapters are frozen.
 [[nodiscard]] nn::Llama model_for(const Task& task, const Method& method, uint64_t seed);
 
 /// Returns the validation loss after `steps`, NaN if training diverged. Stores the trained model in `model` if given.
 [[nodiscard]] double loss_after(const Task& task, const Method& method, double lr, uint64_t seed, int64_t steps,
                                 nn::Llama* model = nullptr);
 
-/// Sets each method's learning rate.
+/// Searches each method's learning rate on tuning_seeds, and sets `search`.
 void choose_rates(const Report& report, const Task& task, std::vector<Method>& methods);
 
-/// Sets each method's state bytes, step time (the median over rounds in which the methods alternate), and
-/// steps_in_time.
+/// Sets each method's `trained`, `state_bytes`, `steps_in_time`, and `step_seconds`, the median over rounds in which
+/// the methods take turns.
 void measure_steps(const Report& report, const Task& task, std::vector<Method>& methods);
 
-/// Sets the losses at the best rates, after the setting's steps and after steps_in_time.
+/// Trains each method from each seed at its best rate, and sets `judged` and `judged_in_time`.
 void judge(const Report& report, const Task& task, std::vector<Method>& methods);
 
 /// Prints the table of results, with differences from the first method.

@@ -29,7 +29,7 @@ class ReplacingBlockImpl : public nn::BlockImpl {
   }
 };
 
-// Blocks with Llama's own parts in a different arrangement.
+// Builds blocks from Llama's own parts. `Arrangement` is the nn::BlockImpl whose forward() combines them.
 template <typename Arrangement>
 class ArrangedParts : public nn::Parts {
  public:

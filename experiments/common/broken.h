@@ -11,7 +11,7 @@
 
 namespace folio::experiments {
 
-/// x / sqrt(mean(x) + eps): RMSNorm without the square. NaN where a position's mean is below -eps.
+/// RMSNorm without the square: x / sqrt(mean(x) + eps) · weight. Outputs NaN at positions whose mean is below -eps.
 class MeanNormImpl : public torch::nn::Module {
  public:
   explicit MeanNormImpl(int64_t dim, double eps = 1e-5);
@@ -24,8 +24,8 @@ class MeanNormImpl : public torch::nn::Module {
 };
 TORCH_MODULE(MeanNorm);
 
-/// x / sqrt(mean(x²) + eps) with the mean over the whole sequence instead of each position, so that later tokens change
-/// the scale of earlier ones.
+/// RMSNorm with the mean over the whole sequence instead of over each position, so that later tokens change the scale
+/// of earlier ones.
 class SequenceNormImpl : public torch::nn::Module {
  public:
   explicit SequenceNormImpl(int64_t dim, double eps = 1e-5);
@@ -44,7 +44,7 @@ class UnmaskedAttentionImpl : public nn::AttentionImpl {
   using nn::AttentionImpl::AttentionImpl;
 
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {}) override;
-  torch::Tensor weights(const torch::Tensor& x);  ///< [B, n_heads, T, T], as Attention::weights
+  torch::Tensor weights(const torch::Tensor& x);  ///< returns [B, n_heads, T, T]
 };
 TORCH_MODULE(UnmaskedAttention);
 
@@ -55,8 +55,8 @@ TORCH_MODULE(UnmaskedAttention);
 /// n inputs. nn::initialize restores Llama's initialization.
 void initialize_by_default(nn::Llama& model);
 
-/// Returns blocks without residual connections: x = attention(norm(x)), then x = ffn(norm(x)). Information that a part
-/// doesn't pass on is lost.
+/// Returns blocks without residual connections: x = attention(norm(x)), then x = ffn(norm(x)). Later
+/// parts receive only the previous part's output.
 [[nodiscard]] ModelParts blocks_without_residuals(const core::ModelConfig& config);
 
 }  // namespace folio::experiments

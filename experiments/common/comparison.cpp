@@ -42,7 +42,7 @@ Trained train_variant(const Shakespeare& text, const train::TrainConfig& setting
   return trained;
 }
 
-// Returns 0.001, 0.003, 0.01, … for place -6, -5, -4, …
+// Returns the learning rate at an index of the search grid: 0.001, 0.003, 0.01, … for -6, -5, -4, …
 double rate_of(int place) {
   const int tens = static_cast<int>(std::floor(place / 2.0));
   return std::stod(fmt::format("{}e{}", place % 2 == 0 ? 1 : 3, tens));

@@ -15,42 +15,42 @@ namespace folio::experiments {
 struct Variant {
   std::string name;
   core::ModelConfig model;
-  /// Makes the model's parts; default: Llama's.
+  /// Returns the model's parts. Default: Llama's own.
   std::function<ModelParts(const core::ModelConfig&)> blocks{};
-  /// Changes the initialized model; default: no change.
+  /// Changes the model after its initialization. Default: no change.
   std::function<void(nn::Llama& model)> prepare{};
-  double lr = 0.0;  ///< learning rate; 0: the setting's
+  double lr = 0.0;  ///< learning rate; 0: that of the study's setting
 };
 
 struct Outcome {
   std::string name;
   int64_t parameters = 0;
-  std::vector<double> losses{};    ///< by seed: validation loss at the end
-  std::vector<double> measured{};  ///< by seed: result of `measure`, or the loss without one
+  std::vector<double> losses{};    ///< by seed: final validation loss
+  std::vector<double> measured{};  ///< by seed: result of `measure`; the final loss if no `measure` is given
 };
 
 /// Calls job(i) for 0 <= i < count on one thread per processor and rethrows the first exception. Results don't depend
 /// on the machine if each job computes on one thread and uses LibTorch's global generator only under a lock.
 void run_jobs(size_t count, const std::function<void(size_t)>& job);
 
-/// A measurement of a trained model. Never called concurrently.
+/// A function that measures a trained model. Never called concurrently.
 using Measure = std::function<double(nn::Llama& model)>;
 
-/// Trains every variant from every seed with `setting`; the variant's model and the seed replace the setting's. Each
-/// run computes on one thread, so losses don't depend on the machine; runs execute in parallel. Returns outcomes in the
-/// order of `variants`. Throws core::Error if a run fails.
+/// Trains every variant once per seed with `setting`, except for its model and seed. Each run computes on one thread,
+/// so losses don't depend on the machine; runs execute in parallel. Returns outcomes in the order of `variants`. Throws
+/// core::Error if a run fails.
 [[nodiscard]] std::vector<Outcome> train_variants(const Report& report, const Shakespeare& text,
                                                   const train::TrainConfig& setting,
                                                   const std::vector<Variant>& variants,
                                                   const std::vector<uint64_t>& seeds, const Measure& measure = {});
 
-/// Returns the seeds of a study that compares small differences: eight from report.seed() on, two in short form.
+/// Returns the seeds of a study that compares small differences: report.seed() and the next seven; two in short form.
 [[nodiscard]] std::vector<uint64_t> paired_seeds(const Report& report);
 
 /// Returns the seeds for choosing learning rates: two that are not in paired_seeds, none in short form.
 [[nodiscard]] std::vector<uint64_t> tuning_seeds(const Report& report);
 
-/// Mean losses over seeds at each learning rate tried.
+/// The result of a learning rate search: the loss at each rate tried, averaged over seeds.
 struct RateSearch {
   std::vector<double> rates{};   ///< ascending, from the series 0.001, 0.003, 0.01, 0.03, …
   std::vector<double> losses{};  ///< infinity where training diverged, NaN where no run was made
@@ -59,15 +59,15 @@ struct RateSearch {
   [[nodiscard]] double best_rate() const { return rates[best]; }
 };
 
-/// Finds the best learning rate of each training: tries `middles[which]` and its two neighbours, then extends the range
-/// (within 1e-5 to 10) while the best rate is at an end. `loss` runs as a job of run_jobs; NaN means that training
-/// diverged.
+/// Finds the best learning rate of each of middles.size() trainings: tries `middles[which]` and the rates next to it in
+/// the series, then extends the range (within 1e-5 to 10) while the best rate is at an end. `loss` is called by
+/// run_jobs() and returns NaN if training diverged.
 [[nodiscard]] std::vector<RateSearch> search_rates(
     const std::vector<double>& middles, const std::vector<uint64_t>& seeds,
     const std::function<double(size_t which, double rate, uint64_t seed)>& loss);
 
 /// Sets each variant's lr to its best rate, searched on tuning_seeds around the setting's rate. Rates are compared by
-/// `measure`, or by validation loss without one. Returns the searches.
+/// `measure`, or by validation loss if none is given. Returns the searches.
 std::vector<RateSearch> tune_variants(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
                                       std::vector<Variant>& variants, const Measure& measure = {});
 
@@ -77,7 +77,7 @@ std::vector<RateSearch> tune_variants(const Report& report, const Shakespeare& t
 /// Formats a search for a table cell: "0.001: 2.325, 0.003: 2.183, 0.01: 2.381".
 [[nodiscard]] std::string shown(const RateSearch& search);
 
-/// Returns text for a table title: "12 intervals, of which 0.6 are expected to miss their true value".
+/// Returns a phrase for a table's title: "12 intervals, of which 0.6 are expected to miss their true value".
 [[nodiscard]] std::string count_of_intervals(size_t count);
 
 /// Formats an interval for a table cell: "+0.012 [-0.003, +0.027]".

@@ -17,7 +17,7 @@ namespace {
 namespace svg = train::svg;
 using Panel = HeatMap::Panel;
 
-// In pixels.
+// Sizes of the picture in pixels.
 constexpr double kTop = 90;
 constexpr double kLeft = 56;
 constexpr double kPanelHeight = 384;
@@ -27,7 +27,7 @@ constexpr int kLevels = 24;
 
 struct Scale {
   double largest = 0.0;
-  bool negative = false;  ///< any value below 0
+  bool negative = false;  ///< true if any value is below 0
 };
 
 Scale scale_of(const std::vector<Panel>& panels) {
@@ -43,7 +43,7 @@ Scale scale_of(const std::vector<Panel>& panels) {
   return scale;
 }
 
-// Draws a panel's squares in units of one square: one path per color, one rectangle per run of equal neighbours.
+// Draws a panel's squares, each 1 x 1: one path per color, with a rectangle for each run of equal squares in a row.
 std::string squares(const Panel& panel, const Scale& scale) {
   std::map<int, std::string> path_of_level;  // keys -kLevels to kLevels; 0 is the background color
   std::string crosses;
@@ -76,7 +76,7 @@ std::string squares(const Panel& panel, const Scale& scale) {
   return out;
 }
 
-// Writes all n names, or about every few numbers if there are no names. `place(i, text)` draws the label of square i.
+// Labels squares 0 to n - 1 with `names` or, without names, every few squares with their index. `place` draws a label.
 template <typename Place>
 void put_names(int64_t n, const std::vector<std::string>& names, Place place) {
   if (!names.empty()) {
@@ -109,7 +109,7 @@ std::string legend(double x, double y, const Scale& scale) {
 std::string HeatMap::svg() const {
   const Scale scale = scale_of(panels);
   std::string body = svg::text_at(16, kTop - 18, row_label + " ↓");
-  double left = kLeft, top = kTop, right = kLeft, tallest = 0.0;  // extent of the panels in a row
+  double left = kLeft, top = kTop, right = kLeft, tallest = 0.0;  // next panel's corner, right end, row's height
   for (size_t k = 0; k < panels.size(); ++k) {
     const Panel& panel = panels[k];
     if (panels_per_row > 0 && k > 0 && k % static_cast<size_t>(panels_per_row) == 0) {

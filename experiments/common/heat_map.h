@@ -13,7 +13,7 @@ struct HeatMap {
     int64_t rows = 0;
     int64_t columns = 0;
     std::vector<double> values;            ///< rows × columns, row-major; the first row is at the top
-    std::vector<std::string> row_names{};  ///< row labels; empty: row numbers
+    std::vector<std::string> row_names{};  ///< row labels; empty: row indices
     std::vector<std::string> column_names{};
   };
 
@@ -22,7 +22,7 @@ struct HeatMap {
   std::string row_label;
   std::string column_label;
   std::vector<Panel> panels{};
-  int64_t panels_per_row = 0;  ///< 0: all in one row
+  int64_t panels_per_row = 0;  ///< 0: all panels in one row
 
   /// Returns an SVG document. Colors range from the background at 0 to full saturation at the largest magnitude of all
   /// panels; negative values have a second hue. Non-finite values are drawn as crosses. Throws core::Error if a panel's

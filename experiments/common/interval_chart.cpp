@@ -13,7 +13,7 @@ namespace {
 
 namespace svg = train::svg;
 
-// In pixels.
+// Sizes of the picture in pixels.
 constexpr double kTop = 84;
 constexpr double kWidth = 420;
 constexpr double kRowHeight = 30;

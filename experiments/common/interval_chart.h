@@ -22,10 +22,10 @@ struct IntervalChart {
   std::string subtitle;
   std::string x_label;
   std::vector<Row> rows;
-  std::vector<Reference> references{};  ///< dashed vertical lines: {"no difference", 0}
+  std::vector<Reference> references{};  ///< dashed vertical lines, for example {"no difference", 0}
 
-  /// Returns an SVG document, well-formed for any names and values. A row with a non-finite value is labelled and not
-  /// drawn.
+  /// Returns an SVG document, well-formed for any names and values. A row with a non-finite value has a label
+  /// but no interval.
   [[nodiscard]] std::string svg() const;
 };
 

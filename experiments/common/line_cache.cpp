@@ -13,7 +13,7 @@ void LineCache::touch(size_t index, bool fetch, bool write) {
   } else if (lines_[0].older != i) {
     unlink(i);
   }
-  if (lines_[0].older != i) {  // move to the newest end
+  if (lines_[0].older != i) {  // mark the line as the most recently used
     line.newer = 0;
     line.older = lines_[0].older;
     lines_[line.older].newer = i;

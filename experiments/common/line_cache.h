@@ -19,7 +19,7 @@ class LineCache {
   void grow(size_t n_lines) { lines_.resize(n_lines + 1); }
 
   /// Accesses a line. A miss fetches it unless `fetch` is false (the line will be overwritten completely). `write`
-  /// marks it dirty: it is written back on eviction.
+  /// marks the line dirty, so that it is written back on eviction.
   void touch(size_t line, bool fetch, bool write);
 
   /// Returns the total bytes fetched.
@@ -28,7 +28,7 @@ class LineCache {
   [[nodiscard]] uint64_t bytes_written() const { return (n_written_ + n_dirty_) * kLineBytes; }
 
  private:
-  // A list in LRU order, circular through the sentinel lines_[0]; the caller's line i is lines_[i + 1].
+  // A node of the list in LRU order, which is circular through the sentinel lines_[0]. Line i is lines_[i + 1].
   struct Line {
     uint32_t newer = 0;
     uint32_t older = 0;

@@ -15,7 +15,7 @@ struct ReadersModel {
   std::unique_ptr<data::Tokenizer> tokenizer;
 };
 
-/// Loads the model and prints which it is. Throws core::Error with instructions if runs/ has no model.
+/// Loads the model and prints its path. Throws core::Error if runs/ has no model, or if the model has no tokenizer.
 [[nodiscard]] ReadersModel readers_model(const Report& report);
 
 }  // namespace folio::experiments

@@ -85,7 +85,7 @@ void Report::say(const std::string& line) const {
 void Report::table(const std::string& title, const std::vector<std::string>& columns,
                    const std::vector<std::vector<Json>>& rows) {
   std::vector<std::vector<std::string>> text{columns};
-  std::vector<std::string> keys;  // keys in results.json, made unique
+  std::vector<std::string> keys;  // column names in results.json, made unique
   for (const std::string& column : columns) {
     const auto before = std::count(columns.begin(), columns.begin() + std::ssize(keys), column);
     keys.push_back(before == 0 ? column : fmt::format("{} ({})", column, before + 1));
@@ -121,7 +121,7 @@ void Report::value(const std::string& name, const Json& number) {
   json_["values"][name] = number;
 }
 
-// `fulfils` must be false for NaN. Shows the first value that fails, or the one nearest to the limit.
+// Checks that `fulfils`, which must reject NaN, accepts all values. Prints the first rejected value or the closest one.
 template <typename Number, typename Fulfils>
 void Report::check(const std::string& text, const std::vector<Number>& by_seed, const std::string& relation,
                    Number limit, Fulfils fulfils) {
@@ -197,7 +197,7 @@ std::string joined(const std::vector<double>& by_seed) {
   std::string text;
   for (const double value : by_seed) {
     text += text.empty() ? "" : " / ";
-    text += std::isnan(value) ? "NaN" : fmt::format("{:.3f}", value);  // without the sign of NaN
+    text += std::isnan(value) ? "NaN" : fmt::format("{:.3f}", value);  // fmt prints "-nan" for some NaNs
   }
   return text;
 }

@@ -14,7 +14,7 @@
 
 namespace folio::experiments {
 
-/// Collects a study's results. The program exits with 1 if a result fails; NaN fails every check.
+/// Collects a study's tables and results. The program exits with 1 if a check fails; NaN fails every check.
 class Report {
  public:
   using Json = nlohmann::ordered_json;
@@ -40,16 +40,16 @@ class Report {
   /// Prints and stores a value that is not checked, such as a time.
   void value(const std::string& name, const Json& number);
 
-  void check_below(const std::string& text, double measured, double limit);  ///< measured < limit
-  void check_above(const std::string& text, double measured, double limit);  ///< measured > limit
+  void check_below(const std::string& text, double measured, double limit);  ///< checks that measured < limit
+  void check_above(const std::string& text, double measured, double limit);  ///< checks that measured > limit
   void check_equal(const std::string& text, int64_t measured, int64_t expected);
 
-  /// Results with one value per seed: every value must satisfy the relation. Shows the value nearest to failing.
+  /// Checks a result that was measured once per seed: every value must comply. Prints the value closest to failing.
   void check_below(const std::string& text, const std::vector<double>& by_seed, double limit);
   void check_above(const std::string& text, const std::vector<double>& by_seed, double limit);
   void check_equal(const std::string& text, const std::vector<int64_t>& by_seed, int64_t expected);
 
-  /// Results about a mean: the whole 95 % interval must satisfy the relation. Shows the end nearest to failing.
+  /// Checks a mean: its whole 95 % interval must comply. Prints the end of the interval closest to failing.
   void check_below(const std::string& text, const Interval& interval, double limit);
   void check_above(const std::string& text, const Interval& interval, double limit);
 

@@ -12,7 +12,7 @@ namespace folio::experiments {
 struct Shakespeare {
   data::CharTokenizer tokenizer;
   int32_t vocab_size = 0;
-  std::vector<int32_t> tokens{};  ///< the whole text; `splits` points into it, also after a move
+  std::vector<int32_t> tokens{};  ///< the whole text; the spans in `splits` point into it
   data::Splits splits{};
 
   explicit Shakespeare(data::CharTokenizer its_tokenizer) : tokenizer(std::move(its_tokenizer)) {}

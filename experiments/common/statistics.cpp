@@ -11,11 +11,11 @@ double student_t_within(double x, int degrees) {
   core::require(degrees >= 1, "Student's t has at least 1 degree of freedom, not {}", degrees);
   const double angle = std::atan(x / std::sqrt(static_cast<double>(degrees)));
   const double cos2 = std::cos(angle) * std::cos(angle);
-  // Odd degrees: cos a + 2/3 cos^3 a + 2/3 4/5 cos^5 a + …; even: 1 + 1/2 cos^2 a + 1/2 3/4 cos^4 a + …
+  // The series of 26.7.3 and 26.7.4: cos a + 2/3 cos^3 a + … for odd degrees, 1 + 1/2 cos^2 a + … for even degrees.
   const bool odd = degrees % 2 == 1;
   double term = odd ? std::cos(angle) : 1.0;
   double sum = degrees == 1 ? 0.0 : term;
-  for (int i = odd ? 2 : 1; i <= degrees - 3; i += 2) {  // the last factor is (degrees - 3) / (degrees - 2)
+  for (int i = odd ? 2 : 1; i <= degrees - 3; i += 2) {  // last factor: (degrees - 3) / (degrees - 2)
     term *= cos2 * i / (i + 1.0);
     sum += term;
   }

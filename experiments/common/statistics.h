@@ -21,8 +21,8 @@ struct Interval {
 /// Returns the x with student_t_within(x, degrees) = probability, 0 < probability < 1: 12.706 for 0.95 and 1 degree.
 [[nodiscard]] double student_t_bound(double probability, int degrees);
 
-/// Returns mean ± t s / √n with the sample standard deviation s and n - 1 degrees of freedom. Source: Student, "The
-/// Probable Error of a Mean", 1908. Throws core::Error for fewer than two values.
+/// Returns the 95 % interval mean ± t s / √n with the sample standard deviation s and n - 1 degrees of freedom. Source:
+/// Student, "The Probable Error of a Mean", 1908. Throws core::Error for fewer than two values.
 [[nodiscard]] Interval mean_interval(std::span<const double> values);
 
 /// Returns a[i] - b[i] for each i. Throws core::Error if the sizes differ.
@@ -31,10 +31,10 @@ struct Interval {
 /// Returns mean_interval(differences(a, b)).
 [[nodiscard]] Interval paired_interval(std::span<const double> a, std::span<const double> b);
 
-/// Like paired_interval; for a single pair, returns the difference itself.
+/// Returns paired_interval(a, b), or for a single pair the difference itself as mean, low and high.
 [[nodiscard]] Interval paired_interval_or_difference(std::span<const double> a, std::span<const double> b);
 
-/// Returns the absolute values.
+/// Returns the absolute value of each element.
 [[nodiscard]] std::vector<double> sizes(std::vector<double> values);
 
 }  // namespace folio::experiments

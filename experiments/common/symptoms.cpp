@@ -1,4 +1,4 @@
-// Shapes: B sequences, T positions, V vocabulary.
+// Suffixes of tensor names are dimensions: B sequences, T positions, V vocabulary.
 #include "experiments/common/symptoms.h"
 
 #include <torch/types.h>

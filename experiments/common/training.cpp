@@ -1,4 +1,4 @@
-// Shapes: B sequences, T positions, V vocabulary.
+// Suffixes of tensor names are dimensions: B sequences, T positions, V vocabulary.
 #include "experiments/common/training.h"
 
 #include <torch/nn/utils/clip_grad.h>
@@ -24,7 +24,7 @@ std::span<const int32_t> validation_part(const Shakespeare& text) {
   return text.splits.validation.first(kValidationTokens + 1);  // one more for the last target
 }
 
-// Appends n tokens; `pick(logits [V], i)` returns the i-th.
+// Returns `tokens` with n more; `pick(logits [V], i)` selects the i-th new token.
 template <typename Pick>
 std::vector<int32_t> continued(nn::Llama& model, std::vector<int32_t> tokens, int64_t n, int64_t window, Pick pick) {
   const torch::NoGradGuard no_grad;
@@ -132,7 +132,7 @@ std::vector<int32_t> sample_tokens(nn::Llama& model, std::vector<int32_t> prompt
                                    uint64_t seed) {
   return continued(model, std::move(prompt), n, window, [seed](const torch::Tensor& logits_V, int64_t i) {
     const torch::Tensor sum_V = logits_V.softmax(-1).to(torch::kDouble).cumsum(0);
-    // The first token whose cumulative probability exceeds the draw.
+    // Select the first token whose cumulative probability exceeds the draw.
     const double draw = core::random_uniform(seed, static_cast<uint64_t>(i)) * sum_V[-1].item<double>();
     return (sum_V <= draw).sum().item<int64_t>();
   });

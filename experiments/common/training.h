@@ -20,13 +20,13 @@ namespace folio::experiments {
 /// at a constant 3e-3 after 20 warm-up steps, gradient clipping to norm 1, no weight decay.
 [[nodiscard]] train::TrainConfig small_setting(const Shakespeare& text);
 
-/// A model's parts; null: Llama's.
+/// The parts of a model; null selects Llama's own parts.
 using ModelParts = std::shared_ptr<const nn::Parts>;
 
-/// Returns a model whose initialization depends only on the seed and its list of parameters. Thread-safe.
+/// Returns a model whose initialization depends only on the seed and on its parameters' shapes. Thread-safe.
 [[nodiscard]] nn::Llama seeded_llama(const core::ModelConfig& config, uint64_t seed, ModelParts parts = {});
 
-/// An optimizer step on the parameters' current gradients.
+/// A function that takes an optimizer step with the parameters' current gradients.
 using Update = std::function<void(double lr)>;
 
 /// Maps a batch's loss to the tensor on which backward() is called, such as the loss plus an auxiliary loss.
@@ -36,8 +36,8 @@ struct Training {
   std::vector<double> losses{};  ///< loss of each step's batch, before the update
   /// Validation losses at step 0, every eval_every steps, and at the end.
   std::vector<train::LineChart::Point> validation{};
-  double validation_loss = 0.0;  ///< at the end; NaN if training diverged
-  bool diverged = false;         ///< training stopped at a non-finite loss
+  double validation_loss = 0.0;  ///< final validation loss; NaN if training diverged
+  bool diverged = false;         ///< true if training stopped at a non-finite loss
 };
 
 /// Trains with config.{steps, batch_size, window, eval_every, clip, seed} and train::learning_rate(config, step).
@@ -49,14 +49,14 @@ Training train_model(nn::Llama& model, const Shakespeare& text, const train::Tra
 inline constexpr int64_t kValidationTokens = 32'768;
 [[nodiscard]] double validation_loss(nn::Llama& model, const Shakespeare& text, int64_t window);
 
-/// Returns the mean loss at each position of the window, over the same tokens: [window].
+/// Returns the mean validation loss at each position of the window, [window], over the tokens of validation_loss().
 [[nodiscard]] std::vector<double> position_losses(nn::Llama& model, const Shakespeare& text, int64_t window);
 
 /// Copies all parameters. Both models must have parameters of the same names and shapes.
 void copy_parameters(const nn::Llama& from, nn::Llama& to);
 
-/// Appends n tokens to the prompt and returns both: tokens drawn from the softmax of the last logits, or the most
-/// likely ones. The model's input is the last `window` tokens. Draws depend only on the seed and the token's index.
+/// Returns the prompt followed by n generated tokens: sampled from the softmax of the logits, or the most likely ones.
+/// The model's input is the last `window` tokens. Samples depend only on the seed and the token's index.
 [[nodiscard]] std::vector<int32_t> sample_tokens(nn::Llama& model, std::vector<int32_t> prompt, int64_t n,
                                                  int64_t window, uint64_t seed);
 [[nodiscard]] std::vector<int32_t> greedy_tokens(nn::Llama& model, std::vector<int32_t> prompt, int64_t n,

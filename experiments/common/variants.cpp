@@ -1,4 +1,4 @@
-// Shapes: B sequences, T positions, P pairs in a head, V vocabulary.
+// Suffixes of tensor names are dimensions: B sequences, T positions, P pairs in a head, V vocabulary.
 #include "experiments/common/variants.h"
 
 #include <ATen/ops/scaled_dot_product_attention.h>
@@ -12,7 +12,7 @@
 namespace folio::experiments {
 namespace {
 
-// A branch that adds nothing to the residual stream.
+// A module that replaces attention or the feed-forward and adds 0 to the residual stream.
 class NothingImpl : public torch::nn::Module {
  public:
   torch::Tensor forward(const torch::Tensor& x) { return torch::zeros_like(x); }
@@ -74,7 +74,7 @@ torch::Tensor CachedAttentionImpl::forward(const torch::Tensor& x_B1D, const tor
   const Heads heads = project(x_B1D, k_.defined() ? k_.size(2) : 0);
   k_ = k_.defined() ? torch::cat({k_, heads.k}, 2) : heads.k;
   v_ = v_.defined() ? torch::cat({v_, heads.v}, 2) : heads.v;
-  // No mask: all cached positions are earlier.
+  // No mask is needed: all cached positions are at or before the query's.
   return output(at::scaled_dot_product_attention(heads.q, k_, v_, {}, 0.0, /*is_causal=*/false, {},
                                                  /*enable_gqa=*/n_kv_heads_ != n_heads_));
 }

@@ -8,19 +8,19 @@
 
 namespace folio::experiments {
 
-/// Replaces parts of a block. `rope` is shared by all layers of the model.
+/// A function that replaces parts of a block. `rope` is shared by all layers of the model.
 using Change = std::function<void(nn::BlockParts& parts, nn::RopeCache rope)>;
 
-/// Returns Llama's parts, changed by `change` in each layer. `rope` defaults to the configuration's.
+/// Returns Llama's parts, changed by `change` in each layer. If `rope` is null, uses the configuration's rotations.
 [[nodiscard]] ModelParts changed_blocks(const core::ModelConfig& config, Change change = {},
                                         nn::RopeCache rope = nullptr);
 
 /// Returns blocks without their two norms. The model's final norm remains.
 [[nodiscard]] ModelParts blocks_without_norms(const core::ModelConfig& config);
 
-/// Returns rotations for config.context_length positions with position p at p / scale: linear scaling, also called
-/// position interpolation. Source: Chen et al., "Extending Context Window of Large Language Models via Positional
-/// Interpolation", 2023, equation 4.
+/// Returns rotations for config.context_length positions, where position p has the angles of p / scale: linear scaling,
+/// also called position interpolation. Source: Chen et al., "Extending Context Window of Large Language Models via
+/// Positional Interpolation", 2023, equation 4.
 [[nodiscard]] nn::RopeCache linear_rope(const core::ModelConfig& config, double scale);
 
 /// Returns rotations with base theta · scale^(d / (d - 2)), d = head_dim: the slowest pair rotates `scale` times
@@ -44,7 +44,7 @@ class CachedAttentionImpl : public nn::AttentionImpl {
 TORCH_MODULE(CachedAttention);
 
 /// Returns the logits of `tokens` [B, T], computed one position at a time by a copy of the model with a KV cache.
-/// `change` must be the one that the model's blocks were made with; its attention is replaced.
+/// `change` must be the argument of changed_blocks() with which the model was made. The copy uses CachedAttention.
 [[nodiscard]] torch::Tensor decode_with_cache(const nn::Llama& model, const torch::Tensor& tokens,
                                               const Change& change);
 
@@ -78,7 +78,7 @@ void draw_feed_forwards_by_width(nn::Llama& model);
 /// Reinitializes every matrix of the blocks from N(0, 1/columns), so outputs are as large as inputs.
 void draw_blocks_by_width(nn::Llama& model);
 
-/// Return blocks without attention, or without the feed-forward; the norm before it is removed, too.
+/// Returns blocks without one of the two branches (attention or the feed-forward) and the norm before the branch.
 [[nodiscard]] ModelParts blocks_without_attention(const core::ModelConfig& config);
 [[nodiscard]] ModelParts blocks_without_feed_forward(const core::ModelConfig& config);
 

@@ -1,8 +1,8 @@
 // AddressSanitizer's options for the exercises. Include it in the file with main().
 #pragma once
 
-// No leak or ODR checks, because GoogleTest and LibTorch are not instrumented. An abort by the standard library's
-// assertions is reported with its stack.
+// Leak and ODR checks are off because GoogleTest and LibTorch are not instrumented. handle_abort reports failed
+// assertions of the standard library with their stack.
 extern "C" const char* __asan_default_options();  // NOLINT: the sanitizer's name
 extern "C" const char* __asan_default_options() {
   return "detect_leaks=0:detect_odr_violation=0:handle_abort=1:allocator_may_return_null=0:"

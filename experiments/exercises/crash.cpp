@@ -11,13 +11,13 @@ constexpr const char* kBelowZero =
     "A size_t has no numbers below 0: 0 - 1 is 18446744073709551615. So i >= 0 always holds, and a difference of two "
     "of them has to be positive.";
 
-// Returns the first capture group of `pattern`, or "".
+// Returns the first capture group of `pattern` in `text`, or "" if there is no match.
 std::string found(const std::string& text, const char* pattern) {
   std::smatch match;
   return std::regex_search(text, match, std::regex(pattern)) ? match[1].str() : "";
 }
 
-// Returns " at FILE:LINE" of the reader's code, or of the test that called it; " in FUNCTION" without line information.
+// Returns " at FILE:LINE" of the report's first frame in the reader's code or else in a test, or " in FUNCTION", or "".
 std::string place(const std::string& report) {
   static const std::regex frame(R"(#\d+ 0x\w+ in .*?experiments/exercises/((properties/)?[\w/]+\.(?:cpp|h):\d+))");
   std::string of_property;
@@ -58,7 +58,7 @@ std::string outside(const std::string& report) {
 
 size_t report_begins(const std::string& errors) {
   const size_t ub = errors.find(": runtime error: ");
-  const size_t line = ub == std::string::npos ? ub : errors.rfind('\n', ub) + 1;  // npos + 1 is 0
+  const size_t line = ub == std::string::npos ? ub : errors.rfind('\n', ub) + 1;  // npos + 1 = 0: the first line
   size_t asan = errors.find("AddressSanitizer:");
   if (asan != std::string::npos) asan = std::min(asan, errors.find("================"));
   return std::min({line, asan, errors.find("AddressSanitizer:DEADLYSIGNAL"), errors.size()});

@@ -6,7 +6,7 @@
 namespace folio::exercises {
 
 /// Explains a crash. `errors` is the process's stderr, with or without a sanitizer report; `signal` is the signal that
-/// ended it, or 0.
+/// ended the process, or 0.
 [[nodiscard]] std::string crash_in_words(const std::string& errors, int signal);
 
 /// Returns the offset of the sanitizer's report in `errors`; the output before it is the reader's own.

@@ -1,6 +1,6 @@
 // Runs the tests of an exercise in order, stops at the first failure and explains it. Exits with 1 if a test fails.
 // Tests run in a child process, so that a crash counts as a failure and is explained, too. Accepts GoogleTest's flags;
-// --gtest_fail_fast=0 continues after a failure. --each runs many requests from stdin in one process.
+// --gtest_fail_fast=0 continues after a failure. --each runs the tests once per line of stdin.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -21,7 +21,7 @@
 
 namespace {
 
-// The child's progress, in memory shared with the parent.
+// The child process's progress, in memory shared with the parent.
 struct Progress {
   char property[120], file[400];
   int line, n_held, n_properties;
@@ -76,7 +76,7 @@ class Printer : public testing::EmptyTestEventListener {
     message_ = result.message();
     const size_t frames = message_.find("\nException raised from ");  // LibTorch's stack trace
     if (frames != std::string::npos) message_.erase(frames, message_.find("\" thrown in", frames) - frames);
-    strip("C++ exception with description \"", "\" thrown in the test body.");  // for example Unfilled's hint
+    strip("C++ exception with description \"", "\" thrown in the test body.");  // leaves the exception's message
     message_ = folio::exercises::in_plain_words(message_);
   }
 
@@ -147,8 +147,8 @@ int judge(int argc, char** argv) {
   return 1;
 }
 
-// Runs many requests in one process, because LibTorch takes a second to load. Each line of stdin is a mistake, a space,
-// and a GoogleTest flag. Each request's output ends with "exit CODE".
+// Runs the tests once per line of stdin in one process, because LibTorch takes a second to load. A line is a mistake, a
+// space, and a GoogleTest flag. Each run's output ends with "exit CODE".
 int judge_each(char* program) {
   std::vector<std::string> lines;
   for (std::string line; std::getline(std::cin, line);) lines.push_back(line);

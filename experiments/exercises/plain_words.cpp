@@ -26,7 +26,7 @@ std::string behind(const std::string& line, const std::string& mark, const std::
   return rest;
 }
 
-// Shortens a number to six digits.
+// Rounds a number to six significant digits.
 std::string shortened(const std::string& value) {
   char* end = nullptr;
   const double number = std::strtod(value.c_str(), &end);
@@ -44,13 +44,13 @@ std::string sentence(const std::string& actual, const std::string& expected) {
   return (number ? "The number is " : "The result is ") + actual + ", but has to be " + expected + ".";
 }
 
-// Removes GoogleTest's lines from the front and returns them in plain words.
+// Removes GoogleTest's own lines from the front of a failure message and returns their meaning in plain words.
 std::string said(Lines& lines) {
   size_t n = 1;
   std::string words;
   if (lines.empty()) return words;
   if (lines[0] == "Failed") {
-    // the rest is the explanation
+    // no values: the other lines are the explanation
   } else if (begins(lines, 0, "Expected equality of these values:")) {
     std::array<std::string, 2> values;
     for (std::string& value : values) {
@@ -99,7 +99,7 @@ std::string in_plain_words(const std::string& message) {
       trace = true;
     } else if (!line.empty()) {
       if (!words.empty()) words += "\n";
-      words += trace ? line.substr(line.find(": ") + 2) : line;  // after FILE:LINE
+      words += trace ? line.substr(line.find(": ") + 2) : line;  // removes a trace's FILE:LINE
     }
   }
   return words;

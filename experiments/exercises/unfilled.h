@@ -1,11 +1,11 @@
-// The exception thrown by an unwritten exercise.
+// Defines the exception that an exercise's function throws until the reader writes the function.
 #pragma once
 
 #include <stdexcept>
 
 namespace folio::exercises {
 
-/// An unwritten exercise; the message is a hint for the reader.
+/// Thrown by an exercise's function that isn't written yet. The message is a hint for the reader.
 class Unfilled : public std::logic_error {
  public:
   using std::logic_error::logic_error;

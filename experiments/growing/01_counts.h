@@ -12,28 +12,28 @@ namespace folio::growing {
 using Text = std::span<const int32_t>;  // character ids
 
 struct Counts {
-  std::vector<std::vector<double>> times;  // [V][V]: times[h][w], how often w followed h
+  std::vector<std::vector<double>> times;  // times[h][w]: how often character w followed h, [V][V]
 
   Counts(Text text, int32_t V)
       : times(V, std::vector<double>(V, 0.01)) {  // 0.01 keeps the probability of unseen pairs above 0
     for (size_t i = 1; i < text.size(); ++i) times[text[i - 1]][text[i]] += 1.0;
   }
 
-  // P(w | h): the fraction of h's occurrences that are followed by w.
+  // Returns P(w | h): the fraction of h's occurrences that are followed by w.
   [[nodiscard]] double probability(int32_t h, int32_t w) const {
     double all = 0.0;
     for (const double count : times[h]) all += count;
     return times[h][w] / all;
   }
 
-  // The mean of -ln P(next character | current character).
+  // Returns the mean of -ln P(next character | current character) over the text.
   [[nodiscard]] double loss(Text text) const {
     double sum = 0.0;
     for (size_t i = 1; i < text.size(); ++i) sum -= std::log(probability(text[i - 1], text[i]));
     return sum / static_cast<double>(text.size() - 1);
   }
 
-  // Draws the character after h. `uniform` is a random number in [0, 1); each w owns an interval of size P(w | h).
+  // Draws the character after h with `uniform`, a random number in [0, 1): each w has an interval of size P(w | h).
   [[nodiscard]] int32_t draw(int32_t h, double uniform) const {
     int32_t w = 0;
     for (const auto last = static_cast<int32_t>(times.size()) - 1; w < last; ++w) {

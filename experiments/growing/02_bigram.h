@@ -1,5 +1,5 @@
-// Rung 2: the same table, learned by gradient descent. The batch, the loss, the training loop and sampling are used by
-// all later rungs and work for any model that maps characters to logits.
+// Rung 2: the bigram table of rung 1, learned by gradient descent. The batch, the loss, the training loop and sampling
+// are used by all later rungs and work for any model that maps characters to logits.
 // Shapes: B windows in a batch, T positions in a window, V characters. A tensor's name ends with its shape.
 #pragma once
 
@@ -28,7 +28,7 @@ struct Batch {
   Tensor inputs_BT, targets_BT;
 };
 
-// Returns B windows from random offsets in the text.
+// Returns B windows from offsets in the text that are random, but the same for the same seed and step.
 inline Batch random_batch(Text text, const Setting& s, int64_t step) {
   std::vector<int64_t> inputs, targets;
   for (int64_t b = 0; b < s.B; ++b) {
@@ -45,7 +45,7 @@ struct Model : torch::nn::Module {
   virtual Tensor forward(const Tensor& tokens_BT) = 0;
 };
 
-// The bigram: row h of the table holds the logits of the character after h.
+// The bigram model: row h of the table holds the logits of the character after h.
 struct Bigram : Model {
   Tensor table_VV;
 
@@ -54,22 +54,22 @@ struct Bigram : Model {
   Tensor forward(const Tensor& tokens_BT) override { return torch::embedding(table_VV, tokens_BT); }  // [B, T, V]
 };
 
-// The mean of -ln p(target) with p = softmax(logits), where softmax(z)[w] = e^z[w] / the sum of e^z over V.
+// Returns the mean of -ln p(target) with p = softmax(logits), where softmax(z)[w] = e^z[w] / the sum of e^z over V.
 inline Tensor cross_entropy(const Tensor& logits_BTV, const Tensor& targets_BT) {
   const Tensor log_p_BTV = logits_BTV - logits_BTV.logsumexp(-1, /*keepdim=*/true);
-  const Tensor log_p_BT = log_p_BTV.gather(-1, targets_BT.unsqueeze(-1)).squeeze(-1);  // of the targets
+  const Tensor log_p_BT = log_p_BTV.gather(-1, targets_BT.unsqueeze(-1)).squeeze(-1);  // ln p of the targets
   return -log_p_BT.mean();
 }
 
-// Gradient descent: moves each parameter against its gradient, which points in the direction of increasing loss.
+// Moves each parameter against its gradient, which points in the direction of increasing loss: gradient descent.
 inline void descend(const std::vector<Tensor>& parameters, double rate) {
   const torch::NoGradGuard no_grad;
   for (const Tensor& p : parameters) p.sub_(rate * p.grad());
 }
 
-// Returns the loss on held-out text, cut into consecutive windows of T characters.
 using Forward = std::function<Tensor(const Tensor& tokens_BT)>;
 
+// Returns the mean loss on held-out text, cut into consecutive windows of T characters.
 inline double validation_loss(const Forward& forward, Text text, int64_t T) {
   const torch::NoGradGuard no_grad;
   const auto W = static_cast<int64_t>(text.size() - 1) / T;  // number of windows
@@ -80,11 +80,11 @@ inline double validation_loss(const Forward& forward, Text text, int64_t T) {
 
 struct Training {
   std::vector<double> losses{};      // loss of each step's batch, before the update
-  std::vector<double> validation{};  // at step 0, evaluate_every, 2 evaluate_every, ..., and after the last step
+  std::vector<double> validation{};  // validation loss every evaluate_every steps, and after the last step
 };
 
-// The training loop: batch, loss, gradients of all parameters, update. `take_step` applies the gradients, for example
-// [&](int64_t step) { descend(parameters, 0.5); }.
+// Trains a model: for each step, computes the loss of a random batch and all gradients, and calls `take_step` to apply
+// them, for example [&](int64_t step) { descend(parameters, 0.5); }.
 inline Training train_model(const Forward& forward, const std::vector<Tensor>& parameters, Text text, Text validation,
                             const Setting& s, const std::function<void(int64_t step)>& take_step) {
   Training result;
@@ -101,7 +101,7 @@ inline Training train_model(const Forward& forward, const std::vector<Tensor>& p
   return result;
 }
 
-// Appends n characters, each drawn from the softmax of the last position's logits. The model's input is the last T.
+// Appends n characters, each drawn from the softmax of the last position's logits. The input is the last T characters.
 inline std::vector<int32_t> sample(const Forward& forward, std::vector<int32_t> tokens, int64_t n, int64_t T,
                                    uint64_t seed) {
   const torch::NoGradGuard no_grad;

@@ -1,5 +1,5 @@
-// Rung 3: use more context than one character, in the simplest way: average the vectors of all characters so far. Four
-// equivalent forms of the average, the last of which is attention, and a model that uses it.
+// Rung 3: more context than one character, by averaging the vectors of all characters so far. Four equivalent forms of
+// the average, the last of which is attention, and a model that uses the average.
 // Shapes: B windows, T positions, V characters, D elements in a character's vector.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace folio::growing {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Form 1, a loop: y[t] is the mean of x[0], ..., x[t].
+// Averages by a loop (form 1): y[t] is the mean of x[0], ..., x[t].
 inline Tensor average_by_loop(const Tensor& x_TD) {
   Tensor y_TD = torch::zeros_like(x_TD);
   for (int64_t t = 0; t < x_TD.size(0); ++t) {
@@ -22,15 +22,15 @@ inline Tensor average_by_loop(const Tensor& x_TD) {
   return y_TD;
 }
 
-// Form 2, a matrix product: row t of the lower triangular matrix is 1/(t + 1) in columns 0 to t, and 0 after them.
+// Returns the weights of form 2, a matrix product: row t has 1/(t + 1) in columns 0 to t, and 0 after them.
 inline Tensor average_weights(int64_t T) {
   const Tensor ones_TT = torch::ones({T, T}).tril();
   return ones_TT / ones_TT.sum(1, /*keepdim=*/true);
 }
 inline Tensor average_by_matrix(const Tensor& x_TD) { return average_weights(x_TD.size(0)).matmul(x_TD); }
 
-// Form 3, a softmax: equal scores get equal weights, and a score of -infinity gets weight e^-infinity = 0. Setting the
-// scores of later positions to -infinity is the causal mask.
+// Computes the weights of form 3, a softmax: equal scores get equal weights, and a score of -infinity gets a weight of
+// 0. Setting the scores of later positions to -infinity is the causal mask.
 inline Tensor causal_softmax(const Tensor& scores_TT) {  // [..., T, T]
   const int64_t T = scores_TT.size(-1);
   const Tensor later_TT = torch::ones({T, T}).triu(1) == 1;
@@ -41,8 +41,8 @@ inline Tensor average_by_softmax(const Tensor& x_TD) {
   return causal_softmax(torch::zeros({T, T})).matmul(x_TD);
 }
 
-// Form 4, queries and keys: the score of position s for position t is the dot product q[t] · k[s], so the weights
-// depend on content. The output is a weighted mean of the values v. Queries of 0 make all scores 0, which is form 3.
+// Computes the weights of form 4, attention: the score of position s for position t is q[t] · k[s] / √K, so the weights
+// depend on content. attend() averages the values v with them. Queries of 0 make all scores 0, as in form 3.
 inline Tensor attention_weights(const Tensor& q_TK, const Tensor& k_TK) {  // [..., T, K] to [..., T, T]
   return causal_softmax(q_TK.matmul(k_TK.transpose(-2, -1)) / std::sqrt(q_TK.size(-1)));
 }
@@ -50,7 +50,7 @@ inline Tensor attend(const Tensor& q_TK, const Tensor& k_TK, const Tensor& v_TK)
   return attention_weights(q_TK, k_TK).matmul(v_TK);
 }
 
-// A random matrix. The standard deviation 1/√in makes outputs about as large as inputs.
+// Returns a random matrix. The standard deviation 1/√in makes outputs about as large as inputs.
 inline Tensor random_matrix(int64_t out, int64_t in) { return torch::randn({out, in}) / std::sqrt(in); }
 
 // The common part of rungs 3 to 11: the embedding maps a character to a vector of D elements, the body computes a
@@ -71,7 +71,7 @@ struct EmbeddingModel : Model {
   }
 };
 
-// The model of this rung: predicts from the mean of all vectors so far.
+// The model of rung 3: predicts from the mean of the vectors of all characters so far.
 struct Averaging : EmbeddingModel {
   using EmbeddingModel::EmbeddingModel;
   Tensor body(const Tensor& x_BTD) override { return average_weights(x_BTD.size(1)).matmul(x_BTD); }

@@ -1,5 +1,5 @@
-// Rung 11: the same model with the usual training recipe of Llamas: AdamW, a learning rate with warm-up and cosine
-// decay, and gradient clipping.
+// Rung 11: the model of rung 10 with the usual training recipe of Llamas: AdamW, a learning rate with warm-up and
+// cosine decay, and gradient clipping.
 // Names: p is a parameter, g its gradient; m and v have the parameter's shape.
 #pragma once
 
@@ -17,7 +17,7 @@ struct Recipe {
   double clip = 1.0;
 };
 
-// Rises linearly during warm-up, then follows half a cosine down to last_rate.
+// Returns the learning rate of a step: rises linearly during warm-up, then falls along half a cosine to last_rate.
 inline double learning_rate(const Recipe& r, int64_t step, int64_t steps) {
   if (step < r.warmup) return r.rate * static_cast<double>(step + 1) / static_cast<double>(r.warmup);
   const double done = static_cast<double>(step - r.warmup) / static_cast<double>(steps - r.warmup);
@@ -46,8 +46,8 @@ struct AdamW {
     for (size_t i = 0; i < parameters.size(); ++i) {
       const Tensor &p = parameters[i], &g = p.grad();
       m[i] = r.beta1 * m[i] + (1 - r.beta1) * g;           // running mean of the gradient
-      v[i] = r.beta2 * v[i] + (1 - r.beta2) * g.square();  // and of the squared gradient
-      // Bias correction: both averages start at 0 and hold 1 - beta^n of a mean after n steps.
+      v[i] = r.beta2 * v[i] + (1 - r.beta2) * g.square();  // running mean of the squared gradient
+      // Bias correction: m and v start at 0, so after n steps the weights of the gradients sum to only 1 - beta^n.
       const Tensor mean = m[i] / (1 - std::pow(r.beta1, step + 1));
       const Tensor mean_square = v[i] / (1 - std::pow(r.beta2, step + 1));
       if (p.dim() >= 2) p.mul_(1 - rate * r.decay);  // weight decay, for matrices only
@@ -56,7 +56,7 @@ struct AdamW {
   }
 };
 
-// Trains any model with the recipe. Validation losses are comparable with those of the rungs.
+// Trains any model with this recipe. Validation losses are comparable with those of the rungs.
 inline Training train_with_adamw(const Forward& forward, const std::vector<Tensor>& parameters, Text text,
                                  Text validation, const Setting& s, const Recipe& recipe = {}) {
   AdamW adamw(recipe, parameters);

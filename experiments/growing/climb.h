@@ -16,7 +16,7 @@ using experiments::Report;
 struct Rung {
   int number;
   std::string name;
-  std::function<std::shared_ptr<Model>()> make;  // initialized from LibTorch's generator
+  std::function<std::shared_ptr<Model>()> make;  // returns a model initialized by LibTorch's generator
   double rate = 0.5;                             // learning rate of gradient descent; rung 11 uses AdamW
 };
 
@@ -35,13 +35,13 @@ inline std::vector<Rung> rungs(int64_t V) {
           {11, "AdamW", deep}};
 }
 
-// A rung's measurements, by seed.
+// A rung's results. The vectors have an entry per seed.
 struct Climbed {
   int64_t parameters = 0;
   std::vector<Training> trainings{};
   std::vector<double> losses{};
-  std::string sample{};      // from the first seed's model
-  double future_seen = 0.0;  // change of earlier logits when a later character changes
+  std::string sample{};      // output of the first seed's model
+  double future_seen = 0.0;  // largest change of earlier logits when the last character changes
 };
 
 // Returns the largest change of the logits at earlier positions when the last character changes.

@@ -11,7 +11,7 @@
 
 namespace folio::growing {
 
-// The parts of rung 11's recipe to train with.
+// A training recipe: AdamW or plain gradient descent, with or without the other parts of rung 11's recipe.
 struct How {
   bool adam = true;
   double rate = 3e-3;
@@ -38,7 +38,7 @@ inline Training train_so(const How& how, const Forward& forward, const std::vect
   });
 }
 
-// Rung 10's four blocks with unused norms.
+// The model of rung 10 with its norms left out.
 struct WithoutNorms : Deep {
   using Deep::Deep;
   Tensor body(const Tensor& embedded_BTD) override {
@@ -91,7 +91,7 @@ inline std::vector<Trial> trials(int64_t V) {
   return all;
 }
 
-// Returns the loss of a bigram counted only on the batches of one seed.
+// Returns the validation loss of a bigram counted on the training batches of one seed only.
 inline double loss_of_seen(const experiments::Shakespeare& text, const Setting& s, Text validation) {
   Counts seen(text.splits.train.first(1), text.vocab_size);
   for (int64_t step = 0; step < s.steps; ++step) {

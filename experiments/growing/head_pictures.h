@@ -12,7 +12,7 @@
 
 namespace folio::growing {
 
-// Returns the attention weights of each attention layer, [H, T, T], in the order of the blocks; empty without heads.
+// Returns the attention weights, [H, T, T], of each attention layer in order; an empty list if there is none.
 inline std::vector<Tensor> heads_weights(Model& model, Text window) {
   const torch::NoGradGuard no_grad;
   model.forward(torch::tensor(std::vector<int64_t>(window.begin(), window.end())).unsqueeze(0));
@@ -37,7 +37,7 @@ inline std::string how_near(const Tensor& weights_HTT) {
   return fmt::format("weight on itself {} %, on the last four {} %", percent(1), percent(4));
 }
 
-// Writes heads_05.svg for rung 5, or heads_10_block_1.svg and so on if the model has several blocks.
+// Writes pictures of all heads: heads_05.svg for rung 5, or heads_10_block_1.svg and so on if there are several blocks.
 inline void draw_heads(experiments::Report& report, int rung, const std::string& name, Model& model,
                        const experiments::Shakespeare& text, Text window) {
   std::vector<std::string> characters;

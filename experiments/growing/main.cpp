@@ -15,11 +15,11 @@
 
 namespace {
 
-using namespace folio;           // NOLINT: a single-file program
+using namespace folio;           // NOLINT: a program, never included by another file
 using namespace folio::growing;  // NOLINT
 using experiments::Report;
 
-// The mean over the seeds.
+// Returns the validation loss along the training, a mean over the seeds.
 train::LineChart::Series curve(const std::string& name, const Climbed& climbed, const Setting& s) {
   train::LineChart::Series series{name, {}};
   for (size_t k = 0; k < climbed.trainings[0].validation.size(); ++k) {
@@ -31,8 +31,7 @@ train::LineChart::Series curve(const std::string& name, const Climbed& climbed, 
   return series;
 }
 
-// Results that must hold for each seed, in addition to check_sound; the table shows intervals. `all` begins with
-// rung 2.
+// Checks the order of the rungs' losses, for each seed. `all` begins with rung 2; `counted` is the loss of rung 1.
 void check_order(Report& report, const std::vector<Climbed>& all, double counted) {
   const auto gain = [&](int from, int to) {
     return experiments::differences(all[static_cast<size_t>(from - 2)].losses, all[static_cast<size_t>(to - 2)].losses);
@@ -48,7 +47,7 @@ void check_order(Report& report, const std::vector<Climbed>& all, double counted
   report.check_above("AdamW gains", gain(10, 11), 0.08);
 }
 
-constexpr int kTensors = -1;  // the chapter on tensors
+constexpr int kTensors = -1;  // value of `only` for --rung tensors
 
 void study(Report& report, int only, bool details) {
   const experiments::Shakespeare text = experiments::load_shakespeare();

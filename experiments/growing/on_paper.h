@@ -19,7 +19,7 @@ inline std::string visible(std::string text) {
   return text;
 }
 
-// Generates 240 characters from the counts.
+// Returns 240 characters drawn from the counts of rung 1.
 inline std::string written(const Counts& counts, const experiments::Shakespeare& text, uint64_t seed) {
   std::vector<int32_t> tokens = text.tokenizer.encode("\n");
   for (uint64_t i = 0; i < 240; ++i) tokens.push_back(counts.draw(tokens.back(), core::random_uniform(seed, i)));
@@ -83,7 +83,7 @@ inline void show_tensors(experiments::Report& report) {
   const Tensor by_hand_VV = torch::tensor({{0.5F, -0.5F}, {0.0F, 0.0F}}) / 3.0;
   report.check_below("that gradient = (share - 1 if it came) / 3, summed over the pairs, up to",
                      apart(once_VV, by_hand_VV), 1e-6);
-  loss_of_logits(logits_VV, pairs).backward();  // without zeroing grad()
+  loss_of_logits(logits_VV, pairs).backward();  // adds to grad(), which was not zeroed
   report.check_below("a second backward() without zero_() doubles it, up to", apart(logits_VV.grad(), 2.0 * once_VV),
                      1e-6);
   bool refused = false;
@@ -92,7 +92,7 @@ inline void show_tensors(experiments::Report& report) {
   } catch (const c10::Error&) {
     refused = true;
   }
-  report.check_equal("steps that LibTorch refuses without NoGradGuard", refused ? 1 : 0, 1);
+  report.check_equal("steps that LibTorch rejects without NoGradGuard", refused ? 1 : 0, 1);
   std::vector<double> losses;
   for (int i = 0; i < 2; ++i) {
     losses.push_back(loss_of_logits(logits_VV, pairs).item<double>());
@@ -114,7 +114,7 @@ inline void show_scale(experiments::Report& report) {
       "     K   spread of q · k   largest weight   of q · k / √K   p (1 - p)   of q · k / √K\n",
       kQueries, kKeys);
   const auto largest = [](const Tensor& scores) { return scores.softmax(1).amax(1).mean().item<double>(); };
-  // The mean of p (1 - p), the derivative of softmax: how much a weight changes with its score.
+  // Returns the mean of p (1 - p), the derivative of a softmax output p with respect to its score.
   const auto moves = [](const Tensor& scores) {
     const Tensor p = scores.softmax(1);
     return (p * (1.0 - p)).mean().item<double>();
@@ -145,13 +145,13 @@ inline void show_averages(experiments::Report& report) {
   report.check_below("triangular matrix = loop, up to", apart(matrix, loop), 1e-6);
   report.check_below("softmax of masked zeros = triangular matrix, up to", apart(softmax, matrix), 1e-6);
   report.check_below("attention with queries of 0 = softmax of masked zeros, up to", apart(attention, softmax), 1e-6);
-  const Tensor q_TK = 4.0 * x_TD;  // each position now looks for its own letter
+  const Tensor q_TK = 4.0 * x_TD;  // each position looks for its own letter
   report.say(fmt::format("with queries q = 4 x, keys k = x: the weights, softmax(q · k / √2)\n{}",
                          rows_of(causal_softmax(q_TK.matmul(x_TD.t()) / std::sqrt(2.0)))));
   report.check_above("queries of 4 x change the mean by", apart(attend(q_TK, x_TD, x_TD), attention), 0.3);
 }
 
-// Results that hold for every rung after any number of steps: all V characters are equally likely at first, the loss
+// Checks what holds for every rung after any number of steps: all V characters are equally likely at first, the loss
 // falls, and no position depends on a later one.
 inline void check_sound(experiments::Report& report, const std::string& name, const std::vector<Training>& trainings,
                         double future_seen, int64_t V) {

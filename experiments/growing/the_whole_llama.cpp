@@ -24,7 +24,7 @@ namespace whole {
 using torch::Tensor;
 
 struct Config {
-  int64_t V = 65, D = 128, L = 4, H = 4, G = 4, F = 352, T = 256;  // L blocks
+  int64_t V = 65, D = 128, L = 4, H = 4, G = 4, F = 352, T = 256;  // L: number of blocks
   double theta = 10000.0, norm_eps = 1e-5;
   int64_t B = 4, steps = 2000;
   double rate = 2e-3, last_rate = 2e-4, warmup = 100;
@@ -82,7 +82,7 @@ Tensor rms_norm(const Tensor& x_BTD, const Tensor& gain_D, double eps) {
   return x_BTD * torch::rsqrt(x_BTD.square().mean(-1, /*keepdim=*/true) + eps) * gain_D;
 }
 
-// Rotates the pair of elements (2i, 2i + 1) of position t by the angle t · theta^(-2i/K).
+// Applies RoPE: rotates elements (2i, 2i + 1) of position t by the angle t · theta^(-2i/K).
 Tensor rotate(const Tensor& x_BHTK, double theta) {
   const int64_t T = x_BHTK.size(-2), K = x_BHTK.size(-1);
   const Tensor turn_P = torch::pow(theta, -torch::arange(0, K, 2, torch::kDouble) / static_cast<double>(K));
@@ -98,8 +98,8 @@ struct Llama {
   Tensor embedding_VD, norm_D;  // the embedding is also the output matrix
   std::vector<Block> blocks{};
 
-  // Matrices have a standard deviation of 0.02; wo and w2, whose outputs are added to the residual stream, 0.02/√(2 L),
-  // so that the sum of 2 L additions doesn't grow with depth. Gains are 1.
+  // Initializes matrices with a standard deviation of 0.02, and wo and w2, whose outputs are added to the residual
+  // stream, with 0.02/√(2 L), so that the sum of 2 L additions doesn't grow with depth. Gains are 1.
   explicit Llama(const Config& config) : c(config) {
     torch::manual_seed(c.seed);
     const auto matrix = [](int64_t out, int64_t in, double spread) {
@@ -137,10 +137,10 @@ struct Llama {
     };
     const Tensor q_BHTK = rotate(heads(b.wq_DD, c.H), c.theta) / std::sqrt(K);
     const Tensor k_BHTK =
-        rotate(heads(b.wk_GD, c.G), c.theta).repeat_interleave(c.H / c.G, 1);   // for H / G query heads
-    const Tensor v_BHTK = heads(b.wv_GD, c.G).repeat_interleave(c.H / c.G, 1);  // a key and value head
+        rotate(heads(b.wk_GD, c.G), c.theta).repeat_interleave(c.H / c.G, 1);   // a key head serves H / G query heads
+    const Tensor v_BHTK = heads(b.wv_GD, c.G).repeat_interleave(c.H / c.G, 1);  // a value head serves H / G query heads
     const Tensor scores_BHTT = q_BHTK.matmul(k_BHTK.transpose(-2, -1));
-    const Tensor mask_TT = torch::full(scores_BHTT.sizes().slice(2), -INFINITY).triu(1);  // later positions; else 0
+    const Tensor mask_TT = torch::full(scores_BHTT.sizes().slice(2), -INFINITY).triu(1);  // -inf at later positions
     const Tensor weights_BHTT = (scores_BHTT + mask_TT).softmax(-1);
     return torch::linear(weights_BHTT.matmul(v_BHTK).transpose(1, 2).flatten(2), b.wo_DD);
   }
@@ -159,13 +159,13 @@ struct Llama {
     return torch::linear(rms_norm(x_BTD, norm_D, c.norm_eps), embedding_VD);
   }
 
-  // The mean of -ln p(target).
+  // Returns the mean of -ln p(target).
   [[nodiscard]] Tensor loss(const Batch& batch) const {
     return -forward(batch.inputs_BT).log_softmax(-1).gather(-1, batch.targets_BT.unsqueeze(-1)).mean();
   }
 };
 
-// Rises linearly during warm-up, then follows half a cosine down.
+// Returns the learning rate of a step: rises linearly during warm-up, then falls along half a cosine.
 double learning_rate(const Config& c, double step) {
   if (step < c.warmup) return c.rate * (step + 1.0) / c.warmup;
   const double done = (step - c.warmup) / (static_cast<double>(c.steps) - c.warmup);
@@ -180,7 +180,7 @@ void clip(const std::vector<Tensor>& parameters, const Config& c) {
   for (const Tensor& p : parameters) p.mutable_grad().mul_(scale);
 }
 
-// AdamW: steps along the mean gradient, with each element divided by its root mean square.
+// The optimizer AdamW: steps along the mean gradient, each element divided by its root mean square.
 struct AdamW {
   std::vector<Tensor> mean{}, square{};  // running means of the gradients and of their squares
 
@@ -212,7 +212,7 @@ void train(Llama& model, const std::vector<int64_t>& tokens, const std::function
   }
 }
 
-// Returns the loss of a text in consecutive windows, one at a time.
+// Returns the mean loss of a text in consecutive windows, computed one at a time.
 double validation_loss(const Llama& model, const std::vector<int64_t>& tokens) {
   const torch::NoGradGuard no_grad;
   double sum = 0.0, windows = 0.0;

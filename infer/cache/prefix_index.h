@@ -22,7 +22,7 @@ inline constexpr int32_t kNoAdapter = -1;
 
 class PrefixIndex {
  public:
-  /// Returns the longest chain of cached full blocks that matches the first `tokens`, computed with `adapter`.
+  /// Returns the longest chain of cached full blocks that matches the beginning of `tokens`, computed with `adapter`.
   [[nodiscard]] std::vector<BlockId> find(std::span<const int32_t> tokens, int32_t adapter) const;
   /// Caches the full blocks of `table`, which hold `tokens`. Existing entries for the same prefix are kept.
   void add(std::span<const BlockId> table, std::span<const int32_t> tokens, int32_t adapter);
@@ -32,7 +32,7 @@ class PrefixIndex {
     BlockId block = -1;  ///< -1: no tail
     size_t n_tokens = 0;
   };
-  /// Returns the longest partly filled block that continues `chain`, as returned by find(`tokens`), and that `is_free`.
+  /// Returns the longest partly filled block that continues `chain`, the result of find(tokens), and passes `is_free`.
   [[nodiscard]] Tail find_tail(std::span<const BlockId> chain, std::span<const int32_t> tokens, int32_t adapter,
                                const std::function<bool(BlockId)>& is_free) const;
   /// Caches `block`, the partly filled last block of `tokens`. Does nothing if a full block before it is not cached.

@@ -119,7 +119,7 @@ template <size_t kQueries, size_t kVecs, typename T>
 inline void weighted_values(const float* p, const Values<T>& values, size_t d, const Seen<kQueries>& seen,
                             float* value) {
   const size_t head_dim = values.head_dim;
-  // Adds positions that all queries attend to. With a window, earlier rows also attend to positions before `begin`.
+  // All queries attend to [begin, end). With a window, earlier rows also attend to positions before `begin`.
   const size_t begin = seen.begin[kQueries - 1];
   const size_t end = seen.end[0];
   const bool more_before = seen.begin[0] < begin;
@@ -166,7 +166,7 @@ inline void weighted_values_tail(const float* p, const Values<T>& values, size_t
 }
 
 // Computes scores (kQueries, 32) from queries (head_dim, kQueries) and keys (head_dim, 32); the first n columns are
-// valid. Prefetches the same part of `next`. A pass covers as many positions as sums fit in registers.
+// valid. Prefetches the same part of `next`. Computes at once as many positions as there are registers for their sums.
 template <size_t kQueries, typename T>
 inline void multiply_keys(const float* queries, const T* keys, size_t n, size_t head_dim, const T* next,
                           float* scores) {
@@ -333,10 +333,10 @@ constexpr Attend<T> attend_of() {
   }
 }
 
-// Maximum number of queries per load of a block from memory: their passes run while it is in the processor's cache.
+// Maximum number of queries per load of a block from memory: their passes run while the block is in the CPU's cache.
 constexpr size_t kNearQueries = 24;
 
-// Computes attention for queries [begin, end) of the n_rows * n_queries, at most kNearQueries queries.
+// Computes attention for at most kNearQueries queries: [begin, end) of all rows' queries, (n_rows, n_queries).
 template <typename T>
 void attend_near(const AttentionInput<T>& in, size_t begin, size_t end, float* out) {
   static constexpr std::array kAttend{attend_of<T, 12>(), attend_of<T, 8>(), attend_of<T, 6>(), attend_of<T, 4>(),

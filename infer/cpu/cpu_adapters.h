@@ -21,7 +21,7 @@ namespace folio::infer {
 
 class CpuAdapters {
  public:
-  /// Copies the adapter's matrices for these layers, but only those rows of b whose outputs `weights` holds.
+  /// Loads the adapter as `number`: copies its matrices for these layers, b only for the outputs that `weights` holds.
   void load(int32_t number, const core::Adapter& adapter, LayerRange layers, const CpuWeights& weights);
   void unload(int32_t number) { adapters_.erase(number); }
 

@@ -70,7 +70,8 @@ class CpuStage final : public Stage, public StageMemory, public StageResults {
 
   template <typename T>
   [[nodiscard]] Cache<T> cache_of() const;
-  [[nodiscard]] size_t width(Slot slot) const { return info_.widths[static_cast<size_t>(slot)]; }  // no virtual call
+  // Hides Stage::width(), which calls the virtual info().
+  [[nodiscard]] size_t width(Slot slot) const { return info_.widths[static_cast<size_t>(slot)]; }
   float* at(Slot slot) { return slots_[static_cast<size_t>(slot)].data(); }
   void multiply(Slot in, std::span<const Projection> projections, bool accumulate);
   template <typename Body>

@@ -61,7 +61,7 @@ StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard
                               const Options& options) {
   const auto start = std::chrono::steady_clock::now();
   const auto manifest = core::tensor_manifest(model.config);
-  size_t copies = 0;  // bytes of matrices that are copied or used in the mapped file
+  size_t copies = 0;  // bytes of matrices that can be copied instead of used in the mapped file
   // Mapped tensors may be copied because that releases their file pages. Copies of others would be in memory twice.
   const auto may_be_copied = [&](const core::TensorView& matrix) { return options.copies || model.maps(matrix); };
   for (size_t i = 0; i < manifest.size(); ++i) {

@@ -64,9 +64,9 @@ inline void multiply_tiles(const int8_t* inputs, const WideTile::Line* quants, i
   }
 }
 
-// Cache lines to prefetch in small portions while a tile is multiplied: the next tile's weights, as memory would
-// otherwise be idle during products and a bottleneck during widen(), and the sixteen outputs, which would occupy the
-// line fill buffers that the inputs need if they were prefetched at once.
+// Cache lines to prefetch in small portions while a tile is multiplied: the next tile's weights, because memory is idle
+// during products and a bottleneck during widen(), and the sixteen outputs. Prefetched at once, the outputs would
+// occupy the line fill buffers that the inputs need.
 struct LinesAhead {
   const uint8_t* line;
   const uint8_t* end;

@@ -80,7 +80,7 @@ struct Dots {
     __m256i signed_high{};
   };
 
-  /// Starts at *sum, the inputs' negated sum, times the zero point. sum() adds it, to save registers until then.
+  /// Starts the sums at *sum, the negated sum of the inputs, times the zero point. To save registers, sum() reads *sum.
   void start(const int32_t* sum) { first = sum; }
   /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
   void add(const Weights& w, const int8_t* values) {

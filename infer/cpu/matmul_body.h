@@ -102,9 +102,8 @@ void matmul_tiles(const float* x, size_t n_rows, const Weight* weight, size_t k,
   }
 }
 
-// Computes matmul for one input, which is bound by memory. The two halves of the rows are read as two sequential
-// streams and prefetched in that order. Hardware prefetchers follow two streams, and only one at a time stops at the
-// end of a page.
+// Computes matmul for one input, which is bound by memory. The two halves of the rows are read and prefetched as two
+// sequential streams: hardware prefetchers follow both, and while one stops at a page's end, the other continues.
 template <Prefetch level, typename Weight>
 void matmul_halves(const float* x, const Weight* weight, size_t k, size_t row_begin, size_t row_end, float* out,
                    bool accumulate) {
@@ -191,7 +190,7 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
   }
 }
 
-// Implements Kernels::matmul_near. If at most eight rows remain, half of a tile of sixteen rows would be wasted.
+// Implements Kernels::matmul_near. If at most eight rows remain, tiles of eight rows waste less than tiles of sixteen.
 template <typename Weight>
 void matmul_near(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end,
                  float* out, size_t out_stride, bool accumulate) {

@@ -254,7 +254,7 @@ __global__ __launch_bounds__(kRowWarps<H>* kWarp, 1) void attention_rows(const _
   const Slots slots = slots_of(in, item, kv_head);
   const bool active = item.n_rows > 0;
 
-  // Positions that the whole group attends to, from its first item to its last.
+  // Range of positions that any item of the group attends to.
   const Slots first = slots_of(in, items[0], kv_head);
   int32_t group_last = first.item_last;
   for (unsigned w = 1; w < kWarps; ++w) {

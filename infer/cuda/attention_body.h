@@ -86,7 +86,7 @@ __device__ void store_queries(const Attention& in, const AttentionItem& item, si
     const unsigned word = i % 4;
     const unsigned step = i / 128;
     const int slot = static_cast<int>(lane / 4 + word % 2 * 8);
-    // As in CacheView::key_index, a lane's words of two steps are consecutive dimensions.
+    // Uses CacheView::key_index's order of dimensions: a lane's words of two steps are consecutive.
     const unsigned d =
         step / 2 * H::kTileDims + lane % 4 * (4 * H::kWordNumbers) + (step % 2 * 2 + word / 2) * H::kWordNumbers;
     float x[2] = {0.0F, 0.0F};
@@ -254,7 +254,7 @@ struct Join {
 };
 __device__ inline Join join_of(float max_before, float max_part) {
   const float most = larger_of(max_before, max_part);
-  return {exp_of(max_before - most), exp_of(max_part - most)};  // kNothing gives e^-87, and the sum is then 0
+  return {exp_of(max_before - most), exp_of(max_part - most)};  // an empty part's factor is e^-87, but its sum is 0
 }
 __device__ inline float joined(float total, float part, const Join& join) {
   return fmaf(part, join.add, total * join.keep);

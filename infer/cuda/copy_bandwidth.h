@@ -1,4 +1,4 @@
-// Measures a GPU's memory bandwidth, with which bench compares that of a step.
+// Measures a GPU's memory bandwidth. bench compares it with the bandwidth that a step reaches.
 #pragma once
 
 #include "infer/cuda/device.h"

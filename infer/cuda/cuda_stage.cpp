@@ -15,7 +15,7 @@ namespace {
 
 using gpu::Kind;
 
-constexpr size_t kRecordedRows = 64;             // largest recorded step: more rows take longer than their launches
+constexpr size_t kRecordedRows = 64;             // maximum rows of a recorded step: more rows hide the cost of launches
 constexpr size_t kMostRecordings = 64;           // maximum number of recorded shapes
 constexpr size_t kLogitsRows = 64;               // logit rows that cache_fit() reserves
 constexpr size_t kReserve = size_t{256} << 20U;  // bytes for CUDA itself: kernels, recordings
@@ -210,8 +210,8 @@ void CudaStage::reserve_buffers(const Step& step) {
   if (info_.draws) grow(tokens_, options_.max_rows * sizeof(int32_t));
 }
 
-// Uploads all of a step's data in one copy. Lists whose length varies within a shape come last and are addressed by
-// offsets (in words, from the beginning).
+// Uploads all of a step's data in one copy. Lists whose length varies between steps of the same Shape come last; the
+// data before them contains their offsets (in words, from the beginning).
 void CudaStage::send(const Step& step) {
   Places& p = places_;
   p.draws = 0;

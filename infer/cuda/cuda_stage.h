@@ -117,7 +117,7 @@ class CudaStage final : public Stage, public StageMemory, public StageResults {
   StageInfo info_;
   gpu::Heads heads_;
   gpu::Activation activation_;
-  gpu::Kind any_kind_;  ///< format of packed norms that no product reads
+  gpu::Kind any_kind_;  ///< format in which a Norm packs its result if no product reads it
 
   gpu::DeviceMemory cache_memory_;
   gpu::CacheView cache_;
@@ -127,7 +127,7 @@ class CudaStage final : public Stage, public StageMemory, public StageResults {
 
   // Activations, with capacity for the largest step so far.
   std::array<gpu::DeviceMemory, kSlots> slots_;
-  gpu::DeviceMemory gathered_;  ///< Residual's rows that need logits; such rows of Heads are in Query's memory
+  gpu::DeviceMemory gathered_;  ///< rows of Residual that need logits; those of Heads are in Query's memory
   std::array<gpu::DeviceMemory, kKinds> packed_data_;
   gpu::DeviceMemory row_scales_;
   gpu::DeviceMemory partials_;
@@ -156,7 +156,7 @@ class CudaStage final : public Stage, public StageMemory, public StageResults {
   std::array<Drawn, 2> drawn_;  ///< tokens of the last two fetch_tokens() calls, in alternating slots
   uint64_t n_fetched_ = 0;      ///< number of fetch_tokens() calls
 
-  bool gathered_rows_ = false;  ///< Residual is in gathered_, and Heads in Query's memory
+  bool gathered_rows_ = false;  ///< if true, Residual is in gathered_, and Heads in Query's memory
 
   std::map<Shape, gpu::Recording> recordings_;
 };

@@ -66,7 +66,7 @@ void group_takings(Stream& stream, const Taken& taken, const Routing& routing, s
 /// Packs each assignment's input in its slot: row x[assignment / of_row] of x (·, k). of_row is n_chosen if x has
 /// the step's rows, and 1 if x has a row for each assignment. `to` has grouped.slots() rows.
 void pack_takings(Stream& stream, const float* x, uint32_t of_row, const Grouped& grouped, const PackedInputs& to);
-/// Sets gate (assignments, k) = gated(gate) * up and packs it, in one kernel.
+/// Computes activate() for gate (assignments, k) and packs the result in each assignment's slot, in one kernel.
 void activate_takings(Stream& stream, Activation activation, float* gate, const float* up, const Grouped& grouped,
                       const PackedInputs& to);
 

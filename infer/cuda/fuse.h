@@ -14,7 +14,7 @@ struct Fused {
   const Operation* operation;
   const Norm* norm = nullptr;          ///< the norm, computed while Normed is packed
   const Activate* activate = nullptr;  ///< the activation, computed while the gate is packed
-  bool gathers = false;                ///< for Attend: computes all rows, then the preceding Gather
+  bool gathers = false;                ///< for Attend: computes all rows, then runs the Gather that preceded it
   bool leaves_branch = false;          ///< for ProjectToResidual: the next Norm adds Branch to Residual
   bool adds_branch = false;            ///< for Norm: adds Branch to Residual first
 };

@@ -1,6 +1,6 @@
 // Packs a product's inputs: rounds or quantizes each row once and stores it in the order of the tensor cores' operand
-// (layout.h), because the product reads each input many times. Per row, reads 4 k bytes and writes 1 to 4 k. One row is
-// bound by memory latency and by one multiprocessor, 2 to 4 µs, so norm.cu and swiglu.cu pack their own results.
+// (layout.h), because the product reads each input many times. Per row, reads 4 k bytes and writes 1 to 4 k. A single
+// row takes 2 to 4 µs, bound by memory latency, so norm.cu and swiglu.cu pack their own results.
 #include "infer/cuda/inputs.h"
 #include "infer/cuda/kernels.h"
 

@@ -85,8 +85,8 @@ struct LowRank {
 };
 inline constexpr size_t kMaxLowRank = 256;
 
-/// Adds scale · b a x of parts[slot] to out (n_rows, n_out), for rows x (n_rows, k) whose slot, of slots (n_rows), is
-/// not negative. All arrays are in device memory.
+/// Adds each row's adapter update: with the part p = parts[slots[r]], adds p.scale · p.b p.a x[r] to out[r]. x is
+/// (n_rows, k), out (n_rows, n_out), and slots (n_rows), negative for no adapter. All arrays are in device memory.
 void add_adapted(Stream& stream, const float* x, size_t n_rows, size_t k, const int32_t* slots, const LowRank* parts,
                  float* out, size_t n_out);
 
@@ -146,7 +146,7 @@ struct Attention {
   uint32_t max_parts = 0;        ///< upper bound on the parts of kPartPositions that a row attends to
   float scale = 0.0F;            ///< factor of query · key
   float cap = 0.0F;              ///< if > 0, scaled scores s become cap · tanh(s / cap)
-  const float* sinks = nullptr;  ///< (n_heads), an additional score per head with value 0; or null
+  const float* sinks = nullptr;  ///< (n_heads): an extra score per head whose value vector is 0; null: none
   const float* query = nullptr;  ///< (rows, n_heads, head_dim)
   float* out = nullptr;          ///< (rows, n_heads, head_dim)
   float* partials = nullptr;     ///< partial_bytes() of workspace; null: parts are computed sequentially

@@ -157,7 +157,7 @@ struct CacheView {
   }
 
   /// Returns the index of an element in a head's keys. Eight positions are a tile; a lane's 16 bytes are consecutive
-  /// dimensions of one position. Dimensions may map to any k of the product, as long as the query agrees.
+  /// dimensions of one position. Dimensions may map to any k of the product, as long as the query uses the same order.
   [[nodiscard]] FOLIO_BOTH constexpr size_t key_index(size_t position, size_t d) const {
     const size_t lane_numbers = 16 / number_bytes();
     const size_t groups = padded() / (4 * lane_numbers);

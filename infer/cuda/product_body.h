@@ -60,8 +60,8 @@ struct Floats {
   }
 };
 
-/// Group-quantized weights: quants, then scales, then minimums. Products within a group are summed exactly as integers;
-/// then sum = fma(that sum, scale * the input's scale, sum), and fma(minimum, the input's scaled sum, sum).
+/// Group-quantized weights: quants, then scales, then minimums. A group's products are added to an integer n, exactly;
+/// then sum = fma(n, scale * the input's scale, sum), and sum = fma(minimum, the input's scaled sum, sum).
 template <int kBits, int kGroupColumns, bool kMinimums>
 struct Groups {
   static constexpr Kind kKind = Kind::Groups;

@@ -1,7 +1,7 @@
 // Products of each assignment's input and its expert's matrix, as in product.cu: a block's columns are a group of
-// assignments of one expert. With few rows, groups have eight; the time to read the active experts once is the bound.
-// Larger steps have groups of 64 and 32 outputs per block, so each weight is read once per group; prompts are bound by
-// the tensor cores, except for padding. Each result has the bits of multiply() on its row.
+// assignments of one expert. In steps with few rows, groups have eight assignments; the bound is the time to read the
+// active experts once. In larger steps, groups have 64 assignments and blocks 32 outputs, and each weight is read once
+// per group; prompts are bound by the tensor cores, except for padding. Each result has the bits of multiply().
 #include "infer/cuda/experts.h"
 #include "infer/cuda/product_narrow.h"
 

@@ -1,4 +1,4 @@
-// RoPE (Su et al. 2021), stores into the KV cache, and copies of its blocks. Reads and writes 8 bytes per element of
+// RoPE (Su et al. 2021), writes to the KV cache, and copies of cache blocks. Reads and writes 8 bytes per element of
 // query and key, reads 4 per element of value, and stores 2 or 4; angles are shared by all heads and stay cached.
 // Stores are scattered, because the cache has the layout of the products that read it (layout.h).
 #include "infer/cuda/kernels.h"

@@ -1,5 +1,5 @@
 // Samples a token from a row of logits as sampling/sampler.h does: penalty, top-k, top-p, min-p, temperature, draw.
-// Tokens are ranked by likelihood, equals by id. A filter or draw selects the first rank up to which the weights add to
+// Tokens are ranked by likelihood, ties by id. A filter or draw selects the first rank up to which the weights add to
 // more than a target (choose() in sample_body.h). Weights are integers, e^x in units of 2^-44, so sums are exact in any
 // order of threads and blocks. The plain and the fast kernels share all helpers, so this file exceeds 400 lines.
 #include "infer/cuda/block.h"
@@ -266,7 +266,7 @@ struct RowTokens {
       Sum passed = 0;
       for (const Sum sum : sums) {
         const Sum total = block_total(sum);
-        if (before + total > target) continue;  // sums increase: counts those that don't exceed it
+        if (before + total > target) continue;  // sums increase: counts those up to `target`
         ++step;
         passed = total;
       }

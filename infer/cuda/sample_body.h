@@ -45,7 +45,7 @@ struct Weights {
   const DrawInput& in;
   float largest;
 
-  // Likelihood is e^(logit - largest). Chance divides the exponent by the temperature, and min-p sets it to 0.
+  // Likelihood is e^(logit - largest). Chance divides the exponent by the temperature, and is 0 below min-p.
   [[nodiscard]] __device__ Sum operator()(Weight weight, float logit) const {
     if (weight == Weight::One) return 1;
     float x = logit - largest;

@@ -88,8 +88,8 @@ void ActiveRequest::was_preempted(Sequence& s) {
   c.logits.clear();  // the row that produced them will be recomputed
 }
 
-// Drafts are useful only if the next step draws, that is, if one row is missing. The limits leave a position for the
-// token drawn after the last draft.
+// Drafts are tried only if a single row is missing, so that the next step draws a token. `most` is reduced so that the
+// token drawn after the last draft has a position, too.
 std::optional<Drafter::Text> ActiveRequest::begin_drafts(const Sequence& s, size_t most) {
   Choice& c = choices_[s.index()];
   if (!c.drafts || c.in_flight() > 0) return {};  // a step in flight may still verify drafts
@@ -122,7 +122,7 @@ size_t ActiveRequest::append_rows(const Sequence& s, std::vector<Row>& rows, siz
   rows.back().sampler = sampler;
   rows.back().history = c.history();
   if (!c.drafts) return n;
-  // Each draft row draws, too. Its token is used if the draft equals the token drawn before it.
+  // Each draft's row draws a token, too, which is used only if the draft equals the token drawn by the row before it.
   const auto tokens = c.drafts->issue(most - n, sampler->form());
   for (size_t i = end; i < tokens.size(); ++i) {
     rows.push_back(c.row(i, tokens[i]));

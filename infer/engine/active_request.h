@@ -62,16 +62,16 @@ class ActiveRequest {
   void started(const Sequence& s);
   /// Records that the sequence was preempted or paused and holds no blocks.
   void was_preempted(Sequence& s);
-  /// Starts at most `most` drafts for the next step. If more are wanted, returns the sequence for a drafter to extend.
+  /// Begins the next step's drafts, at most `most`. If a drafter must add some, returns the sequence for it to extend.
   [[nodiscard]] std::optional<Drafter::Text> begin_drafts(const Sequence& s, size_t most);
   [[nodiscard]] size_t n_drafts(const Sequence& s) const {
     const auto& drafts = choices_[s.index()].drafts;
     return drafts ? drafts->n() : 0;
   }
   /// Appends at most `most` rows: tokens that are not cached yet, then drafts. At most `most_reported` of them are
-  /// prompt rows to report; their number is subtracted from it. Returns the number of rows appended.
+  /// prompt rows to report, and `most_reported` is reduced by their number. Returns the number of rows appended.
   size_t append_rows(const Sequence& s, std::vector<Row>& rows, size_t most, size_t& most_reported);
-  /// Returns the row of a token that is not known yet: the one drawn by draw `draw` of the step in flight.
+  /// Returns a row whose token is not known yet: it is the result of draw `draw` (an index) of the step in flight.
   [[nodiscard]] Row row_ahead(const Sequence& s, size_t draw);
   /// Returns true if the sequence's next rows depend on the token that the step in flight draws.
   [[nodiscard]] bool needs_next_token(const Sequence& s) const;

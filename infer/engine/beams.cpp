@@ -20,8 +20,8 @@ double Beams::score(double log_prob, size_t n_tokens) const {
   return log_prob / std::pow(static_cast<double>(n_tokens), options_.length_penalty);
 }
 
-// Selects the next beams from all candidates, likeliest first. A candidate that ends its sequence counts only among the
-// first width_, and in addition to the width_ beams that continue.
+// Selects the next beams from all candidates, likeliest first. A candidate that ends its sequence is kept only if it is
+// among the first width_, and doesn't count against the width_ beams that continue.
 std::vector<Continuation> Beams::decide(std::span<const SequenceState> beams) {
   std::vector<Candidate> candidates;
   for (size_t i = 0; i < beams.size(); ++i) find_candidates(i, beams[i], candidates);

@@ -25,7 +25,7 @@ class Drafter {
     std::vector<int32_t>& tokens;     ///< the sequence so far, at least one token; draft() appends the drafts
     size_t first;                     ///< index of the first token in the context
     size_t most;                      ///< maximum number of drafts
-    size_t n_misses;                  ///< recent steps without a correct draft; after more, propose only surer drafts
+    size_t n_misses;                  ///< recent steps without a correct draft: the more, the surer drafts must be
     Sampler& sampler;                 ///< the sampler whose tokens the drafts predict
     std::unique_ptr<Memory>& memory;  ///< the drafter's state for this sequence; null at first
   };
@@ -44,7 +44,7 @@ class DraftPace {
   [[nodiscard]] size_t n_wanted() const { return pause_ > 0 ? 0 : n_; }
   /// Returns the number of recent steps that tried drafts, none of them correct.
   [[nodiscard]] size_t n_misses() const { return misses_; }
-  /// Records a step that draws: its drafts, which may be 0, and how many of them were correct.
+  /// Records a step that draws: the number of its drafts, possibly 0, and how many of them were correct.
   void learn(size_t n_drafts, size_t n_right);
 
  private:

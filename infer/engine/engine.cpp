@@ -10,7 +10,7 @@
 namespace folio::infer {
 namespace {
 
-constexpr size_t kLogitsAtOnce = 3'000'000;  // limit per step for reported prompt rows: 61 rows of 49,152 logits
+constexpr size_t kLogitsAtOnce = 3'000'000;  // maximum prompt logits reported per step, such as 61 rows of 49,152
 
 SchedulerLimits within(SchedulerLimits limits, const Runner& runner) {
   limits.max_rows = std::min(limits.max_rows, runner.max_rows());

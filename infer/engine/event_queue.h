@@ -1,7 +1,7 @@
 // A bounded queue that delivers requests' output to a thread other than the engine's. Callbacks add to one event per
 // choice, which AsyncEngine delivers after the step. If `limit` bytes are unread, the queue's requests are paused;
 // other requests continue. A delivery costs a lock and perhaps a system call, too much for every token of a small model
-// (64 µs). So events that can be merged are delivered when an output begins or ends, and otherwise at most every 2 ms.
+// (64 µs each), so events that can be merged are delivered when an output begins or ends, else at most every 2 ms.
 #pragma once
 
 #include <algorithm>

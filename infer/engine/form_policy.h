@@ -35,7 +35,7 @@ inline void append_forced(FormMask& form, size_t most, size_t n_likely, std::vec
   }
 }
 
-/// Truncates `tokens` at the first one after `n_kept` that the form forbids or that would end the sequence.
+/// Truncates `tokens` at the first one, from index `n_kept` on, that the form forbids or that would end the sequence.
 inline void cut_forbidden(FormMask& form, size_t n_kept, std::vector<int32_t>& tokens) {
   for (size_t n = n_kept; n < tokens.size(); ++n) {
     if (!form.accepts(tokens[n], std::span(tokens).first(n))) tokens.resize(n);

@@ -15,8 +15,8 @@ class PromptLookup final : public Drafter {
  public:
   void draft(std::span<const Text> texts) override;
 
-  /// Returns the `most` tokens after the latest earlier occurrence of the text's last 3 tokens, or otherwise of its
-  /// last 2 (if `least` > 2, of its last `least`), repeated if fewer follow. Returns none if there is no occurrence.
+  /// Returns the `most` tokens after the latest earlier occurrence of the text's last n tokens, for the largest n from
+  /// max(3, least) down to `least` that has one. Repeats the tokens if fewer follow. Returns none if no n has one.
   [[nodiscard]] static std::vector<int32_t> drafts(std::span<const int32_t> text, size_t most, size_t least = 2);
 };
 

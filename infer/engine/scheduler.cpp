@@ -37,8 +37,8 @@ std::vector<Sequence*>::iterator Scheduler::place_of(const Sequence& sequence, s
   return std::ranges::lower_bound(at(first), at(end), sequence.key(), {}, &Sequence::key);
 }
 
-// Counts blocks for sequences that must run together: they share the full blocks of their common prefix. If several
-// append to one block, each copies it, and the original is released only after the step.
+// Rejects sequences that can never fit. Those that must run together share the full blocks of their common prefix. If
+// several append to one block, each copies it, and the original is released only after the step.
 void Scheduler::add(Sequence& sequence) {
   const int64_t positions = sequence.needs().max_positions;
   const auto n = static_cast<int64_t>(sequence.needs().n_together);

@@ -1,5 +1,5 @@
 // A set of strings as a deterministic automaton over code points, for conditions that one regular expression can't
-// express: a limit on the length as well, or a match of one expression and not of another.
+// express, such as a pattern with a limit on the length, or a match of one expression but not of another.
 #pragma once
 
 #include <cstdint>

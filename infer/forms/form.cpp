@@ -137,7 +137,7 @@ int32_t Form::alike_stack(int32_t stack) {
   return alike;
 }
 
-// Returns the place reached from `todo` by edges that read no byte: the ways that then read one, and if it may end.
+// Returns the place that `todo` reaches without reading a byte, or kDead if the output can neither continue nor end.
 Form::Place Form::place_of(std::vector<Way> todo) {
   ways_.clear();
   seen_.clear();
@@ -184,7 +184,7 @@ Form::Place Form::intern(std::vector<Way>& ways, bool may_end) {
   return place;
 }
 
-// Returns the ways that `ways` reach by reading `byte`.
+// Advances the parses `ways` by `byte`. Drops those that can't read it.
 std::vector<Form::Way> Form::read(std::span<const Way> ways, uint8_t byte) const {
   std::vector<Way> reached;
   for (const Way& way : ways) {

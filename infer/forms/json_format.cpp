@@ -5,7 +5,7 @@
 namespace folio::infer::forms {
 namespace {
 
-// Returns an expression for years 0001 to 9999, with February 29 only in leap years.
+// Returns an expression for dates in the years 0001 to 9999, with February 29 only in leap years.
 std::string date() {
   const std::string year = R"((?:[1-9]\d{3}|0[1-9]\d{2}|00[1-9]\d|000[1-9]))";
   const std::string fours = R"((?:0[48]|[2468][048]|[13579][26]))";

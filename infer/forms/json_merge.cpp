@@ -305,7 +305,7 @@ Json SchemaMerger::merged(const Json& a, const Json& b, const std::string& at) {
       if (compare(Decimal(other->text), Decimal(value->text)) < 0) set_member(to, key, value);
     } else if (key.starts_with("max") || key == "exclusiveMaximum") {
       if (compare(Decimal(other->text), Decimal(value->text)) > 0) set_member(to, key, value);
-    } else if (key == "pattern") {  // becomes a list of patterns, which only merging creates
+    } else if (key == "pattern") {  // the merged value is a list of patterns, all of which must match
       const auto patterns = [](const Json& json) { return json->is(Kind::String) ? std::vector{json} : json->items; };
       std::vector<Json> all = patterns(other);
       JsonSet known(make_list(all), budget_);

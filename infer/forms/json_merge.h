@@ -33,8 +33,7 @@ class SchemaMerger {
   /// Throws core::Error unless the branches of a oneOf are provably disjoint.
   void require_disjoint(const Json& branches, const std::string& at, int depth = 0);
 
-  /// Returns the conjunction of two schemas. A null pointer, as an argument or the result, is a schema that accepts any
-  /// value.
+  /// Returns the conjunction of two schemas. A null pointer (argument or result) is a schema that accepts any value.
   [[nodiscard]] Json both(const Json& a, const Json& b);
 
  private:

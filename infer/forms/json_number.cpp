@@ -65,10 +65,10 @@ struct NumberState {
   At at = At::Begin;
   bool negative = false;
   bool is_zero = true;             // true while all digits are 0
-  bool may_have_exponent = false;  // true for d.ddd; only then an exponent may follow if there are bounds
+  bool may_have_exponent = false;  // true for d.ddd, after which an exponent may follow even with bounds
   bool exponent_negative = false;
   uint32_t rest = 0;  // value of the integer's digits so far, modulo multiple_of
-  // Range of the allowed exponents, the exponent so far (kAnyExponent: any digits may follow), and how many may follow.
+  // The allowed range of exponents, the exponent so far (kAnyExponent: any digits may follow), and the digits left.
   int32_t first_exponent = 0, last_exponent = 0;
   int32_t exponent = 0;
   int32_t n_exponent_left = 0;
@@ -291,7 +291,7 @@ class NumberAutomaton {
     return true;
   }
 
-  // Reads a digit of the exponent; returns false if no allowed exponent begins so. Drops digits once any may follow.
+  // Reads a digit of the exponent; returns false if no allowed one is left. Sets kAnyExponent if any digits may follow.
   [[nodiscard]] static bool read_exponent(NumberState& state, int digit) {
     if (state.n_exponent_left == 0) return false;
     --state.n_exponent_left;

@@ -40,12 +40,13 @@ struct NumberRange {
   uint32_t multiple_of = 1;  ///< only for integers
 };
 
-/// Returns the part for multiples in the range, spelled -?(0|[1-9][0-9]*) but not -0. Throws if this needs many states.
+/// Returns the part for the range's multiples of `multiple_of`, spelled -?(0|[1-9][0-9]*) except -0. Throws core::Error
+/// if it needs too many states.
 [[nodiscard]] Grammar::Part integer_part(Grammar& grammar, const NumberRange& range);
 
 /// Returns the part for numbers in the range, with or without an exponent. An exponent of -307 to 307 may follow one
-/// nonzero digit and its fraction, so that parsing as a double neither overflows nor gives 0. Without bounds on the
-/// number's sign, other digits may precede an exponent of -99 to 99. A nonzero exclusive bound becomes the next double.
+/// nonzero digit and its fraction, so that parsing as a double neither overflows nor gives 0. If no bound applies to
+/// numbers of that sign, -99 to 99 may follow any digits. The next double replaces a nonzero exclusive bound.
 [[nodiscard]] Grammar::Part number_part(Grammar& grammar, const NumberRange& range);
 
 }  // namespace folio::infer::forms

@@ -12,7 +12,7 @@
 
 namespace folio::infer::forms {
 
-/// What object_part() needs of the schema compiler.
+/// The parts of the schema compiler that object_part() uses.
 struct SchemaContext {
   Grammar& grammar;
   JsonParts& parts;

@@ -400,7 +400,7 @@ class SchemaCompiler {
   JsonParts parts_;
   SchemaMerger merger_;
   std::unordered_map<Json, Rule> rules_;
-  std::unordered_map<std::string, Rule> leaves_;  // by schema, serialized
+  std::unordered_map<std::string, Rule> leaves_;  // rules of leaf schemas, by serialized schema
   std::deque<std::pair<Rule, Schema>> todo_;
 };
 

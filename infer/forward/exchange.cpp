@@ -121,7 +121,7 @@ uint64_t exchanged_bytes(const core::ModelConfig& config, size_t n_ranks, size_t
         rest -= saved({first + expert.first, first + expert.last});
       }
     }
-    to_all += rest * (l + 1 < config.n_layers ? rows : logit_rows);  // after Gather, only rows with logits
+    to_all += rest * (l + 1 < config.n_layers ? rows : logit_rows);  // the last layer keeps only rows with logits
   }
   const size_t own = rows_of_rank(width(Slot::Logits), 0, n_ranks).last;
   return (n_ranks - 1) * to_all + logit_rows * (width(Slot::Logits) - own) * sizeof(float);

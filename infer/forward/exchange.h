@@ -102,10 +102,10 @@ inline constexpr size_t kShardRows = 16;  ///< matrices are split between ranks 
 }
 
 /// Returns the number of bytes that the ranks send each other in a step with `rows` rows, `logit_rows` of them with
-/// logits: to all ranks the embeddings; per layer Query, Key, Value, Heads and Residual; per feed-forward network its
-/// hidden activations and Residual, with experts also Routes (an upper limit: a route that rounds to 0 sends less); to
-/// rank 0 the logits. From the last layer's Heads on, only `logit_rows` rows are sent. `in_blocks`: the inputs of Wo
-/// and W2 are sent in 8 bits, as by ranks in several processes if all layer matrices are quantized.
+/// logits. All ranks receive the embeddings; per layer Query, Key, Value, Heads and Residual; per feed-forward network
+/// its hidden activations and Residual, with experts also Routes (an upper limit: a route that rounds to 0 sends less).
+/// Rank 0 also receives the logits. From the last layer's Heads on, only `logit_rows` rows are sent. `in_blocks`: the
+/// inputs of Wo and W2 are sent in 8 bits, as ranks of several processes do if all layer matrices are quantized.
 [[nodiscard]] uint64_t exchanged_bytes(const core::ModelConfig& config, size_t n_ranks, size_t rows, size_t logit_rows,
                                        bool in_blocks = false);
 

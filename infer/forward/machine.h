@@ -145,7 +145,7 @@ class StageResults {
   /// Starts copying the drawn tokens to the host, if the stage draws.
   virtual Ticket fetch_tokens() { return {}; }
   /// Waits for the drawn tokens, but not for later steps, and returns them: (draws), each a token, kNotFinite or
-  /// kNothingLeft. Valid until the second step after theirs begins. A row that uses a failed draw is undefined.
+  /// kNothingLeft. Valid until two more steps have begun. A row whose token is a failed draw has undefined results.
   virtual std::span<const int32_t> wait_tokens(Ticket /*ticket*/) { return {}; }
   /// Copies the first rows of a slot to or from `values`, and waits. Used by observers, and between two stages.
   virtual void read(Slot slot, std::span<float> values) = 0;

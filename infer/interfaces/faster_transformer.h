@@ -102,7 +102,7 @@ class Llama {
     size_t beam_width = 0;
     size_t max_seq_len = 0;
   };
-  // What a call with continue_gen continues from: the sequences of the last call.
+  // The sequences of the last call, which a call with continue_gen continues.
   struct Session {
     size_t length = 0;  ///< maximum number of tokens of a sequence, the input session_len
     size_t beam_width = 0;

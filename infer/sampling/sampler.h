@@ -20,7 +20,7 @@ struct SamplerOptions {
   float temperature = 0.8F;  ///< 0: always the likeliest token
   int32_t top_k = 0;         ///< keep the k likeliest tokens; 0 or -1: off
   float top_p = 0.95F;       ///< keep the likeliest tokens with this total probability; 1: off (Holtzman et al. 2020)
-  float min_p = 0.0F;        ///< keep tokens with this share of the largest probability; 0: off (Nguyen et al. 2024)
+  float min_p = 0.0F;        ///< a token's minimum share of the largest probability; 0: off (Nguyen et al. 2024)
   /// Divides positive logits of repeated tokens and multiplies negative ones; 1: off (Keskar et al. 2019).
   float repetition_penalty = 1.0F;
   int32_t repeat_last_n = 64;  ///< number of last tokens that repetition_penalty applies to; 0: none
@@ -82,7 +82,7 @@ struct SamplerOptions {
 /// Returns `base` with the config's values. Throws core::Error with file, name, range and remedy if one is invalid.
 [[nodiscard]] SamplerOptions with_config(SamplerOptions base, const core::GenerationConfig& config);
 
-/// Results of a draw without a token.
+/// Results of a draw that yields no token.
 inline constexpr int32_t kNotFinite = -1;    ///< a logit is not finite
 inline constexpr int32_t kNothingLeft = -2;  ///< no token may be drawn
 

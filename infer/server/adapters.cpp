@@ -154,7 +154,7 @@ void Adapters::release(const Use& use) {
 }
 
 // Serves waiting requests whose adapter is in memory, and loads other adapters while memory can be freed for them. Once
-// that fails, all later requests wait, too, so that none overtakes.
+// that fails, all later requests wait, too, so that none overtakes an earlier one.
 void Adapters::serve_waiting() {
   std::deque<std::weak_ptr<Use>> left;
   bool blocked = false;

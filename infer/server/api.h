@@ -102,7 +102,7 @@ struct CompletionRequest {
 
 struct ParseOptions {
   /// Limits the work of rendering the template, tokenizing (one step per byte) and compiling the form. If a field
-  /// exceeds it, parsing throws ApiError with its name.
+  /// exceeds the limit, parsing throws ApiError with the field's name.
   core::WorkBudget budget{};
   /// Called before this work begins. Must throw if the request can't be accepted, such as when the queue is full.
   std::function<void(size_t n_prompts, size_t n_sequences_of_each)> admit{};

@@ -209,7 +209,7 @@ void Completion::measure(const ChoiceUpdate& update) {
 }
 
 void Completion::stream(size_t index, ChoiceText piece, size_t cost) {
-  const auto reply = reply_;  // a write may reset reply_, if the client has disconnected
+  const auto reply = reply_;  // keeps the reply alive: a write resets reply_ if the client has disconnected
   if (!std::exchange(begun_, true)) {
     status_ = 200;
     reply->add_header("Cache-Control", "no-cache");
@@ -227,7 +227,7 @@ void Completion::was_read(size_t cost) {
   if (queue_ != nullptr) queue_->release(cost);
 }
 
-// Ends the answer after all requests have ended. It is done once the client has read most of it or has disconnected.
+// Ends the answer after all requests have ended. Calls be_done() once the client has read most of it, or is gone.
 void Completion::end() {
   if (reply_ == nullptr) return be_done();
   status_ = 200;

@@ -27,7 +27,7 @@ using boost::system::error_code;
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kReadSize = size_t{16} << 10U;      // bytes per read
-constexpr size_t kMaxPipelined = size_t{16} << 10U;  // bytes: how much is read of further requests during an answer
+constexpr size_t kMaxPipelined = size_t{16} << 10U;  // bytes of further requests that are read during an answer
 constexpr size_t kMaxSkipped = size_t{64} << 10U;    // bytes: a larger body that isn't read ends the connection
 constexpr size_t kSendBuffer = size_t{64} << 10U;
 constexpr std::chrono::seconds kLinger{2};  // time for clients to read their last answer

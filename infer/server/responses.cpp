@@ -384,7 +384,7 @@ class ResponseReplies : public Replies {
 
 CompletionRequest parse_response(const Json& body, const ServedModel& served, uint64_t random_seed,
                                  std::string_view text, const ParseOptions& options) {
-  constexpr size_t kMostNumbers = size_t{1} << 18U;  // limits memory: a stream repeats each number in several events
+  constexpr size_t kMostNumbers = size_t{1} << 18U;  // maximum log-probabilities; a stream repeats each several times
   const Fields fields(body, schema("ResponseRequest"));
   check_stateless(fields);
   const Ordered ordered = in_order(body, text, options.budget);

@@ -413,7 +413,7 @@ void Service::detokenize(HttpRequest& request, const Reply& reply) {
           });
 }
 
-// Throws ApiError if the queue has no capacity for so many choices. Can be called from any thread.
+// Throws ApiError if the queue has no capacity for n_prompts * n_each choices. Can be called from any thread.
 void Service::check_queue(size_t n_prompts, size_t n_each) const {
   const size_t n_choices = n_prompts * n_each;
   if (n_choices > options_.max_queue) {

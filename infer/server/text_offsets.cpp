@@ -19,7 +19,7 @@ size_t length_at(std::string_view text, size_t at) {
   return n;
 }
 
-// Returns the length of `bytes`, without a space that SentencePiece added, if `text` starts with them; else nullopt.
+// Returns the length of `bytes` at the start of `text`, without a space that SentencePiece added; nullopt if not there.
 std::optional<size_t> size_of(std::string_view text, std::string_view bytes) {
   if (text.starts_with(bytes)) return bytes.size();
   if (bytes.starts_with(' ') && text.starts_with(bytes.substr(1))) return bytes.size() - 1;

@@ -64,7 +64,7 @@ class MixtureImpl : public torch::nn::Module {
   [[nodiscard]] torch::Tensor& selection_bias() { return selection_; }
 
  protected:
-  /// Returns Σ g_e SwiGLU_e(x) over the experts selected for each row of x [N, D], [N, D].
+  /// Returns, for each row of x [N, D], the sum Σ g_e SwiGLU_e(x) over its selected experts, [N, D].
   virtual torch::Tensor of_experts(const torch::Tensor& x, const Routes& routes) {
     return own_experts(x, routes.experts, routes.weights);
   }

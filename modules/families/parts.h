@@ -21,7 +21,7 @@ class FamilyParts : public Parts {
  public:
   using Parts::Parts;
 
-  [[nodiscard]] RopeCache rope(const core::ModelConfig& config) const override;  ///< rotations as in families/rope.h
+  [[nodiscard]] RopeCache rope(const core::ModelConfig& config) const override;  ///< the rotations of families/rope.h
   [[nodiscard]] torch::nn::AnyModule attention(const core::ModelConfig& config, RopeCache rope,
                                                int64_t layer) const override;
   [[nodiscard]] torch::nn::AnyModule feed_forward(const core::ModelConfig& config, int64_t layer) const override;

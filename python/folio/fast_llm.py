@@ -200,7 +200,7 @@ def _config(config: GenerationConfig | None, options: dict[str, Any]) -> Generat
     if not options.pop("do_sample", True):
         options["top_k"] = 1
     config = dataclasses.replace(config, **options)
-    if not 1e-3 <= config.repeat_penalty <= 100:  # the engine checks the other options by these names
+    if not 1e-3 <= config.repeat_penalty <= 100:  # checked here: the engine calls it repetition_penalty
         raise ValueError(f"repeat_penalty is {config.repeat_penalty}, but has to be in [0.001, 100]")
     return config
 

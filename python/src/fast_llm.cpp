@@ -1,4 +1,4 @@
-// Functions of folio.fast_llm that folio.Model lacks: conversations as strings, and what ends an answer.
+// Functions of folio.fast_llm that folio.Model lacks: conversations as strings, and the tokens that end an answer.
 #include "infer/interfaces/fast_llm.h"
 
 #include <nanobind/stl/pair.h>

@@ -94,7 +94,7 @@ void SharedModel::close() {
 
 namespace {
 
-// Returns the parser's options: a server request's budget, plus one step for each byte of the caller's prompts.
+// Returns the parser's options: the work budget of a server request, plus one unit for each byte of the prompts.
 infer::server::ParseOptions parse_options(const Json& body) {
   uint64_t n_bytes = 0;
   const auto add = [&](const Json& text) {

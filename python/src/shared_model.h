@@ -49,7 +49,7 @@ class SharedModel {
     [[nodiscard]] const data::Tokenizer& tokenizer() const { return loaded().tokenizer(); }
     [[nodiscard]] const infer::server::ServedModel& served() const { return model_.parts_->served; }
     [[nodiscard]] infer::AsyncEngine& engine() const { return *model_.parts_->async; }
-    /// `on_delivery` is as in infer::EventQueueOptions.
+    /// Submits requests: see infer::TextStream::submit(). `on_delivery` is as in infer::EventQueueOptions.
     [[nodiscard]] std::shared_ptr<infer::TextStream> submit(std::vector<infer::Request> requests, bool pieces,
                                                             std::function<void()> on_delivery = {}) const {
       return infer::TextStream::submit(model_.parts_->async, std::move(requests), pieces,
@@ -69,12 +69,12 @@ class SharedModel {
   [[nodiscard]] bool closed() const { return closed_; }
 
  private:
-  // Members refer only to members above them.
+  // `service` is last, so that it is destroyed before the members that it uses.
   struct Parts {
     explicit Parts(const std::string& path, const OpenOptions& options);
     infer::LoadedModel loaded;
     infer::server::ServedModel served;
-    size_t n_at_once;                                            ///< maximum requests of one call in the engine
+    size_t n_at_once;                                            ///< maximum requests of one call submitted at a time
     std::atomic<infer::server::LocalService*> serving{nullptr};  ///< points to `service`
     std::shared_ptr<infer::AsyncEngine> async;
     std::unique_ptr<infer::server::LocalService> service;

@@ -124,7 +124,7 @@ std::string type_without_blocks(const core::StoredModel& model, const std::strin
   return "f32";
 }
 
-// Prints how many matrices get another type than the mixture's, because their rows are not whole blocks.
+// Prints how many matrices get another type than `type`, such as q4_k_m, specifies: their rows are not whole blocks.
 void say_what_does_not_fit(const core::StoredModel& model, const std::string& type) {
   size_t matrices = 0;
   size_t others = 0;

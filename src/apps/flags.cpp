@@ -21,7 +21,7 @@
 namespace folio::apps {
 namespace {
 
-constexpr double kUnlimited = 1e6;  // limits from here on only catch typing errors; --help omits them
+constexpr double kUnlimited = 1e6;  // larger limits only catch typing errors; --help omits them
 
 // Returns the range as --help shows it, or "" if neither limit needs to be shown.
 std::string note_of_range(double low, double high) {

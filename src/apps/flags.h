@@ -98,9 +98,9 @@ class Flags {
   void require_subcommand();
   void footer(std::function<std::string()> text);
   void final_callback(std::function<void()> call);
-  /// Sets the group in --help of --help, --version and all flags added later.
+  /// Sets the group in which --help lists --help, --version and all flags added later.
   void default_group(const std::string& name);
-  /// Sets the group in --help of flags added later.
+  /// Sets the group in which --help lists flags added later.
   void group(const std::string& name);
 
   /// Parses the arguments. Returns false if it printed --help or --version. Throws core::UsageError if they are wrong.
@@ -112,7 +112,7 @@ class Flags {
 
  private:
   Flags(CLI::App* command, const std::string& full_name);
-  void add_version();  // does nothing if a flag has that name
+  void add_version();  // does nothing if the program has its own --version
   [[nodiscard]] std::string version() const;
   [[nodiscard]] std::string help() const;  // returns the help of the given subcommand, if any
   Flag* added(CLI::Option* option) { return &all_.emplace_back(option); }

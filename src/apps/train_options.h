@@ -39,8 +39,8 @@ struct TrainOptions {
 /// Returns flags that store their values in `options`. Its current values are the defaults.
 [[nodiscard]] std::unique_ptr<Flags> train_flags(TrainOptions& options);
 
-/// Parses the command line a second time, with the defaults of the preset, model or run that the first parse, whose
-/// result is `first`, selected. Connects to the other ranks, if the environment specifies any, and chooses the run
+/// Parses the command line a second time, with the defaults of the preset, model or run that is selected in `first`,
+/// the result of the first parse. Connects to the other ranks, if the environment specifies any, and chooses the run
 /// directory. Throws core::Error or core::UsageError.
 void complete_options(TrainOptions& options, const TrainOptions& first, int argc, char** argv);
 

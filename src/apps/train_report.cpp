@@ -148,7 +148,8 @@ double count_baseline(const TrainData& data) {
   const auto start = std::chrono::steady_clock::now();
   const data::Tokenizer& tokenizer = data.text->tokenizer();
   const int32_t vocab_size = tokenizer.vocab_size();
-  const bool unused_end = !data.several_documents && tokenizer.end_of_text() == vocab_size - 1;  // occurs in no text
+  // With a single document, the end token never occurs, so the baseline's vocabulary excludes it.
+  const bool unused_end = !data.several_documents && tokenizer.end_of_text() == vocab_size - 1;
   const train::NgramCounts counts(counted_tokens(train, "training", vocab_size), vocab_size - (unused_end ? 1 : 0),
                                   kOrder);
   const double loss = counts.witten_bell_loss(counted_tokens(validation, "validation", vocab_size), kOrder);

@@ -71,7 +71,7 @@ struct FamilyInfo {
   Family family;
   std::string_view name;       ///< value of --family, and of model_type in config.json
   RopePairs pairs;             ///< pairs that RoPE rotates, for weights in memory
-  float rotary_factor = 1.0F;  ///< fraction of a head that RoPE rotates; below 1, a default that models may change
+  float rotary_factor = 1.0F;  ///< fraction of a head that RoPE rotates; models may override a value below 1
   bool pre_norms = true;       ///< inputs of attention and of the feed-forward network are normalized
   bool post_norms = false;     ///< outputs of attention and of the feed-forward network are normalized
   Gate gate = Gate::Silu;
@@ -92,7 +92,7 @@ struct FamilyInfo {
 [[nodiscard]] std::span<const FamilyInfo> families();
 [[nodiscard]] const FamilyInfo& info(Family family);
 
-/// Returns the family with this name. Throws Error "WHAT is NAME, but only these run here: …" if there is none.
+/// Returns the family with this name. Throws Error that begins with `what` and lists all families if there is none.
 [[nodiscard]] const FamilyInfo& family_named(std::string_view name, const std::string& what);
 
 // Families are stored by name in JSON.

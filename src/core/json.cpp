@@ -10,14 +10,14 @@ namespace {
 template <typename Json>
 Json parse(std::string_view text, const std::string& where, size_t max_keys, std::string_view leave_out) {
   constexpr int kMaxDepth = 64;
-  constexpr size_t kMaxValues = size_t{1} << 22U;  // 16 bytes or more each; the largest vocabularies have a million
+  constexpr size_t kMaxValues = size_t{1} << 22U;  // limits memory; the largest vocabularies have a million tokens
   size_t n_values = 0;
   std::vector<std::set<std::string>> keys;  // keys seen in each enclosing object, by depth
   bool left_out = false;
   const auto watch = [&](int depth, typename Json::parse_event_t event, Json& parsed) {
     using Event = typename Json::parse_event_t;
     const bool opens =
-        event == Event::object_start || event == Event::array_start;  // has the depth of the enclosing value
+        event == Event::object_start || event == Event::array_start;  // `depth` is then that of the enclosing value
     if (depth + (opens ? 1 : 0) > kMaxDepth) fail("{}: JSON nested deeper than {}", where, kMaxDepth);
     if (++n_values > kMaxValues) fail("{}: more than {} values and keys", where, kMaxValues);
     if (event == Event::object_start) {  // clears keys of a skipped value, which has no end event

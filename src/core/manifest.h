@@ -87,7 +87,7 @@ struct TensorSpec {
   /// Returns the number of tensors in Hugging Face files for this one: one per expert for most stacks, otherwise 1.
   [[nodiscard]] int64_t hf_parts() const { return is_stack() && hf_packed.name.empty() ? shape[0] : 1; }
   [[nodiscard]] std::string hf_part(int64_t index) const;
-  [[nodiscard]] std::vector<int64_t> hf_shape() const;  ///< returns the shape of one of these tensors
+  [[nodiscard]] std::vector<int64_t> hf_shape() const;  ///< returns the shape of each of the hf_parts() tensors
 };
 
 /// Returns all tensors of a model in file order: those of its family, and Output unless embeddings are tied.

@@ -27,7 +27,7 @@ struct QuantInfo {
   int32_t zero_point;  ///< subtracted from each quant; 0 if the groups have minimums
   bool minimums;       ///< each group has a minimum
   bool byte_scales;    ///< true: scale = byte * F16 of the block, minimum = -byte * F16; false: both are F16
-  bool fp4 = false;    ///< MXFP4: a quant is kFp4Quants of a 4-bit code, a scale half_scale_of() a byte
+  bool fp4 = false;    ///< MXFP4: quant = kFp4Quants[4-bit code], scale = half_scale_of(byte)
 };
 
 /// Returns the representation of a supported block type (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, MXFP4), or
@@ -37,9 +37,9 @@ struct QuantInfo {
 /// The fields of blocks as they are stored: F16 values and MXFP4's 4-bit codes are not converted.
 struct StoredGroups {
   std::span<uint8_t> quants;    ///< one per element
-  std::span<uint16_t> factors;  ///< of each block: its scale, or the factor of its scale bytes
+  std::span<uint16_t> factors;  ///< one per block: its scale, or the factor of its scale bytes
   std::span<uint16_t> minimum_factors;
-  std::span<uint8_t> scales;  ///< of each group, if scales are bytes: 6 bits, signed in Q6_K, or E8M0
+  std::span<uint8_t> scales;  ///< one per group, if scales are bytes: 6 bits, signed in Q6_K, or E8M0
   std::span<uint8_t> minimums;
 };
 

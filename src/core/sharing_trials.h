@@ -29,7 +29,7 @@ class SharingTrials {
   void record(size_t worth, std::chrono::nanoseconds took);
 
  private:
-  enum class Phase : uint8_t { Own, Other, Keep };  ///< in order: times the current way, the other way, nothing
+  enum class Phase : uint8_t { Own, Other, Keep };  ///< times the current way (Own), the other way, or nothing (Keep)
   struct Size {
     bool shares = true;
     Phase phase = Phase::Keep;

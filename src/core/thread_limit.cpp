@@ -74,7 +74,7 @@ void ThreadLimit::start(std::optional<size_t> free) {
 }
 
 void ThreadLimit::update(double waiting, const std::function<std::optional<size_t>()>& free) {
-  constexpr double kFew = 0.2;  // average measured with one thread per free core: 0.05
+  constexpr double kFew = 0.2;  // like kMany, with fewer than all threads; 0.05 is usual if cores are free
   constexpr size_t kMostKept = 10;
   const size_t fewest = (most_ + 1) / 2;
   const bool all = now_ == most_;

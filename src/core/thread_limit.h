@@ -18,9 +18,9 @@ namespace folio::core {
 [[nodiscard]] std::optional<size_t> free_cores(size_t enough);
 
 /// The number of threads that a pool should use. Threads that share a loop wait for each other, so one that lacks a
-/// core delays all others. A pool starts with one thread per free core. Later, as many threads leave as wait for cores,
-/// but at least half stay. After two seconds, all return if cores are free; after twenty seconds in any case, because
-/// the machine may be larger than the container. If none waits then, free cores are not counted anymore.
+/// core delays all others. A pool starts with one thread per free core. Later, as many threads are removed as wait for
+/// cores, but at least half remain. All are used again after two seconds if cores are free, and after twenty seconds in
+/// any case, because the count of free cores may be wrong in a container; it's ignored from then on if no thread waits.
 class ThreadLimit {
  public:
   /// Average number of waiting threads that shows busy cores (on two cores: 0.6 to 1 if busy, else up to 0.15).

@@ -52,16 +52,16 @@ struct Builtin {
 /// Implement Python's str.islower and str.isupper.
 [[nodiscard]] bool is_lower(TextView text);
 [[nodiscard]] bool is_upper(TextView text);
-/// Returns true for a character that Python's \\w matches.
+/// Returns true for a character that Python's \w matches.
 [[nodiscard]] bool is_word(char32_t c);
 /// Implements Python's str.splitlines(keepends=with_ends).
 [[nodiscard]] std::vector<TextView> lines_of(TextView text, bool with_ends = false);
-/// Returns the item at a path such as "function.name" or an index, or `otherwise`, if not null, for a missing item.
+/// Returns the item at a path such as "function.name" or an index. `otherwise`, if not null, replaces missing items.
 [[nodiscard]] Value attribute_at(Session& session, Value item, const Value& path, const Value* otherwise = nullptr);
 /// Evaluates Python's `format % values`, where `values` is a single value, a tuple or a dict.
 [[nodiscard]] Text formatted(Session& session, TextView format, const Value& values);
 
-/// Return the tables of methods, filters and tests that a file defines.
+/// Return the methods, filters and tests that text.cpp, sequences.cpp, layout.cpp, numbers.cpp and tests.cpp define.
 [[nodiscard]] std::span<const Builtin> text_methods();
 [[nodiscard]] std::span<const Builtin> text_filters();
 [[nodiscard]] std::span<const Builtin> sequence_filters();

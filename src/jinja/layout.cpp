@@ -1,4 +1,4 @@
-// Filters for the layout of text, and other rarely used filters.
+// The filters format, indent, pprint, truncate, urlencode, wordcount and wordwrap.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -172,7 +172,7 @@ Value wordwrap(Session& session, const Value& self, const Arguments& arguments) 
   return session.text(std::move(result));
 }
 
-// Other filters.
+// The filters urlencode, format and pprint.
 
 void append_quoted(Session& session, Text& out, TextView text, bool in_query) {
   for (const char32_t& c : text) {

@@ -54,11 +54,11 @@ struct Stmt {
   Kind kind = Kind::Text;
   int line = 0;
   Value text{};                   ///< text of the template outside of tags
-  Signature signature{};          ///< of a macro, or of the caller in a {% call %} block
+  Signature signature{};          ///< signature of a macro, or of the caller in a {% call %} block
   bool recursive = false;         ///< for loops: true if the body may call loop(...)
   std::vector<Target> targets{};  ///< variables assigned by set, with or for
-  std::vector<ExprPtr> exprs{};   ///< conditions, values or a call; for loops the sequence and its filter
-  std::vector<Block> blocks{};    ///< bodies; the last one may be that of else
+  std::vector<ExprPtr> exprs{};   ///< conditions, values or a call; in a for loop, the sequence and its filter
+  std::vector<Block> blocks{};    ///< bodies; the last one may be the else branch
 };
 
 /// Parses a template. Throws core::Error that begins with the line number.

@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// Returns a locale with Unicode's simple case mappings. Python also maps to several characters, such as "ß" to "SS".
+// Returns a locale with Unicode's simple case mappings, to one character each; Python also maps "ß" to "SS".
 locale_t unicode_locale() {
   static const locale_t kUnicode = [] {
     const locale_t made = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
@@ -39,7 +39,7 @@ Text swapped_case(TextView text) {
 
 bool parts_words(char32_t c) { return is_space(c) || U"-({[<"sv.find(code_of(c)) != TextView::npos; }
 
-// Returns a title. In str.title, words are runs of letters; in the filter title, "-", "({[<" and spaces part them.
+// Converts to title case. `kParts` tests for a separator: uncased in str.title, a space or "-({[<" in the filter title.
 template <bool (*kParts)(char32_t)>
 Text titled(TextView text) {
   Text result(text);

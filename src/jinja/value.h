@@ -101,7 +101,7 @@ class Session {
   /// Create values and spend steps of the budget. Throw core::Error beyond a limit of size or nesting.
   [[nodiscard]] Value text(Text text);
   [[nodiscard]] Value list(std::vector<Value> items, bool is_tuple = false, bool is_group = false);
-  /// If keys are equal, the first determines the position and the last the value.
+  /// Creates a dict. Of equal keys, the first determines the position and the last the value.
   [[nodiscard]] Value dict(std::vector<std::pair<Value, Value>> items);
   [[nodiscard]] Namespace& make_namespace() { return namespaces_.emplace_back(); }
 

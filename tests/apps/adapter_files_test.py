@@ -26,7 +26,7 @@ TOOL = support.BUILD / "tests" / "format_tool"
 
 
 def copied(base, directory, out):
-    """Returns a copy of the adapter, written by the code with which train writes one."""
+    """Returns a copy of the adapter, written by the same code as in train."""
     subprocess.run([TOOL, "copy-adapter", base, directory, out], check=True)
     return out
 
@@ -37,7 +37,7 @@ def copied(base, directory, out):
     dict(r=1, lora_alpha=1, target_modules=["v_proj", "down_proj"], layers_to_transform=[1]),
 ])
 def test_peft_loads_written_adapters(tmp_path, config):
-    """The file has the tensors of peft's own, bit for bit, and no others. Loaded by peft, it gives equal results."""
+    """Folio's file has exactly the tensors of peft's file, bit for bit. Loaded by peft, it gives equal results."""
     model = adapted(GOLDEN, size=0.5, **config)
     ids = list(range(1, 40))
     expected = token_logprobs(model, ids)

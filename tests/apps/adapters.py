@@ -1,4 +1,4 @@
-"""Writes random adapters in peft's format, without peft. lora_test.py checks that Folio and peft read them alike."""
+"""Writes random adapters in peft's format, without peft. lora_test.py tests adapters that peft itself saved."""
 
 import json
 

@@ -64,7 +64,7 @@ def assert_equal(ours, theirs, what):
 def test_outputs_order_and_scores_match_transformers(golden, tokenizer, golden_gguf, prompts, tmp_path, width, penalty, early):
     file = tmp_path / "prompts.txt"
     file.write_text("\n".join(prompts) + "\n", encoding="utf-8")
-    ends = "e" if penalty == 1.0 else " "  # a stop string that most outputs contain, or all
+    ends = "e" if penalty == 1.0 else " "  # a stop string that most or all outputs contain
     theirs = transformers_beams(golden, [tokenizer(p)["input_ids"] for p in prompts], width, penalty, early,
                                 tokenizer(ends)["input_ids"], tokenizer.eos_token_id)
     done = succeed("generate", "--json", "-m", golden_gguf, "--prompts", file, "--stop", ends, "-t", 1,

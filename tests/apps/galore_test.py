@@ -69,7 +69,7 @@ def our_vectors(runs, names):
 
 @pytest.fixture
 def take_signs(galore_torch, monkeypatch):
-    """Returns a function that gives galore_torch's vectors the signs of others, and asserts that the rest is equal."""
+    """Returns a function that gives galore_torch's vectors the signs of `others`, which must otherwise be equal."""
     def take(others):
         def compute(self, weights, rank, type):
             vectors, like = theirs(self, weights, rank, type), next(others)

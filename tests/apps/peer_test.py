@@ -77,7 +77,7 @@ def train_with_pytorch(first, batches, bf16, muon):
     ("f32", ["--recompute", "true"], 1e-4, 1e-5),
     ("f32", ["--fused", "false"], 1e-4, 1e-5),
     ("bf16", [], 1e-2, 2e-2),  # larger errors: significands of 8 bits through three layers
-    # PyTorch orthogonalizes in bfloat16, which changes the loss by 1.2e-5. AdamW's tenth loss would differ by 0.1.
+    # PyTorch orthogonalizes in bfloat16, which changes the loss by 1.2e-5. AdamW would change the tenth loss by 0.1.
     pytest.param("f32", ["--optimizer", "muon"], 1e-4, 1e-5, marks=pytest.mark.skipif(
         not hasattr(torch.optim, "Muon"), reason="this PyTorch is older than its Muon")),
 ])

@@ -1,7 +1,7 @@
 """Tests that a training run resumes correctly after a kill or an error at any system call that changes a file.
 
 strace injects the kill or the error. `make long` tests each call; otherwise every fourth is tested.
-tests/train/run/save_faults_test.cpp does the same for a single save without strace, with every call and both errors.
+tests/train/run/save_faults_test.cpp does the same for a single save without strace, at every call, with ENOSPC and EIO.
 """
 
 import os

@@ -81,7 +81,7 @@ def test_token_cache_is_written_once(home, tmp_path, tokenizer, type_):
 
 @pytest.mark.parametrize("across", ["false", "mask"])
 def test_windows_end_at_or_mask_documents(home, across):
-    """transformers has the same loss on separate documents: a window's first for `false`, all of them for `mask`."""
+    """The loss is over a window's first document for `false`, and over all of them, run separately, for `mask`."""
     import torch
     last = train(home, "w", home / "one.txt", "--tokenizer", "bpe:300", "--across-documents", across,
                  "--validation-fraction", "0.4")

@@ -49,7 +49,7 @@ def test_two_data_parallel_ranks_match_half_batches_exactly(shared, alone):
         out = shared / f"{halves.name}-data-{zero}-{transport}"
         train_on_ranks(2, shared, shared / "cats.txt", *flags, "--batch-size", "8", "--zero", zero, "--out", out,
                        FOLIO_RANK_TRANSPORT=transport)
-        if zero != "2":  # ZeRO 2 sums the gradient norm in another order, from those of the gradients' owners
+        if zero != "2":  # ZeRO 2 sums the squared norms of each rank's gradients, in another order
             assert numbers(out) == numbers(halves), (zero, transport)
             assert weights_digest(out) == weights_digest(halves), (zero, transport)
         else:

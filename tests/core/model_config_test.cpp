@@ -325,7 +325,7 @@ TEST(Manifest, NamesAreUniqueInEachFormat) {
     std::set<std::string> module;
     for (const TensorSpec& spec : manifest) {
       gguf.insert(spec.gguf_name);
-      hf.insert(fmt::format("{} {}", spec.hf_name, spec.hf_packed.first));  // tensors can share a packed one
+      hf.insert(fmt::format("{} {}", spec.hf_name, spec.hf_packed.first));  // tensors can share a packed tensor
       module.insert(spec.module_name);
       if (spec.role == Role::SelectionBias) continue;   // named "e_score_correction_bias"
       if (spec.role == Role::AttentionSinks) continue;  // named "sinks"

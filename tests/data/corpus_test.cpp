@@ -33,7 +33,7 @@ TEST(Splits, NinetyPercentSplitMatchesPublishedSizes) {
 TEST(Splits, EightyTenTenSplitMatchesTheTutorial) {
   const std::vector<int32_t> tokens = first_numbers(1'115'394);
   const Splits splits = split_tokens(tokens, 0.1, 0.1);
-  EXPECT_EQ(splits.train.size(), 892'315U);  // as in the tutorial: int(0.8 * n) in Python
+  EXPECT_EQ(splits.train.size(), 892'315U);  // int(0.8 * n) in Kitano's "Llama from scratch"
   EXPECT_EQ(splits.validation.size(), 111'539U);
   EXPECT_EQ(splits.test.size(), 111'540U);
 }

@@ -1,4 +1,4 @@
-// Tests feed-forward networks that studies compare, blocks without a part, and training runs that are compared.
+// Tests experiments/common/comparison.h: changed blocks, training runs in parallel, and the search for a learning rate.
 #include "experiments/common/comparison.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ const core::ModelConfig kConfig{
 
 double largest_difference(const torch::Tensor& a, const torch::Tensor& b) { return (a - b).abs().max().item<double>(); }
 
-// Returns a model with weights large enough for every part to matter.
+// Returns a model with weights so large that every part affects the output.
 nn::Llama model_of(ModelParts blocks = {}) {
   nn::Llama model = seeded_llama(kConfig, 5, std::move(blocks));
   const torch::NoGradGuard no_grad;
@@ -36,7 +36,7 @@ nn::Llama model_of(ModelParts blocks = {}) {
 
 torch::Tensor random_tokens() { return torch::randint(kConfig.vocab_size, {3, 8}, torch::kLong); }
 
-// Returns how much the last position's output changes if the first token does.
+// Returns how much the output at the last position changes if the first token is changed.
 double reach(const ModelParts& blocks) {
   nn::Llama model = model_of(blocks);
   const torch::Tensor tokens = random_tokens();
@@ -96,7 +96,7 @@ TEST(Blocks, WidthScaledMatricesPreserveMagnitude) {
     EXPECT_EQ(!of_block, torch::equal(p.value(), old[p.key()])) << p.key();
     if (!of_block) continue;
     const double spread = p->std().item<double>() * std::sqrt(static_cast<double>(p->size(1)));
-    // The standard deviation of n normal numbers has a relative standard error of 1 / √(2n).
+    // The bound is five standard errors: that of the standard deviation of n normal values is 1 / √(2n), relative.
     EXPECT_NEAR(spread, 1.0, 5.0 / std::sqrt(2.0 * static_cast<double>(p->numel()))) << p.key();
   }
 }
@@ -132,7 +132,7 @@ TEST(Broken, ZeroBlockZeroesTheStreamWithoutResiduals) {
   EXPECT_GT(spread({}), 1e-3);
 }
 
-// Returns a text of random characters, long enough for validation_loss.
+// Returns a text of random characters that is long enough for validation_loss().
 Shakespeare random_text() {
   std::string letters = "abcdefghijk";
   Shakespeare text(data::CharTokenizer::from_text(letters, "the test's text"));
@@ -182,7 +182,7 @@ TEST(Comparison, FailedJobFailsTheStudy) {
   EXPECT_THROW(run_jobs(50, [](size_t i) { core::require(i != 3, "job {} failed", i); }), core::Error);
 }
 
-// A valley in log10 of the rate; above `limit`, the loss is NaN.
+// Returns a simulated loss with its minimum at the learning rate `bottom`. Above `limit`, training diverges: NaN.
 double valley(double rate, double bottom, double limit) {
   return rate > limit ? NAN : std::pow(std::log10(rate / bottom), 2);
 }
@@ -190,7 +190,7 @@ double valley(double rate, double bottom, double limit) {
 TEST(RateSearch, SearchesUntilTheBestRateIsBracketed) {
   const std::vector<double> bottoms{3e-3, 0.1, 1e-4};
   const auto found = search_rates({3e-3, 3e-3, 1e-2}, {1, 2}, [&](size_t which, double rate, uint64_t seed) {
-    return valley(rate, bottoms[which], 1.0) + (seed == 1 ? 0.5 : -0.5);  // the mean over seeds decides
+    return valley(rate, bottoms[which], 1.0) + (seed == 1 ? 0.5 : -0.5);  // the mean over seeds counts
   });
   EXPECT_EQ(found[0].rates, (std::vector<double>{1e-3, 3e-3, 1e-2}));
   EXPECT_EQ(found[1].rates, (std::vector<double>{1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3}));

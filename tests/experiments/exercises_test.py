@@ -1,5 +1,5 @@
-"""Checks the exercises: unwritten files print their hint, solutions pass, and every mistake fails the test named after
-it with an explanation, and passes earlier tests. FOLIO_EXERCISE_GROUPS lists the build's groups."""
+"""Checks the exercises: unwritten files print their hint, solutions pass, and each typical mistake fails the test
+listed for it, with an explanation, and passes earlier tests. FOLIO_EXERCISE_GROUPS lists the groups that are built."""
 
 import functools
 import importlib.util
@@ -37,7 +37,7 @@ def file_of(exercise):
 
 
 def properties_of(exercise):
-    """Returns suite and tests of an exercise, in order. Those of the modules also test ours."""
+    """Returns the suite and the tests of an exercise, in order, including those shared with tests of modules/."""
     source = read("properties", f"{exercise}.cpp")
     for shared in re.findall(r'^#include "(tests/modules/properties/.+)"', source, re.M):
         source += (ROOT / shared).read_text()
@@ -47,13 +47,13 @@ def properties_of(exercise):
 
 
 def only(exercise, test="*"):
-    """Returns the flag that runs one exercise's tests, or one of them."""
+    """Returns the flag that selects the tests of an exercise, or a single one."""
     suite, _ = properties_of(exercise)
     return f"--gtest_filter={suite}.{test}:*/{suite}/*.{test}"
 
 
 def program(group, code):
-    """Returns the program that tests a group's files, solutions or mistakes; groups that need LibTorch share one."""
+    """Returns the name of the program that tests a group. `code` is unfilled, solutions or mistakes."""
     return f"{group if group in PLAIN else 'libtorch'}_{code}"
 
 
@@ -74,14 +74,14 @@ def run(program, *arguments, mistake=None, stdin=""):
 
 
 def judged(program, asked):
-    """Returns {(mistake, flag): (output, exit code)} of runs in one process, since LibTorch takes a second to load."""
+    """Runs pairs (mistake, flag) in one process, as LibTorch loads slowly. Returns {pair: (output, exit code)}."""
     done = run(program, "--each", stdin="".join(f"{mistake} {flag}\n" for mistake, flag in asked))
     runs = re.findall(r"(.*?)^exit (\d+)\n", done.stdout, re.M | re.S)
     assert done.returncode == 0 and len(runs) == len(asked), done.stdout
     return {key: (output, int(code)) for key, (output, code) in zip(asked, runs)}
 
 
-# What GoogleTest and LibTorch print about failures; the tests' authors must use words instead.
+# Messages of GoogleTest and LibTorch, which readers must not see: tests explain a failure in their own words.
 GOOGLE_TEST = re.compile(r"Value of:|Which is:|Actual:|Expected|evaluates to|which exceeds|Google Test|C\+\+ exception|Failed$", re.M)
 
 
@@ -103,7 +103,7 @@ def test_readme_lists_every_exercise_once():
 def test_hints_are_stepwise_and_end_with_the_code():
     for exercise in script().exercises():
         *steps, last = exercise.hints()
-        code = read("solutions", f"{exercise.full_name}.cpp")  # the build checks that it passes every test
+        code = read("solutions", f"{exercise.full_name}.cpp")  # the last hint is the solution
         assert last == code.rstrip()
         assert len(steps) >= 2 and all(len(step.split()) > 20 for step in steps), exercise.full_name
         own = [line.strip() for line in code.splitlines() if len(line.strip()) > 25 and not line.startswith("#")]
@@ -186,7 +186,7 @@ def test_unknown_exercise_error_lists_the_names():
 def test_unwritten_exercise_fails_with_its_hint(exercise):
     source = file_of(exercise).read_text()
     hints = re.findall(r"throw Unfilled\(\s*((?:\"(?:[^\"\\]|\\.)*\"\s*)+)\)", source)
-    if not hints:  # the exercise is being solved
+    if not hints:  # someone is solving the exercise
         assert "CI" not in os.environ, f"{exercise} is written"
         pytest.skip(f"{exercise} is written")
     group = exercise.split("/")[0]
@@ -264,7 +264,7 @@ def test_without_a_mistake_all_properties_hold(group):
     assert run(program(group, "mistakes")).returncode == 0
 
 
-# row: a training run with the reader's parts.
+# ---- The program row: trains a model with the reader's parts ----
 
 ROW = re.compile(r"^  (?:Folio's|your) parts +(\d+) +(\d+\.\d+) +(\d+\.\d+)$", re.M)
 needs_libtorch = pytest.mark.skipif("modules" not in GROUPS, reason="built without LibTorch")
@@ -275,7 +275,7 @@ def test_llama_of_solutions_gives_folios_row():
     done = run("row_solutions", "--steps", "3")
     rows = ROW.findall(done.stdout)
     assert done.returncode == 0 and len(rows) == 2 and rows[0][0] == rows[1][0], done.stdout + done.stderr
-    # Float losses: a mean of logarithms of at most 5, with rounding errors of 4 layers, printed with 4 digits.
+    # The bound includes the rounding of float losses of at most 5, and of printing them with 4 decimals.
     assert all(abs(float(ours) - float(theirs)) < 2e-4 for ours, theirs in zip(rows[0][1:], rows[1][1:])), done.stdout
     assert "\nFolio's: batches, embedding, last norm, output, LibTorch\n" in done.stdout
     assert len(done.stdout.split("Yours writes:\n\nROMEO:")[1]) >= 60
@@ -299,7 +299,7 @@ def test_rows_text_uses_the_readers_sampler():
     assert drawn.split("Yours writes:")[1] != likeliest.split("Yours writes:")[1]
 
 
-# generate: the engine with the exercises' arithmetic.
+# ---- The program generate: the engine with the exercises' kernels ----
 
 
 def text_of(program, *arguments, mistake=None):
@@ -313,7 +313,7 @@ def text_of(program, *arguments, mistake=None):
 def test_solutions_generate_like_the_engine(flags):
     spoken = text_of("../generate", *flags, "ROMEO:")
     assert text_of("generate_solutions", *flags) == spoken
-    assert text_of("generate_mistakes", *flags) == spoken  # without a selected mistake, these equal the reference
+    assert text_of("generate_mistakes", *flags) == spoken  # correct unless a mistake is selected
     if all("throw Unfilled" in file_of(exercise).read_text() for exercise in ALL if exercise.startswith("engine/")):
         assert text_of("generate", *flags) == spoken
 

@@ -1,4 +1,4 @@
-// Compares the optimizers written for the study of optimizers with LibTorch's.
+// Compares the optimizers of the study 10_optimizers with those of LibTorch.
 #include "experiments/10_optimizers/optimizers.h"
 
 #include <gtest/gtest.h>
@@ -19,8 +19,8 @@ core::ModelConfig small_model() {
       .vocab_size = 11, .dim = 16, .n_layers = 1, .n_heads = 2, .n_kv_heads = 1, .hidden_dim = 24, .context_length = 8};
 }
 
-// Runs twenty steps of a rule and of LibTorch's optimizer from the same weights with the same gradients. Returns the
-// largest difference of a parameter.
+// Runs twenty steps of a study's optimizer and of LibTorch's from the same weights on the same batches. Returns the
+// largest difference of a weight.
 template <typename Theirs>
 double apart_after_twenty_steps(const OptimizerOptions& options, const Theirs& make_theirs) {
   nn::Llama ours = seeded_llama(small_model(), 1), theirs = seeded_llama(small_model(), 1);

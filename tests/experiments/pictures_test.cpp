@@ -1,4 +1,4 @@
-// Tests that heat maps and interval charts are well-formed documents that show their data.
+// Tests the pictures of studies: heat maps and interval charts are well-formed SVG files that show their data.
 #include <gtest/gtest.h>
 
 #include <limits>

@@ -1,4 +1,4 @@
-"""Checks that READMEs of experiments/ quote the code that runs, and that the first read is as short as stated."""
+"""Tests scripts/quote_code.py, the code quoted in READMEs, and the length of the pages listed as the first read."""
 
 import pathlib
 import re

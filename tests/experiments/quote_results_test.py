@@ -1,4 +1,4 @@
-"""Checks that the numbers in the READMEs of experiments/ are those of the committed results."""
+"""Tests scripts/quote_results.py, and checks that numbers in READMEs of experiments/ are those of the results.json."""
 
 import json
 import pathlib

@@ -1,5 +1,4 @@
-"""Runs studies that take seconds in full: their counts must equal the committed results.json. (The other studies' short
-forms have other counts.)"""
+"""Runs in full the studies that need only seconds: their counts must equal those in the committed results.json."""
 
 import json
 import os

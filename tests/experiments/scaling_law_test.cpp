@@ -1,4 +1,4 @@
-// Tests the scaling law's fit on points from a known law.
+// Tests that fitting a scaling law to points computed from a known law recovers that law.
 #include "experiments/12_scaling/scaling_law.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ TEST(ScalingLaw, OptimumIsBestAtItsCost) {
   }
 }
 
-// Source: Hoffmann et al., equation 4.
+// The optimal number of parameters is Hoffmann et al., equation 4.
 TEST(ScalingLaw, OptimumMatchesHoffmannsFormula) {
   const auto [E, A, alpha, B, beta] = kHoffmann;
   const double g = std::pow(alpha * A / (beta * B), 1.0 / (alpha + beta));

@@ -9,7 +9,7 @@
 namespace folio::experiments {
 namespace {
 
-// Abramowitz & Stegun, table 26.10: the two-sided 95 % and 99 % points of Student's t, to three decimals.
+// The table has the two-sided 95 % and 99 % points of Student's t, from Abramowitz & Stegun, table 26.10.
 TEST(StudentT, BoundsMatchPublishedTables) {
   struct Row {
     int degrees;
@@ -23,7 +23,7 @@ TEST(StudentT, BoundsMatchPublishedTables) {
   }
 }
 
-// One degree is Cauchy's distribution, 2/π · atan x; two have the form x / √(2 + x²); many approach the normal one.
+// With 1 degree of freedom, P(|t| < x) is 2/π · atan x (Cauchy); with 2, x / √(2 + x²); with many, about erf(x / √2).
 TEST(StudentT, LimitsAreKnownDistributions) {
   for (const double x : {0.0, 0.1, 1.0, 3.0, 100.0}) {
     EXPECT_NEAR(student_t_within(x, 1), 2.0 / M_PI * std::atan(x), 1e-14);
@@ -33,7 +33,7 @@ TEST(StudentT, LimitsAreKnownDistributions) {
 }
 
 TEST(Statistics, IntervalMatchesHandCalculation) {
-  // Mean 3, squared deviations 4 + 0 + 4 = 8, s = √(8 / 2) = 2, half width 4.303 · 2 / √3.
+  // The mean is 3, s = √((4 + 0 + 4) / 2) = 2, and the half width is 4.303 · 2 / √3.
   const std::vector<double> values{1.0, 3.0, 5.0};
   const Interval interval = mean_interval(values);
   EXPECT_DOUBLE_EQ(interval.mean, 3.0);
@@ -42,7 +42,7 @@ TEST(Statistics, IntervalMatchesHandCalculation) {
 }
 
 TEST(Statistics, PairingRemovesCommonVariation) {
-  // The seeds shift both by whole nats, which doesn't affect their difference.
+  // Each seed shifts both losses by the same amount, which doesn't affect their difference.
   const std::vector<double> a{1.5, 2.5, 9.5};
   const std::vector<double> b{1.0, 2.0, 9.0};
   const Interval paired = paired_interval(a, b);

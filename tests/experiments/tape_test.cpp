@@ -1,4 +1,4 @@
-// Tests the errors of 14_tape's tape when it is misused. The study tests its gradients.
+// Tests that wrong uses of the tape of the study 14_tape are errors. The study itself tests the tape's gradients.
 #include <gtest/gtest.h>
 
 #include <functional>

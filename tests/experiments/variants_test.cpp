@@ -1,4 +1,4 @@
-// Tests the variants that studies compare: correct ones equal the modules, broken ones break what they should.
+// Tests the variants of a model that studies compare: correct ones equal modules/, and broken ones have their defect.
 #include "experiments/common/variants.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ torch::Tensor random_tokens(int64_t rows, int64_t length) {
   return torch::randint(kConfig.vocab_size, {rows, length}, torch::kLong);
 }
 
-// Returns a model in double with weights large enough for every part to matter.
+// Returns a model in double precision with weights so large that every part affects the output.
 nn::Llama model_of(ModelParts blocks = {}) {
   nn::Llama model = seeded_llama(kConfig, 5, std::move(blocks));
   model->to(torch::kDouble);
@@ -38,7 +38,7 @@ Change norms(bool broken) {
   };
 }
 
-// Returns how much earlier outputs change if the last token does.
+// Returns how much the outputs at earlier positions change if the last token is changed: 0 with a causal mask.
 double leak(const ModelParts& blocks) {
   nn::Llama model = model_of(blocks);
   const torch::Tensor tokens = random_tokens(3, 8);
@@ -68,7 +68,7 @@ TEST(Variants, DecodingWithACacheMatchesTheFullPass) {
 }
 
 TEST(Variants, WithoutRopeOrderIsLost) {
-  // With one layer, the last position attends to the set of earlier tokens, without their order.
+  // Without RoPE, the output at the last position of a single layer doesn't depend on the order of earlier tokens.
   core::ModelConfig config = kConfig;
   config.n_layers = 1;
   const torch::Tensor tokens = torch::tensor({{1, 2, 3, 4}}, torch::kLong);
@@ -99,7 +99,7 @@ TEST(Variants, LinearScalingMapsToTrainedPositions) {
 
 TEST(Variants, NtkScalingSlowsOnlySlowPairs) {
   core::ModelConfig config = kConfig;
-  config.head_dim = 16;  // 8 pairs
+  config.head_dim = 16;  // 8 RoPE pairs
   const nn::RopeCache plain(2, config.head_dim, config.rope_theta);
   const torch::Tensor speed = plain->rotations()[1].angle();
   const torch::Tensor scaled = ntk_rope(config, 8.0)->rotations()[1].angle();
@@ -157,7 +157,7 @@ TEST(Training, SamplingDependsOnlyOnTheSeed) {
   for (const int32_t token : drawn) EXPECT_TRUE(token >= 0 && token < kConfig.vocab_size);
 }
 
-// Each id occurs with its probability, even if more ids are drawn than there are parameters.
+// The frequency of each id must be within five standard deviations of its probability.
 TEST(Training, SamplesFollowTheProbabilities) {
   nn::Llama model = seeded_llama(kConfig, 5);
   {

@@ -1,4 +1,4 @@
-// Tests that the one-file Llama equals modules/ and train/: initial weights, batches, losses and clipping.
+// Tests that growing/the_whole_llama.cpp equals modules/ and train/: initial weights, batches, losses and clipping.
 #define main whole_llama_main
 #include "experiments/growing/the_whole_llama.cpp"
 #undef main
@@ -13,9 +13,9 @@
 namespace folio::experiments {
 namespace {
 
-constexpr double kTolerance = 1e-5;  // nats: a thousand roundings of a loss of 4
+constexpr double kTolerance = 1e-5;  // nats, which is about 40 roundings of a loss of 4
 
-// Returns a small model that uses every detail: grouped keys, clipping, a warm-up that ends, a cosine schedule.
+// Returns a small configuration that uses every detail: grouped queries, clipping, a warm-up, and a cosine schedule.
 whole::Config small() {
   return {.V = 66,  // including <|endoftext|>, as in train/
           .D = 32,
@@ -60,7 +60,7 @@ train::TrainConfig same(const whole::Config& c) {
 }
 
 struct Losses {
-  std::vector<double> whole{}, trainer{}, lengths{};  // of 20 steps; lengths of gradients before clipping
+  std::vector<double> whole{}, trainer{}, lengths{};  // per step: both losses, and the gradient's norm before clipping
 };
 
 train::TextDataset dataset_for(const train::TrainConfig& config) {
@@ -73,7 +73,7 @@ const whole::Text& text() {
   return encoded;
 }
 
-// Trains both from the same weights: train/'s loop with `config`, the one-file loop with `c`.
+// Trains the one-file Llama with `c` and the trainer of train/ with `config`, from the same weights.
 Losses both(const whole::Config& c, const train::TrainConfig& config) {
   at::set_num_threads(1);
   const train::TextDataset dataset = dataset_for(config);
@@ -131,14 +131,14 @@ TEST(WholeLlama, TwentyLossesMatchTheTrainer) {
   const Losses losses = both(small(), same(small()));
   ASSERT_EQ(losses.whole.size(), 20U);
   EXPECT_LT(largest_difference(losses), kTolerance);
-  EXPECT_LT(losses.whole.back(), losses.whole.front() - 0.5);  // the loss went down
+  EXPECT_LT(losses.whole.back(), losses.whole.front() - 0.5);  // the loss fell
   const auto clipped =
       std::count_if(losses.lengths.begin(), losses.lengths.end(), [](double length) { return length > small().clip; });
   EXPECT_GT(clipped, 0);
   EXPECT_LT(clipped, 20);
 }
 
-// It needs fewer steps than the 2500 of the trainer, whose loops are faster.
+// The one-file Llama trains fewer steps than the preset "tiny", since its loops are slower.
 TEST(WholeLlama, SettingsMatchTheTrainersExceptStepsAndSeed) {
   const whole::Config c{.V = 66};
   const train::TrainConfig ours = same(c);
@@ -155,7 +155,7 @@ TEST(WholeLlama, FullSizeLossesMatchTheTrainer) {
   EXPECT_LT(largest_difference(both(c, same(c))), kTolerance);
 }
 
-// The tolerance detects each of these: changing a detail of train/ moves a loss by much more.
+// Changing any of these details of train/ changes a loss by much more than the tolerance.
 TEST(WholeLlama, ToleranceDetectsWrongDetails) {
   using Change = std::function<void(train::TrainConfig&)>;
   const std::vector<std::pair<std::string, Change>> changes{

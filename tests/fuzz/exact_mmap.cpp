@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 namespace {
-constexpr size_t kAlignment = 4096;  // a page, like a mapping
+constexpr size_t kAlignment = 4096;  // page size: mappings begin at a page
 }
 
 extern "C" {

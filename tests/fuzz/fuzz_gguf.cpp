@@ -1,4 +1,4 @@
-// Fuzzes reading a GGUF file: its metadata and tensors, its model, and its tokenizer. Accepted ones are written again.
+// Fuzzes reading a GGUF file: its metadata, tensors, model and tokenizer. Accepted files are written again.
 #include <optional>
 
 #include "core/error.h"

@@ -22,7 +22,7 @@ inline constexpr uint32_t kGgufTypes = 13;
 struct GgufFieldValue {
   uint32_t type = 0;
   std::string bytes;                  ///< a scalar as stored in the file, or a string
-  uint32_t item_type = 0;             ///< of an array's items
+  uint32_t item_type = 0;             ///< type of an array's items
   std::vector<GgufFieldValue> items;  ///< an array's items
 };
 

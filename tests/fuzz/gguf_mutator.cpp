@@ -105,7 +105,7 @@ constexpr std::array kTensors{"token_embd.weight",          "output.weight",
                               "blk.0.ffn_gate_exps.weight", "blk.0.ffn_up_shexp.weight",
                               "blk.0.exp_probs_b.bias",     "blk.0.attn_qkv.weight"};
 
-// Generates random numbers by SplitMix64 (https://prng.di.unimi.it/splitmix64.c). Each mutation has a seed: it's cheap.
+// Generates random numbers by SplitMix64 (https://prng.di.unimi.it/splitmix64.c), cheap to seed for each mutation.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}

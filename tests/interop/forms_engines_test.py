@@ -195,7 +195,7 @@ def test_schemas_compared_with_other_engines(tool, engine):
 
 
 def compared(tool, engine, forms, causes):
-    """Compares form_tool and another engine. `forms` yields a question for each, and a function that matches a text."""
+    """Compares form_tool and another engine. `forms` yields (question to Folio, question to the engine, matcher)."""
     n = collections.Counter()
     for seed, (mine, other, match) in enumerate(forms):
         rng = random.Random(seed)

@@ -145,7 +145,7 @@ def test_both_make_required_calls(servers, several):
 
 def test_required_calls_have_no_text(servers):
     """Folio's output is only a call, whatever the question. llama-server allows text before a required call, and here
-    generates only text. It treats a named function like "auto"."""
+    generates only text; with a named function, it behaves as with "auto"."""
     for choice, reason in (("required", "tool_calls"), (NAMED, "stop")):
         ours, theirs = (reply["choices"][0] for reply in both(servers, tools=TOOLS, tool_choice=choice, temperature=0,
                                                               parallel_tool_calls=False, max_tokens=60))

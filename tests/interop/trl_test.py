@@ -1,5 +1,5 @@
-"""Compares the tokens and labels of conversations in training with those that TRL's SFTTrainer, with
-assistant_only_loss, makes from its data set by its collator."""
+"""Compares the training tokens and labels of conversations with those of TRL's SFTTrainer (assistant_only_loss), as its
+collator returns them."""
 
 import json
 import pathlib

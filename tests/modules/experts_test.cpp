@@ -41,7 +41,7 @@ TEST(Experts, GradientsMatchDifferences) {
   }
 }
 
-// Tests values on both sides of the limits, which are 7 for the gate and ±7 for its factor.
+// Tests values on both sides of the limits, which are 7 for the gate z and ±7 for `up`.
 TEST(Experts, GradientsOfAClampedGateMatchDifferences) {
   const auto z = torch::tensor({-9.0, -1.5, 0.3, 6.5, 7.5, 9.0}, torch::kDouble).view({6, 1}).expand({6, 5}).clone();
   const auto up = torch::tensor({-8.0, -6.0, 0.5, 6.5, 8.0}, torch::kDouble).expand({6, 5}).clone();

@@ -40,7 +40,7 @@ std::vector<core::ModelConfig> configs() {
       }
     }
   }
-  for (const int64_t window : {0, 4}) {  // adds sinks and an output bias; experts_test.cpp tests experts
+  for (const int64_t window : {0, 4}) {  // a family with sinks and an output bias
     core::ModelConfig c = grouped;
     c.family = Family::GptOss;
     c.sliding_window = window;
@@ -80,7 +80,7 @@ TEST(Families, FormulaAndKernelAgree) {
     const auto x = randn({2, 9, c.dim});
     const auto formula = attention->forward(x);
     attention->written_out = false;
-    // A few eps for each sum over dim, head_dim, positions and heads, in different order.
+    // Sums over dim, head_dim, positions and heads in different order differ by a few eps for each term.
     const double terms = static_cast<double>(c.dim + c.head_dim + 9 + c.query_dim());
     EXPECT_LT(largest(attention->forward(x) - formula), 4 * kEps * terms * (1 + largest(formula))) << name_of(c);
   }

@@ -99,7 +99,7 @@ TEST(Llama, InitialWeightsHaveTheExpectedDeviation) {
     }
     const bool residual = name.find(".wo.") != std::string::npos || name.find(".w2.") != std::string::npos;
     const double std = residual ? 0.02 / std::sqrt(6.0) : 0.02;
-    // The bound is six standard errors: of a standard deviation of n draws σ / √(2n), of their mean σ / √n.
+    // The bound is six standard errors: σ / √n for the mean of n draws, σ / √(2n) for their standard deviation.
     const double error = 6 * std / std::sqrt(static_cast<double>(parameter->numel()));
     EXPECT_NEAR(parameter->std().item<double>(), std, error / std::sqrt(2.0)) << name;
     EXPECT_NEAR(parameter->mean().item<double>(), 0.0, error) << name;

@@ -8,7 +8,7 @@ namespace folio::train {
 namespace {
 
 struct Row {
-  std::vector<const char*> typed;  // applies only if one of these flags is typed; it begins the message. Empty: always
+  std::vector<const char*> typed;  // flags; if one is typed, the row applies and names it first. Empty: always applies
   bool refused;
   std::string message;
 };
@@ -61,7 +61,7 @@ std::vector<Row> table(const TrainConfig& c, const Request& request) {
       idle({"--rope-scaling-low", "--rope-scaling-high", "--rope-scaling-context"}, !model.rope_scaling.active(),
            "--rope-scaling 1", "raise --rope-scaling"),
 
-      // Windows, rates, splits.
+      // Windows, learning rates, splits, profiles.
       row(c.window > model.context_length, "--window is {}, which exceeds --context {}", c.window,
           model.context_length),
       row(!is_constant && c.min_lr > c.lr, "--min-lr is {}, which exceeds --lr {}", c.min_lr, c.lr),

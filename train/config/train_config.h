@@ -26,8 +26,8 @@ struct MeshFlags {
   bool operator==(const MeshFlags&) const = default;
 };
 
-/// Specifies where a field's value applies. InFiles: it is stored in config.toml and trainer.json. ByRanks: it is a
-/// command-line flag, equal on all ranks. ByProcess: it is a command-line flag that may differ between processes.
+/// Specifies if a field is stored with the run. InFiles: yes, in config.toml and trainer.json. ByRanks: no, it is a
+/// command-line flag, equal on all ranks. ByProcess: no, it is a command-line flag that may differ between processes.
 enum class Kept { InFiles, ByRanks, ByProcess };
 
 struct TrainField : core::ConfigField {
@@ -42,7 +42,7 @@ struct TrainConfig {
   int64_t batch_size = 4;    ///< windows per batch
   int64_t window = 256;      ///< tokens per training or validation window; at most the model's context
   int64_t accumulation = 1;  ///< batches per optimizer step
-  AcrossDocuments across_documents = AcrossDocuments::True;  ///< True: windows continue with the next document
+  AcrossDocuments across_documents = AcrossDocuments::True;  ///< windows span documents; False: pad; Mask: separate
   double dropout = 0.0;
   uint64_t seed = 1337;
 
@@ -208,7 +208,7 @@ struct Request {
   static bool none(const char*) { return false; }
   std::function<bool(const char* flag)> given = none;  ///< true if the flag is on the command line or in --config FILE
   std::function<bool(const char* flag)> typed = none;  ///< true if the flag is on the command line
-  std::string text{}, conversations{};                 ///< first file of the dataset; the other string is empty
+  std::string text{}, conversations{};                 ///< the dataset's first file, by its kind; the other is empty
   bool has_model = true;                               ///< starts from --init or resumes a run
   bool learns_tokenizer = false;                       ///< trains a tokenizer on the dataset
 };

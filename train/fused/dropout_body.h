@@ -1,6 +1,6 @@
 // Dropout without a stored mask: a hash of the key, the row and the column decides which elements are dropped, and the
 // backward pass computes the same hash again.
-// out = x + m ⊙ y / (1 - p), so dy = m ⊙ dout / (1 - p).
+// out = x + m ⊙ y / (1 - p), so dy = m ⊙ dout / (1 - p), with a mask m of zeros and ones and dropout probability p.
 #pragma once
 
 #include "train/fused/numbers.h"

@@ -23,7 +23,7 @@ namespace folio::train::fused {
   return lora == nullptr || !lora->low_rank().a.defined() ? nullptr : &lora->low_rank();
 }
 
-/// One layer of a stacked product, in one pass. Its output is columns [first, first + n) of the product.
+/// One layer of a stacked product, created for each pass. Its output is columns [first, first + n) of the product.
 struct Columns {
   int64_t first, n;
   bool frozen;
@@ -31,7 +31,7 @@ struct Columns {
   Dropout dropout;               ///< dropout of the adapter's input
 };
 
-/// The weights of a product in one pass. T is the type of the product, R = Real<T>.
+/// The weights of a stacked product, created for each pass. T is the type of the product, R = Real<T>.
 struct StackedWeight {
   Tensor weight;  ///< [sum of n_i, k] of type T; undefined if there are no layers
   std::vector<Columns> layers;

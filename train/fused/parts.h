@@ -27,7 +27,7 @@ struct Fusion {
 
 struct BlockSettings;
 
-/// Creates the parts of one model, fused where `fusion` says so. Fused blocks and ends require can_be_fused().
+/// Creates the parts of one model and fuses those that `fusion` selects. Fused blocks and ends require can_be_fused().
 class FusedParts : public nn::FamilyParts {
  public:
   FusedParts(nn::PartOptions options, Fusion fusion) : nn::FamilyParts(std::move(options)), fusion_(fusion) {}

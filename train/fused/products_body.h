@@ -124,7 +124,7 @@ inline void multiply(size_t m, size_t n, size_t k, const StridedMatrix<typename 
 
 // Functions that pack x [n, dim], with row stride x_stride, into elements. Padding is zero.
 
-/// Groups values along a row: out [n, stride], stride >= dim / kGroup. For A, with k along the columns of x.
+/// Groups values along a row: out [n, stride], stride >= dim / kGroup. Packs the left operand A, with k = dim.
 template <typename T, typename X>
 inline void pack_rows(const X* x, size_t x_stride, size_t n, size_t dim, typename Arithmetic<T>::E* out,
                       size_t stride) {
@@ -141,7 +141,7 @@ inline void pack_rows(const X* x, size_t x_stride, size_t n, size_t dim, typenam
   }
 }
 
-/// Groups values down a column: out [n / kGroup, stride], stride >= dim. For B or Aᵀ, with k along the rows of x.
+/// Groups values down a column: out [n / kGroup, stride], stride >= dim. Packs B or Aᵀ, with k = n.
 template <typename T, typename X>
 inline void pack_row_groups(const X* x, size_t x_stride, size_t n, size_t dim, typename Arithmetic<T>::E* out,
                             size_t stride) {
@@ -162,7 +162,7 @@ inline void pack_row_groups(const X* x, size_t x_stride, size_t n, size_t dim, t
   }
 }
 
-/// Groups values along a row and transposes: out [dim / kGroup, stride], stride >= n. For B; x has k along its columns.
+/// Groups values along a row and transposes: out [dim / kGroup, stride], stride >= n. Packs B, with k = dim.
 template <typename T>
 inline void pack_columns(const T* x, size_t x_stride, size_t n, size_t dim, typename Arithmetic<T>::E* out,
                          size_t stride) {

@@ -24,7 +24,7 @@ constexpr int64_t kT = 2;  // index of the dimension of positions in [B, H, T, K
 // Returns the accumulator type of sums over blocks and ranks: at least f32.
 auto sum_type(const Tensor& x) { return x.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat; }
 
-// Starts sending a tensor to the next rank and receiving the previous rank's. The returned function waits for both.
+// Starts sending `leaving` to the next rank. The returned function waits, and returns the previous rank's tensor.
 std::function<Tensor()> pass_on(const Tensor& leaving, Group& ring, int tag) {
   const Tensor coming = torch::empty_like(leaving);
   Pending sent = ring.send(leaving, ring.next(), tag), received = ring.receive(coming, ring.previous(), tag);
@@ -36,7 +36,7 @@ std::function<Tensor()> pass_on(const Tensor& leaving, Group& ring, int tag) {
 }
 enum Tag { kKeys, kGradients };
 
-// Calls use(from, kv) with each rank's keys and values [2, B, G, T, K], its own first, while the next are in transit.
+// Calls use(from, kv) with the keys and values [2, B, G, T, K] of each rank, this one first, while the next arrive.
 template <typename Use>
 void around(Group& ring, Tensor kv, Use&& use) {
   const int64_t C = ring.size();

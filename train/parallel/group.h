@@ -37,7 +37,7 @@ class Pending {
  public:
   Pending() = default;
   explicit Pending(std::function<void()> wait) : wait_(std::move(wait)) {}
-  /// Waits for the operation. Throws RankLost with the names of the operation and the group.
+  /// Waits for the operation. Throws RankLost, with the names of the operation and the group, if a rank is lost.
   void wait() {
     if (const auto wait = std::exchange(wait_, {})) wait();
   }

@@ -34,7 +34,7 @@ struct Launch {
 /// Returns nullopt if neither RANK nor WORLD_SIZE is set. Throws core::UsageError naming a missing or invalid variable.
 [[nodiscard]] std::optional<Launch> launch_from_environment();
 
-/// Connects to the store, with separate keys per attempt. `may_serve` lets rank 0 start it. Throws core::Error.
+/// Connects to the store; `may_serve` lets rank 0 start it. Keys differ per attempt. Throws core::Error on failure.
 [[nodiscard]] c10::intrusive_ptr<c10d::Store> connect_store(const Launch& launch, bool may_serve,
                                                             std::chrono::milliseconds timeout);
 

@@ -1,8 +1,8 @@
-// The part of a model that each rank of a mesh holds.
-//
-//   pipeline   ranges of layers               tensor   heads and hidden units: rows of wq, wk, wv, w1, w3, columns of
-//   expert     experts of each mixture                 wo, w2 (Shoeybi et al., "Megatron-LM", 2019, section 3)
-//   data, context: all parameters
+// The part of a model that each rank of a mesh holds, by kind of parallelism (tensor: "Megatron-LM", 2019, section 3):
+//   pipeline        ranges of layers
+//   tensor          some heads and hidden units: rows of wq, wk, wv, w1 and w3, columns of wo and w2
+//   expert          some experts of each mixture
+//   data, context   all parameters
 #pragma once
 
 #include <memory>

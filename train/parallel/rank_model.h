@@ -1,4 +1,4 @@
-// One rank's part of a model in training. A single process is a world of one rank: it holds everything, sends nothing.
+// One rank's part of a model in training. A single process is a world of one rank, which holds all and sends nothing.
 //
 //   batch ── slice_of ──▶ the rank's tokens ── embed ─▶ its layers ─▶ loss of its tokens ── backward ──▶ its gradients
 //                                              (first stage)   │  ▲       (last stage)
@@ -26,7 +26,7 @@ namespace folio::train::parallel {
 /// This rank's part of one batch of a step.
 struct Microbatch {
   TensorBatch tokens;
-  double divisor = 1.0;  ///< targets of the step divided by those of this part; ∞ if this part has none
+  double divisor = 1.0;  ///< divides this part's mean loss: the step's targets / this part's targets; ∞ if it has none
   torch::Tensor loss{};  ///< contribution to the step's mean loss; set by the last pipeline stage's forward pass
 };
 /// Returns the sum of the losses of this rank's microbatches.
@@ -80,7 +80,7 @@ class RankModel {
   void load(const nn::Llama& whole);
   /// Returns a whole model to fill with weights and pass to load(): this model if is_whole(), else a new one.
   [[nodiscard]] nn::Llama to_fill();
-  /// Gathers the whole model on rank 0; whole_gradients(), its gradients. Other ranks may get an empty one. Collective.
+  /// Gathers the model, or with whole_gradients() its gradients, on rank 0. Others may get an empty model. Collective.
   [[nodiscard]] nn::Llama whole() { return put_together(false); }
   [[nodiscard]] nn::Llama whole_gradients() { return put_together(true); }
   /// Gathers a tensor that belongs to a parameter, such as a moment, in the whole parameter's shape. `local` is this

@@ -16,7 +16,7 @@ namespace folio::train::parallel {
 
 class Session {
  public:
-  /// Connects all ranks, which must all call it; a single process is one rank. RollCall describes `end`. Throws
+  /// Connects all ranks, which must all call it; a single process is one rank. `end` is for RollCall. Throws
   /// core::UsageError if the flags require another number of ranks or a rank runs another program, else core::Error.
   Session(const Launch& launch, const MeshFlags& flags, std::function<void(const std::string&)> end);
   ~Session();

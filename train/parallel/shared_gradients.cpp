@@ -107,7 +107,7 @@ void SharedGradients::share() {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (owners_[i] != group_.index()) parameters_[i].copy_(at(owners_[i], weights_[i], i));
   }
-  // No barrier needed: the buffers are next written after the barriers of the next sum().
+  // No barrier needed: the next share(), which overwrites these weights, follows the barriers of the next sum().
 }
 
 }  // namespace folio::train::parallel

@@ -21,9 +21,9 @@ namespace folio::train::parallel {
 
 class SharedGradients {
  public:
-  /// Collective. Returns null if parameters are on a GPU, ranks are on several hosts, /dev/shm is too small or
-  /// $FOLIO_RANK_TRANSPORT is "gloo". Throws core::UsageError if that is neither "gloo" nor "shared". `owners` holds
-  /// the group index of the rank that updates each parameter; empty if all ranks update all.
+  /// Allocates the buffers. Collective. Returns null for one rank, for parameters on a GPU, if ranks are on several
+  /// hosts or /dev/shm is too small, or if $FOLIO_RANK_TRANSPORT is "gloo"; values other than that and "shared" throw
+  /// core::UsageError. `owners` holds the group index of the rank that updates each parameter; empty if all ranks do.
   static std::unique_ptr<SharedGradients> open(std::vector<torch::Tensor> parameters, std::vector<int64_t> owners,
                                                Group& group);
 

@@ -2,7 +2,7 @@
 // gradients are summed once per step, while the backward pass continues with earlier layers:
 //
 //   rank 0   forward ▷▷▷▷  ◁ layer 3 ◁ layer 2 ◁ layer 1 ◁ layer 0        update
-//                                     └ sum ──┘└ sum ──┘└ sum ──┘└ sum ─┘        of 25 MB at a time
+//                                     └ sum ──┘└ sum ──┘└ sum ──┘└ sum ─┘        sums of about 25 MB
 //   rank 1   forward ▷▷▷▷  ◁ layer 3 ◁ layer 2 ◁ layer 1 ◁ layer 0        update
 //
 // c10d's Reducer, the core of DistributedDataParallel, does this if the mesh is purely data parallel. Sums in shared

@@ -41,7 +41,7 @@ double operations_per_token(const core::ModelConfig& c, int64_t window, bool fro
 MatrixPeak matrix_peak(Precision dtype, torch::Device device) {
   constexpr int kRepetitions = 5;  // the fastest counts, as other programs may slow some of them
   constexpr double kSeconds = 0.02;
-  constexpr double kLongEnough = 4e-3;  // in seconds; stops here, as twice the size would take eight times as long
+  constexpr double kLongEnough = 4e-3;  // seconds of a product at which to stop; twice the size takes 8 times as long
   constexpr int64_t kLargest = 8192;
   const torch::NoGradGuard no_grad;
   const auto type = dtype == Precision::Bf16 ? torch::kBFloat16 : torch::kFloat32;

@@ -84,7 +84,7 @@ double NgramCounts::witten_bell(const Contexts& contexts, int32_t token, int ord
   for (int k = 0; k <= std::min(contexts.known, order - 1); ++k) {
     if (contexts.node[k] == kUnseen) break;  // longer contexts contain this one, so they are unseen too
     const Node& context = nodes_[contexts.node[k]];
-    if (context.followers == 0) break;  // it occurs only at the end of the text, and so do longer ones
+    if (context.followers == 0) break;  // no token followed this context in training, so none followed longer ones
     const NodeId ngram = child_of(contexts.node[k], token);
     const double ngram_count = ngram == kUnseen ? 0.0 : nodes_[ngram].count;
     const double distinct = context.distinct_followers;

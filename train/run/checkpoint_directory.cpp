@@ -48,7 +48,7 @@ std::string remove_others(const fs::path& checkpoints, const std::set<std::strin
   return error ? fmt::format("cannot read the folder {}: {}", checkpoints.string(), error.message()) : "";
 }
 
-// Returns the checkpoints to keep, by their steps, since one must not be removed because its link cannot be read.
+// Returns the checkpoints to keep. Does not read the links: an unreadable link must not delete a checkpoint.
 std::set<std::string> named_steps(int64_t last, int64_t best) { return {step_name(last), step_name(best)}; }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Reads and writes character vocabularies in GGUF files, as byte-level BPE ("gpt2") whose merges join the bytes of each
-// character. Partly merged bytes are not tokens, which other engines accept, since they look up merges by text.
+// character. Intermediate merges have no token; other engines accept that, since they look up merges by text.
 #include <algorithm>
 #include <set>
 

@@ -180,7 +180,7 @@ void read_template(const Source& source, const nlohmann::json& post_processor, V
     v.add_eos = eos;
     const auto ours = nlohmann::json(template_of(v, v.pieces));
     const auto same = [&](const char* key) { return value(ours, key) == value(post_processor, key); };
-    if (same("type") && same("single") && same("special_tokens")) return;  // "pair" does not matter here
+    if (same("type") && same("single") && same("special_tokens")) return;  // "pair" is for pairs of texts
   }
   v.add_bos = v.add_eos = false;
   v.prefix = prefix_in(post_processor, v);

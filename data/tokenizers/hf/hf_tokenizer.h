@@ -1,5 +1,5 @@
-// Reads and writes what tokenizer.json and tokenizer_config.json of Hugging Face's package tokenizers contain for all
-// kinds of BPE: pieces, added tokens, special IDs, and the template that adds BOS.
+// Reads and writes the parts of tokenizer.json and tokenizer_config.json (Hugging Face's tokenizers) that all kinds of
+// BPE share: pieces, added tokens, special IDs, and the template that adds BOS.
 #pragma once
 
 #include <filesystem>
@@ -22,7 +22,7 @@ struct Source {
   std::string where;
   const nlohmann::json& config;
   std::string config_where;
-  size_t vocab_size;  ///< of the model in the same directory; may exceed the number of tokens
+  size_t vocab_size;  ///< the model's vocab_size; may exceed the number of tokens
 };
 
 /// Returns the value at `key`; null if it is missing or `object` is not an object.

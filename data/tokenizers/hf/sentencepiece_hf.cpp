@@ -158,7 +158,7 @@ class HfReader {
                   hf::shown(decoder));
   }
 
-  // Reads Metaspace. Missing keys have the defaults of tokenizers, whose older versions wrote add_prefix_space.
+  // Reads Metaspace. Missing keys have the defaults of Hugging Face's tokenizers; old versions wrote add_prefix_space.
   void read_metaspace(const nlohmann::json& metaspace) {
     const nlohmann::json& mark = hf::value(metaspace, "replacement");
     const nlohmann::json& split = hf::value(metaspace, "split");

@@ -1,4 +1,4 @@
-// The functions of the engine exercises, in the order of the exercises; each is written in its own file in this folder.
+// Declares the functions that the reader writes in the engine exercises, each in its own file in this folder.
 // Arrays are row-major: (n, dim) means n rows of dim elements.
 #pragma once
 
@@ -19,7 +19,7 @@ void swiglu(const float* gate, const float* up, size_t n, float* out);
 void matmul(const float* x, const float* weight, size_t n_rows, size_t n_in, size_t n_out, float* out);
 
 struct AttentionShape {
-  size_t n_queries;    ///< number of queries, for the last positions
+  size_t n_queries;    ///< number of queries, one for each of the last positions
   size_t n_positions;  ///< number of cached positions
   size_t n_heads;      ///< query heads
   size_t n_kv_heads;   ///< key/value heads, a divisor of n_heads
@@ -29,10 +29,10 @@ struct AttentionShape {
 void attention(const float* q, const float* k, const float* v, const AttentionShape& shape, float* out);
 
 struct SamplerOptions {
-  float temperature;  ///< 0: always the most likely token
-  size_t top_k;       ///< 0: off
-  float top_p;        ///< 1: off
-  float min_p;        ///< 0: off
+  float temperature;  ///< divides the logits; 0: always the most likely token
+  size_t top_k;       ///< number of most likely tokens to keep; 0: all
+  float top_p;        ///< total probability of the tokens to keep; 1: all
+  float min_p;        ///< smallest probability to keep, relative to the most likely token's; 0: all
 };
 
 int32_t sample(std::span<const float> logits, const SamplerOptions& options, double uniform);

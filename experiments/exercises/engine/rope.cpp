@@ -15,7 +15,7 @@
 
 namespace folio::exercises {
 
-// x: (n_heads, head_dim), all heads of one position, rotated in place.
+// Rotates x in place: (n_heads, head_dim), all heads of one position.
 void rope(float* x, size_t position, size_t n_heads, size_t head_dim, float theta) {
   throw Unfilled(
       "rope is still to be written, in experiments/exercises/engine/rope.cpp.\n"

@@ -58,7 +58,7 @@ class ExerciseStage final : public infer::Stage, public infer::StageMemory, publ
   const core::ModelConfig& config_;
   std::vector<std::vector<float>> weights_;  ///< by WeightId
   infer::StageInfo info_;                    // declared after weights_, which its initialization fills
-  std::vector<std::vector<float>> cache_;    ///< by BlockId: (layers, keys and values, 32, kv_dim)
+  std::vector<std::vector<float>> cache_;    ///< by BlockId: (layers, keys and values, 32 positions, kv_dim)
 
   // The current step.
   std::vector<infer::StepRow> rows_;
@@ -68,7 +68,7 @@ class ExerciseStage final : public infer::Stage, public infer::StageMemory, publ
   size_t n_rows_ = 0;  ///< rows in the slots; after gather(), only those that need logits
   size_t n_steps_ = 0;
   std::array<std::vector<float>, infer::kSlots> slots_;
-  std::array<std::vector<int32_t>, 2> drawn_;  ///< of the last two steps
+  std::array<std::vector<int32_t>, 2> drawn_;  ///< tokens drawn in each of the last two steps
   std::vector<float> scratch_;
 };
 
@@ -77,7 +77,7 @@ class ExerciseMachine final : public infer::Machine {
   explicit ExerciseMachine(Parts parts) : parts_(std::move(parts)) {}
 
   [[nodiscard]] std::string describe() const override { return "the exercises' functions"; }
-  /// Throws core::Error unless the model is a plain Llama.
+  /// Loads the weights in float32. Throws core::Error unless the model is a plain Llama.
   [[nodiscard]] std::unique_ptr<infer::Stage> load(const core::StoredModel& model, const infer::Shard& shard,
                                                    infer::CacheType cache_type) override;
 

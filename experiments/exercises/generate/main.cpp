@@ -1,4 +1,4 @@
-// build/exercises/generate: build/generate with the arithmetic of the reader's functions in engine/.
+// The program build/exercises/generate: works like build/generate, but computes with the reader's functions in engine/.
 #include <fmt/ranges.h>
 
 #include "apps/text_program.h"

@@ -17,10 +17,10 @@ struct Parts {
   decltype(&exercises::swiglu) swiglu = nullptr;
   decltype(&exercises::matmul) matmul = nullptr;
   decltype(&exercises::attention) attention = nullptr;
-  decltype(&exercises::sample) sample = nullptr;  ///< null: infer::Sampler draws
+  decltype(&exercises::sample) sample = nullptr;  ///< null if not written: infer::Sampler draws
 };
 
-/// Calls each of the reader's functions once to find out if it is written.
+/// Calls each of the reader's functions once to find out which are written, and returns the functions to use.
 [[nodiscard]] Parts find_parts();
 
 }  // namespace folio::exercises

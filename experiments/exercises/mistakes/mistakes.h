@@ -1,5 +1,5 @@
-// Well-known mistakes that the tests must detect. In a program linked with mistakes/ instead of the reader's files,
-// $FOLIO_MISTAKE selects one; all other functions are correct.
+// Common mistakes in the exercises that the tests must detect. A program linked with mistakes/ instead of the reader's
+// files runs the one selected by the environment variable FOLIO_MISTAKE; all other functions are correct.
 #pragma once
 
 #include <cstdlib>
@@ -8,16 +8,16 @@
 
 namespace folio::exercises {
 
-/// Function is the type of the exercise's function.
+/// A wrong implementation of an exercise's function, which has the type Function.
 template <typename Function>
 struct Mistake {
   std::string_view name;
-  std::string_view property;  ///< the first test that fails
-  std::string_view cause;     ///< part of its message
+  std::string_view property;  ///< name of the first test that must fail
+  std::string_view cause;     ///< part of the failed test's message
   Function* function;
 };
 
-/// Returns the function of the selected mistake if it is one of these, else `sound`.
+/// Returns the mistake that $FOLIO_MISTAKE selects if it is in `mistakes`, else the correct function `sound`.
 template <typename Function>
 [[nodiscard]] Function* chosen(const std::vector<Mistake<Function>>& mistakes, Function* sound) {
   const char* name = std::getenv("FOLIO_MISTAKE");

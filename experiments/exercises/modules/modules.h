@@ -1,5 +1,5 @@
-// The modules of the exercises, in their order. Parameters and sizes are given here; each function to write is in its
-// own file in this folder. Shapes: B sequences, T positions, D model width, H query heads, G key/value heads, K
+// The modules of the exercises. Parameters and sizes are given here; the reader writes each function in its own file in
+// this folder. Shapes: B sequences, T positions, D model width, H query heads, G key/value heads, K
 // elements in a head.
 #pragma once
 
@@ -21,12 +21,12 @@ namespace folio::exercises {
 
 using torch::Tensor;
 
-/// x / sqrt(mean of x² over the last dimension + eps) · weight.
+/// RMSNorm: y = x / sqrt(mean of x² over the last dimension + eps) · weight.
 struct RMSNormImpl : torch::nn::Module {
   explicit RMSNormImpl(int64_t dim, double its_eps = 1e-5) : eps(its_eps) {
     weight = register_parameter("weight", torch::ones(dim));
   }
-  Tensor forward(const Tensor& x);  ///< [..., D] to [..., D]; rms_norm.cpp
+  Tensor forward(const Tensor& x);  ///< [..., D] to [..., D]; written in rms_norm.cpp
 
   Tensor weight;  ///< [D]
   double eps;
@@ -37,7 +37,7 @@ TORCH_MODULE(RMSNorm);
 struct RopeImpl : torch::nn::Module {
   RopeImpl(int64_t its_context_length, int64_t its_head_dim, double its_theta = 10000.0)
       : context_length(its_context_length), head_dim(its_head_dim), theta(its_theta) {}
-  Tensor apply(const Tensor& x_BTHK, int64_t first_position = 0) const;  ///< same shape and type as x; rope.cpp
+  Tensor apply(const Tensor& x_BTHK, int64_t first_position = 0) const;  ///< returns x's shape; written in rope.cpp
 
   int64_t context_length, head_dim;
   double theta;
@@ -48,19 +48,19 @@ inline torch::nn::Linear linear(int64_t in, int64_t out) {
   return torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(false));
 }
 
-/// y = w2 (silu(w1 x) · w3 x).
+/// The SwiGLU feed-forward: y = w2 (silu(w1 x) · w3 x).
 struct SwiGLUImpl : torch::nn::Module {
   SwiGLUImpl(int64_t dim, int64_t hidden_dim)
       : w1(register_module("w1", linear(dim, hidden_dim))),
         w2(register_module("w2", linear(hidden_dim, dim))),
         w3(register_module("w3", linear(dim, hidden_dim))) {}
-  Tensor forward(const Tensor& x_BTD);  ///< to [B, T, D]; swiglu.cpp
+  Tensor forward(const Tensor& x_BTD);  ///< returns [B, T, D]; written in swiglu.cpp
 
   torch::nn::Linear w1, w2, w3;
 };
 TORCH_MODULE(SwiGLU);
 
-/// Rotates x [B, T, heads, K] by positions 0 to T - 1. The tests of attention pass Folio's rotation.
+/// A function that rotates x [B, T, heads, K] by positions 0 to T - 1 with RoPE. Tests of attention pass Folio's.
 using Rotate = std::function<Tensor(const Tensor& x)>;
 
 /// Causal attention with grouped heads.
@@ -74,8 +74,8 @@ struct AttentionImpl : torch::nn::Module {
         wk(register_module("wk", linear(c.dim, c.n_kv_heads * c.head_dim))),
         wv(register_module("wv", linear(c.dim, c.n_kv_heads * c.head_dim))),
         wo(register_module("wo", linear(c.n_heads * c.head_dim, c.dim))) {}
-  Tensor weights(const Tensor& x_BTD);  ///< [B, H, T, T], row t: weights of position t; attention.cpp
-  Tensor forward(const Tensor& x_BTD);  ///< to [B, T, D]; attention.cpp
+  Tensor weights(const Tensor& x_BTD);  ///< returns [B, H, T, T]; written in attention.cpp
+  Tensor forward(const Tensor& x_BTD);  ///< returns [B, T, D]; written in attention.cpp
 
   int64_t n_heads, n_kv_heads, head_dim;
   Rotate rotate;
@@ -83,15 +83,15 @@ struct AttentionImpl : torch::nn::Module {
 };
 TORCH_MODULE(Attention);
 
-/// A layer. Call its parts as parts_.attention.forward(x).
+/// A layer of the Llama. Its parts are called by, for example, parts_.attention.forward(x).
 struct BlockImpl : nn::BlockImpl {
   using nn::BlockImpl::BlockImpl;
   Tensor forward(const Tensor& x_BTD, const Tensor& /*starts*/ = {}) override { return layer(x_BTD); }
-  Tensor layer(const Tensor& x_BTD);  ///< to [B, T, D]; block.cpp
+  Tensor layer(const Tensor& x_BTD);  ///< returns [B, T, D]; written in block.cpp
 };
 TORCH_MODULE(Block);
 
-/// Wraps the Block above for nn::Llama.
+/// Returns a layer made of the given parts, in the type that nn::Llama uses.
 inline nn::Block layer_of(const nn::BlockParts& parts) {
   return nn::Block(std::shared_ptr<nn::BlockImpl>(Block(parts).ptr()));
 }
@@ -99,7 +99,7 @@ inline nn::Block layer_of(const nn::BlockParts& parts) {
 /// The parts of an nn::Llama, made of the modules above.
 struct MyParts : nn::Parts {
   nn::BlockParts block_parts(const core::ModelConfig& c, nn::RopeCache ours,
-                             int64_t layer) const override;  ///< llama.cpp
+                             int64_t layer) const override;  ///< written in llama.cpp
   nn::Block block(const core::ModelConfig& c, nn::RopeCache ours, int64_t layer) const override {
     return layer_of(block_parts(c, std::move(ours), layer));
   }

@@ -18,7 +18,7 @@
 
 namespace folio::exercises {
 
-// logits: (n_positions, V). targets: (n_positions), each from 0 to V - 1. Returns the loss in nats.
+// Returns the loss in nats. logits: (n_positions, V). targets: (n_positions), each from 0 to V - 1.
 double cross_entropy(const Floats& logits, const std::vector<int32_t>& targets) {
   throw Unfilled(
       "cross_entropy is still to be written, in experiments/exercises/path/cross_entropy.cpp.\n"

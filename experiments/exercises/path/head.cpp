@@ -15,7 +15,7 @@
 
 namespace folio::exercises {
 
-// x: (T, D). wq, wk, wv: (K, D), with K = wq.size() / D. Returns (T, K).
+// Returns the head's output (T, K). x: (T, D). wq, wk, wv: (K, D), with K = wq.size() / D.
 Floats head(const Floats& x, const Floats& wq, const Floats& wk, const Floats& wv, size_t T, size_t D) {
   throw Unfilled(
       "head is still to be written, in experiments/exercises/path/head.cpp.\n"

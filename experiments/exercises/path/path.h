@@ -1,5 +1,5 @@
-// The functions of the path's exercises: the parts of training in plain C++. Each is written in its own file in this
-// folder. Arrays are row-major: (n, dim) means n rows of dim elements.
+// Declares the functions that the reader writes in the first exercises: the parts of training in plain C++, each in its
+// own file in this folder. Arrays are row-major: (n, dim) means n rows of dim elements.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ using Doubles = std::vector<double>;
 
 double cross_entropy(const Floats& logits, const std::vector<int32_t>& targets);
 
-// averages.cpp: the same average in four forms, the last of which is attention.
+// The functions of averages.cpp: the same average in four forms, the last of which is attention.
 Floats average_by_loop(const Floats& x, size_t T, size_t D);
 Floats average_weights(size_t T);
 Floats causal_softmax(const Floats& scores, size_t T);
@@ -29,7 +29,7 @@ class Trainee {
   virtual ~Trainee() = default;
   virtual void take_batch(size_t step) = 0;  ///< selects the batch for the following calls
   virtual double loss() = 0;                 ///< forward pass: the batch's loss with the current parameters
-  virtual void clear_gradients() = 0;        ///< sets them to 0
+  virtual void clear_gradients() = 0;        ///< sets all gradients to 0
   virtual void backward() = 0;               ///< ADDS the gradients of the last loss() to the existing ones
   virtual void descend(double rate) = 0;     ///< moves each parameter against its gradient
 };
@@ -40,7 +40,7 @@ void matmul_rule(const Doubles& a, const Doubles& b, const Doubles& dy, size_t r
 
 struct Schedule {
   double rate, last_rate;  ///< the peak rate and the final rate
-  size_t warmup, steps;    ///< number of warm-up steps, and of all steps
+  size_t warmup, steps;    ///< number of warm-up steps and number of all steps
 };
 double learning_rate(const Schedule& schedule, size_t step);
 void clip(Floats& gradients, float limit);

@@ -16,7 +16,7 @@
 
 namespace folio::exercises {
 
-// a, da: (rows, inner). b, db: (inner, columns). dy: (rows, columns).
+// Adds the gradients to da and db. a, da: (rows, inner). b, db: (inner, columns). dy: (rows, columns).
 void matmul_rule(const Doubles& a, const Doubles& b, const Doubles& dy, size_t rows, size_t inner, size_t columns,
                  Doubles& da, Doubles& db) {
   throw Unfilled(

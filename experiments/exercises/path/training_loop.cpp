@@ -4,7 +4,7 @@
 //     for each step:  take_batch(step)  ->  loss()  ->  clear_gradients()  ->  backward()  ->  descend(rates[step])
 //
 // backward() ADDS to the existing gradients, as LibTorch's does, because a parameter may be used in several places.
-// They must be cleared before it in each step.
+// The gradients must be cleared before each backward().
 //
 // Example with one parameter w, the loss (w - 1)², its gradient 2 (w - 1) and the rate 1/4: w = 0 has the loss 1 and
 // the gradient -2, so w becomes 0.5. Its loss is 0.25 and its gradient -1, so w becomes 0.75. The losses are 1, 0.25,
@@ -15,7 +15,7 @@
 
 namespace folio::exercises {
 
-// Trainee is declared in path.h. Returns each step's loss on its own batch, before the update.
+// Takes one step per rate (path.h declares Trainee). Returns each step's loss on its batch, before its update.
 Doubles train(Trainee& model, const Doubles& rates) {
   throw Unfilled(
       "train is still to be written, in experiments/exercises/path/training_loop.cpp.\n"

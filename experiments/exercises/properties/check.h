@@ -15,14 +15,14 @@ namespace folio::exercises {
 
 using Floats = std::vector<float>;
 
-/// Returns numbers in [-1, 1), determined by the seed.
+/// Returns n random numbers in [-1, 1) that depend only on the seed.
 inline Floats random_floats(size_t n, uint64_t seed) {
   Floats x(n);
   for (size_t i = 0; i < n; ++i) x[i] = static_cast<float>(2.0 * core::random_uniform(seed, i) - 1.0);
   return x;
 }
 
-/// Formats a number for a message.
+/// Formats a number with up to six significant digits.
 inline std::string shown(double x) {
   if (std::isnan(x)) return "NaN";
   char text[32];

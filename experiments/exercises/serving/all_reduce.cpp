@@ -28,8 +28,8 @@
 
 namespace folio::exercises {
 
-// Replaces x by the sum of all ranks' x. All ranks call it at the same time. ring.pass() sends any number of elements,
-// also none, and waits for those that arrive: all ranks must call it equally often.
+// Replaces x by the sum of all ranks' x. All ranks call all_reduce() at the same time. ring.pass() sends any number of
+// elements, including 0, and waits for those of the previous rank: all ranks must call pass() equally often.
 void all_reduce(Floats& x, const Ring& ring) {
   throw Unfilled(
       "all_reduce is still to be written, in experiments/exercises/serving/all_reduce.cpp.\n"

@@ -19,15 +19,15 @@
 
 namespace folio::exercises {
 
-// Returns the selected experts in the order of their indices.
+// Returns the n_chosen selected experts and their weights, in the order of the experts' indices.
 std::vector<Route> route(const Floats& logits, size_t n_chosen) {
   throw Unfilled(
       "route is still to be written, in experiments/exercises/serving/experts.cpp.\n"
       "Find the largest logits first. Then exp(logit - largest) of these, divided by their sum.");
 }
 
-// x: (n, dim). routes: n lists from route(). run(expert, rows) maps rows (m, dim) to the expert's outputs (m, dim).
-// Returns (n, dim).
+// Returns the outputs (n, dim) for x (n, dim). routes: n lists from route(). run(expert, rows) maps rows (m, dim) to
+// the expert's outputs (m, dim).
 Floats combine(const Floats& x, size_t dim, const std::vector<std::vector<Route>>& routes, size_t n_experts,
                const RunExpert& run) {
   throw Unfilled(

@@ -27,7 +27,7 @@ FeedForward part_of(const FeedForward& whole, size_t rank, size_t n_ranks) {
       "Of w1 some rows, which lie together; of w2 some columns, a piece of each row. Who has the bias?");
 }
 
-// x: (dim). Returns (dim). Works for the whole layer and for a part.
+// Returns the output (dim) of a whole layer, or of a part, for x (dim).
 Floats output_of(const FeedForward& layer, const Floats& x) {
   throw Unfilled(
       "output_of is still to be written, in experiments/exercises/serving/feed_forward_part.cpp.\n"

@@ -21,7 +21,7 @@
 
 namespace folio::exercises {
 
-// KvCache is declared in serving.h. Throws std::length_error if the rows don't fit.
+// Appends rows to the cache (see serving.h). Throws std::length_error if the rows don't fit.
 void append(KvCache& cache, const Floats& k, const Floats& v) {
   throw Unfilled(
       "append is still to be written, in experiments/exercises/serving/kv_cache.cpp.\n"

@@ -21,7 +21,7 @@
 
 namespace folio::exercises {
 
-// scores: (n). values: (n, dim). Partial is declared in serving.h; before the first block `weighted` is empty.
+// Adds a block to `partial` (see serving.h). scores: (n). values: (n, dim). Before the first block `weighted` is empty.
 void take_block(Partial& partial, const Floats& scores, const Floats& values) {
   throw Unfilled(
       "take_block is still to be written, in experiments/exercises/serving/online_softmax.cpp.\n"

@@ -2,8 +2,8 @@
 // per token whose keys and values are missing, over all requests, and at most `max_rows`. A request in decode needs one
 // row per step, for the last drawn token. A new request needs its whole prompt.
 //
-//     Requests are in order of arrival, and the oldest is served first: it gets all the rows that it needs, or what is
-//     left of max_rows, then the next. This splits long prompts over several steps. At most `max_running` requests may
+//     Requests are in order of arrival, and the oldest is served first. Each gets all the rows that it needs, or what
+//     is left of max_rows. This splits long prompts over several steps. At most `max_running` requests may
 //     be started; a waiting one (n_computed = 0) may start while there are fewer.
 //
 // Example with max_rows = 8 and (n_tokens, n_computed) = (21, 20), (33, 32), (100, 0), (5, 0): the first two get a row

@@ -17,7 +17,7 @@
 
 namespace folio::exercises {
 
-// x: 32 values. A block of zeros has a scale of 0 and quants of 0.
+// Quantizes 32 values. A block of zeros has a scale of 0 and quants of 0.
 Q8Block quantize(const Floats& x) {
   throw Unfilled(
       "quantize is still to be written, in experiments/exercises/serving/q8_0.cpp.\n"

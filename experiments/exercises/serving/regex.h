@@ -1,5 +1,5 @@
-// Regular expressions as trees, for the exercises derivative and token_mask. Nothing to write here. An expression
-// matches a set of texts; a text is a sequence of bytes.
+// Regular expressions as trees, for the exercises derivative and token_mask; there is nothing to write in this file. An
+// expression matches a set of texts, which are sequences of bytes.
 #pragma once
 
 #include <bitset>
@@ -36,8 +36,8 @@ inline bool same(const Regex& a, const Regex& b) {
   return a->kind == b->kind && a->bytes == b->bytes && same(a->first, b->first) && same(a->second, b->second);
 }
 
-// Create trees and simplify them without changing what they match: an expression that matches nothing becomes Nothing
-// itself, and derivatives stay small.
+// The following functions create expressions. They simplify without changing what is matched: an expression without
+// matches becomes Nothing, and derivatives stay small.
 inline Regex nothing() { return std::make_shared<RegexNode>(RegexNode{.kind = RegexNode::Kind::Nothing}); }
 inline Regex empty() { return std::make_shared<RegexNode>(RegexNode{.kind = RegexNode::Kind::Empty}); }
 inline Regex one_of(const std::bitset<256>& bytes) {

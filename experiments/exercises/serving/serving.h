@@ -1,5 +1,5 @@
-// The functions of the serving exercises: the engine's algorithms around its arithmetic, in plain C++. Each is written
-// in its own file in this folder. Arrays are row-major.
+// Declares the functions that the reader writes in the serving exercises: algorithms of an inference engine in plain
+// C++, each in its own file in this folder. Arrays are row-major.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ namespace folio::exercises {
 
 using Floats = std::vector<float>;
 
-/// Two adjacent tokens that become one.
+/// Two adjacent tokens that BPE merges into one.
 struct Merge {
   int32_t left, right;
   bool operator==(const Merge&) const = default;
@@ -43,16 +43,16 @@ struct KvCache {
 };
 void append(KvCache& cache, const Floats& k, const Floats& v);
 
-/// The state of a softmax and its weighted sum after some of the scores.
+/// The state of an online softmax after some blocks of scores.
 struct Partial {
-  float max = -std::numeric_limits<float>::infinity();  ///< of the scores so far
-  float sum = 0.0F;                                     ///< of exp(score - max)
-  Floats weighted{};                                    ///< sum of exp(score - max) * value; (dim)
+  float max = -std::numeric_limits<float>::infinity();  ///< largest score so far
+  float sum = 0.0F;                                     ///< sum of exp(score - max)
+  Floats weighted{};                                    ///< (dim): sum of exp(score - max) * value
 };
 void take_block(Partial& partial, const Floats& scores, const Floats& values);
 
 constexpr size_t kQ8Block = 32;
-/// x_i is about scale * q_i.
+/// A quantized block of 32 values: x_i is about scale * q_i.
 struct Q8Block {
   float scale;
   std::array<int8_t, kQ8Block> q;
@@ -60,7 +60,7 @@ struct Q8Block {
 Q8Block quantize(const Floats& x);
 float dot(const Q8Block& a, const Q8Block& b);
 
-/// A request in the scheduler.
+/// The state of a request that the scheduler needs.
 struct Request {
   size_t n_tokens;    ///< tokens of the prompt and those drawn so far
   size_t n_computed;  ///< tokens with stored keys and values; 0: waiting, not yet started
@@ -81,15 +81,15 @@ std::vector<Route> route(const Floats& logits, size_t n_chosen);
 Floats combine(const Floats& x, size_t dim, const std::vector<std::vector<Route>>& routes, size_t n_experts,
                const RunExpert& run);
 
-/// One of several processes, the ranks, that form a ring.
+/// A rank's view of the ring that n_ranks processes form for communication.
 struct Ring {
   size_t rank, n_ranks;
-  /// Sends elements to the next rank (after the last: rank 0) and returns those sent by the previous rank.
+  /// Sends elements to the next rank (from the last to rank 0) and returns the elements sent by the previous rank.
   std::function<Floats(const Floats& numbers)> pass;
 };
 void all_reduce(Floats& x, const Ring& ring);
 
-/// y = w2 relu(w1 x) + bias.
+/// A feed-forward layer: y = w2 relu(w1 x) + bias.
 struct FeedForward {
   size_t dim, hidden;
   Floats w1;    ///< (hidden, dim)

@@ -14,7 +14,7 @@
 
 namespace folio::exercises {
 
-// Returns, for each token, true if it is allowed.
+// Returns a mask with an element for each token: true if the token is allowed.
 std::vector<bool> token_mask(const Regex& rest, const std::vector<std::string>& tokens, size_t end_token) {
   throw Unfilled(
       "token_mask is still to be written, in experiments/exercises/serving/token_mask.cpp.\n"

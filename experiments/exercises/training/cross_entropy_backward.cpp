@@ -1,4 +1,4 @@
-// The backward pass of the loss, by hand.
+// The backward pass of the cross-entropy loss, by hand.
 //
 //     forward   L = (1/N) Σ over rows of -ln p[target],  p = softmax(logits)
 //     find      ∂L/∂logits

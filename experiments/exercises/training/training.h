@@ -1,5 +1,5 @@
-// The functions of the training exercises, in their order: backward passes by hand, and an optimizer, without autograd.
-// Each is written in its own file in this folder.
+// Declares the functions that the reader writes in the training exercises, each in its own file in this folder:
+// backward passes by hand and an optimizer, without autograd.
 // dy is the gradient of the loss with respect to the output y, of y's shape; results are gradients with respect to
 // inputs, of their shapes.
 #pragma once
@@ -12,42 +12,42 @@ namespace folio::exercises {
 
 using torch::Tensor;
 
-/// y = x / sqrt(mean of x² + eps) · weight, with the mean over the last dimension. x, dy [N, D], weight [D].
+/// The gradients of RMSNorm, y = x / sqrt(mean of x² over the row + eps) · weight. x, dy [N, D], weight [D].
 struct NormGradients {
   Tensor x, weight;
 };
 NormGradients rms_norm_backward(const Tensor& x, const Tensor& weight, double eps, const Tensor& dy);
 
-/// Rotates each adjacent pair (a, b) to (a cos − b sin, a sin + b cos). cos, sin [T, K / 2], dy [T, K]. Returns the
-/// gradient of x.
+/// Returns the gradient of the input of RoPE, which rotates adjacent pairs (a, b) to (a cos − b sin, a sin + b cos).
+/// cos, sin [T, K / 2], dy [T, K].
 Tensor rope_backward(const Tensor& cos, const Tensor& sin, const Tensor& dy);
 
-/// y = p v with p = softmax(q kᵀ / √K), causal: a query attends to positions up to its own. q, k, v, dy [T, K].
+/// The gradients of causal attention, y = p v with p = softmax(q kᵀ / √K). q, k, v, dy [T, K].
 struct HeadGradients {
   Tensor q, k, v;
 };
 HeadGradients attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dy);
 
-/// y = (silu(x w1ᵀ) · x w3ᵀ) w2ᵀ. x, dy [N, D], w1, w3 [F, D], w2 [D, F].
+/// The gradients of SwiGLU, y = (silu(x w1ᵀ) · x w3ᵀ) w2ᵀ. x, dy [N, D], w1, w3 [F, D], w2 [D, F].
 struct SwigluGradients {
   Tensor x, w1, w2, w3;
 };
 SwigluGradients swiglu_backward(const Tensor& x, const Tensor& w1, const Tensor& w2, const Tensor& w3,
                                 const Tensor& dy);
 
-/// The loss is the mean over N rows of −ln softmax(logits)[target]. logits [N, V], targets [N] integers. Returns the
-/// gradient of logits.
+/// Returns the gradient of logits [N, V] for the loss, the mean over N rows of −ln softmax(logits)[target]. targets [N]
+/// are integers.
 Tensor cross_entropy_backward(const Tensor& logits, const Tensor& targets);
 
 struct AdamWOptions {
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.0;
 };
-/// AdamW's state for a parameter.
+/// The optimizer state of AdamW for one parameter.
 struct Moments {
   Tensor m, v;        ///< running means of the gradient and of its square, initially 0
   int64_t steps = 0;  ///< number of steps taken
 };
-/// Takes one step: updates w and the moments in place. g is the gradient, of w's shape.
+/// Takes one AdamW step: updates w and the moments in place. g is the gradient of w, of the same shape.
 void adamw_step(Tensor& w, const Tensor& g, Moments& moments, const AdamWOptions& options);
 
 }  // namespace folio::exercises

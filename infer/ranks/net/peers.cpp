@@ -135,9 +135,9 @@ struct Peers::Own {
     buffer.resize(*context, n);
   }
 
-  // Runs a Gloo operation and throws MachineLost if it fails. Gloo's errors don't tell the cause: after `timeout` the
-  // rank is too slow, before that it has closed its connections. After a loss, throws without running the operation,
-  // since lose() aborts only waits that have begun.
+  // Runs a Gloo operation and throws MachineLost if it fails. Gloo's errors don't tell the cause: an error after
+  // `timeout` means that the rank is too slow, an earlier one that it has closed its connections. After a loss, throws
+  // without running the operation, since lose() aborts only waits that have begun.
   template <typename Operation>
   void with(size_t rank, std::chrono::seconds timeout, Operation&& operation) {
     check();

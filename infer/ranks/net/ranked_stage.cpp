@@ -92,7 +92,7 @@ void RankedStage::do_order(Order& order) {
 }
 
 // Runs `work`. If it throws, marks this rank as failed, which ends all ranks: others may be waiting in the middle of
-// the step, or have loaded what this rank has not.
+// the step, or have loaded an adapter that this rank lacks.
 template <typename Work>
 void RankedStage::or_mark_failed(Work&& work) {
   try {

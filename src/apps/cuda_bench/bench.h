@@ -37,7 +37,7 @@ struct Options {
 struct Bench {
   const Options& options;
   Stream& stream;
-  double bandwidth;  ///< of a device-to-device copy, in bytes/s
+  double bandwidth;  ///< bandwidth of a device-to-device copy in bytes/s
   Cublas* cublas;    ///< null if the library was not found
   Results& results;
 };

@@ -63,8 +63,8 @@ struct GgufFamily {
 [[nodiscard]] std::string hf_architecture(Family family);    ///< returns a name such as "LlamaForCausalLM"
 [[nodiscard]] std::string gguf_architecture(Family family);  ///< returns a name such as "llama"
 
-/// Returns the family of this GGUF architecture, with experts or without; the first in families() if there are several.
-/// Throws Error "WHAT is ARCHITECTURE, but only these run here: …" if there is none.
+/// Returns the first family in families() that has this GGUF architecture, and that has experts only if `experts` is
+/// true. Throws Error that begins with `what` if there is none.
 [[nodiscard]] const FamilyInfo& family_of_gguf(std::string_view architecture, bool experts, const std::string& what);
 
 /// Throws Error for a tensor that no supported model of the family has. Names the part it belongs to if that is known,

@@ -28,7 +28,7 @@ class Keys {
   std::string_view architecture_;
 };
 
-// Checks the file's factors against Llama 3's formula. Parameters without Folio's keys are those of Llama 3.1 to 3.3.
+// Checks the file's factors against Llama 3's formula. If the key for `factor` is missing, sets it to the largest one.
 void read_rope_factors(const GgufFile& file, const Keys& key, const TensorView& tensor, ModelConfig& c) {
   const std::string where = file.path().string();
   require(tensor.type == DType::F32 && tensor.shape == std::vector<int64_t>{c.rotated() / 2},

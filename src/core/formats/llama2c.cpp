@@ -17,7 +17,7 @@ namespace folio::core {
 namespace {
 
 constexpr uint32_t kLlama2cMagic = 0x616B3432;  // "ak42" as a little-endian integer
-constexpr size_t kHeaderBytes = 256;            // of versions 1 and 2
+constexpr size_t kHeaderBytes = 256;            // size of the header in versions 1 and 2
 constexpr float kTheta = 10000.0F;
 constexpr float kEps = 1e-5F;
 

@@ -10,7 +10,7 @@ MiB = 1 << 20
 
 
 def write(folder, model, packed):
-    """Writes the model, unless the change returned `packed`: the file's bytes, or (head, length) of a sparse file."""
+    """Writes the model, or `packed` unless it is None: the file's bytes, or (head, length) of a sparse file."""
     return write_file(folder / "m.gguf", model.pack() if packed is None else packed), None
 
 

@@ -10,7 +10,7 @@ DIM, HIDDEN, LAYERS, HEADS, KV_HEADS, VOCAB, CONTEXT = range(7)
 
 
 def write(folder, model, packed):
-    """Writes the model, unless the change returned `packed`: the file's bytes, or (head, length) of a sparse file."""
+    """Writes the model, or `packed` unless it is None: the file's bytes, or (head, length) of a sparse file."""
     tokenizer = folder / "t.json"
     tokenizer.write_text(json.dumps(sound.character_json()))
     return write_file(folder / "m.bin", model.pack() if packed is None else packed), tokenizer

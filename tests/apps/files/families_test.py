@@ -176,7 +176,7 @@ def test_gguf_written_by_the_gguf_package(tmp_path, name):
 
 @pytest.mark.parametrize("name, type_", [("glm", "f32"), ("qwen2", "f16"), ("glm", "q8_0")])
 def test_gguf_with_fused_qkv(tmp_path, name, type_):
-    """Files of ChatGLM2 and 3 have one tensor attn_qkv, also quantized, which must be split into q, k and v."""
+    """GGUF files of ChatGLM2 and 3 have one tensor attn_qkv, which must be split into q, k and v, even if quantized."""
     model = random_models.make(name, hidden_size=64, intermediate_size=96)
     succeed("export", random_models.write(model, tmp_path / "hf"), "--out", tmp_path / "m.gguf", "--type", type_)
     gguf_copies.copy(tmp_path / "m.gguf", tmp_path / "fused.gguf", gguf_copies.with_fused_qkv)
@@ -348,7 +348,7 @@ def test_llama2c_rejects_other_families(tmp_path):
 
 
 def gemma_tokenizer():
-    """Returns a tokenizer as transformers converts Gemma's: merges from scores, "▁" for spaces, byte fallback."""
+    """Returns a tokenizer like transformers' conversion of Gemma's: merges by score, "▁" for spaces, byte fallback."""
     from transformers.convert_slow_tokenizer import generate_merges
     pieces = ["<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>", "\n\n",
               *(f"<0x{byte:02X}>" for byte in range(256))]
@@ -369,7 +369,7 @@ def gemma_tokenizer():
 
 
 def glm_tokenizer():
-    """Returns a tokenizer as transformers converts GLM-4's: Llama 3's pre-tokenizer, and a prefix of two tokens."""
+    """Returns a tokenizer like transformers' conversion of GLM-4's: Llama 3's pre-tokenizer, a prefix of two tokens."""
     tokenizer = Tokenizer(models.BPE(ignore_merges=True))
     llama3 = PRETOKENIZE_REGEX.replace(r"\p{N}", r"\p{N}{1,3}", 2).replace(r"[^\r\n\p{L}\p{N}{1,3}]", r"[^\r\n\p{L}\p{N}]", 1)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([

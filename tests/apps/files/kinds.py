@@ -37,7 +37,7 @@ class Kinds:
 
 
 def write_file(path, packed):
-    """Writes bytes, or from (bytes, length) a sparse file of that length that ends with zeros. Returns the path."""
+    """Writes bytes, or for (bytes, length) a sparse file: the bytes, then zeros up to the length. Returns the path."""
     head, size = packed if isinstance(packed, tuple) else (packed, len(packed))
     with path.open("wb") as file:
         file.write(head)

@@ -9,7 +9,7 @@ import sound
 import torch
 import transformers
 
-# To show errors, most models have grouped queries, head_dim != hidden_size / heads, and windows unlike a KV block.
+# To show errors, most have grouped queries, head_dim != hidden_size / heads, and windows that end within a KV block.
 SHARED = dict(vocab_size=len(sound.CHARACTERS) + 1, hidden_size=32, intermediate_size=64, num_hidden_layers=3,
               num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256, rms_norm_eps=1e-6,
               bos_token_id=5, eos_token_id=5, pad_token_id=None)

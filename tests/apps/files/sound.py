@@ -1,6 +1,6 @@
 """Makes small valid models, packed byte by byte with struct and json from the formats' published layouts.
 
-A model is a `Shape` and a dict of arrays with GGUF's names, and rows of Wq and Wk in adjacent RoPE pairs. A class for
+A model is a `Shape` and a dict of arrays with GGUF's names; rows of Wq and Wk are in adjacent RoPE pairs. A class for
 each file format holds the parts of a file, so that a test can change one before `pack` or `write` produces the bytes.
 """
 

@@ -115,7 +115,7 @@ TEST(Gguf, RoundTripKeepsEveryBit) {
   const TempDir dir;
   const auto tensors = every_tensor_type();
   GgufMetadata metadata = every_type();
-  metadata.emplace_back("nan", std::bit_cast<float>(0x7FC12345U));  // a NaN never equals itself: files are compared
+  metadata.emplace_back("nan", std::bit_cast<float>(0x7FC12345U));  // NaN != NaN, so the files' bytes are compared
   write(dir / "a", metadata, views_of(tensors));
   const GgufFile file(dir / "a");
   EXPECT_EQ(std::bit_cast<uint32_t>(std::get<float>(*file.find("nan"))), 0x7FC12345U);

@@ -103,7 +103,7 @@ def test_chats_match_transformers(name, tmp_path):
             continue
         assert "error" not in answer and text_of(answer) == expected, messages
         rendered += 1
-    # Few chats are rendered by some templates of vision models, which reject contents that are strings.
+    # Some templates of vision models reject contents that are strings, so that only a few chats are rendered.
     assert rendered > (150 if name in KNOWN else 30) * len(chats) / len(everything)
 
 
@@ -137,7 +137,7 @@ def test_turns_extend_the_previous_rendering(name, tmp_path):
         messages = [{"role": "system", "content": "Be brief."}] + messages
     parts = [messages[:len(messages) - 5 + n] for n in (1, 3, 5)]
     texts = [text_of(answer) for answer in folio([request(m, template=template) for m in parts], tmp_path)]
-    writes_thoughts = texts[0].endswith("<think>\n") or name in ("GPT-OSS", "GLM 4.5")  # left out of later turns
+    writes_thoughts = texts[0].endswith("<think>\n") or name in ("GPT-OSS", "GLM 4.5")  # later turns omit thoughts
     for n, (before, after) in enumerate(itertools.pairwise(texts)):
         assert writes_thoughts or after.startswith(before)
 
@@ -200,7 +200,7 @@ FORMATS = {
     "qwen3_instruct_2507": ("", *HERMES, "<|im_end|>\n"),
     "qwen3_vl": ("", *HERMES, "<|im_end|>\n"),
 }
-# Templates without tools, or whose arguments aren't a JSON object. For these, the prompt describes tools in words.
+# Templates without tools, or with call arguments that aren't a JSON object. The prompt then describes tools in words.
 IN_WORDS = {
     "SmolLM2", "ChatML", "ChatML with BOS", "ChatML as plain text", "Llama 2", "Llama 3", "Llama 3.1", "Llama 3.2",
     "Llama 3 with a default", "Llama 4", "Zephyr", "Gemma", "Gemma 3", "GLM 4", "GLM 4.5", "Mistral v7", "Phi-3.5",

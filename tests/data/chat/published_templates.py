@@ -83,7 +83,7 @@ LLAMA31 = """{{- bos_token }}
 {%- endif %}
 """
 
-# Llama 3's template of a fine-tuned model: with a default system message, and without trimming contents.
+# The template of a model fine-tuned from Llama 3: with a default system message, and without trimming contents.
 LLAMA3_DEFAULT = (
     "{{ bos_token }}{% if messages[0]['role'] != 'system' %}{{ '<|start_header_id|>system<|end_header_id|>\\n\\nBe"
     " kind.<|eot_id|>' }}{% endif %}{% for message in messages %}{{ '<|start_header_id|>' + message['role'] +"

@@ -114,7 +114,7 @@ def ours(*args):
 
 
 class Ours:
-    """Folio's tokenizer. Each call runs tokenizer_tool, which reads the file, so long texts are faster than many."""
+    """Folio's tokenizer. Each call runs tokenizer_tool, which loads it, so few calls with long texts are faster."""
 
     def __init__(self, tokenizer, tmp_path):
         self.tokenizer, self.tmp_path = tokenizer, tmp_path

@@ -192,7 +192,7 @@ def test_added_tokens_match_tokenizers(spaces, files, tmp_path):
     assert (shown["kind"], shown["vocab_size"]) == ("SentencePiece", n + 21)
     names = [name for name, _ in PHI3] + ["<s>", "<unk>"]
     assert_same_added_tokens(directory, tmp_path, names)
-    # Writing the tokenizer to a new directory keeps all of this.
+    # Writing the tokenizer to a new directory keeps the added tokens and their flags.
     (tmp_path / "again").mkdir()
     ours("to-hf", directory, tmp_path / "again")
     assert tokenizers.Tokenizer.from_file(str(tmp_path / "again" / "tokenizer.json")).get_vocab_size() == n
@@ -200,7 +200,7 @@ def test_added_tokens_match_tokenizers(spaces, files, tmp_path):
 
 
 def test_gguf_named_phi3_has_phi3s_flags(files, tmp_path):
-    """GGUF can't store the flags of added tokens. Like llama.cpp, Folio knows those of Phi-3 by the model's name."""
+    """GGUF can't store the flags of added tokens. Like llama.cpp, Folio uses those of Phi-3 for models of that name."""
     directory = tmp_path / "phi3"
     write_shaped(files, directory, "prepend", [AddedToken(name, **flags) for name, flags in PHI3])
     ours("to-gguf", directory, tmp_path / "tokenizer.gguf")

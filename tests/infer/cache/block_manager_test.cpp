@@ -101,7 +101,7 @@ TEST(BlockManager, ForkCopiesBlocksOnWrite) {
   memory.expect(child, 0, 70, 1);
   memory.expect(child, 70, 75, 2);
 
-  // After a truncation to within a shared block, the next write copies that block, too.
+  // A truncation may end within a shared block. The next write must copy that block first.
   cache.truncate(child, 20);
   memory.fill(child, 40, 2);
   memory.expect(parent, 0, 73, 1);
@@ -253,7 +253,7 @@ TEST(BlockManager, FullCacheIsAnErrorThatKeepsLengths) {
   EXPECT_EQ(cache.length(b), 32);
   const auto child = cache.fork(a);  // forking uses no additional block
   cache.truncate(child, 60);
-  refuse(child, 1);  // a write must copy the shared block first
+  refuse(child, 1);  // fails, since no block is free for a copy of the shared one
   EXPECT_EQ(cache.length(child), 60);
   memory.expect(a, 0, 64, 1);
   memory.expect(child, 0, 60, 1);

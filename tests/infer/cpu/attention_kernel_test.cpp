@@ -88,7 +88,7 @@ struct Blocks {
   std::vector<const float*> wide_starts;
 };
 
-// Returns the offset of the keys and values of the second of two heads in the second of two layers.
+// Return the offsets of the keys and of the values of the second of two heads in the second of two layers.
 template <typename T>
 size_t key_offset(size_t head_dim) {
   return 5 * head_size<T>(head_dim);

@@ -136,7 +136,7 @@ TEST_P(FastKernels, MatmulGivesTheReferencesBits) {
   }
 }
 
-// A term of a sum is rounded at most k + 1 times, by 2^-24. A processor may round twice where the formula rounds once.
+// A term is rounded at most k + 1 times in the formula, and twice as often on some processors, by at most 2^-24 each.
 TEST_P(FastKernels, MatmulIsWithinItsRoundingErrors) {
   for (const size_t k : {32U, 160U, 1056U}) {
     constexpr size_t kRows = 20;

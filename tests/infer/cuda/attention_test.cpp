@@ -24,10 +24,10 @@ struct Case {
   uint32_t queries = 2;  ///< query heads per key/value head
   uint32_t head_dim = 32;
   bool half = false;
-  std::vector<int32_t> lengths{1};  ///< of each sequence, in positions
-  std::vector<int32_t> n_rows{1};   ///< of each sequence, at its last positions
+  std::vector<int32_t> lengths{1};  ///< length of each sequence, in positions
+  std::vector<int32_t> n_rows{1};   ///< number of rows of each sequence, which are at its last positions
   int32_t window = 1 << 20;
-  int32_t rows_of_item = 0;  ///< at most; 0: no limit
+  int32_t rows_of_item = 0;  ///< maximum number of rows of a work item; 0: no limit
   double scale_of_queries = 1.0;
   float cap = 0.0F;
   double scale_of_sinks = 0.0;  ///< 0: no sinks

@@ -111,7 +111,7 @@ TEST(CudaBench, TimesAttentionForPrefillAndDecode) {
   const auto rows = rows_of(time_attention, tiny_options());
   EXPECT_EQ(rows.size(), 6U);
   EXPECT_EQ(count(rows, "form", "plain"), 3U);
-  // Four operations per element of a query and position: 70 rows attend to 70 * 71 / 2 positions.
+  // QK and PV: two operations each per element of a head (64) for each of 70 * 71 / 2 pairs of row and position.
   const double operations = 4.0 * 64 * 70 * 71 / 2;
   EXPECT_NEAR(rows[0].at("tflop_per_s").get<double>() * rows[0].at("us").get<double>() * 1e6, operations,
               1e-6 * operations);

@@ -150,7 +150,7 @@ TEST(Faults, DetectsAccessPastSharedMemory) {
 #endif
 }
 
-#ifdef FOLIO_ASAN  // otherwise only the race detector detects it (races_test.cpp)
+#ifdef FOLIO_ASAN  // without AddressSanitizer, only the race detector detects this bug (races_test.cpp)
 TEST(Faults, DetectsAccessPastDeviceMemory) {
   Stream stream(0);
   const DeviceMemory out(stream, 256);

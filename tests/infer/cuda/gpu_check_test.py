@@ -1,4 +1,4 @@
-"""Tests scripts/gpu_check without a GPU: errors, what a timed-out step leaves, the results' table, and the bundle."""
+"""Tests scripts/gpu_check without a GPU: errors, output of a timed-out step, the table of results, the bundle."""
 import importlib.machinery
 import importlib.util
 import json
@@ -114,7 +114,7 @@ def test_peers_and_batches_are_shown_as_ratios():
             {"part": "peer decode", "peer": "loop, static cache", "tokens_per_s": 400.0}]
     table, _ = measured(rows)
     assert table["decode 1.1 B f16 over transformers"][2:] == ["6 ×", "yes"]
-    assert table["the same, static cache and reduce-overhead"][2:] == ["1.5 ×", "yes"]  # over the faster peer
+    assert table["the same, static cache and reduce-overhead"][2:] == ["1.5 ×", "yes"]  # relative to the faster peer
     assert table["64 sequences of 512 over one, 8 B f16"][2:] == ["31 ×", "yes"]
 
 
@@ -147,7 +147,7 @@ def test_steps_use_valid_flags(step, tmp_path, monkeypatch):
     gpu_check.STEPS[step](gpu_check.Run(step, tmp_path, time.monotonic() + 600), Arguments(tmp_path))
     assert called
     for argv in called:
-        if "--tool" in argv:  # compute-sanitizer's own arguments end with these
+        if "--tool" in argv:  # skip compute-sanitizer's own arguments, of which --error-exitcode is the last
             argv = argv[argv.index("--error-exitcode") + 2:]
         if argv[0].endswith("export") or "plot" in argv:
             continue

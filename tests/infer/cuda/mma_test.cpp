@@ -159,7 +159,7 @@ TEST_P(Products, ColumnsAreIndependent) {
 }
 
 TEST(ProductsOfF16, WidensEveryValueExactly) {
-  // 1 x h for 8 columns at a time: every 16-bit pattern must be widened exactly, including infinities and NaN.
+  // Multiplies eight F16 values at a time by 1: every seventh 16-bit pattern, including NaNs, must be widened exactly.
   for (uint32_t first = 0; first < 0x10000; first += 8 * 7) {
     Operands p{16, std::vector<uint32_t>(16 * 16), std::vector<uint32_t>(16 * 8), std::vector<uint32_t>(16 * 8)};
     for (unsigned r = 0; r < 16; ++r) p.a[r * 16 + r] = 0x3C00;

@@ -21,7 +21,7 @@ constexpr double kDelta = 1e-3;
 // Relative rounding errors of a GPU's products. product_test.cpp, row_kernels_test.cpp and attention_test.cpp check
 // that the kernels stay below them.
 constexpr double kF16 = 0x1p-11;
-constexpr double kThreeParts = 3 * 0x1p-20;  // F32 as two TF32: lower parts of both factors, and their product
+constexpr double kThreeParts = 3 * 0x1p-20;  // F32 as two TF32: lost bits of both factors and their product
 
 // Returns the relative error of a sum of k products: rounding of inputs for weights of `type`, and of additions.
 double error_of_product(core::DType type, size_t k) {
@@ -33,7 +33,7 @@ double error_of_product(core::DType type, size_t k) {
       return kF16 + (n / 16 + 12) * 0x1p-23;
     case core::DType::BF16:
       return 0x1p-8 + (n / 16 + 12) * 0x1p-23;
-    default:  // the CPU and the GPU quantize inputs alike
+    default:  // quantized inputs are equal on CPU and GPU, so only sums are rounded
       return (2 * n / 16 + 12) * 0x1p-23;
   }
 }

@@ -31,8 +31,8 @@ struct CheckResult {
 
   double n_other_of_cpu = 0.0;  ///< positions where a perturbed CPU's likeliest token differs, averaged over its runs
 
-  /// Returns true if all logits are within the bound, no token is wrong, and at most 1 % of positions differ, or as
-  /// many as the CPU's perturbed runs: their mean plus three standard deviations of a count.
+  /// Returns true if n_outside and n_wrong are 0, and n_other is at most 1 % of the positions or at most n_other_of_cpu
+  /// plus three times its square root, the standard deviation of a count.
   [[nodiscard]] bool holds() const;
   [[nodiscard]] std::string to_string() const;
 };

@@ -120,7 +120,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, FamiliesChecked, ::testing::ValuesIn(other_fami
 
 TEST_P(FamiliesChecked, GpuIsWithinTheBound) { expect_within_the_bound(GetParam()); }
 
-// A GPU that loads another model's weights than it is given.
+// A GPU that ignores the model passed to load() and loads the weights of `model`.
 class Swapped final : public Machine {
  public:
   explicit Swapped(const core::StoredModel& model) : model_(model), inner_(make_cuda({})) {}

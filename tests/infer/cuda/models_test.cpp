@@ -1,5 +1,5 @@
-// Tests whole models on the emulated GPU, the golden model and the first layers of a published one: the likeliest
-// tokens are the CPU's, and errors of logits are about as large as the CPU's.
+// Tests the golden model and the first layers of a published one on the emulated GPU: the likeliest tokens equal the
+// CPU's, and the errors of logits are about as large as on the CPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>

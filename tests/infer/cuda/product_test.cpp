@@ -35,7 +35,7 @@ Exact exact(const Weights& w, std::span<const float> x, size_t output) {
   double largest = 0.0;
   std::vector<float> inputs(x.begin(), x.end());
   const bool groups = w.matrix.kind == Kind::Groups;
-  if (groups) {  // the CPU quantizes alike, so this error isn't counted
+  if (groups) {  // the error of quantizing isn't counted, since the CPU has the same
     std::vector<int8_t> values(k);
     std::vector<float> scales(k / 32);
     std::vector<float> scaled_sums(k / 32);
@@ -51,7 +51,7 @@ Exact exact(const Weights& w, std::span<const float> x, size_t output) {
   }
   const auto n = static_cast<double>(k);
   switch (w.matrix.kind) {
-    case Kind::F32:  // lower parts of both factors, and their product; three sums of n / 8 tiles
+    case Kind::F32:  // lost bits of both factors and their product, and three sums of n / 8 tiles
       e.bound = magnitudes * (3 * 0x1p-20 + (3 * n / 8 + 12) * 0x1p-23);
       break;
     case Kind::F16:  // inputs are scaled to a maximum of 2^14; small ones are rounded to multiples of 2^-24
@@ -61,7 +61,7 @@ Exact exact(const Weights& w, std::span<const float> x, size_t output) {
       e.bound = magnitudes * (0x1p-8 + (n / 16 + 12) * 0x1p-23);
       break;
     case Kind::Groups: {
-      // With minimums, a group's two terms may be larger than their sum. A quant is below 64 then, otherwise below 256.
+      // With minimums, a group's two terms may be larger than their sum. The factor 64 is larger than any quant.
       const double parts = weights * largest * (w.matrix.minimums ? 64.0 : 1.0);
       e.bound = std::max(magnitudes, parts) * (2 * n / 16 + 12) * 0x1p-23;
       break;

@@ -265,8 +265,7 @@ TEST(Residual, ScaledAndCappedLogitsMatchTheReference) {
   }
 }
 
-// Queries and keys of two sequences are rotated as by the reference, and keys and values are stored where the layout of
-// the KV cache has them.
+// Queries and keys are rotated as by the reference, and keys and values are stored in the layout of the KV cache.
 TEST(Rope, RotatesLikeTheReferenceAndStores) {
   Stream stream(0);
   for (const auto& [half, form] :

@@ -15,7 +15,8 @@ __global__ void sum_blocks(unsigned* sums, const unsigned* x, unsigned n);
 __global__ void reverse_blocks(float* y, const float* x);
 /// Writes the sum of x (n) to total[0]: each block writes its sum to parts (n_blocks), and the last one adds them.
 __global__ void sum_all(unsigned* total, unsigned* parts, unsigned* done, const unsigned* x, unsigned n);
-/// Add parts (n_blocks * threads), one of each thread, in the last block to finish, with other uses of fences.
+/// Write one part per thread to parts (n_blocks * threads), which the last block to finish adds. In joins(), one thread
+/// of each block fences, in the other kernel all threads.
 __global__ void joins(unsigned* total, unsigned* parts, unsigned* done);
 __global__ void joins_with_own_fences(unsigned* total, unsigned* parts, unsigned* done);
 /// Copies x to y (16-byte words), 4 tiles a block, with asynchronous copies, two of them in flight.

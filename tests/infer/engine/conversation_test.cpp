@@ -184,7 +184,7 @@ TEST_F(ConversationTest, EngineErrorsLeaveTheConversationUnchanged) {
   Conversation c(small, tokenizer_, data::chat_template_named("chatml"), std::nullopt);
   const Answer first = c.say("hello", options(1, 5), {});
   GenerateOptions talkative = options(1, 200);
-  talkative.sampler.temperature = 1.0F;  // doesn't end by itself
+  talkative.sampler.temperature = 1.0F;
   EXPECT_ERROR(c.say("who are you and why are you here", talkative, {}), "blocks of the KV cache");
   EXPECT_EQ(c.messages().size(), 2U);
   c.reset();

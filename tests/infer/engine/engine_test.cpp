@@ -98,7 +98,7 @@ TEST_P(EngineTest, TokensMatchTheHost) {
       for (const size_t n : {1U, 30U, 300U}) {
         Request r{.prompt = tokens(n, n), .options = {.max_tokens = 8, .sampler = o}};
         if (n == 30) r.tokenizer = &tokenizer;
-        if (n != 300) {  // logits are reported, and the last row is drawn from as well
+        if (n != 300) {  // reports the logits of the prompt's rows, from the last of which a token is also drawn
           r.on_logits = [&](std::span<const float> some) { logits.insert(logits.end(), some.begin(), some.end()); };
         }
         all.push_back(std::move(r));

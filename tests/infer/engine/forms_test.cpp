@@ -260,7 +260,7 @@ TEST_P(Forms, BeamsFitTheForm) {
     EXPECT_EQ(result.finish_reason, FinishReason::Stop);
     expect_fits(result, request);
     texts.insert(result.tokens);
-    // The score is the log-probability without a mask. A form that must end has no end token, so none is counted.
+    // The score is the log-probability without a mask. A complete form ends without an end token, so none is counted.
     std::vector<int32_t> scored = request.prompt;
     scored.insert(scored.end(), result.tokens.begin(), result.tokens.end());
     double log_prob = 0.0;
@@ -274,7 +274,7 @@ TEST_P(Forms, BeamsFitTheForm) {
     EXPECT_NEAR(*result.score, log_prob / n, 2e-5);
   }
   EXPECT_EQ(texts.size(), 5U);
-  for (const int64_t blocks : {200, 26}) {  // with another request, and preempted
+  for (const int64_t blocks : {200, 26}) {  // together with another request, and with preemption
     EngineOn engine(GetParam(), model_, {.n_threads = 2}, {.max_positions = blocks * kBlockPositions});
     const RequestId other = engine.add(drawing(form_of(pieces_, endless), 6, 60, 70));
     for (int i = 0; i < 3; ++i) engine.step();

@@ -19,7 +19,7 @@ class FormsTogether : public test::FormTexts {
   [[nodiscard]] std::shared_ptr<Form> regex(std::string text) const {
     return forms::make_form({.kind = forms::FormOptions::Kind::Regex, .text = std::move(text)}, tokens_);
   }
-  // Returns a form that differs for each i: of one length, of pieces, of words, or one that may end anywhere.
+  // Returns a form that differs for each i: of a fixed length, of repeated pieces or words, or ending at any letter.
   [[nodiscard]] std::shared_ptr<Form> form(size_t i) const {
     switch (i % 4) {
       case 0:

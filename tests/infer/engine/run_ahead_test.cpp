@@ -54,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(Machines, RunAhead, ::testing::ValuesIn(test::machine_k
 
 class Watched : public RunAhead {
  protected:
-  // Returns the events of the kind's last machine, and stores in the members below how it executes steps.
+  // Runs the requests and returns the events of the kind's last machine. Sets several_, runs_ahead_ and draws_.
   std::string events(std::vector<Request> requests) {
     auto machines = GetParam().make({.n_threads = 1});
     std::string events;
@@ -309,8 +309,7 @@ TEST(InFlight, FillsTheMachinesStepsInFlight) {
   }
 }
 
-// Sequences are divided among three steps in flight. When some end, the others are divided anew into steps of equal
-// sizes.
+// Sequences are divided among three steps in flight, and again into steps of equal sizes when some of them end.
 TEST(InFlight, RebalancesStepsWhenSequencesEnd) {
   const auto model = test::random_model(test::small_shapes()[1].config);
   test::RecordingMachine machine(std::make_unique<Cpu>(CpuOptions{.n_threads = 1}), 3);

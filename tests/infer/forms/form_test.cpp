@@ -105,7 +105,7 @@ FormOptions choice(std::vector<std::string> texts) {
 }
 
 // The tokens are all strings of up to five letters a, b or c. A mask adds a whole subtree of tokens if all its letters
-// are allowed in any order, for a number of letters or forever. Other subtrees must be visited.
+// are allowed in any order, for at least the length of its tokens. Other subtrees must be visited.
 TEST(Form, MasksMatchForRunsOfAnyLength) {
   std::vector<std::string> texts{""};
   for (size_t i = 0; texts[i].size() < 5; ++i) {
@@ -143,7 +143,7 @@ TEST(MakeForm, ChoiceAcceptsExactlyItsTexts) {
   EXPECT_TRUE(test::takes(*make_form(choice({"", "a"}), test::all_bytes()), ""));
 }
 
-// A state can't have that many parses, so the common prefixes of choices must be parsed once.
+// A state can't have 20,000 parses, so the common prefixes of choices must be parsed once.
 TEST(MakeForm, ChoiceMayHaveThousandsOfTexts) {
   std::vector<std::string> texts;
   for (int i = 0; i < 20'000; ++i) texts.push_back("number " + std::to_string(i));

@@ -1,8 +1,8 @@
-// Test tool that checks texts against forms. Each line of standard input is JSON, such as {"schema": "…", "texts":
-// ["…"], "walks": 10, "length": 60, "seed": 1}, or with "grammar" or "regex". The answer is a line that says for each
-// text if the form accepts it and how many bytes are valid, and has the texts of random walks. With --tokens MODEL,
-// masks are compared with trying every token, "bench": 3 times the masks of 3 texts, and "vocabulary": true lists
-// tokens.
+// Test tool that checks strings against forms. Each line of standard input is a JSON object with "schema", "grammar" or
+// "regex", such as {"schema": "…", "texts": ["…"], "walks": 10, "length": 60, "seed": 1}. Prints a JSON object for
+// each: whether the form accepts each text, how many of its bytes are valid, and the strings of random walks. With
+// --tokens MODEL, masks on the walks are compared with trying every token, "bench": 3 measures the time of the masks of
+// 3 random outputs, and "vocabulary": true lists the tokens.
 #include <time.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ std::vector<uint8_t> possible(Form& form, Form::Place place, std::string_view of
   return bytes;
 }
 
-// Returns a random text that the form accepts: any allowed bytes up to `length`, then closing ones. Empty on failure.
+// Returns a random accepted string: any allowed bytes up to `length`, then closing ones. nullopt after too many bytes.
 std::optional<std::string> walk(Form& form, size_t length, std::mt19937& random,
                                 const std::function<void(Form::Place)>& look) {
   static const std::string kAll = [] {

@@ -236,7 +236,7 @@ void check_form(const Rules& rules, Form& form, std::string_view letters, const 
   }
 }
 
-// Checks a random grammar with a random vocabulary for each seed. Long repetitions need few copies if tokens are short.
+// Checks a random grammar per seed. With shorter tokens (`longest` bytes), more copies of a repetition share states.
 void check_drawn(uint32_t first_seed, uint32_t n_seeds, int64_t most_repeats, size_t longest) {
   Counts counts;
   for (uint32_t seed = first_seed; seed < first_seed + n_seeds; ++seed) {

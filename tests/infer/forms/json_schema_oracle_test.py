@@ -148,7 +148,7 @@ class Drawn:
             to["pattern"] = r.choice(PATTERNS)
             if r.random() < 0.5:
                 return to
-        few = 5 if r.random() < 0.9 else 400  # a long repetition is treated as a loop far from both ends
+        few = 5 if r.random() < 0.9 else 400  # copies far from both ends of a repetition share states
         if r.random() < 0.4:
             to["minLength"] = r.randrange(few)
         if r.random() < 0.4:
@@ -288,7 +288,7 @@ def n_orders(value):
 
 
 def is_written_otherwise(value):
-    """Returns True if the form may not accept a number as json.dumps writes it: 1.0 as an integer, 1e-310, 1e999."""
+    """Returns True if the form may reject a number that json.dumps writes: 1.0 (an integer), 1e-310 or 1e999."""
     if isinstance(value, float):
         return not math.isfinite(value) or value.is_integer() or abs(value) < 1e-307
     if isinstance(value, (list, dict)):
@@ -390,7 +390,7 @@ FEW = [{"enum": ["a", 1, [1], None]}, {"type": "boolean"}, {"type": "integer", "
 @pytest.mark.parametrize("bounds", [{}, {"minItems": 2}, {"maxItems": 2}, {"minItems": 1, "maxItems": 3}, {"minItems": 9}], ids=str)
 @pytest.mark.parametrize("items", FEW, ids=str)
 def test_unique_items_match_jsonschema(tool, items, bounds):
-    """Compares all arrays of at most three of the values, also with two other items before them."""
+    """Compares all arrays of at most three `values`, also if prefixItems has schemas for the first two items."""
     values = [*{dumped(v): v for v in ["a", "b", 0, 1, -1, 2, True, False, None, [1], "0", 0.0]}.values()]
     for more in ({}, {"prefixItems": [{"const": "b"}, items]}):
         schema = {"type": "array", "uniqueItems": True, "items": items, **bounds, **more}
@@ -455,7 +455,7 @@ def test_discriminated_outputs_are_parsed_by_pydantic(tool, combination):
                              '{"pet":{"kind":"cow","lives":3}}']) == [True, False, True, False]
 
 
-# Schemas with repetitions so long that they are treated as loops far from both ends.
+# Schemas with repetitions so long that the copies far from both ends share states.
 FAR = [
     {"type": "string", "maxLength": 500},
     {"type": "array", "minItems": 300, "maxItems": 600},

@@ -166,7 +166,7 @@ def check_texts(tool, form, match, seed, n, without="\0"):
 
 @pytest.mark.skipif(not SMOLLM2.exists(), reason="make smollm2 fetches it")
 def test_masks_match_brute_force():
-    """Draws many repetitions, which are treated as loops far from both ends, and few stars, where walks would stay."""
+    """Draws many long repetitions, whose middle copies share states, but few stars, which walks would rarely leave."""
     tool = Tool("--tokens", SMOLLM2)
     n = 0
     for seed in range(N // 10):

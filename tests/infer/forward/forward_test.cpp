@@ -257,7 +257,7 @@ TEST_P(ForwardOn, ObserverSeesEachIntermediateByName) {
   rows[0].wants_logits = rows[3].wants_logits = false;
   std::vector<std::string> names;
   std::map<std::string, std::vector<float>> seen;
-  bool only_logits = false;  // true from the last layer's heads on
+  bool only_logits = false;  // true from the last layer's heads on, which only rows with logits have
   const auto logits = run(engine, rows, [&](const std::string& name, std::span<const float> values, size_t n_rows) {
     only_logits = only_logits || name == fmt::format("layers.{}.heads", c.n_layers - 1);
     EXPECT_EQ(n_rows, only_logits ? 3U : 5U) << name;

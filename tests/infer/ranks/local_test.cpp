@@ -14,7 +14,7 @@
 
 namespace folio::infer {
 
-// Shards use the weights in the mapped file, or copy them to their own memory.
+// Returns shards that use the weights in the mapped file, and shards that copy them to their own memory.
 std::vector<test::RankKind> test::rank_kinds() {
   const auto threads = [](bool copies) {
     return [copies](size_t n, const core::StoredModel& model, const CacheOptions& options,
@@ -54,7 +54,7 @@ TEST(Shards, DefaultsToANodeThreadAndTilePerShard) {
 }
 
 TEST(Shards, RejectsMoreShardsThanTiles) {
-  const core::StoredModel model = test::random_model(test::small_shapes()[1].config);  // a width of 60
+  const core::StoredModel model = test::random_model(test::small_shapes()[1].config);  // a width of 60: 4 tiles
   ShardedCpu machine(5, {.n_threads = 1}, core::memory_nodes());
   EXPECT_ERROR(Runner(model, machine), "width of 60 has 4 tiles of 16 rows, too few for 5 shards");
   Cpu cpu({.n_threads = 1});

@@ -1,5 +1,5 @@
 // Tests the properties of ranks on any transport, for every type, family and shape: they compute the bytes of one CPU,
-// observers get whole slots, weights aren't duplicated, and the number of exchanged bytes is the formula's.
+// observers get whole slots, matrices aren't duplicated, and exchanged_bytes() is the number of bytes that they send.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -34,7 +34,7 @@ TEST_P(RanksOf, MatchOneCpuAndTheTrafficFormula) {
   const auto& [kind, shape] = GetParam();
   const core::StoredModel model = random_model_of(shape);
   const auto text = random_tokens(kLength, 1, model.config.vocab_size);
-  uint64_t vectors = 0;  // bytes of the vectors, which each rank has
+  uint64_t vectors = 0;  // bytes of the vectors, of which each rank has a copy
   for (const core::TensorSpec& spec : core::tensor_manifest(model.config)) {
     if (!spec.is_matrix()) vectors += static_cast<uint64_t>(spec.elements()) * sizeof(float);
   }

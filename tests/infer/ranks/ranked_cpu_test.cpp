@@ -210,7 +210,7 @@ core::StoredModel model_of_layers(int64_t n) {
   return test::random_model(config);
 }
 
-// When rank 0 has issued a step for each stage, the last stage has not even started to follow.
+// Rank 0 issues a step for each stage while the ranks of the last stage still wait and execute nothing.
 TEST(Pipeline, IssuesAStepPerStageBeforeTheFirstEnds) {
   const core::StoredModel model = model_of_layers(4);
   for (const Grid grid : {Grid{2, 2}, Grid{3, 3}, Grid{4, 4}, Grid{4, 2, false}}) {
@@ -252,7 +252,7 @@ TEST(Pipeline, UncollectedLogitsDoNotBlockSteps) {
         return runner.issue(test::rows_of(runner.cache().add_sequence(), tokens, 0, wants_logits));
       };
       const auto expected = test::run(runner, test::rows_of(runner.cache().add_sequence(), text));
-      for (const size_t n_tokens : {5, 90}) {  // short enough for one piece, and for several
+      for (const size_t n_tokens : {5, 90}) {  // sent in one piece, and in several
         for (const bool wants_logits : {true, false}) {
           for (size_t n = 0; n < 2 * grid.n_stages; ++n) {
             static_cast<void>(issue(5, true));

@@ -14,7 +14,7 @@ std::atomic<size_t> stops_at{kNever};
 
 }  // namespace
 
-// Replaces the C library's function. This file must not include its declaration.
+// Replaces the C library's function. <sys/socket.h> must not be included, since it may define recv() inline.
 extern "C" ssize_t recv(int socket, void* into, size_t n, int flags) {
   const ssize_t got = ::syscall(SYS_recvfrom, socket, into, n, flags, nullptr, nullptr);
   if (got <= 0) return got;

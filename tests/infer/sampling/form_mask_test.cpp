@@ -28,7 +28,7 @@ std::shared_ptr<Form> form_of(std::string_view gbnf, const data::Tokenizer& toke
   return std::make_shared<Form>(std::move(grammar), tokens, most_bytes);
 }
 
-// What a mask returns for a history. `kept` has the ids of the allowed tokens.
+// The results of a mask's functions for a history. `kept` has the ids of the allowed tokens.
 struct Said {
   WayOn way_on;
   bool may_end;

@@ -176,7 +176,7 @@ def test_evicted_adapters_are_reloaded(folders, alone):
 
 
 def test_disconnected_clients_do_not_block_adapters(folders, alone):
-    """The memory fits one adapter. Requests whose clients disconnect while they wait for theirs don't block others."""
+    """The memory fits one adapter. Requests that wait for one don't block others once their clients disconnect."""
     room = max(bytes_of(folder) for folder in folders.values())
     server = Serve(GOLDEN, "-t", "1", "--adapter-memory", str(room), *flags_of(folders))
     try:
@@ -253,7 +253,7 @@ def test_running_requests_keep_their_adapter(open_server, folders, tmp_path):
 
 
 def test_loads_and_unloads_under_load(open_server, folders, alone):
-    """Requests use loaded adapters, while others are loaded and unloaded. One for an unloaded adapter gets 404."""
+    """Requests use loaded adapters while others are loaded and unloaded. A request for an unloaded adapter gets 404."""
     for i in range(8):
         assert load(open_server, f"a{i}", folders[f"a{i}"])[0] == 200
     for name in folders:

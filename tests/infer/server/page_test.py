@@ -586,7 +586,7 @@ def test_calculator(text_page):
 
     def value(text):
         try:
-            return eval(text)  # Python evaluates the expression alike
+            return eval(text)  # the page must agree with Python
         except ZeroDivisionError:
             return None
 

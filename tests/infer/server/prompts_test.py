@@ -191,7 +191,7 @@ def test_text_offsets_index_the_output(model, echo):
 
 
 def test_alternatives_have_distinct_names(model):
-    """A token that is only a part of a character has OpenAI's name for it, such as "bytes:\\xe2\\x80"."""
+    """A token that is only a part of a character is named as in OpenAI's API, such as "bytes:\\xe2\\x80"."""
     served, *_ = model
     done = complete(served, prompt="hello", max_tokens=60, logprobs=20, temperature=1.5)
     n_parts = 0

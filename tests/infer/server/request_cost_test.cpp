@@ -54,7 +54,7 @@ class RequestCostTest : public ::testing::Test {
     n_most = before;
     std::vector<std::unique_ptr<LocalReply>> replies;
     for (size_t i = 0; i < n; ++i) replies.push_back(ask(body));
-    EXPECT_EQ(ask({{"prompt", "a"}}, "/tokenize")->status(60s), 200);  // prepared last, so the requests have been, too
+    EXPECT_EQ(ask({{"prompt", "a"}}, "/tokenize")->status(60s), 200);  // waits until the requests are prepared
     std::promise<void> had;
     async_.call([&](Engine& engine) {
       EXPECT_GT(engine.sequences().size(), 500U) << "they were not accepted";

@@ -41,7 +41,7 @@ core::ModelConfig shape(int64_t kv_heads, int64_t context, bool tied) {
           .tie_embeddings = tied};
 }
 
-// Returns models with sequences around the loops' blocks of 16 and 32 rows, and heads that don't fill whole vectors.
+// Returns models with contexts around the loops' block sizes of 16 and 32 rows, and heads that don't fill vectors.
 std::vector<Case> cases() {
   Case windowed{"Window", shape(1, 37, true)};
   windowed.config.family = core::Family::Mistral;
@@ -66,7 +66,7 @@ std::vector<Case> cases() {
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 class Fused : public testing::TestWithParam<Case> {};
-// Compares with the plain modules, without dropout, since these would draw other masks.
+// Tests that compare with the plain modules. They use no dropout, for which plain modules would draw other masks.
 class FusedBesidePlain : public Fused {};
 
 std::vector<Case> cases_without_dropout() {

@@ -33,7 +33,7 @@ inline int64_t cut_of(std::string_view name) {
   return name.find("norm") == std::string_view::npos ? 0 : -1;
 }
 
-/// Compares make(world), a rank's layer, on each rank of `shape` with `whole`, a layer in double, on x [B, T, D].
+/// Compares the layer make(world) on the ranks of `shape` with `whole`, the undivided layer, in double, on x [B, T, D].
 inline void expect_whole_layer(torch::nn::AnyModule whole, const MeshShape& shape,
                                const std::function<torch::nn::AnyModule(World&)>& make, const torch::Tensor& x,
                                const torch::Tensor& starts = {}) {

@@ -84,7 +84,7 @@ TrainConfig config_of(const Case& test) {
 }
 
 constexpr int kSteps = 3;
-constexpr double kRate = 1e-2, kScale = 0.7;  // as if gradients were clipped by 0.7
+constexpr double kRate = 1e-2, kScale = 0.7;  // learning rate, and factor of the gradients as from clipping
 
 std::vector<data::Batch> batches_of(const TrainConfig& c, int step) {
   std::vector<data::Batch> batches;

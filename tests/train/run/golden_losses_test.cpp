@@ -15,7 +15,7 @@ constexpr double kLosses[] = {3.229019143, 2.989273162, 2.758136655, 2.612678701
 constexpr double kNorms[] = {1.879591524, 1.952426146, 1.720072064, 1.142157618, 1.325287447,
                              1.526492358, 1.347083459, 1.368639755, 1.161123696, 1.021281144};
 
-// PyTorch's losses in float32 differ from these in float64 by 4e-7. A wrong eps, theta, decay group, clipping, bias
+// PyTorch's losses in float32 differ from those in float64 by 4e-7. A wrong eps, theta, decay group, clipping, bias
 // correction or schedule changes a loss by more than 1e-4 within ten steps.
 constexpr double kGoldenTolerance = 1e-5;
 

@@ -121,7 +121,7 @@ TEST(Resume, GaLoreIsBitExact) {
   c.optimizer = OptimizerKind::GaLore;
   c.rank = 6;
   c.galore_every = 4;
-  expect_repeated_bits(c, {1, 4, 6});  // resuming at 4 needs a new subspace, at others the checkpoint's
+  expect_repeated_bits(c, {1, 4, 6});  // step 4 is followed by a new subspace, steps 1 and 6 by the saved one
 }
 
 TEST(Resume, PatienceIsRestored) {

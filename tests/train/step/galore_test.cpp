@@ -66,8 +66,8 @@ void flip(Optimized& it, bool with_moments) {
   }
 }
 
-// With signs S, (P S, S M) gives the same bits as (P, M) within a subspace: the update is P M / √V, and S S is 1. In a
-// new subspace, M stays while the library chooses the signs of the new vectors, so signs matter.
+// With signs S, P S and S M (P: projection, M: moment) give the same bits as P and M within a subspace, since S S is 1.
+// In a new subspace, M stays while the library chooses the signs of the new vectors, so signs matter.
 TEST(GaLore, SingularVectorSignsMatterInNewSubspaces) {
   const TrainConfig c = galore_config();
   Optimized plain(c), flipped(c), half_flipped(c);

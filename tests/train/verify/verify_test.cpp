@@ -1,4 +1,4 @@
-// Tests train/verify/verify.h: it passes if both sides are right, and otherwise names the first place that differs.
+// Tests train/verify/verify.h, which compares LibTorch with the engine: it passes or names the first differing value.
 #include "train/verify/verify.h"
 
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 namespace folio::exercises {
 namespace {
 
-// Attention with one deliberate mistake. A head's scores are a matrix with a row per query and a column per position.
+// Selects one deliberate mistake in attention. A head's scores have a row per query and a column per position.
 enum class Wrong {
   HidesItself,
   NoSoftmax,

@@ -4,7 +4,7 @@
 namespace folio::exercises {
 namespace {
 
-// out[row * n_out + r] = Σ x[x_at(row, i)] weight[weight_at(r, i)]
+// Computes out[row * n_out + r] = Σ_i x[x_at(row, i)] weight[weight_at(r, i)], so that a mistake can change an index.
 template <typename XAt, typename WeightAt>
 void multiply(const float* x, const float* weight, size_t n_rows, size_t n_in, size_t n_out, float* out, XAt x_at,
               WeightAt weight_at) {

@@ -6,7 +6,7 @@
 namespace folio::exercises {
 namespace {
 
-// Divides each position's elements by size(elements) and multiplies them by their weights.
+// Divides the elements of each position by size(elements), then multiplies them by the weights.
 template <typename Size>
 void divide(const float* x, const float* weight, size_t n_positions, size_t dim, float* out, Size size) {
   for (size_t t = 0; t < n_positions; ++t) {
@@ -68,13 +68,13 @@ void mean_over_positions(const float* x, const float* weight, float eps, size_t 
          [&](const float* /*x_t*/) { return std::sqrt(mean_square(x, n_positions * dim) + eps); });
 }
 
-// <= instead of < in the loop that writes.
+// Uses <= instead of < in the loop that writes.
 void one_past_the_end(const float* x, const float* weight, float eps, size_t n_positions, size_t dim, float* out) {
   for (size_t i = 0; i <= n_positions * dim; ++i) out[i] = 0.0F;
   reference::rms_norm(x, weight, eps, n_positions, dim, out);
 }
 
-// <= instead of < in the loop that reads.
+// Uses <= instead of < in the loop that reads.
 void one_too_many_is_read(const float* x, const float* weight, float eps, size_t n_positions, size_t dim, float* out) {
   divide(x, weight, n_positions, dim, out, [&](const float* x_t) {
     float sum = 0.0F;
@@ -83,7 +83,7 @@ void one_too_many_is_read(const float* x, const float* weight, float eps, size_t
   });
 }
 
-// i counts down with the condition i >= 0, which always holds for size_t.
+// Counts i down while i >= 0, which always holds for a size_t.
 void counts_down_for_ever(const float* x, const float* weight, float eps, size_t n_positions, size_t dim, float* out) {
   divide(x, weight, n_positions, dim, out, [&](const float* x_t) {
     float sum = 0.0F;

@@ -7,7 +7,7 @@
 namespace folio::exercises {
 namespace {
 
-// A sampler with one deliberate mistake.
+// Selects the deliberate mistake of a sampler.
 enum class Wrong {
   None,
   ZeroIsOne,
@@ -32,7 +32,7 @@ struct Token {
   float share = 0.0F;
 };
 
-// Computes the softmax over tokens sorted by their logits; `sum` is added to the denominator.
+// Computes the softmax of logits · factor over tokens sorted by logit. `sum` is an extra term of the denominator.
 void find_shares(std::vector<Token>& tokens, float factor, float sum = 0.0F) {
   for (Token& t : tokens) t.share = std::exp((t.logit - tokens[0].logit) * factor);
   for (const Token& t : tokens) sum += t.share;

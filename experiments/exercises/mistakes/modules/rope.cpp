@@ -6,7 +6,7 @@ namespace {
 
 using Turn = Tensor(const RopeImpl& rope, const Tensor& x, int64_t first_position);
 
-// Returns positions from `first` on times theta^(exponent_i / head_dim), [T, 1, P].
+// Returns the angles [T, 1, P]: positions first, first + 1, … times theta^(exponent_i / head_dim).
 Tensor angles(const RopeImpl& rope, const Tensor& x, int64_t first, const Tensor& exponents_P) {
   const auto positions_T = torch::arange(first, first + x.size(1), torch::kDouble);
   return torch::outer(positions_T, torch::pow(rope.theta, exponents_P / rope.head_dim)).unsqueeze(1);

@@ -86,7 +86,7 @@ Floats causal_softmax(const Floats& scores, size_t T) {
     const float* row = scores.data() + t * T;
     const size_t n = w == Wrong::NoMask || w == Wrong::MaskedAfter ? T : t + 1;
     const float largest = w == Wrong::NoMaximum ? 0.0F : *std::max_element(row, row + n);
-    // Normalizes the scores themselves; if all are 0, equal shares.
+    // Wrong::NoExp: normalize the scores themselves instead of their exp, unless all are 0.
     const bool shares = w == Wrong::NoExp && std::any_of(row, row + n, [](float s) { return s != 0.0F; });
     float sum = 0.0F;
     for (size_t s = 0; s < n; ++s) sum += weights[t * T + s] = shares ? row[s] : std::exp(row[s] - largest);

@@ -1,4 +1,4 @@
-// Tests of attention: from one position to many, then several heads.
+// Tests of attention: softmax weights, causal mask, scaled scores, separate and shared heads, and large scores.
 #include "experiments/exercises/engine/kernels.h"
 #include "experiments/exercises/properties/check.h"
 #include "experiments/exercises/properties/engine/reference.h"
@@ -12,7 +12,7 @@ Floats attended(const Floats& q, const Floats& k, const Floats& v, const Attenti
   return out;
 }
 
-// One head of two elements by default.
+// Returns the sizes of a test. Default: one head of two elements.
 AttentionShape shape(size_t n_queries, size_t n_positions, size_t n_heads = 1, size_t n_kv_heads = 1,
                      size_t head_dim = 2) {
   return {.n_queries = n_queries,
@@ -95,7 +95,7 @@ TEST(Attention, HeadsDoNotMix) {
 
 TEST(Attention, TheRootIsThatOfOneHead) {
   const auto expected = static_cast<float>(std::exp(1.0) / (1.0 + std::exp(1.0)));
-  Floats q(8, 0.0F), k(16, 0.0F), v(16, 0.0F);  // two heads of 4 elements; head 0 as in the test of scores
+  Floats q(8, 0.0F), k(16, 0.0F), v(16, 0.0F);  // two heads of 4 elements
   q[0] = 2.0F;
   k[0] = v[0] = 1.0F;
   expect_close({attended(q, k, v, shape(1, 2, 2, 2, 4))[0]}, {expected}, 1e-5,
@@ -118,9 +118,9 @@ TEST(Attention, LargeScoresStayFinite) {
                "subtract the largest score from all of them first.");
 }
 
-// Tolerance: a score sums head_dim products below 1 and is divided by sqrt(head_dim), so its error is below
-// head_dim^1.5 units of 2^-24, and so is the relative error of each weight, in either direction. Then at most 71 terms
-// are added.
+// Tolerance: a score sums head_dim products below 1 and is divided by sqrt(head_dim), so its error, and the relative
+// error of each weight, is below head_dim^1.5 units of 2^-24. The weighted sum adds the rounding errors of at most 71
+// terms.
 TEST(Attention, EqualsTheReference) {
   for (const AttentionShape& s : {shape(1, 1), shape(5, 5, 4, 2, 6), shape(3, 70, 6, 1, 16), shape(40, 71, 3, 3, 8)}) {
     const Floats q = random_floats(s.n_queries * s.n_heads * s.head_dim, 1);

@@ -1,4 +1,4 @@
-// Tests of the matrix product: which elements are multiplied with each other.
+// Tests of matmul: the output is overwritten, indices and sizes of both operands, and equality with the reference.
 #include "experiments/exercises/engine/kernels.h"
 #include "experiments/exercises/properties/check.h"
 #include "experiments/exercises/properties/engine/reference.h"

@@ -16,7 +16,7 @@ void rms_norm(const float* x, const float* weight, float eps, size_t n_positions
 
 void rope(float* x, size_t position, size_t n_heads, size_t head_dim, float theta) {
   std::vector<float> cos(head_dim);
-  std::vector<float> sin(head_dim);  // negated for the first element of a pair
+  std::vector<float> sin(head_dim);  // negative for the first element of each pair
   for (size_t d = 0; d < head_dim; ++d) {
     const double exponent = -static_cast<double>(d / 2 * 2) / static_cast<double>(head_dim);
     const double angle = static_cast<double>(position) * std::pow(static_cast<double>(theta), exponent);
@@ -32,7 +32,7 @@ void matmul(const float* x, const float* weight, size_t n_rows, size_t n_in, siz
   kernels::reference::matmul(x, n_rows, weight, n_in, 0, n_out, out, n_out, false);
 }
 
-// Copies each key/value head to cache blocks: keys (head_dim, 32), then values (32, head_dim).
+// Calls the engine's kernel on each key/value head, copied to cache blocks: keys (head_dim, 32), values (32, head_dim).
 void attention(const float* q, const float* k, const float* v, const AttentionShape& s, float* out) {
   constexpr size_t kPositions = kernels::kBlockPositions;
   const size_t block_size = 2 * s.head_dim * kPositions;

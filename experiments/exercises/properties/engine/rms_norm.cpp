@@ -1,4 +1,4 @@
-// Tests of RMSNorm, from one element to several positions.
+// Tests of RMSNorm: root mean square, eps, weights, independent positions, and equality with the reference.
 #include "experiments/exercises/engine/kernels.h"
 #include "experiments/exercises/properties/check.h"
 #include "experiments/exercises/properties/engine/reference.h"
@@ -6,7 +6,7 @@
 namespace folio::exercises {
 namespace {
 
-// One position and weights of 1 by default.
+// Returns the output of rms_norm for x. Default: one position and weights of 1.
 Floats normed(const Floats& x, float eps, Floats weight = {}, size_t n_positions = 1) {
   const size_t dim = x.size() / n_positions;
   if (weight.empty()) weight.assign(dim, 1.0F);
@@ -66,7 +66,7 @@ TEST(RmsNorm, APositionDependsOnItselfAlone) {
                "the mean was taken over positions too: then a later token changes what was said of an earlier one.");
 }
 
-// Tolerance: rounding errors are at most about (dim + 4) units of 2^-24 of outputs, which are below 11 here.
+// Tolerance: outputs are below 11 here and have a relative error of at most about (dim + 4) units of 2^-24.
 TEST(RmsNorm, EqualsTheReference) {
   for (const size_t dim : {1, 2, 7, 64, 100}) {
     const Floats x = random_floats(3 * dim, 1);

@@ -1,5 +1,5 @@
-// Tests of the sampler. They pass evenly spaced values as random numbers, so each token is drawn as often as its
-// probability says, up to one draw in 2000. Nothing depends on chance.
+// Tests of the sampler. They pass evenly spaced values as random numbers, so each token is drawn in
+// proportion to its probability, up to one draw in 2000. Nothing depends on chance.
 #include <limits>
 #include <set>
 
@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kDraws = 2000;
 constexpr SamplerOptions kPlain{.temperature = 1.0F, .top_k = 0, .top_p = 1.0F, .min_p = 0.0F};
 
-// Unsorted, so that order by id differs from order by probability.
+// Probabilities of five tokens, unsorted, so that order by id differs from order by probability.
 const std::vector<double> kShares{0.10, 0.40, 0.05, 0.30, 0.15};
 
 Floats logits_of(const std::vector<double>& shares) {
@@ -22,7 +22,7 @@ Floats logits_of(const std::vector<double>& shares) {
   return logits;
 }
 
-// Returns each token's fraction of all draws. The last element counts invalid tokens.
+// Returns each token's fraction of all draws. The last element is the fraction of invalid token ids.
 Floats drawn(const SamplerOptions& options) {
   const Floats logits = logits_of(kShares);
   Floats share(logits.size() + 1, 0.0F);
@@ -34,7 +34,7 @@ Floats drawn(const SamplerOptions& options) {
   return share;
 }
 
-// Tolerance: a draw or two at each end of a token's interval may go to the adjacent token.
+// Expects draws in proportion to `weights`. At each end of a token's interval, two draws may go to the next token.
 void expect_shares(const SamplerOptions& options, const std::vector<double>& weights, const std::string& why) {
   double sum = 0.0;
   for (const double w : weights) sum += w;

@@ -1,4 +1,4 @@
-// Tests of SwiGLU: the effect of each input.
+// Tests of SwiGLU: zero inputs, the effect of each input, large gates, and equality with the reference.
 #include "experiments/exercises/engine/kernels.h"
 #include "experiments/exercises/properties/check.h"
 #include "experiments/exercises/properties/engine/reference.h"

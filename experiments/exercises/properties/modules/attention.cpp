@@ -1,4 +1,4 @@
-// The tests of Folio's module. They pass Folio's rotation, so that only attention is tested.
+// Runs the tests of Folio's attention on the reader's module, with Folio's RoPE so that only attention is tested.
 #include "experiments/exercises/modules/modules.h"
 #include "tests/modules/properties/attention_properties.h"
 

@@ -1,4 +1,4 @@
-// The tests of Folio's module.
+// Runs the tests of Folio's block on the reader's module.
 #include "experiments/exercises/modules/modules.h"
 #include "tests/modules/properties/block_properties.h"
 

@@ -1,4 +1,4 @@
-// Tests of a whole Llama made of the reader's modules: it must equal Folio's.
+// Tests of a whole Llama made of the reader's modules: it has the parameters of Folio's and computes the same logits.
 #include <torch/utils.h>
 
 #include <memory>
@@ -12,7 +12,7 @@
 namespace folio::exercises {
 namespace {
 
-// No value is a default, so that one that isn't passed on is detected.
+// No value is a default, so that a value that isn't passed on is detected.
 const core::ModelConfig kSmall{.vocab_size = 11,
                                .dim = 12,
                                .n_layers = 2,
@@ -49,7 +49,7 @@ TEST(LlamaOfYours, LogitsEqualOurs) {
   for (const auto& p : mine->named_parameters()) ours->named_parameters()[p.key()].copy_(p.value());
   const auto tokens = torch::randint(kSmall.vocab_size, {3, 9}, torch::kLong);
   const auto expected = ours->forward(tokens);
-  // Tolerance: about ten sums of at most 12 terms per layer; norms preserve relative errors, residuals add them.
+  // Tolerance: about ten sums of at most 12 terms per layer. Norms preserve relative errors; residuals add them.
   const double roundings = 2.0 * 10 * 12;
   test::expect_close(
       mine->forward(tokens), expected, 16 * roundings * test::kEps * (1 + test::largest(expected)),

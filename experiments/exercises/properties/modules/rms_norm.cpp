@@ -1,4 +1,4 @@
-// The tests of Folio's module.
+// Runs the tests of Folio's RMSNorm on the reader's module.
 #include "experiments/exercises/modules/modules.h"
 #include "tests/modules/properties/rms_norm_properties.h"
 

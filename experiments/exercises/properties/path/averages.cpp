@@ -1,11 +1,11 @@
-// Tests of the four forms of the average; each form is compared with the previous one.
+// Tests of the average as a loop, by weights, by a softmax and by attention; each is compared with the one before it.
 #include "experiments/exercises/path/path.h"
 #include "experiments/exercises/properties/check.h"
 
 namespace folio::exercises {
 namespace {
 
-constexpr double kRoundings = 1e-6;  // a few rounding errors of numbers below 10
+constexpr double kRoundings = 1e-6;  // tolerance: a few rounding errors of values below 10
 
 TEST(Averages, ALoopAveragesWhatCameSoFar) {
   expect_close(
@@ -59,7 +59,7 @@ TEST(Averages, QueriesOfZeroGiveTheAverage) {
 }
 
 TEST(Averages, AScoreIsADotProductOverTheRootOfItsWidth) {
-  // Query 1 is (1, 1, 1, 1): its dot products with the keys are 0 and 2 ln 3, and its scores 0 and ln 3.
+  // Query 1 is (1, 1, 1, 1). Its dot products with the keys are 0 and 2 ln 3, so its scores are 0 and ln 3.
   const auto ln3 = static_cast<float>(std::log(3.0));
   const Floats y = attend({0, 0, 0, 0, 1, 1, 1, 1}, {1, -1, 1, -1, ln3, ln3, 0, 0}, {0.0F, 1.0F}, 2, 4);
   expect_close(

@@ -1,4 +1,4 @@
-// Tests of cross-entropy: one position, several, and large logits.
+// Tests of cross-entropy: the softmax, the target's probability, the mean over positions, and large logits.
 #include "experiments/exercises/path/path.h"
 #include "experiments/exercises/properties/check.h"
 

@@ -1,4 +1,4 @@
-// Tests of a head: which matrix computes which vector.
+// Tests of an attention head: the uses of wq, wk and wv, matrices that aren't square, the scale, and the causal mask.
 #include "experiments/exercises/path/path.h"
 #include "experiments/exercises/properties/check.h"
 

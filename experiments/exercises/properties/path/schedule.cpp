@@ -1,4 +1,4 @@
-// Tests of the schedule, from the first step to the last, then of clipping.
+// Tests of the learning rate (warm-up, then cosine) and of gradient clipping.
 #include "experiments/exercises/path/path.h"
 #include "experiments/exercises/properties/check.h"
 

@@ -1,4 +1,4 @@
-// Tests of the product's rule: single elements, accumulation, shapes, and central differences.
+// Tests of the gradients of a matrix product: single elements, accumulation, shapes, and central differences.
 #include "experiments/exercises/path/path.h"
 #include "experiments/exercises/properties/check.h"
 

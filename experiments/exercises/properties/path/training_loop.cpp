@@ -1,4 +1,4 @@
-// Tests of the training loop: a model with one parameter, then a bigram that learns a text.
+// Tests of the training loop: the order of its calls on a model with one parameter, and a bigram that learns a text.
 #include <map>
 #include <string_view>
 #include <utility>
@@ -9,7 +9,7 @@
 namespace folio::exercises {
 namespace {
 
-// The loss of step s's batch is (w - goal_s)².
+// A model with one parameter w. The loss of step s's batch is (w - goal_s)².
 class OneParameter final : public Trainee {
  public:
   explicit OneParameter(Doubles goals) : goals_(std::move(goals)) {}
@@ -29,7 +29,7 @@ class OneParameter final : public Trainee {
   double goal_ = 0.0, at_ = 0.0, gradient_ = 0.0;
 };
 
-// Expects the losses exactly: all values are exact in float.
+// Expects that training returns `expected` exactly: all values are exact in float.
 void expect_losses(const Doubles& goals, const Doubles& rates, const Floats& expected, const std::string& why) {
   OneParameter model(goals);
   const Doubles losses = train(model, rates);
@@ -77,7 +77,7 @@ TEST(TrainingLoop, EachStepHasItsOwnRate) {
       "rate or that of another step gives: descend(rates[step]).");
 }
 
-// A bigram in plain C++: row h of the table holds the logits of the character after h.
+// A bigram model in plain C++: row h of its table holds the logits of the character that follows h.
 class Bigram final : public Trainee {
  public:
   explicit Bigram(std::string text) : text_(std::move(text)) {}

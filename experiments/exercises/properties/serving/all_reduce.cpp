@@ -1,4 +1,4 @@
-// Tests of an all-reduce: every rank has the sum, bit for bit the same, and none sends more than necessary.
+// Tests of all_reduce: every rank has the sum, bit for bit the same, and sends less than twice its array.
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -12,7 +12,7 @@
 namespace folio::exercises {
 namespace {
 
-// Simulates the ranks as threads. pass() throws on deadlock, when all threads that have not ended wait.
+// Simulates the ranks as threads. pass() throws on deadlock: when every thread waits or has ended.
 class Ranks {
  public:
   explicit Ranks(size_t n) : inbox_(n), sent_(n, 0), state_(n, State::Runs) {}
@@ -68,7 +68,7 @@ class Ranks {
     return came;
   }
 
-  // Requires the lock. Detects a deadlock.
+  // Sets stuck_ if no rank can continue (deadlock). Requires the lock.
   void look() {
     for (size_t rank = 0; rank < inbox_.size(); ++rank) {
       if (state_[rank] == State::Runs || (state_[rank] == State::Waits && !inbox_[rank].empty())) return;

@@ -1,4 +1,4 @@
-// Tests of counting pairs: which occurrences count, how often, and how ties are resolved.
+// Tests of best_pair: which occurrences of a pair count, how often, and how ties are resolved.
 #include "core/random.h"
 #include "experiments/exercises/properties/check.h"
 #include "experiments/exercises/properties/serving/words.h"
@@ -49,7 +49,7 @@ TEST(BestPair, CountsAreLarge) {
 
 TEST(BestPair, AnEmptyWordHasNoPairs) { expect_pair({{"", 3}, {"a", 2}}, {{-1, -1}, 0}, "Neither has a pair."); }
 
-// Compares with a search for each possible pair in all words.
+// Compares random words with a search for each possible pair in all words.
 TEST(BestPair, AnyWordsAreCountedAsPairByPair) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
     std::vector<Spelled> words;

@@ -1,4 +1,4 @@
-// Tests of merging: the resulting words, the end condition, and equality with Folio's trainer.
+// Tests of train_merges: replacement in all words, the end condition, and equality with Folio's BPE trainer.
 #include <map>
 
 #include "data/tokenizers/training/bpe_trainer.h"
@@ -70,7 +70,7 @@ TEST(BpeMerges, TenMergesOfAText) {
       "are at, he, t-he, an, og, s-at, an-d, c-at, d-og, on.");
 }
 
-// On bytes with the trainer's ids: 256 bytes after <|endoftext|>.
+// Compares with data::train_bpe, with its token ids: <|endoftext|> is 0, the 256 bytes are 1 to 256.
 TEST(BpeMerges, TheyAreThoseOfTokenizeTrain) {
   const std::string text =
       "Full fathom five thy father lies;\nOf his bones are coral made;\nThose are pearls that were his eyes:\nNothing "

@@ -1,4 +1,4 @@
-// Tests of derivatives: the empty text, each kind of expression, then arbitrary expressions.
+// Tests of may_end and derivative: the empty text, each kind of expression, and equality with a slow matcher.
 #include "experiments/exercises/properties/check.h"
 #include "experiments/exercises/properties/serving/slow_match.h"
 #include "experiments/exercises/serving/serving.h"
@@ -6,7 +6,7 @@
 namespace folio::exercises {
 namespace {
 
-// Returns all texts of up to `longest` of these letters.
+// Returns all strings of up to `longest` characters from `letters`.
 std::vector<std::string> texts_of(const std::string& letters, size_t longest) {
   std::vector<std::string> texts{""};
   for (size_t first = 0, n = 1; n <= longest; ++n) {
@@ -22,7 +22,7 @@ bool takes(Regex rest, const std::string& text) {
   return may_end(rest);
 }
 
-// Expects that derivatives accept exactly the matching texts, among all short ones of a, b and c.
+// Expects that derivatives accept a string if and only if it matches, for all strings of up to five a, b and c.
 void expect_texts(const std::string& expression, const std::string& why) {
   const Regex regex = read_regex(expression);
   for (const std::string& text : texts_of("abc", 5)) {

@@ -1,4 +1,4 @@
-// Tests of a mixture of experts: the selected experts, their weights, and one run per expert on all its rows.
+// Tests of a mixture of experts: which experts are selected, their weights, and one run per expert on all its rows.
 #include "experiments/exercises/properties/check.h"
 #include "experiments/exercises/serving/serving.h"
 
@@ -22,7 +22,7 @@ Floats weights_of(const std::vector<Route>& routes) {
   return weights;
 }
 
-// Expert e multiplies its rows by e + 1.
+// Computes expert e of the tests: multiplies its rows by e + 1.
 Floats times(size_t expert, const Floats& rows) {
   Floats out = rows;
   for (float& number : out) number *= static_cast<float>(expert + 1);

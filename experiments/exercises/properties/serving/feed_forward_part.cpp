@@ -1,4 +1,4 @@
-// Tests of a layer split over ranks: each rank's part, and the sum of the ranks' outputs.
+// Tests of a feed-forward layer split over ranks: each rank's part, and the sum of the ranks' outputs.
 #include "experiments/exercises/properties/check.h"
 #include "experiments/exercises/serving/serving.h"
 
@@ -13,7 +13,7 @@ FeedForward random_layer(size_t dim, size_t hidden, bool has_bias) {
           .bias = has_bias ? random_floats(dim, 3) : Floats(dim, 0.0F)};
 }
 
-// Expects that the ranks' outputs sum to the whole layer's.
+// Expects that the outputs of all ranks' parts sum to the whole layer's output.
 void expect_sum_of_parts(const FeedForward& whole, size_t n_ranks, const std::string& why) {
   const Floats x = random_floats(whole.dim, 4);
   Floats sum(whole.dim, 0.0F);

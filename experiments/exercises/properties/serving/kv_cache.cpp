@@ -1,4 +1,4 @@
-// Tests of the KV cache: one position, the next, heads, several rows, and a full cache.
+// Tests of append: where keys and values are stored, several rows at once, a full cache, and a shortened length.
 #include <stdexcept>
 
 #include "experiments/exercises/properties/check.h"
@@ -69,7 +69,7 @@ TEST(KvCache, WhatDoesNotFitIsRefused) {
 TEST(KvCache, AShorterLengthIsWrittenOver) {
   KvCache cache = cache_of(1, 3, 1);
   append(cache, {1.0F, 2.0F, 3.0F}, {0.0F, 0.0F, 0.0F});
-  cache.length = 1;  // rejected draft tokens are removed
+  cache.length = 1;  // as after rejected draft tokens
   append(cache, {4.0F}, {0.0F});
   expect_close(
       cache.keys, {1.0F, 4.0F, 3.0F}, 0.0,

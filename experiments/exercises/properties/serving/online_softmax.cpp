@@ -1,4 +1,4 @@
-// Tests of the online softmax: one block, a block without a new maximum, one with a new maximum, and masked scores.
+// Tests of take_block: one block, blocks with and without a new maximum, masked blocks, and any division into blocks.
 #include <limits>
 
 #include "experiments/exercises/properties/check.h"
@@ -79,7 +79,7 @@ TEST(OnlineSoftmax, AnyCutGivesTheSame) {
       take_block(p, {scores.begin() + j, scores.begin() + j + block},
                  {values.begin() + j * kDim, values.begin() + (j + block) * kDim});
     }
-    // Tolerance: each of at most 24 blocks rescales the sums by a factor with an error of some units of 2^-24.
+    // Tolerance: each of at most 24 blocks rescales the sums by a factor with an error of a few units of 2^-24.
     expect_close(result(p), result(whole), 24.0 * 16.0 * 0x1p-24,
                  "24 scores in blocks of " + std::to_string(block) + ".");
   }

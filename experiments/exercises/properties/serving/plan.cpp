@@ -1,4 +1,4 @@
-// Tests of the scheduler's plan: one request, two, then waiting requests.
+// Tests of plan: the rows of one request, max_rows, order of arrival, and when waiting requests start.
 #include "experiments/exercises/properties/check.h"
 #include "experiments/exercises/serving/serving.h"
 

@@ -1,11 +1,11 @@
-// Tests of Q8_0: scale, rounding, zeros, and the dot product.
+// Tests of Q8_0 quantization: scale, rounding, zeros, and the dot product of two blocks.
 #include "experiments/exercises/properties/check.h"
 #include "experiments/exercises/serving/serving.h"
 
 namespace folio::exercises {
 namespace {
 
-// Returns a block that begins with these values; the rest is 0.
+// Returns 32 values: `first`, then zeros.
 Floats block_of(Floats first) {
   Floats x(kQ8Block, 0.0F);
   std::copy(first.begin(), first.end(), x.begin());

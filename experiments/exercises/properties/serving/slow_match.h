@@ -1,4 +1,4 @@
-// Matches a text with an expression by definition: tries every way to split the text in two.
+// Matches a string with a regular expression by definition, to test derivatives: tries every way to split it in two.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ inline bool slow_match(const Regex& r, const std::string& text) {
       return text.size() == 1 && r->bytes[static_cast<uint8_t>(text[0])];
     case Choice:
       return slow_match(r->first, text) || slow_match(r->second, text);
-    default:  // sequence and star
+    default:  // Sequence or Star
       if (r->kind == Star && text.empty()) return true;
       for (size_t n = r->kind == Star ? 1 : 0; n <= text.size(); ++n) {
         if (slow_match(r->first, text.substr(0, n)) && slow_match(r->kind == Star ? r : r->second, text.substr(n))) {

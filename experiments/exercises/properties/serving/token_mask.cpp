@@ -1,4 +1,4 @@
-// Tests of the mask: one token, several, the end token, then arbitrary expressions compared with all texts they match.
+// Tests of token_mask: tokens of several bytes, the end token, empty tokens, and all strings that expressions match.
 #include <algorithm>
 
 #include "experiments/exercises/properties/check.h"
@@ -10,7 +10,7 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-// Appends an end token, </s>, to `tokens`. Its mask is only checked if `about_the_end` is set.
+// Expects the mask of `tokens` and an end token </s>, which is only checked if `about_the_end` is true.
 void expect_mask(const std::string& rest, Texts tokens, const Texts& expected, const std::string& why,
                  bool about_the_end = false) {
   tokens.emplace_back("</s>");
@@ -60,7 +60,7 @@ TEST(TokenMask, WithoutBytesNoTokenComes) {
               "A token without bytes leaves the text as it is. It would be drawn again and again.");
 }
 
-// A token is allowed if it begins one of the texts that the expression matches. All texts have at most 7 bytes here.
+// A token is allowed if a string that the expression matches begins with it. All such strings have at most 7 bytes.
 TEST(TokenMask, AnyMaskIsThatOfTheTexts) {
   Texts tokens{"a", "b", "aa", "ab", "ba", "bb", "aba", "bab", "abb", "bbb"};
   for (const char* expression : {"a?b?a?b", "(a|bb)(ab|b)?a", "[ab][ab]?b(aa|b)", "(ab|)(ab|)b", "a(b|ba|bb)(a|)"}) {

@@ -1,4 +1,4 @@
-// Spells words for the tests of BPE: a is token 0, b is 1, and so on.
+// Converts words to tokens for the tests of BPE: a is token 0, b is 1, and so on.
 #pragma once
 
 #include <string>

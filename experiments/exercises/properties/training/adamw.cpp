@@ -10,7 +10,7 @@ namespace {
 
 Moments fresh(const Tensor& w) { return {.m = torch::zeros_like(w), .v = torch::zeros_like(w)}; }
 
-// Returns w after `steps` steps with the same gradient.
+// Returns w after `steps` AdamW steps with the same gradient g.
 Tensor stepped(const Tensor& w, const Tensor& g, const AdamWOptions& options, int steps = 1) {
   Tensor now = w.clone();
   Moments moments = fresh(w);
@@ -81,7 +81,7 @@ TEST(AdamW, EqualsLibTorchsForTwentySteps) {
     theirs.mutable_grad() = g.clone();
     adamw.step();
     adamw_step(mine, g, moments, options);
-    // Tolerance: about ten rounding errors per step in w and in the update, which is at most lr / sqrt(1 - beta2).
+    // Tolerance: about ten rounding errors per step in w and in its update, which is at most lr / sqrt(1 - beta2).
     test::expect_close(mine, theirs.detach(), 10.0 * (step + 1) * test::kEps * (1 + test::largest(mine)),
                        "LibTorch's AdamW takes another step with the same gradients and decay. Are both betas in their "
                        "places?");

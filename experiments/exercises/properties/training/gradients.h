@@ -1,4 +1,4 @@
-// The last two tests of every backward pass: comparisons with autograd and with central differences.
+// Compares a backward pass by hand with autograd and with central differences, for the tests of every backward pass.
 #pragma once
 
 #include <torch/csrc/autograd/autograd.h>
@@ -14,15 +14,15 @@ namespace folio::exercises {
 
 using Tensors = std::vector<Tensor>;
 
-/// A forward pass and its backward pass, on random numbers. `by_hand` is run without autograd.
+/// A forward pass with random inputs (`leaves`), and its backward pass by hand, which runs without autograd.
 struct Pass {
   Tensors leaves;
   std::function<Tensor(const Tensors& leaves)> forward;
   std::function<Tensors(const Tensors& leaves, const Tensor& dy)> by_hand;
 };
 
-/// `roundings` is the number of rounding errors on the longest path to a gradient: each is half a unit in the last
-/// place, and terms of a sum may cancel to a sixteenth of their size.
+/// Expects that by_hand equals autograd. `roundings`: rounding errors on the longest path to a gradient. Each is half a
+/// unit in the last place, and sums may cancel to a sixteenth of the size of their terms.
 inline void expect_autograd(const Pass& pass, int64_t roundings) {
   Tensors leaves;
   for (const Tensor& leaf : pass.leaves) leaves.push_back(leaf.clone().requires_grad_());

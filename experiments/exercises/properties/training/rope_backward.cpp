@@ -3,7 +3,7 @@
 namespace folio::exercises {
 namespace {
 
-// Angles [5, 3] that no rotary embedding would produce: the rule holds for any.
+// Returns angles [5, 3] that RoPE would not produce: the backward pass must work for any angles.
 const Tensor& rope_angles() {
   static const Tensor angles = torch::arange(15, torch::kDouble).view({5, 3}) * 0.7;
   return angles;

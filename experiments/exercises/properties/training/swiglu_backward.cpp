@@ -18,7 +18,7 @@ Pass swiglu_pass() {
 
 TEST(SwigluBackward, TheGateIsAFactorOfTheOtherWay) {
   const auto one = torch::ones({1, 1}, torch::kDouble), two = 2 * one;
-  const auto d = swiglu_backward(one, two, one, one, one);  // z = 2, u = 1
+  const auto d = swiglu_backward(one, two, one, one, one);  // z = x w1ᵀ = 2, u = x w3ᵀ = 1
   const double silu = 2.0 / (1.0 + std::exp(-2.0));
   test::expect_close(d.w3, silu * one, 16 * test::kEps,
                      "du = dh silu(z): a product passes to each factor the other one, here silu(z) and not z or σ(z).");

@@ -3,7 +3,7 @@
 namespace folio::exercises {
 namespace {
 
-// Row t is w times row t of x.
+// Returns (T, K): row t is w times row t of x.
 Floats project(const Floats& x, const Floats& w, size_t T, size_t D) {
   const size_t K = w.size() / D;
   Floats y(T * K, 0.0F);

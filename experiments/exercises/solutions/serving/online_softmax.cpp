@@ -9,7 +9,7 @@ void take_block(Partial& partial, const Floats& scores, const Floats& values) {
   const size_t dim = values.size() / scores.size();
   partial.weighted.resize(dim, 0.0F);
   const float max = std::max(partial.max, *std::max_element(scores.begin(), scores.end()));
-  if (std::isinf(max)) return;  // all scores so far are masked
+  if (std::isinf(max)) return;  // all scores so far are -infinity (masked)
   const float factor = std::exp(partial.max - max);
   partial.max = max;
   partial.sum *= factor;

@@ -144,7 +144,7 @@ void Block::run_block(Index index) {
   switch_fibers(caller_, *current_->fiber);
   current_ = nullptr;
   running_thread = nullptr;
-  races::end_block();  // throws a race first, since it precedes `error_`
+  races::end_block();  // throws a detected race, which happened before `error_`
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   shared_.end_block();
 }

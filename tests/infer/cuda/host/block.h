@@ -45,7 +45,7 @@ struct Meeting {
 };
 
 struct Warp {
-  uint32_t exists = 0;    ///< bit mask of the block's lanes
+  uint32_t exists = 0;    ///< bit mask of lanes that have a thread
   uint32_t ready = 0;     ///< bit mask of runnable lanes
   uint32_t finished = 0;  ///< bit mask of lanes that have returned
   uint32_t at_barrier = 0;

@@ -78,7 +78,7 @@ class DeviceRaces {
  private:
   static constexpr unsigned kThreads = 1024;
 
-  /// The part of a block's work that precedes another block's: all before a barrier, and one warp's work after it.
+  /// The part of a block's work that precedes the running block's: all before `interval`, and that of `warp` within it.
   struct Known {
     uint32_t interval = 0;
     uint32_t warp = 0;  // kAnyWarp: all warps
@@ -97,10 +97,10 @@ class DeviceRaces {
   uint32_t block_ = 0;
   uint32_t interval_ = 0;  // number of barriers of the running block so far
   std::vector<uint32_t> ran_;
-  Knowledge known_;                                  // what precedes the running block's work
-  std::unordered_map<const void*, Knowledge> left_;  // what precedes an atomic on each word
+  Knowledge known_;                                  // work of other blocks that precedes the running block's
+  std::unordered_map<const void*, Knowledge> left_;  // work that precedes the last atomic on each word
   std::bitset<kThreads> unfenced_;                   // threads that have written since their last fence
-  bool unfenced_before_ = false;                     // true if a thread had any at the last barrier
+  bool unfenced_before_ = false;                     // true if a thread had unfenced writes at the last barrier
 };
 
 }  // namespace folio::infer::gpu::host::races

@@ -51,7 +51,7 @@ struct DeviceShape {
   size_t shared_bytes = size_t{99} << 10U;  ///< per block: the minimum of GPUs since 2020
 };
 
-/// Sets the emulated devices' shape for all host threads until the end of the scope. Existing allocations count.
+/// Sets the shape of the emulated devices for all host threads until the end of the scope. Allocations are kept.
 class DeviceScope {
  public:
   explicit DeviceScope(DeviceShape shape);

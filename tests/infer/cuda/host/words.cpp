@@ -1,4 +1,4 @@
-// Implements for the emulator CUDA's built-in functions, and those of kernel.h that nvcc compiles to instructions.
+// Implements CUDA's built-in functions for the emulator, and those of kernel.h that nvcc compiles to instructions.
 #include <bit>
 #include <cstring>
 
@@ -14,7 +14,7 @@ namespace folio::infer::gpu {
 namespace host {
 namespace {
 
-/// A lane's value in a shuffle, which the result replaces, and the lane that it reads.
+/// A lane's argument of a shuffle, which the result replaces, and the lane whose argument is the result.
 struct Shuffle {
   uint64_t bits;
   unsigned from;  ///< source lane
