@@ -41,7 +41,7 @@ struct DocumentEnd {
 
 class BatchSampler {
  public:
-  /// Samples windows from the tokens of a split. Throws core::Error if there are fewer than length + 1.
+  /// Samples batches of `rows` windows of `length` inputs. Throws core::Error for fewer than length + 1 tokens.
   BatchSampler(TokenView tokens, int64_t rows, int64_t length, uint64_t seed, DocumentEnd document_end = {});
 
   /// Returns batch `number`, independent of the order of calls.
@@ -63,7 +63,8 @@ class BatchSampler {
 [[nodiscard]] Batch consecutive_batch(TokenView tokens, int64_t first, int64_t rows, int64_t length,
                                       DocumentEnd document_end = {});
 
-/// Returns all windows in batches of about 4,096 tokens. `tokens` must outlive them. Throws core::Error if none fits.
+/// Returns all consecutive windows of `length` inputs, in batches of about 4,096 tokens. `tokens` must outlive the
+/// result. Throws core::Error if no window fits.
 [[nodiscard]] Batches consecutive_batches(TokenView tokens, int64_t length, DocumentEnd document_end = {});
 
 }  // namespace folio::data

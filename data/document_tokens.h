@@ -40,7 +40,7 @@ struct DocumentsSummary {
 /// Reads all documents once. Throws core::Error with line and column if a document is not UTF-8, or if all are empty.
 [[nodiscard]] DocumentsSummary summarize(const Documents& documents);
 
-/// Adds words of the documents to `counts` until it covers `n_bytes`. `progress` is as in Documents::read_together().
+/// Adds the documents' words to `counts` until it covers `n_bytes` of text. Calls progress(bytes read so far).
 [[nodiscard]] WordCounts count_words(const Documents& documents, uint64_t n_bytes, WordCounts counts,
                                      core::ThreadPool& pool, const std::function<void(uint64_t)>& progress = {});
 

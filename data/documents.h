@@ -1,5 +1,5 @@
-// Reads documents from files of any size, in pieces, so memory use is constant. A plain text separates documents by
-// <|endoftext|>; a JSON lines file has one document per line. Both may be compressed by gzip.
+// Reads documents from files of any size, in pieces, so memory use is constant. A plain text file separates documents
+// by <|endoftext|>; a JSON lines file has one document per line. Both may be compressed by gzip.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace folio::data {
 
-/// Separates documents in a plain text.
+/// Separates documents in a plain text file.
 inline constexpr std::string_view kDocumentEnd = "<|endoftext|>";
 
 class Documents {
  public:
   /// Accepts files and directories, whose files are read in order of their names. Files named .jsonl and .jsonl.gz have
-  /// a JSON object per line, with the text in `field`; all others are plain texts. Throws core::Error that names a
+  /// a JSON object per line, with the text in `field`; all others are plain text. Throws core::Error that names a
   /// missing file or an empty directory.
   explicit Documents(const std::vector<std::string>& paths, std::string field = "text");
 

@@ -1,5 +1,5 @@
-// Linear and embedding layers, and Linears, the factory that creates them for a model. All three can be overridden, for
-// example to keep fixed weights in a memory-mapped file.
+// Linear and embedding layers, and Linears, the factory that creates them for a model. Derived classes may store the
+// weights elsewhere, for example fixed weights in a memory-mapped file.
 //
 //     y [..., out] = x [..., in] Wᵀ + bias               W [out, in]
 //

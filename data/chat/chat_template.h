@@ -84,7 +84,7 @@ class ChatTemplate {
   }
 };
 
-/// Renders a conversation by ChatTemplate::render() with the tokenizer's BOS and EOS.
+/// Renders a conversation by chat.render(), with the texts of the tokenizer's BOS and EOS as `bos` and `eos`.
 [[nodiscard]] std::vector<ChatPiece> render_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                                  std::span<const ChatMessage> messages, const RenderOptions& options,
                                                  std::vector<ChatSpan>* generated = nullptr);

@@ -11,8 +11,6 @@
 namespace folio::data {
 namespace {
 
-// ---- reading ----
-
 // Returns the tools as JSON text. Datasets in Arrow tables store the list as a string.
 std::string tools_of(const core::OrderedJson& object, const std::string& where) {
   const auto tools = object.find("tools");
@@ -43,8 +41,6 @@ Conversation conversation_of(std::string_view line, const std::string& where) {
                 "{}: the first message has the role assistant; put a message with the role user before it", where);
   return conversation;
 }
-
-// ---- rendering ----
 
 // A rendered chat that distinguishes template text from message content.
 struct Rendered {
@@ -161,7 +157,8 @@ size_t end_of_answer(const Rendered& whole, size_t begin, const std::string& mar
   return end;
 }
 
-// Returns what follows `whole` in `more`, a chat with one more turn, through the first token that stops generation.
+// Returns the text that ends the last turn of `whole`. `more` renders the same chat with one more turn: the text after
+// `whole`, up to and including a token that stops generation, ends the turn. Empty if there is no such token.
 std::string mark_between(const Tokenizer& tokenizer, const Rendered& whole, const Rendered& more) {
   if (!more.starts_with(whole)) return "";
   const std::string_view behind = std::string_view(more.text).substr(whole.size());

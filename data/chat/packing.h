@@ -22,11 +22,11 @@ class PackedExamples {
   [[nodiscard]] int64_t n_windows() const { return static_cast<int64_t>(windows_.size()); }  ///< per epoch
   [[nodiscard]] int64_t n_learned() const { return n_learned_; }                             ///< targets per epoch
   [[nodiscard]] int64_t n_inputs() const { return n_inputs_; }                               ///< without padding
-  [[nodiscard]] double fullness() const;                                                     ///< share of inputs used
+  [[nodiscard]] double fullness() const;                                                     ///< n_inputs() / positions
   [[nodiscard]] int64_t n_cut() const { return n_cut_; }                                     ///< examples that were cut
   [[nodiscard]] int64_t n_lost() const { return n_lost_; }  ///< learned tokens that were cut off
 
-  /// Returns an endless sequence of batches. Each epoch shuffles the windows and exchanges examples of equal length.
+  /// Returns endless batches of `rows` windows. Each epoch shuffles the windows and exchanges examples of equal length.
   /// The result must not outlive this object.
   [[nodiscard]] BatchOf shuffled(int64_t rows, uint64_t seed) const;
   /// Returns one epoch in order, about 4,096 tokens per batch. The result must not outlive this object.
@@ -34,14 +34,14 @@ class PackedExamples {
 
  private:
   struct Epoch {
-    std::vector<size_t> windows;   ///< indices in shuffled order
-    std::vector<size_t> examples;  ///< for each index in windows_, the index of the example that replaces it
+    std::vector<size_t> windows;   ///< indices into windows_, shuffled
+    std::vector<size_t> examples;  ///< example i is replaced by example examples[i], which has the same length
   };
   [[nodiscard]] Epoch epoch(uint64_t seed, uint64_t number) const;
   void append_window(Batch& batch, const std::vector<size_t>& ranks, const std::vector<size_t>& example_of_rank) const;
 
   std::vector<ChatExample> examples_;         ///< sorted by length, descending
-  std::vector<std::vector<size_t>> windows_;  ///< indices into examples_
+  std::vector<std::vector<size_t>> windows_;  ///< for each window, the indices of its examples in examples_
   int64_t length_;
   int32_t padding_;
   int64_t n_learned_ = 0;

@@ -44,8 +44,6 @@ std::vector<ChatMessage> conversation(size_t n_calls, std::string content = "") 
   return messages;
 }
 
-// ---- templates without support for tools ----
-
 std::string words_of(const std::string& tools) {
   return "You can call these functions. Each has a JSON schema of its arguments:\n" + tools +
          "\n\nTo call one, write\n<tool_call>\n{\"name\": \"NAME\", \"arguments\": {...}}\n</tool_call>\n"
@@ -85,8 +83,7 @@ std::vector<ChatMessage> in_words(std::span<const ChatMessage> messages, const s
   return plain;
 }
 
-// ---- the format of calls ----
-
+// Finds the format in which a template writes calls, by rendering chats with made-up calls.
 class Recognizer {
  public:
   Recognizer(const Tokenizer& tokenizer, const ChatTemplate& chat, const core::WorkBudget& budget)
@@ -109,7 +106,7 @@ class Recognizer {
   }
 
  private:
-  // Returns nullopt if the template rejects the messages.
+  // Renders messages, with a generation prompt if `prompt`. Returns nullopt if the template rejects them.
   [[nodiscard]] std::optional<std::string> rendered(const std::vector<ChatMessage>& messages, bool prompt) const try {
     RenderOptions options{
         .add_generation_prompt = prompt, .arguments_as_text = format_.arguments_as_text, .budget = budget_};

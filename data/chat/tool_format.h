@@ -38,7 +38,7 @@ struct ToolFormat {
   std::string separator{};         ///< text between two calls, up to the name of the second
   std::string closing{};           ///< text between the last call and the end of the turn
   bool has_spaces = true;          ///< the JSON of arguments has spaces after commas and colons
-  bool arguments_as_text = false;  ///< RenderOptions::arguments_as_text
+  bool arguments_as_text = false;  ///< the value that RenderOptions::arguments_as_text must have for this template
   bool in_words = false;           ///< the template does not support tools, so the prompt describes them
   bool has_system = true;          ///< the template supports a system message, which then describes the tools
   std::vector<int32_t> marks{};    ///< IDs of the special tokens in the format
@@ -55,11 +55,11 @@ struct ChatWithTools {
   std::vector<ChatMessage> messages;
   RenderOptions options;
 };
-/// Prepares a conversation for render_chat(). `tools` is a JSON list, as in RenderOptions.
+/// Returns the arguments of render_chat() for a conversation with `tools`, a JSON list, and calls in `format`.
 [[nodiscard]] ChatWithTools with_tools(std::span<const ChatMessage> messages, const std::string& tools,
                                        const ToolFormat& format);
 
-/// Renders and tokenizes a conversation with tools.
+/// Renders and tokenizes a conversation with `tools`, a JSON list, in the template's tool_format(). Spends the budget.
 [[nodiscard]] std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                                std::span<const ChatMessage> messages, const std::string& tools,
                                                const ToolFormat& format,

@@ -49,7 +49,7 @@ class WordCache {
 
   struct Slot {
     uint32_t begin = 0;
-    uint32_t size = 0;  ///< 0: empty
+    uint32_t size = 0;  ///< bytes of the word; 0: the slot is empty
     uint32_t first_token = 0;
     uint32_t n_tokens = 0;
   };

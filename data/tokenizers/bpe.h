@@ -35,7 +35,7 @@ struct BpeVocabulary : Vocabulary {
 };
 
 /// Returns true if all three pieces of a merge can occur in words: normal pieces, and user-defined pieces that the
-/// byte-level alphabet spells unchanged. Other merges, as of control tokens in published files, are ignored.
+/// byte-level alphabet spells unchanged. Other merges, such as those of control tokens in some files, are ignored.
 [[nodiscard]] bool joins(const BpeVocabulary& vocabulary, const BpeVocabulary::Merge& merge);
 
 /// A hash table of merges by token pair: open addressing, 16 bytes per slot.

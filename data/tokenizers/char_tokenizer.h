@@ -41,7 +41,7 @@ class CharTokenizer final : public Tokenizer {
   /// Returns true if every token of a "gpt2" vocabulary is one character, except the last, `<|endoftext|>`.
   [[nodiscard]] static bool is_gguf(const core::GgufFile& file);
 
-  /// Writes tokenizer.json and tokenizer_config.json, in which the model is BPE without merges and pre-tokenizer.
+  /// Writes tokenizer.json and tokenizer_config.json. The model is written as BPE without merges or a pre-tokenizer.
   void write_hf(const std::filesystem::path& directory) const override;
   [[nodiscard]] static CharTokenizer read_hf(const std::filesystem::path& directory);
 

@@ -18,7 +18,7 @@ class Scanner {
 
   [[nodiscard]] size_t at() const { return at_; }
   [[nodiscard]] bool at_end() const { return at_ == text_.size(); }
-  /// Returns true if this is the current character. At the end of the text all of these return false.
+  /// Returns true if the current character is this one, or of this class. Returns false at the end of the text.
   [[nodiscard]] bool is(uint32_t code_point) const { return !at_end() && code_point_ == code_point; }
   [[nodiscard]] bool is(CharClass c) const { return !at_end() && class_ == c; }
   [[nodiscard]] LetterCase letter_case() const { return case_of(code_point_); }
@@ -201,7 +201,7 @@ size_t o200k_end(std::string_view text, size_t at, bool contractions, int most_n
   return newline > 0 ? newline : space_end(begin, false);
 }
 
-// Of equal entries, the first is written to files; the others are llama.cpp's synonyms (src/llama-vocab.cpp).
+// Of equal settings, the first name is written to files; the others are llama.cpp's synonyms (src/llama-vocab.cpp).
 constexpr std::array kNames = {
     PreTokenizerName{.name = "gpt-2", .kind = PreTokenizer::Gpt2},
     PreTokenizerName{.name = "phi-2", .kind = PreTokenizer::Gpt2},

@@ -61,10 +61,10 @@ struct PreTokenizerName {
   bool nfc = false;            ///< the model's own tokenizer applies NFC first; llama.cpp does not
 };
 
-/// Returns the entry with this name. Throws core::Error that begins with `where` and lists the names if there is none.
+/// Returns the settings of this tokenizer.ggml.pre. Throws core::Error, with `where` and the known names, if unknown.
 [[nodiscard]] const PreTokenizerName& pre_tokenizer_named(std::string_view name, const std::string& where);
 
-/// Returns the first entry with these properties, or null.
+/// Returns the first known value of tokenizer.ggml.pre with these settings, or null.
 [[nodiscard]] const PreTokenizerName* name_of(PreTokenizer kind, bool ignore_merges, bool nfc);
 
 }  // namespace folio::data

@@ -15,7 +15,7 @@ namespace hf {
 struct Source;
 }
 
-/// Specifies before which texts add_space_prefix adds a space. In tokenizer.json, a normalizer or pre-tokenizer does.
+/// Specifies the texts before which add_space_prefix adds a space; in parentheses, tokenizer.json's step that does so.
 enum class SpacePrefix : uint8_t {
   Normalizer,  ///< before each text between special and user-defined tokens (Prepend; SentencePiece, GGUF)
   Always,      ///< before each of these texts that does not begin with a space (Metaspace)
@@ -60,7 +60,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   /// must be all splits of each piece, one piece after the other. Throws core::Error that names an unsupported feature.
   [[nodiscard]] static SentencePieceTokenizer from_hf(const hf::Source& source);
 
-  /// Returns the tokens of any bytes: U+2581 counts as a space, and a byte that is not UTF-8 as a symbol. User-defined
+  /// Returns the tokens of `text`. U+2581 counts as a space, and a byte that is not UTF-8 as a symbol. User-defined
   /// pieces are separated first (AddedTokens); with add_space_prefix, text between them gets a leading space. Throws
   /// core::Error for a character without a piece if the vocabulary has neither bytes nor an unknown token.
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override;
@@ -102,7 +102,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::vector<bool> ends_text_;
   std::array<int32_t, 256> byte_ids_{};
   size_t longest_ = 0;     ///< bytes of the longest piece in ids_
-  bool cut_words_ = true;  ///< no piece has a space after another character
+  bool cut_words_ = true;  ///< no piece has a space after another character, so words are encoded separately
 };
 
 }  // namespace folio::data

@@ -7,7 +7,7 @@
 
 namespace folio::data {
 
-/// Reads the tokenizer of a GGUF: byte-level BPE or characters ("gpt2"), or SentencePiece ("llama").
+/// Reads the tokenizer of a GGUF file: byte-level BPE or characters ("gpt2"), or SentencePiece ("llama").
 [[nodiscard]] std::unique_ptr<Tokenizer> tokenizer_from_gguf(const core::GgufFile& file);
 
 /// Reads tokenizer.json and tokenizer_config.json: characters, byte-level BPE, or SentencePiece with byte fallback.

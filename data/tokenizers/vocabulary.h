@@ -40,8 +40,8 @@ struct Vocabulary {
 /// Returns the tokens that precede each text: the prefix, or BOS if add_bos is set.
 [[nodiscard]] std::vector<int32_t> beginning_of(const Vocabulary& vocabulary);
 
-/// Names of a special ID in messages, GGUF and Hugging Face files, and its member. GGUF appends "_token_id" to its
-/// name, Hugging Face "_token".
+/// The names of a special ID in messages, GGUF and Hugging Face files, and the Vocabulary member that stores it. GGUF
+/// keys append "_token_id" to `gguf`, Hugging Face keys "_token" to `hf`.
 struct SpecialIdName {
   const char* name;
   const char* gguf;

@@ -30,7 +30,7 @@ constexpr int64_t kBatchSize = 32;
 constexpr int64_t kSteps = 1000;
 constexpr int64_t kEvalEvery = 50;
 
-// Returns the tutorial's first model without its softmax: maps characters [N] to logits of the next character [N, V].
+// Returns a multilayer perceptron that maps characters [N] to logits of the next character [N, V].
 torch::nn::Sequential make_model(int64_t vocab_size) {
   return torch::nn::Sequential(torch::nn::Embedding(vocab_size, kWidth), torch::nn::Linear(kWidth, kWidth),
                                torch::nn::ReLU(), torch::nn::Linear(kWidth, vocab_size));

@@ -24,7 +24,7 @@ using experiments::Work;
 struct Counted {
   const char* name;
   uint64_t (*count)(const Work&);
-  double without, with;        // expected slopes without and with a cache; 0: not checked
+  double without, with;        // expected log-log slopes over the length; 0: not checked
   const char* line = nullptr;  // name in the picture; null: not drawn
 };
 

@@ -89,7 +89,7 @@ class BlockManager {
   struct Reserved {
     SequenceId sequence;
     int64_t count;
-    size_t table_size;  ///< table size before the call
+    size_t table_size;  ///< blocks in the sequence's table before the call
   };
   // A shared block that reserve() replaced by a copy. The original keeps its reference until commit(), so that no other
   // sequence writes to it in place.

@@ -91,7 +91,7 @@ void PrefixIndex::add_tail(BlockId block, std::span<const int32_t> tokens, int32
   const std::vector<BlockId> chain = find(tokens, adapter);
   const size_t n_before = chain.size() * kWhole;
   if (is_cached(block) || tokens.size() - n_before >= kWhole)
-    return;  // the block is already cached, or a full block before it is not
+    return;  // `block` is already cached, or an earlier full block isn't
   enter(block, chain.empty() ? root_of(adapter) : at(chain.back()).text, tokens.subspan(n_before), true);
 }
 

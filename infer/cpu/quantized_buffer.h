@@ -11,8 +11,8 @@
 
 namespace folio::infer {
 
-/// Returns the inputs from `first` on, each of k elements; a quantize call must have begun at `first`. Always inlined:
-/// kernels must not call functions that were compiled in another file, for another instruction set.
+/// Returns the inputs from `first` on, each of k elements. A Kernels::quantize() call must have written `first` as its
+/// first input, because AMX interleaves the inputs of a call. Always inlined, so that each instruction set has its own.
 [[nodiscard, gnu::always_inline]] inline kernels::QuantizedInputs from(const kernels::QuantizedInputs& x, size_t first,
                                                                        size_t k) {
   const size_t groups = first * (k / kernels::kGroupColumns);

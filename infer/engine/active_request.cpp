@@ -245,7 +245,7 @@ void ActiveRequest::decide(Scheduler& scheduler) {
                       .score = *c->score,
                       .effect_of = [c](int32_t token) { return c->sampling->effect_of(c->history(), token); }});
   }
-  // Check everything before changing anything.
+  // Reject a wrong decision before any sequence changes, so that the request can continue after the exception.
   const std::vector<Continuation> all = policy_->decide(states);
   std::vector<Continuation> next, last;
   for (const Continuation& c : all) (ends_with(c) ? last : next).push_back(c);

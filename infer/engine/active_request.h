@@ -62,7 +62,7 @@ class ActiveRequest {
   void started(const Sequence& s);
   /// Records that the sequence was preempted or paused and holds no blocks.
   void was_preempted(Sequence& s);
-  /// Begins the next step's drafts, at most `most`. If a drafter must add some, returns the sequence for it to extend.
+  /// Begins the next step's drafts, at most `most`. Returns the input for a drafter if one must add drafts.
   [[nodiscard]] std::optional<Drafter::Text> begin_drafts(const Sequence& s, size_t most);
   [[nodiscard]] size_t n_drafts(const Sequence& s) const {
     const auto& drafts = choices_[s.index()].drafts;

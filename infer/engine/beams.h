@@ -1,6 +1,6 @@
 // Beam search: each step extends every beam by its likeliest next tokens and keeps the most likely of all these
-// candidates. Tokens, scores and order of the results are those of transformers' generate(num_beams=…,
-// do_sample=False): tests/apps/beams_test.py.
+// candidates. Tokens, scores and order of the results equal those of transformers' generate(num_beams=…,
+// do_sample=False), as tests/apps/beams_test.py checks.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ namespace folio::infer {
 
 /// The condition under which a search ends once `width` sequences have ended. The names are transformers'.
 enum class EarlyStopping : uint8_t {
-  False,  ///< if no running beam has a better score at its current length
-  True,   ///< always
-  Never   ///< if no running beam can reach a better score at any length
+  False,  ///< ends if no running beam's score at its current length is better than the worst of the ended ones
+  True,   ///< ends at once
+  Never   ///< ends if no running beam can reach a better score at any length than the worst of the ended ones
 };
 
 struct BeamOptions {

@@ -6,7 +6,7 @@
 
 namespace folio::infer {
 
-// Chat models end an answer with the template's end-of-turn mark, even if the model file has another end token.
+// Chat models end an answer with the template's end-of-turn mark, which may differ from the model file's end token.
 void end_at_turn(const data::Tokenizer& tokenizer, const data::ChatTemplate& chat, GenerateOptions& options) {
   const std::string mark = data::end_of_turn(tokenizer, chat);
   if (mark.empty()) return;

@@ -24,8 +24,8 @@ class DraftModel::CachedText final : public Drafter::Memory {
 
   [[nodiscard]] SequenceId id() const { return sequence_.id(); }
 
-  // Replaces the sequence's tokens and keeps the cached positions of the common prefix, except the last token's: the
-  // first draft is drawn from its row.
+  // Replaces the sequence's tokens. Keeps the cached positions of the common prefix, except that of the last token,
+  // whose row must be computed to draw the first draft.
   void turn_to(std::span<const int32_t> tokens) {
     const auto known = tokens.first(tokens.size() - 1);
     const size_t n_most = std::min({static_cast<size_t>(cache_.length(id())), tokens_.size(), known.size()});

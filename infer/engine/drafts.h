@@ -25,7 +25,7 @@ class Drafter {
     std::vector<int32_t>& tokens;     ///< the sequence so far, at least one token; draft() appends the drafts
     size_t first;                     ///< index of the first token in the context
     size_t most;                      ///< maximum number of drafts
-    size_t n_misses;                  ///< recent steps without a correct draft: the more, the surer drafts must be
+    size_t n_misses;                  ///< recent steps without a correct draft; if many, propose only likely drafts
     Sampler& sampler;                 ///< the sampler whose tokens the drafts predict
     std::unique_ptr<Memory>& memory;  ///< the drafter's state for this sequence; null at first
   };
@@ -59,8 +59,8 @@ class Drafts {
   /// Allows at most `most` drafts per step, and in addition all tokens that the sampler's form forces.
   explicit Drafts(size_t most) : pace_(most) {}
 
-  /// Replaces the drafts by tokens that the form forces after `history`, at most `most`. If more drafts are wanted,
-  /// returns the sequence for a drafter to extend.
+  /// Replaces the drafts by at most `most` tokens that the form forces after `history`. If more drafts are wanted,
+  /// returns the input for a drafter, otherwise nullopt. `first` is the index of the first token in the context.
   [[nodiscard]] std::optional<Drafter::Text> begin(std::span<const int32_t> history, size_t first, size_t most,
                                                    Sampler& sampler);
   /// Discards the drafts; preempted() also discards the drafter's state for the sequence.

@@ -173,7 +173,7 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
   }
   // Handles the end of a request.
   void end(const std::exception_ptr& error) {
-    if (error) {  // called on the submitting thread if the engine has stopped
+    if (error) {  // may run on the submitting thread, so it doesn't use the engine thread's members
       {
         const std::lock_guard lock(mutex_);
         if (!error_) error_ = error;

@@ -11,8 +11,7 @@
 
 namespace folio::infer {
 
-/// Returns Stop if the form is complete and allows no more tokens, Form if it is incomplete and allows none, else
-/// nullopt.
+/// Returns Stop if the form is complete and allows no token, Form if it is incomplete and allows none, else nullopt.
 [[nodiscard]] inline std::optional<FinishReason> end_of_form(FormMask& form, std::span<const int32_t> history) {
   const WayOn way_on = form.way_on(history);
   if (way_on == WayOn::Tokens) return {};
@@ -24,8 +23,8 @@ namespace folio::infer {
   return end_of_form(form, history).value_or(form.may_end(history) ? FinishReason::Stop : FinishReason::Form);
 }
 
-/// Appends tokens that the form forces, until `tokens` has `most`. Where the form forces bytes but no single token,
-/// appends the token that covers most of these bytes, until `tokens` has `n_likely`.
+/// Appends tokens that the form forces, up to a total of `most` tokens. Where the form forces bytes but no token,
+/// appends the token that covers most of these bytes, up to a total of `n_likely` tokens.
 inline void append_forced(FormMask& form, size_t most, size_t n_likely, std::vector<int32_t>& tokens) {
   while (tokens.size() < most) {
     int32_t token = form.forced(tokens);

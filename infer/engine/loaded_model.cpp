@@ -66,7 +66,7 @@ Engine& LoadedModel::engine() {
     draft_file_ = std::make_unique<core::StoredModel>(core::read_model(options_.draft_model));
     CacheOptions draft = cache;
     draft.type = options_.cache_type.value_or(default_cache_type(*draft_file_));
-    // For one sequence, the draft model's own context is enough; for several, a cache as large as the main model's.
+    // One sequence needs at most the draft model's context. Several need a draft cache as large as the main cache.
     if (cache.max_positions <= config().context_length) {
       draft.max_positions = std::min(draft.max_positions, draft_file_->config.context_length);
     }

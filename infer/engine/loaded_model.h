@@ -33,7 +33,7 @@ struct LoadOptions {
   std::vector<core::AdapterPath> adapters{};  ///< low-rank adapters, applied as their sum; empty: none
   MachineOptions machines{};
   std::string generation_config = "auto";  ///< see core::read_generation_config()
-  int64_t context = 0;                     ///< positions of a sequence; 0: the model's context length
+  int64_t context = 0;                     ///< maximum positions of a sequence; 0: the model's context length
   int64_t n_contexts = 1;                  ///< full contexts that the KV cache can hold, if cache_positions is 0
   int64_t cache_positions = 0;             ///< total number of positions in the KV cache; 0: n_contexts full contexts
   std::optional<CacheType> cache_type{};   ///< for the draft model, too; empty: each model's default_cache_type()
@@ -73,7 +73,7 @@ class LoadedModel {
                           const std::function<void(std::string_view)>& on_text = {});
 
  private:
-  // engine_ and drafter_ refer to objects of the members above them, whose addresses stay the same when this is moved.
+  // engine_ and drafter_ refer to objects owned by the members above them. These objects stay in place in a move.
   LoadOptions options_;
   std::unique_ptr<core::StoredModel> file_;
   std::unique_ptr<data::Tokenizer> tokenizer_;

@@ -14,8 +14,7 @@ namespace folio::infer {
 
 /// The cause of an output's end. Stop: an end token, a stop string or word, or a complete form that allows no more
 /// tokens. Length: max_tokens or the context is reached. Interrupted: the caller cancelled the request. Form: an
-/// incomplete form allows no token; also used for the empty results of a search that completes fewer sequences than
-/// requested.
+/// incomplete form allows no token, or a search completed too few sequences, so that this result is empty.
 enum class FinishReason { Stop, Length, Interrupted, Form };
 
 [[nodiscard]] std::string_view finish_reason_name(FinishReason reason);

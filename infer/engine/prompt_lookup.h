@@ -15,8 +15,8 @@ class PromptLookup final : public Drafter {
  public:
   void draft(std::span<const Text> texts) override;
 
-  /// Returns the `most` tokens after the latest earlier occurrence of the text's last n tokens, for the largest n from
-  /// max(3, least) down to `least` that has one. Repeats the tokens if fewer follow. Returns none if no n has one.
+  /// Finds the latest earlier occurrence of the text's last n tokens, trying n = max(3, least) down to `least`. Returns
+  /// the `most` tokens after it, repeated if fewer follow, or an empty list if there is no occurrence.
   [[nodiscard]] static std::vector<int32_t> drafts(std::span<const int32_t> text, size_t most, size_t least = 2);
 };
 

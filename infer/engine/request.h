@@ -62,7 +62,7 @@ struct Request {
   std::function<void(std::span<const double> log_probs)> on_log_probs{};
   /// Receives the logits of consecutive prompt rows, (rows, vocab_size), from the first computed row on.
   std::function<void(std::span<const float> logits)> on_logits{};
-  /// Observes the steps of this request, which then run no other request. Only for one choice without beams.
+  /// Observes the steps of this request, which then run no other request. Only allowed with n = 1 and without beams.
   Observer observer{};
 
   // How to continue the prompt.
@@ -80,7 +80,7 @@ struct Request {
   std::function<bool(size_t choice)> is_enough{};
   /// Receives the result of each choice that ends.
   std::function<void(size_t choice, const GenerateResult& result)> on_end{};
-  /// Counts output that is not read yet; the caller updates it. While it is full, the request is paused; null: never.
+  /// Counts the output that the caller has not consumed. While it is full, the request is paused. Null: never paused.
   /// Not allowed with beams or a policy, whose output comes at the end.
   std::shared_ptr<const Backlog> backlog{};
   /// Creates the policy that decides how the n choices, which start as n samples, continue. The results are the

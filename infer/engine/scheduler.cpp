@@ -37,8 +37,8 @@ std::vector<Sequence*>::iterator Scheduler::place_of(const Sequence& sequence, s
   return std::ranges::lower_bound(at(first), at(end), sequence.key(), {}, &Sequence::key);
 }
 
-// Rejects sequences that can never fit. Those that must run together share the full blocks of their common prefix. If
-// several append to one block, each copies it, and the original is released only after the step.
+// Rejects sequences that can never fit. Sequences that must run together share the full blocks of their prompt. Each is
+// counted with one block more, since appending to a shared block copies it, and the original is only released later.
 void Scheduler::add(Sequence& sequence) {
   const int64_t positions = sequence.needs().max_positions;
   const auto n = static_cast<int64_t>(sequence.needs().n_together);
@@ -195,7 +195,7 @@ Scheduler::Origin Scheduler::origin_of(const Sequence& sequence) const {
   return best;
 }
 
-// Returns 1 if a fork would share a partial block, which the running sequence may then have to copy, too.
+// Returns 1 if starting `sequence` as a fork shares a partial block, which the running sequence may then copy; else 0.
 int64_t Scheduler::copies_by_fork(const Sequence& sequence) const {
   return origin_of(sequence).length % kBlockPositions > 0 ? 1 : 0;
 }

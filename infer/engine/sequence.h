@@ -72,7 +72,7 @@ class Sequence {
   [[nodiscard]] size_t shareable() const { return std::min(tokens().empty() ? 0 : tokens().size() - 1, compute_from_); }
   /// Makes the sequence compute tokens from `index` on even if they are cached.
   void compute_from(size_t index) { compute_from_ = index; }
-  /// Returns the number of draft rows that the next step may append to the sequence's rows if it has capacity.
+  /// Returns the maximum number of draft rows for the sequence in the next step, which has them only if they fit.
   [[nodiscard]] size_t n_optional() const { return n_optional_; }
   void set_optional(size_t n_rows) { n_optional_ = n_rows; }
 

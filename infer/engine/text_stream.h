@@ -32,7 +32,7 @@ class Notifier {
 
   [[nodiscard]] int fd() const { return fd_; }
   void notify();
-  /// Resets the signal. Must be called before the streams are read.
+  /// Resets the signal. Must be called before the streams are read, so that events during the reading signal again.
   void clear();
 
  private:

@@ -13,7 +13,7 @@ namespace {
 using Part = Grammar::Part;
 using Kind = data::CallPiece::Kind;
 
-// Returns the part for any bytes that end with the first `trigger`, or that contain none if `with` is false.
+// Returns the part that matches all bytes up to and including the first `trigger`; if not `with`, bytes without it.
 // `at_start`: a trigger only counts at the start. States: the matched length of `trigger` (Knuth-Morris-Pratt).
 Part text(Grammar& grammar, const std::string& trigger, bool at_start, bool with) {
   if (at_start && with) return grammar.text(trigger);

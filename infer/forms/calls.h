@@ -30,7 +30,7 @@ struct CallsForm {
 /// Returns the part for the model's reasoning, if it has any, then at most two newlines and `answer`.
 [[nodiscard]] Grammar::Part reasoned_part(Grammar& grammar, data::Thinking thinking, Grammar::Part answer);
 
-/// Returns the part for options of any kind except None; `options.thinking` is ignored. Errors don't name the kind.
+/// Returns the part for a constraint of any kind except None. Ignores options.thinking. Errors don't name the kind.
 [[nodiscard]] Grammar::Part part_of(Grammar& grammar, const FormOptions& options);
 
 }  // namespace folio::infer::forms

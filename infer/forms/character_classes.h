@@ -18,8 +18,8 @@ extern const CharacterRanges kLineEnds;    ///< ECMA-262's line terminators, whi
 [[nodiscard]] std::optional<CharacterRanges> posix_class(std::string_view name);
 
 /// Returns the characters of a Unicode general category ("L", "Lu", "Letter", "Lowercase_Letter") or of "Any", in
-/// utf8proc's version of Unicode. Returns nullopt for other names: scripts, and C and Cn, since implementations
-/// disagree on unassigned code points.
+/// utf8proc's version of Unicode. Returns nullopt for other names, such as scripts, and for C and Cn, because
+/// implementations disagree on unassigned code points.
 [[nodiscard]] std::optional<CharacterRanges> unicode_class(std::string_view name);
 
 }  // namespace folio::infer::forms

@@ -7,7 +7,7 @@
 namespace folio::infer::forms {
 namespace {
 
-constexpr size_t kMostWays = 4096;  // most parses of one output
+constexpr size_t kMostWays = 4096;  // maximum number of simultaneous parses of one output
 constexpr size_t kTableBytes = 32;  // overhead of a hash table entry
 
 uint64_t key_of(int32_t first, int32_t second) {
@@ -137,7 +137,7 @@ int32_t Form::alike_stack(int32_t stack) {
   return alike;
 }
 
-// Returns the place that `todo` reaches without reading a byte, or kDead if the output can neither continue nor end.
+// Returns the place that the parses `todo` reach before the next byte, or kDead if none can continue or end the output.
 Form::Place Form::place_of(std::vector<Way> todo) {
   ways_.clear();
   seen_.clear();
@@ -228,7 +228,7 @@ void Form::expand(Place place) {
     }
   }
   std::vector<Step> steps;
-  std::vector<std::pair<std::vector<Way>, Place>> known;  // intervals often lead to the same ways
+  std::vector<std::pair<std::vector<Way>, Place>> known;  // places found so far; many byte intervals share one
   for (size_t low = 0; low < 256;) {
     size_t high = low;
     while (high < 255 && !cuts[high + 1]) ++high;

@@ -57,8 +57,8 @@ class Form {
  public:
   using Place = int32_t;
   static constexpr Place kDead = -1;
-  /// Default memory limit for the places of one form, in bytes. 300 outputs of arbitrary JSON objects need 0.3 MB with
-  /// a vocabulary of 49,152 tokens; a server caches 64 forms.
+  /// Default memory limit for the places of one form, in bytes. A server caches 64 forms. 300 outputs of arbitrary JSON
+  /// objects, with a vocabulary of 49,152 tokens, need only 0.3 MB.
   static constexpr size_t kMostBytes = size_t{8} << 20U;
   /// Half-open ranges [first, second) of indices in TokenTree::tokens().
   using Ranges = std::vector<std::pair<uint32_t, uint32_t>>;
@@ -94,7 +94,7 @@ class Form {
  private:
   struct Way {
     Grammar::State state;
-    int32_t stack;  ///< stack of return states, or -1 if it is empty
+    int32_t stack;  ///< index in stacks_ of the top return state, or -1 if there is none
     auto operator<=>(const Way&) const = default;
   };
   struct StackNode {
@@ -151,7 +151,7 @@ class Form {
   Grammar grammar_;
   std::shared_ptr<const TokenTree> tokens_;
   std::vector<StackNode> stacks_;
-  std::vector<int32_t> alike_stacks_;  ///< per stack, the stack of its states' Grammar::alike(); -2: not computed yet
+  std::vector<int32_t> alike_stacks_;  ///< per stack, the one with states mapped by Grammar::alike(); -2: unknown
   std::unordered_map<uint64_t, int32_t> stack_numbers_;
   std::vector<PlaceData> places_;
   std::unordered_set<Place, SamePlace, SamePlace> place_numbers_;

@@ -194,7 +194,7 @@ Grammar::Part Grammar::repeat(const Build& build, int64_t least, int64_t most) {
   std::optional<size_t> closed;
   size_t open = 0;
   if (least > far) {
-    closed_loops_.push_back(loop(false));  // must come after the loops nested in it
+    closed_loops_.push_back(loop(false));  // after the loops nested in it: share_copies() relies on the order
     closed = closed_loops_.size() - 1;
   }
   if (std::max(least, most) > far) open = loop(true).first;
@@ -206,7 +206,7 @@ Grammar::Part Grammar::repeat(const Build& build, int64_t least, int64_t most) {
     join(at, one.begin);
     if (i >= least) join(one.end, end);
     if (most < 0 && i >= least) join(one.end, one.begin);
-    // The state between two copies is the end of the first, and counts as one of its states.
+    // A copy's states include its end, at which the next copy begins.
     if (i < least - far) {
       copies_.push_back({.first = first, .n = states_.size() - first, .closed = closed, .open = open});
     } else if (i >= least && most >= 0 && i < most - far) {
@@ -230,8 +230,8 @@ std::string Grammar::name_of(Rule rule) const {
   return name.empty() ? "a rule" : fmt::format("the rule {}", core::printable(name));
 }
 
-// Copies far from the minimum use the loop without an exit, unless a copy may match the empty string. Loops are built
-// before their copies, so one pass also resolves copies within copies.
+// Sets Node::alike of all copies: far below the minimum to the loop without an exit, unless a copy may match the empty
+// string, otherwise to the loop with one. Loops precede their copies, so one pass also resolves copies within copies.
 void Grammar::share_copies(const std::vector<bool>& ends_unread) {
   for (const Copy& copy : copies_) {
     size_t same = copy.open;
@@ -287,7 +287,7 @@ void Grammar::finish(Rule start, const std::bitset<256>& available) {
 // false, only paths that read no byte count.
 std::vector<bool> Grammar::ending(bool by_reading) const {
   const size_t n = states_.size();
-  std::vector<std::vector<std::pair<State, Rule>>> back(n);                  // predecessors, and the rule called
+  std::vector<std::vector<std::pair<State, Rule>>> back(n);                  // edges to each state: from, rule or -1
   std::vector<std::vector<std::pair<State, State>>> waiting(rules_.size());  // calls of rules not yet known to end
   std::vector<Rule> rule_of(n, -1);
   for (size_t r = 0; r < rules_.size(); ++r) {

@@ -88,7 +88,7 @@ class Grammar {
   [[nodiscard]] size_t n_states() const { return states_.size(); }
   [[nodiscard]] std::span<const Edge> edges(State state) const { return states_[static_cast<size_t>(state)].edges; }
   [[nodiscard]] Part part(Rule rule) const { return rules_[static_cast<size_t>(rule)]; }
-  /// Returns a state from which the same bytes can be read, up to the length of the longest token.
+  /// Returns a state that allows the same tokens: the same bytes follow, up to the length of the longest token.
   [[nodiscard]] State alike(State state) const { return states_[static_cast<size_t>(state)].alike; }
   [[nodiscard]] bool ends_rule(State state) const { return states_[static_cast<size_t>(state)].ends_rule; }
   /// Returns true if only the end of the rule can follow `state`, so that a call needn't return there (tail call).
@@ -101,7 +101,7 @@ class Grammar {
     bool ends_rule = false;
     bool is_last = false;
   };
-  /// A loop that replaces the copies of a repeated part that are far from both bounds.
+  /// A loop over one copy of a repeated part. It replaces all copies that are far from both bounds of the count.
   struct Loop {
     size_t first;  ///< first state of the loop
     Part one;
@@ -109,7 +109,7 @@ class Grammar {
   /// A copy of a repeated part, states [first, first + n). Each state is equivalent to one of a loop.
   struct Copy {
     size_t first, n;
-    std::optional<size_t> closed;  ///< index in `closed_loops_` of the loop without an exit, if far from the minimum
+    std::optional<size_t> closed;  ///< index in closed_loops_, for copies far below `least` repetitions
     size_t open;                   ///< first state of the loop with an exit
   };
 

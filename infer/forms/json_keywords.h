@@ -43,7 +43,7 @@ struct TypeSet {
 /// Returns the values of the keywords `least` and `most`, such as minItems and maxItems; 0 and -1 (no limit) if absent.
 [[nodiscard]] std::pair<int64_t, int64_t> counts(const JsonValue& assertions, const char* least, const char* most,
                                                  const std::string& at);
-/// Parses an ECMA-262 pattern that may match anywhere in a string. Errors name `keyword`.
+/// Parses an ECMA-262 pattern that may match anywhere in a string. Errors begin with `at` and name `keyword`.
 [[nodiscard]] Syntax parse_pattern(const std::string& pattern, const std::string& at, const char* keyword,
                                    const core::WorkBudget& budget);
 

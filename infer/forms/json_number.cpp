@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kMostNumberStates = 5'000;
 constexpr int kMostExponent = 307;      // largest after d.ddd, so that no double overflows or underflows
-constexpr int kMostOtherExponent = 99;  // largest after other digits
+constexpr int kMostOtherExponent = 99;  // largest after numbers not of the form d.ddd
 constexpr int kMostExponentDigits = 3;
 constexpr int kAnyExponent = -1;
 constexpr std::string_view kBytes = "0123456789-+.eE";  // all bytes that numbers may contain
@@ -45,7 +45,7 @@ struct SizeBound {
   [[nodiscard]] int64_t n_whole() const { return std::max<int64_t>(value.exponent, 1); }  // digits before "."
   [[nodiscard]] int whole_digit(int64_t i) const { return value.exponent < 1 ? 0 : digit(i); }
   [[nodiscard]] int fraction_digit(int64_t i) const { return digit(i + value.exponent); }
-  [[nodiscard]] int64_t n_fraction() const {  // all later digits are 0
+  [[nodiscard]] int64_t n_fraction() const {  // digits after ".", without trailing zeros
     return std::max<int64_t>(static_cast<int64_t>(value.digits.size()) - value.exponent, 0);
   }
 };
@@ -65,7 +65,7 @@ struct NumberState {
   At at = At::Begin;
   bool negative = false;
   bool is_zero = true;             // true while all digits are 0
-  bool may_have_exponent = false;  // true for d.ddd, after which an exponent may follow even with bounds
+  bool may_have_exponent = false;  // true for d.ddd with d > 0: an exponent may follow even if bounds apply
   bool exponent_negative = false;
   uint32_t rest = 0;  // value of the integer's digits so far, modulo multiple_of
   // The allowed range of exponents, the exponent so far (kAnyExponent: any digits may follow), and the digits left.
@@ -298,7 +298,7 @@ class NumberAutomaton {
     state.at = At::Exponent;
     if (state.exponent == kAnyExponent) return true;
     state.exponent = state.exponent * 10 + digit;
-    // With `more` further digits, some() returns true if any exponent is allowed, all() if every exponent is allowed.
+    // span() returns the exponents that have `more` further digits. some() and all() tell if any or all are allowed.
     const auto span = [&](int more) {
       int power = 1;
       for (int i = 0; i < more; ++i) power *= 10;

@@ -46,7 +46,7 @@ struct NumberRange {
 
 /// Returns the part for numbers in the range, with or without an exponent. An exponent of -307 to 307 may follow one
 /// nonzero digit and its fraction, so that parsing as a double neither overflows nor gives 0. If no bound applies to
-/// numbers of that sign, -99 to 99 may follow any digits. The next double replaces a nonzero exclusive bound.
+/// numbers of that sign, -99 to 99 may follow any digits. A nonzero exclusive bound is moved to the next double.
 [[nodiscard]] Grammar::Part number_part(Grammar& grammar, const NumberRange& range);
 
 }  // namespace folio::infer::forms

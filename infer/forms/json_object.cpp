@@ -143,14 +143,14 @@ Part object_part(const SchemaContext& in, const JsonValue& all, const std::strin
   for (const Property& property : properties) names.push_back(property.name);
   const Rule extra = grammar.declare();
   grammar.define(extra, other_members(in, names, patterns, other, at));
-  std::vector<Rule> tails;  // rules without further properties, indexed by count - 1
+  std::vector<Rule> tails;  // [count - 1]: what may follow `count` members; here only additional ones
   for (int64_t count = 1; count <= n_counts; ++count) {
     tails.push_back(grammar.declare());
     const auto one = [&] { return parts.sequence({parts.mark(','), grammar.call(extra)}); };
     grammar.define(tails.back(),
                    grammar.repeat(one, std::max<int64_t>(least - count, 0), most < 0 ? -1 : most - count));
   }
-  // The first member is one of the properties up to the first required one. Without required ones, extra may be first.
+  // The first member is a property up to the first required one, or if none is required, also an additional property.
   std::vector<Part> ways;
   const auto first_required =
       static_cast<size_t>(std::ranges::find_if(properties, [](const Property& property) { return property.required; }) -

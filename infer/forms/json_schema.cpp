@@ -232,7 +232,7 @@ class SchemaCompiler {
     return all.at("pattern") ? ".pattern" : all.at("format") ? ".format" : "";
   }
 
-  // Returns the expressions of the keywords `pattern` and `format`.
+  // Returns the syntax trees of `pattern` and `format`. A string is valid if it matches all of them.
   [[nodiscard]] std::vector<Syntax> expressions(const JsonValue& all, const std::string& at) const {
     std::vector<Syntax> to;
     if (const Json pattern = all.at("pattern")) {

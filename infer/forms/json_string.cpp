@@ -79,7 +79,7 @@ CharacterRanges intersection(std::span<const CharacterRange> ranges, const Chara
   return both;
 }
 
-// Transitions that read a JSON string after its opening quote, spelled as by Python's json.dumps.
+// Transitions {from, low, high, to} that read a JSON string after its opening quote, as Python's json.dumps spells it.
 constexpr int32_t kBegin = 0;
 constexpr int32_t kDone = 1;
 constexpr int32_t kCanonicalStates = 15;
@@ -110,7 +110,7 @@ Grammar::Part json_characters(Grammar& grammar, std::span<const CharacterRange> 
   }
   grammar.budget().spend(1 + ranges.size());
   for (const auto& [low, high] : intersection(ranges, {{0, 0xD7FF}, {0xE000, 0xFFFF}})) hex.add(low, high, 4, 2, 3);
-  // Adds surrogate pairs: the first half has the upper ten bits of c - 0x10000, the second half the lower ten.
+  // Adds surrogate pairs with the upper ten bits of c - 0x10000 in [first, last] and the lower ten in [low, high].
   const auto pair = [&](uint32_t first, uint32_t last, uint32_t low, uint32_t high) {
     const int32_t second = n_states;
     n_states += 3;

@@ -11,7 +11,7 @@
 namespace folio::infer::forms {
 namespace {
 
-constexpr size_t kMostChoiceBytes = size_t{1} << 20U;  // most bytes of all choices together
+constexpr size_t kMostChoiceBytes = size_t{1} << 20U;  // maximum total bytes of a request's choices
 
 // Returns the part for `texts` from byte `from` on, as a prefix tree. `texts` must be sorted and distinct.
 Grammar::Part choice_part(Grammar& grammar, std::span<const std::string_view> texts, size_t from) {

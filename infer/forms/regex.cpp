@@ -205,7 +205,6 @@ class Parser {
     to.insert(to.end(), chosen.begin(), chosen.end());
   }
 
-  // Reads letters and underscores, and returns them.
   std::string letters() {
     std::string all;
     for (; !at_end() && (is_letter(text_[at_]) || comes('_')); ++at_) all += static_cast<char>(text_[at_]);

@@ -38,7 +38,7 @@ using CharacterPart = std::function<Grammar::Part(std::span<const CharacterRange
 /// Wraps `characters` so that a class with many ranges, such as \p{L} with hundreds, is built once, as a rule.
 [[nodiscard]] CharacterPart called(Grammar& grammar, CharacterPart characters);
 
-/// Translates a syntax tree, which must not contain Begin or End.
+/// Translates a syntax tree, in which ^ and $ (Kind::Begin and Kind::End) must be resolved, into a part of `grammar`.
 [[nodiscard]] Grammar::Part build(Grammar& grammar, const Syntax& syntax, const CharacterPart& characters);
 
 }  // namespace folio::infer::forms

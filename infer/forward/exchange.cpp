@@ -96,7 +96,7 @@ uint64_t exchanged_bytes(const core::ModelConfig& config, size_t n_ranks, size_t
   const SlotWidths widths = slot_widths(config);
   const auto width = [&](Slot slot) { return widths[static_cast<size_t>(slot)]; };
   const auto expert_dim = static_cast<size_t>(config.expert_dim);
-  // Returns the bytes per row that a rank saves by sending whole groups of columns in 8 bits.
+  // Returns the bytes per row that a rank saves by sending the whole groups among its columns `own` in 8 bits.
   const auto saved = [&](Share own) {
     const size_t first = (own.first + kEightBitsGroup - 1) / kEightBitsGroup;
     const size_t groups = std::max(first, own.last / kEightBitsGroup) - first;

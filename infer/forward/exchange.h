@@ -45,7 +45,7 @@ struct SlotPart {
 /// One rank's side of the exchanges.
 class Exchange {
  public:
-  /// Creates the exchange of member `index`. With `in_eight_bits`, parts that allow it are sent in 8 bits.
+  /// Creates the exchange of member `index`. If `in_eight_bits`, parts with SlotPart::in_eight_bits are sent in 8 bits.
   Exchange(std::unique_ptr<Transport> transport, size_t index, size_t n_members, std::chrono::seconds timeout,
            bool in_eight_bits)
       : transport_(std::move(transport)),
@@ -104,8 +104,8 @@ inline constexpr size_t kShardRows = 16;  ///< matrices are split between ranks 
 /// Returns the number of bytes that the ranks send each other in a step with `rows` rows, `logit_rows` of them with
 /// logits. All ranks receive the embeddings; per layer Query, Key, Value, Heads and Residual; per feed-forward network
 /// its hidden activations and Residual, with experts also Routes (an upper limit: a route that rounds to 0 sends less).
-/// Rank 0 also receives the logits. From the last layer's Heads on, only `logit_rows` rows are sent. `in_blocks`: the
-/// inputs of Wo and W2 are sent in 8 bits, as ranks of several processes do if all layer matrices are quantized.
+/// Rank 0 also receives the logits. From the last layer's Heads on, only `logit_rows` rows are sent. If `in_blocks`,
+/// inputs of Wo and W2 are sent in 8 bits, as they are between processes if all layer matrices are quantized.
 [[nodiscard]] uint64_t exchanged_bytes(const core::ModelConfig& config, size_t n_ranks, size_t rows, size_t logit_rows,
                                        bool in_blocks = false);
 

@@ -33,7 +33,7 @@ struct StepRow {
   int32_t token;  ///< a token, or drawn_token() if the stage draws tokens
   int32_t table;
   int64_t position;
-  bool needs_logits;             ///< true: the last layer's gather() keeps this row
+  bool needs_logits;             ///< true: logits are computed for this row
   int32_t adapter = kNoAdapter;  ///< id of a loaded adapter
 };
 
@@ -41,7 +41,7 @@ struct StepRow {
 struct Draw {
   size_t row;                        ///< index among the rows that need logits
   Sampler* sampler;                  ///< the sequence's sampler; a stage that draws reads only its options
-  std::span<const int32_t> history;  ///< the sequence's tokens so far, except one that the host has not read yet
+  std::span<const int32_t> history;  ///< the sequence's tokens so far, without a last one that the host has not read
   int64_t position;                  ///< position of the drawn token in its sequence
 };
 
@@ -53,7 +53,7 @@ struct Step {
   std::span<const BlockCopy> copies;      ///< block copies to execute before the first operation
   size_t n_logit_rows = 0;                ///< number of rows that need logits
   std::span<const Draw> draws;            ///< tokens to draw, in row order; empty if the host draws
-  bool observed = false;                  ///< true: slots are read between operations: no fusion, no replay
+  bool observed = false;                  ///< true: slots are read between operations, which forbids fusion and replay
   bool may_replay = true;                 ///< false: issue all operations, even if the step was recorded
   std::span<const float> residual{};      ///< (rows, dim): output of the previous stage; empty for the first
 };
@@ -91,8 +91,8 @@ struct Shard {
 /// Throws core::Error with the machine's `name` if the shard is one of several. For machines that can't split models.
 void require_whole(const Shard& shard, const char* name);
 
-/// Throws core::Error if there are more ranks than tiles of kShardRows rows in the model's width. `name` is the
-/// message's word for ranks, such as "shards"; `remedy` names what to use fewer of.
+/// Throws core::Error if there are more ranks than tiles of kShardRows rows in the model's width. The message ends with
+/// "too few for N {name}; use fewer {remedy}".
 void require_tiles(const core::StoredModel& model, size_t n_ranks, const char* name, const char* remedy);
 
 /// The load report and cache capacity of one rank.
@@ -126,7 +126,7 @@ class StageMemory {
   /// Loads the adapter's matrices for this stage's layers. StepRow::adapter refers to it by `number`, at least 0. The
   /// default throws core::Error: the machine does not support adapters.
   virtual void load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter);
-  /// Unloads an adapter once the steps already begun have ended. Does nothing if it is not loaded.
+  /// Unloads the adapter `number` once the steps already begun have ended. Does nothing if it is not loaded.
   virtual void unload_adapter(int32_t /*number*/) {}
 };
 

@@ -41,7 +41,7 @@ struct StepOutput {
 
 struct CacheOptions {
   int64_t max_positions = 0;  ///< capacity per sequence in positions; 0: one full context
-  int64_t n_sequences = 1;    ///< number of sequences with max_positions that fit
+  int64_t n_sequences = 1;    ///< number of sequences of max_positions that the cache can hold
   CacheType type = CacheType::F32;
 };
 

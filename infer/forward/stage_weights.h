@@ -18,7 +18,7 @@ struct WeightId {
   [[nodiscard]] bool exists() const { return index >= 0; }
 };
 
-/// Layers [first, last) of a model. A range with the first layer includes the embedding, one with the last the output.
+/// Layers [first, last) of a model. With the first layer, a range includes the embedding; with the last, the output.
 struct LayerRange {
   int64_t first = 0;
   int64_t last = 0;
@@ -35,11 +35,11 @@ class StageWeights {
  public:
   using Load = std::function<WeightId(const core::TensorSpec& spec, const core::TensorView& tensor)>;
 
-  /// Calls load() for each tensor that the layers need, in the manifest's order.
+  /// Calls load() for each tensor that `range` needs, in the order of core::tensor_manifest().
   StageWeights(const core::StoredModel& model, LayerRange range, const Load& load);
 
-  /// Returns the id of a layer's weight, with layers counted from the model's first, or if `layer` is -1, of a weight
-  /// outside the layers. The id does not exist() if there is none.
+  /// Returns the id of a weight in `layer`, counted from the model's first layer, or outside the layers if `layer` is
+  /// -1. If this stage has no such weight, exists() is false for the id.
   [[nodiscard]] WeightId operator()(core::Role role, int64_t layer = -1) const;
   [[nodiscard]] bool has(core::Role role, int64_t layer = -1) const { return (*this)(role, layer).exists(); }
 

@@ -15,7 +15,7 @@
 namespace folio::infer::fast_llm {
 namespace {
 
-// Timeout of TextStream::next(), which the caller repeats until there are events.
+// Timeout of one call of TextStream::next(). Callers repeat the call until there are events.
 constexpr std::chrono::hours kUntilItComes{1};
 
 LoadOptions for_many(LoadOptions options) {
@@ -37,8 +37,8 @@ void check(const GenerationConfig& config) {
                 "temperature is {}, but must be in [0, 100]", config.temperature);
 }
 
-// The tokens' texts that were not passed to the callback yet. At the output's end, the last one is the text that the
-// stop filter held back, if any.
+// Texts of tokens that were not passed to the callback yet. When the output ends, the text that the stop filter held
+// back, if any, is added as the last one.
 struct TokenTexts {
   StopFilter filter;
   std::deque<std::string> texts{};

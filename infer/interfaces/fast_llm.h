@@ -75,8 +75,8 @@ class Model {
   /// token's text: whole UTF-8 characters, so the text may be empty.
   std::string Response(const std::string& input, const RuntimeResult& callback, const GenerationConfig& config = {});
 
-  /// Generates completions of several inputs in one batch. Call i of `callback` receives each output's i-th token as
-  /// text.
+  /// Generates completions of several inputs in one batch. Call i of `callback` receives the text of every output's
+  /// i-th token.
   void ResponseBatch(const std::vector<std::string>& inputs, std::vector<std::string>& outputs,
                      const RuntimeResultBatch& callback = {}, const GenerationConfig& config = {});
 

@@ -1,4 +1,4 @@
-// Llama::forward(). A call reads and checks all of its tensors before it computes or writes anything.
+// Implements Llama::forward(). A call checks all of its tensors before it computes or writes anything.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -100,7 +100,7 @@ class ShardedCpu final : public Machine {
   std::vector<std::unique_ptr<Exchange>> exchanges_;
 };
 
-/// Returns the default number of shards: one per memory node, but at most one per thread and per tile of the width.
+/// Returns the default number of shards: n_nodes, limited by n_threads and the tiles of kShardRows rows in config.dim.
 [[nodiscard]] size_t default_shards(size_t n_nodes, size_t n_threads, const core::ModelConfig& config);
 
 }  // namespace folio::infer

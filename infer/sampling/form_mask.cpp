@@ -48,7 +48,7 @@ auto FormMask::with_room(Look look) {
   }
 }
 
-// Reuses the states of all leading tokens that are the same as in the last call.
+// Processes only the tokens of `history` from the first one that differs from the last call's; reuses earlier states.
 template <typename Look>
 auto FormMask::at(std::span<const int32_t> history, Look look) {
   const auto text = history.subspan(n_prompt_);

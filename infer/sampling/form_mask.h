@@ -39,8 +39,8 @@ class FormMask {
   [[nodiscard]] bool keep_allowed(std::span<float> logits, std::span<const int32_t> history);
   /// Returns the only allowed token, or -1 if several are allowed, the output may end before it, or must end after it.
   [[nodiscard]] int32_t forced(std::span<const int32_t> history);
-  /// Returns the longest token of bytes that every valid output continues with. The model may write these bytes as
-  /// several tokens. Returns -1 if there is none, or if the output must end after it.
+  /// Returns the longest token whose bytes begin every valid continuation. The model may write these bytes as several
+  /// tokens. Returns -1 if there is none, or if the output must end after it.
   [[nodiscard]] int32_t likely(std::span<const int32_t> history);
   /// Returns true if `token` is allowed, and at least one token after it.
   [[nodiscard]] bool accepts(int32_t token, std::span<const int32_t> history);
@@ -55,7 +55,7 @@ class FormMask {
   /// Calls `look` with the form's state after `history`, and returns its result.
   template <typename Look>
   [[nodiscard]] auto at(std::span<const int32_t> history, Look look);
-  /// Calls `look` with the last state, and returns its result. If the form's memory is full, first frees other states.
+  /// Calls `look` with places_.back() and returns its result. If the form's memory is full, first frees other states.
   template <typename Look>
   [[nodiscard]] auto with_room(Look look);
   [[nodiscard]] Place after(Place place, int32_t token);
@@ -70,7 +70,7 @@ class FormMask {
   std::vector<int32_t> ends_;    ///< tokens that are allowed only where the form may end
   std::vector<int32_t> silent_;  ///< tokens without bytes
   uint64_t generation_ = 0;      ///< Form::generation() in which places_ are valid
-  std::vector<int32_t> tokens_;  ///< the output in the last call's history
+  std::vector<int32_t> tokens_;  ///< output tokens of the last call's history
   std::vector<Place> places_;    ///< states before each of tokens_ and after the last one; kForgotten: freed
   std::vector<float> kept_;
 };

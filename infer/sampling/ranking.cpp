@@ -35,7 +35,7 @@ inline float fast_exp(float x) {
   return (p * (r * r) + r + 1.0F) * std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
 }
 
-// Returns the sum of the weights of all logits below `near`, with a relative error of at most kFarError.
+// Returns the sum of exp((logit - largest) * scale) over all logits < near, with a relative error <= kFarError.
 double far_weight(std::span<const float> logits, float largest, float near, float scale) {
   constexpr size_t kLanes = 16;
   constexpr size_t kChunk = 16 * kLanes;  // a lane adds 16 floats before they are added as doubles
@@ -53,7 +53,7 @@ double far_weight(std::span<const float> logits, float largest, float near, floa
   return sum;
 }
 
-// Combines all values with `step`, in sixteen lanes that compilers turn into vector instructions.
+// Combines `first` and all values with `step`, in sixteen lanes that compilers turn into vector instructions.
 template <typename Step>
 float fold(std::span<const float> values, float first, Step step) {
   std::array<float, 16> lanes;
@@ -131,7 +131,7 @@ Ranking::Bounds Ranking::total_bounds() const {
   if (n_sorted_ == size_) return {near, near};
   const auto scale = static_cast<float>(std::min(1.0 / temperature_, 1e30));
   const double far = far_weight(logits_, largest_, near_, scale);
-  // Both this sum and total() differ from the exact sum by at most size_ roundings.
+  // near + far and total() each differ from the exact sum by at most size_ roundings.
   const double roundings = 4.0 * static_cast<double>(size_) * std::numeric_limits<double>::epsilon();
   const double error = far * kFarError + (near + far) * roundings;
   return {near + far - error, near + far + error};

@@ -30,7 +30,7 @@ Sampler::Sampler(const SamplerOptions& options, std::vector<int32_t> never, size
   using core::require;
   SamplerOptions::visit_fields([&](const char* name, auto member, double low, double high, double, const char*) {
     const auto value = static_cast<double>(options.*member);
-    // The option is a float, so `low` is rounded to one, too. The condition is false for a NaN.
+    // `low` is rounded to float, the type of the option. A NaN fails the comparison and is rejected.
     require(value >= static_cast<float>(low) && value <= high, "{} is {}, but must be in [{}, {}]", name,
             options.*member, low, high);
   });
@@ -148,7 +148,7 @@ void Sampler::keep_min_p(size_t n) {
   for (size_t i = 0; i < n; ++i) {
     const Ranking::Candidate& c = ranking_[i];
     if (c.weight < least * (1.0 - kNearly)) return;
-    if (c.weight < least * (1.0 + kNearly) && c.weight < 1.0) {  // too close: compare the exact probabilities
+    if (c.weight < least * (1.0 + kNearly) && c.weight < 1.0) {  // within the rounding error: compare probabilities
       const double total = ranking_.total();
       if (c.weight / total < least * (1.0 / total)) continue;
     }

@@ -20,7 +20,7 @@ struct SamplerOptions {
   float temperature = 0.8F;  ///< 0: always the likeliest token
   int32_t top_k = 0;         ///< keep the k likeliest tokens; 0 or -1: off
   float top_p = 0.95F;       ///< keep the likeliest tokens with this total probability; 1: off (Holtzman et al. 2020)
-  float min_p = 0.0F;        ///< a token's minimum share of the largest probability; 0: off (Nguyen et al. 2024)
+  float min_p = 0.0F;        ///< minimum probability relative to the likeliest token's; 0: off (Nguyen et al. 2024)
   /// Divides positive logits of repeated tokens and multiplies negative ones; 1: off (Keskar et al. 2019).
   float repetition_penalty = 1.0F;
   int32_t repeat_last_n = 64;  ///< number of last tokens that repetition_penalty applies to; 0: none
@@ -65,7 +65,7 @@ struct SamplerOptions {
     return options;
   }
 
-  /// Returns true if a draw uses the earlier tokens themselves, and not only the logits.
+  /// Returns true if a draw depends on the earlier tokens of the sequence, not only on the logits.
   [[nodiscard]] bool needs_history() const {
     return repetition_penalty != 1.0F || presence_penalty != 0.0F || frequency_penalty != 0.0F || has_long_bad_words();
   }

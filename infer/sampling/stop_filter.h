@@ -37,7 +37,8 @@ class StopFilter {
 
   core::SharedVector<std::string> stops_;
   std::vector<size_t> matched_;  ///< per stop string: length of the longest prefix that held_ ends with
-  /// Per stop string and n, computed as needed: length of the longest shorter prefix that its first n bytes end with.
+  /// KMP failure function of each stop string, computed as needed. Element n is the length of the longest prefix of the
+  /// stop string, shorter than n, that its first n bytes end with.
   mutable std::vector<std::vector<uint32_t>> fallbacks_;
   std::string held_;
   bool stopped_ = false;

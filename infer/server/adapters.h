@@ -1,6 +1,6 @@
 // The LoRA adapters of a server: their names, which of them are in memory, and which requests use them. When memory is
-// needed, the least recently used one is unloaded; when a request names it again, a separate thread reads its folder.
-// All calls must come from the service's thread.
+// needed, the least recently used adapter is unloaded. When a request names it again, a separate thread reads it from
+// disk. All calls must come from the service's thread.
 #pragma once
 
 #include <cstdint>

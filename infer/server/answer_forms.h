@@ -28,7 +28,7 @@ struct ToolUse {
   std::shared_ptr<const CallWriting> writing;
   bool has_answer = true;  ///< true: the answer may be text without calls
   bool is_named = false;   ///< true: the request named the function to call
-  size_t most_calls = 0;   ///< maximum number of calls per answer
+  size_t most_calls = 0;   ///< maximum number of tool calls per answer
 };
 
 class AnswerForms {

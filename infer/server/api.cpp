@@ -185,7 +185,7 @@ int64_t free_positions(const CompletionRequest& request, const ServedModel& serv
 // tokens only if the answer isn't streamed, and an echoed prompt once for all choices.
 void check_logprobs(CompletionRequest& request) {
   constexpr size_t kMost = size_t{1} << 22U;
-  constexpr size_t kTokenBytes = 64;  // size of TokenLogprob (replies.h)
+  constexpr size_t kTokenBytes = 64;  // size of TokenLogprob in bytes (replies.h)
   constexpr size_t kAlternativeBytes = 16;
   if (!request.top_logprobs) return;
   if (request.options.beams.width > 0) refuse("logprobs", "is not supported with 'use_beam_search'");
@@ -244,7 +244,7 @@ void check_text_of(const std::string& field, std::span<const Prompt> prompts, co
   if (n > kMost) refuse(field, "is {} bytes of text, more than {}; send fewer tokens", n, kMost);
 }
 
-// Returns the number of prompts in a text, a list of texts, token IDs, or a list of those.
+// Returns the number of prompts in `prompt`: a string, a list of strings, token IDs, or a list of token-ID lists.
 size_t n_prompts_of(const Json* prompt, const ServedModel& served) {
   if (prompt == nullptr || prompt->is_string()) return 1;
   if (!prompt->is_array() || prompt->empty()) refuse_type("prompt", "a string, token IDs, or a list of these");

@@ -53,7 +53,7 @@ struct ServedModel {
   int32_t adapter = kNoAdapter;                            ///< GenerateOptions::adapter of requests for `name`
   std::vector<std::string> adapters{};                     ///< names of adapters that requests may choose
   int64_t max_choices = kMostChoices;                      ///< maximum number of choices per request: n for each prompt
-  size_t max_tool_calls = kMostToolCalls;                  ///< maximum number of calls per answer
+  size_t max_tool_calls = kMostToolCalls;                  ///< maximum number of tool calls per answer
   SamplerOptions sampler = SamplerOptions::of_requests();  ///< defaults for requests
   std::shared_ptr<AnswerForms> forms{};                    ///< null: requests can't constrain their answers
 };
@@ -91,7 +91,7 @@ struct CompletionRequest {
   bool stream = false;
   bool include_usage = false;
   std::optional<size_t> top_logprobs;      ///< number of alternatives per token; nullopt: no log-probabilities
-  size_t n_logprob_bytes = 0;              ///< maximum memory for log-probabilities; in a stream, for those of prompts
+  size_t n_logprob_bytes = 0;              ///< maximum bytes of stored log-probabilities; in streams, of prompts only
   std::shared_ptr<const ToolUse> tools{};  ///< tools that the answer may call; null: none
   data::Thinking thinking = data::Thinking::None;
   bool include_reasoning = true;  ///< false: reasoning is left out of the answer
@@ -104,7 +104,7 @@ struct ParseOptions {
   /// Limits the work of rendering the template, tokenizing (one step per byte) and compiling the form. If a field
   /// exceeds the limit, parsing throws ApiError with the field's name.
   core::WorkBudget budget{};
-  /// Called before this work begins. Must throw if the request can't be accepted, such as when the queue is full.
+  /// Called before the work that `budget` limits. Must throw if the request is rejected, for example by a full queue.
   std::function<void(size_t n_prompts, size_t n_sequences_of_each)> admit{};
   /// Splits a chat's answer into reasoning and content. A form then applies only to the content.
   bool splits_reasoning = true;

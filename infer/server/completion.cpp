@@ -227,7 +227,7 @@ void Completion::was_read(size_t cost) {
   if (queue_ != nullptr) queue_->release(cost);
 }
 
-// Ends the answer after all requests have ended. Calls be_done() once the client has read most of it, or is gone.
+// Ends the answer after all requests have ended. Calls be_done() when the client has read most of it or disconnected.
 void Completion::end() {
   if (reply_ == nullptr) return be_done();
   status_ = 200;

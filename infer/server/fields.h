@@ -35,8 +35,8 @@ class Fields {
   [[nodiscard]] const Json& schema(const std::string& name) const { return fields_.at(name); }
   /// Returns the number, or the schema's default if the field is absent. Throws ApiError if it is out of range.
   [[nodiscard]] double number(const std::string& name) const;
-  /// Returns the integer, the schema's default, or nullopt. Throws ApiError if it is outside the schema's range or
-  /// [low, high].
+  /// Returns the integer; if the field is absent, the schema's default or, without one, nullopt. Throws ApiError if the
+  /// integer is outside the schema's range or [low, high].
   [[nodiscard]] std::optional<int64_t> integer(const std::string& name, int64_t low = INT64_MIN,
                                                int64_t high = INT64_MAX) const;
   [[nodiscard]] bool flag(const std::string& name) const;

@@ -14,7 +14,7 @@ namespace {
 using FormKind = forms::FormOptions::Kind;
 using Ordered = core::OrderedJson;
 
-// A request field that contains a form, the member of structured_outputs that means the same, and the form's kind.
+// A request field that contains a form, the equivalent member of structured_outputs, and the form's kind.
 struct FormField {
   std::string_view field;
   std::string_view part;

@@ -10,13 +10,14 @@
 
 namespace folio::infer::server {
 
-/// A constraint on the answer, and the field that requests it; options.kind is None if there is none. requested_form()
-/// needs a body with its keys in order, and throws ApiError if a field is invalid or two fields request constraints.
+/// A constraint on the answer, and the field that requests it; options.kind is None if there is none.
 struct RequestedForm {
   std::string field{};
   std::string place{};  ///< path of the constraint, such as structured_outputs.json
   forms::FormOptions options{};
 };
+/// Parses the constraint. `body` must have its keys in the request's order. Throws ApiError if a field is invalid, or
+/// two fields request constraints.
 [[nodiscard]] RequestedForm requested_form(const Fields& fields, const core::OrderedJson& body);
 
 /// Returns true if the request has a constraint or tools, for which the order of JSON keys matters.
@@ -31,8 +32,8 @@ struct RequestedTools {
 /// Parses tools, tool_choice and parallel_tool_calls. Throws ApiError.
 [[nodiscard]] RequestedTools requested_tools(const Fields& fields, const core::OrderedJson& body);
 
-/// Returns the result of make(). Turns a core::Error into an ApiError that names `field`, or, if the budget is
-/// exceeded, the part of the request that exceeds it, which begins with `place`.
+/// Returns the result of make(). Turns a core::Error into an ApiError that names `field`. If make() exceeds the budget,
+/// the ApiError names the part of the request that needs too much work, as a path that begins with `place`.
 template <typename Make>
 [[nodiscard]] auto made_for(const std::string& field, const std::string& place, const core::WorkBudget& budget,
                             Make&& make) {

@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kReadSize = size_t{16} << 10U;      // bytes per read
 constexpr size_t kMaxPipelined = size_t{16} << 10U;  // bytes of further requests that are read during an answer
-constexpr size_t kMaxSkipped = size_t{64} << 10U;    // bytes: a larger body that isn't read ends the connection
+constexpr size_t kMaxSkipped = size_t{64} << 10U;    // bytes: a connection is closed instead of skipping a larger body
 constexpr size_t kSendBuffer = size_t{64} << 10U;
 constexpr std::chrono::seconds kLinger{2};  // time for clients to read their last answer
 
@@ -216,7 +216,7 @@ class Session final : public HttpReply {
     send(status, "application/json", server_.handlers.refuse(status, why));
   }
 
-  // Sets the number of bytes that this connection's body adds to the total. Returns false if that exceeds the maximum.
+  // Sets this connection's part of n_body_bytes. Returns false if the sum of all connections exceeds max_body_bytes.
   bool count_body(size_t n) {
     server_.n_body_bytes += n - n_counted_;
     n_counted_ = n;

@@ -32,12 +32,12 @@ struct Connections;  // defined in http.cpp, since it uses Boost
 class HttpServer {
  public:
   struct Handlers {
-    /// Called before the body is read. Returns true to read the body and call handle(), false if the request was
-    /// answered, or will be, without its body.
+    /// Called before the body is read. Returns true to read the body and call handle(), or false if the request is
+    /// answered without its body, now or later.
     std::function<bool(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply)> admit;
     /// Called with the whole request, including its body.
     std::function<void(HttpRequest request, const std::shared_ptr<HttpReply>& reply)> handle;
-    /// Returns the JSON body of an error answer to anything that is not a valid request.
+    /// Returns the JSON body of the answer, with this status, to input that is not a valid HTTP request.
     std::function<std::string(int status, std::string_view why)> refuse;
   };
 

@@ -1,5 +1,5 @@
-// The answer to a request, written only as fast as the client reads it. Output waits as functions that produce its text
-// when the client can accept more, so that even a long answer needs little memory.
+// The answer to a request, written only as fast as the client reads it. The queued output consists of functions that
+// produce the text when the client can accept more, so that even a long answer needs little memory.
 #pragma once
 
 #include <cstddef>

@@ -47,8 +47,7 @@ class LocalService {
   LocalService(const LocalService&) = delete;
   LocalService& operator=(const LocalService&) = delete;
 
-  /// Submits a request, from any thread. `notifier`, which may be null, signals new output. After stop(), the answer is
-  /// an error (503).
+  /// Submits a request. Thread-safe. `notifier`, if not null, signals new output. After stop(), answers with error 503.
   [[nodiscard]] std::unique_ptr<LocalReply> request(HttpRequest request, std::shared_ptr<Notifier> notifier = {});
   /// Ends running requests with an error (503), and stops the service's thread.
   void stop();

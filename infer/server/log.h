@@ -7,8 +7,7 @@ namespace folio::infer::server {
 
 class Log {
  public:
-  /// Writes to `fd`, a pipe, terminal, socket or file, without changing its flags, since other processes may share
-  /// them.
+  /// Writes to `fd`, a pipe, terminal, socket or file. Doesn't change its flags, which other processes may share.
   explicit Log(int fd);
   ~Log();
   Log(const Log&) = delete;

@@ -169,7 +169,8 @@ std::string Replies::event_end(const Ordered& usage) const {
   return (include_usage_ ? ",\"usage\":" + dump(usage) : "") + "}\n\n";
 }
 
-// Returns a source of a choice's JSON, which appends one token, or a few kilobytes of text, at a time.
+// Returns a source of a choice's JSON, whole or as part of a stream's chunk. Each call appends one token or a few
+// kilobytes of text.
 TextSource Replies::choice_source(size_t index, std::shared_ptr<const ChoiceText> choice, bool chunk) const {
   std::vector<TextSource> parts;
   parts.push_back([this, index, choice, chunk](std::string& text) {
@@ -213,8 +214,8 @@ Replies::Ordered Replies::message_json(const ChoiceText& choice, bool chunk) con
   return message;
 }
 
-// Adds the sources of a choice's log-probabilities. Chats have one list of tokens. Text completions have four lists,
-// and the chat's list, too, since the four lack IDs and bytes.
+// Adds the sources of a choice's log-probabilities. A chat has one list of token objects. A text completion has four
+// parallel lists and, since they lack IDs and bytes, also the list that a chat has.
 void Replies::add_logprobs(std::vector<TextSource>& parts, const std::shared_ptr<const ChoiceText>& choice) const {
   std::vector<const TokenLogprob*> all;
   for (const auto& some : choice->prompt_tokens) {

@@ -41,7 +41,7 @@ struct ChoiceText {
   AnswerUpdate answer{};
   std::vector<TokenLogprob> tokens{};  ///< generated tokens, if log-probabilities were requested
   std::string finish_reason{};         ///< empty: not finished
-  std::string stop_reason{};           ///< details of the finish reason, if any
+  std::string stop_reason{};           ///< "form" if the form allowed no more tokens, otherwise empty
   std::optional<double> score{};       ///< set for a finished beam
 
   void append(ChoiceText more);
@@ -97,8 +97,8 @@ class Replies {
   bool chat_;
   bool logprobs_;
   bool include_usage_;
-  std::string head_whole_;  ///< first members of an answer's JSON
-  std::string head_chunk_;  ///< first members of a chunk's JSON
+  std::string head_whole_;  ///< beginning of an answer's JSON: id, object, created, model, seed
+  std::string head_chunk_;  ///< beginning of a chunk's JSON, with the same members
 };
 
 /// Returns the JSON body of an error.

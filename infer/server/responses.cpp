@@ -84,8 +84,8 @@ class Messages {
   [[nodiscard]] Ordered take() { return std::move(all_); }
 
  private:
-  // Returns the assistant's last message if `key` can be added to it, otherwise a new one. If `first`, `key` can't be
-  // added to a message that has content, calls or `key`.
+  // Returns the message to which to add the assistant's field `key`: the last one if possible, otherwise a new one. If
+  // `first`, `key` must precede content and calls, so a message with these, or with `key`, can't be used.
   Ordered& assistant(const char* key, bool first) {
     const bool fits = !all_.empty() && all_.back()["role"] == "assistant" && !has(all_.back(), "tool_calls") &&
                       !has(all_.back(), "content");
@@ -239,7 +239,7 @@ Ordered response_head(const Fields& fields, const Ordered& body, const Completio
           {"truncation", "disabled"}};
 }
 
-// Writes an answer in the Responses API's format, as items or events. A whole answer is one piece of a stream.
+// Writes an answer in the Responses API's format: as a stream of events, or as a whole, from the same items.
 class ResponseReplies : public Replies {
  public:
   ResponseReplies(const CompletionRequest& request, const ServedModel& served, const std::string& id, int64_t created,
@@ -281,7 +281,7 @@ class ResponseReplies : public Replies {
     json.update(more);
     return "event: " + type + "\ndata: " + dump(json) + "\n\n";
   }
-  // Returns an event about item_, the item that is being written.
+  // Returns an event about item_ with the fields `more`; if `is_part`, about the first part of its content.
   std::string item_event(const std::string& type, const Ordered& more, bool is_part = true) {
     Ordered json = {{"item_id", item_["id"]}, {"output_index", response_["output"].size()}};
     if (is_part) json["content_index"] = 0;

@@ -6,8 +6,8 @@
 
 namespace folio::infer::server {
 
-// The order of the local objects matters, since they are destroyed in reverse: first, the engine stops; then the
-// service ends the thread that reads adapters, which uses HTTP and the engine; then these are destroyed.
+// The local objects are destroyed in reverse order, which matters: first, `stop` stops the engine's thread; then the
+// service ends the thread that reads adapters, which uses `async` and `http`; `async` and `http` are destroyed last.
 void serve_http(Engine& engine, ServedModel served, ServiceOptions options, const HttpOptions& http_options,
                 const std::function<void(const std::string&)>& ready, const std::function<bool()>& lost) {
   Service* made = nullptr;  // set before the server accepts requests

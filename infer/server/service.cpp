@@ -292,7 +292,7 @@ void Service::check_who_asks(const HttpRequest& request, HttpReply& reply) const
   throw ApiError(401, "the API key is missing or wrong; send \"Authorization: Bearer KEY\"", "", "invalid_api_key");
 }
 
-// Returns true if the route's handler needs the body. Otherwise the request was handled or answered.
+// Answers OPTIONS and GET requests. Returns true for a POST request, which must be handled once its body was read.
 bool Service::route(const HttpRequest& request, const Reply& reply) {
   const Route* route = route_of(request.path);
   if (route == nullptr)

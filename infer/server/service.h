@@ -77,7 +77,7 @@ class Service {
 
   /// Continues a prepared request on the service's thread. May throw ApiError.
   using Next = std::function<void(const HttpRequest& request, const Reply& reply)>;
-  /// Prepares a request from its body, on the worker's thread. May throw ApiError.
+  /// Prepares a request from its body, given as JSON and as text, on the worker's thread. May throw ApiError.
   using Prepare = std::function<Next(const Json& body, const std::string& text, const core::WorkBudget& budget)>;
   struct Preparing {
     HttpRequest request;  ///< without its body

@@ -95,7 +95,7 @@ std::vector<size_t> text_offsets(const data::Tokenizer& tokenizer, const Prompt&
     for (size_t j = i; j < tokens.size() && special_of(tokens[j]) == nullptr; ++j) {
       group += tokenizer.token_bytes(tokens[j]);
       if (j == i && has_space) group.erase(0, 1);
-      const size_t spaces = data::spaces_at_begin(rest);  // the user-defined token before may have absorbed them
+      const size_t spaces = data::spaces_at_begin(rest);  // the preceding user-defined token may have absorbed spaces
       if (spaces > 0 && !size_of(rest, group) && size_of(rest.substr(spaces), group)) skip(spaces);
       auto size = spelled_at(rest, group);
       if (!size && group.size() > kLongestGroup) size = std::min(group.size(), rest.size());

@@ -17,7 +17,7 @@ using torch::nn::AnyModule;
 
 class FamilyBlockImpl : public BlockImpl {
  public:
-  /// Registers the parts. The norms after the branches, attention_post and ffn_post, may be empty.
+  /// attention_post and ffn_post normalize the branches' outputs; they may be empty. `scale` multiplies these outputs.
   FamilyBlockImpl(BlockParts parts, AnyModule attention_post, AnyModule ffn_post, double scale, double dropout)
       : BlockImpl(dropout), attention_post_(std::move(attention_post)), ffn_post_(std::move(ffn_post)), scale_(scale) {
     parts_ = std::move(parts);

@@ -77,7 +77,7 @@ class MixtureImpl : public torch::nn::Module {
   core::ModelConfig config_;
   ExpertProducts products_;
   torch::Tensor router_, router_bias_, selection_, shared_gate_;
-  torch::Tensor w1_, w3_, w2_;  ///< [n_here, F, D], and w2 [n_here, D, F]
+  torch::Tensor w1_, w3_, w2_;  ///< [n_here, F, D], and w2 [n_here, D, F]; n_here: experts that this module holds
   torch::Tensor b1_, b3_, b2_;  ///< [n_here, F], and b2 [n_here, D]; undefined in families without biases
   SwiGLU shared_;
   Load load_;

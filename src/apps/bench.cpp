@@ -133,7 +133,7 @@ struct FormSpeeds {
 };
 
 // Measures decoding with a schema for each sequence, compiled in each run, and decoding without schemas. Repetitions
-// rotate the schemas, and alternate which of the two comes first.
+// rotate the schemas, and odd ones measure decoding with schemas after decoding without.
 FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch, const data::Tokenizer& tokenizer,
                          const std::vector<std::string>& schemas) {
   const auto tokens = std::make_shared<infer::forms::TokenTree>(tokenizer);
@@ -159,7 +159,7 @@ FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch,
       without[b].options.max_tokens = static_cast<int64_t>(watch.length(b));
     }
     free.push_back(watched(engine, without).tokens_per_s());
-    if (repetition % 2 == 1) watch = run_with_form();  // every second repetition measures this one last
+    if (repetition % 2 == 1) watch = run_with_form();  // odd repetitions measure this after `without`
     decode.push_back(watch.tokens_per_s());
     share.push_back(decode.back() / free.back());
   }
@@ -167,7 +167,7 @@ FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch,
   return {apps::median(decode), apps::median(free), apps::median(share)};
 }
 
-/// The machines of a model and their memory bandwidth, which is unset if the model runs on a CPU and a GPU.
+/// Describes the machines of a model, and their memory bandwidth (unset if the model runs on both a CPU and a GPU).
 struct Memory {
   nlohmann::ordered_json machines;  ///< fields of the output of --json
   std::string description;          ///< line printed without --json

@@ -32,7 +32,7 @@ inline void read_line(const uint64_t* p, uint64_t (&sums)[8]) {
   for (size_t i = 0; i < 8; ++i) sums[i] ^= p[i];
 }
 
-// Reads [begin, end) in groups of `rows` rows: line i of each row, then line i + 1. A partial last group is skipped.
+// Reads [begin, end) in groups of `rows` rows: cache line i of each row, then line i + 1. Skips a partial last group.
 template <infer::Prefetch level>
 uint64_t read_rows(const std::byte* begin, const std::byte* end, const Pattern& pattern) {
   uint64_t sums[8] = {};
@@ -51,7 +51,7 @@ uint64_t read_rows(const std::byte* begin, const std::byte* end, const Pattern& 
   return sum;
 }
 
-// Returns the best speed of `passes` passes over `bytes` bytes, in bytes/s. Threads share them in units of `unit`
+// Returns the best speed of `passes` passes over `bytes` bytes, in bytes/s. Each thread reads whole units of `unit`
 // bytes. read(begin, end) returns a value that depends on all bytes, so that the compiler cannot remove the reads.
 template <typename Read>
 double best_speed(core::ThreadPool& pool, int passes, size_t bytes, size_t unit, Read&& read) {

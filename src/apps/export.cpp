@@ -29,7 +29,7 @@ struct Options {
   std::string out;
   std::string format = "gguf";
   std::string type;
-  int bits = 0;  ///< shorthand for a type: 16, 8 or 4
+  int bits = 0;  ///< alias of --type: 16 is f16, 8 is q8_0, 4 is q4_0; 0: not given
   int version = 0;
   uint64_t max_shard_bytes = core::kMaxShardBytes;
   int64_t layers = 0;                    ///< number of layers to keep; 0: all
@@ -117,14 +117,14 @@ std::string name_of(const core::StoredModel& model) {
   return fs::path(model.path).stem().string();
 }
 
-// Returns --type, for formats without quantized blocks. Without it, a quantized model becomes F32.
+// Returns the type to write in formats without quantized blocks: --type if given, F32 for a quantized model.
 std::string type_without_blocks(const core::StoredModel& model, const std::string& type) {
   if (!type.empty() || !has_blocks(model)) return type;
   core::print_stderr("{}: its blocks are written as f32; --type f16 or bf16 halves the size\n", model.path);
   return "f32";
 }
 
-// Prints how many matrices get another type than `type`, such as q4_k_m, specifies: their rows are not whole blocks.
+// Prints how many matrices get a type other than `type` (such as q4_k_m), because their rows are not whole blocks.
 void say_what_does_not_fit(const core::StoredModel& model, const std::string& type) {
   size_t matrices = 0;
   size_t others = 0;
@@ -233,7 +233,7 @@ int export_adapter(const Options& o) {
   return 0;
 }
 
-// Returns the type for a bit width of FastLLM's options.
+// Returns the type that --bits (16, 8 or 4) selects.
 std::string type_of_bits(int bits) { return bits == 16 ? "f16" : bits == 8 ? "q8_0" : "q4_0"; }
 
 void check(const apps::Flags& app, const Options& o) {

@@ -35,7 +35,7 @@ void add_model_flags(Flags& app, ModelFlags& flags);
 /// Loads the weights. If any were repacked, prints their size and the time on stderr.
 void report_repacking(infer::LoadedModel& model);
 
-/// Adds --draft-model. Must be called after --speculate is added, which the flag requires.
+/// Adds --draft-model, which requires the flag --speculate. The caller must have added --speculate before.
 void add_draft_flag(Flags& app, std::string& file);
 
 /// Parses PATH[:SCALE]. A value that is an existing path as a whole has no scale. Throws core::UsageError that names

@@ -49,7 +49,7 @@ Ranks::Ranks(const Flags& app, ModelFlags& flags, size_t n_stages) {
   machines.given = {.machine = &*machine_, .cpu = &machine_->cpu()};
 }
 
-// Ctrl-C and torchrun signal all ranks. Only rank 0 handles it; the other ranks end when rank 0 shuts them down.
+// Ctrl-C and torchrun send signals to all ranks. Only rank 0 handles them and then shuts the other ranks down.
 bool Ranks::follow(infer::LoadedModel& model) {
   if (!machine_ || machine_->leads()) return false;
   std::signal(SIGINT, SIG_IGN);

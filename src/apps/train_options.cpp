@@ -23,7 +23,7 @@ namespace {
 
 using Values = std::vector<std::pair<std::string, std::string>>;
 
-// Returns the flags of the settings in `c` and their values in TOML syntax, in the order of --help.
+// Returns the flags and TOML values of the settings in `c` with TrainField::kept up to `most`, in the order of --help.
 Values values_of(const train::TrainConfig& c, train::Kept most = train::Kept::InFiles) {
   Values values;
   const auto add = [&](const auto& value, const core::ConfigField& field) {
@@ -153,7 +153,7 @@ std::unique_ptr<Flags> train_flags(TrainOptions& o) {
 
 namespace {
 
-// Derives dimensions from the flags that were given, unless their own flags were given too.
+// Derives dimensions whose flags were not given from other flags: the number of KV heads from --heads, for example.
 void complete_shape(TrainOptions& o) {
   train::TrainConfig& c = o.config;
   core::ModelConfig& m = c.model;
@@ -170,7 +170,7 @@ void complete_shape(TrainOptions& o) {
   if (given("--lr") && !given("--min-lr")) c.min_lr = std::min(c.min_lr, c.lr);
 }
 
-// Derives the dimensions of experts and, without --family, selects a family that has these parts.
+// Derives the experts' dimensions and, without --family, selects a family whose models can have such experts.
 void complete_experts(TrainOptions& o) {
   train::TrainConfig& c = o.config;
   core::ModelConfig& m = c.model;

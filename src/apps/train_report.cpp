@@ -47,7 +47,7 @@ std::vector<std::string> values_in(const std::string& toml) {
   return values;
 }
 
-// Returns the values in config.toml that were edited ("lr = 0.1, …"): neither the checkpoint's nor the current ones.
+// Returns config.toml's values that the user edited ("lr = 0.1, …"): they differ from the checkpoint's and from `now`.
 std::string edited_values(const fs::path& file, const train::TrainerState& saved, const train::TrainConfig& now) {
   if (!core::path_exists(file)) return "";
   const std::vector<std::string> known = values_in(config_toml(saved.config) + config_toml(now));
@@ -131,9 +131,9 @@ void print_run(const TrainOptions& o, train::Trainer& trainer, const data::Token
   }
 }
 
-// Returns the first tokens of a split. Throws core::Error if one is outside the vocabulary (a damaged token cache).
+// Returns the first kMost tokens of a split. Throws core::Error for an ID outside the vocabulary (damaged token cache).
 std::vector<int32_t> counted_tokens(const data::TokenView& split, const char* what, int32_t vocab_size) {
-  constexpr size_t kMost = size_t{1} << 23U;  // the table of n-grams of more tokens would exceed a gigabyte
+  constexpr size_t kMost = size_t{1} << 23U;  // with more tokens, the table of n-grams would exceed a gigabyte
   std::vector<int32_t> tokens = split.first(std::min(kMost, split.size())).to_vector();
   const auto outside = std::ranges::find_if(tokens, [&](int32_t token) { return token < 0 || token >= vocab_size; });
   core::require(outside == tokens.end(),

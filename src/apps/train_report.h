@@ -1,4 +1,4 @@
-// The work and the output of train before the first step of a run and after the last.
+// The parts of the program train before a run's first step (resume, summary) and after its last (results, sample).
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace folio::apps {
 
-/// Prints the time of a training step by operation. With several ranks, also prints what each one stores and sends;
+/// Prints the time of a training step by operation and, with several ranks, the bytes that each rank stores and sends.
 /// `memory` must have been created before `trainer`.
 void print_profile(train::Trainer& trainer, std::optional<train::MemoryUse>& memory);
 

@@ -1,4 +1,4 @@
-// A file mapped into memory to be read. Its bytes are valid for the lifetime of the MappedFile.
+// A read-only memory-mapped file. Its bytes are valid for the lifetime of the MappedFile.
 #pragma once
 
 #include <cstddef>

@@ -9,13 +9,13 @@ namespace folio::core {
 
 struct MemoryNode {
   int number = 0;
-  std::vector<int> cpus{};  ///< numbers of its processors; empty: any
+  std::vector<int> cpus{};  ///< numbers of the node's processors; empty: any processor
 };
 
 /// Returns the machine's total memory in bytes.
 [[nodiscard]] size_t machine_memory();
 
-/// Returns the nodes with processors available to this process, in order, or one node without a list if none are found.
+/// Returns the nodes with processors available to this process, in order, or one without `cpus` if none are found.
 [[nodiscard]] std::vector<MemoryNode> memory_nodes(const std::filesystem::path& folder = "/sys/devices/system/node");
 
 /// Pins the calling thread, and threads it starts later, to the node's processors, and prefers its memory. Does nothing

@@ -34,7 +34,7 @@ bool has_more_bits(const TensorSpec& tensor, const ModelConfig& c, const Mixture
 
 // Returns the type of Wv, or of a fused QKV matrix, which llama.cpp treats like Wv.
 DType type_of_values(const TensorSpec& tensor, const ModelConfig& c, const Mixture& mixture) {
-  if (c.n_experts == 8) return DType::Q8_0;  // llama.cpp tests for Mixtral by its 8 experts
+  if (c.n_experts == 8) return DType::Q8_0;  // llama.cpp recognizes Mixtral by its 8 experts
   if (has_more_bits(tensor, c, mixture)) return DType::Q6_K;
   return mixture.type == DType::Q4_K && is_70b(c) ? DType::Q5_K : mixture.type;
 }

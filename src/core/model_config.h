@@ -21,7 +21,7 @@ struct RopeScaling {
   RopeScalingType type = RopeScalingType::Llama3;
   float factor = 1.0F;            ///< 1 means no scaling, except with LongRope
   float low_freq_factor = 1.0F;   ///< Llama3: pairs with fewer turns in original_context are scaled; Yarn: beta_slow
-  float high_freq_factor = 4.0F;  ///< Llama3: pairs with more turns in it are not scaled; Yarn: beta_fast
+  float high_freq_factor = 4.0F;  ///< Llama3: pairs with more turns in original_context aren't scaled; Yarn: beta_fast
   int64_t original_context = 8192;
   float magnitude = 1.0F;              ///< Yarn, LongRope: factor of rotated queries and keys
   bool whole_pairs = true;             ///< Yarn: the limits of the ramp are rounded to whole pairs
@@ -76,7 +76,7 @@ struct ModelConfig {
   int64_t sliding_window = 0;     ///< number of positions that a layer attends to, including the current one; 0: all
   int64_t window_period = 1;      ///< layers l with (l + 1) % window_period == 0 have no window; 1: all layers have one
   float rope_theta = 10000.0F;
-  float local_rope_theta = 0.0F;  ///< unscaled theta of layers with a sliding window; 0: rope_theta
+  float local_rope_theta = 0.0F;  ///< theta, without RopeScaling, of layers with a sliding window; 0: rope_theta
   int64_t rope_dims = 0;          ///< number of elements of a head, starting with the first, that RoPE rotates; 0: all
   float norm_eps = 1e-5F;
   RopeScaling rope_scaling{};

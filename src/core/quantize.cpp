@@ -54,8 +54,8 @@ Levels put_symmetric(const BlockSource& source, std::span<const float> x, std::b
   return levels_of(x, 2 * middle - 1, [&](float v) { return v * by + (middle + 0.5F); });
 }
 
-// Writes a block's scale and minimum and returns its quants. `last` selects the last of equal extremes, which only
-// affects the sign of zero: llama.cpp uses the first; the gguf package's choice depends on the vector instructions.
+// Writes the block's scale and minimum and returns its quants, 0 to `top`. `last` selects the last of equal extremes,
+// which only affects the sign of zero: llama.cpp uses the first, Python's gguf package either (it depends on the CPU).
 Levels put_affine(const BlockSource& source, std::span<const float> x, std::byte* block, float top, bool last) {
   float low = x[0];
   float high = x[0];

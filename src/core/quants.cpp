@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kSmallBlock = 32;
 constexpr size_t kLargeBlock = 256;  // elements of a block of a K type
 
-// Where to write the fields of one block. StoredGroups describes them.
+// Pointers to the outputs for one block; the fields are those of StoredGroups.
 struct Groups {
   uint8_t* quants;
   uint16_t* factors;

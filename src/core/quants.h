@@ -39,7 +39,7 @@ struct StoredGroups {
   std::span<uint8_t> quants;    ///< one per element
   std::span<uint16_t> factors;  ///< one per block: its scale, or the factor of its scale bytes
   std::span<uint16_t> minimum_factors;
-  std::span<uint8_t> scales;  ///< one per group, if scales are bytes: 6 bits, signed in Q6_K, or E8M0
+  std::span<uint8_t> scales;  ///< one per group, if scales are bytes: 6 bits; 8 bits, signed (Q6_K); or E8M0 (MXFP4)
   std::span<uint8_t> minimums;
 };
 

@@ -39,7 +39,7 @@ struct AffineFit {
   Lanes from;
 };
 
-/// The candidate scales of a search: the range of a group's values becomes top + first + i / 10 levels, i in [0, last].
+/// The candidate scales of a search: (max - min of the group) / (top + first + i / 10) for i in [0, last].
 struct AffineSearch {
   int32_t top;
   float first;

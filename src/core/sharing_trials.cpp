@@ -7,7 +7,7 @@ namespace folio::core {
 // Caps the recorded time, since it is not informative if the loop's thread had to wait for a core (see ThreadLimit).
 void SharingTrials::record(size_t worth, std::chrono::nanoseconds took) {
   constexpr double kMostTimes = 4.0;
-  constexpr double kMostMore = 10.0;  // microseconds
+  constexpr double kMostMore = 10.0;  // in microseconds, added to kMostTimes times the expected time
   if (worth >= kAlwaysWorth) return;
   Size& size = sizes_[size_of(worth)];
   if (size.phase != Phase::Keep && size.n_left <= kLoops) {

@@ -9,7 +9,7 @@
 namespace folio::core {
 namespace {
 
-// Numbers, names and block sizes of the types. The block sizes are those of ggml-common.h.
+// Type, name, GGUF type number, safetensors name, elements and bytes of a block. Block sizes are from ggml-common.h.
 constexpr std::array kTypes{
     DTypeInfo{DType::F32, "F32", 0, "F32", 1, 4},     DTypeInfo{DType::F16, "F16", 1, "F16", 1, 2},
     DTypeInfo{DType::BF16, "BF16", 30, "BF16", 1, 2}, DTypeInfo{DType::Q4_0, "Q4_0", 2, "", 32, 18},

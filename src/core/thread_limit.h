@@ -17,10 +17,10 @@ namespace folio::core {
 /// briefly. Returns nullopt if the system does not count them, or if this process may not use all cores.
 [[nodiscard]] std::optional<size_t> free_cores(size_t enough);
 
-/// The number of threads that a pool should use. Threads that share a loop wait for each other, so one that lacks a
-/// core delays all others. A pool starts with one thread per free core. Later, as many threads are removed as wait for
-/// cores, but at least half remain. All are used again after two seconds if cores are free, and after twenty seconds in
-/// any case, because the count of free cores may be wrong in a container; it's ignored from then on if no thread waits.
+/// The number of threads that a pool should use. Threads that share a loop wait for each other, so one without a core
+/// delays the others. A pool starts with one thread per free core. Later, update() removes as many threads as wait for
+/// a core, but keeps at least half. All are used again after two seconds if cores are free, else after twenty, because
+/// the count of free cores may be wrong in a container. If then no thread waits, the count is no longer consulted.
 class ThreadLimit {
  public:
   /// Average number of waiting threads that shows busy cores (on two cores: 0.6 to 1 if busy, else up to 0.15).
@@ -39,7 +39,7 @@ class ThreadLimit {
  private:
   size_t most_;
   size_t now_;
-  size_t windows_left_ = 0;  ///< number of windows until another number of threads is tried
+  size_t windows_left_ = 0;  ///< number of measurement windows (0.1 s each) until more threads are tried
   size_t n_kept_ = 0;        ///< how often the number of threads was kept because no core was free
   bool tries_all_ = false;   ///< true while all threads are tried although no core seems free
   bool asks_ = true;         ///< true while the count of free cores is trusted

@@ -17,7 +17,7 @@ constexpr auto kCallerSpins = std::chrono::microseconds(50);
 constexpr auto kWorkerSpins = std::chrono::microseconds(200);
 
 // Waiting for cores is measured in windows, which span several scheduling periods of some milliseconds. A window ends
-// early if threads wait so long that other programs must be using the cores. This is checked after the caller slept.
+// early if threads wait so long that other programs must be using the cores; adapt_limit() checks that.
 constexpr auto kWindow = std::chrono::milliseconds(100);
 constexpr auto kEarlyLook = std::chrono::milliseconds(20);
 // After a pause this long, free cores are counted again, since other programs may use more or fewer.

@@ -92,7 +92,7 @@ class ThreadPool {
     size_t count = 0;
     size_t grain = 1;
     uint32_t n_threads = 1;
-    uint32_t n_pieces = 1;  ///< a multiple of n_threads; share i has the i-th n_pieces / n_threads pieces
+    uint32_t n_pieces = 1;  ///< a multiple of n_threads; each share has n_pieces / n_threads neighboring pieces
     size_t worth = 0;       ///< estimated microseconds on one thread
     Call call = nullptr;
     void* context = nullptr;
@@ -102,12 +102,12 @@ class ThreadPool {
   // `left` identifies the job and counts its pieces that have not begun. A thread takes a piece by changing `left`
   // atomically, and the job does not change until all of its pieces have ended.
   struct alignas(64) Share {
-    std::atomic<uint64_t> left{0};  ///< 2^32 times the job's number, plus the number of pieces
+    std::atomic<uint64_t> left{0};  ///< 2^32 times the job's number, plus the number of pieces that have not begun
     Job job;
   };
   struct alignas(64) Worker {
     SignalCounter posted;                           ///< counts the jobs in which the thread should take part
-    std::atomic<std::chrono::nanoseconds> delay{};  ///< run_delay() of the thread, at most a window old
+    std::atomic<std::chrono::nanoseconds> delay{};  ///< run_delay() of the thread, updated before its jobs
   };
 
   using Clock = std::chrono::steady_clock;

@@ -37,12 +37,12 @@ enum class ModelFormat { Gguf, HuggingFace, Llama2cV0, Llama2cV1, Llama2cV2 };
 /// Returns true for llama2.c's formats, whose files contain no tokenizer.
 [[nodiscard]] bool is_llama2c(ModelFormat format);
 
-/// A model read from files. Tensors are views of the mapped files, or copies if the layout differs.
+/// A model read from files. Tensors are views of the mapped files, or copies where the file's layout differs.
 struct StoredModel {
   std::string path;
   ModelFormat format;
   ModelConfig config;
-  std::vector<TensorView> tensors;                   ///< with their names in the file
+  std::vector<TensorView> tensors;                   ///< in manifest order, with their names in the file
   std::vector<std::shared_ptr<const void>> storage;  ///< owns the bytes of copies
   std::shared_ptr<const GgufFile> gguf;              ///< the GGUF, with the tokenizer; null for other formats
   std::vector<std::shared_ptr<const MappedFile>> files{};

@@ -22,7 +22,7 @@ using Op = Expr::Op;
 using Kind = Stmt::Kind;
 
 constexpr int kMaxEvaluationDepth = 400;
-constexpr size_t kScopeSteps = 4;    // cost of a scope, whose memory is freed after the rendering
+constexpr size_t kScopeSteps = 4;    // budget steps of a scope, since its memory is only freed after the rendering
 constexpr size_t kNamesPerStep = 8;  // number of names that a lookup compares per step
 
 enum class Flow { Next, Break, Continue };

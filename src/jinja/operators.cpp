@@ -27,7 +27,7 @@ Value power(int64_t base, int64_t exponent) {
   if (base == 0 || base == 1) return {exponent == 0 ? int64_t{1} : base};
   if (base == -1) return {exponent % 2 == 0 ? int64_t{1} : int64_t{-1}};
   int64_t result = 1;
-  for (; exponent > 0; --exponent) result = product(result, base);  // overflows after at most 64 iterations
+  for (; exponent > 0; --exponent) result = product(result, base);  // product() throws after at most 64 iterations
   return {result};
 }
 

@@ -39,7 +39,7 @@ struct Target {
 struct Stmt;
 using Block = std::vector<std::unique_ptr<const Stmt>>;
 
-/// Name of the variable that holds the text of a {% filter %} block.
+/// Variable that holds the text of a {% filter %} block: a space, since no variable of a template can have this name.
 inline constexpr const char* kFilteredText = " ";
 
 /// A macro's name and parameters.

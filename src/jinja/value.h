@@ -30,7 +30,7 @@ inline constexpr size_t kCharactersPerStep = 4;       ///< characters copied or 
 inline constexpr int kMaxNesting = 64;                ///< maximum nesting of lists and dicts
 inline constexpr size_t kMaxRange = 100'000;          ///< maximum length of range(), as in Jinja's sandbox
 
-/// Convert UTF-8; `mark` is kSaid or 0. An invalid byte becomes U+DC00 + byte and back (Python's surrogateescape).
+/// Convert from and to UTF-8. Each character gets `mark` (kSaid or 0). An invalid byte becomes U+DC00 + byte and back.
 [[nodiscard]] Text from_utf8(std::string_view utf8, char32_t mark = 0);
 [[nodiscard]] std::string to_utf8(TextView text);
 
@@ -50,7 +50,7 @@ struct List {
   std::vector<Value> items;
   bool is_tuple = false;
   int depth = 1;
-  bool is_group = false;  ///< tuple from groupby, whose items are also .grouper and .list
+  bool is_group = false;  ///< tuple from groupby: its two items are also the attributes grouper and list
 };
 struct Dict {
   std::vector<std::pair<Value, Value>> items;  ///< keys and values in insertion order
@@ -90,7 +90,7 @@ struct Value {
   }
 };
 
-/// Limits of one rendering, and the namespaces that it creates.
+/// The limits of one rendering, and the owner of the namespaces that the template creates.
 class Session {
  public:
   explicit Session(core::WorkBudget budget = core::WorkBudget()) : budget_(std::move(budget)) {}
@@ -107,7 +107,7 @@ class Session {
 
  private:
   core::WorkBudget budget_;
-  std::deque<Namespace> namespaces_;  ///< owned by the session, because they may contain themselves
+  std::deque<Namespace> namespaces_;  ///< owned here, since reference counts would leak one that contains itself
 };
 
 /// Returns the position of the first `part` in `text`, not before `from`, or npos. Ignores kSaid.

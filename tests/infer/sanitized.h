@@ -1,5 +1,5 @@
-// Defines whether AddressSanitizer is on, under which tests run fewer cases: an access out of bounds is detected in the
-// first case of a kind, and all cases would take up to fifty times longer.
+// Defines kSanitized, which is true in builds with AddressSanitizer. Tests then run fewer cases: the first case of a
+// kind detects an access out of bounds, and all cases would take up to fifty times longer.
 #pragma once
 
 namespace folio::infer::test {

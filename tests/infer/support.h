@@ -25,7 +25,7 @@
 #include "tests/core/support.h"
 
 namespace folio::core {
-inline void PrintTo(Isa isa, std::ostream* out) { *out << isa_name(isa); }  // GoogleTest prints test parameters by this
+inline void PrintTo(Isa isa, std::ostream* out) { *out << isa_name(isa); }  // used by GoogleTest for test parameters
 }  // namespace folio::core
 
 namespace folio::infer::test {
@@ -186,8 +186,8 @@ inline std::vector<Shape> small_shapes() {
             .tie_embeddings = true}}};
 }
 
-/// Returns shapes with experts: odd widths, more than one tile with shared experts, groups that are selected with a
-/// bias after a layer without experts, and quantized blocks.
+/// Returns shapes of models with experts. They cover odd widths, more experts than a tile has rows, shared experts,
+/// expert groups, selection biases, a first layer without experts, and block types.
 inline std::vector<Shape> expert_shapes() {
   const core::ModelConfig mixtral{.family = core::Family::Mixtral,
                                   .vocab_size = 31,

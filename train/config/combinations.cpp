@@ -61,7 +61,6 @@ std::vector<Row> table(const TrainConfig& c, const Request& request) {
       idle({"--rope-scaling-low", "--rope-scaling-high", "--rope-scaling-context"}, !model.rope_scaling.active(),
            "--rope-scaling 1", "raise --rope-scaling"),
 
-      // Windows, learning rates, splits, profiles.
       row(c.window > model.context_length, "--window is {}, which exceeds --context {}", c.window,
           model.context_length),
       row(!is_constant && c.min_lr > c.lr, "--min-lr is {}, which exceeds --lr {}", c.min_lr, c.lr),
@@ -70,7 +69,6 @@ std::vector<Row> table(const TrainConfig& c, const Request& request) {
           c.test_fraction),
       row(request.given("--profile") && cuda, "--profile supports only CPUs; remove --device"),
 
-      // Datasets.
       row(is_text && request.given("--chat-template"),
           "--chat-template requires conversations, but the first line of {} has no \"messages\"", request.text),
       row(is_chat && request.given("--tokens-cache"),
@@ -81,7 +79,6 @@ std::vector<Row> table(const TrainConfig& c, const Request& request) {
           "{} has conversations, which need a tokenizer with chat tokens; use --init MODEL or --tokenizer FILE",
           request.conversations),
 
-      // Adapters.
       row(lora && !request.has_model, "--lora-rank requires a base model; specify it with --init"),
       row(lora && cuda, "--lora-rank supports only CPUs; remove --device"),
       row(lora && c.ema > 0.0, "--ema does not support adapters; remove it or --lora-rank"),
@@ -91,7 +88,6 @@ std::vector<Row> table(const TrainConfig& c, const Request& request) {
       row(lora && !data_alone, "--lora-rank supports only data-parallel ranks"),
       row(lora && mesh.zero > 0, "--zero {} does not support adapters; remove it", mesh.zero),
 
-      // Experts.
       row(experts && c.balance == Balance::Bias && !family.mixture.selection_bias,
           "--balance bias requires a selection bias, which the family {} lacks; use --balance loss or remove --family",
           family.name),
@@ -104,7 +100,6 @@ std::vector<Row> table(const TrainConfig& c, const Request& request) {
       row(experts && galore, "--optimizer galore does not support experts; use adamw or muon"),
       row(experts && c.recompute, "--recompute does not support experts; remove it"),
 
-      // Ranks.
       row(c.batch_size % row_parts != 0, "--batch-size is {}, expected a multiple of {} (data ranks × expert ranks)",
           c.batch_size, row_parts),
       row(c.window % position_parts != 0, "--window is {}, expected a multiple of {} ({})", c.window, position_parts,

@@ -41,14 +41,14 @@ TrainConfig experts() {
   c.model.n_experts = 8;
   c.model.experts_per_token = 2;
   c.model.expert_dim = c.model.hidden_dim / 2;
-  c.model.hidden_dim = c.model.expert_dim;  // as in Mixtral's config.json
+  c.model.hidden_dim = c.model.expert_dim;  // as in Mixtral's config.json, where one size is stored for both
   c.model.normalize_routes = true;
   return c;
 }
 
-// Settings of the "Llama from scratch" tutorial's notebook: 4 layers, 8 heads, width 128, windows of 16, no schedule,
-// no clipping. Differences: AdamW with LibTorch's default weight decay (notebook: Adam), heads that divide the width
-// (notebook: each 128 wide), and a hidden width of 352 (notebook: 128).
+// Settings of the notebook of B. Kitano's "Llama from scratch": 4 layers, 8 heads, width 128, windows of 16, no
+// schedule, no clipping. Differences: AdamW with LibTorch's default weight decay (notebook: Adam), heads that divide
+// the width (notebook: each 128 wide), and a hidden width of 352 (notebook: 128).
 TrainConfig blog() {
   TrainConfig c;
   c.model = {.dim = 128,
@@ -202,7 +202,7 @@ std::string describe_difference(const TrainConfig& from, const TrainConfig& to) 
   auto before = to_json(from), after = to_json(to);
   before["minutes"] = from.minutes;
   after["minutes"] = to.minutes;
-  // "device" is excluded so that a run can resume on another device, for example if its GPU is gone.
+  // Excludes the model, which is compared above, and settings that a resumed run may change, such as its device.
   for (const char* key :
        {"model", "eval_every", "checkpoint_every", "log_every", "log_style", "device", "export", "sample"}) {
     before.erase(key);

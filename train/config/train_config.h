@@ -42,7 +42,7 @@ struct TrainConfig {
   int64_t batch_size = 4;    ///< windows per batch
   int64_t window = 256;      ///< tokens per training or validation window; at most the model's context
   int64_t accumulation = 1;  ///< batches per optimizer step
-  AcrossDocuments across_documents = AcrossDocuments::True;  ///< windows span documents; False: pad; Mask: separate
+  AcrossDocuments across_documents = AcrossDocuments::True;  ///< what follows a document in a window (DocumentEnd)
   double dropout = 0.0;
   uint64_t seed = 1337;
 
@@ -208,12 +208,12 @@ struct Request {
   static bool none(const char*) { return false; }
   std::function<bool(const char* flag)> given = none;  ///< true if the flag is on the command line or in --config FILE
   std::function<bool(const char* flag)> typed = none;  ///< true if the flag is on the command line
-  std::string text{}, conversations{};                 ///< the dataset's first file, by its kind; the other is empty
+  std::string text{}, conversations{};                 ///< the dataset's first file, of one kind; the other is empty
   bool has_model = true;                               ///< starts from --init or resumes a run
   bool learns_tokenizer = false;                       ///< trains a tokenizer on the dataset
 };
 
-/// Throws core::UsageError if the model's shape is invalid or a row of combinations.cpp rejects the settings.
+/// Throws core::UsageError if the model's shape is invalid or a row of combinations.cpp rejects settings and request.
 void validate(const TrainConfig& config, const Request& request = {});
 
 /// Returns the LoRA options of a configuration with lora_rank > 0.

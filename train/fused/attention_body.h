@@ -55,8 +55,8 @@ inline uint64_t attention_row(const AttentionShape& shape, size_t sequence, size
 struct Layout {
   size_t group;  ///< query heads per key/value head
   size_t n, dim, stride, at_key, at_value;
-  size_t width;   ///< padded stride of rows of K values
-  size_t length;  ///< padded stride of rows of T values
+  size_t width;   ///< stride of rows of K values, padded to a multiple of 16
+  size_t length;  ///< stride of rows of T values, padded to a multiple of 16, plus 16
 
   Layout(const AttentionShape& shape, size_t kv_head)
       : group(shape.n_heads / shape.n_kv_heads),
@@ -78,14 +78,15 @@ void attention(const T* qkv, const AttentionShape& shape, size_t kv_head, const 
   const Layout l(shape, kv_head);
   const R scale = 1 / std::sqrt(static_cast<R>(l.dim));
 
+  // Packed matrices have g values per element (products_body.h). Rows of T or K values are padded (Layout).
   const auto packed = scratch<E>(l.dim * l.length + l.n * l.width + kQueryBlock * (l.width + l.length) + l.width);
-  E* keys = packed.get();                               // [K / g, length], transposed
-  E* values = keys + l.dim * l.length;                  // [T / g, width], rows in groups of g
-  E* queries = values + (l.n + 1) * l.width;            // [block, width / g]
-  E* packed_weights = queries + kQueryBlock * l.width;  // [block, length / g]
+  E* keys = packed.get();                               // packed kᵀ [K, T]
+  E* values = keys + l.dim * l.length;                  // packed v [T, K]
+  E* queries = values + (l.n + 1) * l.width;            // packed q [block, K] of a block of queries
+  E* packed_weights = queries + kQueryBlock * l.width;  // packed m ⊙ p [block, T], unnormalized
   const auto numbers = scratch<R>(kQueryBlock * (l.width + l.length));
-  R* weights = numbers.get();                   // [block, length]
-  R* means = weights + kQueryBlock * l.length;  // [block, width]
+  R* weights = numbers.get();                   // q kᵀ, then unnormalized m ⊙ p [block, T]
+  R* means = weights + kQueryBlock * l.length;  // (m ⊙ p) v [block, K], unnormalized
   pack_columns(qkv + l.at_key, l.stride, l.n, l.dim, keys, l.length);
   pack_row_groups<T>(qkv + l.at_value, l.stride, l.n, l.dim, values, l.width);
   for (size_t head = kv_head * l.group; head < (kv_head + 1) * l.group; ++head) {
@@ -137,21 +138,21 @@ void attention_backward(const T* dout, const T* out, const T* qkv, const Real<T>
 
   const auto packed =
       scratch<E>(2 * l.dim * l.length + (l.n + 1) * l.width + kQueryBlock * (4 * l.width + 2 * l.length));
-  E* key_columns = packed.get();                             // [K / g, length], transposed
-  E* value_columns = key_columns + l.dim * l.length;         // [K / g, length], transposed
-  E* keys = value_columns + l.dim * l.length;                // [T / g, width], rows in groups of g
-  E* queries = keys + (l.n + 1) * l.width;                   // [block, width / g]
-  E* query_groups = queries + kQueryBlock * l.width;         // [block / g, width]
-  E* douts = query_groups + kQueryBlock * l.width;           // [block, width / g]
-  E* dout_groups = douts + kQueryBlock * l.width;            // [block / g, width]
-  E* packed_scores = dout_groups + kQueryBlock * l.width;    // [block, length / g]
-  E* score_groups = packed_scores + kQueryBlock * l.length;  // [block / g, length]
+  E* key_columns = packed.get();                             // packed kᵀ [K, T]
+  E* value_columns = key_columns + l.dim * l.length;         // packed vᵀ [K, T]
+  E* keys = value_columns + l.dim * l.length;                // packed k [T, K]
+  E* queries = keys + (l.n + 1) * l.width;                   // q [block, K] of a block of queries, packed along rows
+  E* query_groups = queries + kQueryBlock * l.width;         // q [block, K], packed down columns
+  E* douts = query_groups + kQueryBlock * l.width;           // do [block, K], packed along rows
+  E* dout_groups = douts + kQueryBlock * l.width;            // do [block, K], packed down columns
+  E* packed_scores = dout_groups + kQueryBlock * l.width;    // ds [block, T], packed along rows
+  E* score_groups = packed_scores + kQueryBlock * l.length;  // m ⊙ p, then ds [block, T], packed down columns
   const auto numbers = scratch<R>(2 * l.n * l.width + kQueryBlock * (l.width + 2 * l.length));
-  R* dkeys = numbers.get();                       // [T, width]
-  R* dvalues = dkeys + l.n * l.width;             // [T, width]
-  R* dqueries = dvalues + l.n * l.width;          // [block, width]
-  R* weights = dqueries + kQueryBlock * l.width;  // [block, length]
-  R* dscores = weights + kQueryBlock * l.length;  // [block, length]
+  R* dkeys = numbers.get();                       // gradient of k [T, K]
+  R* dvalues = dkeys + l.n * l.width;             // gradient of v [T, K]
+  R* dqueries = dvalues + l.n * l.width;          // gradient of q [block, K] for a block of queries
+  R* weights = dqueries + kQueryBlock * l.width;  // q kᵀ, then m ⊙ p [block, T]
+  R* dscores = weights + kQueryBlock * l.length;  // do vᵀ, then ds [block, T]
   pack_columns(qkv + l.at_key, l.stride, l.n, l.dim, key_columns, l.length);
   pack_columns(qkv + l.at_value, l.stride, l.n, l.dim, value_columns, l.length);
   pack_row_groups<T>(qkv + l.at_key, l.stride, l.n, l.dim, keys, l.width);

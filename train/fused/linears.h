@@ -39,7 +39,7 @@ struct StackedWeight {
 
 struct StackedLinears {
   std::vector<nn::Linear> layers;
-  uint64_t first_site;  ///< `site` of make_dropout() for the first layer's adapter
+  uint64_t first_site;  ///< `site` of make_dropout() for the first layer's adapter; layer i uses first_site + i
   Operand operand{};
 
   [[nodiscard]] bool frozen() const { return !layers.empty() && frozen_of(layers.front()) != nullptr; }

@@ -115,7 +115,7 @@ void swiglu_backward(const T* dy, const T* gate, const T* up, size_t stride, con
   }
 }
 
-// Sums the outputs of each row's experts.
+// Sums the outputs of each row's experts: row i of out is the sum of the rows of x that row i of `rows` lists.
 template <typename T>
 void sum_rows(const T* x, const int64_t* rows, size_t n, size_t n_summed, size_t dim, Real<T>* out) {
   for (size_t i = 0; i < n; ++i, rows += n_summed, out += dim) {

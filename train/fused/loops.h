@@ -75,7 +75,7 @@ struct Loops {
   /// Computes dgate and dup (strided like gate and up) from dy, and y again; also dweight [n] if weight is not null.
   void (*swiglu_backward)(const T* dy, const T* gate, const T* up, size_t stride, const R* weight, size_t n, size_t dim,
                           T* dgate, T* dup, T* y, R* dweight);
-  /// Computes each row of out [n, dim] as the sum of `n_summed` rows of x, whose indices are rows [n, n_summed].
+  /// Computes row i of out [n, dim] as the sum of those rows of x whose indices are in row i of `rows` [n, n_summed].
   void (*sum_rows)(const T* x, const int64_t* rows, size_t n, size_t n_summed, size_t dim, R* out);
 
   /// Computes losses [n], -log softmax(logits)[target] for each row of logits [n, n_classes]. If `scale` is not 0,

@@ -155,7 +155,7 @@ void rotate(const Tensor& qkv_NC, const AttentionShape& shape, const Tensor& rot
   });
 }
 
-/// Calls body(sequence, kv_head, first_row) in parallel for each sequence and key/value head, which are independent.
+/// Calls body(sequence, kv_head, first row of the sequence) in parallel for each sequence and key/value head.
 template <typename Body>
 void for_heads(int64_t rows, const AttentionShape& shape, Body&& body) {
   const auto n_kv_heads = static_cast<int64_t>(shape.n_kv_heads);

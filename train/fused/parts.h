@@ -14,15 +14,15 @@ namespace folio::train::fused {
 [[nodiscard]] bool can_be_fused(const core::ModelConfig& config);
 
 /// Returns fused experts, or an empty function if gates are not SiLU or the experts have biases. They run on the CPU
-/// only, and under autocast compute their products in its type.
+/// only, and compute products in autocast's type if it is enabled.
 [[nodiscard]] nn::ExpertProducts expert_products(const core::ModelConfig& config);
 
-/// Selects the fused parts of a model. Experts are fused as well, unless PartOptions::written_out is set.
+/// Selects the fused parts of a model. Experts are fused as well, unless PartOptions::written_out is set. Source of
+/// `recompute`: Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016.
 struct Fusion {
   bool blocks = false;     ///< fuse each block into one function (block.cpp)
   bool ends = false;       ///< fuse embedding dropout, final norm, head and loss (ends.cpp)
   bool recompute = false;  ///< blocks keep only their input and recompute activations in the backward pass
-                           ///< (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016)
 };
 
 struct BlockSettings;
@@ -54,8 +54,8 @@ int64_t random_key();
 Tensor dropout(const Tensor& x, double probability);
 
 /// Returns the mean over rows of -log softmax(norm(x) headᵀ)[target], a scalar. x [N, D] is f32 or f64 on the CPU,
-/// norm_weight [D], head [V, D], targets [N] int64. Under autocast, products are in its type. Throws core::Error for a
-/// target outside [0, V).
+/// norm_weight [D], head [V, D], targets [N] int64. Products have autocast's type if enabled; `operand` caches the head
+/// in that type. Throws core::Error for a target outside [0, V).
 Tensor linear_cross_entropy(const Tensor& x_ND, const Tensor& norm_weight_D, double norm_eps, const Tensor& head_VD,
                             const Tensor& targets_N, Operand& operand);
 

@@ -26,7 +26,7 @@ constexpr size_t kVectorBytes = 16;
 constexpr size_t kTile = 8;
 #endif
 
-/// Rounds a count up to a multiple of 16, the widest vector, so that rows of scratch memory need no tail loop.
+/// Rounds up to a multiple of 16, the floats in the widest vector, so that rows of scratch memory need no tail loop.
 inline size_t padded(size_t count) { return (count + 15) / 16 * 16; }
 
 /// Multiplication of matrices of type T: packed elements of type E, accumulated in type R.
@@ -124,7 +124,7 @@ inline void multiply(size_t m, size_t n, size_t k, const StridedMatrix<typename 
 
 // Functions that pack x [n, dim], with row stride x_stride, into elements. Padding is zero.
 
-/// Groups values along a row: out [n, stride], stride >= dim / kGroup. Packs the left operand A, with k = dim.
+/// Packs x as A of multiply(), k = dim: an element of out [n, stride], stride >= dim / kGroup, holds values of one row.
 template <typename T, typename X>
 inline void pack_rows(const X* x, size_t x_stride, size_t n, size_t dim, typename Arithmetic<T>::E* out,
                       size_t stride) {
@@ -141,7 +141,8 @@ inline void pack_rows(const X* x, size_t x_stride, size_t n, size_t dim, typenam
   }
 }
 
-/// Groups values down a column: out [n / kGroup, stride], stride >= dim. Packs B or Aᵀ, with k = n.
+/// Packs x as B or Aᵀ of multiply(), k = n: an element of out [n / kGroup, stride], stride >= dim, holds values of one
+/// column.
 template <typename T, typename X>
 inline void pack_row_groups(const X* x, size_t x_stride, size_t n, size_t dim, typename Arithmetic<T>::E* out,
                             size_t stride) {
@@ -162,7 +163,8 @@ inline void pack_row_groups(const X* x, size_t x_stride, size_t n, size_t dim, t
   }
 }
 
-/// Groups values along a row and transposes: out [dim / kGroup, stride], stride >= n. Packs B, with k = dim.
+/// Packs xᵀ as B of multiply(), k = dim: an element of out [dim / kGroup, stride], stride >= n, holds values of one row
+/// of x.
 template <typename T>
 inline void pack_columns(const T* x, size_t x_stride, size_t n, size_t dim, typename Arithmetic<T>::E* out,
                          size_t stride) {

@@ -47,7 +47,7 @@ class FrozenMatrix : public torch::CustomClassHolder {
 /// Returns the type of a product of x: autocast's type if enabled, else the type of x.
 [[nodiscard]] torch::ScalarType product_type(const torch::Tensor& x);
 
-/// Returns x Wᵀ for x [..., columns], with a gradient for x only. Under autocast, the product is in its type.
+/// Returns x Wᵀ for x [..., columns], of the type product_type(x), with a gradient for x only.
 [[nodiscard]] torch::Tensor multiply(const torch::Tensor& x, const c10::intrusive_ptr<FrozenMatrix>& matrix);
 
 }  // namespace folio::train::lora

@@ -17,8 +17,8 @@
 
 namespace folio::train::parallel {
 
-/// Returns forward(), computed without autograd. backward() maps the result's gradient to the gradients of `inputs`.
-/// It is called at most once and then destroyed with everything that it captured.
+/// Returns forward(), computed without autograd. `backward`, which maps the result's gradient to the gradients of
+/// `inputs`, is called at most once and then destroyed with everything that it captured.
 [[nodiscard]] torch::Tensor with_backward(
     at::TensorList inputs, const std::function<torch::Tensor()>& forward,
     std::function<std::vector<torch::Tensor>(const torch::Tensor& gradient)> backward);

@@ -36,7 +36,7 @@ std::function<Tensor()> pass_on(const Tensor& leaving, Group& ring, int tag) {
 }
 enum Tag { kKeys, kGradients };
 
-// Calls use(from, kv) with the keys and values [2, B, G, T, K] of each rank, this one first, while the next arrive.
+// Calls use(from, kv) with each rank's keys and values, kv [2, B, G, T, K], own first, while the next rank's arrive.
 template <typename Use>
 void around(Group& ring, Tensor kv, Use&& use) {
   const int64_t C = ring.size();
@@ -75,7 +75,7 @@ struct RingFunction : torch::autograd::Function<RingFunction> {
         lse_BHT = sum_BHN;
         return;
       }
-      // Merge out and mean with weights e^lse and e^sum; the new lse is log(e^lse + e^sum).
+      // Add this block's keys: out = (e^lse out + e^sum mean) / (e^lse + e^sum), lse = log(e^lse + e^sum).
       Tensor out = queries_of(out_BHTK, block), lse = queries_of(lse_BHT, block);
       out.sub_(torch::sigmoid(sum_BHN - lse).unsqueeze(-1) * (out - mean_BHNK));
       lse.sub_(torch::log_sigmoid(lse - sum_BHN));

@@ -8,7 +8,7 @@
 namespace folio::train::parallel {
 namespace {
 
-constexpr double kBytes = 4.0;  // bytes per element
+constexpr double kBytes = 4.0;  // bytes per element (float32)
 
 // Returns the fraction of a tensor that each of n ranks sends on average.
 double of_sum(double n) { return 2 * (n - 1) / n; }  // all-reduce by a ring: reduce-scatter, then all-gather
@@ -44,7 +44,7 @@ Costs costs_of(const TrainConfig& config, const Mesh& mesh) {
     if (!here) continue;
     const bool sharded = zero == 3 && spec.layer >= 0;
     Piece piece = piece_of(spec.module_name, {}, c, mesh);
-    piece.tied_ends = false;  // the sum over both ends is counted as `tied`
+    piece.tied_ends = false;  // a tied embedding's gradient sum over the two end stages is added as `tied`
     const auto copies = static_cast<double>(piece.n_copies(mesh));
     const double bytes = kBytes * static_cast<double>(spec.elements()) / (piece.cut_dim >= 0 ? size(piece.by) : 1.0);
     const double owned = bytes / D;  // average per data rank if each parameter has one owner

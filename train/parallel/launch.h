@@ -34,7 +34,7 @@ struct Launch {
 /// Returns nullopt if neither RANK nor WORLD_SIZE is set. Throws core::UsageError naming a missing or invalid variable.
 [[nodiscard]] std::optional<Launch> launch_from_environment();
 
-/// Connects to the store; `may_serve` lets rank 0 start it. Keys differ per attempt. Throws core::Error on failure.
+/// Connects to the store; `may_serve` lets rank 0 start it. Restarts see no old keys. Throws core::Error on failure.
 [[nodiscard]] c10::intrusive_ptr<c10d::Store> connect_store(const Launch& launch, bool may_serve,
                                                             std::chrono::milliseconds timeout);
 
@@ -46,7 +46,7 @@ void put(c10d::Store& store, const std::string& key, const std::string& text);
 [[nodiscard]] std::string get(c10d::Store& store, const std::string& key);
 /// Waits for a key. Returns false on timeout.
 bool comes(c10d::Store& store, const std::string& key, std::chrono::milliseconds timeout);
-/// Waits for the keys of all `ranks`. Returns the ranks whose key is still missing after the timeout.
+/// Waits for key(rank) of each rank in `ranks`. Returns the ranks whose key is still missing after the timeout.
 std::vector<int64_t> missing_keys(c10d::Store& store, const std::vector<int64_t>& ranks,
                                   const std::function<std::string(int64_t rank)>& key,
                                   std::chrono::milliseconds timeout);

@@ -21,7 +21,7 @@ int64_t Piece::n_copies(const Mesh& mesh) const {
 
 torch::Tensor part_of(const torch::Tensor& whole, const Piece& piece, const Mesh& mesh) {
   if (piece.cut_dim < 0) return whole;
-  const int64_t n = whole.size(piece.cut_dim), parts = mesh.size(piece.by);  // n of a damaged checkpoint may not fit
+  const int64_t n = whole.size(piece.cut_dim), parts = mesh.size(piece.by);  // a damaged checkpoint may have any n
   core::require(n % parts == 0, "{}: {} rows or columns are not divisible by {} {} ranks", piece.name, n, parts,
                 name_of(piece.by));
   return whole.narrow(piece.cut_dim, mesh.at(piece.by) * (n / parts), n / parts);

@@ -83,7 +83,7 @@ class PipelineRun {
   int64_t n_stages_;
   const StageWork& work_;
   Group& line_;
-  std::map<std::pair<int64_t, int64_t>, Pass> passes_;  // by chunk and microbatch
+  std::map<std::pair<int64_t, int64_t>, Pass> passes_;  // key: (chunk, microbatch)
   std::vector<Pending> gradients_sent_;
 };
 

@@ -176,8 +176,8 @@ Tensor RankModel::part_of(const std::string& parameter, const Tensor& whole) {
   return parallel::part_of(whole, *find(parameter), world_.mesh());
 }
 
-// Broadcasts from the owner to the data ranks, gathers the parts, and broadcasts from the first pipeline stage that has
-// the parameter to the others.
+// Broadcasts this rank's part, `local`, from its owner to the data ranks, gathers the parts to a whole tensor, and
+// broadcasts that from the first pipeline stage that has the parameter to the other stages.
 Tensor RankModel::gather(const std::string& parameter, const Tensor& local, const std::vector<int64_t>& shape) {
   const torch::NoGradGuard no_grad;
   Tensor value = local.defined() && local.numel() > 0 ? local.detach().contiguous() : Tensor();

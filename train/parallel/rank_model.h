@@ -67,6 +67,7 @@ class RankModel {
   torch::Tensor forward(Microbatch& part, int64_t chunk = 0, const torch::Tensor& x = {});
   [[nodiscard]] bool has_pipeline() const { return llama_.is_empty(); }
   /// Runs all microbatches through the pipeline in the order of its schedule, with backward passes if autograd is on.
+  /// `forward` runs a microbatch through a chunk, as forward() above does.
   void run_pipeline(
       std::vector<Microbatch>& parts,
       const std::function<torch::Tensor(Microbatch& part, int64_t chunk, const torch::Tensor& x)>& forward);

@@ -89,7 +89,7 @@ std::string RollCall::store_is_gone() const {
 std::string RollCall::explain(const std::exception& error) {
   const std::string why = first_line(error);
   if (std::exchange(told_, true)) return why;
-  std::signal(SIGTERM, SIG_IGN);  // torchrun sends it to all ranks as soon as one has ended
+  std::signal(SIGTERM, SIG_IGN);  // torchrun sends SIGTERM as soon as one rank has ended; this rank must report first
   const bool own = dynamic_cast<const RankLost*>(&error) == nullptr;
   try {
     // The first rank to fail raises the alarm and publishes its verdict; the others wait for it.

@@ -15,7 +15,8 @@ std::vector<int64_t> group_sizes(int64_t n_stages, int64_t n_microbatches) {
   return sizes;
 }
 
-// Returns the passes of one rank: each group through all its chunks, in reverse order for backward passes.
+// Returns a rank's passes of this kind: each group of microbatches runs through all of the rank's chunks of layers, in
+// reverse order for backward passes, before the next group. `groups` has their sizes.
 std::vector<Action> passes(Action::Kind kind, int64_t n_chunks, const std::vector<int64_t>& groups) {
   std::vector<Action> actions;
   int64_t first = 0;

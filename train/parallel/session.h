@@ -30,7 +30,7 @@ class Session {
   /// Throws core::UsageError unless all ranks pass the same text. The message has the first line that differs, such as
   /// "rank 1 differs from rank 0 in build: …" if `what` is "build".
   void require_same(const std::string& what, const std::string& text);
-  /// Returns on all ranks the text that make() returns on rank 0.
+  /// Calls make() on rank 0 and returns the result on all ranks, which get it from the store under `key`.
   [[nodiscard]] std::string from_first(const std::string& key, const std::function<std::string()>& make);
 
  private:

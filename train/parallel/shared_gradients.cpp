@@ -22,7 +22,7 @@ bool all_can(bool can, Group& group) { return group.largest(can ? 0.0 : 1.0) == 
 // Returns shared memory that all ranks have mapped, or empty memory if a rank cannot map it.
 core::SharedMemory map_together(Group& group, size_t bytes) {
   struct Name {                                         // rank 0 unlinks the name after all ranks have opened it
-    std::string text = core::SharedMemory::new_name();  // has the same length on all ranks
+    std::string text = core::SharedMemory::new_name();  // has the same length on all ranks, as broadcast() requires
     bool is_mine = false;
     ~Name() {
       if (is_mine) core::SharedMemory::unlink(text);

@@ -27,8 +27,8 @@ class SharedGradients {
   static std::unique_ptr<SharedGradients> open(std::vector<torch::Tensor> parameters, std::vector<int64_t> owners,
                                                Group& group);
 
-  /// Replaces each gradient by the sum over ranks, added in rank order; it is then stored in this rank's buffer. Call
-  /// it after a step's last backward pass. A parameter without a gradient counts as zeros.
+  /// Replaces each gradient by the sum over ranks, added in rank order and stored in this rank's buffer. Must be called
+  /// after a step's last backward pass. A parameter without a gradient counts as zeros.
   void sum();
   /// Copies each parameter from its owner to all ranks.
   void share();

@@ -13,7 +13,7 @@
 
 namespace folio::train {
 
-/// A batch as int64 tensors [rows, length] on `device`.
+/// A batch as int64 tensors [rows, length]. to_tensors() copies it to a device.
 struct TensorBatch {
   torch::Tensor inputs_BT;
   torch::Tensor targets_BT;
@@ -21,8 +21,8 @@ struct TensorBatch {
 };
 [[nodiscard]] TensorBatch to_tensors(const data::Batch& batch, torch::Device device);
 
-/// Returns the rank's inputs and targets [rows / (data · expert), length / (context · tensor)], and any `starts` of its
-/// context rank's positions [.., length / context]. If the mesh does not divide the batch, pads with ignored targets.
+/// Returns the rank's inputs and targets [rows / (data · expert), length / (context · tensor)], and `starts` (if any)
+/// of all its context rank's positions, [.., length / context]. Pads an indivisible batch with ignored targets.
 [[nodiscard]] TensorBatch slice_of(const TensorBatch& whole, const parallel::Mesh& mesh);
 
 }  // namespace folio::train

@@ -112,7 +112,7 @@ void Zero::before_last_backward() {
 
 void Zero::finish() {
   const torch::NoGradGuard no_grad;
-  if (reducer_ || world_.mesh().shape().n_ranks() == 1) return;  // the Reducer finishes within the backward pass
+  if (reducer_ || world_.mesh().shape().n_ranks() == 1) return;  // summed by the Reducer already, or nothing to sum
   if (shared_) {
     shared_->sum();
     world_.everyone().count_sum(bytes_);

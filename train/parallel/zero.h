@@ -44,7 +44,7 @@ class Zero {
 
   [[nodiscard]] int64_t stage() const { return stage_; }
 
-  /// Must be called before the step's last backward pass, except with a pipeline: sums may start within that pass.
+  /// Must be called before the step's last backward pass, within which sums may start. Not needed with a pipeline.
   void before_last_backward();
   /// Completes gradients after the last backward pass: sums those of this rank's own pieces over all copies, and with
   /// stage 2 or 3 frees the others. Gradients of sharded blocks are already summed.

@@ -12,7 +12,7 @@
 
 namespace folio::train {
 
-/// Prefix of event file names.
+/// Prefix of event file names, by which TensorBoard recognizes them.
 inline constexpr std::string_view kEventFilePrefix = "events.out.tfevents.";
 
 struct Scalar {

@@ -57,8 +57,8 @@ std::vector<std::vector<Point>> visible_parts(const std::vector<Point>& points, 
 struct Label {
   std::string text;
   std::string style;
-  Point from;      // the end of the label's line
-  double y = 0.0;  // position of the text, after spread()
+  Point from;      // last point of the line that the label names
+  double y = 0.0;  // vertical position of the label's text, set by spread()
 };
 
 // Moves overlapping labels apart, keeping the order of their lines, within the height of the plot.

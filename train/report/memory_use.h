@@ -19,7 +19,7 @@ class MemoryUse final : private c10::Allocator {
   MemoryUse& operator=(const MemoryUse&) = delete;
 
   [[nodiscard]] int64_t bytes() const { return count_->now; }
-  /// Returns the maximum since the last reset_peak().
+  /// Returns the maximum of bytes() since the last reset_peak().
   [[nodiscard]] int64_t peak() const { return count_->peak; }
   void reset_peak() { count_->peak = count_->now.load(); }
 

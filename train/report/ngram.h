@@ -19,8 +19,8 @@ class NgramCounts {
   /// bytes per distinct n-gram. Throws core::Error if max_order is not in [1, kMaxOrder].
   NgramCounts(std::span<const int32_t> train, int32_t vocab_size, int max_order);
 
-  // Both losses are infinite if a token of the split has probability 0, and throw core::Error for an order that was not
-  // counted. In the formulas, h is the context (the last order - 1 tokens), c a count and V the vocabulary size.
+  // The losses below are infinite if a token of the split has probability 0, and throw core::Error for an order that
+  // was not counted. h is the context (the last order - 1 tokens), c a count and V the vocabulary size.
 
   /// Returns the loss with add-k (Lidstone) smoothing: P(w | h) = (c(hw) + k) / (c(h) + k V). k = 0 gives relative
   /// frequencies, and probability 1 / V after an unseen context.

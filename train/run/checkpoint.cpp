@@ -66,7 +66,8 @@ void copy_into(const core::SafetensorsFile& file, const std::string& name, torch
   to.copy_(from);
 }
 
-// Throws core::Error if the file has optimizer state that this run does not use and would otherwise drop silently.
+// Throws core::Error if the file has optimizer state that this run does not use and would otherwise drop silently. If
+// `of_ranks`, the optimizer has only this rank's state, so names are compared with the model's parameters.
 void require_no_other_state(const core::SafetensorsFile& file, const nn::Llama& model, const Optimizer& optimizer,
                             bool of_ranks) {
   const auto parameters = model->named_parameters();

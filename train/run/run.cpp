@@ -80,7 +80,7 @@ bool run_steps(Trainer& trainer, const RunOptions& options) {
                            std::exchange(seconds_since_log, 0.0);
       if (log && peak > 0.0) {
         const double rate = entry.tokens_per_s * operations_per_token(c.model, c.window, c.lora_rank > 0);
-        // A rate above the peak means that other programs slowed its measurement.
+        // A rate above the peak means that other programs slowed the measurement of the peak.
         if (rate > peak) peak = std::max(rate, options.measure_peak());
         entry.peak_share = rate / peak;
       }

@@ -82,7 +82,7 @@ RunLock lock_run(const fs::path& run) {
                  std::strerror(error));
     }
   } while (!is_named(fd, path));
-  // The id is only informative, so ignore errors such as a full disk.
+  // The process id in the lock file is only informative, so ignore errors such as a full disk.
   const std::string number = std::to_string(::getpid());
   if (::ftruncate(fd, 0) == 0) static_cast<void>(!::pwrite(fd, number.data(), number.size(), 0));
   return {new int(fd), [path](const int* held) {

@@ -58,7 +58,7 @@ class Trainer {
   };
   [[nodiscard]] Evaluation evaluate();
 
-  /// Returns sample_text() with config.sample tokens from shown(); empty on ranks other than 0.
+  /// Generates config.sample tokens with the weights that are evaluated; returns "" on ranks other than 0.
   [[nodiscard]] std::string sample();
 
   void save(const std::filesystem::path& run);

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 constexpr int kVersion = 2;  // version of the checkpoint format
 
-// Calls visit(key, field) for each field of trainer.json, for reading and for writing.
+// Calls visit(key, field) for each field of trainer.json's "environment". visit_state() visits the top-level fields.
 template <typename Self, typename Visitor>
 void visit_environment(Self& self, Visitor&& visit) {
   visit("folio", self.folio);
@@ -44,7 +44,7 @@ void visit_state(Self& self, Visitor&& visit) {
   visit("measures_until", self.measures_until);
 }
 
-// Returns a visitor that reads each value of an object into a variable of its type.
+// Returns a visitor that sets each field from its key in `json`. Throws core::Error with `where`, the file's name.
 auto reader(const nlohmann::json& json, const std::string& where) {
   return [&json, where](const char* key, auto& value) {
     // Keys that checkpoints of older versions lack.

@@ -10,10 +10,11 @@ namespace folio::train {
 
 enum class Copied { Values, Gradients };  ///< part of a parameter to copy; a missing gradient is copied as zeros
 
-/// Copies all parameters in the manifest's order. Throws core::Error if their number differs from the manifest.
+/// Copies all parameters, or their gradients, in the order of core::tensor_manifest(). Throws core::Error if the model
+/// has another number of parameters.
 [[nodiscard]] core::Weights weights_of(const nn::Llama& model, Copied what = Copied::Values);
 
-/// Copies a model's LoRA adapters, for core::write_adapter(). `config` must be the run's configuration.
+/// Copies a model's LoRA adapters, or their gradients, for core::write_adapter(). `config` must be the run's.
 [[nodiscard]] core::Adapter adapter_of(const nn::Llama& model, const TrainConfig& config, Copied what = Copied::Values);
 
 /// Loads adapters into the model. Throws core::Error unless both have adapters for the same matrices with equal ranks.

@@ -34,7 +34,7 @@ void GaLore::step(double lr, double gradient_scale) {
     const torch::Tensor& g = w.grad();
     if (gradient_scale != 1.0) g.mul_(gradient_scale);
     const bool rows = w.size(0) >= w.size(1);  // project the rows, or else the columns
-    if (new_subspace) {                        // sorted by singular value, largest first
+    if (new_subspace) {                        // singular vectors come sorted, the largest value first
       const auto [u, s, vt] = at::linalg_svd(g, /*full_matrices=*/false);
       p.copy_(rows ? vt.narrow(0, 0, p.size(0)) : u.narrow(1, 0, p.size(1)));
     }

@@ -33,7 +33,7 @@ class GaLore : public AdamW {
 
  private:
   struct Subspace {
-    torch::Tensor matrix, projection, first, second;  ///< W, P, M and V
+    torch::Tensor matrix, projection, first, second;  ///< W, P, M and V above
   };
   std::vector<Subspace> subspaces_;
 };

@@ -10,7 +10,7 @@
 namespace folio::train {
 
 torch::Tensor orthogonalized(const torch::Tensor& g) {
-  // a x + b (x xᵀ) x + c (x xᵀ)² x maps each singular value s to a s + b s³ + c s⁵ and leaves U and V unchanged.
+  // For x = U S Vᵀ, a x + b (x xᵀ) x + c (x xᵀ)² x maps each s in S to a s + b s³ + c s⁵ and keeps U and V.
   constexpr double a = 3.4445, b = -4.7750, c = 2.0315;
   const torch::Tensor all = g.dim() == 2 ? g.unsqueeze(0) : g;
   const bool tall = all.size(1) > all.size(2);  // use the smaller of x xᵀ and xᵀ x

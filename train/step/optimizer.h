@@ -37,7 +37,7 @@ class Optimizer {
   virtual void step(double lr, double gradient_scale) = 0;
 
   struct State {
-    std::string name;  ///< name in optimizer.safetensors: kind, dot, parameter name
+    std::string name;  ///< name in optimizer.safetensors, such as "exp_avg.norm.weight"
     torch::Tensor tensor;
   };
   /// Returns the complete state except the number of steps. The tensors are the optimizer's own, not copies.

@@ -121,7 +121,7 @@ void StepThreads::fit(int n) {
 
 void StepThreads::set_spinning(bool spin) {
   if (spin == spins()) return;
-  // With LibTorch's threads, there is one thread more than processors.
+  // One OpenMP thread more than processors, LibTorch's included, stops libgomp's busy waiting.
   extra_ = spin ? nullptr : std::make_unique<ExtraThreads>(std::max(omp_get_num_procs() - threads_, 0) + 2);
 }
 

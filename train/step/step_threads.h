@@ -11,21 +11,21 @@
 
 namespace folio::train {
 
-/// Returns the number of threads to use, in [1, threads], if other programs leave `processors_left`. Has hysteresis
-/// around the current number, `now`.
+/// Returns the number of threads, in [1, threads], that fit on the `processors_left` processors that other programs
+/// leave. Prefers the current number, `now`, so that it does not change with each small variation (hysteresis).
 [[nodiscard]] int threads_that_fit(int now, double processors_left, int threads);
 
 /// Measures the load of other programs, and sets LibTorch's number of threads or turns libgomp's spinning on or off.
 /// Does nothing if GOMP_SPINCOUNT or OMP_WAIT_POLICY is set, or if there is no /proc/stat.
 class StepThreads {
  public:
-  /// Starts with `threads` threads, the maximum. `repeats_with(n)` returns true if n threads compute the same bits.
+  /// Starts with the maximum, `threads`. `repeats_with(n)`: true if n threads compute the same bits as `threads`.
   StepThreads(int threads, std::function<bool(int)> repeats_with);
   ~StepThreads();
 
   /// Must be called after each step. Measures the load every half second, which costs a few microseconds.
   void watch();
-  /// Uses n threads if they compute the same bits, else all threads without spinning.
+  /// Uses n threads if they compute the same bits as all threads, else all threads, without spinning.
   void fit(int n);
   /// Makes waiting threads spin, which is the default, or sleep almost at once.
   void set_spinning(bool spin);

@@ -146,7 +146,7 @@ BpeTokenizer BpeTokenizer::from_hf(const hf::Source& source) {
 
 void BpeTokenizer::write_hf(const std::filesystem::path& directory) const {
   BpeVocabulary v = vocabulary_;
-  hf::drop_padding(v);  // rows of the embedding without a token; config.json has the padded size
+  hf::drop_padding(v);  // pieces of embedding rows without a token, which only config.json's vocab_size counts
   const std::vector<std::string> spelt = to_byte_level(v);
   Json merges = Json::array();
   for (const auto& [left, right, joined] : v.merges) {

@@ -55,7 +55,7 @@ void read_pieces(const Source& source, Vocabulary& vocabulary);
 /// Removes the unused pieces that read_pieces() appended.
 void drop_padding(Vocabulary& vocabulary);
 
-/// Reads bos_token etc.; a missing one is -1. Throws core::Error if one is not a piece, or if eos_token is missing.
+/// Reads the IDs of bos_token etc., -1 if absent. Throws core::Error if one is not a piece, or eos_token is missing.
 void read_special_ids(const Source& source, Vocabulary& vocabulary);
 
 [[nodiscard]] int32_t id_of(const std::string& piece, const Vocabulary& vocabulary, const std::string& where);
@@ -79,7 +79,7 @@ struct Parts {
   Json decoder = nullptr;
 };
 
-/// Writes tokenizer.json and tokenizer_config.json.
+/// Writes tokenizer.json, from the vocabulary and `parts`, and tokenizer_config.json, with the chat templates.
 void write_files(const std::filesystem::path& directory, const Vocabulary& vocabulary,
                  const ChatTemplates& chat_templates, Parts parts);
 

@@ -149,7 +149,7 @@ class HfReader {
       hf::supported(pre_tokenizer.is_null() || pre_tokenizer == nlohmann::json(gemma_pre_tokenizer()), where_,
                     "the pre-tokenizer {}", hf::shown(pre_tokenizer));
       v_.add_space_prefix = normalizer == nlohmann::json(normalizer_of(true));
-      const bool alone = normalizer == nlohmann::json(replace_spaces());  // as in Gemma
+      const bool alone = normalizer == nlohmann::json(replace_spaces());  // Gemma: no prefix
       hf::supported(v_.add_space_prefix || alone || normalizer == nlohmann::json(normalizer_of(false)), where_,
                     "the normalizer {}", hf::shown(normalizer));
     }

@@ -25,7 +25,7 @@ struct Order {
   uint64_t n_logit_rows = 0;
   bool observed = false;
 
-  // The fields of an adapter to load or unload; without matrices if it is unloaded.
+  // The adapter to load or unload. `adapter` is empty in an order to unload.
   int32_t number = kNoAdapter;
   core::Adapter adapter{};
 

@@ -202,7 +202,7 @@ Peers::Peers(const RankConfig& world) : own_(std::make_unique<Own>(world)) {
       try {
         buffer.waitRecv(milliseconds(kForever));
       } catch (const std::exception& error) {
-        // If a wait on this rank timed out, Gloo fails all of this rank's connections: `rank` itself is not lost.
+        // After a timeout in this process, Gloo fails all of its connections. Then `rank` itself is not lost.
         const bool by_timeout = std::strstr(error.what(), "Application timeout") != nullptr;
         if (!own_->leaves && !by_timeout) own_->lose(own_->gone(rank));
       }

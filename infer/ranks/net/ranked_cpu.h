@@ -1,6 +1,6 @@
 // CPUs of several processes as one machine. Each pipeline stage has a range of layers and several ranks, which split
 // its matrices by output rows. Rank 0 sends each step to the other ranks. Output is that of one process, byte for byte.
-//   rank      0 | 1   of 2 x 2:   0 and 1 exchange parts of the activations in each layer of stage 0;
+//   rank      0 | 1   (2 stages)  0 and 1 exchange parts of the activations in each layer of stage 0;
 //   stage 0   --+--               0 sends the residual to 2, and 1 to 3;
 //   rank      2 | 3               2 sends the logits to 0.
 #pragma once

@@ -10,7 +10,7 @@
 namespace folio::infer {
 namespace {
 
-constexpr size_t kPieceRows = 32;  ///< minimum rows of a piece: then computation takes longer than reading weights
+constexpr size_t kPieceRows = 32;  ///< minimum rows of a micro-batch, so that computing outlasts reading the weights
 
 }  // namespace
 
@@ -103,9 +103,9 @@ void RankedStage::or_mark_failed(Work&& work) {
   }
 }
 
-// Returns the maximum number of steps whose logits rank 0 has not received when it sends `step`. Only two messages per
-// channel fit between two ranks, and the last stage waits until rank 0 receives more logits. Meanwhile, the pipeline
-// can hold a step of one piece, but perhaps not one of several: rank 0 and the last stage would wait for each other.
+// Returns the maximum number of steps whose logits rank 0 has not received when it sends `step`. A channel buffers two
+// messages; then the last stage waits until rank 0 receives logits. Meanwhile, the pipeline can accept a step of one
+// piece, but perhaps not all pieces of a larger one: rank 0 and the last stage would wait for each other forever.
 size_t RankedStage::most_on_their_way(const Step& step) const {
   return step.n_logit_rows > 0 && pieces_of(step, machine_.n_stages()).size() == 1 ? machine_.n_stages() : 1;
 }

@@ -10,9 +10,9 @@
 
 namespace folio::infer {
 
-// Rank 0 sends each step to the other ranks. Without a pipeline, it then runs operations as the forward pass issues
-// them; in a pipeline, begin() runs the whole step. On other ranks, do_order() runs the steps: their runners have no
-// requests and issue no operations.
+// A loaded model on one rank. Rank 0's stage sends each step to the other ranks. Without a pipeline, it then runs
+// operations as the forward pass issues them; in a pipeline, begin() runs the whole step. On the other ranks, whose
+// runners have no requests, do_order() runs the steps.
 class RankedStage final : public PassThroughStage, public StageMemory, public PassThroughResults {
  public:
   /// Creates the machine's stage for loaded model `number`. `cpu_stage` is this rank's part of the model, with the last

@@ -19,7 +19,7 @@
 namespace folio::infer {
 namespace {
 
-constexpr size_t kPlace = size_t{256} << 10U;  ///< buffer size in bytes
+constexpr size_t kPlace = size_t{256} << 10U;  ///< bytes per buffer; each member has two
 constexpr int kSpinsOfRound = 2000;            ///< about 20 µs: enough unless the OS has descheduled another rank
 
 void pause_a_moment() {

@@ -1,4 +1,4 @@
-// The measurements of cuda_bench. Each function measures one model shape and adds a row per figure to the results.
+// The measurements of cuda_bench. Each function measures one model shape and adds a row per measurement to the results.
 #pragma once
 
 #include <optional>

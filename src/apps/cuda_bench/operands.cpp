@@ -52,7 +52,7 @@ Attending::Attending(Stream& stream, const core::ModelConfig& config, bool half,
   const size_t blocks_each = ceil_div(context, CacheView::kPositions);
   copy_bytes_ = n_sequences * blocks_each * a.cache.block_bytes();
   n_copies_ = copies_of(copy_bytes_, effort);
-  std::vector<uint8_t> numbers;  // random bytes for values in [-1, 1)
+  std::vector<uint8_t> numbers;  // the bytes of random values in [-1, 1)
   for (size_t i = 0; i < 4096; ++i) {
     const auto x = static_cast<float>(2.0 * core::random_uniform(3, i) - 1.0);
     const uint32_t bits = half ? core::float_to_f16(x) : std::bit_cast<uint32_t>(x);

@@ -32,8 +32,8 @@ struct Inputs {
   PackedInputs packed;
 };
 
-/// Operands of attention() as in a step: sequences of `context` positions in a KV cache with one layer, and queries of
-/// each sequence's last `n_rows` positions. Each copy has a cache of its own.
+/// Operands of attention() as in a step: `n_sequences` sequences of `context` positions in a one-layer KV cache (F16 if
+/// `half`, else F32), and queries of each sequence's last `n_rows` positions. Each copy has its own cache.
 class Attending {
  public:
   Attending(Stream& stream, const core::ModelConfig& config, bool half, size_t n_sequences, size_t context,

@@ -122,7 +122,7 @@ class Loaded {
   Sampler greedy_{{.temperature = 0.0F}, {}};
 };
 
-// Returns the positions of KV cache that the measurements need: whole blocks, including those of decoded tokens.
+// Returns the number of KV cache positions that the measurements need, in whole blocks and with the decoded tokens.
 int64_t positions_of(const Options& o) {
   const auto whole = [](int64_t n) { return (n + 31) / 32 * 32; };
   int64_t most = whole(o.prompt);

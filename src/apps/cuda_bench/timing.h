@@ -14,7 +14,7 @@ namespace folio::infer::gpu::bench {
 struct Effort {
   double milliseconds = 10.0;                ///< minimum duration of a repetition, which has at least one launch
   int repetitions = 5;                       ///< number of repetitions; the median is reported
-  size_t spread_bytes = size_t{512} << 20U;  ///< bytes to read before launches read the same bytes again
+  size_t spread_bytes = size_t{512} << 20U;  ///< total size of the operand copies that launches cycle through
   size_t copy_bytes = size_t{4} << 30U;      ///< size of the copy that measures memory bandwidth
 };
 
@@ -41,7 +41,7 @@ template <typename T>
   return memory;
 }
 
-/// Returns the median, which is the mean of the middle two if their number is even. `values` must not be empty.
+/// Returns the median; for an even number of values, the mean of the middle two. `values` must not be empty.
 [[nodiscard]] double median(std::vector<double> values);
 
 }  // namespace folio::infer::gpu::bench

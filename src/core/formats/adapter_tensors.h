@@ -1,4 +1,4 @@
-// Reads what both adapter formats have in common: two tensors (a and b) for each adapted matrix, and no others.
+// Reads the tensors of an adapter, in peft's or llama.cpp's format: two (a and b) per adapted matrix, and no others.
 #pragma once
 
 #include <array>

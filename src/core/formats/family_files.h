@@ -48,13 +48,13 @@ struct HfFamily {
 
 struct GgufFamily {
   Family family;
-  std::string_view architecture{};  ///< general.architecture and prefix of keys; default: the name without "_"
+  std::string_view architecture{};  ///< general.architecture and prefix of keys; empty: the family's name without "_"
   std::string_view ffn_norm = "ffn_norm";
-  bool qkv = false;                 ///< files are written with attn_qkv, which is read for every family
+  bool qkv = false;                 ///< writes Wq, Wk and Wv fused as attn_qkv, which readers accept for every family
   bool gate_up = false;             ///< ffn_up contains W1 followed by W3
   bool window = false;              ///< the file has keys for a sliding window
   bool yarn_between_pairs = false;  ///< RopeScaling::whole_pairs is false (GGUF has no key for it)
-  int64_t layers_27b = 0;           ///< layers of Gemma's 27B, whose scores llama.cpp scales by (dim / n_heads)^-0.5
+  int64_t layers_27b = 0;           ///< layer count (Gemma 27B) for which llama.cpp scales by sqrt(n_heads / dim)
 };
 
 [[nodiscard]] const HfFamily& hf_family(Family family);

@@ -30,7 +30,7 @@ struct GenerationConfig {
 /// Returns the sampling values as GGUF metadata.
 [[nodiscard]] GgufMetadata generation_to_gguf(const GenerationConfig& config);
 
-/// Writes generation_config.json unless it would add nothing to config.json.
+/// Writes generation_config.json, with bos_token_id `begin_of_text`, unless it would add nothing to config.json.
 void write_generation_config(const std::filesystem::path& directory, const GenerationConfig& config,
                              int64_t begin_of_text);
 

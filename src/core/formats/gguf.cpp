@@ -24,7 +24,7 @@ constexpr int kMaxArrayDepth = 4;
 // Limits for metadata and tensor entries, so that a damaged file cannot cause huge allocations. The largest published
 // vocabularies have about 260,000 tokens and 10 MB.
 constexpr uint64_t kMaxHeaderBytes = uint64_t{64} << 20U;
-constexpr uint64_t kMaxItems = uint64_t{1} << 22U;  // maximum of all arrays together
+constexpr uint64_t kMaxItems = uint64_t{1} << 22U;  // maximum number of elements in all metadata arrays together
 constexpr uint64_t kMaxEntries = uint64_t{1} << 16U;
 
 // Calls `visit` with the variant's alternative at index `type`. Returns false if the index is too large.

@@ -11,7 +11,7 @@
 namespace folio::core {
 namespace {
 
-// Folio's keys for Llama 3's RoPE parameters, for which GGUF has none. Other programs read the resulting factors.
+// Folio's keys for Llama 3's RoPE parameters, for which GGUF has none. Other programs read only rope_freqs.weight.
 constexpr const char* kScalingFactor = "rope.scaling.llama3.factor";
 constexpr const char* kScalingLow = "rope.scaling.llama3.low_freq_factor";
 constexpr const char* kScalingHigh = "rope.scaling.llama3.high_freq_factor";
@@ -28,7 +28,7 @@ class Keys {
   std::string_view architecture_;
 };
 
-// Checks the file's factors against Llama 3's formula. If the key for `factor` is missing, sets it to the largest one.
+// Checks the factors in `tensor` against Llama 3's formula. If the file has no kScalingFactor, uses the largest factor.
 void read_rope_factors(const GgufFile& file, const Keys& key, const TensorView& tensor, ModelConfig& c) {
   const std::string where = file.path().string();
   require(tensor.type == DType::F32 && tensor.shape == std::vector<int64_t>{c.rotated() / 2},

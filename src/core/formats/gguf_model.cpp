@@ -107,7 +107,7 @@ namespace {
 TensorStream gguf_stream(const ModelConfig& config, const TensorStream& stream) {
   const auto manifest = tensor_manifest(config);
   std::vector<TensorView> tensors;
-  std::vector<std::pair<size_t, size_t>> sources;  // index of the first tensor in the manifest, and count
+  std::vector<std::pair<size_t, size_t>> sources;  // per GGUF tensor: first manifest index, count of fused tensors
   for (size_t i = 0; i < manifest.size(); ++i) {
     const TensorSpec& spec = manifest[i];
     const TensorView& tensor = stream.tensors.at(i);

@@ -20,7 +20,7 @@ inline constexpr const char* kShortFactors = "rope_factors_short.weight";
 [[nodiscard]] ModelConfig config_from_gguf(const GgufFile& file);
 [[nodiscard]] GgufMetadata config_to_gguf(const ModelConfig& config, const std::string& model_name);
 
-/// Returns the configuration as it is read from a GGUF to which `config` was written. Mistral becomes llama, and where
+/// Returns the configuration that a reader gets from a GGUF written with `config`. Mistral becomes llama, and where
 /// GGUF has no sliding window for the architecture, a window shorter than the context becomes the context length.
 [[nodiscard]] ModelConfig as_in_gguf(ModelConfig config);
 

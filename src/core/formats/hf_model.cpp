@@ -48,7 +48,7 @@ struct Shards {
     return view;
   }
 
-  /// Returns one part of the manifest's tensor `spec`. Removes the tensor from `tensors` after its last use.
+  /// Returns the manifest's tensor `spec`, or matrix `part` of a stack. Removes the file's tensor after its last use.
   TensorView take(const TensorSpec& spec, int64_t part, const std::string& where) {
     const Fused& fused = spec.hf_fused;
     const std::string name = fused.name.empty() ? spec.hf_part(part) : fused.name;
@@ -74,7 +74,7 @@ std::vector<float> plus(const TensorView& tensor, float summand) {
   return values;
 }
 
-// Returns a stack with copies of all experts' matrices, each of which is a tensor in the files.
+// Copies the matrices of all experts, which are separate tensors in the files, into one stacked tensor.
 TensorView stacked(Shards& shards, const TensorSpec& spec, const std::string& where, StoredModel& model) {
   TensorView all = shards.take(spec, 0, where);
   auto bytes = std::make_shared<std::vector<std::byte>>();

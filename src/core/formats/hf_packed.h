@@ -10,10 +10,10 @@
 namespace folio::core {
 
 /// Returns the bytes of the tensor `spec` in manifest order. `packed` has Hugging Face's order and the shape
-/// spec.hf_shape(); an element has `size` bytes. `spec` must have hf_packed.
+/// spec.hf_shape(); an element has `size` bytes. spec.hf_packed must describe that order.
 [[nodiscard]] std::vector<std::byte> unpack_hf(const TensorSpec& spec, std::span<const std::byte> packed, size_t size);
 
-/// Copies the bytes of the tensor `spec`, in manifest order, into Hugging Face's tensor `packed`.
+/// Copies the bytes of the tensor `spec`, `size` per element in manifest order, into Hugging Face's tensor `packed`.
 void pack_hf(const TensorSpec& spec, std::span<const std::byte> bytes, size_t size, std::span<std::byte> packed);
 
 /// Returns the stack `spec` in MXFP4, in GGUF's blocks: a scale, then 16 bytes, each with the elements i and i + 16.

@@ -53,7 +53,7 @@ struct Header {
   size_t bytes = 0;
 };
 
-// Returns indices into the manifest in file order. In version 0, the output matrix is not among them: it comes last.
+// Returns manifest indices of the tensors with these roles, in file order: role by role, and layer by layer in a role.
 std::vector<size_t> file_order(const std::vector<TensorSpec>& manifest, std::span<const Role> roles) {
   std::vector<size_t> order;
   for (const Role role : roles) {

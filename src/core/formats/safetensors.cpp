@@ -70,7 +70,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path
       tensors_.push_back(read_entry(where, name, entry, data));
     }
   }
-  // A tensor without elements must come before the other tensor at the same offset.
+  // Sorts by size too, since an empty tensor must come before the one at its offset, or it would seem to overlap it.
   const auto place = [&](const TensorView& t) { return std::pair(t.bytes.data() - data.data(), t.bytes.size()); };
   std::sort(tensors_.begin(), tensors_.end(),
             [&](const TensorView& a, const TensorView& b) { return place(a) < place(b); });

@@ -100,7 +100,7 @@ TEST(PeftAdapter, QueryAndKeyRowsUseHuggingFaceOrder) {
   ASSERT_NE(b, nullptr);
   const std::vector<float> rows = to_floats(*b);
   EXPECT_EQ(std::vector<float>(rows.begin(), rows.begin() + 12),
-            (std::vector<float>{0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11}));  // each head has six rows
+            (std::vector<float>{0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11}));  // heads of six rows, even rows first
 }
 
 TEST(PeftAdapter, WritesOnlyAdapterTensors) {

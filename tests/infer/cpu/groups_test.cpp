@@ -176,7 +176,7 @@ TEST_P(GroupsOfIsa, QuantizedInputsMatchTheReference) {
   const Quantized expected(reference_kernels(), x, x.size());
   EXPECT_EQ(got.values, expected.values);
   for (size_t g = 0; g < got.scales.size(); ++g) {
-    if (fast_.isa != core::Isa::Reference) {  // the reference has no sums
+    if (fast_.isa != core::Isa::Reference) {  // the reference stores no sums
       const int8_t* values = &expected.values[g * 32];
       const int32_t first = std::accumulate(values, values + 16, int32_t{0});
       const int32_t last = std::accumulate(values + 16, values + 32, int32_t{0});
@@ -256,7 +256,7 @@ TEST_P(GroupsOfIsa, MatmulSaturatesNoSumAtTheExtremes) {
           const size_t n = m.groups_of(column / kBlockColumns);
           uint8_t* block = packed.tiles->data() + begin;
           std::fill(block + m.quants_at(n), block + m.block_bytes(n), extreme);
-          // The fill may produce NaN scales, whose bits can't be compared, so they are replaced.
+          // Writes finite scales, since the bytes of `fill` may be NaN scales, and the bits of NaNs can't be compared.
           for (size_t i = 0; i < m.quants_at(n); ++i) {
             block[i] = static_cast<uint8_t>(i % 2 == 1 ? 0x34 : i % 4 == 0 ? 7 : 0x11);
           }

@@ -123,7 +123,7 @@ TEST_P(HalfKernels, WidenEachValueExactly) {
     kernel(x.data(), 1, weights.data(), 1, 0, weights.size(), y.data(), weights.size(), false);
     return y;
   };
-  // A product with 1 also adds fifteen zeros, which turns -0 into 0, as in the float kernel.
+  // Multiplying by 1 adds fifteen zeros, which turn -0 into 0, so results are compared with those of the float kernel.
   EXPECT_TRUE(same_bits(product(fast_.matmul_f16, f16), product(reference_kernels().matmul, wide_f16)));
   EXPECT_TRUE(same_bits(product(fast_.matmul_bf16, bf16), product(reference_kernels().matmul, wide_bf16)));
   for (size_t i = 0; i < f16.size(); ++i) {

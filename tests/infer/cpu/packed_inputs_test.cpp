@@ -21,7 +21,7 @@ std::vector<float> packed_by_kernels(const kernels::Kernels& kernels, const std:
   return out;
 }
 
-// Two objects share one thread pool and pack inputs of different widths in turn.
+// Two PackedInputs share one thread pool and pack inputs of different widths in turn.
 TEST(PackedInputs, ThreadsUseTheCurrentMatmulsInputs) {
   for (const size_t n_threads : {1, 2, 3, 5}) {
     Cpu cpu({.n_threads = n_threads});

@@ -290,7 +290,7 @@ TEST_P(GpuAttention, DistantScoresStayFinite) {
   EXPECT_TRUE(same_bits(setting.run(Form::Fast, false), parts));
 }
 
-// The same rows are divided into items of as many rows as fit, of one row, and of two rows.
+// Divides the same rows into work items of as many rows as fit, of one row, and of two rows.
 TEST_P(GpuAttention, RowsDoNotDependOnTheBatch) {
   Case all{.queries = 3, .head_dim = 64, .half = GetParam(), .lengths = {100, 131, 7}, .n_rows = {100, 70, 7}};
   Setting whole(all);

@@ -178,7 +178,7 @@ TEST(Fuse, FusesNormsAndActivationsIntoMatmuls) {
             "gate_rows ");
 }
 
-// With --fast, products may be added in one sum instead of eight, so logits differ by rounding errors.
+// With --fast, a product's terms may be added in one sum instead of eight, so logits differ by rounding errors.
 TEST(CudaStage, FastModeIsClose) {
   const core::StoredModel model = model_of(core::DType::F32);
   const auto exact = logits_of(model, *make_cuda({}), 100);

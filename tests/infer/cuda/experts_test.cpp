@@ -351,7 +351,7 @@ TEST(Experts, CombinesExpertsInOrder) {
   }
 }
 
-// Tolerance: a sum over dim is rounded dim times, the sigmoid's slope is at most 1/4, then come exp and 3 operations.
+// The tolerance is the error of a sum of dim terms times the sigmoid's slope (at most 1/4), plus 8 further roundings.
 TEST(Experts, GatesEachRow) {
   Stream stream(0);
   for (const size_t dim : test::kSizes) {

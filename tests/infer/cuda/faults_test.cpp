@@ -1,4 +1,4 @@
-// Tests that the emulator detects every bug in wrong_kernels.cu, data races by running threads in several orders.
+// Tests that the emulator detects every bug in wrong_kernels.cu. Data races show when threads run in several orders.
 #include "tests/infer/cuda/faults.h"
 
 #include <algorithm>

@@ -219,7 +219,7 @@ size_t likeliest(std::span<const float> logits) {
 // quantization errors. The CPU's perturbed runs show this, too, and how many likeliest tokens it changes.
 struct Sensitivity {
   std::vector<double> bounds;  ///< (positions)
-  double n_other = 0.0;        ///< positions with another likeliest token, averaged over the runs
+  double n_other = 0.0;        ///< positions where a run's likeliest token changes, averaged over the runs
 };
 
 Sensitivity sensitivity_of(const core::StoredModel& model, const Text& text, const CheckOptions& o) {

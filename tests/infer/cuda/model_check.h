@@ -29,7 +29,7 @@ struct CheckResult {
   size_t n_other = 0;          ///< close positions where the GPU's likeliest token differs
   size_t n_wrong = 0;          ///< positions that aren't close where the GPU's likeliest token differs
 
-  double n_other_of_cpu = 0.0;  ///< positions where a perturbed CPU's likeliest token differs, averaged over its runs
+  double n_other_of_cpu = 0.0;  ///< positions where perturbing a CPU run changes the likeliest token, mean of the runs
 
   /// Returns true if n_outside and n_wrong are 0, and n_other is at most 1 % of the positions or at most n_other_of_cpu
   /// plus three times its square root, the standard deviation of a count.

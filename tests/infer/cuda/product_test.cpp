@@ -26,7 +26,7 @@ struct Exact {
   double bound = 0.0;
 };
 
-// Returns Σ w x, and a bound of its error on the GPU: rounding of inputs, and of sums, which may be truncated.
+// Returns Σ w x, and a bound of its error on the GPU, which rounds inputs and rounds or truncates sums.
 Exact exact(const Weights& w, std::span<const float> x, size_t output) {
   const size_t k = x.size();
   Exact e;
@@ -35,7 +35,7 @@ Exact exact(const Weights& w, std::span<const float> x, size_t output) {
   double largest = 0.0;
   std::vector<float> inputs(x.begin(), x.end());
   const bool groups = w.matrix.kind == Kind::Groups;
-  if (groups) {  // the error of quantizing isn't counted, since the CPU has the same
+  if (groups) {  // the bound excludes the quantization error, which the CPU has, too
     std::vector<int8_t> values(k);
     std::vector<float> scales(k / 32);
     std::vector<float> scaled_sums(k / 32);
@@ -67,7 +67,7 @@ Exact exact(const Weights& w, std::span<const float> x, size_t output) {
       break;
     }
   }
-  e.bound += 1e-37;  // error of values below the smallest normal float
+  e.bound += 1e-37;  // values below the smallest normal float may become 0
   return e;
 }
 

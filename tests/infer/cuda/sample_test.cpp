@@ -1,5 +1,5 @@
-// Tests infer/cuda/sample.h: drawn tokens equal the host sampler's unless rounding decides. Both forms draw the same
-// tokens, and neither the order of threads and blocks nor other draws of a launch change them.
+// Tests infer/cuda/sample.h: drawn tokens equal the host sampler's unless rounding decides. Plain and fast form draw
+// the same tokens, and neither the order of threads and blocks nor other draws of a launch change them.
 #include "infer/cuda/sample.h"
 
 #include <gtest/gtest.h>

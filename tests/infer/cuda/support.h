@@ -25,7 +25,7 @@ template <typename T>
   return memory;
 }
 
-/// Returns memory that was not written to: all bits are set (NaN as floats), on a GPU and on the emulator.
+/// Returns device memory with all bits set (NaN as floats), to detect results that a kernel doesn't write.
 [[nodiscard]] inline DeviceMemory unwritten(Stream& stream, size_t bytes) {
   DeviceMemory memory(stream, bytes);
   stream.fill(memory.as<void>(), 0xFF, bytes);

@@ -7,7 +7,7 @@
 
 namespace folio::infer::gpu::test {
 
-// Launched with one-dimensional blocks unless stated otherwise.
+// Kernels without bugs. They are launched with one-dimensional blocks unless stated otherwise.
 __global__ void scale(float* x, float by, unsigned n);
 /// Writes the sum of each block's elements of x (n) to sums[block], by shuffles in warps and then shared memory.
 __global__ void sum_blocks(unsigned* sums, const unsigned* x, unsigned n);

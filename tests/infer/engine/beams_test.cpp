@@ -51,7 +51,7 @@ TEST_P(Beams, ScoreIsTheLengthNormalizedLogProbability) {
   }
 }
 
-// Halving keeps the three likelier of six samples. They equal samples drawn without the policy, even if preempted.
+// The policy keeps the three likelier of six samples. They must equal samples drawn without it, even after preemption.
 TEST_P(Beams, CustomPolicyKeepsTheLikelierHalf) {
   constexpr size_t kAfter = 8;
   Request request = drawing(33, 2, 6);

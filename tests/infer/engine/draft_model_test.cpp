@@ -89,7 +89,7 @@ TEST_P(DraftModelTest, DraftsMatchTheModel) {
   for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i].tokens, expected[i]) << "text " << i;
 }
 
-// The sequence is cut and continues with other tokens than the draft tokens. At the end, its context window slides.
+// Cuts the sequence and continues it with tokens that are not the draft tokens. Finally, its context window slides.
 TEST_P(DraftModelTest, FollowsRejectedDraftsAndSlides) {
   DraftModelOn model(GetParam(), small_, target_);
   Drafted one = drafted(tokens(50));
@@ -263,7 +263,7 @@ TEST_P(DraftModelTest, PoorDraftModelsAreUsedRarely) {
   EXPECT_LT(result.n_drafts, 40U);
 }
 
-// A drafter that throws in every other call, which must fail only that step: all requests continue in the next one.
+// A drafter that throws in every other call. Only that call's step must fail, and all requests continue in the next.
 class FailingDrafter final : public Drafter {
  public:
   void draft(std::span<const Text> texts) override {

@@ -80,7 +80,7 @@ TEST_P(EngineTest, TokensDoNotDependOnOtherRequests) {
   EXPECT_EQ(engine.cache().blocks_in_use(), 0);
 }
 
-// Some machines draw tokens themselves. These must equal the tokens that the host draws from the machine's logits.
+// Some machines draw tokens themselves. Their tokens must equal those that the host draws from the machine's logits.
 TEST_P(EngineTest, TokensMatchTheHost) {
   const SamplerOptions options[] = {
       {.temperature = 0.0F},
@@ -98,7 +98,7 @@ TEST_P(EngineTest, TokensMatchTheHost) {
       for (const size_t n : {1U, 30U, 300U}) {
         Request r{.prompt = tokens(n, n), .options = {.max_tokens = 8, .sampler = o}};
         if (n == 30) r.tokenizer = &tokenizer;
-        if (n != 300) {  // reports the logits of the prompt's rows, from the last of which a token is also drawn
+        if (n != 300) {  // reports the logits of all prompt rows; the last row's are also used to draw a token
           r.on_logits = [&](std::span<const float> some) { logits.insert(logits.end(), some.begin(), some.end()); };
         }
         all.push_back(std::move(r));
@@ -141,7 +141,7 @@ TEST_P(EngineTest, SpeculationDoesNotChangeTheOutput) {
     r.tokenizer = &tokenizer;
     requests.push_back(r);
   }
-  for (const int64_t positions : {600, 130}) {  // all at once, and preempted repeatedly
+  for (const int64_t positions : {600, 130}) {  // enough for all requests, and so few that they are preempted
     EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = positions});
     std::vector<RequestId> ids;
     for (Request r : requests) {

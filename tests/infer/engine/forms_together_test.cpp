@@ -37,7 +37,7 @@ class FormsTogether : public test::FormTexts {
     for (size_t i = 0; i < kRequests; ++i) all.push_back(drawing(form(i), i, 24, 5 + 2 * i));
     return all;
   }
-  // Runs all requests together, in a cache that fits them and one that preempts them. Expects the outputs of alone().
+  // Runs all requests together, once with preemption by a small cache. Expects the outputs of alone().
   void expect_as_alone(std::vector<Request> requests, std::span<const core::Adapter> adapters = {}) const {
     std::vector<std::vector<GenerateResult>> expected;
     for (const Request& request : requests) {

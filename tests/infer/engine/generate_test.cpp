@@ -224,7 +224,7 @@ TEST_P(Generate, InterruptionStopsPrefill) {
   test::EngineOn engine(GetParam(), model, {.n_threads = 1}, {.n_sequences = 2});
   const auto prompt = test::random_tokens(700, 3, config.vocab_size);
   const auto o = options(5);
-  int asked = 0;  // counts calls, one before each step
+  int asked = 0;  // calls of the callback below, one before each step
   const auto result = infer::generate(engine, tokenizer_, prompt, o, {}, [&] { return ++asked > 2; });
   EXPECT_EQ(result.finish_reason, FinishReason::Interrupted);
   EXPECT_TRUE(result.tokens.empty());

@@ -186,7 +186,7 @@ TEST(Scheduler, JobsContinueOnlyIfNoneCanStart) {
   EXPECT_FALSE(s.scheduler.can_continue(both));  // because b needs a second block
 }
 
-// The trace lists free blocks, preempted and started requests, and each one's rows. Repeated steps are omitted.
+// The trace lists free KV blocks, preempted and started requests, and rows per request. Repeated steps are omitted.
 TEST(Scheduler, TraceIsReadable) {
   Simulation s(5, {.max_rows = 64, .max_sequences = 3});
   TextRequest a(text_of(60, 1), 30);

@@ -108,7 +108,7 @@ struct TextRequest {
   std::deque<TextSequence> sequences;  ///< created when the request is added
   bool paused = false;
   std::vector<size_t> live;                 ///< indices of the beams, best first, or of the choices that continue
-  std::vector<std::vector<int32_t>> texts;  ///< finished sequences
+  std::vector<std::vector<int32_t>> texts;  ///< tokens of the finished sequences
 };
 
 // A scheduler with its KV cache, and the machine that executes its plans.
@@ -177,10 +177,10 @@ class Simulation {
   BlockManager cache;
   Scheduler scheduler;
   int64_t n_steps = 0;
-  int64_t n_free = 0;  ///< free blocks before the last plan
+  int64_t n_free = 0;  ///< free KV blocks before the last step was planned
   size_t n_rows = 0;
   size_t n_preempted = 0;
-  size_t n_ended = 0;  ///< number of ended sequences
+  size_t n_ended = 0;
   std::function<void(const Scheduler::Trace&)> on_plan{};
 
  private:

@@ -131,7 +131,7 @@ TEST_F(TextStreamTest, CancelledAndDroppedStreamsEnd) {
   std::vector<Request> many(40, request(8));
   gate_->close();
   const auto stream = submit(many);
-  gate_->await_thread();  // the engine's thread waits after a step
+  gate_->await_thread();  // until the engine's thread is blocked after a step
   stream->cancel();
   gate_->open();
   while (!stream->ended()) static_cast<void>(stream->next(1s));

@@ -37,7 +37,7 @@ TEST(Form, TokensAreAllowedIfTheirBytesAre) {
   EXPECT_EQ(form.after(form.start(), "A1B"), Form::kDead);
 }
 
-// All copies of a repeated part call one rule, which is defined while the first copy is built.
+// Tests a repetition whose copies all call the same rule, which is defined only while repeat() builds the first copy.
 TEST(Form, MasksAreCorrectInsideRepeatedRules) {
   const test::ListTokenizer tokenizer({"a", "b", "ab", "aab", "."});
   const auto tokens = std::make_shared<TokenTree>(tokenizer);

@@ -36,7 +36,8 @@ std::vector<uint8_t> possible(Form& form, Form::Place place, std::string_view of
   return bytes;
 }
 
-// Returns a random accepted string: any allowed bytes up to `length`, then closing ones. nullopt after too many bytes.
+// Returns a random accepted string. After `length` bytes, prefers bytes that close strings, lists and objects. Returns
+// nullopt if the string doesn't end within kMostSteps bytes.
 std::optional<std::string> walk(Form& form, size_t length, std::mt19937& random,
                                 const std::function<void(Form::Place)>& look) {
   static const std::string kAll = [] {
@@ -96,8 +97,8 @@ Grammar grammar_of(const nlohmann::json& question, const Vocabulary& vocabulary)
   return grammar;
 }
 
-// Returns the tokens of a random text, each drawn uniformly from the allowed tokens. One in six, and all after `length`
-// tokens, are drawn from those that close something, if any are allowed.
+// Returns random tokens, each drawn uniformly from those that the form allows. One in six, and all after `length`
+// tokens, are drawn from the allowed tokens that close a string, list or object, if there are any.
 std::vector<int32_t> drawn(Form& form, const data::Tokenizer& tokenizer, size_t length, std::mt19937& random) {
   std::vector<int32_t> text;
   Form::Place place = form.start();
@@ -121,7 +122,7 @@ std::vector<int32_t> drawn(Form& form, const data::Tokenizer& tokenizer, size_t 
   return text;
 }
 
-// Draws texts and returns, for each token, the microseconds to advance a new form and to write its mask.
+// Draws outputs. Returns, for each token, the microseconds in which a second form processes it and writes a mask.
 nlohmann::json bench(const nlohmann::json& question, const Vocabulary& vocabulary) {
   const data::Tokenizer& tokenizer = *vocabulary.tokenizer;
   Form form(grammar_of(question, vocabulary), vocabulary.tokens);

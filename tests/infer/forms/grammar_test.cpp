@@ -272,7 +272,7 @@ TEST(Grammar, LongRepetitionsAreExact) { check_drawn(100'000, 400, 20, 3); }
 
 TEST(Grammar, TokensOfOneByteShareMost) { check_drawn(200'000, 200, 12, 1); }
 
-// Whether a called rule matches the empty string is known only when the grammar is finished.
+// The repeated rule is defined last, so it is known only in finish() whether its repetition may match the empty string.
 TEST(Grammar, RepeatedRuleCallsAreCountedExactly) {
   for (const bool reads_nothing : {false, true}) {
     Grammar grammar({.longest_token = 2});
@@ -337,7 +337,7 @@ TEST(Grammar, RejectsEmptyAndEndlessGrammars) {
   EXPECT_EQ(
       message([](Grammar& g, Grammar::Rule r) { g.define(r, g.text("a{")); }, all & ~(std::bitset<256>(1) << '{')),
       "the model's vocabulary cannot produce it: no token contains the byte 0x7b, \"{\"");
-  // A string that needs a missing byte is no error if there is another alternative.
+  // A string with a byte that no token contains is no error if there is another alternative.
   EXPECT_EQ(message(
                 [](Grammar& g, Grammar::Rule r) {
                   g.define(r, g.choice(std::array{g.text("a{"), g.text("b")}));

@@ -148,7 +148,7 @@ class Drawn:
             to["pattern"] = r.choice(PATTERNS)
             if r.random() < 0.5:
                 return to
-        few = 5 if r.random() < 0.9 else 400  # copies far from both ends of a repetition share states
+        few = 5 if r.random() < 0.9 else 400  # 400: in long repetitions, the form merges states
         if r.random() < 0.4:
             to["minLength"] = r.randrange(few)
         if r.random() < 0.4:

@@ -145,7 +145,7 @@ std::string members(int n, const std::string& member) {
   return "{" + all + "}";
 }
 
-// Counts limit the sizes, so that a schema that grows too large is rejected before its states are built.
+// Schemas, alternatives and states are counted while a schema is expanded, to reject it before it fills memory.
 TEST(JsonSchema, RejectsSchemasThatGrowTooLarge) {
   std::string nested = "true";
   for (int i = 0; i < 20; ++i) nested = fmt::format(R"({{"items":{},"maxItems":3000}})", nested);

@@ -166,7 +166,7 @@ def check_texts(tool, form, match, seed, n, without="\0"):
 
 @pytest.mark.skipif(not SMOLLM2.exists(), reason="make smollm2 fetches it")
 def test_masks_match_brute_force():
-    """Draws many long repetitions, whose middle copies share states, but few stars, which walks would rarely leave."""
+    """Draws many long repetitions, whose middle copies share states, but few stars, since walks rarely leave them."""
     tool = Tool("--tokens", SMOLLM2)
     n = 0
     for seed in range(N // 10):
@@ -184,7 +184,7 @@ CATEGORIES = "L Lu Ll Lt Lm Lo M Mn Mc Me N Nd Nl No P Pc Pd Ps Pe Pi Pf Po S Sm
 
 
 def test_unicode_classes_match_python(tool):
-    """Tests the first and last code point of each run with the same category, if Python assigns it."""
+    """Tests the first and last of consecutive code points of a category, without unassigned ones and surrogates."""
     category = [unicodedata.category(chr(c)) for c in range(sys.maxunicode + 1)]
     ends = [c for c in range(1, len(category)) if category[c - 1] != category[c]]
     ends = [c for c in sorted({*ends, *(c - 1 for c in ends)}) if category[c] not in ("Cn", "Cs")]

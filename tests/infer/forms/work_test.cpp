@@ -20,7 +20,7 @@ std::string repeated(const std::string& part, size_t n) {
   return all;
 }
 
-// Returns a schema of n properties with the same schema. Different titles keep them from sharing states.
+// Returns an object schema with n properties that all have `schema`. Titles differ, so that they share no states.
 std::string object_of(const std::string& schema, size_t n) {
   std::string all;
   for (size_t i = 0; i < n; ++i) {
@@ -98,7 +98,7 @@ TEST(FormWork, CompilationCanBeCancelled) {
                core::WorkCancelled);
 }
 
-// The start state has many parses, each with other successors for all bytes, so its mask exceeds the limit of work.
+// The start state has many parses, each of which continues differently, so computing its mask exceeds the work limit.
 TEST(FormWork, MaskComputationIsBounded) {
   Grammar grammar;
   const Grammar::Rule rule = grammar.declare();

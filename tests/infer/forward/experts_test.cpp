@@ -67,7 +67,7 @@ TEST(Experts, NaNRowsAffectOnlyThemselves) {
   std::ranges::replace(text, kBad, kBad + 1);
   const auto expected = test::alone(model, text);
   const auto vocab = static_cast<size_t>(experts_config().vocab_size);
-  const auto is_other = [&](size_t i) { return i % vocab != kBad; };  // tied embeddings: kBad's logit is NaN
+  const auto is_other = [&](size_t i) { return i % vocab != kBad; };  // kBad's logit is NaN, since embeddings are tied
   const auto check = [&](Machine& machine) {
     Runner runner(model, machine, {});
     auto rows = test::rows_of(runner.cache().add_sequence(), text);
@@ -92,7 +92,7 @@ TEST(Experts, NaNRowsAffectOnlyThemselves) {
   check(shards);
 }
 
-// All router scores are equal, so all rows of a step select the same experts. Then one row is computed at a time.
+// All router scores are equal, so all rows of a step select the same experts. Single rows must give the same results.
 TEST(Experts, RowsOfOneExpertMatchSingleRows) {
   for (const float score : {0.0F, kNan, std::numeric_limits<float>::infinity()}) {
     const core::StoredModel model = changed_model([&](Role role, std::vector<float>& numbers) {

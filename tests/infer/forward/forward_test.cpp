@@ -257,7 +257,7 @@ TEST_P(ForwardOn, ObserverSeesEachIntermediateByName) {
   rows[0].wants_logits = rows[3].wants_logits = false;
   std::vector<std::string> names;
   std::map<std::string, std::vector<float>> seen;
-  bool only_logits = false;  // true from the last layer's heads on, which only rows with logits have
+  bool only_logits = false;  // true from the last layer's heads on: only rows with logits have these
   const auto logits = run(engine, rows, [&](const std::string& name, std::span<const float> values, size_t n_rows) {
     only_logits = only_logits || name == fmt::format("layers.{}.heads", c.n_layers - 1);
     EXPECT_EQ(n_rows, only_logits ? 3U : 5U) << name;
@@ -436,8 +436,8 @@ TEST_P(RunnerTest, FullCacheRollsBackTheBatch) {
       same_bits(run(engine, rows_of(a, std::span(text).subspan(30, 10), 30)), std::span(expected).last(10 * vocab_)));
 }
 
-// An exception within a step, here of an observer, changes no lengths and blocks. Later steps compute the same results
-// as without the exception.
+// An observer's exception in a step changes neither the lengths nor the KV blocks of sequences, and later steps compute
+// the same results as without it.
 TEST_P(RunnerTest, ExceptionsInAStepChangeNothing) {
   RunnerOn engine(kind(), model_, {.n_threads = 1}, {.max_positions = 1000});
   BlockManager& cache = engine.cache();

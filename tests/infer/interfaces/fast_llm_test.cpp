@@ -283,7 +283,7 @@ TEST_F(FastLlmChat, HistoryTokensMatchTheConversation) {
             data::encode_chat(model.tokenizer(), chat, messages));
 }
 
-// With a vocabulary that falls back to bytes, a character may have several tokens. A call never gets part of one.
+// With byte tokens, a character may have several tokens. The callback never gets a part of a character.
 TEST_F(FastLlmChat, CallsHaveWholeCharacters) {
   LoadedModel alone = LoadedModel::open(FOLIO_SMOLLM2);
   Model model(FOLIO_SMOLLM2);

@@ -27,7 +27,7 @@ inline core::ModelConfig config() {
   return c;
 }
 
-// The arrays of a caller, and the tensors that refer to them.
+// The arrays that a caller passes for a batch of prompts, and the tensors that refer to them.
 class Batch {
  public:
   Batch(std::vector<Tokens> prompts, int32_t length, size_t beam_width = 1) : width_(beam_width) {

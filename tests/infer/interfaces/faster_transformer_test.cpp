@@ -118,7 +118,7 @@ TEST_F(FasterTransformer, EmptyPromptsBeginWithTheStartId) {
   EXPECT_EQ(batch.text(0), engine_texts({4}, {.max_tokens = 20, .sampler = {.temperature = 0.0F}}).front().tokens);
   EXPECT_EQ(batch.text(1).front(), prompt(3, 1).front());
   Batch none({{}}, 20);
-  forward(none);  // an empty prompt is the tokenizer's default prompt
+  forward(none);  // replaced by the tokenizer's default prompt
   EXPECT_EQ(none.text(0), engine_texts({36}, {.max_tokens = 20, .sampler = {.temperature = 0.0F}}).front().tokens);
 }
 
@@ -177,7 +177,7 @@ TEST_F(FasterTransformer, SessionsContinueTheBestBeam) {
   const Tokens all = joined(first.text(0), prompt(5, 17));
   const auto expected = engine_texts(all, {.max_tokens = 35, .n = 3, .beams = {.width = 3, .length_penalty = 0.0}});
   for (size_t b = 0; b < 3; ++b) EXPECT_EQ(next.text(0, b), joined(all, expected[b].tokens));
-  // Computes one row for the last token so far, five for the new ones, and 34 for each of three beams.
+  // The call computes one row for the session's last token, five for the new prompt, and 34 for each of three beams.
   EXPECT_EQ(llama_.statistics().rows - rows, 1U + 5U + 3U * 34U);
 }
 

@@ -1,4 +1,4 @@
-// Declares the kinds of ranks that properties_test.cpp tests. Each program with this test defines its own.
+// Declares the kinds of ranks that properties_test.cpp tests. Each program with this test defines its own rank_kinds().
 #pragma once
 
 #include <functional>
@@ -13,9 +13,9 @@ namespace folio::infer::test {
 struct RankKind {
   std::string name;
   std::vector<CacheType> cache_types;
-  size_t least;        ///< minimum number of ranks, if the model has as many tiles
+  size_t least;        ///< smallest tested number of ranks; fewer if the model has fewer tiles
   bool in_eight_bits;  ///< true if inputs of quantized matrices are sent in 8 bits
-  /// Runs `work` with a model on n ranks, and returns the bytes that they exchanged.
+  /// Runs `work` with a model on n ranks, and returns the number of bytes that they exchanged.
   std::function<uint64_t(size_t n, const core::StoredModel& model, const CacheOptions& options,
                          const std::function<void(Runner&)>& work)>
       run;

@@ -75,7 +75,7 @@ std::vector<RankConfig> rank_configs(const Grid& grid, std::chrono::seconds time
 }
 
 // Calls `lead` with rank 0's machine, while the other ranks load the model, call `may_follow`, and follow. Returns the
-// bytes that all ranks have sent.
+// number of bytes that all ranks have sent.
 uint64_t with_machine(
     const Grid& grid, const core::StoredModel& model, const CacheOptions& options,
     const std::function<void(RankedCpu&)>& lead, const std::function<void(size_t)>& may_follow = [](size_t) {}) {
@@ -100,7 +100,7 @@ uint64_t with_machine(
   return given;
 }
 
-// Calls `work` with rank 0's runner, which executes the model on all ranks of the grid. Returns the sent bytes.
+// Calls `work` with rank 0's runner, which runs the model on all ranks of the grid. Returns the number of bytes sent.
 uint64_t with_ranks(const Grid& grid, const core::StoredModel& model, const CacheOptions& options,
                     const std::function<void(Runner&)>& work) {
   return with_machine(grid, model, options, [&](RankedCpu& machine) {
@@ -252,7 +252,7 @@ TEST(Pipeline, UncollectedLogitsDoNotBlockSteps) {
         return runner.issue(test::rows_of(runner.cache().add_sequence(), tokens, 0, wants_logits));
       };
       const auto expected = test::run(runner, test::rows_of(runner.cache().add_sequence(), text));
-      for (const size_t n_tokens : {5, 90}) {  // sent in one piece, and in several
+      for (const size_t n_tokens : {5, 90}) {  // a step is sent in one piece, or in several
         for (const bool wants_logits : {true, false}) {
           for (size_t n = 0; n < 2 * grid.n_stages; ++n) {
             static_cast<void>(issue(5, true));

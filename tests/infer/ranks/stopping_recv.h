@@ -1,4 +1,4 @@
-// Declares control of a replacement of recv(), which Gloo calls, that can stop the process in the middle of a message.
+// Stops this process in the middle of a message that it receives: replaces recv(), which Gloo calls.
 #pragma once
 
 #include <cstddef>

@@ -121,8 +121,8 @@ TEST(Reference, RmsNormIsWithinRoundingErrors) {
   }
 }
 
-// A pair is a complex number that is rotated by its angle. Its error is at most 4 u |x|: two roundings of terms of at
-// most |x|, and one each of cosine and sine.
+// Compares each pair x with the rotation of a complex number. The error is at most 4 u |x| for the unit roundoff u: two
+// roundings of terms of at most |x|, and one each of cosine and sine.
 TEST(Reference, RopeRotatesEachPairByItsAngle) {
   using core::RopePairs;
   for (const auto& [head_dim, pairs] : {std::pair{2U, RopePairs::Adjacent},
@@ -159,7 +159,7 @@ TEST(Reference, RopeRotatesEachPairByItsAngle) {
   }
 }
 
-// The error is that of e^-x, u each for the sum, the quotient and the product, and u for products of errors.
+// The bound is the error of e^-x, plus u each for the sum, the quotient and the product, and u for products of errors.
 TEST(Reference, SwigluIsWithinRoundingErrors) {
   const auto gate = random_floats(5000, 1, 80.0);
   const auto up = random_floats(5000, 2, 3.0);
@@ -172,7 +172,7 @@ TEST(Reference, SwigluIsWithinRoundingErrors) {
 }
 
 // The exponent has four roundings and two rounded constants. Its absolute error is the relative error of the power. The
-// exact value is a quotient instead of 1 + tanh, which cancels for very negative values.
+// exact value is computed as a quotient, since 1 + tanh would cancel for very negative values.
 TEST(Reference, GegluIsWithinRoundingErrors) {
   const auto gate = random_floats(5000, 1, 8.0);
   const auto up = random_floats(5000, 2, 3.0);
@@ -182,7 +182,7 @@ TEST(Reference, GegluIsWithinRoundingErrors) {
     const double g = gate[i];
     const double argument = std::sqrt(2.0 / std::numbers::pi) * (g + 0.044715 * g * g * g);
     const double exact = g / (1.0 + std::exp(-2.0 * argument)) * up[i];
-    if (2.0 * std::abs(argument) > 80.0) continue;  // the power is clamped here
+    if (2.0 * std::abs(argument) > 80.0) continue;  // the argument of exp is clamped here
     ASSERT_LE(std::abs(out[i] - exact), (kExpError + (4 + 6 * std::abs(2.0 * argument)) * kU) * std::abs(exact) + 1e-30)
         << gate[i];
   }
@@ -249,9 +249,9 @@ TEST(Reference, SinkActsAsAPositionWithZeroValue) {
   for (size_t d = 0; d < head_dim; ++d) EXPECT_NEAR(out[d], expected[d] / sum, 1e-6);
 }
 
-// An error ds of a score changes its weight by a factor 1 ± ds, where ds is the error of a dot product over head_dim
-// plus u |s - m| for the difference. Numerator and denominator each have this error, that of the power, up to 32
-// additions, and three operations and another power per KV block. The result's error is relative to Σ w |v|.
+// An error ds of a score s changes its weight w = e^(s - m) by a factor 1 ± ds, where ds is the error of a dot product
+// over head_dim, plus u |s - m|. Numerator and denominator each have this error, that of e^x, up to 32 additions, and
+// three operations and another e^x per KV block. The result's error is relative to Σ w |v|.
 TEST(Reference, AttentionIsASoftmaxOverVisiblePositions) {
   for (const size_t head_dim : {2U, 10U, 16U, 80U}) {
     for (const auto& [n_positions, window] : {std::pair{1U, 200U},

@@ -31,7 +31,7 @@ class Textbook {
   /// Returns the largest Σ_d |q_d k_d| / sqrt(head_dim) so far: a score moves by that times the keys' relative error.
   [[nodiscard]] double largest_score() const { return largest_score_; }
 
-  /// The selected experts for each pair of (layer, position), one flag for each expert.
+  /// The engine's expert selection, which the textbook must repeat: for each (layer, position), one flag per expert.
   using Choices = std::map<std::pair<size_t, size_t>, std::vector<bool>>;
   void set_choices(Choices choices) { choices_ = std::move(choices); }
   /// Returns the largest amount so far by which an unselected expert's or group's score exceeded a selected one's.
@@ -39,7 +39,7 @@ class Textbook {
   /// Returns the largest absolute output of a router so far.
   [[nodiscard]] double largest_route() const { return largest_route_; }
 
-  /// Computes a sequence from its first token. Returns the logits (tokens, vocab_size).
+  /// Returns the logits (tokens, vocab_size) of a whole sequence, computed from its first token.
   std::vector<std::vector<double>> logits(std::span<const int32_t> tokens) {
     std::vector<std::vector<double>> result;
     keys_.assign(layers_.size(), {});
@@ -207,7 +207,7 @@ class Textbook {
   static double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
   // Returns each expert's weight, 0 if not selected. Since rounding may decide between close scores, the selection is
-  // that of `choices`, and the largest amount by which an unselected score was higher is stored.
+  // that of set_choices(), and the largest amount by which an unselected score was higher is stored.
   Vector routes_of(size_t l, size_t position, const Vector& in) {
     auto& w = layers_[l];
     Vector scores = times(w[Role::Router], in);

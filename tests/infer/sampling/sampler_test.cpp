@@ -171,7 +171,7 @@ TEST(Sampler, FiltersAreAppliedInOrder) {
   auto flat = std::vector<double>{0, std::pow(0.40, 0.2), 0, std::pow(0.30, 0.2), std::pow(0.15, 0.2)};
   expect_distribution(options, normalized(flat));
   options.top_k = 4;
-  options.top_p = 0.72F;  // of four: 0.421 + 0.316 = 0.737 is enough; of all: 0.40 + 0.30 isn't
+  options.top_p = 0.72F;  // two of the top 4 have 0.421 + 0.316, but only 0.40 + 0.30 of all
   flat[4] = 0;
   expect_distribution(options, normalized(flat));
   options.top_k = 0;
@@ -393,7 +393,7 @@ TEST(Sampler, PenaltyComesBeforeTheSoftmax) {
 TEST(Sampler, NeverDrawsForbiddenTokens) {
   expect_distribution(plain(), normalized({0.10, 0, 0.05, 0.30, 0}), {}, {1, 4});
   auto options = plain();
-  options.top_k = 2;  // of the tokens that may be drawn
+  options.top_k = 2;  // the top 2 of the tokens that may be drawn
   expect_distribution(options, normalized({0.10, 0, 0, 0.30, 0}), {}, {1, 4});
   options.temperature = 0.0F;
   Sampler greedy(options, {1});
@@ -463,7 +463,7 @@ TEST(Sampler, DrawsFromExtremeFiniteLogits) {
     EXPECT_EQ(draw(sampler, {-huge, huge, 0, -huge}, i), 1);
     EXPECT_LE(draw(sampler, {huge, huge, -huge}, i), 1);
   }
-  for (const float temperature : {1e-29F, 1e-31F, 1e-38F, 1e-44F}) {  // logits may be as small as the temperature
+  for (const float temperature : {1e-29F, 1e-31F, 1e-38F, 1e-44F}) {  // logits have the temperature's magnitude
     auto options = plain();
     options.temperature = temperature;
     Sampler sampler(options, {});

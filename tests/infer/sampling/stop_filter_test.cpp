@@ -154,7 +154,7 @@ TEST(StopFilter, ShowsOnlyWholeCharacters) {
 TEST(StopFilter, StopsMayBeMultibyteCharacters) {
   EXPECT_EQ(show({"→"}, bytes_of("a→b")).text, "a");
   EXPECT_EQ(show({"😀"}, {"x\xF0\x9F", "\x98", "\x80y"}).text, "x");
-  // A character that only begins with the same bytes as the stop string's is shown.
+  // A character that shares only its first bytes with the stop string's character must be shown.
   EXPECT_EQ(show({"😀"}, bytes_of("x😁y")).text, "x😁y");
 }
 
@@ -170,7 +170,7 @@ TEST(StopFilter, InvalidBytesAreNotHeldBack) {
   size_t in = 0;
   size_t out = 0;
   for (uint64_t i = 0; i < 20000; ++i) {
-    const std::string byte(1, static_cast<char>(core::random_below(1, i, 255)));  // any byte except 0xFF
+    const std::string byte(1, static_cast<char>(core::random_below(1, i, 255)));  // no 0xFF, which begins a stop string
     in += 1;
     out += any.push(byte).size();
     ASSERT_LE(in - out, 5U) << "byte " << i;

@@ -87,7 +87,7 @@ def at_once(work, n_threads=16):
     def one(i):
         try:
             work(i)
-        except BaseException as error:  # raised by the caller's thread
+        except BaseException as error:  # raised again after all threads have ended
             errors.append(error)
 
     threads = [threading.Thread(target=one, args=(i,)) for i in range(n_threads)]
@@ -109,7 +109,7 @@ def ask_many(server, alone, names, n_each=12):
             assert answer["choices"][0]["text"] == alone(name, prompt)[:n], (name, prompt, n)
             assert answer["model"] == (name or "golden")
 
-    for name in names:  # computed before several threads need them
+    for name in names:  # fills the cache of alone() before several threads use it
         for prompt in PROMPTS:
             alone(name, prompt)
     at_once(client)

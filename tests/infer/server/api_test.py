@@ -149,7 +149,7 @@ def test_prompts_may_be_texts_ids_or_lists(golden):
 
 def test_speculation_does_not_change_completions(server, golden):
     expected = [c.text for c in completion(client_of(golden), [PROMPT, "aaaa"], 5, n=60).choices]
-    # The last draft model is the golden model itself, so all its draft tokens are accepted.
+    # The second server's draft model is the golden model itself, so all of its draft tokens are accepted.
     for flags in (("--speculate", "4"), ("--speculate", "4", "--draft-model", GOLDEN)):
         guessing = server(GOLDEN, "-t", "1", "--name", "golden", *flags)
         assert [c.text for c in completion(client_of(guessing), [PROMPT, "aaaa"], 5, n=60).choices] == expected

@@ -358,7 +358,7 @@ def distinct(choice):
 
 @pytest.mark.parametrize("choice", ["required", "auto"])
 def test_repeated_call_ends_the_answer(any_model, choice):
-    """Calls are likely to the model, so it would otherwise call a function until the context is full."""
+    """The model is likely to generate calls, so it would otherwise repeat them until the context is full."""
     one = tool(parameters={"type": "object", "properties": {}, "additionalProperties": False})
     few = tool(parameters={"type": "object", "properties": {"a": {"enum": [1, 12, 3]}}, "required": ["a"],
                            "additionalProperties": False})

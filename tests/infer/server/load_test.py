@@ -88,7 +88,7 @@ class Client(threading.Thread):
             while self.counts.next():
                 wire = self.ask(wire)
             wire.socket.close()
-        except BaseException as error:  # raised in the main thread
+        except BaseException as error:  # raised again in the main thread
             self.error = error
 
     def ask(self, wire):
@@ -133,7 +133,7 @@ class Counts:
         self.lock = threading.Lock()
         self.left = n
         self.n_compared = 0
-        self.others = {}  # first outputs of choices that `generate` can't compute
+        self.others = {}  # the first outputs of each request, to compare later ones with
 
     def next(self):
         with self.lock:

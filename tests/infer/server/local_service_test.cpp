@@ -134,7 +134,7 @@ TEST_F(LocalServiceTest, DroppedRepliesEndTheirRequests) {
   body.update({{"stream", true}, {"n", 128}, {"max_tokens", 80}});
   gate_->close();
   auto reply = service_.request(post("/v1/completions", body));
-  gate_->await_thread();  // the engine's thread waits after a step
+  gate_->await_thread();  // until the engine's thread is blocked after a step
   reply.reset();
   static_cast<void>(answer({.method = "GET", .path = "/v1/models", .host = "localhost"}));  // handled after the reset
   gate_->open();
@@ -175,7 +175,7 @@ TEST_F(LocalServiceTest, StoppingAnswersRequestsInPreparation) {
   tokenizer_.open();
 }
 
-// An unread stream pauses its request, but no others. When it is read later, it has the choices of a whole response.
+// An unread stream pauses its request, but no others. Read later, it has the choices of an unstreamed response.
 TEST_F(LocalServiceTest, LateReadsGetTheSameAnswer) {
   Json body = completion(1);
   body.update({{"n", 16}, {"max_tokens", 80}, {"logprobs", 20}, {"echo", true}});

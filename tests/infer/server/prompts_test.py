@@ -209,7 +209,7 @@ def test_alternatives_have_distinct_names(model):
 
 
 def test_continuation_scores_match_lm_eval(model):
-    """lm_eval finds the first token of the continuation by text_offset, which must be right for equal scores."""
+    """lm_eval finds the continuation's first token by text_offset, so equal scores need right offsets."""
     served, _, fast, llama = model
     context, continuation = "hello", " world é"
     ids = with_bos(fast, encoded(fast, context + continuation).ids)

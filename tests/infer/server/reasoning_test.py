@@ -25,7 +25,7 @@ def client_of(server, tmp_path_factory):
     folder = tmp_path_factory.mktemp("reasoning")
 
     def client(name, kind=4):
-        """Returns a client. `kind` is the type of the marks' tokens: 4 has text, 3 is a control token without text."""
+        """Returns a client. `kind` is the marks' token type in GGUF: 4 (with text), or 3 (control, without)."""
         path = folder / f"{name} {kind}.gguf"
         if not path.exists():
             write_chat_model(path, TEMPLATES.get(name, published_templates.SMOLLM2), context=8192,

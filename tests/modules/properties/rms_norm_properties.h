@@ -1,5 +1,5 @@
 // Tests of any RMSNorm: a module holder that is constructed as nn::RMSNorm(dim, eps) and has its `forward` and
-// `weight`. tests/modules tests Folio's, and an exercise tests the reader's.
+// `weight`. tests/modules applies them to Folio's module, and an exercise to the reader's.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ inline constexpr const char* kScaleMatters =
 TYPED_TEST_P(RmsNorm, ResultDoesNotDependOnTheScale) {
   auto norm = in_double(TypeParam(9, 0.0));
   const auto x = randn({4, 9}), y = norm->forward(x);
-  // Scaling by a power of four is exact, since its root is a power of two.
+  // Scaling by a power of two changes only exponents, so the result must be equal bit for bit.
   for (const double scale : {1024.0, 0x1p-20}) {
     expect_equal(norm->forward(scale * x), y, kScaleMatters);
   }

@@ -263,7 +263,7 @@ TEST(FusedForm, ComputesLargeHeadsInChunks) {
   const auto normed = x * torch::rsqrt(x.square().mean(-1, true) + 1e-5) * weight;
   const auto expected = torch::cross_entropy_loss(torch::linear(normed, head), targets);
   EXPECT_LE(distance(actual, expected), 1e-12);
-  // The loss is multiplied by a factor, as for gradient accumulation, which the backward pass must apply.
+  // The backward pass must multiply gradients by a factor of the loss, as for gradient accumulation.
   const auto gradients = torch::autograd::grad({actual * 0.5}, {x, weight, head});
   const auto plain = torch::autograd::grad({expected * 0.5}, {x, weight, head});
   for (size_t i = 0; i < plain.size(); ++i) EXPECT_LE(distance(gradients[i], plain[i]), 1e-12) << i;

@@ -108,7 +108,7 @@ TEST(ContextAttention, RingWithSplitHeadsMatchesFullAttention) {
   }
 }
 
-// q, k, v of a sequence, and the output in one process, with gradients of sum(r * out).
+// A sequence's queries, keys and values, with the output and the gradients of sum(r * out) that one process computes.
 struct Sequence {
   Tensor q, k, v, r, out;
 

@@ -52,7 +52,7 @@ TEST(Schedule, EveryMicrobatchPassesEveryChunkOnce) {
   });
 }
 
-// Each of p ranks idles for (p - 1)(F + B), where F and B are the times of a chunk, 1/v of a stage's with v chunks.
+// Each of p ranks idles for (p - 1)(F + B), where F and B are the times of a chunk's forward and backward pass.
 TEST(Schedule, IdleTimeMatchesTheFormula) {
   for_all([](int64_t ranks, int64_t chunks, int64_t microbatches) {
     if (chunks > 1 && microbatches < ranks) return;  // with chunks, the formula needs at least `ranks` microbatches
@@ -80,7 +80,6 @@ TEST(Schedule, OneChunkGives1F1B) {
   EXPECT_EQ(interleaved(4, 1, 2).back(), last);
 }
 
-// Checks that the simulation reports a deadlock.
 TEST(Schedule, SimulationReportsDeadlocks) {
   Plan plan = experiments::plan_1f1b(2, 2);
   std::swap(plan.ranks[1][0], plan.ranks[1][1]);  // the backward pass before the forward pass

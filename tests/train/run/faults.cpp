@@ -1,4 +1,4 @@
-// Fortification is off, since <fcntl.h> would otherwise define open() itself.
+// Implements faults.h. With _FORTIFY_SOURCE, <fcntl.h> would define open() inline, so that it can't be replaced below.
 #undef _FORTIFY_SOURCE
 #include "tests/train/run/faults.h"
 

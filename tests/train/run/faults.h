@@ -11,7 +11,7 @@ class Faults {
  public:
   /// Only counts calls. fsync is skipped, since it takes milliseconds and a killed process loses no data in the kernel.
   Faults() : Faults(0, 0) {}
-  /// Makes call number `at`, counted from 1, fail with `error` as errno, or kills the process before it with kKill.
+  /// Makes call number `at`, counted from 1, fail with `error` as errno. With kKill, kills the process instead.
   Faults(int at, int error);
   ~Faults();
   Faults(const Faults&) = delete;

@@ -85,7 +85,7 @@ TEST(Resume, OtherFamiliesAreBitExact) {
   }
 }
 
-// Tests Muon's momentum of expert matrices, and selection biases.
+// Tests that Muon's momentum of expert matrices and the routers' selection biases are restored.
 TEST(Resume, ExpertsAreBitExact) {
   TrainConfig c = small_config();
   c.model.family = core::Family::Mixtral;
@@ -131,7 +131,7 @@ TEST(Resume, PatienceIsRestored) {
   c.warmup_steps = 0;
   c.steps = 1000;
   c.patience = 4;
-  c.dropout = 0.0;  // the trainers share one random generator
+  c.dropout = 0.0;  // off, since the trainers share one random generator
   const TempDir undisturbed, run;
   Small whole(c), first(c), second(c), third(c);
   ASSERT_TRUE(run_on(whole, undisturbed));
@@ -158,7 +158,7 @@ TEST(Resume, TruncatesTheLogToTheCheckpoint) {
   }
   const auto before = read_log(run / "log.jsonl");
   ASSERT_EQ(before.size(), 6U);
-  // The log as after a kill in step 8, while a line was written.
+  // Makes the log look as after a kill in step 8, while a line was being written.
   const std::string log = test::read_bytes(run / "log.jsonl");
   test::write_bytes(run / "log.jsonl", log + R"({"step":7,"loss":99.0})" + "\n" + R"({"step":8,"lo)");
   Small second;
@@ -233,7 +233,7 @@ TEST(Resume, MinutesAndMeasurementsAreRestored) {
     // The first step of a process is a warm-up, which is not measured.
     EXPECT_EQ(second.trainer.measure(i == 10 ? 5.0 : 0.5).has_value(), i == kMeasuredSteps - 1);
   }
-  EXPECT_EQ(second.trainer.config().steps, kMeasuredSteps + 82);  // 60 - 2 (5 + 9 / 2) s are left, at 0.5 s a step
+  EXPECT_EQ(second.trainer.config().steps, kMeasuredSteps + 82);  // (60 - 2 * (5 + 9 * 0.5)) s left / 0.5 s a step
 }
 
 TEST(Resume, MinutesBecomeStepsOnce) {
@@ -245,7 +245,7 @@ TEST(Resume, MinutesBecomeStepsOnce) {
   int64_t steps = 0;
   {
     Small first(c);
-    const auto killed = [&]() -> bool {  // as soon as `steps` is set, before a regular checkpoint
+    const auto killed = [&]() -> bool {  // ends the run once `steps` is set, before a regular checkpoint
       if (first.trainer.state().step > kMeasuredSteps) throw core::Error("killed");
       return false;
     };

@@ -67,7 +67,7 @@ TEST(Run, LogsTheFractionOfPeakFlops) {
 }
 
 TEST(Run, MeasuresAPeakThatWasExceededAgain) {
-  for (const double second : {1e18, 1.0}) {  // FLOP/s: above or below the rate of every step
+  for (const double second : {1e18, 1.0}) {  // measured FLOP/s, above or below every step's
     TrainConfig c = small_config();
     c.log_every = 1;
     const TempDir directory;
@@ -133,7 +133,7 @@ TEST(Run, SavesACheckpointBeforeTheFirstStep) {
 TEST(Run, OtherFailuresNameTheCheckpointToo) {
   const TempDir directory;
   Small small;
-  const auto spoil = [&] {  // puts a folder where the chart is written
+  const auto spoil = [&] {  // replaces the chart by a folder, so that it can't be written
     if (small.trainer.state().step == 3) {
       fs::remove(directory / "loss.svg");
       fs::create_directories(directory / "loss.svg/in the way");

@@ -239,7 +239,7 @@ TEST(Trainer, WeightAverageMatchesTheFormula) {
   TrainConfig c = small_config();
   c.ema = 0.3;
   Small small(c);
-  // The average by its formula, with the decays written out: (1 + t) / (10 + t), at most 0.3, which t = 3 reaches.
+  // Computes the expected average by its formula. The decay in step t is (1 + t) / (10 + t), but at most 0.3.
   const std::vector<double> decays{2.0 / 11.0, 3.0 / 12.0, 0.3, 0.3};
   std::vector<torch::Tensor> expected = test::copies(small.trainer.model());
   for (torch::Tensor& tensor : expected) tensor = tensor.to(torch::kFloat64);

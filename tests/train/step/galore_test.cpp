@@ -56,7 +56,7 @@ TEST(GaLore, ProjectsOntoTheLargestSingularVectors) {
   }
 }
 
-// Negates the last three singular vectors of each matrix, in P only, or in P and the moments M.
+// Negates the last three singular vectors of each matrix, in the projection P only, or in P and the moments M.
 void flip(Optimized& it, bool with_moments) {
   for (const auto& p : it.model->named_parameters()) {
     if (!is_matrix_of_block(p.key(), *p)) continue;
@@ -66,8 +66,8 @@ void flip(Optimized& it, bool with_moments) {
   }
 }
 
-// With signs S, P S and S M (P: projection, M: moment) give the same bits as P and M within a subspace, since S S is 1.
-// In a new subspace, M stays while the library chooses the signs of the new vectors, so signs matter.
+// Within a subspace, negating singular vectors in both the projection P and the moments M changes no bits. When a new
+// subspace replaces P, but not M, the old signs affect the updates.
 TEST(GaLore, SingularVectorSignsMatterInNewSubspaces) {
   const TrainConfig c = galore_config();
   Optimized plain(c), flipped(c), half_flipped(c);

@@ -78,7 +78,7 @@ TEST(Schedule, WsdDecayBeginsAfterTheWarmUp) {
   c.schedule = ScheduleKind::Wsd;
   c.decay_fraction = 1.0;
   EXPECT_DOUBLE_EQ(learning_rate(c, 3), 1.0);
-  EXPECT_DOUBLE_EQ(learning_rate(c, 6), 0.6);  // a quarter of the 8 steps that follow the warm-up
+  EXPECT_DOUBLE_EQ(learning_rate(c, 6), 0.6);  // after a quarter of the decay: 0.2 + 0.8 (1 - sqrt(1 / 4))
 }
 
 TEST(Schedule, WsdWithoutADecayIsConstant) {

@@ -117,7 +117,7 @@ class Block {
   Order order_;
   uint64_t random_ = 1;
   BlockThread* current_ = nullptr;
-  uint32_t ready_warps_ = 0;  // warps with ready lanes
+  uint32_t ready_warps_ = 0;  // bit mask of warps with ready lanes
   unsigned n_finished_ = 0;
   unsigned n_at_barrier_ = 0;
   std::source_location barrier_at_;

@@ -32,7 +32,7 @@ struct DeviceCell {
   Moment write;
   Moment read;        // the last read
   Moment warp_read;   // a read by another warp of the same block, if many_warps
-  Moment other_read;  // a read by another block, the one after the most barriers, if many_blocks
+  Moment other_read;  // of other blocks' reads, one after the most barriers, if many_blocks
   Action write_action = Action::kWrite;
   bool written = false;
   bool was_read = false;
@@ -78,10 +78,10 @@ class DeviceRaces {
  private:
   static constexpr unsigned kThreads = 1024;
 
-  /// The part of a block's work that precedes the running block's: all before `interval`, and that of `warp` within it.
+  /// Another block's work that happens before the running block's: all before `interval`, and within it only `warp`'s.
   struct Known {
     uint32_t interval = 0;
-    uint32_t warp = 0;  // kAnyWarp: all warps
+    uint32_t warp = 0;  // kAnyWarp for all warps
   };
   static constexpr uint32_t kAnyWarp = 0xFFFFFFFF;
   using Knowledge = std::unordered_map<uint32_t, Known>;  // the key is a block
@@ -97,8 +97,8 @@ class DeviceRaces {
   uint32_t block_ = 0;
   uint32_t interval_ = 0;  // number of barriers of the running block so far
   std::vector<uint32_t> ran_;
-  Knowledge known_;                                  // work of other blocks that precedes the running block's
-  std::unordered_map<const void*, Knowledge> left_;  // work that precedes the last atomic on each word
+  Knowledge known_;                                  // work of other blocks that the running block is ordered after
+  std::unordered_map<const void*, Knowledge> left_;  // work that the last atomic on each word is ordered after
   std::bitset<kThreads> unfenced_;                   // threads that have written since their last fence
   bool unfenced_before_ = false;                     // true if a thread had unfenced writes at the last barrier
 };

@@ -26,7 +26,7 @@ inline void PrintTo(const Order& order, std::ostream* out) {
   if (order.kind != Order::Kind::kRandom) *out << (order.kind == Order::Kind::kRising ? "rising" : "falling");
 }
 
-/// Returns a rising order, a falling order, and `n_random` random ones.
+/// Returns the rising order, the falling order, and `n_random` random orders with different seeds.
 [[nodiscard]] std::vector<Order> all_orders(unsigned n_random = 3);
 
 /// Runs this host thread's launches in the given order until the end of the scope.
@@ -41,7 +41,7 @@ class OrderScope {
   Order before_;
 };
 
-/// Calls `run` in each of all_orders(n_random). Throws core::Error if the returned bytes differ.
+/// Calls `run` once in each order of all_orders(n_random). Throws core::Error if the returned bytes differ.
 void require_same_in_all_orders(const std::function<std::vector<uint8_t>()>& run, unsigned n_random = 3);
 
 /// The properties of the emulated GPU that devices() returns.

@@ -49,7 +49,7 @@ inline void switch_fibers(Fiber& from, Fiber& to) {
 /// A pool of reusable stacks.
 class FiberPool {
  public:
-  /// Creates an empty pool. A fiber runs `body` when first switched to. `body` must not return, but switch to a fiber.
+  /// Creates an empty pool. A fiber runs `body`, which must end by switching to another fiber, not return.
   explicit FiberPool(void (*body)(boost::context::detail::transfer_t)) : body_(body) {}
   ~FiberPool();
   FiberPool(const FiberPool&) = delete;

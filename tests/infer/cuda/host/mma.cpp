@@ -42,8 +42,8 @@ const Operands<S>& operands(const Lanes& lanes, unsigned lane) {
   return *static_cast<const Operands<S>*>(lanes[lane]);
 }
 
-/// The words of all lanes: A as (row, word of the row), B as (column, word of the column). Word t of row g is the first
-/// word of lane 4 g + t, and word 4 + t its third.
+/// The 32-bit words of tiles A (row, word of the row) and B (column, word of the column), gathered from all lanes. Lane
+/// 4 g + t has words t and t + 4 of A's rows g and g + 8, and of B's column g.
 struct Words32 {
   alignas(64) uint32_t a[kRows][8];
   alignas(64) uint32_t b[kColumns][8];

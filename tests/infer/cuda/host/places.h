@@ -1,4 +1,4 @@
-// Source locations in kernels, for messages.
+// Formats source locations in kernels for error messages.
 #pragma once
 
 #include <cstring>

@@ -51,7 +51,7 @@ class SharedMemory {
   unsigned char* arena_;  // (kArenaBytes)
   std::vector<Array> arrays_;
   size_t used_ = 0;   // bytes of the arena, with red zones
-  size_t asked_ = 0;  // bytes of all arrays
+  size_t asked_ = 0;  // bytes of all arrays, without red zones
   size_t limit_ = 0;
 };
 

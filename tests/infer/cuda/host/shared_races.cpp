@@ -6,7 +6,7 @@
 namespace folio::infer::gpu::host::races {
 
 void SharedRaces::next_interval() {
-  if (++interval_ == 0) {  // on overflow, after four billion barriers, forget all
+  if (++interval_ == 0) {  // on overflow, after four billion barriers, forget all accesses
     std::fill(cells_.begin(), cells_.end(), Cell{});
     interval_ = 1;
   }

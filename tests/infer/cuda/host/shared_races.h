@@ -44,7 +44,7 @@ class SharedRaces {
     uint16_t other_thread = 0;  // a thread of another warp that read, if many_warps
   };
 
-  /// Returns true if an access by thread `before` at its time `clock` is ordered before the current access by `now`.
+  /// Returns true if the access of thread `before` at its time `clock` is ordered before the access of thread `now`.
   [[nodiscard]] bool ordered(unsigned before, uint32_t clock, unsigned now) const;
   [[nodiscard]] std::optional<Access> reader_against(const Cell& cell, unsigned thread) const;
   void add_reader(Cell& cell, const Access& access) const;

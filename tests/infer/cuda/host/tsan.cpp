@@ -19,7 +19,7 @@ namespace races = folio::infer::gpu::host::races;
   void __tsan_unaligned_volatile_read##bytes(void* p) { races::read(p, bytes, __builtin_return_address(0)); } \
   void __tsan_unaligned_volatile_write##bytes(void* p) { races::write(p, bytes, __builtin_return_address(0)); }
 
-// Host code in a kernel's file may use the standard library's atomics, which stay atomic.
+// Host code in a kernel's file may use std::atomic, so these functions must be atomic.
 #define FOLIO_TSAN_ATOMIC(bits)                                                                                       \
   using A##bits = uint##bits##_t;                                                                                     \
   A##bits __tsan_atomic##bits##_load(const volatile A##bits* p, int) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); } \

@@ -14,7 +14,7 @@ namespace folio::infer::gpu {
 namespace host {
 namespace {
 
-/// A lane's argument of a shuffle, which the result replaces, and the lane whose argument is the result.
+/// A lane's operand of a shuffle. exchange() replaces `bits`, the lane's value, by the value of lane `from`.
 struct Shuffle {
   uint64_t bits;
   unsigned from;  ///< source lane
