@@ -89,7 +89,7 @@ class Command:
                                         stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
 
     def speeds(self):
-        """Waits for the process and returns {name: tokens/s}."""
+        """Waits for the process and returns {kind of speed, such as "decode": tokens/s}."""
         out, error = self.process.communicate()
         seconds = time.perf_counter() - self.begun
         if self.process.returncode:
@@ -105,7 +105,7 @@ class Command:
 
 
 def measure(lines, model, n_busy, n_copies, a):
-    """Runs each command once and returns a list of {"model", "command", "busy", "copies", "speeds"}."""
+    """Runs n_copies of each command with n_busy busy processes. Returns a record for each, with summed tokens/s."""
     results = []
     for line in lines:
         copies = [Command(line.replace("{}", str(model)), a) for _ in range(n_copies)]

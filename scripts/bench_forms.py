@@ -152,7 +152,7 @@ def peer(name, vocabulary):
         number = {token: i for i, token in reversed([*enumerate(tokens)]) if token}
         longest = max(map(len, number))
 
-        class Tokenizer:  # splits by longest match; where a schema forces bytes, llguidance forces these tokens
+        class Tokenizer:  # splits by longest match; llguidance uses it for bytes that a schema forces
             eos_token_id, bos_token_id = end, None
 
             def __call__(self, text):

@@ -18,7 +18,7 @@ import subprocess
 
 BUILD = pathlib.Path(os.environ.get("FOLIO_BUILD_DIR", pathlib.Path(__file__).resolve().parents[1] / "build"))
 VERSE = "FIRST: What news of him?\nSECOND: He is a man of the king.\n"
-# The prompt contains the repeated text twice and begins it again: the most likely continuation repeats it.
+# The first prompt contains VERSE twice and begins it again, so that the most likely continuation repeats VERSE.
 TEXTS = {"repeats itself": ["-p", 2 * VERSE + VERSE[:7], "--temp", "0"],
          "does not": ["-p", "FIRST:", "--temp", "1", "--top-p", "1", "--seed", "1"]}
 BARS = {"repeats itself": 1 / 1.5, "does not": 1.03}

@@ -36,7 +36,7 @@ def pytorch(shape, dropout, dtype, threads, compiled):
 
 
 def timed(command, pattern):
-    """Returns the milliseconds of a step and the process's peak resident memory in MB."""
+    """Runs a command. Returns a step's ms, which `pattern` finds in its output, and its peak resident memory in MB."""
     done = subprocess.run(["/usr/bin/env", "python3", "-c", """
 import json, resource, subprocess, sys
 done = subprocess.run(sys.argv[1:], capture_output=True, text=True)

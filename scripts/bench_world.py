@@ -26,7 +26,7 @@ import make_world
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FLAGS = "--epochs 3 --lr 3e-4 --min-lr 3e-5 --warmup-steps 5 --window 256 --batch-size 2 --dtype auto".split()
-T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}  # {seeds: t-value}
+T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}  # {seeds: t at 95 %}
 
 
 def free_port():

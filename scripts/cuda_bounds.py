@@ -12,14 +12,14 @@ import sys
 
 FILE = pathlib.Path(__file__).resolve().parents[1] / "infer/cuda/BOUNDS.md"
 DECODED = (1, 1024)  # rows of a step, and the positions that its last row attends to
-PROMPT = (2048, 2048)  # the same for prefill, with CudaOptions::max_rows rows
+PROMPT = (2048, 2048)  # rows and positions of a prefill step of CudaOptions::max_rows rows
 
 
 @dataclasses.dataclass
 class Card:
     name: str
     bytes: float  # memory bandwidth, bytes/s
-    rates: dict  # operations per second by unit, without sparsity
+    rates: dict  # {Kernel.unit: operations per second, without sparsity}
     memory: float
 
 
@@ -59,7 +59,7 @@ SHAPES = [Shape("8 B (Llama 3)", 4096, 32, 32, 8, 14336, 128256), Shape("1.1 B (
 class Kernel:
     name: str
     calls: int  # per step
-    bytes: float  # per call
+    bytes: float  # read and written, per call
     operations: float
     unit: str = "f32"
     type: str = ""  # block type of the weights; "": the kernel is the same for all types
@@ -69,7 +69,7 @@ class Kernel:
 
 
 def kernels(s, rows, positions):
-    """Returns the kernels of a step of one sequence; only the last row needs logits. F32 activations, F16 cache."""
+    """Returns the kernels of a step over the last `rows` of `positions` tokens. F32 activations, F16 cache."""
     q, kv = s.heads * s.head_dim(), s.kv_heads * s.head_dim()
     seen = sum(range(positions - rows + 1, positions + 1))  # positions attended to, summed over the rows
     all_kernels = []
@@ -109,7 +109,7 @@ def kernels(s, rows, positions):
 
 
 def of_model(all_kernels, t):
-    """Returns the kernels of a model of type t. One without a version for t is Q8_0, like the output of Q4_0 files."""
+    """Returns the kernels of a model of type t: Q8_0 ones where t has none, as for the output matrix in Q4_0 files."""
     has = {k.name for k in all_kernels if k.type == t}
     return [k for k in all_kernels if k.type in ("", t) or (k.name not in has and k.type == "Q8_0")]
 

@@ -46,7 +46,7 @@ class Kernel:
     dynamic_shared: int | None = 0  # None: some, of unspecified size
 
     def occupancy(self):
-        """Returns the warps per multiprocessor and the limiting resource, as in the toolkit's cuda_occupancy.h for 9.0."""
+        """Returns the warps per multiprocessor and what limits them, by cuda_occupancy.h for compute capability 9.0."""
         up = lambda n, to: (n + to - 1) // to * to
         warps = up(self.threads, 32) // 32
         registers_of_warp = up(self.registers * 32, 256)
@@ -122,7 +122,7 @@ def compile_file(nvcc, source):
 
 
 def bytes_said(name, comments):
-    """Returns the bytes in the first `cuda_report` comment whose pattern matches the kernel's name, else None."""
+    """Returns the bytes of shared memory in the first `cuda_report` comment that matches the kernel, else None."""
     for pattern, expression in comments:
         regex = re.sub(r"\\{(\w+)\\}", r"(?P<\1>\\w+)", re.escape(pattern)).replace(r"\*", ".+")
         found = re.fullmatch(regex, name)

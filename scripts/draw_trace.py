@@ -70,7 +70,7 @@ def lanes_of(path):
 
 def main():
     lanes = lanes_of(sys.argv[1])
-    # The second of three steps: between the ends of the first and second update, on the first rank to finish each.
+    # The second of three steps, from the first end of update 1 to the last end of update 2 on any rank.
     window = [[min(updates[0] for *_, updates in lanes.values()), max(updates[1] for *_, updates in lanes.values())]]
     (begin, end), = window
     bars = []

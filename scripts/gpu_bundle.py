@@ -9,7 +9,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 NAME = "folio-gpu"  # the archive's top folder
 MOST_BYTES = 60_000_000
-LAYERS = 8  # layers that are kept of SmolLM2
+LAYERS = 8  # layers of SmolLM2 in the bundled model
 MODEL = f"models/smollm2-{LAYERS}.Q4_1.gguf"
 
 # The contents of NAMEConfig.cmake, for find_package() in the bundle. GoogleTest is built from the included sources.

@@ -70,7 +70,7 @@ def generated(model, prompt, length, **how):
 
 
 def looped(model, prompt, length, device):
-    """Returns a function that generates n tokens in the loop of transformers' guide: compiled steps, a static cache."""
+    """Returns a function that generates n tokens as in transformers' guide: with compiled steps and a static cache."""
     import torch
     from transformers import StaticCache
 
@@ -118,7 +118,7 @@ def decode(args):
         for name, way in ways.items():
             try:
                 seconds = per_token(way(), args.tokens, args.repetitions, device)
-            except Exception as error:  # this version doesn't support it
+            except Exception as error:  # this version of transformers doesn't support this way
                 print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}", flush=True)
                 failed += 1
                 continue

@@ -1,4 +1,4 @@
-"""Formats the table of scripts/gpu_check: each measurement with its bar and goal."""
+"""Formats the table of scripts/gpu_check: each measurement with its bar (the required value) and its goal."""
 import json
 
 TYPES = ("q4_1", "f32", "f16", "bf16", "q8_0", "q4_0")  # types in which the model is measured
@@ -28,7 +28,7 @@ class Summary:
         return found[-1] if found else None
 
     def add(self, what, bar, goal, measured, unit, at_least=True):
-        """Adds a row. A measurement that is None counts as a missed bar."""
+        """Adds a row. The bar is missed if `measured` is None or below the bar (above it unless `at_least`)."""
         held = measured is not None and (bar is None or (measured >= bar if at_least else measured <= bar))
         self.missed += 0 if held else 1
         sign = "≥" if at_least else "≤"

@@ -18,7 +18,7 @@ def number(value):
 
 
 def run(name, program, out, flags):
-    """Returns the study's results.json, which exists even if a result fails. Without it, prints why, returns None."""
+    """Runs a study. Returns its results.json; if missing or at odds with the exit code, prints that, returns None."""
     out.mkdir(parents=True, exist_ok=True)
     results = out / "results.json"
     results.unlink(missing_ok=True)  # an older run's results must not be reported

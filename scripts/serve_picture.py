@@ -24,7 +24,7 @@ def text(x, y, words, anchor="start", classes=""):
 
 
 def scale(values, log):
-    """Returns ticks around the values, and a function that maps values to 0 … 1."""
+    """Returns ticks, and a function that maps values to 0 … 1: on a logarithmic axis if `log`, else on one from 0."""
     if log:
         low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
         return [10 ** i for i in range(low, high + 1)], lambda value: (math.log10(value) - low) / (high - low)

@@ -62,7 +62,7 @@ DELAYED(ssize_t, sendmsg, (int socket, const msghdr* message, int flags), socket
 DELAYED(int, pthread_cond_signal, (pthread_cond_t * condition), condition)
 DELAYED(int, pthread_cond_broadcast, (pthread_cond_t * condition), condition)
 
-// Delays futex wake-ups, which std::atomic's notify_one() makes by this function.
+// Delays futex wake-ups, which std::atomic's notify_one() makes through syscall().
 extern "C" long syscall(long number, ...) {
   static long (*const next)(long, ...) = original(&syscall, "syscall");
   va_list list;

@@ -42,7 +42,7 @@ torch::Tensor pair_counts(std::span<const int32_t> split, int64_t V) {
   return torch::bincount(pair_N, {}, V * V).reshape({V, V}).to(torch::kDouble);
 }
 
-// Shows how the losses of the learned and the counted bigram differ on pairs that the training split has, and lacks.
+// Compares the losses of the learned and the counted bigram on pairs that occur in the training split and on others.
 void show_where_bigrams_differ(Report& report, const experiments::Shakespeare& text, const torch::Tensor& logits_VV) {
   const torch::Tensor train_VV = pair_counts(text.splits.train, text.vocab_size);
   const torch::Tensor validation_VV = pair_counts(text.splits.validation, text.vocab_size);

@@ -1,5 +1,5 @@
-// Mistakes in a reimplementation of a published tutorial and in the tutorial itself, each demonstrated and fixed. The
-// results are explained in README.md.
+// Mistakes in B. Kitano's "Llama from scratch" and in a port of it, each demonstrated and fixed. The results are
+// explained in README.md.
 #include <fmt/format.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/types.h>
@@ -31,15 +31,15 @@ struct Pair {
   std::vector<T> copied{}, mended{};  // results by seed, with the mistake and with its fix
 };
 
-// Mistake 3: returns the remaining time printed after `step`; clock[i] is the time after step i. The mistake multiplies
-// the time since the last log line by the remaining steps; the fix also divides by the steps between two lines.
+// Mistake 3 in README.md. Returns the remaining time after `step`; clock[i] is the time after step i. The mistake is to
+// multiply the time since the last log line by the remaining steps without dividing by the steps between log lines.
 int64_t eta(const std::vector<int64_t>& clock, size_t step, size_t log_every, bool mended) {
   const int64_t since_last_line = clock[step] - clock[step - log_every];
   const auto steps_left = static_cast<int64_t>(clock.size() - 1 - step);
   return mended ? since_last_line * steps_left / static_cast<int64_t>(log_every) : since_last_line * steps_left;
 }
 
-// Mistake 4: counts the distinct lines among five; `line(i)` generates the i-th from the same prompt.
+// Mistake 4 in README.md. Counts the distinct lines among five; line(i) generates the i-th from the same prompt.
 int64_t count_different_lines(const std::function<std::vector<int32_t>(uint64_t number)>& line) {
   std::set<std::vector<int32_t>> lines;
   for (uint64_t i = 0; i < 5; ++i) lines.insert(line(i));
@@ -55,7 +55,7 @@ void study(Report& report) {
   const experiments::Shakespeare text = experiments::load_shakespeare();
   const double knowing_nothing = std::log(static_cast<double>(text.vocab_size));
   train::TrainConfig config = experiments::small_setting(text);
-  core::ModelConfig untied = config.model;  // a separate output matrix, as in the tutorial
+  core::ModelConfig untied = config.model;  // a separate output matrix, as in Kitano's model
   untied.tie_embeddings = false;
   const auto mean_norms = experiments::changed_blocks(config.model, [&](nn::BlockParts& parts, const nn::RopeCache&) {
     parts.attention_norm = AnyModule(experiments::MeanNorm(config.model.dim));
@@ -92,7 +92,7 @@ void study(Report& report) {
     losses.mended.push_back(run.validation_loss);
     curves = {broken_run.validation, run.validation};
 
-    std::vector<int64_t> clock{0};  // one tick per step
+    std::vector<int64_t> clock{0};  // simulated time after each step: one tick per step
     while (clock.back() < config.steps) clock.push_back(clock.back() + 1);
     etas.copied.push_back(eta(clock, clock.size() / 2, 10, false));
     etas.mended.push_back(eta(clock, clock.size() / 2, 10, true));

@@ -26,7 +26,7 @@ double near_zero(const torch::Tensor& numbers, double tolerance) {
   return 100.0 * (numbers.abs() <= tolerance).to(torch::kDouble).mean().item<double>();
 }
 
-// Mistake 6: the tutorial's show_grads() counts small weights. Shows that count and the count of zero gradients.
+// Mistake 6 in README.md: show_grads() counts weights near 0. Shows that count and the count of gradients that are 0.
 void study_table_of_gradients(Report& report, const Shakespeare& text, const train::TrainConfig& config) {
   const data::BatchSampler batches(text.splits.train, config.batch_size, config.window, config.seed);
   const auto batch = train::to_tensors(batches.batch(0), torch::kCPU);
@@ -48,7 +48,7 @@ void study_table_of_gradients(Report& report, const Shakespeare& text, const tra
   report.check_below("6 and where it is added, percent", gradients[1], 1.0);
 }
 
-// Mistake 7: compares 50 steps of an optimizer that holds another model's parameters with one that holds the model's.
+// Mistake 7 in README.md: compares 50 steps of an optimizer with another model's parameters with 50 correct ones.
 void study_other_models_optimizer(Report& report, const Shakespeare& text, train::TrainConfig config) {
   config.steps = 50;
   nn::Llama other = seeded_llama(config.model, config.seed + 1);
@@ -70,7 +70,7 @@ void study_other_models_optimizer(Report& report, const Shakespeare& text, train
   report.check_above("7 with its own they change by", moved[1], 0.01);
 }
 
-// Mistake 8: trains with three schedules. `share` is the cosine's period as a fraction of all steps; 0: constant rate.
+// Mistake 8 in README.md: trains with three schedules. `share`: period of the cosine / all steps; 0: a constant rate.
 void study_short_schedule(Report& report, const Shakespeare& text, train::TrainConfig config) {
   struct Schedule {
     std::string name;

@@ -1,5 +1,5 @@
-// Three mistakes at the end of the tutorial's notebook: a table of gradients that shows weights, an optimizer with
-// another model's parameters, and a schedule shorter than the training.
+// Three mistakes at the end of the notebook of B. Kitano's "Llama from scratch": a table of gradients that shows
+// weights, an optimizer with another model's parameters, and a schedule shorter than the training.
 #pragma once
 
 #include "experiments/common/report.h"
@@ -11,7 +11,7 @@ namespace folio::experiments {
 /// then rises again, as PyTorch's CosineAnnealingLR does.
 [[nodiscard]] double cosine_rate(double highest, int64_t step, int64_t period);
 
-/// Runs the three studies, prints their tables and checks their results.
+/// Demonstrates each of the three mistakes: trains small models, prints a table and checks the results.
 void study_own_mistakes(Report& report, const Shakespeare& text);
 
 }  // namespace folio::experiments

@@ -23,7 +23,7 @@ using Doubles = std::vector<double>;
 
 constexpr std::array<int64_t, 4> kTimes{1, 2, 8, 16};  // multiples of the trained length
 
-// A function that returns rotations for config.context_length positions, which is `scale` times the trained length.
+// A function that returns rotations for config.context_length positions, `scale` times as many as in training.
 using Rotations = nn::RopeCache (*)(const ModelConfig& config, double scale);
 
 nn::RopeCache plain_rope(const ModelConfig& config, double) {
@@ -32,7 +32,7 @@ nn::RopeCache plain_rope(const ModelConfig& config, double) {
 
 nn::RopeCache no_positions(const ModelConfig& config, double) { return experiments::no_rope(config); }
 
-// Returns the rotations of a mistake in a tutorial: angles p · theta^(-2(i - 1)/d) with i starting at 0 instead of 1.
+// Returns rotations with a common mistake: angles p · theta^(-2(i - 1)/d) with i starting at 0 instead of 1.
 nn::RopeCache rope_off_by_one(const ModelConfig& config, double) {
   return experiments::linear_rope(config, std::pow(config.rope_theta, -2.0 / static_cast<double>(config.head_dim)));
 }

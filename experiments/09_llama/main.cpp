@@ -21,7 +21,7 @@ using core::ModelConfig;
 using experiments::Report;
 using torch::nn::AnyModule;
 
-// Index in variants_of() of the first variant with a removed part. The whole model is first, no causal mask last.
+// Index in variants_of() of the first variant that lacks a part. Variant 0 is the whole model, the last has no mask.
 constexpr size_t kFirstTakenAway = 6;
 
 std::vector<experiments::Variant> variants_of(const ModelConfig& model) {

@@ -65,7 +65,7 @@ Corner walk_downhill(const Function& f, const Point& start, double step) {
   return *std::min_element(simplex.begin(), simplex.end(), lower);
 }
 
-// Geometric means over the points. The fit uses the law's terms at this middle, which are of the order of a loss.
+// Geometric means over the points. The fit's variables are the law's terms at these means, all of similar size.
 struct Middle {
   double parameters, tokens;
 };

@@ -1,4 +1,4 @@
-// The tutorial's model at its original size and training length: hours of computation, in runs of ten minutes.
+// The model of B. Kitano's "Llama from scratch" at its original size: hours of computation, in runs of ten minutes.
 #pragma once
 
 #include "experiments/common/report.h"

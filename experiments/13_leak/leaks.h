@@ -1,5 +1,5 @@
-// Measurements that detect if a trained model's predictions depend on later characters. Except for the tutorial's own
-// loss, they run without dropout and on consecutive windows of a split.
+// Measurements that detect if a trained model's predictions depend on later characters. Except for
+// loss_as_the_tutorial_takes_it(), they run without dropout and on consecutive windows of a split.
 #pragma once
 
 #include <torch/types.h>
@@ -41,14 +41,14 @@ struct Findings {
 };
 [[nodiscard]] Findings look_for_leaks(Llama& model, std::span<const int32_t> split, int64_t windows);
 
-/// Returns the mean of other_futures - losses over all positions but the last: the loss saved by later characters.
+/// Returns how much later characters lower the loss: the mean of other_futures - losses, except at the last position.
 [[nodiscard]] double mean_gain_from_future(const Findings& findings);
 
 /// Returns the fraction of the `length`-character sequences of `split` that also occur in `train`.
 [[nodiscard]] double share_that_occurs(std::span<const int32_t> split, std::span<const int32_t> train, size_t length);
 
-/// Returns the mean loss of ten random batches with dropout on the attention weights, as the tutorial evaluates.
-/// `number` selects the batches. Leaves dropout disabled.
+/// Returns the mean loss of ten random batches with dropout on the attention weights, as Kitano's notebook
+/// evaluates. `number` selects the batches. Leaves dropout disabled.
 [[nodiscard]] double loss_as_the_tutorial_takes_it(Llama& model, const data::BatchSampler& batches, uint64_t number);
 
 }  // namespace folio::experiments::tutorial

@@ -1,5 +1,5 @@
-// Study: does the tutorial's last model leak later characters? The results are explained in README.md. --full trains
-// the tutorial's original size, in runs of ten minutes.
+// Study: does the last model of B. Kitano's "Llama from scratch" leak later characters? The results are explained in
+// README.md. --full trains the model in its original size, in runs of ten minutes.
 #include <fmt/format.h>
 #include <torch/utils.h>
 

@@ -1,5 +1,5 @@
-// Trains the tutorial's model as the tutorial does: batches of 32 windows of 16 characters, Adam with default settings.
-// Results depend only on the seed, not on interruptions.
+// Trains the model of B. Kitano's "Llama from scratch" as its notebook does: batches of 32 windows of 16 characters,
+// Adam with default settings. Results depend only on the seed, not on interruptions.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class Training {
 
   [[nodiscard]] Llama& model() { return model_; }
   [[nodiscard]] int64_t steps() const { return steps_; }
-  /// Returns the tutorial's evaluations on the validation split, one every 100 steps.
+  /// Returns the values of loss_as_the_tutorial_takes_it() on the validation split, one every 100 steps.
   [[nodiscard]] std::vector<train::LineChart::Point> curve() const;
 
  private:

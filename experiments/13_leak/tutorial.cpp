@@ -14,7 +14,7 @@ torch::nn::Linear linear(int64_t in, int64_t out, bool bias = true) {
   return torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(bias));
 }
 
-// Returns the tutorial's angles [T, K/2]: p · 10000^(-2(i - 1)/K) with i starting at 0, so that pair 0 has i - 1 = -1.
+// Returns RoPE with the notebook's angles [T, K/2]: p · 10000^(-2(i - 1)/K), where i starts at 0 instead of 1.
 nn::RopeCache rotations(int64_t positions, int64_t head_dim) {
   const torch::Tensor i_P = torch::arange(head_dim / 2, torch::kDouble);
   const torch::Tensor frequency_P = torch::pow(10000.0, -2.0 * (i_P - 1.0) / static_cast<double>(head_dim));

@@ -17,8 +17,8 @@
 
 namespace folio::experiments::tutorial {
 
-/// The positions over which a norm averages the squares: the whole window (as in the tutorial), the current and earlier
-/// positions, or only the current one.
+/// The positions over which a norm averages the squares: the whole window (as in Kitano's notebook), the current
+/// and earlier positions, or only the current one.
 enum class NormOver { Window, Past, Position };
 
 struct Config {
@@ -31,8 +31,8 @@ struct Config {
 };
 
 /// Dropout: sets elements to 0 at random and scales the rest to keep the mean. It has its own generator, so that runs
-/// are independent of each other. In evaluation the tutorial disables dropout after the heads, but not on the attention
-/// weights.
+/// are independent of each other. In evaluation, Kitano's notebook disables dropout after the heads, but not on the
+/// attention weights.
 struct Dropout {
   double weights = 0.0;  ///< dropout probability of attention weights
   double output = 0.0;   ///< dropout probability of the heads' output
@@ -65,7 +65,7 @@ class AttentionImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Attention);
 
-/// A linear layer followed by the tutorial's SwiGLU: linear(x) · swish(gate(x)) with a learned beta.
+/// A linear layer followed by the SwiGLU of Kitano's notebook: linear(x) · swish(gate(x)) with a learned beta.
 class FeedForwardImpl : public torch::nn::Module {
  public:
   explicit FeedForwardImpl(int64_t dim);
@@ -110,7 +110,7 @@ class LlamaImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Llama);
 
-/// Returns a model initialized by LibTorch's defaults, as in the tutorial. Values depend on the seed, not on
+/// Returns a model initialized by LibTorch's defaults, as in Kitano's notebook. Values depend on the seed, not on
 /// config.norm. Thread-safe.
 [[nodiscard]] Llama seeded(const Config& config, uint64_t seed);
 

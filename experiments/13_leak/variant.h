@@ -1,4 +1,4 @@
-// A variant of the tutorial's norm with the leaks found in models that were trained with it, and pictures of them.
+// A variant of the model's norm, the leaks measured in models that are trained with the variant, and pictures of both.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ struct Variant {
   std::string name;
   NormOver norm;
   std::vector<Findings> findings{};  // by seed: leaks of the trained model
-  std::vector<double> early{};       // by seed: loss saved by later characters after a quarter of the steps
+  std::vector<double> early{};       // by seed: mean_gain_from_future() after a quarter of the steps
   torch::Tensor gradients_TT{};      // gradient_map of the first seed
 
   // Returns of(findings[i]) for each seed i.

@@ -21,13 +21,13 @@ constexpr double kWidth = 138, kHeight = 62, kGapX = 18, kGapY = 34, kMargin = 1
 // A box of the picture, or the point where a line crosses a level on its way to a box further away.
 struct Item {
   const Node* node = nullptr;  // null for a point
-  size_t level = 0;            // row of the picture: 0 at the bottom, above all users
+  size_t level = 0;            // row of the picture: 0 is the bottom; higher than all users' rows
   double x = 0.0;              // horizontal center
   struct Use {
     Item* item;
     double port;  // where the line ends: offset from the item's center
   };
-  std::vector<Use> users{};  // items in the level below that lines lead to
+  std::vector<Use> users{};  // items one level below, to which lines lead
   [[nodiscard]] double width() const { return node == nullptr ? 0.0 : kWidth; }
   [[nodiscard]] double wanted() const {
     double sum = 0.0;
@@ -36,7 +36,7 @@ struct Item {
   }
 };
 
-// Returns the items of each level: a box per entry that the last entry depends on, and the points of all lines.
+// Returns the items of each level: boxes of the entries that the last entry depends on, and points that lines cross.
 std::vector<std::vector<Item*>> connect(const Tape& tape, std::deque<Item>& items) {
   std::map<const Node*, Item*> boxes;
   const auto box_of = [&](const Node* node) {
@@ -72,7 +72,7 @@ std::vector<std::vector<Item*>> connect(const Tape& tape, std::deque<Item>& item
   return levels;
 }
 
-// Sets x of all items: orders each level by the positions of its items' users and centers it. Returns the width.
+// Sets x of all items: orders each level by the users' positions and centers it. Returns the width, at least `least`.
 double spread_out(std::vector<std::vector<Item*>>& levels, double least) {
   const auto length_of = [](const std::vector<Item*>& row) {
     double length = -kGapX;

@@ -19,7 +19,7 @@ struct Shape {
   bool operator==(const Shape&) const = default;
 };
 
-[[nodiscard]] std::string shown(const Shape& shape);  ///< for example "[16, 8, 65]"
+[[nodiscard]] std::string shown(const Shape& shape);  ///< formats a shape: "[16, 8, 65]"
 
 /// An entry of the tape: an operation, its result, and the rule of its gradient.
 struct Node {

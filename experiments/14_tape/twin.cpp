@@ -59,14 +59,14 @@ torch::Tensor growing_loss(growing::Model& model, const data::Batch& batch) {
   return growing::cross_entropy(logits_BTV, ids_of(batch.targets).view({batch.rows, batch.length}));
 }
 
-// An operation or a model, run on a tape and by LibTorch. The loss is the sum of its result times random weights.
+// An operation or a rung to run on a tape and by LibTorch. The loss is a random weighted sum of its result's elements.
 struct Case {
   std::string name;
   std::vector<Parameter> leaves;
   double roundings;
   std::function<Tensor(const std::vector<Tensor>&)> record;
-  std::function<torch::Tensor(const Twins&)> libtorch;  // for an operation
-  std::shared_ptr<growing::Model> model{};              // for a rung
+  std::function<torch::Tensor(const Twins&)> libtorch;  // the same in LibTorch
+  std::shared_ptr<growing::Model> model{};              // parameters for `libtorch`; null for an operation
 };
 
 Values random_values(int64_t n, uint64_t seed) {
@@ -121,7 +121,7 @@ std::vector<Case> make_cases(uint64_t seed) {
   return cases;
 }
 
-// The loss of a case, recorded on a tape, with its leaves and its weighted result.
+// A case recorded on a tape: its leaves, its result times `weights` (elementwise), and the loss, the sum of `weighted`.
 struct Recorded {
   std::vector<Tensor> leaves;
   Tensor weighted, loss;

@@ -25,7 +25,7 @@ struct Generation {
 /// cache, every token recomputes all previous positions.
 [[nodiscard]] Generation generate(infer::Runner& runner, size_t count, bool with_cache);
 
-/// Returns the logits of `count` random tokens (at most 256), computed one token at a time.
+/// Returns the logits after each of `count` <= 256 random tokens, (count, vocab_size), computed one token at a time.
 [[nodiscard]] std::vector<float> logits_of_random_text(infer::Runner& runner, size_t count, uint64_t seed);
 
 /// Returns ‖a - b‖ / ‖b‖.

@@ -37,8 +37,8 @@ constexpr std::array kCounted{
     Counted{"bytes of activations", [](const Work& w) { return w.activation_bytes; }, 2, 1},
     Counted{"all bytes", [](const Work& w) { return w.bytes(); }, 0, 0}};
 
-// Quantile functions of sequence lengths with a given mean. Lengths beyond the context are cut (exponential and
-// Pareto).
+// Distributions of sequence lengths with a given mean, as quantile functions. running_texts() limits exponential and
+// Pareto lengths to the context.
 constexpr std::array kLengths{
     experiments::Lengths{"exponential", [](double u, double mean) { return -mean * std::log(1.0 - u); }},
     experiments::Lengths{"all of one length", [](double, double mean) { return mean; }},

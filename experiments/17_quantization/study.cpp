@@ -62,7 +62,7 @@ void plant_outliers(Study& s) {
   }
   s.report.picture("outliers.svg", chart);
 
-  // A model that computes the same function, with an outlier in each group of w2.
+  // A model that computes the same function as s.exact, with an outlier in each group of w2.
   const core::StoredModel planted = with_weights(s.exact, with_outliers(core::to_weights(s.exact), 64.0F));
   std::map<core::DType, Interval> cost;
   rows.clear();

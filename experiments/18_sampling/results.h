@@ -26,14 +26,14 @@ class Results {
   [[nodiscard]] std::vector<double> all(const std::string& name, double Counted::*number) const;
   [[nodiscard]] double mean(const std::string& name, double Counted::*number) const;
   [[nodiscard]] double least(const std::string& name, double Counted::*number) const;
-  /// Returns the statistic's mean over the outputs of each seed.
+  /// Returns the mean of a statistic over the outputs of each seed, for the setting `name`.
   [[nodiscard]] std::vector<double> by_seed(const std::string& name, double Counted::*number) const;
   /// Returns by_seed() of setting `a` minus by_seed() of setting `b`.
   [[nodiscard]] std::vector<double> gap(const std::string& a, const std::string& b, double Counted::*number) const;
   /// Returns the number of drawn tokens that differ from those of the textbook implementation (cuts.h).
   [[nodiscard]] int64_t n_other(const std::string& name) const;
 
-  /// Prints a table with the corpus, named `book`, and all settings. Plots those without truncation by temperature.
+  /// Prints a table of the corpus, named `book`, and all settings. Plots untruncated settings against temperature.
   void show(Report& report, const std::string& book, const std::vector<Setting>& settings) const;
 
  private:

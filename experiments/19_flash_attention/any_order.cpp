@@ -39,8 +39,8 @@ struct Exact {
 
 // The largest error of an output's elements.
 struct Error {
-  double relative = 0.0;  ///< relative to Σ p |v|
-  double share = 0.0;     ///< as a fraction of error_bound()
+  double relative = 0.0;  ///< |error| / Σ p |v|, with softmax weights p and values v
+  double share = 0.0;     ///< `relative` / error_bound()
 
   void include(const Error& other) {
     relative = std::max(relative, other.relative);
@@ -110,7 +110,7 @@ Error worst_of_every_order(Row<T>& row, bool rescaled, int64_t& n_orders) {
   return worst;
 }
 
-// Tests a row of `n` positions with every block size and every order of its blocks.
+// Measures the error of a softmax over `n` positions, merged from blocks of every size in every order.
 template <typename T>
 void every_order(Report& report, const std::string& type, size_t n, std::vector<std::vector<Report::Json>>& rows) {
   std::vector<double> shares, mistaken;
@@ -136,7 +136,7 @@ void every_order(Report& report, const std::string& type, size_t n, std::vector<
   report.check_above(type + ": without the rescaling", *std::min_element(mistaken.begin(), mistaken.end()), 100.0);
 }
 
-// Tests a row of 1000 positions with blocks in random orders.
+// Measures the error of a softmax over 1000 positions, merged from blocks in random orders.
 template <typename T>
 void long_row(Report& report, const std::string& type) {
   Error worst;

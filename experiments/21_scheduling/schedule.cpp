@@ -46,7 +46,7 @@ class Run {
 
     draft();
     std::vector<Row> rows;
-    size_t most_reported = 0;  // logits aren't requested
+    size_t most_reported = 0;  // number of prompt rows to report logits for
     const Plan& plan = scheduler_.plan(
         [&](Sequence& s, size_t most) { return request_of(s).append_rows(s, rows, most, most_reported); });
     for (Sequence* s : plan.preempted) {

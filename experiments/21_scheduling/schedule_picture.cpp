@@ -136,7 +136,7 @@ class Panel {
   const Scale& scale_;
   double top_;
   std::vector<double> x_;                     // left edges of the steps, and the right edge of the last one
-  std::map<std::string, std::string> paths_;  // by class: path data of all its shapes
+  std::map<std::string, std::string> paths_;  // by CSS class: path data of the shapes of the class
   std::string text_;
   std::string dots_;
 };

@@ -38,7 +38,7 @@ std::string tables_picture(std::span<const SearchStep> steps, size_t width) {
   }
   const double lane = kBlock * static_cast<double>(most) + kBetween;
   const double column = kWidth / static_cast<double>(steps.size());
-  std::map<std::string, std::string> paths;  // path data by class of the style sheet
+  std::map<std::string, std::string> paths;  // SVG path data by CSS class
   for (size_t s = 0; s < steps.size(); ++s) {
     const auto held_by = holders(steps[s]);
     for (const SearchStep::Beam& beam : steps[s].beams) {

@@ -10,7 +10,7 @@
 
 namespace folio::experiments {
 
-/// TinyShakespeare: the first nine tenths for training, the rest for validation. In short form, of its first 100 KB.
+/// TinyShakespeare: the first nine tenths for training, the rest for validation. Short form: only its first 100 KB.
 struct Text {
   std::string training;
   std::string validation;
@@ -28,7 +28,7 @@ struct Text {
 [[nodiscard]] std::string shown(const data::Tokenizer& tokenizer, std::span<const int32_t> tokens,
                                 const std::string& between);
 
-/// Shows the first merges of a short sentence one by one, and checks that the trainer makes the same.
+/// Shows the first merges of a short sentence one by one, and checks that data::train_bpe() finds the same.
 void on_paper(Report& report);
 
 /// Measures the bytes per token by vocabulary size, and how often the tokens made by merges are used.

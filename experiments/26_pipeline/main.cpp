@@ -25,12 +25,12 @@ constexpr int64_t kChunks = 2;
 // Forward pass, input gradient and weight gradient have equal times; overlapping two passes saves nothing.
 constexpr Times kAlike{.forward = 2, .backward_input = 2, .backward_weights = 2, .both = 6};
 
-// A schedule, with the idle time and the activations that its source states.
+// A schedule, with the idle time and the stored activations that the literature states for it.
 struct Scheme {
   Plan (*plan)(int64_t n_ranks, int64_t n_microbatches);
   const char* formula;
   int64_t (*idle)(int64_t n_ranks, const Times& times);
-  int64_t (*held)(int64_t n_ranks);  // microbatches that a rank holds; 0: not stated
+  int64_t (*held)(int64_t n_ranks);  // microbatches whose activations a rank holds; 0: not stated
 };
 
 const std::array kSchemes = {

@@ -39,7 +39,7 @@ class DualPipeRank {
 
   std::vector<Together> steps() {
     const int64_t to_middle = half_ - 1 - from_end_;  // ranks between this one and the middle
-    // Warm-up: forward passes of near microbatches, then also of far ones when the first of those arrive.
+    // Warm-up: forward passes of the near direction, then also of the far direction when its first microbatch arrives.
     for (int64_t i = 0; i < 2 * to_middle; ++i) alone(forward(near_));
     for (int64_t i = 0; i <= from_end_; ++i) {
       alone(forward(near_));

@@ -14,8 +14,8 @@ namespace folio::experiments {
 [[nodiscard]] Plan plan_zb1p(int64_t n_ranks, int64_t n_microbatches);
 
 /// Returns "DualPipe": rank r of p holds stages r and p - 1 - r, and microbatches enter at both ends. A forward pass of
-/// one direction is overlapped with a backward pass of the other. Throws core::Error unless both numbers are even and
-/// there are at least twice as many microbatches as ranks.
+/// one direction is overlapped with a backward pass of the other. Throws core::Error unless both arguments are even
+/// and n_microbatches >= 2 n_ranks.
 /// Source: DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024, section 3.2.1 and figure 5.
 [[nodiscard]] Plan plan_dualpipe(int64_t n_ranks, int64_t n_microbatches);
 

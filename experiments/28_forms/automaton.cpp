@@ -73,7 +73,7 @@ Automaton smallest(const std::vector<Targets>& targets, const std::vector<bool>&
     for (int32_t& to : of) to = to < 0 ? -1 : classes[static_cast<size_t>(to)];
     states[static_cast<size_t>(classes[s])] = state_of(of, may_end[s]);
   }
-  return numbered(states);  // class 0 contains the start state
+  return numbered(states);  // class 0, where numbered() starts, contains the start state
 }
 
 // Returns the index of an arrow to a similar state, which differs from state s only in the target of this arrow.

@@ -112,7 +112,7 @@ Verdict judged(infer::forms::Form& form, const std::string& text) {
   }
   if (form.may_end(place)) return {.fits = true, .n_good = n, .where = {}};
   if (n == text.size()) return {.fits = false, .n_good = n, .where = "the line ends too early"};
-  // An odd number of quotation marks means that the text ends inside a string. The text before it tells its kind.
+  // An odd number of quotation marks: the text ends inside a string, which is a key unless a colon precedes it.
   const std::string good = text.substr(0, n);
   const size_t quote = good.rfind('"');
   size_t n_quotes = 0;

@@ -148,7 +148,7 @@ void fine_tuning(Report& report, const Task& first) {
   show(report, "Fine-tuning", methods, task.setting.steps);
   check_bytes(report, task, methods);
 
-  // Measures what fine-tuning on prose costs on Shakespeare.
+  // Measures how much fine-tuning on prose raises the loss on Shakespeare.
   std::vector<std::vector<Report::Json>> rows{{"before", before, shakespeare}};
   for (const Method& method : methods) {
     nn::Llama tuned{nullptr};

@@ -59,9 +59,9 @@ struct RateSearch {
   [[nodiscard]] double best_rate() const { return rates[best]; }
 };
 
-/// Finds the best learning rate of each of middles.size() trainings: tries `middles[which]` and the rates next to it in
-/// the series, then extends the range (within 1e-5 to 10) while the best rate is at an end. `loss` is called by
-/// run_jobs() and returns NaN if training diverged.
+/// Finds the best learning rate of each of middles.size() trainings by the mean of `loss` over `seeds`: tries
+/// `middles[which]` and its neighbors in the series 0.001, 0.003, 0.01, …, then extends the range (within 1e-5 to 10)
+/// while the best rate is at an end. `loss` must be thread-safe and return NaN if training diverged.
 [[nodiscard]] std::vector<RateSearch> search_rates(
     const std::vector<double>& middles, const std::vector<uint64_t>& seeds,
     const std::function<double(size_t which, double rate, uint64_t seed)>& loss);

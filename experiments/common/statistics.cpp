@@ -11,7 +11,7 @@ double student_t_within(double x, int degrees) {
   core::require(degrees >= 1, "Student's t has at least 1 degree of freedom, not {}", degrees);
   const double angle = std::atan(x / std::sqrt(static_cast<double>(degrees)));
   const double cos2 = std::cos(angle) * std::cos(angle);
-  // The series of 26.7.3 and 26.7.4: cos a + 2/3 cos^3 a + … for odd degrees, 1 + 1/2 cos^2 a + … for even degrees.
+  // Abramowitz & Stegun, 26.7.3, 26.7.4: cos a + 2/3 cos^3 a + … for odd degrees, 1 + 1/2 cos^2 a + … for even ones.
   const bool odd = degrees % 2 == 1;
   double term = odd ? std::cos(angle) : 1.0;
   double sum = degrees == 1 ? 0.0 : term;

@@ -27,7 +27,7 @@ namespace {
 using namespace folio;  // NOLINT: a single-file program
 using torch::Tensor;
 
-// Which functions the reader has written. Folio's are used instead of the others.
+// The functions that the reader has written: true if written, false if Folio's function is used.
 struct Own {
   bool modules = false, loss = false, loss_backward = false, loop = false, rates = false, clipping = false;
   bool adamw = false, sampler = false;
@@ -102,7 +102,7 @@ core::ModelConfig config_of(int64_t vocab_size) {
           .tie_embeddings = true};
 }
 
-// A Llama with the interface that the reader's training loop trains.
+// A Llama with the interface exercises::Trainee, so that the reader's training loop can train it.
 class Trainee final : public exercises::Trainee {
  public:
   Trainee(const Own& own, const core::ModelConfig& config, growing::Text text, const growing::Setting& setting)

@@ -19,7 +19,7 @@ using namespace folio;           // NOLINT: a program, never included by another
 using namespace folio::growing;  // NOLINT
 using experiments::Report;
 
-// Returns the validation loss along the training, a mean over the seeds.
+// Returns the validation loss during training, averaged over the seeds.
 train::LineChart::Series curve(const std::string& name, const Climbed& climbed, const Setting& s) {
   train::LineChart::Series series{name, {}};
   for (size_t k = 0; k < climbed.trainings[0].validation.size(); ++k) {

@@ -1,4 +1,4 @@
-// AVX-512 kernels, compiled for AVX-512. Later headers use the types of earlier ones, in this order:
+// AVX-512 kernels without VNNI, BF16 or AMX. Later headers use the types of earlier ones, in this order:
 // clang-format off
 #include "infer/cpu/vec_avx512.h"
 #include "infer/cpu/ints_avx512.h"

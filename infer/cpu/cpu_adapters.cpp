@@ -176,12 +176,12 @@ void CpuAdapters::project(core::ThreadPool& pool, const kernels::Kernels& kernel
     for (size_t i = 0; i < group.rows.size() && !group.adjacent; ++i, to += k)
       std::copy_n(x + group.rows[i] * k, k, to);
   }
-  // Computes columns [from, until) of a group's t.
+  // Computes columns [from, until) of t = scale · x · aᵀ for a group's rows.
   const auto sums = [&](const Group& group, size_t from, size_t until) {
     const Input& input = *group.input;
     const size_t n = group.rows.size();
     float* t = t_.data() + group.first_t;
-    const bool few = n <= 16;  // more rows use the blocked product
+    const bool few = n <= 16;  // matmul_near is for few rows
     const auto multiply = [&](auto near, auto far, const auto& a) {
       (few ? near : far)(group.x, n, a.data(), k, from, until, t, input.n_t(), false);
     };
@@ -202,7 +202,7 @@ void CpuAdapters::project(core::ThreadPool& pool, const kernels::Kernels& kernel
   constexpr size_t kGrain = 4;
   pool.parallel_for(n_columns, kGrain, n_t * k / kWorthAThread, [&](size_t begin, size_t end) {
     size_t first = 0;
-    const Group* before = nullptr;  // the previous group, multiplied while the current group's a is prefetched
+    const Group* before = nullptr;  // the previous group, multiplied while the current group's matrix a is prefetched
     size_t begin_before = 0;
     size_t end_before = 0;
     for (const Group& group : groups_) {

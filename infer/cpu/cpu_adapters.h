@@ -21,7 +21,7 @@ namespace folio::infer {
 
 class CpuAdapters {
  public:
-  /// Loads the adapter as `number`: copies its matrices for these layers, b only for the outputs that `weights` holds.
+  /// Loads the adapter as `number`: copies its matrices for `layers`, but of b only the rows of outputs in `weights`.
   void load(int32_t number, const core::Adapter& adapter, LayerRange layers, const CpuWeights& weights);
   void unload(int32_t number) { adapters_.erase(number); }
 
@@ -42,8 +42,8 @@ class CpuAdapters {
   struct Part {
     int32_t weight;  ///< WeightId::index of the matrix
     size_t rank;
-    size_t first;  ///< index of the part's first column in t of its Input
-    Numbers b;     ///< rows of the stage's outputs, in the layout of Kernels::add_low_rank
+    size_t first;  ///< index of the part's first column in its Input's t = scale · x · aᵀ
+    Numbers b;     ///< the rows of b for the stage's outputs, in the layout of Kernels::add_low_rank
   };
   // An adapter's updates of all matrices of a layer that share an input.
   struct Input {
@@ -54,7 +54,7 @@ class CpuAdapters {
   };
   struct Loaded {
     std::vector<std::unique_ptr<Input>> inputs;
-    std::vector<const Input*> of;  ///< by index of WeightId; null: the matrix is not updated
+    std::vector<const Input*> of;  ///< by WeightId::index; null if the adapter does not update the matrix
   };
   // Rows of the current step that use the same adapter.
   struct Group {
@@ -64,7 +64,7 @@ class CpuAdapters {
     // State of the current product.
     const Input* input = nullptr;  ///< null: the adapter does not change this product
     const float* x = nullptr;
-    size_t first_t = 0;  ///< offset in t_ of the group's t: (rows, n_t)
+    size_t first_t = 0;  ///< offset in t_ of the group's t = scale · x · aᵀ, (rows, n_t)
   };
 
   std::map<int32_t, Loaded> adapters_;

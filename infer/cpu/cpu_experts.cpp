@@ -160,7 +160,7 @@ void CpuExperts::combine(const float* x, std::span<const Matrix> weights, const 
   const auto bias_of = [&](size_t expert) {
     return biases == nullptr ? nullptr : biases + expert * dim + weights.front().first;
   };
-  // Adds columns [begin, end) of n assignments' outputs to the residual. The outputs' rows are `stride` apart.
+  // Adds columns [begin, end) of assignments [first, first + n) to the residual. Rows of `out` are `stride` apart.
   const auto add = [&](size_t first, size_t n, size_t begin, size_t end, const float* out, size_t stride) {
     for (size_t i = 0; i < n; ++i, out += stride) {
       const Taken& taken = taken_[first + i];

@@ -214,8 +214,8 @@ auto with_kind(const GroupMatrix& m, Body&& body) {
 using TileKernel = void (*)(const GroupMatrix& m, const uint8_t* tile, const QuantizedInputs& x, size_t first,
                             Vec* total);
 
-// Returns the kernels of a storage format for 1, 2, 4 and 8 inputs, limited to kMostInputs. Fewer inputs are bound by
-// memory, so their prefetches matter. kMostInputs are bound by arithmetic and mostly find the tile in the cache.
+// Returns the kernels of a storage format for 1, 2, 4 and 8 inputs, limited to kMostInputs. With fewer inputs, a
+// product is bound by memory and needs prefetches; with kMostInputs, by arithmetic, and the tile is mostly in cache.
 template <typename Kind>
 std::array<TileKernel, 4> kernels_of() {
   const auto several = [](auto n) -> TileKernel {

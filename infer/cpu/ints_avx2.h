@@ -80,7 +80,7 @@ struct Dots {
     __m256i signed_high{};
   };
 
-  /// Starts the sums at *sum, the negated sum of the inputs, times the zero point. To save registers, sum() reads *sum.
+  /// Sets where the sums start: *sum (the inputs' negated sum) times the zero point, added by sum() to save registers.
   void start(const int32_t* sum) { first = sum; }
   /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
   void add(const Weights& w, const int8_t* values) {
@@ -105,7 +105,7 @@ struct Dots {
   }
 
  private:
-  // Number of additions that cannot overflow 16 bits: each adds at most a quant (15, 31 or 63) times 254 (two inputs).
+  // Additions that cannot overflow 16 bits: each adds two products of a quant (up to 15, 31 or 63) and an input (127).
   static constexpr int kMostAdded = 32767 / (((1 << kBits) - 1) * 254);
 
   static __m256i widened(__m256i x) { return _mm256_madd_epi16(x, _mm256_set1_epi16(1)); }
@@ -121,7 +121,7 @@ struct Dots {
   __m256i low16 = _mm256_setzero_si256();
   __m256i high16 = _mm256_setzero_si256();
   const int32_t* first = nullptr;
-  int n_added = 0;  // a compile-time constant once the callers' loops are unrolled
+  int n_added = 0;  // additions since widen(); a compile-time constant once the callers' loops are unrolled
 };
 
 }  // namespace

@@ -67,7 +67,7 @@ struct Dots {
     __m512i v;
   };
 
-  /// Starts the sums at *sum, the negated sum of the inputs, times the zero point.
+  /// Starts the sums at *sum (the inputs' negated sum) times the zero point, which subtracts it from every quant.
   void start(const int32_t* sum) { sums = Ints::all(*sum).template times<1 << (kBits - 1)>().v; }
   /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
   void add(const Weights& w, const int8_t* values) { sums = _mm512_dpbusd_epi32(sums, w.v, four(values)); }
@@ -85,7 +85,7 @@ struct Dots {
     __m512i odd;
   };
 
-  /// Starts the sums at *sum, the negated sum of the inputs, times the zero point.
+  /// Starts the sums at *sum (the inputs' negated sum) times the zero point, which subtracts it from every quant.
   void start(const int32_t* sum) { sums = Ints::all(*sum).template times<1 << (kBits - 1)>().v; }
   /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
   void add(const Weights& w, const int8_t* values) {
@@ -117,7 +117,7 @@ struct Dots {
 
   __m512i sums = _mm512_setzero_si512();
 #if !defined(__AVX512VNNI__)
-  // Number of additions that cannot overflow 16 bits: each adds at most a quant (15, 31 or 63) times 254 (two inputs).
+  // Additions that cannot overflow 16 bits: each adds two products of a quant (up to 15, 31 or 63) and an input (127).
   static constexpr int kMostAdded = 32767 / (((1 << kBits) - 1) * 254);
 
   void widen() {
@@ -127,7 +127,7 @@ struct Dots {
   }
 
   __m512i sums16 = _mm512_setzero_si512();
-  int n_added = 0;  // a compile-time constant once the callers' loops are unrolled
+  int n_added = 0;  // additions since widen(); a compile-time constant once the callers' loops are unrolled
 #endif
 };
 

@@ -51,7 +51,7 @@ inline void pack(const float* x, size_t n, size_t k, float* out) {
 // Adds the product of a panel's chunk and packed input t to total[t]. Prefetches inputs `ahead` elements ahead.
 template <size_t kInputs, Prefetch of_next>
 void add_panel(const PanelColumn* panel, const float* x, size_t columns, size_t ahead, Vec* total) {
-  Vec waiting[4][kInputs];  // [i]: sums of 2^i parts, to be added to the next such sums
+  Vec waiting[4][kInputs];  // waiting[i]: sums of 2^i parts, to be added to the sums of the next 2^i
 #pragma GCC unroll 16
   for (size_t i = 0; i < kLanes; ++i) {
     const size_t l = kPartOrder[i];

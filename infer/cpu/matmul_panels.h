@@ -45,7 +45,7 @@ void panel_tile(const PanelColumn* panel, const float* const* x, size_t k, Vec* 
   }
 }
 
-// Computes the same as matmul. Tiles that extend past the last input repeat it.
+// Computes Kernels::matmul for many inputs, with the same bits. Tiles that extend past the last input repeat it.
 template <typename Weight>
 void matmul_panels(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end,
                    float* out, size_t out_stride, bool accumulate) {

@@ -20,7 +20,7 @@ class PackedInputs {
   /// Starts a product with inputs x (n_rows, k), which must not change until it ends.
   void begin(const float* x, size_t n_rows, size_t k);
 
-  /// Returns the packed inputs for the calling thread, which must be one of the pool's. Valid until the next begin().
+  /// Returns the packed inputs for the calling thread, a thread of the pool. Valid until the next begin().
   [[nodiscard]] const float* of_thread() const;
 
  private:

@@ -124,7 +124,7 @@ struct Vec {
         pairs[r] = _mm256_unpacklo_ps(x, y);
         pairs[r + 1] = _mm256_unpackhi_ps(x, y);
       }
-      for (size_t c = 0; c < 4; ++c) {  // columns c and c + 4, of rows 0 to 3 and 4 to 7
+      for (size_t c = 0; c < 4; ++c) {  // four(r): column c of rows r to r + 3, then column c + 4
         const auto four = [&](size_t r) {
           const __m256 x = pairs[r + c / 2];
           const __m256 y = pairs[r + 2 + c / 2];

@@ -103,7 +103,7 @@ struct Vec {
   static Vec fma(Vec x, Vec y, Vec z) {
     return each([](auto i, auto j, auto k) { return vfmaq_f32(k, i, j); }, x, y, z);
   }
-  /// Returns y if either is NaN, as on x86. NEON's own maximum would return NaN.
+  /// Returns the larger of x and y, or y if either is NaN, as on x86. NEON's own maximum would return NaN.
   static Vec max(Vec x, Vec y) {
     return each([](auto i, auto j) { return vbslq_f32(vcgtq_f32(i, j), i, j); }, x, y);
   }

@@ -11,7 +11,7 @@ namespace {
 constexpr int kBlocksOfPart = kPartPositions / CacheView::kPositions;
 constexpr unsigned kPartWarps = 4;
 constexpr unsigned kPartThreads = kPartWarps * kWarp;
-// Warps of an attention_rows block, one item each: a group of items, or half of one if queries are large.
+// Warps of an attention_rows block: one per item of a group, or half of them if queries need much shared memory.
 template <typename H>
 inline constexpr unsigned kRowWarps = H::kQueryBytes > 8192 ? kGroupItems / 2 : kGroupItems;
 constexpr int kJoinParts = 32;  // parts whose join factors are computed at once
@@ -247,7 +247,7 @@ __global__ __launch_bounds__(kRowWarps<H>* kWarp, 1) void attention_rows(const _
   const size_t kv_head = blockIdx.x;
   constexpr unsigned kWarps = kRowWarps<H>;
   const size_t group = gridDim.y - 1 - blockIdx.y;         // longest groups first
-  const AttentionItem* items = in.items + group * kWarps;  // of one sequence; the last ones may be empty
+  const AttentionItem* items = in.items + group * kWarps;  // all of one sequence; the last ones may be empty
   if (items[0].n_rows == 0) return;
   const unsigned warp = threadIdx.x / kWarp;
   const AttentionItem item = items[warp];

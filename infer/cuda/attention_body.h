@@ -49,7 +49,7 @@ __device__ inline int32_t first_seen(int32_t position, int32_t window) {
   return position + 1 > window ? position + 1 - window : 0;
 }
 
-/// Returns the row of an item's slot; head_of returns its head.
+/// Returns the step's row of an item's slot; head_of() returns the slot's query head.
 __device__ inline size_t row_of(const AttentionItem& item, int slot) {
   return static_cast<size_t>(item.row + slot / item.n_queries);
 }

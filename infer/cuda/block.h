@@ -62,7 +62,7 @@ __device__ void hold(Held<kCount>& held, size_t n, Value value) {
   }
 }
 
-/// Calls f(i, x) for each of this thread's elements of a row of n: x is held, or value(i) past the held ones.
+/// Calls f(i, x) for each of this thread's elements i of a row of n: x is in `held`, or value(i) for later elements.
 template <int kCount, typename Value, typename F>
 __device__ void visit(const Held<kCount>& held, size_t n, Value value, F f) {
 #pragma unroll

@@ -18,7 +18,7 @@ namespace folio::infer {
 // flight, and recorded steps become invalid.
 class CudaAdapters {
  public:
-  /// Uploads the adapter's updates of the stage's layers.
+  /// Uploads the updates of `layers` as adapter `number`. `weights` has the IDs of the updated matrices.
   void load(gpu::Stream& stream, int32_t number, const core::Adapter& adapter, const StageWeights& weights,
             LayerRange layers);
   void unload(gpu::Stream& stream, int32_t number);

@@ -1,4 +1,4 @@
-// CudaStage's operations on experts.
+// CudaStage's mixture-of-experts operations: Route, ProjectExperts, CombineExperts and GateRows.
 #include "infer/cuda/cuda_experts.h"
 
 #include <algorithm>

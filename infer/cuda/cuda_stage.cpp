@@ -68,7 +68,7 @@ CudaStage::~CudaStage() {
   }
 }
 
-// Reserves memory for the largest step's workspace. The cache may use the rest.
+// Returns how many KV blocks fit: by default, in the free memory minus the workspace of the largest step.
 CacheFit CudaStage::cache_fit() const {
   const size_t block_bytes = cache_.block_bytes();
   if (options_.cache_bytes) {

@@ -50,7 +50,7 @@ class CudaStage final : public Stage, public StageMemory, public StageResults {
   void write(Slot slot, std::span<const float> values) override;
 
  private:
-  /// A recording's key: rows, rows with logits, draws, items, slots, parts, and whether rows have adapters.
+  /// A recording's key: numbers of rows, rows with logits, draws, items, slots and parts, and if rows have adapters.
   using Shape = std::tuple<size_t, size_t, size_t, size_t, size_t, size_t, bool>;
   /// Byte offsets of the parts of begin()'s upload.
   struct Places {
@@ -127,7 +127,7 @@ class CudaStage final : public Stage, public StageMemory, public StageResults {
 
   // Activations, with capacity for the largest step so far.
   std::array<gpu::DeviceMemory, kSlots> slots_;
-  gpu::DeviceMemory gathered_;  ///< rows of Residual that need logits; those of Heads are in Query's memory
+  gpu::DeviceMemory gathered_;  ///< after Gather: Residual's rows that need logits
   std::array<gpu::DeviceMemory, kKinds> packed_data_;
   gpu::DeviceMemory row_scales_;
   gpu::DeviceMemory partials_;
@@ -156,7 +156,7 @@ class CudaStage final : public Stage, public StageMemory, public StageResults {
   std::array<Drawn, 2> drawn_;  ///< tokens of the last two fetch_tokens() calls, in alternating slots
   uint64_t n_fetched_ = 0;      ///< number of fetch_tokens() calls
 
-  bool gathered_rows_ = false;  ///< if true, Residual is in gathered_, and Heads in Query's memory
+  bool gathered_rows_ = false;  ///< true after Gather: Residual is in gathered_, and Heads in Query's memory
 
   std::map<Shape, gpu::Recording> recordings_;
 };

@@ -23,7 +23,7 @@ struct DeviceInfo {
   std::string driver_version;  ///< CUDA version that the driver supports, such as "13.0"
 };
 
-/// Returns this machine's devices. Throws if there is no driver or it is too old.
+/// Returns this machine's devices. Throws core::Error if there is no driver or it is too old.
 [[nodiscard]] std::vector<DeviceInfo> devices();
 /// Returns one device without initializing other devices. Throws like devices(), and if the device does not exist.
 [[nodiscard]] DeviceInfo device_info(int device);

@@ -10,10 +10,10 @@ namespace folio::infer::gpu {
 /// Minimum compute capability: the kernels use instructions that were added with Ampere.
 inline constexpr int kLeastCapability = 80;  ///< 10 * major + minor
 
-/// Returns a device's name for `where`, such as "NVIDIA H100, device 1".
+/// Returns a device's name for the parameter `where` of the functions below, such as "NVIDIA H100, device 1".
 [[nodiscard]] std::string name_of(const std::string& name, int device);
 
-// Versions are 1000 * major + 10 * minor, as in CUDA.
+// Driver versions are 1000 * major + 10 * minor, as in CUDA.
 [[noreturn]] void fail_without_driver(int needed);
 [[noreturn]] void fail_old_driver(int needed, int found);
 [[noreturn]] void fail_without_devices(const std::string& reason);

@@ -43,7 +43,7 @@ __global__ __launch_bounds__(kBlockThreads) void add_bias_of_expert(float* x, co
   if (i < n && expert >= 0) x[blockIdx.y * n + i] += biases[static_cast<size_t>(expert) * n + i];
 }
 
-// One thread per element adds that element of the outputs of the row's experts, in order: 4 n_chosen bytes read.
+// One thread per element adds that element of the row's n_chosen expert outputs, in order, and reads 4 bytes of each.
 __global__ __launch_bounds__(kBlockThreads) void combine_rows(float* x, const float* outs, const float* biases,
                                                               Taken taken, uint32_t n_chosen, size_t dim) {
   const size_t i = static_cast<size_t>(blockIdx.x) * kBlockThreads + threadIdx.x;

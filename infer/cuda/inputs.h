@@ -42,7 +42,7 @@ __device__ void put_number(uint8_t* to, Number x) {
   if constexpr (kKind == Kind::BF16) *reinterpret_cast<uint16_t*>(to) = to_bf16(x);
   if constexpr (kKind == Kind::Groups) *reinterpret_cast<int8_t*>(to) = static_cast<int8_t>(x);
 }
-/// Stores a group's scale, and scale * sum for the sum of its quants.
+/// Stores a group's scale, and scale * sum, where `sum` is the sum of the group's quants.
 __device__ inline void put_group(const PackedInputs& to, uint8_t* block, size_t row, size_t group, float scale,
                                  int sum) {
   *reinterpret_cast<float*>(block + to.scale_offset(row, group)) = scale;
@@ -90,7 +90,7 @@ __device__ void pack_row(PackedInputs to, size_t row, const Held<kCount>& held, 
 }
 
 /// True for the kind whose rows are packed by one block each: F16, scaled by the row's maximum. In the other kinds,
-/// elements or groups are independent, and a row uses as many blocks as it has elements for.
+/// elements or groups are independent, so a long row is divided among several blocks.
 template <Kind kKind>
 inline constexpr bool kByRows = kKind == Kind::F16;
 template <Kind kKind>

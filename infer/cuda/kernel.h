@@ -62,7 +62,7 @@ __device__ inline void copy_async(void* shared, const void* global) {
 }
 /// Commits this thread's copies so far as a group.
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-/// Waits until at most `pending` of this thread's last groups are in flight.
+/// Waits until at most `pending` of this thread's committed copy groups are in flight.
 template <int pending>
 __device__ inline void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");

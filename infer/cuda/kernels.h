@@ -18,7 +18,7 @@ enum class Form : uint8_t { Plain, Fast };
 void embed(Stream& stream, const PackedMatrix& table, const int32_t* tokens, const int32_t* drawn, float scale,
            size_t n_rows, float* out);
 
-/// An addition to rows of the residual: scale * numbers, or nothing if `numbers` is null.
+/// An addition to the residual: scale * numbers, (rows, dim), or nothing if `numbers` is null.
 struct Delta {
   const float* numbers = nullptr;
   float scale = 1.0F;
@@ -52,7 +52,7 @@ void add_norm_pack(Stream& stream, float* x, const Delta& delta, const float* we
 
 enum class Activation : uint8_t { Silu, Gelu, Clamped };
 
-/// Sets gate (n) = silu(gate) * up (Shazeer 2020), or a variant: kernels::swiglu, geglu, clamped_swiglu, bit for bit.
+/// Sets gate (n) = silu(gate) * up (Shazeer 2020), or the GELU or clamped variant, with the bits of the CPU kernels.
 void activate(Stream& stream, Activation activation, float* gate, const float* up, size_t n);
 /// Computes activate() for gate (n_rows, k) and packs the result into `packed`.
 void activate_pack(Stream& stream, Activation activation, float* gate, const float* up, const PackedInputs& packed);
@@ -92,7 +92,7 @@ void add_adapted(Stream& stream, const float* x, size_t n_rows, size_t k, const 
 
 /// The rows of a step.
 struct RowsView {
-  const int32_t* tokens = nullptr;     ///< (rows): token IDs, or drawn_token()
+  const int32_t* tokens = nullptr;     ///< (rows): token ID, or drawn_token() of forward/machine.h
   const int32_t* positions = nullptr;  ///< (rows): position in the row's sequence
   const int32_t* tables = nullptr;     ///< (rows): offset in `blocks` of the row's block table
   const int32_t* blocks = nullptr;     ///< block tables, concatenated
@@ -140,7 +140,7 @@ struct Attention {
   CacheView cache;
   size_t layer = 0;
   int32_t window = 0;                    ///< positions that a row attends to, its own included
-  const AttentionItem* items = nullptr;  ///< (n_items), in device memory; items of a sequence are in order
+  const AttentionItem* items = nullptr;  ///< (n_items), in device memory; ordered by row within a sequence
   uint32_t n_items = 0;
   uint32_t n_slots = 0;          ///< upper bound on the (row, head) pairs of an item
   uint32_t max_parts = 0;        ///< upper bound on the parts of kPartPositions that a row attends to

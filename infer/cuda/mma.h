@@ -24,7 +24,7 @@ struct TileA {
 struct TileB {
   uint32_t w[2];
 };
-/// Four of 16 x 8 sums: lane 4 g + t has (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
+/// Lane 4 g + t's elements of a 16 x 8 tile of sums: (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
 struct Sums {
   float c[4];
 };

@@ -1,5 +1,5 @@
-// RMSNorm: out_i = x_i / sqrt(mean(x²) + eps) * weight_i (Zhang & Sennrich 2019). Bound by memory, or for
-// one row by the launch.
+// RMSNorm: out_i = x_i / sqrt(mean(x²) + eps) * weight_i (Zhang & Sennrich 2019). Bound by memory; for a
+// single row, by the time to launch the kernel.
 #include "infer/cuda/inputs.h"
 #include "infer/cuda/kernels.h"
 
@@ -68,7 +68,7 @@ __global__ __launch_bounds__(kRowThreads) void add_norm_pack_rows(float* x, Delt
   }
   visit(
       held, dim, [&](size_t i) { return x[i] * inverse * weight[i]; }, [&](size_t i, float v) { out[i] = v; });
-  pack_row<kKind>(packed, blockIdx.x, held, [&](size_t i) { return out[i]; });  // each thread reads what it wrote
+  pack_row<kKind>(packed, blockIdx.x, held, [&](size_t i) { return out[i]; });  // no barrier: reads its own writes
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ struct Floats {
     }
   }
   struct Inputs {
-    Words tiles[2];  ///< two tiles per element
+    Words tiles[2];  ///< two tiles in each
   };
   static __device__ void load_inputs(const uint8_t* step, Inputs& to) {
 #pragma unroll
@@ -129,7 +129,7 @@ struct Groups {
     }
   }
   struct Inputs {
-    Words quants[2];     ///< two tiles per element
+    Words quants[2];     ///< two tiles in each
     float scales[4][2];  ///< [group][i]: scale of row 2 t + i, with t = lane_in_group()
     float scaled_sums[kMinimums ? 4 : 1][2];
   };

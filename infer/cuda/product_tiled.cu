@@ -1,5 +1,5 @@
-// A matrix times many rows, for prefill. Bound by the tensor cores, 2 n_rows n_out k operations, if elements are reused
-// often enough: each one that a block loads goes into 128 products.
+// A matrix times many rows, for prefill: 2 n_rows n_out k operations. Bound by the tensor cores rather than by memory,
+// because each element that a block loads is used in up to 128 products.
 #include "infer/cuda/product_body.h"
 
 namespace folio::infer::gpu {
@@ -7,7 +7,7 @@ namespace {
 
 constexpr unsigned kWarps = 8;  // two along the outputs, four along the rows
 constexpr unsigned kThreads = kWarps * kWarp;
-constexpr int kStages = 3;    // steps in shared memory
+constexpr int kStages = 3;    // steps in shared memory at a time
 constexpr int kRowTiles = 4;  // row tiles of a warp
 constexpr unsigned kRowTilesOfBlock = 2 * kRowTiles;
 

@@ -1,6 +1,6 @@
-// RoPE (Su et al. 2021), writes to the KV cache, and copies of cache blocks. Reads and writes 8 bytes per element of
-// query and key, reads 4 per element of value, and stores 2 or 4; angles are shared by all heads and stay cached.
-// Stores are scattered, because the cache has the layout of the products that read it (layout.h).
+// RoPE (Su et al. 2021), writes to the KV cache, and copies of cache blocks. Memory traffic: 8 bytes per element of
+// query and key, 4 per element of value, and 2 or 4 per element stored in the KV cache; all heads share the angles.
+// Stores are scattered, because the KV cache has the layout of the products that read it (layout.h).
 #include "infer/cuda/kernels.h"
 #include "infer/cuda/numbers.h"
 

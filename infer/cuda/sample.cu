@@ -1,7 +1,7 @@
 // Samples a token from a row of logits as sampling/sampler.h does: penalty, top-k, top-p, min-p, temperature, draw.
 // Tokens are ranked by likelihood, ties by id. A filter or draw selects the first rank up to which the weights add to
 // more than a target (choose() in sample_body.h). Weights are integers, e^x in units of 2^-44, so sums are exact in any
-// order of threads and blocks. The plain and the fast kernels share all helpers, so this file exceeds 400 lines.
+// order of threads and blocks. The plain and the fast kernels share all helpers, so both are in this file.
 #include "infer/cuda/block.h"
 #include "infer/cuda/sample.h"
 #include "infer/cuda/sample_body.h"
@@ -104,21 +104,21 @@ constexpr unsigned kWarps = kThreads / kWarp;
 constexpr unsigned kChunk = 4096;           // logits that a block reads at once
 constexpr unsigned kMostCandidates = 8192;  // maximum number that a block sorts
 constexpr unsigned kBins = 2048;            // bins of logits, by value
-constexpr float kBinsOfOne = 4.0F;          // bins per unit; the first and the last bin are unbounded
+constexpr float kBinsOfOne = 4.0F;          // bins per unit of a logit; the first and the last bin are unbounded
 
 /// The state of one draw. The members up to n_listed are zero between draws.
 struct State {
-  // written by the kernel survey
+  // written by the kernel `survey`
   Sum likeliest;  ///< kEnd minus the likeliest token's rank
   unsigned not_finite;
   unsigned n_surveyed;  ///< blocks that have finished
   uint32_t counts[kBins];
-  // written by the kernel list
+  // written by the kernel `list`
   Sum total;  ///< sum of all weights
   unsigned n_listed;
-  // results of survey, then the candidates of list
+  // written by `survey`; `list` then adds the candidates
   unsigned decided;    ///< 1: survey has stored the token
-  unsigned n_levels;   ///< levels, from the top, that contain the candidates
+  unsigned n_levels;   ///< number of topmost levels (bins) that contain the candidates
   unsigned n_allowed;  ///< tokens that may be drawn
   float largest;
   Rank candidates[kMostCandidates];
@@ -266,7 +266,7 @@ struct RowTokens {
       Sum passed = 0;
       for (const Sum sum : sums) {
         const Sum total = block_total(sum);
-        if (before + total > target) continue;  // sums increase: counts those up to `target`
+        if (before + total > target) continue;  // sums[q] rises with q: counts the quarters up to `target`
         ++step;
         passed = total;
       }

@@ -1,5 +1,5 @@
 // Samples tokens on the device: the draws of sampling/sampler.h, except for rounding. Logits stay on the device. The
-// caller uploads DrawInputs and ids; nothing else changes between steps, so the launches can be recorded and replayed.
+// caller uploads DrawInputs and their token IDs; nothing else changes between steps, so launches can be recorded.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace folio::infer::gpu {
 
-/// Parameters of one draw. In `ids`, n_penalized ids begin at first_id, and n_never ids follow; all are distinct.
+/// Parameters of one draw. ids[first_id] begins n_penalized penalized token IDs, then n_never forbidden ones, distinct.
 struct DrawInput {
   double uniform;  ///< random number in [0, 1)
   uint32_t row;    ///< row of the logits
@@ -28,14 +28,14 @@ struct DrawInput {
 
 inline constexpr size_t kMostTokens = size_t{1} << 19U;  ///< maximum vocabulary size of draw_tokens()
 
-/// Returns the parameters of the draw Sampler(options, never).draw(logits of `row`, history, position), and appends its
-/// ids to `ids`. Throws core::Error if an id of `never` or `history` is outside the vocabulary.
+/// Returns the parameters of the draw Sampler(options, never).draw(logits of `row`, history, position). Appends its
+/// penalized and forbidden token IDs to `ids`. Throws core::Error for an ID of `never` or `history` that doesn't exist.
 [[nodiscard]] DrawInput draw_input(size_t row, const SamplerOptions& options, std::span<const int32_t> never,
                                    std::span<const int32_t> history, int64_t position, size_t vocab_size,
                                    std::vector<int32_t>& ids);
 
-/// Returns the size of the workspace for n_draws. It must be zero before the first draw_tokens(), which leaves it ready
-/// for the next call with as many draws or fewer.
+/// Returns the workspace size in bytes for n_draws. The workspace must be zeroed before the first draw_tokens(); each
+/// call leaves it ready for the next one with as many draws or fewer.
 [[nodiscard]] size_t draw_workspace_bytes(size_t n_draws);
 
 /// Sets tokens (n_draws) to each draw's token, kNotFinite or kNothingLeft. All pointers are to device memory. logits

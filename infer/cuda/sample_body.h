@@ -8,7 +8,7 @@
 namespace folio::infer::gpu {
 namespace {
 
-// The 64-bit type that CUDA's atomic functions accept.
+// Sums of weights and ranks of tokens, in the 64-bit type that CUDA's atomic functions accept.
 using Sum = unsigned long long;
 using Rank = unsigned long long;
 
@@ -20,7 +20,7 @@ constexpr float kFloor = -3.402823466e+38F;  // the smallest finite float
 
 __device__ inline bool is_finite(float x) { return (bits_of(x) & 0x7F800000U) != 0x7F800000U; }
 
-// Returns a token's rank: larger logits first, equal ones by id.
+// Returns a token's rank: smaller for a larger logit, and among equal logits for a smaller ID.
 __device__ inline Rank rank_of(float logit, unsigned id) {
   const uint32_t bits = bits_of(logit + 0.0F);  // turns -0 into 0
   const uint32_t rising = (bits >> 31U) != 0 ? ~bits : bits | 0x80000000U;

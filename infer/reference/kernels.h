@@ -47,7 +47,7 @@ inline constexpr size_t kQ8Group = 32;
   return kBlockPositions * head_dim + (group * kBlockPositions + position) * sizeof(F16);
 }
 
-/// Returns the number of elements of a head's keys, or of its values, in a cache block.
+/// Returns the number of elements (Q8: bytes, with scales) of a head's keys, or of its values, in a cache block.
 template <typename T>
 [[nodiscard]] constexpr size_t head_size(size_t head_dim) {
   const size_t scales = std::is_same_v<T, Q8> ? sizeof(F16) * q8_groups(head_dim) : 0;
@@ -73,7 +73,7 @@ struct AttentionInput {
   const float* sinks = nullptr;  ///< (n_queries): an extra score per query head, see attention; null: none
 };
 
-inline constexpr float kGeluFactor = 1.5957691216F;  ///< 2 sqrt(2 / π)
+inline constexpr float kGeluFactor = 1.5957691216F;  ///< 2 sqrt(2 / π), for GELU's tanh approximation
 inline constexpr float kGeluCube = 0.044715F;
 
 inline constexpr size_t kMaxHeadDim = 512;

@@ -114,7 +114,7 @@ class model:
             return -1
         try:
             token = response.next_token()
-        except BaseException:  # an error of the request, or Ctrl-C, which ends it
+        except BaseException:  # the request failed, or Ctrl-C, which ends the request
             self._open.pop(handle, None)
             raise
         if token == -1:
@@ -122,7 +122,7 @@ class model:
         return token
 
     def abort_handle(self, handle: int) -> None:
-        """Aborts a request within a step and closes its handle. Does nothing if the handle is closed."""
+        """Aborts a request, at the latest after the current step, and closes its handle. Ignores closed handles."""
         if self._response(handle) is not None and (response := self._open.pop(handle, None)):
             response.stream.cancel()
 
@@ -132,7 +132,7 @@ class model:
         return self._open.get(handle)
 
     def make_input(self, history: str, round: int, input: str) -> str:
-        """Returns a prompt: the conversation so far, the user's input, and the beginning of an answer."""
+        """Returns the prompt of turn `round` (from 0): the history, the input, and the beginning of an answer."""
         return _engine.fast_llm_make_input(self.model._model, history, round, input)
 
     def make_history(self, history: str, round: int, input: str, output: str) -> str:
@@ -200,7 +200,7 @@ def _config(config: GenerationConfig | None, options: dict[str, Any]) -> Generat
     if not options.pop("do_sample", True):
         options["top_k"] = 1
     config = dataclasses.replace(config, **options)
-    if not 1e-3 <= config.repeat_penalty <= 100:  # checked here: the engine calls it repetition_penalty
+    if not 1e-3 <= config.repeat_penalty <= 100:  # here, because the engine's error would say repetition_penalty
         raise ValueError(f"repeat_penalty is {config.repeat_penalty}, but has to be in [0.001, 100]")
     return config
 

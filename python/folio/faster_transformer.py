@@ -45,8 +45,8 @@ class Llama:
     start_id, end_id              defaults of the tensors with these names; None: the tokenizer's
     is_free_buffer_after_forward  free the engine and its KV cache after each forward()
 
-    The weights are mapped for the lifetime of this object. Arrays are owned by the caller. The buffer is allocated by
-    allocateBuffer(), or by forward() if necessary, and freed by freeBuffer(). Concurrent calls are serialized.
+    The weights stay mapped for the lifetime of this object; the caller owns all arrays. allocateBuffer(), or forward()
+    if necessary, creates the engine and its KV cache; freeBuffer() frees them. Concurrent calls are serialized.
     """
 
     def __init__(

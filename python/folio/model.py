@@ -134,7 +134,7 @@ class Model:
         return _shaped(texts, _is_batch(prompt), options.get("n") or 1)
 
     async def agenerate(self, prompt=None, **options):
-        """generate() for asyncio, which does not block the event loop."""
+        """Generates like generate(), without blocking the event loop."""
         stream = self._submit(False, _prompted(prompt, options), pieces=False, notifier=self._notifier())
         async for _ in self._news(stream):
             pass
@@ -155,7 +155,7 @@ class Model:
         return _pieces(self._submit(False, _prompted(prompt, options), pieces=True), several, longest)
 
     def astream(self, prompt: Prompt | None = None, **options: Unpack[Options]) -> AsyncIterator[str]:
-        """stream() for asyncio."""
+        """Streams like stream(), as an asynchronous iterator."""
         several = _is_batch(prompt) or (options.get("n") or 1) > 1
         return self._apieces(False, _prompted(prompt, options), several)
 
@@ -173,11 +173,11 @@ class Model:
                        options.get("n") or 1)
 
     def achat(self, messages: Sequence[Message] | str, **options: Unpack[Options]) -> AsyncIterator[str]:
-        """chat(stream=True) for asyncio."""
+        """Streams like chat(stream=True), as an asynchronous iterator."""
         return self._apieces(True, {**options, "messages": _messages(messages)}, (options.get("n") or 1) > 1)
 
     def beam(self, prompt: Prompt, width: int, n: int | None = None, **options: Any) -> list[tuple[str, float]]:
-        """Returns the n (default: width) best outputs of a beam search with scores: ln p over a power of the length.
+        """Returns (output, score) of the n (default: width) best beams; score = ln p / (n tokens) ** length_penalty.
 
         Accepts max_tokens, stop, length_penalty, early_stopping, and the options of structured outputs.
         """

@@ -9,7 +9,7 @@ from . import _engine
 
 
 class Options(TypedDict, total=False):
-    """Types of the options, for type checkers."""
+    """Keyword arguments of Model.generate(), stream() and chat(), for type checkers."""
 
     max_tokens: int
     temperature: float
@@ -37,7 +37,7 @@ class Options(TypedDict, total=False):
     choice: Sequence[str]
 
 
-# Names of the options of structured outputs: here, and in the server.
+# Options of structured outputs, with the server's name for each.
 FORMS = {"json_schema": "json_schema", "regex": "guided_regex", "grammar": "grammar", "choice": "guided_choice"}
 
 

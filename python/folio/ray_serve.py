@@ -76,7 +76,7 @@ class Replica:
 
 
 def by_sequences(context: Any) -> tuple[float, dict[str, Any]]:
-    """Returns the number of replicas for at most target_ongoing_requests running or waiting sequences each."""
+    """Returns how many replicas are needed for at most target_ongoing_requests running or waiting sequences in each."""
     each = (context.aggregated_metrics or {}).get("sequences", {}) | {"queued": context.total_queued_requests or 0}
     return math.ceil(sum(each.values()) / context.config.target_ongoing_requests), {}
 
@@ -160,7 +160,7 @@ def error(kind: str, message: str) -> bytes:
 
 
 def app(path: str, options: dict[str, Any], service: dict[str, Any], least: int, most: int, replica: type) -> Any:
-    """Returns the application, which scales from `least` to `most` replicas."""
+    """Returns the Ray Serve application, which scales from `least` to `most` replicas."""
     sequences = options["max_sequences"]
     scale = AutoscalingConfig(min_replicas=least, max_replicas=most, target_ongoing_requests=sequences, upscale_delay_s=5,
                               look_back_period_s=5, policy=AutoscalingPolicy(policy_function=by_sequences))

@@ -20,7 +20,7 @@ class Rest:
 
     def __init__(self, sent: bytes) -> None:
         self._head: dict[str, Any] = {}
-        self._has: dict[int, dict[str, int]] = {}  # by choice: numbers of characters, entries, … sent
+        self._has: dict[int, dict[str, int]] = {}  # by choice index: numbers of characters, entries, … sent so far
         self._has_usage = False
         for event in _events(sent):
             self._head = self._head or {key: event[key] for key in ("id", "created") if key in event}

@@ -53,7 +53,7 @@ class Run:
         return columns
 
     def curve(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Returns (steps, values) of the log's lines that have the number `name`."""
+        """Returns (steps, values) of the log's lines that contain the number `name`, such as "loss"."""
         if name not in self.log or self.log[name].dtype == object:
             numbers = ", ".join(key for key, column in self.log.items() if column.dtype != object)
             raise Error(f"{self.path}: its log has no number {name!r}; it has {numbers}")

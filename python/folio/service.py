@@ -65,7 +65,7 @@ class Service:
         body: bytes = b"",
         seed: int | None = None,
     ) -> Reply:
-        """Sends a request as an HTTP client would. Header names are lower-case; None: those of a local client.
+        """Sends a request as an HTTP client would. Header names are lower-case; headers=None: those of a local client.
 
         `seed` is the default of the request's seed, otherwise random. In an event loop, use the reply's async methods.
         """
@@ -104,7 +104,7 @@ class Reply:
 
     @property
     def headers(self) -> list[tuple[str, str]]:
-        """The headers, which are available once the status is."""
+        """The headers as (name, value) pairs. Available once `status` is."""
         return self._reply.headers()
 
     def __iter__(self) -> Iterator[bytes]:
@@ -115,7 +115,7 @@ class Reply:
         return b"".join(self)
 
     async def start(self) -> int:
-        """Waits for the status and returns it."""
+        """Returns the HTTP status once it is known, or 0 if the reply ended without one. Does not block the loop."""
         while not (status := self._reply.poll_status()) and not self._reply.ended:
             await self._events.wait()
         return status

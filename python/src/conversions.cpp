@@ -13,7 +13,7 @@
 namespace folio::python {
 namespace {
 
-constexpr size_t kMaxDepth = 64;  // the same as in core::parse_json
+constexpr size_t kMaxDepth = 64;  // maximum nesting, as in core::parse_json
 constexpr size_t kMaxValues = size_t{1} << 24U;
 
 std::string python_type(nb::handle object) { return Py_TYPE(object.ptr())->tp_name; }
@@ -82,7 +82,7 @@ class JsonReader {
     return UINT64_MAX;
   }
 
-  // Reads NumPy arrays and scalars.
+  // Converts a NumPy array or scalar, by its tolist().
   Json array(nb::handle object) {
     const nb::object size = nb::getattr(object, "size", nb::none());
     if (PyLong_Check(size.ptr()) && integer(size) > Json(kMaxValues)) fail_size();
@@ -133,7 +133,7 @@ class JsonReader {
 
   std::string key(nb::handle key) {
     const bool is_plain = PyUnicode_Check(key.ptr()) || PyFloat_Check(key.ptr()) || key.is_none() ||
-                          PyIndex_Check(key.ptr()) != 0;  // the types of keys in json.dumps
+                          PyIndex_Check(key.ptr()) != 0;  // the types that json.dumps accepts as keys
     path_.back() = std::string("a key");
     if (!is_plain) fail_type(key);
     return string(PyUnicode_Check(key.ptr()) ? nb::borrow(key) : nb::object(nb::str(key))).get<std::string>();
@@ -141,7 +141,7 @@ class JsonReader {
 
   void enter(Step step) {
     if (path_.size() == kMaxDepth) {
-      path_.resize(name_.empty() ? 1 : 0);  // the full path would not help
+      path_.resize(name_.empty() ? 1 : 0);  // the error names only the root: 64 levels would not help
       fail_value(fmt::format("is nested deeper than {} levels, or contains itself", kMaxDepth));
     }
     path_.push_back(std::move(step));

@@ -1,4 +1,4 @@
-// FasterTransformer's interface for Python: dicts of NumPy arrays are tensors, whose memory Python owns.
+// FasterTransformer's interface for Python. Tensors are passed as dicts of NumPy arrays, whose memory Python owns.
 // python/folio/faster_transformer.py converts types and options.
 #include "infer/interfaces/faster_transformer.h"
 

@@ -1,4 +1,4 @@
-// Shared by the files of the module: a model owned by Python, and calls on it.
+// Declarations shared by the files of folio._engine: a model owned by Python, and calls on it without the GIL.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ template <>
 inline constexpr bool kJoinsThreads<SharedModel> = true;
 
 using Model = Owned<SharedModel>;
-/// A notifier owned by Python. The engine's threads hold the inner one, so they never release a Python object.
+/// A notifier owned by Python. Engine threads hold only its infer::Notifier, so they never release a Python object.
 using Notifier = Owned<std::shared_ptr<infer::Notifier>>;
 
 /// Calls work(use) without the GIL, so it must not touch Python. Convert arguments before and results after the call:

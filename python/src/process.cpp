@@ -11,7 +11,7 @@
 namespace folio::python {
 namespace {
 
-// These are modified only with the GIL held, or in a forked child, which has one thread.
+// The three variables are modified only with the GIL held, or in a forked child, which has one thread.
 size_t n_without_gil = 0;
 bool ending = false;
 unsigned forks = 0;

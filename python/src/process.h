@@ -29,7 +29,7 @@ void wait_for_threads();
 /// Returns true once wait_for_threads() was called.
 [[nodiscard]] bool is_ending();
 
-/// Registers a handler that resets state in forked children. Call it once, when the module is imported.
+/// Registers a handler for forked children: it counts the fork and forgets the parent's threads. Call it at import.
 void watch_forks();
 /// Returns the number of forks between the import of the module and this process.
 [[nodiscard]] unsigned n_forks();

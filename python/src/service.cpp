@@ -1,4 +1,4 @@
-// The server's API without a network: requests and responses are those of HTTP.
+// Python's binding of the server's API without a network: requests and responses are those of HTTP.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>

@@ -120,14 +120,14 @@ infer::server::CompletionRequest parse_request(const SharedModel::Use& use, bool
   if (chat) return infer::server::parse_chat(body, use.served(), random_seed, forms, parse_options(body));
   if (!body.contains("max_tokens") || body["max_tokens"].is_null()) body["max_tokens"] = kMaxTokens;
   auto request = infer::server::parse_completion(body, use.served(), random_seed, forms, parse_options(body));
-  // Not limited by the longest prompt: each output may extend to the end of its own context.
+  // Undoes the server's limit by the longest prompt: each output may extend to the end of its own context.
   request.options.max_tokens = body["max_tokens"].get<int64_t>();
   return request;
 }
 
 std::vector<infer::Request> engine_requests(const SharedModel::Use& use, infer::server::CompletionRequest request) {
   const int32_t adapter = use.loaded().adapter();
-  // Forms are compiled for a tokenizer that decodes the markers of reasoning as text.
+  // A form needs the tokenizer that it was compiled for, which decodes the markers of reasoning as text.
   const data::Tokenizer& tokenizer = request.options.form ? use.served().forms->tokenizer() : use.tokenizer();
   std::vector<infer::Request> requests;
   for (infer::server::Prompt& prompt : request.prompts) {

@@ -88,14 +88,14 @@ class SharedModel {
   std::atomic<bool> closed_ = false;  ///< modified with the mutex held, read without it
 };
 
-/// Parses a completion or "chat" request with the server's fields. Sampling values and max_tokens default to those of
-/// generate(). `forms` repeats the fields of structured outputs as JSON with ordered keys; empty: there are none.
-/// Throws infer::server::ApiError.
+/// Parses the server's fields of a completion request, or of a chat request if `chat`. Sampling values and max_tokens
+/// default to those of generate() or chat(), the seed to `random_seed`. `forms` repeats structured-output fields with
+/// the order of their JSON keys, or is empty if there are none. Throws infer::server::ApiError.
 [[nodiscard]] infer::server::CompletionRequest parse_request(const SharedModel::Use& use, bool chat,
                                                              infer::server::Json body, uint64_t random_seed,
                                                              std::string_view forms = {});
 
-/// Returns the engine's requests, one for each prompt, with all its choices.
+/// Returns one engine request for each prompt; it generates all choices of that prompt.
 [[nodiscard]] std::vector<infer::Request> engine_requests(const SharedModel::Use& use,
                                                           infer::server::CompletionRequest request);
 

@@ -26,7 +26,7 @@ TOOL = support.BUILD / "tests" / "format_tool"
 
 
 def copied(base, directory, out):
-    """Returns a copy of the adapter, written by the same code as in train."""
+    """Writes a copy of the adapter in `directory` to `out`, by the code that train uses, and returns `out`."""
     subprocess.run([TOOL, "copy-adapter", base, directory, out], check=True)
     return out
 

@@ -13,7 +13,7 @@ import sound  # noqa: E402
 
 MARKS = ["<|im_start|>", "<|im_end|>"]
 WORDS = ["he", "ll", "▁he", "▁w", "or", "ld", "us", "er", "user", "sy", "st", "em", "is", "as", "the", "an", "▁t", "qu"]
-# Every letter is a token, as in real SentencePiece vocabularies.
+# With "a" and "b" in sound.PIECES, every letter is a token, as in real SentencePiece vocabularies.
 LETTERS = [chr(c) for c in range(ord("a"), ord("z") + 1) if chr(c) not in "ab"]
 PIECES = [*sound.PIECES, *((mark, 0.0, 3) for mark in MARKS),
           *((text, -5.0 - i, 1) for i, text in enumerate(WORDS + LETTERS))]

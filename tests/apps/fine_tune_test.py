@@ -43,7 +43,7 @@ def test_fine_tuning_a_published_model(home, published):
     assert ours(TEXT).input_ids == theirs(TEXT).input_ids and ours.eos_token_id == theirs.eos_token_id
 
     model = transformers.AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32)
-    # The bound: float32 sums of fewer than 64 terms in another order, with a loss below 10: 64 * 2^-24 * 10 is 4e-5.
+    # Adding fewer than 64 float32 terms in another order changes a loss below 10 by at most 64 * 2^-24 * 10 = 4e-5.
     assert log_of(home / "r")[-1]["val_loss"] == pytest.approx(loss_by_transformers(model, ids[n_train:], 16), abs=1e-4)
     first = log_of(home / "r")[0]["loss"]
     assert log_of(home / "r")[-1]["loss"] < first

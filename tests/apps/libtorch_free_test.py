@@ -78,7 +78,7 @@ OURS = re.compile(r"^(core|data|infer|modules|train|jinja|apps)/")
 
 
 def row_of(path):
-    """Returns the innermost folder with a row in the table that contains `path`, or None."""
+    """Returns the innermost folder in the keys of RULES that contains `path`, or None."""
     rows = [folder for folder in RULES if path.startswith(folder + "/")]
     return max(rows, key=len) if rows else None
 

@@ -95,7 +95,7 @@ def test_several_adapters_add_up_like_peft(folder, f32, base, loaded):
         if "lora_B.other" in name:
             torch.nn.init.normal_(weight, std=0.02)
     model.save_pretrained(folder / "both")
-    # Activating both makes peft add up their results. An adapter adds nothing to matrices that it doesn't target.
+    # peft adds up the outputs of active adapters. An adapter adds nothing to matrices that it doesn't target.
     model.base_model.set_adapter(["default", "other"])
     for module in model.modules():
         if isinstance(module, peft.tuners.lora.LoraLayer):

@@ -56,7 +56,7 @@ def train_family(home, family, *flags):
     loader = transformers.PreTrainedTokenizerFast if family.startswith("qwen2") else transformers.AutoTokenizer
     ids = loader.from_pretrained(best)(TEXT).input_ids
     log = log_of(home / "r")
-    # The bound: float32 sums of fewer than 64 terms in another order, with a loss below 10: 64 * 2^-24 * 10 is 4e-5.
+    # Adding fewer than 64 float32 terms in another order changes a loss below 10 by at most 64 * 2^-24 * 10 = 4e-5.
     assert min(entry["val_loss"] for entry in log if "val_loss" in entry) == pytest.approx(
         loss_by_transformers(model, ids[int(len(ids) * 0.9 + 1e-6):], 32), abs=1e-4)
     assert log[-1]["loss"] < log[0]["loss"]

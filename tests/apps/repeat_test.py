@@ -19,7 +19,7 @@ UNRULY = {"MKL_DYNAMIC": "TRUE", "OMP_DYNAMIC": "true", "OMP_MAX_ACTIVE_LEVELS":
 
 
 def perturbed(seed):
-    """Returns environment variables that move a program's memory and fill it with other bytes."""
+    """Returns environment variables that change the addresses and initial bytes of a program's memory."""
     dice = random.Random(seed)
     library = BUILD / "tests/libperturb_heap.so"
     assert library.exists()  # otherwise the loader would only print a warning
@@ -93,7 +93,7 @@ def test_run_killed_three_times_is_bit_exact(tmp_path, threads):
 
 
 def repeats_the_bits(home, dtype, threads):
-    """Starts without --threads, like most users. A resumed run uses the number of threads in its checkpoint."""
+    """Kills a run at the steps KILLS and compares it with an uninterrupted one. Like most users, sets no --threads."""
     flags = [*FLAGS, "--dtype", dtype]
     own = {"OMP_NUM_THREADS": str(threads)}
     whole = succeed("train", *command(home, home / f"{dtype} whole", flags), home=home, timeout=600, **own)

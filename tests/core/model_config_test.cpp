@@ -327,9 +327,9 @@ TEST(Manifest, NamesAreUniqueInEachFormat) {
       gguf.insert(spec.gguf_name);
       hf.insert(fmt::format("{} {}", spec.hf_name, spec.hf_packed.first));  // tensors can share a packed tensor
       module.insert(spec.module_name);
-      if (spec.role == Role::SelectionBias) continue;   // named "e_score_correction_bias"
-      if (spec.role == Role::AttentionSinks) continue;  // named "sinks"
-      if (!spec.hf_packed.name.empty()) continue;       // named "gate_up_proj" or "gate_up_proj_bias"
+      if (spec.role == Role::SelectionBias) continue;   // hf_name ends with "_bias", not with ".bias"
+      if (spec.role == Role::AttentionSinks) continue;  // hf_name ends with "sinks", not with ".weight"
+      if (!spec.hf_packed.name.empty()) continue;       // hf_name ends with "_proj" or "_proj_bias"
       for (const char* kind : {".weight", ".bias"}) {
         EXPECT_EQ(spec.gguf_name.ends_with(kind), spec.hf_name.ends_with(kind));
         EXPECT_EQ(spec.gguf_name.ends_with(kind), spec.module_name.ends_with(kind));

@@ -110,7 +110,7 @@ TEST(Quants, RequantizingADequantizedBlockIsExact) {
           if (block[i] == std::byte{0x80}) block[i] = std::byte{0x81};  // -128 is never written
         }
       }
-      block[t.block_bytes - 1] = type == DType::Q8_0 ? std::byte{127} : std::byte{0x0F};  // quants 15 and 0: both ends
+      block[t.block_bytes - 1] = type == DType::Q8_0 ? std::byte{127} : std::byte{0x0F};  // ends: 127, or 15 and 0
     }
     std::vector<float> values(200 * 32);
     dequantize(type, blocks, values);

@@ -186,7 +186,7 @@ TEST(ThreadPool, RethrowsTheFirstExceptionAfterAllChunksEnd) {
 
 TEST(ThreadPool, ExceptionsKeepTypeAndMessage) {
   ThreadPool pool(2);
-  for (const size_t share : {0, 1}) {  // the index in whose range the body throws
+  for (const size_t share : {0, 1}) {  // the body throws in the range that contains this index
     const auto has_it = [&](size_t begin, size_t end) { return begin <= share && share < end; };
     EXPECT_EQ(test::error_of([&] {
                 pool.parallel_for(2, 1,
@@ -267,7 +267,7 @@ TEST(ThreadPool, LosesNoSignalWhileAThreadFallsAsleep) {
 TEST(ThreadPool, AThreadThatCannotBeStartedIsAnErrorThatSaysSo) {
   const std::string text = test::in_little_memory([] {
     std::string error = test::error_of([] { const ThreadPool pool(5000); });
-    const ThreadPool after(2);  // succeeds: the threads started before have ended
+    const ThreadPool after(2);  // succeeds only if the failed pool's threads have ended
     return error;
   });
   EXPECT_EQ(text.substr(0, 7), "thread ") << text;

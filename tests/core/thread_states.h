@@ -28,7 +28,7 @@ inline bool sleeps(const std::string& thread) {
   return name_end != std::string::npos && line[name_end + 2] == 'S';
 }
 
-/// Waits until all these threads are asleep.
+/// Waits until all of `threads` are asleep.
 inline void await_sleep(const std::set<std::string>& threads) {
   for (const std::string& thread : threads) {
     while (!sleeps(thread)) std::this_thread::yield();

@@ -52,7 +52,7 @@ TEST(Splits, SplitsAreConsecutiveAndCoverTheText) {
 }
 
 TEST(Splits, ExactProductsAreNotRoundedDown) {
-  // In floating point, 1 - 0.1 - 0.1 and 1 - 0.3 are a little less than 0.8 and 0.7.
+  // In floating point, 1 - 0.1 - 0.1 and 1 - 0.3 are a little less than 0.8 and 0.7, so 799 and 699 would be wrong.
   EXPECT_EQ(split_tokens(first_numbers(1000), 0.1, 0.1).train.size(), 800U);
   EXPECT_EQ(split_tokens(first_numbers(1000), 0.3, 0.0).train.size(), 700U);
   EXPECT_EQ(split_tokens(first_numbers(1000), 0.1, 0.0).train.size(), 900U);

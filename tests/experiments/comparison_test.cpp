@@ -190,7 +190,7 @@ double valley(double rate, double bottom, double limit) {
 TEST(RateSearch, SearchesUntilTheBestRateIsBracketed) {
   const std::vector<double> bottoms{3e-3, 0.1, 1e-4};
   const auto found = search_rates({3e-3, 3e-3, 1e-2}, {1, 2}, [&](size_t which, double rate, uint64_t seed) {
-    return valley(rate, bottoms[which], 1.0) + (seed == 1 ? 0.5 : -0.5);  // the mean over seeds counts
+    return valley(rate, bottoms[which], 1.0) + (seed == 1 ? 0.5 : -0.5);  // search_rates() must average over the seeds
   });
   EXPECT_EQ(found[0].rates, (std::vector<double>{1e-3, 3e-3, 1e-2}));
   EXPECT_EQ(found[1].rates, (std::vector<double>{1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3}));

@@ -1,4 +1,4 @@
-"""Tests scripts/quote_code.py, the code quoted in READMEs, and the length of the pages listed as the first read."""
+"""Tests scripts/quote_code.py, the code quoted in READMEs, and the length of the pages under "The first read"."""
 
 import pathlib
 import re

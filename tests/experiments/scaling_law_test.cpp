@@ -12,7 +12,7 @@
 namespace folio::experiments {
 namespace {
 
-// The law that Hoffmann et al. found for their models (equation 10).
+// The scaling law that Hoffmann et al. fitted to their models (equation 10).
 constexpr ScalingLaw kHoffmann{.E = 1.69, .A = 406.4, .alpha = 0.34, .B = 410.7, .beta = 0.28};
 
 std::vector<ScalingPoint> points_of(const ScalingLaw& law, double noise = 0.0) {

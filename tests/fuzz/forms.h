@@ -7,8 +7,8 @@
 
 namespace folio::fuzz {
 
-/// Compiles a form for a small vocabulary and checks states along a path: a token is allowed exactly if its bytes are,
-/// and a state that allows no token is a valid end. Returns true if the form was accepted. Errors must contain `where`.
+/// Compiles a form for a small vocabulary and checks the states along one output: each allows exactly the tokens whose
+/// bytes it allows, and is a valid end if it allows none. Returns true if the form is accepted. Errors contain `where`.
 bool take_form(const infer::forms::FormOptions& options, const char* where);
 
 }  // namespace folio::fuzz

@@ -33,7 +33,7 @@ void touch(std::string_view text);
 
 /// Writes a file to the targets' temporary folder, which is in memory if possible. Returns the file's path.
 std::filesystem::path scratch_file(const std::string& name, std::string_view bytes);
-/// Returns the path of a file in the targets' temporary folder, or of the folder for "". The file need not exist.
+/// Returns the path of a file, existing or not, in the targets' temporary folder; if `name` is "", the folder's path.
 std::filesystem::path scratch_path(const std::string& name);
 
 /// Returns the contents of a file, read with the standard library instead of Folio's code.

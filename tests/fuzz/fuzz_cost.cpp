@@ -15,12 +15,12 @@ namespace {
 namespace server = infer::server;
 
 constexpr uint64_t kSteps = 300'000;                // budget of each request
-constexpr size_t kBytesAnyway = size_t{16} << 20U;  // fixed cost, such as for the model's tool call format
+constexpr size_t kBytesAnyway = size_t{16} << 20U;  // allowed for any request, such as for the tool call format
 constexpr size_t kBytesPerStep = 1024;
 
 using Parse = std::function<void(const server::ServedModel&, const core::WorkBudget&)>;
 
-// Checks the cost of one parser. Makes a new ServedModel for each input, since a cached form would cost nothing.
+// Checks the steps and bytes of one parser. Makes a new ServedModel for each input, since cached forms cost nothing.
 bool costs_its_steps(std::string_view input, const Parse& parse) {
   static const auto tokenizer = [] {
     std::string ascii = "\n";

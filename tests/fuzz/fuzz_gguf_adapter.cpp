@@ -9,7 +9,7 @@
 namespace folio::fuzz {
 namespace {
 
-// Checks that a written adapter is read as the same. Skips adapters with several ranks or scales: files store one.
+// Checks that reading a written adapter gives the same one. Skips adapters of several ranks or scales: files store one.
 void rewrite(const core::Adapter& adapter, const core::ModelConfig& config) {
   const core::Adapter::Part& first = adapter.parts.front();
   core::AdapterInfo info{.rank = static_cast<int64_t>(first.rank),

@@ -24,7 +24,7 @@ bool take(std::string_view input) {
   survives_gguf(*tokenizer);
   std::optional<data::Llama2cVocabulary> vocabulary;
   if (!accepted([&] { vocabulary = data::to_llama2c(*tokenizer); }, "")) return true;
-  // Writing gives BOS and EOS the texts of llama2.c's own files, so only writing a second time changes nothing.
+  // Writing replaces the texts of BOS and EOS by those in llama2.c's files, so only a second writing changes nothing.
   const auto once = rewritten(*vocabulary);
   check(same_tokenizer(once, *tokenizer), "a tokenizer.bin that is written anew has the same tokens");
   check(rewritten(data::to_llama2c(once)).vocabulary() == once.vocabulary(), "the second writing changes nothing");

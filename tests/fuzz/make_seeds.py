@@ -628,7 +628,7 @@ class Recorded:
 
 
 def http_seeds(folder):
-    """Writes the bytes of connections of Python's HTTP client, and of invalid requests."""
+    """Writes the bytes that Python's HTTP client sends, and handwritten requests, most of which are invalid."""
     for name, method, body, headers in (
             ("get", "GET", None, {}), ("post", "POST", b'{"prompt": "a"}', {"Content-Type": "application/json"}),
             ("chunked", "POST", [b"abc", b"0123456789" * 4], {"Authorization": "Bearer k", "Origin": "http://o"}),

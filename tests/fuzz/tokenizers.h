@@ -8,7 +8,7 @@ namespace folio::fuzz {
 /// Checks that the tokenizer's functions return valid results, and that decoding an encoded text gives the text.
 void look_at(const data::Tokenizer& tokenizer);
 
-/// Returns true if both tokenizers have the same tokens and encode a text equally.
+/// Returns true if both tokenizers have the same tokens and encode a sample text equally.
 bool same_tokenizer(const data::Tokenizer& a, const data::Tokenizer& b);
 
 /// Writes the tokenizer to a GGUF file, unless to_gguf() rejects it, and checks that reading gives the same tokenizer.

@@ -97,7 +97,7 @@ class Round:
         if mode == instructor.Mode.JSON:  # the schema is only in the prompt: any JSON object is valid
             asked = self.asked | {"max_tokens": 200}
             answer = client.chat.completions.create(response_model=None, response_format={"type": "json_object"}, **asked)
-            [choice] = answer.choices  # may end at max_tokens
+            [choice] = answer.choices  # max_tokens may cut off its content
             assert choice.finish_reason == "length" or isinstance(json.loads(choice.message.content), dict)
             return
         whole = client.chat.completions.create(response_model=Person, **self.asked)

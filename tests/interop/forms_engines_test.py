@@ -125,7 +125,7 @@ def place(text, n_bytes):
 
 
 def cause_of(schema, text, taken, n_bytes, valid):
-    """Returns the kind of a difference: the other engine is wrong, or Folio accepts only one notation of a value."""
+    """Returns how an engine differs from Folio. `taken`: the engine accepts `text`; `valid`: jsonschema does."""
     if taken and valid:
         return "Folio writes it otherwise"
     if taken:
@@ -195,7 +195,7 @@ def test_schemas_compared_with_other_engines(tool, engine):
 
 
 def compared(tool, engine, forms, causes):
-    """Compares form_tool and another engine. `forms` yields (question to Folio, question to the engine, matcher)."""
+    """Compares Folio with an engine. `forms` yields a question to each, and a function that checks a text."""
     n = collections.Counter()
     for seed, (mine, other, match) in enumerate(forms):
         rng = random.Random(seed)

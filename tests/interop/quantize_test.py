@@ -21,7 +21,7 @@ GOLDEN = ROOT / "tests" / "golden" / "shakespeare_48"
 MIXTURES = {"q4_k_m": lc.LLAMA_FTYPE_MOSTLY_Q4_K_M, "q5_k_m": lc.LLAMA_FTYPE_MOSTLY_Q5_K_M,
             "q6_k": lc.LLAMA_FTYPE_MOSTLY_Q6_K}
 K_TYPES = {"q4_k_m": {"Q4_K", "Q6_K"}, "q5_k_m": {"Q5_K", "Q6_K"}, "q6_k": {"Q6_K"}}
-# Most shapes have rows of 256 or 512, and more than eight layers: the first and last eighth have other types.
+# Most have rows of 256 or 512, and more than eight layers: mixtures give the first and last eighth of them other types.
 SHAPES = {
     "grouped, untied": sound.Shape(dim=256, hidden=512, layers=9, heads=8, kv_heads=2, tied=False),
     "tied": sound.Shape(dim=512, hidden=256, layers=17, heads=4, kv_heads=4),
@@ -40,7 +40,7 @@ SHAPES = {
 
 
 def both(source, type_, folder):
-    """Quantizes with Folio and llama.cpp and asserts that the tensors are equal. Returns Folio's file and its types."""
+    """Quantizes with Folio and llama.cpp, asserts equal tensors, returns Folio's file and its tensors' types."""
     ours, theirs = folder / f"ours.{type_}.gguf", folder / f"theirs.{type_}.gguf"
     folio("export", source, "--out", ours, "--type", type_)
     params = lc.llama_model_quantize_default_params()

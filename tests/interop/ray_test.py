@@ -186,7 +186,7 @@ def entries_of(logprobs):
 
 
 def stream(client, body, begun=lambda: None):
-    """Streams a request. Returns the seed, and [text, log probabilities, finish reason] of each choice."""
+    """Streams a request; calls begun() at each chunk. Returns seed, and [text, logprobs, finish reason] per choice."""
     create = client.chat.completions.create if "messages" in body else client.completions.create
     choices = [["", [], None] for _ in range(body["n"])]
     heads, usages = set(), []

@@ -55,7 +55,7 @@ def f32(folder):
 
 
 def of_type(f32, type_):
-    """Returns the model quantized to this type, by llama.cpp if THEIRS has the type, else by Folio."""
+    """Returns the path of the model quantized to this type, by llama.cpp if THEIRS has the type, else by Folio."""
     path = f32.with_name(f"{type_}.gguf")
     if path.exists():
         return path

@@ -23,7 +23,7 @@ class Item(pydantic.BaseModel, extra="forbid"):
     count: int = pydantic.Field(ge=0, le=130)
 
 
-PERSON = {  # the keys aren't in alphabetical order, which must be kept
+PERSON = {  # the keys aren't in alphabetical order: outputs must keep their order
     "type": "object", "additionalProperties": False, "required": ["name", "age", "tags"],
     "properties": {"name": {"type": "string", "maxLength": 8}, "age": {"type": "integer", "minimum": 0, "maximum": 130},
                    "tags": {"type": "array", "items": {"enum": ["red", "green", "blue"]}, "maxItems": 3}}}

@@ -24,7 +24,7 @@ def stalled(model):
     os.set_blocking(notifier.fileno(), True)
     os.write(notifier.fileno(), (2**64 - 2).to_bytes(8, sys.byteorder))
     stream = model._submit(False, {"prompt": [0], "max_tokens": 2}, pieces=True, notifier=notifier)
-    assert stream.wait()  # the first token arrives before the engine signals the notifier, where it blocks
+    assert stream.wait()  # the first token arrives before the engine signals the notifier and blocks
     try:
         yield
     finally:

@@ -293,7 +293,7 @@ def test_llama2c_rejects_other_constants_by_name(tmp_path, shape, part):
 @pytest.mark.parametrize("place", ["blk.1.ffn_down.weight", "output_norm.weight", "token_embd.weight"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_non_finite_half_weights_are_rejected(tmp_path, kind, place, value):
-    """--type f16 rejects them in 16-bit sources, too. Without --type, export keeps all values as they are."""
+    """--type f16 rejects NaNs and infinities in 16-bit sources, too. Without --type, export keeps all values."""
     arrays = sound.weights(SHAPE, np.float16 if kind == "f16" else np.float32)
     arrays[place].reshape(-1)[-1] = value
     if kind == "bf16":

@@ -27,7 +27,7 @@ def by_transformers(model, ids):
 
 
 def assert_same_text(ours, theirs, gaps):
-    """Asserts equal tokens, except where the best two logits are closer than 1e-4: rounding changes one by 1e-5."""
+    """Asserts equal tokens, except where the best two logits are within 1e-4: rounding changes a logit by 1e-5."""
     for at, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         assert a == b or gaps[at] < 1e-4, f"they part at token {at}, where the gap is {gaps[at]:.1e}"
 

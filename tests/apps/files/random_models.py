@@ -9,7 +9,7 @@ import sound
 import torch
 import transformers
 
-# To show errors, most have grouped queries, head_dim != hidden_size / heads, and windows that end within a KV block.
+# Grouped queries, unusual head dimensions and windows that end within a KV block make mistakes in models visible.
 SHARED = dict(vocab_size=len(sound.CHARACTERS) + 1, hidden_size=32, intermediate_size=64, num_hidden_layers=3,
               num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256, rms_norm_eps=1e-6,
               bos_token_id=5, eos_token_id=5, pad_token_id=None)
@@ -81,7 +81,7 @@ MODELS = {
 # Gemma 2 27B scales attention scores differently. llama.cpp recognizes it by its 46 layers.
 GEMMA_27B = (transformers.Gemma2Config,
              dict(head_dim=16, query_pre_attn_scalar=8, sliding_window=37, num_hidden_layers=46))
-# By model_type: the GGUF's architecture, if it isn't model_type without "_", and the model_type after reading it.
+# By model_type: the GGUF's architecture (default: model_type without "_"), and the model_type exported from the GGUF.
 ARCHITECTURES = {"mistral": ("llama", "llama"), "mixtral": ("llama", "mixtral"), "gemma3_text": ("gemma3", "gemma3_text"),
                  "glm": ("chatglm", "glm"), "gpt_oss": ("gpt-oss", "gpt_oss")}
 GGUF_WINDOWS = ("gemma2", "gemma3_text", "phi3", "gpt_oss")  # families whose sliding window GGUF can store

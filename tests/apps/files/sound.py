@@ -41,7 +41,7 @@ class Shape:
         return self.own_head_dim or self.dim // self.heads
 
     def tensors(self):
-        """Returns {GGUF name: shape} in the manifest's order."""
+        """Returns {GGUF name: shape}, in the order of tensor_manifest() in core/manifest.h."""
         d, h, q, kv = self.dim, self.hidden, self.head_dim * self.heads, self.head_dim * self.kv_heads
         layer = {"attn_norm.weight": (d,), "attn_q.weight": (q, d), "attn_k.weight": (kv, d), "attn_v.weight": (kv, d)}
         if self.family == "qwen2":

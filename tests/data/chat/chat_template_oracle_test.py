@@ -69,7 +69,7 @@ def text_of(answer):
 
 
 def conversations():
-    """Yields chats with and without a system message: with each of CONTENTS as each message, and random ones."""
+    """Yields chats: with each of CONTENTS as each message, with random messages, and with unusual orders of roles."""
     roles = ("user", "assistant")
     for system in (False, True):
         for turns in (1, 3):

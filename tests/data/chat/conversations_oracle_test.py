@@ -92,7 +92,7 @@ def small(tmp_path_factory):
 
 
 def conversations(systems=(False, True)):
-    """Yields chats of one to three turns: with each of CONTENTS as each message, and random ones."""
+    """Yields chats of one to three turns: first with each of CONTENTS as each message, then with random messages."""
     for system, turns in itertools.product(systems, (1, 3) if LONG else (3,)):
         n = 2 * turns + system
         for place, content in itertools.product(range(n), CONTENTS):

@@ -123,7 +123,7 @@ REFUSED = ["{{ x.y }}", "{{ t is true is true }}", "{{ x[0] }}", "{{ x + 1 }}", 
            "{{ ', '.join(l) }}", "{{ none | items | list }}", "{{ namespace(1) }}", "{{ strftime_now() }}", "{{ l[1:'a'] }}", "{{ n[1:] }}", "{{ -s }}", "{{ people | sort }}", "{{ x | int }}", "{{ none | abs }}",
            "{{ none is odd }}", "{{ x is even }}", "{{ n is divisibleby 0 }}"]
 
-# Unsupported constructs, which need other files or produce HTML. Parsing fails with an error that names them.
+# Unsupported constructs: HTML, other files, unknown names, unpacked arguments. Parsing must fail and name them.
 HTML_FILTERS = {"e", "escape", "forceescape", "striptags", "urlize", "xmlattr"}
 GONE = {**{"{{ s | " + name + " }}": name for name in sorted(HTML_FILTERS)}, "{% if o %}{{ s | nope }}{% endif %}": "nope",
         "{% for i in el %}{{ i is nope }}{% endfor %}": "nope", "{{ el | map('nope') | list }}": "nope",

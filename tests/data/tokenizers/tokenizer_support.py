@@ -29,7 +29,7 @@ Où est le café ? C'est là, à côté. Grüße aus Köln!  Ça va, naïve œuv
 
 
 def mixed_text(n_bytes):
-    """Returns code, prose in several scripts, emoji, combining marks, digits and runs of white space."""
+    """Returns n_bytes or more of code, prose in several scripts, emoji, combining marks, digits and white space."""
     rng = random.Random(7)
     words = (CODE + PROSE).split(" ")
     parts = [CODE, PROSE]

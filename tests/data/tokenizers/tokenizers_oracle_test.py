@@ -185,7 +185,7 @@ def write_shaped(files, directory, spaces, added):
 
 @pytest.mark.parametrize("spaces", SPACES)
 def test_added_tokens_match_tokenizers(spaces, files, tmp_path):
-    """As in Phi-3-mini's directory, the model has more rows than tokens, and </s> removes surrounding spaces."""
+    """As in Phi-3-mini's directory, the model has more embedding rows than tokens, and </s> strips spaces around it."""
     directory = tmp_path / "phi3"
     n = write_shaped(files, directory, spaces, flagged_tokens(PHI3))
     shown = json.loads(ours("show", directory))

@@ -62,7 +62,7 @@ void halves_instead_of_neighbours(float* x, size_t position, size_t n_heads, siz
   }
 }
 
-// Uses the paper's exponent -2(i - 1) / head_dim, but with i starting at 0 instead of 1.
+// Uses the RoFormer paper's exponent -2(i - 1) / head_dim, but with i starting at 0 instead of 1.
 void angles_off_by_one(float* x, size_t position, size_t n_heads, size_t head_dim, float theta) {
   const float step = std::pow(theta, 2.0F / static_cast<float>(head_dim));
   turn_by(x, n_heads, head_dim,

@@ -6,7 +6,7 @@
 namespace folio::exercises {
 namespace {
 
-// A way to compute attention between the input projections and wo. The defaults are correct.
+// Options of the computation between attention's input projections and wo. The defaults are correct.
 struct Ways {
   bool rotated = true, scaled = true, neighbours_share = true, values_rotated = false, with_gradient = true;
   int64_t first_hidden = 1;  // first masked diagonal; 0: no mask
@@ -44,7 +44,7 @@ const std::vector<Mistake<Way>> kAttentionMistakes{
      weights_without_gradient},
 };
 
-// Reshapes x [B, T, heads · K] to [B, H, T, K], repeating each head if heads < H.
+// Reshapes x [B, T, heads · K] to [B, H, T, K]. If heads < H, repeats each head, or with !neighbours_share all in turn.
 Tensor as_heads(const AttentionImpl& a, const Tensor& x, int64_t heads, bool rotated, bool neighbours_share) {
   const Tensor cut = x.unflatten(-1, {heads, a.head_dim});
   const Tensor each = (rotated ? a.rotate(cut) : cut).transpose(1, 2);

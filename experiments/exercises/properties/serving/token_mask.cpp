@@ -1,4 +1,4 @@
-// Tests of token_mask: tokens of several bytes, the end token, empty tokens, and all strings that expressions match.
+// Tests of token_mask: tokens of several bytes, the end token, empty tokens, and equality with a search of all strings.
 #include <algorithm>
 
 #include "experiments/exercises/properties/check.h"
@@ -10,7 +10,7 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-// Expects the mask of `tokens` and an end token </s>, which is only checked if `about_the_end` is true.
+// Expects token_mask() to allow just the `expected` of the `tokens`. Checks the end token </s> if `about_the_end`.
 void expect_mask(const std::string& rest, Texts tokens, const Texts& expected, const std::string& why,
                  bool about_the_end = false) {
   tokens.emplace_back("</s>");
