@@ -23,7 +23,7 @@ namespace {
 using namespace folio;  // NOLINT: a single-file program
 using experiments::Report;
 
-// The setting of B. Kitano's "Llama from scratch".
+// Sizes and training steps of the first model in B. Kitano's "Llama from scratch".
 constexpr int64_t kWidth = 128;
 constexpr int64_t kContext = 16;
 constexpr int64_t kBatchSize = 32;

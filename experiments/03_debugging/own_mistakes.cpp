@@ -48,7 +48,7 @@ void study_table_of_gradients(Report& report, const Shakespeare& text, const tra
   report.check_below("6 and where it is added, percent", gradients[1], 1.0);
 }
 
-// Mistake 7 in README.md: compares 50 steps of an optimizer with another model's parameters with 50 correct ones.
+// Mistake 7 in README.md: an optimizer with another model's parameters. Compares 50 such steps with 50 correct steps.
 void study_other_models_optimizer(Report& report, const Shakespeare& text, train::TrainConfig config) {
   config.steps = 50;
   nn::Llama other = seeded_llama(config.model, config.seed + 1);

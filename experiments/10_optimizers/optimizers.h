@@ -25,7 +25,7 @@ struct OptimizerOptions {
   Rule rule = Rule::AdamW;
   double beta1 = 0.9, beta2 = 0.99, eps = 1e-8;  ///< Adam's hyperparameters; defaults as in train::TrainConfig
   double weight_decay = 0.0;                     ///< applied to matrices, not to vectors
-  double momentum = 0.95;                        ///< for SGD and Muon
+  double momentum = 0.95;                        ///< for Sgd, Scaled and Muon
   /// Learning rate of Muon's AdamW as a multiple of Muon's rate.
   double adamw_share = 1.0;
 };

@@ -144,7 +144,7 @@ std::map<std::string, torch::Tensor> llama_backward(nn::Llama& model, const torc
     const std::string input = layer == 0 ? "embedding" : layer_name(layer - 1) + "ffn_residual";
     dx_BTD = dx_BTD + back_through_norm(name + "attention_norm", input, attention.x);
   }
-  // An embedding row is a lookup: its gradient is the sum over all positions that used it.
+  // Each position looks up a row of the embedding: a row's gradient is the sum over the positions that use the row.
   const torch::Tensor d_embedding_VD =
       torch::zeros_like(weight["tok_embeddings.weight"]).index_add(0, tokens_BT.flatten(), dx_BTD.flatten(0, 1));
   torch::Tensor& sum = gradients["tok_embeddings.weight"];

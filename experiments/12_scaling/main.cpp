@@ -72,7 +72,7 @@ void show_budgets(Report& report, const ScalingGrid& grid, const ScalingLaw& law
   chart.series.push_back({"best by the law", {}});
   for (const double flops : {1e10, 3e10, 5e10, 1e11, 3e11}) {
     const ScalingPoint best = law.optimum(flops, operations);
-    std::string outside;  // whether N or D is outside the trained range
+    std::string outside;  // names N and D if outside the trained range
     if (best.parameters < smallest.parameters) outside += "N below all trained; ";
     if (best.parameters > largest.parameters) outside += "N above all trained; ";
     if (best.tokens < smallest.tokens) outside += "D below all trained; ";

@@ -59,13 +59,13 @@ torch::Tensor growing_loss(growing::Model& model, const data::Batch& batch) {
   return growing::cross_entropy(logits_BTV, ids_of(batch.targets).view({batch.rows, batch.length}));
 }
 
-// An operation or a rung to run on a tape and by LibTorch. The loss is a random weighted sum of its result's elements.
+// An operation or a rung to run on a tape and by LibTorch. The loss sums the result's elements times random weights.
 struct Case {
   std::string name;
   std::vector<Parameter> leaves;
   double roundings;
   std::function<Tensor(const std::vector<Tensor>&)> record;
-  std::function<torch::Tensor(const Twins&)> libtorch;  // the same in LibTorch
+  std::function<torch::Tensor(const Twins&)> libtorch;  // computes the same as `record`
   std::shared_ptr<growing::Model> model{};              // parameters for `libtorch`; null for an operation
 };
 

@@ -8,8 +8,8 @@
 
 namespace folio::experiments {
 
-/// Returns the model with matrices quantized to `type`; with Q4_0 and Q4_1, embedding and output to Q8_0. Groups of 32
-/// may span rows (see whole_rows()). Throws core::Error if a matrix's size is not a multiple of 32.
+/// Returns the model with matrices quantized to `type`, or for Q4_0 and Q4_1 with embedding and output matrix in Q8_0.
+/// Groups of 32 may span rows (see whole_rows()). Throws core::Error if a matrix's size is not a multiple of 32.
 [[nodiscard]] core::StoredModel in_type(const core::StoredModel& model, core::DType type);
 
 /// Returns true if each row of each matrix is a whole number of groups of 32, as the engine requires.

@@ -46,7 +46,7 @@ struct Box {
 using Timeline = std::vector<std::vector<Box>>;
 
 /// Simulates a plan: each action begins when the rank's previous one has ended and its inputs are available. On
-/// deadlock, throws core::Error that names a rank and its action.
+/// deadlock, throws a core::Error that names a rank and its action.
 [[nodiscard]] Timeline simulate(const Plan& plan, const Times& times);
 
 [[nodiscard]] int64_t end_of(const Timeline& timeline);

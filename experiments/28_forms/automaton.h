@@ -30,7 +30,7 @@ struct Automaton {
   /// Returns a form's automaton. Throws core::Error if it has more than `most` states before merging.
   static Automaton of(infer::forms::Form& form, size_t most = 1000);
 
-  /// Returns a smaller automaton for display, with runs, and with chains of similar states merged into one.
+  /// Returns a smaller automaton for display: forced byte sequences become runs, chains of similar states one state.
   [[nodiscard]] Automaton shortened() const;
 
   /// Returns an SVG document with the states in a row.

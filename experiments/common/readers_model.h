@@ -1,5 +1,5 @@
-// The model used by the studies of the engine: the newest in runs/, found as build/generate does. The short form uses
-// the small model of the engine's tests.
+// The model that studies of the engine use: the newest in runs/, found in the same way as by build/generate. The short
+// form uses the small model of the engine's tests.
 #pragma once
 
 #include <memory>

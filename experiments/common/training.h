@@ -45,7 +45,7 @@ struct Training {
 Training train_model(nn::Llama& model, const Shakespeare& text, const train::TrainConfig& config, Update update = {},
                      const Objective& objective = {});
 
-/// Returns the mean loss over the first kValidationTokens of the validation split, in consecutive windows.
+/// Number of tokens from the start of the validation split over which validation_loss() averages the loss.
 inline constexpr int64_t kValidationTokens = 32'768;
 [[nodiscard]] double validation_loss(nn::Llama& model, const Shakespeare& text, int64_t window);
 

@@ -56,7 +56,7 @@ struct AdamW {
   }
 };
 
-// Trains any model with `recipe`: AdamW, a learning rate schedule and gradient clipping. Evaluates like other rungs.
+// Trains any model with `recipe`: AdamW, learning rate schedule, gradient clipping. Evaluates like the other rungs.
 inline Training train_with_adamw(const Forward& forward, const std::vector<Tensor>& parameters, Text text,
                                  Text validation, const Setting& s, const Recipe& recipe = {}) {
   AdamW adamw(recipe, parameters);

@@ -129,7 +129,7 @@ struct Llama {
     return all;
   }
 
-  // Returns, for each position, the mean of all values up to it, weighted by softmax(q · k / √K).
+  // Returns attention's output [B, T, D]: in each head, the values up to a position, weighted by softmax(q · k / √K).
   [[nodiscard]] Tensor attention(const Block& b, const Tensor& x_BTD) const {
     const int64_t K = c.D / c.H;
     const auto heads = [&](const Tensor& w, int64_t n) {

@@ -18,7 +18,7 @@
 
 namespace folio::exercises {
 
-// Computes out. q and out: (n_queries, n_heads, head_dim). k and v: (n_positions, n_kv_heads, head_dim).
+// Writes the outputs to out. q and out: (n_queries, n_heads, head_dim). k and v: (n_positions, n_kv_heads, head_dim).
 void attention(const float* q, const float* k, const float* v, const AttentionShape& shape, float* out) {
   throw Unfilled(
       "attention is still to be written, in experiments/exercises/engine/attention.cpp.\n"

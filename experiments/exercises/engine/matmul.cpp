@@ -12,7 +12,7 @@
 
 namespace folio::exercises {
 
-// Computes out: (n_rows, n_out). x: (n_rows, n_in). weight: (n_out, n_in).
+// Writes x · weightᵀ to out: (n_rows, n_out). x: (n_rows, n_in). weight: (n_out, n_in).
 void matmul(const float* x, const float* weight, size_t n_rows, size_t n_in, size_t n_out, float* out) {
   throw Unfilled(
       "matmul is still to be written, in experiments/exercises/engine/matmul.cpp.\n"

@@ -11,7 +11,7 @@
 
 namespace folio::exercises {
 
-// Computes out. x and out: (n_positions, dim). weight: (dim).
+// Writes the normalized and weighted x to out. x and out: (n_positions, dim). weight: (dim).
 void rms_norm(const float* x, const float* weight, float eps, size_t n_positions, size_t dim, float* out) {
   throw Unfilled(
       "rms_norm is still to be written, in experiments/exercises/engine/rms_norm.cpp.\n"

@@ -11,7 +11,7 @@
 
 namespace folio::exercises {
 
-// Computes out. gate, up and out: (n).
+// Writes silu(gate) * up to out, elementwise. gate, up and out: (n).
 void swiglu(const float* gate, const float* up, size_t n, float* out) {
   throw Unfilled(
       "swiglu is still to be written, in experiments/exercises/engine/swiglu.cpp.\n"

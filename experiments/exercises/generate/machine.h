@@ -60,7 +60,7 @@ class ExerciseStage final : public infer::Stage, public infer::StageMemory, publ
   infer::StageInfo info_;                    // declared after weights_, which its initialization fills
   std::vector<std::vector<float>> cache_;    ///< by BlockId: (layers, keys and values, 32 positions, kv_dim)
 
-  // The current step.
+  // State of the current step: rows, block tables, draws and slots.
   std::vector<infer::StepRow> rows_;
   std::vector<infer::BlockId> tables_;
   std::vector<int32_t> table_starts_;

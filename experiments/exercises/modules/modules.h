@@ -91,7 +91,7 @@ struct BlockImpl : nn::BlockImpl {
 };
 TORCH_MODULE(Block);
 
-/// Returns a layer made of the given parts, in the type that nn::Llama uses.
+/// Returns a layer made of the given parts, as the nn::Block that nn::Llama requires.
 inline nn::Block layer_of(const nn::BlockParts& parts) {
   return nn::Block(std::shared_ptr<nn::BlockImpl>(Block(parts).ptr()));
 }

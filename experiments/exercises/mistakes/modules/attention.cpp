@@ -44,7 +44,7 @@ const std::vector<Mistake<Way>> kAttentionMistakes{
      weights_without_gradient},
 };
 
-// Reshapes x [B, T, heads · K] to [B, H, T, K]. If heads < H, repeats each head, or with !neighbours_share all in turn.
+// Reshapes x [B, T, heads · K] to [B, H, T, K]. Repeats heads as 0 0 1 1 if neighbours_share, else as 0 1 0 1.
 Tensor as_heads(const AttentionImpl& a, const Tensor& x, int64_t heads, bool rotated, bool neighbours_share) {
   const Tensor cut = x.unflatten(-1, {heads, a.head_dim});
   const Tensor each = (rotated ? a.rotate(cut) : cut).transpose(1, 2);
