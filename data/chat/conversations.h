@@ -45,14 +45,12 @@ class ChatRenderer {
   /// The tokenizer and the template must outlive the renderer.
   ChatRenderer(const Tokenizer& tokenizer, const ChatTemplate& chat);
 
-  /// Returns the tokens to train on, as transformers would tokenize the conversation. Answers are learned, each with
-  /// the text that ends its turn: end_of_turn() or, if empty, mark_of_next_turn(). If the template has {% generation %}
-  /// blocks, they mark the answers, as in transformers' assistant_masks. Otherwise an answer is what the template adds
-  /// for it after the generation prompt. If a template changes earlier answers, for example drops their reasoning, each
-  /// answer is learned after its own context, so one conversation becomes several examples. Tokens that overlap an
-  /// answer are learned. Calls are written as by serve (tool_format.h). Throws core::Error, prefixed with the
-  /// conversation's `where`, if the template raises an exception or does not write the generation prompt before an
-  /// answer. Thread-safe.
+  /// Returns the tokens to train on, as transformers would tokenize the conversation. Only answers are learned, each
+  /// with the text that ends its turn. An answer is the output of a {% generation %} block, if the template has any, or
+  /// else what the template adds after the generation prompt. If the template changes earlier answers (by dropping
+  /// reasoning, for example), each answer becomes an example of its own. Calls are written as by serve (tool_format.h).
+  /// Throws core::Error, prefixed with the conversation's `where`, if the template raises an exception or does not
+  /// write the generation prompt before an answer. Thread-safe.
   [[nodiscard]] std::vector<ChatExample> examples(const Conversation& conversation) const;
 
   /// Returns true if the training targets of answers include a token or text that stops generation.

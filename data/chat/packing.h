@@ -21,8 +21,8 @@ class PackedExamples {
 
   [[nodiscard]] int64_t n_windows() const { return static_cast<int64_t>(windows_.size()); }  ///< per epoch
   [[nodiscard]] int64_t n_learned() const { return n_learned_; }                             ///< targets per epoch
-  [[nodiscard]] int64_t n_inputs() const { return n_inputs_; }                               ///< without padding
-  [[nodiscard]] double fullness() const;                                                     ///< n_inputs() / positions
+  [[nodiscard]] int64_t n_inputs() const { return n_inputs_; }                               ///< non-padding positions
+  [[nodiscard]] double fullness() const;                                                     ///< fill rate, 0 to 1
   [[nodiscard]] int64_t n_cut() const { return n_cut_; }                                     ///< examples that were cut
   [[nodiscard]] int64_t n_lost() const { return n_lost_; }  ///< learned tokens that were cut off
 

@@ -44,8 +44,8 @@ struct ToolFormat {
   std::vector<int32_t> marks{};    ///< IDs of the special tokens in the format
 };
 
-/// Returns the format in which a template writes calls. If the template does not write arguments as a JSON object (but
-/// as XML or Python), it counts as one without support for tools. All renderings spend the budget. Throws core::Error
+/// Returns the format in which a template writes calls. A template that does not write arguments as a JSON object (but
+/// as XML or Python) is treated as one without support for tools. All renderings spend the budget. Throws core::Error
 /// if the template does not write the content of an answer.
 [[nodiscard]] ToolFormat tool_format(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                      const core::WorkBudget& budget = core::WorkBudget());

@@ -20,7 +20,8 @@ namespace folio::data {
 /// Returns the pieces as spelled in files: normal pieces in the alphabet, others unchanged.
 [[nodiscard]] std::vector<std::string> to_byte_level(const Vocabulary& vocabulary);
 
-/// Converts pieces as spelled in files to bytes. Throws core::Error, prefixed with `where`, for invalid normal pieces.
+/// Replaces the byte-level spelling of each piece (such as "Ġ" for a space) by its bytes, in place. Throws core::Error,
+/// prefixed with `where`, for a normal piece with a character outside that alphabet.
 void from_byte_level(Vocabulary& vocabulary, const std::string& where);
 
 }  // namespace folio::data

@@ -56,7 +56,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   /// Reads the "llama" vocabulary of a GGUF file, with llama.cpp's defaults for missing keys.
   [[nodiscard]] static SentencePieceTokenizer from_gguf(const core::GgufFile& file);
 
-  /// Reads tokenizer.json and tokenizer_config.json: BPE with Llama's normalizer and decoder or Metaspace's. Its merges
+  /// Reads tokenizer.json and tokenizer_config.json: BPE with Llama's normalizer and decoder or Metaspace's. The merges
   /// must be all splits of each piece, one piece after the other. Throws core::Error that names an unsupported feature.
   [[nodiscard]] static SentencePieceTokenizer from_hf(const hf::Source& source);
 

@@ -68,8 +68,8 @@ class Tokenizer {
   /// Returns BOS, or end_of_text() if there is none.
   [[nodiscard]] virtual int32_t begin_of_text() const { return end_of_text(); }
 
-  /// Returns true if generation stops at this token: end_of_text(), the end of a chat turn, BOS, since it begins
-  /// another text, or one of the tokens set by end_at().
+  /// Returns true if generation stops at this token: end_of_text(), the end of a chat turn, a token set by end_at(), or
+  /// BOS, which begins another text.
   [[nodiscard]] virtual bool ends_text(int32_t id) const { return id == end_of_text() || is_end(id); }
   /// Sets tokens that also stop generation, such as those of a model's generation_config.json.
   void end_at(std::vector<int32_t> ids) { ends_ = std::move(ids); }

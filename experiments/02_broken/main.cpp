@@ -98,7 +98,7 @@ Run train_one(const experiments::Shakespeare& text, uint64_t seed, bool broken) 
 void study(Report& report) {
   const experiments::Shakespeare text = experiments::load_shakespeare(0.1, 0.1);
   const double characters = text.vocab_size;
-  // Cross-entropy of z for target y: ln(sum of e^z_j) - z_y. For probabilities z it is lowest with 1 at y, 0 elsewhere.
+  // Bounds of the broken loss, ln(sum of e^z_j) - z_y for target y: z are probabilities, so at best z_y = 1, others 0.
   const double log_sum_at_most = std::log(std::exp(1.0) + characters - 1.0);
   const double log_sum_at_least = std::log(characters) + 1.0 / characters;
   const double bound = log_sum_at_most - 1.0;

@@ -26,7 +26,7 @@ double near_zero(const torch::Tensor& numbers, double tolerance) {
   return 100.0 * (numbers.abs() <= tolerance).to(torch::kDouble).mean().item<double>();
 }
 
-// Mistake 6 in README.md: show_grads() counts weights near 0. Shows that count and the count of gradients that are 0.
+// Mistake 6 in README.md: the notebook's show_grads() counts weights near 0. Compares this with gradients that are 0.
 void study_table_of_gradients(Report& report, const Shakespeare& text, const train::TrainConfig& config) {
   const data::BatchSampler batches(text.splits.train, config.batch_size, config.window, config.seed);
   const auto batch = train::to_tensors(batches.batch(0), torch::kCPU);

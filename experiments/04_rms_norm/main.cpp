@@ -22,7 +22,7 @@ using experiments::Report;
 using torch::nn::AnyModule;
 using Doubles = std::vector<double>;
 
-// A run counts as successful below this loss. Unigram frequencies give 3.34, bigram frequencies 2.49.
+// A run has learned if its validation loss (nats) is below this. Unigram frequencies give 3.34, bigrams 2.49.
 constexpr double kLearned = 2.6;
 
 // Returns a setting that is hard to train: twelve layers, no warm-up, no gradient clipping.
@@ -109,7 +109,7 @@ void compare_rates(Report& report, const experiments::Shakespeare& text) {
                          .log_x = true};
   std::vector<std::vector<Report::Json>> rows;
   for (size_t r = 0; r < rates.size(); ++r) {
-    // If a run diverged, the interval is NaN and isn't drawn.
+    // If a run diverged, the interval is NaN, and the table has a dash.
     const auto gain = experiments::paired_interval(without[r].losses, with[r].losses);
     rows.push_back({fmt::format("{:g}", rates[r]), with[r].shown(), without[r].shown(),
                     std::isnan(gain.mean) ? Report::Json() : Report::Json(experiments::shown(gain))});

@@ -17,7 +17,7 @@ using experiments::Report;
 using experiments::Variant;
 using Activation = experiments::PlainFeedForwardImpl::Activation;
 
-// Returns SwiGLU, ReLU and GELU variants of the model, in this order, with the same width and initialization.
+// Returns SwiGLU, ReLU and GELU variants of width `dim`. If `by_width`, initializes w1 and w3 from N(0, 1/dim).
 std::vector<Variant> variants_of(core::ModelConfig model, int64_t dim, bool by_width) {
   model.dim = dim;
   model.head_dim = dim / model.n_heads;

@@ -15,9 +15,8 @@ struct GradientSize {
   double share_without = -1.0;  ///< fraction of (row, step) pairs with a gradient of 0; negative: not counted
 };
 
-/// Trains with AdamW and records the clipped gradients of each step: by kind of matrix in the blocks, and for the
-/// embedding rows of the ten rarest and ten most frequent characters of the training split, with the output matrix tied
-/// to the embedding and with a separate one.
+/// Trains with AdamW, with tied and with untied embeddings. Returns the sizes of the clipped gradients for each kind of
+/// matrix in the blocks, and for the embedding rows of the ten rarest and of the ten most frequent characters.
 [[nodiscard]] std::vector<GradientSize> gradient_sizes(const Shakespeare& text, const train::TrainConfig& setting);
 
 }  // namespace folio::experiments

@@ -42,7 +42,7 @@ void Optimizer::update(Slot& slot, double lr) const {
     case Rule::Muon: {
       slot.first.mul_(options_.momentum).add_(g);
       const torch::Tensor ahead = g + options_.momentum * slot.first;  // Nesterov momentum
-      // All singular values are about 1, so the update's root mean square is √(1 / columns) for any gradient.
+      // orthogonalized() makes all singular values about 1. The factor gives updates an RMS of √(1 / columns).
       const double rows = static_cast<double>(g.size(0)), columns = static_cast<double>(g.size(1));
       slot.parameter.mul_(1.0 - lr * decay);
       slot.parameter.sub_(lr * std::sqrt(std::max(1.0, rows / columns)) * train::orthogonalized(ahead));

@@ -23,7 +23,7 @@ const core::ModelConfig kConfig{.vocab_size = V,
                                 .n_kv_heads = 1,
                                 .hidden_dim = F,
                                 .context_length = 9};
-constexpr int64_t kRest = 10;  // rounding errors other than those of sums
+constexpr int64_t kRest = 10;  // allowance for the rounding errors of elementwise operations, in half ulps
 
 using Tensors = Part::Tensors;
 using torch::Tensor;

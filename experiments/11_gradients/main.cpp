@@ -26,7 +26,7 @@ using Doubles = std::vector<double>;
 // Relative errors of a part's gradients, by seed.
 struct Errors {
   Doubles in_double, in_float, autograd_in_float, naive, mistaken;
-  Doubles share;  ///< sum of in_double, naive and in_float, each divided by the limit of its type
+  Doubles share;  ///< sum of in_double, in_float and naive, each as a fraction of Part::limit()
 };
 
 // Formats the largest value as "1.2e-16". Returns null, shown as a dash, if there are no values.

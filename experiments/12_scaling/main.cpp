@@ -90,14 +90,14 @@ void show_budgets(Report& report, const ScalingGrid& grid, const ScalingLaw& law
   report.table("The best share of a budget", {"operations", "best N", "best D", "D / N", "loss", "extrapolated"}, rows);
 }
 
-// Tests extrapolation: predicts the largest size (and the longest training) from a fit without it, and from a fit that
-// also excludes the second largest.
+// Tests extrapolation: predicts the losses of the largest models from fits without the largest size and without the two
+// largest, and those of the longest trainings likewise.
 void judge_law(Report& report, const ScalingGrid& grid, const ScalingLaw& law,
                const std::vector<ScalingPoint>& points) {
   const auto percent = [](double share) { return fmt::format("{:.2f} %", 100.0 * share); };
   Rows rows{{"law of all", {}, percent(experiments::relative_deviation(law, points)), {}}};
   report.check_below("typical relative error of the law", experiments::relative_deviation(law, points), 0.015);
-  // Fits to the points whose `number` is at most `seen`. Returns the error on the points whose `number` is largest.
+  // Fits a law to the points with p.*number <= seen. Returns its error on those with the largest. `what` names the row.
   const auto leave_out = [&](const std::string& what, double ScalingPoint::*number, double seen) {
     const double largest = points.back().*number;
     std::vector<ScalingPoint> in, out;

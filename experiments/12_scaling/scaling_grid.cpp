@@ -20,7 +20,7 @@ train::TrainConfig setting_of(const Shakespeare& text, int64_t width, int64_t st
   config.model.head_dim = 16;
   config.model.n_heads = config.model.n_kv_heads = width / config.model.head_dim;
   config.steps = config.eval_every = steps;
-  // Each run decays to a tenth of its peak rate. An intermediate loss of a longer run, before the decay, is too high.
+  // Each run decays to a tenth of its peak rate. Without the decay, as midway through a longer run, the loss is higher.
   config.schedule = train::ScheduleKind::Cosine;
   config.lr = 3e-3 * std::sqrt(64.0 / static_cast<double>(width));
   config.min_lr = config.lr / 10.0;
@@ -63,7 +63,7 @@ void ScalingGrid::train(const Report& report) {
 }
 
 Operations ScalingGrid::operations_per_token(double parameters) const {
-  // N = (4 + 3 · 11/4) layers dim² + (2 layers + 1) dim: attention, feed-forward and norms.
+  // Solve N = (4 + 3 · 11/4) layers dim² + (2 layers + 1) dim for dim: matrices of attention and feed-forward, norms.
   const auto layers = static_cast<double>(shape.n_layers);
   const double a = (4.0 + 3.0 * 11.0 / 4.0) * layers, b = 2.0 * layers + 1.0;
   const double dim = (std::sqrt(b * b + 4.0 * a * parameters) - b) / (2.0 * a);

@@ -27,7 +27,7 @@ struct Model {
   NormOver norm;
 };
 
-// Returns the file with a model's training state at a stage. If it doesn't exist, copies that of the previous stage.
+// Returns the file for a model's training state at a stage. Creates it as a copy of the previous stage's, if missing.
 std::filesystem::path file_of(const Model& model, size_t stage, uint64_t seed) {
   const auto named = [&](size_t i) {
     return core::runs_directory() / "experiments" / "13_leak" /

@@ -16,11 +16,11 @@ namespace folio::experiments::tutorial {
 
 class Training {
  public:
-  /// Creates a model from `seed`, or resumes from `file` if it exists. Throws core::Error if its contents don't fit.
+  /// Creates a model from `seed`, or resumes from `file` if it exists. Throws core::Error if it doesn't fit `config`.
   Training(const Config& config, const Shakespeare& text, uint64_t seed, std::filesystem::path file = {});
 
-  /// Trains until `steps` steps are complete or `minutes` have passed, then saves the state to the file, if one was
-  /// given. Returns true if all steps are complete. Throws core::Error if a loss is not finite.
+  /// Trains until `steps` steps are complete or `minutes` have passed, then saves the state to the file passed to the
+  /// constructor, if any. Returns true if all steps are complete. Throws core::Error if a loss is not finite.
   bool train_to(int64_t steps, double minutes = 1e9);
 
   [[nodiscard]] Llama& model() { return model_; }

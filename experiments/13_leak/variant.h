@@ -1,4 +1,4 @@
-// A variant of the model's norm, the leaks measured in models that are trained with the variant, and pictures of both.
+// A variant of the model's norm with the leaks measured in models trained with it, and charts of two variants.
 #pragma once
 
 #include <string>

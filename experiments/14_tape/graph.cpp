@@ -21,7 +21,7 @@ constexpr double kWidth = 138, kHeight = 62, kGapX = 18, kGapY = 34, kMargin = 1
 // A box of the picture, or the point where a line crosses a level on its way to a box further away.
 struct Item {
   const Node* node = nullptr;  // null for a point
-  size_t level = 0;            // row of the picture: 0 is the bottom; higher than all users' rows
+  size_t level = 0;            // row of the picture, from 0 at the bottom; above the rows of all users
   double x = 0.0;              // horizontal center
   struct Use {
     Item* item;
@@ -36,7 +36,7 @@ struct Item {
   }
 };
 
-// Returns the items of each level: boxes of the entries that the last entry depends on, and points that lines cross.
+// Creates the items, boxes of entries that the last one depends on and points of long lines. Returns them by level.
 std::vector<std::vector<Item*>> connect(const Tape& tape, std::deque<Item>& items) {
   std::map<const Node*, Item*> boxes;
   const auto box_of = [&](const Node* node) {
@@ -72,7 +72,7 @@ std::vector<std::vector<Item*>> connect(const Tape& tape, std::deque<Item>& item
   return levels;
 }
 
-// Sets x of all items: orders each level by the users' positions and centers it. Returns the width, at least `least`.
+// Sets the x of all items: sorts each level by its users' x and centers it. Returns the width, at least `least`.
 double spread_out(std::vector<std::vector<Item*>>& levels, double least) {
   const auto length_of = [](const std::vector<Item*>& row) {
     double length = -kGapX;

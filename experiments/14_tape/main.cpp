@@ -18,7 +18,7 @@ using namespace folio;  // NOLINT: a single-file program
 using experiments::Report;
 using tape::Rung;
 
-constexpr int64_t kRows = 16, kLength = 32, kWidth = 64, kCompared = 20;  // sizes as in experiments/growing
+constexpr int64_t kRows = 16, kLength = 32, kWidth = 64, kCompared = 20;  // as in experiments/growing
 
 std::string small_number(double value) { return fmt::format("{:.1e}", value); }
 

@@ -21,7 +21,7 @@ namespace folio::tape {
 namespace {
 
 constexpr int64_t S = 3, B = 3, T = 5, D = 4, V = 7;
-constexpr double kRest = 10;  // rounding errors other than those of sums
+constexpr double kRest = 10;  // allowance for the rounding errors of elementwise operations, in half ulps
 using Twins = std::vector<torch::Tensor>;
 
 torch::Tensor twin_of(const Shape& shape, const Values& value) {
@@ -59,7 +59,7 @@ torch::Tensor growing_loss(growing::Model& model, const data::Batch& batch) {
   return growing::cross_entropy(logits_BTV, ids_of(batch.targets).view({batch.rows, batch.length}));
 }
 
-// An operation or a rung to run on a tape and by LibTorch. The loss sums the result's elements times random weights.
+// An operation or model (rung) that runs on a tape and by LibTorch. The loss is a randomly weighted sum of the result.
 struct Case {
   std::string name;
   std::vector<Parameter> leaves;
@@ -121,7 +121,7 @@ std::vector<Case> make_cases(uint64_t seed) {
   return cases;
 }
 
-// A case recorded on a tape: its leaves, its result times `weights` (elementwise), and the loss, the sum of `weighted`.
+// A case recorded on a tape: the leaves, `weighted` (the result times random weights), and the loss (its sum).
 struct Recorded {
   std::vector<Tensor> leaves;
   Tensor weighted, loss;

@@ -8,7 +8,7 @@
 namespace folio::experiments {
 namespace {
 
-using namespace infer::kernels;  // NOLINT: all of its kernels are used
+using namespace infer::kernels;  // NOLINT: this file wraps the kernels
 
 Work work;
 
@@ -31,7 +31,7 @@ void attention_f16(const AttentionInput<F16>& in, float* out) {
     const size_t seen = std::min(in.window, in.n_positions + row);
     work.attention_multiply_adds += in.n_queries * seen * 2 * in.head_dim;  // one for the score, one for the value
   }
-  // The rows of a call are consecutive and share their reads of the cache.
+  // The rows of a call are consecutive positions, so each cached position is counted once for all rows.
   const size_t positions = std::min(in.window, in.n_positions) + in.n_rows - 1;
   work.cache_bytes += positions * 2 * in.head_dim * sizeof(F16);
   work.activation_bytes += in.n_rows * in.n_queries * 2 * in.head_dim * sizeof(float);

@@ -24,7 +24,7 @@ using experiments::Work;
 struct Counted {
   const char* name;
   uint64_t (*count)(const Work&);
-  double without, with;        // expected log-log slopes over the length; 0: not checked
+  double without, with;        // expected log-log slopes over the length without and with a cache; 0: any
   const char* line = nullptr;  // name in the picture; null: not drawn
 };
 
@@ -143,7 +143,7 @@ void compare_types(Report& report) {
   struct Type {
     const char* name;
     infer::CacheType type;
-    double most;  // upper bound of the distance; 0: not checked
+    double most;  // upper bound of the relative distance from F32 logits; 0: not checked
   };
   std::vector<float> exact;
   uint64_t exact_bytes = 0;

@@ -121,7 +121,7 @@ void Report::value(const std::string& name, const Json& number) {
   json_["values"][name] = number;
 }
 
-// Checks that `fulfils`, which must reject NaN, accepts all values. Prints the first rejected value or the closest one.
+// Checks that `fulfils` accepts all values; it must reject NaN. Prints a rejected value or the one nearest to `limit`.
 template <typename Number, typename Fulfils>
 void Report::check(const std::string& text, const std::vector<Number>& by_seed, const std::string& relation,
                    Number limit, Fulfils fulfils) {

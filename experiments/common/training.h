@@ -40,8 +40,8 @@ struct Training {
   bool diverged = false;         ///< true if training stopped at a non-finite loss
 };
 
-/// Trains with config.{steps, batch_size, window, eval_every, clip, seed} and train::learning_rate(config, step).
-/// `update` replaces the default, train::AdamW(model, config).
+/// Trains with config's steps, batch_size, window, eval_every, clip, seed and learning rates (train::learning_rate()).
+/// Defaults: `update` is a step of train::AdamW(model, config), and `objective` is the loss itself.
 Training train_model(nn::Llama& model, const Shakespeare& text, const train::TrainConfig& config, Update update = {},
                      const Objective& objective = {});
 

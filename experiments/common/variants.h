@@ -35,7 +35,7 @@ class CachedAttentionImpl : public nn::AttentionImpl {
  public:
   using nn::AttentionImpl::AttentionImpl;
 
-  /// Maps x [B, 1, dim], the next position, to [B, 1, dim].
+  /// Appends the keys and values of x [B, 1, dim], the next position, and returns [B, 1, dim]. Ignores `starts`.
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {}) override;
 
  private:

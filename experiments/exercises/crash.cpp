@@ -31,7 +31,7 @@ std::string place(const std::string& report) {
   return function.empty() ? "" : " in " + function;
 }
 
-// Describes an access outside of an array known to the sanitizer.
+// Describes an access past an array's bounds, given the sanitizer's report.
 std::string outside(const std::string& report) {
   const bool writes = report.find("WRITE of size") != std::string::npos;
   const std::string access = found(report, R"((?:READ|WRITE) of size (\d+))");

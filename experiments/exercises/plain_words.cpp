@@ -50,7 +50,7 @@ std::string said(Lines& lines) {
   std::string words;
   if (lines.empty()) return words;
   if (lines[0] == "Failed") {
-    // The message has no values; the lines after the first are the explanation.
+    // A plain FAIL() has no values to translate: only its first line is removed.
   } else if (begins(lines, 0, "Expected equality of these values:")) {
     std::array<std::string, 2> values;
     for (std::string& value : values) {

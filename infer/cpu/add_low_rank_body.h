@@ -9,7 +9,7 @@
 namespace folio::infer::kernels {
 namespace {
 
-// Adds the update to out (n). Computes only kLanesUsed of the 16 partial sums: the others are 0 if rank <= kLanesUsed.
+// Adds a LoRA update to out (n). Computes kLanesUsed of the 16 partial sums: the others are 0 if rank <= kLanesUsed.
 template <size_t kLanesUsed, typename Weight>
 void add_low_rank_lanes(const float* t, size_t rank, const Weight* b, size_t n, float* out) {
   for_lanes(n, [&](size_t i, size_t count) {

@@ -319,7 +319,7 @@ void attend(Pass& pass, const HeadBlock<T>& head, size_t start, bool is_first, s
 // A kernel that computes one block's attention for n_queries queries at once.
 template <typename T>
 struct Attend {
-  size_t n_queries = 0;  ///< 0: not available for this instruction set
+  size_t n_queries = 0;  ///< number of queries that run() processes; 0: none for this instruction set
   void (*run)(Pass& pass, const HeadBlock<T>& head, size_t start, bool is_first, size_t head_dim,
               const Scores& scores) = nullptr;
 };
@@ -333,7 +333,7 @@ constexpr Attend<T> attend_of() {
   }
 }
 
-// Maximum number of queries per load of a block from memory: their passes run while the block is in the CPU's cache.
+// Maximum number of queries that share one load of a block: their passes run while the block is in the CPU's cache.
 constexpr size_t kNearQueries = 24;
 
 // Computes attention for at most kNearQueries queries: [begin, end) of all rows' queries, (n_rows, n_queries).

@@ -24,7 +24,8 @@ class CacheBlocks {
         head_dim_(static_cast<size_t>(head_dim)),
         head_size_(kernels::head_size<T>(head_dim_)) {}
 
-  /// Returns a block's size in elements; the *_offset functions, where a head begins. `layer` is relative to the stage.
+  /// Returns a block's size in elements. key_offset() and value_offset() return where a head's keys or values begin, in
+  /// elements from the start of a block; `layer` is relative to the stage.
   [[nodiscard]] size_t size() const { return n_layers_ * 2 * n_kv_heads_ * head_size_; }
   [[nodiscard]] size_t key_offset(size_t layer, size_t head) const {
     return (layer * 2 * n_kv_heads_ + head) * head_size_;

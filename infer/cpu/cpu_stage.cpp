@@ -110,7 +110,7 @@ std::vector<size_t> CpuStage::find_runs(int64_t window) const {
 void CpuStage::run(const Embed& o) {
   const size_t dim = width(Slot::Residual);
   const Matrix& rows = weights_.matrix(o.table);
-  const auto index = [&](size_t i) { return static_cast<size_t>(rows_[i].token) - rows.first; };  // wraps below 0
+  const auto index = [&](size_t i) { return static_cast<size_t>(rows_[i].token) - rows.first; };  // wraps if negative
   for_rows(1, dim * 8, [&](size_t i, size_t) {
     if (index(i) >= rows.n_out) return;
     float* x = at(Slot::Residual) + i * dim;

@@ -1,6 +1,6 @@
 // A range of a model's layers on the CPU. Each operation is complete when its call returns. Work is divided among
-// threads by index, so results don't depend on their number. One rank of several holds some output rows of each matrix
-// and some key/value heads; an exchange completes a slot on every rank.
+// threads by index, so results don't depend on their number. If several ranks share the model, each holds some output
+// rows of each matrix and some key/value heads, and the ranks exchange the columns that they computed.
 #pragma once
 
 #include <algorithm>
@@ -70,7 +70,7 @@ class CpuStage final : public Stage, public StageMemory, public StageResults {
 
   template <typename T>
   [[nodiscard]] Cache<T> cache_of() const;
-  // Hides Stage::width(), which calls the virtual info().
+  // Hides Stage::width(), to avoid its virtual call of info().
   [[nodiscard]] size_t width(Slot slot) const { return info_.widths[static_cast<size_t>(slot)]; }
   float* at(Slot slot) { return slots_[static_cast<size_t>(slot)].data(); }
   void multiply(Slot in, std::span<const Projection> projections, bool accumulate);

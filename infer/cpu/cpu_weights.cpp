@@ -62,7 +62,7 @@ StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard
   const auto start = std::chrono::steady_clock::now();
   const auto manifest = core::tensor_manifest(model.config);
   size_t copies = 0;  // bytes of matrices that can be copied instead of used in the mapped file
-  // Mapped tensors may be copied because that releases their file pages. Copies of others would be in memory twice.
+  // Without options.copies, copies only mapped tensors, whose file pages can be released; others would be stored twice.
   const auto may_be_copied = [&](const core::TensorView& matrix) { return options.copies || model.maps(matrix); };
   for (size_t i = 0; i < manifest.size(); ++i) {
     const core::TensorView& whole = model.tensors[i];

@@ -54,7 +54,7 @@ class CpuWeights {
   std::vector<Matrix> matrices_;  ///< by WeightId; the matrices of a stack are adjacent
   std::vector<std::vector<std::byte>> copies_;
   std::unique_ptr<uint8_t, Free> memory_;  ///< repacked and copied weights, on huge pages
-  StageWeights by_role_;                   // declared last: load() fills the members above
+  StageWeights by_role_;                   // declared last: constructing it fills the members above
 };
 
 }  // namespace folio::infer

@@ -64,8 +64,8 @@ inline void multiply_tiles(const int8_t* inputs, const WideTile::Line* quants, i
   }
 }
 
-// Cache lines to prefetch in small portions while a tile is multiplied: the next tile's weights, because memory is idle
-// during products and a bottleneck during widen(), and the sixteen outputs. Prefetched at once, the outputs would
+// Cache lines to prefetch in small portions while a tile is multiplied: the next tile's weights, and the outputs of the
+// sixteen inputs. Memory is idle during products, but a bottleneck in widen(). Prefetched at once, the outputs would
 // occupy the line fill buffers that the inputs need.
 struct LinesAhead {
   const uint8_t* line;
@@ -84,7 +84,7 @@ struct LinesAhead {
   }
 };
 
-// Computes total[t], the tile times input first + t, for sixteen inputs. Multiplies two parts (groups of quants)
+// Computes total[t], the product of the tile and input first + t, for t < 16. Multiplies two parts (groups of quants)
 // while the sums of the previous two are scaled.
 template <typename Kind>
 [[gnu::noinline]] void amx_inputs(const WideTile& weights, size_t k, const QuantizedInputs& x, size_t first,

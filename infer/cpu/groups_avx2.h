@@ -39,7 +39,7 @@ struct SignedTile {
   };
 
   std::vector<Columns> weights;  // (k / 4): four columns each
-  std::vector<Ints> negatives;   // (k / 32): Σ (|w| and m)
+  std::vector<Ints> negatives;   // (k / 32): Σ (|w| and m) of each row: see SignedQuants
   std::vector<Vec> scales;       // (k / 32): one row per lane
 };
 
@@ -64,7 +64,7 @@ void split_signs(const GroupMatrix& m, const uint8_t* tile, SignedTile& to) {
   });
 }
 
-// Computes total[t], the tile times input first + t, for kTokens inputs.
+// Computes total[t], the product of the tile and input first + t, for t < kTokens.
 template <size_t kTokens>
 void signed_tile(const SignedTile& tile, size_t k, const QuantizedInputs& x, size_t first, Vec* total) {
   const size_t groups = k / kGroupColumns;

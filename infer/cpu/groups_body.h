@@ -42,7 +42,7 @@ inline void for_quants(const uint8_t* at, Take&& take) {
   if constexpr (kBits == 8) {
     for_constants<8>([&](auto i) { take(i, Bytes::load(at + 64 * i)); });
   } else {
-    // Returns the bits above the low four of columns 4 i to 4 i + 3.
+    // Returns the high bits (all but the low four) of the quants in columns 4 i to 4 i + 3.
     const auto above = [&](auto i) {
       const int which = static_cast<int>(i);
       if constexpr (kBits == 5) return Bytes::load(at + 256).template bits<which - 4>(0x10);
@@ -134,7 +134,7 @@ void prefetch_input(const int8_t* values, const float* scales, const float* scal
   if constexpr (!Kind::kMinimums) numbers(sums, 3 * kGroups);
 }
 
-// Computes total[t], one tile of sixteen rows times input first + t, for kTokens inputs.
+// Computes total[t], the product of a tile (sixteen rows) and input first + t, for t < kTokens.
 template <typename Kind, size_t kTokens, Prefetch level>
 void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedInputs& x, size_t first, Vec* total) {
   using Sums = Dots<Kind::kQuantBits>;

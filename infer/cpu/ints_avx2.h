@@ -80,7 +80,7 @@ struct Dots {
     __m256i signed_high{};
   };
 
-  /// Sets where the sums start: *sum (the inputs' negated sum) times the zero point, added by sum() to save registers.
+  /// Makes sum() add *sum (the inputs' negated sum) times the zero point. Adding it at the end saves registers.
   void start(const int32_t* sum) { first = sum; }
   /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
   void add(const Weights& w, const int8_t* values) {

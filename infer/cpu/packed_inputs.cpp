@@ -10,7 +10,7 @@ namespace {
 
 struct Own {
   core::AlignedVector<float> packed;
-  uint64_t number = 0;  ///< number_ of the product whose inputs are packed
+  uint64_t number = 0;  ///< PackedInputs::number_ of the product whose inputs are in `packed`
 };
 
 thread_local Own own;

@@ -76,7 +76,7 @@ inline void quantize_one(const float* x, size_t k, QuantizedGroup to, Layout lay
 }
 
 // Quantizes n inputs and interleaves those that are multiplied together, so that they are read sequentially: for each
-// group of 32 columns, four columns of each input, then the next four, …. Scales and sums are interleaved alike.
+// group of 32 columns, four columns of each input, then the next four, …. Scales and sums are interleaved, too.
 inline void quantize(const float* x, size_t n, size_t k, const QuantizedInputs& out) {
   const size_t groups = k / kGroupColumns;
   for (size_t first = 0, inputs = 0; first < n; first += inputs) {

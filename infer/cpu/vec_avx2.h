@@ -124,7 +124,7 @@ struct Vec {
         pairs[r] = _mm256_unpacklo_ps(x, y);
         pairs[r + 1] = _mm256_unpackhi_ps(x, y);
       }
-      for (size_t c = 0; c < 4; ++c) {  // four(r): column c of rows r to r + 3, then column c + 4
+      for (size_t c = 0; c < 4; ++c) {  // four(r) returns column c of rows r to r + 3, then column c + 4
         const auto four = [&](size_t r) {
           const __m256 x = pairs[r + c / 2];
           const __m256 y = pairs[r + 2 + c / 2];
@@ -152,7 +152,7 @@ struct Vec {
     const auto by_1 = [](__m256 a, __m256 b) {
       return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xDD));
     };
-    // A by_4 result holds two sums, one in each half. by_2 and by_1 also transpose, which leaves eight sums in order.
+    // by_4() returns two sums, one in each half. by_2() and by_1() also transpose, so lane j has the sum of s[i + j].
     const auto eight = [&](size_t i) {
       const auto pair = [&](size_t j) { return by_4(by_8(i + j), by_8(i + j + 4)); };
       return by_1(by_2(pair(0), pair(1)), by_2(pair(2), pair(3)));

@@ -102,7 +102,7 @@ struct Vec {
     const auto by_1 = [](__m512 a, __m512 b) {
       return _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xDD));
     };
-    // A by_4 result holds four sums, one in each quarter. by_2 and by_1 also transpose, which leaves them in order.
+    // by_4() returns four sums, one in each quarter. by_2() and by_1() also transpose, so lane i has the sum of s[i].
     const auto quad = [&](size_t i) { return by_4(by_8(s[i].v, s[i + 4].v), by_8(s[i + 8].v, s[i + 12].v)); };
     return {by_1(by_2(quad(0), quad(1)), by_2(quad(2), quad(3)))};
   }

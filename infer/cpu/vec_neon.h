@@ -155,7 +155,7 @@ struct Vec {
       return vreinterpretq_f32_f64(vzip1q_f64(pairs(x), pairs(y))) +
              vreinterpretq_f32_f64(vzip2q_f64(pairs(x), pairs(y)));
     };
-    // by_2 and vpaddq also transpose, which leaves four sums in order.
+    // by_2() and vpaddq also transpose, so lane j has the sum of s[i + j].
     const auto four = [&](size_t i) {
       return vpaddq_f32(by_2(by_8_and_4(s[i]), by_8_and_4(s[i + 1])), by_2(by_8_and_4(s[i + 2]), by_8_and_4(s[i + 3])));
     };

@@ -11,7 +11,7 @@ namespace {
 constexpr int kBlocksOfPart = kPartPositions / CacheView::kPositions;
 constexpr unsigned kPartWarps = 4;
 constexpr unsigned kPartThreads = kPartWarps * kWarp;
-// Warps of an attention_rows block: one per item of a group, or half of them if queries need much shared memory.
+// Warps of an attention_rows block: one per item of a group, or half as many if queries need much shared memory.
 template <typename H>
 inline constexpr unsigned kRowWarps = H::kQueryBytes > 8192 ? kGroupItems / 2 : kGroupItems;
 constexpr int kJoinParts = 32;  // parts whose join factors are computed at once

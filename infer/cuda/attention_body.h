@@ -19,7 +19,7 @@ struct HeadSizes {
   static constexpr int kPadded = kPaddedDim;
   static constexpr bool kHalf = kF16;
   static constexpr int kWordNumbers = kHalf ? 2 : 1;
-  static constexpr int kTileDims = 16 * kWordNumbers;    ///< dimensions of a tile of keys: two steps of k
+  static constexpr int kTileDims = 16 * kWordNumbers;    ///< head dimensions in a tile of keys: two mma steps
   static constexpr int kKeyTiles = kPadded / kTileDims;  ///< tiles of keys per eight positions
   static constexpr int kValueTiles = kPadded / 8;
   static constexpr int kNumberBytes = kHalf ? 2 : 4;
@@ -49,7 +49,7 @@ __device__ inline int32_t first_seen(int32_t position, int32_t window) {
   return position + 1 > window ? position + 1 - window : 0;
 }
 
-/// Returns the step's row of an item's slot; head_of() returns the slot's query head.
+/// Returns the step's row to which slot `slot` of an item belongs; head_of() returns the slot's query head.
 __device__ inline size_t row_of(const AttentionItem& item, int slot) {
   return static_cast<size_t>(item.row + slot / item.n_queries);
 }
@@ -184,7 +184,7 @@ __device__ void attend_part(const uint8_t* queries, const PartBlocks& blocks, in
   // Loads several tiles before using the first: the compiler must assume that take() overwrites what is read next, and
   // so cannot move later loads ahead of it.
   constexpr int kAtOnce = (H::kHalf ? 4 : 2) / (H::kPadded > 128 ? 2 : 1);
-  constexpr int kLoads = H::kHalf ? 1 : 2;  // loads per tile and block
+  constexpr int kLoads = H::kHalf ? 1 : 2;  // 16-byte loads of a lane per value tile and cache block
 #pragma unroll
   for (int first = 0; first < H::kValueTiles; first += kAtOnce) {
     Words words[kAtOnce][2][kLoads] = {};

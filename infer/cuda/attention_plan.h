@@ -1,5 +1,5 @@
-// Splits a step's attention into items, each computed by one warp, and decides whether their parts are computed in
-// parallel. The plan never affects results.
+// Splits a step's attention into items, each computed by one warp, and decides whether the positions of a long item are
+// split among warps. The plan never affects results.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct AttentionPlan {
 /// Maximum workspace for parallel parts, in bytes.
 inline constexpr size_t kMostPartials = size_t{128} << 20U;
 
-/// Returns the plan of a step: items of adjacent rows of a sequence. `window` is the number of positions that a row
-/// attends to.
+/// Returns the plan of a step: items of adjacent rows of a sequence. `window` is the maximum number of positions
+/// that a row attends to.
 [[nodiscard]] AttentionPlan plan_attention(std::span<const StepRow> rows, const gpu::Heads& heads,
                                            const gpu::CacheView& cache, int64_t window);
 

@@ -11,7 +11,7 @@ inline constexpr unsigned kRowThreads = 1024;  ///< for kernels with one block p
 inline constexpr unsigned kRowWarps = kRowThreads / kWarp;
 static_assert(kRowWarps == kWarp);
 
-/// Returns the sum of `value` over a warp, to all lanes: each step adds the lane at distance 16, 8, 4, 2, 1.
+/// Returns the sum of `value` over a warp in every lane. The steps add lanes at distance 16, 8, 4, 2, 1.
 template <typename T>
 __device__ T warp_sum(T value) {
   for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(kAllLanes, value, distance);
@@ -25,7 +25,7 @@ __device__ inline uint32_t warp_max(uint32_t value) {
   return value;
 }
 
-/// Returns the sum over a block of kRowThreads, to all threads: first within warps, then over the warps' sums.
+/// Returns the sum of `value` over a block of kRowThreads in every thread. Adds within warps, then the warps' sums.
 __device__ inline float block_sum(float value) {
   FOLIO_SHARED(float, sums, kRowWarps);
   value = warp_sum(value);

@@ -25,7 +25,7 @@ struct CudaOptions {
 /// Returns true if this build has kernels for GPUs.
 [[nodiscard]] bool cuda_built();
 
-/// Returns a GPU as a machine. Throws core::Error without CUDA, for a missing device, or if its driver is too old.
+/// Returns a GPU as a machine. Throws core::Error without CUDA or the device, or if the driver is too old.
 [[nodiscard]] std::unique_ptr<Machine> make_cuda(const CudaOptions& options);
 
 }  // namespace folio::infer

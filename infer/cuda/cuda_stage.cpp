@@ -135,7 +135,7 @@ void CudaStage::forget_recordings() {
   recordings_.clear();
 }
 
-// Adds the updates of the rows' adapters to a product whose input is slot `in`, as floats.
+// Adds the updates of the rows' adapters to `out`, the product of slot `in` and `weight`. Uses the slot's floats.
 void CudaStage::adapt(Slot in, WeightId weight, float* out) {
   if (!has_adapters_) return;
   const size_t of_rows = gathered_rows_ ? places_.logit_adapters : places_.adapters;
@@ -175,7 +175,7 @@ bool CudaStage::begin(const Step& step) {
   return true;
 }
 
-// Recordings contain addresses, so growing any buffer discards them.
+// Grows a buffer. Recorded steps contain the old buffer's address, so all of them are discarded.
 void CudaStage::grow(gpu::DeviceMemory& memory, size_t bytes) {
   if (memory.bytes() >= bytes) return;
   stream_.wait();
@@ -267,7 +267,7 @@ void CudaStage::record() {
   } catch (...) {
     try {
       static_cast<void>(stream_.end_recording());
-    } catch (const core::Error&) {  // the first failure is reported
+    } catch (const core::Error&) {  // ignored, because the first exception is rethrown
     }
     throw;
   }

@@ -50,14 +50,14 @@ class CudaStage final : public Stage, public StageMemory, public StageResults {
   void write(Slot slot, std::span<const float> values) override;
 
  private:
-  /// A recording's key: numbers of rows, rows with logits, draws, items, slots and parts, and if rows have adapters.
+  /// Key of a recording: numbers of rows, logit rows, draws, attention items, slots and parts; then has_adapters_.
   using Shape = std::tuple<size_t, size_t, size_t, size_t, size_t, size_t, bool>;
   /// Byte offsets of the parts of begin()'s upload.
   struct Places {
     size_t draws, tokens, positions, tables, adapters, logit_rows, logit_adapters, items;
   };
   static constexpr size_t kKinds = 4;
-  /// Drawn tokens in flight to the host.
+  /// Drawn tokens that are being copied to the host.
   struct Drawn {
     gpu::PinnedMemory tokens{};
     gpu::Event arrived{};
@@ -112,7 +112,7 @@ class CudaStage final : public Stage, public StageMemory, public StageResults {
   gpu::DeviceInfo device_;
   gpu::Stream stream_;
   const core::ModelConfig& config_;
-  int64_t widest_window_;  ///< maximum positions that a row attends to in any layer
+  int64_t widest_window_;  ///< maximum number of positions that a row attends to, over all layers
   CudaWeights weights_;
   StageInfo info_;
   gpu::Heads heads_;
@@ -123,7 +123,7 @@ class CudaStage final : public Stage, public StageMemory, public StageResults {
   gpu::CacheView cache_;
   gpu::DeviceMemory angles_;        ///< cosines, then sines: (positions, rotated / 2) each
   gpu::DeviceMemory local_angles_;  ///< for sliding-window layers, if the model has a separate RoPE base for them
-  size_t n_angles_ = 0;             ///< number of positions of the angles
+  size_t n_angles_ = 0;             ///< number of positions in angles_
 
   // Activations, with capacity for the largest step so far.
   std::array<gpu::DeviceMemory, kSlots> slots_;

@@ -50,7 +50,7 @@ class CudaWeights {
   bool stacks_use_[4] = {};
   gpu::DeviceMemory memory_;
   std::vector<Weight> weights_;  ///< by WeightId
-  StageWeights by_role_;         // declared last: load() fills the members above
+  StageWeights by_role_;         // declared last: constructing it fills the members above
 };
 
 }  // namespace folio::infer

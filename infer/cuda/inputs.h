@@ -10,16 +10,15 @@ __device__ inline uint32_t magnitude(float x) { return bits_of(x) & 0x7FFFFFFFU;
 __device__ inline uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
 inline constexpr uint32_t kInfinity = 0x7F800000U;
 
-/// Returns the power of two that scales a row with maximum magnitude `largest` (bits) to [2^14, 2^15), or below for a
-/// tiny row. Returns 1 for 0, and for NaN and infinity, which stay unscaled.
+/// Returns the power of two that scales a row with maximum magnitude `largest` (as bits) to [2^14, 2^15), or below
+/// for a tiny row. Returns 1 for 0, and for NaN and infinity, which stay unscaled.
 __device__ inline float f16_scale(uint32_t largest) {
   if (largest == 0 || largest >= kInfinity) return 1.0F;
   const int exponent = 14 - (static_cast<int>(largest >> 23U) - 127);
   return float_of(static_cast<uint32_t>((exponent < 100 ? exponent : 100) + 127) << 23U);
 }
 
-/// Quantization of a group with maximum magnitude `largest` (bits), as Kernels::quantize in reference/kernels.h defines
-/// it.
+/// Quantization of a group of inputs, as Kernels::quantize in reference/kernels.h defines it.
 struct GroupScale {
   float inverse;  ///< factor from values to quants; 0: all quants are 0
   float scale;
@@ -60,7 +59,7 @@ __device__ inline void pack_group(const PackedInputs& to, uint8_t* tile, size_t 
   if (threadIdx.x % kWarp == 0) put_group(to, block, row, c / kGroup, g.scale, sum);
 }
 
-/// Packs element i of a row, already scaled. For groups, the lanes of a warp must have one group's elements.
+/// Packs x, the scaled element i of a row. For groups, the lanes of a warp must pack the elements of one group.
 template <Kind kKind>
 __device__ void pack_number(const PackedInputs& to, uint8_t* tile, size_t row, size_t i, float x) {
   if constexpr (kKind == Kind::Groups) {
@@ -70,7 +69,7 @@ __device__ void pack_number(const PackedInputs& to, uint8_t* tile, size_t row, s
   }
 }
 
-/// Packs row `row` with kRowThreads threads. value(i) returns elements that are not held. Pads with 0 from k on.
+/// Packs row `row` with kRowThreads threads: the elements in `held`, value(i) for those after them, and 0 from k on.
 template <Kind kKind, int kCount, typename Value>
 __device__ void pack_row(PackedInputs to, size_t row, const Held<kCount>& held, Value value) {
   to.kind = kKind;  // a compile-time constant: offsets need shifts, not divisions

@@ -24,7 +24,7 @@ struct Delta {
   float scale = 1.0F;
 };
 
-/// Sets to (n, dim) to the rows `rows` (n) of `from`, plus delta. `to` must not be `from`.
+/// Sets `to` (n, dim) to the rows `rows` (n) of `from`, plus delta. `to` must not be `from`.
 void gather(Stream& stream, const float* from, const Delta& delta, const int32_t* rows, size_t n, size_t dim,
             float* to);
 
@@ -143,14 +143,14 @@ struct Attention {
   const AttentionItem* items = nullptr;  ///< (n_items), in device memory; ordered by row within a sequence
   uint32_t n_items = 0;
   uint32_t n_slots = 0;          ///< upper bound on the (row, head) pairs of an item
-  uint32_t max_parts = 0;        ///< upper bound on the parts of kPartPositions that a row attends to
+  uint32_t max_parts = 0;        ///< upper bound on the parts (kPartPositions positions each) of a row
   float scale = 0.0F;            ///< factor of query · key
   float cap = 0.0F;              ///< if > 0, scaled scores s become cap · tanh(s / cap)
   const float* sinks = nullptr;  ///< (n_heads): an extra score per head whose value vector is 0; null: none
   const float* query = nullptr;  ///< (rows, n_heads, head_dim)
   float* out = nullptr;          ///< (rows, n_heads, head_dim)
   float* partials = nullptr;     ///< partial_bytes() of workspace; null: parts are computed sequentially
-  uint32_t* counters = nullptr;  ///< (n_items, n_kv_heads), zero between launches
+  uint32_t* counters = nullptr;  ///< (n_items, n_kv_heads): finished blocks; zero between launches
   size_t shared_bytes = 0;       ///< maximum shared memory of a block
 };
 
@@ -160,7 +160,7 @@ struct Attention {
 /// parts are computed in parallel and the last block joins them; without, a warp computes them in turn, and items are
 /// in groups of kGroupItems. Both give the same bits.
 void attention(Stream& stream, const Attention& in, Form form = Form::Fast);
-/// Returns the size of a step's partials in bytes.
+/// Returns the size in bytes of Attention::partials for a step.
 [[nodiscard]] constexpr size_t partial_bytes(const Attention& in) {
   return size_t{1} * in.n_items * in.heads.n_kv_heads * in.n_slots * in.max_parts * (in.cache.padded() + 2) *
          sizeof(float);

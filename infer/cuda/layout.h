@@ -35,7 +35,7 @@ struct Place {
   size_t tile;  ///< tile of the block, along k
   size_t lane_in_group;
   size_t half;    ///< half of the tile's columns: 0 or 1
-  size_t number;  ///< index in the 32-bit word
+  size_t number;  ///< index of the element in its 32-bit word
 };
 [[nodiscard]] FOLIO_BOTH constexpr Place place_of(size_t column, size_t bytes) {
   const size_t e = 4 / bytes;
@@ -51,7 +51,7 @@ struct PackedMatrix {
   uint32_t k = 0;      ///< columns
   Kind kind = Kind::F32;
   // For groups: weight = scale * (quant - zero_point), or scale * quant + minimum.
-  uint8_t bits = 0;        ///< 4, or 8 with the zero point already subtracted
+  uint8_t bits = 0;        ///< bits per quant: 4, or 8 with the zero point subtracted
   uint8_t group = 0;       ///< columns that share a scale: 32 or 16
   uint8_t zero_point = 0;  ///< zero point of 4-bit quants
   bool minimums = false;

@@ -32,7 +32,7 @@ struct IntSums {
   int32_t c[4];
 };
 
-/// Returns this thread's lane; lane_group() is its g, lane_in_group() its t. Blocks must have whole warps along x.
+/// Returns this thread's lane, 4 g + t; lane_group() returns g, lane_in_group() t. Blocks need whole warps along x.
 __device__ inline unsigned lane_id() { return threadIdx.x % kWarp; }
 __device__ inline unsigned lane_group() { return lane_id() / 4; }
 __device__ inline unsigned lane_in_group() { return lane_id() % 4; }

@@ -6,7 +6,7 @@
 
 namespace folio::infer::gpu {
 
-/// Returns a scale or minimum. `index` is PackedMatrix::scale_index().
+/// Returns the scale or minimum at `index` (PackedMatrix::scale_index()), stored as F16 if `half`, else as F32.
 [[nodiscard]] __device__ inline float scale_at(const uint8_t* scales, size_t index, bool half) {
   return half ? from_f16(reinterpret_cast<const uint16_t*>(scales)[index])
               : reinterpret_cast<const float*>(scales)[index];

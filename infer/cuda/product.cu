@@ -6,7 +6,7 @@
 namespace folio::infer::gpu {
 namespace {
 
-constexpr size_t kMostNarrow = 64;  // maximum number of rows; more are multiplied by product_tiled.cu
+constexpr size_t kMostNarrow = 64;  // maximum rows for product_narrow; more rows use product_tiled.cu
 
 // multiply_plain(): one thread per output, along a row of weights. Adjacent threads read distant addresses; each sum is
 // one chain of dependent additions.

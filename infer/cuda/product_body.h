@@ -123,7 +123,7 @@ struct Groups {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const uint32_t quants = weights.quants[index / 2].w[i] >> (index % 2 * 4) & 0x0F0F0F0FU;
-        a.w[i] = ((quants | 0x80808080U) - weights.zero_points) ^ 0x80808080U;  // subtracts each byte without borrows
+        a.w[i] = ((quants | 0x80808080U) - weights.zero_points) ^ 0x80808080U;  // subtracts bytewise, without borrows
       }
       return a;
     }
@@ -185,7 +185,7 @@ struct Products {
   return all;
 }
 
-/// A block's product and its first row tile, where each block computes `tiles` row tiles.
+/// The product that a block computes, and the block's first row tile in that product.
 struct Work {
   const Matmul* product;
   size_t first_tile;
@@ -228,7 +228,7 @@ void with_format(const PackedMatrix& w, F f) {
   return w.minimums ? f.template operator()<Groups<4, 32, true>>() : f.template operator()<Groups<4, 32, false>>();
 }
 
-/// Multiplies many rows: see product_tiled.cu.
+/// Multiplies many rows of inputs (product_tiled.cu). `fast_sums`: sums may depend on the number of rows.
 void multiply_tiled(Stream& stream, const PackedInputs& x, const Products& products, bool fast_sums);
 
 }  // namespace folio::infer::gpu

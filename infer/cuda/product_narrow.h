@@ -9,8 +9,8 @@ namespace folio::infer::gpu {
 inline constexpr unsigned kNarrowThreads = kSplits * kWarp;
 inline constexpr size_t kTileNumbers = kTileRows * kTileColumns;
 
-/// Multiplies row tiles [first_tile, first_tile + kRowTiles) of `w`, as far as they exist, by the first `column_tiles`
-/// (<= kColumnTiles) tiles at `inputs`, `input_bytes` apart. `shared` has kSplits * kRowTiles * kColumnTiles *
+/// Multiplies kRowTiles row tiles of `w`, stored at `data`, from first_tile on, by the first `column_tiles` (at most
+/// kColumnTiles) tiles at `inputs`, `input_bytes` apart. `shared` has kSplits * kRowTiles * kColumnTiles *
 /// kTileNumbers floats. Calls put(column, output, sum) for every sum, even for those outside the matrix.
 template <typename Format, int kRowTiles, int kColumnTiles, typename Put>
 __device__ void multiply_narrow(const PackedMatrix& w, const uint8_t* data, size_t first_tile, const uint8_t* inputs,

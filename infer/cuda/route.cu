@@ -40,7 +40,7 @@ __device__ void choose(const float* values, uint32_t n, uint32_t n_chosen, uint3
   }
 }
 
-// Converts logits to scores in place. Called by all lanes of a warp.
+// Replaces logits by scores: their sigmoid if `sigmoid`, else their softmax. Called by all lanes of a warp.
 __device__ void to_scores(float* scores, uint32_t n, bool sigmoid) {
   const unsigned lane = threadIdx.x;
   if (sigmoid) {

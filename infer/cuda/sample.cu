@@ -109,17 +109,17 @@ constexpr float kBinsOfOne = 4.0F;          // bins per unit of a logit; the fir
 /// The state of one draw. The members up to n_listed are zero between draws.
 struct State {
   // written by the kernel `survey`
-  Sum likeliest;  ///< kEnd minus the likeliest token's rank
+  Sum likeliest;  ///< kEnd minus the likeliest token's rank, so that atomicMax() finds it
   unsigned not_finite;
-  unsigned n_surveyed;  ///< blocks that have finished
+  unsigned n_surveyed;  ///< thread blocks that have finished `survey`
   uint32_t counts[kBins];
   // written by the kernel `list`
   Sum total;  ///< sum of all weights
   unsigned n_listed;
-  // written by `survey`; `list` then adds the candidates
+  // written by `survey`, except `candidates`, which `list` fills
   unsigned decided;    ///< 1: survey has stored the token
   unsigned n_levels;   ///< number of topmost levels (bins) that contain the candidates
-  unsigned n_allowed;  ///< tokens that may be drawn
+  unsigned n_allowed;  ///< number of tokens that may be drawn
   float largest;
   Rank candidates[kMostCandidates];
 };
@@ -252,7 +252,7 @@ struct RowTokens {
 
   __device__ Rank select(Weight weight, Rank last, Sum target) const {
     Rank first = 0;  // lower bound of the rank
-    Sum before = 0;  // weight of the ranks before `first`
+    Sum before = 0;  // sum of the weights of the ranks before `first`
     for (int bit = kRankBits - 2; bit >= 0; bit -= 2) {
       Sum sums[3] = {0, 0, 0};
       row.visit_all([&](Rank p) {
@@ -320,7 +320,7 @@ class Candidates {
   unsigned first_;  // this thread's range of candidates is [first_, end_)
   unsigned end_;
   bool are_all_;
-  Sum total_;  // sum of Weights::first() over the whole row
+  Sum total_;  // sum over the whole row of the weights of kind Weights::first()
 };
 
 // Finds the levels that contain the candidates: from the top, until the candidates surely suffice or exceed

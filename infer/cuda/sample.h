@@ -12,7 +12,7 @@
 
 namespace folio::infer::gpu {
 
-/// Parameters of one draw. ids[first_id] begins n_penalized penalized token IDs, then n_never forbidden ones, distinct.
+/// Parameters of one draw. From ids[first_id] on: n_penalized penalized token IDs, then n_never forbidden ones.
 struct DrawInput {
   double uniform;  ///< random number in [0, 1)
   uint32_t row;    ///< row of the logits

@@ -22,7 +22,7 @@ __device__ inline bool is_finite(float x) { return (bits_of(x) & 0x7F800000U) !=
 
 // Returns a token's rank: smaller for a larger logit, and among equal logits for a smaller ID.
 __device__ inline Rank rank_of(float logit, unsigned id) {
-  const uint32_t bits = bits_of(logit + 0.0F);  // turns -0 into 0
+  const uint32_t bits = bits_of(logit + 0.0F);  // turns -0 into 0, so that both have the same rank
   const uint32_t rising = (bits >> 31U) != 0 ? ~bits : bits | 0x80000000U;
   return (static_cast<Rank>(~rising) << kIdBits) | id;
 }
@@ -55,7 +55,7 @@ struct Weights {
     }
     return static_cast<Sum>(exp_of(x) * kUnits);
   }
-  // Returns the weight that choose() sums over all tokens, if top-k is off.
+  // Returns the kind of weight whose sum choose() needs first.
   [[nodiscard]] __device__ Weight first() const { return in.top_p < 1.0F ? Weight::Likelihood : Weight::Chance; }
 };
 
@@ -65,7 +65,7 @@ template <typename Tokens>
 __device__ Rank choose(const DrawInput& in, Tokens& tokens) {
   Rank last = kEnd;  // last rank that is kept
   if (in.top_k > 0) last = tokens.select(Weight::One, last, in.top_k - 1);
-  if (in.top_p < 1.0F) {  // keeps the fewest tokens whose sum is at least the share
+  if (in.top_p < 1.0F) {  // keeps the likeliest tokens, until they have top_p of the total
     const double share = static_cast<double>(in.top_p) * static_cast<double>(tokens.sum(Weight::Likelihood, last));
     const auto whole = static_cast<Sum>(share);
     last =

@@ -88,8 +88,8 @@ void ActiveRequest::was_preempted(Sequence& s) {
   c.logits.clear();  // the row that produced them will be recomputed
 }
 
-// Drafts are tried only if a single row is missing, so that the next step draws a token. `most` is reduced so that the
-// token drawn after the last draft has a position, too.
+// Tries drafts only if a single token is left to compute, so that the next step draws a token. Reduces `most` so that
+// the token drawn after the last draft has a position, too.
 std::optional<Drafter::Text> ActiveRequest::begin_drafts(const Sequence& s, size_t most) {
   Choice& c = choices_[s.index()];
   if (!c.drafts || c.in_flight() > 0) return {};  // a step in flight may still verify drafts
@@ -245,7 +245,7 @@ void ActiveRequest::decide(Scheduler& scheduler) {
                       .score = *c->score,
                       .effect_of = [c](int32_t token) { return c->sampling->effect_of(c->history(), token); }});
   }
-  // Reject a wrong decision before any sequence changes, so that the request can continue after the exception.
+  // Rejects an invalid decision before any sequence changes, so that the request can continue after the exception.
   const std::vector<Continuation> all = policy_->decide(states);
   std::vector<Continuation> next, last;
   for (const Continuation& c : all) (ends_with(c) ? last : next).push_back(c);

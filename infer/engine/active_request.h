@@ -62,7 +62,7 @@ class ActiveRequest {
   void started(const Sequence& s);
   /// Records that the sequence was preempted or paused and holds no blocks.
   void was_preempted(Sequence& s);
-  /// Begins the next step's drafts, at most `most`. Returns the input for a drafter if one must add drafts.
+  /// Begins the next step's drafts, at most `most`. Returns the input for a drafter, nullopt if none is needed.
   [[nodiscard]] std::optional<Drafter::Text> begin_drafts(const Sequence& s, size_t most);
   [[nodiscard]] size_t n_drafts(const Sequence& s) const {
     const auto& drafts = choices_[s.index()].drafts;
@@ -86,7 +86,7 @@ class ActiveRequest {
   void recall();
   /// Runs the policy, if there is one and all sequences have their logits, and continues the sequences.
   void decide(Scheduler& scheduler);
-  /// With a policy that has concluded, calls the request's callbacks for the results, once.
+  /// Calls the request's callbacks with the results if its policy has concluded. Later calls do nothing.
   void deliver();
   /// Records whether the request is paused: in no scheduler and without blocks. See Request::backlog.
   void set_paused(bool paused) { paused_ = paused; }

@@ -99,11 +99,10 @@ class Engine {
   /// Reserves an id for a request that is added later. Thread-safe.
   [[nodiscard]] RequestId new_id() { return next_id_++; }
 
-  /// Runs one step: plans its rows unless an earlier call did, runs the forward pass, samples tokens and calls the
-  /// requests' callbacks. If one machine runs all layers and draws tokens, and all sequences simply continue, the next
-  /// step is issued before this one's tokens arrive, so that the machine does not wait for the host. If a machine
-  /// allows several steps in flight, each runs different sequences, and step() waits for the oldest. Returns false if
-  /// there are no requests or all are paused. After an exception, including a callback's, every request can continue.
+  /// Runs one step: selects rows, runs the forward pass, samples tokens and calls the requests' callbacks. Returns
+  /// false if there are no requests or all are paused. After an exception, including a callback's, every request can
+  /// continue. A machine that draws tokens may begin the next step before the host has read this one's tokens. If a
+  /// machine allows several steps in flight, each runs different sequences, and step() waits for the oldest.
   bool step();
 
   /// Returns the request whose result or callback made the last step throw, if any.

@@ -47,8 +47,8 @@ struct Continuation {
 class Policy {
  public:
   virtual ~Policy() = default;
-  /// Returns the continuations. Those that do not end may not exceed the number of the request's sequences; they are
-  /// the `sequences` of the next call, in the same order.
+  /// Returns the continuations. Those that don't end, at most the request's number of sequences, are the `sequences` of
+  /// the next call, in the same order.
   [[nodiscard]] virtual std::vector<Continuation> decide(std::span<const SequenceState> sequences) = 0;
 };
 

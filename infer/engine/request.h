@@ -80,12 +80,12 @@ struct Request {
   std::function<bool(size_t choice)> is_enough{};
   /// Receives the result of each choice that ends.
   std::function<void(size_t choice, const GenerateResult& result)> on_end{};
-  /// Counts the output that the caller has not consumed. While it is full, the request is paused. Null: never paused.
-  /// Not allowed with beams or a policy, whose output comes at the end.
+  /// Counts the bytes of output that the caller has not consumed; at its limit, the request is paused. Null: never
+  /// paused. Not allowed with beams or a policy, whose output comes at the end.
   std::shared_ptr<const Backlog> backlog{};
-  /// Creates the policy that decides how the n choices, which start as n samples, continue. The results are the
-  /// sequences that it completes, best first, and are delivered at the end, like those of beams. Choices without a
-  /// completed sequence have no result and no on_end. Empty: each choice is sampled, or options.beams is used.
+  /// Creates the policy that decides how the request's n sequences continue. The results are the sequences that it
+  /// completes, best first, delivered when the request ends. If there are fewer than n, on_end is called only for
+  /// these. Empty: no policy, so each choice is sampled, or options.beams is used.
   std::function<std::unique_ptr<Policy>()> policy{};
 };
 

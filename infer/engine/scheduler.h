@@ -41,7 +41,7 @@ class Scheduler {
   /// Adds a waiting sequence, ordered by key: a new one goes to the end, a resumed one returns to its old position.
   /// Throws core::Error if the sequences that must run together can never fit in the cache or max_sequences.
   void add(Sequence& sequence);
-  /// Makes `child`, whose blocks are released, a running copy of `parent`, a running sequence of the same request.
+  /// Makes `child` a running copy of `parent`, a running sequence of the same request. Releases the child's old blocks.
   void fork(Sequence& child, const Sequence& parent);
   /// Removes a sequence and releases its blocks. Full blocks stay in the prefix cache until they are evicted.
   void remove(Sequence& sequence);
@@ -51,7 +51,7 @@ class Scheduler {
   const Trace& plan(const std::function<size_t(Sequence& sequence, size_t most)>& append);
   /// Returns the number of drafts that each sequence may try in the next plan.
   [[nodiscard]] size_t n_drafts_each() const;
-  /// Returns true if there are free blocks for one more row of each sequence and no waiting sequence could start.
+  /// Returns true if there are free blocks for one more row of each sequence and no waiting sequence can be started.
   [[nodiscard]] bool can_continue(std::span<Sequence* const> sequences) const;
 
   [[nodiscard]] std::span<Sequence* const> running() const { return std::span(sequences_).first(n_running_); }

@@ -72,7 +72,7 @@ class Sequence {
   [[nodiscard]] size_t shareable() const { return std::min(tokens().empty() ? 0 : tokens().size() - 1, compute_from_); }
   /// Makes the sequence compute tokens from `index` on even if they are cached.
   void compute_from(size_t index) { compute_from_ = index; }
-  /// Returns the maximum number of draft rows for the sequence in the next step, which has them only if they fit.
+  /// Returns the maximum number of draft rows of the sequence in the next step. Fewer are planned if not all fit.
   [[nodiscard]] size_t n_optional() const { return n_optional_; }
   void set_optional(size_t n_rows) { n_optional_ = n_rows; }
 

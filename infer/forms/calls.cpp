@@ -13,8 +13,8 @@ namespace {
 using Part = Grammar::Part;
 using Kind = data::CallPiece::Kind;
 
-// Returns the part that matches all bytes up to and including the first `trigger`; if not `with`, bytes without it.
-// `at_start`: a trigger only counts at the start. States: the matched length of `trigger` (Knuth-Morris-Pratt).
+// Returns the part that matches all bytes up to and including the first `trigger` or, if `with` is false, any bytes
+// without a trigger. With `at_start`, only a trigger at the start counts. A state is the matched length of `trigger`.
 Part text(Grammar& grammar, const std::string& trigger, bool at_start, bool with) {
   if (at_start && with) return grammar.text(trigger);
   const size_t n = trigger.size();

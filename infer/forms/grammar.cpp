@@ -180,7 +180,7 @@ Grammar::Part Grammar::repeat(const Build& build, int64_t least, int64_t most) {
   core::require(least >= 0 && (most < 0 || least <= most), "invalid repetition count: {} to {}", least, most);
   const State begin = add_state();
   const State end = add_state();
-  // A loop replaces copies that are far from both bounds. `ends`: the loop has an exit.
+  // Builds a loop that replaces copies far from both bounds of the count. `ends` gives it an exit.
   const auto far = static_cast<int64_t>(limits_.longest_token) + 1;
   const auto loop = [&](bool ends) {
     const size_t first = states_.size();
@@ -206,7 +206,7 @@ Grammar::Part Grammar::repeat(const Build& build, int64_t least, int64_t most) {
     join(at, one.begin);
     if (i >= least) join(one.end, end);
     if (most < 0 && i >= least) join(one.end, one.begin);
-    // A copy's states include its end, at which the next copy begins.
+    // [first, states_.size()) includes the copy's end, at which the next copy begins.
     if (i < least - far) {
       copies_.push_back({.first = first, .n = states_.size() - first, .closed = closed, .open = open});
     } else if (i >= least && most >= 0 && i < most - far) {
@@ -230,8 +230,8 @@ std::string Grammar::name_of(Rule rule) const {
   return name.empty() ? "a rule" : fmt::format("the rule {}", core::printable(name));
 }
 
-// Sets Node::alike of all copies: far below the minimum to the loop without an exit, unless a copy may match the empty
-// string, otherwise to the loop with one. Loops precede their copies, so one pass also resolves copies within copies.
+// Sets Node::alike of the states of copies. Copies far below the minimum use the loop without an exit, unless they may
+// match the empty string; all others use the loop with an exit. Loops come first, so one pass resolves nested copies.
 void Grammar::share_copies(const std::vector<bool>& ends_unread) {
   for (const Copy& copy : copies_) {
     size_t same = copy.open;
@@ -283,12 +283,12 @@ void Grammar::finish(Rule start, const std::bitset<256>& available) {
   }
 }
 
-// Returns for each state if it can reach the end of its rule, or of a loop that replaces copies. If `by_reading` is
-// false, only paths that read no byte count.
+// Returns, for each state, true if it can reach the end of its rule, or of its loop in closed_loops_. If `by_reading`
+// is false, only paths that read no byte count.
 std::vector<bool> Grammar::ending(bool by_reading) const {
   const size_t n = states_.size();
-  std::vector<std::vector<std::pair<State, Rule>>> back(n);                  // edges to each state: from, rule or -1
-  std::vector<std::vector<std::pair<State, State>>> waiting(rules_.size());  // calls of rules not yet known to end
+  std::vector<std::vector<std::pair<State, Rule>>> back(n);                  // per state: (source, called rule or -1)
+  std::vector<std::vector<std::pair<State, State>>> waiting(rules_.size());  // per rule: calls that wait until it ends
   std::vector<Rule> rule_of(n, -1);
   for (size_t r = 0; r < rules_.size(); ++r) {
     if (rules_[r].begin >= 0) rule_of[static_cast<size_t>(rules_[r].begin)] = static_cast<Rule>(r);

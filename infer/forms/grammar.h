@@ -106,7 +106,7 @@ class Grammar {
     size_t first;  ///< first state of the loop
     Part one;
   };
-  /// A copy of a repeated part, states [first, first + n). Each state is equivalent to one of a loop.
+  /// A copy of a repeated part: states [first, first + n). State first + i allows the same tokens as state i of a Loop.
   struct Copy {
     size_t first, n;
     std::optional<size_t> closed;  ///< index in closed_loops_, for copies far below `least` repetitions

@@ -65,7 +65,7 @@ struct NumberState {
   At at = At::Begin;
   bool negative = false;
   bool is_zero = true;             // true while all digits are 0
-  bool may_have_exponent = false;  // true for d.ddd with d > 0: an exponent may follow even if bounds apply
+  bool may_have_exponent = false;  // true for d or d.ddd with d > 0, whose exponent is checked against bounds
   bool exponent_negative = false;
   uint32_t rest = 0;  // value of the integer's digits so far, modulo multiple_of
   // The allowed range of exponents, the exponent so far (kAnyExponent: any digits may follow), and the digits left.
@@ -155,7 +155,7 @@ class NumberAutomaton {
     }
     if (seen.plain != Side::Equal) return seen.plain;
     const int64_t n_read = state.at == At::Fraction ? seen.n : 0;
-    return n_read < bound.n_fraction() ? Side::Less : Side::Equal;  // the last digit of a bound is not 0
+    return n_read < bound.n_fraction() ? Side::Less : Side::Equal;  // a bound's last digit is not 0: it is larger
   }
 
   // Updates `state` by a digit before the decimal point (`is_whole`) or after it.
@@ -291,7 +291,7 @@ class NumberAutomaton {
     return true;
   }
 
-  // Reads a digit of the exponent; returns false if no allowed one is left. Sets kAnyExponent if any digits may follow.
+  // Reads an exponent digit. Returns false if no allowed exponent is left; sets kAnyExponent if any digits may follow.
   [[nodiscard]] static bool read_exponent(NumberState& state, int digit) {
     if (state.n_exponent_left == 0) return false;
     --state.n_exponent_left;

@@ -37,7 +37,7 @@ struct NumberBound {
 struct NumberRange {
   std::optional<NumberBound> least{};
   std::optional<NumberBound> most{};
-  uint32_t multiple_of = 1;  ///< only for integers
+  uint32_t multiple_of = 1;  ///< divisor of all allowed values; used only by integer_part()
 };
 
 /// Returns the part for the range's multiples of `multiple_of`, spelled -?(0|[1-9][0-9]*) except -0. Throws core::Error
@@ -46,7 +46,7 @@ struct NumberRange {
 
 /// Returns the part for numbers in the range, with or without an exponent. An exponent of -307 to 307 may follow one
 /// nonzero digit and its fraction, so that parsing as a double neither overflows nor gives 0. If no bound applies to
-/// numbers of that sign, -99 to 99 may follow any digits. A nonzero exclusive bound is moved to the next double.
+/// numbers of a sign, exponents of -99 to 99 may follow any digits. Nonzero exclusive bounds move to the next double.
 [[nodiscard]] Grammar::Part number_part(Grammar& grammar, const NumberRange& range);
 
 }  // namespace folio::infer::forms

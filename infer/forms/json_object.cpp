@@ -143,7 +143,7 @@ Part object_part(const SchemaContext& in, const JsonValue& all, const std::strin
   for (const Property& property : properties) names.push_back(property.name);
   const Rule extra = grammar.declare();
   grammar.define(extra, other_members(in, names, patterns, other, at));
-  std::vector<Rule> tails;  // [count - 1]: what may follow `count` members; here only additional ones
+  std::vector<Rule> tails;  // first with additional members only; properties are prepended below
   for (int64_t count = 1; count <= n_counts; ++count) {
     tails.push_back(grammar.declare());
     const auto one = [&] { return parts.sequence({parts.mark(','), grammar.call(extra)}); };

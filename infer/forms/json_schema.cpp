@@ -327,7 +327,7 @@ class SchemaCompiler {
   [[nodiscard]] Part distinct_items(const JsonValue& all, int64_t least, int64_t most, const std::string& at) {
     constexpr size_t kMostWays = 16'384;
     std::vector<Json> known;
-    std::unordered_map<std::string, uint16_t> numbers;  // index in `known`, by identity()
+    std::unordered_map<std::string, uint16_t> numbers;  // maps the identity() of a value to its index in `known`
     const auto numbers_of = [&](const Schema& schema) {
       std::vector<uint16_t> some;
       const auto values = values_of(schema);

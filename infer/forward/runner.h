@@ -29,7 +29,7 @@ struct Issued {
   std::optional<Ticket> logits{};
   std::optional<Ticket> tokens{};
   bool drawn_on_host = false;      ///< the host draws the tokens from the logits
-  std::vector<Draw> draws{};       ///< tokens to draw; none is drawn if `sampler` was set to null
+  std::vector<Draw> draws{};       ///< tokens to draw; one whose `sampler` was set to null is not drawn
   std::vector<size_t> reported{};  ///< rows whose logits the caller requested, as indices among the rows with logits
 };
 

@@ -18,7 +18,7 @@ struct WeightId {
   [[nodiscard]] bool exists() const { return index >= 0; }
 };
 
-/// Layers [first, last) of a model. With the first layer, a range includes the embedding; with the last, the output.
+/// Layers [first, last) of a model. A range with the first layer includes the embedding, one with the last the output.
 struct LayerRange {
   int64_t first = 0;
   int64_t last = 0;

@@ -201,7 +201,7 @@ class ProfiledStage final : public PassThroughStage {
   uint64_t cached_bytes_;    ///< KV cache bytes per position and layer
   std::vector<Size> sizes_;  ///< indexed by WeightId
   std::vector<StepRow> rows_;
-  uint64_t n_taken_ = 0;  ///< pairs of rows and experts
+  uint64_t n_taken_ = 0;  ///< number of (row, expert) pairs in the step
   uint64_t n_experts_taken_ = 0;
   Work* work_ = nullptr;  ///< counters of the current operation
   int64_t layer_ = -1;    ///< layer of the last operation that has one

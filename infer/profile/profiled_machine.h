@@ -21,7 +21,7 @@ struct Work {
   double seconds = 0.0;
   /// Each matrix and vector counts once per operation that uses it; expert matrices only if a row uses the expert.
   uint64_t weight_bytes = 0;
-  uint64_t embedding_bytes = 0;          ///< one row of the embedding per row of the step
+  uint64_t embedding_bytes = 0;          ///< rows of the embedding table, one per row of the step
   uint64_t cache_bytes_read = 0;         ///< keys and values of all positions that each row attends to
   uint64_t cache_bytes_written = 0;      ///< keys and values of the step's rows
   uint64_t matrix_multiply_adds = 0;     ///< products of rows and weights
@@ -54,7 +54,7 @@ inline constexpr std::array<std::string_view, 16> kWorkKinds{"begin",
 
 struct Profile {
   uint64_t steps = 0;
-  uint64_t rows = 0;          ///< rows of all steps
+  uint64_t rows = 0;          ///< number of rows in all steps
   double step_seconds = 0.0;  ///< total time from the beginning of each step to its end
   std::array<Work, kWorkKinds.size()> kinds{};
 

@@ -59,7 +59,7 @@ class LocalGroup {
   /// Returns the transport of a member. The group must outlive it. Timeouts are ignored.
   [[nodiscard]] std::unique_ptr<Transport> member(size_t index);
 
-  /// Makes all_gather() throw in all members, because one has failed. reset() ends this; no member may be running then.
+  /// Makes all_gather() throw in all members, because one has failed. reset() undoes this once no member is running.
   void break_off();
   void reset();
 

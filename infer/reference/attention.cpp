@@ -26,7 +26,7 @@ float number(const Q8* numbers, size_t i, size_t j, size_t d, size_t head_dim) {
   return widened(scale) * static_cast<float>(numbers[i].quant);
 }
 
-// Attends to positions [begin, n) of a block with keys (head_dim, 32) and values (32, head_dim).
+// Computes `partial` over positions [begin, n) of a block with keys (head_dim, 32) and values (32, head_dim).
 template <typename T>
 void attend_block(const float* query, const T* keys, const T* values, size_t begin, size_t n,
                   const AttentionInput<T>& in, Partial& partial) {

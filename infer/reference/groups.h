@@ -45,7 +45,7 @@ struct GroupMatrix {
   [[nodiscard]] size_t groups_of(size_t block) const {
     return std::min(kBlockColumns, k - block * kBlockColumns) / kGroupColumns;
   }
-  // Return the byte offsets of the parts of a block with n groups, whose factors are at 0.
+  // Return the byte offsets of the parts of a block with n groups. The factors, if any, are at offset 0.
   [[nodiscard]] size_t scales_at() const { return !byte_scales || fp4 ? 0 : kTileRows * (minimums ? 4 : 2); }
   [[nodiscard]] size_t minimums_at(size_t n) const {
     return scales_at() + n * (kGroupColumns / group) * kTileRows * (byte_scales ? 1 : 2);

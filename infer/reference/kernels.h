@@ -42,7 +42,7 @@ struct Q8 {
 inline constexpr size_t kQ8Group = 32;
 [[nodiscard]] constexpr size_t q8_groups(size_t head_dim) { return (head_dim + kQ8Group - 1) / kQ8Group; }
 
-/// Returns the offset of the scale of a position's group, in bytes from a head's first quant.
+/// Returns the byte offset, from a head's first quant, of the scale of `position` in dimension group `group`.
 [[nodiscard]] constexpr size_t q8_scale(size_t head_dim, size_t group, size_t position) {
   return kBlockPositions * head_dim + (group * kBlockPositions + position) * sizeof(F16);
 }
@@ -147,12 +147,11 @@ struct Kernels {
   void (*matmul_groups)(const QuantizedInputs& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin,
                         size_t row_end, float* out, size_t out_stride, bool accumulate);
 
-  /// Compute products of BF16 inputs and weights for --fast, by the processor's BF16 instruction; null if it has none.
-  /// An output depends only on its input row and weight row, in the instruction's order, with denormals flushed to 0:
-  /// vdpbf16ps (AVX-512; also the reference) computes sum = fma(x[c + 1], w[c + 1], sum), then sum = fma(x[c], w[c],
-  /// sum), for c = 0, 2, 4, ...; tdpbf16ps (AMX) sums even and odd columns of each 32 separately and adds both to sum.
-  /// to_fast rounds a row (k) to nearest, ties to even, into panel_columns(k) elements, zero past the end. matmul_fast
-  /// accepts such rows, (n_rows, panel_columns(k)); row_begin is a multiple of kLanes. Intel SDM, VDPBF16PS.
+  /// Compute products for --fast with the CPU's BF16 instruction; null if it has none. to_fast rounds a row (k) to
+  /// BF16, ties to even, and pads it with 0 to panel_columns(k) elements. matmul_fast multiplies such rows, (n_rows,
+  /// panel_columns(k)); row_begin is a multiple of kLanes. Denormals are flushed to 0. AVX-512's vdpbf16ps, like the
+  /// reference, computes sum = fma(x[c + 1], w[c + 1], sum), then sum = fma(x[c], w[c], sum), for c = 0, 2, 4, ...
+  /// AMX's tdpbf16ps sums even and odd columns of each 32 separately and adds both to sum. Intel SDM, VDPBF16PS.
   void (*to_fast)(const float* x, size_t k, BF16* out);
   void (*matmul_fast)(const BF16* x, size_t n_rows, const PanelMatrix& weight, size_t k, size_t row_begin,
                       size_t row_end, float* out, size_t out_stride, bool accumulate);

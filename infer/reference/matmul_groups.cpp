@@ -63,7 +63,7 @@ float minimum(const GroupMatrix& m, size_t row, size_t group) {
 }
 
 void quantize(const float* x, size_t n, size_t k, const QuantizedInputs& out) {
-  constexpr float kLeast = 1e-30F;  // above it, 127 / largest is finite
+  constexpr float kLeast = 1e-30F;  // a group with smaller values becomes 0, since 127 / largest could overflow
   for (size_t g = 0; g < n * k / kGroupColumns; ++g) {
     const float* group = x + g * kGroupColumns;
     int8_t* values = out.values + g * kGroupColumns;

@@ -7,7 +7,7 @@
 
 namespace folio::infer::kernels {
 
-/// Parameters by which a router turns its logits, one per expert, into the experts of a row and their weights.
+/// Parameters by which a router selects a row's experts and computes their weights from logits, one per expert.
 struct Routing {
   core::RouterScore score = core::RouterScore::Softmax;
   size_t n_experts = 0;

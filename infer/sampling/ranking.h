@@ -25,8 +25,9 @@ class Ranking {
     double weight;  ///< exp((logit - largest) / temperature)
   };
 
-  /// Starts a ranking of the `logits` (vocab_size) that are not kForbidden: of the `top_k` largest, or of all if
-  /// `top_k` is 0. `largest` must be the maximum of `logits`, which must stay valid until the next reset().
+  /// Starts a ranking of the `top_k` largest of `logits` (vocab_size), or of all if `top_k` is 0, without those that
+  /// are kForbidden. `largest` must be their maximum; `temperature` divides logits in the weights. `logits` must stay
+  /// valid until the next reset().
   void reset(std::span<const float> logits, float largest, double temperature, size_t top_k);
 
   [[nodiscard]] size_t size() const { return size_; }

@@ -142,7 +142,7 @@ size_t Sampler::n_in_top_p() {
 }
 
 void Sampler::keep_min_p(size_t n) {
-  constexpr double kNearly = 1e-12;  // larger than the rounding errors of two divisions
+  constexpr double kNearly = 1e-12;  // relative tolerance, larger than two rounding errors
   const double least = options_.min_p;
   kept_.clear();
   for (size_t i = 0; i < n; ++i) {

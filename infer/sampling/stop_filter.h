@@ -32,7 +32,7 @@ class StopFilter {
   /// Returns the length of the longest prefix of stop string `s` that the text ends with after `byte`. `n` is that
   /// length before `byte`.
   [[nodiscard]] size_t advanced(size_t s, size_t n, char byte) const;
-  /// Advances `matched` by `bytes`, which follow held_. Returns where the first complete stop string begins, or npos.
+  /// Updates `matched` (see matched_) for `bytes` after held_. Returns where the first stop string begins, or npos.
   [[nodiscard]] size_t read(std::string_view bytes, std::vector<size_t>& matched) const;
 
   core::SharedVector<std::string> stops_;

@@ -1,4 +1,4 @@
-// Compiles and caches forms, the constraints of structured output, of two kinds: those in requests, and tool calls.
+// Compiles and caches forms (constraints of structured output): those that requests specify, and those of tool calls.
 #pragma once
 
 #include <memory>

@@ -168,7 +168,7 @@ void take_common(const Fields& fields, const ServedModel& served, uint64_t rando
   check_unused(fields);
 }
 
-// Returns how many tokens fit in the context after the longest prompt. Throws ApiError if there are none.
+// Returns how many tokens fit in the context after the longest prompt. Throws ApiError if none fits.
 int64_t free_positions(const CompletionRequest& request, const ServedModel& served) {
   int64_t longest = 0;
   for (const Prompt& prompt : request.prompts) longest = std::max(longest, std::ssize(prompt.tokens));

@@ -20,7 +20,7 @@ struct HttpOptions {
   RequestLimits limits{};
   size_t max_body_bytes = size_t{256} << 20U;  ///< maximum total size of the request bodies being read
   size_t max_connections = 4096;
-  std::chrono::seconds idle_timeout{75};   ///< maximum time between two requests
+  std::chrono::seconds idle_timeout{75};   ///< maximum time between two requests of a connection
   std::chrono::seconds read_timeout{60};   ///< maximum time from a request's first byte to its last
   std::chrono::seconds write_timeout{60};  ///< maximum time without a byte accepted by the client
   /// The clock for write_timeout. Tests replace it.
@@ -37,7 +37,7 @@ class HttpServer {
     std::function<bool(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply)> admit;
     /// Called with the whole request, including its body.
     std::function<void(HttpRequest request, const std::shared_ptr<HttpReply>& reply)> handle;
-    /// Returns the JSON body of the answer, with this status, to input that is not a valid HTTP request.
+    /// Returns the JSON body of an answer with HTTP status `status` to input that is not valid HTTP because of `why`.
     std::function<std::string(int status, std::string_view why)> refuse;
   };
 

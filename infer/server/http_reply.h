@@ -25,14 +25,14 @@ using TextSource = std::function<bool(std::string& text)>;
 /// Returns a source of `first`, which may be null, and `second`, escaped for use in a JSON string.
 [[nodiscard]] TextSource escaped(std::shared_ptr<const std::string> first, std::shared_ptr<const std::string> second);
 
-inline constexpr size_t kReplyWindow = size_t{64} << 10U;  ///< output is produced while fewer bytes are unsent
+inline constexpr size_t kReplyWindow = size_t{64} << 10U;  ///< bytes unsent at which producing output pauses
 
 /// The answer to one request. Must be used on the thread that called the handler. Discards output after a disconnect.
 class HttpReply : public std::enable_shared_from_this<HttpReply> {
  public:
   virtual ~HttpReply() = default;
 
-  /// Adds a header; only before send() or begin().
+  /// Adds a header. Must be called before send() or begin().
   virtual void add_header(std::string_view name, std::string_view value) = 0;
   /// Sends a whole answer, with Content-Length if it is short. An empty content type means that there is no body. Calls
   /// `ended`, if set, when everything was written.

@@ -21,7 +21,7 @@ class LocalReply {
   LocalReply(const LocalReply&) = delete;
   LocalReply& operator=(const LocalReply&) = delete;
 
-  /// Waits up to `at_most` for the HTTP status and returns it, or 0. Headers are available once there is a status.
+  /// Waits up to `at_most` for the HTTP status. Returns 0 if there is none yet; otherwise headers are available, too.
   [[nodiscard]] int status(std::chrono::milliseconds at_most);
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> headers() const;
   /// Waits up to `at_most` for new bytes of the body and returns them. The body is produced only as fast as it is read.

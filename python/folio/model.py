@@ -126,7 +126,7 @@ class Model:
     @overload
     def generate(self, prompt: list[str] | tuple[str, ...], **options: Unpack[Options]) -> list[str]: ...
     def generate(self, prompt=None, **options):
-        """Returns the completion of a prompt, a string or token IDs, without the prompt.
+        """Returns the completion, without the prompt, as a string. The prompt is a string or token IDs.
 
         A list of prompts runs as one batch and returns a list. With n > 1, returns a list for each prompt.
         """
@@ -162,8 +162,8 @@ class Model:
     def chat(self, messages: Sequence[Message] | str, *, stream: bool = False, **options: Unpack[Options]):
         """Returns the assistant's answer to messages {"role": "user", "content": "…"}, or to a string by the user.
 
-        With stream=True, returns an iterator of pieces, as stream() does. By default max_tokens is what fits in the
-        context. Base models have no chat template: use generate().
+        With stream=True, returns an iterator of pieces, as stream() does. By default max_tokens is as many as fit in
+        the context. Base models have no chat template: use generate().
         """
         body = {**options, "messages": _messages(messages)}
         several = (options.get("n") or 1) > 1

@@ -57,7 +57,7 @@ def server_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str
 
 
 def renamed(message: str, names: Mapping[str, str]) -> str:
-    """Returns the message with the names that the caller used. `names` is the dict of server_options()."""
+    """Replaces the server's option names in `message` by the caller's. `names` is the dict of server_options()."""
     for server_name, name in names.items():
         message = message.replace(f"'{server_name}'", f"'{name}'")
     return message

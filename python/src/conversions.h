@@ -18,9 +18,9 @@ using Json = nlohmann::json;
 /// Returns a float32 array that owns its memory.
 [[nodiscard]] nb::object array_of(std::vector<float> values, std::vector<size_t> shape);
 
-/// Converts None, booleans, numbers, strings, mappings and sequences, and NumPy arrays and scalars. Errors begin with
-/// `name`, or else with the key of the outermost mapping. Raises TypeError for other objects, and ValueError for a
-/// string with a lone surrogate, nesting deeper than 64, and more than 16 million values.
+/// Converts None, booleans, numbers, strings, mappings, sequences, and NumPy arrays and scalars to JSON; object_of() is
+/// the inverse. Raises TypeError for other objects, and ValueError for a string with a lone surrogate, nesting deeper
+/// than 64, or more than 16 million values. Errors begin with `name`, by default the outermost mapping's key.
 [[nodiscard]] Json json_of(nb::handle object, std::string_view name = {});
 [[nodiscard]] nb::object object_of(const Json& json);
 

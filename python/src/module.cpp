@@ -67,7 +67,7 @@ class Stream {
   }
   std::vector<infer::GenerateResult> results() {
     while (!ended()) wait();
-    const SharedModel::Use use(*model_);  // throws if the model was closed, which truncates outputs
+    const SharedModel::Use use(*model_);  // throws if the model was closed: outputs may be truncated
     return (*stream_)->take_results();
   }
 

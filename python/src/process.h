@@ -11,8 +11,8 @@ namespace folio::python {
 
 namespace nb = nanobind;
 
-/// Releases the GIL. wait_for_threads() waits until all instances are gone, because a thread that requests it later is
-/// terminated by Python in the middle of C++ code. After that, constructors throw core::Error.
+/// Releases the GIL. wait_for_threads() waits until all instances are gone, because Python terminates a thread that
+/// requests the GIL later, in the middle of C++ code. After that, constructors throw core::Error.
 class WithoutGil {
  public:
   WithoutGil();

@@ -82,20 +82,20 @@ class SharedModel {
 
   std::unique_ptr<Parts> parts_;
   mutable std::mutex mutex_;         ///< guards the members below
-  std::condition_variable changed_;  ///< signals that n_users_ is 0, or is_freed_
+  std::condition_variable changed_;  ///< signals that n_users_ has become 0, or is_freed_ true
   size_t n_users_ = 0;
   bool is_freed_ = false;
   std::atomic<bool> closed_ = false;  ///< modified with the mutex held, read without it
 };
 
 /// Parses the server's fields of a completion request, or of a chat request if `chat`. Sampling values and max_tokens
-/// default to those of generate() or chat(), the seed to `random_seed`. `forms` repeats structured-output fields with
-/// the order of their JSON keys, or is empty if there are none. Throws infer::server::ApiError.
+/// default to those of generate() or chat(), the seed to `random_seed`. `forms` is the fields' JSON text, from which
+/// the order of keys in schemas is taken; empty: keys are sorted. Throws infer::server::ApiError.
 [[nodiscard]] infer::server::CompletionRequest parse_request(const SharedModel::Use& use, bool chat,
                                                              infer::server::Json body, uint64_t random_seed,
                                                              std::string_view forms = {});
 
-/// Returns one engine request for each prompt; it generates all choices of that prompt.
+/// Returns one engine request per prompt, each of which generates all choices of its prompt.
 [[nodiscard]] std::vector<infer::Request> engine_requests(const SharedModel::Use& use,
                                                           infer::server::CompletionRequest request);
 

@@ -59,7 +59,7 @@ class Watch {
       ++n_tokens_;
     }
   }
-  /// Must be called after each step. Counting stops at the first step in which a sequence ended.
+  /// Stops counting at the first step in which a sequence ended. Must be called after each step.
   void step(bool one_has_ended) {
     if (counted_ || !one_has_ended) return;
     counted_ = n_tokens_;
@@ -159,7 +159,7 @@ FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch,
       without[b].options.max_tokens = static_cast<int64_t>(watch.length(b));
     }
     free.push_back(watched(engine, without).tokens_per_s());
-    if (repetition % 2 == 1) watch = run_with_form();  // odd repetitions measure this after `without`
+    if (repetition % 2 == 1) watch = run_with_form();  // odd repetitions run with schemas last
     decode.push_back(watch.tokens_per_s());
     share.push_back(decode.back() / free.back());
   }

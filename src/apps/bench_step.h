@@ -23,7 +23,7 @@ struct StepReads {
   double experts;  ///< mean number of experts read per layer with experts; 0 for a dense model
 };
 
-/// Returns the mean over several steps in which `batch` sequences decode random tokens. The runner's KV cache must be
+/// Returns the mean reads of a step in which `batch` sequences decode random tokens. The runner's KV cache must be
 /// empty and large enough for them.
 [[nodiscard]] StepReads step_reads(infer::Runner& runner, int64_t batch);
 

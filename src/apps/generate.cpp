@@ -183,7 +183,7 @@ int run(const apps::Flags& app, Options& o) {
   apps::complete_generation_options(app, o.generate);
   take_beam_flags(app, o);
   o.model.load.context = o.generate.context;
-  // In the worst case, beams share no blocks and a step copies each, which needs two contexts per beam.
+  // In the worst case, beams share no KV cache blocks and a step copies all of them, which needs two contexts per beam.
   o.model.load.n_contexts = std::ssize(prompts) * std::max<int64_t>(1, 2 * o.generate.beams.width);
   apps::Ranks ranks(app, o.model, o.n_stages);
   infer::LoadedModel model = apps::open_model(o.model);

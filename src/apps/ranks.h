@@ -14,8 +14,8 @@ void add_rank_flags(Flags& app, size_t& n_stages);
 
 class Ranks {
  public:
-  /// If the environment specifies several processes, connects them and stores their machine in `flags`. Must outlive
-  /// the model. Throws core::UsageError for flags that ranks do not support.
+  /// If the environment specifies several processes, connects them and stores their machine in `flags`. This object
+  /// must outlive the model. Throws core::UsageError for flags that ranks do not support.
   Ranks(const Flags& app, ModelFlags& flags, size_t n_stages);
 
   /// Returns false on rank 0, which runs the program. On other ranks loads the model, executes rank 0's steps until

@@ -36,7 +36,7 @@ struct TrainOptions {
   std::optional<train::RunChoice> choice;             ///< the locked run directory; unset with `profile`
 };
 
-/// Returns flags that store their values in `options`. Its current values are the defaults.
+/// Returns flags that store their values in `options`, whose current values are the defaults.
 [[nodiscard]] std::unique_ptr<Flags> train_flags(TrainOptions& options);
 
 /// Parses the command line a second time, with the defaults of the preset, model or run that is selected in `first`,

@@ -82,7 +82,7 @@ int open_temporary(const fs::path& path, mode_t mode) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
   const int fd = ::open(path.c_str(), kFlags, mode);
   if (fd >= 0 || errno != EEXIST) return fd;
-  ::unlink(path.c_str());  // left by a killed process that had the same ID
+  ::unlink(path.c_str());  // left by a killed process that had the same process ID
   return ::open(path.c_str(), kFlags, mode);
 }
 

@@ -40,7 +40,7 @@ class OutputFile {
 
  private:
   friend void write_file_atomically(const std::filesystem::path&, const std::function<void(OutputFile&)>&);
-  OutputFile(int fd, std::filesystem::path shown);  ///< throws Error with the reason in errno if `fd` is negative
+  OutputFile(int fd, std::filesystem::path shown);  ///< `shown`: path for errors. Throws Error from errno if fd < 0
 
   void write_out(std::span<const std::byte> bytes);
   [[noreturn]] void fail_with_reason() const;

@@ -24,7 +24,7 @@ struct RopeScaling {
   float high_freq_factor = 4.0F;  ///< Llama3: pairs with more turns in original_context aren't scaled; Yarn: beta_fast
   int64_t original_context = 8192;
   float magnitude = 1.0F;              ///< Yarn, LongRope: factor of rotated queries and keys
-  bool whole_pairs = true;             ///< Yarn: the limits of the ramp are rounded to whole pairs
+  bool whole_pairs = true;             ///< Yarn: rounds the limits of the interpolation ramp to whole pairs
   std::vector<float> short_factors{};  ///< LongRope: divisors of the pairs' frequencies, up to the original context
   std::vector<float> long_factors{};   ///< LongRope: divisors for longer contexts
 

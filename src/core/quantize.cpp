@@ -41,8 +41,8 @@ Levels levels_of(std::span<const float> x, float top, Level&& level) {
   return levels;
 }
 
-// Writes the scale and returns the quants. The value of largest magnitude (the first of several) maps to -middle. In a
-// block of zeros, that value is `zero`: the gguf package keeps the sign of the first zero, llama.cpp doesn't.
+// Writes a block's scale and returns its quants. The first value of largest magnitude gets quant 0, which means
+// -middle * scale. In a block of zeros, `zero` (+0 or -0) sets the scale's sign, on which llama.cpp and gguf differ.
 Levels put_symmetric(const BlockSource& source, std::span<const float> x, std::byte* block, float middle, float zero) {
   float extreme = zero;
   for (const float v : x) {
@@ -54,8 +54,8 @@ Levels put_symmetric(const BlockSource& source, std::span<const float> x, std::b
   return levels_of(x, 2 * middle - 1, [&](float v) { return v * by + (middle + 0.5F); });
 }
 
-// Writes the block's scale and minimum and returns its quants, 0 to `top`. `last` selects the last of equal extremes,
-// which only affects the sign of zero: llama.cpp uses the first, Python's gguf package either (it depends on the CPU).
+// Writes a block's scale and minimum and returns its quants, 0 to `top`. Of equal extremes, llama.cpp uses the first;
+// `last` uses the last, as Python's gguf package does on some CPUs. Only the sign of a zero depends on it.
 Levels put_affine(const BlockSource& source, std::span<const float> x, std::byte* block, float top, bool last) {
   float low = x[0];
   float high = x[0];

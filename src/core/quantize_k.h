@@ -19,7 +19,7 @@ struct BlockSource {
   void put_half(std::byte* at, float value) const;
 };
 
-/// Each function writes one block of 256 finite values `x`. Throws Error as put_half() does.
+/// Write 256 finite values `x` as one block to `block`. Throw Error as BlockSource::put_half() does.
 void quantize_q4_k(const BlockSource& source, std::span<const float> x, std::byte* block);
 void quantize_q5_k(const BlockSource& source, std::span<const float> x, std::byte* block);
 void quantize_q6_k(const BlockSource& source, std::span<const float> x, std::byte* block);

@@ -1,7 +1,7 @@
-// Searches the scale of a group in the K types, as in llama.cpp's ggml-quants.c: each of about twenty candidates rounds
-// the values to levels, for which weighted least squares refine the scale, and the scale with the least weighted error
-// is kept. Four groups are searched at a time, one per vector lane. A lane adds in element order, so its result is
-// bit-equal to that of a scalar loop.
+// Searches the scale of a group in the K types, as in llama.cpp's ggml-quants.c. Each of about twenty candidate scales
+// rounds the values to levels; weighted least squares then refine the scale for these levels. The scale with the least
+// weighted error is kept. Four groups are searched at a time, one per vector lane. A lane adds in element order, so its
+// result is bit-equal to that of a scalar loop.
 #pragma once
 
 #include <array>

@@ -12,15 +12,15 @@ namespace folio::core {
 /// /proc/thread-self/schedstat. Always 0 if the system does not count it.
 [[nodiscard]] std::chrono::nanoseconds run_delay();
 
-/// Returns the number of cores that other processes leave free. Reads /proc/loadavg, which counts the machine's running
-/// and runnable threads, a few times or until `enough` are free, and returns the maximum, since system threads run only
-/// briefly. Returns nullopt if the system does not count them, or if this process may not use all cores.
+/// Returns the number of cores that other processes leave free: the maximum of a few readings of /proc/loadavg, which
+/// counts the machine's running and runnable threads. Stops reading once `enough` cores are free. Returns nullopt if
+/// the system does not count threads, or if this process may not use all cores.
 [[nodiscard]] std::optional<size_t> free_cores(size_t enough);
 
-/// The number of threads that a pool should use. Threads that share a loop wait for each other, so one without a core
-/// delays the others. A pool starts with one thread per free core. Later, update() removes as many threads as wait for
-/// a core, but keeps at least half. All are used again after two seconds if cores are free, else after twenty, because
-/// the count of free cores may be wrong in a container. If then no thread waits, the count is no longer consulted.
+/// The number of threads that a pool should use. Threads that share a loop wait for each other, so a thread without a
+/// core delays all. A pool starts with one thread per free core. update() removes as many threads as wait for a core,
+/// but keeps at least half. It tries all threads again after two seconds if cores are free. Otherwise it does so after
+/// twenty, as the count of free cores may be wrong in a container; it ignores the count if then no thread waits.
 class ThreadLimit {
  public:
   /// Average number of waiting threads that shows busy cores (on two cores: 0.6 to 1 if busy, else up to 0.15).

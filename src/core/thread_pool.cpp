@@ -79,7 +79,7 @@ uint32_t SignalCounter::await_change(uint32_t seen, std::chrono::microseconds sp
   seen *= 2;
   uint32_t now = seen;
   spin(spins, [&] { return (now = state_.load(std::memory_order_acquire)) != seen; });
-  // Only this thread sets the lowest bit, and only raise() clears it.
+  // Sets the lowest bit before it sleeps, so that raise() wakes this thread. Only raise() clears the bit.
   while (now == seen) {
     if (state_.compare_exchange_strong(now, seen | 1U, std::memory_order_seq_cst, std::memory_order_acquire)) {
       state_.wait(seen | 1U, std::memory_order_acquire);

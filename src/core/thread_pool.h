@@ -29,8 +29,8 @@ class SignalCounter {
   /// Adds 1 to the count. Called by one thread only.
   void raise();
 
-  /// Waits until the count differs from `seen` and returns it: spins for `spins`, then sleeps. Called by one thread
-  /// only.
+  /// Waits until the count differs from `seen`, then returns the count. Spins for `spins` before it sleeps. Called by
+  /// one thread only.
   uint32_t await_change(uint32_t seen, std::chrono::microseconds spins);
 
  private:
@@ -50,11 +50,11 @@ class ThreadPool {
 
   [[nodiscard]] size_t size() const { return threads_.size() + 1; }
 
-  /// Calls body(begin, end) on disjoint ranges that cover [0, count), and returns when all are done. `worth` estimates
-  /// the microseconds on one thread and bounds the number of threads and ranges. Ranges depend only on these arguments
-  /// and size(), except that a loop on one thread has a single range; which thread runs a range is not deterministic.
-  /// Range borders are multiples of `grain` (at least 1). If bodies throw, rethrows the exception of the first such
-  /// range. One caller at a time; `body` must not call the pool.
+  /// Calls body(begin, end) on disjoint ranges that cover [0, count), and returns when all calls have ended. `worth` is
+  /// the estimated time on one thread in microseconds; short loops use fewer threads. Ranges begin at multiples of
+  /// `grain` (at least 1) and depend only on these arguments and size(), except that a loop on one thread has a single
+  /// range. Any thread may run any range. If bodies throw, rethrows the exception of the first such range. Only one
+  /// thread may use the pool at a time, and `body` must not use it.
   template <typename Body>
   void parallel_for(size_t count, size_t grain, size_t worth, Body&& body) {
     const size_t n_grains = (count + grain - 1) / grain;
@@ -92,7 +92,7 @@ class ThreadPool {
     size_t count = 0;
     size_t grain = 1;
     uint32_t n_threads = 1;
-    uint32_t n_pieces = 1;  ///< a multiple of n_threads; each share has n_pieces / n_threads neighboring pieces
+    uint32_t n_pieces = 1;  ///< a multiple of n_threads: each Share begins with n_pieces / n_threads neighboring pieces
     size_t worth = 0;       ///< estimated microseconds on one thread
     Call call = nullptr;
     void* context = nullptr;

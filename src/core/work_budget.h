@@ -27,7 +27,7 @@ class WorkStopped : public Error {
 class TooMuchWork final : public WorkStopped {
  public:
   TooMuchWork(std::string place, uint64_t limit);
-  /// The location of the work, such as "tools[0].function.parameters.properties.a.pattern"; empty if unknown.
+  /// Returns the location of the work, such as "tools[0].function.parameters.properties.a.pattern"; empty if unknown.
   [[nodiscard]] const std::string& place() const { return place_; }
   [[nodiscard]] bool is_complete() const override { return !place_.empty(); }
 

@@ -26,7 +26,7 @@ ExprPtr ExpressionParser::floating() {
   const std::string& digits = token().text;
   double value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (error != std::errc()) value = std::strtod(digits.c_str(), nullptr);  // from_chars then leaves `value` unset
+  if (error != std::errc()) value = std::strtod(digits.c_str(), nullptr);  // out of range: strtod returns infinity or 0
   ExprPtr result = constant({value});
   ++at_;
   return result;

@@ -227,7 +227,7 @@ Value format(Session& session, const Value& self, const Arguments& arguments) {
   return session.text(formatted(session, as_text(session, self), values));
 }
 
-// Implements Python's pprint.pformat with a width of 80. A value begins at `column`; `behind` characters follow it.
+// Implements Python's pprint.pformat with a width of 80. `column`: where a value begins; `behind`: characters after it.
 class PrettyPrinter {
  public:
   explicit PrettyPrinter(Session& session) : session_(session) {}

@@ -39,7 +39,7 @@ Text swapped_case(TextView text) {
 
 bool parts_words(char32_t c) { return is_space(c) || U"-({[<"sv.find(code_of(c)) != TextView::npos; }
 
-// Converts to title case. kParts(c) is true if c separates words: if uncased (str.title), or space or "-({[<" (filter).
+// Converts to title case. kParts(c) is true for c between words: uncased (str.title), or a space or "-({[<" (filter).
 template <bool (*kParts)(char32_t)>
 Text titled(TextView text) {
   Text result(text);

@@ -107,7 +107,7 @@ class Session {
 
  private:
   core::WorkBudget budget_;
-  std::deque<Namespace> namespaces_;  ///< owned here, since reference counts would leak one that contains itself
+  std::deque<Namespace> namespaces_;  ///< reference counts would leak a namespace that contains itself
 };
 
 /// Returns the position of the first `part` in `text`, not before `from`, or npos. Ignores kSaid.

@@ -1,4 +1,4 @@
-// Tests experiments/common/comparison.h: changed blocks, training runs in parallel, and the search for a learning rate.
+// Tests experiments/common/comparison.h: blocks with one part replaced, parallel runs, and the learning-rate search.
 #include "experiments/common/comparison.h"
 
 #include <gtest/gtest.h>

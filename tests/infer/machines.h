@@ -137,7 +137,7 @@ class RecordingStage final : public PassThroughStage, public StageResults {
   };
 
   [[nodiscard]] OwnStep& step() { return steps_.back(); }
-  // Executes the recorded operations up to this step. The last step is kept, since it may get more operations.
+  // Executes the recorded operations of the steps up to `number`. Keeps the last step, which may get more operations.
   void catch_up(uint64_t number) {
     while (!steps_.empty() && steps_.front().number <= number) {
       do_step(steps_.front());

@@ -318,7 +318,7 @@ inline std::vector<Shape> part_shapes() {
   return {{"gemma2", gemma2}, {"gemma3", gemma3}, {"olmo2", olmo2}, {"granite", granite}, {"glm4", glm4}};
 }
 
-/// Returns a shape for each type except F32. Widths are whole blocks, and the vocabulary (37) is not a whole tile.
+/// Returns a shape for each type except F32, with widths that are multiples of the type's quantization block.
 inline std::vector<Shape> typed_shapes() {
   using core::DType;
   std::vector<Shape> shapes{{"f16", small_shapes()[1].config, DType::F16},

@@ -1,4 +1,4 @@
-"""Tests folio.Model with forms: outputs equal those of the program generate, re and jsonschema accept them."""
+"""Tests structured output of folio.Model: it equals that of build/generate, and `re` and `jsonschema` accept it."""
 
 import asyncio
 import concurrent.futures

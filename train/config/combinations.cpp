@@ -1,4 +1,4 @@
-// The table of settings that cannot be combined in a run. Each row has a condition and the error message if it is true.
+// The table of settings that cannot be combined in a run. Each row has a condition and an error message for it.
 #include <algorithm>
 
 #include "core/error.h"
@@ -8,7 +8,7 @@ namespace folio::train {
 namespace {
 
 struct Row {
-  std::vector<const char*> typed;  // flags; if one is typed, the row applies and names it first. Empty: always applies
+  std::vector<const char*> typed;  // the row applies if one of these flags is typed, which the error names; or if empty
   bool refused;
   std::string message;
 };

@@ -208,7 +208,7 @@ struct Request {
   static bool none(const char*) { return false; }
   std::function<bool(const char* flag)> given = none;  ///< true if the flag is on the command line or in --config FILE
   std::function<bool(const char* flag)> typed = none;  ///< true if the flag is on the command line
-  std::string text{}, conversations{};                 ///< the dataset's first file, of one kind; the other is empty
+  std::string text{}, conversations{};                 ///< the dataset's first file, in the member for its kind
   bool has_model = true;                               ///< starts from --init or resumes a run
   bool learns_tokenizer = false;                       ///< trains a tokenizer on the dataset
 };

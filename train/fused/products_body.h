@@ -124,7 +124,7 @@ inline void multiply(size_t m, size_t n, size_t k, const StridedMatrix<typename 
 
 // Functions that pack x [n, dim], with row stride x_stride, into elements. Padding is zero.
 
-/// Packs x as A of multiply(), k = dim: an element of out [n, stride], stride >= dim / kGroup, holds values of one row.
+/// Packs x as A of multiply() with k = dim. Elements of out [n, stride >= dim / kGroup] hold kGroup values of a row.
 template <typename T, typename X>
 inline void pack_rows(const X* x, size_t x_stride, size_t n, size_t dim, typename Arithmetic<T>::E* out,
                       size_t stride) {
@@ -141,8 +141,8 @@ inline void pack_rows(const X* x, size_t x_stride, size_t n, size_t dim, typenam
   }
 }
 
-/// Packs x as B or Aᵀ of multiply(), k = n: an element of out [n / kGroup, stride], stride >= dim, holds values of one
-/// column.
+/// Packs x as B or Aᵀ of multiply() with k = n. Elements of out [n / kGroup rounded up, stride >= dim] hold kGroup
+/// values of a column.
 template <typename T, typename X>
 inline void pack_row_groups(const X* x, size_t x_stride, size_t n, size_t dim, typename Arithmetic<T>::E* out,
                             size_t stride) {
@@ -163,8 +163,8 @@ inline void pack_row_groups(const X* x, size_t x_stride, size_t n, size_t dim, t
   }
 }
 
-/// Packs xᵀ as B of multiply(), k = dim: an element of out [dim / kGroup, stride], stride >= n, holds values of one row
-/// of x.
+/// Packs xᵀ as B of multiply() with k = dim. Elements of out [dim / kGroup, stride >= n] hold kGroup values of a row of
+/// x.
 template <typename T>
 inline void pack_columns(const T* x, size_t x_stride, size_t n, size_t dim, typename Arithmetic<T>::E* out,
                          size_t stride) {

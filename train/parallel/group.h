@@ -50,7 +50,7 @@ class Pending {
 /// throws RankLost, with the group's name, if a rank has ended or does not join within the timeout.
 class Group {
  public:
-  /// Connects `ranks`, ascending, of which this process is `rank`. Collective: all of them pass the same name.
+  /// Connects `ranks`, in ascending order; this process is `rank`. Collective: all ranks must pass the same name.
   Group(const c10::intrusive_ptr<c10d::Store>& store, std::string name, std::vector<int64_t> ranks, int64_t rank,
         std::chrono::milliseconds timeout);
   ~Group();

@@ -22,7 +22,7 @@ struct Launch {
   int64_t rank = 0;
   int64_t n_ranks = 1;
   int64_t n_on_host = 1;  ///< ranks on this host, which share its cores
-  int64_t on_host = 0;    ///< index of this rank on its host, and of its GPU
+  int64_t on_host = 0;    ///< index of this rank among those on its host, and of its GPU
   std::string address;
   uint16_t port = 0;
   bool agent_has_store = false;
@@ -34,7 +34,8 @@ struct Launch {
 /// Returns nullopt if neither RANK nor WORLD_SIZE is set. Throws core::UsageError naming a missing or invalid variable.
 [[nodiscard]] std::optional<Launch> launch_from_environment();
 
-/// Connects to the store; `may_serve` lets rank 0 start it. Restarts see no old keys. Throws core::Error on failure.
+/// Connects to the store, which rank 0 starts first if `may_serve` and has_store(). After a restart, older keys are
+/// hidden. Throws core::Error on failure.
 [[nodiscard]] c10::intrusive_ptr<c10d::Store> connect_store(const Launch& launch, bool may_serve,
                                                             std::chrono::milliseconds timeout);
 

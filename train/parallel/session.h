@@ -17,7 +17,8 @@ namespace folio::train::parallel {
 class Session {
  public:
   /// Connects all ranks, which must all call it; a single process is one rank. `end` is for RollCall. Throws
-  /// core::UsageError if the flags require another number of ranks or a rank runs another program, else core::Error.
+  /// core::UsageError if the flags require another number of ranks or a rank runs another program, and core::Error for
+  /// other failures.
   Session(const Launch& launch, const MeshFlags& flags, std::function<void(const std::string&)> end);
   ~Session();
 

@@ -21,9 +21,9 @@ namespace folio::train::parallel {
 
 class SharedGradients {
  public:
-  /// Allocates the buffers. Collective. Returns null for one rank, for parameters on a GPU, if ranks are on several
-  /// hosts or /dev/shm is too small, or if $FOLIO_RANK_TRANSPORT is "gloo"; values other than that and "shared" throw
-  /// core::UsageError. `owners` holds the group index of the rank that updates each parameter; empty if all ranks do.
+  /// Allocates the buffers. Collective. Returns null for one rank, for parameters on a GPU, for several hosts, if
+  /// /dev/shm is too small, or if $FOLIO_RANK_TRANSPORT is "gloo". Throws core::UsageError for an unknown transport.
+  /// `owners` has the group index of the rank that updates each parameter; empty if every rank updates all.
   static std::unique_ptr<SharedGradients> open(std::vector<torch::Tensor> parameters, std::vector<int64_t> owners,
                                                Group& group);
 

@@ -11,7 +11,7 @@ using parallel::Axis;
 using torch::Tensor;
 
 Tensor to_tensor(const std::vector<int32_t>& tokens, const data::Batch& batch, torch::Device device) {
-  auto* data = const_cast<int32_t*>(tokens.data());  // from_blob() has no const overload; only read
+  auto* data = const_cast<int32_t*>(tokens.data());  // from_blob() requires a non-const pointer; the data is only read
   return torch::from_blob(data, {batch.rows, batch.length}, torch::kInt32).to(torch::kInt64).to(device);
 }
 

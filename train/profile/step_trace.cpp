@@ -31,7 +31,7 @@ void start_recording() {
   profiler::enableProfiler(config, {ActivityType::CPU});
 }
 
-// Returns the recorded trace. Kineto can only write to a file, so it uses a temporary one.
+// Returns the recorded trace. Uses a temporary file, since Kineto can only write to a file.
 std::string stop_recording() {
   std::error_code error;
   const fs::path folder = fs::temp_directory_path(error);

@@ -41,7 +41,7 @@ double operations_per_token(const core::ModelConfig& c, int64_t window, bool fro
 MatrixPeak matrix_peak(Precision dtype, torch::Device device) {
   constexpr int kRepetitions = 5;  // the fastest counts, as other programs may slow some of them
   constexpr double kSeconds = 0.02;
-  constexpr double kLongEnough = 4e-3;  // seconds of a product at which to stop; twice the size takes 8 times as long
+  constexpr double kLongEnough = 4e-3;  // sizes are doubled until a product takes this many seconds
   constexpr int64_t kLargest = 8192;
   const torch::NoGradGuard no_grad;
   const auto type = dtype == Precision::Bf16 ? torch::kBFloat16 : torch::kFloat32;
@@ -66,7 +66,7 @@ MatrixPeak matrix_peak(Precision dtype, torch::Device device) {
 }
 
 Precision faster_precision(torch::Device device) {
-  constexpr int kRounds = 3;  // alternating, since other programs may slow some of them
+  constexpr int kRounds = 3;  // each measures both types, since other programs may slow some measurements
   double f32 = 0.0, bf16 = 0.0;
   for (int i = 0; i < kRounds; ++i) {
     f32 = std::max(f32, matrix_peak(Precision::F32, device).operations_per_s);

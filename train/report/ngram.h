@@ -40,8 +40,8 @@ class NgramCounts {
   using NodeId = uint32_t;
   static constexpr NodeId kUnseen = ~NodeId{0};
 
-  // An n-gram, as a path from the root of the trie. As a context h, it has c(h) = `followers` following tokens, of
-  // which T(h) = `distinct_followers` are distinct.
+  // An n-gram, as a path from the root of the trie. After an n-gram h as context, c(h) = `followers` tokens were
+  // counted, of which T(h) = `distinct_followers` are distinct.
   struct Node {
     uint32_t count = 0;
     uint32_t followers = 0;

@@ -59,7 +59,7 @@ void commit_checkpoint(const fs::path& run, int64_t step, int64_t best_step,
   const std::string name = step_name(step);
   const fs::path temporary = checkpoints / fmt::format(".{}.tmp", name);
   const auto failed = [&](const std::string& what) {
-    std::error_code ignored;  // remove the files, as the disk may be full
+    std::error_code ignored;  // ignored: the save has failed already
     fs::remove_all(temporary, ignored);
     core::fail("cannot save the checkpoint {}: {}", name, what);
   };

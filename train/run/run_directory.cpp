@@ -53,7 +53,7 @@ void check_state(const RunChoice& choice) {
   }
 }
 
-// Returns true if `path` is still the file `fd`. The previous holder removes the file when it releases the lock.
+// Returns true if `path` still names the open file `fd`: the lock's previous holder may have removed the file.
 bool is_named(int fd, const fs::path& path) {
   struct stat opened {};
   struct stat named {};

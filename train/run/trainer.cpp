@@ -216,7 +216,7 @@ bool Trainer::repeats_with(int threads) {
       c.optimizer == OptimizerKind::GaLore) {
     return false;
   }
-  at::Generator generator = at::detail::getDefaultCPUGenerator();  // dropout's; its state is restored afterwards
+  at::Generator generator = at::detail::getDefaultCPUGenerator();  // used by dropout; restored afterwards
   const torch::Tensor random = generator.get_state().clone();
   const auto gradients = [&] {
     std::vector<torch::Tensor> chosen;

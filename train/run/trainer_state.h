@@ -43,7 +43,7 @@ void write_trainer_state(const std::filesystem::path& checkpoint, const TrainerS
 /// Reads a checkpoint's trainer.json. Throws core::Error if it is missing, damaged or of another version.
 [[nodiscard]] TrainerState read_trainer_state(const std::filesystem::path& checkpoint);
 
-/// Lists the differences, such as "threads 1 -> 2"; empty if equal.
+/// Returns the differences, such as "threads 1 -> 2", or "" if there are none.
 [[nodiscard]] std::string describe_difference(const Environment& from, const Environment& to);
 
 }  // namespace folio::train

@@ -28,7 +28,7 @@ void AdamW::step(double lr, double gradient_scale) {
       return torch::full({}, value, torch::dtype(torch::kFloat32).device(group.parameters[0].device()));
     };
     const std::vector<torch::Tensor> steps(group.parameters.size(), scalar(static_cast<double>(steps_)));
-    std::optional<torch::Tensor> divisor;  // the kernel divides gradients by it
+    std::optional<torch::Tensor> divisor;  // the kernel divides gradients by this
     if (gradient_scale != 1.0) divisor = scalar(1.0 / gradient_scale);
     std::vector<torch::Tensor> gradients;
     for (const torch::Tensor& p : group.parameters) gradients.push_back(p.grad());

@@ -20,9 +20,9 @@ using Loads = std::vector<nn::MixtureImpl::Load>;  ///< one entry per layer with
 double add_ranks(Loads& loads, parallel::Group& group);
 
 /// Returns the auxiliary loss E Σ_e f_e P_e over the rows of all layers. f_e is the fraction of rows routed to expert
-/// e, P_e the mean score of e; only P has a gradient. With uniform routing it is K, the experts per token. With several
-/// ranks, each returns the terms of its own rows, a fraction `share` of all; their sum is the loss. Source: Fedus et
-/// al., "Switch Transformers", 2021, equation 4, for K experts as in transformers' load_balancing_loss_func.
+/// e, P_e its mean score, which has a gradient. The loss of uniform routing is K, the number of experts per token. If
+/// `loads` has only a fraction `share` of all rows, returns the terms of these rows. Source: Fedus et al., "Switch
+/// Transformers", 2021, equation 4, for K experts as in transformers' load_balancing_loss_func.
 [[nodiscard]] torch::Tensor balance_loss(const Loads& loads, double share = 1.0);
 
 /// Lowers the selection bias by `rate` for experts with more rows than the mean, and raises it for those with fewer.

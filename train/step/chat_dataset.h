@@ -29,7 +29,7 @@ class ChatDataset final : public Dataset {
  private:
   struct Part {
     int64_t n_conversations = 0;
-    std::unique_ptr<const data::PackedExamples> packed{};  // stable address: its batches point to it
+    std::unique_ptr<const data::PackedExamples> packed{};  // on the heap, as batches point to the object
   };
   [[nodiscard]] const Part& part(Split split) const { return split == Split::Train ? train_ : validation_; }
 

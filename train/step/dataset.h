@@ -46,8 +46,8 @@ class Dataset {
   [[nodiscard]] const Source& source() const { return source_; }
   [[nodiscard]] const data::Tokenizer& tokenizer() const { return *tokenizer_; }
 
-  /// Returns an unlimited sequence of batches of config.batch_size windows, in an order determined by the seed. It is
-  /// valid as long as the dataset.
+  /// Returns an unlimited sequence of batches of config.batch_size windows, in an order determined by the seed. The
+  /// result must not outlive the dataset.
   [[nodiscard]] virtual data::BatchOf random_batches(Split split, const TrainConfig& config, uint64_t seed) const = 0;
   /// Returns batches that cover the validation split once.
   [[nodiscard]] virtual data::Batches validation_batches(const TrainConfig& config) const = 0;

@@ -62,7 +62,7 @@ void Muon::step(double lr, double gradient_scale) {
   for (Stack& stack : stacks_) {
     std::vector<torch::Tensor> gradients;
     for (const torch::Tensor& w : stack.parameters) gradients.push_back(matrices_of(w.grad()));
-    // The size of an update does not depend on the gradient's scale, but its weight in the momentum does.
+    // The gradient's scale does not affect the size of an update, but it affects the gradient's weight in the momentum.
     if (gradient_scale != 1.0) at::_foreach_mul_(gradients, gradient_scale);
     const torch::Tensor g = torch::cat(gradients);
     stack.momentum.mul_(config_.momentum).add_(g);

@@ -15,7 +15,7 @@ void fix_threads(int threads);
 
 /// Returns why a resumed run may differ from an uninterrupted one; empty if it does not. `device` is "cpu" or "cuda".
 [[nodiscard]] std::string why_not_repeatable(std::string_view device);
-/// Returns the same for a given output of at::show_config(), `config`. `openblas` is true if OpenBLAS is loaded.
+/// Returns why a resumed run may differ if at::show_config() is `config` and OpenBLAS is loaded or not (`openblas`).
 [[nodiscard]] std::string why_not_repeatable(std::string_view device, std::string_view config, bool openblas);
 
 }  // namespace folio::train

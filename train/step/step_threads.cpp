@@ -26,7 +26,7 @@ namespace {
 
 struct Usage {
   int processors = 0;   // processors available to this process; 0: unknown
-  double others = 0.0;  // CPU seconds used on them by other programs and other guests (steal)
+  double others = 0.0;  // CPU seconds used on these by other programs and virtual machines (steal)
 };
 
 // Returns the usage since boot. Source: proc(5), /proc/stat: "cpu0 user nice system idle iowait irq softirq steal …".
@@ -73,7 +73,7 @@ class StepThreads::ExtraThreads {
 
  private:
   std::latch started_{1}, end_{1};
-  std::jthread starter_;  // its OpenMP threads end when it ends
+  std::jthread starter_;  // owns the sleeping OpenMP threads, which end with it
 };
 
 int threads_that_fit(int now, double processors_left, int threads) {
@@ -121,7 +121,7 @@ void StepThreads::fit(int n) {
 
 void StepThreads::set_spinning(bool spin) {
   if (spin == spins()) return;
-  // One OpenMP thread more than processors, LibTorch's included, stops libgomp's busy waiting.
+  // libgomp stops its busy waiting if all OpenMP threads, including LibTorch's, outnumber the processors.
   extra_ = spin ? nullptr : std::make_unique<ExtraThreads>(std::max(omp_get_num_procs() - threads_, 0) + 2);
 }
 

@@ -11,7 +11,7 @@
 
 namespace folio::data::gguf {
 
-/// Reads the types of pieces, and those special IDs and flags that the file has. Others keep their values.
+/// Reads the types of pieces, and those special IDs and flags that the file has. Missing ones keep their values.
 void read(const core::GgufFile& file, Vocabulary& vocabulary);
 
 /// Sets the flags of added tokens. GGUF has no key for them, so Phi-3 is recognized by the model's name, as in

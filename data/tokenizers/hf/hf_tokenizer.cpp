@@ -135,7 +135,7 @@ void read_pieces(const Source& source, Vocabulary& v) {
     }
     if (flags != TokenFlags()) v.flags[static_cast<int32_t>(id)] = flags;
   }
-  for (size_t id = 0; id < n; ++id) {  // IDs of embedding rows without a token
+  for (size_t id = 0; id < n; ++id) {  // names the IDs of embedding rows that have no token
     if (!v.pieces[id].empty() || value(vocabulary, "") == id) continue;
     v.pieces[id] = padding_piece(id);
     v.types[id] = PieceType::Unused;

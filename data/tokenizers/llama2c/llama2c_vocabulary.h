@@ -21,8 +21,8 @@ struct Llama2cVocabulary {
 /// prepends a space to every prompt.
 [[nodiscard]] Llama2cVocabulary to_llama2c(const CharTokenizer& tokenizer);
 
-/// Converts a SentencePiece vocabulary and keeps its IDs. Throws core::Error if they are not llama2.c's, if texts do
-/// not begin with BOS and a space, or if there are user-defined pieces.
+/// Converts a SentencePiece vocabulary and keeps its IDs. Throws core::Error if the IDs are not llama2.c's, if texts
+/// do not begin with BOS and a space, or if there are user-defined pieces.
 [[nodiscard]] Llama2cVocabulary to_llama2c(const SentencePieceTokenizer& tokenizer);
 
 /// Converts a character or SentencePiece vocabulary. Throws core::Error for other kinds.

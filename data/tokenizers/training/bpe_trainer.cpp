@@ -186,7 +186,7 @@ class Trainer {
     end_round();
   }
 
-  // Updates counts as Hugging Face's BpeTrainer does: those of neighboring pairs, but not that of the merged pair.
+  // Merges the pair in word `w`. As in Hugging Face's BpeTrainer, updates only the counts of neighboring pairs.
   void merge_in(size_t w, int32_t left, int32_t right, int32_t joined) {
     const std::span<int32_t> symbols = word(w);
     const int64_t count = counts_[w];

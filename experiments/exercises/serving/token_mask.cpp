@@ -14,7 +14,8 @@
 
 namespace folio::exercises {
 
-// Returns a mask with an element for each token: true if the token is allowed.
+// Returns a mask with an element for each token: true if `rest` can still match after the token's bytes; for end_token,
+// true if `rest` matches the empty string.
 std::vector<bool> token_mask(const Regex& rest, const std::vector<std::string>& tokens, size_t end_token) {
   throw Unfilled(
       "token_mask is still to be written, in experiments/exercises/serving/token_mask.cpp.\n"

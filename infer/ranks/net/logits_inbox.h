@@ -15,7 +15,7 @@ namespace folio::infer {
 
 class LogitsInbox {
  public:
-  /// Receives logits from rank `from`.
+  /// Creates an inbox for logits from rank `from`. `peers` must outlive it.
   LogitsInbox(Peers& peers, size_t from) : peers_(peers), from_(from) {}
 
   /// Registers a step of the model that will send `n` logits, and returns its ticket.

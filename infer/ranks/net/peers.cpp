@@ -105,7 +105,7 @@ struct Peers::Own {
     if (lost) return;
     why_lost = why;
     lost = true;
-    // Wake all waiting threads. Gloo doesn't wake those that have received only a part of the lost rank's message.
+    // Wakes all waiting threads. Gloo doesn't wake those that have received only a part of the lost rank's message.
     const auto abort = [](auto& boxes_of_all) {
       for (auto& boxes : boxes_of_all) {
         for (auto& box : boxes) {

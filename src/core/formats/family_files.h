@@ -50,7 +50,7 @@ struct GgufFamily {
   Family family;
   std::string_view architecture{};  ///< general.architecture and prefix of keys; empty: the family's name without "_"
   std::string_view ffn_norm = "ffn_norm";
-  bool qkv = false;                 ///< writes Wq, Wk and Wv fused as attn_qkv, which readers accept for every family
+  bool qkv = false;                 ///< GGUFs have Wq, Wk and Wv fused as attn_qkv (readers accept it for all families)
   bool gate_up = false;             ///< ffn_up contains W1 followed by W3
   bool window = false;              ///< the file has keys for a sliding window
   bool yarn_between_pairs = false;  ///< RopeScaling::whole_pairs is false (GGUF has no key for it)

@@ -16,7 +16,7 @@ struct StoredModel;
 
 struct GenerationConfig {
   std::string where{};                       ///< path of the file
-  std::map<std::string, double> sampling{};  ///< by name in SamplerOptions; only values that the file specifies
+  std::map<std::string, double> sampling{};  ///< values that the file specifies, by field name of SamplerOptions
   std::vector<int32_t> end_tokens{};
 
   [[nodiscard]] bool empty() const { return sampling.empty() && end_tokens.empty(); }

@@ -74,7 +74,7 @@ TensorView find_part(const GgufFile& file, const TensorSpec& spec, std::set<std:
   return part;
 }
 
-// Returns true for tensors of multi-token prediction layers, which follow the n_layers of config_from_gguf().
+// Returns true for tensors of multi-token prediction layers: blocks with an index of `n_layers` or more.
 bool is_behind(std::string_view tensor, int64_t n_layers) {
   if (!tensor.starts_with("blk.")) return false;
   int64_t layer = 0;
@@ -103,7 +103,7 @@ std::vector<TensorView> manifest_tensors(const GgufFile& file, const ModelConfig
 
 namespace {
 
-// Gives the tensors their names in GGUF, and joins those that this family's GGUFs store fused.
+// Returns the tensors under their GGUF names, and joins those that this family's GGUFs store fused.
 TensorStream gguf_stream(const ModelConfig& config, const TensorStream& stream) {
   const auto manifest = tensor_manifest(config);
   std::vector<TensorView> tensors;

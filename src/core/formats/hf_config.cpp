@@ -16,7 +16,7 @@ namespace {
 // Returns the double with the float's shortest decimal form: 1e-05, not 9.999999747378752e-06.
 double shortest(float value) { return std::stod(fmt::format("{}", value)); }
 
-// Returns `value` as an integer if make(integer) == `result`, because transformers requires integers in some fields.
+// Returns `value`, rounded to an integer if make() of it is still `result`: transformers requires some integers.
 template <typename Make>
 OrderedJson number(double value, float result, Make&& make) {
   const double whole = std::round(value);

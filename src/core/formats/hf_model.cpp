@@ -352,7 +352,7 @@ void write_hf_model(const fs::path& directory, const ModelConfig& config, const 
   } else {
     write_shards(directory, hf, ends);
   }
-  const DType type = hf.tensors.at(0).type;  // type of the embedding, which is a matrix
+  const DType type = hf.tensors.at(0).type;  // the embedding's, since vectors may be F32
   write_file_atomically(directory / "config.json", config_to_hf_json(config, begin_of_text, end_of_text, type));
 }
 

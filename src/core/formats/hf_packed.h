@@ -16,7 +16,7 @@ namespace folio::core {
 /// Copies the bytes of the tensor `spec`, `size` per element in manifest order, into Hugging Face's tensor `packed`.
 void pack_hf(const TensorSpec& spec, std::span<const std::byte> bytes, size_t size, std::span<std::byte> packed);
 
-/// Returns the stack `spec` in MXFP4, in GGUF's blocks: a scale, then 16 bytes, each with the elements i and i + 16.
+/// Returns the stack `spec` in GGUF's MXFP4 blocks: a scale, then 16 bytes; byte i has the elements i and i + 16.
 /// `quants` and `scales` are the tensors NAME_blocks and NAME_scales.
 [[nodiscard]] std::vector<std::byte> unpack_mxfp4(const TensorSpec& spec, std::span<const std::byte> quants,
                                                   std::span<const std::byte> scales);

@@ -11,7 +11,7 @@
 
 namespace folio::core {
 
-/// Reads a model. Throws Error unless `path` is a valid model in one of these formats.
+/// Reads a model. Throws Error unless `path` is a valid Hugging Face directory, GGUF or llama2.c model.
 [[nodiscard]] StoredModel read_model(const std::filesystem::path& path);
 
 /// Returns the configuration of the model at `path`. Throws Error as read_model() does, but reads only config.json of a

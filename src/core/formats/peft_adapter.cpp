@@ -142,7 +142,7 @@ PeftConfig read_config(const std::filesystem::path& path, float factor) {
           .alphas = pattern_of(config, text, "alpha_pattern", where)};
 }
 
-// Describes how the model differs from the adapter's base model. Returns "" if that isn't found on this machine.
+// Describes how the model differs from the adapter's base model. Returns "" if the base model isn't found.
 std::string base_difference(const AdapterInfo& adapter, const ModelConfig& config) {
   std::error_code error;
   if (!std::filesystem::exists(adapter.base, error)) return "";
@@ -248,7 +248,7 @@ AdapterInfo read_adapter_info(const std::filesystem::path& directory) {
   AdapterInfo info = read_config(directory / kConfig, 1.0F).info;
   const SafetensorsFile file(weights_of(directory));
   std::set<Role> targets;
-  const auto matrices = adaptable_matrices({.n_layers = 1});  // all layers have the same name endings
+  const auto matrices = adaptable_matrices({.n_layers = 1});  // one layer suffices: names end alike in all layers
   for (const TensorView& tensor : file.tensors()) {
     const auto of = std::ranges::find_if(matrices, [&](const TensorSpec& spec) {
       const std::string module = fmt::format(".{}.lora_", target_name(spec.role));

@@ -70,7 +70,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path
       tensors_.push_back(read_entry(where, name, entry, data));
     }
   }
-  // Sorts by size too, since an empty tensor must come before the one at its offset, or it would seem to overlap it.
+  // Sorts by offset, then by size: an empty tensor must come before another tensor at the same offset.
   const auto place = [&](const TensorView& t) { return std::pair(t.bytes.data() - data.data(), t.bytes.size()); };
   std::sort(tensors_.begin(), tensors_.end(),
             [&](const TensorView& a, const TensorView& b) { return place(a) < place(b); });

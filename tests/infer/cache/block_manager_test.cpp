@@ -502,8 +502,8 @@ class PagedCache : public ::testing::TestWithParam<MachineKind> {
 
 INSTANTIATE_TEST_SUITE_P(Machines, PagedCache, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
 
-// Two sequences are decoded in turn, in reused blocks in any order. The outputs have the same bytes as those of one
-// call with the whole sequence in an empty cache.
+// Two sequences are decoded alternately, in reused KV blocks in any order. Outputs must equal, bit for bit, those of
+// one step with the whole sequence in an empty cache.
 TEST_P(PagedCache, MatchesRecomputation) {
   RunnerOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 16 * 32});
   BlockManager& cache = engine.cache();

@@ -20,7 +20,7 @@ test::Shape q8_shape() {
   return *std::ranges::find_if(shapes, [](const test::Shape& s) { return s.type == core::DType::Q8_0; });
 }
 
-// Returns what an adapter of Wo adds to the output for the input x.
+// Returns the vector that `part`, an adapter of Wo, adds to the output for the input x.
 std::vector<float> added(const core::Adapter::Part& part, std::span<const float> x) {
   const core::StoredModel model = test::random_model_of(q8_shape());
   core::ThreadPool pool(1);

@@ -98,8 +98,8 @@ float by_tiles(const BF16* x, const Panels& w, size_t row) {
   return total;
 }
 
-// AMX adds in an order of its own. The emulated tiles are compared with Intel's manual (by_tiles), AMX hardware only
-// with the same row in a batch of one.
+// AMX adds in another order than the reference. Emulated AMX is compared with by_tiles(), which follows Intel's manual,
+// and AMX hardware with the same row in a batch of one.
 TEST_P(FastKernels, MatmulGivesTheReferencesBits) {
   const bool by_manual = GetParam().name == "emulated_amx";
   size_t turn = 0;
@@ -136,7 +136,7 @@ TEST_P(FastKernels, MatmulGivesTheReferencesBits) {
   }
 }
 
-// A term is rounded at most k + 1 times in the formula, and twice as often on some processors, by at most 2^-24 each.
+// The formula rounds a term at most k + 1 times, by at most 2^-24 each. Some processors round twice as often.
 TEST_P(FastKernels, MatmulIsWithinItsRoundingErrors) {
   for (const size_t k : {32U, 160U, 1056U}) {
     constexpr size_t kRows = 20;
@@ -192,7 +192,7 @@ TEST(FastMachine, LogitsMatchRoundedInputs) {
   }
 }
 
-// Returns the logits of two sequences' last tokens, computed in steps of `most` rows of each.
+// Returns the logits of the last tokens of two sequences. Each step computes at most `most` rows of each sequence.
 std::vector<float> last_logits(const core::StoredModel& model, Machine& machine, size_t most) {
   Runner runner(model, machine, {.type = CacheType::F32});
   const SequenceId ids[2] = {runner.cache().add_sequence(), runner.cache().add_sequence()};

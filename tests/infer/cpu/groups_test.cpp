@@ -31,7 +31,7 @@ using test::same_bits;
 constexpr std::array kTypes{DType::Q8_0, DType::Q4_0, DType::Q4_1, DType::Q5_0, DType::Q5_1,
                             DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::MXFP4};
 
-// A matrix of a block type, and its repacked tiles.
+// A random matrix of a quantized type, and its tiles as repack() writes them.
 struct Packed {
   Packed(DType type, size_t n_out, size_t k, uint64_t seed, std::optional<std::byte> fill = {}, size_t n_threads = 1)
       : blocks(test::random_blocks(type, n_out * k / core::info(type).block_elements, seed, 1.0)) {

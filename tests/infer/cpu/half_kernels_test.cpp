@@ -133,7 +133,7 @@ TEST_P(HalfKernels, WidenEachValueExactly) {
 }
 
 // Returns the floats at which rounding to F16 changes: each F16 value, the midpoints between neighbors, the floats
-// next to both, and larger ones. Rounding is monotone, so if these are right, all floats are.
+// next to these, and larger ones. Rounding is monotone, so if these are right, all floats are.
 std::vector<float> borders_of_f16() {
   std::vector<float> x{65519.996F,
                        65520.0F,

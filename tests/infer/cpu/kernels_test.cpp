@@ -132,7 +132,7 @@ TEST_P(KernelsOfIsa, MatmulGivesTheReferencesBitsAroundChunkBorders) {
   }
 }
 
-// With many rows of inputs, a product may use panels (matmul_panels.h, matmul_packed.h).
+// For many input rows, some instruction sets use other kernels, with panels (matmul_panels.h, matmul_packed.h).
 TEST_P(KernelsOfIsa, MatmulOfManyInputsGivesTheReferencesBits) {
   size_t place = 0;
   for (const size_t k : {0U, 1U, 15U, 16U, 33U, 1024U, 1030U, 2100U}) {

@@ -21,7 +21,7 @@ using test::random_floats;
 
 class ToQ8 : public ::testing::TestWithParam<core::Isa> {
  protected:
-  // Compares the kernel of the instruction set GetParam() with the reference.
+  // Compares the kernel with the reference. `place` selects the misalignments of the buffers.
   void check(std::span<const float> x, size_t place) {
     const size_t n_groups = q8_groups(x.size());
     Buffer in(x, place);

@@ -64,7 +64,7 @@ class PerturbedStage final : public PassThroughStage {
     for (const StepRow& row : step.rows) n_positions_ = std::max(n_positions_, row.position + 1);
     return PassThroughStage::begin(step);
   }
-  // In a layer with experts, several products read Normed, and each rounds it separately, so it is restored after each.
+  // Several products of a layer with experts read Slot::Normed. Each rounds it separately, so restore it after each.
   void issue(const Operation& operation) override {
     const bool of_experts = std::holds_alternative<Route>(operation) ||
                             std::holds_alternative<ProjectExperts>(operation) ||

@@ -35,7 +35,7 @@ Said said(const core::StoredModel& model, Machine& machine, std::span<const int3
   return s;
 }
 
-// Returns the root mean square error of a machine's logits.
+// Returns the root mean square of the differences between a machine's logits and `exact`.
 double error_of(std::span<const float> logits, const std::vector<std::vector<double>>& exact) {
   double sum = 0.0;
   size_t i = 0;

@@ -26,7 +26,7 @@ struct Exact {
   double bound = 0.0;
 };
 
-// Returns Σ w x, and a bound of its error on the GPU, which rounds inputs and rounds or truncates sums.
+// Returns one output, Σ w x, and a bound on its error on the GPU, which rounds inputs and rounds or truncates sums.
 Exact exact(const Weights& w, std::span<const float> x, size_t output) {
   const size_t k = x.size();
   Exact e;
@@ -118,7 +118,7 @@ TEST(Packed, NeedsTheExpectedBitsPerWeight) {
 
 class ProductOf : public ::testing::TestWithParam<DType> {
  protected:
-  // Returns values of k that the type supports.
+  // Returns the tested input widths k, which are multiples of the type's block.
   [[nodiscard]] std::vector<size_t> widths() const {
     const size_t block = core::info(GetParam()).block_elements;
     if (block == 1) return test::kSizes;

@@ -13,10 +13,10 @@ __global__ void scale(float* x, float by, unsigned n);
 __global__ void sum_blocks(unsigned* sums, const unsigned* x, unsigned n);
 /// Reverses the elements of x within each block, through dynamic shared memory, and writes them to y.
 __global__ void reverse_blocks(float* y, const float* x);
-/// Writes the sum of x (n) to total[0]: each block writes its sum to parts (n_blocks), and the last one adds them.
+/// Writes the sum of x (n) to total[0]. The last block (counted by `done`) adds the blocks' sums in parts (n_blocks).
 __global__ void sum_all(unsigned* total, unsigned* parts, unsigned* done, const unsigned* x, unsigned n);
-/// Write one part per thread to parts (n_blocks * threads), which the last block to finish adds. In joins(), one thread
-/// of each block fences, in the other kernel all threads.
+/// Two kernels in which each thread writes an element of parts (n_blocks * threads) and the last block adds them. One
+/// thread of each block fences in joins(), every thread in joins_with_own_fences().
 __global__ void joins(unsigned* total, unsigned* parts, unsigned* done);
 __global__ void joins_with_own_fences(unsigned* total, unsigned* parts, unsigned* done);
 /// Copies x to y (16-byte words), 4 tiles a block, with asynchronous copies, two of them in flight.

@@ -14,8 +14,8 @@
 
 namespace folio::infer::test {
 
-/// Returns a tokenizer of 37 tokens: letters and pieces of several letters, so that a string has many tokenizations,
-/// and two without bytes, the last of which ends an output. x occurs only as the first letter of a piece.
+/// Returns a tokenizer of 37 tokens: letters and pieces of several letters, so that a string has many tokenizations.
+/// Tokens 0 and 36 have no bytes; 36 is the end token. The letter x occurs only as the first letter of a piece.
 inline MadeTokenizer piece_tokenizer() {
   const std::string letters = "abcd-!";
   std::vector<std::string> pieces = {"", "xy", "z"};

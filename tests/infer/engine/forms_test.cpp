@@ -182,7 +182,7 @@ TEST_P(Forms, DeadEndsHaveFinishReasonForm) {
   result = alone(drawing(text_form(pieces_, "xz"), 1)).front();
   EXPECT_TRUE(result.tokens.empty());
   EXPECT_EQ(result.finish_reason, FinishReason::Form);
-  // Banned tokens don't fit either: "-" in a form that requires it, and in a form that may end before it.
+  // Ban all tokens with "-": a form that requires "-" becomes a dead end, and one with an optional "-" ends before it.
   request = drawing(form_of(pieces_, words(3)), 2);
   for (int32_t id = 0; id < 37; ++id) {
     if (pieces_.token_bytes(id).find('-') != std::string::npos) request.options.sampler.bad_words.push_back({id});

@@ -28,7 +28,7 @@ TEST(NegativeLogLikelihood, IsStableWhenExponentialsOverflow) {
   EXPECT_EQ(negative_log_likelihood(std::vector<float>{-5000.0F, -9000.0F}, 0), 0.0);
 }
 
-// Together, 100,000 tokens with a probability of 1e-9 each add 1e-4, which a sum in float would lose.
+// 100,000 probabilities of 1e-9 sum to 1e-4. A sum in float would lose them, since 1 + 1e-9 rounds to 1.
 TEST(NegativeLogLikelihood, AccumulatesInDouble) {
   std::vector<float> logits(100'000, std::log(1e-9F));
   logits[0] = 0.0F;

@@ -34,7 +34,7 @@ class RunAhead : public ::testing::TestWithParam<MachineKind> {
   [[nodiscard]] std::vector<int32_t> drawn_by_host(const Request& r) const {
     return test::drawn_by_host(GetParam(), model_, r);
   }
-  // Continues a finished request by one more token and four drawn ones. Expects the tokens drawn without a cache.
+  // Continues r, whose output was `said`, by token 7 and four drawn tokens. Expects the tokens drawn without a cache.
   void expect_goes_on(Engine& engine, Request r, std::span<const int32_t> said) const {
     r.prompt.insert(r.prompt.end(), said.begin(), said.end());
     r.prompt.push_back(7);
@@ -54,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(Machines, RunAhead, ::testing::ValuesIn(test::machine_k
 
 class Watched : public RunAhead {
  protected:
-  // Runs the requests and returns the events of the kind's last machine. Sets several_, runs_ahead_ and draws_.
+  // Runs the requests and returns the last machine's events (watched_machine.h). Sets several_, runs_ahead_ and draws_.
   std::string events(std::vector<Request> requests) {
     auto machines = GetParam().make({.n_threads = 1});
     std::string events;

@@ -36,8 +36,8 @@ std::vector<uint8_t> possible(Form& form, Form::Place place, std::string_view of
   return bytes;
 }
 
-// Returns a random accepted string. After `length` bytes, prefers bytes that close strings, lists and objects. Returns
-// nullopt if the string doesn't end within kMostSteps bytes.
+// Returns a random accepted string, or nullopt if it doesn't end within kMostSteps bytes. After `length` bytes, prefers
+// bytes that close strings, lists and objects. Calls look(state) before each byte.
 std::optional<std::string> walk(Form& form, size_t length, std::mt19937& random,
                                 const std::function<void(Form::Place)>& look) {
   static const std::string kAll = [] {
@@ -122,7 +122,7 @@ std::vector<int32_t> drawn(Form& form, const data::Tokenizer& tokenizer, size_t 
   return text;
 }
 
-// Draws outputs. Returns, for each token, the microseconds in which a second form processes it and writes a mask.
+// Draws random outputs, and measures for each token the microseconds to process it and compute the next mask.
 nlohmann::json bench(const nlohmann::json& question, const Vocabulary& vocabulary) {
   const data::Tokenizer& tokenizer = *vocabulary.tokenizer;
   Form form(grammar_of(question, vocabulary), vocabulary.tokens);

@@ -54,7 +54,7 @@ class Recognizer {
         break;
       case Syntax::Kind::Repeat: {
         std::set<size_t> now{begin};
-        // Further repetitions change nothing: each must consume at least a byte of the text, or is empty.
+        // Enough repetitions to reach every end: each that is not empty consumes at least one byte of text_.
         const auto enough = tree.least + static_cast<int64_t>(text_.size()) + 1;
         const auto most = tree.most < 0 ? enough : tree.most;
         for (int64_t i = 0; i <= most && !now.empty(); ++i) {
@@ -236,7 +236,7 @@ void check_form(const Rules& rules, Form& form, std::string_view letters, const 
   }
 }
 
-// Checks a random grammar per seed. With shorter tokens (`longest` bytes), more copies of a repetition share states.
+// Checks a random grammar for each seed, with repetitions of up to `most_repeats` and tokens of up to `longest` bytes.
 void check_drawn(uint32_t first_seed, uint32_t n_seeds, int64_t most_repeats, size_t longest) {
   Counts counts;
   for (uint32_t seed = first_seed; seed < first_seed + n_seeds; ++seed) {

@@ -73,14 +73,14 @@ class ForwardOn : public ::testing::TestWithParam<Case> {
 
 INSTANTIATE_TEST_SUITE_P(Cases, ForwardOn, ::testing::ValuesIn(cases()), case_name);
 
-// Derivation of the tolerance. A stage of the computation has a relative error of about u sqrt(K), where u is that of a
-// product of floats, since roundings point in all directions (Higham 2002, 2.8). A layer has eight stages: two norms,
-// four products in a row, softmax, SiLU. Normalized heads add one, norms after the branches two, experts three (router,
-// softmax, sum). The output has two. Errors add, relative to the size of the logits. Quantized weights also round
-// inputs in steps of m / 127, an error of m / (127 sqrt(12)) on average, where m, the largest of 32 values, is at most
-// sqrt(32) times their root mean square: four times a layer, once for the output and for a router. An F16 cache rounds
-// by at most 2^-11. This moves a score by 2^-11 Σ |q k| / sqrt(head_dim), and a probability by twice that, in the
-// numerator and denominator.
+// Derivation of the tolerance, which is relative to the size of the logits. It adds up three kinds of errors.
+// Sums of K floats: about u sqrt(K) (Higham 2002, 2.8), with the relative error u of one product. A layer has eight
+// stages with sums: two norms, four products in a row, softmax, SiLU. Normalized heads add one, norms after the
+// branches two, experts three (router, softmax, sum). The output has two.
+// Inputs quantized to 8 bits: m / (127 sqrt(12)) on average, where m, the largest of 32 values, is at most sqrt(32)
+// times their root mean square. They occur four times in a layer, and once each for a router and the output.
+// A KV cache in F16: 2^-11 of each value. For keys, this moves a score by 2^-11 Σ |q k| / sqrt(head_dim), and a
+// probability by twice that, since it affects numerator and denominator.
 TEST_P(ForwardOn, MatchesTheTextbookModel) {
   const auto& c = model_.config;
   const auto text = tokens(static_cast<size_t>(std::min<int64_t>(c.context_length, c.dim > 1000 ? 34 : 70)));
@@ -257,7 +257,7 @@ TEST_P(ForwardOn, ObserverSeesEachIntermediateByName) {
   rows[0].wants_logits = rows[3].wants_logits = false;
   std::vector<std::string> names;
   std::map<std::string, std::vector<float>> seen;
-  bool only_logits = false;  // true from the last layer's heads on: only rows with logits have these
+  bool only_logits = false;  // after the last layer's attention, only rows that want logits remain
   const auto logits = run(engine, rows, [&](const std::string& name, std::span<const float> values, size_t n_rows) {
     only_logits = only_logits || name == fmt::format("layers.{}.heads", c.n_layers - 1);
     EXPECT_EQ(n_rows, only_logits ? 3U : 5U) << name;

@@ -125,7 +125,7 @@ TEST(FastLlm, ThreadsSharingAHandleGetEachTokenOnce) {
   EXPECT_EQ(all, expected);
 }
 
-// A thread that polled would never be seen asleep, and would fetch all tokens.
+// A thread that waits for a token must sleep. A polling thread would fetch all tokens without being seen asleep.
 TEST(FastLlm, FetchingBlocksWithoutPolling) {
   const test::TempDir folder;
   Model model(slow_model(folder.path()), {.machines = {.n_threads = 1}});

@@ -171,8 +171,8 @@ TEST(Reference, SwigluIsWithinRoundingErrors) {
   }
 }
 
-// The exponent has four roundings and two rounded constants. Its absolute error is the relative error of the power. The
-// exact value is computed as a quotient, since 1 + tanh would cancel for very negative values.
+// geglu() computes exp() of an argument with four roundings and two rounded constants, whose absolute error is exp()'s
+// relative error. The expected value is a quotient, since 1 + tanh would cancel for very negative gates.
 TEST(Reference, GegluIsWithinRoundingErrors) {
   const auto gate = random_floats(5000, 1, 8.0);
   const auto up = random_floats(5000, 2, 3.0);
@@ -188,7 +188,7 @@ TEST(Reference, GegluIsWithinRoundingErrors) {
   }
 }
 
-// The error is SwiGLU's, with one more rounding in the exponent, and two in up + 1 and its product.
+// The bound is that of SwigluIsWithinRoundingErrors, plus roundings in the argument of exp() and in up + 1.
 TEST(Reference, ClampedSwigluIsWithinRoundingErrors) {
   const auto gate = random_floats(5000, 1, 20.0);
   const auto up = random_floats(5000, 2, 20.0);
@@ -202,7 +202,7 @@ TEST(Reference, ClampedSwigluIsWithinRoundingErrors) {
   }
 }
 
-// cap * tanh(x / cap) is a difference of two values of the cap's size, each with the error of e^x and 3 roundings.
+// soft_cap() computes cap - 2 cap / (e^(2 x / cap) + 1). The bound is relative to cap, since the difference cancels.
 TEST(Reference, SoftCapIsWithinRoundingErrors) {
   const float cap = 30.0F;
   std::vector<float> x = random_floats(2000, 1, 100.0);
@@ -249,9 +249,9 @@ TEST(Reference, SinkActsAsAPositionWithZeroValue) {
   for (size_t d = 0; d < head_dim; ++d) EXPECT_NEAR(out[d], expected[d] / sum, 1e-6);
 }
 
-// An error ds of a score s changes its weight w = e^(s - m) by a factor 1 ± ds, where ds is the error of a dot product
-// over head_dim, plus u |s - m|. Numerator and denominator each have this error, that of e^x, up to 32 additions, and
-// three operations and another e^x per KV block. The result's error is relative to Σ w |v|.
+// The bound is relative to Σ w |v| for weights w = e^(s - m). The error of a score s, which is a dot product, is a
+// relative error of w. The numerator and the denominator have this error, that of exp(), and the roundings of sums, and
+// each KV block adds the error of a rescaling by another exp().
 TEST(Reference, AttentionIsASoftmaxOverVisiblePositions) {
   for (const size_t head_dim : {2U, 10U, 16U, 80U}) {
     for (const auto& [n_positions, window] : {std::pair{1U, 200U},

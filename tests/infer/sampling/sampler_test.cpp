@@ -167,7 +167,7 @@ TEST(Sampler, FormsMaskBeforeFilters) {
 TEST(Sampler, FiltersAreAppliedInOrder) {
   auto options = plain();
   options.temperature = 5.0F;
-  options.top_p = 0.75F;  // at a temperature of 5, it would keep four tokens
+  options.top_p = 0.75F;  // applies before the temperature: after it, four tokens would be kept
   auto flat = std::vector<double>{0, std::pow(0.40, 0.2), 0, std::pow(0.30, 0.2), std::pow(0.15, 0.2)};
   expect_distribution(options, normalized(flat));
   options.top_k = 4;
@@ -176,7 +176,7 @@ TEST(Sampler, FiltersAreAppliedInOrder) {
   expect_distribution(options, normalized(flat));
   options.top_k = 0;
   options.top_p = 1.0F;
-  options.min_p = 0.8F;  // at a temperature of 5, it would keep three tokens
+  options.min_p = 0.8F;  // applies before the temperature: after it, three tokens would be kept
   expect_distribution(options, {0, 1, 0, 0, 0});
 }
 

@@ -53,7 +53,7 @@ std::ostream& operator<<(std::ostream& out, const Answer& answer) {
   return out << (answer.is_whole ? " whole" : " cut off");
 }
 
-// Parses `text` in pieces that end at `cuts` and at the end of the text.
+// Parses `text` with a CallReader(format, has_answer), in pieces that end at `cuts` and at the end of the text.
 Answer read(const data::ToolFormat& format, bool has_answer, std::string_view text, std::span<const size_t> cuts) {
   CallReader reader(format, has_answer, 7);
   Answer answer;
@@ -278,7 +278,7 @@ TEST(AnswerReader, StopsAtRepeatedCallsAndTheCallLimit) {
   expect({a, d, c}, {a, d, c}, true);
   expect({a, b, c, d}, {a, b, c}, true);
   expect({c, d, d, a}, {c, d}, true);
-  // A truncated call is returned, since it isn't known yet to repeat the first call, which would end the answer.
+  // A truncated second call is returned: only when complete is it known to repeat the first, which ends the answer.
   const std::string text = text_of({a, a});
   const Whole cut = read_whole(data::Thinking::None, &tools, text.substr(0, text.rfind("1}") + 1));
   EXPECT_EQ(cut.answer.calls, (std::vector<Call>{a, {.name = "f", .arguments = R"({"a": 1)"}}));

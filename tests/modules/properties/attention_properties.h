@@ -42,12 +42,12 @@ torch::Tensor projected(Holder& attention, const torch::Tensor& x, const std::st
   return x.matmul(weight(attention, name).t()).unflatten(-1, {heads, -1});
 }
 
-/// Returns a bound for the difference of two orders of summation: a few eps for each sum over dim, head_dim and T.
+/// Returns a few eps for each term of the sums over dim, head_dim and T, times 1 + the largest magnitude in `scale`.
 inline double attention_tolerance(const core::ModelConfig& config, int64_t T, const torch::Tensor& scale) {
   return 4 * kEps * static_cast<double>(2 * config.dim + config.head_dim + T) * (1 + largest(scale));
 }
 
-/// Sizes of multi-head, grouped-query and multi-query attention, most of them odd, one with one sequence and position.
+/// The sizes of an attention module, and of its input of B sequences with T positions.
 struct AttentionSize {
   int64_t n_heads, n_kv_heads, head_dim, B, T;
 };

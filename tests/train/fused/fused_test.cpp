@@ -41,7 +41,7 @@ core::ModelConfig shape(int64_t kv_heads, int64_t context, bool tied) {
           .tie_embeddings = tied};
 }
 
-// Returns models with contexts around the loops' block sizes of 16 and 32 rows, and heads that don't fill vectors.
+// Returns models with contexts around the loops' block sizes of 16 and 32 rows, and heads of 10 elements.
 std::vector<Case> cases() {
   Case windowed{"Window", shape(1, 37, true)};
   windowed.config.family = core::Family::Mistral;

@@ -87,7 +87,7 @@ TEST_P(FusedPacked, PackedLossAndGradientsMatchSingleSequences) {
     const double error = (actual[i] - expected[i]).norm().item<double>() / expected[i].norm().item<double>();
     EXPECT_LE(error, 1e-12) << model->named_parameters().keys()[i];
   }
-  // Without the borders between sequences, the loss must differ.
+  // If attention crosses the borders between packed sequences, the loss must differ.
   const auto mixed = model->loss(inputs, targets);
   EXPECT_GT(std::abs(mixed.item<double>() - packed.item<double>()), 1e-3);
 }

@@ -35,7 +35,7 @@ core::ModelConfig attention_config(core::Family family, int64_t n_heads, int64_t
           .context_length = 64};
 }
 
-// Returns how many pairs of a query chunk and a key chunk a rank computes in one step. A diagonal pair counts half.
+// Returns how many (query chunk, key chunk) pairs `rank` computes with the keys of rank `from`. Diagonals count half.
 double work_of(int64_t rank, int64_t from) {
   const RingBlock block = ring_block(rank, from);
   const double pairs = static_cast<double>((2 - block.first_query) * block.n_keys);

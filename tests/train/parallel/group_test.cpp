@@ -121,7 +121,7 @@ TEST_P(Groups, SendMatchesReceivesByTag) {
     const int64_t n = group.size(), next = (rank + 1) % n, before = (rank + n - 1) % n;
     const Tensor a = of_rank(rank, {3}, type), b = of_rank(rank, {2, 2}, type);
     Tensor got_a = torch::empty({3}, type), got_b = torch::empty({2, 2}, type);
-    // Receives are issued in the opposite order of the sends, which the tags 1 and 2 must match.
+    // Receives are issued in the opposite order of the sends. The tags 1 and 2 must pair them.
     Pending in_b = group.receive(got_b, before, 2), in_a = group.receive(got_a, before, 1);
     Pending out_a = group.send(a, next, 1), out_b = group.send(b, next, 2);
     in_b.wait();

@@ -51,7 +51,7 @@ std::vector<Case> all_cases() {
   for (int64_t zero = 1; zero <= 3; ++zero) {
     add(zero, kAdamW, 3, 1, 1);
     add(zero, kMuon, 3, 1, 1);
-    add(zero, kMuon, 2, 2, 1);   // ranks have parts of matrices
+    add(zero, kMuon, 2, 2, 1);   // tensor ranks have parts of matrices
     add(zero, kAdamW, 2, 1, 2);  // both pipeline ends have the tied embeddings
   }
   const size_t before = cases.size();  // cases that use shared memory are also run over sockets

@@ -18,8 +18,8 @@ TEST(EventFile, ChecksumMatchesRfc3720) {
   EXPECT_EQ(crc32c(std::string(32, '\xFF')), 0x62A8AB43U);
 }
 
-// Returns the fields of an Event that follow its wall time. `record` begins with a length of eight bytes and a checksum
-// of four, and the time has a key and eight bytes.
+// Returns the fields of an Event that follow its wall time (a key and eight bytes). `record` is the length in eight
+// bytes, a checksum of four, the Event, and a checksum of four.
 std::string after_the_time(const std::string& record) {
   return record.substr(8 + 4 + 9, record.size() - 8 - 4 - 9 - 4);
 }

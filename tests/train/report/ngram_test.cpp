@@ -88,7 +88,7 @@ double probability(const Loss& loss, Tokens history, int32_t token) {
 }
 
 TEST(Ngram, ATextOfSixTokensGivesTheFractionsWorkedOutByHand) {
-  // The text is a b a b a c: a is followed by b, b, c, b by a, a, and c by nothing.
+  // The text is a b a b a c. The tokens after a are b, b, c; after b: a, a; after c: none.
   const NgramCounts counts(Tokens{0, 1, 0, 1, 0, 2}, 3, 2);
   const auto witten_bell = [&](const Tokens& history, int32_t token, int order) {
     return probability([&](const Tokens& t) { return counts.witten_bell_loss(t, order); }, history, token);

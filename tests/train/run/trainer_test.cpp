@@ -104,7 +104,7 @@ TEST(Trainer, AccumulatedHalvesMatchOneBatch) {
   for (int step = 0; step < 5; ++step) {
     const StepResult x = a.trainer.step();
     const StepResult y = b.trainer.step();
-    // Float32 sums in another order differ by about 4e-7 (golden_losses.py), and here both losses are rounded.
+    // The two trainers add floats in different orders. Each loss has a rounding error of about 4e-7 (golden_losses.py).
     EXPECT_NEAR(x.loss, y.loss, 5e-6) << step;
     EXPECT_NEAR(x.grad_norm, y.grad_norm, 5e-5) << step;
   }

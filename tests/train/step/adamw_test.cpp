@@ -11,7 +11,7 @@
 namespace folio::train {
 namespace {
 
-// A model with one parameter of each kind that the groups of weight decay distinguish.
+// A model with an embedding, a matrix and a vector, to which different rules for weight decay apply.
 struct KindsImpl : torch::nn::Module {
   KindsImpl() {
     tok_embeddings = register_module("tok_embeddings", torch::nn::Embedding(5, 6));

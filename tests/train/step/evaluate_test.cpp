@@ -44,7 +44,7 @@ TEST(Evaluate, SplitLossIsTheMeanOverTokens) {
 }
 
 TEST(Evaluate, WindowsHaveEqualWeights) {
-  // At most 4,096 tokens are evaluated at once, 256 windows of 16. The split has more, and not a multiple of 256.
+  // split_loss() evaluates 256 windows of 16 tokens at once. The split has more, and not a multiple of that.
   TrainConfig c = test::small_config();
   Small small(c, test::small_text(1400));
   const auto split = small.dataset.splits().train;

@@ -116,8 +116,8 @@ TEST(Muon, FollowsTheFormulaInDouble) {
     moved += lr * 0.2 * std::sqrt(48.0);
   }
   EXPECT_EQ(optimizer.steps(), kSteps);
-  // Each of five Newton-Schulz iterations multiplies rounding errors by at most 3.4445, which is about 500 in all, and
-  // steps are at most `moved` together. Storing weights, which are below 1, in float32 adds at most eps a step.
+  // The five Newton-Schulz iterations multiply rounding errors by at most 3.4445 each, about 500 in all. They are
+  // relative to the steps, at most `moved` in total. Storing weights below 1 in float32 adds at most eps per step.
   const double eps = std::numeric_limits<float>::epsilon();
   const double tolerance = 500 * eps * moved + kSteps * eps;
   for (const auto& p : model->named_parameters()) {

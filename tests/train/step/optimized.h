@@ -15,7 +15,7 @@ inline void draw_gradients(nn::Llama& model) {
   for (torch::Tensor& p : model->parameters()) p.mutable_grad() = torch::randn_like(p);
 }
 
-/// Returns true if the parameter is a layer's matrix, but not of experts: Muon and GaLore update these by their rules.
+/// Returns true if Muon's or GaLore's own rule applies to the parameter: a matrix of a layer, but not of its experts.
 inline bool in_a_block(const std::string& name, const torch::Tensor& p) {
   return p.dim() == 2 && name.starts_with("layers.");
 }

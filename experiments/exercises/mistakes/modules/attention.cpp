@@ -6,7 +6,7 @@
 namespace folio::exercises {
 namespace {
 
-// Options of the computation between attention's input projections and wo. The defaults are correct.
+// Switches for the mistakes in attention. With the default values, attention is correct.
 struct Ways {
   bool rotated = true, scaled = true, neighbours_share = true, values_rotated = false, with_gradient = true;
   int64_t first_hidden = 1;  // first masked diagonal; 0: no mask

@@ -7,7 +7,7 @@
 namespace folio::exercises {
 namespace {
 
-// Deviations from a correct AdamW step. The defaults are correct.
+// Switches for the mistakes in an AdamW step. With the default values, the step is correct.
 struct Deviations {
   double direction = -1.0;
   bool root = true, corrected = true, counts = true, eps_under_the_root = false, decay_in_the_gradient = false;

@@ -34,7 +34,7 @@ Floats drawn(const SamplerOptions& options) {
   return share;
 }
 
-// Expects draws in proportion to `weights`. At each end of a token's interval, two draws may go to the next token.
+// Expects draws in proportion to `weights`. Rounding may move up to two draws across each end of a token's interval.
 void expect_shares(const SamplerOptions& options, const std::vector<double>& weights, const std::string& why) {
   double sum = 0.0;
   for (const double w : weights) sum += w;

@@ -12,7 +12,7 @@
 namespace folio::exercises {
 namespace {
 
-// No value is a default, so that a value that isn't passed on is detected.
+// Every value differs from its default, so that tests detect a value that block_parts() doesn't pass to a module.
 const core::ModelConfig kSmall{.vocab_size = 11,
                                .dim = 12,
                                .n_layers = 2,

@@ -68,7 +68,7 @@ class Ranks {
     return came;
   }
 
-  // Sets stuck_ if no rank can continue (deadlock). Requires the lock.
+  // Sets stuck_ if no rank can continue (deadlock). The caller must hold mutex_.
   void look() {
     for (size_t rank = 0; rank < inbox_.size(); ++rank) {
       if (state_[rank] == State::Runs || (state_[rank] == State::Waits && !inbox_[rank].empty())) return;

@@ -22,7 +22,7 @@ Floats weights_of(const std::vector<Route>& routes) {
   return weights;
 }
 
-// Computes expert e of the tests: multiplies its rows by e + 1.
+// Computes the tests' stand-in for an expert: multiplies the rows by expert + 1.
 Floats times(size_t expert, const Floats& rows) {
   Floats out = rows;
   for (float& number : out) number *= static_cast<float>(expert + 1);

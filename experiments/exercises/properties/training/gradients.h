@@ -21,8 +21,8 @@ struct Pass {
   std::function<Tensors(const Tensors& leaves, const Tensor& dy)> by_hand;
 };
 
-/// Expects that by_hand equals autograd. `roundings`: rounding errors on the longest path to a gradient. Each is half a
-/// unit in the last place, and sums may cancel to a sixteenth of the size of their terms.
+/// Expects that by_hand equals autograd up to `roundings` rounding errors, the number on the longest path to a
+/// gradient. Allows for sums that cancel to a sixteenth of the size of their terms.
 inline void expect_autograd(const Pass& pass, int64_t roundings) {
   Tensors leaves;
   for (const Tensor& leaf : pass.leaves) leaves.push_back(leaf.clone().requires_grad_());

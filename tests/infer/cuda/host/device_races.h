@@ -21,7 +21,7 @@ struct BlockAccess {
   uint32_t block;
 };
 
-/// When an access happened: its block, the number of barriers before it, its thread, and the source line as an offset.
+/// The time and place of an access: block, barriers passed and thread, and the code's address (to_offset()).
 struct Moment {
   uint32_t block = 0;
   uint32_t interval_and_thread = 0;
@@ -32,7 +32,7 @@ struct DeviceCell {
   Moment write;
   Moment read;        // the last read
   Moment warp_read;   // a read by another warp of the same block, if many_warps
-  Moment other_read;  // of other blocks' reads, one after the most barriers, if many_blocks
+  Moment other_read;  // the read of another block that followed the most barriers, if many_blocks
   Action write_action = Action::kWrite;
   bool written = false;
   bool was_read = false;
@@ -78,13 +78,13 @@ class DeviceRaces {
  private:
   static constexpr unsigned kThreads = 1024;
 
-  /// Another block's work that happens before the running block's: all before `interval`, and within it only `warp`'s.
+  /// The accesses of another block that precede the running block: all before `interval`, and in it those of `warp`.
   struct Known {
     uint32_t interval = 0;
     uint32_t warp = 0;  // kAnyWarp for all warps
   };
   static constexpr uint32_t kAnyWarp = 0xFFFFFFFF;
-  using Knowledge = std::unordered_map<uint32_t, Known>;  // the key is a block
+  using Knowledge = std::unordered_map<uint32_t, Known>;  // by index of a block
 
   static void learn(Knowledge& of, uint32_t block, Known known);
   [[nodiscard]] Moment now(const Access& access) const;

@@ -146,7 +146,7 @@ FOLIO_WIDE void multiply_split_floats(const Lanes& lanes, unsigned /*mask*/) {
   }
 }
 
-/// Multiplies columns [16 half, 16 half + 16) of A, or all 32 columns if `depth` is 32.
+/// Multiplies int8 tiles. With a depth of 16, only k from 16 half to 16 half + 15, for the operands' `half` (0 or 1).
 template <unsigned depth>
 FOLIO_WIDE void multiply_bytes(const Lanes& lanes, unsigned /*mask*/) {
   const Words32 words = gather<IntSums>(lanes);

@@ -18,7 +18,7 @@ class SharedRaces {
  public:
   explicit SharedRaces(size_t bytes) : cells_(bytes) { clock_.fill(1); }
 
-  /// Starts the next interval. Called at a block's start and at each barrier.
+  /// Starts the next interval, the time between two barriers. Called at a block's start and at each barrier.
   void next_interval();
   void sync_warp(unsigned warp, uint32_t mask);
   /// Records an access to one byte. Returns an earlier access that is not ordered before it, if there is one.
