@@ -83,18 +83,3 @@ def test_signed_zeros_quantize_like_gguf(tmp_path):
     assert (got[:, 4:] == expected[:, 4:]).all()
 
 
-@pytest.mark.parametrize("qtype, value, part", [
-    (Q.Q8_0, 1e7, "too large for the scales of Q8_0"), (Q.Q4_0, -6e5, "too large for the scales of Q4_0"),
-    (Q.Q4_1, -7e4, "too large for the scales of Q4_1"), (Q.Q8_0, np.nan, "contains nan, which Q8_0 cannot"),
-    (Q.Q4_1, -np.inf, "contains -inf, which Q4_1 cannot"), (Q.Q6_K, -1e9, "too large for the scales of Q6_K"),
-    (Q.Q4_K, 7e7, "too large for the scales of Q4_K"), (Q.Q5_K, np.inf, "contains inf, which Q5_K cannot"),
-    (Q.Q3_K, 1.0, "cannot be written as Q3_K"),
-])
-def test_unrepresentable_values_are_rejected(tmp_path, qtype, value, part):
-    x = np.ones(256, np.float32)
-    x[77] = value
-    x.tofile(tmp_path / "in")
-    done = subprocess.run([TOOL, "quantize", str(int(qtype)), tmp_path / "in", tmp_path / "out"], capture_output=True,
-                          text=True, timeout=60)
-    assert done.returncode == 1 and part in done.stderr and str(tmp_path / "in") in done.stderr, done.stderr
-    assert not (tmp_path / "out").exists()

@@ -104,21 +104,6 @@ TEST(CompleteUtf8Prefix, IncludesInvalidBytes) {
   EXPECT_EQ(complete_utf8_prefix("\xC3\xC3"), 1U);
 }
 
-TEST(CompleteUtf8Prefix, PrefixesJoinToTheWholeText) {
-  const std::string text = "naïve 日本語 😀\xFF\xE2\x82!";
-  std::string waiting;
-  std::string out;
-  for (const char byte : text) {  // a stream that arrives byte by byte
-    waiting.push_back(byte);
-    const size_t whole = complete_utf8_prefix(waiting);
-    out += waiting.substr(0, whole);
-    waiting.erase(0, whole);
-    ASSERT_LE(waiting.size(), 3U);
-  }
-  EXPECT_EQ(out + waiting, text);
-  EXPECT_TRUE(waiting.empty());
-}
-
 TEST(Utf8, StringIsValidIfEachCharacterIs) {
   EXPECT_TRUE(is_utf8(""));
   EXPECT_TRUE(is_utf8("a\u00E9\U0001F600"));

@@ -1,13 +1,12 @@
 """Writes seeds for the fuzz targets, made by other programs than Folio. Usage: make_seeds.py FOLDER.
 
 Each target has a folder. Files named "good-*" must be accepted; the others exercise particular code paths.
-llama2.c has no package: its files are packed here, in the layout of its export.py.
+llama2.c has no package: tests/apps/files/sound.py packs its files, in the layout of its export.py.
 """
 
 import http.client
 import json
 import pathlib
-import struct
 import sys
 
 import gguf
@@ -19,6 +18,12 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from transformers import (Dots1Config, Gemma2Config, Gemma3TextConfig, Glm4Config, Glm4MoeConfig, GlmConfig,
                           GptOssConfig, GraniteConfig, LlamaConfig, MistralConfig, MixtralConfig, Olmo2Config, OlmoeConfig,
                           Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig)
+
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path += [str(TESTS / "apps" / "files"), str(TESTS / "data" / "chat")]
+import jinja_cases  # noqa: E402
+import published_templates  # noqa: E402
+import sound  # noqa: E402
 
 END = "<|endoftext|>"
 CHARACTERS = ["\n", " ", "a", "é", "日"]
@@ -37,15 +42,8 @@ def values(*shape):
 # ---- GGUF ----
 
 
-def byte_level(text):
-    """Returns the text's UTF-8 bytes in GPT-2's printable alphabet (bytes_to_unicode in GPT-2's encoder.py)."""
-    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [b for b in range(256) if b not in plain]
-    return "".join(chr(b) if b in plain else chr(256 + others.index(b)) for b in text.encode())
-
-
 def character_tokenizer(writer):
-    tokens = [byte_level(c) for c in CHARACTERS]
+    tokens = [sound.byte_level(c) for c in CHARACTERS]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list([*tokens, END])
@@ -370,45 +368,15 @@ def tokenizer_seeds(folder):
 # ---- llama2.c ----
 
 
-def llama2c(version, tied=True, dim=4, hidden=8, layers=1, heads=2, kv_heads=1, vocab=5, context=4):
-    kv_dim = dim // heads * kv_heads
-    norms = {"att": (layers, dim), "ffn": (layers, dim), "final": (dim,)}
-    q, k, v, o = (layers, dim, dim), (layers, kv_dim, dim), (layers, kv_dim, dim), (layers, dim, dim)
-    w1, w2, w3 = (layers, hidden, dim), (layers, dim, hidden), (layers, hidden, dim)
-    floats = lambda *shapes: b"".join(values(*shape).tobytes() for shape in shapes)
-    sizes = struct.pack("<7i", dim, hidden, layers, heads, kv_heads, -vocab if version == 0 and not tied else vocab, context)
-    output = [] if tied else [(vocab, dim)]
-    if version == 0:
-        tables = [(context, dim // heads // 2)] * 2
-        return sizes + floats((vocab, dim), norms["att"], q, k, v, o, norms["ffn"], w1, w2, w3, norms["final"], *tables, *output)
-    header = struct.pack("<Ii", 0x616B3432, version) + sizes + struct.pack("<B", tied)
-    group = 4
-    header += struct.pack("<i", group) if version == 2 else b""
-    header = header.ljust(256, b"\0") + floats(*norms.values())
-    matrices = [(vocab, dim), q, k, v, o, w1, w2, w3, *output]
-    if version == 1:
-        return header + floats(*matrices)
-    for shape in matrices:
-        rows = values(*shape).reshape(-1, *shape[-2:])
-        for row in rows:
-            groups = row.reshape(-1, group)
-            scale = np.abs(groups).max(axis=1) / np.float32(127)
-            header += np.round(groups / scale[:, None]).astype(np.int8).tobytes() + scale.astype(np.float32).tobytes()
-    return header
-
-
 def llama2c_seeds(folder):
     for version in (0, 1, 2):
-        put(folder, f"good-v{version}", llama2c(version))
-        put(folder, f"good-v{version}-untied", llama2c(version, tied=False, layers=2, kv_heads=2))
+        put(folder, f"good-v{version}", sound.Llama2c(version).pack())
+        untied = sound.Shape(tied=False, layers=2, kv_heads=2)
+        put(folder, f"good-v{version}-untied", sound.Llama2c(version, untied).pack())
 
 
 def tokenizer_bin_seeds(folder):
-    """Writes llama2.c's tokenizer.bin: the longest length, then score, length and text of each token."""
-    pieces = [("<unk>", 0.0), ("\n<s>\n", 0.0), ("\n</s>\n", 0.0), *((f"<0x{b:02X}>", 0.0) for b in range(256)),
-              (" a", -1.0), ("ab", -2.0), (" ", -3.0), ("a", -4.0), ("b", -5.0), ("é", -6.0)]  # fmt: skip
-    records = [struct.pack("<fi", score, len(text.encode())) + text.encode() for text, score in pieces]
-    put(folder, "good-tokenizer", struct.pack("<i", max(len(t.encode()) for t, _ in pieces)) + b"".join(records))
+    put(folder, "good-tokenizer", sound.TokenizerBin().pack())
 
 
 # ---- texts and JSON ----
@@ -426,9 +394,6 @@ def json_seeds(folder):
 
 def chat_template_seeds(folder):
     """Writes published chat templates, and the templates in tests/data/chat/jinja_cases.py."""
-    sys.path.append(str(pathlib.Path(__file__).parents[1] / "data" / "chat"))
-    import jinja_cases
-    import published_templates
     for name, template in published_templates.KNOWN.items():
         put(folder, "good-" + name.replace(" ", "-"), template)
     for kind in ("ACCEPTED", "REFUSED", "HOSTILE"):

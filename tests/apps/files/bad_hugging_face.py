@@ -9,7 +9,7 @@ from kinds import Kinds
 BOMB = b'{"a":[' + b"0," * 5_000_000 + b"0]}"
 ONE, TWO = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 INDEX = "model.safetensors.index.json"
-EMBEDDING, WQ, NORM = "model.embed_tokens.weight", "model.layers.0.self_attn.q_proj.weight", "model.norm.weight"
+WQ, NORM = "model.layers.0.self_attn.q_proj.weight", "model.norm.weight"
 
 
 def single():
@@ -85,16 +85,9 @@ def without(find):
 def bad_json(file):
     """Returns (name, error, change) of contents that aren't valid JSON, or not an object."""
     return [
-        ("empty", "not valid JSON", raw(file, b"")), ("not JSON", "not valid JSON", raw(file, b"pickle\x80\x04")),
         ("cut in half", "not valid JSON", lambda m: m.files.update({file: json.dumps(m.files[file]).encode()[:40]})),
-        ("text behind the value", "not valid JSON", raw(file, b"{} {}")),
         ("list in place of the object", "is missing", raw(file, b"[]")),
         ("nested a hundred thousand deep", "nested deeper than 64", raw(file, b"[" * 100_000)),
-        ("objects nested a hundred thousand deep", "nested deeper than 64", raw(file, b'{"a":' * 100_000)),
-        ("not UTF-8", "not valid JSON", raw(file, b'{"\xff\xfe": 1}')),
-        ("half a surrogate", "not valid JSON", raw(file, b'{"a": "\\ud800"}')),
-        ("number past the largest double", "not valid JSON", raw(file, b'{"a": 1e999}')),
-        ("key twice", 'the key "a" occurs twice', raw(file, b'{"a": 1, "a": 2}')),
     ]
 
 
@@ -111,36 +104,9 @@ for name, phrase, change in [
     ("no hidden_size", '"hidden_size" is missing', without(at(CONFIG, "hidden_size"))),
     ("no vocab_size", '"vocab_size" is missing', without(at(CONFIG, "vocab_size"))),
     ("no rms_norm_eps", '"rms_norm_eps" is missing', without(at(CONFIG, "rms_norm_eps"))),
-    ("size as a string", '"vocab_size" is not an integer', put(at(CONFIG, "vocab_size"), "6")),
-    ("size as a float", '"hidden_size" is not an integer', put(at(CONFIG, "hidden_size"), 8.0)),
-    ("size past 64 bits", '"hidden_size"', put(at(CONFIG, "hidden_size"), 2**70)),
-    ("size past 63 bits", "which is out of range", put(at(CONFIG, "hidden_size"), 2**63)),
-    ("negative vocabulary", "vocab_size is -6", put(at(CONFIG, "vocab_size"), -6)),
     ("huge vocabulary", "vocab_size is 1000000000000", put(at(CONFIG, "vocab_size"), 10**12)),
-    ("no layers", "n_layers is 0", put(at(CONFIG, "num_hidden_layers"), 0)),
     ("huge number of layers", "n_layers is 1000000000", put(at(CONFIG, "num_hidden_layers"), 10**9)),
-    ("no heads", "n_heads is 0", put(at(CONFIG, "num_attention_heads"), 0)),
-    ("heads that do not divide the width", "not a multiple of n_heads 3", put(at(CONFIG, "num_attention_heads"), 3)),
-    ("heads of one dimension", "so it must be even", put(at(CONFIG, "num_attention_heads"), 8)),
-    ("more key heads than heads", "n_kv_heads 4", put(at(CONFIG, "num_key_value_heads"), 4)),
-    ("negative key heads", "n_kv_heads is -1", put(at(CONFIG, "num_key_value_heads"), -1)),
     ("head_dim that the matrices do not have", "q_proj.weight has shape [8, 8], expected [32, 8] from config.json", put(at(CONFIG, "head_dim"), 16)),
-    ("no context", "context_length is 0", put(at(CONFIG, "max_position_embeddings"), 0)),
-    ("eps of zero", "norm_eps is 0", put(at(CONFIG, "rms_norm_eps"), 0)),
-    ("eps as a string", '"rms_norm_eps" is not a number', put(at(CONFIG, "rms_norm_eps"), "1e-5")),
-    ("theta that is too large for a float", "rope_theta is inf", put(at(CONFIG, "rope_theta"), 1e300)),
-    ("negative theta", "rope_theta is -1", put(at(CONFIG, "rope_theta"), -1)),
-    ("tied as a number", '"tie_word_embeddings" is not true or false', put(at(CONFIG, "tie_word_embeddings"), 1)),
-    ("another activation", 'hidden_act = "gelu" is not supported', put(at(CONFIG, "hidden_act"), "gelu")),
-    ("biases", "attention_bias = true is not supported", put(at(CONFIG, "attention_bias"), True)),
-    ("RoPE scaling without its numbers", 'the key "low_freq_factor" is missing',
-     put(at(CONFIG, "rope_scaling"), {"rope_type": "llama3", "factor": 8.0})),
-    ("RoPE scaling of another type", "RoPE scaling of type mrope is not supported",
-     put(at(CONFIG, "rope_scaling"), {"type": "mrope", "factor": 8.0})),
-    ("RoPE parameters without a factor", 'the key "factor" is missing',
-     put(at(CONFIG, "rope_parameters"), {"rope_type": "yarn"})),
-    ("RoPE factors of another number", "longrope scaling needs",
-     put(at(CONFIG, "rope_parameters"), {"rope_type": "longrope", "short_factor": [1.0] * 9, "long_factor": [1.0] * 9})),
     ("RoPE factors that are no numbers", "long_factor contains \"x\", expected numbers",
      put(at(CONFIG, "rope_parameters"), {"rope_type": "longrope", "short_factor": [1.0], "long_factor": ["x"]})),
 ]:
@@ -169,17 +135,6 @@ def entry(name, key, value):
     return lambda m: m.shards["model.safetensors"].header[name].update({key: value})
 
 
-def data(change):
-    def apply(m):
-        shard = m.shards["model.safetensors"]
-        shard.data = change(shard.data)
-    return apply
-
-
-def without_entry(name):
-    return lambda m: m.shards["model.safetensors"].header.pop(name) and None
-
-
 def without_tensor(name, shard="model.safetensors"):
     def change(m):
         arrays = {k: a for k, a in m.arrays.items() if k in m.shards[shard].header and k != name}
@@ -194,77 +149,19 @@ def with_tensors(**arrays):
     return change
 
 
-def offsets(name, shift):
-    def change(m):
-        place = m.shards["model.safetensors"].header[name]["data_offsets"]
-        place[:] = shift(*place)
-    return change
-
-
-def twice(m):
-    shard = m.shards["model.safetensors"]
-    line = json.dumps({NORM: shard.header[NORM]})[1:-1]
-    m.files["model.safetensors"] = shard.pack((json.dumps(shard.header)[:-1] + ", " + line + "}").encode())
-
-
 floats = Kinds("safetensors", single, write, "model.safetensors")
 for name, phrase, change in [
     ("empty", "is an empty file", raw("model.safetensors", b"")),
     ("missing", "No such file", lambda m: m.shards.clear()),
-    ("seven bytes", "too short", raw("model.safetensors", b"\0" * 7)),
-    ("header longer than the file", "a header of 1000000 bytes does not fit", text(b"{}", 1_000_000)),
     ("header whose length wraps", "a header of 18446744073709551615 bytes", text(b"{}", 2**64 - 1)),
-    ("empty header", "not valid JSON", text(b"")), ("header that is no JSON", "not valid JSON", text(b"\x80\x04pickle")),
-    ("header that is a list", "the header is not a JSON object", text(b"[]")),
-    ("header cut in half", "not valid JSON", text(b'{"model.norm.weight": {"dtype": "F3')),
     ("header nested deep", "nested deeper than 64", text(b'{"a":' * 50_000)),
-    ("header that is not UTF-8", "not valid JSON", text(b'{"\xff": {}}')),
     ("header of five million values", "more than 4194304 values", text(BOMB)),
-    ("tensor twice", 'the key "model.norm.weight" occurs twice', twice),
-    ("metadata that is no object", "__metadata__ is not an object",
-     lambda m: m.shards["model.safetensors"].header.update({"__metadata__": [1]})),
-    ("metadata that is no text", "__metadata__.a is not a string",
-     lambda m: m.shards["model.safetensors"].header.update({"__metadata__": {"a": 1}})),
-    ("no dtype", "needs dtype, shape and two data_offsets", lambda m: m.shards["model.safetensors"].header[NORM].pop(
-        "dtype") and None),
-    ("no shape", "needs dtype, shape and two data_offsets", entry(NORM, "shape", None)),
-    ("three offsets", "needs dtype, shape and two data_offsets", entry(NORM, "data_offsets", [0, 4, 8])),
-    ("entry that is no object", "needs dtype, shape and two data_offsets",
-     lambda m: m.shards["model.safetensors"].header.update({NORM: 3})),
     ("unknown dtype", "dtype F4 is not supported", entry(NORM, "dtype", "F4")),
     ("another dtype of that width", "has type I32, expected F32, F16, BF16", entry(NORM, "dtype", "I32")),
-    ("dtype of another width", "do not match each other", entry(NORM, "dtype", "F64")),
-    ("negative dimension", "a dimension is not a non-negative integer", entry(NORM, "shape", [-8])),
-    ("dimension as a float", "a dimension is not a non-negative integer", entry(NORM, "shape", [8.0])),
-    ("dimension past 63 bits", "a dimension is not a non-negative integer", entry(NORM, "shape", [2**63])),
-    ("size that wraps to the right one", "do not match each other", entry(NORM, "shape", [2**62 + 8])),
-    ("size that overflows", "do not match each other", entry(NORM, "shape", [2**40, 2**40])),
-    ("negative offset", "an offset is not a non-negative integer", entry(NORM, "data_offsets", [-32, 0])),
-    ("offset past the end", "do not match each other", offsets(NORM, lambda a, b: (a + 10**9, b + 10**9))),
-    ("offset that wraps", "do not match each other", entry(NORM, "data_offsets", [2**64 - 16, 16])),
-    ("offsets the wrong way round", "do not match each other", offsets(NORM, lambda a, b: (b, a))),
-    ("tensors that overlap", "overlaps the one before it", offsets(NORM, lambda a, b: (a - 32, b - 32))),
-    ("hole between tensors", "belong to no tensor", without_entry(WQ)),
-    ("bytes behind the last tensor", "belong to no tensor", data(lambda d: d + b"\0")),
-    ("bytes missing at the end", "do not match each other", data(lambda d: d[:-1])),
-]:
-    floats.add(name, phrase, change)
-for name, phrase, change in [
-    ("no embedding", "model.embed_tokens.weight of shape [6, 8] is missing", without_tensor(EMBEDDING)),
-    ("no norm", "model.norm.weight of shape [8] is missing", without_tensor(NORM)),
-    ("no output though untied", "lm_head.weight of shape [6, 8] is missing", put(at(CONFIG, "tie_word_embeddings"), False)),
-    ("output that is not the tied embedding", "unexpected tensor lm_head.weight for the family llama",
-     with_tensors(lm_head__weight=np.zeros((6, 8), np.float32))),
     ("bias", "llama models with biases (model.layers.0.self_attn.q_proj.bias)",
      with_tensors(model__layers__0__self_attn__q_proj__bias=np.zeros(8, np.float32))),
-    ("a layer more than there are", "model.layers.1.input_layernorm.weight of shape [8] is missing",
-     put(at(CONFIG, "num_hidden_layers"), 2)),
     ("matrix of another shape", "q_proj.weight has shape [4, 16], expected [8, 8] from config.json",
      entry(WQ, "shape", [4, 16])),
-    ("cube in place of a norm", "has shape [2, 2, 2], expected [8] from config.json", entry(NORM, "shape", [2, 2, 2])),
-    ("vocabulary of another size", "has shape [6, 8], expected [7, 8] from config.json", put(at(CONFIG, "vocab_size"), 7)),
-    ("inner width of another size", "has shape [12, 8], expected [16, 8] from config.json",
-     put(at(CONFIG, "intermediate_size"), 16)),
 ]:
     floats.add(name, phrase, change)
 
@@ -273,29 +170,12 @@ for name, phrase, change in [
 index = Kinds("index", sharded, write, INDEX)
 for name, phrase, change in [
     *bad_json(INDEX),
-    ("no weight_map", '"weight_map" is missing', raw(INDEX, b'{"metadata": {}}')),
-    ("weight_map that is a list", "weight_map is empty or not an object", put(at(INDEX, "weight_map"), [])),
-    ("empty weight_map", "weight_map is empty or not an object", put(at(INDEX, "weight_map"), {})),
-    ("shard that is a number", "is not a string", put(at(INDEX, "weight_map", NORM), 2)),
     ("shard in the parent directory", "is not a file name in this directory", put(at(INDEX, "weight_map", NORM), "../" + TWO)),
-    ("shard by its absolute path", "is not a file name in this directory", put(at(INDEX, "weight_map", NORM), "/etc/passwd")),
-    ("shard in a folder", "is not a file name in this directory", put(at(INDEX, "weight_map", NORM), "hf/" + TWO)),
-    ("shard that is the parent", "is not a file name in this directory", put(at(INDEX, "weight_map", NORM), "..")),
-    ("shard whose name ends early", "is not a file name in this directory",
-     put(at(INDEX, "weight_map", NORM), TWO + "\0.txt")),
-    ("shard without a name", "is not a file name in this directory", put(at(INDEX, "weight_map", NORM), "")),
-    ("tensor in the wrong shard", f"{WQ} of {ONE} is not in weight_map", put(at(INDEX, "weight_map", WQ), TWO)),
-    ("tensor that is not listed", f"{WQ} of {ONE} is not in weight_map", without(at(INDEX, "weight_map", WQ))),
-    ("tensor that is not there", f"tensor ghost is not in {TWO}", put(at(INDEX, "weight_map", "ghost"), TWO)),
 ]:
     index.add(name, phrase, change)
 for name, phrase, file, change in [
-    ("shard that is missing", "No such file", TWO, lambda m: m.shards.pop(TWO) and None),
     ("shard that is no safetensors", "a header of", "config.json", put(at(INDEX, "weight_map", NORM), "config.json")),
     ("shard that is empty", "is an empty file", ONE, raw(ONE, b"")),
-    ("tensor in two shards", "is also in another shard", TWO, lambda m: m.shards.update(
-        {TWO: sound.Safetensors({**{n: m.arrays[n] for n in m.shards[TWO].header}, WQ: m.arrays[WQ]})})),
-    ("tensor that no shard has", "is not in " + ONE, INDEX, without_tensor(WQ, ONE)),
 ]:
     index.add(name, phrase, change, file=file)
 

@@ -3,7 +3,7 @@
 
 #include "core/file_io.h"
 #include "core/formats/gguf.h"
-#include "tests/core/support.h"
+#include "tests/core/formats/stored_tensors.h"
 
 namespace folio::core {
 namespace {
@@ -49,27 +49,6 @@ std::string pair(const std::string& key, uint32_t type, const std::string& value
   return string(key) + raw(type) + value;
 }
 
-// Reads a file and every byte of its views, for AddressSanitizer to check. Returns true if the file was accepted.
-bool taken(const std::filesystem::path& path) {
-  try {
-    const GgufFile file(path);
-    unsigned sum = 0;
-    for (const TensorView& t : file.tensors()) {
-      for (const std::byte b : t.bytes) sum += static_cast<unsigned>(b);
-      EXPECT_EQ(file.find_tensor(t.name), &t);
-      EXPECT_EQ(t.bytes.size(), tensor_bytes(t.type, t.shape));
-    }
-    for (const auto& [key, value] : file.metadata()) EXPECT_EQ(file.find(key), &value);
-    volatile unsigned sink = sum;
-    static_cast<void>(sink);
-    return true;
-  } catch (const Error& error) {
-    EXPECT_TRUE(std::string_view(error.what()).starts_with(path.string())) << error.what();
-    EXPECT_FALSE(test::contains(error.what(), "\n")) << error.what();
-    return false;
-  }
-}
-
 class GgufHostile : public ::testing::Test {
  protected:
   std::string refusal(const std::string& bytes) const {
@@ -83,7 +62,7 @@ class GgufHostile : public ::testing::Test {
   }
   [[nodiscard]] bool is_taken(const std::string& bytes) const {
     test::write_bytes(dir_ / "f.gguf", bytes);
-    return taken(dir_ / "f.gguf");
+    return test::taken<GgufFile>(dir_ / "f.gguf");
   }
   TempDir dir_;
 };
@@ -175,7 +154,8 @@ TEST_F(GgufHostile, RejectsCountsBeyondTheFile) {
 }
 
 TEST_F(GgufHostile, RejectsLengthsBeyondTheFile) {
-  for (const uint64_t length : {uint64_t{1000}, uint64_t{1} << 40U, uint64_t{1} << 63U, UINT64_MAX, UINT64_MAX - 7}) {
+  for (const uint64_t length :
+       {uint64_t{1000}, uint64_t{1} << 40U, (uint64_t{1} << 61U) + 1, uint64_t{1} << 63U, UINT64_MAX, UINT64_MAX - 7}) {
     RawGguf file;
     file.pairs = {raw(length) + "key" + raw<uint32_t>(0) + std::string(50, '\1')};
     expect_refused(file, "a metadata key needs " + std::to_string(length) + " bytes");
@@ -286,6 +266,9 @@ TEST_F(GgufHostile, RejectsMisalignedData) {
     file.tensors = {{.dims = {1}, .offset = offset}};
     expect_refused(file, "which is not a multiple of the alignment 32");
   }
+  file.pairs = {pair("general.alignment", 4, raw<uint32_t>(64))};
+  file.tensors = {{.dims = {1}, .offset = 32}};
+  expect_refused(file, "which is not a multiple of the alignment 64");
 }
 
 TEST_F(GgufHostile, RejectsOverlappingTensors) {

@@ -202,7 +202,7 @@ TEST_F(HfShards, RejectsShardPathsOutsideTheDirectory) {
   const std::string outside = (elsewhere / "model-00001-of-00006.safetensors").string();
   const std::string parent = "../" + elsewhere.path().filename().string() + "/model-00001-of-00006.safetensors";
   for (const std::string& name :
-       {outside, parent, std::string(".."), std::string("."), std::string("a/b"),
+       {outside, parent, std::string(), std::string(".."), std::string("."), std::string("a/b"),
         std::string("./model-00001-of-00006.safetensors"), std::string("model-00001-of-00006.safetensors\0", 33)}) {
     auto json = index();
     json["weight_map"]["model.embed_tokens.weight"] = name;

@@ -2,7 +2,6 @@
 assistant_masks. transformers needs templates that mark answers with {% generation %}, which are from this file or TRL.
 Published templates have no such tags: Folio finds the answers by comparing renderings."""
 
-import importlib.util
 import itertools
 import json
 import os
@@ -15,13 +14,11 @@ import transformers
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 
-from published_templates import CHATML, GEMMA, LLAMA3, QWEN25, SMOLLM2, ZEPHYR
+from published_templates import CHATML, LLAMA3, SMOLLM2, TRL, ZEPHYR
 
 TOOL = os.environ["FOLIO_CONVERSATIONS_TOOL"]
 MODEL = pathlib.Path(os.environ.get("FOLIO_SMOLLM2") or pathlib.Path(__file__).parents[3] / "data" / "smollm2" /
                      "SmolLM2-135M-Instruct.Q4_1.gguf")
-TRL = {path.stem: path.read_text(encoding="utf-8") for path in
-       sorted(pathlib.Path(importlib.util.find_spec("trl").origin).parent.glob("chat_templates/*.jinja"))}
 LONG = "FOLIO_LONG" in os.environ  # set by `make long`: all conversations are compared
 
 # Special tokens, each of which ends an answer in some template.
@@ -41,21 +38,12 @@ def chatml_with_tags(template, expression, answer):
 CHATML_LINE = "{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}"
 CHATML_ANSWER = ("{{'<|im_start|>assistant\\n'}}{% generation %}{{message['content'] + '<|im_end|>'}}{% endgeneration %}"
                  "{{'\\n'}}")
-QWEN25_LINE = "{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}"
-GEMMA_LINE = "{{ '<start_of_turn>' + role + '\\n' + message['content'] | trim + '<end_of_turn>\\n' }}"
 TAGGED = {
     "SmolLM2": (SMOLLM2, chatml_with_tags(SMOLLM2, CHATML_LINE, CHATML_ANSWER)),
     "ChatML": (CHATML, chatml_with_tags(CHATML, CHATML_LINE, CHATML_ANSWER)),
-    "Llama 3": (LLAMA3, LLAMA3.replace("{{ content }}", "{% if message['role'] == 'assistant' %}{{ '<|start_header_id|>"
-                "assistant<|end_header_id|>\\n\\n' }}{% generation %}{{ message['content'] | trim + '<|eot_id|>' }}"
-                "{% endgeneration %}{% else %}{{ content }}{% endif %}")),
-    "Gemma": (GEMMA, chatml_with_tags(GEMMA, GEMMA_LINE, "{{ '<start_of_turn>model\\n' }}{% generation %}{{ message"
-              "['content'] | trim + '<end_of_turn>' }}{% endgeneration %}{{ '\\n' }}")),
     "Zephyr": (ZEPHYR, ZEPHYR.replace("{{ '<|assistant|>\\n'  + message['content'] + eos_token }}",
                                       "{{ '<|assistant|>\\n' }}{% generation %}{{ message['content'] + eos_token }}"
                                       "{% endgeneration %}{{ '' }}")),
-    "Qwen 2.5": (QWEN25, chatml_with_tags(QWEN25, QWEN25_LINE, "{{- '<|im_start|>assistant\\n' }}{% generation %}{{- message"
-                 ".content + '<|im_end|>' }}{% endgeneration %}{{- '\\n' }}")),
 }
 # Without marks around answers, a token can begin before an answer or end after it, such as " Hello" and ".\\n\\n".
 PLAIN = ("{% for message in messages %}{{ message['role'] + ': ' }}{% if message['role'] == 'assistant' %}{% generation %}"
@@ -159,7 +147,7 @@ def test_next_turns_marker_is_learned_as_the_end(small, tmp_path):
 @pytest.mark.parametrize("name", TAGGED)
 def test_answer_boundaries_match_generation_tags(name, request, tmp_path):
     published, tagged = TAGGED[name]
-    chats = list(conversations((False,) if name == "Gemma" else (False, True)))
+    chats = list(conversations())
     fast, path = request.getfixturevalue("smollm2" if name == "SmolLM2" else "small")
     template = None if name == "SmolLM2" else published  # SmolLM2's file contains the template
     assert_same(ours(tmp_path, [(path, template, chats)])[0], fast, tagged, chats)

@@ -1,6 +1,14 @@
-"""Chat templates as models publish them in tokenizer_config.json. Some branches for tools are left out of long ones.
+"""Chat templates as models publish them in tokenizer_config.json: those of the package trl, and others, some without
+their branches for tools."""
 
-The file has only data, and is therefore longer than 400 lines."""
+import importlib.util
+from pathlib import Path
+
+# The chat templates in trl: published ones, and variants for training. Read without importing the package.
+TRL = {path.stem: path.read_text(encoding="utf-8") for path in
+       sorted(Path(importlib.util.find_spec("trl").origin).parent.glob("chat_templates/*.jinja"))}
+LLAMA3, GEMMA, GEMMA3, QWEN25, QWEN3, PHI35, DEEPSEEK_R1 = (
+    TRL[name] for name in ("llama3", "gemma", "gemma3", "qwen2_5", "qwen3", "phi3_5", "deepseek_r1_distill"))
 
 SMOLLM2 = (
     "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\nYou are"
@@ -41,48 +49,6 @@ LLAMA2 = (
     " %}{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }}{% elif message['role'] == 'assistant' %}{{ ' '  +"
     " content.strip() + ' ' + eos_token }}{% endif %}{% endfor %}")
 
-LLAMA3 = (
-    "{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = '<|start_header_id|>' +"
-    " message['role'] + '<|end_header_id|>\\n\\n'+ message['content'] | trim + '<|eot_id|>' %}{% if loop.index0 == 0"
-    " %}{% set content = bos_token + content %}{% endif %}{{ content }}{% endfor %}{% if add_generation_prompt %}{{"
-    " '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}")
-
-LLAMA31 = """{{- bos_token }}
-{%- if not date_string is defined %}
-    {%- set date_string = "26 Jul 2024" %}
-{%- endif %}
-{%- if not tools is defined %}
-    {%- set tools = none %}
-{%- endif %}
-
-{#- This block extracts the system message, so we can slot it into the right place. #}
-{%- if messages[0]['role'] == 'system' %}
-    {%- set system_message = messages[0]['content']|trim %}
-    {%- set messages = messages[1:] %}
-{%- else %}
-    {%- set system_message = "" %}
-{%- endif %}
-
-{#- System message + builtin tools #}
-{{- "<|start_header_id|>system<|end_header_id|>\\n\\n" }}
-{%- if builtin_tools is defined or tools is not none %}
-    {{- "Environment: ipython\\n" }}
-{%- endif %}
-{{- "Cutting Knowledge Date: December 2023\\n" }}
-{{- "Today Date: " + date_string + "\\n\\n" }}
-{{- system_message }}
-{{- "<|eot_id|>" }}
-
-{%- for message in messages %}
-    {%- if not (message.role == 'ipython' or message.role == 'tool' or 'tool_calls' in message) %}
-        {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n'+ message['content'] | trim + '<|eot_id|>' }}
-    {%- endif %}
-{%- endfor %}
-{%- if add_generation_prompt %}
-    {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}
-{%- endif %}
-"""
-
 # The template of a model fine-tuned from Llama 3: with a default system message, and without trimming contents.
 LLAMA3_DEFAULT = (
     "{{ bos_token }}{% if messages[0]['role'] != 'system' %}{{ '<|start_header_id|>system<|end_header_id|>\\n\\nBe"
@@ -96,201 +62,7 @@ ZEPHYR = (
     " elif message['role'] == 'assistant' %}\n{{ '<|assistant|>\\n'  + message['content'] + eos_token }}\n{% endif %}\n{%"
     " if loop.last and add_generation_prompt %}\n{{ '<|assistant|>' }}\n{% endif %}\n{% endfor %}")
 
-GEMMA = (
-    "{{ bos_token }}{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif"
-    " %}{% for message in messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{"
-    " raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}{% if"
-    " (message['role'] == 'assistant') %}{% set role = 'model' %}{% else %}{% set role = message['role'] %}{% endif"
-    " %}{{ '<start_of_turn>' + role + '\\n' + message['content'] | trim + '<end_of_turn>\\n' }}{% endfor %}{% if"
-    " add_generation_prompt %}{{'<start_of_turn>model\\n'}}{% endif %}")
-
-GEMMA3 = """{{ bos_token }}
-{%- if messages[0]['role'] == 'system' -%}
-    {%- if messages[0]['content'] is string -%}
-        {%- set first_user_prefix = messages[0]['content'] + '
-
-' -%}
-    {%- else -%}
-        {%- set first_user_prefix = messages[0]['content'][0]['text'] + '
-
-' -%}
-    {%- endif -%}
-    {%- set loop_messages = messages[1:] -%}
-{%- else -%}
-    {%- set first_user_prefix = "" -%}
-    {%- set loop_messages = messages -%}
-{%- endif -%}
-{%- for message in loop_messages -%}
-    {%- if (message['role'] == 'user') != (loop.index0 % 2 == 0) -%}
-        {{ raise_exception("Conversation roles must alternate user/assistant/user/assistant/...") }}
-    {%- endif -%}
-    {%- if (message['role'] == 'assistant') -%}
-        {%- set role = "model" -%}
-    {%- else -%}
-        {%- set role = message['role'] -%}
-    {%- endif -%}
-    {{ '<start_of_turn>' + role + '
-' + (first_user_prefix if loop.first else "") }}
-    {%- if message['content'] is string -%}
-        {{ message['content'] | trim }}
-    {%- elif message['content'] is iterable -%}
-        {%- for item in message['content'] -%}
-            {%- if item['type'] == 'image' -%}
-                {{ '<start_of_image>' }}
-            {%- elif item['type'] == 'text' -%}
-                {{ item['text'] | trim }}
-            {%- endif -%}
-        {%- endfor -%}
-    {%- else -%}
-        {{ raise_exception("Invalid content type") }}
-    {%- endif -%}
-    {{ '<end_of_turn>
-' }}
-{%- endfor -%}
-{%- if add_generation_prompt -%}
-    {{'<start_of_turn>model
-'}}
-{%- endif -%}
-"""
-
 # ---- Other model families, with different marks and Jinja features ----
-
-QWEN25 = """{%- if tools %}
-    {{- '<|im_start|>system\\n' }}
-    {%- if messages[0]['role'] == 'system' %}
-        {{- messages[0]['content'] }}
-    {%- else %}
-        {{- 'You are Qwen, created by Alibaba Cloud. You are a helpful assistant.' }}
-    {%- endif %}
-    {{- "\\n\\n# Tools\\n\\nYou may call one or more functions to assist with the user query.\\n\\nYou are provided with function signatures within <tools></tools> XML tags:\\n<tools>" }}
-    {%- for tool in tools %}
-        {{- "\\n" }}
-        {{- tool | tojson }}
-    {%- endfor %}
-    {{- "\\n</tools>\\n\\nFor each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:\\n<tool_call>\\n{\\"name\\": <function-name>, \\"arguments\\": <args-json-object>}\\n</tool_call><|im_end|>\\n" }}
-{%- else %}
-    {%- if messages[0]['role'] == 'system' %}
-        {{- '<|im_start|>system\\n' + messages[0]['content'] + '<|im_end|>\\n' }}
-    {%- else %}
-        {{- '<|im_start|>system\\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\\n' }}
-    {%- endif %}
-{%- endif %}
-{%- for message in messages %}
-    {%- if (message.role == "user") or (message.role == "system" and not loop.first) or (message.role == "assistant" and not message.tool_calls) %}
-        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}
-    {%- elif message.role == "assistant" %}
-        {{- '<|im_start|>' + message.role }}
-        {%- if message.content %}
-            {{- '\\n' + message.content }}
-        {%- endif %}
-        {%- for tool_call in message.tool_calls %}
-            {%- if tool_call.function is defined %}
-                {%- set tool_call = tool_call.function %}
-            {%- endif %}
-            {{- '\\n<tool_call>\\n{"name": "' }}
-            {{- tool_call.name }}
-            {{- '", "arguments": ' }}
-            {{- tool_call.arguments | tojson }}
-            {{- '}\\n</tool_call>' }}
-        {%- endfor %}
-        {{- '<|im_end|>\\n' }}
-    {%- elif message.role == "tool" %}
-        {%- if (loop.index0 == 0) or (messages[loop.index0 - 1].role != "tool") %}
-            {{- '<|im_start|>user' }}
-        {%- endif %}
-        {{- '\\n<tool_response>\\n' }}
-        {{- message.content }}
-        {{- '\\n</tool_response>' }}
-        {%- if loop.last or (messages[loop.index0 + 1].role != "tool") %}
-            {{- '<|im_end|>\\n' }}
-        {%- endif %}
-    {%- endif %}
-{%- endfor %}
-{%- if add_generation_prompt %}
-    {{- '<|im_start|>assistant\\n' }}
-{%- endif %}
-"""
-
-QWEN3 = """{%- if tools %}
-    {{- '<|im_start|>system\\n' }}
-    {%- if messages[0].role == 'system' %}
-        {{- messages[0].content + '\\n\\n' }}
-    {%- endif %}
-    {{- "# Tools\\n\\nYou are provided with function signatures within <tools></tools> XML tags:\\n<tools>" }}
-    {%- for tool in tools %}
-        {{- "\\n" }}
-        {{- tool | tojson }}
-    {%- endfor %}
-    {{- "\\n</tools><|im_end|>\\n" }}
-{%- else %}
-    {%- if messages[0].role == 'system' %}
-        {{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}
-    {%- endif %}
-{%- endif %}
-{%- set ns = namespace(multi_step_tool=true, last_query_index=messages|length - 1) %}
-{%- for message in messages[::-1] %}
-    {%- set index = (messages|length - 1) - loop.index0 %}
-    {%- if ns.multi_step_tool and message.role == "user" and message.content is string and not(message.content.startswith('<tool_response>') and message.content.endswith('</tool_response>')) %}
-        {%- set ns.multi_step_tool = false %}
-        {%- set ns.last_query_index = index %}
-    {%- endif %}
-{%- endfor %}
-{%- for message in messages %}
-    {%- if message.content is string %}
-        {%- set content = message.content %}
-    {%- else %}
-        {%- set content = '' %}
-    {%- endif %}
-    {%- if (message.role == "user") or (message.role == "system" and not loop.first) %}
-        {{- '<|im_start|>' + message.role + '\\n' + content + '<|im_end|>' + '\\n' }}
-    {%- elif message.role == "assistant" %}
-        {%- set reasoning_content = '' %}
-        {%- if message.reasoning_content is string %}
-            {%- set reasoning_content = message.reasoning_content %}
-        {%- else %}
-            {%- if '</think>' in content %}
-                {%- set reasoning_content = content.split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n') %}
-                {%- set content = content.split('</think>')[-1].lstrip('\\n') %}
-            {%- endif %}
-        {%- endif %}
-        {%- if loop.index0 > ns.last_query_index %}
-            {%- if loop.last or (not loop.last and reasoning_content) %}
-                {{- '<|im_start|>' + message.role + '\\n<think>\\n' + reasoning_content.strip('\\n') + '\\n</think>\\n\\n' + content.lstrip('\\n') }}
-            {%- else %}
-                {{- '<|im_start|>' + message.role + '\\n' + content }}
-            {%- endif %}
-        {%- else %}
-            {{- '<|im_start|>' + message.role + '\\n' + content }}
-        {%- endif %}
-        {%- if message.tool_calls %}
-            {%- for tool_call in message.tool_calls %}
-                {%- if (loop.first and content) or (not loop.first) %}
-                    {{- '\\n' }}
-                {%- endif %}
-                {%- if tool_call.function %}
-                    {%- set tool_call = tool_call.function %}
-                {%- endif %}
-                {{- '<tool_call>\\n{"name": "' }}
-                {{- tool_call.name }}
-                {{- '", "arguments": ' }}
-                {%- if tool_call.arguments is string %}
-                    {{- tool_call.arguments }}
-                {%- else %}
-                    {{- tool_call.arguments | tojson }}
-                {%- endif %}
-                {{- '}\\n</tool_call>' }}
-            {%- endfor %}
-        {%- endif %}
-        {{- '<|im_end|>\\n' }}
-    {%- endif %}
-{%- endfor %}
-{%- if add_generation_prompt %}
-    {{- '<|im_start|>assistant\\n' }}
-    {%- if enable_thinking is defined and enable_thinking is false %}
-        {{- '<think>\\n\\n</think>\\n\\n' }}
-    {%- endif %}
-{%- endif %}
-"""
 
 GLM4 = """[gMASK]<sop>
 {%- if tools -%}
@@ -330,61 +102,6 @@ GLM4 = """[gMASK]<sop>
     {%- endif %}
 {%- endfor %}
 {% if add_generation_prompt %}<|assistant|>{% endif %}"""
-
-GLM45 = """[gMASK]<sop>
-{%- macro visible_text(content) -%}
-    {%- if content is string -%}
-        {{- content }}
-    {%- elif content is iterable and content is not mapping -%}
-        {%- for item in content -%}
-            {%- if item is mapping and item.type == 'text' -%}
-                {{- item.text }}
-            {%- elif item is string -%}
-                {{- item }}
-            {%- endif -%}
-        {%- endfor -%}
-    {%- else -%}
-        {{- content }}
-    {%- endif -%}
-{%- endmacro -%}
-{%- set ns = namespace(last_user_index=-1) %}
-{%- for m in messages %}
-    {%- if m.role == 'user' %}
-        {% set ns.last_user_index = loop.index0 -%}
-    {%- endif %}
-{%- endfor %}
-{% for m in messages %}
-{%- if m.role == 'user' -%}<|user|>
-{{ visible_text(m.content) }}
-{{- '/nothink' if (enable_thinking is defined and not enable_thinking and not visible_text(m.content).endswith("/nothink")) else '' -}}
-{%- elif m.role == 'assistant' -%}
-<|assistant|>
-{%- set reasoning_content = '' %}
-{%- set content = visible_text(m.content) %}
-{%- if m.reasoning_content is string %}
-    {%- set reasoning_content = m.reasoning_content %}
-{%- else %}
-    {%- if '</think>' in content %}
-        {%- set reasoning_content = content.split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n') %}
-        {%- set content = content.split('</think>')[-1].lstrip('\\n') %}
-    {%- endif %}
-{%- endif %}
-{%- if loop.index0 > ns.last_user_index and reasoning_content -%}
-{{ '\\n<think>' + reasoning_content.strip() +  '</think>'}}
-{%- else -%}
-{{ '\\n<think></think>' }}
-{%- endif -%}
-{%- if content.strip() -%}
-{{ '\\n' + content.strip() }}
-{%- endif -%}
-{%- elif m.role == 'system' -%}
-<|system|>
-{{ visible_text(m.content) }}
-{%- endif -%}
-{%- endfor -%}
-{%- if add_generation_prompt -%}
-    <|assistant|>{{- '\\n<think></think>' if (enable_thinking is defined and not enable_thinking) else '' -}}
-{%- endif -%}"""
 
 MISTRAL_V3 = """{%- if messages[0]["role"] == "system" %}
     {%- set system_message = messages[0]["content"] %}
@@ -522,12 +239,6 @@ MISTRAL_V7 = """{%- set today = '2025-01-30' %}
 {%- endfor %}
 """
 
-PHI35 = (
-    "{% for message in messages %}{% if message['role'] == 'system' and message['content'] %}{{'<|system|>\\n' +"
-    " message['content'] + '<|end|>\\n'}}{% elif message['role'] == 'user' %}{{'<|user|>\\n' + message['content'] +"
-    " '<|end|>\\n'}}{% elif message['role'] == 'assistant' %}{{'<|assistant|>\\n' + message['content'] + '<|end|>\\n'}}{%"
-    " endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% else %}{{ eos_token }}{% endif %}")
-
 PHI4 = (
     "{% for message in messages %}{% if (message['role'] == 'system') %}{{'<|im_start|>system<|im_sep|>' +"
     " message['content'] + '<|im_end|>'}}{% elif (message['role'] == 'user') %}{{'<|im_start|>user<|im_sep|>' +"
@@ -540,29 +251,6 @@ PHI4_MINI = (
     " %}{{ '<|' + message['role'] + '|>' + message['content'] + '<|tool|>' + message['tools'] + '<|/tool|>' + '<|end|>'"
     " }}{% else %}{{ '<|' + message['role'] + '|>' + message['content'] + '<|end|>' }}{% endif %}{% endfor %}{% if"
     " add_generation_prompt %}{{ '<|assistant|>' }}{% else %}{{ eos_token }}{% endif %}")
-
-DEEPSEEK_R1 = (
-    "{% if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}{% endif %}{% set ns ="
-    " namespace(is_first=false, is_tool=false, is_output_first=true, system_prompt='') %}{%- for message in messages"
-    " %}{%- if message['role'] == 'system' %}{% set ns.system_prompt = message['content'] %}{%- endif %}{%- endfor"
-    " %}{{bos_token}}{{ns.system_prompt}}{%- for message in messages %}{%- if message['role'] == 'user' %}{%- set"
-    " ns.is_tool = false -%}{{'<｜User｜>' + message['content']}}{%- endif %}{%- if message['role'] == 'assistant' and"
-    " message['content'] is none %}{%- set ns.is_tool = false -%}{%- for tool in message['tool_calls']%}{%- if not"
-    " ns.is_first %}{{'<｜Assistant｜><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' + tool['type'] + '<｜tool▁sep｜>' +"
-    " tool['function']['name'] + '\\n' + '```json' + '\\n' + tool['function']['arguments'] + '\\n' + '```' +"
-    " '<｜tool▁call▁end｜>'}}{%- set ns.is_first = true -%}{%- endif %}{%- endfor %}{%- endif %}{%- if message['role'] =="
-    " 'assistant' and message['content'] is not none %}{%- if ns.is_tool %}{{'<｜tool▁outputs▁end｜>' +"
-    " message['content'] + '<｜end▁of▁sentence｜>'}}{%- set ns.is_tool = false -%}{%- else %}{% set content ="
-    " message['content'] %}{% if '</think>' in content %}{% set content = content.split('</think>')[-1] %}{% endif"
-    " %}{{'<｜Assistant｜>' + content + '<｜end▁of▁sentence｜>'}}{%- endif %}{%- endif %}{%- endfor -%}{% if ns.is_tool"
-    " %}{{'<｜tool▁outputs▁end｜>'}}{% endif %}{% if add_generation_prompt and not ns.is_tool"
-    " %}{{'<｜Assistant｜><think>\\n'}}{% endif %}")
-
-LLAMA32 = LLAMA31.replace('{%- set date_string = "26 Jul 2024" %}', """{%- if strftime_now is defined %}
-        {%- set date_string = strftime_now("%d %b %Y") %}
-    {%- else %}
-        {%- set date_string = "26 Jul 2024" %}
-    {%- endif %}""")
 
 SMOLLM3 = """{# ───── defaults ───── #}
 {%- if enable_thinking is not defined -%}
@@ -673,79 +361,12 @@ GRANITE = """{%- if messages[0]['role'] == 'system' %}
      {%- endif %}
 {%- endfor %}"""
 
-COMMAND_R = (
-    "{{ bos_token }}{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}{% set system_message ="
-    " messages[0]['content'] %}{% elif false == true %}{% set loop_messages = messages %}{% set system_message = 'You are"
-    " Command-R.' %}{% else %}{% set loop_messages = messages %}{% set system_message = false %}{% endif %}{% if"
-    " system_message != false %}{{ '<|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|>' + system_message +"
-    " '<|END_OF_TURN_TOKEN|>' }}{% endif %}{% for message in loop_messages %}{% if (message['role'] == 'user') !="
-    " (loop.index0 % 2 == 0) %}{{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...')"
-    " }}{% endif %}{% set content = message['content'] %}{% if message['role'] == 'user' %}{{"
-    " '<|START_OF_TURN_TOKEN|><|USER_TOKEN|>' + content.strip() + '<|END_OF_TURN_TOKEN|>' }}{% elif message['role'] =="
-    " 'assistant' %}{{ '<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>'  + content.strip() + '<|END_OF_TURN_TOKEN|>' }}{% endif"
-    " %}{% endfor %}{% if add_generation_prompt %}{{ '<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>' }}{% endif %}")
-
 FALCON3 = (
     "{% for message in messages %}{% if message['role'] == 'system' %}{{ '<|system|>\\n' + message['content'] + '\\n' }}{%"
     " elif message['role'] == 'user' %}{{ '<|user|>\\n' + message['content'] + '\\n' }}{% elif message['role'] =="
     " 'assistant' %}{% if not loop.last %}{{ '<|assistant|>\\n' + message['content'] + eos_token + '\\n' }}{% else %}{{"
     " '<|assistant|>\\n' + message['content'] + eos_token }}{% endif %}{% endif %}{% if loop.last and"
     " add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}{% endfor %}")
-
-GPT_OSS = """{%- macro render_role(role, channel=none) -%}
-    {{- "<|start|>" ~ role }}{% if channel is not none %}{{- "<|channel|>" ~ channel }}{% endif %}{{- "<|message|>" }}
-{%- endmacro -%}
-{%- macro build_system_message() -%}
-    {%- if model_identity is not defined %}
-        {%- set model_identity = "You are ChatGPT, a large language model trained by OpenAI." %}
-    {%- endif %}
-    {{- model_identity + "\\n" }}
-    {{- "Knowledge cutoff: 2024-06\\n\\n" }}
-    {%- if reasoning_effort is not defined %}
-        {%- set reasoning_effort = "medium" %}
-    {%- endif %}
-    {{- "Reasoning: " + reasoning_effort + "\\n\\n" }}
-    {{- "# Valid channels: analysis, commentary, final. Channel must be included for every message." }}
-{%- endmacro -%}
-{{- render_role("system") + build_system_message() + "<|end|>" }}
-{%- if messages[0].role == "developer" or messages[0].role == "system" %}
-    {%- set developer_message = messages[0].content %}
-    {%- set loop_messages = messages[1:] %}
-{%- else %}
-    {%- set developer_message = "" %}
-    {%- set loop_messages = messages %}
-{%- endif %}
-{%- if developer_message or tools %}
-    {{- render_role("developer") }}
-    {%- if developer_message %}
-        {{- "# Instructions\\n\\n" }}
-        {{- developer_message }}
-    {%- endif %}
-    {{- "<|end|>" }}
-{%- endif %}
-{%- set last_tool_call = namespace(name=none) %}
-{%- for message in loop_messages -%}
-    {%- if message.role == 'assistant' -%}
-        {%- if "content" in message %}
-            {%- if "<|channel|>analysis<|message|>" in message.content or "<|channel|>final<|message|>" in message.content %}
-                {{- raise_exception("You have passed a message containing <|channel|> tags in the content field.") }}
-            {%- endif %}
-        {%- endif %}
-        {%- if "tool_calls" in message %}
-            {{- raise_exception("no tools here") }}
-        {%- elif loop.last and not add_generation_prompt %}
-            {{- render_role("assistant", channel="final") + message.content + "<|return|>" }}
-        {%- else %}
-            {{- render_role("assistant", "final") + message.content + "<|end|>" }}
-            {%- set last_tool_call.name = none %}
-        {%- endif %}
-    {%- elif message.role == 'user' -%}
-        {{- render_role("user") + message.content + "<|end|>" }}
-    {%- endif -%}
-{%- endfor -%}
-{%- if add_generation_prompt -%}
-<|start|>assistant
-{%- endif -%}"""
 
 LLAMA4 = LLAMA3.replace("start_header_id", "header_start").replace("end_header_id", "header_end").replace("eot_id", "eot")
 VICUNA = (
@@ -756,11 +377,11 @@ VICUNA = (
 
 KNOWN = {
     "SmolLM2": SMOLLM2, "ChatML": CHATML, "ChatML with BOS": CHATML_BOS, "ChatML as plain text": CHATML_PLAIN,
-    "Llama 2": LLAMA2, "Llama 3": LLAMA3, "Llama 3.1": LLAMA31, "Llama 3.2": LLAMA32,
+    "Llama 2": LLAMA2, "Llama 3": LLAMA3, "Llama 3.1": TRL["llama3_1"], "Llama 3.2": TRL["llama3_2"],
     "Llama 3 with a default": LLAMA3_DEFAULT, "Llama 4": LLAMA4, "Zephyr": ZEPHYR, "Gemma": GEMMA, "Gemma 3": GEMMA3,
-    "Qwen 2.5": QWEN25, "Qwen 3": QWEN3, "GLM 4": GLM4, "GLM 4.5": GLM45, "Mistral v3": MISTRAL_V3,
+    "Qwen 2.5": QWEN25, "Qwen 3": QWEN3, "GLM 4": GLM4, "GLM 4.5": TRL["glm4moe"], "Mistral v3": MISTRAL_V3,
     "Mistral v7": MISTRAL_V7, "Phi-3.5": PHI35, "Phi-4": PHI4, "Phi-4 mini": PHI4_MINI, "DeepSeek R1": DEEPSEEK_R1,
-    "SmolLM3": SMOLLM3, "Granite": GRANITE, "Command-R": COMMAND_R, "Falcon 3": FALCON3, "GPT-OSS": GPT_OSS,
+    "SmolLM3": SMOLLM3, "Granite": GRANITE, "Command-R": TRL["cohere"], "Falcon 3": FALCON3, "GPT-OSS": TRL["gptoss"],
     "Vicuna": VICUNA}
 
 # The special token that ends an answer, by template; "" if the next turn's token ends it.

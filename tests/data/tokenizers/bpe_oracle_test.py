@@ -64,7 +64,7 @@ def all_characters():
 
 
 EDGES = ["", "iPhone HTTPServer ABC's Abc'LL ΑΒγ Ǆx ʰA ʰʰ 中A中a É\u0301É aʰB \u0301AB !/\n/ //\n a/b", " ", "  ", "\n", "\r\n", " \n ", "\n\n  x", "a\n", "a  \n  b", "a   b", "\t\ta", "x \r\n\r\n y", "\u00a0\u00a0x",
-         "it's IT'S they'Lla x'sx ''s 'ſ x'ſa s' ' s", "'", "''", "a'", "don't", "1234567", " 12 345 6", "१२३४", "x²³", "½",
+         "I'm you've they're he'd 'LLa'VEr 'M 'RE'd", "it's IT'S they'Lla x'sx ''s 'ſ x'ſa s' ' s", "'", "''", "a'", "don't", "1234567", " 12 345 6", "१२३४", "x²³", "½",
          "¡a", ".a", " .a", "..\n\n", "!!\r\nx", "\u2028x", "e\u0301e\u0301", "\u0301", "👩‍👩‍👧", "🏴\U000e0067\U000e007f", "\0", "\ufeff",
          "<|im_start|>user", "a" * 3000, " " * 3000, "1" * 3000, "\n" * 3000, "ab" * 3000, "!" * 3000]
 TEXTS = [TEXT, *EDGES, *[f"a{' ' * n}{c}" for n in range(5) for c in ("b", "1", "!", "\n", "")],

@@ -3,12 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/file_io.h"
-#include "core/utf8.h"
-#include "data/tokenizers/byte_level.h"
 #include "data/tokenizers/tokenizer_files.h"
 #include "tests/core/support.h"
 
@@ -33,35 +30,6 @@ const T& metadata(const core::GgufMetadata& pairs, const std::string& key) {
 template <typename T>
 const std::vector<T>& list(const core::GgufMetadata& pairs, const std::string& key) {
   return std::get<std::vector<T>>(metadata<core::GgufArray>(pairs, "tokenizer.ggml." + key).items);
-}
-
-// Encodes the text as other engines do with this GGUF metadata: by byte-level BPE without a pre-tokenizer, which
-// repeatedly joins the adjacent pair whose merge comes first in the list.
-std::vector<int32_t> encode_like_other_engines(const core::GgufMetadata& pairs, std::string_view text) {
-  std::map<std::string, size_t> rank;
-  for (const std::string& merge : list<std::string>(pairs, "merges")) rank.emplace(merge, rank.size());
-  std::vector<std::string> parts;
-  for (const char byte : text) parts.push_back(bytes_to_byte_level({&byte, 1}));
-  for (;;) {
-    size_t best = parts.size();
-    size_t best_rank = rank.size();
-    for (size_t i = 0; i + 1 < parts.size(); ++i) {
-      const auto found = rank.find(parts[i] + " " + parts[i + 1]);
-      if (found != rank.end() && found->second < best_rank) {
-        best = i;
-        best_rank = found->second;
-      }
-    }
-    if (best == parts.size()) break;
-    parts[best] += parts[best + 1];
-    parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(best) + 1);
-  }
-  const std::vector<std::string>& tokens = list<std::string>(pairs, "tokens");
-  std::vector<int32_t> ids;
-  for (const std::string& part : parts) {
-    ids.push_back(static_cast<int32_t>(std::find(tokens.begin(), tokens.end(), part) - tokens.begin()));
-  }
-  return ids;
 }
 
 TEST(CharTokenizer, VocabularyIsSortedCharactersThenEndOfText) {
@@ -150,11 +118,6 @@ TEST(CharTokenizerGguf, MergesJoinTheBytesOfACharacter) {
 TEST(CharTokenizerGguf, CharactersWithACommonPrefixShareMerges) {
   const std::vector<std::string> merges = list<std::string>(tokenizer_of("😀😁").to_gguf(), "merges");
   EXPECT_EQ(merges, (std::vector<std::string>{"ð Ł", "ðŁ ĺ", "ðŁĺ Ģ", "ðŁĺ ģ"}));
-}
-
-TEST(CharTokenizerGguf, BytePairEncodingWithTheMergesGivesTheSameIds) {
-  const CharTokenizer tokenizer = tokenizer_of(kText);
-  EXPECT_EQ(encode_like_other_engines(tokenizer.to_gguf(), kText), tokenizer.encode(kText));
 }
 
 TEST(CharTokenizerGguf, RoundTripsThroughAGguf) {

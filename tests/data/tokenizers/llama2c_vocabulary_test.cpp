@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <limits>
 
 #include "data/tokenizers/tokenizer_files.h"
@@ -13,7 +12,6 @@ namespace folio::data {
 namespace {
 
 using core::test::raw;
-using core::test::read_bytes;
 using core::test::TempDir;
 using core::test::write_bytes;
 using test::add_piece;
@@ -111,21 +109,6 @@ INSTANTIATE_TEST_SUITE_P(Texts, Llama2cCharacters,
                                          " "),
                          [](const auto& info) { return kNames[info.index]; });
 
-TEST(Llama2cVocabulary, AsciiUsesByteIdsAndOthersFollow) {
-  const Llama2cVocabulary v =
-      to_llama2c(CharTokenizer::from_text("b中aé", "the test"));  // rows: a b é 中 <|endoftext|>
-  EXPECT_EQ(v.pieces.size(), 261U);
-  EXPECT_EQ(v.pieces[3 + 'a'], "<0x61>");
-  EXPECT_EQ(v.pieces[3 + ' '], " ");
-  EXPECT_EQ(v.pieces[259], "é");
-  EXPECT_EQ(v.pieces[260], "中");
-  EXPECT_EQ(v.source_row[3 + 'a'], 0);
-  EXPECT_EQ(v.source_row[3 + 'b'], 1);
-  EXPECT_EQ(v.source_row[259], 2);
-  EXPECT_EQ(v.source_row[260], 3);
-  EXPECT_EQ(v.source_row[3 + ' '], 4);
-}
-
 // ---- SentencePiece vocabularies for llama2.c ----
 
 TEST(Llama2cVocabulary, SentencePieceVocabularyKeepsItsRows) {
@@ -156,25 +139,6 @@ TEST(Llama2cVocabulary, RejectsVocabulariesLlama2cCannotStore) {
 }
 
 // ---- tokenizer.bin ----
-
-TEST(Llama2cTokenizer, RoundTripsByteForByte) {
-  const TempDir folder;
-  write_bytes(folder / "a.bin", file_of({" a", " ", "a", "  "}));
-  const auto tokenizer = read_llama2c_tokenizer(folder / "a.bin", 263);
-  SentencePieceVocabulary expected = vocabulary_of({"▁a", "▁", "a", "▁▁"});
-  EXPECT_EQ(tokenizer.vocabulary(), expected);
-  write_llama2c_tokenizer(folder / "b.bin", to_llama2c(tokenizer));
-  EXPECT_EQ(read_bytes(folder / "a.bin"), read_bytes(folder / "b.bin"));
-}
-
-TEST(Llama2cTokenizer, RejectsEveryTruncatedVocabulary) {
-  const TempDir folder;
-  const std::string whole = file_of({" ", "a"});
-  for (size_t size = 1; size < whole.size(); ++size) {
-    write_bytes(folder / "t.bin", whole.substr(0, size));
-    EXPECT_ERROR(read_llama2c_tokenizer(folder / "t.bin", 261), "t.bin");
-  }
-}
 
 TEST(Llama2cTokenizer, WhatDoesNotFitIsRefused) {
   const TempDir folder;

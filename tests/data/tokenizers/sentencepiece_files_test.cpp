@@ -242,15 +242,5 @@ TEST_F(SentencePieceHf, AddedTokensMayFollowTheVocabulary) {
   EXPECT_EQ(read_vocabulary(read).types.back(), PieceType::Control);
 }
 
-// ---- Conversion between the formats ----
-
-TEST(SentencePieceFiles, GgufToHuggingFaceAndBackIsIdentical) {
-  const TempDir folder;
-  write_gguf_file(folder / "a.gguf", tokenizer_of(kPieces).to_gguf());
-  load_tokenizer(folder / "a.gguf", 0)->write_hf(folder.path());
-  write_gguf_file(folder / "b.gguf", load_tokenizer(folder.path(), 0)->to_gguf());
-  EXPECT_EQ(read_bytes(folder / "a.gguf"), read_bytes(folder / "b.gguf"));
-}
-
 }  // namespace
 }  // namespace folio::data
