@@ -107,10 +107,10 @@ TEST(Quants, RequantizingADequantizedBlockIsExact) {
       if (type == DType::Q4_1) std::memcpy(block + 2, &minimum, sizeof minimum);
       if (type == DType::Q8_0) {
         for (size_t i = 2; i < t.block_bytes; ++i) {
-          if (block[i] == std::byte{0x80}) block[i] = std::byte{0x81};  // -128 is never written
+          if (block[i] == std::byte{0x80}) block[i] = std::byte{0x81};  // quantize() never writes -128
         }
       }
-      block[t.block_bytes - 1] = type == DType::Q8_0 ? std::byte{127} : std::byte{0x0F};  // ends: 127, or 15 and 0
+      block[t.block_bytes - 1] = type == DType::Q8_0 ? std::byte{127} : std::byte{0x0F};  // both ends of the grid
     }
     std::vector<float> values(200 * 32);
     dequantize(type, blocks, values);
