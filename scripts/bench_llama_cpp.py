@@ -66,7 +66,7 @@ def flags_of(model, run, decodes):
     """Returns flags for both programs. They decode for 1 to 2 seconds in all: three repetitions for a small model."""
     size = model.stat().st_size
     repetitions = 1 if size > 300e6 else 3
-    steps = 24e9 / size / repetitions / (4 if run.batch > 1 else 1)  # for 1.5 s at 16 GB/s; a batch's step takes longer
+    steps = 24e9 / size / repetitions / (4 if run.batch > 1 else 1)  # for 1.5 s, if weights are read at 16 GB/s
     gen_tokens = min(max(int(steps), 8), 256) if decodes else 1
     flags = {"--prompt-tokens": run.prompt_tokens, "--gen-tokens": gen_tokens, "--batch": run.batch,
              "--repetitions": repetitions}

@@ -46,7 +46,7 @@ SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 TEXT = ROOT / "data" / "tinyshakespeare" / "input.txt"
 PROMPT = dict(median=128, sigma=0.8, low=16, high=640)
 OUTPUT = dict(median=64, sigma=0.6, low=8, high=256)
-SEPARATE = 20  # tokens of the prompt and of the output of the warm-up request, which isn't measured
+SEPARATE = 20  # prompt tokens, and also output tokens, of the unmeasured warm-up request
 METRICS = {"tokens/s": 0, "first token, ms: median": 0, "99 %": 0, "between tokens, ms: median": 1, "99 % ": 1,
            "client, % of all cores": 1}
 
@@ -196,7 +196,7 @@ async def measure_prefix(model, a):
 
 async def measure_slow(model, a):
     streams, prompt, output = 50, 16, 96
-    context = 128  # small: the warm-up fills each KV cache, so that the memory measured later is that of the clients
+    context = 128  # small, so that the warm-up fills each KV cache and later growth of memory is due to the clients
     rows = []
     for name in a.only:
         seen = {"alone": [], "clients elsewhere": [], "clients of the server": []}

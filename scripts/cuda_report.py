@@ -137,7 +137,7 @@ def parse(source, said, ptx):
     comments = re.findall(r"// cuda_report: (.+) shares (.+) bytes", source.read_text())
     dynamic = re.findall(r"^\.extern \.shared .* (\w+)\[\];", ptx, re.MULTILINE)
     kernels = []
-    # A kernel's message is followed by those of functions that aren't inlined, so the maximum of all is used.
+    # nvcc lists a kernel, then the functions it calls without inlining. A kernel needs the maximum of their registers.
     for paragraph in said.split("Compiling entry function '")[1:]:
         mangled = paragraph.split("'")[0]
         number = lambda pattern: [int(n) for n in re.findall(pattern, paragraph)]

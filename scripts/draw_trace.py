@@ -82,7 +82,7 @@ def main():
               f"{length(common(computing, sending)):.1f}")
         for lane, (intervals, color) in enumerate([(computes, "#4477aa"), (under_way, "#cc6677")]):
             y = 40 + 60 * row + 22 * lane
-            for a, b in union(common(intervals, window), gap=(end - begin) / 1600):  # joins bars half a pixel apart
+            for a, b in union(common(intervals, window), gap=(end - begin) / 1600):  # joins bars that nearly touch
                 x, width = 70 + 800 * (a - begin) / (end - begin), max(800 * (b - a) / (end - begin), 0.1)
                 bars.append(f'<rect x="{x:.2f}" y="{y}" width="{width:.2f}" height="18" fill="{color}"/>')
         bars.append(f'<text x="8" y="{40 + 60 * row + 24}">rank {rank}</text>')

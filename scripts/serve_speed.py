@@ -21,7 +21,7 @@ NO_END = [0, 2, 4, 65]  # the end tokens of SmolLM2 and of character models
 
 
 async def answers(server, a):
-    """Returns the results of the requests started after the first second, the warm-up; at least one."""
+    """Sends requests for 1 + --seconds seconds. Returns the results of those after the first second, at least one."""
     loads = []
     start = time.perf_counter()
     while not loads or time.perf_counter() < start + 1 + a.seconds:

@@ -27,7 +27,7 @@ struct Item {
     Item* item;
     double port;  // where the line ends: offset from the item's center
   };
-  std::vector<Use> users{};  // items one level below, to which lines lead
+  std::vector<Use> users{};  // boxes and points one level below, to which lines lead
   [[nodiscard]] double width() const { return node == nullptr ? 0.0 : kWidth; }
   [[nodiscard]] double wanted() const {
     double sum = 0.0;
@@ -36,7 +36,7 @@ struct Item {
   }
 };
 
-// Creates the items, boxes of entries that the last one depends on and points of long lines. Returns them by level.
+// Creates boxes for the last tape entry and all that it depends on, and points of long lines. Returns them by level.
 std::vector<std::vector<Item*>> connect(const Tape& tape, std::deque<Item>& items) {
   std::map<const Node*, Item*> boxes;
   const auto box_of = [&](const Node* node) {
@@ -72,7 +72,7 @@ std::vector<std::vector<Item*>> connect(const Tape& tape, std::deque<Item>& item
   return levels;
 }
 
-// Sets the x of all items: sorts each level by its users' x and centers it. Returns the width, at least `least`.
+// Sets the x of all boxes and points: sorts each level by its users' x and centers it. Returns the width, at least `least`.
 double spread_out(std::vector<std::vector<Item*>>& levels, double least) {
   const auto length_of = [](const std::vector<Item*>& row) {
     double length = -kGapX;

@@ -20,8 +20,8 @@ struct Lengths {
   double (*quantile)(double u, double mean);
 };
 
-/// Draws `count` sequences at a random moment: final lengths from `lengths`, at most `context`, and for each a current
-/// length, uniform from 1 to the final one.
+/// Draws `count` sequences at a random moment. Final lengths are drawn from `lengths` with the mean `mean`, and limited
+/// to `context`; the current length is uniform from 1 to the final one. All lengths are in positions.
 [[nodiscard]] std::vector<Text> running_texts(const Lengths& lengths, int64_t count, double mean, int64_t context,
                                               uint64_t seed);
 
@@ -33,7 +33,7 @@ struct Lengths {
 /// Returns the number of blocks that the engine's BlockManager allocates for the sequences' current positions.
 [[nodiscard]] int64_t engine_blocks(const std::vector<Text>& texts);
 
-/// KV blocks of sequences with a common prompt: in use, and copied when each writes its first own position.
+/// Numbers of KV blocks of sequences that share a prompt: blocks in use, and blocks copied on write.
 struct Shared {
   int64_t blocks = 0;
   int64_t copies = 0;

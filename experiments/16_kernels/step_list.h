@@ -29,7 +29,7 @@ struct Step {
   bool in_order = true;  ///< adds the products of an output in increasing order of k
 };
 
-/// Returns the steps for products with `n` input rows. `pool` must outlive them.
+/// Returns the study's optimization steps for products with `n` input rows. `pool` must outlive the returned steps.
 [[nodiscard]] std::vector<Step> steps(core::ThreadPool& pool, size_t n);
 
 /// Returns the largest error of `results` divided by its bound, k u / (1 - k u) Σ |x w| with u = 2^-24 for a sum of k

@@ -8,7 +8,7 @@
 
 namespace folio::experiments {
 
-/// Returns the model with matrices quantized to `type`, or for Q4_0 and Q4_1 with embedding and output matrix in Q8_0.
+/// Returns the model with its matrices quantized to `type`. With Q4_0 and Q4_1, embedding and output matrix are Q8_0.
 /// Groups of 32 may span rows (see whole_rows()). Throws core::Error if a matrix's size is not a multiple of 32.
 [[nodiscard]] core::StoredModel in_type(const core::StoredModel& model, core::DType type);
 

@@ -1,4 +1,4 @@
-// State and helpers of the study's parts: the model, its losses, and the loss increase of changed weights.
+// The quantization study's common state (the model and its losses), helper functions, and two of its experiments.
 #pragma once
 
 #include <map>

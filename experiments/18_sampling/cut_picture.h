@@ -12,7 +12,7 @@ struct CutPicture {
   struct Panel {
     std::string title{};               ///< heading, with the text before the position
     std::vector<Candidate> model{};    ///< candidates, most likely first
-    std::vector<std::string> names{};  ///< display texts of the tokens to draw, the first of `model`
+    std::vector<std::string> names{};  ///< display texts of the first candidates, those to draw
   };
 
   std::string title;

@@ -60,7 +60,7 @@ void check_draws(Report& report, std::span<const float> logits) {
                                       {"top-k 5", {.temperature = 1.0F, .top_k = 5, .top_p = 1.0F}},
                                       {"top-p 0.9", {.temperature = 1.0F, .top_p = 0.9F}},
                                       {"min-p 0.1", {.temperature = 1.0F, .top_p = 1.0F, .min_p = 0.1F}}};
-  std::vector<double> worst, power;  // χ² / bound by seed: the largest, and at a wrong temperature
+  std::vector<double> worst, power;  // by seed: largest χ² / bound, and χ² / bound for a wrong temperature
   std::vector<int64_t> other;
   std::vector<double> agreement;
   for (const uint64_t seed : report.seeds()) {

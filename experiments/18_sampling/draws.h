@@ -7,8 +7,8 @@
 
 namespace folio::experiments {
 
-/// Checks that the frequencies of many draws match the distribution, and not a similar one, by a χ² test; and that a
-/// draw depends only on the logits, the seed and the position.
+/// Checks by a χ² test that the frequencies of many draws match the distribution, and that the test detects a wrong
+/// temperature. Checks that a draw depends only on the logits, the seed and the position.
 void check_draws(Report& report, std::span<const float> logits);
 
 }  // namespace folio::experiments

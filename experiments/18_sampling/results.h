@@ -26,11 +26,11 @@ class Results {
   [[nodiscard]] std::vector<double> all(const std::string& name, double Counted::*number) const;
   [[nodiscard]] double mean(const std::string& name, double Counted::*number) const;
   [[nodiscard]] double least(const std::string& name, double Counted::*number) const;
-  /// Returns the mean of a statistic over the outputs of each seed, for the setting `name`.
+  /// Returns, for each seed, the mean of the statistic `number` over the outputs of the setting `name`.
   [[nodiscard]] std::vector<double> by_seed(const std::string& name, double Counted::*number) const;
-  /// Returns by_seed() of setting `a` minus by_seed() of setting `b`.
+  /// Returns, for each seed, the mean of the statistic `number` for setting `a` minus that for setting `b`.
   [[nodiscard]] std::vector<double> gap(const std::string& a, const std::string& b, double Counted::*number) const;
-  /// Returns the number of drawn tokens that differ from those of the textbook implementation (cuts.h).
+  /// Counts tokens of the setting `name` that the textbook sampler in cuts.h would not have drawn.
   [[nodiscard]] int64_t n_other(const std::string& name) const;
 
   /// Prints a table of the corpus, named `book`, and all settings. Plots untruncated settings against temperature.

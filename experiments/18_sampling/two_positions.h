@@ -5,7 +5,7 @@
 
 namespace folio::experiments {
 
-/// Prints, draws and checks what each truncation keeps at both positions. Returns the logits of the uncertain position.
+/// Reports what each of `cuts` keeps at one certain and one uncertain position. Returns the uncertain one's logits.
 [[nodiscard]] std::vector<float> cut_two_positions(Report& report, infer::Engine& engine,
                                                    const data::Tokenizer& tokenizer, const Text& text,
                                                    const std::vector<Setting>& cuts);

@@ -52,8 +52,8 @@ Measured measure(Attention attention, size_t length, size_t cache_kib, size_t qu
 // Returns the number of queries for which the queries and outputs of a tile use a quarter of the cache.
 size_t tile_of(size_t cache_kib) { return (cache_kib << 10U) / (4 * 2 * kHeadDim * sizeof(float)); }
 
-// Returns the largest difference of the two outputs as a fraction of the sum of their error bounds. Queries, keys and
-// values are in [-1, 1], so |scores| are at most √head_dim, and Σ p |v| is at most 1.
+// Returns the largest difference of the two outputs divided by the sum of their error bounds. Queries, keys and values
+// are in [-1, 1], so scores are in an interval of length 2 √head_dim.
 double share_of_bound(const Measured& a, const Measured& b, size_t length) {
   const double range = 2.0 * std::sqrt(static_cast<double>(kHeadDim));
   const double bounds =

@@ -35,7 +35,7 @@ T join_lanes(std::array<T, 16> lane) {
   return lane[0];
 }
 
-/// Returns the state of one block of scores (n) and values (n, head_dim).
+/// Computes the online softmax of one block, with scores (n) and row-major values (n, head_dim).
 template <std::floating_point T>
 Partial<T> of_block(std::span<const T> scores, const T* values, size_t head_dim) {
   Partial<T> block{.o = std::vector<T>(head_dim, 0)};

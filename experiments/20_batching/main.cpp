@@ -82,8 +82,8 @@ void count(Report& report, const ReadersModel& reader) {
   const double slope = log_slope(first.x, first.y, last.x, last.y);
   report.check_below("slope of the weights' bytes for each token", slope, -0.999);
   report.check_above("slope of the weights' bytes for each token", slope, -1.001);
-  // A step reads all weights as loaded, but only the rows of its tokens from an embedding that is not also the output
-  // matrix. If weights were repacked, their bytes differ, and this is not checked.
+  // A step reads all weights except an embedding that is not also the output matrix. Skips this check if weights were
+  // repacked when loaded, because that changes their size.
   infer::Cpu cpu({.n_threads = 1});
   const infer::Runner runner(reader.model, cpu);
   const infer::LoadReport& loaded = runner.load_report();

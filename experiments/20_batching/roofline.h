@@ -16,8 +16,8 @@ struct Roofs {
   double multiply_adds_per_s = 0.0;  ///< by the engine's matmul, with weights that fit into the cache
 };
 
-/// Measures each limit for about `seconds` and returns the best passes. The memory that is read has `bytes` bytes,
-/// which should be many times the size of the caches.
+/// Measures each limit for about `seconds` and returns the highest rates. Bandwidth is measured by reading a buffer of
+/// `bytes` bytes, which should be many times the size of the caches.
 [[nodiscard]] Roofs measure_roofs(const infer::Cpu& cpu, size_t bytes, double seconds);
 
 /// Returns a model with random weights, larger than any cache unless `small`. Its outputs are meaningless.

@@ -16,7 +16,7 @@ namespace svg = train::svg;
 
 // The layout of the picture, in pixels.
 constexpr double kLeft = 84;
-constexpr double kWidth = 800;  // width of the longest panel's steps
+constexpr double kWidth = 800;  // total width of the steps in the longest panel
 constexpr double kTop = 92;
 constexpr double kLine = 15;
 constexpr double kBars = 40;  // height of the bar of the step with the most rows
@@ -57,7 +57,7 @@ int64_t rows_of(const std::vector<Cell>& step) {
 // The scale of both axes, shared by all panels of a picture.
 struct Scale {
   bool by_cost;
-  double pixels = 0.0;    // width of a step, or of a unit of time
+  double pixels = 0.0;    // pixels per step, or per unit of time if by_cost
   int64_t most_rows = 0;  // rows of the largest step
 
   Scale(std::span<const Schedule> panels, bool by_cost_) : by_cost(by_cost_) {

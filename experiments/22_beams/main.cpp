@@ -90,7 +90,7 @@ class Study {
     report_.check_below("a score against ln p of its output in a separate pass", worst_score_, 1e-4);
   }
 
-  // Compares -ln p of tokens that end a repeated 8-gram with that of others, and plots it along the outputs.
+  // Compares -ln p of tokens that end a repeated 8-gram and of all others. Plots -ln p by position in the output.
   void repetition() {
     std::vector<std::vector<Report::Json>> rows;
     train::LineChart chart{

@@ -80,7 +80,7 @@ train::TrainConfig config_for(train::TrainConfig setting, const Method& method, 
   return setting;
 }
 
-// Returns the CPU time of this process in seconds. Training runs in one thread when it is measured.
+// Returns the process's CPU time in seconds, which other programs affect little. Measured training uses one thread.
 double seconds_of_processor() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 std::vector<uint64_t> five_seeds(const Report& report) {

@@ -17,7 +17,7 @@ struct Method {
   std::string name;
   core::ModelConfig model;
   train::Balance balance = train::Balance::Loss;  ///< balancing of experts; Bias uses sigmoid scores, as in DeepSeek-V3
-  double rate = 0.0;                              ///< weight of the balance loss, or step of the bias; 0: no balancing
+  double rate = 0.0;                              ///< weight of the balance loss, or step size of the bias; 0: none
   RateSearch search{};                            ///< search for the learning rate, on tuning_seeds
   double lr = 3e-3;                               ///< best learning rate
   double step_seconds = 0.0;                      ///< CPU time per step
@@ -29,7 +29,7 @@ struct Method {
 
 /// Returns the method with one feed-forward network of the setting's width.
 [[nodiscard]] Method dense(const train::TrainConfig& setting);
-/// Returns the method with `n` experts, `chosen` per token. The chosen ones are together as wide as the dense network.
+/// Returns the method with `n` experts, `chosen` per token, which together are as wide as the dense network.
 [[nodiscard]] Method experts(const train::TrainConfig& setting, int64_t n, int64_t chosen,
                              train::Balance balance = train::Balance::Loss, double rate = 0.01);
 
@@ -47,7 +47,7 @@ void choose_rates(const Report& report, const Shakespeare& text, const train::Tr
 /// Sets each method's step_seconds, and steps_in_time from the step time of the first method.
 void measure_steps(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
                    std::vector<Method>& methods);
-/// Trains each method from each seed and sets losses and loads; with `in_time`, also the losses after steps_in_time.
+/// Trains each method from each seed and sets `judged` and `loads`. With `in_time`, also sets `judged_in_time`.
 void judge(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
            std::vector<Method>& methods, bool in_time);
 
@@ -55,7 +55,7 @@ void judge(const Report& report, const Shakespeare& text, const train::TrainConf
 struct Choices {
   std::vector<double> share;    ///< [E, V]: fraction of a character's occurrences routed to the expert
   double bits = 0.0;            ///< mutual information of character and selected expert
-  int64_t rows = 0, taken = 0;  ///< number of characters, and of experts selected for them
+  int64_t rows = 0, taken = 0;  ///< number of characters, and of (character, expert) pairs
 };
 [[nodiscard]] std::vector<Choices> choices_of(nn::Llama& model, const Shakespeare& text, int64_t window);
 

@@ -96,7 +96,7 @@ void paper_table(Report& report) {
                            "8 ranks, 20 microbatches; forward 2, backward 4, of which the weights' half is 2", panels));
 }
 
-// Checks under which conditions the formulas give the simulated idle time, for other sizes and times.
+// Checks under which conditions the idle-time formulas of kSchemes are right, with various times of a stage's actions.
 void other_times(Report& report) {
   struct Case {
     const char* what;
@@ -120,7 +120,7 @@ void other_times(Report& report) {
   report.table("Idle time, by formula / counted, with other times", {"", "1F1B", "interleaved", "ZB1P", "DualPipe"},
                rows);
 
-  // Counts, for all combinations of small times and several sizes, how often the formula gives the longest idle time.
+  // Counts how often a formula equals the longest simulated idle time of a rank, over many times and numbers of ranks.
   struct Tally {
     int64_t n = 0, equal = 0;
   };

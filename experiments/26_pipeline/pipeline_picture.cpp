@@ -114,7 +114,7 @@ std::string picture(const std::string& title, const std::string& subtitle, const
   int64_t longest = 1;
   for (const Panel& panel : panels) longest = std::max(longest, end_of(panel.timeline));
   const double pixels = kWidth / static_cast<double>(longest);
-  // Numbers have the background color. The style sheet's own classes would also give them an outline.
+  // Microbatch numbers have the background color. The common SVG style's text classes would also add an outline.
   std::string body =
       "<style>.on text{font-size:8px;fill:#fff}@media(prefers-color-scheme:dark){.on text{fill:#0d1117}}</style>\n";
   body += legend(panels);

@@ -45,8 +45,8 @@ class DualPipeRank {
       alone(forward(near_));
       alone(forward(far_));
     }
-    // The first gradients of the far direction arrive. No near gradient is available yet to overlap with far forward
-    // passes: backward passes for weights fill the gap.
+    // The far direction's first gradients arrive, but no near ones, with which far forward passes could overlap.
+    // Backward passes for weights fill the idle time.
     for (int64_t i = 0; i < to_middle; ++i) {
       alone(backward_input(far_));
       alone(backward_weights());
@@ -55,7 +55,7 @@ class DualPipeRank {
     // Steady state: a forward pass of each direction is overlapped with a backward pass of the other.
     while (near_.n_forward < n_) {
       const bool first_of_all = to_middle == 0 && far_.n_backward == 0;
-      if (first_of_all) {  // DualPipe does not overlap the first pair on the middle ranks
+      if (first_of_all) {  // on the middle ranks, DualPipe doesn't overlap the first two passes
         alone(forward(near_));
         alone(backward(far_));
       } else {
@@ -67,7 +67,7 @@ class DualPipeRank {
       alone(backward(far_));
       both(far_, near_);
     }
-    // Cool-down: in the second half of these backward passes, weight gradients are postponed to fill later gaps.
+    // Cool-down: only backward passes are left. The second half of this loop postpones weight gradients to later gaps.
     for (int64_t i = 0; i < 2 * (from_end_ + 1); ++i) {
       Direction& direction = i % 2 == 0 ? far_ : near_;
       alone(i > from_end_ ? backward_input(direction) : backward(direction));

@@ -9,7 +9,7 @@
 namespace folio::experiments {
 
 /// A plan and how long the actions of one stage sleep, in microseconds. If each rank has several stages (interleaved),
-/// plans_to_sleep() divides the times by their number, so that the whole model takes as long as with 1F1B.
+/// plans_to_sleep() divides the times by the stages per rank, so that the whole model takes as long as with 1F1B.
 struct Slept {
   Plan plan;
   Times times;

@@ -22,7 +22,7 @@ struct Division {
 };
 [[nodiscard]] std::vector<Division> divisions();
 
-/// Returns a setting: 2 layers of width 64 (with_experts: 4 experts, 2 per token), 4 batches of 4 windows per step.
+/// Returns a configuration of 2 layers of width 64, 4 batches of 4 windows per step, and 4 experts if `with_experts`.
 [[nodiscard]] train::TrainConfig ranks_config(bool with_experts, uint64_t seed, int64_t steps);
 
 /// A rank's part of a parameter.

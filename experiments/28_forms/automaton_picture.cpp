@@ -134,7 +134,7 @@ std::string Automaton::svg(const std::string& title, const std::string& subtitle
     line(fmt::format("M{0:.1f} {1:.1f}c-16 -34 28 -34 {2} 0", x[d.from] - 6, top + 1.5, 12),
          arrow_head(x[d.from] + 6, top + 1.5, false, false), 2);
     const auto meets = [&](const Drawn& arc) { return arc.from == d.from || arc.to == d.from; };
-    const bool aside = std::ranges::any_of(above, meets);  // shifts the label if an arc meets the state
+    const bool aside = std::ranges::any_of(above, meets);  // moves the loop's label aside if an arc meets the state
     words(x[d.from] - (aside ? width_of(d.labels) / 2 : 0.0), top - 30, d.labels);
   }
   for (size_t i = 0; i < above.size(); ++i) {

@@ -10,7 +10,7 @@
 namespace folio::experiments {
 namespace {
 
-// A form with only six texts. After "the ", one word is likely under the model; after "my ", two are.
+// A form with only six texts, so that their exact probabilities can be compared with those of masked sampling.
 const std::string kFew = R"((the (zebra|gnu|king)|my (lord|love|gnu))\.)";
 const std::vector<std::string> kTexts{"the zebra.", "the gnu.", "the king.", "my lord.", "my love.", "my gnu."};
 constexpr const char* kFewPrompt = "\n\nROMEO:\nGood morrow to ";

@@ -52,7 +52,7 @@ void cuts(Report& report) {
   const auto form = form_for(*tokenizer, FormOptions::Kind::JsonSchema, kSchema);
   const std::string run = forced_run(*form);
 
-  // The run's tokenizations: states are byte offsets, arrows are allowed tokens, and `ways` counts paths to each state.
+  // Tokenizations of the forced bytes `run`: states are byte offsets, arrows tokens, `ways` counts paths to a state.
   Automaton lattice;
   std::vector<double> ways(run.size() + 1, 0.0);
   ways[0] = 1.0;
@@ -72,7 +72,7 @@ void cuts(Report& report) {
                                          "each way from left to right along the arrows is one: " +
                                              fmt::format("{:.0f} of them", ways.back())));
   report.check_above("ways to cut the forced run", ways.back(), 10.0);
-  if (report.short_form()) return;  // tests of generate cover generation under a form
+  if (report.short_form()) return;  // skips generation, which the tests of generate cover
 
   infer::Cpu cpu;
   infer::Engine engine(model, cpu, {.max_positions = 256, .n_sequences = 16});

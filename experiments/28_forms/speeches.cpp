@@ -16,7 +16,7 @@ namespace {
 
 using infer::forms::FormOptions;
 
-constexpr size_t kLongest = 40;  // maximum number of characters in a line, without its mark
+constexpr size_t kLongest = 40;  // maximum number of characters in a line, without the punctuation mark at its end
 const std::string kSpeech = R"([A-Z]+:\n([A-Za-z' ]{1,40}[!,.:;?]\n)+\n)";
 constexpr size_t kBefore = 48;
 constexpr int64_t kSpeechTokens = 192;
@@ -49,7 +49,7 @@ bool begins(infer::forms::Form& form, const std::string& text) {
   return form.after(form.start(), text) != infer::forms::Form::kDead;
 }
 
-// Returns the name of the place in a speech at which `text`, its beginning, ends.
+// Describes where in a speech the next character comes, given `text`, the speech so far. For the table of steps.
 std::string place_name(const std::string& text) {
   const size_t colon = text.find(':');
   if (text.empty()) return "the name's first letter";
@@ -187,7 +187,7 @@ void Speeches::steps() {
       }
       place = form_->after(place, letter);
     }
-    // Prints the first speech in which one of the first eight steps has a mass below 0.1, or else the last one.
+    // Prints the first speech with a mass (probability of allowed tokens) below 0.1 in its first 8 steps, or the last.
     const auto first = std::span(steps).first(std::min<size_t>(steps.size(), 8));
     const bool is_cut = std::ranges::any_of(first, [](const Step& step) { return step.mass < 0.1; });
     if (is_shown || (!is_cut && i + 1 < n)) continue;

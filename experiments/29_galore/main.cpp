@@ -128,7 +128,7 @@ void from_nothing(Report& report, const Task& task) {
 }
 
 void fine_tuning(Report& report, const Task& first) {
-  // Trains the model to fine-tune, on Shakespeare and for more steps than the compared methods.
+  // Trains the base model of all fine-tuning runs: on Shakespeare, with AdamW.
   const int64_t steps = report.short_form() ? 20 : 3000;
   nn::Llama trained{nullptr};
   const double shakespeare = loss_after(first, {.name = "AdamW"}, 3e-3, report.seed() + 1000, steps, &trained);

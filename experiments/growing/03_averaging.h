@@ -22,7 +22,7 @@ inline Tensor average_by_loop(const Tensor& x_TD) {
   return y_TD;
 }
 
-// Returns the weights of form 2, a matrix product: row t has 1/(t + 1) in columns 0 to t, and 0 after them.
+// Returns the weights of form 2, where the average is a matrix product. Row t has 1/(t + 1) in columns 0 to t, else 0.
 inline Tensor average_weights(int64_t T) {
   const Tensor ones_TT = torch::ones({T, T}).tril();
   return ones_TT / ones_TT.sum(1, /*keepdim=*/true);

@@ -1,5 +1,5 @@
-// An introduction to tensors, with tables of two characters: rung 1's shares and loss by operations on whole tensors,
-// then the same table by gradient descent, as in rung 2.
+// An introduction to tensors. Computes the bigram table of rung 1 and its loss by operations on whole tensors, then
+// learns the same table by gradient descent, as in rung 2.
 // Shapes: V characters, N pairs of consecutive characters. A tensor's name ends with its shape.
 #pragma once
 

@@ -24,7 +24,7 @@ class PrefixIndex {
  public:
   /// Returns the longest chain of cached full blocks that matches the beginning of `tokens`, computed with `adapter`.
   [[nodiscard]] std::vector<BlockId> find(std::span<const int32_t> tokens, int32_t adapter) const;
-  /// Caches the full blocks of `table`, which hold `tokens`. Existing entries for the same prefix are kept.
+  /// Caches the full blocks of `table`, which hold `tokens`. Keeps blocks already cached for the same prefix.
   void add(std::span<const BlockId> table, std::span<const int32_t> tokens, int32_t adapter);
 
   /// A cached block that is partly filled, and the number of its tokens.

@@ -15,9 +15,9 @@ namespace {
 struct Vec {
   // Maximum number of sums (Vecs) in a product's tile: they use 8 of the 16 registers.
   static constexpr size_t kTileSums = 4;
-  // Maximum number of sums that fit in registers if each operand is loaded only once.
+  // Maximum number of sums (Vecs) that attention keeps in registers, along with the operands that they share.
   static constexpr size_t kMostSums = 4;
-  // Numbers of inputs (matmul_panels.h) and of queries (attention_body.h) whose sums fit in registers.
+  // Maximum numbers of inputs (matmul_panels.h) and queries (attention_body.h) processed at once: their sums fit.
   static constexpr size_t kPanelInputs = 6;
   static constexpr size_t kMostQueries = 6;
 

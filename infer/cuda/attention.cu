@@ -11,10 +11,10 @@ namespace {
 constexpr int kBlocksOfPart = kPartPositions / CacheView::kPositions;
 constexpr unsigned kPartWarps = 4;
 constexpr unsigned kPartThreads = kPartWarps * kWarp;
-// Warps of an attention_rows block: one per item of a group, or half as many if queries need much shared memory.
+// Warps of an attention_rows block: kGroupItems, or half as many if their queries need much shared memory.
 template <typename H>
 inline constexpr unsigned kRowWarps = H::kQueryBytes > 8192 ? kGroupItems / 2 : kGroupItems;
-constexpr int kJoinParts = 32;  // parts whose join factors are computed at once
+constexpr int kJoinParts = 32;  // parts (64 positions each) whose join factors are computed at once
 
 __device__ float cache_number(const CacheView& cache, const uint8_t* head, size_t index) {
   return cache.half ? from_f16(reinterpret_cast<const uint16_t*>(head)[index])
@@ -60,7 +60,7 @@ __global__ void attention_plain(Attention in) {
 __device__ int32_t first_part(const Slots& s) { return s.item_first / static_cast<int32_t>(kPartPositions); }
 __device__ int32_t last_part(const Slots& s) { return s.item_last / static_cast<int32_t>(kPartPositions); }
 
-// Returns the two cache blocks of a part; null pointers past the item's last position.
+// Returns the two cache blocks of a part (64 positions); null pointers past the last position attended to.
 __device__ PartBlocks blocks_of_part(const Attention& in, const Slots& slots, size_t kv_head, int32_t part) {
   const int32_t* table = in.rows.blocks + in.rows.tables[slots.row[0]];
   PartBlocks blocks;
@@ -78,8 +78,8 @@ __device__ void store_output(const Attention& in, size_t row, size_t head, size_
   if (d < in.heads.head_dim) in.out[(row * in.heads.n_heads + head) * in.heads.head_dim + d] = value;
 }
 
-// Joins the partials of an item and key/value head: (parts, in.n_slots, padded + 2), where each slot has its output,
-// then its max and its sum. Called by all threads of the block.
+// Joins the results of all parts of 64 positions for an item and key/value head. `partials` is (n_parts, in.n_slots,
+// kStride): for each slot its output, max and sum. Called by all threads of the block.
 template <typename H>
 __device__ void join_parts(const Attention& in, const AttentionItem& item, size_t kv_head, const float* partials,
                            int32_t n_parts) {
@@ -223,7 +223,7 @@ __global__ __launch_bounds__(kPartThreads,
   if (threadIdx.x == 0) in.counters[place] = 0;  // for the next launch
 }
 
-// Copies a part's keys and values of one key/value head to shared memory: two blocks of keys, then two of values.
+// Copies keys and values of one head and 64 positions to shared memory: two cache blocks of keys, then of values.
 template <typename H>
 __device__ void fetch_part(const PartBlocks& from, uint8_t* to) {
   for (unsigned b = 0; b < 2; ++b) {
@@ -243,7 +243,7 @@ __device__ void fetch_part(const PartBlocks& from, uint8_t* to) {
 // cuda_report: attention_rows<HeadSizes<{dim}, {half}>, true> shares 384 * dim * (4 - 2 * half) bytes
 template <typename H, bool kStaged>
 __global__ __launch_bounds__(kRowWarps<H>* kWarp, 1) void attention_rows(const __grid_constant__ Attention in) {
-  FOLIO_DYNAMIC_SHARED(shared);  // queries of all warps, then a double buffer of parts
+  FOLIO_DYNAMIC_SHARED(shared);  // queries of all warps, then a double buffer of keys and values
   const size_t kv_head = blockIdx.x;
   constexpr unsigned kWarps = kRowWarps<H>;
   const size_t group = gridDim.y - 1 - blockIdx.y;         // longest groups first
@@ -254,7 +254,7 @@ __global__ __launch_bounds__(kRowWarps<H>* kWarp, 1) void attention_rows(const _
   const Slots slots = slots_of(in, item, kv_head);
   const bool active = item.n_rows > 0;
 
-  // Range of positions that any item of the group attends to.
+  // Range of positions that any warp of this block attends to.
   const Slots first = slots_of(in, items[0], kv_head);
   int32_t group_last = first.item_last;
   for (unsigned w = 1; w < kWarps; ++w) {

@@ -34,13 +34,13 @@ __device__ inline uint32_t two_halves(float low, float high) {
   return to_f16(low) | static_cast<uint32_t>(to_f16(high)) << 16U;
 }
 
-/// The two slots of an item that a lane holds: lane_group() and lane_group() + 8.
+/// The two (row, head) slots of an AttentionItem that a lane of the warp holds: lane_group() and lane_group() + 8.
 struct Slots {
   size_t row[2];     ///< row of the step
   size_t head[2];    ///< query head
   int32_t first[2];  ///< the slot attends to positions [first, last]; last is -1 for an empty slot
   int32_t last[2];
-  int32_t item_first;  ///< first and last position that any slot of the item attends to
+  int32_t item_first;  ///< first and last position that any slot of the AttentionItem attends to
   int32_t item_last;
 };
 
@@ -49,7 +49,7 @@ __device__ inline int32_t first_seen(int32_t position, int32_t window) {
   return position + 1 > window ? position + 1 - window : 0;
 }
 
-/// Returns the step's row to which slot `slot` of an item belongs; head_of() returns the slot's query head.
+/// Returns the step's row of the (row, head) slot with index `slot`. head_of() returns the slot's query head.
 __device__ inline size_t row_of(const AttentionItem& item, int slot) {
   return static_cast<size_t>(item.row + slot / item.n_queries);
 }
@@ -101,20 +101,20 @@ __device__ void store_queries(const Attention& in, const AttentionItem& item, si
   }
 }
 
-/// Addresses of a part's two cache blocks: keys and values of one key/value head. Null for a block that doesn't exist.
+/// Addresses of keys and values of one head in the two cache blocks of a part (64 positions). Null: no such block.
 struct PartBlocks {
   const uint8_t* keys[2];
   const uint8_t* values[2];
 };
 
-/// Softmax state of a part for the lane's two slots: max s and Σ e^(s - max).
+/// Softmax state over a part of 64 positions, for the lane's two slots with scores s: max s and Σ e^(s - max).
 struct PartResult {
   float max[2];
   float sum[2];
 };
 
-/// Attends to the part that begins at position `begin`, with scores capped if cap > 0. Calls before(result) with max
-/// and sum, then take(n, sums) with Σ e^(s - max) v of dimensions 8 n to 8 n + 7. A score tile is 16 slots x 8
+/// Attends to the 64 positions from `begin` on, with scores capped if cap > 0. Calls before(result) with max and sum,
+/// then take(n, sums) with Σ e^(s - max) v of dimensions 8 n to 8 n + 7. A score tile is 16 slots x 8
 /// positions, k = dimension; an output tile is 16 slots x 8 dimensions, k = position. A score tile's
 /// accumulators have the layout of an output tile's operand, so probabilities stay in registers.
 template <typename H, typename Before, typename Take>
@@ -247,7 +247,7 @@ __device__ inline float sum_with_sink(const Attention& in, size_t head, float ma
   return in.sinks == nullptr ? sum : sum + exp_of(in.sinks[head] - max);
 }
 
-/// Factors that join a part to the parts before it: total = total * keep + part * add.
+/// Factors that add the output of a part (64 positions) to that of earlier parts: total = total * keep + part * add.
 struct Join {
   float keep;
   float add;

@@ -13,15 +13,15 @@ namespace folio::infer {
 
 struct AttentionPlan {
   std::vector<gpu::AttentionItem> items{};
-  uint32_t n_slots = 0;    ///< maximum number of (row, head) slots of an item
-  uint32_t max_parts = 0;  ///< upper bound on the parts of an item, a power of two; 0: computed sequentially
+  uint32_t n_slots = 0;    ///< maximum number of (row, head) pairs of an AttentionItem
+  uint32_t max_parts = 0;  ///< upper bound on an item's parts of 64 positions; 0: one warp computes all parts
 };
 
-/// Maximum workspace for parallel parts, in bytes.
+/// Maximum workspace for attention whose positions are split among warps, in bytes.
 inline constexpr size_t kMostPartials = size_t{128} << 20U;
 
-/// Returns the plan of a step: items of adjacent rows of a sequence. `window` is the maximum number of positions
-/// that a row attends to.
+/// Returns the plan of a step: each AttentionItem has adjacent rows of one sequence. `window` is the maximum number of
+/// positions that a row attends to.
 [[nodiscard]] AttentionPlan plan_attention(std::span<const StepRow> rows, const gpu::Heads& heads,
                                            const gpu::CacheView& cache, int64_t window);
 

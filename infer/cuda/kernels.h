@@ -1,5 +1,5 @@
 // The GPU kernels, one operation per file of the same name. All run asynchronously on the stream, on device memory.
-// Where there are two forms, Plain is for reading and benchmarking, and the engine uses Fast. Results of both are
+// Some have two versions: Form::Plain is for reading and benchmarking, Form::Fast for the engine. Results of both are
 // within bounds that the tests derive from reference/; those of Fast don't depend on batching, except with `fast_sums`.
 #pragma once
 
@@ -73,7 +73,7 @@ void multiply(Stream& stream, const PackedInputs& x, const Matmul* products, siz
 [[nodiscard]] constexpr bool same_format(const PackedMatrix& a, const PackedMatrix& b) {
   return a.kind == b.kind && a.bits == b.bits && a.group == b.group && a.minimums == b.minimums;
 }
-/// Computes a product in the plain form: one thread per output, unpacked inputs.
+/// Computes a product in the simplest way (Form::Plain): one thread per output, unpacked inputs.
 void multiply_plain(Stream& stream, const float* x, size_t n_rows, const Matmul& product);
 
 /// An adapter's update of a matrix. A view.
@@ -85,7 +85,7 @@ struct LowRank {
 };
 inline constexpr size_t kMaxLowRank = 256;
 
-/// Adds each row's adapter update: with the part p = parts[slots[r]], adds p.scale · p.b p.a x[r] to out[r]. x is
+/// Adds each row's adapter update: with p = parts[slots[r]], row r's update, adds p.scale · p.b p.a x[r] to out[r]. x is
 /// (n_rows, k), out (n_rows, n_out), and slots (n_rows), negative for no adapter. All arrays are in device memory.
 void add_adapted(Stream& stream, const float* x, size_t n_rows, size_t k, const int32_t* slots, const LowRank* parts,
                  float* out, size_t n_out);
@@ -130,8 +130,8 @@ struct AttentionItem {
   int32_t n_queries;
 };
 inline constexpr size_t kItemSlots = 16;
-inline constexpr size_t kGroupItems = 8;      ///< items of one sequence that a block computes if partials is null
-inline constexpr size_t kPartPositions = 64;  ///< size of a part; parts are computed separately and joined in order
+inline constexpr size_t kGroupItems = 8;      ///< AttentionItems of one sequence per block, if partials is null
+inline constexpr size_t kPartPositions = 64;  ///< attention to each part of 64 positions is computed separately
 inline constexpr size_t kMaxGpuHeadDim = 256;
 
 struct Attention {
@@ -142,14 +142,14 @@ struct Attention {
   int32_t window = 0;                    ///< positions that a row attends to, its own included
   const AttentionItem* items = nullptr;  ///< (n_items), in device memory; ordered by row within a sequence
   uint32_t n_items = 0;
-  uint32_t n_slots = 0;          ///< upper bound on the (row, head) pairs of an item
-  uint32_t max_parts = 0;        ///< upper bound on the parts (kPartPositions positions each) of a row
+  uint32_t n_slots = 0;          ///< upper bound on the (row, head) pairs of an AttentionItem
+  uint32_t max_parts = 0;        ///< upper bound on the parts of kPartPositions positions per row
   float scale = 0.0F;            ///< factor of query · key
   float cap = 0.0F;              ///< if > 0, scaled scores s become cap · tanh(s / cap)
   const float* sinks = nullptr;  ///< (n_heads): an extra score per head whose value vector is 0; null: none
   const float* query = nullptr;  ///< (rows, n_heads, head_dim)
   float* out = nullptr;          ///< (rows, n_heads, head_dim)
-  float* partials = nullptr;     ///< partial_bytes() of workspace; null: parts are computed sequentially
+  float* partials = nullptr;     ///< partial_bytes() of workspace; null: one warp computes all positions
   uint32_t* counters = nullptr;  ///< (n_items, n_kv_heads): finished blocks; zero between launches
   size_t shared_bytes = 0;       ///< maximum shared memory of a block
 };

@@ -39,7 +39,7 @@ struct Rotation {
   size_t layer;
 };
 
-// Processes items first, first + step, … of a row: query and key pairs, the key's unrotated dimensions, and values.
+// Processes every step-th element pair of a row's queries and keys, and element of unrotated keys and values.
 template <bool kHalf>
 __device__ void rotate_row(const Rotation& r, size_t row, uint32_t first, uint32_t step) {
   const Heads& heads = r.heads;

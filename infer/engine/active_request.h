@@ -38,7 +38,7 @@ struct Choice : Sequence {
   Clock::time_point end{};
   // Input for the request's policy, if it has one.
   std::vector<float> logits{};   ///< logits of the next token; empty until the sequence's last row is computed
-  std::vector<float> allowed{};  ///< `logits` with -inf for tokens that the form forbids
+  std::vector<float> allowed{};  ///< `logits` with -inf for tokens that structured output forbids
   int32_t sampled = -1;
   std::optional<double> score{};
 };

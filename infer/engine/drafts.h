@@ -56,10 +56,10 @@ class DraftPace {
 
 class Drafts {
  public:
-  /// Allows at most `most` drafts per step, and in addition all tokens that the sampler's form forces.
+  /// Allows at most `most` drafts per step, and in addition all tokens that structured output forces.
   explicit Drafts(size_t most) : pace_(most) {}
 
-  /// Replaces the drafts by at most `most` tokens that the form forces after `history`. If more drafts are wanted,
+  /// Replaces the drafts by at most `most` tokens that structured output forces after `history`. If more are needed,
   /// returns the input for a drafter, otherwise nullopt. `first` is the index of the first token in the context.
   [[nodiscard]] std::optional<Drafter::Text> begin(std::span<const int32_t> history, size_t first, size_t most,
                                                    Sampler& sampler);
@@ -68,7 +68,7 @@ class Drafts {
   void preempted();
 
   [[nodiscard]] size_t n() const { return tokens_.size() - n_history_; }
-  /// Returns the history followed by this step's drafts: at most `most`, and only tokens that `form` allows.
+  /// Returns the history followed by this step's drafts: at most `most`, and only tokens that `form` (null: none) allows.
   [[nodiscard]] std::span<const int32_t> issue(size_t most, FormMask* form);
   [[nodiscard]] size_t n_issued() const { return n_issued_; }
   [[nodiscard]] int32_t operator[](size_t i) const { return tokens_[n_history_ + i]; }

@@ -1,5 +1,5 @@
 // Sampling of one sequence: draws its tokens, decodes them, and ends it at a stop string, a stop word, an end token,
-// the end of its form or the maximum length.
+// the end of its structured output, or the maximum length.
 #pragma once
 
 #include <cstdint>

@@ -102,10 +102,10 @@ inline constexpr size_t kShardRows = 16;  ///< matrices are split between ranks 
 }
 
 /// Returns the number of bytes that the ranks send each other in a step with `rows` rows, `logit_rows` of them with
-/// logits. All ranks receive the embeddings; per layer Query, Key, Value, Heads and Residual; per feed-forward network
-/// its hidden activations and Residual, with experts also Routes (an upper limit: a route that rounds to 0 sends less).
-/// Rank 0 also receives the logits. From the last layer's Heads on, only `logit_rows` rows are sent. If `in_blocks`,
-/// inputs of Wo and W2 are sent in 8 bits, as they are between processes if all layer matrices are quantized.
+/// logits. All ranks receive embeddings, queries, keys, values, head outputs, router logits, hidden activations and the
+/// residual after each sum; rank 0 also receives the logits. The last layer's head outputs and all later activations
+/// are sent for `logit_rows` rows only. If `in_blocks`, inputs of Wo and W2 are sent in 8 bits. With experts, the
+/// result is an upper bound, since nothing is sent for a chosen expert whose weight rounds to 0.
 [[nodiscard]] uint64_t exchanged_bytes(const core::ModelConfig& config, size_t n_ranks, size_t rows, size_t logit_rows,
                                        bool in_blocks = false);
 

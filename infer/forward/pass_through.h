@@ -22,7 +22,7 @@ class PassThroughStage : public Stage {
 
  protected:
   [[nodiscard]] Stage& inner() const { return *inner_; }
-  /// Returns the inner stage as a span of one stage, the form that forward() accepts.
+  /// Returns the inner stage as a span of one stage, as forward() requires.
   [[nodiscard]] std::span<const std::unique_ptr<Stage>> alone() const { return {&inner_, 1}; }
 
  private:

@@ -90,11 +90,11 @@ class LocalGroup::Member final : public Transport {
  public:
   Member(LocalGroup& group, size_t index) : group_(group), index_(index) {}
 
-  // Once a member has entered round r + 1, it has read all entries of round r. So two entries per member are enough.
+  // A member that has entered round r + 1 has read all messages of round r, so two messages per member are stored.
   void all_gather(std::span<const std::byte> bytes, size_t n_to_all, const Take& take,
                   std::chrono::seconds /*timeout*/) override {
     const uint32_t round = group_.n_rounds_.load(std::memory_order_acquire);
-    group_.check();  // throws after break_off(): another member may still read the entry written below
+    group_.check();  // throws after break_off(), when another member may still read given_
     std::vector<Given>& given = group_.given_[round % 2];
     given[index_] = {bytes, n_to_all};
     group_.wait_for_all(round);

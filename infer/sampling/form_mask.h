@@ -26,8 +26,8 @@ enum class WayOn : uint8_t {
 
 class FormMask {
  public:
-  /// Creates a mask for one sequence. `tokenizer` must outlive it. The tokenizer's end tokens and `end_tokens` are
-  /// allowed where the form may end. The first n_prompt tokens of a history are not part of the output. Throws
+  /// Creates the mask of allowed tokens for one sequence. `tokenizer` must outlive it. The tokenizer's end tokens and
+  /// `end_tokens` are allowed where the output may end. The first n_prompt tokens of a history are not part of the output. Throws
   /// core::Error if the form was compiled for another vocabulary.
   FormMask(std::shared_ptr<forms::Form> form, const data::Tokenizer& tokenizer, std::span<const int32_t> end_tokens,
            size_t n_prompt);
@@ -67,7 +67,7 @@ class FormMask {
   std::shared_ptr<forms::Form> form_;
   const data::Tokenizer* tokenizer_;
   size_t n_prompt_;
-  std::vector<int32_t> ends_;    ///< tokens that are allowed only where the form may end
+  std::vector<int32_t> ends_;    ///< tokens that are allowed only where the output may end
   std::vector<int32_t> silent_;  ///< tokens without bytes
   uint64_t generation_ = 0;      ///< Form::generation() in which places_ are valid
   std::vector<int32_t> tokens_;  ///< output tokens of the last call's history

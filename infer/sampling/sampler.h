@@ -1,5 +1,5 @@
-// Draws a token from logits: applies the form, biases, penalties, top-k, top-p, min-p and temperature, in llama.cpp's
-// order, then samples. The random number is a hash of (seed, position), so outputs don't depend on the batch.
+// Draws a token from logits: applies structured output's mask, biases, penalties, top-k, top-p, min-p and temperature
+// in llama.cpp's order, then samples. The random number is a hash of (seed, position), so the batch has no effect.
 #pragma once
 
 #include <algorithm>
@@ -96,17 +96,17 @@ inline constexpr int32_t kNothingLeft = -2;  ///< no token may be drawn
 class Sampler {
  public:
   /// Creates the sampler of one sequence. Tokens in `never` are not drawn. The first n_prompt tokens of a history don't
-  /// count as generated. A form must have the same n_prompt. Throws core::Error if an option is out of range.
+  /// count as generated. `form`, if set, must have the same n_prompt. Throws core::Error if an option is out of range.
   Sampler(const SamplerOptions& options, std::vector<int32_t> never, size_t n_prompt = 0,
           std::optional<FormMask> form = {});
 
   [[nodiscard]] const SamplerOptions& options() const { return options_; }
   [[nodiscard]] std::span<const int32_t> never() const { return never_; }
-  /// Returns the mask of the sequence's form, or null if it has none.
+  /// Returns the mask of the tokens that the request's structured output allows; null: the output is unconstrained.
   [[nodiscard]] FormMask* form() { return form_ ? &*form_ : nullptr; }
-  /// Returns true if the host must draw the tokens: there is a form, or SamplerOptions::on_host().
+  /// Returns true if the host must draw the tokens: the output is structured, or SamplerOptions::on_host().
   [[nodiscard]] bool on_host() const { return form_.has_value() || options_.on_host(); }
-  /// Returns true if `token` is in never() or completes a bad word after `history`. The form is not checked.
+  /// Returns true if `token` is in never() or completes a bad word after `history`. Does not check form().
   [[nodiscard]] bool forbids(int32_t token, std::span<const int32_t> history) const;
 
   /// Returns a token, kNotFinite or kNothingLeft. Overwrites `logits` (vocab_size). `history` is the sequence so far,

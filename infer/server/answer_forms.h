@@ -20,7 +20,7 @@ struct CallWriting {
 
   data::ToolFormat format;          ///< without empty reasoning, which some chat templates write before an answer
   data::MarkedTokenizer tokenizer;  ///< decodes the markers of calls and reasoning as text
-  forms::FormCache forms;           ///< forms compiled for this tokenizer
+  forms::FormCache forms;           ///< structured-output constraints compiled for `tokenizer`
 };
 
 /// The tools of a request, needed to parse its answer (call_reader.h).
@@ -36,10 +36,10 @@ class AnswerForms {
   /// Both arguments must outlive this object.
   AnswerForms(const data::Tokenizer& tokenizer, const std::optional<data::ChatTemplate>& chat);
 
-  /// Returns the served tokenizer, changed to decode the markers of reasoning as text. Forms are compiled for it.
+  /// Returns the served tokenizer, which decodes markers of reasoning as text. Constraints are compiled for it.
   [[nodiscard]] const data::Tokenizer& tokenizer() const { return marked_; }
 
-  /// Returns the form for `options`. Throws core::Error as forms::make_form() does.
+  /// Returns the compiled constraint for `options`. Throws core::Error as forms::make_form() does.
   [[nodiscard]] std::shared_ptr<forms::Form> form(const forms::FormOptions& options, const core::WorkBudget& budget) {
     return forms_.form(options, budget);
   }

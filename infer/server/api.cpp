@@ -337,7 +337,7 @@ core::OrderedJson in_order(const Fields& fields, const Json& body, std::string_v
   return needs_order(fields) ? server::in_order(body, text, budget) : core::OrderedJson();
 }
 
-// Compiles the form of a request without tools.
+// Compiles the constraint (structured output) of a request without tools.
 void take_form(const Fields& fields, const core::OrderedJson& ordered, const ServedModel& served,
                const core::WorkBudget& budget, CompletionRequest& request) {
   RequestedForm asked = requested_form(fields, ordered);
@@ -347,7 +347,7 @@ void take_form(const Fields& fields, const core::OrderedJson& ordered, const Ser
                                   [&] { return forms_of(asked.field, served).form(asked.options, budget); });
 }
 
-// Sets the form of a chat's answer, and the tools that the answer may call.
+// Compiles the constraint of a chat's answer (structured output), and sets the tools that the answer may call.
 void take_answer(const Fields& fields, const core::OrderedJson& ordered, const RequestedTools& tools,
                  std::shared_ptr<CallWriting> writing, const ServedModel& served, const core::WorkBudget& budget,
                  CompletionRequest& request) {

@@ -101,12 +101,12 @@ struct CompletionRequest {
 };
 
 struct ParseOptions {
-  /// Limits the work of rendering the template, tokenizing (one step per byte) and compiling the form. If a field
-  /// exceeds the limit, parsing throws ApiError with the field's name.
+  /// Limits the work of rendering the template, tokenizing (one step per byte) and compiling the schema or
+  /// grammar of structured output. If a field exceeds the limit, parsing throws ApiError with the field's name.
   core::WorkBudget budget{};
   /// Called before the work that `budget` limits. Must throw if the request is rejected, for example by a full queue.
   std::function<void(size_t n_prompts, size_t n_sequences_of_each)> admit{};
-  /// Splits a chat's answer into reasoning and content. A form then applies only to the content.
+  /// Splits a chat's answer into reasoning and content. Structured output then constrains only the content.
   bool splits_reasoning = true;
 };
 

@@ -100,7 +100,7 @@ bool CallReader::read_answer(AnswerUpdate& update) {
   return at != std::string::npos;
 }
 
-// Reads the next piece of the call, or ends the call after the last one. Returns false if more text is needed.
+// Parses the next element of format_.call, or ends the call after the last one. Returns false if text is missing.
 bool CallReader::read_call(AnswerUpdate& update) {
   if (piece_ == format_.call.size()) {
     piece_ = 0;

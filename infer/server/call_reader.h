@@ -62,7 +62,7 @@ class CallReader {
   Stage stage_;
   std::string held_;     ///< text that was received but not parsed yet
   std::string opening_;  ///< text expected before the first call
-  size_t piece_ = 0;     ///< index of the current piece of the call's format
+  size_t piece_ = 0;     ///< index in format_.call of the element to be parsed
   size_t n_calls_ = 0;   ///< number of calls whose name was read
   int depth_ = 0;        ///< number of open braces and brackets in the arguments
   bool in_string_ = false;

@@ -178,7 +178,7 @@ void Completion::take(ChoiceUpdate update) {
   }
 }
 
-// Adds a choice's last output and its finish reason, which is OpenAI's "length" if a form allows no token.
+// Adds a choice's last output and its finish reason: OpenAI's "length" if structured output allows no token.
 void Completion::finish(ChoiceUpdate& update, const GenerateResult& result) {
   ChoiceText& text = update.text;
   bool calls = false;

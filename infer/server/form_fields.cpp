@@ -14,7 +14,7 @@ namespace {
 using FormKind = forms::FormOptions::Kind;
 using Ordered = core::OrderedJson;
 
-// A request field that contains a form, the equivalent member of structured_outputs, and the form's kind.
+// A request field that constrains the answer, the equivalent member of structured_outputs, and the constraint's kind.
 struct FormField {
   std::string_view field;
   std::string_view part;

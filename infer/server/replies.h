@@ -41,7 +41,7 @@ struct ChoiceText {
   AnswerUpdate answer{};
   std::vector<TokenLogprob> tokens{};  ///< generated tokens, if log-probabilities were requested
   std::string finish_reason{};         ///< empty: not finished
-  std::string stop_reason{};           ///< "form" if the form allowed no more tokens, otherwise empty
+  std::string stop_reason{};           ///< "form" if structured output allowed no token, otherwise empty
   std::optional<double> score{};       ///< set for a finished beam
 
   void append(ChoiceText more);

@@ -26,7 +26,7 @@ const std::string& text_of(const Ordered& object, const char* key, const char* f
 
 bool has(const Ordered& object, const char* key) { return object.contains(key) && !object.at(key).is_null(); }
 
-// Returns an item's content: a text, or the concatenated texts of a list of parts.
+// Returns the content of an input item (a message): a string, or the concatenated texts of a list of content parts.
 std::string content_of(const Ordered& content) {
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array()) refuse("input", "has an item whose content is neither a string nor a list of parts");
@@ -44,7 +44,7 @@ std::string content_of(const Ordered& content) {
   return text;
 }
 
-// Collects a conversation's messages for a chat request. Successive items of an assistant form one message.
+// Collects a conversation's messages for a chat request. Successive assistant items become one message.
 class Messages {
  public:
   void add(const Ordered& item) {

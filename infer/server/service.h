@@ -1,6 +1,6 @@
-// The server's routes and access checks. All calls come from one thread, provided by HTTP (serve_http.h) or by a caller
-// in this process (local_service.h). Another thread parses and prepares requests (templates, tokens, forms) in order,
-// while the first one can still answer /health.
+// The server's routes and access checks. All functions of Service must be called on one thread, that of the HTTP server
+// (serve_http.h) or of local_service.h. A second thread prepares requests in order: it applies chat templates, encodes
+// prompts and compiles schemas of structured output, while the first thread can still answer /health.
 #pragma once
 
 #include <atomic>

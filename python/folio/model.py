@@ -255,7 +255,7 @@ class Model:
             if name in body:
                 raise TypeError(f"{name!r} is an option of the server's alone")
         body, names = server_options(body)
-        # `forms` keeps the order of a schema's keys, which the engine's dicts do not.
+        # `forms`, the options as JSON text, keeps the order of a JSON schema's keys, which the engine's dicts do not.
         said = {name: value for name, value in body.items() if name not in ("prompt", "messages", "logit_bias")}
         try:
             forms = as_json(said) if any(isinstance(value, Mapping) for value in said.values()) else ""
@@ -392,7 +392,7 @@ def _exception(refusal: Any, names: Mapping[str, str] = {}) -> Exception:
     message = renamed(message, names)
     if code == "no_chat_template":
         message = f"{message.split(', like')[0]}: use generate(), or Model(…, chat_template=…)"
-    if code == "unknown_parameter" and "did you mean" not in message:  # the server names forms differently
+    if code == "unknown_parameter" and "did you mean" not in message:  # FORMS: option names that only Python has
         message += "".join(f" (did you mean {near}?)" for near in difflib.get_close_matches(field, FORMS, 1))
     if code in ("unknown_parameter", "invalid_type"):
         return TypeError(message)

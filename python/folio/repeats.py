@@ -1,7 +1,7 @@
 """Continues an interrupted stream by repeating its request.
 
-An output is a function of the request and its seed, but its division into events is not: that depends on the load.
-Therefore characters (and entries of log probabilities) of each choice are counted, not events.
+The seed determines the output, but not its division into events. Therefore this module counts the characters and
+token log-probabilities of each choice that were sent, not the events.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ class Rest:
 
     def __init__(self, sent: bytes) -> None:
         self._head: dict[str, Any] = {}
-        self._has: dict[int, dict[str, int]] = {}  # by choice index: numbers of characters, entries, … sent so far
+        # For each choice index: how many characters, logprobs entries, first events (with a role) and ends were sent.
+        self._has: dict[int, dict[str, int]] = {}
         self._has_usage = False
         for event in _events(sent):
             self._head = self._head or {key: event[key] for key in ("id", "created") if key in event}

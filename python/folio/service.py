@@ -29,7 +29,7 @@ class Service:
     allowed_hosts    hosts that requests may name in addition to localhost; "0.0.0.0" allows any address
     allowed_origins  origins of other web pages that may send requests
     max_queue        maximum number of running and waiting choices; further requests get status 429
-    request_work     maximum work to prepare a request (template, tokenization, form), in internal steps
+    request_work     maximum work to prepare a request (template, tokenization, schema), in internal steps
     request_timeout  maximum duration of a request in seconds
     log              print a line to stderr for each request; log_texts adds prompts and outputs
     """

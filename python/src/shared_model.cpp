@@ -94,7 +94,7 @@ void SharedModel::close() {
 
 namespace {
 
-// Returns the parser's options: the work budget of a server request, plus one unit for each byte of the prompts.
+// Returns the parser's options: the work budget of a server request, plus one step for each byte of the prompts.
 infer::server::ParseOptions parse_options(const Json& body) {
   uint64_t n_bytes = 0;
   const auto add = [&](const Json& text) {
@@ -127,7 +127,7 @@ infer::server::CompletionRequest parse_request(const SharedModel::Use& use, bool
 
 std::vector<infer::Request> engine_requests(const SharedModel::Use& use, infer::server::CompletionRequest request) {
   const int32_t adapter = use.loaded().adapter();
-  // A form needs the tokenizer that it was compiled for, which decodes the markers of reasoning as text.
+  // Structured output needs the tokenizer that its schema was compiled for, which decodes reasoning markers as text.
   const data::Tokenizer& tokenizer = request.options.form ? use.served().forms->tokenizer() : use.tokenizer();
   std::vector<infer::Request> requests;
   for (infer::server::Prompt& prompt : request.prompts) {

@@ -18,7 +18,7 @@ using IntLanes = int32_t __attribute__((vector_size(4 * kLanes)));
 /// Q6_K treats groups whose values all have a smaller magnitude as zeros.
 constexpr float kNearlyZero = 1e-15F;
 
-/// Four interleaved groups of n elements: entry i has element i of each group.
+/// Four interleaved groups of n elements: array element i is a vector of element i of each group.
 template <size_t n>
 using LaneGroups = std::array<Lanes, n>;
 

@@ -1,5 +1,5 @@
 // A budget for the work that a request may cause before it runs, such as rendering its template, tokenizing, or
-// compiling its form. Work is counted in steps (a state, an edge, a few bytes) instead of time, so a request is
+// compiling its schema. Work is counted in steps (a state, an edge, a few bytes) instead of time, so a request is
 // accepted or rejected in the same way on every machine. Copies share one budget.
 #pragma once
 

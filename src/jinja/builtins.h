@@ -21,9 +21,9 @@ struct Builtin {
 /// Returns loop.cycle or loop.changed, or null for other names.
 [[nodiscard]] const Builtin* find_loop_method(std::string_view name);
 
-/// Evaluates object.name: returns the method with this name, otherwise the item, otherwise undefined.
+/// Evaluates object.name: returns the method `name`, otherwise the dict's value for that key, otherwise undefined.
 [[nodiscard]] Value attribute_of(Session& session, const Value& object, const Value& name);
-/// Evaluates object[key]: returns the item, otherwise the method. Throws core::Error for an undefined object.
+/// Evaluates object[key]: returns the element, otherwise the method `key`. Throws core::Error if object is undefined.
 [[nodiscard]] Value item_of(Session& session, const Value& object, const Value& key);
 /// Evaluates value[begin:end:step] for a string or list; bounds are integers or none.
 [[nodiscard]] Value slice_of(Session& session, const Value& value, const Value& begin, const Value& end,
@@ -56,7 +56,7 @@ struct Builtin {
 [[nodiscard]] bool is_word(char32_t c);
 /// Implements Python's str.splitlines(keepends=with_ends).
 [[nodiscard]] std::vector<TextView> lines_of(TextView text, bool with_ends = false);
-/// Returns the item at a path such as "function.name" or an index. `otherwise`, if not null, replaces missing items.
+/// Returns the value in `item` at a path such as "function.name" or an index; *otherwise, if given, if it is missing.
 [[nodiscard]] Value attribute_at(Session& session, Value item, const Value& path, const Value* otherwise = nullptr);
 /// Evaluates Python's `format % values`, where `values` is a single value, a tuple or a dict.
 [[nodiscard]] Text formatted(Session& session, TextView format, const Value& values);

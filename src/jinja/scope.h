@@ -19,7 +19,7 @@ struct Loop {
   int64_t index0 = -1;
   int64_t depth0 = 0;                           ///< recursion depth of a recursive loop
   std::optional<std::vector<Value>> changed{};  ///< last arguments of loop.changed()
-  std::function<Value(const Value&)> call{};    ///< only in recursive loops: returns the output for other items
+  std::function<Value(const Value&)> call{};    ///< recursive loops: returns the body's output for another list
   std::optional<int64_t> n_items{};
 
   const std::optional<Value>& peek() {

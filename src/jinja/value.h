@@ -139,7 +139,7 @@ void write(Session& session, Text& out, const Value& value, bool repr = false);
 
 struct JsonStyle {
   Text indent{};       ///< indentation of a level
-  bool lines = false;  ///< true if each item is on its own line
+  bool lines = false;  ///< true if each element of a list or dict is on its own line
   Text item_separator{U", "};
   Text key_separator{U": "};
   bool ascii = false;

@@ -93,7 +93,7 @@ def test_gguf_package_reads_adapters(adapter):
 
 
 def test_gguf_adapter_matches_the_directory(golden_gguf, adapter, text):
-    """Also tests a rank-stabilized adapter, for which the GGUF file stores another alpha."""
+    """Also tests a rank-stabilized adapter (use_rslora): the GGUF file stores a larger alpha instead of that flag."""
     for stabilized in (False, True):
         change_config(adapter, use_rslora=stabilized)
         file = to_gguf(adapter)

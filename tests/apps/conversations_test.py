@@ -83,7 +83,7 @@ def trained(home, published):
 
 
 def test_validation_loss_matches_transformers(home, trained):
-    """Holds only if conversations in one window don't attend to each other, and if only answers count."""
+    """The losses are equal only if conversations in one window don't attend to each other, and only answers count."""
     # Adding fewer than 64 float32 terms in another order changes a loss below 10 by at most 64 * 2^-24 * 10 = 4e-5.
     assert log_of(home / "r")[-1]["val_loss"] == pytest.approx(
         loss_by_transformers(home / "r/checkpoints/last", conversations(9, 2), 48), abs=1e-4)

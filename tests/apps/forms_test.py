@@ -1,4 +1,4 @@
-"""Tests generate with a form: Python's re and json accept the outputs, and invalid forms give a one-line error."""
+"""Tests structured output of generate: re and json accept it, and invalid expressions give a one-line error."""
 
 import json
 import re

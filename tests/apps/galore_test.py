@@ -1,8 +1,8 @@
 """Compares train --optimizer galore with galore_torch on transformers' Llama, with the same weights and batches.
 
 Trains twelve steps with a new subspace every four, on wide, tall and square matrices. The signs of singular vectors are
-arbitrary: those of two gradients that differ in their last bits can differ. From the second subspace on the signs
-matter, because the moments still have the old ones. So galore_torch uses its own vectors with the signs of Folio's.
+arbitrary, but matter from the second subspace on, because moments keep the old signs. So galore_torch uses its own
+vectors with the signs of Folio's.
 """
 
 import importlib.util
@@ -41,7 +41,7 @@ def galore_group(parameters):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Trains a step, after which norms are no longer ones, then up to twelve with GaLore. Returns the runs' folder."""
+    """Trains one step, so that norms are no longer ones, then 1 to 12 steps with GaLore. Returns the folder of runs."""
     out = tmp_path_factory.mktemp("galore")
     text = out / "text.txt"
     text.write_text("".join(f"{i} times {j} is {i * j}.\n" for i in range(60) for j in range(20)), encoding="utf-8")
@@ -69,7 +69,7 @@ def our_vectors(runs, names):
 
 @pytest.fixture
 def take_signs(galore_torch, monkeypatch):
-    """Returns a function that gives galore_torch's vectors the signs of `others`, which must otherwise be equal."""
+    """Returns a function that gives galore_torch's singular vectors the signs of those that `others` yields."""
     def take(others):
         def compute(self, weights, rank, type):
             vectors, like = theirs(self, weights, rank, type), next(others)

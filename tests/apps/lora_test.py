@@ -167,7 +167,7 @@ def test_golden_adapter_gives_the_same_text_everywhere(golden_gguf, tmp_path):
     dict(rank_pattern={r"(0|2)\.mlp\.(down|up)_proj": 6, r"layers.\d+.self_attn.(?:q|v)_proj": 3}, alpha_pattern={"_proj": 50}),
 ], ids=str)
 def test_rank_and_alpha_patterns(tmp_path, patterns):
-    """Matches keys of rank_pattern and alpha_pattern to modules as peft does, which sorts the keys when saving."""
+    """Keys of rank_pattern and alpha_pattern match modules as in peft, although peft sorts the keys when it saves."""
     model = adapted(GOLDEN, size=0.5, **{**SMALL, "lora_alpha": 6, **patterns})
     model.save_pretrained(tmp_path / "adapter")
     ids = AutoTokenizer.from_pretrained(GOLDEN)("ROMEO:\nWhat is he?")["input_ids"]

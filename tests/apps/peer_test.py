@@ -28,7 +28,7 @@ def text(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def first(text):
-    """Returns the checkpoint after one step, from which both sides start: its norms are no longer ones."""
+    """Returns the checkpoint after one step, whose norms aren't all ones. Folio and PyTorch start from it."""
     out = text.parent / "first"
     succeed("train", text, *SHAPE, "--batch-size", 4, "--steps", 1, "--out", out)
     return out / "checkpoints" / "last"

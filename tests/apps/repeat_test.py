@@ -11,7 +11,7 @@ import torch
 from exactness import assert_same, command, outcome
 from support import BUILD, LONG, SMALL_RUN, environment, held, read_until, succeed
 
-# Kills come 3, 2 and 3 steps after a checkpoint. Only twelve steps, as a step in bfloat16 can take a second.
+# Each kill is two or three steps after a checkpoint or the start, so that some steps are repeated.
 FLAGS = ["--steps", "12", "--seed", "5", "--log-every", "1", "--checkpoint-every", "4"]
 KILLS = [3, 6, 11]
 # Settings in a user's environment that must not change results.

@@ -19,7 +19,7 @@ def await_lines(lines, directory, alive):
 
 
 def assert_all_name(ranks, lost, word):
-    """Checks that all ranks except `lost` end, each with one line that names the lost rank and the last checkpoint."""
+    """Checks that all ranks except `lost` fail, each with one error line that contains "rank LOST WORD"."""
     for rank, process in enumerate(ranks.processes):
         if rank == lost:
             continue

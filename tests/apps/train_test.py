@@ -154,7 +154,7 @@ def test_minutes_become_steps(home):
     estimates = re.findall(r"0.05 minutes: (\d+) steps of ([\d.]+) ms", done.stdout)
     steps = int(estimates[-1][0])
     assert log[-1]["step"] == steps >= 20
-    # train estimates the time of a step from the first 20 steps, which are included in the number of steps.
+    # train times its first 20 steps to estimate how many fit. These 20 count toward the number of steps.
     first, ms = int(estimates[0][0]), float(estimates[0][1])
     assert 20 <= first <= 20 + 3000 / (ms - 0.05)
     assert f"steps = {steps}\n" in (home / "runs/cats/config.toml").read_text()

@@ -284,7 +284,7 @@ TEST(FolderWrite, CreatesAFolderOrFillsAnEmptyOne) {
   EXPECT_ERROR(write_folder_atomically(dir / "empty", write), "already exists");
   EXPECT_THROW(write_folder_atomically(dir / "failed", [](const fs::path&) { throw std::logic_error("failed"); }),
                std::logic_error);
-  EXPECT_EQ(names_in(dir.path()).size(), 3U);  // no other files: only new, empty and link
+  EXPECT_EQ(names_in(dir.path()).size(), 3U);  // new, empty and link; no temporary files
 }
 
 TEST(TemporaryPath, IsRemovedByDestructorAndSignals) {

@@ -43,7 +43,7 @@ TEST(RopeScaling, ScalesSlowPairsAndKeepsFastPairs) {
     ++between;
     EXPECT_GT(factors[i], 1.0);
     EXPECT_LT(factors[i], 8.0);
-    // Between 1 and 4 turns, the frequency is interpolated linearly.
+    // For pairs that make 1 to 4 turns within the original context, the frequency is interpolated linearly.
     const double share = (turns - 1.0) / 3.0;
     EXPECT_NEAR(scaled[i], (1.0 - share) * plain[i] / 8.0 + share * plain[i], 1e-12);
   }

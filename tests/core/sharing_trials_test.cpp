@@ -8,7 +8,7 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-// Simulates `loops` loops that need the time `shared` if shared by threads, else `alone`. Returns how many were shared.
+// Simulates loops estimated at `worth` µs that take `shared` on all threads, `alone` on one. Counts the shared ones.
 size_t n_shared(SharingTrials& trials, size_t worth, size_t loops, nanoseconds shared, nanoseconds alone) {
   size_t n = 0;
   for (size_t i = 0; i < loops; ++i) {

@@ -146,7 +146,7 @@ TEST(StreamAs, RejectsRowsOfPartialBlocksByName) {
 }
 
 TEST(StreamAs, DequantizesBlocks) {
-  const auto x = numbered_weights(kGrouped).tensors[1];  // a norm of 24 values; the rest of 64 are zeros
+  const auto x = numbered_weights(kGrouped).tensors[1];  // a norm with 24 values
   std::vector<float> values(64);
   std::copy(x.begin(), x.end(), values.begin());
   const auto blocks = quantize(DType::Q4_1, values, "w");

@@ -131,7 +131,7 @@ TEST(WholeLlama, TwentyLossesMatchTheTrainer) {
   const Losses losses = both(small(), same(small()));
   ASSERT_EQ(losses.whole.size(), 20U);
   EXPECT_LT(largest_difference(losses), kTolerance);
-  EXPECT_LT(losses.whole.back(), losses.whole.front() - 0.5);  // the loss fell
+  EXPECT_LT(losses.whole.back(), losses.whole.front() - 0.5);
   const auto clipped =
       std::count_if(losses.lengths.begin(), losses.lengths.end(), [](double length) { return length > small().clip; });
   EXPECT_GT(clipped, 0);

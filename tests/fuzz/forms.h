@@ -1,4 +1,4 @@
-// Shared by the fuzz targets of grammars, JSON schemas and regular expressions: compiles and checks a form.
+// Shared by the fuzz targets of structured output (grammars, JSON schemas, regular expressions): take_form().
 #pragma once
 
 #include <string_view>
@@ -7,8 +7,8 @@
 
 namespace folio::fuzz {
 
-/// Compiles a form for a small vocabulary and checks the states along one output: each allows exactly the tokens whose
-/// bytes it allows, and is a valid end if it allows none. Returns true if the form is accepted. Errors contain `where`.
+/// Compiles a form for a small vocabulary and checks it along one output: each mask has exactly the tokens whose bytes
+/// the form accepts, and an empty mask is a valid end. Returns true if the form compiles. Errors must contain `where`.
 bool take_form(const infer::forms::FormOptions& options, const char* where);
 
 }  // namespace folio::fuzz

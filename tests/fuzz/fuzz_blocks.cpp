@@ -1,6 +1,6 @@
-// Fuzzes block types. Any bytes are valid blocks, and unpacking, dequantizing and repacking must give equal values. The
-// values, and the same bytes as floats, are quantized or rejected with a one-line error. Input: a byte for the type, a
-// byte for the number of rows, then the rows of whole blocks.
+// Fuzzes block types. Any bytes are valid blocks: unpacking, dequantizing and repacking must give equal values. Then
+// quantizes the values, and the input's bytes read as floats, which may only fail with a one-line error.
+// Input: a byte for the type, a byte for the number of rows, then the rows of whole blocks.
 #include <algorithm>
 #include <array>
 #include <bit>

@@ -12,7 +12,7 @@ bool take(std::string_view input) {
   std::optional<core::StoredModel> model;
   if (!accepted([&] { model = core::read_llama2c(path); }, path.string())) return false;
   touch_tensors(model->tensors);
-  // Version 2 would round. Version 0 contains RoPE tables whose size grows with the context.
+  // Omits version 2, which rounds weights, and version 0 of models whose RoPE tables would be large.
   for (const int version : {0, 1}) {
     if (version == 0 && model->config.context_length * model->config.head_dim > 4096) continue;
     const auto again = scratch_path("again.bin");

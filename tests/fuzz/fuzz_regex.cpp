@@ -1,4 +1,4 @@
-// Fuzzes regular expressions: parsing as a form and as a JSON schema's "pattern", and the masks of accepted forms.
+// Fuzzes regular expressions as structured output and as a JSON schema's "pattern": parsing, and masks of valid ones.
 #include "infer/forms/regex.h"
 #include "tests/fuzz/forms.h"
 #include "tests/fuzz/fuzz.h"

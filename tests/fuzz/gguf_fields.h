@@ -21,7 +21,7 @@ inline constexpr uint32_t kGgufTypes = 13;
 
 struct GgufFieldValue {
   uint32_t type = 0;
-  std::string bytes;                  ///< a scalar as stored in the file, or a string
+  std::string bytes;                  ///< the bytes of a scalar as in the file, or of a string
   uint32_t item_type = 0;             ///< type of an array's items
   std::vector<GgufFieldValue> items;  ///< an array's items
 };

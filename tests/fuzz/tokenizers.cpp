@@ -34,7 +34,7 @@ std::vector<int32_t> encode(const data::Tokenizer& tokenizer, std::string_view t
   return ids;
 }
 
-// Returns true if each byte of the text has a token. Byte-level BPE drops bytes without one; other kinds return true.
+// Returns true unless the text has bytes that a byte-level BPE drops because it has no tokens for them.
 bool has_bytes(const data::Tokenizer& tokenizer, std::string_view text) {
   if (tokenizer.kind() != "byte-level BPE") return true;
   std::array<bool, 256> known{};

@@ -84,7 +84,7 @@ FAMILIES = {"llama": LlamaConfig, "mistral": MistralConfig, "qwen2": Qwen2Config
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_file_matches_llama_cpps_converter(tmp_path, family):
-    """The base needs only a config.json. The adapter isn't rank-stabilized, since the converter would ignore that."""
+    """The base needs only a config.json. Doesn't test use_rslora, which llama.cpp's converter ignores."""
     if not CONVERTER.exists():
         pytest.skip("llama.cpp's source is not here")
     config = FAMILIES[family](hidden_size=48, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,

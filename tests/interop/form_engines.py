@@ -109,7 +109,7 @@ def main(name):
         try:
             said = compiled(kind, text)
             answer = {"texts": [said(text.encode()) for text in texts]}
-        except Exception as error:  # the engine doesn't support the form
+        except Exception as error:  # the engine doesn't support this schema or grammar
             answer = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), flush=True)
 

@@ -31,7 +31,7 @@ QUESTIONS = ["Invent a person.", "What is the weather in Bern, in C?", "How much
 SEEDS = range(10)
 AT_ONCE = 8
 VOCABULARY = [*PIECES, ("<tool_call>", -90.0, 1)]
-# A logit bias for random weights, which makes calls, and the ends of strings, lists and objects, likely.
+# A logit bias that makes random weights often write quotes, commas, ] and } (so that values end) and tool calls.
 ENDS = {i: 6 for i, (text, _, _) in enumerate(VOCABULARY) if text in ("<0x22>", "<0x5D>", "<0x7D>", "<0x2C>", "<tool_call>")}
 
 

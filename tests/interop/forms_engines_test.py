@@ -1,4 +1,4 @@
-"""Compares forms with the JSON-Schema-Test-Suite, xgrammar and llguidance. If another engine differs, jsonschema or re
+"""Compares structured output with the JSON-Schema-Test-Suite, xgrammar and llguidance. If another engine differs, jsonschema or re
 decide which one is right, and the difference must be one of those that are listed here.
 
 Runs in build/venv-forms, which scripts/bootstrap.sh makes."""
@@ -195,7 +195,7 @@ def test_schemas_compared_with_other_engines(tool, engine):
 
 
 def compared(tool, engine, forms, causes):
-    """Compares Folio with an engine. `forms` yields a question to each, and a function that checks a text."""
+    """Compares Folio with an engine on `forms`: (Folio's form, the engine's form, function that checks a text)."""
     n = collections.Counter()
     for seed, (mine, other, match) in enumerate(forms):
         rng = random.Random(seed)

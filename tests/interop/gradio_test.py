@@ -22,7 +22,7 @@ PAGES = [textwrap.dedent(block) for block in BLOCKS if "import gradio" in block]
 
 
 class Page:
-    """A running page of the docs. `changes` replace the model, and set a seed or greedy decoding for known outputs."""
+    """A running Gradio page with the code of the docs, in which each of `changes`, (old, new), replaces a text."""
 
     def __init__(self, folder, code, *changes):
         for old, new in changes:

@@ -31,7 +31,7 @@ PERSON = {  # the keys aren't in alphabetical order: outputs must keep their ord
 
 @pytest.fixture(scope="module")
 def chat_gguf(tmp_path_factory):
-    """Returns a model with random weights whose vocabulary can form any JSON."""
+    """Returns a model with random weights whose vocabulary suffices for any JSON."""
     return write_chat_model(tmp_path_factory.mktemp("forms") / "chat.gguf")
 
 
@@ -126,7 +126,7 @@ def test_finish_reasons(model):
 
     assert ending(regex="[a-z]{3}", max_tokens=20) == ("stop", None)
     assert ending(regex="[a-z]{30}", max_tokens=20) == ("length", None)
-    # The form allows only two outputs, so the third beam is empty.
+    # `choice` allows only two outputs, so the third beam is empty.
     beams = {"max_tokens": 8, "choice": ["yes", "no"]}
     assert {text for text, _ in model.beam("ROMEO:", 3, **beams)} == {"yes", "no", ""}
     choices = model.complete("ROMEO:", use_beam_search=True, n=3, **beams)["choices"]

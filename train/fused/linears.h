@@ -2,7 +2,7 @@
 //   y_i += s_i z_i A_iᵀ B_iᵀ,  z_i = dropout(x).
 // Backward, with u_i = s_i dy_i B_i [N, rank]:
 //   dx = dy [W1; W2; …] + Σ dropout(u_i A_i),   dB_i = s_i dy_iᵀ (z_i A_iᵀ),   dA_i = u_iᵀ z_i.
-// Frozen weights get no gradients. Shapes: N rows, k inputs, n outputs, r rank.
+// Frozen weights get no gradients. Shapes: N rows, k inputs, n outputs, r rank. Types: T of products, R = Real<T>.
 #pragma once
 
 #include <utility>
@@ -23,15 +23,16 @@ namespace folio::train::fused {
   return lora == nullptr || !lora->low_rank().a.defined() ? nullptr : &lora->low_rank();
 }
 
-/// One layer of a stacked product, created for each pass. Its output is columns [first, first + n) of the product.
+/// One of several linear layers whose weights are stacked in one matrix, so that one product computes all outputs.
+/// This layer's outputs are columns [first, first + n). Created for each pass.
 struct Columns {
   int64_t first, n;
   bool frozen;
-  const lora::LowRank* adapter;  ///< a [r, k] and b [n, r] of type R; null: no adapter
+  const lora::LowRank* adapter;  ///< LoRA matrices a [r, k] and b [n, r]; null: no adapter
   Dropout dropout;               ///< dropout of the adapter's input
 };
 
-/// The weights of a stacked product, created for each pass. T is the type of the product, R = Real<T>.
+/// The weights of linear layers that are multiplied in one product of type T. Created for each pass.
 struct StackedWeight {
   Tensor weight;  ///< [sum of n_i, k] of type T; undefined if there are no layers
   std::vector<Columns> layers;
@@ -118,8 +119,8 @@ Tensor input_gradient(const StackedWeight& product, const Tensor& dy) {
   return dx;
 }
 
-/// Returns the gradients of the layers' parameters, of type R: for each layer its weight, unless frozen, then its
-/// adapter's a and b.
+/// Returns the gradients of the layers' parameters, of type Real<T>: for each layer that of its weight, unless it is
+/// frozen, then those of its adapter's a and b.
 template <typename T>
 std::vector<Tensor> parameter_gradients(const StackedWeight& product, const Tensor& dy, const Tensor& x) {
   constexpr torch::ScalarType kReal = kType<Real<T>>;

@@ -34,12 +34,12 @@ struct Dropout {
 /// Creates a Dropout with `probability` in [0, 1). Different `site` values give independent masks for the same key.
 [[nodiscard]] Dropout make_dropout(double probability, uint64_t key, uint64_t site);
 
-/// Shape of an attention operation. A row of `qkv` holds the H queries, G keys and G values of one token.
+/// Shape of an attention operation. A row of `qkv` holds all heads' queries, keys and values of one token.
 struct AttentionShape {
-  size_t n_positions;  ///< T, positions per sequence
-  size_t n_heads;      ///< H, query heads
-  size_t n_kv_heads;   ///< G, key/value heads; divides H
-  size_t head_dim;     ///< K, dimensions per head
+  size_t n_positions;  ///< positions per sequence
+  size_t n_heads;      ///< query heads
+  size_t n_kv_heads;   ///< key/value heads; divides n_heads
+  size_t head_dim;     ///< dimensions per head
   size_t window;       ///< sliding window: position t attends to t - window + 1 .. t; 0: no window
   /// [sequences, n_positions]: the first position that each position attends to, non-decreasing within a sequence
   /// (starts in modules/mask.h). Null: 0 for all positions.
@@ -82,8 +82,9 @@ struct Loops {
   /// overwrites the logits with the gradient of the losses' sum, times scale.
   void (*cross_entropy)(T* logits, const int64_t* targets, size_t n, size_t n_classes, double scale, double* losses);
 
-  /// Computes causal attention for one sequence and key/value head: from qkv [T, qkv_dim], writes the head's columns of
-  /// out [T, query_dim] and the log-sum-exp of its scores to log_sums [H, T]. `sequence` selects the dropout mask.
+  /// Computes causal attention for one sequence and key/value head: from qkv [n_positions, qkv_dim], writes its columns
+  /// of out [n_positions, query_dim] and its scores' log-sum-exp to log_sums [n_heads, n_positions]. `sequence` selects
+  /// the dropout mask.
   void (*attention)(const T* qkv, const AttentionShape& shape, size_t kv_head, const Dropout& dropout, size_t sequence,
                     T* out, R* log_sums);
   /// Computes the columns of dqkv for this key/value head from dout, the gradient of out.

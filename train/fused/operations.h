@@ -170,7 +170,7 @@ void for_heads(int64_t rows, const AttentionShape& shape, Body&& body) {
 
 struct Attended {
   Tensor heads;     ///< [N, query_dim] of type T
-  Tensor log_sums;  ///< log-sum-exp of the scores, [N, H] of type R; the values of a sequence are laid out as [H, T]
+  Tensor log_sums;  ///< log-sum-exp of the scores, [N, n_heads] of type R; for each sequence [n_heads, positions]
 };
 template <typename T>
 Attended attend(const Tensor& qkv_NC, const AttentionShape& shape, const Dropout& dropout) {
@@ -226,7 +226,7 @@ std::pair<Tensor, Tensor> swiglu_backward(const Tensor& dy_NF, const Tensor& gat
   return {dgate_up_N2F, y_NF};
 }
 
-/// Returns the sum of the rows' losses. If `scale` is not 0, overwrites logits [n, V] with its gradient times scale.
+/// Returns the sum of the rows' losses. If `scale` is not 0, overwrites the logits with its gradient times scale.
 template <typename T>
 double cross_entropy(const Tensor& logits_nV, const Tensor& targets_n, double scale) {
   RECORD_FUNCTION("folio::cross_entropy", {});

@@ -49,13 +49,13 @@ class FusedParts : public nn::FamilyParts {
 /// Draws 62 random bits from LibTorch's CPU generator, whose state is saved in checkpoints.
 int64_t random_key();
 
-/// Drops elements of x [..., D] with this probability and scales the others by 1 / (1 - probability). x is f32 or f64
-/// on the CPU.
+/// Drops elements of x, of any shape, with this probability and scales the others by 1 / (1 - probability). x is f32
+/// or f64 on the CPU.
 Tensor dropout(const Tensor& x, double probability);
 
 /// Returns the mean over rows of -log softmax(norm(x) headᵀ)[target], a scalar. x [N, D] is f32 or f64 on the CPU,
-/// norm_weight [D], head [V, D], targets [N] int64. Products have autocast's type if enabled; `operand` caches the head
-/// in that type. Throws core::Error for a target outside [0, V).
+/// norm_weight [D], head [V, D], targets [N] int64, with model width D and vocabulary size V. Products have autocast's
+/// type if enabled; `operand` caches the head in that type. Throws core::Error for a target outside [0, V).
 Tensor linear_cross_entropy(const Tensor& x_ND, const Tensor& norm_weight_D, double norm_eps, const Tensor& head_VD,
                             const Tensor& targets_N, Operand& operand);
 

@@ -10,7 +10,8 @@
 // All ranks do the same work in each step: two blocks (■) of four. The next keys arrive while a step computes. A step
 // yields a weighted mean of values and its log-sum-exp, with which the means of all steps are merged. In the backward
 // pass, the gradients of keys and values travel with them.
-// A rank sends 2 (C - 1) B G (T/C) K elements forward, and 2 (2C - 1) B G (T/C) K backward.
+// A rank sends 2 (C - 1) B G (T/C) K elements forward, and 2 (2C - 1) B G (T/C) K backward, for B sequences, G heads of
+// keys and values, and K dimensions per head.
 // Sources: Liu et al., "Ring Attention with Blockwise Transformers", 2023; equal work: Brandon et al., "Striped
 // Attention", 2023, section 3; zigzag: "The Llama 3 Herd of Models", 2024, section 3.3.2.
 #pragma once
@@ -29,9 +30,9 @@ struct RingBlock {
 };
 [[nodiscard]] RingBlock ring_block(int64_t rank, int64_t from);
 
-/// Computes causal attention over whole sequences. All ranks of the group call it with q [B, H, T/C, K] and k, v [B, G,
-/// T/C, K] of their own positions, after rotation, and get [B, H, T/C, K] for these. Weights are the softmax of scale ·
-/// q · k; query head h uses key head h / (H / G). CPU only.
+/// Computes causal attention over whole sequences. Each of C ranks passes q [B, H, T/C, K] and k, v [B, G, T/C, K] of
+/// its own positions, after RoPE, and gets [B, H, T/C, K] for them: B sequences of T positions, H query heads, G
+/// key/value heads, K dimensions per head. Weights are softmax(scale · q · k). CPU only.
 [[nodiscard]] torch::Tensor ring_attention(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
                                            double scale, Group& context);
 
@@ -41,7 +42,7 @@ class ContextAttentionImpl : public nn::FamilyAttentionImpl {
   /// its graphs.
   ContextAttentionImpl(const core::ModelConfig& config, nn::RopeCache rope, Group& context, double dropout = 0.0);
 
-  /// Maps x [B, T/C, dim], this rank's two chunks, to the same shape. Throws core::Error if `starts` is defined.
+  /// Maps x [sequences, positions, dim] of this rank's two chunks to the same shape. Throws core::Error for `starts`.
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {}) override;
 
  protected:

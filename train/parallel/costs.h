@@ -18,7 +18,7 @@ struct Costs {
     std::string what;
     double bytes;  ///< sent per optimizer step
   };
-  std::vector<Sent> sent;  ///< only entries with bytes > 0
+  std::vector<Sent> sent;  ///< one element per kind of transfer with bytes > 0
 
   [[nodiscard]] double bytes_sent() const;
 };

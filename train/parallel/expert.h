@@ -18,10 +18,10 @@
 
 namespace folio::train::parallel {
 
-/// A mixture that holds only E/e of the E experts: in the rank with index i, experts i · E/e … (i + 1) · E/e - 1. Its
-/// parameters are experts.{w1,w3}.weight [E/e, F, D] and experts.w2.weight [E/e, D, F]. Router, selection bias, shared
-/// expert and take_load() apply to the rank's own rows. All ranks must call forward() together, with any numbers of
-/// rows. Source: Lepikhin et al., "GShard", 2020, section 3.2, without its expert capacity.
+/// A mixture whose E experts are divided evenly among e ranks: rank i has experts i · E/e to (i + 1) · E/e - 1, with
+/// parameters experts.{w1,w3}.weight [E/e, F, D] and experts.w2.weight [E/e, D, F], for model width D and hidden width
+/// F. Router, selection bias, shared expert and take_load() apply to the rank's own rows. All ranks must call forward()
+/// together, with any numbers of rows. Source: Lepikhin et al., "GShard", 2020, section 3.2, without expert capacity.
 class ExpertParallelMixtureImpl : public nn::MixtureImpl {
  public:
   /// Requires a number of experts that is a multiple of the number of ranks. The group must outlive the module.

@@ -1,7 +1,7 @@
 // A mesh arranges the ranks of a run in five dimensions, one per parallelism. Ranks that differ only in one coordinate
 // form a line, along which that parallelism communicates. Tensor lines, which send most, are consecutive ranks:
 //
-//   rank = (((p · data + d) · expert + e) · context + c) · tensor + t
+//   rank = (((p · data + d) · expert + e) · context + c) · tensor + t        (p: pipeline stage, d: data rank, …)
 #pragma once
 
 #include <array>

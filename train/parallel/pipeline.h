@@ -1,5 +1,4 @@
-// Pipeline parallelism: each rank has some of the layers, and microbatches pass from rank to rank in the order of a
-// Schedule.
+// Pipeline parallelism: each rank has some layers, and microbatches pass between ranks in the order of a Schedule.
 //
 //   rank 0: layers 0, 1          rank 1: layers 2, 3          rank 2: layers 4, 5
 //   embeddings                                                norm, head, loss
@@ -7,7 +6,7 @@
 //      backward(dx) ◀── dx ─────────── backward(dx) ◀── dx ────── backward
 //
 // With v chunks of layers per rank, chunk c of the last rank sends to chunk c + 1 of the first. A rank sends B · T · D
-// elements per microbatch, chunk and direction, and is idle while the pipeline fills and drains.
+// elements (sequences, positions, model width) per microbatch, chunk and direction, and idles as the pipeline fills.
 #pragma once
 
 #include <torch/types.h>
@@ -30,7 +29,7 @@ struct StageWork {
 
 /// Runs this rank's actions; `line` has at least two ranks, and chunk c of rank r is stage c · line.size() + r. Skips
 /// backward passes if autograd is off. Accumulates gradients of the parameters that `forward` uses. Gradients sent to
-/// the previous stage, B · T · D elements per microbatch, stay in memory until the end. Throws as Group does.
+/// the previous stage, of StageWork::shape per microbatch, stay in memory until the end. Throws as Group does.
 void run_pipeline(std::vector<Action> actions, int64_t n_chunks, const StageWork& work, Group& line);
 
 }  // namespace folio::train::parallel

@@ -1,6 +1,5 @@
 // Tensor parallelism: a layer's matrices and tokens are divided among t ranks. wq, wk, wv, w1 and w3 are cut by rows: a
-// rank has some of the heads and hidden units. wo and w2 are cut by columns, so a rank's output is one of t terms of a
-// sum.
+// rank has some heads and hidden units. wo and w2 are cut by columns, so a rank's output is one of t terms of a sum.
 //
 //   rank 0   x [B, T/2, D] ─┐ gather             ┌─▶ heads 0 .. H/2 - 1 ──▶ term ─┐ sum, and  ┌─▶ y [B, T/2, D]
 //                           ├────▶ x [B, T, D] ──┤                                ├───────────┤
@@ -17,9 +16,9 @@
 
 namespace folio::train::parallel {
 
-/// Wraps `inner`, an Attention or SwiGLU with this rank's heads or hidden units and the full width D. The result maps x
-/// [B, T/t, D] to the same shape, passes `starts` [B, T] to inner, and has inner's children under their own names.
-/// Returns inner itself for a group of one. The group must outlive the module and its graphs.
+/// Wraps `inner`, an Attention or SwiGLU with this rank's heads or hidden units. The result maps x [B, T/t, D] (B
+/// sequences of T positions, t ranks, model width D) to the same shape, passes `starts` [B, T] to inner, and has inner's
+/// children under their own names. Returns inner for a group of one. The group must outlive the module and its graphs.
 [[nodiscard]] torch::nn::AnyModule tensor_parallel(torch::nn::AnyModule inner, Group& tensor);
 
 }  // namespace folio::train::parallel

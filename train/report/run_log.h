@@ -28,11 +28,11 @@ struct LogEntry {
 
 class RunLog {
  public:
-  /// Opens run/log.jsonl for appending and removes entries after step `keep_up_to`, which a resumed run writes again.
+  /// Opens run/log.jsonl for appending. Removes lines of steps after `keep_up_to`, which a resumed run writes again.
   /// Starts a new event file, which makes TensorBoard drop those steps, too.
   RunLog(const std::filesystem::path& run, int64_t keep_up_to);
 
-  /// Appends an entry. Throws core::Error if it cannot be written. A killed process may leave an incomplete last line.
+  /// Appends `entry` as a line. Throws core::Error if that fails. A killed process may leave an incomplete last line.
   void append(const LogEntry& entry);
 
   /// Syncs the file to disk, so that lines up to a checkpoint's step survive a power failure.
@@ -48,7 +48,7 @@ class RunLog {
   EventFile events_;
 };
 
-/// Reads the entries of a log. Skips incomplete and unknown lines.
+/// Reads the entries of a log.jsonl file, one per line. Skips incomplete and unknown lines.
 [[nodiscard]] std::vector<LogEntry> read_log(const std::filesystem::path& path);
 
 }  // namespace folio::train

@@ -29,8 +29,8 @@ void save_checkpoint(const std::filesystem::path& run, parallel::RankModel& mode
                      const Optimizer& optimizer, const TrainerState& state, const data::Tokenizer& tokenizer);
 
 /// Loads this rank's part of the weights, of their average (unless null) and of the optimizer state, and the states of
-/// the random generators, from a checkpoint directory. Throws core::Error if a file is missing or does not fit the
-/// model, or if the checkpoint has optimizer state for other parameters.
+/// the random generators, from a checkpoint whose trainer.json was read into `state`. Throws core::Error if a file is
+/// missing or does not fit `state` or the model, or if the checkpoint has optimizer state for other parameters.
 void load_checkpoint(const std::filesystem::path& checkpoint, parallel::RankModel& model, parallel::RankModel* average,
                      Optimizer& optimizer, const TrainerState& state);
 

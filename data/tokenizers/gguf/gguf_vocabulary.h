@@ -29,7 +29,7 @@ void read_byte_level(const core::GgufFile& file, const std::string& where, Vocab
 [[nodiscard]] core::GgufMetadata byte_level(const Vocabulary& vocabulary, std::string pre,
                                             std::vector<std::string> merges);
 
-/// Returns the items of a list in the metadata. Throws core::Error with the key if it is missing or has another type.
+/// Returns a metadata array. Throws core::Error that names the key if it is missing or has another type.
 template <typename Item>
 [[nodiscard]] const std::vector<Item>& list(const core::GgufFile& file, const std::string& key) {
   const core::GgufValue* value = file.find(key);

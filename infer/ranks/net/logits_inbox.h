@@ -37,7 +37,7 @@ class LogitsInbox {
   size_t from_;
   uint64_t n_expected_ = 0;
   std::deque<Logits> all_;  ///< logits of steps that were registered and not read yet, in the order of steps
-  size_t n_here_ = 0;       ///< number of leading entries of all_ that have arrived
+  size_t n_here_ = 0;       ///< number of steps, from the front of all_, whose logits have arrived
 };
 
 }  // namespace folio::infer

@@ -21,7 +21,7 @@ constexpr uint32_t kMagic = 0x46554747;  // "GGUF"
 // general.alignment, but aligns tensors to 32 bytes.
 constexpr uint64_t kWrittenAlignment = 32;
 constexpr int kMaxArrayDepth = 4;
-// Limits for metadata and tensor entries, so that a damaged file cannot cause huge allocations. The largest published
+// Limits for a file's metadata and list of tensors, so that a damaged file cannot cause huge allocations. The largest published
 // vocabularies have about 260,000 tokens and 10 MB.
 constexpr uint64_t kMaxHeaderBytes = uint64_t{64} << 20U;
 constexpr uint64_t kMaxItems = uint64_t{1} << 22U;  // maximum number of elements in all metadata arrays together
@@ -209,7 +209,7 @@ GgufFile::GgufFile(const std::filesystem::path& path, OneFile) : file_(path) {
   }
   const auto n_tensors = in.number<uint64_t>("the number of tensors");
   const auto n_keys = in.number<uint64_t>("the number of metadata keys");
-  // In a file, a key with its value needs at least 13 bytes, and a tensor's entry 32.
+  // In a file, a key with its value needs at least 13 bytes, and a tensor's name, shape, type and offset 32.
   if (n_keys > in.remaining() / 13) in.fail_here("{} metadata keys do not fit in the file", n_keys);
   if (n_tensors > in.remaining() / 32) in.fail_here("{} tensors do not fit in the file", n_tensors);
   if (n_keys > kMaxEntries || n_tensors > kMaxEntries) {

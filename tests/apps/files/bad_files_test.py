@@ -43,7 +43,7 @@ def run(program, *args):
 
 
 def commands(folder, model, tokenizer, prompts=None):
-    """Returns {program: command}. export writes a Hugging Face directory, because that reads every part of a model."""
+    """Returns {program: command}. The command of export writes a Hugging Face directory, to read all of the model."""
     more = ["--tokenizer", tokenizer] if tokenizer else []
     prompt = ["--prompts", prompts] if prompts else ["a"]
     generate = ["generate", "--json", "-t", 1, "-n", 2, "-m", model, *more, *prompt]

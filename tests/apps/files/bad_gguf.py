@@ -10,7 +10,7 @@ MiB = 1 << 20
 
 
 def write(folder, model, packed):
-    """Writes the model, or `packed` unless it is None: the file's bytes, or (head, length) of a sparse file."""
+    """Writes `packed`, which is bytes or (head, length) of a sparse file, or the model if `packed` is None."""
     return write_file(folder / "m.gguf", model.pack() if packed is None else packed), None
 
 
@@ -40,7 +40,7 @@ def part(**values):
 
 
 def entry(raw):
-    """Returns a change that appends a metadata entry of raw bytes."""
+    """Returns a change that appends raw bytes to the metadata, as a key with its value."""
     return lambda g: g.metadata.update({"raw": raw})
 
 

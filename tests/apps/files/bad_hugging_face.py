@@ -59,7 +59,7 @@ def raw(file, data):
 
 
 def at(file, *path):
-    """Returns a function that finds a JSON value's container and key, given the path of keys to the value."""
+    """Returns a function that finds, in a model's JSON file, the container and the last key of the value at `path`."""
     def find(m):
         place = m.files[file]
         for key in path[:-1]:

@@ -10,7 +10,7 @@ DIM, HIDDEN, LAYERS, HEADS, KV_HEADS, VOCAB, CONTEXT = range(7)
 
 
 def write(folder, model, packed):
-    """Writes the model, or `packed` unless it is None: the file's bytes, or (head, length) of a sparse file."""
+    """Writes `packed`, which is bytes or (head, length) of a sparse file, or the model if `packed` is None."""
     tokenizer = folder / "t.json"
     tokenizer.write_text(json.dumps(sound.character_json()))
     return write_file(folder / "m.bin", model.pack() if packed is None else packed), tokenizer

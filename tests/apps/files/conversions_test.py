@@ -106,7 +106,7 @@ MIXTURES = {"q4_k_m": ("Q4_K", 15), "q5_k_m": ("Q5_K", 17), "q6_k": ("Q6_K", 18)
 @pytest.mark.parametrize("kind", MIXTURES)
 @pytest.mark.parametrize("form", ["gguf", "hf"])
 def test_mixtures_match_llama_cpp(tmp_path, kind, form):
-    """Tests each tensor's type and the file's fields. tests/interop compares the blocks with llama.cpp's."""
+    """Tests tensor types and metadata of mixtures (Q4_K_M, …). tests/interop compares blocks with llama.cpp's."""
     arrays, source = sound.weights(MIXED), tmp_path / "source"
     if form == "gguf":
         source.write_bytes(sound.Gguf(MIXED, arrays).pack())

@@ -21,7 +21,7 @@ void read(std::string_view what, const fs::path& path, int64_t vocab_size) {
   if (what == "tokenizer") static_cast<void>(data::load_tokenizer(path, vocab_size));
 }
 
-// Prints the lengths at which `path` is accepted. Each error message must be one line that names `file`.
+// Truncates `file`, a part of the model or tokenizer at `path`, at every length, and prints the accepted lengths.
 void cut_at_every_byte(std::string_view what, const fs::path& path, const fs::path& file, int64_t vocab_size) {
   for (uintmax_t size = fs::file_size(file); size-- > 0;) {
     fs::resize_file(file, size);

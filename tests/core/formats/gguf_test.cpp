@@ -59,7 +59,7 @@ GgufMetadata every_type() {
   };
 }
 
-// Returns a tensor of every GGUF type, with odd sizes. Sorting by name would change the order.
+// Returns a tensor of every GGUF type, with odd sizes. Names are unsorted, so that a test detects a changed order.
 std::vector<Stored> every_tensor_type() {
   return {stored("z.first", DType::F32, {3, 5}),  stored("a", DType::F16, {7}),
           stored("bf16", DType::BF16, {2, 3, 5}), stored("q4_0", DType::Q4_0, {3, 32}),

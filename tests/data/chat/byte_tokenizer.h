@@ -9,7 +9,7 @@
 
 namespace folio::data::test {
 
-/// Encodes <s>, </s> and <end> as special tokens, and every other byte as the token of its value.
+/// Encodes each byte as its value. encode() never returns the special tokens <s>, </s> and <end> (256 to 258).
 class ByteTokenizer final : public Tokenizer {
  public:
   ByteTokenizer() : special_({{.text = "<s>", .id = 256}, {.text = "</s>", .id = 257}, {.text = "<end>", .id = 258}}) {}

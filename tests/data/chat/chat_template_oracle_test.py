@@ -248,7 +248,7 @@ def random_call(rng):
 
 
 def written(format, calls):
-    """Returns the calls in a tool format, which is the text that a model must generate."""
+    """Returns the text that a model must generate to make these calls in a tool format."""
     texts = ["".join({"text": text, "name": call["function"]["name"], "arguments": arguments, "id": call["id"]}[kind]
                      for kind, text in format["call"]) for call, arguments in calls]
     return format["before"] + format["opening"] + format["separator"].join(texts) + format["closing"]
@@ -366,7 +366,7 @@ def test_named_templates_in_gguf_match_the_package(tmp_path):
 
 def jinja(template, variables):
     try:
-        # The variables are copied, because rendering can change lists.
+        # Copies the variables, because templates can change lists (append) and other templates use the same ones.
         return _compile_jinja_template.__wrapped__(template).render(**copy.deepcopy(variables))
     except Exception:  # templates may raise any exception of Python
         return None

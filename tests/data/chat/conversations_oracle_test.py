@@ -48,7 +48,7 @@ TAGGED = {
 # Without marks around answers, a token can begin before an answer or end after it, such as " Hello" and ".\\n\\n".
 PLAIN = ("{% for message in messages %}{{ message['role'] + ': ' }}{% if message['role'] == 'assistant' %}{% generation %}"
          "{{ message['content'] }}{% endgeneration %}{% else %}{{ message['content'] }}{% endif %}{{ '\\n\\n' }}{% endfor %}")
-# Models whose training templates in TRL render the same as the published ones, but also train the line break.
+# Models whose training templates in TRL render like the published ones, but also train the line break after an answer.
 TRL_PAIRS = ["llama3", "gemma", "gemma3", "qwen3_instruct_2507", "cohere"]
 
 
@@ -123,8 +123,8 @@ def assert_same(found, tokenizer, template, chats):
         assert (example["tokens"], example["learned"]) == (expected["tokens"], expected["learned"]), chat
 
 
-# In NEXT, as in GLM-4's template, the mark of the next turn ends an answer. For transformers, NEXT_TAGGED tags answers
-# and these marks, and an empty turn follows the last answer.
+# In NEXT, as in GLM-4's template, an answer ends with the mark of the next turn, so this mark must be learned, too.
+# NEXT_TAGGED is the same template for transformers, with {% generation %} tags around answers and these marks.
 NEXT = "{% for m in messages %}{{ '<|' + m.role + '|>\n' + m.content }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}"
 NEXT_TAGGED = ("{% for m in messages %}{% set mark = '<|' + m.role + '|>' %}{% if loop.previtem is defined and loop.previtem.role == 'assistant' %}"
                "{% generation %}{{ mark }}{% endgeneration %}{% else %}{{ mark }}{% endif %}{{ '\n' }}{% if m.role == 'assistant' %}"

@@ -92,7 +92,7 @@ TEST(ChatRenderer, HonorsGenerationBlocks) {
             (std::vector<std::string>{"[system]s[user]u[assistant]{a!}[user]v[assistant]{b!}"}));
 }
 
-// The templates of reasoning models render the reasoning of the last answer only, so each answer needs an example.
+// Templates of reasoning models render only the last answer's reasoning, so each answer needs its own training example.
 TEST(ChatRenderer, SplitsExamplesIfEarlierAnswersRenderDifferently) {
   EXPECT_EQ(
       shown("{% for m in messages %}[{{ m.role }}]{{ '(thought)' if loop.last and m.role == 'assistant' else '' }}"

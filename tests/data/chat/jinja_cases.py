@@ -202,7 +202,7 @@ FILTER_ARGUMENTS = {
     "trim": (TEXTS + NUMBERS, ["", "'xHd'", "chars=' a'", "none"]), "truncate": (TEXTS, ["", "5", "5, true", "9, false, '..'", "10, true, leeway=0", "5, end=''", "2", "8, leeway=0"]),
     "unique": (LISTS + RECORDS, ORDERS), "upper": (ANY, [""]), "urlencode": (ANY + ["{'a b': 'c/d', 'é': 1}", "[('a', 'b'), ('c', ' ')]"], [""]),
     "wordcount": (TEXTS + NUMBERS, [""]), "wordwrap": (TEXTS, ["", "10", "5", "8, false", "10, true, '|'", "7, break_on_hyphens=false", "width=12, wrapstring=none", "1", "0"])}
-# Filters that return iterators, which would be printed as an address.
+# Filters that return iterators. random_filter() appends another filter, since Jinja prints an iterator as an address.
 LAZY = {"batch", "slice", "map", "select", "reject", "selectattr", "rejectattr", "unique", "reverse", "items"}
 COMPARISONS = ["1", "3", "'a'", "s", "l", "none", "2.5", "n", "[1, 2]", ""]
 TEST_ARGUMENTS = {"divisibleby": ["1", "7", "2.5", "0", "'a'", ""], "in": ["l", "s", "d", "[7, 'a']", "range(9)", "5"], "sameas": ["n", "none", "true", "1", "false"]}

@@ -145,7 +145,7 @@ TEST(PackedExamples, BestFitDecreasingFillsWindows) {
             (std::vector<int32_t>{6, 6, 6, 6, 6, 6, 4, 4, 4, 4, 5, 5, 5, 5, 5, 3, 3, 3, 2, 2}));
 }
 
-// With random lengths, less than a tenth of the windows is padding.
+// With random example lengths, less than a tenth of all positions is padding.
 TEST(PackedExamples, RandomLengthsNeedLittlePadding) {
   EXPECT_GT(PackedExamples(examples(400, 60, 3), 64, kPadding).fullness(), 0.9);
 }

@@ -122,7 +122,7 @@ def training(pre):
         tokenizer.normalizer = normalizers.NFC()
     trainer = trainers.BpeTrainer(vocab_size=2000, show_progress=False, special_tokens=SPECIAL,
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
-    # The repeated "ſa" becomes a token, so that tokens differ if "'ſ" isn't split off: (?i:'s) also matches the long s.
+    # (?i:'s) also matches "'ſ" (long s). "ſa" is made a token here, so that not splitting "'ſa" gives other tokens.
     tokenizer.train_from_iterator([TEXT[:300_000], "\nſa" * 500], trainer)
     tokenizer.add_tokens([AddedToken("<tool>", normalized=False), AddedToken("<tool>>", normalized=False)])
     config = {"bos_token": None, "eos_token": "<|im_end|>"}
@@ -166,7 +166,7 @@ def ids_of(theirs, text):
 def test_tokens_match_tokenizers(pair, tmp_path, request):
     theirs, path = pair
     tokenizer = Ours(path, tmp_path)
-    # The patterns of SmolLM2 and gpt-oss include those of GPT-2 and Tekken, so only `make long` tests the latter.
+    # Slow. GPT-2's and Tekken's patterns are parts of SmolLM2's and gpt-oss's, so only `make long` tests them.
     if LONG or request.node.callspec.params["pair"] not in ("gpt-2", "tekken"):
         assert tokenizer.encode(all_characters()) == ids_of(theirs, all_characters())
     ids = ids_of(theirs, TEXT)

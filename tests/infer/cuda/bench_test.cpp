@@ -1,5 +1,5 @@
-// Tests cuda_bench on the emulator: operation counts are right, every kernel has its expected forms, and each result is
-// a line of JSON. The times have no meaning here.
+// Tests cuda_bench on the emulator: operation counts are right, kernels run in their plain and fast versions, and each
+// result is a line of JSON. The times have no meaning here.
 #include "apps/cuda_bench/bench.h"
 
 #include <gtest/gtest.h>

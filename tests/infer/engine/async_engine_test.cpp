@@ -88,7 +88,7 @@ TEST_F(AsyncEngineTest, OutputsDoNotDependOnOtherRequests) {
   EXPECT_GT(all.cached_tokens, 0U);
 }
 
-// Several requests use the same form at a time, and some of them are abandoned or canceled.
+// Several requests with the same structured-output constraint run at a time. Some are abandoned or canceled.
 TEST_F(AsyncEngineTest, OutputsWithFormsDoNotDependOnOtherRequests) {
   constexpr uint64_t kRequests = 24;
   const auto tokens = std::make_shared<forms::TokenTree>(tokenizer_);

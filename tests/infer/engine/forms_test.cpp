@@ -1,5 +1,5 @@
-// Tests structured output: each output fits its form, doesn't depend on other requests, and is drawn from the model's
-// logits of the allowed tokens. Forms are built directly from grammar parts, without a parser.
+// Tests structured output: each output matches its grammar, doesn't depend on other requests, and is drawn from the
+// model's logits of the allowed tokens. Grammars are built directly from parts, without a parser.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ std::shared_ptr<Form> text_form(const data::Tokenizer& tokenizer, std::string_vi
   return form_of(tokenizer, [&](Grammar& g) { return g.text(text); });
 }
 
-// Returns a builder of a form that matches [a-d]{1,3}(-[a-d]{1,3}){2,most}!
+// Returns a builder of a grammar that matches [a-d]{1,3}(-[a-d]{1,3}){2,most}!
 test::Build words(int64_t most) {
   return [most](Grammar& g) {
     const auto word = [&] { return g.repeat([&] { return g.bytes('a', 'd'); }, 1, 3); };
@@ -43,7 +43,7 @@ Grammar::Part endless(Grammar& g) {
   return g.repeat([&] { return g.bytes('a', 'c'); }, 0, -1);
 }
 
-// Returns a form of nested lists. A list is "a", up to four items (a list or "b"), and "d".
+// Returns a constraint to nested lists: a list is "a", up to four elements (a list or "b"), and "d".
 std::shared_ptr<Form> nested(const data::Tokenizer& tokenizer) {
   const auto tokens = std::make_shared<TokenTree>(tokenizer);
   Grammar grammar({.longest_token = tokens->longest()});
@@ -139,7 +139,7 @@ TEST_P(Forms, CompleteFormsEndWithoutAnEndToken) {
   const GenerateResult result = alone(request).front();
   EXPECT_EQ(result.text, "ABC");
   EXPECT_EQ(result.finish_reason, FinishReason::Stop);
-  request.options.max_tokens = 3;  // the third token completes the form
+  request.options.max_tokens = 3;  // the third token completes the output
   EXPECT_EQ(alone(request).front().finish_reason, FinishReason::Stop);
   request.options.max_tokens = 2;
   EXPECT_EQ(alone(request).front().finish_reason, FinishReason::Length);
@@ -182,7 +182,7 @@ TEST_P(Forms, DeadEndsHaveFinishReasonForm) {
   result = alone(drawing(text_form(pieces_, "xz"), 1)).front();
   EXPECT_TRUE(result.tokens.empty());
   EXPECT_EQ(result.finish_reason, FinishReason::Form);
-  // Ban all tokens with "-": a form that requires "-" becomes a dead end, and one with an optional "-" ends before it.
+  // Bans all tokens with "-". A grammar that requires "-" becomes a dead end; one where it is optional ends before it.
   request = drawing(form_of(pieces_, words(3)), 2);
   for (int32_t id = 0; id < 37; ++id) {
     if (pieces_.token_bytes(id).find('-') != std::string::npos) request.options.sampler.bad_words.push_back({id});
@@ -260,7 +260,7 @@ TEST_P(Forms, BeamsFitTheForm) {
     EXPECT_EQ(result.finish_reason, FinishReason::Stop);
     expect_fits(result, request);
     texts.insert(result.tokens);
-    // The score is the log-probability without a mask. A complete form ends without an end token, so none is counted.
+    // The score is the log-probability without a mask. A complete output ends without an end token, so none counts.
     std::vector<int32_t> scored = request.prompt;
     scored.insert(scored.end(), result.tokens.begin(), result.tokens.end());
     double log_prob = 0.0;
@@ -303,7 +303,7 @@ TEST_P(Forms, BeamsFindAllTextsOfASmallForm) {
   EXPECT_EQ(texts, (std::multiset<std::string>{"", "", "AB", "ACD", "B"}));
 }
 
-// A form that throws fails only the request that uses it.
+// A structured-output constraint that throws during decoding fails only the request that uses it.
 TEST_P(Forms, FormErrorsFailOnlyTheirRequest) {
   const test::LetterTokenizer letters;
   Request request = drawing(form_of(letters,

@@ -1,5 +1,5 @@
-// Tests many requests with different forms at once: outputs don't depend on the other requests, with preemption,
-// speculation and all other request options.
+// Tests many requests with different structured-output constraints at once: outputs don't depend on the other requests,
+// with preemption, speculation and all other request options.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ class FormsTogether : public test::FormTexts {
   [[nodiscard]] std::shared_ptr<Form> regex(std::string text) const {
     return forms::make_form({.kind = forms::FormOptions::Kind::Regex, .text = std::move(text)}, tokens_);
   }
-  // Returns a form that differs for each i: of a fixed length, of repeated pieces or words, or ending at any letter.
+  // Returns a different constraint for each i: a fixed length, repeated pieces or words, or an end after any letter.
   [[nodiscard]] std::shared_ptr<Form> form(size_t i) const {
     switch (i % 4) {
       case 0:
@@ -112,7 +112,7 @@ TEST_P(FormsTogether, FormsWorkWithOtherOptions) {
   expect_as_alone(all, adapters);
 }
 
-// Runs several sequences of one form, whose states exceed the form's memory limit, so that states are evicted.
+// Runs several sequences with one grammar, whose states exceed its memory limit, so that states are evicted.
 TEST_P(FormsTogether, OutputsSurviveEvictedFormStates) {
   const auto small = [&](size_t most_bytes) {
     forms::Grammar grammar({.longest_token = 5});

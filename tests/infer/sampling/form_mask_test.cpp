@@ -1,4 +1,4 @@
-// Tests infer/sampling/form_mask.h: masks are the same if a form must discard states for lack of memory.
+// Tests masks of structured output (form_mask.h): they stay the same if states are discarded for lack of memory.
 #include "infer/sampling/form_mask.h"
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ Said said(FormMask& mask, std::span<const int32_t> history, int32_t vocab_size) 
   return said;
 }
 
-// Three interleaved sequences use one form. Some are truncated, as after rejected draft tokens, or restarted.
+// Three interleaved sequences share one grammar. Some are truncated, as after rejected draft tokens, or restarted.
 TEST(FormMask, EvictionDoesNotChangeMasks) {
   struct Case {
     const char* grammar;

@@ -135,7 +135,7 @@ TEST(Sampler, MinPIsRelativeToTheLikeliest) {
   expect_distribution(options, {0, 1, 0, 0, 0});
 }
 
-// Filters consider only the tokens that the form allows, here those with 0.10, 0.05 and 0.15.
+// Filters consider only tokens that structured output allows, here those with probabilities 0.10, 0.05 and 0.15.
 TEST(Sampler, FormsMaskBeforeFilters) {
   const forms::test::ListTokenizer tokenizer({"", "b", "c", "d", "e"});  // the first is the end token
   const auto tokens = std::make_shared<forms::TokenTree>(tokenizer);

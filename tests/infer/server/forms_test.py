@@ -1,7 +1,7 @@
 """Tests structured output and tool calls with OpenAI's Python client: parsing, streaming and messages sent back.
 
-The models have random weights, so only the form constrains their outputs. logit_bias makes quotation marks, brackets
-and calls likely, so that strings and calls end."""
+The models have random weights, so only schemas and grammars determine their outputs. logit_bias makes quotation marks,
+brackets and calls likely, so that strings and calls end."""
 
 import concurrent.futures
 import datetime

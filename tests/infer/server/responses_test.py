@@ -125,7 +125,7 @@ def test_function_calls_and_outputs(client):
 
 
 def test_reasoning_is_a_separate_item(client):
-    """The form of the output applies only after the reasoning."""
+    """Structured output constrains only the message, not the reasoning before it."""
     more = {"guided_regex": "us", "logit_bias": {len(VOCABULARY): 9.0, len(VOCABULARY) + 1: 9.0}}
     whole = create(client, extra_body=more)
     events = events_of(client, extra_body=more)
