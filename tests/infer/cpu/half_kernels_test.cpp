@@ -126,10 +126,6 @@ TEST_P(HalfKernels, WidenEachValueExactly) {
   // A product with 1 also adds fifteen zeros, which turns -0 into 0, as in the float kernel.
   EXPECT_TRUE(same_bits(product(fast_.matmul_f16, f16), product(reference_kernels().matmul, wide_f16)));
   EXPECT_TRUE(same_bits(product(fast_.matmul_bf16, bf16), product(reference_kernels().matmul, wide_bf16)));
-  for (size_t i = 0; i < f16.size(); ++i) {
-    ASSERT_EQ(product(fast_.matmul_f16, std::vector<F16>{f16[i]})[0], wide_f16[i]) << f16[i].bits;
-    if (i > 3000) break;
-  }
 }
 
 // Returns the floats at which rounding to F16 changes: each F16 value, the midpoints between neighbors, the floats

@@ -145,24 +145,6 @@ TEST_P(KernelsOfIsa, MatmulOfManyInputsGivesTheReferencesBits) {
   }
 }
 
-TEST_P(KernelsOfIsa, MatmulRowsDoNotDependOnTheBatch) {
-  constexpr size_t kRows = 9;
-  constexpr size_t kOut = 21;
-  for (const size_t k : {5U, 33U, 1030U}) {
-    const auto x = random_floats(kRows * k, 1);
-    const auto weight = random_floats(kOut * k, 2);
-    std::vector<float> together(kRows * kOut);
-    std::vector<float> apart(kRows * kOut);
-    fast_.matmul(x.data(), kRows, weight.data(), k, 0, kOut, together.data(), kOut, false);
-    for (size_t n = 0; n < kRows; ++n) {
-      for (size_t r = 0; r < kOut; ++r) {
-        fast_.matmul(&x[n * k], 1, weight.data(), k, r, r + 1, &apart[n * kOut], kOut, false);
-      }
-    }
-    ASSERT_TRUE(same_bits(together, apart)) << "k " << k;
-  }
-}
-
 TEST_P(KernelsOfIsa, RopeGivesTheReferencesBits) {
   std::vector<size_t> head_dims;
   for (size_t d = 0; d <= 2 * kLanes + 2; d += 2) head_dims.push_back(d);

@@ -140,13 +140,6 @@ TEST_P(Words, ContinuingFromATailRecomputesNothing) {
   EXPECT_EQ(engine.statistics().rows - rows, text.size() - 1 - 64);
 }
 
-TEST_P(Words, WithoutTailsOnlyFullBlocksAreShared) {
-  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
-  Request request = drawing(prompt(45, 6), 6, 30);
-  request.prompt = joined(request.prompt, run(engine, request).front().tokens);
-  EXPECT_EQ(run(engine, request).front().n_cached, 64U);
-}
-
 // Outputs are continued repeatedly, some concurrently, in a cache that has blocks for only a few of them.
 TEST_P(Words, TailsDoNotChangeOutputs) {
   EngineOn engine(GetParam(), model_, {.n_threads = 2}, {.max_positions = 14 * kBlockPositions});
