@@ -21,6 +21,7 @@ using test::kLongLengths;
 using test::kNaN;
 using test::kPageEnd;
 using test::kRanges;
+using test::MatmulCase;
 using test::random_floats;
 using test::same_bits;
 using test::short_lengths;
@@ -52,15 +53,6 @@ TEST_P(KernelsOfIsa, RmsNormGivesTheReferencesBits) {
     }
   }
 }
-
-struct MatmulCase {
-  size_t k;
-  size_t n_rows;
-  size_t begin;
-  size_t end;
-  size_t place;
-  bool accumulate;
-};
 
 // Compares a product with the reference. Weight rows and outputs outside [begin, end) are NaN and must not be used.
 void check_matmul(const Kernels& fast, const MatmulCase& c) {

@@ -167,9 +167,7 @@ TEST_P(Adapters, AdaptersDoNotSharePrefixes) {
   for (size_t which = 0; which <= adapters_.size(); ++which) {
     EngineOn engine(GetParam(), model_);
     const int32_t adapter = which == 0 ? kNoAdapter : engine.load_adapter(adapters_[which - 1]);
-    const RequestId id = engine.add(greedy(prompt, adapter));
-    while (engine.step()) continue;
-    alone.push_back(engine.take(id).tokens);
+    alone.push_back(test::results_of(engine, greedy(prompt, adapter)).front().tokens);
   }
   EXPECT_NE(alone[0], alone[1]);
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
@@ -204,9 +202,7 @@ TEST_P(Adapters, AdaptersInUseAreNotUnloaded) {
   // A new adapter reuses neither the id of an unloaded adapter nor the KV blocks computed with it.
   const int32_t third = engine.load_adapter(adapters_[0]);
   EXPECT_EQ(third, 2);
-  const RequestId other = engine.add(greedy(prompt, third));
-  while (engine.step()) continue;
-  const GenerateResult result = engine.take(other);
+  const GenerateResult result = test::results_of(engine, greedy(prompt, third)).front();
   EXPECT_EQ(result.n_cached, 0U);
   EXPECT_NE(result.tokens, expected);
 }

@@ -20,6 +20,7 @@ namespace {
 using test::EngineOn;
 using test::MachineKind;
 using test::random_tokens;
+using test::results_of;
 using test::rows_of;
 using test::run;
 using test::RunnerOn;
@@ -46,14 +47,9 @@ class EngineTest : public ::testing::TestWithParam<MachineKind> {
     return {.prompt = std::move(prompt),
             .options = {.max_tokens = max_tokens, .sampler = {.temperature = 1.0F, .top_p = 1.0F, .seed = seed}}};
   }
-  static GenerateResult result_of(Engine& engine, const Request& request) {
-    const RequestId id = engine.add(request);
-    while (engine.step()) continue;
-    return engine.take(id);
-  }
   [[nodiscard]] std::vector<int32_t> drawn_alone(const Request& request) const {
     EngineOn engine(GetParam(), model_);
-    return result_of(engine, request).tokens;
+    return results_of(engine, request).front().tokens;
   }
 
   core::StoredModel model_ = test::random_model(config());
@@ -98,7 +94,8 @@ TEST_P(EngineTest, TokensMatchTheHost) {
       {.temperature = 1.0F, .repetition_penalty = 2.0F, .repeat_last_n = 1000, .seed = 5},
       {.temperature = 1.0F, .repetition_penalty = 0.5F, .repeat_last_n = 0, .seed = 1ULL << 63U},
       {.temperature = 0.0F, .presence_penalty = 2.0F, .logit_bias = {{7, 3.0F}, {9, -50.0F}}},
-      {.temperature = 1.0F, .repetition_penalty = 1.1F, .frequency_penalty = -0.5F, .seed = 6}};
+      {.temperature = 1.0F, .repetition_penalty = 1.1F, .frequency_penalty = -0.5F, .seed = 6},
+      {.temperature = 1.0F, .bad_words = {{4}, {6, 7}}, .seed = 7}};
   const EndlessTokenizer tokenizer;
   const auto requests = [&](std::vector<float>& logits) {
     std::vector<Request> all;
@@ -135,7 +132,7 @@ TEST_P(EngineTest, RepetitiveOutputNeedsFewerSteps) {
   Request r{.prompt = tokens(10), .options = {.max_tokens = 100, .sampler = {.temperature = 0.0F}, .speculate = 10}};
   r.options.sampler.logit_bias = {{7, 100.0F}};  // makes the model generate token 7 every time
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 200});
-  EXPECT_EQ(result_of(engine, r).tokens, std::vector<int32_t>(100, 7));
+  EXPECT_EQ(results_of(engine, r).front().tokens, std::vector<int32_t>(100, 7));
   EXPECT_LT(engine.statistics().steps, 30U);
 }
 
@@ -151,7 +148,7 @@ TEST_P(EngineTest, CallbacksGetTheLogitsOfEachToken) {
     logits.insert(logits.end(), some.begin(), some.end());
   };
   const RequestId other = engine.add(drawing(tokens(9, 2), 20));
-  const auto drawn = result_of(engine, r).tokens;
+  const auto drawn = results_of(engine, r).front().tokens;
   EXPECT_EQ(std::vector<int32_t>(text.begin() + 40, text.end()), drawn);
   text.pop_back();
   const auto all = logits_alone(text);
@@ -223,7 +220,7 @@ TEST_P(EngineTest, CachedPrefixesAreNotRecomputed) {
     std::vector<int32_t> prompt(shared.begin(), shared.end());
     for (const int32_t token : tokens(n, n)) prompt.push_back(token);
     for (const int64_t again : {0, 1}) {
-      const GenerateResult result = result_of(engine, drawing(prompt, 9, n));
+      const GenerateResult result = results_of(engine, drawing(prompt, 9, n)).front();
       EXPECT_EQ(result.tokens, drawn_alone(drawing(prompt, 9, n))) << n << " more tokens";
       const size_t known = again == 1 ? prompt.size() - 1 : n == 0 ? 0 : 70;
       EXPECT_EQ(result.n_cached, known / 32 * 32);
@@ -243,9 +240,7 @@ TEST_P(EngineTest, ChoicesShareTheirPrompt) {
     EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
     Request four = drawing(tokens(n, 1), 20, 5);
     four.options.n = 4;
-    const RequestId id = engine.add(four);
-    while (engine.step()) continue;
-    const auto results = engine.take_all(id);
+    const auto results = results_of(engine, four);
     ASSERT_EQ(results.size(), 4U);
     for (size_t i = 0; i < 4; ++i) {
       EXPECT_EQ(results[i].tokens, drawn_alone(drawing(tokens(n, 1), 20, choice_seed(5, i)))) << "choice " << i;

@@ -92,7 +92,7 @@ TEST_P(Forms, CompleteFormsEndWithoutAnEndToken) {
     Request nothing = drawing(form_of(pieces_, [](Grammar& g) { return g.empty(); }), 1);
     nothing.options.beams.width = width;
     EngineOn engine(GetParam(), model_);
-    const GenerateResult none = run(engine, nothing).front();
+    const GenerateResult none = test::results_of(engine, nothing).front();
     EXPECT_TRUE(none.tokens.empty());
     EXPECT_EQ(none.finish_reason, FinishReason::Stop);
     EXPECT_EQ(engine.statistics().steps, 0U);
@@ -158,7 +158,7 @@ TEST_P(Forms, ForcedTokensNeedNoSteps) {
   Request request = drawing(text_form(letters, text), 1);
   request.tokenizer = &letters;
   EngineOn engine(GetParam(), model_);
-  const GenerateResult result = run(engine, request).front();
+  const GenerateResult result = test::results_of(engine, request).front();
   EXPECT_EQ(result.text, text);
   EXPECT_EQ(result.n_right, result.n_drafts);
   EXPECT_LT(engine.statistics().steps, 6U);
@@ -176,7 +176,7 @@ TEST_P(Forms, ForcedBytesAreDraftTokens) {
   const int32_t whole = *std::ranges::find(all, "abc", [&](int id) { return pieces_.token_bytes(id); });
   request.options.sampler.logit_bias = {{whole, 100.0F}};
   EngineOn engine(GetParam(), model_);
-  EXPECT_EQ(run(engine, request).front().tokens, std::vector<int32_t>(16, whole));
+  EXPECT_EQ(test::results_of(engine, request).front().tokens, std::vector<int32_t>(16, whole));
   EXPECT_LT(engine.statistics().steps, 6U);
 }
 
@@ -188,7 +188,7 @@ TEST_P(Forms, DraftModelsFollowTheForm) {
     Request request = drawing(form_of(pieces_, words(6)), seed);
     const auto expected = alone(request);
     request.options.speculate = 4;
-    const auto results = run(engine, request);
+    const auto results = test::results_of(engine, request);
     expect_same(results, expected);
     EXPECT_GT(results.front().n_right, 0U);
   }
@@ -213,7 +213,7 @@ TEST_P(Forms, BeamsFitTheForm) {
                     for (const double p : log_probs) log_prob += ++row >= request.prompt.size() ? p : 0.0;
                   }};
     EngineOn engine(GetParam(), model_);
-    run(engine, check);
+    test::results_of(engine, check);
     const auto n = static_cast<double>(result.tokens.size());
     EXPECT_NEAR(*result.score, log_prob / n, 2e-5);
   }

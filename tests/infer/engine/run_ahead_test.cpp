@@ -39,9 +39,7 @@ class RunAhead : public ::testing::TestWithParam<MachineKind> {
     r.prompt.insert(r.prompt.end(), said.begin(), said.end());
     r.prompt.push_back(7);
     r.options.max_tokens = 4;
-    const RequestId id = engine.add(r);
-    while (engine.step()) continue;
-    const GenerateResult result = engine.take(id);
+    const GenerateResult result = test::results_of(engine, r).front();
     EXPECT_EQ(result.tokens, drawn_by_host(r)) << "after " << said.size() << " tokens";
     EXPECT_EQ(result.n_cached, (r.prompt.size() - 1) / 32 * 32);
   }
@@ -141,9 +139,7 @@ TEST_P(RunAhead, EndedSequencesLeaveNoRow) {
       r.options.end_tokens = {expected[9]};
     }
     const RequestId other = engine.add(beside);
-    const RequestId id = engine.add(r);
-    while (engine.step()) continue;
-    const GenerateResult result = engine.take(id);
+    const GenerateResult result = test::results_of(engine, r).front();
     EXPECT_EQ(result.finish_reason, FinishReason::Stop);
     ASSERT_LT(result.tokens.size(), 11U);
     EXPECT_TRUE(std::equal(result.tokens.begin(), result.tokens.end(), expected.begin()));
@@ -198,9 +194,7 @@ TEST_P(RunAhead, NothingRemainsAfterTheLastRequest) {
   EXPECT_FALSE(engine.step());
   EXPECT_EQ(engine.cache().blocks_in_use(), 0);
   const Request next = request(7, 3, 2);
-  const RequestId other = engine.add(next);
-  while (engine.step()) continue;
-  EXPECT_EQ(engine.take(other).tokens, drawn_by_host(next));
+  EXPECT_EQ(test::results_of(engine, next).front().tokens, drawn_by_host(next));
 }
 
 TEST_P(RunAhead, RecoversAfterACallbackThrows) {
