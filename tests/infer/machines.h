@@ -300,6 +300,13 @@ class EngineOn : private Rig, public Engine {
   using Rig::machine;
 };
 
+/// Runs a request to its end, together with the engine's other requests. Returns the results of its choices.
+inline std::vector<GenerateResult> results_of(Engine& engine, const Request& request) {
+  const RequestId id = engine.add(request);
+  while (engine.step()) continue;
+  return engine.take_all(id);
+}
+
 /// Steps until all requests have ended. Returns the number of steps that threw a std::runtime_error.
 inline int step_to_the_end(Engine& engine) {
   int thrown = 0;

@@ -109,20 +109,6 @@ TEST(BlockManager, ForkCopiesBlocksOnWrite) {
   memory.expect(child, 20, 40, 2);
 }
 
-TEST(BlockManager, TheParentMayWriteFirst) {
-  BlockManager cache(10);
-  Memory memory(cache);
-  const auto parent = cache.add_sequence();
-  memory.fill(parent, 40, 1);
-  const auto child = cache.fork(parent);
-  const auto grandchild = cache.fork(child);
-  memory.fill(parent, 60, 2);
-  memory.expect(child, 0, 40, 1);
-  memory.expect(grandchild, 0, 40, 1);
-  memory.expect(parent, 0, 40, 1);
-  memory.expect(parent, 40, 60, 2);
-}
-
 // If two sequences write to a shared block in one step, both copy it, so that a rollback can restore the original.
 TEST(BlockManager, BlocksSharedAtAStepsStartAreCopiedByAll) {
   BlockManager cache(10);
@@ -279,17 +265,6 @@ TEST(BlockManager, UnknownSequencesAreErrors) {
   cache.release(a);
   EXPECT_ERROR(cache.length(a), "no sequence");
   EXPECT_ERROR(cache.release(a), "no sequence");
-}
-
-TEST(BlockManager, ForkOfAReleasedSequenceIsAnError) {
-  BlockManager cache(3);
-  const auto a = cache.add_sequence();
-  const auto b = cache.add_sequence();
-  cache.release(a);
-  EXPECT_ERROR(cache.fork(a), "no sequence");
-  EXPECT_ERROR(cache.length(a), "no sequence");
-  EXPECT_EQ(cache.add_sequence(), a);
-  EXPECT_EQ(cache.add_sequence(), b + 1);
 }
 
 // ---- Prefix caching ----

@@ -70,60 +70,37 @@ TEST(CpuWeights, PartialLayersLoadOnlyTheirTensors) {
   }
 }
 
+// Returns the address of a matrix in floats or 16 bits, or null if it is in groups.
+const void* address_of(const Matrix& matrix) {
+  return std::visit(
+      [](const auto& weights) -> const void* {
+        if constexpr (std::is_pointer_v<std::decay_t<decltype(weights)>>) return weights;
+        return nullptr;
+      },
+      matrix.weights);
+}
+
+// Without copies, matrices of 16 bits stay in the mapped file.
 TEST(CpuWeights, EveryTypeKeepsTheFilesValues) {
   for (const test::Shape& shape : test::typed_shapes()) {
-    SCOPED_TRACE(shape.name);
-    const auto model = test::random_model_of(shape);
-    const CpuWeights loaded = load(model);
-    const auto manifest = core::tensor_manifest(shape.config);
-    for (size_t i = 0; i < manifest.size(); ++i) {
-      const Matrix& matrix = loaded.matrix(loaded.by_role()(manifest[i].role, manifest[i].layer));
-      if (manifest[i].shape.size() == 1) continue;
-      EXPECT_EQ(matrix.in_groups(), core::quant_info(shape.type) != nullptr);
-      EXPECT_TRUE(same_bits(test::floats_of(matrix), core::to_floats(model.tensors[i]))) << manifest[i].gguf_name;
-    }
-  }
-}
-
-TEST(CpuWeights, CopiesKeepValuesInTheirOwnMemory) {
-  for (const test::Shape& shape : test::typed_shapes()) {
-    SCOPED_TRACE(shape.name);
-    const auto model = test::random_model_of(shape);
-    core::ThreadPool pool(2);
-    const CpuWeights loaded(model, {.layers = {0, shape.config.n_layers}}, pool, {.copies = true});
-    const auto manifest = core::tensor_manifest(shape.config);
-    for (size_t i = 0; i < manifest.size(); ++i) {
-      const Matrix& matrix = loaded.matrix(loaded.by_role()(manifest[i].role, manifest[i].layer));
-      if (!manifest[i].is_matrix()) continue;
-      EXPECT_TRUE(same_bits(test::floats_of(matrix), core::to_floats(model.tensors[i]))) << manifest[i].gguf_name;
-      if (matrix.in_groups()) continue;
-      const void* data = std::visit(
-          [](const auto& w) -> const void* {
-            if constexpr (std::is_pointer_v<std::decay_t<decltype(w)>>) return w;
-            return nullptr;
-          },
-          matrix.weights);
-      EXPECT_NE(data, model.tensors[i].bytes.data()) << manifest[i].gguf_name;
-      EXPECT_EQ(reinterpret_cast<uintptr_t>(data) % 64, 0U) << manifest[i].gguf_name;
-    }
-  }
-}
-
-TEST(CpuWeights, SixteenBitWeightsStayMapped) {
-  for (const test::Shape& shape : test::typed_shapes()) {
-    if (core::quant_info(shape.type) != nullptr) continue;
-    const auto model = test::random_model_of(shape);
-    const CpuWeights loaded = load(model);
-    const auto& weights = loaded.matrix(loaded.by_role()(Role::W2, 1)).weights;
-    const void* data = shape.type == core::DType::F16 ? static_cast<const void*>(std::get<const kernels::F16*>(weights))
-                                                      : std::get<const kernels::BF16*>(weights);
-    const auto manifest = core::tensor_manifest(shape.config);
-    for (size_t i = 0; i < manifest.size(); ++i) {
-      if (manifest[i].layer == 1 && manifest[i].role == Role::W2) {
-        EXPECT_EQ(data, model.tensors[i].bytes.data());
+    for (const bool copies : {false, true}) {
+      SCOPED_TRACE(shape.name + (copies ? ", copied" : ""));
+      const auto model = test::random_model_of(shape);
+      core::ThreadPool pool(2);
+      const CpuWeights loaded(model, {.layers = {0, shape.config.n_layers}}, pool, {.copies = copies});
+      const bool groups = core::quant_info(shape.type) != nullptr;
+      const auto manifest = core::tensor_manifest(shape.config);
+      for (size_t i = 0; i < manifest.size(); ++i) {
+        const Matrix& matrix = loaded.matrix(loaded.by_role()(manifest[i].role, manifest[i].layer));
+        if (!manifest[i].is_matrix()) continue;
+        EXPECT_EQ(matrix.in_groups(), groups);
+        EXPECT_TRUE(same_bits(test::floats_of(matrix), core::to_floats(model.tensors[i]))) << manifest[i].gguf_name;
+        if (groups) continue;
+        EXPECT_EQ(address_of(matrix) == model.tensors[i].bytes.data(), !copies) << manifest[i].gguf_name;
+        EXPECT_TRUE(!copies || reinterpret_cast<uintptr_t>(address_of(matrix)) % 64 == 0) << manifest[i].gguf_name;
       }
+      EXPECT_TRUE(groups || copies || loaded.report().repacked_bytes == 0);
     }
-    EXPECT_EQ(loaded.report().repacked_bytes, 0U);
   }
 }
 
@@ -191,53 +168,12 @@ TEST(CpuWeights, StackedExpertsAreSeparateMatrices) {
         EXPECT_EQ(static_cast<int64_t>(stack[e].n_out), manifest[i].shape[1]);
         EXPECT_TRUE(same_bits(test::floats_of(stack[e]), std::span(numbers).subspan(e * each, each))) << e;
         if (groups) continue;
-        const auto address = [](const auto& weights) -> const void* {
-          if constexpr (std::is_pointer_v<std::decay_t<decltype(weights)>>) return weights;
-          return nullptr;
-        };
-        EXPECT_EQ(std::visit(address, stack[e].weights),
+        EXPECT_EQ(address_of(stack[e]),
                   model.tensors[i].bytes.data() + e * (model.tensors[i].bytes.size() / n_experts));
       }
     }
     EXPECT_EQ(n_stacks, static_cast<size_t>(3 * (shape.config.n_layers - shape.config.dense_layers)));
   }
-}
-
-TEST(CpuWeights, RejectsUnsupportedTypesNamingTheTensor) {
-  const auto config = test::small_shapes().front().config;
-  const auto weights = test::random_weights(config, 3);
-  auto views = weights.views();
-  const std::vector<int32_t> whole(weights.tensors[0].size());
-  views[0].type = core::DType::I32;
-  views[0].bytes = std::as_bytes(std::span(whole));
-  const test::TempDir folder;
-  core::write_gguf_model(folder / "whole.gguf", config, views, "test", {});
-  EXPECT_ERROR(core::read_model(folder / "whole.gguf"), "token_embd.weight has type I32");
-}
-
-TEST(CpuWeights, EveryFormatGivesTheSameWeights) {
-  auto config = test::small_shapes().front().config;
-  config.rope_theta = 10000.0F;
-  config.norm_eps = 1e-5F;
-  const auto weights = test::random_weights(config, 3);
-  const test::TempDir folder;
-  core::write_hf_directory(folder.path(), weights, 0);
-  core::write_llama2c(folder / "model.bin", config, weights.views(), 0);
-  for (const auto& path : {folder.path(), folder / "model.bin"}) {
-    const core::StoredModel model = core::read_model(path);
-    EXPECT_EQ(model.config, config);
-    const CpuWeights loaded = load(model);
-    const auto floats = [&](Role role, int64_t layer) {
-      return test::floats_of(loaded.matrix(loaded.by_role()(role, layer)));
-    };
-    EXPECT_TRUE(same_bits(floats(Role::TokenEmbedding, -1), weights.tensors[0]));
-    EXPECT_TRUE(same_bits(floats(Role::Wq, 0), weights.tensors[2]));
-    EXPECT_TRUE(same_bits(floats(Role::W2, 0), weights.tensors[9]));
-  }
-}
-
-TEST(CpuWeights, RejectsMissingTensors) {
-  EXPECT_ERROR(core::read_model("/nowhere/model.gguf"), "/nowhere/model.gguf");
 }
 
 }  // namespace

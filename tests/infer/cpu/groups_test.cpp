@@ -274,25 +274,6 @@ TEST_P(GroupsOfIsa, MatmulSaturatesNoSumAtTheExtremes) {
   }
 }
 
-TEST_P(GroupsOfIsa, RowsDoNotDependOnTheBatch) {
-  constexpr size_t kRows = 35;
-  for (const DType type : kTypes) {
-    const Packed packed(type, 21, 512, 1);
-    const auto x = random_floats(kRows * 512, 1);
-    Quantized all(fast_, x, 512);
-    std::vector<float> together(kRows * 21);
-    std::vector<float> apart(kRows * 21);
-    fast_.matmul_groups(all.inputs(), kRows, packed.matrix, 0, 21, together.data(), 21, false);
-    for (size_t n = 0; n < kRows; ++n) {
-      Quantized one(fast_, std::span(x).subspan(n * 512, 512), 512);
-      for (size_t r = 0; r < 21; ++r) {
-        fast_.matmul_groups(one.inputs(), 1, packed.matrix, r, r + 1, &apart[n * 21], 21, false);
-      }
-    }
-    ASSERT_TRUE(same_bits(together, apart)) << core::info(type).name;
-  }
-}
-
 // Compares with the product in double precision. A group's term is rounded twice (product of the scales, addition), its
 // minimum's term twice more (scale * sum, addition), each by u = 2^-24 relative to the absolute values added so far;
 // the integer sums are exact.

@@ -21,6 +21,7 @@ using test::kLongLengths;
 using test::kNaN;
 using test::kPageEnd;
 using test::kRanges;
+using test::MatmulCase;
 using test::random_floats;
 using test::same_bits;
 using test::short_lengths;
@@ -52,15 +53,6 @@ TEST_P(KernelsOfIsa, RmsNormGivesTheReferencesBits) {
     }
   }
 }
-
-struct MatmulCase {
-  size_t k;
-  size_t n_rows;
-  size_t begin;
-  size_t end;
-  size_t place;
-  bool accumulate;
-};
 
 // Compares a product with the reference. Weight rows and outputs outside [begin, end) are NaN and must not be used.
 void check_matmul(const Kernels& fast, const MatmulCase& c) {
@@ -142,24 +134,6 @@ TEST_P(KernelsOfIsa, MatmulOfManyInputsGivesTheReferencesBits) {
         if (HasFatalFailure()) return;
       }
     }
-  }
-}
-
-TEST_P(KernelsOfIsa, MatmulRowsDoNotDependOnTheBatch) {
-  constexpr size_t kRows = 9;
-  constexpr size_t kOut = 21;
-  for (const size_t k : {5U, 33U, 1030U}) {
-    const auto x = random_floats(kRows * k, 1);
-    const auto weight = random_floats(kOut * k, 2);
-    std::vector<float> together(kRows * kOut);
-    std::vector<float> apart(kRows * kOut);
-    fast_.matmul(x.data(), kRows, weight.data(), k, 0, kOut, together.data(), kOut, false);
-    for (size_t n = 0; n < kRows; ++n) {
-      for (size_t r = 0; r < kOut; ++r) {
-        fast_.matmul(&x[n * k], 1, weight.data(), k, r, r + 1, &apart[n * kOut], kOut, false);
-      }
-    }
-    ASSERT_TRUE(same_bits(together, apart)) << "k " << k;
   }
 }
 

@@ -121,34 +121,6 @@ TEST(CudaStage, ExpertsDoNotDependOnStepSizes) {
   }
 }
 
-// Returns the weight of each expert for each row (0 if not selected), one vector for each layer with experts.
-std::vector<std::vector<float>> routes_of(const core::StoredModel& model, Machine& machine) {
-  Runner runner(model, machine);
-  const auto tokens = test::random_tokens(60, 1, model.config.vocab_size);
-  std::vector<std::vector<float>> routes;
-  test::run(runner, test::rows_of(runner.cache().add_sequence(), tokens),
-            [&](const std::string& name, std::span<const float> values, size_t) {
-              if (name.ends_with("routes")) routes.emplace_back(values.begin(), values.end());
-            });
-  return routes;
-}
-
-TEST(CudaStage, ExpertSelectionMatchesTheCpu) {
-  for (const test::Shape& shape : test::expert_shapes()) {
-    const core::StoredModel model = test::random_model_of(shape);
-    Cpu cpu;
-    const auto expected = routes_of(model, cpu);
-    const auto got = routes_of(model, *make_cuda({}));
-    ASSERT_EQ(got.size(), static_cast<size_t>(shape.config.n_layers - shape.config.dense_layers));
-    size_t n_other = 0;
-    for (size_t l = 0; l < got.size(); ++l) {
-      ASSERT_EQ(got[l].size(), expected[l].size());
-      for (size_t i = 0; i < got[l].size(); ++i) n_other += (got[l][i] == 0.0F) != (expected[l][i] == 0.0F) ? 1 : 0;
-    }
-    EXPECT_EQ(n_other, 0U) << shape.name;
-  }
-}
-
 TEST(Fuse, FusesNormsAndActivationsIntoMatmuls) {
   const std::vector<Operation> operations{
       Norm{},

@@ -64,68 +64,41 @@ TEST(Faults, CopiesOfOtherThreadsNeedABarrier) {
   EXPECT_TRUE(contains(error_in_orders(test::without_barrier_after_copies, 32), "depend on their turn"));
 }
 
-TEST(Faults, NamesABarrierInABranch) {
+/// Expects the error of launching `kernel` to contain `parts` in each order of threads.
+void expect_named(void (*kernel)(unsigned*), unsigned threads, std::initializer_list<std::string> parts) {
   for (const Order& order : host::all_orders()) {
     const host::OrderScope scope(order);
-    const std::string error = error_of_block(test::barrier_in_branch, 64);
-    EXPECT_TRUE(contains(error, place_of("barrier in branch")));
-    EXPECT_TRUE(contains(error, "return"));
+    const std::string error = error_of_block(kernel, threads);
+    for (const std::string& part : parts) EXPECT_TRUE(contains(error, part));
   }
+}
+
+TEST(Faults, NamesABarrierInABranch) {
+  expect_named(test::barrier_in_branch, 64, {place_of("barrier in branch"), "return"});
 }
 
 TEST(Faults, NamesBothBarriers) {
-  for (const Order& order : host::all_orders()) {
-    const host::OrderScope scope(order);
-    const std::string error = error_of_block(test::two_barriers, 64);
-    EXPECT_TRUE(contains(error, place_of("first barrier")));
-    EXPECT_TRUE(contains(error, place_of("second barrier")));
-  }
+  expect_named(test::two_barriers, 64, {place_of("first barrier"), place_of("second barrier")});
 }
 
 TEST(Faults, NamesALaneOutsideItsMask) {
-  for (const Order& order : host::all_orders()) {
-    const host::OrderScope scope(order);
-    const std::string error = error_of_block(test::lane_outside_mask, 32);
-    EXPECT_TRUE(contains(error, place_of("outside mask")));
-    EXPECT_TRUE(contains(error, "name it in the mask"));
-  }
+  expect_named(test::lane_outside_mask, 32, {place_of("outside mask"), "name it in the mask"});
 }
 
 TEST(Faults, NamesALaneThatReturned) {
-  for (const Order& order : host::all_orders()) {
-    const host::OrderScope scope(order);
-    const std::string error = error_of_block(test::lane_that_returned, 32);
-    EXPECT_TRUE(contains(error, place_of("lane returned")));
-    EXPECT_TRUE(contains(error, "thread (31, 0, 0) of block (0, 0, 0)"));
-  }
+  expect_named(test::lane_that_returned, 32, {place_of("lane returned"), "thread (31, 0, 0) of block (0, 0, 0)"});
 }
 
 TEST(Faults, NamesBothPlacesOfDivergedLanes) {
-  for (const Order& order : host::all_orders()) {
-    const host::OrderScope scope(order);
-    const std::string error = error_of_block(test::lanes_at_two_places, 32);
-    EXPECT_TRUE(contains(error, place_of("first shuffle")));
-    EXPECT_TRUE(contains(error, place_of("second shuffle")));
-  }
+  expect_named(test::lanes_at_two_places, 32, {place_of("first shuffle"), place_of("second shuffle")});
 }
 
 TEST(Faults, NamesBothMasks) {
-  for (const Order& order : host::all_orders()) {
-    const host::OrderScope scope(order);
-    const std::string error = error_of_block(test::lanes_with_two_masks, 32);
-    EXPECT_TRUE(contains(error, place_of("two masks")));
-    EXPECT_TRUE(contains(error, "0x00ffffff"));
-    EXPECT_TRUE(contains(error, "0xffffff00"));
-  }
+  expect_named(test::lanes_with_two_masks, 32, {place_of("two masks"), "0x00ffffff", "0xffffff00"});
 }
 
 TEST(Faults, NamesALaneWaitingElsewhere) {
-  for (const Order& order : host::all_orders()) {
-    const host::OrderScope scope(order);
-    const std::string error = error_of_block(test::lane_at_barrier, 32);
-    EXPECT_TRUE(contains(error, place_of("lonely barrier")));
-    EXPECT_TRUE(contains(error, place_of("stuck shuffle")));
-  }
+  expect_named(test::lane_at_barrier, 32, {place_of("lonely barrier"), place_of("stuck shuffle")});
 }
 
 TEST(Faults, NamesALaneOutsideTheBlock) {

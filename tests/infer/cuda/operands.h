@@ -55,25 +55,6 @@ struct Weights {
   PackedMatrix matrix;
 };
 
-// Input rows, as floats and packed for a product with weights of a kind.
-struct Inputs {
-  Inputs(Stream& stream, std::vector<float> x, size_t k, Kind kind, Form form = Form::Fast)
-      : rows(std::move(x)), floats(on_device(stream, rows)) {
-    packed = {.n_rows = static_cast<uint32_t>(rows.size() / k), .k = static_cast<uint32_t>(k), .kind = kind};
-    data = unwritten(stream, packed.bytes());
-    scales = unwritten(stream, (packed.n_rows + kTileColumns) * sizeof(float));
-    packed.data = data.as<uint8_t>();
-    packed.row_scales = scales.as<float>();
-    pack_inputs(stream, floats.as<float>(), packed, form);
-  }
-
-  std::vector<float> rows;  ///< (n_rows, k)
-  DeviceMemory floats;
-  DeviceMemory data;
-  DeviceMemory scales;
-  PackedInputs packed;
-};
-
 /// Device memory for packed input rows.
 struct Packing {
   Packing(Stream& stream, size_t n_rows, size_t k, Kind kind) {
@@ -88,11 +69,22 @@ struct Packing {
   PackedInputs view;
 };
 
+/// Input rows, as floats and packed for a product with weights of a kind.
+struct Inputs : Packing {
+  Inputs(Stream& stream, std::vector<float> x, size_t k, Kind kind, Form form = Form::Fast)
+      : Packing(stream, x.size() / k, k, kind), rows(std::move(x)), floats(on_device(stream, rows)) {
+    pack_inputs(stream, floats.as<float>(), view, form);
+  }
+
+  std::vector<float> rows;  ///< (n_rows, k)
+  DeviceMemory floats;
+};
+
 inline std::vector<float> product(Stream& stream, const Inputs& x, const Weights& w, const float* bias = nullptr,
                                   bool fast_sums = false) {
-  const DeviceMemory out = unwritten(stream, size_t{x.packed.n_rows} * w.matrix.n_out * sizeof(float));
+  const DeviceMemory out = unwritten(stream, size_t{x.view.n_rows} * w.matrix.n_out * sizeof(float));
   const Matmul p{.weight = w.matrix, .bias = bias, .out = out.as<float>()};
-  multiply(stream, x.packed, &p, 1, fast_sums);
+  multiply(stream, x.view, &p, 1, fast_sums);
   return on_host<float>(stream, out);
 }
 

@@ -127,7 +127,7 @@ class ProductOf : public ::testing::TestWithParam<DType> {
   }
   void expect_near(const std::vector<float>& got, const Inputs& x, const Weights& w, const std::string& what) {
     const size_t k = w.matrix.k;
-    for (size_t n = 0; n < x.packed.n_rows; ++n) {
+    for (size_t n = 0; n < x.view.n_rows; ++n) {
       for (size_t r = 0; r < w.matrix.n_out; ++r) {
         const Exact e = exact(w, std::span(x.rows).subspan(n * k, k), r);
         ASSERT_NEAR(got[n * w.matrix.n_out + r], e.value, e.bound)
@@ -228,7 +228,7 @@ TEST(Products, BatchedMatricesMatchSingleOnes) {
       products.push_back(
           {.weight = w->matrix, .bias = w == &b ? bias.as<float>() : nullptr, .out = out.back().as<float>()});
     }
-    multiply(stream, x.packed, products.data(), products.size());
+    multiply(stream, x.view, products.data(), products.size());
     EXPECT_TRUE(same_bits(on_host<float>(stream, out[0]), product(stream, x, a)));
     EXPECT_TRUE(same_bits(on_host<float>(stream, out[1]), product(stream, x, b, bias.as<float>())));
     EXPECT_TRUE(same_bits(on_host<float>(stream, out[2]), product(stream, x, c)));
@@ -296,12 +296,12 @@ TEST(PackedInputs, PackedGroupsMatchTheReferenceExactly) {
         std::vector<float> scaled_sums(k / 32);
         kernels::reference::quantize(&rows[n * k], 1, k, {values.data(), scales.data(), scaled_sums.data(), nullptr});
         for (size_t i = 0; i < k; ++i) {
-          const uint8_t* block = bytes.data() + x.packed.block_offset(n / 8, i / kBlockK);
-          ASSERT_EQ(static_cast<int8_t>(block[x.packed.number_offset(n % 8, i % kBlockK)]), values[i]) << n << " " << i;
+          const uint8_t* block = bytes.data() + x.view.block_offset(n / 8, i / kBlockK);
+          ASSERT_EQ(static_cast<int8_t>(block[x.view.number_offset(n % 8, i % kBlockK)]), values[i]) << n << " " << i;
           float scale = 0.0F;
           float sum = 0.0F;
-          std::memcpy(&scale, block + x.packed.scale_offset(n % 8, i % kBlockK / 32), sizeof scale);
-          std::memcpy(&sum, block + x.packed.sum_offset(n % 8, i % kBlockK / 32), sizeof sum);
+          std::memcpy(&scale, block + x.view.scale_offset(n % 8, i % kBlockK / 32), sizeof scale);
+          std::memcpy(&sum, block + x.view.sum_offset(n % 8, i % kBlockK / 32), sizeof sum);
           const auto same = [](float got, float expected) {  // the sign of a NaN may differ between machines
             return std::isnan(expected) ? std::isnan(got)
                                         : std::bit_cast<uint32_t>(got) == std::bit_cast<uint32_t>(expected);

@@ -1,5 +1,6 @@
 // Tests adapters (LoRA) in the engine: a row's result doesn't depend on other rows' adapters, sequences with equal
 // tokens but different adapters share no KV blocks, and results are close to those of a model with the adapter merged.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -70,9 +71,11 @@ INSTANTIATE_TEST_SUITE_P(Machines, Adapters, ::testing::ValuesIn(test::machine_k
 TEST_P(Adapters, AdaptedModelMatchesTheMergedModel) {
   const auto text = test::random_tokens(40, 1, 37);
   const auto plain = logits_alone(text, 0);
-  for (int which = 1; which <= 3; ++which) {
-    const auto got = logits_alone(text, which);
-    const auto model = test::model_from(merged(weights_, adapters_[static_cast<size_t>(which - 1)]));
+  const auto expect = [&](const core::Adapter& adapter, const core::Weights& weights) {
+    RunnerOn adapted(GetParam(), model_);
+    const auto sequence = adapted.cache().add_sequence(adapted.load_adapter(adapter));
+    const auto got = test::run(adapted, test::rows_of(sequence, text));
+    const auto model = test::model_from(weights);
     RunnerOn runner(GetParam(), model);
     const auto expected = test::run(runner, test::rows_of(runner.cache().add_sequence(), text));
     double moved = 0.0;
@@ -85,13 +88,19 @@ TEST_P(Adapters, AdaptedModelMatchesTheMergedModel) {
     // The KV cache may round values that differ in their last bits to values that differ by 2^-11 (F16) or by 1 / 127
     // of the largest (Q8_0).
     const double most[] = {2e-4, 1e-2, 1e-2 * 2048 / 127};  // one for each CacheType
-    EXPECT_LT(apart, moved * most[static_cast<size_t>(GetParam().cache_type)]) << "adapter " << which;
+    EXPECT_LT(apart, moved * most[static_cast<size_t>(GetParam().cache_type)]);
+  };
+  for (const core::Adapter& adapter : adapters_) {
+    SCOPED_TRACE(fmt::format("rank {}", adapter.parts.front().rank));
+    expect(adapter, merged(weights_, adapter));
   }
+  SCOPED_TRACE("sum of two adapters");
+  expect(core::sum_of(std::array{adapters_[0], adapters_[2]}), merged(merged(weights_, adapters_[0]), adapters_[2]));
 }
 
-TEST_P(Adapters, RowsOfAnAdapterNeedNotBeAdjacent) {
+TEST_P(Adapters, RowsDoNotDependOnOtherAdapters) {
   constexpr size_t kSequences = 9;
-  constexpr size_t kTokens = 12;
+  constexpr size_t kTokens = 33;
   RunnerOn runner(GetParam(), model_, {.n_threads = 2}, {.n_sequences = kSequences});
   std::vector<int32_t> numbers = {kNoAdapter};
   for (const core::Adapter& adapter : adapters_) numbers.push_back(runner.load_adapter(adapter));
@@ -102,10 +111,13 @@ TEST_P(Adapters, RowsOfAnAdapterNeedNotBeAdjacent) {
     texts.push_back(test::random_tokens(kTokens, s, 37));
   }
   std::vector<std::vector<float>> got(kSequences);
-  for (size_t i = 0; i < kTokens; ++i) {
+  // Steps of one row of each sequence, and one of several, so that neighbors have different adapters or the same.
+  for (size_t first = 0, n = 1; first < kTokens; first += n) {
+    if (first == 5) n = kTokens - first;
     std::vector<Row> rows;
     for (size_t s = 0; s < kSequences; ++s) {
-      rows.push_back(test::rows_of(sequences[s], std::span(texts[s]).subspan(i, 1), static_cast<int64_t>(i)).front());
+      const auto some = test::rows_of(sequences[s], std::span(texts[s]).subspan(first, n), static_cast<int64_t>(first));
+      rows.insert(rows.end(), some.begin(), some.end());
     }
     const auto logits = test::run(runner, rows);
     const auto each = static_cast<std::ptrdiff_t>(logits.size() / kSequences);
@@ -116,69 +128,6 @@ TEST_P(Adapters, RowsOfAnAdapterNeedNotBeAdjacent) {
   }
   for (size_t s = 0; s < kSequences; ++s) {
     EXPECT_TRUE(same_bits(got[s], logits_alone(texts[s], static_cast<int>(s % numbers.size())))) << "sequence " << s;
-  }
-}
-
-TEST_P(Adapters, SumOfAdaptersMatchesMergingBoth) {
-  const auto text = test::random_tokens(30, 3, 37);
-  const core::Adapter sum = core::sum_of(std::array{adapters_[0], adapters_[2]});
-  RunnerOn runner(GetParam(), model_);
-  const auto got = test::run(runner, test::rows_of(runner.cache().add_sequence(runner.load_adapter(sum)), text));
-  const auto model = test::model_from(merged(merged(weights_, adapters_[0]), adapters_[2]));
-  RunnerOn plain(GetParam(), model);
-  const auto expected = test::run(plain, test::rows_of(plain.cache().add_sequence(), text));
-  const auto one = logits_alone(text, 1);
-  double moved = 0.0;
-  double apart = 0.0;
-  for (size_t i = 0; i < got.size(); ++i) {
-    moved = std::max(moved, std::abs(static_cast<double>(got[i] - one[i])));
-    apart = std::max(apart, std::abs(static_cast<double>(got[i] - expected[i])));
-  }
-  EXPECT_GT(moved, 0.5);
-  const double most[] = {2e-4, 1e-2, 1e-2 * 2048 / 127};  // one for each CacheType
-  EXPECT_LT(apart, moved * most[static_cast<size_t>(GetParam().cache_type)]);
-}
-
-TEST_P(Adapters, RowsDoNotDependOnOtherAdapters) {
-  const auto text = test::random_tokens(33, 2, 37);
-  RunnerOn runner(GetParam(), model_, {.n_threads = 2}, {.n_sequences = 4});
-  std::vector<int32_t> numbers = {kNoAdapter};
-  for (const core::Adapter& adapter : adapters_) numbers.push_back(runner.load_adapter(adapter));
-  // Rows of the sequences alternate, so that neighbors have different adapters. The last step has runs of equal
-  // adapters.
-  std::vector<SequenceId> sequences;
-  for (const int32_t number : numbers) sequences.push_back(runner.cache().add_sequence(number));
-  std::vector<std::vector<float>> got(numbers.size());
-  const auto step = [&](size_t first, size_t n) {
-    std::vector<Row> rows;
-    for (const SequenceId sequence : sequences) {
-      const auto some = test::rows_of(sequence, std::span(text).subspan(first, n), static_cast<int64_t>(first));
-      rows.insert(rows.end(), some.begin(), some.end());
-    }
-    const auto logits = test::run(runner, rows);
-    const size_t each = logits.size() / sequences.size();
-    for (size_t s = 0; s < sequences.size(); ++s) {
-      got[s].insert(got[s].end(), logits.begin() + static_cast<std::ptrdiff_t>(s * each),
-                    logits.begin() + static_cast<std::ptrdiff_t>((s + 1) * each));
-    }
-  };
-  for (size_t i = 0; i < 5; ++i) step(i, 1);
-  step(5, text.size() - 5);
-  for (size_t which = 0; which < numbers.size(); ++which) {
-    EXPECT_TRUE(same_bits(got[which], logits_alone(text, static_cast<int>(which)))) << "adapter " << which;
-  }
-}
-
-TEST_P(Adapters, EachInstructionSetGivesTheReferencesBytes) {
-  if (GetParam().name == "cuda") GTEST_SKIP() << "has one";
-  const auto text = test::random_tokens(20, 3, 37);
-  for (int which = 1; which <= 3; ++which) {
-    const auto expected = logits_alone(text, which, {.n_threads = 1, .kernels = &kernels::reference_kernels()});
-    for (const core::Isa isa : kernels::isas_with_kernels()) {
-      EXPECT_TRUE(
-          same_bits(logits_alone(text, which, {.n_threads = 2, .kernels = &kernels::kernels_for(isa)}), expected))
-          << core::isa_name(isa);
-    }
   }
 }
 
@@ -218,9 +167,7 @@ TEST_P(Adapters, AdaptersDoNotSharePrefixes) {
   for (size_t which = 0; which <= adapters_.size(); ++which) {
     EngineOn engine(GetParam(), model_);
     const int32_t adapter = which == 0 ? kNoAdapter : engine.load_adapter(adapters_[which - 1]);
-    const RequestId id = engine.add(greedy(prompt, adapter));
-    while (engine.step()) continue;
-    alone.push_back(engine.take(id).tokens);
+    alone.push_back(test::results_of(engine, greedy(prompt, adapter)).front().tokens);
   }
   EXPECT_NE(alone[0], alone[1]);
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
@@ -255,9 +202,7 @@ TEST_P(Adapters, AdaptersInUseAreNotUnloaded) {
   // A new adapter reuses neither the id of an unloaded adapter nor the KV blocks computed with it.
   const int32_t third = engine.load_adapter(adapters_[0]);
   EXPECT_EQ(third, 2);
-  const RequestId other = engine.add(greedy(prompt, third));
-  while (engine.step()) continue;
-  const GenerateResult result = engine.take(other);
+  const GenerateResult result = test::results_of(engine, greedy(prompt, third)).front();
   EXPECT_EQ(result.n_cached, 0U);
   EXPECT_NE(result.tokens, expected);
 }

@@ -65,9 +65,7 @@ TEST_P(Beams, CustomPolicyKeepsTheLikelierHalf) {
   for (const int64_t blocks : {400, 19}) {
     EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = blocks * kBlockPositions});
     const RequestId other = engine.add(drawing(33, 3, 6));
-    const RequestId id = engine.add(request);
-    while (engine.step()) continue;
-    const auto left = engine.take_all(id);
+    const auto left = test::results_of(engine, request);
     ASSERT_EQ(left.size(), 3U);
     for (size_t i = 0; i < 3; ++i) {
       EXPECT_EQ(left[i].tokens, expected[i].tokens);
@@ -76,17 +74,6 @@ TEST_P(Beams, CustomPolicyKeepsTheLikelierHalf) {
     EXPECT_EQ(engine.take_all(other).size(), 6U);
     EXPECT_EQ(engine.statistics().preemptions > 0, blocks < 100);
     EXPECT_EQ(engine.cache().blocks_in_use(), 0);
-  }
-}
-
-TEST_P(Beams, ResultsAreDistinctAndBestFirst) {
-  const auto results = alone(searching(40, 2, 8));
-  ASSERT_EQ(results.size(), 8U);
-  for (size_t i = 1; i < results.size(); ++i) {
-    EXPECT_GE(*results[i - 1].score, *results[i].score);
-    for (size_t j = 0; j < i; ++j) {
-      EXPECT_TRUE(results[i].tokens != results[j].tokens || results[i].finish_reason != results[j].finish_reason);
-    }
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "tests/infer/engine/letter_tokenizer.h"
 #include "tests/infer/support.h"
 
 namespace folio::infer {
@@ -13,48 +14,40 @@ namespace {
 
 // A tokenizer of letters, a few words, a character in two parts, and ChatML's marks. Encodes the longest matching word,
 // while a model may generate another split of it.
-class LetterTokenizer final : public data::Tokenizer {
+class WordTokenizer final : public test::MadeTokenizer {
  public:
-  explicit LetterTokenizer(int32_t vocab_size, bool has_marks = true) {
-    for (const char* piece : {"an", "he", "th", "us", "\xE2", "\x82\xAC", " ", "\n", "<", "|", "_", ">"}) add(piece);
-    for (char c = 'a'; c <= 'z'; ++c) add(std::string(1, c));
+  explicit WordTokenizer(size_t vocab_size, bool has_marks = true) : MadeTokenizer(pieces(vocab_size), {}) {
     std::vector<data::SpecialToken> special;
     for (const char* mark : {"<|im_start|>", "<|im_end|>"}) {
-      if (has_marks) special.push_back({.text = mark, .id = vocab_size - 3 + static_cast<int32_t>(special.size())});
+      if (has_marks) special.push_back({.text = mark, .id = turn_end() - 1 + static_cast<int32_t>(special.size())});
     }
     special_ = data::SpecialTokens(special);
-    while (static_cast<int32_t>(pieces_.size()) < vocab_size - 3)
-      add(std::string(1, static_cast<char>(pieces_.size())));
-    pieces_.resize(static_cast<size_t>(vocab_size));  // the marks and the end token have no bytes
   }
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override {
     std::vector<int32_t> ids;
     while (!text.empty()) {
-      size_t best = pieces_.size();
-      for (size_t i = 0; i < pieces_.size(); ++i) {
-        const bool fits = !pieces_[i].empty() && text.starts_with(pieces_[i]);
-        if (fits && (best == pieces_.size() || pieces_[i].size() > pieces_[best].size())) best = i;
+      int32_t best = -1;
+      for (int32_t i = 0; i < vocab_size(); ++i) {
+        const bool fits = !token_bytes(i).empty() && text.starts_with(token_bytes(i));
+        if (fits && (best < 0 || token_bytes(i).size() > token_bytes(best).size())) best = i;
       }
-      core::require(best < pieces_.size(), "no token for {}", core::printable(text));
-      ids.push_back(static_cast<int32_t>(best));
-      text.remove_prefix(pieces_[best].size());
+      core::require(best >= 0, "no token for {}", core::printable(text));
+      ids.push_back(best);
+      text.remove_prefix(token_bytes(best).size());
     }
     return ids;
   }
   [[nodiscard]] const data::SpecialTokens& special_tokens() const override { return special_; }
-  [[nodiscard]] const std::string& token_bytes(int32_t id) const override {
-    return pieces_.at(static_cast<size_t>(id));
-  }
-  [[nodiscard]] int32_t vocab_size() const override { return static_cast<int32_t>(pieces_.size()); }
-  [[nodiscard]] int32_t end_of_text() const override { return vocab_size() - 1; }
-  [[nodiscard]] std::vector<int32_t> suppressed_tokens() const override { return {}; }
-  [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {0}; }
-  [[nodiscard]] std::string kind() const override { return "letter"; }
   [[nodiscard]] int32_t turn_end() const { return vocab_size() - 2; }
 
  private:
-  void add(const std::string& piece) { pieces_.push_back(piece); }
-  std::vector<std::string> pieces_;
+  static std::vector<std::string> pieces(size_t n) {
+    std::vector<std::string> all{"an", "he", "th", "us", "\xE2", "\x82\xAC", " ", "\n", "<", "|", "_", ">"};
+    for (char c = 'a'; c <= 'z'; ++c) all.emplace_back(1, c);
+    while (all.size() < n - 3) all.emplace_back(1, static_cast<char>(all.size()));
+    all.resize(n);  // the marks and the end token have no bytes
+    return all;
+  }
   data::SpecialTokens special_;
 };
 
@@ -84,7 +77,7 @@ class ConversationTest : public ::testing::Test {
   }
 
   core::StoredModel model_ = test::random_model(config());
-  LetterTokenizer tokenizer_{50};
+  WordTokenizer tokenizer_{50};
   Cpu cpu_{{.n_threads = 1}};
   Engine engine_{model_, cpu_};
 };
@@ -153,7 +146,7 @@ TEST_F(ConversationTest, UserTextCannotEndATurn) {
 }
 
 TEST_F(ConversationTest, TextualEndMarkersActAsStopStrings) {
-  tokenizer_ = LetterTokenizer(50, false);
+  tokenizer_ = WordTokenizer(50, false);
   Conversation c = conversation();
   GenerateOptions o = options(2, 60);
   o.sampler.temperature = 100.0F;

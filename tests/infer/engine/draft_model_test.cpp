@@ -174,9 +174,7 @@ TEST_P(DraftModelTest, OutputsDoNotDependOnDrafts) {
   std::vector<GenerateResult> expected;
   for (const Request& r : requests) {
     EngineOn alone(GetParam(), target_);
-    const RequestId id = alone.add(r);
-    while (alone.step()) continue;
-    expected.push_back(alone.take(id));
+    expected.push_back(test::results_of(alone, r).front());
   }
   struct Setting {
     const core::StoredModel& model;
@@ -255,9 +253,7 @@ TEST_P(DraftModelTest, PoorDraftModelsAreUsedRarely) {
   engine.draft_with(drafter);
   Request r{.prompt = tokens(20),
             .options = {.max_tokens = 75, .sampler = {.temperature = 1.0F, .top_p = 1.0F}, .speculate = 4}};
-  const RequestId id = engine.add(r);
-  while (engine.step()) continue;
-  const GenerateResult result = engine.take(id);
+  const GenerateResult result = test::results_of(engine, r).front();
   EXPECT_EQ(result.tokens, drawn(target_, r.prompt, 75, r.options.sampler));
   EXPECT_LT(result.n_right, 15U);
   EXPECT_LT(result.n_drafts, 40U);

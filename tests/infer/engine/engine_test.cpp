@@ -20,6 +20,7 @@ namespace {
 using test::EngineOn;
 using test::MachineKind;
 using test::random_tokens;
+using test::results_of;
 using test::rows_of;
 using test::run;
 using test::RunnerOn;
@@ -46,14 +47,9 @@ class EngineTest : public ::testing::TestWithParam<MachineKind> {
     return {.prompt = std::move(prompt),
             .options = {.max_tokens = max_tokens, .sampler = {.temperature = 1.0F, .top_p = 1.0F, .seed = seed}}};
   }
-  static GenerateResult result_of(Engine& engine, const Request& request) {
-    const RequestId id = engine.add(request);
-    while (engine.step()) continue;
-    return engine.take(id);
-  }
   [[nodiscard]] std::vector<int32_t> drawn_alone(const Request& request) const {
     EngineOn engine(GetParam(), model_);
-    return result_of(engine, request).tokens;
+    return results_of(engine, request).front().tokens;
   }
 
   core::StoredModel model_ = test::random_model(config());
@@ -62,22 +58,30 @@ class EngineTest : public ::testing::TestWithParam<MachineKind> {
 INSTANTIATE_TEST_SUITE_P(Machines, EngineTest, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
 
 TEST_P(EngineTest, TokensDoNotDependOnOtherRequests) {
-  EngineOn engine(GetParam(), model_, {.n_threads = 2}, {.max_positions = 5000});
   std::vector<Request> requests;
   for (const size_t n : {3U, 300U, 1U, 40U, 600U, 7U}) {
     requests.push_back(drawing(tokens(n, n), static_cast<int64_t>(10 + n % 17), n));
   }
-  // Add each request while the ones before it run.
-  std::vector<RequestId> ids;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    ids.push_back(engine.add(requests[i]));
-    for (size_t steps = 0; steps < i; ++steps) engine.step();
+  for (const int64_t blocks : {157, 20}) {  // all at once, and preempted
+    EngineOn engine(GetParam(), model_, {.n_threads = 2}, {.max_positions = blocks * kBlockPositions});
+    // Add each request while the ones before it run.
+    std::vector<RequestId> ids;
+    std::vector<std::vector<int32_t>> said(requests.size());
+    for (size_t i = 0; i < requests.size(); ++i) {
+      Request r = requests[i];
+      r.on_token = [&said, i](size_t, int32_t token, std::span<const float>) { said[i].push_back(token); };
+      ids.push_back(engine.add(r));
+      for (size_t steps = 0; steps < i; ++steps) engine.step();
+    }
+    while (engine.step()) continue;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      const auto result = engine.take(ids[i]).tokens;
+      EXPECT_EQ(result, drawn_alone(requests[i])) << "request " << i;
+      EXPECT_EQ(said[i], result) << "each token is reported once";
+    }
+    EXPECT_EQ(engine.cache().blocks_in_use(), 0);
+    EXPECT_EQ(engine.statistics().preemptions > 0, blocks == 20);
   }
-  while (engine.step()) continue;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    EXPECT_EQ(engine.take(ids[i]).tokens, drawn_alone(requests[i])) << "request " << i;
-  }
-  EXPECT_EQ(engine.cache().blocks_in_use(), 0);
 }
 
 // Some machines draw tokens themselves. Their tokens must equal those that the host draws from the machine's logits.
@@ -90,7 +94,8 @@ TEST_P(EngineTest, TokensMatchTheHost) {
       {.temperature = 1.0F, .repetition_penalty = 2.0F, .repeat_last_n = 1000, .seed = 5},
       {.temperature = 1.0F, .repetition_penalty = 0.5F, .repeat_last_n = 0, .seed = 1ULL << 63U},
       {.temperature = 0.0F, .presence_penalty = 2.0F, .logit_bias = {{7, 3.0F}, {9, -50.0F}}},
-      {.temperature = 1.0F, .repetition_penalty = 1.1F, .frequency_penalty = -0.5F, .seed = 6}};
+      {.temperature = 1.0F, .repetition_penalty = 1.1F, .frequency_penalty = -0.5F, .seed = 6},
+      {.temperature = 1.0F, .bad_words = {{4}, {6, 7}}, .seed = 7}};
   const EndlessTokenizer tokenizer;
   const auto requests = [&](std::vector<float>& logits) {
     std::vector<Request> all;
@@ -123,48 +128,11 @@ TEST_P(EngineTest, TokensMatchTheHost) {
   EXPECT_TRUE(same_bits(logits, expected_logits)) << "no draw changes the logits that are reported";
 }
 
-TEST_P(EngineTest, SpeculationDoesNotChangeTheOutput) {
-  const EndlessTokenizer tokenizer;
-  std::vector<int32_t> periodic;
-  for (int i = 0; i < 30; ++i) periodic.push_back(i % 7);
-  const SamplerOptions options[] = {{.temperature = 0.0F},
-                                    {.temperature = 0.3F, .top_p = 1.0F, .seed = 3},
-                                    {.temperature = 0.0F, .repetition_penalty = 1.3F},
-                                    {.temperature = 0.5F, .frequency_penalty = 0.2F, .seed = 5}};
-  std::vector<Request> requests;
-  for (const SamplerOptions& o : options) {
-    Request r{.prompt = periodic,
-              .options = {.max_tokens = 40, .sampler = o, .context = 60, .slide = o.temperature > 0.0F}};
-    requests.push_back(r);
-    r.prompt = tokens(23, 2);
-    r.options.end_tokens = {11};
-    r.tokenizer = &tokenizer;
-    requests.push_back(r);
-  }
-  for (const int64_t positions : {600, 130}) {  // enough for all requests, and so few that they are preempted
-    EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = positions});
-    std::vector<RequestId> ids;
-    for (Request r : requests) {
-      r.options.speculate = 6;
-      ids.push_back(engine.add(r));
-    }
-    while (engine.step()) continue;
-    for (size_t i = 0; i < ids.size(); ++i) {
-      const GenerateResult result = engine.take(ids[i]);
-      EngineOn alone(GetParam(), model_);
-      const GenerateResult expected = result_of(alone, requests[i]);
-      EXPECT_EQ(result.tokens, expected.tokens) << "request " << i;
-      EXPECT_EQ(result.finish_reason, expected.finish_reason) << "request " << i;
-    }
-    EXPECT_EQ(engine.cache().blocks_in_use(), 0);
-  }
-}
-
 TEST_P(EngineTest, RepetitiveOutputNeedsFewerSteps) {
   Request r{.prompt = tokens(10), .options = {.max_tokens = 100, .sampler = {.temperature = 0.0F}, .speculate = 10}};
   r.options.sampler.logit_bias = {{7, 100.0F}};  // makes the model generate token 7 every time
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 200});
-  EXPECT_EQ(result_of(engine, r).tokens, std::vector<int32_t>(100, 7));
+  EXPECT_EQ(results_of(engine, r).front().tokens, std::vector<int32_t>(100, 7));
   EXPECT_LT(engine.statistics().steps, 30U);
 }
 
@@ -180,7 +148,7 @@ TEST_P(EngineTest, CallbacksGetTheLogitsOfEachToken) {
     logits.insert(logits.end(), some.begin(), some.end());
   };
   const RequestId other = engine.add(drawing(tokens(9, 2), 20));
-  const auto drawn = result_of(engine, r).tokens;
+  const auto drawn = results_of(engine, r).front().tokens;
   EXPECT_EQ(std::vector<int32_t>(text.begin() + 40, text.end()), drawn);
   text.pop_back();
   const auto all = logits_alone(text);
@@ -245,30 +213,6 @@ TEST_P(EngineTest, ObserversSeeOnlyTheirRequest) {
   EXPECT_EQ(engine.take(before).tokens, engine.take(after).tokens);
 }
 
-// Five requests need two KV blocks each, but the cache has four blocks, so the youngest requests are preempted.
-TEST_P(EngineTest, PreemptionDoesNotChangeTheOutput) {
-  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 4 * 32});
-  std::vector<RequestId> ids;
-  std::vector<uint64_t> ended;
-  std::vector<size_t> said(5);
-  for (uint64_t i = 0; i < 5; ++i) {
-    Request r = drawing(tokens(30, i), 30, i);
-    r.on_token = [&, i](size_t, int32_t, std::span<const float>) {
-      if (++said[i] == 30) ended.push_back(i);
-    };
-    ids.push_back(engine.add(r));
-  }
-  EXPECT_TRUE(engine.step());
-  EXPECT_EQ(engine.cache().blocks_in_use(), 4) << "four run, the last waits for blocks";
-  while (engine.step()) EXPECT_LE(engine.cache().blocks_in_use(), 4);
-  EXPECT_EQ(ended, (std::vector<uint64_t>{0, 1, 2, 3, 4})) << "nobody waits behind younger ones";
-  for (uint64_t i = 0; i < 5; ++i) {
-    EXPECT_EQ(said[i], 30U) << "nothing is said twice";
-    EXPECT_EQ(engine.take(ids[i]).tokens, drawn_alone(drawing(tokens(30, i), 30, i))) << "request " << i;
-  }
-  EXPECT_EQ(engine.cache().blocks_in_use(), 0);
-}
-
 TEST_P(EngineTest, CachedPrefixesAreNotRecomputed) {
   EngineOn engine(GetParam(), model_, {.n_threads = 2}, {.max_positions = 1000});
   const auto shared = tokens(70, 1);
@@ -276,7 +220,7 @@ TEST_P(EngineTest, CachedPrefixesAreNotRecomputed) {
     std::vector<int32_t> prompt(shared.begin(), shared.end());
     for (const int32_t token : tokens(n, n)) prompt.push_back(token);
     for (const int64_t again : {0, 1}) {
-      const GenerateResult result = result_of(engine, drawing(prompt, 9, n));
+      const GenerateResult result = results_of(engine, drawing(prompt, 9, n)).front();
       EXPECT_EQ(result.tokens, drawn_alone(drawing(prompt, 9, n))) << n << " more tokens";
       const size_t known = again == 1 ? prompt.size() - 1 : n == 0 ? 0 : 70;
       EXPECT_EQ(result.n_cached, known / 32 * 32);
@@ -296,9 +240,7 @@ TEST_P(EngineTest, ChoicesShareTheirPrompt) {
     EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
     Request four = drawing(tokens(n, 1), 20, 5);
     four.options.n = 4;
-    const RequestId id = engine.add(four);
-    while (engine.step()) continue;
-    const auto results = engine.take_all(id);
+    const auto results = results_of(engine, four);
     ASSERT_EQ(results.size(), 4U);
     for (size_t i = 0; i < 4; ++i) {
       EXPECT_EQ(results[i].tokens, drawn_alone(drawing(tokens(n, 1), 20, choice_seed(5, i)))) << "choice " << i;
@@ -323,15 +265,6 @@ TEST_P(EngineTest, PrefixCachingDoesNotChangeSlidingOutput) {
   }
 }
 
-TEST_P(EngineTest, RejectsRequestsLargerThanTheCache) {
-  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 64});
-  EXPECT_ERROR(engine.add(drawing(tokens(30), 36)), "65 positions need 3 blocks of the KV cache, which has 2");
-  EXPECT_FALSE(engine.step());
-  const RequestId id = engine.add(drawing(tokens(30), 35));  // fits, since the last drawn token needs no position
-  while (engine.step()) continue;
-  EXPECT_EQ(engine.take(id).tokens.size(), 35U);
-}
-
 TEST_P(EngineTest, RejectsStepsIfHeldSequencesFillTheCache) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 64});
   const auto kept = engine.cache().add_sequence();
@@ -341,63 +274,6 @@ TEST_P(EngineTest, RejectsStepsIfHeldSequencesFillTheCache) {
   engine.cache().release(kept);
   while (engine.step()) continue;
   EXPECT_EQ(engine.take(id).tokens, drawn_alone(drawing(tokens(3), 2)));
-}
-
-TEST_P(EngineTest, CancelledRequestsFreeTheirBlocks) {
-  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 1000});
-  const RequestId a = engine.add(drawing(tokens(40, 1), 60, 1));
-  const RequestId b = engine.add(drawing(tokens(40, 2), 60, 2));
-  const int n = engine.runner().steps_in_flight() > 1 ? 2 : 1;  // number of steps in which both requests get a token
-  for (int i = 0; i < 10 * n; ++i) engine.step();
-  engine.cancel(a);
-  EXPECT_EQ(engine.cache().blocks_in_use(), 2);
-  const auto result = engine.take(a);
-  EXPECT_EQ(result.finish_reason, FinishReason::Interrupted);
-  EXPECT_EQ(result.tokens.size(), 10U);
-  while (engine.step()) continue;
-  engine.cancel(b);  // has no effect, since the request has ended
-  EXPECT_EQ(engine.take(b).tokens, drawn_alone(drawing(tokens(40, 2), 60, 2)));
-  const RequestId c = engine.add(drawing(tokens(5), 5));
-  engine.step();
-  engine.drop(c);
-  EXPECT_EQ(engine.cache().blocks_in_use(), 0);
-  EXPECT_ERROR(engine.take(c), "unknown or has not ended");
-}
-
-// If a callback throws, its request and all others still get the same results.
-TEST_P(EngineTest, RecoversAfterAnExceptionInAStep) {
-  const auto text = tokens(500, 6);
-  for (int fail_at = 0; fail_at < 4; ++fail_at) {
-    EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
-    int calls = 0;
-    std::vector<double> log_probs;
-    Request scored{.prompt = text};
-    scored.on_log_probs = [&](std::span<const double> some) {
-      if (calls++ == fail_at) throw std::runtime_error("enough");
-      log_probs.insert(log_probs.end(), some.begin(), some.end());
-    };
-    const Request before = drawing(tokens(20, 1), 20, 1);
-    const Request after = drawing(tokens(100, 2), 20, 2);
-    const RequestId first = engine.add(before);
-    engine.add(scored);
-    const RequestId last = engine.add(after);
-    const int thrown = test::step_to_the_end(engine);
-    EXPECT_EQ(thrown, fail_at < calls ? 1 : 0);
-    EXPECT_EQ(engine.take(first).tokens, drawn_alone(before));
-    EXPECT_EQ(engine.take(last).tokens, drawn_alone(after));
-    EXPECT_EQ(engine.cache().blocks_in_use(), 0);
-  }
-}
-
-TEST_P(EngineTest, DamagedWeightsFailTheStep) {
-  auto weights = test::random_weights(model_.config, 7);
-  weights.tensors.back()[5] = std::numeric_limits<float>::quiet_NaN();
-  const auto damaged = test::model_from(weights);
-  EngineOn engine(GetParam(), damaged);
-  ScopedRequests requests(engine);
-  requests.add(drawing(tokens(5), 5));
-  EXPECT_ERROR(engine.step(), "not finite");
-  EXPECT_ERROR(engine.step(), "not finite");
 }
 
 // A request for which no token may be drawn fails each step. Earlier requests still end, later ones wait until it is
@@ -489,9 +365,11 @@ TEST_P(EngineTest, RejectsInvalidRequests) {
   request = drawing({1}, 1);
   request.tokenizer = &wrong;
   EXPECT_ERROR(engine.add(request), "suppresses token 37");
-  request = drawing({1}, 1);
-  request.options.context = 701;
-  EXPECT_ERROR(engine.add(request), "701");
+  request = drawing(tokens(11), 1);
+  for (const auto& [context, part] : {std::pair{701, "701"}, {10, "context of 10"}, {-1, "context"}, {1, "context"}}) {
+    request.options.context = context;
+    EXPECT_ERROR(engine.add(request), part);
+  }
   EXPECT_FALSE(engine.step());
 }
 

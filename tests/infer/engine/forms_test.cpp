@@ -19,7 +19,6 @@ namespace {
 
 using forms::Form;
 using forms::Grammar;
-using forms::TokenTree;
 using test::EngineOn;
 using test::form_of;
 using test::RunnerOn;
@@ -43,64 +42,9 @@ Grammar::Part endless(Grammar& g) {
   return g.repeat([&] { return g.bytes('a', 'c'); }, 0, -1);
 }
 
-// Returns a constraint to nested lists: a list is "a", up to four elements (a list or "b"), and "d".
-std::shared_ptr<Form> nested(const data::Tokenizer& tokenizer) {
-  const auto tokens = std::make_shared<TokenTree>(tokenizer);
-  Grammar grammar({.longest_token = tokens->longest()});
-  const auto list = grammar.declare();
-  const auto item = [&] { return grammar.choice(Parts{grammar.call(list), grammar.text("b")}); };
-  grammar.define(list, grammar.sequence(Parts{grammar.text("a"), grammar.repeat(item, 0, 4), grammar.text("d")}));
-  grammar.finish(list, tokens->bytes());
-  return std::make_shared<Form>(std::move(grammar), tokens);
-}
-
 class Forms : public test::FormTexts {};
 
 INSTANTIATE_TEST_SUITE_P(Machines, Forms, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
-
-TEST_P(Forms, OutputsFitTheirFormAndDoNotDependOnOthers) {
-  const auto sentence = form_of(pieces_, words(6));
-  std::vector<Request> requests;
-  for (uint64_t seed = 1; seed <= 4; ++seed) requests.push_back(drawing(sentence, seed, 40, 10 * seed));
-  requests.push_back(drawing(nested(pieces_), 5, 60));
-  requests.push_back(drawing(form_of(pieces_, endless), 6));
-  requests.push_back(drawing(nullptr, 7));
-  requests.push_back(drawing(sentence, 8));  // three choices
-  requests.back().options.n = 3;
-  requests.push_back(drawing(form_of(pieces_, words(60)), 9, 70));  // longer than the context, which slides
-  requests.back().options.context = 40;
-  requests.back().options.slide = true;
-  requests.back().options.sampler.repetition_penalty = 1.2F;
-  requests.push_back(drawing(sentence, 10));
-  requests.back().options.sampler = {
-      .temperature = 1.0F, .frequency_penalty = 0.5F, .logit_bias = {{5, 2.0F}}, .seed = 4};
-  std::vector<std::vector<GenerateResult>> expected;
-  for (const Request& request : requests) {
-    expected.push_back(alone(request));
-    for (const GenerateResult& result : expected.back()) {
-      if (request.options.form) expect_fits(result, request);
-    }
-  }
-  EXPECT_EQ(expected[0][0].finish_reason, FinishReason::Stop);
-  // All requests run at once, and in a cache so small that they are preempted, with and without draft tokens.
-  for (const int64_t blocks : {400, 4}) {
-    for (const size_t speculate : {0, 5}) {
-      EngineOn engine(GetParam(), model_, {.n_threads = 2}, {.max_positions = blocks * kBlockPositions});
-      std::vector<RequestId> ids;
-      for (Request request : requests) {
-        request.options.speculate = speculate;
-        ids.push_back(engine.add(request));
-      }
-      while (engine.step()) continue;
-      for (size_t i = 0; i < ids.size(); ++i) {
-        SCOPED_TRACE(fmt::format("request {}, {} blocks, {} drafts", i, blocks, speculate));
-        expect_same(engine.take_all(ids[i]), expected[i]);
-      }
-      EXPECT_EQ(engine.cache().blocks_in_use(), 0);
-      EXPECT_EQ(engine.statistics().preemptions > 0, blocks < 100);
-    }
-  }
-}
 
 // The expected tokens are found by computing each step's logits, and trying the bytes of every token.
 TEST_P(Forms, GreedySelectsTheLikeliestAllowedToken) {
@@ -148,7 +92,7 @@ TEST_P(Forms, CompleteFormsEndWithoutAnEndToken) {
     Request nothing = drawing(form_of(pieces_, [](Grammar& g) { return g.empty(); }), 1);
     nothing.options.beams.width = width;
     EngineOn engine(GetParam(), model_);
-    const GenerateResult none = run(engine, nothing).front();
+    const GenerateResult none = test::results_of(engine, nothing).front();
     EXPECT_TRUE(none.tokens.empty());
     EXPECT_EQ(none.finish_reason, FinishReason::Stop);
     EXPECT_EQ(engine.statistics().steps, 0U);
@@ -214,7 +158,7 @@ TEST_P(Forms, ForcedTokensNeedNoSteps) {
   Request request = drawing(text_form(letters, text), 1);
   request.tokenizer = &letters;
   EngineOn engine(GetParam(), model_);
-  const GenerateResult result = run(engine, request).front();
+  const GenerateResult result = test::results_of(engine, request).front();
   EXPECT_EQ(result.text, text);
   EXPECT_EQ(result.n_right, result.n_drafts);
   EXPECT_LT(engine.statistics().steps, 6U);
@@ -232,7 +176,7 @@ TEST_P(Forms, ForcedBytesAreDraftTokens) {
   const int32_t whole = *std::ranges::find(all, "abc", [&](int id) { return pieces_.token_bytes(id); });
   request.options.sampler.logit_bias = {{whole, 100.0F}};
   EngineOn engine(GetParam(), model_);
-  EXPECT_EQ(run(engine, request).front().tokens, std::vector<int32_t>(16, whole));
+  EXPECT_EQ(test::results_of(engine, request).front().tokens, std::vector<int32_t>(16, whole));
   EXPECT_LT(engine.statistics().steps, 6U);
 }
 
@@ -244,7 +188,7 @@ TEST_P(Forms, DraftModelsFollowTheForm) {
     Request request = drawing(form_of(pieces_, words(6)), seed);
     const auto expected = alone(request);
     request.options.speculate = 4;
-    const auto results = run(engine, request);
+    const auto results = test::results_of(engine, request);
     expect_same(results, expected);
     EXPECT_GT(results.front().n_right, 0U);
   }
@@ -269,21 +213,11 @@ TEST_P(Forms, BeamsFitTheForm) {
                     for (const double p : log_probs) log_prob += ++row >= request.prompt.size() ? p : 0.0;
                   }};
     EngineOn engine(GetParam(), model_);
-    run(engine, check);
+    test::results_of(engine, check);
     const auto n = static_cast<double>(result.tokens.size());
     EXPECT_NEAR(*result.score, log_prob / n, 2e-5);
   }
   EXPECT_EQ(texts.size(), 5U);
-  for (const int64_t blocks : {200, 26}) {  // together with another request, and with preemption
-    EngineOn engine(GetParam(), model_, {.n_threads = 2}, {.max_positions = blocks * kBlockPositions});
-    const RequestId other = engine.add(drawing(form_of(pieces_, endless), 6, 60, 70));
-    for (int i = 0; i < 3; ++i) engine.step();
-    const RequestId id = engine.add(request);
-    while (engine.step()) continue;
-    expect_same(engine.take_all(id), expected);
-    expect_same(engine.take_all(other), alone(drawing(form_of(pieces_, endless), 6, 60, 70)));
-    EXPECT_EQ(engine.cache().blocks_in_use(), 0);
-  }
 }
 
 TEST_P(Forms, BeamsFindAllTextsOfASmallForm) {

@@ -42,7 +42,9 @@ class FormsTogether : public test::FormTexts {
     std::vector<std::vector<GenerateResult>> expected;
     for (const Request& request : requests) {
       expected.push_back(alone(request, adapters));
-      for (const GenerateResult& result : expected.back()) expect_fits(result, request);
+      for (const GenerateResult& result : expected.back()) {
+        if (request.options.form) expect_fits(result, request);
+      }
     }
     for (const int64_t blocks : {400, 12}) {
       for (const size_t speculate : {0, 5}) {
@@ -69,8 +71,6 @@ class FormsTogether : public test::FormTexts {
 };
 
 INSTANTIATE_TEST_SUITE_P(Machines, FormsTogether, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
-
-TEST_P(FormsTogether, SixteenTextsWithFormsOfTheirOwnAreThoseThatTheyAreAlone) { expect_as_alone(requests()); }
 
 TEST_P(FormsTogether, FormsWorkWithOtherOptions) {
   const std::array adapters = {test::random_adapter(config(), 1, 3), test::random_adapter(config(), 2, 16)};
@@ -105,8 +105,13 @@ TEST_P(FormsTogether, FormsWorkWithOtherOptions) {
         options.stop_words = {{3, 4}, {5, 5}};
         options.sampler.bad_words = {{4, 4}, {6}};
         break;
-      default:
-        break;
+      default:  // one has no options, and one has no form and outgrows its context, which slides
+        if (i == 0) break;
+        options.form = nullptr;
+        options.context = 40;
+        options.slide = true;
+        options.max_tokens = 70;
+        options.sampler.repetition_penalty = 1.2F;
     }
   }
   expect_as_alone(all, adapters);

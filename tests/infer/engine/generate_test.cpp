@@ -6,10 +6,8 @@
 
 #include <algorithm>
 
-#include "infer/reference/kernels.h"
 #include "tests/infer/engine/letter_tokenizer.h"
 #include "tests/infer/machines.h"
-#include "tests/infer/sanitized.h"
 #include "tests/infer/support.h"
 
 namespace folio::infer {
@@ -58,14 +56,6 @@ TEST_P(Generate, EndsAfterMaxTokens) {
     EXPECT_EQ(result.text, tokenizer_.decode(result.tokens));
     EXPECT_GE(result.prefill_seconds, 0.0);
     EXPECT_GE(result.decode_seconds, 0.0);
-  }
-}
-
-TEST_P(Generate, FewerTokensAreAPrefix) {
-  const auto all = generate(options(60)).tokens;
-  for (const int64_t n : {1, 10, 59}) {
-    const auto some = generate(options(n)).tokens;
-    EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin()));
   }
 }
 
@@ -121,37 +111,6 @@ TEST_P(Generate, SlidingEqualsARecomputationFromTheLastHalf) {
   }
 }
 
-TEST_P(Generate, RejectsPromptsThatDoNotFit) {
-  prompt_.clear();
-  EXPECT_ERROR(generate(options()), "empty");
-  prompt_.assign(101, 0);
-  EXPECT_ERROR(generate(options()), "101");
-  prompt_.assign(11, 0);
-  auto o = options();
-  o.context = 10;
-  EXPECT_ERROR(generate(o), "context of 10");
-  o.context = 101;
-  EXPECT_ERROR(generate(o), "101");
-  for (const int64_t wrong : {-1, 1}) {
-    o.context = wrong;
-    EXPECT_ERROR(generate(o), "context");
-  }
-  prompt_ = {0, 37};
-  EXPECT_ERROR(generate(options()), "vocabulary");
-  auto bad = options();
-  bad.sampler.temperature = -1.0F;
-  prompt_ = {0};
-  EXPECT_ERROR(generate(bad), "temperature");
-  EXPECT_EQ(engine_.cache().blocks_in_use(), 0);
-  EXPECT_EQ(generate(options(5)).tokens.size(), 5U) << "the engine is as good as before";
-}
-
-TEST_P(Generate, CacheTooSmallIsAnErrorThatFreesBlocks) {
-  test::EngineOn small(GetParam(), model_, {.n_threads = 1}, {.max_positions = 32});
-  EXPECT_ERROR(infer::generate(small, tokenizer_, prompt_, options(60)), "need 2 blocks of the KV cache, which has 1");
-  EXPECT_EQ(small.cache().blocks_in_use(), 0);
-}
-
 TEST_P(Generate, StopStringsAreExcluded) {
   const auto whole = generate(options(80, 9));
   int tried = 0;
@@ -185,29 +144,6 @@ TEST_P(Generate, EndOfTextStopsAndIsHidden) {
   EXPECT_GT(stopped, 0);
 }
 
-TEST_P(Generate, NeverDrawsSuppressedTokens) {
-  for (uint64_t seed = 0; seed < 10; ++seed) {
-    const auto result = generate(options(90, seed));
-    EXPECT_EQ(result.tokens.size(), 90U);
-    EXPECT_EQ(std::count(result.tokens.begin(), result.tokens.end(), tokenizer_.end_of_text()), 0);
-  }
-}
-
-TEST_P(Generate, StreamedPiecesJoinToTheText) {
-  for (uint64_t seed = 0; seed < 10; ++seed) {
-    for (const bool with_stop : {false, true}) {
-      auto o = options(80, seed);
-      if (with_stop) o.stops = {"aa", "th e", "€"};
-      std::string streamed;
-      const auto result = generate(o, [&](std::string_view piece) {
-        EXPECT_FALSE(piece.empty());
-        streamed += piece;
-      });
-      EXPECT_EQ(streamed, result.text);
-    }
-  }
-}
-
 TEST_P(Generate, InterruptionHasItsFinishReason) {
   int asked = 0;
   const auto result = generate(options(60), {}, [&] { return ++asked > 7; });
@@ -232,44 +168,6 @@ TEST_P(Generate, InterruptionStopsPrefill) {
   EXPECT_EQ(rest.n_cached, 2 * kMaxRows) << "what was computed until then";
   test::EngineOn other(GetParam(), model);
   EXPECT_EQ(rest.tokens, infer::generate(other, tokenizer_, prompt, o).tokens) << "what it has is sound";
-}
-
-TEST_P(Generate, SeedDeterminesTheText) {
-  const auto one = generate(options(60, 1));
-  EXPECT_EQ(generate(options(60, 1)).text, one.text);
-  EXPECT_NE(generate(options(60, 2)).text, one.text);
-  auto greedy = options(60, 1);
-  greedy.sampler.temperature = 0.0F;
-  const auto text = generate(greedy).text;
-  greedy.sampler.seed = 99;
-  EXPECT_EQ(generate(greedy).text, text);
-}
-
-// Tests with matrices large enough for several threads to compute one token.
-class GenerateOnCpus : public Generate {};
-
-INSTANTIATE_TEST_SUITE_P(Machines, GenerateOnCpus, ::testing::ValuesIn(test::cpu_kinds()), test::kind_name);
-
-TEST_P(GenerateOnCpus, DoesNotDependOnThreadsOrInstructionSet) {
-  for (const test::Shape& shape : {test::small_shapes()[5], test::wide_shape()}) {
-    if (test::kSanitized && shape.name == "wide") continue;
-    const auto model = test::random_model(shape.config);
-    const auto tokenizer = piece_tokenizer(shape.config.vocab_size, false);
-    auto o = options(30, 4);
-    o.context = 24;
-    o.slide = true;
-    std::string text;
-    for (const core::Isa isa : kernels::isas_with_kernels()) {
-      for (const size_t threads : {1U, 2U}) {
-        if (isa == core::Isa::Reference && threads == 2 && shape.name == "wide") continue;  // too slow
-        test::EngineOn engine(GetParam(), model, {.n_threads = threads, .kernels = &kernels::kernels_for(isa)});
-        const auto result = infer::generate(engine, tokenizer, prompt_, o);
-        if (text.empty()) text = result.text;
-        ASSERT_EQ(result.text, text) << shape.name << ' ' << core::isa_name(isa) << ' ' << threads << " threads";
-      }
-    }
-    EXPECT_GT(text.size(), 20U);
-  }
 }
 
 TEST_P(Generate, BatchMatchesSinglePrompts) {
@@ -309,14 +207,6 @@ TEST_P(Generate, RejectedBatchesFreeTheirBlocks) {
   EXPECT_TRUE(generate_batch(engine_, tokenizer_, {}, options()).empty());
   EXPECT_ERROR(generate_batch(engine_, tokenizer_, std::vector<std::vector<int32_t>>{{1}, {}}, options()), "empty");
   EXPECT_EQ(engine_.cache().blocks_in_use(), 0);
-}
-
-TEST_P(Generate, RejectsDamagedWeights) {
-  auto weights = test::random_weights(model_.config, 7);
-  weights.tensors.back()[5] = std::nanf("");
-  const auto damaged = test::model_from(weights);
-  test::EngineOn engine(GetParam(), damaged);
-  EXPECT_ERROR(infer::generate(engine, tokenizer_, prompt_, options()), "not finite");
 }
 
 }  // namespace

@@ -39,9 +39,7 @@ class RunAhead : public ::testing::TestWithParam<MachineKind> {
     r.prompt.insert(r.prompt.end(), said.begin(), said.end());
     r.prompt.push_back(7);
     r.options.max_tokens = 4;
-    const RequestId id = engine.add(r);
-    while (engine.step()) continue;
-    const GenerateResult result = engine.take(id);
+    const GenerateResult result = test::results_of(engine, r).front();
     EXPECT_EQ(result.tokens, drawn_by_host(r)) << "after " << said.size() << " tokens";
     EXPECT_EQ(result.n_cached, (r.prompt.size() - 1) / 32 * 32);
   }
@@ -99,26 +97,6 @@ TEST_P(Watched, WaitsIfARequestNeedsTheToken) {
   EXPECT_EQ(got, runs_ahead_ ? "bbwwbbwbww" : draws_ ? "bwbwbwbwbw" : "bbbbb");
 }
 
-TEST_P(RunAhead, TokensMatchTheHost) {
-  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.n_sequences = 6});
-  std::vector<Request> requests{request(5, 12, 1), request(40, 1, 2), request(1, 2, 3), request(60, 9, 4)};
-  requests[0].options.sampler = {.temperature = 1.5F, .top_k = 5, .top_p = 0.9F, .min_p = 0.05F, .seed = 4};
-  requests[3].options.sampler.temperature = 0.0F;
-  const size_t arrives[] = {0, 0, 3, 5};
-  std::vector<RequestId> ids;
-  for (size_t step = 0; step < 6; ++step) {
-    for (size_t i = 0; i < requests.size(); ++i) {
-      if (arrives[i] == step) ids.push_back(engine.add(requests[i]));
-    }
-    EXPECT_TRUE(engine.step());
-  }
-  while (engine.step()) continue;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    EXPECT_EQ(engine.take(ids[i]).tokens, drawn_by_host(requests[i])) << "request " << i;
-  }
-  EXPECT_EQ(engine.cache().blocks_in_use(), 0);
-}
-
 TEST_P(RunAhead, RowsOfUnreadTokensMatchRowsOfTokens) {
   RunnerOn runner(GetParam(), model_, {.n_threads = 1}, {.n_sequences = 4});
   Sampler sampler({.temperature = 1.0F, .seed = 3}, {});
@@ -161,9 +139,7 @@ TEST_P(RunAhead, EndedSequencesLeaveNoRow) {
       r.options.end_tokens = {expected[9]};
     }
     const RequestId other = engine.add(beside);
-    const RequestId id = engine.add(r);
-    while (engine.step()) continue;
-    const GenerateResult result = engine.take(id);
+    const GenerateResult result = test::results_of(engine, r).front();
     EXPECT_EQ(result.finish_reason, FinishReason::Stop);
     ASSERT_LT(result.tokens.size(), 11U);
     EXPECT_TRUE(std::equal(result.tokens.begin(), result.tokens.end(), expected.begin()));
@@ -190,15 +166,19 @@ TEST_P(RunAhead, CancellingKeepsComputedRows) {
     if (drop) {
       engine.drop(id);
       engine.drop(owner);
+      EXPECT_ERROR(engine.take(id), "unknown or has not ended");
     } else {
       engine.cancel(id);
       engine.cancel(owner);
-      EXPECT_EQ(engine.take(id).tokens.size(), 3U);
+      const GenerateResult result = engine.take(id);
+      EXPECT_EQ(result.tokens.size(), 3U);
+      EXPECT_EQ(result.finish_reason, FinishReason::Interrupted);
     }
     EXPECT_EQ(engine.cache().blocks_in_use(), 1);
     const Request late = request(33, 6, 4);  // reuses the released blocks
     const RequestId last = engine.add(late);
     while (engine.step()) continue;
+    engine.cancel(last);  // has no effect, since the request has ended
     EXPECT_EQ(engine.take(other).tokens, drawn_by_host(beside));
     EXPECT_EQ(engine.take(last).tokens, drawn_by_host(late));
     expect_goes_on(engine, r, std::span(expected).first(3));
@@ -214,9 +194,7 @@ TEST_P(RunAhead, NothingRemainsAfterTheLastRequest) {
   EXPECT_FALSE(engine.step());
   EXPECT_EQ(engine.cache().blocks_in_use(), 0);
   const Request next = request(7, 3, 2);
-  const RequestId other = engine.add(next);
-  while (engine.step()) continue;
-  EXPECT_EQ(engine.take(other).tokens, drawn_by_host(next));
+  EXPECT_EQ(test::results_of(engine, next).front().tokens, drawn_by_host(next));
 }
 
 TEST_P(RunAhead, RecoversAfterACallbackThrows) {

@@ -48,51 +48,6 @@ TEST(Scheduler, SchedulesRunningRequestsBeforePrompts) {
   EXPECT_EQ(rows(), (std::vector<size_t>{1, 1, 1}));
 }
 
-TEST(Scheduler, NoMoreRunThanMay) {
-  Simulation s(100, {.max_rows = 50, .max_sequences = 2});
-  std::list<TextRequest> jobs;
-  for (int32_t i = 0; i < 5; ++i) s.add(jobs.emplace_back(text_of(5, i), 3));
-  s.step();
-  EXPECT_EQ(s.scheduler.running().size(), 2U);
-  EXPECT_EQ(s.scheduler.waiting().size(), 3U);
-}
-
-TEST(Scheduler, PreemptsTheYoungestWhenBlocksRunOut) {
-  Simulation s(4, {.max_rows = 200, .max_sequences = 10});
-  TextRequest old(text_of(32, 1), 60);
-  TextRequest young(text_of(32, 2), 60);
-  s.add(old);
-  s.add(young);
-  while (!old.done() || !young.done()) {
-    s.step();
-    if (!old.done()) {
-      EXPECT_TRUE(old->runs());
-    }
-    ASSERT_LT(s.n_steps, 1000);
-  }
-  EXPECT_GT(s.n_preempted, 0U);
-  EXPECT_EQ(old.texts.at(0), written_alone(text_of(32, 1), 60));
-  EXPECT_EQ(young.texts.at(0), written_alone(text_of(32, 2), 60));
-}
-
-TEST(Scheduler, DoesNotRecomputeACachedPrefix) {
-  Simulation s(100, {.max_rows = 500, .max_sequences = 10});
-  TextRequest first(text_of(100, 1), 2);
-  s.add(first);
-  while (!first.done()) s.step();
-  EXPECT_EQ(s.cache.blocks_in_use(), 0);
-  const size_t rows = s.n_rows;
-  std::vector<int32_t> longer = text_of(100, 1);
-  longer.push_back(7);
-  TextRequest second(longer, 1);
-  s.add(second);
-  int64_t cached = 0;
-  s.on_plan = [&](const auto&) { cached = second->n_cached(); };
-  s.step();
-  EXPECT_EQ(cached, 96);
-  EXPECT_EQ(s.n_rows - rows, 5U);
-}
-
 TEST(Scheduler, ComputesSharedPrefixesOnce) {
   Simulation s(100, {.max_rows = 40, .max_sequences = 10});
   TextRequest choices(text_of(100, 1), 5, 3);

@@ -43,17 +43,12 @@ class Texts : public ::testing::TestWithParam<MachineKind> {
     c.context_length = 300;
     return c;
   }
-  static std::vector<GenerateResult> run(Engine& engine, const Request& request) {
-    const RequestId id = engine.add(request);
-    while (engine.step()) continue;
-    return engine.take_all(id);
-  }
   /// Returns the results of a request that runs alone in an engine. `adapters` have the ids 0, 1, and so on.
   [[nodiscard]] std::vector<GenerateResult> alone(const Request& request,
                                                   std::span<const core::Adapter> adapters = {}) const {
     EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 6000});
     for (const core::Adapter& adapter : adapters) static_cast<void>(engine.load_adapter(adapter));
-    return run(engine, request);
+    return results_of(engine, request);
   }
   static void expect_same(std::span<const GenerateResult> got, std::span<const GenerateResult> expected) {
     ASSERT_EQ(got.size(), expected.size());

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
 #include <vector>
 
 #include "tests/infer/engine/texts.h"
@@ -56,36 +55,6 @@ TEST_P(Words, StopWordsMayBeginInThePrompt) {
   EXPECT_NE(alone(request).front().tokens.front(), first);
 }
 
-// A greedy request generates the likeliest token that completes no bad word.
-TEST_P(Words, BadWordsAreNeverGenerated) {
-  Request request = drawing(prompt(20, 3), 3);
-  request.options.sampler.temperature = 0.0F;
-  const Tokens greedy = alone(request).front().tokens;
-  const std::vector<Tokens> words = {{greedy[3], greedy[4]}, {greedy[5]}, {greedy[0], greedy[1], greedy[2]}, {7, 8, 9}};
-  request.options.sampler.bad_words = words;
-  request.wants_token_logits = true;
-  Tokens text = request.prompt;
-  request.on_token = [&](size_t, int32_t token, std::span<const float> logits) {
-    const auto completes = [&](int32_t id) {
-      return std::ranges::any_of(words, [&](const Tokens& word) {
-        const Tokens with = joined(text, {id});
-        return with.size() >= word.size() && std::equal(word.rbegin(), word.rend(), with.rbegin());
-      });
-    };
-    int32_t best = -1;
-    for (int32_t id = 0; id < 37; ++id) {
-      if (!completes(id) && (best < 0 || logits[static_cast<size_t>(id)] > logits[static_cast<size_t>(best)]))
-        best = id;
-    }
-    EXPECT_EQ(token, best) << "token " << text.size();
-    text.push_back(token);
-  };
-  const Tokens got = alone(request).front().tokens;
-  EXPECT_NE(got, greedy);
-  EXPECT_TRUE(std::equal(got.begin(), got.begin() + 2, greedy.begin()));
-  for (const Tokens& word : words) EXPECT_FALSE(contains(got, word));
-}
-
 TEST_P(Words, BeamsRespectStopAndBadWords) {
   Request request{.prompt = prompt(20, 4), .options = {.max_tokens = 24, .n = 4, .beams = {.width = 4}}};
   const auto free = alone(request);
@@ -127,24 +96,17 @@ TEST_P(Words, ContinuingFromATailRecomputesNothing) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
   Request request = drawing(prompt(45, 6), 6, 20);
   request.options.remember_tail = true;
-  Tokens text = joined(request.prompt, run(engine, request).front().tokens);
+  Tokens text = joined(request.prompt, test::results_of(engine, request).front().tokens);
   const uint64_t rows = engine.statistics().rows;
   for (const size_t more : {7U, 0U, 60U}) {
     request.prompt = joined(text, prompt(more, more));
-    const GenerateResult result = run(engine, request).front();
+    const GenerateResult result = test::results_of(engine, request).front();
     EXPECT_EQ(result.n_cached, text.size() - 1);
     EXPECT_EQ(result.tokens, alone(request).front().tokens);
     text = joined(request.prompt, result.tokens);
   }
   EXPECT_EQ(engine.cache().blocks_in_use(), 0);
   EXPECT_EQ(engine.statistics().rows - rows, text.size() - 1 - 64);
-}
-
-TEST_P(Words, WithoutTailsOnlyFullBlocksAreShared) {
-  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
-  Request request = drawing(prompt(45, 6), 6, 30);
-  request.prompt = joined(request.prompt, run(engine, request).front().tokens);
-  EXPECT_EQ(run(engine, request).front().n_cached, 64U);
 }
 
 // Outputs are continued repeatedly, some concurrently, in a cache that has blocks for only a few of them.

@@ -21,22 +21,11 @@ std::shared_ptr<Form> gbnf_form(std::string_view text) {
 }
 
 std::string gbnf_refusal(std::string_view text) {
-  try {
-    static_cast<void>(gbnf_form(text));
-  } catch (const core::Error& error) {
-    return error.what();
-  }
-  return "";
+  return test::refusal([&] { static_cast<void>(gbnf_form(text)); });
 }
 
-struct GbnfCase {
-  std::string_view grammar;
-  std::vector<std::string> texts;
-  std::vector<std::string> others;
-};
-
 TEST(Gbnf, ItsTextsAreThoseOfRoot) {
-  const std::vector<GbnfCase> cases{
+  const std::vector<test::Case> cases{
       {"root ::= \"yes\" | \"no\"", {"yes", "no"}, {"", "yesno"}},
       {"# a comment\n\nroot::=word(\" \" word)*  # words\nword ::= [a-z]+\n", {"a", "ab c"}, {"", "a ", " a"}},
       {"root ::= item{2} end\r\nitem ::= \"ab\" ?\r\nend ::= \".\"", {".", "ab.", "abab."}, {"ababab.", "a."}},
@@ -55,11 +44,7 @@ TEST(Gbnf, ItsTextsAreThoseOfRoot) {
        {"1", "1+23", "(1+2)+3", "((4))"},
        {"", "+", "1+", "(1"}},
   };
-  for (const GbnfCase& c : cases) {
-    const auto form = gbnf_form(c.grammar);
-    for (const std::string& text : c.texts) EXPECT_TRUE(test::takes(*form, text)) << c.grammar << ": " << text;
-    for (const std::string& text : c.others) EXPECT_FALSE(test::takes(*form, text)) << c.grammar << ": " << text;
-  }
+  test::expect_texts(cases, gbnf_form);
 }
 
 TEST(Gbnf, RejectsUnsupportedSyntaxByName) {

@@ -24,12 +24,7 @@ Form form_of(std::string_view schema, JsonSpaces spaces = JsonSpaces::None) {
 }
 
 std::string refusal(std::string_view schema) {
-  try {
-    (void)form_of(schema);
-  } catch (const core::Error& error) {
-    return error.what();
-  }
-  return "";
+  return test::refusal([&] { static_cast<void>(form_of(schema)); });
 }
 
 void expect(std::string_view schema, std::initializer_list<std::string_view> taken,

@@ -1,6 +1,8 @@
 // Helpers for tests of forms: vocabularies, and the expected mask of a form's state, found by trying every token.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -10,25 +12,17 @@
 #include <utility>
 #include <vector>
 
-#include "data/tokenizers/tokenizer.h"
+#include "core/error.h"
 #include "infer/forms/form.h"
+#include "tests/infer/engine/letter_tokenizer.h"
 
 namespace folio::infer::forms::test {
 
-/// A tokenizer with the given strings as tokens. Can't encode.
-class ListTokenizer final : public data::Tokenizer {
+/// A tokenizer with the given strings as tokens, the first of which is the end token. Can't encode.
+class ListTokenizer final : public infer::test::MadeTokenizer {
  public:
-  explicit ListTokenizer(std::vector<std::string> texts) : texts_(std::move(texts)) {}
-  [[nodiscard]] std::vector<int32_t> encode(std::string_view) const override { return {}; }
-  [[nodiscard]] const std::string& token_bytes(int32_t id) const override { return texts_.at(static_cast<size_t>(id)); }
-  [[nodiscard]] int32_t vocab_size() const override { return static_cast<int32_t>(texts_.size()); }
+  explicit ListTokenizer(std::vector<std::string> texts) : MadeTokenizer(std::move(texts), {}) {}
   [[nodiscard]] int32_t end_of_text() const override { return 0; }
-  [[nodiscard]] std::vector<int32_t> suppressed_tokens() const override { return {}; }
-  [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {0}; }
-  [[nodiscard]] std::string kind() const override { return "list"; }
-
- private:
-  std::vector<std::string> texts_;
 };
 
 inline std::shared_ptr<const TokenTree> tree_of(std::vector<std::string> texts) {
@@ -77,6 +71,34 @@ inline std::vector<int32_t> tried_ids(Form& form, Form::Place place, const data:
 inline bool takes(Form& form, std::string_view text) {
   const Form::Place place = form.after(form.start(), text);
   return place != Form::kDead && form.may_end(place);
+}
+
+/// A form's source, outputs that it accepts, and outputs that it rejects.
+struct Case {
+  std::string_view source;
+  std::vector<std::string> texts;
+  std::vector<std::string> others;
+};
+
+/// Expects form_of(source) of each case to accept its texts and to reject the others.
+template <typename FormOf>
+void expect_texts(const std::vector<Case>& cases, FormOf&& form_of) {
+  for (const Case& c : cases) {
+    const std::shared_ptr<Form> form = form_of(c.source);
+    for (const std::string& text : c.texts) EXPECT_TRUE(takes(*form, text)) << c.source << ": " << text;
+    for (const std::string& text : c.others) EXPECT_FALSE(takes(*form, text)) << c.source << ": " << text;
+  }
+}
+
+/// Returns the message of the core::Error that `action` throws, or an empty string if it throws none.
+template <typename Action>
+std::string refusal(Action&& action) {
+  try {
+    action();
+  } catch (const core::Error& error) {
+    return error.what();
+  }
+  return "";
 }
 
 }  // namespace folio::infer::forms::test

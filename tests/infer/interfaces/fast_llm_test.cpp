@@ -187,8 +187,6 @@ TEST(FastLlm, ErrorsNameOptionsOutOfRange) {
   Model model(FOLIO_GOLDEN);
   const std::vector<int> prompt = model.Encode("K");
   EXPECT_ERROR(model.LaunchResponseTokens(prompt, {.repeat_penalty = 0.0F}), "repeat_penalty is 0, but must be in [");
-  EXPECT_ERROR(model.LaunchResponseTokens(prompt, {.top_p = 1.5F}), "top_p is 1.5, but must be in [0, 1]");
-  EXPECT_ERROR(model.LaunchResponseTokens(prompt, {.temperature = -1.0F}), "temperature is -1, but must be in [");
   EXPECT_ERROR(model.LaunchResponseTokens(prompt, {.temperature = NAN}), "temperature is nan");
 }
 

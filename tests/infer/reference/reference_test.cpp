@@ -214,45 +214,11 @@ TEST(Reference, SoftCapIsWithinRoundingErrors) {
   }
 }
 
-// A sink only adds to the softmax's denominator, like one more position whose value is 0.
-TEST(Reference, SinkActsAsAPositionWithZeroValue) {
-  const size_t head_dim = 4;
-  std::vector<float> block(head_size<float>(head_dim) * 2);
-  const auto numbers = random_floats(block.size(), 3);
-  std::copy(numbers.begin(), numbers.end(), block.begin());
-  const std::vector<const float*> blocks{block.data()};
-  const auto query = random_floats(head_dim, 9, 2.0);
-  const float sink = 0.7F;
-  AttentionInput<float> in{.query = query.data(),
-                           .blocks = blocks.data(),
-                           .key_offset = 0,
-                           .value_offset = head_size<float>(head_dim),
-                           .n_positions = 7,
-                           .window = 100,
-                           .n_rows = 1,
-                           .row_stride = head_dim,
-                           .n_queries = 1,
-                           .head_dim = head_dim,
-                           .scale = 0.5F,
-                           .sinks = &sink};
-  std::vector<float> out(head_dim);
-  reference::attention(in, out.data());
-  double sum = std::exp(static_cast<double>(sink));
-  std::vector<double> expected(head_dim, 0.0);
-  for (size_t j = 0; j < in.n_positions; ++j) {
-    double score = 0.0;
-    for (size_t d = 0; d < head_dim; ++d) score += static_cast<double>(query[d]) * block[d * kBlockPositions + j];
-    const double p = std::exp(0.5 * score);
-    sum += p;
-    for (size_t d = 0; d < head_dim; ++d) expected[d] += p * block[in.value_offset + j * head_dim + d];
-  }
-  for (size_t d = 0; d < head_dim; ++d) EXPECT_NEAR(out[d], expected[d] / sum, 1e-6);
-}
-
 // The bound is relative to Σ w |v| for weights w = e^(s - m). The error of a score s, which is a dot product, is a
 // relative error of w. The numerator and the denominator have this error, that of exp(), and the roundings of sums, and
 // each KV block adds the error of a rescaling by another exp().
 TEST(Reference, AttentionIsASoftmaxOverVisiblePositions) {
+  const float sink = 0.7F;
   for (const size_t head_dim : {2U, 10U, 16U, 80U}) {
     for (const auto& [n_positions, window] : {std::pair{1U, 200U},
                                               {2U, 200U},
@@ -266,6 +232,7 @@ TEST(Reference, AttentionIsASoftmaxOverVisiblePositions) {
                                               {100U, 50U},
                                               {100U, 36U}}) {
       const size_t first = n_positions - std::min(n_positions, window);
+      const bool has_sink = n_positions % 2 == 1;
       const size_t n_blocks = (n_positions + 31) / 32;
       const size_t head = head_dim * kBlockPositions;
       std::vector<std::vector<float>> memory;
@@ -285,7 +252,8 @@ TEST(Reference, AttentionIsASoftmaxOverVisiblePositions) {
                             .row_stride = head_dim,
                             .n_queries = 1,
                             .head_dim = head_dim,
-                            .scale = scale},
+                            .scale = scale,
+                            .sinks = has_sink ? &sink : nullptr},
                            out.data());
 
       std::vector<double> score(n_positions, 0.0);
@@ -300,8 +268,8 @@ TEST(Reference, AttentionIsASoftmaxOverVisiblePositions) {
         score_error = std::max(score_error, static_cast<double>(head_dim + 1) * kU * absolute);
       }
       const auto [least, largest] = std::minmax_element(score.begin() + static_cast<ptrdiff_t>(first), score.end());
-      const double range = *largest - *least;
-      double sum = 0.0;
+      const double range = std::max<double>(*largest, sink) - std::min<double>(*least, sink);
+      double sum = has_sink ? std::exp(sink - *largest) : 0.0;
       for (size_t j = first; j < n_positions; ++j) sum += std::exp(score[j] - *largest);
       const double one_e = kExpError + kU * range;
       const double each =

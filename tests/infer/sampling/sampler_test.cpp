@@ -105,16 +105,6 @@ TEST(Sampler, TopKKeepsTheKLikeliest) {
   }
 }
 
-TEST(Sampler, TopKKeepsTheLowestIdsOfEquals) {
-  auto options = plain();
-  options.top_k = 2;
-  Sampler sampler(options, {});
-  std::vector<int> count(6, 0);
-  for (int64_t i = 0; i < 1000; ++i) ++count[static_cast<size_t>(draw(sampler, {0, 1, 1, 1, 1, 0}, i))];
-  EXPECT_EQ(count[1] + count[2], 1000);
-  EXPECT_GT(count[2], 400);
-}
-
 TEST(Sampler, TopPKeepsTheSmallestSufficientSet) {
   auto options = plain();
   options.top_p = 0.75F;  // 0.40 + 0.30 is less, so a third token is kept

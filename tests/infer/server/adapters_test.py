@@ -1,14 +1,12 @@
 """Tests a server with many adapters: outputs equal those of `generate --lora`, whichever adapters are loaded, evicted
 and reloaded meanwhile. Also tests names, errors, and the routes that vLLM has for adapters."""
 
+import concurrent.futures
 import json
 import random
 import shutil
 import signal
 import subprocess
-import threading
-import urllib.error
-import urllib.request
 
 import openai
 import pytest
@@ -16,7 +14,7 @@ import pytest
 from adapters import write_adapter
 from conftest import Serve
 from support import BUILD, FAILED, GOLDEN, HANG, WRONG_USAGE, assert_refused, generate, run
-from wire import Wire, get, metric
+from wire import Wire, get, metric, post
 
 N = 16
 PROMPTS = ["ROMEO:", "JULIET:\nWhat", "O"]
@@ -64,16 +62,6 @@ def served(folders):
     server.stop()
 
 
-def post(server, path, body):
-    """Returns the status and the body of the response."""
-    request = urllib.request.Request(server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    try:
-        with urllib.request.urlopen(request, timeout=HANG) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-
-
 def ask(server, name, prompt, n=TOKENS):
     fields = {"model": name} if name else {}
     status, body = post(server, "/v1/completions", {"prompt": prompt, "seed": 7, "max_tokens": n, **fields})
@@ -82,21 +70,8 @@ def ask(server, name, prompt, n=TOKENS):
 
 def at_once(work, n_threads=16):
     """Runs work(i) on each of n_threads threads, then raises the first error."""
-    errors = []
-
-    def one(i):
-        try:
-            work(i)
-        except BaseException as error:  # raised again after all threads have ended
-            errors.append(error)
-
-    threads = [threading.Thread(target=one, args=(i,)) for i in range(n_threads)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
+    with concurrent.futures.ThreadPoolExecutor(n_threads) as pool:
+        list(pool.map(work, range(n_threads)))
 
 
 def ask_many(server, alone, names, n_each=12):

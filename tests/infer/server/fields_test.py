@@ -3,12 +3,12 @@
 import json
 import re
 import subprocess
-import urllib.error
 import urllib.request
 
 import pytest
 
 from support import BUILD, GOLDEN, ROOT
+from wire import post
 
 # The sampler's fields with a range. A new field must be added here.
 NUMBERS = {"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "repeat_last_n", "presence_penalty",
@@ -27,12 +27,7 @@ def described(golden):
 
 
 def status_of(server, field, value):
-    body = json.dumps({"prompt": "a", "max_tokens": 1, field: value}).encode()
-    request = urllib.request.Request(server.url + "/v1/completions", body, {"Content-Type": "application/json"})
-    try:
-        return urllib.request.urlopen(request).status
-    except urllib.error.HTTPError as error:
-        return error.code
+    return post(server, "/v1/completions", {"prompt": "a", "max_tokens": 1, field: value})[0]
 
 
 @pytest.mark.parametrize("name", sorted(NUMBERS))

@@ -175,41 +175,6 @@ TEST_F(LocalServiceTest, StoppingAnswersRequestsInPreparation) {
   tokenizer_.open();
 }
 
-// An unread stream pauses its request, but no others. Read later, it has the choices of an unstreamed response.
-TEST_F(LocalServiceTest, LateReadsGetTheSameAnswer) {
-  Json body = completion(1);
-  body.update({{"n", 16}, {"max_tokens", 80}, {"logprobs", 20}, {"echo", true}});
-  const auto choices = answer(post("/v1/completions", body))["choices"];
-  body["stream"] = true;
-  const auto reply = service_.request(post("/v1/completions", body));
-  const auto until = std::chrono::steady_clock::now() + 60s;
-  while (async_.statistics().paused == 0) {
-    ASSERT_LT(std::chrono::steady_clock::now(), until);
-    std::this_thread::yield();
-  }
-  EXPECT_LT(async_.statistics().tokens, 2U * 16 * 80);
-  EXPECT_EQ(answer(post("/v1/completions", completion(2)))["choices"].size(), 1U) << "others go on";
-  EXPECT_GT(async_.statistics().paused, 0U);
-  std::vector<Json> streamed(16);
-  std::string events = body_of(*reply);
-  ASSERT_TRUE(events.ends_with("data: [DONE]\n\n"));
-  for (size_t at = 0; events.compare(at, 7, "data: {") == 0; at = events.find("\n\n", at) + 2) {
-    const Json choice = Json::parse(events.substr(at + 6, events.find("\n\n", at) - at - 6))["choices"][0];
-    Json& whole = streamed[choice["index"]];
-    if (whole.is_null()) {
-      whole = choice;
-      continue;
-    }
-    whole["text"] = whole["text"].get<std::string>() + choice["text"].get<std::string>();
-    whole["finish_reason"] = choice["finish_reason"];
-    if (choice["logprobs"].is_null()) continue;
-    for (const auto& [name, list] : choice["logprobs"].items()) {
-      for (const Json& one : list) whole["logprobs"][name].push_back(one);
-    }
-  }
-  EXPECT_TRUE(Json(streamed) == choices);
-}
-
 // The client disconnects while the first piece is written, so the request must end without further writes.
 TEST_F(LocalServiceTest, FailedWritesEndTheirRequest) {
   struct LostReply final : HttpReply {

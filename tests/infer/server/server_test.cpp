@@ -68,23 +68,6 @@ TEST_F(ApiTest, ChecksCheapFieldsBeforeCompilingForms) {
   EXPECT_EQ(code_of({{"prompt", std::string(101, 'a')}}, served_, {.budget = core::WorkBudget(100)}), "too_much_work");
 }
 
-TEST_F(ApiTest, WorkLimitErrorsNameTheField) {
-  served_.forms = std::make_shared<AnswerForms>(tokenizer_, served_.chat_template);
-  const Json schema = {{"properties", {{"a", {{"enum", {"a"}}, {"pattern", "^(a|b)*a(a|b){9}$"}}}}}};
-  Json body = {{"prompt", "a"}};
-  body["response_format"] = {{"type", "json_schema"}, {"json_schema", {{"schema", schema}}}};
-  try {
-    static_cast<void>(parse_completion(body, served_, 1, {}, {.budget = core::WorkBudget(20'000)}));
-    FAIL() << "it was accepted";
-  } catch (const ApiError& error) {
-    EXPECT_EQ(error.status(), 400);
-    const Json json = error.json()["error"];
-    EXPECT_EQ(json["param"], "response_format.json_schema.schema.properties.a.pattern");
-    EXPECT_EQ(json["code"], "too_much_work");
-    EXPECT_NE(std::string(json["message"]).find("20000 steps"), std::string::npos) << json["message"];
-  }
-}
-
 TEST(TokenLogprob, TopLogprobsAreSortedWithTiesById) {
   const std::vector<float> logits = {1.0F, 3.0F, -2.0F, 3.0F, 0.5F};
   double total = 0.0;

@@ -105,6 +105,13 @@ def get(server, path, **headers):
         return wire.request("GET", path, Connection="close", **headers).answer()
 
 
+def post(server, path, body):
+    """Returns the status and the body of the response."""
+    with Wire(server) as wire:
+        status, _, answer = wire.request("POST", path, body, Connection="close").answer()
+    return status, answer.decode()
+
+
 def metric(server, name):
     """Returns the value of a metric that has no labels."""
     for line in get(server, "/metrics")[2].decode().splitlines():
