@@ -222,13 +222,14 @@ def mean_with_interval(values, form=".1f"):
     return f"{statistics.mean(values):{form}}" + ("" if half is None else f" ± {half:{form.removeprefix('+')}}")
 
 
-def report(a, results, head, rows):
-    """Prints the rows as a Markdown table; with --json, all results instead."""
+def report(a, results, head, rows, title=""):
+    """Prints the title and the rows as a Markdown table; with --json, all results instead."""
     if a.json:
         print(json.dumps([{"name": name, "rounds": values} for name, values in results.items()]), flush=True)
         return
     rows = [[str(cell) for cell in row] for row in rows]
     is_number = [all(row[i][:1] in "0123456789-" for row in rows) for i in range(len(head))]
+    print(f"{title}\n" if title else "", end="")
     print(f"| {' | '.join(head)} |\n|{'|'.join('--:' if number else '---' for number in is_number)}|")
     for row in rows:
         print(f"| {' | '.join(row)} |")
