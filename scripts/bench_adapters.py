@@ -54,12 +54,13 @@ def speed_for_a_client(server, names, args):
 
 def alone(folder, args):
     """Returns the speeds of one server with and without adapters, and the ratios that are printed."""
+    adapters = [f"a{i}" for i in range(args.batch)]
     names = {"one sequence": ["base"], "one sequence, an adapter": ["a0"], "a batch": ["base"] * args.batch,
-             "a batch, one adapter": ["a0"] * args.batch, "a batch, an adapter each": [f"a{i}" for i in range(args.batch)]}
-    flags = [word for i in range(args.batch) for word in ("--adapter", f"a{i}={folder / f'a{i}'}")]
-    command = [BUILD / "serve", "-m", args.model, "--name", "base", "-t", args.threads, "--max-sequences", args.batch, *flags]
-    with Server("folio", command=command) as server:
-        results = alternate({side: lambda _, of=of: speed(server, of, args) for side, of in names.items()}, args, warm_up=1)
+             "a batch, one adapter": ["a0"] * args.batch, "a batch, an adapter each": adapters}
+    flags = [word for name in adapters for word in ("--adapter", f"{name}={folder / name}")]
+    with Server("folio", command=[BUILD / "serve", "-m", args.model, "--name", "base", "-t", args.threads,
+                                  "--max-sequences", args.batch, *flags]) as server:
+        results = alternate(names, lambda side, _: speed(server, names[side], args), args, warm_up=1)
     return results, [(side, side.split(",")[0]) for side in names if "," in side]
 
 
@@ -73,9 +74,9 @@ def beside_llama_server(folder, args):
         adapted, plain = start("llama-server", "--lora", file), start("llama-server")
         servers = {"with the adapter: folio": (ours, "a0"), "with the adapter: llama-server": (adapted, "a0"),
                    "without: folio": (ours, "base"), "without: llama-server": (plain, "base")}
-        results = alternate({f"{n} at once, {side}": lambda _, n=n, server=server, name=name:
-                             speed_for_a_client(server, [name] * n, args)
-                             for n in (1, 4) for side, (server, name) in servers.items()}, args, warm_up=1)
+        sides = {f"{n} at once, {side}": (server, [name] * n)
+                 for n in (1, 4) for side, (server, name) in servers.items()}
+        results = alternate(sides, lambda side, _: speed_for_a_client(*sides[side], args), args, warm_up=1)
     return results, [(side, side.replace(": folio", ": llama-server")) for side in results if side.endswith(": folio")]
 
 

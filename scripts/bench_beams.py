@@ -22,8 +22,8 @@ def generate(args, *flags):
 
 def beams(args):
     # These flags let no sequence end early, so that Folio computes as many tokens as transformers' search.
-    out = generate(args, "--beams", args.width, "--beams-out", args.width, "--early-stopping=never", "--length-penalty", 10,
-                   "-p", PROMPT)
+    out = generate(args, "--beams", args.width, "--beams-out", args.width, "--early-stopping=never",
+                   "--length-penalty", 10, "-p", PROMPT)
     steps = max(len(beam["tokens"]) for beam in out["beams"]) - 1
     return out["decode_tokens_per_s"] * args.width * steps / sum(len(b["tokens"]) - 1 for b in out["beams"])
 
@@ -64,10 +64,12 @@ def main():
     p.add_argument("--width", type=int, default=4)
     p.add_argument("--tokens", type=int, default=128)
     args = p.parse_args()
-    other, name = (Transformers(args), "transformers") if args.peer else (sampled, "sampled together")
-    results = alternate({"beams": lambda _: beams(args), name: lambda _: other(args)}, args)
+    sides = {"beams": beams}
+    sides |= {"transformers": Transformers(args)} if args.peer else {"sampled together": sampled}
+    results = alternate(sides, lambda side, _: sides[side](args), args)
     rows = [[side, with_range(speeds, 0)] for side, speeds in results.items()]
-    report(args, results, [f"{args.width} sequences", "tokens/s"], [*rows, ["ratio", with_range(ratios(*results.values()))]])
+    rows.append(["ratio", with_range(ratios(*results.values()))])
+    report(args, results, [f"{args.width} sequences", "tokens/s"], rows)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from compare import BUILD, alternate, json_of, parser, report, run
 from picture import Panel, plot
 
 
-def measure(text, positions, cache_type, a):
+def measure(text, cache_type, positions, a):
     """Returns the mean number of cached positions and the milliseconds per token after the first."""
     result = json_of(BUILD / "generate", "-m", a.model, "--json", "--temp", 0, "-n", a.tokens, "-t", a.threads,
                      "--cache-type", cache_type, "-p", text[:int(positions * a.bytes_a_token)])
@@ -51,8 +51,8 @@ def main():
     text = a.text.read_text()
     encoded = json_of(BUILD / "generate", "-m", a.model, "--json", "-n", 1, "--temp", 0, "-p", text[:2000])
     a.bytes_a_token = 2000 / len(encoded["prompt_tokens"])
-    results = alternate({(type_, n): lambda _, n=n, type_=type_: measure(text, n, type_, a)
-                         for n in a.contexts for type_ in a.types}, a)
+    names = [(type_, n) for n in a.contexts for type_ in a.types]
+    results = alternate(names, lambda name, _: measure(text, *name, a), a)
     lines, rows = {}, []
     for type_ in a.types:
         runs = [results[type_, n] for n in a.contexts if (type_, n) in results]
@@ -66,8 +66,8 @@ def main():
     if a.svg:
         panel = Panel("milliseconds", [(f"s{i}", points) for i, points in enumerate(lines.values())])
         a.svg.write_text(plot([panel], a.types, "Decoding time of a token over its context, by type of cache",
-                              f"{pathlib.Path(a.model).stem}, {a.threads} threads; rounds: {a.rounds}; medians, and bars from "
-                              "the least to the greatest", "positions behind the token", width=540, height=250))
+                              f"{pathlib.Path(a.model).stem}, {a.threads} threads; rounds: {a.rounds}; medians, and "
+                              "bars from the least to the greatest", "positions behind the token", 540, 250))
 
 
 if __name__ == "__main__":

@@ -63,11 +63,13 @@ def main():
             return json_of(BUILD / "generate", "--json", "-m", a.model, "--temp", 0, "-n", context - 1,
                            "-t", threads)["decode_tokens_per_s"]
 
-        results = alternate({f"{who} {threads}": lambda _, side=side, threads=threads: side(threads) for threads in (1, 2)
-                             for who, side in (("llama2.c", llama2c), ("folio", folio))}, a)
-    best = {who: max((results[f"{who} {threads}"] for threads in (1, 2)), key=statistics.median) for who in ("folio", "llama2.c")}
-    rows = [[name, with_range(speeds, 0)] for name, speeds in results.items()]
-    report(a, results, ["threads", "tokens/s"], [*rows, ["the best: folio / llama2.c", with_range(ratios(*best.values()))]])
+        sides = {"folio": folio, "llama2.c": llama2c}
+        names = [(side, threads) for threads in (1, 2) for side in sides]
+        results = alternate(names, lambda name, _: sides[name[0]](name[1]), a)
+    best = [max((results[side, threads] for threads in (1, 2)), key=statistics.median) for side in sides]
+    rows = [[*name, with_range(speeds, 0)] for name, speeds in results.items()]
+    rows.append(["the best: folio / llama2.c", "", with_range(ratios(*best))])
+    report(a, results, ["", "threads", "tokens/s"], rows)
 
 
 if __name__ == "__main__":

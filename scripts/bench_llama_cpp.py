@@ -68,13 +68,13 @@ def flags_of(model, run, decodes):
 
 
 def sides_of(model, run, measures, a):
-    """Returns what is run with these settings: Folio, llama.cpp, and the memory's bandwidth."""
+    """Returns the commands with these settings: Folio, llama.cpp, and the memory's bandwidth."""
     threads = ["--threads", run.threads] if run.threads != DEFAULT else []
     flags = ["-m", model, *flags_of(model, run, any(m.speed == "decode" for m in measures)), *threads]
     name = (str(model), *(m.title for m in measures))
-    return {(*name, "folio"): lambda _: json_of(BUILD / "bench", "--json", "--temperature", 0, *flags),  # greedy
-            (*name, "llama.cpp"): lambda _: json_of(a.python, HERE / "llama_cpp_speed.py", *flags, *["--plain"] * a.plain),
-            (*name, "memory"): lambda _: json_of(BUILD / "bench", "--memory", "--json", *threads)}
+    return {(*name, "folio"): [BUILD / "bench", "--json", "--temperature", 0, *flags],  # llama.cpp doesn't sample
+            (*name, "llama.cpp"): [a.python, HERE / "llama_cpp_speed.py", *flags, *["--plain"] * a.plain],
+            (*name, "memory"): [BUILD / "bench", "--memory", "--json", *threads]}
 
 
 def rows_of(model, measures, ours, theirs, memory):
@@ -107,8 +107,9 @@ def main():
     a = p.parse_args()
     groups = [(model, measures, sides_of(model, run, measures, a))
               for model in a.models for run, measures in runs_of(a).items()]
+    commands = {name: command for *_, sides in groups for name, command in sides.items()}
     with busy(a.busy):
-        results = alternate({name: side for *_, sides in groups for name, side in sides.items()}, a)
+        results = alternate(commands, lambda name, _: json_of(*commands[name]), a)
     rows, all_ratios = {}, {}
     for model, measures, sides in groups:
         if all(name in results for name in sides):
@@ -117,8 +118,8 @@ def main():
     report(a, results, ["model", "measure", "Folio, tokens/s", "llama.cpp", "ratio", "rounds", "memory, GB/s",
                         "Folio's share", "llama.cpp's"], rows.values())
     if a.svg:
-        a.svg.write_text(plot_ratios(all_ratios, "Folio's tokens a second over llama.cpp's",
-                                     "Right of 1 Folio is faster. Medians of alternating rounds, from the least to the greatest"))
+        subtitle = "Right of 1 Folio is faster. Medians of alternating rounds, from the least to the greatest"
+        a.svg.write_text(plot_ratios(all_ratios, "Folio's tokens a second over llama.cpp's", subtitle))
 
 
 if __name__ == "__main__":

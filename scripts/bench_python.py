@@ -20,7 +20,8 @@ def program(model, prompts, tokens, threads):
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write("".join(prompt + "\n" for prompt in prompts))
         file.flush()
-        said = json_of(BUILD / "generate", "-m", model, "--prompts", file.name, "-n", tokens, "-s", 1, "-t", threads, "--json")
+        said = json_of(BUILD / "generate", "--json", "-m", model, "--prompts", file.name, "-n", tokens, "-s", 1,
+                       "-t", threads)
     # The program's rates exclude loading: prefill is all prompts, decode all tokens after the first of each sequence.
     n_prompt = sum(len(result["prompt_tokens"]) for result in said["results"])
     n_decoded = sum(len(result["tokens"]) - 1 for result in said["results"])
@@ -69,11 +70,13 @@ def main():
 
         llama = Llama(a.model, n_ctx=512, n_threads=a.threads, n_threads_batch=a.threads, verbose=False)
     with folio.Model(a.model, threads=a.threads) as model:
-        results = alternate(sides_of(1, model, llama, a) | sides_of(16, model, llama, a), a)
+        sides = sides_of(1, model, llama, a) | sides_of(16, model, llama, a)
+        results = alternate(sides, lambda name, round_: sides[name](round_), a)
     base = {n: statistics.median(rates) for (n, name), rates in results.items() if name == "build/generate"}
     rows = [[n, name, f"{statistics.median(rates):.1f}", f"{statistics.median(rates) / base[n]:.2f}"]
             for (n, name), rates in results.items()]
-    report(a, results, ["prompts", f"{a.threads} threads, {a.tokens} tokens, {a.rounds} rounds", "tokens/s", "of build/generate"], rows)
+    report(a, results, ["prompts", "", "tokens/s", "of build/generate"], rows,
+           f"{a.model}, {a.threads} threads, {a.tokens} tokens, medians of {a.rounds} rounds\n")
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ def processor_seconds(of):
 
 
 def measure(command, round_, a):
-    """Starts the server and returns tokens/s, the time to first token, CPU seconds by kind of process, and the texts."""
+    """Starts the server and returns its speed, time to first token, CPU seconds by kind of process, and the texts."""
     def load(n, seed):
         draw = random.Random(seed)
         requests = [Request("".join(draw.choices("etaoin shrdlu", k=64)), a.tokens) for _ in range(n)]
@@ -58,7 +58,8 @@ def measure(command, round_, a):
         found = load(a.streams, round_)
         after = processor_seconds(server.process.pid)
     return {"tokens/s": found.tokens_per_s, "first token, ms": 1e3 * statistics.median(found.first_token()),
-            "cpu": {kind: after[kind] - before.get(kind, 0) for kind in after}, "texts": [one.text for one in found.answers]}
+            "cpu": {kind: after[kind] - before.get(kind, 0) for kind in after},
+            "texts": [answer.text for answer in found.answers]}
 
 
 def main():
@@ -72,8 +73,8 @@ def main():
     os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="disabled", RAY_ADDRESS="local")
     commands = {"serve, 2 threads": [BUILD / "serve", "-m", a.model, "--threads", 2],
                 "ray_serve, 2 replicas of 1": [sys.executable, "-m", "folio.ray_serve", a.model, "--replicas", 2]}
-    results = alternate({name: lambda round_, command=command: measure(command, round_, a) for name, command in commands.items()
-                         if a.only is None or name.startswith(a.only + ",")}, a)
+    names = [name for name in commands if a.only is None or name.startswith(a.only + ",")]
+    results = alternate(names, lambda name, round_: measure(commands[name], round_, a), a)
     for of_round in zip(*results.values()):
         assert all(side["texts"] == of_round[0]["texts"] for side in of_round), "the texts differ"
     rows = []
@@ -83,7 +84,8 @@ def main():
             seconds = [r["cpu"].get(kind, 0) for r in rounds]
             rows += [[name, f"{kind}, µs a token", with_range([1e6 * s / a.streams / a.tokens for s in seconds], 0)],
                      [name, f"{kind}, ms a stream", with_range([1e3 * s / a.streams for s in seconds], 1)]]
-    report(a, results, [a.model.name, f"{a.streams} streams of {a.tokens} tokens, {a.at_once} at once", "median (range)"], rows)
+    report(a, results, ["", "", "median (range)"], rows,
+           f"{a.model.name}: {a.streams} streams of {a.tokens} tokens, {a.at_once} at once, {a.rounds} rounds\n")
 
 
 if __name__ == "__main__":

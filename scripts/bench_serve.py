@@ -119,7 +119,7 @@ def measure_load(model, a):
             return {rate_name(rate): numbers(asyncio.run(run(server, requests_for(tokens, rate, a, round_), a.no_end)))
                     for rate in [*a.rates, math.inf]}
 
-    return alternate({name: lambda round_, name=name: side(name, round_) for name in a.only}, a)
+    return alternate(a.only, side, a)
 
 
 def report_load(model, results, a):
@@ -129,8 +129,8 @@ def report_load(model, results, a):
     rows = [[rate, server] + [with_range(of(server, rate, metric), digits) for metric, digits in METRICS.items()]
             for rate in rates for server in a.only]
     if len(a.only) == 2:
-        shown = {metric: with_range(ratios(*(of(server, rates[-1], metric) for server in a.only))) for metric in ("tokens/s", "99 % ")}
-        rows.append([rates[-1], " / ".join(a.only)] + [shown.get(metric, "") for metric in METRICS])
+        ratio = lambda metric: with_range(ratios(*(of(server, rates[-1], metric) for server in a.only)))
+        rows.append([rates[-1], " / ".join(a.only), *(ratio(m) if m in ("tokens/s", "99 % ") else "" for m in METRICS)])
     version = f"{llama_version()}: " if "llama-server" in a.only else ""
     report(a, results, ["requests", "server", *METRICS], rows,
            f"{version}{name}, {a.threads} threads, {a.sequences} sequences of {a.context}, {a.cache_type} cache, "
@@ -145,14 +145,15 @@ def report_load(model, results, a):
         panels.append(Panel(title + (": median and 99 % (dashed)" if two else ""), lines, rates, log=two))
     subtitle = (f"{name}, {a.threads} threads, {a.sequences} sequences, {a.cache_type.upper()} cache; "
                 f"medians and range of {a.rounds} rounds")
-    (a.out / f"{name}.svg").write_text(plot(panels, a.only, "Folio's server and llama.cpp's", subtitle, "requests a second"))
-    print(a.out / f"{name}.svg", file=sys.stderr)
+    svg = a.out / f"{name}.svg"
+    svg.write_text(plot(panels, a.only, "Folio's server and llama.cpp's", subtitle, "requests a second"))
+    print(svg, file=sys.stderr)
 
 
 def measure_prefix(model, a):
     prefix, own, later = 1000, 16, 8
 
-    def side(name, server, tokens, round_):
+    def times(name, server, tokens, round_):
         """Returns {where: times to first token in ms}, of a new prompt and then of those that share its beginning."""
         clock = "time_to_first_token_seconds_sum" if name == "folio" else "prompt_seconds_total"
         draw = random.Random(f"{a.seed} {round_} prefix")
@@ -170,9 +171,10 @@ def measure_prefix(model, a):
         with server_of(name, model, a, context=1280) as server:
             tokens = text_tokens(server)
             asyncio.run(run(server, [Request(tokens[-SEPARATE:], SEPARATE)], a.no_end))
-            results |= alternate({name: lambda round_: side(name, server, tokens, round_)}, a)
+            results |= alternate([name], lambda name, round_: times(name, server, tokens, round_), a)
         for where in ("client", "server"):
-            first, others = ([ms for r in results[name] for ms in r[where][part]] for part in (slice(1), slice(1, None)))
+            first = [r[where][0] for r in results[name] if r[where]]
+            others = [ms for r in results[name] for ms in r[where][1:]]
             if first:
                 rows.append([name, where, with_range(first, 1), with_range(others, 1),
                              f"{statistics.median(first) / statistics.median(others):.1f}"])
@@ -188,28 +190,30 @@ def measure_slow(model, a):
         draw = random.Random(f"{a.seed} {seed} slow")
         load = await run(server, [Request(window(draw, tokens, prompt), output) for _ in range(streams)], a.no_end)
         between = load.between_tokens()
-        return (1e3 * statistics.median(between), 1e3 * percentile(between, 0.99), server.threads(), server.resident_mb(),
-                100 * load.client_share)
+        return (1e3 * statistics.median(between), 1e3 * percentile(between, 0.99), server.threads(),
+                server.resident_mb(), 100 * load.client_share)
 
-    async def beside(server, port, tokens, seed):
-        """Returns the load beside slow clients of the port, how many are connected at the end, and how many were cut off."""
+    async def load_beside(server, port, tokens, seed):
+        """Returns the load beside slow clients of the port, and how many are connected then and were cut off."""
         async with SlowClients(port, a.slow_clients) as slow:
             return *await load(server, tokens, seed), slow.connected(), slow.cut_off
 
-    def elsewhere(server, tokens, round_):
-        with unread_port() as port:
-            return asyncio.run(beside(server, port, tokens, round_))
+    def load_of(what, server, tokens, round_):
+        if what == "alone":
+            return asyncio.run(load(server, tokens, round_))
+        with unread_port() as unread:
+            port = unread if what == "clients elsewhere" else server.port
+            return asyncio.run(load_beside(server, port, tokens, round_))
 
+    sides = ("alone", "clients elsewhere", "clients of the server")
     rows, results, title = [], {}, f"{pathlib.Path(model).name}: {streams} streams, and {a.slow_clients} slow clients\n"
     for name in a.only:
         with server_of(name, model, a, sequences=streams, context=context) as server:
             tokens = text_tokens(server)
             for seed in ("warm-up", "warm-up again"):
                 asyncio.run(load(server, tokens, seed))
-            sides = {"alone": lambda round_: asyncio.run(load(server, tokens, round_)),
-                     "clients elsewhere": lambda round_: elsewhere(server, tokens, round_),
-                     "clients of the server": lambda round_: asyncio.run(beside(server, server.port, tokens, round_))}
-            seen = alternate({(name, what): side for what, side in sides.items()}, a)
+            seen = alternate([(name, what) for what in sides],
+                             lambda side, round_: load_of(side[1], server, tokens, round_), a)
         results |= seen
         for what in sides:
             values = list(zip(*seen[name, what]))
@@ -220,8 +224,8 @@ def measure_slow(model, a):
             rows.append([name, f"{x} / {y}", with_range(ratios(between[x], between[y]), 3), *[""] * 4])
         memory = max(r[3] for r in seen[name, "clients of the server"]) - min(r[3] for r in seen[name, "alone"])
         *_, connected, cut_off = seen[name, "clients of the server"][-1]
-        title += (f"{name}: {memory:.1f} MB more; {connected} of the slow clients connected at the end, who were cut off "
-                  f"{cut_off} times\n")
+        title += (f"{name}: {memory:.1f} MB more; {connected} of the slow clients connected at the end, who were cut "
+                  f"off {cut_off} times\n")
     report(a, results, ["server", "streams", "between tokens, ms: median", "99 %", "server's threads", "resident, MB",
                         "client, % of all cores"], rows, title)
 

@@ -35,7 +35,8 @@ def row_of(model, text, results, start):
     if any(ours[0] != theirs[0] for ours, theirs in zip(runs, plain)):
         raise SystemExit(f"{model}: speculation changed the text of {TEXTS[text]}")
     by_clock = ratios([r[1] for r in runs], [r[1] for r in plain])
-    by_processor = ratios([r[2] - start[model, text, True] for r in runs], [r[2] - start[model, text, False] for r in plain])
+    by_processor = ratios([r[2] - start[model, text, True] for r in runs],
+                          [r[2] - start[model, text, False] for r in plain])
     kept = ["kept" if interval(r)[1] <= BARS[text] else "missed" for r in (by_clock, by_processor)]
     return [name, text, f"{statistics.median((len(r[0]) - 1) / r[1] for r in plain):.0f}", with_interval(by_clock, 3),
             with_interval(by_processor, 3), f"{BARS[text]:.2f}: {', '.join(kept)}"]
@@ -54,8 +55,9 @@ def main():
     speculation = ["--speculate", a.speculate, *(["--draft-model", a.draft_model] if a.draft_model else [])]
     flags = {(model, text, with_drafts): [*TEXTS[text], *(speculation if with_drafts else [])]
              for model in a.models for text in TEXTS for with_drafts in (True, False)}
-    start = {name: statistics.median(generate(name[0], [*its, "-n", 1], a)[2] for _ in range(5)) for name, its in flags.items()}
-    results = alternate({name: lambda _, name=name: generate(name[0], [*flags[name], "-n", a.tokens], a) for name in flags}, a)
+    generated = lambda name, n: generate(name[0], [*flags[name], "-n", n], a)
+    start = {name: statistics.median(generated(name, 1)[2] for _ in range(5)) for name in flags}
+    results = alternate(flags, lambda name, _: generated(name, a.tokens), a)
     report(a, results, ["model", "the text", "tokens/s without", "seconds with / without", "of the processor", "bar"],
            [row_of(model, text, results, start) for model in a.models for text in TEXTS])
 

@@ -42,11 +42,10 @@ def main():
     a = p.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         ours, theirs = Path(folder, "ours.json"), Path(folder, "theirs.json")
-        folio = [BUILD / "tokenize", "train", a.text, "--vocab-size", a.vocab_size, "--out", ours, "--force",
-                 "--threads", a.threads]
-        peer = [sys.executable, "-c", THEIRS, a.text, a.vocab_size, theirs]
-        results = alternate({"folio": lambda _: trained(folio, ours, a.threads),
-                             "tokenizers": lambda _: trained(peer, theirs, a.threads)}, a)
+        commands = {"folio": ([BUILD / "tokenize", "train", a.text, "--vocab-size", a.vocab_size, "--out", ours,
+                               "--force", "--threads", a.threads], ours),
+                    "tokenizers": ([sys.executable, "-c", THEIRS, a.text, a.vocab_size, theirs], theirs)}
+        results = alternate(commands, lambda name, _: trained(*commands[name], a.threads), a)
     seconds = {name: [r[0] for r in rounds] for name, rounds in results.items()}
     same = len({digest for rounds in results.values() for _, digest in rounds}) == 1
     rows = [[name, with_range(values)] for name, values in seconds.items()]

@@ -127,9 +127,11 @@ def main():
             variants[f"PyTorch {'compiled' if compiled else 'eager'}, {dtype}"] = (pytorch, dtype, compiled)
     for name in a.shape:
         for dropout in a.dropout:
-            results = alternate({(name, dropout, variant): lambda _, measure=measure, dtype=dtype, more=more:
-                                 measure(SHAPES[name], dropout, dtype, a.threads, *more)
-                                 for variant, (measure, dtype, *more) in variants.items()}, a)
+            def measure(side, _):
+                run_step, dtype, *more = variants[side[2]]
+                return run_step(SHAPES[name], dropout, dtype, a.threads, *more)
+
+            results = alternate([(name, dropout, variant) for variant in variants], measure, a)
             times = {variant: [r[0] for r in results[name, dropout, variant]] for variant in variants}
             rows = [[variant, with_range(ms, 1), f"{max(r[1] for r in results[name, dropout, variant]):.0f}"]
                     for variant, ms in times.items()]

@@ -5,7 +5,7 @@ the functions.
 Usage: scripts/compare.py COMMAND... [--models FILE...] [--busy 0 1] [--copies N...] [--rounds 7] [--keep FILE] [--json]
 
   scripts/compare.py "train tinyshakespeare --steps 200" "GOMP_SPINCOUNT=300000 train tinyshakespeare --steps 200"
-  scripts/compare.py "bench -m {}" "bench -m {} -t 1" "llama.cpp -m {} -t 1" "llama.cpp -m {} -t 2" --models A.gguf B.gguf
+  scripts/compare.py "bench -m {}" "bench -m {} -t 1" "llama.cpp -m {} -t 1" "llama.cpp -m {} -t 2" --models A.gguf ...
 
 A command is a quoted string of environment variables and a program with its flags, as in ENGINES. The program is train,
 bench or generate in build/, or an absolute path to one of another build. llama.cpp is llama_cpp_speed.py, and serve is
@@ -139,17 +139,20 @@ class Command:
             sys.exit(f"{line}: it is {', '.join(ENGINES)} that can be measured")
         self.engine = ENGINES[name]
         program = BUILD / name if words[0] == name else pathlib.Path(words[0]).resolve()
+        if name == "llama.cpp":
+            start = [python, self.engine.script]
+        else:
+            start = [sys.executable, self.engine.script] if self.engine.script else [program]
         if name == "serve":
             self.environment["FOLIO_BUILD_DIR"] = str(program.parent)
-        start = [python if name == "llama.cpp" else sys.executable, self.engine.script] if self.engine.script else [program]
         self.words = [*start, *words[1:], *self.engine.flags]
 
     def speeds(self, copies=1):
         """Runs copies of the command at once and returns {what: the sum of their tokens/s}."""
         with contextlib.ExitStack() as stack:
             folders = [pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory())) / "run" for _ in range(copies)]
-            processes = [Process(*(folder if word is RUN else word for word in self.words), environment=self.environment)
-                         for folder in folders]
+            words = [[folder if word is RUN else word for word in self.words] for folder in folders]
+            processes = [Process(*one, environment=self.environment) for one in words]
             found = [self.engine.speeds(process.result(), folder) for process, folder in zip(processes, folders)]
         return {what: sum(speeds[what] for speeds in found) for what in found[0]}
 
@@ -160,27 +163,25 @@ def parser(doc, rounds, threads=2):
     p.add_argument("--rounds", type=int, default=rounds)
     if threads:
         p.add_argument("--threads", type=int, default=threads)
-    p.add_argument("--keep", type=pathlib.Path, metavar="FILE", help="append measurements to FILE, and continue those in it")
+    p.add_argument("--keep", type=pathlib.Path, metavar="FILE", help="append to FILE, and continue its measurements")
     p.add_argument("--json", action="store_true", help="print the measurements of all rounds, and no table")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an exception, so that busy processes and servers are ended
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an exception: busy processes and servers are ended
     return p
 
 
-def alternate(sides, a, warm_up=0):
-    """Runs each side once per round, in alternating order, after rounds that don't count. `sides` is {name: function of
-    the round}; a name is a string or a tuple. Returns {name: [what the function returned in each round]}, with what
-    --keep contains. Rounds of two names have equal indices."""
-    results = {name: [] for name in sides}
+def alternate(names, measure, a, warm_up=0):
+    """Calls measure(name, round) for each name once per round, in alternating order, after rounds that don't count. A
+    name is a string or a tuple. Returns {name: [result of each round]}, with the results that --keep contains."""
+    results = {name: [] for name in names}
     for line in a.keep.read_text().splitlines() if a.keep and a.keep.exists() else []:
         name, value = json.loads(line)
         results.setdefault(tuple(name) if isinstance(name, list) else name, []).append(value)
-    names = list(sides)
     for i in range(-warm_up, a.rounds):
-        for name in names[:: 1 if i % 2 == 0 else -1]:
+        for name in list(names)[:: 1 if i % 2 == 0 else -1]:
             values = results[name]
             if len(values) > max(i, 0):  # measured by an earlier run of this command
                 continue
-            value = sides[name](i)
+            value = measure(name, i)
             if i < 0:
                 continue
             values.append(value)
@@ -213,7 +214,8 @@ def with_interval(values, digits=2):
     return f"{statistics.median(values):.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 
 
-T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}  # by number of values
+# Student's t, by number of values.
+T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
 
 
 def mean_with_interval(values, form=".1f"):
@@ -222,11 +224,8 @@ def mean_with_interval(values, form=".1f"):
     return f"{statistics.mean(values):{form}}" + ("" if half is None else f" ± {half:{form.removeprefix('+')}}")
 
 
-def report(a, results, head, rows, title=""):
-    """Prints the title and the rows as a Markdown table; with --json, all results instead."""
-    if a.json:
-        print(json.dumps([{"name": name, "rounds": values} for name, values in results.items()]), flush=True)
-        return
+def table(head, rows, title=""):
+    """Prints the title and the rows as a Markdown table."""
     rows = [[str(cell) for cell in row] for row in rows]
     is_number = [all(row[i][:1] in "0123456789-" for row in rows) for i in range(len(head))]
     print(f"{title}\n" if title else "", end="")
@@ -234,6 +233,14 @@ def report(a, results, head, rows, title=""):
     for row in rows:
         print(f"| {' | '.join(row)} |")
     print(flush=True)
+
+
+def report(a, results, head, rows, title=""):
+    """Prints a table; with --json, all results instead."""
+    if a.json:
+        print(json.dumps([{"name": name, "rounds": values} for name, values in results.items()]), flush=True)
+    else:
+        table(head, rows, title)
 
 
 def rows_of(results):
@@ -247,8 +254,8 @@ def rows_of(results):
         alone = speed.get((model, command, 0, 1, what)) if (n_busy, copies) != (0, 1) else None
         first = speed[beside[0]] if key != beside[0] else None
         best = [max(values) for values in zip(*(speed[k] for k in peers))] if key not in peers else None
-        rows.append([f"`{copies} x {command}`" if copies > 1 else f"`{command}`", pathlib.Path(model).name, what, n_busy,
-                     f"{statistics.median(speed[key]):,.0f}",
+        shown = f"{copies} x {command}" if copies > 1 else command
+        rows.append([f"`{shown}`", pathlib.Path(model).name, what, n_busy, f"{statistics.median(speed[key]):,.0f}",
                      *(with_interval(ratios(speed[key], other)) if other else "" for other in (alone, first, best))])
     return rows
 
@@ -262,14 +269,15 @@ def main():
     p.add_argument("--python", default=sys.executable, help="that has llama-cpp-python")
     a = p.parse_args()
 
-    def measured(model, line, n_busy, copies):
+    def measure(name, _):
+        model, line, n_busy, copies = name
         command = Command(line.replace("{}", model), a.python)
         with busy(n_busy):
             return command.speeds(copies)
 
     ways = [(n, 1) for n in a.busy] + [(0, n) for n in a.copies]
     names = [(model, line, *way) for model in a.models for way in ways for line in a.commands]
-    results = alternate({name: lambda _, name=name: measured(*name) for name in names}, a)
+    results = alternate(names, measure, a)
     report(a, results, ["command", "model", "", "busy", "tokens/s", "of its own alone", "of the first command",
                         "of llama.cpp's best"], rows_of(results))
 

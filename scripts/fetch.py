@@ -44,9 +44,9 @@ def download_wheel(package, version, folder, timeout_s):
     for python in dict.fromkeys([sys.executable, shutil.which("python3")]):
         if not python:
             continue
-        command = [python, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input", "--retries", "1",
-                   "--timeout", "10", "--no-deps", "--only-binary", ":all:", "--ignore-requires-python", "--dest", folder,
-                   f"{package}=={version}"]
+        command = [python, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input",
+                   "--retries", "1", "--timeout", "10", "--no-deps", "--only-binary", ":all:",
+                   "--ignore-requires-python", "--dest", folder, f"{package}=={version}"]
         try:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
                                   timeout=timeout_s)

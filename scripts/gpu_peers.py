@@ -167,13 +167,16 @@ def plot(args):
         for shape in dict.fromkeys(shape for shape, _ in lines):
             own = {kind: line for (of, kind), line in lines.items() if of == shape}
             labels = [str(x) for x in sorted({x for line in own.values() for x in line})]
-            panels.append(picture.Panel(f"{shape}: µs a token", [
-                (f"s{kinds.index(kind)}{dashed}", [(str(x), [line[x][key] / line[x]["batch"]]) for x in sorted(line)])
-                for kind, line in own.items() for key, dashed in (("us", ""), ("bound_us", " dashed"))], labels, log=True))
+            drawn = []
+            for kind, line in own.items():
+                for key, dashed in (("us", ""), ("bound_us", " dashed")):
+                    points = [(str(x), [line[x][key] / line[x]["batch"]]) for x in sorted(line)]
+                    drawn.append((f"s{kinds.index(kind)}{dashed}", points))
+            panels.append(picture.Panel(f"{shape}: µs a token", drawn, labels, log=True))
         if panels:
             path = args.out / f"decode_{name}.svg"
-            path.write_text(picture.plot(panels, kinds, "Decoding on a GPU", "Dashed: the bytes at a copy's bandwidth", label,
-                                         width=400, height=300))
+            path.write_text(picture.plot(panels, kinds, "Decoding on a GPU", "Dashed: the bytes at a copy's bandwidth",
+                                         label, width=400, height=300))
             print(path)
     return 0
 

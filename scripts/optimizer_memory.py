@@ -43,9 +43,9 @@ def formula(shapes, optimizer, rank):
 
 def train(run, preset, arguments, *flags):
     """Trains and returns the maximum resident set in bytes."""
-    command = [compare.BUILD / "train", "tinyshakespeare", "--preset", preset, "--steps", 3, "--warmup-steps", 0, "--dropout", 0,
-               "--dtype", "f32", "--eval-every", 1000, "--checkpoint-every", 1000, "--eval-batches", 1, "--sample", 0,
-               "--threads", arguments.threads, "--out", run, *flags]
+    command = [compare.BUILD / "train", "tinyshakespeare", "--preset", preset, "--steps", 3, "--warmup-steps", 0,
+               "--dropout", 0, "--dtype", "f32", "--eval-every", 1000, "--checkpoint-every", 1000, "--eval-batches", 1,
+               "--sample", 0, "--threads", arguments.threads, "--out", run, *flags]
     command += ["--batch-size", arguments.batch_size] if arguments.batch_size else []
     return 1024 * 1024 * compare.run(*command).peak_mb
 

@@ -1,5 +1,5 @@
-"""Draws measurements as SVG: lines over a load or a size, ratios by model, and bars. Colors follow the system's light or
-dark mode."""
+"""Draws measurements as SVG: lines over a load or a size, ratios by model, and bars. Colors follow the system's light
+or dark mode."""
 import math
 import statistics
 from dataclasses import dataclass
@@ -74,7 +74,8 @@ class Panel:
         for x in x_ticks:
             body += text(x_of(x), TOP + height + 18, x if self.labels else f"{x:,.0f}", "middle")
         for classes, points in self.lines:
-            body += path(classes, "M" + "L".join(f"{x_of(x):.1f} {y_of(statistics.median(ys)):.1f}" for x, ys in points))
+            medians = [(x_of(x), y_of(statistics.median(ys))) for x, ys in points]
+            body += path(classes, "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in medians))
             for x, ys in points:
                 body += path(classes.split()[0], f"M{x_of(x):.1f} {y_of(min(ys)):.1f}V{y_of(max(ys)):.1f}")
         return body

@@ -66,8 +66,8 @@ def main():
                        "--threads", a.threads, "--out", out)
             last = json.loads((out / "log.jsonl").read_text().splitlines()[-1])
             overhead = ours.seconds - 60 * minutes
-            print(f"| {seed} | {theirs.seconds:.1f} | {loss} | {ours.seconds:.1f} | {last['step']} | {last['val_loss']:.4f} |",
-                  flush=True)
+            print(f"| {seed} | {theirs.seconds:.1f} | {loss} | {ours.seconds:.1f} | {last['step']} | "
+                  f"{last['val_loss']:.4f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,8 @@ class Server:
     """A running server on a free local port: `with Server("folio", model, ...) as server`. With `command`, it is that
     command with --host and --port."""
 
-    def __init__(self, name, model="", *, sequences=4, context=1024, threads=2, cache_type="f16", more=(), command=None):
+    def __init__(self, name, model="", *, sequences=4, context=1024, threads=2, cache_type="f16", more=(),
+                 command=None):
         self.name = name
         command = command or COMMANDS[name](pathlib.Path(model).resolve(), sequences, context, threads, cache_type)
         with socket.socket() as free:
@@ -53,7 +54,7 @@ class Server:
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
         try:
-            self.wait_until_ready(120)
+            self.wait_until_ready(300)
         except BaseException:
             self.__exit__()
             raise

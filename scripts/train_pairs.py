@@ -78,7 +78,8 @@ def main():
             rates = [json.loads(line)["lr"] for line in (work / "run" / "log.jsonl").read_text().splitlines()]
             theirs = train_with_pytorch(first, np.load(work / "batches.npy"), rates)
             ours = AutoModelForCausalLM.from_pretrained(work / "run" / "checkpoints" / "last", dtype=torch.float32)
-            tokens = AutoTokenizer.from_pretrained(first)(TINYSHAKESPEARE.read_text(encoding="utf-8"), add_special_tokens=False)
+            text = TINYSHAKESPEARE.read_text(encoding="utf-8")
+            tokens = AutoTokenizer.from_pretrained(first)(text, add_special_tokens=False)
             tokens = torch.tensor(tokens["input_ids"])
             losses = [validation_loss(model.eval(), tokens) for model in (ours, theirs)]
         differences.append(losses[0] - losses[1])
