@@ -23,9 +23,8 @@ from picture import plot_ratios
 
 DEFAULT = 0  # as a number of threads: each program's default
 
-# A Run is one setting of both programs' flags. A Measure is a row of the table, taken from a run: prefill or decode.
-Run = collections.namedtuple("Run", "prompt_tokens batch threads")
-Measure = collections.namedtuple("Measure", "title run speed")
+# A row of the table: settings of both programs' flags, and the speed that is taken from them: prefill or decode.
+Measure = collections.namedtuple("Measure", "title prompt_tokens batch threads speed")
 
 
 def measure_of(word, threads, label):
@@ -35,65 +34,48 @@ def measure_of(word, threads, label):
         sys.exit(f"--what {word}: decodeN, promptN and batchN have a number, one has none")
     n = int(match[2] or 0)
     if match[1] == "decode":
-        return Measure(f"decode behind {n}{label}", Run(n, 1, threads), "decode")
+        return Measure(f"decode behind {n}{label}", n, 1, threads, "decode")
     if match[1] == "prompt":
-        return Measure(f"prompt of {n}{label}", Run(n, 1, threads), "prefill")
+        return Measure(f"prompt of {n}{label}", n, 1, threads, "prefill")
     if match[1] == "batch":
-        return Measure(f"{n} sequences{label}", Run(16, n, threads), "decode")
-    return Measure("decode behind 16, 1 thread", Run(16, 1, 1), "decode")
+        return Measure(f"{n} sequences{label}", 16, n, threads, "decode")
+    return Measure("decode behind 16, 1 thread", 16, 1, 1, "decode")
 
 
-def runs_of(a):
-    """Returns {Run: the Measures that are taken from it}."""
+def measures_of(a):
     variants = {a.threads: ""}
     if a.busy:
         variants = {1: ", 1 thread", a.threads: f", {a.threads} threads", DEFAULT: ", default threads"}
-    runs = {}
-    for threads, label in variants.items():
-        for word in a.what.split(","):
-            measure = measure_of(word, threads, label)
-            if measure not in runs.setdefault(measure.run, []):
-                runs[measure.run].append(measure)
-    return runs
+    return dict.fromkeys(measure_of(word, *variant) for variant in variants.items() for word in a.what.split(","))
 
 
-def flags_of(model, run, decodes):
-    """Returns flags for both programs that make them decode for one or two seconds, a small model three times."""
+def commands_of(model, m, a):
+    """Returns what measures Folio, llama.cpp, and the memory's bandwidth. Both programs decode for one or two seconds, a
+    small model three times."""
     size = model.stat().st_size
     repetitions = 1 if size > 300e6 else 3
-    steps = 24e9 / size / repetitions / (4 if run.batch > 1 else 1)  # for 1.5 s at 16 GB/s; a batch's step takes longer
-    gen_tokens = min(max(int(steps), 8), 256) if decodes else 1
-    return ["--prompt-tokens", run.prompt_tokens, "--gen-tokens", gen_tokens, "--batch", run.batch,
-            "--repetitions", repetitions]
+    steps = 24e9 / size / repetitions / (4 if m.batch > 1 else 1)  # for 1.5 s at 16 GB/s; a batch's step takes longer
+    gen_tokens = min(max(int(steps), 8), 256) if m.speed == "decode" else 1
+    threads = ["--threads", m.threads] if m.threads != DEFAULT else []
+    flags = ["-m", model, "--prompt-tokens", m.prompt_tokens, "--gen-tokens", gen_tokens, "--batch", m.batch,
+             "--repetitions", repetitions, *threads]
+    return {"folio": [BUILD / "bench", "--json", "--temperature", 0, *flags],  # llama.cpp's side doesn't sample
+            "llama.cpp": [a.python, HERE / "llama_cpp_speed.py", *flags, *["--plain"] * a.plain],
+            "memory": [BUILD / "bench", "--memory", "--json", *threads]}
 
 
-def sides_of(model, run, measures, a):
-    """Returns the commands with these settings: Folio, llama.cpp, and the memory's bandwidth."""
-    threads = ["--threads", run.threads] if run.threads != DEFAULT else []
-    flags = ["-m", model, *flags_of(model, run, any(m.speed == "decode" for m in measures)), *threads]
-    name = (str(model), *(m.title for m in measures))
-    return {(*name, "folio"): [BUILD / "bench", "--json", "--temperature", 0, *flags],  # llama.cpp doesn't sample
-            (*name, "llama.cpp"): [a.python, HERE / "llama_cpp_speed.py", *flags, *["--plain"] * a.plain],
-            (*name, "memory"): [BUILD / "bench", "--memory", "--json", *threads]}
-
-
-def rows_of(model, measures, ours, theirs, memory):
-    """Returns {(model, measure): row of the table} and {(model, measure): ratios}."""
-    bandwidth = [m["read_gb_per_s"] for m in memory]
-    rows, all_ratios = {}, {}
-    for m in measures:
-        name = (model.name.removesuffix(".gguf"), m.title)
-        speeds = [[said[f"{m.speed}_tokens_per_s"] for said in side] for side in (ours, theirs)]
-        all_ratios[name] = ratios(*speeds)
-        shares = ["", ""]
-        if m.speed == "decode":
-            # A step reads a fraction of the weights: less than 1 for mixtures of experts.
-            read = ours[0]["step_bytes"] / ours[0]["weight_bytes"] / m.run.batch / 1e9
-            shares = [f"{statistics.median(ratios([v * read * side[0]['weight_bytes'] for v in speed], bandwidth)):.0%}"
-                      for speed, side in zip(speeds, (ours, theirs))]
-        rows[name] = [*name, *(f"{statistics.median(speed):,.4g}" for speed in speeds), with_range(all_ratios[name]),
-                      len(all_ratios[name]), f"{statistics.median(bandwidth):.1f}", *shares]
-    return rows, all_ratios
+def row_of(m, ours, theirs, memory):
+    """Returns the table's row after the names, and the ratios of its rounds."""
+    bandwidth = [said["read_gb_per_s"] for said in memory]
+    speeds = [[said[f"{m.speed}_tokens_per_s"] for said in side] for side in (ours, theirs)]
+    all_ratios, shares = ratios(*speeds), ["", ""]
+    if m.speed == "decode":
+        # A step reads a fraction of the weights: less than 1 for mixtures of experts.
+        read = ours[0]["step_bytes"] / ours[0]["weight_bytes"] / m.batch / 1e9
+        shares = [f"{statistics.median(ratios([v * read * side[0]['weight_bytes'] for v in speed], bandwidth)):.0%}"
+                  for speed, side in zip(speeds, (ours, theirs))]
+    return [*(f"{statistics.median(speed):,.4g}" for speed in speeds), with_range(all_ratios), len(all_ratios),
+            f"{statistics.median(bandwidth):.1f}", *shares], all_ratios
 
 
 def main():
@@ -105,18 +87,20 @@ def main():
     p.add_argument("--python", default=sys.executable)
     p.add_argument("--plain", action="store_true")
     a = p.parse_args()
-    groups = [(model, measures, sides_of(model, run, measures, a))
-              for model in a.models for run, measures in runs_of(a).items()]
-    commands = {name: command for *_, sides in groups for name, command in sides.items()}
+    commands = {(str(model), m.title, side): command for model in a.models for m in measures_of(a)
+                for side, command in commands_of(model, m, a).items()}
     with busy(a.busy):
         results = alternate(commands, lambda name, _: json_of(*commands[name]), a)
-    rows, all_ratios = {}, {}
-    for model, measures, sides in groups:
-        if all(name in results for name in sides):
-            for whole, part in zip((rows, all_ratios), rows_of(model, measures, *(results[name] for name in sides))):
-                whole |= part
+    rows, all_ratios = [], {}
+    for model in a.models:
+        for m in measures_of(a):
+            sides = [results.get((str(model), m.title, side)) for side in ("folio", "llama.cpp", "memory")]
+            if all(sides):
+                name = (model.name.removesuffix(".gguf"), m.title)
+                row, all_ratios[name] = row_of(m, *sides)
+                rows.append([*name, *row])
     report(a, results, ["model", "measure", "Folio, tokens/s", "llama.cpp", "ratio", "rounds", "memory, GB/s",
-                        "Folio's share", "llama.cpp's"], rows.values())
+                        "Folio's share", "llama.cpp's"], rows)
     if a.svg:
         subtitle = "Right of 1 Folio is faster. Medians of alternating rounds, from the least to the greatest"
         a.svg.write_text(plot_ratios(all_ratios, "Folio's tokens a second over llama.cpp's", subtitle))
