@@ -12,145 +12,92 @@ that of the engine's steps from /metrics; ratios are taken within a round. Print
 Compares with llama.cpp's server (built by `make interop`) and the same adapter, exported as GGUF: one sequence and four
 concurrent ones, with the adapter and without. Time is the client's, from the first request to the last response."""
 
-import argparse
-import json
+import concurrent.futures
+import contextlib
 import pathlib
-import statistics
-import subprocess
 import sys
 import tempfile
-import threading
 import time
-import urllib.request
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from compare import BUILD, ROOT, alternate, parser, ratios, report, run, with_range
+from servers import Server
+
 sys.path.append(str(ROOT / "tests" / "apps"))
-
 from adapters import write_adapter  # noqa: E402
-from servers import Server  # noqa: E402
 
 
-def post(url, body):
-    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request) as answer:
-        return json.load(answer)
-
-
-def step_seconds(url):
-    with urllib.request.urlopen(f"{url}/metrics") as answer:
-        lines = answer.read().decode().splitlines()
-    return float(next(line.split()[1] for line in lines if line.startswith("folio_step_seconds_total ")))
-
-
-def decode(url, names, args):
+def decode(server, names, args):
     """Generates one sequence per name, concurrently, and returns the number of tokens. End tokens are suppressed."""
-    n_tokens = []
-
     def ask(i, name):
-        answer = post(f"{url}/v1/completions", {"model": name, "prompt": "A", "seed": i, "max_tokens": args.tokens,
-                                                "logit_bias": {token: -100 for token in args.ends.split(",")}})
-        n_tokens.append(answer["usage"]["completion_tokens"])
+        _, answer = server.call("/v1/completions", {"model": name, "prompt": "A", "seed": i, "max_tokens": args.tokens,
+                                                    "logit_bias": {token: -100 for token in args.ends.split(",")}})
+        return answer["usage"]["completion_tokens"]
 
-    threads = [threading.Thread(target=ask, args=(i, name)) for i, name in enumerate(names)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
+        n_tokens = list(pool.map(ask, range(len(names)), names))
     assert n_tokens == [args.tokens] * len(names), n_tokens
     return sum(n_tokens)
 
 
-def speed(url, names, args):
+def speed(server, names, args):
     """Decodes one sequence per name and returns the tokens per second of the engine's steps."""
-    before = step_seconds(url)
-    n_tokens = decode(url, names, args)
-    return n_tokens / (step_seconds(url) - before)
+    before = server.metric("step_seconds_total")
+    n_tokens = decode(server, names, args)
+    return n_tokens / (server.metric("step_seconds_total") - before)
 
 
-def speed_for_a_client(url, names, args):
+def speed_for_a_client(server, names, args):
     before = time.perf_counter()
-    n_tokens = decode(url, names, args)
+    n_tokens = decode(server, names, args)
     return n_tokens / (time.perf_counter() - before)
 
 
-def show(name, values):
-    print(f"{name:52} {statistics.median(values):8.3f}   {min(values):.3f} to {max(values):.3f}")
-
-
-def export(*arguments):
-    subprocess.run([ROOT / "build" / "export", *arguments], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def alone(folder, args):
+    """Returns the speeds of one server with and without adapters, and the ratios that are printed."""
+    adapters = [f"a{i}" for i in range(args.batch)]
+    names = {"one sequence": ["base"], "one sequence, an adapter": ["a0"], "a batch": ["base"] * args.batch,
+             "a batch, one adapter": ["a0"] * args.batch, "a batch, an adapter each": adapters}
+    flags = [word for name in adapters for word in ("--adapter", f"{name}={folder / name}")]
+    with Server("folio", command=[BUILD / "serve", "-m", args.model, "--name", "base", "-t", args.threads,
+                                  "--max-sequences", args.batch, *flags]) as server:
+        results = alternate(names, lambda side, _: speed(server, names[side], args), args, warm_up=1)
+    return results, [(side, side.split(",")[0]) for side in names if "," in side]
 
 
 def beside_llama_server(folder, args):
+    """Returns the speeds of Folio and llama.cpp's server, and the ratios that are printed."""
     directory, file = folder / "a0", folder / "a0.gguf"
-    export(directory, "--out", file, "--format", "gguf-lora", "--base", folder / "hf")
-    kinds = ("with the adapter", "without")
-    speeds = {}
-    with (Server("folio", args.model, threads=args.threads,
-                 more=["--name", "base", "--adapter", f"a0={directory}"]) as ours,
-          Server("llama-server", args.model, threads=args.threads, more=["--lora", file]) as adapted,
-          Server("llama-server", args.model, threads=args.threads) as plain):
-        sides = [("folio", kinds[0], ours.url, "a0"), ("llama-server", kinds[0], adapted.url, "a0"),
-                 ("folio", kinds[1], ours.url, "base"), ("llama-server", kinds[1], plain.url, "base")]
-        for i in range(args.rounds + 1):
-            for n in (1, 4):
-                for server, kind, url, name in sides if i % 2 == 0 else sides[::-1]:
-                    found = speed_for_a_client(url, [name] * n, args)
-                    if i > 0:  # the first round is a warm-up
-                        speeds.setdefault((n, kind, server), []).append(found)
-    for n in (1, 4):
-        for kind in kinds:
-            ours, theirs = speeds[n, kind, "folio"], speeds[n, kind, "llama-server"]
-            show(f"{n} at once, {kind}: folio, tokens/s", ours)
-            show(f"{n} at once, {kind}: llama-server", theirs)
-            show(f"{n} at once, {kind}: folio / llama-server", [a / b for a, b in zip(ours, theirs)])
+    run(BUILD / "export", directory, "--out", file, "--format", "gguf-lora", "--base", folder / "hf")
+    with contextlib.ExitStack() as stack:
+        start = lambda name, *more: stack.enter_context(Server(name, args.model, threads=args.threads, more=more))
+        ours = start("folio", "--name", "base", "--adapter", f"a0={directory}")
+        adapted, plain = start("llama-server", "--lora", file), start("llama-server")
+        servers = {"with the adapter: folio": (ours, "a0"), "with the adapter: llama-server": (adapted, "a0"),
+                   "without: folio": (ours, "base"), "without: llama-server": (plain, "base")}
+        sides = {f"{n} at once, {side}": (server, [name] * n)
+                 for n in (1, 4) for side, (server, name) in servers.items()}
+        results = alternate(sides, lambda side, _: speed_for_a_client(*sides[side], args), args, warm_up=1)
+    return results, [(side, side.replace(": folio", ": llama-server")) for side in results if side.endswith(": folio")]
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model")
-    parser.add_argument("--rank", type=int, default=8)
-    parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--tokens", type=int, default=96)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--ends", default="0,2", help="tokens that end a text (default: SmolLM2's)")
-    parser.add_argument("--serve", default=str(ROOT / "build" / "serve"), help="another build's program")
-    parser.add_argument("--beside", action="store_true", help="beside llama.cpp's server")
-    args = parser.parse_args()
-
+    p = parser(__doc__, rounds=7)
+    p.add_argument("model")
+    p.add_argument("--rank", type=int, default=8)
+    p.add_argument("--batch", type=int, default=16)
+    p.add_argument("--tokens", type=int, default=96)
+    p.add_argument("--ends", default="0,2", help="tokens that end a text (default: SmolLM2's)")
+    p.add_argument("--beside", action="store_true", help="beside llama.cpp's server")
+    args = p.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        export(args.model, "--out", folder / "hf", "--format", "hf", "--type", "bf16")
-        flags = []
+        run(BUILD / "export", args.model, "--out", folder / "hf", "--format", "hf", "--type", "bf16")
         for i in range(args.batch):
             write_adapter(folder / f"a{i}", folder / "hf", i, rank=args.rank, size=0.02)
-            flags += ["--adapter", f"a{i}={folder / f'a{i}'}"]
-        print(f"{'':52}   median   range, of {args.rounds} rounds")
-        if args.beside:
-            return beside_llama_server(folder, args)
-        server = subprocess.Popen([args.serve, "-m", args.model, "--name", "base", "--port", "0", "-t", str(args.threads),
-                                   "--max-sequences", str(args.batch), *flags], stdout=subprocess.PIPE,
-                                  stderr=subprocess.DEVNULL, text=True)
-        try:
-            url = server.stdout.readline().strip()
-            sides = {"one text": ["base"], "one text, an adapter": ["a0"], "a batch": ["base"] * args.batch,
-                     "a batch, one adapter": ["a0"] * args.batch,
-                     "a batch, an adapter each": [f"a{i}" for i in range(args.batch)]}
-            speeds = {side: [] for side in sides}
-            for i in range(args.rounds + 1):
-                for side, names in sides.items():
-                    found = speed(url, names, args)
-                    if i > 0:  # the first round is a warm-up
-                        speeds[side].append(found)
-        finally:
-            server.terminate()
-            server.wait()
-    for side, values in speeds.items():
-        show(f"{side}, tokens/s", values)
-    for side, base in (("one text, an adapter", "one text"), ("a batch, one adapter", "a batch"),
-                       ("a batch, an adapter each", "a batch")):
-        show(f"{side}: of the speed without", [a / b for a, b in zip(speeds[side], speeds[base])])
+        results, pairs = (beside_llama_server if args.beside else alone)(folder, args)
+    rows = [[f"{side}, tokens/s", with_range(speeds, 1)] for side, speeds in results.items()]
+    rows += [[f"{side} / {base}", with_range(ratios(results[side], results[base]), 3)] for side, base in pairs]
+    report(args, results, ["", f"median (range) of {args.rounds} rounds"], rows)
 
 
 if __name__ == "__main__":

@@ -8,26 +8,22 @@ The tokens of all beams count, like those of all sampled sequences. --peer is a 
 weights in float32: `build/export MODEL --out F32.gguf --type f32`, and `build/export MODEL --out HF_DIRECTORY --format
 hf --type f32`. All sides alternate, and ratios are taken within a round."""
 
-import argparse
-import json
-import pathlib
-import statistics
-import subprocess
 import tempfile
 import time
 
-BUILD = pathlib.Path(__file__).resolve().parent.parent / "build"
+from compare import BUILD, alternate, json_of, parser, ratios, report, with_range
+
 PROMPT = "The meaning of the word \"serendipity\" is"
 
 
-def generate(*flags):
-    return json.loads(subprocess.run([BUILD / "generate", "--json", *map(str, flags)], capture_output=True, check=True).stdout)
+def generate(args, *flags):
+    return json_of(BUILD / "generate", "--json", "-m", args.model, "-t", args.threads, "-n", args.tokens, *flags)
 
 
 def beams(args):
     # These flags let no sequence end early, so that Folio computes as many tokens as transformers' search.
-    out = generate("-m", args.model, "-t", args.threads, "-n", args.tokens, "--beams", args.width, "--beams-out", args.width,
-                   "--early-stopping=never", "--length-penalty", 10, "-p", PROMPT)
+    out = generate(args, "--beams", args.width, "--beams-out", args.width, "--early-stopping=never",
+                   "--length-penalty", 10, "-p", PROMPT)
     steps = max(len(beam["tokens"]) for beam in out["beams"]) - 1
     return out["decode_tokens_per_s"] * args.width * steps / sum(len(b["tokens"]) - 1 for b in out["beams"])
 
@@ -36,7 +32,7 @@ def sampled(args):
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write((PROMPT + "\n") * args.width)
         file.flush()
-        out = generate("-m", args.model, "-t", args.threads, "-n", args.tokens, "--prompts", file.name, "-s", 1)
+        out = generate(args, "--prompts", file.name, "-s", 1)
     lengths = [len(result["tokens"]) for result in out["results"]]
     return out["decode_tokens_per_s"] * args.width * (max(lengths) - 1) / sum(n - 1 for n in lengths)
 
@@ -62,23 +58,18 @@ class Transformers:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model")
-    parser.add_argument("--peer", help="a Hugging Face directory with the same weights")
-    parser.add_argument("--width", type=int, default=4)
-    parser.add_argument("--tokens", type=int, default=128)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=5)
-    args = parser.parse_args()
-    other = Transformers(args) if args.peer else sampled
-    ours, theirs = [], []
-    for i in range(args.rounds):
-        for side, speeds in ((beams, ours), (other, theirs))[:: 1 if i % 2 else -1]:
-            speeds.append(side(args))
-    ratios = sorted(a / b for a, b in zip(ours, theirs))
-    print(f"{args.width} beams {statistics.median(ours):.0f} tokens/s, "
-          f"{'transformers' if args.peer else 'sampled together'} {statistics.median(theirs):.0f}; "
-          f"ratio {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}) in {args.rounds} rounds")
+    p = parser(__doc__, rounds=5)
+    p.add_argument("model")
+    p.add_argument("--peer", help="a Hugging Face directory with the same weights")
+    p.add_argument("--width", type=int, default=4)
+    p.add_argument("--tokens", type=int, default=128)
+    args = p.parse_args()
+    sides = {"beams": beams}
+    sides |= {"transformers": Transformers(args)} if args.peer else {"sampled together": sampled}
+    results = alternate(sides, lambda side, _: sides[side](args), args)
+    rows = [[side, with_range(speeds, 0)] for side, speeds in results.items()]
+    rows.append(["ratio", with_range(ratios(*results.values()))])
+    report(args, results, [f"{args.width} sequences", "tokens/s"], rows)
 
 
 if __name__ == "__main__":

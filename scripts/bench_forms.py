@@ -24,28 +24,24 @@ form."""
 import argparse
 import json
 import os
-import select
 import statistics
 import subprocess
 import sys
-import time
-import venv
 import zipfile
 from collections import Counter
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-BUILD = ROOT / "build"
+from compare import BUILD, ROOT, SMOLLM2, table
+from forms_peers import PATIENCE, PEERS, Program, peer_program
+
 PACKAGES = [
     "altair==6.3.0", "check-jsonschema==0.39.0", "cyclonedx-python-lib==11.12.0", "jupyterlab==4.6.6",
     "nbformat==5.11.1", "openapi-spec-validator==0.9.0", "validate-pyproject==0.27",
 ]  # fmt: skip
-PEERS = {"xgrammar": "xgrammar==0.2.8", "llguidance": "llguidance==1.9.1"}
 PARTS = 12  # definitions taken from a schema file
 DRAWN = 100
 TEXTS = 3  # texts sampled for each schema
 LENGTH = 60  # tokens sampled at random, after which a text is completed
-PATIENCE = 60  # timeout in seconds of an engine's answer for a schema
 
 
 def published():
@@ -86,7 +82,7 @@ def parts(schema):
             while todo:
                 path = todo.pop().split("/")
                 if path[:2] != ["#", key] or len(path) < 3 or path[2] not in of:
-                    break  # skips this definition: it references something that isn't a definition
+                    break  # skips a definition with a reference to something else
                 if path[2] not in needed:
                     needed[path[2]] = of[path[2]]
                     todo += references(of[path[2]])
@@ -102,144 +98,24 @@ def drawn():
     return ((f"drawn {seed}", Drawn(seed).schema()) for seed in range(10**6))
 
 
-class Program:
-    """A process that answers lines of JSON with lines of JSON. After a timeout, ask() restarts it and returns None."""
-
-    def __init__(self, *command):
-        self.command = command
-        self.begin()
-
-    def begin(self):
-        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def ask(self, question):
-        try:
-            self.process.stdin.write(json.dumps(question) + "\n")
-            self.process.stdin.flush()
-            if select.select([self.process.stdout], [], [], PATIENCE)[0]:
-                return json.loads(self.process.stdout.readline() or "null")
-        except BrokenPipeError:
-            pass
-        self.process.kill()
-        self.process.wait()
-        self.begin()
-        return None
-
-
-def peer(name, vocabulary):
-    """Answers each line of Program.ask(), a schema and its texts, with an engine's times. Runs in build/venv-forms."""
-    import numpy as np
-
-    with open(vocabulary) as file:
-        said = json.load(file)
-    tokens, end = [bytes.fromhex(token) for token in said["tokens"]], said["end"]
-    mask = np.zeros((1, (len(tokens) + 31) // 32), dtype=np.int32)
-    if name == "xgrammar":
-        import xgrammar
-
-        info = xgrammar.TokenizerInfo(tokens, xgrammar.VocabType.RAW, vocab_size=len(tokens), stop_token_ids=[end])
-        compiler = xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
-
-        def compiled(schema):
-            return compiler.compile_json_schema(schema, any_whitespace=False, separators=(",", ":"), strict_mode=False)
-
-        def begin(grammar):
-            matcher = xgrammar.GrammarMatcher(grammar)
-            return matcher.accept_token, lambda: matcher.fill_next_token_bitmask(mask)
-    else:
-        import llguidance
-
-        number = {token: i for i, token in reversed([*enumerate(tokens)]) if token}
-        longest = max(map(len, number))
-
-        class Tokenizer:  # splits by longest match; llguidance uses it for bytes that a schema forces
-            eos_token_id, bos_token_id = end, None
-
-            def __call__(self, text):
-                ids, begin = [], 0
-                while begin < len(text):
-                    ends = range(min(len(text), begin + longest), begin, -1)
-                    ending = next(ending for ending in ends if bytes(text[begin:ending]) in number)
-                    ids.append(number[bytes(text[begin:ending])])
-                    begin = ending
-                return ids
-
-        Tokenizer.tokens = tokens
-        tokenizer = llguidance.LLTokenizer(llguidance.TokenizerWrapper(Tokenizer()))
-        tokenizer = tokenizer.with_slices(llguidance.LLTokenizer.json_slices())
-
-        def compiled(schema):
-            defaults = {"whitespace_flexible": False}
-            matcher = llguidance.LLMatcher(
-                tokenizer, llguidance.LLMatcher.grammar_from_json_schema(schema, defaults), log_level=0
-            )
-            if matcher.is_error():
-                raise ValueError(matcher.get_error())
-            return matcher
-
-        def begin(grammar):
-            matcher = grammar.deep_copy()
-            address, size = mask.ctypes.data, mask.nbytes
-            return matcher.consume_token, lambda: matcher.unsafe_compute_mask_ptr(address, size)
-
-    def answer(schema, texts):
-        at = time.process_time()
-        grammar = compiled(schema)
-        ms = 1e3 * (time.process_time() - at)
-        all_us, cut = [], 0
-        for text in texts:
-            take, write = begin(grammar)
-            for token in [None, *text]:
-                at = time.process_time()
-                if token is not None and not take(token):
-                    cut += 1
-                    break
-                write()
-                all_us.append(1e6 * (time.process_time() - at))
-        return {"ms": ms, "us": all_us, "cut": cut}
-
-    for line in sys.stdin:
-        try:
-            said = answer(**json.loads(line))
-        except Exception as error:  # the engine doesn't support this schema
-            said = {"error": str(error)}
-        print(json.dumps(said), flush=True)
-
-
-def peer_program(name, vocabulary):
-    folder = BUILD / "venv-forms"
-    python = folder / "bin/python"
-    if not python.exists():
-        venv.create(folder, with_pip=True)
-        pip = [python, "-m", "pip", "install", "-q", "--no-deps", "apache-tvm-ffi", *PEERS.values()]
-        subprocess.run(pip, check=True)
-        (pth,) = folder.glob("lib/*/site-packages")
-        (pth / "torch.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
-    return Program(python, __file__, "--peer", name, str(vocabulary))
-
-
 def at(values, share):
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
+HEAD = ["", "schemas", "compile, ms: median", "95 %", "max", "masks", "mask, µs: mean", "99.9 %", "max", "whole texts"]
+
+
 def row(name, answers, n_texts):
+    """Returns the table's row of an engine, whose answers are to schemas with n_texts texts together."""
     ms = [said["ms"] for said in answers]
     us = [one for said in answers for one in said["us"]]
     cut = sum(said["cut"] for said in answers)
-    print(
-        f"| {name} | {len(answers)} | {statistics.median(ms):.2f} | {at(ms, 0.95):.2f} | {max(ms):.1f} "
-        f"| {len(us)} | {statistics.mean(us):.1f} | {at(us, 0.999):.0f} | {max(us):.0f} | {n_texts - cut} of {n_texts} |"
-    )
-
-
-def head(title):
-    print(f"\n{title}\n")
-    print("| | schemas | compile, ms: median | 95 % | max | masks | mask, µs: mean | 99.9 % | max | whole texts |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    return [name, len(answers), f"{statistics.median(ms):.2f}", f"{at(ms, 0.95):.2f}", f"{max(ms):.1f}", len(us),
+            f"{statistics.mean(us):.1f}", f"{at(us, 0.999):.0f}", f"{max(us):.0f}", f"{n_texts - cut} of {n_texts}"]
 
 
 def decode(folio, model):
-    """Runs build/bench with 16 schemas of lists of published parts, and 16 of long strings, which force no tokens."""
+    """Runs build/bench with lists of 16 published parts of various sizes, and with strings, which force no tokens."""
     lists = {}
     for name, schema in published():
         part = name.partition("#")[2]
@@ -260,80 +136,77 @@ def decode(folio, model):
         subprocess.run([*command, "--prompt-tokens", "16", "--temperature", "0"], check=True)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", nargs="?", default=ROOT / "data/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")
-    parser.add_argument("--peer", choices=PEERS, help=argparse.SUPPRESS)
-    parser.add_argument("--only", type=int, default=1, metavar="N", help="every N-th schema")
-    parser.add_argument("--without", action="store_true", help="Folio alone")
-    parser.add_argument("--decode", action="store_true", help="instead: decoding with 16 schemas, and without")
-    parser.add_argument("--slowest", type=int, default=0, metavar="N", help="names of the N schemas with slow masks")
-    args = parser.parse_args()
-    if args.peer:
-        return peer(args.peer, args.model)
-
-    folio = Program(BUILD / "tests/form_tool", "--tokens", args.model)
-    if args.decode:
-        return decode(folio, args.model)
-    refused, answers = Counter(), {}
-    texts, n_published, n_drawn = {}, 0, 0
+def ask_folio(folio, args):
+    """Returns {name: (schema, texts)} and {name: answer} of schemas that Folio takes. Prints why it refuses some."""
+    refused, texts, answers = Counter(), {}, {}
 
     def measure(name, schema):
         said = folio.ask({"schema": json.dumps(schema), "bench": TEXTS, "length": LENGTH})
         if said is None or "error" in said:
             return "it took too long" if said is None else said["error"]
         texts[name] = (schema, said["tokens"])
-        answers[name] = {"folio": {"ms": said["ms"], "us": [us for text in said["us"] for us in text], "cut": 0, **{
-            key: said[key] for key in ["states", "bytes", "places"]}}}  # fmt: skip
+        answers[name] = {**said, "us": [us for text in said["us"] for us in text], "cut": 0}
         return None
 
-    for name, schema in list(published())[:: args.only]:
-        n_published += 1
+    schemas = list(published())[:: args.only]
+    for name, schema in schemas:
         error = measure(name, schema)
         if error:
             refused[error.split(": ", 1)[-1]] += 1
-    n_taken = len(answers)
+    n_taken, n_drawn = len(answers), 0
     for name, schema in drawn():
         n_drawn += measure(name, schema) is None
         if n_drawn >= DRAWN // args.only:
             break
-    print(f"{n_published} published schemas and parts, of which {n_taken} are taken; {n_drawn} drawn ones that are")
+    print(f"{len(schemas)} published schemas and parts, of which {n_taken} are taken; {n_drawn} drawn ones that are")
     print("\nRefused:")
     for reason, n in refused.most_common(25):
         print(f"{n:5}  {reason[:150]}")
+    return texts, answers
 
+
+def ask_peer(engine, folio, texts):
+    """Returns {name: answer} of the schemas that the engine takes."""
+    vocabulary = BUILD / "bench_forms" / "vocabulary.json"
+    vocabulary.write_text(json.dumps(folio.ask({"vocabulary": True})))
+    program = peer_program(engine, vocabulary)
+    answers = {name: program.ask({"schema": json.dumps(schema), "texts": tokens})
+               for name, (schema, tokens) in texts.items()}
+    print(f"\n{engine}: {sum(said is None for said in answers.values())} schemas took more than {PATIENCE} s")
+    return {name: said for name, said in answers.items() if said and "error" not in said}
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("model", nargs="?", default=SMOLLM2)
+    p.add_argument("--only", type=int, default=1, metavar="N", help="every N-th schema")
+    p.add_argument("--without", action="store_true", help="Folio alone")
+    p.add_argument("--decode", action="store_true", help="instead: decoding with 16 schemas, and without")
+    p.add_argument("--slowest", type=int, default=0, metavar="N", help="names of the N schemas with slow masks")
+    args = p.parse_args()
+    folio = Program(BUILD / "tests/form_tool", "--tokens", args.model)
+    if args.decode:
+        return decode(folio, args.model)
+    texts, ours = ask_folio(folio, args)
+    answers = {"folio": ours}
     if not args.without:
-        vocabulary = BUILD / "bench_forms" / "vocabulary.json"
-        vocabulary.write_text(json.dumps(folio.ask({"vocabulary": True})))
-        for engine in PEERS:
-            program = peer_program(engine, vocabulary)
-            late = 0
-            for name, (schema, tokens) in texts.items():
-                said = program.ask({"schema": json.dumps(schema), "texts": tokens})
-                late += said is None
-                if said and "error" not in said:
-                    answers[name][engine] = said
-            print(f"\n{engine}: {late} schemas took more than {PATIENCE} s")
-    n_texts = {name: len(tokens) for name, (_, tokens) in texts.items()}
-    engines = ["folio", *PEERS] if not args.without else ["folio"]
-    head("All schemas that each takes")
-    for engine in engines:
-        of = [name for name in answers if engine in answers[name]]
-        row(engine, [answers[name][engine] for name in of], sum(n_texts[name] for name in of))
-    if not args.without:
-        common = [name for name in answers if len(answers[name]) == len(engines)]
-        head("Those that all take")
-        for engine in engines:
-            row(engine, [answers[name][engine] for name in common], sum(n_texts[name] for name in common))
-    most = max(answers, key=lambda name: answers[name]["folio"]["bytes"])
-    print(f"\nplaces take most for {most}: {answers[most]['folio']['bytes'] / 1e6:.2f} MB")
-    for name in sorted(answers, key=lambda name: -sum(answers[name]["folio"]["us"]))[: args.slowest]:
-        said = answers[name]["folio"]
-        us = said["us"]
-        print(
-            f"{name}: {sum(us) / 1e3:.1f} ms in {len(us)} masks, the slowest {max(us):.0f} us, compile {said['ms']:.2f} ms,"
-            f" {said['states']} states, {said['places']} places, {said['bytes'] / 1e3:.0f} KB"
-        )
+        answers |= {engine: ask_peer(engine, folio, texts) for engine in PEERS}
+    tables = {"All schemas that each takes": list(texts)}
+    if len(answers) > 1:
+        tables["Those that all take"] = [name for name in texts if all(name in of for of in answers.values())]
+    for title, names in tables.items():
+        rows = []
+        for engine, of in answers.items():
+            taken = [name for name in names if name in of]
+            rows.append(row(engine, [of[name] for name in taken], sum(len(texts[name][1]) for name in taken)))
+        table(HEAD, rows, f"\n{title}\n")
+    most = max(ours, key=lambda name: ours[name]["bytes"])
+    print(f"places take most for {most}: {ours[most]['bytes'] / 1e6:.2f} MB")
+    for name in sorted(ours, key=lambda name: -sum(ours[name]["us"]))[: args.slowest]:
+        said, us = ours[name], ours[name]["us"]
+        print(f"{name}: {sum(us) / 1e3:.1f} ms in {len(us)} masks, the slowest {max(us):.0f} us, "
+              f"compile {said['ms']:.2f} ms, {said['states']} states, {said['places']} places, "
+              f"{said['bytes'] / 1e3:.0f} KB")
 
 
 if __name__ == "__main__":

@@ -6,20 +6,16 @@ Usage: build/venv/bin/python scripts/bench_llama2c.py MODEL.gguf --run PATH [--r
 PATH is llama2.c's program, built as it recommends: gcc -Ofast -fopenmp -march=native run.c -lm -o run
 Each round runs llama2.c with 1 and 2 threads and Folio's generate with 1 and 2, decoding greedily until the context is
 full. Prints medians of tokens/s; llama2.c's figure is the one it prints itself."""
-import argparse
-import json
-import os
 import pathlib
-import re
 import statistics
 import struct
-import subprocess
 import tempfile
 
 import numpy
 from gguf import GGUFReader
 
-BUILD = pathlib.Path(__file__).resolve().parents[1] / "build"
+from compare import BUILD, alternate, json_of, parser, ratios, report, run, speeds_of_llama2c, with_range
+
 STOP = 1  # llama2.c stops at this id, so its embedding is swapped with the last token's, which is hardly ever chosen
 
 
@@ -49,36 +45,31 @@ def write_llama2c(model, weights_path, tokenizer_path):
     return context
 
 
-def llama2c(run, weights, tokenizer, context, threads):
-    done = subprocess.run([run, weights, "-z", tokenizer, "-t", "0", "-n", str(context)], capture_output=True, text=True,
-                          errors="replace", env={**os.environ, "OMP_NUM_THREADS": str(threads)}, check=True)
-    return float(re.search(r"achieved tok/s: ([\d.]+)", done.stderr).group(1))
-
-
-def folio(model, context, threads):
-    done = subprocess.run([BUILD / "generate", "-m", model, "--temp", "0", "-n", str(context - 1), "-t", str(threads), "--json"],
-                          capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)["decode_tokens_per_s"]
-
-
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("model")
-    parser.add_argument("--run", required=True, help="llama2.c's program")
-    parser.add_argument("--rounds", type=int, default=9)
-    arguments = parser.parse_args()
+    p = parser(__doc__, rounds=9, threads=None)
+    p.add_argument("model")
+    p.add_argument("--run", required=True, help="llama2.c's program")
+    a = p.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         weights, tokenizer = f"{folder}/model.bin", f"{folder}/tokenizer.bin"
-        context = write_llama2c(arguments.model, weights, tokenizer)
-        figures = {}
-        for _ in range(arguments.rounds):
-            for threads in (1, 2):
-                figures.setdefault(f"llama2.c {threads}", []).append(
-                    llama2c(arguments.run, weights, tokenizer, context, threads))
-                figures.setdefault(f"folio {threads}", []).append(folio(arguments.model, context, threads))
-    median = {name: round(statistics.median(values)) for name, values in figures.items()}
-    best = {who: max(median[f"{who} 1"], median[f"{who} 2"]) for who in ("llama2.c", "folio")}
-    print(json.dumps({"tokens_per_s": median, "folio_over_llama2c": round(best["folio"] / best["llama2.c"], 2)}))
+        context = write_llama2c(a.model, weights, tokenizer)
+
+        def llama2c(threads):
+            done = run(pathlib.Path(a.run).resolve(), weights, "-z", tokenizer, "-t", 0, "-n", context,
+                       environment={"OMP_NUM_THREADS": str(threads)})
+            return speeds_of_llama2c(done, None)["decode"]
+
+        def folio(threads):
+            return json_of(BUILD / "generate", "--json", "-m", a.model, "--temp", 0, "-n", context - 1,
+                           "-t", threads)["decode_tokens_per_s"]
+
+        sides = {"folio": folio, "llama2.c": llama2c}
+        names = [(side, threads) for threads in (1, 2) for side in sides]
+        results = alternate(names, lambda name, _: sides[name[0]](name[1]), a)
+    best = [max((results[side, threads] for threads in (1, 2)), key=statistics.median) for side in sides]
+    rows = [[*name, with_range(speeds, 0)] for name, speeds in results.items()]
+    rows.append(["the best: folio / llama2.c", "", with_range(ratios(*best))])
+    report(a, results, ["", "threads", "tokens/s"], rows)
 
 
 if __name__ == "__main__":

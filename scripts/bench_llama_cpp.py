@@ -2,7 +2,7 @@
 """Compares Folio with llama.cpp on the same files, and with the memory bandwidth measured at the same time.
 
 Usage: build/venv/bin/python scripts/bench_llama_cpp.py MODEL.gguf ... [--what decode16,decode512,one,prompt512,batch16]
-       [--rounds N] [--threads N] [--busy N] [--log FILE] [--svg FILE] [--build DIR] [--python PATH] [--plain]
+       [--rounds N] [--threads N] [--busy N] [--keep FILE] [--json] [--svg FILE] [--python PATH] [--plain]
 
 --what: decoding after 16 or 512 tokens, decoding on one thread, a prompt of 512 tokens, decoding 16 sequences at once;
 other numbers are possible. A round runs build/bench, llama.cpp (llama_cpp_speed.py, with its defaults) and build/bench
@@ -10,27 +10,21 @@ other numbers are possible. A round runs build/bench, llama.cpp (llama_cpp_speed
 ratios and fractions of the bandwidth are taken within a round.
 
 --busy N: also measure with N compute-bound processes running, on one thread, on --threads, and on each program's
-default.
---log FILE: append each round to FILE, and include the rounds already in it; with --rounds 0, run none."""
-import argparse
+default."""
 import collections
-import contextlib
-import json
 import os
 import pathlib
 import re
 import statistics
-import subprocess
 import sys
 
-import ratio_picture
+from compare import BUILD, HERE, alternate, busy, json_of, parser, ratios, report, with_range
+from picture import plot_ratios
 
-HERE = pathlib.Path(__file__).resolve().parent
 DEFAULT = 0  # as a number of threads: each program's default
 
-# A Run is one setting of both programs' flags. A Measure is a row of the table, taken from a run: prefill or decode.
-Run = collections.namedtuple("Run", "prompt_tokens batch threads")
-Measure = collections.namedtuple("Measure", "title run speed")
+# A row of the table: settings of both programs' flags, and the speed that is taken from them: prefill or decode.
+Measure = collections.namedtuple("Measure", "title prompt_tokens batch threads speed")
 
 
 def measure_of(word, threads, label):
@@ -40,128 +34,76 @@ def measure_of(word, threads, label):
         sys.exit(f"--what {word}: decodeN, promptN and batchN have a number, one has none")
     n = int(match[2] or 0)
     if match[1] == "decode":
-        return Measure(f"decode behind {n}{label}", Run(n, 1, threads), "decode")
+        return Measure(f"decode behind {n}{label}", n, 1, threads, "decode")
     if match[1] == "prompt":
-        return Measure(f"prompt of {n}{label}", Run(n, 1, threads), "prefill")
+        return Measure(f"prompt of {n}{label}", n, 1, threads, "prefill")
     if match[1] == "batch":
-        return Measure(f"{n} sequences{label}", Run(16, n, threads), "decode")
-    return Measure("decode behind 16, 1 thread", Run(16, 1, 1), "decode")
+        return Measure(f"{n} sequences{label}", 16, n, threads, "decode")
+    return Measure("decode behind 16, 1 thread", 16, 1, 1, "decode")
 
 
-def runs_of(a):
-    """Returns {Run: the Measures that are taken from it}."""
+def measures_of(a):
     variants = {a.threads: ""}
     if a.busy:
         variants = {1: ", 1 thread", a.threads: f", {a.threads} threads", DEFAULT: ", default threads"}
-    runs = {}
-    for threads, label in variants.items():
-        for word in a.what.split(","):
-            measure = measure_of(word, threads, label)
-            if measure not in runs.setdefault(measure.run, []):
-                runs[measure.run].append(measure)
-    return runs
+    return dict.fromkeys(measure_of(word, *variant) for variant in variants.items() for word in a.what.split(","))
 
 
-def flags_of(model, run, decodes):
-    """Returns flags for both programs. They decode for 1 to 2 seconds in all: three repetitions for a small model."""
+def commands_of(model, m, a):
+    """Returns what measures Folio, llama.cpp, and the memory's bandwidth. Both programs decode for one or two seconds, a
+    small model three times."""
     size = model.stat().st_size
     repetitions = 1 if size > 300e6 else 3
-    steps = 24e9 / size / repetitions / (4 if run.batch > 1 else 1)  # for 1.5 s, if weights are read at 16 GB/s
-    gen_tokens = min(max(int(steps), 8), 256) if decodes else 1
-    flags = {"--prompt-tokens": run.prompt_tokens, "--gen-tokens": gen_tokens, "--batch": run.batch,
-             "--repetitions": repetitions}
-    if run.threads != DEFAULT:
-        flags["--threads"] = run.threads
-    return [str(word) for flag in flags.items() for word in flag]
+    steps = 24e9 / size / repetitions / (4 if m.batch > 1 else 1)  # for 1.5 s at 16 GB/s; a batch's step takes longer
+    gen_tokens = min(max(int(steps), 8), 256) if m.speed == "decode" else 1
+    threads = ["--threads", m.threads] if m.threads != DEFAULT else []
+    flags = ["-m", model, "--prompt-tokens", m.prompt_tokens, "--gen-tokens", gen_tokens, "--batch", m.batch,
+             "--repetitions", repetitions, *threads]
+    return {"folio": [BUILD / "bench", "--json", "--temperature", 0, *flags],  # llama.cpp's side doesn't sample
+            "llama.cpp": [a.python, HERE / "llama_cpp_speed.py", *flags, *["--plain"] * a.plain],
+            "memory": [BUILD / "bench", "--memory", "--json", *threads]}
 
 
-def json_of(*command):
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{' '.join(map(str, command))} ended with {done.returncode}: {done.stderr[-300:]}")
-    return json.loads(done.stdout)
-
-
-def measure(model, run, measures, a):
-    """Runs both programs once with the settings of `run` and returns a record for each of its measures."""
-    flags = flags_of(model, run, any(m.speed == "decode" for m in measures))
-    bench = a.build / "bench"
-    ours = json_of(bench, "--json", "-m", model, "--temperature", 0, *flags)  # greedy: llama.cpp's side doesn't sample
-    theirs = json_of(a.python, HERE / "llama_cpp_speed.py", model, *flags, *["--plain"] * a.plain)
-    memory = json_of(bench, "--memory", "--json", *(["--threads", run.threads] if run.threads != DEFAULT else []))
-    read = ours["step_bytes"] / ours["weight_bytes"]  # fraction of the weights; less than 1 for mixtures of experts
-    for m in measures:
-        record = {"model": model.name.removesuffix(".gguf"), "measure": m.title, "gb_per_s": memory["read_gb_per_s"]}
-        for name, side in (("folio", ours), ("llama.cpp", theirs)):
-            record[name] = speed = side[f"{m.speed}_tokens_per_s"]
-            if m.speed == "decode":
-                read_per_s = speed / run.batch * side["weight_bytes"] * read
-                record[f"{name} share"] = read_per_s / 1e9 / memory["read_gb_per_s"]
-        yield record
-
-
-@contextlib.contextmanager
-def busy(n):
-    """Runs with n compute-bound processes in the background."""
-    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(n)]
-    try:
-        yield
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-
-
-def grouped(records):
-    """Returns {(model, measure): records}, in order of first occurrence."""
-    groups = {}
-    for record in records:
-        groups.setdefault((record["model"], record["measure"]), []).append(record)
-    return groups
-
-
-def table(groups):
-    lines = ["| model | measure | Folio, tokens/s | llama.cpp | ratio | rounds | memory, GB/s | Folio's share | "
-             "llama.cpp's |", "|---|---|--:|--:|--:|--:|--:|--:|--:|"]
-    for (model, title), rounds in groups.items():
-        median = lambda key: statistics.median(r[key] for r in rounds)
-        ratios = [r["folio"] / r["llama.cpp"] for r in rounds]
-        shares = [f"{median(key):.0%}" if key in rounds[0] else "" for key in ("folio share", "llama.cpp share")]
-        cells = [model, title, f"{median('folio'):,.4g}", f"{median('llama.cpp'):,.4g}",
-                 f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})", len(rounds),
-                 f"{median('gb_per_s'):.1f}", *shares]
-        lines.append(f"| {' | '.join(map(str, cells))} |")
-    return "\n".join(lines)
+def row_of(m, ours, theirs, memory):
+    """Returns the table's row after the names, and the ratios of its rounds."""
+    bandwidth = [said["read_gb_per_s"] for said in memory]
+    speeds = [[said[f"{m.speed}_tokens_per_s"] for said in side] for side in (ours, theirs)]
+    all_ratios, shares = ratios(*speeds), ["", ""]
+    if m.speed == "decode":
+        # A step reads a fraction of the weights: less than 1 for mixtures of experts.
+        read = ours[0]["step_bytes"] / ours[0]["weight_bytes"] / m.batch / 1e9
+        shares = [f"{statistics.median(ratios([v * read * side[0]['weight_bytes'] for v in speed], bandwidth)):.0%}"
+                  for speed, side in zip(speeds, (ours, theirs))]
+    return [*(f"{statistics.median(speed):,.4g}" for speed in speeds), with_range(all_ratios), len(all_ratios),
+            f"{statistics.median(bandwidth):.1f}", *shares], all_ratios
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("models", nargs="*", type=pathlib.Path)
-    parser.add_argument("--what", default="decode16,decode512,one,prompt512,batch16")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--busy", type=int, default=0)
-    parser.add_argument("--log", type=pathlib.Path)
-    parser.add_argument("--svg", type=pathlib.Path)
-    parser.add_argument("--build", type=pathlib.Path, default=HERE.parent / "build")
-    parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--plain", action="store_true")
-    a = parser.parse_args()
-    records = [json.loads(line) for line in a.log.read_text().splitlines()] if a.log and a.log.exists() else []
-    runs = runs_of(a)
+    p = parser(__doc__, rounds=5, threads=len(os.sched_getaffinity(0)))
+    p.add_argument("models", nargs="+", type=pathlib.Path)
+    p.add_argument("--what", default="decode16,decode512,one,prompt512,batch16")
+    p.add_argument("--busy", type=int, default=0)
+    p.add_argument("--svg", type=pathlib.Path)
+    p.add_argument("--python", default=sys.executable)
+    p.add_argument("--plain", action="store_true")
+    a = p.parse_args()
+    commands = {(str(model), m.title, side): command for model in a.models for m in measures_of(a)
+                for side, command in commands_of(model, m, a).items()}
     with busy(a.busy):
-        for round_ in range(a.rounds):
-            for model in a.models:
-                for run, measures in runs.items():
-                    for record in measure(model, run, measures, a):
-                        records.append(record)
-                        print(f"round {round_ + 1}: {json.dumps(record)}", file=sys.stderr, flush=True)
-                        if a.log:
-                            with a.log.open("a") as log:
-                                print(json.dumps(record), file=log)
-    print(table(grouped(records)))
+        results = alternate(commands, lambda name, _: json_of(*commands[name]), a)
+    rows, all_ratios = [], {}
+    for model in a.models:
+        for m in measures_of(a):
+            sides = [results.get((str(model), m.title, side)) for side in ("folio", "llama.cpp", "memory")]
+            if all(sides):
+                name = (model.name.removesuffix(".gguf"), m.title)
+                row, all_ratios[name] = row_of(m, *sides)
+                rows.append([*name, *row])
+    report(a, results, ["model", "measure", "Folio, tokens/s", "llama.cpp", "ratio", "rounds", "memory, GB/s",
+                        "Folio's share", "llama.cpp's"], rows)
     if a.svg:
-        a.svg.write_text(ratio_picture.picture(grouped(records)))
+        subtitle = "Right of 1 Folio is faster. Medians of alternating rounds, from the least to the greatest"
+        a.svg.write_text(plot_ratios(all_ratios, "Folio's tokens a second over llama.cpp's", subtitle))
 
 
 if __name__ == "__main__":

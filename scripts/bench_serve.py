@@ -26,27 +26,24 @@ and send nothing, a third send a request at one byte per second, and a third req
 nothing. Clients that are disconnected reconnect. They run on the server's cores; their own cost is measured with the
 same clients on a port that isn't read. Reports the time between tokens of the 50 streams, and the server's threads and
 resident memory."""
-import argparse
 import asyncio
 import json
 import math
 import pathlib
 import random
 import statistics
-import subprocess
 import sys
 
-from serve_picture import picture
-from servers import BUILD, COMMANDS, LLAMA_SERVER, Server, raise_descriptor_limit
+from compare import BUILD, SMOLLM2, TINYSHAKESPEARE, alternate, parser, ratios, report, run as run_program, with_range
+from picture import Panel, plot
+from servers import LLAMA_SERVER, Server, raise_descriptor_limit
 from slow_clients import SlowClients, unread_port
 from sse_client import Request, run
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
-TEXT = ROOT / "data" / "tinyshakespeare" / "input.txt"
+SERVERS = ["folio", "llama-server"]
 PROMPT = dict(median=128, sigma=0.8, low=16, high=640)
 OUTPUT = dict(median=64, sigma=0.6, low=8, high=256)
-SEPARATE = 20  # prompt tokens, and also output tokens, of the unmeasured warm-up request
+SEPARATE = 20  # tokens of the prompt and of the output of the warm-up request, which isn't measured
 METRICS = {"tokens/s": 0, "first token, ms: median": 0, "99 %": 0, "between tokens, ms: median": 1, "99 % ": 1,
            "client, % of all cores": 1}
 
@@ -54,15 +51,15 @@ METRICS = {"tokens/s": 0, "first token, ms: median": 0, "99 %": 0, "between toke
 def exported(type_, out):
     path = out / f"SmolLM2-135M-Instruct.{type_.upper()}.gguf"
     if not path.exists():
-        subprocess.run([BUILD / "export", SMOLLM2, "--out", path, "--type", type_], check=True, stdout=sys.stderr)
+        run_program(BUILD / "export", SMOLLM2, "--out", path, "--type", type_)
     return path
 
 
 def llama_version():
     if not LLAMA_SERVER.exists():
         sys.exit(f"{LLAMA_SERVER} is not there: make interop builds it, and FOLIO_LLAMA_SERVER names another")
-    done = subprocess.run([LLAMA_SERVER, "--version"], capture_output=True, text=True, check=True)
-    return "llama-server " + (done.stdout + done.stderr).split("\n")[0].removeprefix("version: ")
+    done = run_program(LLAMA_SERVER, "--version")
+    return "llama-server " + (done.out + done.error).split("\n")[0].removeprefix("version: ")
 
 
 def percentile(values, share):
@@ -96,180 +93,171 @@ def numbers(load):
                               100 * load.client_share]))
 
 
-def in_order(servers, round_):
-    return servers if round_ % 2 == 0 else servers[::-1]
-
-
-def with_range(values, digits):
-    text = [f"{v:,.{digits}f}" for v in (statistics.median(values), min(values), max(values))]
-    return text[0] if len(values) == 1 else f"{text[0]} ({text[1]}–{text[2]})"
-
-
 def rate_name(rate):
     return f"{rate:g}/s" if math.isfinite(rate) else "all at once"
 
 
-def table(head, rows):
-    print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
-    for row in rows:
-        print("| " + " | ".join(row) + " |")
-    print(flush=True)
-
-
 def text_tokens(server):
     """Returns the tokens of the first 200,000 characters of TinyShakespeare."""
-    text = TEXT.read_text()[:200_000]
+    text = TINYSHAKESPEARE.read_text()[:200_000]
     return sum((server.tokenize(text[i:i + 50_000]) for i in range(0, len(text), 50_000)), [])
 
 
-async def measure_load(model, a):
-    rates = [*a.rates, math.inf]
-    results = {name: {rate: [] for rate in rates} for name in a.only}
-    tokens = None
-    for round_ in range(a.rounds):
-        for name in in_order(a.only, round_):
-            with Server(name, model, sequences=a.sequences, context=a.context, threads=a.threads,
-                        cache_type=a.cache_type) as server:
-                tokens = tokens or text_tokens(server)
-                await run(server, [Request(tokens[-SEPARATE:], SEPARATE)], a.no_end)
-                for rate in rates:
-                    load = await run(server, requests_for(tokens, rate, a, round_), a.no_end)
-                    results[name][rate].append(numbers(load))
-                    print(f"round {round_ + 1}, {name}, {rate_name(rate)}: {load.tokens_per_s:.0f} tokens/s",
-                          file=sys.stderr)
-    return results
+def server_of(name, model, a, **more):
+    return Server(name, model, **{"sequences": a.sequences, "context": a.context, "threads": a.threads,
+                                  "cache_type": a.cache_type, **more})
+
+
+def measure_load(model, a):
+    """Returns {server: [{rate: metrics} of each round]}."""
+    tokens = []
+
+    def side(name, round_):
+        with server_of(name, model, a) as server:
+            tokens[:] = tokens or text_tokens(server)
+            asyncio.run(run(server, [Request(tokens[-SEPARATE:], SEPARATE)], a.no_end))
+            return {rate_name(rate): numbers(asyncio.run(run(server, requests_for(tokens, rate, a, round_), a.no_end)))
+                    for rate in [*a.rates, math.inf]}
+
+    return alternate(a.only, side, a)
 
 
 def report_load(model, results, a):
-    rows = []
-    for rate in results[a.only[0]]:
-        for name in a.only:
-            rounds = results[name][rate]
-            rows.append([rate_name(rate), name] + [with_range([r[m] for r in rounds], d) for m, d in METRICS.items()])
-    table(["requests", "server", *METRICS], rows)
-    if len(a.only) == 2:
-        ours, theirs = (results[name][math.inf] for name in a.only)
-        for metric in ("tokens/s", "99 % "):
-            ratios = [x[metric] / y[metric] for x, y in zip(ours, theirs)]
-            what = "tokens/s" if metric == "tokens/s" else "99th percentile between tokens"
-            print(f"All at once, {what}, {a.only[0]} / {a.only[1]}: {with_range(ratios, 2)}")
-    share = max(r["client, % of all cores"] for by_rate in results.values() for rounds in by_rate.values()
-                for r in rounds)
-    print(f"The client's share of the processor is at most {share:.1f} %.\n", flush=True)
     name = pathlib.Path(model).stem
-    plain = {server: {rate_name(rate): rounds for rate, rounds in by_rate.items()}
-             for server, by_rate in results.items()}
-    (a.out / f"{name}.json").write_text(json.dumps(plain, indent=1))
-    panels = ["tokens/s", ("first token, ms: median", "99 %"), ("between tokens, ms: median", "99 % ")]
+    rates = [rate_name(rate) for rate in [*a.rates, math.inf]]
+    of = lambda server, rate, metric: [r[rate][metric] for r in results[server]]
+    rows = [[rate, server] + [with_range(of(server, rate, metric), digits) for metric, digits in METRICS.items()]
+            for rate in rates for server in a.only]
+    if len(a.only) == 2:
+        ratio = lambda metric: with_range(ratios(*(of(server, rates[-1], metric) for server in a.only)))
+        rows.append([rates[-1], " / ".join(a.only), *(ratio(m) if m in ("tokens/s", "99 % ") else "" for m in METRICS)])
+    version = f"{llama_version()}: " if "llama-server" in a.only else ""
+    report(a, results, ["requests", "server", *METRICS], rows,
+           f"{version}{name}, {a.threads} threads, {a.sequences} sequences of {a.context}, {a.cache_type} cache, "
+           f"{a.requests} requests, {a.rounds} rounds, seed {a.seed}\n")
+    (a.out / f"{name}.json").write_text(json.dumps(results, indent=1))
+    panels = []
+    for title, metrics in (("tokens/s", ["tokens/s"]), ("first token, ms", ["first token, ms: median", "99 %"]),
+                           ("between tokens, ms", ["between tokens, ms: median", "99 % "])):
+        lines = [(f"s{i}{dash}", [(rate, of(server, rate, metric)) for rate in rates])
+                 for i, server in enumerate(a.only) for metric, dash in zip(metrics, ("", " dashed"))]
+        two = len(metrics) > 1
+        panels.append(Panel(title + (": median and 99 % (dashed)" if two else ""), lines, rates, log=two))
     subtitle = (f"{name}, {a.threads} threads, {a.sequences} sequences, {a.cache_type.upper()} cache; "
                 f"medians and range of {a.rounds} rounds")
-    (a.out / f"{name}.svg").write_text(picture(plain, panels, "Folio's server and llama.cpp's", subtitle))
-    print(a.out / f"{name}.svg", file=sys.stderr)
+    svg = a.out / f"{name}.svg"
+    svg.write_text(plot(panels, a.only, "Folio's server and llama.cpp's", subtitle, "requests a second"))
+    print(svg, file=sys.stderr)
 
 
-async def measure_prefix(model, a):
+def measure_prefix(model, a):
     prefix, own, later = 1000, 16, 8
-    rows = []
+
+    def times(name, server, tokens, round_):
+        """Returns {where: times to first token in ms}, of a new prompt and then of those that share its beginning."""
+        clock = "time_to_first_token_seconds_sum" if name == "folio" else "prompt_seconds_total"
+        draw = random.Random(f"{a.seed} {round_} prefix")
+        shared, seen = window(draw, tokens, prefix), {"client": [], "server": []}
+        for _ in range(1 + later):
+            before = server.metric(clock)
+            load = asyncio.run(run(server, [Request(shared + window(draw, tokens, own), 4)], a.no_end))
+            seen["client"].append(1e3 * load.first_token()[0])
+            if before is not None:
+                seen["server"].append(1e3 * (server.metric(clock) - before))
+        return seen
+
+    results, rows = {}, []
     for name in a.only:
-        seen = {"client": ([], []), "server": ([], [])}
-        with Server(name, model, sequences=a.sequences, context=1280, threads=a.threads,
-                    cache_type=a.cache_type) as server:
+        with server_of(name, model, a, context=1280) as server:
             tokens = text_tokens(server)
-            await run(server, [Request(tokens[-SEPARATE:], SEPARATE)], a.no_end)
-            clock = "time_to_first_token_seconds_sum" if name == "folio" else "prompt_seconds_total"
-            for round_ in range(a.rounds):
-                draw = random.Random(f"{a.seed} {round_} prefix")
-                shared = window(draw, tokens, prefix)
-                for turn in range(1 + later):
-                    before = server.metric(clock)
-                    load = await run(server, [Request(shared + window(draw, tokens, own), 4)], a.no_end)
-                    seen["client"][turn > 0].append(1e3 * load.first_token()[0])
-                    if before is not None:
-                        seen["server"][turn > 0].append(1e3 * (server.metric(clock) - before))
-        for where, (first, others) in seen.items():
+            asyncio.run(run(server, [Request(tokens[-SEPARATE:], SEPARATE)], a.no_end))
+            results |= alternate([name], lambda name, round_: times(name, server, tokens, round_), a)
+        for where in ("client", "server"):
+            first = [r[where][0] for r in results[name] if r[where]]
+            others = [ms for r in results[name] for ms in r[where][1:]]
             if first:
                 rows.append([name, where, with_range(first, 1), with_range(others, 1),
                              f"{statistics.median(first) / statistics.median(others):.1f}"])
-    print(f"{pathlib.Path(model).name}: time to first token behind {prefix} shared tokens and {own} of one's own")
-    table(["server", "measured at the", "first, ms", "later, ms", "times shorter"], rows)
+    report(a, results, ["server", "measured at the", "first, ms", "later, ms", "times shorter"], rows,
+           f"{pathlib.Path(model).name}: time to first token behind {prefix} shared tokens and {own} of one's own\n")
 
 
-async def measure_slow(model, a):
+def measure_slow(model, a):
     streams, prompt, output = 50, 16, 96
-    context = 128  # small, so that the warm-up fills each KV cache and later growth of memory is due to the clients
-    rows = []
+    context = 128  # small: the warm-up fills each KV cache, so that the memory measured later is that of the clients
+
+    async def load(server, tokens, seed):
+        draw = random.Random(f"{a.seed} {seed} slow")
+        load = await run(server, [Request(window(draw, tokens, prompt), output) for _ in range(streams)], a.no_end)
+        between = load.between_tokens()
+        return (1e3 * statistics.median(between), 1e3 * percentile(between, 0.99), server.threads(),
+                server.resident_mb(), 100 * load.client_share)
+
+    async def load_beside(server, port, tokens, seed):
+        """Returns the load beside slow clients of the port, and how many are connected then and were cut off."""
+        async with SlowClients(port, a.slow_clients) as slow:
+            return *await load(server, tokens, seed), slow.connected(), slow.cut_off
+
+    def load_of(what, server, tokens, round_):
+        if what == "alone":
+            return asyncio.run(load(server, tokens, round_))
+        with unread_port() as unread:
+            port = unread if what == "clients elsewhere" else server.port
+            return asyncio.run(load_beside(server, port, tokens, round_))
+
+    sides = ("alone", "clients elsewhere", "clients of the server")
+    rows, results, title = [], {}, f"{pathlib.Path(model).name}: {streams} streams, and {a.slow_clients} slow clients\n"
     for name in a.only:
-        seen = {"alone": [], "clients elsewhere": [], "clients of the server": []}
-        with Server(name, model, sequences=streams, context=context, threads=a.threads,
-                    cache_type=a.cache_type) as server:
+        with server_of(name, model, a, sequences=streams, context=context) as server:
             tokens = text_tokens(server)
-
-            async def load(seed):
-                draw = random.Random(f"{a.seed} {seed} slow")
-                load = await run(server, [Request(window(draw, tokens, prompt), output) for _ in range(streams)],
-                                 a.no_end)
-                between = load.between_tokens()
-                return (1e3 * statistics.median(between), 1e3 * percentile(between, 0.99), server.threads(),
-                        server.resident_mb(), 100 * load.client_share)
-
-            await load("warm-up")
-            await load("warm-up again")
-            for round_ in range(a.rounds):
-                seen["alone"].append(await load(round_))
-                with unread_port() as port:
-                    async with SlowClients(port, a.slow_clients):
-                        seen["clients elsewhere"].append(await load(round_))
-                async with SlowClients(server.port, a.slow_clients) as slow:
-                    seen["clients of the server"].append(await load(round_))
-                    here = slow.connected()
-        for what, rounds in seen.items():
-            rows.append([name, what] + [with_range(values, d) for values, d in zip(zip(*rounds), [1, 1, 0, 1, 1])])
-        alone, elsewhere, beside = ([round_[0] for round_ in rounds] for rounds in seen.values())
-        for what, x, y in (("the server's / alone", alone, beside), ("elsewhere / alone", alone, elsewhere),
-                           ("the server's / elsewhere", elsewhere, beside)):
-            print(f"{name}: between tokens, {a.slow_clients} clients, {what}: "
-                  f"{with_range([b / a for a, b in zip(x, y)], 3)}")
-        memory = [[round_[3] for round_ in seen[what]] for what in ("alone", "clients of the server")]
-        print(f"{name}: {max(memory[1]) - min(memory[0]):.1f} MB more; {here} of the slow clients connected at the "
-              f"end, who were cut off {slow.cut_off} times")
-    print(f"{pathlib.Path(model).name}: {streams} streams, and {a.slow_clients} slow clients")
-    table(["server", "streams", "between tokens, ms: median", "99 %", "server's threads", "resident, MB",
-           "client, % of all cores"], rows)
+            for seed in ("warm-up", "warm-up again"):
+                asyncio.run(load(server, tokens, seed))
+            seen = alternate([(name, what) for what in sides],
+                             lambda side, round_: load_of(side[1], server, tokens, round_), a)
+        results |= seen
+        for what in sides:
+            values = list(zip(*seen[name, what]))
+            rows.append([name, what] + [with_range(v, d) for v, d in zip(values, [1, 1, 0, 1, 1])])
+        between = {what: [r[0] for r in seen[name, what]] for what in sides}
+        for x, y in (("clients of the server", "alone"), ("clients elsewhere", "alone"),
+                     ("clients of the server", "clients elsewhere")):
+            rows.append([name, f"{x} / {y}", with_range(ratios(between[x], between[y]), 3), *[""] * 4])
+        memory = max(r[3] for r in seen[name, "clients of the server"]) - min(r[3] for r in seen[name, "alone"])
+        *_, connected, cut_off = seen[name, "clients of the server"][-1]
+        title += (f"{name}: {memory:.1f} MB more; {connected} of the slow clients connected at the end, who were cut "
+                  f"off {cut_off} times\n")
+    report(a, results, ["server", "streams", "between tokens, ms: median", "99 %", "server's threads", "resident, MB",
+                        "client, % of all cores"], rows, title)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("models", nargs="*")
-    parser.add_argument("--only", nargs="+", choices=COMMANDS, default=list(COMMANDS), help="these servers")
-    parser.add_argument("--rates", nargs="+", type=float, default=[1, 2, 4], help="requests/s")
-    parser.add_argument("--requests", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--sequences", type=int, default=16)
-    parser.add_argument("--context", type=int, default=1024, help="of a sequence")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--cache-type", choices=["f16", "f32"], default="f16")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--no-end", nargs="+", type=int, default=[0, 2, 4], help="tokens that end an answer")
-    parser.add_argument("--out", type=pathlib.Path, default=BUILD / "bench_serve")
-    parser.add_argument("--shared-prefix", type=int, default=0, metavar="TOKENS")
-    parser.add_argument("--prefix", action="store_true")
-    parser.add_argument("--slow-clients", type=int, default=0, metavar="N")
-    a = parser.parse_args()
+    p = parser(__doc__, rounds=5)
+    p.add_argument("models", nargs="*")
+    p.add_argument("--only", nargs="+", choices=SERVERS, default=SERVERS, help="these servers")
+    p.add_argument("--rates", nargs="+", type=float, default=[1, 2, 4], help="requests/s")
+    p.add_argument("--requests", type=int, default=64)
+    p.add_argument("--sequences", type=int, default=16)
+    p.add_argument("--context", type=int, default=1024, help="of a sequence")
+    p.add_argument("--cache-type", choices=["f16", "f32"], default="f16")
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--no-end", nargs="+", type=int, default=[0, 2, 4], help="tokens that end an answer")
+    p.add_argument("--out", type=pathlib.Path, default=BUILD / "bench_serve")
+    p.add_argument("--shared-prefix", type=int, default=0, metavar="TOKENS")
+    p.add_argument("--prefix", action="store_true")
+    p.add_argument("--slow-clients", type=int, default=0, metavar="N")
+    a = p.parse_args()
     for file in a.models:
         if not pathlib.Path(file).exists():
-            parser.error(f"there is no {file}")
+            p.error(f"there is no {file}")
     a.out.mkdir(parents=True, exist_ok=True)
     raise_descriptor_limit()
     for model in a.models or [exported("q8_0", a.out), exported("q4_0", a.out)]:
         if a.prefix:
-            asyncio.run(measure_prefix(model, a))
+            measure_prefix(model, a)
         elif a.slow_clients:
-            asyncio.run(measure_slow(model, a))
+            measure_slow(model, a)
         else:
-            print(f"{llama_version()}: " if "llama-server" in a.only else "", end="")
-            print(f"{pathlib.Path(model).name}, {a.threads} threads, {a.sequences} sequences of {a.context}, "
-                  f"{a.cache_type} cache, {a.requests} requests, {a.rounds} rounds, seed {a.seed}\n")
-            report_load(model, asyncio.run(measure_load(model, a)), a)
+            report_load(model, measure_load(model, a), a)
 
 
 if __name__ == "__main__":

@@ -6,17 +6,14 @@
 TEXT separates documents with <|endoftext|>. Each round runs both in separate processes; prints medians. The merges must
 be equal."""
 
-import argparse
+import hashlib
 import json
-import os
-import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-BUILD = Path(os.environ.get("FOLIO_BUILD_DIR", Path(__file__).parents[1] / "build"))
+from compare import BUILD, alternate, parser, ratios, report, run, with_range
+
 THEIRS = """
 import sys
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
@@ -30,32 +27,31 @@ tokenizer.save(out)
 """
 
 
+def trained(command, path, threads):
+    """Runs the command and returns its seconds, and a digest of the vocabulary and merges that it wrote."""
+    seconds = run(*command, environment={"RAYON_NUM_THREADS": str(threads)}).seconds
+    model = json.loads(path.read_text())["model"]
+    merges = [m.split(" ") if isinstance(m, str) else m for m in model["merges"]]
+    return seconds, hashlib.sha256(json.dumps([merges, model["vocab"]], sort_keys=True).encode()).hexdigest()
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("text")
-    parser.add_argument("--vocab-size", type=int, default=32000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2)
-    o = parser.parse_args()
-    seconds = {"folio": [], "tokenizers": []}
+    p = parser(__doc__, rounds=3)
+    p.add_argument("text")
+    p.add_argument("--vocab-size", type=int, default=32000)
+    a = p.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         ours, theirs = Path(folder, "ours.json"), Path(folder, "theirs.json")
-        commands = {"folio": [BUILD / "tokenize", "train", o.text, "--vocab-size", str(o.vocab_size), "--out", ours, "--force",
-                              "--threads", str(o.threads)],
-                    "tokenizers": [sys.executable, "-c", THEIRS, o.text, str(o.vocab_size), theirs]}
-        for _ in range(o.rounds):
-            for name, command in commands.items():
-                start = time.perf_counter()
-                subprocess.run(command, check=True, stdout=subprocess.DEVNULL,
-                               env={**os.environ, "RAYON_NUM_THREADS": str(o.threads)})
-                seconds[name].append(time.perf_counter() - start)
-        models = [json.loads(path.read_text())["model"] for path in (ours, theirs)]
-    merges = [[tuple(m.split(" ")) if isinstance(m, str) else tuple(m) for m in model["merges"]] for model in models]
-    same = merges[0] == merges[1] and models[0]["vocab"] == models[1]["vocab"]
-    for name, times in seconds.items():
-        print(f"{name:<12} {statistics.median(times):7.2f} s   ({min(times):.2f} to {max(times):.2f})")
-    ratio = statistics.median(seconds["tokenizers"]) / statistics.median(seconds["folio"])
-    print(f"ratio        {ratio:7.2f}; the merges are {'the same' if same else 'NOT the same'}")
+        commands = {"folio": ([BUILD / "tokenize", "train", a.text, "--vocab-size", a.vocab_size, "--out", ours,
+                               "--force", "--threads", a.threads], ours),
+                    "tokenizers": ([sys.executable, "-c", THEIRS, a.text, a.vocab_size, theirs], theirs)}
+        results = alternate(commands, lambda name, _: trained(*commands[name], a.threads), a)
+    seconds = {name: [r[0] for r in rounds] for name, rounds in results.items()}
+    same = len({digest for rounds in results.values() for _, digest in rounds}) == 1
+    rows = [[name, with_range(values)] for name, values in seconds.items()]
+    rows += [["ratio", with_range(ratios(seconds["tokenizers"], seconds["folio"]))],
+             ["merges", "the same" if same else "NOT the same"]]
+    report(a, results, ["", "seconds"], rows)
     return 0 if same else 1
 
 

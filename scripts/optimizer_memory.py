@@ -9,13 +9,11 @@ trains adapters with AdamW for a model that the preset trained first.
 
 import argparse
 import json
-import os
-import subprocess
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-BUILD = Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
+import compare
+
 RANKS = {"tiny": [32, 64], "baby": [96, 192]}  # by preset: a quarter and half of the width
 LORA_RANK = 8
 
@@ -45,17 +43,11 @@ def formula(shapes, optimizer, rank):
 
 def train(run, preset, arguments, *flags):
     """Trains and returns the maximum resident set in bytes."""
-    command = [BUILD / "train", "tinyshakespeare", "--preset", preset, "--steps", 3, "--warmup-steps", 0, "--dropout", 0,
-               "--dtype", "f32", "--eval-every", 1000, "--checkpoint-every", 1000, "--eval-batches", 1, "--sample", 0,
-               "--threads", arguments.threads, "--out", run, *flags]
+    command = [compare.BUILD / "train", "tinyshakespeare", "--preset", preset, "--steps", 3, "--warmup-steps", 0,
+               "--dropout", 0, "--dtype", "f32", "--eval-every", 1000, "--checkpoint-every", 1000, "--eval-batches", 1,
+               "--sample", 0, "--threads", arguments.threads, "--out", run, *flags]
     command += ["--batch-size", arguments.batch_size] if arguments.batch_size else []
-    log = run.with_suffix(".log")
-    with open(log, "wb") as file:
-        process = subprocess.Popen([str(part) for part in command], stdout=file, stderr=file)
-        _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, log.read_text()
-    return 1024 * usage.ru_maxrss
+    return 1024 * 1024 * compare.run(*command).peak_mb
 
 
 def row(preset, name, run, shapes, peak, optimizer, rank):

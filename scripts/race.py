@@ -9,20 +9,17 @@ an n-gram baseline, training, evaluation, and writing the model. Both train on t
 loss is that of its last checkpoint over the whole last 10 %; nanoGPT's is its own estimate over random batches."""
 import argparse
 import json
-import os
 import pathlib
 import pickle
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
-import time
 
 import numpy as np
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-BUILD = pathlib.Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
+from compare import BUILD, TINYSHAKESPEARE, run
+
 NANOGPT = ["config/train_shakespeare_char.py", "--device=cpu", "--compile=False", "--eval_iters=20", "--log_interval=100",
            "--block_size=64", "--batch_size=12", "--n_layer=4", "--n_head=4", "--n_embd=128", "--max_iters=2000",
            "--lr_decay_iters=2000", "--dropout=0.0"]
@@ -32,7 +29,7 @@ def prepare(nanogpt, work):
     """Copies nanoGPT, prepares the text as nanoGPT's data/shakespeare_char/prepare.py does, and returns the copy."""
     copy = work / "nanogpt"
     shutil.copytree(nanogpt, copy, ignore=shutil.ignore_patterns(".git"))
-    text = (ROOT / "data" / "tinyshakespeare" / "input.txt").read_text(encoding="utf-8")
+    text = TINYSHAKESPEARE.read_text(encoding="utf-8")
     characters = sorted(set(text))
     ids = {c: i for i, c in enumerate(characters)}
     data = copy / "data" / "shakespeare_char"
@@ -42,14 +39,6 @@ def prepare(nanogpt, work):
     with open(data / "meta.pkl", "wb") as file:
         pickle.dump({"vocab_size": len(ids), "stoi": ids, "itos": dict(enumerate(characters))}, file)
     return copy
-
-
-def timed(command, **more):
-    start = time.perf_counter()
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, **more)
-    if done.returncode != 0:
-        raise SystemExit(f"{command[0]}: {done.stderr[-2000:]}")
-    return time.perf_counter() - start, done.stdout
 
 
 def main():
@@ -68,16 +57,17 @@ def main():
         work = pathlib.Path(name)
         nanogpt = prepare(a.nanogpt, work)
         for seed in a.seeds:
-            theirs, out = timed([sys.executable, "train.py", *NANOGPT, f"--out_dir={work / 'theirs'}"], cwd=nanogpt,
-                                env={**os.environ, "OMP_NUM_THREADS": str(a.threads)})
-            loss = re.findall(r"val loss ([\d.]+)", out)[-1]
-            minutes = (theirs - overhead) / 60
-            run = work / f"ours-{seed}"
-            ours, _ = timed([BUILD / "train", ROOT / "data" / "tinyshakespeare" / "input.txt", *flags,
-                             "--minutes", f"{minutes:.4f}", "--seed", seed, "--threads", a.threads, "--out", run])
-            last = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()][-1]
-            overhead = ours - 60 * minutes
-            print(f"| {seed} | {theirs:.1f} | {loss} | {ours:.1f} | {last['step']} | {last['val_loss']:.4f} |", flush=True)
+            theirs = run(sys.executable, "train.py", *NANOGPT, f"--out_dir={work / 'theirs'}", folder=nanogpt,
+                         environment={"OMP_NUM_THREADS": str(a.threads)})
+            loss = re.findall(r"val loss ([\d.]+)", theirs.out)[-1]
+            minutes = (theirs.seconds - overhead) / 60
+            out = work / f"ours-{seed}"
+            ours = run(BUILD / "train", TINYSHAKESPEARE, *flags, "--minutes", f"{minutes:.4f}", "--seed", seed,
+                       "--threads", a.threads, "--out", out)
+            last = json.loads((out / "log.jsonl").read_text().splitlines()[-1])
+            overhead = ours.seconds - 60 * minutes
+            print(f"| {seed} | {theirs.seconds:.1f} | {loss} | {ours.seconds:.1f} | {last['step']} | "
+                  f"{last['val_loss']:.4f} |", flush=True)
 
 
 if __name__ == "__main__":

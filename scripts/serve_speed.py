@@ -14,8 +14,8 @@ import statistics
 import sys
 import time
 
-import sse_client
 from servers import Server
+from sse_client import Request, run
 
 NO_END = [0, 2, 4, 65]  # the end tokens of SmolLM2 and of character models
 
@@ -27,7 +27,7 @@ async def answers(server, a):
     while not loads or time.perf_counter() < start + 1 + a.seconds:
         warm = time.perf_counter() > start + 1
         prompt = [random.randint(20, 60) for _ in range(a.prompt_tokens)]  # random: never in the prefix cache
-        load = await sse_client.run(server, [sse_client.Request(prompt, a.gen_tokens)], NO_END)
+        load = await run(server, [Request(prompt, a.gen_tokens)], NO_END)
         loads += [load] if warm else []
     return loads
 

@@ -13,7 +13,8 @@ import time
 import urllib.error
 import urllib.request
 
-BUILD = pathlib.Path(os.environ.get("FOLIO_BUILD_DIR", pathlib.Path(__file__).resolve().parents[1] / "build"))
+from compare import BUILD
+
 # llama.cpp's server is built by scripts/bootstrap.sh interop.
 LLAMA_SERVER = pathlib.Path(os.environ.get("FOLIO_LLAMA_SERVER", BUILD / "venv" / "bin" / "llama-server"))
 
@@ -36,11 +37,13 @@ COMMANDS = {"folio": folio_command, "llama-server": llama_command}
 
 
 class Server:
-    """A running server on a free local port: `with Server("folio", model, ...) as server`."""
+    """A running server on a free local port: `with Server("folio", model, ...) as server`. With `command`, it is that
+    command with --host and --port."""
 
-    def __init__(self, name, model, *, sequences=4, context=1024, threads=2, cache_type="f16", more=()):
+    def __init__(self, name, model="", *, sequences=4, context=1024, threads=2, cache_type="f16", more=(),
+                 command=None):
         self.name = name
-        command = COMMANDS[name](pathlib.Path(model).resolve(), sequences, context, threads, cache_type)
+        command = command or COMMANDS[name](pathlib.Path(model).resolve(), sequences, context, threads, cache_type)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -51,16 +54,16 @@ class Server:
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
         try:
-            self.wait_until_ready(120)
+            self.wait_until_ready(300)
         except BaseException:
             self.__exit__()
             raise
         return self
 
     def __exit__(self, *_):
-        self.process.send_signal(signal.SIGTERM)
+        self.process.send_signal(signal.SIGINT)
         try:
-            self.process.wait(10)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

@@ -16,7 +16,7 @@ EVENT = re.compile(rb"^data: (\{.*\})\r?$", re.MULTILINE)
 
 @dataclass
 class Request:
-    prompt: list  # token ids
+    prompt: list  # token ids, or text
     max_tokens: int
     at: float = 0.0  # time at which the request is sent, in seconds after the start
 
@@ -88,19 +88,21 @@ def read(pieces, start):
     return answer
 
 
-async def stream_all(port, requests, payloads):
+async def stream_all(port, requests, payloads, at_once):
+    """Returns (start, pieces) of each request. Its start is its scheduled time, or later if `at_once` are running."""
     loop = asyncio.get_running_loop()
-    start = time.perf_counter()
+    turns = asyncio.Semaphore(at_once or len(requests))
+    begun = time.perf_counter()
 
     async def one(request, payload):
-        await asyncio.sleep(start + request.at - time.perf_counter())
-        closed = loop.create_future()
-        _, connection = await loop.create_connection(lambda: Connection(payload, closed), "127.0.0.1", port)
-        await closed
-        return connection.pieces
+        await asyncio.sleep(begun + request.at - time.perf_counter())
+        async with turns:
+            start, closed = time.perf_counter() if at_once else begun + request.at, loop.create_future()
+            _, connection = await loop.create_connection(lambda: Connection(payload, closed), "127.0.0.1", port)
+            await closed
+        return start, connection.pieces
 
-    pieces = await asyncio.gather(*map(one, requests, payloads))
-    return start, pieces
+    return await asyncio.gather(*map(one, requests, payloads))
 
 
 @dataclass
@@ -125,23 +127,24 @@ def processor_seconds():
     return usage.ru_utime + usage.ru_stime
 
 
-async def run(server, requests, no_end):
-    """Streams greedy completions of the requests, each at its scheduled time. `no_end` tokens are suppressed, so that
-    each completion has exactly the requested length."""
+async def run(server, requests, no_end, at_once=None, **fields):
+    """Streams greedy completions of the requests, each at its scheduled time, or at most `at_once` at a time. `no_end`
+    tokens are suppressed, so that each completion has exactly the requested length. `fields` go into each request."""
     bias = {str(token): -100 for token in no_end}
     payloads = [post("/v1/completions", {"prompt": r.prompt, "max_tokens": r.max_tokens, "temperature": 0,
                                          "stream": True, "stream_options": {"include_usage": True},
-                                         "logit_bias": bias}) for r in requests]
+                                         "logit_bias": bias, **fields}) for r in requests]
     gc.collect()
     gc.disable()
     try:
         before = processor_seconds()
-        start, pieces = await stream_all(server.port, requests, payloads)
+        start = time.perf_counter()
+        streams = await stream_all(server.port, requests, payloads, at_once)
         seconds = time.perf_counter() - start
         share = (processor_seconds() - before) / seconds / os.cpu_count()
     finally:
         gc.enable()
-    answers = [read(p, start + r.at) for p, r in zip(pieces, requests)]
+    answers = [read(pieces, start) for start, pieces in streams]
     for answer, request in zip(answers, requests):
         if answer.tokens != request.max_tokens or not answer.times:
             raise RuntimeError(f"{server.name}: {answer.tokens} tokens in {len(answer.times)} events, but "

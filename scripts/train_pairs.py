@@ -9,11 +9,7 @@ and the learning rates in Folio's log. Both losses are means over the whole vali
 in float32."""
 import argparse
 import json
-import math
-import os
 import pathlib
-import statistics
-import subprocess
 import tempfile
 
 import numpy as np
@@ -21,20 +17,16 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModelForCausalLM, AutoTokenizer, logging
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-BUILD = pathlib.Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
-TEXT = ROOT / "data" / "tinyshakespeare" / "input.txt"
+from compare import BUILD, TINYSHAKESPEARE, mean_with_interval, run
+
 WINDOW = 64
 SHAPE = ["--layers", 4, "--dim", 128, "--heads", 4, "--hidden-dim", 352, "--context", WINDOW, "--batch-size", 12]
 MOST_STEPS = 1000  # train --dump-batches writes no more
 SEEDS = range(1, 9)
-T_OF_7_AT_95 = 2.365  # Student's t, 95 %, for eight pairs
 
 
 def train(out, *flags):
-    done = subprocess.run([str(part) for part in (BUILD / "train", TEXT, "--out", out, *flags)], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise SystemExit(done.stderr.strip())
+    run(BUILD / "train", TINYSHAKESPEARE, "--out", out, *flags)
 
 
 def train_with_pytorch(first, batches, rates):
@@ -86,13 +78,13 @@ def main():
             rates = [json.loads(line)["lr"] for line in (work / "run" / "log.jsonl").read_text().splitlines()]
             theirs = train_with_pytorch(first, np.load(work / "batches.npy"), rates)
             ours = AutoModelForCausalLM.from_pretrained(work / "run" / "checkpoints" / "last", dtype=torch.float32)
-            tokens = AutoTokenizer.from_pretrained(first)(TEXT.read_text(encoding="utf-8"), add_special_tokens=False)
+            text = TINYSHAKESPEARE.read_text(encoding="utf-8")
+            tokens = AutoTokenizer.from_pretrained(first)(text, add_special_tokens=False)
             tokens = torch.tensor(tokens["input_ids"])
             losses = [validation_loss(model.eval(), tokens) for model in (ours, theirs)]
         differences.append(losses[0] - losses[1])
         print(f"| {seed} | {losses[0]:.4f} | {losses[1]:.4f} | {differences[-1]:+.4f} |", flush=True)
-    half = T_OF_7_AT_95 * statistics.stdev(differences) / math.sqrt(len(differences))
-    print(f"\nmean difference {statistics.mean(differences):+.5f} ± {half:.5f} (95 %)")
+    print(f"\nmean difference {mean_with_interval(differences, '+.5f')} (95 %)")
 
 
 if __name__ == "__main__":

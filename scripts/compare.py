@@ -1,0 +1,286 @@
+#!/usr/bin/env python3
+"""Compares programs in alternating rounds, on an idle machine and with busy processes running. scripts/bench_*.py use
+the functions.
+
+Usage: scripts/compare.py COMMAND... [--models FILE...] [--busy 0 1] [--copies N...] [--rounds 7] [--keep FILE] [--json]
+
+  scripts/compare.py "train tinyshakespeare --steps 200" "GOMP_SPINCOUNT=300000 train tinyshakespeare --steps 200"
+  scripts/compare.py "bench -m {}" "bench -m {} -t 1" "llama.cpp -m {} -t 1" "llama.cpp -m {} -t 2" --models A.gguf ...
+
+A command is a quoted string of environment variables and a program with its flags, as in ENGINES. The program is train,
+bench or generate in build/, or an absolute path to one of another build. llama.cpp is llama_cpp_speed.py, and serve is
+serve_speed.py, which measures as a client; both have their flags. run is a path to llama2.c's program. {} stands for
+each of --models. A busy process runs `while True: pass` in Python. --copies 2 also runs two instances of a command at
+once without a busy process, and adds their speeds.
+
+Each round runs every command once in each of these ways, in alternating order. Prints medians of tokens/s, and medians
+with 95 % bootstrap intervals of three ratios within a round: to the same command on the idle machine, and, under the
+same load, to the first command and to the fastest of llama.cpp's. For train, `steps` excludes the startup, evaluations,
+samples and checkpoints that `run` includes. --keep appends each measurement to FILE, and includes what it contains: the
+same command continues an interrupted one, and a larger --rounds adds rounds."""
+import argparse
+import collections
+import contextlib
+import json
+import math
+import os
+import pathlib
+import random
+import re
+import shlex
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent
+BUILD = pathlib.Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
+SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+TINYSHAKESPEARE = ROOT / "data" / "tinyshakespeare" / "input.txt"
+
+# What a process printed, its wall and CPU seconds, and its maximum resident memory, or that of this process if larger.
+Result = collections.namedtuple("Result", "out error seconds cpu_seconds peak_mb")
+
+
+class Process:
+    """A program that has been started. Its output goes to files, so that it never waits for this process."""
+
+    def __init__(self, *command, environment=None, folder=None):
+        self.command = [str(word) for word in command]
+        self.out, self.error = tempfile.TemporaryFile(), tempfile.TemporaryFile()
+        self.begun = time.perf_counter()
+        try:
+            self.process = subprocess.Popen(self.command, env=os.environ | (environment or {}), cwd=folder,
+                                            stdin=subprocess.DEVNULL, stdout=self.out, stderr=self.error)
+        except OSError as error:
+            sys.exit(f"{self.command[0]}: {error.strerror}")
+
+    def result(self):
+        """Waits for the end, and returns a Result. Ends this process with the reason if the program fails."""
+        _, status, usage = os.wait4(self.process.pid, 0)
+        seconds = time.perf_counter() - self.begun
+        code = self.process.returncode = os.waitstatus_to_exitcode(status)
+        said = []
+        for file in (self.out, self.error):
+            file.seek(0)
+            said.append(file.read().decode(errors="replace"))
+            file.close()
+        if code:
+            sys.exit(f"{' '.join(self.command)} ended with {code}: {said[1][-2000:].strip()}")
+        return Result(*said, seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+
+
+def run(*command, **more):
+    return Process(*command, **more).result()
+
+
+def json_of(*command):
+    return json.loads(run(*command).out)
+
+
+@contextlib.contextmanager
+def busy(n):
+    """Keeps n processes that never sleep running during the `with` block."""
+    code = "print(flush=True)\nwhile True: pass"
+    processes = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(n)]
+    try:
+        for process in processes:
+            process.stdout.readline()
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+# A program that can be measured: the script that runs it, if not itself; flags that are added, of which RUN is a new
+# directory; and a function of its Result and of RUN that returns {what: tokens/s}.
+Engine = collections.namedtuple("Engine", "script flags speeds")
+RUN = object()
+
+
+def speeds_of_json(result, _):
+    said = json.loads(result.out)
+    return {what: said[f"{what}_tokens_per_s"] for what in ("prefill", "decode")}
+
+
+def speeds_of_training(result, folder):
+    log = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    tokens = [entry["tokens"] - before for entry, before in zip(log, [0] + [e["tokens"] for e in log])]
+    in_steps = sum(n / entry["tokens_per_s"] for n, entry in zip(tokens, log))
+    return {"steps": sum(tokens) / in_steps, "run": sum(tokens) / result.seconds}
+
+
+def speeds_of_llama2c(result, _):
+    return {"decode": float(re.search(r"achieved tok/s: ([\d.]+)", result.error)[1])}
+
+
+ENGINES = {"train": Engine(None, ["--out", RUN], speeds_of_training),
+           "bench": Engine(None, ["--json"], speeds_of_json),
+           "generate": Engine(None, ["--json"], speeds_of_json),
+           "serve": Engine(HERE / "serve_speed.py", [], speeds_of_json),
+           "llama.cpp": Engine(HERE / "llama_cpp_speed.py", [], speeds_of_json),
+           "run": Engine(None, [], speeds_of_llama2c)}
+
+
+class Command:
+    """A line of environment variables, a program of ENGINES and its flags; `python` runs llama.cpp."""
+
+    def __init__(self, line, python=sys.executable):
+        words, self.environment = shlex.split(line), {}
+        while words and "=" in words[0]:
+            name, value = words.pop(0).split("=", 1)
+            self.environment[name] = value
+        name = pathlib.Path(words[0]).name if words else ""
+        if name not in ENGINES:
+            sys.exit(f"{line}: it is {', '.join(ENGINES)} that can be measured")
+        self.engine = ENGINES[name]
+        program = BUILD / name if words[0] == name else pathlib.Path(words[0]).resolve()
+        if name == "llama.cpp":
+            start = [python, self.engine.script]
+        else:
+            start = [sys.executable, self.engine.script] if self.engine.script else [program]
+        if name == "serve":
+            self.environment["FOLIO_BUILD_DIR"] = str(program.parent)
+        self.words = [*start, *words[1:], *self.engine.flags]
+
+    def speeds(self, copies=1):
+        """Runs copies of the command at once and returns {what: the sum of their tokens/s}."""
+        with contextlib.ExitStack() as stack:
+            folders = [pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory())) / "run" for _ in range(copies)]
+            words = [[folder if word is RUN else word for word in self.words] for folder in folders]
+            processes = [Process(*one, environment=self.environment) for one in words]
+            found = [self.engine.speeds(process.result(), folder) for process, folder in zip(processes, folders)]
+        return {what: sum(speeds[what] for speeds in found) for what in found[0]}
+
+
+def parser(doc, rounds, threads=2):
+    """Returns a parser with the flags that all comparisons have."""
+    p = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--rounds", type=int, default=rounds)
+    if threads:
+        p.add_argument("--threads", type=int, default=threads)
+    p.add_argument("--keep", type=pathlib.Path, metavar="FILE", help="append to FILE, and continue its measurements")
+    p.add_argument("--json", action="store_true", help="print the measurements of all rounds, and no table")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an exception: busy processes and servers are ended
+    return p
+
+
+def alternate(names, measure, a, warm_up=0):
+    """Calls measure(name, round) for each name once per round, in alternating order, after rounds that don't count. A
+    name is a string or a tuple. Returns {name: [result of each round]}, with the results that --keep contains."""
+    results = {name: [] for name in names}
+    for line in a.keep.read_text().splitlines() if a.keep and a.keep.exists() else []:
+        name, value = json.loads(line)
+        results.setdefault(tuple(name) if isinstance(name, list) else name, []).append(value)
+    for i in range(-warm_up, a.rounds):
+        for name in list(names)[:: 1 if i % 2 == 0 else -1]:
+            values = results[name]
+            if len(values) > max(i, 0):  # measured by an earlier run of this command
+                continue
+            value = measure(name, i)
+            if i < 0:
+                continue
+            values.append(value)
+            print(f"round {i + 1}: {json.dumps([name, value])[:200]}", file=sys.stderr, flush=True)
+            if a.keep:
+                with a.keep.open("a") as file:
+                    print(json.dumps([name, value]), file=file)
+    return {name: values for name, values in results.items() if values}
+
+
+def ratios(ours, theirs):
+    return [x / y for x, y in zip(ours, theirs)]
+
+
+def with_range(values, digits=2):
+    """Formats the median of the values with their minimum and maximum."""
+    median, low, high = (f"{f(values):,.{digits}f}" for f in (statistics.median, min, max))
+    return median if len(values) == 1 else f"{median} ({low} to {high})"
+
+
+def interval(values, draws=10_000):
+    """Returns the 95 % interval of the median by bootstrap."""
+    draw = random.Random(1)
+    medians = sorted(statistics.median(draw.choices(values, k=len(values))) for _ in range(draws))
+    return medians[draws * 25 // 1000], medians[draws * 975 // 1000 - 1]
+
+
+def with_interval(values, digits=2):
+    low, high = interval(values)
+    return f"{statistics.median(values):.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+
+
+# Student's t, by number of values.
+T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
+
+
+def mean_with_interval(values, form=".1f"):
+    """Formats the mean with half its 95 % interval (Student's t)."""
+    half = T95[len(values)] * statistics.stdev(values) / math.sqrt(len(values)) if len(values) in T95 else None
+    return f"{statistics.mean(values):{form}}" + ("" if half is None else f" ± {half:{form.removeprefix('+')}}")
+
+
+def table(head, rows, title=""):
+    """Prints the title and the rows as a Markdown table."""
+    rows = [[str(cell) for cell in row] for row in rows]
+    is_number = [all(row[i][:1] in "0123456789-" for row in rows) for i in range(len(head))]
+    print(f"{title}\n" if title else "", end="")
+    print(f"| {' | '.join(head)} |\n|{'|'.join('--:' if number else '---' for number in is_number)}|")
+    for row in rows:
+        print(f"| {' | '.join(row)} |")
+    print(flush=True)
+
+
+def report(a, results, head, rows, title=""):
+    """Prints a table; with --json, all results instead."""
+    if a.json:
+        print(json.dumps([{"name": name, "rounds": values} for name, values in results.items()]), flush=True)
+    else:
+        table(head, rows, title)
+
+
+def rows_of(results):
+    """Returns the table's rows, one per command, kind of speed and load. Names are (model, command, busy, copies)."""
+    speed = {(*name, what): [r[what] for r in rounds] for name, rounds in results.items() for what in rounds[0]}
+    rows = []
+    for key in sorted(speed, key=lambda key: (key[0], key[3], key[2], key[4])):
+        model, command, n_busy, copies, what = key
+        beside = [k for k in speed if k[0] == model and k[2:] == key[2:]]
+        peers = [k for k in beside if "llama.cpp" in k[1]]
+        alone = speed.get((model, command, 0, 1, what)) if (n_busy, copies) != (0, 1) else None
+        first = speed[beside[0]] if key != beside[0] else None
+        best = [max(values) for values in zip(*(speed[k] for k in peers))] if key not in peers else None
+        shown = f"{copies} x {command}" if copies > 1 else command
+        rows.append([f"`{shown}`", pathlib.Path(model).name, what, n_busy, f"{statistics.median(speed[key]):,.0f}",
+                     *(with_interval(ratios(speed[key], other)) if other else "" for other in (alone, first, best))])
+    return rows
+
+
+def main():
+    p = parser(__doc__, rounds=7, threads=None)
+    p.add_argument("commands", nargs="+", metavar="COMMAND")
+    p.add_argument("--models", nargs="+", default=[""], metavar="FILE")
+    p.add_argument("--busy", nargs="+", type=int, default=[0, 1], metavar="N")
+    p.add_argument("--copies", nargs="+", type=int, default=[], metavar="N")
+    p.add_argument("--python", default=sys.executable, help="that has llama-cpp-python")
+    a = p.parse_args()
+
+    def measure(name, _):
+        model, line, n_busy, copies = name
+        command = Command(line.replace("{}", model), a.python)
+        with busy(n_busy):
+            return command.speeds(copies)
+
+    ways = [(n, 1) for n in a.busy] + [(0, n) for n in a.copies]
+    names = [(model, line, *way) for model in a.models for way in ways for line in a.commands]
+    results = alternate(names, measure, a)
+    report(a, results, ["command", "model", "", "busy", "tokens/s", "of its own alone", "of the first command",
+                        "of llama.cpp's best"], rows_of(results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""The engines of structured outputs that bench_forms.py measures besides Folio, each a process that answers questions.
+
+Usage: build/venv-forms/bin/python scripts/forms_peers.py ENGINE VOCABULARY.json, as peer_program() starts it."""
+import json
+import select
+import subprocess
+import sys
+import time
+import venv
+
+from compare import BUILD
+
+PEERS = {"xgrammar": "xgrammar==0.2.8", "llguidance": "llguidance==1.9.1"}
+PATIENCE = 60  # timeout in seconds of an engine's answer for a schema
+
+
+class Program:
+    """A process that answers lines of JSON with lines of JSON. After a timeout, ask() restarts it and returns None."""
+
+    def __init__(self, *command):
+        self.command = command
+        self.begin()
+
+    def begin(self):
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, question):
+        try:
+            self.process.stdin.write(json.dumps(question) + "\n")
+            self.process.stdin.flush()
+            if select.select([self.process.stdout], [], [], PATIENCE)[0]:
+                return json.loads(self.process.stdout.readline() or "null")
+        except BrokenPipeError:
+            pass
+        self.process.kill()
+        self.process.wait()
+        self.begin()
+        return None
+
+
+def peer(name, vocabulary):
+    """Answers Program's questions (a schema, its texts) with the times of another engine. Runs in build/venv-forms."""
+    import numpy as np
+
+    with open(vocabulary) as file:
+        said = json.load(file)
+    tokens, end = [bytes.fromhex(token) for token in said["tokens"]], said["end"]
+    mask = np.zeros((1, (len(tokens) + 31) // 32), dtype=np.int32)
+    if name == "xgrammar":
+        import xgrammar
+
+        info = xgrammar.TokenizerInfo(tokens, xgrammar.VocabType.RAW, vocab_size=len(tokens), stop_token_ids=[end])
+        compiler = xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
+
+        def compiled(schema):
+            return compiler.compile_json_schema(schema, any_whitespace=False, separators=(",", ":"), strict_mode=False)
+
+        def begin(grammar):
+            matcher = xgrammar.GrammarMatcher(grammar)
+            return matcher.accept_token, lambda: matcher.fill_next_token_bitmask(mask)
+    else:
+        import llguidance
+
+        number = {token: i for i, token in reversed([*enumerate(tokens)]) if token}
+        longest = max(map(len, number))
+
+        class Tokenizer:  # longest match: llguidance forces the tokens of this split where a schema forces the bytes
+            eos_token_id, bos_token_id = end, None
+
+            def __call__(self, text):
+                ids, begin = [], 0
+                while begin < len(text):
+                    ends = range(min(len(text), begin + longest), begin, -1)
+                    ending = next(ending for ending in ends if bytes(text[begin:ending]) in number)
+                    ids.append(number[bytes(text[begin:ending])])
+                    begin = ending
+                return ids
+
+        Tokenizer.tokens = tokens
+        tokenizer = llguidance.LLTokenizer(llguidance.TokenizerWrapper(Tokenizer()))
+        tokenizer = tokenizer.with_slices(llguidance.LLTokenizer.json_slices())
+
+        def compiled(schema):
+            defaults = {"whitespace_flexible": False}
+            matcher = llguidance.LLMatcher(
+                tokenizer, llguidance.LLMatcher.grammar_from_json_schema(schema, defaults), log_level=0
+            )
+            if matcher.is_error():
+                raise ValueError(matcher.get_error())
+            return matcher
+
+        def begin(grammar):
+            matcher = grammar.deep_copy()
+            address, size = mask.ctypes.data, mask.nbytes
+            return matcher.consume_token, lambda: matcher.unsafe_compute_mask_ptr(address, size)
+
+    def answer(schema, texts):
+        at = time.process_time()
+        grammar = compiled(schema)
+        ms = 1e3 * (time.process_time() - at)
+        all_us, cut = [], 0
+        for text in texts:
+            take, write = begin(grammar)
+            for token in [None, *text]:
+                at = time.process_time()
+                if token is not None and not take(token):
+                    cut += 1
+                    break
+                write()
+                all_us.append(1e6 * (time.process_time() - at))
+        return {"ms": ms, "us": all_us, "cut": cut}
+
+    for line in sys.stdin:
+        try:
+            said = answer(**json.loads(line))
+        except Exception as error:  # the engine doesn't support this schema
+            said = {"error": str(error)}
+        print(json.dumps(said), flush=True)
+
+
+def peer_program(name, vocabulary):
+    folder = BUILD / "venv-forms"
+    python = folder / "bin/python"
+    if not python.exists():
+        venv.create(folder, with_pip=True)
+        pip = [python, "-m", "pip", "install", "-q", "--no-deps", "apache-tvm-ffi", *PEERS.values()]
+        subprocess.run(pip, check=True)
+        (pth,) = folder.glob("lib/*/site-packages")
+        (pth / "torch.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
+    return Program(python, __file__, name, str(vocabulary))
+
+
+if __name__ == "__main__":
+    peer(*sys.argv[1:])
