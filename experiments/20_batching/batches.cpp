@@ -26,12 +26,12 @@ Run Batches::run(size_t first, size_t last, size_t n_threads, int64_t apart) con
   infer::ProfiledMachine machine(cpu);
   infer::Engine engine(model_, machine, {.n_sequences = static_cast<int64_t>(last - first)});
   std::vector<infer::RequestId> ids;
-  bool goes_on = true;
-  for (int64_t step = 0; goes_on || first + ids.size() < last; ++step) {
+  bool continues = true;
+  for (int64_t step = 0; continues || first + ids.size() < last; ++step) {
     while (first + ids.size() < last && static_cast<int64_t>(ids.size()) * apart <= step) {
       ids.push_back(engine.add(request(first + ids.size())));
     }
-    goes_on = engine.step();
+    continues = engine.step();
   }
   Run run{machine.profile.steps, machine.profile.total(), {}};
   for (const infer::RequestId id : ids) run.texts.push_back(engine.take(id).tokens);

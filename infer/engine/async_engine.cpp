@@ -31,14 +31,14 @@ std::vector<RequestId> AsyncEngine::submit(std::vector<Submission> submissions) 
         engine.add(std::move(own.request), id);
         live_.emplace(id, std::move(own.on_end));
       } catch (...) {
-        own.on_end(std::current_exception());
+        own.on_end(id, std::current_exception());
       }
     });
   }
   const bool stopped = stops_;
   lock.unlock();
-  if (stopped) {
-    for (const Submission& s : submissions) s.on_end(std::make_exception_ptr(core::Error("the engine was stopped")));
+  for (size_t i = 0; stopped && i < ids.size(); ++i) {
+    submissions[i].on_end(ids[i], std::make_exception_ptr(core::Error("the engine was stopped")));
   }
   wake_.notify_one();
   return ids;
@@ -99,7 +99,8 @@ void AsyncEngine::end_if(const std::function<bool(RequestId id)>& ends, const st
     const auto next = std::next(live);
     if (ends(live->first)) {
       engine_.drop(live->first);
-      live_.extract(live).mapped()(error);
+      auto ended = live_.extract(live);
+      ended.mapped()(ended.key(), error);
     }
     live = next;
   }

@@ -22,7 +22,7 @@ namespace folio::infer {
 class AsyncEngine {
  public:
   /// Receives the exception that ended a request: a core::Error, or one from a callback. Null: the request has results.
-  using OnEnd = std::function<void(const std::exception_ptr& error)>;
+  using OnEnd = std::function<void(RequestId id, const std::exception_ptr& error)>;
 
   struct Submission {
     Request request;

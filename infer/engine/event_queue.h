@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -161,27 +162,32 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
       if (options_.limit != EventQueueOptions::kUnlimited && request.options.beams.width == 0 && !request.policy) {
         request.backlog = {self, &backlog_};
       }
-      next.push_back({std::move(request), [self](const auto& error) { self->end(error); }});
+      next.push_back({std::move(request), [self](RequestId id, const auto& error) { self->end(id, error); }});
     }
     lock.unlock();
     for (const RequestId id : engine_.submit(std::move(next))) {
       lock.lock();
-      ids_.push_back(id);
+      toggle(id);
       if (is_cancelled_) engine_.cancel(id);
       lock.unlock();
     }
   }
+  // Adds the id of a submitted request, or removes the id of one that ended; a short request may end first.
+  void toggle(RequestId id) {
+    if (ids_.erase(id) == 0) ids_.insert(id);
+  }
   // Handles the end of a request.
-  void end(const std::exception_ptr& error) {
-    if (error) {  // may run on the submitting thread, so it doesn't use the engine thread's members
-      {
-        const std::lock_guard lock(mutex_);
-        if (!error_) error_ = error;
-        --n_running_;
-        drop_later();
-      }
+  void end(RequestId id, const std::exception_ptr& error) {
+    std::unique_lock lock(mutex_);
+    toggle(id);
+    if (error) {  // called on the submitting thread if the engine has stopped
+      if (!error_) error_ = error;
+      --n_running_;
+      drop_later();
+      lock.unlock();
       return notify();
     }
+    lock.unlock();
     ++n_ended_;
     is_urgent_ = true;
     touch();
@@ -203,8 +209,8 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
   Batch delivered_{};
   std::exception_ptr error_{};
   std::deque<Request> later_{};  ///< requests not submitted to the engine yet
-  std::vector<RequestId> ids_{};
-  size_t n_running_ = 0;  ///< requests that have not ended, including later_
+  std::set<RequestId> ids_{};    ///< requests that were submitted and have not ended
+  size_t n_running_ = 0;         ///< requests that have not ended, including later_
   bool is_cancelled_ = false;
 };
 

@@ -44,10 +44,10 @@ void Scheduler::add(Sequence& sequence) {
   const auto n = static_cast<int64_t>(sequence.needs().n_together);
   const int64_t shared = n == 1 ? 0 : std::ssize(sequence.tokens()) / kBlockPositions;
   const int64_t needed = shared + n * (blocks_for(positions) - shared) + (n == 1 ? 0 : n);
-  const std::string who = n == 1 ? "" : fmt::format("{} beams of ", n);
+  const std::string prefix = n == 1 ? "" : fmt::format("{} beams of ", n);
   core::require(needed <= cache_.n_blocks(),
-                "{}{} positions need {} blocks of the KV cache, which has {}; use fewer tokens or a larger cache", who,
-                positions, needed, cache_.n_blocks());
+                "{}{} positions need {} blocks of the KV cache, which has {}; use fewer tokens or a larger cache",
+                prefix, positions, needed, cache_.n_blocks());
   core::require(sequence.needs().n_together <= limits_.max_sequences,
                 "{} beams exceed the maximum of {} sequences; use fewer", n, limits_.max_sequences);
   sequences_.insert(place_of(sequence, n_running_, sequences_.size()), &sequence);
@@ -84,7 +84,7 @@ const Scheduler::Trace& Scheduler::plan(const std::function<size_t(Sequence&, si
   const auto drafts_each = static_cast<int64_t>(n_drafts_each());
   bool open = true;  // true while more sequences may join the step
   const auto joins = [&](const Sequence& sequence) { return !sequence.needs().alone || trace_.shares.empty(); };
-  const auto has_room = [&, n = limits_.n_steps](size_t n_sequences) {  // each of n steps runs 1/n of the sequences
+  const auto has_capacity = [&, n = limits_.n_steps](size_t n_sequences) {  // each of n steps runs 1/n of the sequences
     return open && rows > 0 && trace_.shares.size() < (n_sequences + n - 1) / n;
   };
   const auto give = [&](Sequence& sequence) {
@@ -98,7 +98,7 @@ const Scheduler::Trace& Scheduler::plan(const std::function<size_t(Sequence&, si
     open = n > 0 && !sequence.needs().alone;
   };
   const size_t n_ran = n_running_;
-  for (size_t i = 0; has_room(n_ran) && i < n_running_;) {
+  for (size_t i = 0; has_capacity(n_ran) && i < n_running_;) {
     const auto unit = unit_at(i, n_running_);
     open = joins(*unit.front());
     while (open && blocks_needed(unit, rows) > free) {
@@ -107,10 +107,11 @@ const Scheduler::Trace& Scheduler::plan(const std::function<size_t(Sequence&, si
       free += cache_.free_blocks() - before;
       open = unit.front()->runs();
     }
-    for (size_t b = 0; has_room(n_ran) && b < unit.size(); ++b) give(*unit[b]);
+    for (size_t b = 0; has_capacity(n_ran) && b < unit.size(); ++b) give(*unit[b]);
     i += unit.size();
   }
-  while (has_room(sequences_.size()) && trace_.preempted.empty() && next_fits(free) && joins(*sequences_[n_running_])) {
+  while (has_capacity(sequences_.size()) && trace_.preempted.empty() && next_fits(free) &&
+         joins(*sequences_[n_running_])) {
     const int64_t before = cache_.free_blocks();
     free -= copies_by_fork(*sequences_[n_running_]);
     Sequence& next = start_next();

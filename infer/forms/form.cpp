@@ -84,7 +84,8 @@ Form::Form(Grammar grammar, std::shared_ptr<const TokenTree> tokens, size_t most
 void Form::take(size_t n_bytes) {
   n_bytes_ += n_bytes;
   if (n_bytes_ > most_bytes_) {
-    throw NoRoom(core::message("the parser states of the constrained output need more than {} KB", most_bytes_ >> 10U));
+    throw CapacityExceeded(
+        core::message("the parser states of the constrained output need more than {} KB", most_bytes_ >> 10U));
   }
 }
 

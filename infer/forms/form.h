@@ -48,7 +48,7 @@ class TokenTree {
 };
 
 /// Thrown when the places of a form exceed their memory limit. Form::forget() frees places.
-class NoRoom final : public core::Error {
+class CapacityExceeded final : public core::Error {
  public:
   using core::Error::Error;
 };
@@ -72,8 +72,8 @@ class Form {
 
   [[nodiscard]] const TokenTree& tokens() const { return *tokens_; }
 
-  // Queries throw NoRoom if all places together would exceed `most_bytes`, and core::Error if the output has too many
-  // parses or the query takes too many steps.
+  // Queries throw CapacityExceeded if all places together would exceed `most_bytes`, and core::Error if the output has
+  // too many parses or the query takes too many steps.
   [[nodiscard]] Place start() const { return start_; }
   /// Returns the place after `byte`, or kDead if no valid output continues with it.
   [[nodiscard]] Place after(Place place, uint8_t byte);

@@ -35,10 +35,10 @@ FormMask::FormMask(std::shared_ptr<Form> form, const data::Tokenizer& tokenizer,
 }
 
 template <typename Look>
-auto FormMask::with_room(Look look) {
+auto FormMask::within_capacity(Look look) {
   try {
     return look(places_.back());
-  } catch (const forms::NoRoom&) {
+  } catch (const forms::CapacityExceeded&) {
     const Place kept = form_->forget(places_.back());
     generation_ = form_->generation();
     std::ranges::fill(places_, kForgotten);
@@ -61,11 +61,11 @@ auto FormMask::at(std::span<const int32_t> history, Look look) {
   tokens_.resize(n_same);
   places_.resize(n_same + 1);
   for (const int32_t token : text.subspan(n_same)) {
-    const Place next = with_room([&](Place place) { return after(place, token); });
+    const Place next = within_capacity([&](Place place) { return after(place, token); });
     tokens_.push_back(token);
     places_.push_back(next);
   }
-  return with_room(look);
+  return within_capacity(look);
 }
 
 bool FormMask::keep_allowed(std::span<float> logits, std::span<const int32_t> history) try {

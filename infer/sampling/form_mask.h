@@ -57,7 +57,7 @@ class FormMask {
   [[nodiscard]] auto at(std::span<const int32_t> history, Look look);
   /// Calls `look` with places_.back() and returns its result. If the form's memory is full, first frees other states.
   template <typename Look>
-  [[nodiscard]] auto with_room(Look look);
+  [[nodiscard]] auto within_capacity(Look look);
   [[nodiscard]] Place after(Place place, int32_t token);
   [[nodiscard]] WayOn way_on_at(Place place);
   [[nodiscard]] bool accepts(int32_t token, Place place);

@@ -11,6 +11,7 @@
 #include "core/file_status.h"
 #include "core/formats/adapter_files.h"
 #include "infer/server/fields.h"
+#include "infer/server/metrics.h"
 
 namespace folio::infer::server {
 namespace {
@@ -57,6 +58,12 @@ struct Adapters::Entry {
   size_t n_uses = 0;            ///< requests that use `number`
   uint64_t last_use = 0;
   std::function<void(const std::optional<ApiError>&)> added{};  ///< add()'s callback, until the files were read
+};
+
+struct Adapters::Use {
+  std::shared_ptr<Entry> entry;
+  Ready ready;
+  int32_t number = kNoAdapter;  ///< the adapter's id; kNoAdapter until it is loaded
 };
 
 Adapters::Adapters(AsyncEngine& engine, std::string base, AdapterOptions options, Post post)
@@ -138,18 +145,21 @@ std::vector<std::string> Adapters::names() const {
 }
 
 std::shared_ptr<Adapters::Use> Adapters::use(const std::string& name, Ready ready) {
-  const std::shared_ptr<Use> use(new Use(*this, named_.at(name), std::move(ready)));
+  const std::shared_ptr<Use> use(new Use{.entry = named_.at(name), .ready = std::move(ready)}, [this](Use* ended) {
+    release(*ended);
+    delete ended;
+  });
   waiting_.push_back(use);
   post_([this] { serve_waiting(); });
   return use;
 }
 
 void Adapters::release(const Use& use) {
-  if (use.number_ != kNoAdapter) {
-    --use.entry_->n_uses;
-    use.entry_->last_use = ++now_;
+  if (use.number != kNoAdapter) {
+    --use.entry->n_uses;
+    use.entry->last_use = ++now_;
   }
-  drop_if_gone(use.entry_);
+  drop_if_gone(use.entry);
   if (!waiting_.empty()) post_([this] { serve_waiting(); });
 }
 
@@ -161,12 +171,12 @@ void Adapters::serve_waiting() {
   for (const std::weak_ptr<Use>& one : std::exchange(waiting_, {})) {
     const auto use = one.lock();
     if (use == nullptr) continue;
-    const auto& entry = use->entry_;
+    const auto& entry = use->entry;
     if (!blocked && entry->state == Entry::State::Held) {
       ++entry->n_uses;
-      use->number_ = entry->number;
+      use->number = entry->number;
       post_([one] {
-        if (const auto still = one.lock()) still->ready_(still->number_, {});
+        if (const auto still = one.lock()) still->ready(still->number, {});
       });
       continue;
     }
@@ -225,7 +235,7 @@ void Adapters::drop_if_gone(const std::shared_ptr<Entry>& entry) {
   if (entry->named || !is_idle(entry)) return;
   const bool waits = std::ranges::any_of(waiting_, [&](const std::weak_ptr<Use>& one) {
     const auto use = one.lock();
-    return use != nullptr && use->entry_ == entry;
+    return use != nullptr && use->entry == entry;
   });
   if (!waits) drop(entry);
 }
@@ -306,10 +316,10 @@ void Adapters::failed(const std::shared_ptr<Entry>& entry, const ApiError& error
   std::deque<std::weak_ptr<Use>> left;
   for (const std::weak_ptr<Use>& one : std::exchange(waiting_, {})) {
     const auto use = one.lock();
-    if (use != nullptr && use->entry_ != entry) left.push_back(one);
-    if (use == nullptr || use->entry_ != entry) continue;
+    if (use != nullptr && use->entry != entry) left.push_back(one);
+    if (use == nullptr || use->entry != entry) continue;
     post_([one, told] {
-      if (const auto still = one.lock()) still->ready_(kNoAdapter, told);
+      if (const auto still = one.lock()) still->ready(kNoAdapter, told);
     });
   }
   waiting_ = std::move(left);
@@ -319,7 +329,7 @@ void Adapters::failed(const std::shared_ptr<Entry>& entry, const ApiError& error
 std::string Adapters::metrics() const {
   std::string text;
   const auto add = [&](const char* name, const char* type, const char* help, auto value) {
-    text += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n{0} {3}\n", name, help, type, value);
+    text += metric(name, type, help, static_cast<double>(value));
   };
   add("folio_adapters", "gauge", "Adapters that requests can use.", names().size());
   add("folio_adapters_held", "gauge", "Adapters in memory, including unloaded ones that requests still use.",

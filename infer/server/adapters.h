@@ -48,7 +48,8 @@ class Adapters {
   Adapters(const Adapters&) = delete;
   Adapters& operator=(const Adapters&) = delete;
 
-  class Use;
+  /// A request's use of an adapter. The adapter stays in memory as long as this object exists.
+  struct Use;
   /// Receives the id for GenerateOptions::adapter, or the error if the adapter can't be loaded.
   using Ready = std::function<void(int32_t number, const std::optional<ApiError>& error)>;
   /// Calls `ready` once the adapter is in memory, which may take until other requests end. Requests get memory in the
@@ -97,24 +98,6 @@ class Adapters {
   uint64_t n_loads_ = 0;
   uint64_t n_drops_ = 0;
   Worker reader_;  ///< reads adapters' files; declared last, since it uses the other members
-};
-
-/// A request's use of an adapter. The adapter stays in memory as long as this object exists.
-class Adapters::Use {
- public:
-  ~Use() { owner_.release(*this); }
-  Use(const Use&) = delete;
-  Use& operator=(const Use&) = delete;
-
- private:
-  friend class Adapters;
-  Use(Adapters& owner, std::shared_ptr<Entry> entry, Ready ready)
-      : owner_(owner), entry_(std::move(entry)), ready_(std::move(ready)) {}
-
-  Adapters& owner_;
-  std::shared_ptr<Entry> entry_;
-  Ready ready_;
-  int32_t number_ = kNoAdapter;  ///< the adapter's id; kNoAdapter until it is loaded
 };
 
 }  // namespace folio::infer::server

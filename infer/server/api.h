@@ -56,6 +56,11 @@ struct ServedModel {
   size_t max_tool_calls = kMostToolCalls;                  ///< maximum number of tool calls per answer
   SamplerOptions sampler = SamplerOptions::of_requests();  ///< defaults for requests
   std::shared_ptr<AnswerForms> forms{};                    ///< null: requests can't constrain their answers
+
+  /// Returns true if `model` is the name of the model or of an adapter.
+  [[nodiscard]] bool has(const std::string& model) const {
+    return model == name || std::ranges::find(adapters, model) != adapters.end();
+  }
 };
 
 /// Throws ApiError 404 if no model or adapter of that name is served.
@@ -105,7 +110,7 @@ struct ParseOptions {
   /// grammar of structured output. If a field exceeds the limit, parsing throws ApiError with the field's name.
   core::WorkBudget budget{};
   /// Called before the work that `budget` limits. Must throw if the request is rejected, for example by a full queue.
-  std::function<void(size_t n_prompts, size_t n_sequences_of_each)> admit{};
+  std::function<void(size_t n_prompts, size_t n_sequences_of_each)> admit = [](size_t, size_t) {};
   /// Splits a chat's answer into reasoning and content. Structured output then constrains only the content.
   bool splits_reasoning = true;
 };
@@ -121,8 +126,6 @@ struct ParseOptions {
 /// Parses a request to the Responses API, as parse_chat() does. Fields that need stored state are rejected.
 [[nodiscard]] CompletionRequest parse_response(const Json& body, const ServedModel& served, uint64_t random_seed,
                                                std::string_view text = {}, const ParseOptions& options = {});
-/// Returns the body with its keys in the order of `text`, from which it was parsed.
-[[nodiscard]] core::OrderedJson in_order(const Json& body, std::string_view text, const core::WorkBudget& budget);
 /// Parses {"prompt": text} or {"messages": […]}, as in vLLM's API, and returns the tokens that a completion would use
 /// as its prompt; none for an empty prompt if "add_special_tokens" is false.
 [[nodiscard]] std::vector<int32_t> parse_tokenize(const Json& body, const ServedModel& served,

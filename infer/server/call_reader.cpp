@@ -48,25 +48,26 @@ CallReader::CallReader(const data::ToolFormat& format, bool has_answer, uint64_t
 AnswerUpdate CallReader::read(std::string_view piece) {
   AnswerUpdate update;
   held_ += piece;
-  for (bool goes_on = true; goes_on;) {
+  for (bool continues = true; continues;) {
     switch (stage_) {
       case Stage::Answer:
-        goes_on = read_answer(update);
+        continues = read_answer(update);
         break;
       case Stage::Text:
         update.content += std::exchange(held_, {});
-        goes_on = false;
+        continues = false;
         break;
       case Stage::Opening:
-        goes_on = take(opening_.size());
-        if (goes_on) stage_ = Stage::Call;
+        continues = take(opening_.size());
+        if (continues) stage_ = Stage::Call;
         break;
       case Stage::Call:
-        goes_on = read_call(update);
+        continues = read_call(update);
         break;
       case Stage::After:
-        goes_on = !format_.separator.empty() && held_.starts_with(format_.separator) && take(format_.separator.size());
-        if (goes_on) stage_ = Stage::Call;
+        continues =
+            !format_.separator.empty() && held_.starts_with(format_.separator) && take(format_.separator.size());
+        if (continues) stage_ = Stage::Call;
         break;
     }
   }

@@ -13,8 +13,6 @@
 namespace folio::infer::server {
 namespace {
 
-constexpr int kClientWentAway = 499;  // nginx's status for a client that disconnected, used in logs and metrics
-
 ApiError api_error(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -73,7 +71,7 @@ void Completion::expect(std::function<void(const Completion&)> on_done) {
   reply_->on_lost([self = shared_from_this()] {
     if (self->done_) return;  // the whole answer was written
     self->reply_.reset();
-    self->status_ = kClientWentAway;
+    self->status_ = kClientClosedRequest;
     self->cancel();
   });
 }

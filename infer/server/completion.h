@@ -20,6 +20,8 @@
 
 namespace folio::infer::server {
 
+inline constexpr int kClientClosedRequest = 499;  ///< nginx's status for a client that disconnected
+
 /// Output of one choice in a step.
 struct ChoiceUpdate {
   size_t choice = 0;

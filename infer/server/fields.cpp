@@ -58,14 +58,31 @@ std::string suggestion(const std::string& unknown, const Json& known) {
   return nearest.empty() ? "" : fmt::format(" (did you mean {}?)", nearest);
 }
 
+// Returns the work steps for parsing `value` with its keys in order: each key is compared with all keys before it.
+uint64_t steps_in_order(const Json& value) {
+  constexpr size_t kComparedPerStep = 16;
+  uint64_t n = 1 + (value.is_object() ? value.size() * value.size() / kComparedPerStep : 0);
+  if (!value.is_structured()) return n;
+  for (const Json& part : value) n += steps_in_order(part);
+  return n;
+}
+
 }  // namespace
+
+core::OrderedJson in_order(const Json& body, std::string_view text, const core::WorkBudget& budget) {
+  return made_for("", "body", budget, [&] {
+    budget.spend(steps_in_order(body));
+    return core::parse_ordered_json(text.empty() ? body.dump() : std::string(text), "the body", "logit_bias");
+  });
+}
 
 void refuse_type(const std::string& field, const std::string& what) {
   throw ApiError(400, fmt::format("'{}' must be {}", field, what), field, "invalid_type");
 }
 
-Fields::Fields(const Json& body, const Json& schema, std::initializer_list<const char*> unsupported,
-               const std::string& name)
+template <typename J>
+BasicFields<J>::BasicFields(const J& body, const Json& schema, std::initializer_list<const char*> unsupported,
+                            const std::string& name)
     : body_(body), fields_(schema["properties"]), prefix_(name.empty() ? "" : name + ".") {
   if (!body.is_object() && !name.empty()) refuse_type(name, "a JSON object");
   if (!body.is_object()) throw ApiError(400, "the body must be a JSON object");
@@ -90,51 +107,69 @@ Fields::Fields(const Json& body, const Json& schema, std::initializer_list<const
       first, "unknown_parameter");
 }
 
-const Json* Fields::find(const std::string& name) const {
+template <typename J>
+const J* BasicFields<J>::find(const std::string& name) const {
   const auto found = body_.find(name);
   return found == body_.end() || found->is_null() ? nullptr : &*found;
 }
 
-double Fields::number(const std::string& name) const {
-  const auto low = schema(name)["minimum"].get<double>();
-  const auto high = schema(name)["maximum"].get<double>();
-  const Json* value = find(name);
-  if (value == nullptr) return schema(name)["default"];
+template <typename J>
+BasicFields<J> BasicFields<J>::inside(const std::string& name) const {
+  static const J kNone = J::object();
+  const J* value = find(name);
+  return BasicFields(value == nullptr ? kNone : *value, schema(name), {}, prefix_ + name);
+}
+
+template <typename J>
+double BasicFields<J>::number(const std::string& name) const {
+  const Json& known = schema(name);
+  const auto low = known["minimum"].get<double>();
+  const auto high = known["maximum"].get<double>();
+  const J* value = find(name);
+  if (value == nullptr) return known["default"];
   if (!value->is_number()) refuse_type(prefix_ + name, "a number");
-  const auto number = value->get<double>();
+  const auto number = value->template get<double>();
   if (!(number >= low && number <= high)) refuse(prefix_ + name, "is {}, but must be in [{}, {}]", number, low, high);
   return number;
 }
 
-std::optional<int64_t> Fields::integer(const std::string& name, int64_t low, int64_t high) const {
-  low = std::max(low, schema(name).value("minimum", INT64_MIN));
-  high = std::min(high, schema(name).value("maximum", INT64_MAX));
-  const Json* value = find(name);
-  if (value == nullptr && !schema(name).contains("default")) return std::nullopt;
-  if (value == nullptr) return schema(name)["default"].get<int64_t>();
+template <typename J>
+std::optional<int64_t> BasicFields<J>::integer(const std::string& name, int64_t low, int64_t high) const {
+  const Json& known = schema(name);
+  low = std::max(low, known.value("minimum", INT64_MIN));
+  high = std::min(high, known.value("maximum", INT64_MAX));
+  const J* value = find(name);
+  if (value == nullptr && !known.contains("default")) return std::nullopt;
+  if (value == nullptr) return known["default"].get<int64_t>();
   if (!value->is_number_integer()) refuse_type(prefix_ + name, "an integer");
-  const bool huge = value->is_number_unsigned() && value->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX);
-  if (huge || value->get<int64_t>() < low || value->get<int64_t>() > high)
+  const bool huge = value->is_number_unsigned() && value->template get<uint64_t>() > static_cast<uint64_t>(INT64_MAX);
+  if (huge || value->template get<int64_t>() < low || value->template get<int64_t>() > high)
     refuse(prefix_ + name, "is {}, but must be in [{}, {}]", value->dump(), low, high);
-  return value->get<int64_t>();
+  return value->template get<int64_t>();
 }
 
-bool Fields::flag(const std::string& name) const {
-  const Json* value = find(name);
+template <typename J>
+bool BasicFields<J>::flag(const std::string& name) const {
+  const J* value = find(name);
   if (value == nullptr) return schema(name)["default"];
   if (!value->is_boolean()) refuse_type(prefix_ + name, "true or false");
-  return value->get<bool>();
+  return value->template get<bool>();
 }
 
-const std::string* Fields::text(const std::string& name) const {
-  const Json* value = find(name);
+template <typename J>
+const std::string* BasicFields<J>::text(const std::string& name) const {
+  const J* value = find(name);
   if (value != nullptr && !value->is_string()) refuse_type(prefix_ + name, "a string");
-  return value == nullptr ? nullptr : value->get_ptr<const std::string*>();
+  return value == nullptr ? nullptr : value->template get_ptr<const std::string*>();
 }
 
-void Fields::only(const std::string& name, const Json& value) const {
-  const Json* given = find(name);
+template <typename J>
+void BasicFields<J>::only(const std::string& name, const J& value) const {
+  const J* given = find(name);
   if (given != nullptr && *given != value) refuse(prefix_ + name, "is only supported as {}", value.dump());
 }
+
+template class BasicFields<Json>;
+template class BasicFields<core::OrderedJson>;
 
 }  // namespace folio::infer::server

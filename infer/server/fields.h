@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "core/json.h"
+#include "core/work_budget.h"
 #include "infer/server/api.h"
 #include "infer/server/schema.h"
 
@@ -22,16 +24,41 @@ template <typename... Args>
 /// Throws ApiError 400 for a value of the wrong type. `what` describes the expected type.
 [[noreturn]] void refuse_type(const std::string& field, const std::string& what);
 
+/// Returns the result of make(). Turns a core::Error into an ApiError that names `field`, unless it is empty, or, if
+/// the budget is exceeded, the part of the request that exceeds it, which begins with `place`.
+template <typename Make>
+[[nodiscard]] auto made_for(const std::string& field, const std::string& place, const core::WorkBudget& budget,
+                            Make&& make) {
+  const core::WorkBudget::Place counted(budget, place);
+  try {
+    return make();
+  } catch (const core::TooMuchWork& error) {
+    throw ApiError(400, error.what(), field.empty() ? "" : error.place(), "too_much_work");
+  } catch (const core::WorkStopped&) {
+    throw;
+  } catch (const core::Error& error) {
+    throw ApiError(400, field.empty() ? error.what() : fmt::format("'{}': {}", field, error.what()), field);
+  }
+}
+
+/// Returns the body with its keys in the order of `text`, from which it was parsed.
+[[nodiscard]] core::OrderedJson in_order(const Json& body, std::string_view text, const core::WorkBudget& budget);
+
 /// The fields of a JSON object, checked against a schema. A field that is null counts as absent, even an unknown one.
-class Fields {
+/// `J` is Json or core::OrderedJson.
+template <typename J>
+class BasicFields {
  public:
   /// Throws ApiError 400 if `body` has a field that the schema doesn't have, or one of `unsupported`, fields that only
   /// other servers support. `name` is the field that contains `body`, if any. `body` and `schema` must outlive this.
-  Fields(const Json& body, const Json& schema, std::initializer_list<const char*> unsupported = {},
-         const std::string& name = {});
+  BasicFields(const J& body, const Json& schema, std::initializer_list<const char*> unsupported = {},
+              const std::string& name = {});
 
+  [[nodiscard]] const J& json() const { return body_; }
   /// Returns the field's value, or null if the field is absent.
-  [[nodiscard]] const Json* find(const std::string& name) const;
+  [[nodiscard]] const J* find(const std::string& name) const;
+  /// Returns the members of an object field, none if the field is absent. Throws ApiError if one is unknown.
+  [[nodiscard]] BasicFields inside(const std::string& name) const;
   [[nodiscard]] const Json& schema(const std::string& name) const { return fields_.at(name); }
   /// Returns the number, or the schema's default if the field is absent. Throws ApiError if it is out of range.
   [[nodiscard]] double number(const std::string& name) const;
@@ -43,12 +70,15 @@ class Fields {
   /// Returns the string, or null if the field is absent.
   [[nodiscard]] const std::string* text(const std::string& name) const;
   /// Throws ApiError unless the field is absent or has `value`, the only supported value.
-  void only(const std::string& name, const Json& value) const;
+  void only(const std::string& name, const J& value) const;
 
  private:
-  const Json& body_;
+  const J& body_;
   const Json& fields_;
   std::string prefix_;  ///< prepended to field names in messages
 };
+
+using Fields = BasicFields<Json>;
+using OrderedFields = BasicFields<core::OrderedJson>;
 
 }  // namespace folio::infer::server

@@ -1,5 +1,4 @@
-#include "infer/server/form_fields.h"
-
+// The constraints of a request on its answer, and the tools that the answer may call.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "infer/server/request_fields.h"
 
 namespace folio::infer::server {
 namespace {
@@ -25,6 +25,13 @@ constexpr std::array kForms{
     FormField{"guided_choice", "choice", FormKind::Choice}, FormField{"guided_grammar", "grammar", FormKind::Grammar},
     FormField{"json_schema", "", FormKind::JsonSchema},     FormField{"grammar", "", FormKind::Grammar}};
 
+// A constraint on the answer, and the field that requests it; options.kind is None if there is none.
+struct RequestedForm {
+  std::string field{};
+  std::string place{};  ///< path of the constraint, such as structured_outputs.json
+  forms::FormOptions options{};
+};
+
 RequestedForm form_of(const std::string& field, FormKind kind, const Ordered& value) {
   RequestedForm form{.place = field, .options = {.kind = kind}};
   if (kind == FormKind::Choice) {
@@ -40,8 +47,7 @@ RequestedForm form_of(const std::string& field, FormKind kind, const Ordered& va
   return form;
 }
 
-RequestedForm response_format(const Json& value, const Json& schema, const Ordered& ordered) {
-  const Fields fields(value, schema, {}, "response_format");
+RequestedForm response_format(const OrderedFields& fields) {
   const std::string* type = fields.text("type");
   const bool has_schema = fields.find("json_schema") != nullptr;
   if (type != nullptr && *type == "text" && !has_schema) return {};
@@ -49,22 +55,21 @@ RequestedForm response_format(const Json& value, const Json& schema, const Order
   if (type == nullptr || *type != "json_schema")
     refuse("response_format", "must have the type \"text\", \"json_object\", or \"json_schema\" with a json_schema");
   if (!has_schema) refuse("response_format.json_schema", "is missing");
-  const Fields inner(*fields.find("json_schema"), fields.schema("json_schema"), {}, "response_format.json_schema");
+  const OrderedFields inner = fields.inside("json_schema");
   static_cast<void>(inner.text("name"));
   static_cast<void>(inner.text("description"));
   static_cast<void>(inner.flag("strict"));  // no effect: the schema is always enforced
   if (inner.find("schema") == nullptr) refuse("response_format.json_schema.schema", "is missing");
-  return form_of("response_format.json_schema.schema", FormKind::JsonSchema, ordered["json_schema"]["schema"]);
+  return form_of("response_format.json_schema.schema", FormKind::JsonSchema, *inner.find("schema"));
 }
 
-RequestedForm structured_outputs(const Json& value, const Json& schema, const Ordered& ordered) {
-  const Fields fields(value, schema, {}, "structured_outputs");
+RequestedForm structured_outputs(const OrderedFields& fields) {
   RequestedForm form{.options = {.kind = FormKind::JsonObject}};
   int n = fields.find("json_object") != nullptr && fields.flag("json_object") ? 1 : 0;
   for (const auto& [field, part, kind] : kForms) {
     const std::string name(part);
     if (name.empty() || fields.find(name) == nullptr) continue;
-    form = form_of("structured_outputs." + name, kind, ordered[name]);
+    form = form_of("structured_outputs." + name, kind, *fields.find(name));
     ++n;
   }
   if (n != 1) refuse("structured_outputs", "must have exactly one of json, regex, choice, grammar and json_object");
@@ -90,39 +95,38 @@ Ordered objects_of(Ordered schema, const std::string& function) {
   return schema;
 }
 
-forms::CallsForm::Function function_of(const Json& tool, const Json& schema, const Ordered& ordered) {
-  const Fields fields(tool, schema, {}, "tools");
+forms::CallsForm::Function function_of(const Ordered& tool, const Json& schema) {
+  const OrderedFields fields(tool, schema, {}, "tools");
   const std::string* type = fields.text("type");
-  const Json* function = fields.find("function");
-  if (type == nullptr || *type != "function" || function == nullptr)
+  if (type == nullptr || *type != "function" || fields.find("function") == nullptr)
     refuse("tools", "must be a list of {{\"type\": \"function\", \"function\": {{…}}}}");
-  const Fields inner(*function, fields.schema("function"), {}, "tools.function");
+  const OrderedFields inner = fields.inside("function");
   const std::string* name = inner.text("name");
   static_cast<void>(inner.text("description"));
   static_cast<void>(inner.flag("strict"));
   if (name == nullptr) refuse("tools", "has a function without a name");
   check_name(*name);
-  if (inner.find("parameters") == nullptr) return {.name = *name, .parameters = R"({"type":"object"})"};
-  const Ordered& parameters = ordered["function"]["parameters"];
-  if (!parameters.is_object()) refuse_type("tools", "functions whose parameters are a JSON schema");
-  return {.name = *name, .parameters = objects_of(parameters, *name).dump()};
+  const Ordered* parameters = inner.find("parameters");
+  if (parameters == nullptr) return {.name = *name, .parameters = R"({"type":"object"})"};
+  if (!parameters->is_object()) refuse_type("tools", "functions whose parameters are a JSON schema");
+  return {.name = *name, .parameters = objects_of(*parameters, *name).dump()};
 }
 
 // Applies tool_choice: keeps only the functions that it allows.
-void choose(const Fields& fields, RequestedTools& asked) {
-  const Json* choice = fields.find("tool_choice");
+void choose(const OrderedFields& fields, RequestedTools& asked) {
+  const Ordered* choice = fields.find("tool_choice");
   if (choice == nullptr || *choice == "auto") return;
   if (*choice == "none") {
     asked = {};
   } else if (*choice == "required") {
     asked.calls.has_answer = false;
   } else if (choice->is_object()) {
-    const Json* function = choice->contains("function") ? &choice->at("function") : nullptr;
+    const Ordered* function = choice->contains("function") ? &choice->at("function") : nullptr;
     const std::string* name = nullptr;
     if (function != nullptr && function->is_object() && function->contains("name")) {
       name = function->at("name").get_ptr<const std::string*>();
     }
-    if (name == nullptr || choice->value("type", Json()) != "function")
+    if (name == nullptr || choice->value("type", Ordered()) != "function")
       refuse("tool_choice", "must name a function as {{\"type\": \"function\", \"function\": {{\"name\": …}}}}");
     std::erase_if(asked.calls.functions, [&](const auto& f) { return f.name != *name; });
     if (asked.calls.functions.empty())
@@ -135,60 +139,88 @@ void choose(const Fields& fields, RequestedTools& asked) {
   }
 }
 
-}  // namespace
-
-bool needs_order(const Fields& fields) {
-  const auto is_there = [&](std::string_view name) { return fields.find(std::string(name)) != nullptr; };
-  return is_there("response_format") || is_there("structured_outputs") || is_there("tools") ||
-         std::ranges::any_of(kForms, is_there, &FormField::field);
-}
-
-RequestedForm requested_form(const Fields& fields, const core::OrderedJson& body) {
+// Throws ApiError if two fields request constraints.
+RequestedForm requested_form(const OrderedFields& fields) {
   RequestedForm asked;
   const auto ask = [&](const std::string& name, const auto& form_in) {
     if (fields.find(name) == nullptr) return;
-    RequestedForm found = form_in(name);
+    RequestedForm found = form_in();
     if (found.options.kind == FormKind::None) return;
     if (!asked.field.empty()) refuse(name, "constrains the answer, and so does '{}'; remove one of them", asked.field);
     asked = std::move(found);
     asked.field = name;
     if (asked.place.empty()) asked.place = name;
   };
-  const auto nested = [&](const auto& form_in) {
-    return [&](const std::string& name) { return form_in(*fields.find(name), fields.schema(name), body.at(name)); };
-  };
-  ask("response_format", nested(response_format));
-  ask("structured_outputs", nested(structured_outputs));
+  ask("response_format", [&] { return response_format(fields.inside("response_format")); });
+  ask("structured_outputs", [&] { return structured_outputs(fields.inside("structured_outputs")); });
   for (const auto& [field, part, kind] : kForms) {
-    ask(std::string(field), [&](const std::string& name) { return form_of(name, kind, body.at(name)); });
+    const std::string name(field);
+    ask(name, [&] { return form_of(name, kind, *fields.find(name)); });
   }
   return asked;
 }
 
-RequestedTools requested_tools(const Fields& fields, const core::OrderedJson& body) {
+}  // namespace
+
+core::OrderedJson forms_in_order(const Fields& fields, std::string_view text, const core::WorkBudget& budget) {
+  const auto is_there = [&](std::string_view name) { return fields.find(std::string(name)) != nullptr; };
+  constexpr std::array<std::string_view, 4> kOthers{"response_format", "structured_outputs", "tools", "tool_choice"};
+  const bool needed =
+      std::ranges::any_of(kOthers, is_there) || std::ranges::any_of(kForms, is_there, &FormField::field);
+  return needed ? in_order(fields.json(), text, budget) : Ordered::object();
+}
+
+RequestedTools requested_tools(const OrderedFields& fields) {
   constexpr size_t kMost = 128;
   RequestedTools asked;
-  const Json* tools = fields.find("tools");
+  const Ordered* tools = fields.find("tools");
   if (tools == nullptr || (tools->is_array() && tools->empty())) {
-    const Json* choice = fields.find("tool_choice");
+    const Ordered* choice = fields.find("tool_choice");
     if (choice != nullptr && *choice != "none" && *choice != "auto") refuse("tool_choice", "requires 'tools'");
     return asked;
   }
   if (!tools->is_array()) refuse_type("tools", "a list of functions");
   if (tools->size() > kMost) refuse("tools", "has {} functions, but at most {} are allowed", tools->size(), kMost);
   for (size_t i = 0; i < tools->size(); ++i) {
-    asked.calls.functions.push_back(function_of((*tools)[i], fields.schema("tools")["items"], body["tools"][i]));
+    asked.calls.functions.push_back(function_of((*tools)[i], fields.schema("tools")["items"]));
     asked.calls.functions.back().place = fmt::format("[{}].function.parameters", i);
     for (size_t j = 0; j < i; ++j) {
       if (asked.calls.functions[i].name == asked.calls.functions[j].name)
         refuse("tools", "has two functions {}", asked.calls.functions[i].name);
     }
   }
-  asked.list = body["tools"].dump();
-  const Json* several = fields.find("parallel_tool_calls");
+  asked.list = tools->dump();
+  const Ordered* several = fields.find("parallel_tool_calls");
   asked.calls.several = several == nullptr || fields.flag("parallel_tool_calls");
   choose(fields, asked);
   return asked;
+}
+
+AnswerForms& forms_of(const std::string& field, const ServedModel& served) {
+  if (served.forms == nullptr) refuse(field, "is not supported here");
+  return *served.forms;
+}
+
+void take_form(const OrderedFields& fields, const RequestedTools& tools, std::shared_ptr<CallWriting> writing,
+               const ServedModel& served, const core::WorkBudget& budget, CompletionRequest& request) {
+  RequestedForm answer = requested_form(fields);
+  if (tools.calls.functions.empty()) {
+    if (answer.options.kind == FormKind::None) return;
+    answer.options.thinking = request.thinking;
+    request.options.form = made_for(answer.field, answer.place, budget,
+                                    [&] { return forms_of(answer.field, served).form(answer.options, budget); });
+    return;
+  }
+  const auto calls = std::make_shared<forms::CallsForm>(tools.calls);
+  calls->format = writing->format;
+  if (calls->has_answer) calls->answer = answer.options;
+  const forms::FormOptions options{
+      .kind = forms::FormOptions::Kind::Calls, .calls = calls, .thinking = request.thinking};
+  request.options.form = made_for("tools", "tools", budget, [&] { return writing->forms.form(options, budget); });
+  request.tools = std::make_shared<ToolUse>(ToolUse{.writing = std::move(writing),
+                                                    .has_answer = calls->has_answer,
+                                                    .is_named = tools.is_named,
+                                                    .most_calls = served.max_tool_calls});
 }
 
 }  // namespace folio::infer::server

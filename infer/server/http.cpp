@@ -9,7 +9,6 @@
 #include <boost/asio.hpp>
 #include <boost/beast/http/status.hpp>
 #include <csignal>
-#include <deque>
 #include <optional>
 #include <set>
 #include <utility>
@@ -41,15 +40,9 @@ class Session;
 struct Connections {
   Connections(const HttpOptions& o, HttpServer::Handlers h) : options(o), handlers(std::move(h)) {}
 
-  struct Timer {
-    asio::steady_timer timer;
-    std::chrono::milliseconds interval;
-    std::function<void()> work;
-  };
-
   void accept();
   void sweep();
-  void tick(Timer& timer);
+  void tick(std::chrono::milliseconds interval, std::function<void()> work);
   void wait_for_signal(std::function<void()> work);
   void forget(const std::shared_ptr<Session>& session);
   void end_if_done();
@@ -63,9 +56,9 @@ struct Connections {
   tcp::acceptor acceptor{io};
   asio::steady_timer retry{io};
   asio::steady_timer sweeper{io};
+  asio::steady_timer ticker{io};
   asio::signal_set signals{io};
   Clock::time_point closed_at;
-  std::deque<Timer> timers;  ///< a deque, since its elements keep their addresses
   std::set<std::shared_ptr<Session>> sessions;
 };
 
@@ -396,12 +389,12 @@ void Connections::sweep() {
   });
 }
 
-void Connections::tick(Timer& timer) {
-  timer.timer.expires_after(timer.interval);
-  timer.timer.async_wait([this, &timer](error_code error) {
+void Connections::tick(std::chrono::milliseconds interval, std::function<void()> work) {
+  ticker.expires_after(interval);
+  ticker.async_wait([this, interval, work = std::move(work)](error_code error) {
     if (error || closing()) return;
-    timer.work();
-    tick(timer);
+    work();
+    tick(interval, work);
   });
 }
 
@@ -424,7 +417,7 @@ void Connections::end_if_done() {
   signals.cancel();
   sweeper.cancel();
   retry.cancel();
-  for (Timer& timer : timers) timer.timer.cancel();
+  ticker.cancel();
 }
 
 HttpServer::HttpServer(const HttpOptions& options, Handlers handlers)
@@ -470,9 +463,7 @@ void HttpServer::close() {
 void HttpServer::post(std::function<void()> work) { asio::post(connections_->io, std::move(work)); }
 
 void HttpServer::every(std::chrono::milliseconds interval, std::function<void()> work) {
-  connections_->timers.push_back(
-      {.timer = asio::steady_timer(connections_->io), .interval = interval, .work = std::move(work)});
-  connections_->tick(connections_->timers.back());
+  connections_->tick(interval, std::move(work));
 }
 
 void HttpServer::on_signal(std::function<void()> work) {

@@ -58,7 +58,7 @@ class HttpServer {
 
   /// Runs `work` on the thread of run(). Unlike all other functions, it can be called from any thread.
   void post(std::function<void()> work);
-  /// Calls `work` at this interval until close(), on the thread of run().
+  /// Calls `work` at this interval until close(), on the thread of run(). Only one such function can be set.
   void every(std::chrono::milliseconds interval, std::function<void()> work);
   /// Calls `work` for each SIGINT, SIGTERM and (unless ignored, as by nohup) SIGHUP, on the thread of run().
   void on_signal(std::function<void()> work);

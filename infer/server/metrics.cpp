@@ -4,16 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 
 namespace folio::infer::server {
 namespace {
-
-std::string metric(const char* name, const char* type, const char* help, double value) {
-  return fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n{0} {3}\n", name, help, type, value);
-}
 
 // Escapes a label's value, such as the name of a model.
 std::string label(const std::string& text) {
@@ -40,19 +35,11 @@ double open_descriptors() {
   return error ? 0.0 : static_cast<double>(std::distance(begin(entries), end(entries)));
 }
 
-// Returns open_descriptors(), updated at most every 50 ms, since counting thousands of descriptors takes a millisecond.
-double recent_descriptors() {
-  using Clock = std::chrono::steady_clock;
-  static thread_local Clock::time_point looked;
-  static thread_local double n = 0.0;
-  if (Clock::now() > looked + std::chrono::milliseconds(50)) {
-    n = open_descriptors();
-    looked = Clock::now();
-  }
-  return n;
-}
-
 }  // namespace
+
+std::string metric(const char* name, const char* type, const char* help, double value) {
+  return fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n{0} {3}\n", name, help, type, value);
+}
 
 void Latencies::add(double seconds) {
   const auto bound = std::lower_bound(kBounds.begin(), kBounds.end(), seconds);
@@ -120,7 +107,7 @@ std::string Metrics::text(const EngineStatistics& e) const {
   add("folio_cache_blocks", "gauge", "KV cache blocks.", e.n_blocks);
   add("folio_cache_blocks_in_use", "gauge", "KV cache blocks in use by sequences.", e.blocks_in_use);
   add("process_resident_memory_bytes", "gauge", "Resident memory, in bytes.", resident_bytes());
-  add("process_open_fds", "gauge", "Open file descriptors.", recent_descriptors());
+  add("process_open_fds", "gauge", "Open file descriptors.", open_descriptors());
   text += first_token.text("folio_time_to_first_token_seconds",
                            "Time from a request's arrival to its first token, in seconds.");
   text +=

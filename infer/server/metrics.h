@@ -13,6 +13,9 @@
 
 namespace folio::infer::server {
 
+/// Returns a metric in Prometheus' text format.
+[[nodiscard]] std::string metric(const char* name, const char* type, const char* help, double value);
+
 /// Latencies in seconds: a histogram, and the last 1,024 values.
 class Latencies {
  public:

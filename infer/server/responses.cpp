@@ -18,9 +18,9 @@ using Ordered = core::OrderedJson;
 
 // ---- Requests: translation to chat requests ----
 
-const std::string& text_of(const Ordered& object, const char* key, const char* field) {
+const std::string& text_of(const Ordered& object, const char* key) {
   const auto found = object.find(key);
-  if (found == object.end() || !found->is_string()) refuse(field, "has an item without a string {}", key);
+  if (found == object.end() || !found->is_string()) refuse("input", "has an item without a string {}", key);
   return found->get_ref<const std::string&>();
 }
 
@@ -34,9 +34,9 @@ std::string content_of(const Ordered& content) {
   for (const Ordered& part : content) {
     const std::string type = part.is_object() ? part.value("type", Ordered()).dump() : "";
     if (type == "\"refusal\"") {
-      text += text_of(part, "refusal", "input");
+      text += text_of(part, "refusal");
     } else if (type.ends_with("text\"")) {  // input_text, output_text, reasoning_text, summary_text
-      text += text_of(part, "text", "input");
+      text += text_of(part, "text");
     } else {
       refuse("input", "has a part of type {}, but only text is supported", core::printable(type, 80));
     }
@@ -49,18 +49,17 @@ class Messages {
  public:
   void add(const Ordered& item) {
     if (!item.is_object()) refuse_type("input", "a text or a list of items");
-    const std::string type = has(item, "type") ? text_of(item, "type", "input") : "message";
+    const std::string type = has(item, "type") ? text_of(item, "type") : "message";
     if (type == "message") {
-      add_message(text_of(item, "role", "input"), content_of(item.value("content", Ordered())));
+      add_message(text_of(item, "role"), content_of(item.value("content", Ordered())));
     } else if (type == "function_call") {
       assistant("tool_calls", false)["tool_calls"].push_back(
-          {{"id", text_of(item, "call_id", "input")},
+          {{"id", text_of(item, "call_id")},
            {"type", "function"},
-           {"function",
-            {{"name", text_of(item, "name", "input")}, {"arguments", text_of(item, "arguments", "input")}}}});
+           {"function", {{"name", text_of(item, "name")}, {"arguments", text_of(item, "arguments")}}}});
     } else if (type == "function_call_output") {
       all_.push_back({{"role", "tool"},
-                      {"tool_call_id", text_of(item, "call_id", "input")},
+                      {"tool_call_id", text_of(item, "call_id")},
                       {"content", content_of(item.value("output", Ordered()))}});
     } else if (type == "reasoning") {
       const bool has_content = has(item, "content") && !item.at("content").empty();
@@ -97,15 +96,15 @@ class Messages {
   Ordered all_ = Ordered::array();
 };
 
-Ordered messages_of(const Fields& fields, const Ordered& body) {
+Ordered messages_of(const OrderedFields& fields) {
   Messages messages;
   if (const std::string* instructions = fields.text("instructions")) messages.add_message("system", *instructions);
-  const Json* input = fields.find("input");
+  const Ordered* input = fields.find("input");
   if (input == nullptr) refuse("input", "is missing");
   if (input->is_string()) {
-    messages.add_message("user", *input);
+    messages.add_message("user", input->get<std::string>());
   } else if (input->is_array() && !input->empty()) {
-    for (const Ordered& item : body.at("input")) messages.add(item);
+    for (const Ordered& item : *input) messages.add(item);
   } else {
     refuse_type("input", "a text or a list of items");
   }
@@ -125,28 +124,22 @@ Ordered tools_of(const Ordered& tools) {
   return all;
 }
 
-// Returns the members of an object field. Throws ApiError if one is unknown.
-Fields parts_of(const Fields& fields, const std::string& name) {
-  static const Json kNone = Json::object();
-  const Json* value = fields.find(name);
-  return Fields(value == nullptr ? kNone : *value, fields.schema(name), {}, name);
-}
-
-// Returns the request as a chat request in JSON. Copies logit_bias from `fields`: the ordered body doesn't have it.
-std::string chat_of(const Fields& fields, const Ordered& body) {
+// Returns the request as a chat request in JSON, with `logit_bias`, which may be null: the ordered body doesn't have
+// it.
+std::string chat_of(const OrderedFields& fields, const Json* logit_bias) {
   constexpr std::array kOther{"tools", "tool_choice", "stream_options", "top_logprobs"};
   Ordered chat = Ordered::object();
   const Json& known = schema("ChatRequest")["properties"];
-  for (const auto& [key, value] : body.items()) {
+  for (const auto& [key, value] : fields.json().items()) {
     if (known.contains(key) && std::ranges::find(kOther, key) == kOther.end()) chat[key] = value;
   }
-  chat["messages"] = messages_of(fields, body);
+  chat["messages"] = messages_of(fields);
   if (const auto n = fields.integer("max_output_tokens")) chat["max_completion_tokens"] = *n;
   bool wants_logprobs = fields.integer("top_logprobs").has_value();
-  const Json* include = fields.find("include");
+  const Ordered* include = fields.find("include");
   if (include != nullptr && !include->is_array()) refuse_type("include", "a list of strings");
   for (size_t i = 0; include != nullptr && i < include->size(); ++i) {
-    const Json& what = (*include)[i];
+    const Ordered& what = (*include)[i];
     if (what == "message.output_text.logprobs") {
       wants_logprobs = true;
     } else if (what != "reasoning.encrypted_content") {
@@ -157,31 +150,28 @@ std::string chat_of(const Fields& fields, const Ordered& body) {
     chat["logprobs"] = true;
     chat["top_logprobs"] = fields.integer("top_logprobs").value_or(0);
   }
-  static_cast<void>(parts_of(fields, "stream_options").flag("include_obfuscation"));
+  static_cast<void>(fields.inside("stream_options").flag("include_obfuscation"));
   static_cast<void>(fields.integer("max_tool_calls"));  // only checked: it limits tools that OpenAI runs
-  const Fields text = parts_of(fields, "text");
+  const OrderedFields text = fields.inside("text");
   if (const std::string* verbosity = text.text("verbosity")) chat["verbosity"] = *verbosity;
-  if (text.find("format") != nullptr) {
-    Ordered format = body.at("text").at("format");
+  if (const Ordered* given = text.find("format")) {
+    Ordered format = *given;
     if (format.is_object() && format.value("type", Ordered()) == "json_schema") {
       format.erase("type");
       format = {{"type", "json_schema"}, {"json_schema", std::move(format)}};
     }
     chat["response_format"] = std::move(format);
   }
-  const Fields reasoning = parts_of(fields, "reasoning");
+  const OrderedFields reasoning = fields.inside("reasoning");
   if (const std::string* effort = reasoning.text("effort")) chat["reasoning_effort"] = *effort;
-  if (fields.find("tools") != nullptr) chat["tools"] = tools_of(body.at("tools"));
-  if (fields.find("tool_choice") != nullptr) {
-    const Ordered& choice = body.at("tool_choice");
-    const bool is_named = choice.is_object() && choice.value("type", Ordered()) == "function" && has(choice, "name");
+  if (const Ordered* tools = fields.find("tools")) chat["tools"] = tools_of(*tools);
+  if (const Ordered* choice = fields.find("tool_choice")) {
+    const bool is_named = choice->is_object() && choice->value("type", Ordered()) == "function" && has(*choice, "name");
     chat["tool_choice"] =
-        is_named ? Ordered{{"type", "function"}, {"function", {{"name", choice.at("name")}}}} : choice;
+        is_named ? Ordered{{"type", "function"}, {"function", {{"name", choice->at("name")}}}} : *choice;
   }
   std::string json = chat.dump();
-  if (const Json* biases = fields.find("logit_bias")) {
-    json.replace(json.size() - 1, 1, ",\"logit_bias\":" + biases->dump() + "}");
-  }
+  if (logit_bias != nullptr) json.replace(json.size() - 1, 1, ",\"logit_bias\":" + logit_bias->dump() + "}");
   return json;
 }
 
@@ -216,9 +206,10 @@ std::string renamed(std::string text) {
 // ---- Answers: items and events ----
 
 // Returns the fields of a response that repeat its request.
-Ordered response_head(const Fields& fields, const Ordered& body, const CompletionRequest& request) {
+Ordered response_head(const OrderedFields& fields, const CompletionRequest& request) {
   const auto given = [&](const char* name, const Ordered& otherwise) {
-    return fields.find(name) == nullptr ? otherwise : body.at(name);
+    const Ordered* value = fields.find(name);
+    return value == nullptr ? otherwise : *value;
   };
   return {{"error", nullptr},
           {"incomplete_details", nullptr},
@@ -388,7 +379,8 @@ CompletionRequest parse_response(const Json& body, const ServedModel& served, ui
   const Fields fields(body, schema("ResponseRequest"));
   check_stateless(fields);
   const Ordered ordered = in_order(body, text, options.budget);
-  const std::string chat = chat_of(fields, ordered);
+  const OrderedFields ordered_fields(ordered, schema("ResponseRequest"));
+  const std::string chat = chat_of(ordered_fields, fields.find("logit_bias"));
   CompletionRequest request;
   try {
     request = parse_chat(Json::parse(chat), served, random_seed, chat, options);
@@ -407,7 +399,7 @@ CompletionRequest parse_response(const Json& body, const ServedModel& served, ui
   }
   request.path = "/v1/responses";
   request.id_prefix = "resp_";
-  request.make_replies = [head = response_head(fields, ordered, request)](
+  request.make_replies = [head = response_head(ordered_fields, request)](
                              const CompletionRequest& r, const ServedModel& m, const std::string& id, int64_t created) {
     return std::make_unique<ResponseReplies>(r, m, id, created, head);
   };

@@ -1,6 +1,7 @@
 // The server's routes and access checks. All functions of Service must be called on one thread, that of the HTTP server
-// (serve_http.h) or of local_service.h. A second thread prepares requests in order: it applies chat templates, encodes
-// prompts and compiles schemas of structured output, while the first thread can still answer /health.
+// (serve_http.h) or of local_service.h. A second thread parses and prepares requests (templates, tokens, schemas) in
+// order, while the first thread can still answer /health.
+// A request passes through admit() (access.cpp), its route (routes.cpp), prepare() on the worker, begin(), Completion.
 #pragma once
 
 #include <atomic>
@@ -70,15 +71,22 @@ class Service {
  private:
   using Clock = std::chrono::steady_clock;
 
+  /// Continues a prepared request on the service's thread. May throw ApiError.
+  using Next = std::function<void(const HttpRequest& request, const Reply& reply)>;
+  /// The input of a handler that runs on the worker's thread.
+  struct Posted {
+    Json body{};
+    std::string text;  ///< the body's JSON text
+    std::shared_ptr<const ServedModel> served;
+    uint64_t seed;  ///< seed for a request without one
+    core::WorkBudget budget;
+  };
+  /// Prepares a request from its body, given as JSON and as text, on the worker's thread. May throw ApiError.
+  using Prepare = std::function<Next(Service& service, const Posted& posted)>;
   struct Route {
     RouteDescription description;
     std::function<void(Service& service, HttpRequest& request, const Reply& reply)> handler;
   };
-
-  /// Continues a prepared request on the service's thread. May throw ApiError.
-  using Next = std::function<void(const HttpRequest& request, const Reply& reply)>;
-  /// Prepares a request from its body, given as JSON and as text, on the worker's thread. May throw ApiError.
-  using Prepare = std::function<Next(const Json& body, const std::string& text, const core::WorkBudget& budget)>;
   struct Preparing {
     HttpRequest request;  ///< without its body
     Reply reply;
@@ -86,41 +94,35 @@ class Service {
     Clock::time_point arrived;
   };
 
+  struct Handlers;  // in routes.cpp
   [[nodiscard]] static const std::vector<Route>& routes();
   [[nodiscard]] static const Route* route_of(std::string_view path);
   [[nodiscard]] static std::string path_of(const HttpRequest& request);
-  void check_who_asks(const HttpRequest& request, HttpReply& reply) const;
+  void check_access(const HttpRequest& request, HttpReply& reply) const;
+  void send_options(const HttpRequest& request, HttpReply& reply, const char* methods) const;
   bool route(const HttpRequest& request, const Reply& reply);
   /// Calls `work`. If that throws, answers the request with the error.
   void answer(const HttpRequest& request, HttpReply& reply, const std::function<void()>& work);
-  void complete(HttpRequest& request, const Reply& reply);
-  void load_adapter(HttpRequest& request, const Reply& reply);
-  void unload_adapter(HttpRequest& request, const Reply& reply);
-  void check_loading() const;
   void check_open(HttpReply& reply) const;
-  void prepare(HttpRequest& request, const Reply& reply, Prepare work);
+  void prepare(HttpRequest& request, const Reply& reply, const Prepare& work);
   void prepared(uint64_t id, const Next& next);
   void give_up(uint64_t id);
   void check_queue(size_t n_prompts, size_t n_each) const;
+  [[nodiscard]] Next complete(const Posted& posted, decltype(&parse_chat) parse);
   void begin(CompletionRequest completion_request, const Reply& reply);
   void start(const std::shared_ptr<Completion>& completion, int32_t adapter);
   void has_events(std::shared_ptr<Completion> completion);
   void take_adapter_names();
-  void tokenize(HttpRequest& request, const Reply& reply);
-  void detokenize(HttpRequest& request, const Reply& reply);
-  void send_page(HttpRequest& request, const Reply& reply);
-  [[nodiscard]] Json model_json(const std::string& name) const;
-  void send_models(HttpRequest& request, const Reply& reply);
   void refuse(const HttpRequest& request, HttpReply& reply, const ApiError& error);
   void send(const HttpRequest& request, const Reply& reply, TextSource body,
             std::string_view media = "application/json");
-  void watch(HttpRequest& request, const Reply& reply);
   void show(nlohmann::ordered_json note);
   void done(const Completion& completion);
   void log(const std::string& text) const {
     if (log_) log_->line(text);
   }
   [[nodiscard]] uint64_t random_seed();
+  [[nodiscard]] std::string random_name();
 
   AsyncEngine& engine_;
   ServedModel served_;

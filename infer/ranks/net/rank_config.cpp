@@ -43,8 +43,8 @@ std::optional<RankConfig> rank_config_from_environment() {
   }
   // If torchrun's agent listens on MASTER_PORT, rank 0 uses MASTER_PORT + 2, not + 1: a port that Linux chose for
   // torchrun is odd, and even ports are used by outgoing connections, such as the agent's to its own store.
-  const uint16_t behind_agent = variable("TORCHELASTIC_USE_AGENT_STORE") == "True" ? 2 : 0;
-  world.port = static_cast<uint16_t>(number_in("MASTER_PORT", 1, 65535 - behind_agent) + behind_agent);
+  const uint16_t agent_offset = variable("TORCHELASTIC_USE_AGENT_STORE") == "True" ? 2 : 0;
+  world.port = static_cast<uint16_t>(number_in("MASTER_PORT", 1, 65535 - agent_offset) + agent_offset);
   if (!variable("FOLIO_RANK_TIMEOUT").empty()) {
     world.timeout = std::chrono::seconds(number_in("FOLIO_RANK_TIMEOUT", 1, 86400));
   }

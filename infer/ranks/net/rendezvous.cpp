@@ -24,8 +24,8 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr std::array<char, 8> kGreeting = {'f', 'o', 'l', 'i', 'o', '-', 'r', '1'};
-constexpr uint32_t kMostBytes = 1U << 20U;  ///< maximum size of the string that a rank sends
-constexpr milliseconds kStranger{2000};     ///< a connection that sends nothing for this long is not from a rank
+constexpr uint32_t kMostBytes = 1U << 20U;      ///< maximum size of the string that a rank sends
+constexpr milliseconds kGreetingTimeout{2000};  ///< a connection that sends nothing for this long is not from a rank
 
 struct Hello {
   std::array<char, 8> greeting = kGreeting;
@@ -164,8 +164,9 @@ std::vector<std::string> Rendezvous::gather(const std::string& own) {
   std::vector<std::string> all(world_.n_ranks);
   bool good = write_all(socket_, &hello, sizeof(hello)) && write_text(socket_, own);
   std::array<char, 8> greeting{};
-  good = good && read_all(socket_, greeting.data(), greeting.size(), deadline_ + kStranger) && greeting == kGreeting;
-  for (std::string& text : all) good = good && read_text(socket_, text, deadline_ + kStranger);
+  good = good && read_all(socket_, greeting.data(), greeting.size(), deadline_ + kGreetingTimeout) &&
+         greeting == kGreeting;
+  for (std::string& text : all) good = good && read_text(socket_, text, deadline_ + kGreetingTimeout);
   core::require(good, "rank {} of {} got no response from rank 0 at {} port {}; check the output of rank 0",
                 world_.rank, world_.n_ranks, core::printable(world_.address), world_.port);
   return all;
@@ -188,7 +189,7 @@ std::vector<std::string> Rendezvous::gather_all(const std::string& own) {
     }
     const int socket = ::accept4(socket_, nullptr, nullptr, SOCK_CLOEXEC);
     if (socket < 0) continue;
-    const auto deadline = Clock::now() + kStranger;
+    const auto deadline = Clock::now() + kGreetingTimeout;
     Hello hello;
     std::string text;
     if (!read_all(socket, &hello, sizeof(hello), deadline) || hello.greeting != kGreeting ||

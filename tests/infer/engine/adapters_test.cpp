@@ -210,7 +210,7 @@ TEST_P(Adapters, AdaptersInUseAreNotUnloaded) {
 // A CPU machine whose stage counts the loaded adapters, or throws as if it had no memory for them.
 class Counting final : public Machine {
  public:
-  explicit Counting(bool has_room) : has_room_(has_room) {}
+  explicit Counting(bool has_memory) : has_memory_(has_memory) {}
   [[nodiscard]] std::string describe() const override { return cpu_.describe(); }
   [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, const Shard& shard,
                                             CacheType cache_type) override {
@@ -225,7 +225,7 @@ class Counting final : public Machine {
     [[nodiscard]] StageMemory& memory() override { return *this; }
     [[nodiscard]] CacheFit cache_fit() const override { return inner().memory().cache_fit(); }
     void load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) override {
-      if (!all_.has_room_) throw std::bad_alloc();
+      if (!all_.has_memory_) throw std::bad_alloc();
       inner().memory().load_adapter(number, std::move(adapter));
       ++all_.n_adapters;
     }
@@ -238,7 +238,7 @@ class Counting final : public Machine {
     Counting& all_;
   };
   Cpu cpu_{{.n_threads = 1}};
-  bool has_room_;
+  bool has_memory_;
 };
 
 TEST(AdaptersOfStages, FailedLoadsLeaveNoMachineChanged) {

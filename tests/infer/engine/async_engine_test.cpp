@@ -39,7 +39,7 @@ class AsyncEngineTest : public ::testing::Test {
     std::promise<GenerateResult> promise;
     GenerateResult result;
     request.on_end = [&](size_t, const GenerateResult& r) { result = r; };
-    engine.submit({{std::move(request), [&](const std::exception_ptr& error) {
+    engine.submit({{std::move(request), [&](RequestId, const std::exception_ptr& error) {
                       error ? promise.set_exception(error) : promise.set_value(result);
                     }}});
     return promise.get_future().get();
@@ -144,7 +144,7 @@ TEST_F(AsyncEngineTest, CancelledRequestsKeepTheirTokens) {
     cancelled.get_future().wait();
   };
   slow.on_end = [&](size_t, const GenerateResult& r) { end.set_value(r); };
-  const RequestId id = async.submit({{slow, [](const std::exception_ptr&) {}}}).front();
+  const RequestId id = async.submit({{slow, [](RequestId, const std::exception_ptr&) {}}}).front();
   began.get_future().wait();
   async.cancel(id);
   cancelled.set_value();
@@ -175,7 +175,8 @@ TEST_F(AsyncEngineTest, StoppingEndsEveryRequestOnce) {
   std::atomic<int> n_ended = 0;
   {
     AsyncEngine async(engine_);
-    for (uint64_t i = 0; i < 50; ++i) async.submit({{request(i), [&](const std::exception_ptr&) { ++n_ended; }}});
+    for (uint64_t i = 0; i < 50; ++i)
+      async.submit({{request(i), [&](RequestId, const std::exception_ptr&) { ++n_ended; }}});
   }
   EXPECT_EQ(n_ended, 50);
   EXPECT_EQ(engine_.cache().blocks_in_use(), 0);

@@ -35,7 +35,7 @@ class RunAhead : public ::testing::TestWithParam<MachineKind> {
     return test::drawn_by_host(GetParam(), model_, r);
   }
   // Continues r, whose output was `said`, by token 7 and four drawn tokens. Expects the tokens drawn without a cache.
-  void expect_goes_on(Engine& engine, Request r, std::span<const int32_t> said) const {
+  void expect_continues(Engine& engine, Request r, std::span<const int32_t> said) const {
     r.prompt.insert(r.prompt.end(), said.begin(), said.end());
     r.prompt.push_back(7);
     r.options.max_tokens = 4;
@@ -147,7 +147,7 @@ TEST_P(RunAhead, EndedSequencesLeaveNoRow) {
     EXPECT_EQ(engine.take(other).tokens, drawn_by_host(beside));
     r.options.stops.clear();
     r.options.end_tokens.clear();
-    expect_goes_on(engine, r, result.tokens);
+    expect_continues(engine, r, result.tokens);
   }
 }
 
@@ -181,7 +181,7 @@ TEST_P(RunAhead, CancellingKeepsComputedRows) {
     engine.cancel(last);  // has no effect, since the request has ended
     EXPECT_EQ(engine.take(other).tokens, drawn_by_host(beside));
     EXPECT_EQ(engine.take(last).tokens, drawn_by_host(late));
-    expect_goes_on(engine, r, std::span(expected).first(3));
+    expect_continues(engine, r, std::span(expected).first(3));
   }
 }
 

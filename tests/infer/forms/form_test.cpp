@@ -161,7 +161,7 @@ TEST(Form, EvictsStatesIfMemoryIsFull) {
     try {
       place = form->after(place, static_cast<uint8_t>(letter));
       text += letter;
-    } catch (const NoRoom& error) {
+    } catch (const CapacityExceeded& error) {
       EXPECT_STREQ(error.what(), "the parser states of the constrained output need more than 8192 KB");
       EXPECT_GT(form->n_places(), 2'000U);
       place = form->forget(place);

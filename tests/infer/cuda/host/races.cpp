@@ -93,11 +93,11 @@ void touch_device(Detector& d, DeviceRange& range, const unsigned char* address,
     const size_t at = static_cast<size_t>(offset) + i;
     const auto other = d.device.touch(range, at, access);
     if (!other) continue;
-    const std::string who = other->block == d.block
-                                ? b.name(b.thread_at(other->access.thread))
-                                : core::message("thread {} of block {}", other->access.thread, other->block);
+    const std::string other_thread = other->block == d.block
+                                         ? b.name(b.thread_at(other->access.thread))
+                                         : core::message("thread {} of block {}", other->access.thread, other->block);
     return found(d, core::message("a race in device memory: {} {} at {} what {} has {} at {} (byte {} of {}): {}",
-                                  b.name(b.current()), present(access.action), source_of(access.caller), who,
+                                  b.name(b.current()), present(access.action), source_of(access.caller), other_thread,
                                   past(other->access.action), source_of(other->access.caller), at, range.bytes(),
                                   other->block == d.block ? "a barrier between them is missing"
                                                           : "only __threadfence() and an atomic order blocks"));

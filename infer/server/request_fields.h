@@ -1,0 +1,66 @@
+// The parts of a request to the completion APIs, parsed from its fields: options of generation (option_fields.cpp),
+// prompts (prompt_fields.cpp), and constraints of structured output (form_fields.cpp): OpenAI's response_format, tools
+// and tool_choice, vLLM's guided_… and structured_outputs, llama-server's grammar and json_schema.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/json.h"
+#include "infer/server/fields.h"
+
+namespace folio::infer::server {
+
+// The functions below throw ApiError if a field is invalid.
+
+/// Returns the name of the requested model or adapter; by default, the served model's.
+[[nodiscard]] std::string take_model(const Fields& fields, const ServedModel& served);
+/// Reads the fields that all requests share.
+void take_common(const Fields& fields, const ServedModel& served, uint64_t random_seed, size_t n_prompts,
+                 CompletionRequest& request);
+/// Returns additional variables of the chat template, in the format of data::RenderOptions.
+[[nodiscard]] std::string variables_of(const Fields& fields);
+
+/// Returns the token `id`, a value in `field`.
+[[nodiscard]] int32_t token_id(const std::string& field, const Json& id, const ServedModel& served);
+/// Returns the number of prompts in a text, a list of texts, token IDs, or a list of those.
+[[nodiscard]] size_t n_prompts_of(const Json* prompt, const ServedModel& served);
+/// Tokenizes these prompts.
+[[nodiscard]] std::vector<Prompt> prompts_of(const Json* prompt, const Fields& fields, const ServedModel& served,
+                                             const core::WorkBudget& budget);
+/// Throws ApiError if the text of prompts given as token IDs is too long. A request's size doesn't limit it, since an
+/// ID of a few digits may be a token of hundreds of bytes.
+void check_text_of(const std::string& field, std::span<const Prompt> prompts, const ServedModel& served);
+
+/// Throws ApiError if the model has no chat template.
+void need_chat_template(const ServedModel& served);
+/// A rendered chat.
+struct ChatPrompt {
+  Prompt prompt{};
+  data::Thinking thinking = data::Thinking::None;  ///< the reasoning mode
+  std::shared_ptr<CallWriting> writing{};          ///< the model's format of calls; null without tools and calls
+};
+/// Renders a chat. `tools` and `variables` are as in data::RenderOptions.
+[[nodiscard]] ChatPrompt chat_prompt(const Json* messages, const std::string& tools, const std::string& variables,
+                                     const ServedModel& served, const core::WorkBudget& budget);
+
+/// Returns the body with its keys in order if it has a constraint or tools, for which the order matters; otherwise {}.
+[[nodiscard]] core::OrderedJson forms_in_order(const Fields& fields, std::string_view text,
+                                               const core::WorkBudget& budget);
+/// The tools that an answer may call.
+struct RequestedTools {
+  std::string list{};        ///< the tools as JSON, for the chat template; empty: none
+  forms::CallsForm calls{};  ///< without `format` and `answer`, which the caller sets
+  bool is_named = false;
+};
+/// Parses tools, tool_choice and parallel_tool_calls.
+[[nodiscard]] RequestedTools requested_tools(const OrderedFields& fields);
+/// Sets the form of an answer, and the tools that the answer may call in the format `writing`.
+void take_form(const OrderedFields& fields, const RequestedTools& tools, std::shared_ptr<CallWriting> writing,
+               const ServedModel& served, const core::WorkBudget& budget, CompletionRequest& request);
+/// Returns the compiler of forms. Throws ApiError that names `field` if there is none.
+[[nodiscard]] AnswerForms& forms_of(const std::string& field, const ServedModel& served);
+
+}  // namespace folio::infer::server

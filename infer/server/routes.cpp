@@ -1,0 +1,258 @@
+// The server's routes: the table, and the handlers of all routes but those of completions (service.cpp).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/number.h"
+#include "infer/server/service.h"
+
+namespace folio::infer::server {
+
+std::string_view page();  // the text of page.html, which is embedded in the program
+
+namespace {
+
+constexpr const char* kText = "text/plain";
+
+// Decodes "a%2Fb" to "a/b". Invalid escapes are kept.
+std::string percent_decoded(std::string_view text) {
+  std::string to;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool may_be = text[i] == '%' && i + 2 < text.size();
+    const auto byte = may_be ? core::number_of<uint8_t>(text.substr(i + 1, 2), 16) : std::nullopt;
+    to += byte ? static_cast<char>(*byte) : text[i];
+    if (byte) i += 2;
+  }
+  return to;
+}
+
+nlohmann::ordered_json quantiles_json(const Latencies& times) {
+  const auto quantiles = times.quantiles();
+  if (!quantiles) return nullptr;
+  return {{"median", quantiles->median * 1e3}, {"p99", quantiles->p99 * 1e3}};
+}
+
+}  // namespace
+
+// The handlers of the routes. Those that return Next run on the worker's thread.
+struct Service::Handlers {
+  static Json model_json(const Service& s, const std::string& name) {
+    return {{"id", name},
+            {"object", "model"},
+            {"created", 0},
+            {"owned_by", "folio"},
+            {"context_length", s.served_.context},
+            {"vocab_size", s.served_.tokenizer.vocab_size()},
+            {"chat", s.served_.chat_template.has_value()},
+            {"parent", name == s.served_.name ? Json() : Json(s.served_.name)}};
+  }
+
+  static void send_models(Service& s, const HttpRequest& request, const Reply& reply) {
+    nlohmann::ordered_json list = {{"object", "list"}, {"data", nlohmann::ordered_json::array()}};
+    list["data"].emplace_back(model_json(s, s.served_.name));
+    for (const std::string& name : s.served_.adapters) list["data"].emplace_back(model_json(s, name));
+    s.send(request, reply, literal(dump(list) + "\n"));
+  }
+
+  static Next tokenize(Service& s, const Posted& posted) {
+    const auto tokens =
+        std::make_shared<const std::vector<int32_t>>(parse_tokenize(posted.body, *posted.served, posted.budget));
+    return [&s, tokens, context = posted.served->context](const HttpRequest& request, const Reply& reply) {
+      const size_t n = tokens->size();
+      s.send(request, reply,
+             listed(
+                 fmt::format("{{\"count\":{},\"max_model_len\":{},\"tokens\":[", n, context), n,
+                 [tokens](size_t i, std::string& text) { text += std::to_string((*tokens)[i]); }, "]}\n"));
+    };
+  }
+
+  static Next detokenize(Service& s, const Posted& posted) {
+    const auto tokens = parse_detokenize(posted.body, *posted.served);
+    const auto text = std::make_shared<const std::string>(posted.served->tokenizer.decode(tokens));
+    return [&s, text](const HttpRequest& request, const Reply& reply) {
+      s.send(request, reply, joined({literal("{\"prompt\":\""), escaped(nullptr, text), literal("\"}\n")}));
+    };
+  }
+
+  static void check_loading(const Service& s, HttpReply& reply) {
+    if (!s.adapters_.allows_loading()) {
+      throw ApiError(403, "loading adapters is disabled; start the server with --allow-adapter-loading");
+    }
+    s.check_open(reply);
+  }
+
+  // Handles /v1/load_lora_adapter, which accepts the same body as vLLM's route of this name.
+  static Next load_adapter(Service& s, const Posted& posted) {
+    return [&s, adapter = parse_load_adapter(posted.body)](const HttpRequest& request, const Reply& reply) {
+      s.adapters_.add(adapter, [&s, request, reply, name = adapter.name](const std::optional<ApiError>& error) {
+        if (error) return s.refuse(request, *reply, *error);
+        send_adapters(s, request, reply, name, "added");
+      });
+    };
+  }
+
+  static Next unload_adapter(Service& s, const Posted& posted) {
+    return [&s, name = parse_unload_adapter(posted.body)](const HttpRequest& request, const Reply& reply) {
+      s.adapters_.remove(name);
+      s.metrics_.models.erase(name);
+      send_adapters(s, request, reply, name, "removed");
+    };
+  }
+
+  // Updates the names of the adapters after one was added or removed, and answers the request.
+  static void send_adapters(Service& s, const HttpRequest& request, const Reply& reply, const std::string& name,
+                            const char* done) {
+    s.take_adapter_names();
+    s.log(fmt::format("POST {} 200: {}", request.path, name));
+    s.send(request, reply, literal(fmt::format("Success: LoRA adapter '{}' {} successfully.", name, done)), kText);
+  }
+
+  // Sends the web page. The nonce in Content-Security-Policy allows only the page's own style and script.
+  static void send_page(Service& s, const HttpRequest& request, const Reply& reply) {
+    const std::string nonce = s.random_name();
+    std::string text(page());
+    constexpr std::string_view kFields = ">FIELDS<";
+    text.replace(text.find(kFields), kFields.size(), ">" + page_fields(s.served_.sampler) + "<");
+    for (const std::string element : {"<style", "<script"}) {
+      const size_t at = text.find(element + ">");
+      if (at != std::string::npos) text.insert(at + element.size(), fmt::format(" nonce=\"{}\"", nonce));
+    }
+    reply->add_header(
+        "Content-Security-Policy",
+        fmt::format("default-src 'none'; style-src 'nonce-{0}'; script-src 'nonce-{0}'; connect-src 'self'; "
+                    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+                    nonce));
+    reply->add_header("Cache-Control", "no-store");
+    reply->add_header("Referrer-Policy", "no-referrer");
+    s.send(request, reply, literal(std::move(text)), "text/html; charset=utf-8");
+  }
+
+  static void watch(Service& s, const HttpRequest& request, const Reply& reply) {
+    constexpr size_t kMostWatchers = 64;
+    if (s.watchers_.size() >= kMostWatchers)
+      throw ApiError(429, fmt::format("{} clients read /engine, the maximum; retry", s.watchers_.size()));
+    s.check_open(*reply);
+    ++s.metrics_.requests[{"/engine", 200}];
+    reply->add_header("Cache-Control", "no-cache");
+    if (request.head_only) {
+      reply->begin(200, "text/event-stream");
+      return reply->end();
+    }
+    s.watchers_.emplace(reply.get(), reply);
+    reply->on_lost([&s, key = reply.get()] {
+      s.watchers_.erase(key);
+      if (s.watchers_.empty()) s.live_view_->end();
+    });
+    reply->begin(200, "text/event-stream");
+    s.live_view_->begin(s.engine_);
+  }
+};
+
+// Returns all routes of the server. Short handlers are lambdas, other handlers are member functions.
+const std::vector<Service::Route>& Service::routes() {
+  using Request = HttpRequest;
+  // `check` throws ApiError if a request can't be accepted now.
+  const auto posted = [](const Prepare& work, const std::function<void(const Service& s, HttpReply& to)>& check = {}) {
+    return [work, check](Service& s, Request& r, const Reply& to) {
+      if (check) check(s, *to);
+      s.prepare(r, to, work);
+    };
+  };
+  const auto completion = [&](auto parse) {
+    return posted([parse](Service& s, const Posted& p) { return s.complete(p, parse); }, &Service::check_open);
+  };
+  static const std::vector<Route> all = {
+      {{.path = "/", .summary = "Web interface.", .media = "text/html", .open = true}, &Handlers::send_page},
+      {{.path = "/health", .summary = "Health check.", .open = true},
+       [](Service& s, Request& r, const Reply& to) { s.send(r, to, literal("{\"status\":\"ok\"}\n")); }},
+      {{.path = "/metrics", .summary = "Prometheus metrics.", .media = kText},
+       [](Service& s, Request& r, const Reply& to) {
+         ++s.metrics_.requests[{r.path, 200}];  // so that the metrics include this request
+         to->send(200, "text/plain; version=0.0.4; charset=utf-8",
+                  s.metrics_.text(s.engine_.statistics()) + s.adapters_.metrics());
+       }},
+      {{.path = "/openapi.json", .summary = "OpenAPI description of this API."},
+       [](Service& s, Request& r, const Reply& to) {
+         std::vector<RouteDescription> descriptions;
+         for (const Route& route : routes()) descriptions.push_back(route.description);
+         s.send(r, to, literal(openapi(descriptions, s.served_.sampler)));
+       }},
+      {{.path = "/engine",
+        .summary = "Engine steps and sequences, as server-sent events.",
+        .media = "text/event-stream"},
+       &Handlers::watch},
+      {{.path = "/v1/models", .summary = "List the served model and its adapters.", .answer = "Models"},
+       &Handlers::send_models},
+      {{.path = "/v1/models/{model}", .summary = "Retrieve a model or an adapter.", .answer = "Model"},
+       [](Service& s, Request& r, const Reply& to) {
+         const size_t n_prefix = route_of(r.path)->description.path.find('{');
+         const std::string name = percent_decoded(std::string_view(r.path).substr(n_prefix));
+         require_model(name, s.served_);
+         s.send(r, to, literal(dump(Handlers::model_json(s, name)) + "\n"));
+       }},
+      {{.path = "/v1/completions",
+        .summary = "Create a completion.",
+        .request = "CompletionRequest",
+        .answer = "Completion",
+        .streams = true},
+       completion(parse_completion)},
+      {{.path = "/v1/chat/completions",
+        .summary = "Create a chat completion.",
+        .request = "ChatRequest",
+        .answer = "ChatCompletion",
+        .streams = true},
+       completion(parse_chat)},
+      {{.path = "/v1/responses",
+        .summary = "Create a response, as OpenAI's Responses API does; responses are not stored.",
+        .request = "ResponseRequest",
+        .answer = "Response",
+        .streams = true},
+       completion(parse_response)},
+      {{.path = "/v1/load_lora_adapter",
+        .summary = "Load a LoRA adapter, as in vLLM; requires --allow-adapter-loading.",
+        .request = "LoadAdapterRequest",
+        .media = kText},
+       posted(&Handlers::load_adapter, &Handlers::check_loading)},
+      {{.path = "/v1/unload_lora_adapter",
+        .summary = "Unload a LoRA adapter; requires --allow-adapter-loading.",
+        .request = "UnloadAdapterRequest",
+        .media = kText},
+       posted(&Handlers::unload_adapter, &Handlers::check_loading)},
+      {{.path = "/tokenize",
+        .summary = "Tokenize a text, or a conversation with its generation prompt.",
+        .request = "TokenizeRequest",
+        .answer = "Tokens"},
+       posted(&Handlers::tokenize)},
+      {{.path = "/detokenize", .summary = "Convert tokens to text.", .request = "DetokenizeRequest", .answer = "Text"},
+       posted(&Handlers::detokenize)}};
+  return all;
+}
+
+// Returns the route of a path, or null. A part in braces at the end of a route matches any text.
+const Service::Route* Service::route_of(std::string_view path) {
+  const auto found = std::ranges::find_if(routes(), [&](const Route& r) {
+    const std::string_view known = r.description.path;
+    if (!known.ends_with('}')) return known == path;
+    const size_t n = known.find('{');
+    return path.starts_with(known.substr(0, n)) && path.size() > n;
+  });
+  return found == routes().end() ? nullptr : &*found;
+}
+
+// Returns the path of a request's route, for metrics; empty if there is none.
+std::string Service::path_of(const HttpRequest& request) {
+  const Route* route = route_of(request.path);
+  return route == nullptr ? "" : std::string(route->description.path);
+}
+
+void Service::show(nlohmann::ordered_json note) {
+  note["first_token_ms"] = quantiles_json(metrics_.first_token);
+  note["between_tokens_ms"] = quantiles_json(metrics_.between_tokens);
+  const std::string event = "data: " + dump(note) + "\n\n";
+  for (const auto& [key, reply] : watchers_) {
+    if (reply->unsent() < kReplyWindow) reply->add(literal(event));  // skip the event for slow clients
+  }
+}
+
+}  // namespace folio::infer::server
