@@ -20,7 +20,7 @@ inline constexpr std::string_view kToolNameLetters =
 /// Length of call IDs, which are letters and digits. Some templates require nine.
 inline constexpr size_t kCallIdLength = 9;
 
-/// An element of the format in which a model writes a tool call: literal text, or a field of the call.
+/// A piece of a call's format.
 struct CallPiece {
   enum class Kind : uint8_t { Text, Name, Arguments, Id };
   Kind kind;

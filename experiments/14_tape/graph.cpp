@@ -72,7 +72,7 @@ std::vector<std::vector<Item*>> connect(const Tape& tape, std::deque<Item>& item
   return levels;
 }
 
-// Sets the x of all boxes and points: sorts each level by its users' x and centers it. Returns the width, at least `least`.
+// Sets x of all boxes and points: sorts each level by its users' x, then centers it. Returns the width (>= least).
 double spread_out(std::vector<std::vector<Item*>>& levels, double least) {
   const auto length_of = [](const std::vector<Item*>& row) {
     double length = -kGapX;

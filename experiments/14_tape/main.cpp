@@ -22,7 +22,7 @@ constexpr int64_t kRows = 16, kLength = 32, kWidth = 64, kCompared = 20;  // as 
 
 std::string small_number(double value) { return fmt::format("{:.1e}", value); }
 
-// Draws and checks the graph of a loss of scalars: (w x + b)².
+// Draws and checks the graph of a loss with scalar entries: (w x + b)².
 void draw_small_graph(Report& report) {
   tape::Tape tape;
   const tape::Tensor w = tape.leaf("w", {}, {2.0}), x = tape.leaf("x", {}, {3.0}), b = tape.leaf("b", {}, {-5.0});

@@ -10,7 +10,7 @@
 
 namespace folio::experiments {
 
-/// TinyShakespeare: the first nine tenths for training, the rest for validation. With --short: only its first 100 KB.
+/// TinyShakespeare: the first nine tenths for training, the rest for validation. Short form: only its first 100 KB.
 struct Text {
   std::string training;
   std::string validation;
@@ -35,7 +35,7 @@ void on_paper(Report& report);
 void merges(Report& report, const Text& text);
 
 /// Trains models with different vocabulary sizes for the same time with build/train. If build/train doesn't exist, does
-/// nothing with --short, and throws core::Error otherwise.
+/// nothing in short form, and throws core::Error otherwise.
 void models(Report& report, const Text& text);
 
 }  // namespace folio::experiments

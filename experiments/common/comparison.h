@@ -44,10 +44,10 @@ using Measure = std::function<double(nn::Llama& model)>;
                                                   const std::vector<Variant>& variants,
                                                   const std::vector<uint64_t>& seeds, const Measure& measure = {});
 
-/// Returns the seeds of a study that compares small differences: report.seed() and the next seven; two with --short.
+/// Returns the seeds of a study that compares small differences: report.seed() and the next seven; two in short form.
 [[nodiscard]] std::vector<uint64_t> paired_seeds(const Report& report);
 
-/// Returns the seeds for choosing learning rates: two that are not in paired_seeds, none with --short.
+/// Returns the seeds for choosing learning rates: two that are not in paired_seeds, none in short form.
 [[nodiscard]] std::vector<uint64_t> tuning_seeds(const Report& report);
 
 /// The result of a learning rate search: the loss at each rate tried, averaged over seeds.

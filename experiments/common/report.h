@@ -26,7 +26,7 @@ class Report {
   [[nodiscard]] const std::filesystem::path& directory() const { return directory_; }
   /// Returns true if the study must finish in seconds: one seed, reduced grids. All results must still hold.
   [[nodiscard]] bool short_form() const { return short_form_; }
-  /// Returns three seeds from seed() on, or only seed() with --short.
+  /// Returns three seeds from seed() on, or only seed() in short form.
   [[nodiscard]] std::vector<uint64_t> seeds() const;
 
   /// Prints a progress line that is not stored in results.json.

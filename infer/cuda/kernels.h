@@ -85,7 +85,7 @@ struct LowRank {
 };
 inline constexpr size_t kMaxLowRank = 256;
 
-/// Adds each row's adapter update: with p = parts[slots[r]], row r's update, adds p.scale · p.b p.a x[r] to out[r]. x is
+/// Adds each row's adapter update: for row r with p = parts[slots[r]], adds p.scale · p.b p.a x[r] to out[r]. x is
 /// (n_rows, k), out (n_rows, n_out), and slots (n_rows), negative for no adapter. All arrays are in device memory.
 void add_adapted(Stream& stream, const float* x, size_t n_rows, size_t k, const int32_t* slots, const LowRank* parts,
                  float* out, size_t n_out);

@@ -179,7 +179,7 @@ size_t ActiveRequest::take(const Sequence& s, size_t n_rows, const StepOutput& o
   return c.generated().size() - n_before;
 }
 
-// Appends a drawn token to the sequence and calls the callbacks. If structured output allows no token, ends it.
+// Appends a drawn token to the sequence and calls the callbacks. Ends the sequence if structured output allows none.
 void ActiveRequest::take_drawn(Choice& c, int32_t drawn, std::span<const float> logits) {
   std::optional<FinishReason> reason;
   if (drawn == kNothingLeft && c.form() != nullptr) reason = end_without_token(*c.form(), c.history());

@@ -68,8 +68,7 @@ class Drafts {
   void preempted();
 
   [[nodiscard]] size_t n() const { return tokens_.size() - n_history_; }
-  /// Returns the history followed by this step's drafts: at most `most`, and only tokens that `form` (null: none)
-  /// allows.
+  /// Returns the history followed by this step's drafts: at most `most`, and only tokens that `form`, if set, allows.
   [[nodiscard]] std::span<const int32_t> issue(size_t most, FormMask* form);
   [[nodiscard]] size_t n_issued() const { return n_issued_; }
   [[nodiscard]] int32_t operator[](size_t i) const { return tokens_[n_history_ + i]; }

@@ -12,9 +12,9 @@
 
 namespace folio::infer {
 
-/// The cause of an output's end. Stop: an end token, a stop string or word, or a structured output that is complete.
-/// Length: max_tokens or the context is reached. Interrupted: the caller cancelled the request. Form: structured output
-/// is incomplete but allows no token, or a search completed too few sequences, so that this result is empty.
+/// The cause of an output's end. Stop: an end token, a stop string or word, or a complete structured output that allows
+/// no more tokens. Length: max_tokens or the context is reached. Interrupted: the caller cancelled the request. Form:
+/// an incomplete structured output allows no token, or a search completed too few sequences, so that this one is empty.
 enum class FinishReason { Stop, Length, Interrupted, Form };
 
 [[nodiscard]] std::string_view finish_reason_name(FinishReason reason);
@@ -30,9 +30,9 @@ enum class TokenEffect : uint8_t {
 struct SequenceState {
   std::span<const int32_t> generated;  ///< tokens after the prompt
   std::span<const float> logits;       ///< (vocab_size), the model's logits for the next token
-  std::span<const float> allowed;  ///< `logits`, -inf where structured output forbids the token; empty: all forbidden
-  int32_t sampled;                 ///< the token drawn by the request's sampler; negative: none
-  double score;                    ///< score of the Continuation that led to this sequence, 0 at first
+  std::span<const float> allowed;      ///< `logits` with -inf where structured output forbids; empty: none allowed
+  int32_t sampled;                     ///< the token drawn by the request's sampler; negative: none
+  double score;                        ///< score of the Continuation that led to this sequence, 0 at first
   std::function<TokenEffect(int32_t token)> effect_of;
 };
 

@@ -102,10 +102,10 @@ inline constexpr size_t kShardRows = 16;  ///< matrices are split between ranks 
 }
 
 /// Returns the number of bytes that the ranks send each other in a step with `rows` rows, `logit_rows` of them with
-/// logits. All ranks receive embeddings, queries, keys, values, head outputs, router logits, hidden activations and the
-/// residual after each sum; rank 0 also receives the logits. The last layer's head outputs and all later activations
-/// are sent for `logit_rows` rows only. If `in_blocks`, inputs of Wo and W2 are sent in 8 bits. With experts, the
-/// result is an upper bound, since nothing is sent for a chosen expert whose weight rounds to 0.
+/// logits. All ranks receive embeddings, queries, keys, values, attention outputs, router logits, hidden activations
+/// and residuals; rank 0 also receives the logits. The last layer's attention outputs and all later values are sent for
+/// `logit_rows` rows only. If `in_blocks`, inputs of Wo and W2 are sent in 8 bits, as between processes if all layer
+/// matrices are quantized. With experts an upper bound: a chosen expert whose weight rounds to 0 sends nothing.
 [[nodiscard]] uint64_t exchanged_bytes(const core::ModelConfig& config, size_t n_ranks, size_t rows, size_t logit_rows,
                                        bool in_blocks = false);
 

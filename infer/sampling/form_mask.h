@@ -27,8 +27,8 @@ enum class WayOn : uint8_t {
 class FormMask {
  public:
   /// Creates the mask of allowed tokens for one sequence. `tokenizer` must outlive it. The tokenizer's end tokens and
-  /// `end_tokens` are allowed where the output may end. The first n_prompt tokens of a history are not part of the output. Throws
-  /// core::Error if the form was compiled for another vocabulary.
+  /// `end_tokens` are allowed where the output may end. The first n_prompt tokens of a history are not part of the
+  /// output. Throws core::Error if the form was compiled for another vocabulary.
   FormMask(std::shared_ptr<forms::Form> form, const data::Tokenizer& tokenizer, std::span<const int32_t> end_tokens,
            size_t n_prompt);
 

@@ -43,7 +43,7 @@ class HttpReply : public std::enable_shared_from_this<HttpReply> {
 
   // To send an answer in pieces, call begin(), add() for each piece, and end().
   void begin(int status, std::string_view content_type);
-  /// Queues a piece of the body. Once all of it was written, the function set by on_written() receives `cost`.
+  /// Queues a piece. Once all of it was written, the function set by on_written() receives `cost`.
   void add(TextSource source, size_t cost = 0);
   void on_written(std::function<void(size_t cost)> written) { written_ = std::move(written); }
   void end(std::function<void()> ended = {});

@@ -392,7 +392,7 @@ def _exception(refusal: Any, names: Mapping[str, str] = {}) -> Exception:
     message = renamed(message, names)
     if code == "no_chat_template":
         message = f"{message.split(', like')[0]}: use generate(), or Model(…, chat_template=…)"
-    if code == "unknown_parameter" and "did you mean" not in message:  # FORMS: option names that only Python has
+    if code == "unknown_parameter" and "did you mean" not in message:  # FORMS: Python's option names
         message += "".join(f" (did you mean {near}?)" for near in difflib.get_close_matches(field, FORMS, 1))
     if code in ("unknown_parameter", "invalid_type"):
         return TypeError(message)

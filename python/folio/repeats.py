@@ -1,7 +1,6 @@
 """Continues an interrupted stream by repeating its request.
 
-The seed determines the output, but not its division into events. Therefore this module counts the characters and
-token log-probabilities of each choice that were sent, not the events.
+The repeated output is the same, but can be split into other events, so characters and log-probabilities are counted.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ struct Adapter {
   std::string path;
   std::vector<Part> parts;  ///< in manifest order, at most one per matrix
 
-  /// Returns the low-rank update of a matrix, or null if the matrix isn't adapted.
+  /// Returns the part for a matrix, or null if the matrix isn't adapted.
   [[nodiscard]] const Part* find(Role role, int64_t layer) const;
 };
 
@@ -58,7 +58,7 @@ struct AdapterPath {
 [[nodiscard]] const TensorSpec& matrix_of(const Adapter::Part& part, std::span<const TensorSpec> matrices,
                                           const std::string& where);
 
-/// Throws Error that begins with `where` unless the adapter's matrices have the rank, scale and targets of `info`.
+/// Throws Error that begins with `where` unless all parts have the rank, scale and targets of `info`.
 void require_parts_of(const Adapter& adapter, const AdapterInfo& info, const std::string& where);
 
 /// Returns the sum of one or more adapters of the same model. Ranks are concatenated and scales are multiplied into B,

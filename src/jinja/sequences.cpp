@@ -218,7 +218,7 @@ Arguments behind(const Arguments& arguments, size_t n) {
           .names = arguments.names};
 }
 
-// Applies a filter to each element, as in map("upper"), or returns an attribute of each: map(attribute="name").
+// Applies a filter to each item, as in map("upper"), or returns an attribute of each: map(attribute="name").
 Value map(Session& session, const Value& self, const Arguments& arguments) {
   if (!truthy(self)) return session.list({});  // returns an empty list also for none
   std::vector<Value> values = items_of(session, self);
@@ -235,7 +235,7 @@ Value map(Session& session, const Value& self, const Arguments& arguments) {
   return session.list(std::move(values));
 }
 
-// Returns the elements that pass a test (kKeeps) or fail it. With kHasAttribute, tests an attribute of each element.
+// Returns the items that pass a test (kKeeps) or fail it. With kHasAttribute, an attribute of the item is tested.
 template <bool kHasAttribute, bool kKeeps>
 Value select(Session& session, const Value& self, const Arguments& arguments) {
   constexpr size_t kBefore = kHasAttribute ? 1 : 0;

@@ -31,7 +31,7 @@ def finish(home, directory, flags):
 
 
 def numbers_of(directory):
-    """Returns the lines of a run's log.jsonl as dicts, without speeds, which differ between runs."""
+    """Returns the log's entries without speeds, which differ between runs."""
     return [{key: value for key, value in entry.items() if key not in ("tokens_per_s", "peak_share")}
             for entry in log_of(directory)]
 

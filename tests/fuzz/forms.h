@@ -7,8 +7,8 @@
 
 namespace folio::fuzz {
 
-/// Compiles a form for a small vocabulary and checks it along one output: each mask has exactly the tokens whose bytes
-/// the form accepts, and an empty mask is a valid end. Returns true if the form compiles. Errors must contain `where`.
+/// Compiles `options` for a small vocabulary and checks one output: each step's mask allows exactly the tokens whose
+/// bytes are valid next, and is empty only at a valid end. Returns true if compiled. Errors must contain `where`.
 bool take_form(const infer::forms::FormOptions& options, const char* where);
 
 }  // namespace folio::fuzz

@@ -1,5 +1,5 @@
-"""Compares structured output with the JSON-Schema-Test-Suite, xgrammar and llguidance. If another engine differs, jsonschema or re
-decide which one is right, and the difference must be one of those that are listed here.
+"""Compares structured output with the JSON-Schema-Test-Suite, xgrammar and llguidance. If another engine differs,
+jsonschema or re decide which one is right, and the difference must be one of those that are listed here.
 
 Runs in build/venv-forms, which scripts/bootstrap.sh makes."""
 

@@ -23,8 +23,7 @@ namespace folio::train::fused {
   return lora == nullptr || !lora->low_rank().a.defined() ? nullptr : &lora->low_rank();
 }
 
-/// One of several linear layers whose weights are stacked in one matrix, so that one product computes all outputs.
-/// This layer's outputs are columns [first, first + n). Created for each pass.
+/// One of several linear layers whose weights are stacked for one product: its outputs are columns [first, first + n).
 struct Columns {
   int64_t first, n;
   bool frozen;

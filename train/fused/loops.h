@@ -82,9 +82,8 @@ struct Loops {
   /// overwrites the logits with the gradient of the losses' sum, times scale.
   void (*cross_entropy)(T* logits, const int64_t* targets, size_t n, size_t n_classes, double scale, double* losses);
 
-  /// Computes causal attention for one sequence and key/value head: from qkv [n_positions, qkv_dim], writes its columns
-  /// of out [n_positions, query_dim] and its scores' log-sum-exp to log_sums [n_heads, n_positions]. `sequence` selects
-  /// the dropout mask.
+  /// Computes causal attention for one sequence and key/value head: writes its columns of out [n_positions, query_dim]
+  /// and the log-sum-exp of its scores in log_sums [n_heads, n_positions]. `sequence` selects the dropout mask.
   void (*attention)(const T* qkv, const AttentionShape& shape, size_t kv_head, const Dropout& dropout, size_t sequence,
                     T* out, R* log_sums);
   /// Computes the columns of dqkv for this key/value head from dout, the gradient of out.

@@ -79,7 +79,7 @@ Costs costs_of(const TrainConfig& config, const Mesh& mesh) {
   const double forwards = zero == 3 ? 2 : 1;  // sharded blocks recompute activations in the backward pass
   // Attention and dense feed-forward networks have one gather and one scatter per pass.
   add("tensor: activations", step * (2 * layers - mixtures) * 2 * (forwards + 1) * of_one_way(t) * line * dim);
-  // Each of C context ranks sends keys and values C - 1 times in a forward and a backward pass, their gradients C times.
+  // Each of C context ranks sends keys and values C - 1 times per forward and backward pass, their gradients C times.
   add("context: keys, values", step * layers * 2 * (forwards * (C - 1) + (2 * C - 1)) * line *
                                    static_cast<double>(c.kv_dim()) / t * (C > 1 ? 1 : 0));
   add("expert: rows", step * mixtures * 4 * of_one_way(e) * own * static_cast<double>(c.experts_per_token) * dim);

@@ -3,7 +3,7 @@
 //   1F1B, 3 ranks, 4 microbatches        Each rank starts with one forward pass per rank after it; then forward and
 //     0   F0 F1 F2       B0 F3 B1 B2 B3  backward passes alternate. Rank r of p stores activations of at most p - r
 //     1      F0 F1    B0 F2 B1 F3 B2 B3  microbatches, independent of their number.
-//     2         F0 B0 F1 B1 F2 B2 F3 B3
+//     2         F0 B0 F1 B1 F2 B2 F3 B3  F2, B2: forward and backward pass of microbatch 2.
 //
 // Interleaved: rank r has v chunks of layers, stages r, r + p, r + 2p, … of p · v. A microbatch passes each rank v
 // times, and the pipeline fills in 1/v of the time.

@@ -1,8 +1,7 @@
 // A rank's slice of a batch. Data and expert ranks divide its rows, context ranks its positions (in two chunks each,
 // context.h), and tensor ranks the positions of a context rank.
 //
-//   2 context ranks, 2 tensor ranks, 8 positions:
-//                          positions   0 1 | 2 3 | 4 5 | 6 7
+//   2 × 2 ranks:           positions   0 1 | 2 3 | 4 5 | 6 7
 //                          context     0     1     1     0
 //                          tensor      0 0   0 0   1 1   1 1
 #pragma once

@@ -6,8 +6,9 @@
 //   rank 1   x [B, T/2, D] ─┘                    └─▶ heads H/2 .. H - 1 ──▶ term ─┘ scatter   └─▶ y [B, T/2, D]
 //
 // Norms, residual sums and the branches' dropout process a rank's own tokens (sequence parallelism). A rank sends
-// (t - 1)/t · B T D elements per gather and per scatter. Sources: Shoeybi et al., "Megatron-LM", 2019, section 3;
-// Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022, section 4.2.2.
+// (t - 1)/t · B T D elements per gather and per scatter. Shapes: B sequences, T positions, D model width, H heads.
+// Sources: Shoeybi et al., "Megatron-LM", 2019, section 3; Korthikanti et al., "Reducing Activation Recomputation in
+// Large Transformer Models", 2022, section 4.2.2.
 #pragma once
 
 #include <torch/nn/modules/container/any.h>
@@ -17,7 +18,7 @@
 namespace folio::train::parallel {
 
 /// Wraps `inner`, an Attention or SwiGLU with this rank's heads or hidden units. The result maps x [B, T/t, D] (B
-/// sequences of T positions, t ranks, model width D) to the same shape, passes `starts` [B, T] to inner, and has inner's
+/// sequences of T positions, t ranks, model width D) to the same shape, passes `starts` [B, T] to inner, and has its
 /// children under their own names. Returns inner for a group of one. The group must outlive the module and its graphs.
 [[nodiscard]] torch::nn::AnyModule tensor_parallel(torch::nn::AnyModule inner, Group& tensor);
 

@@ -11,7 +11,7 @@
 
 namespace folio::train {
 
-using Loads = std::vector<nn::MixtureImpl::Load>;  ///< the loads of each layer with experts
+using Loads = std::vector<nn::MixtureImpl::Load>;  ///< one entry per layer with experts
 
 /// Returns and resets the routing statistics recorded since the last call.
 [[nodiscard]] Loads take_loads(std::vector<nn::Mixture>& mixtures);

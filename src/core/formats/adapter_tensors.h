@@ -20,7 +20,7 @@ struct AdapterTensors {
   std::function<std::string()> why = [] { return ""; };  ///< returns a note appended to shape errors
 };
 
-/// Returns the updates that `take` makes from each matrix's tensors a and b, in manifest order. Throws Error that names
+/// Returns the parts that `take` makes from each matrix's tensors a and b, in manifest order. Throws Error that names
 /// the file if a or b is missing, if a tensor belongs to no matrix of the blocks, or if the file has no adapter.
 [[nodiscard]] std::vector<Adapter::Part> adapter_parts(
     const AdapterTensors& tensors, const ModelConfig& config,

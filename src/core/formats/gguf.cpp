@@ -21,8 +21,8 @@ constexpr uint32_t kMagic = 0x46554747;  // "GGUF"
 // general.alignment, but aligns tensors to 32 bytes.
 constexpr uint64_t kWrittenAlignment = 32;
 constexpr int kMaxArrayDepth = 4;
-// Limits for a file's metadata and list of tensors, so that a damaged file cannot cause huge allocations. The largest published
-// vocabularies have about 260,000 tokens and 10 MB.
+// Limits for a file's metadata and list of tensors, so that a damaged file cannot cause huge allocations. The largest
+// published vocabularies have about 260,000 tokens and 10 MB.
 constexpr uint64_t kMaxHeaderBytes = uint64_t{64} << 20U;
 constexpr uint64_t kMaxItems = uint64_t{1} << 22U;  // maximum number of elements in all metadata arrays together
 constexpr uint64_t kMaxEntries = uint64_t{1} << 16U;

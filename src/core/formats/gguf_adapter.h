@@ -17,8 +17,8 @@ namespace folio::core {
                                         float factor = 1.0F);
 
 /// Writes the adapter atomically to `path`, converted to `type` (F32, F16 or BF16), for a model with this
-/// configuration. Throws Error unless all its matrices have the rank, scale and targets of `info`, if the scale is 0,
-/// which the format cannot store, or if a value is too large for the type.
+/// configuration. Throws Error unless all parts have the rank, scale and targets of `info`, if the scale is 0, which
+/// the format cannot store, or if a value is too large for the type.
 void write_gguf_adapter(const std::filesystem::path& path, const ModelConfig& config, const Adapter& adapter,
                         const AdapterInfo& info, DType type, const std::string& name);
 

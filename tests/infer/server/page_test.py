@@ -1,4 +1,4 @@
-"""Tests the server's page in a browser: conversations, alternative tokens, structured output, tools, tabs, restarts."""
+"""Tests the server's page in a browser: conversations, alternative tokens, forms, tools, tabs, a server restart."""
 
 import json
 import random
