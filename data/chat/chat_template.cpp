@@ -1,7 +1,5 @@
 #include "data/chat/chat_template.h"
 
-#include <algorithm>
-
 #include "core/error.h"
 #include "core/json.h"
 #include "jinja/interpreter.h"

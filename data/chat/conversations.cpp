@@ -1,7 +1,6 @@
 #include "data/chat/conversations.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "core/error.h"

@@ -1,5 +1,4 @@
 // Built-in chat templates, which many models share.
-#include <algorithm>
 #include <array>
 #include <filesystem>
 

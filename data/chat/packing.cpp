@@ -1,7 +1,6 @@
 #include "data/chat/packing.h"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <numeric>

@@ -1,6 +1,5 @@
 #include "data/tokenizers/tokenizer_files.h"
 
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"

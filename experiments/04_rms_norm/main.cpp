@@ -6,7 +6,6 @@
 #include <cmath>
 #include <mutex>
 #include <numeric>
-#include <span>
 
 #include "experiments/common/broken.h"
 #include "experiments/common/comparison.h"

@@ -1,7 +1,6 @@
 // Study: what does a batch share, and when does a larger batch stop helping? The results are explained in README.md.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <set>
 

@@ -1,7 +1,5 @@
 #include "infer/engine/conversation.h"
 
-#include <algorithm>
-
 #include "core/error.h"
 
 namespace folio::infer {

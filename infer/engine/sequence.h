@@ -5,7 +5,6 @@
 #include <compare>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "infer/cache/block_manager.h"

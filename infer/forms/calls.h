@@ -1,7 +1,6 @@
 // Constrained decoding of function calls (tool calls), in the notation of the model's chat template.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 

@@ -1,7 +1,6 @@
 #include "infer/forms/character_automaton.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <set>
 #include <utility>

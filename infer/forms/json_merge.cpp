@@ -1,7 +1,6 @@
 #include "infer/forms/json_merge.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <unordered_map>
 #include <unordered_set>
@@ -42,6 +41,22 @@ std::string unescaped(std::string_view token, const std::string& ref, const std:
     }
   }
   return to;
+}
+
+// Returns the value of the keyword "type" for the types that are in both sets; null if there are none.
+Json common_types(const TypeSet& a, const TypeSet& b) {
+  std::vector<Json> names;
+  const auto keep = [&](bool both, const char* name) {
+    if (both) names.push_back(make_json({.kind = Kind::String, .text = name}));
+  };
+  keep(a.null && b.null, "null");
+  keep(a.boolean && b.boolean, "boolean");
+  keep(a.number && b.number, "number");
+  keep(a.integer && b.integer && !(a.number && b.number), "integer");
+  keep(a.string && b.string, "string");
+  keep(a.array && b.array, "array");
+  keep(a.object && b.object, "object");
+  return names.empty() ? nullptr : make_list(std::move(names));
 }
 
 }  // namespace
@@ -249,6 +264,48 @@ Json SchemaMerger::both(const Json& a, const Json& b) {
   return known;
 }
 
+// Returns the value of a keyword that both schemas have, in their conjunction; null if no value satisfies both.
+// Keywords of properties and items keep the value of `a`: merge_objects() and merge_arrays() combine those.
+Json SchemaMerger::merged_keyword(const std::string& key, const JsonValue& a, const JsonValue& b,
+                                  const std::string& at) {
+  if (key == "type") return common_types(types_of(a), types_of(b));
+  const Json x = a.at(key);
+  const Json y = b.at(key);
+  if (key == "enum") {
+    const JsonSet known(y, budget_);
+    std::vector<Json> common;
+    for (const Json& one : x->items) {
+      if (known.has(one)) common.push_back(one);
+    }
+    return common.empty() ? nullptr : make_list(std::move(common));
+  }
+  if (key == "required" || key == "pattern") {  // merged patterns are a list, all of which must match
+    const auto list = [](const Json& json) { return json->is(Kind::String) ? std::vector{json} : json->items; };
+    std::vector<Json> all = list(x);
+    JsonSet known(make_list(all), budget_);
+    for (const Json& one : list(y)) {
+      if (known.add(one)) all.push_back(one);
+    }
+    return make_list(std::move(all));
+  }
+  if (key == "multipleOf") {
+    const auto number = [&](const Json& json) {
+      const uint64_t n = core::number_of<uint32_t>(json->text).value_or(0);
+      core::require(n > 0, "{}: two 'multipleOf' can only be combined if both are integers", at);
+      return n;
+    };
+    return make_json({.kind = Kind::Number, .text = fmt::to_string(std::lcm(number(x), number(y)))});
+  }
+  if (key.starts_with("min") || key == "exclusiveMinimum") {
+    return compare(Decimal(x->text), Decimal(y->text)) < 0 ? y : x;
+  }
+  if (key.starts_with("max") || key == "exclusiveMaximum") {
+    return compare(Decimal(x->text), Decimal(y->text)) > 0 ? y : x;
+  }
+  core::require(key != "format" || x->text == y->text, "{}: two different values of '{}' cannot be combined", at, key);
+  return x;
+}
+
 // Returns the conjunction of two objects of assertions; null if no value satisfies both.
 Json SchemaMerger::merged(const Json& a, const Json& b, const std::string& at) {
   if (a->members.empty()) return b;
@@ -258,64 +315,9 @@ Json SchemaMerger::merged(const Json& a, const Json& b, const std::string& at) {
   JsonValue to = *a;
   for (const auto& [key, value] : b->members) {
     const Json other = a->at(key);
-    if (!other || other == value) {
-      if (!other) to.members.emplace_back(key, value);
-      continue;
-    }
-    if (key == "type") {
-      TypeSet x = types_of(*a);
-      const TypeSet y = types_of(*b);
-      std::vector<Json> names;
-      const auto keep = [&](bool both, const char* name) {
-        if (both) names.push_back(make_json({.kind = Kind::String, .text = name}));
-      };
-      keep(x.null && y.null, "null");
-      keep(x.boolean && y.boolean, "boolean");
-      keep(x.number && y.number, "number");
-      keep(x.integer && y.integer && !(x.number && y.number), "integer");
-      keep(x.string && y.string, "string");
-      keep(x.array && y.array, "array");
-      keep(x.object && y.object, "object");
-      if (names.empty()) return nullptr;
-      set_member(to, key, make_list(std::move(names)));
-    } else if (key == "enum") {
-      const JsonSet known(value, budget_);
-      std::vector<Json> common;
-      for (const Json& one : other->items) {
-        if (known.has(one)) common.push_back(one);
-      }
-      if (common.empty()) return nullptr;
-      set_member(to, key, make_list(std::move(common)));
-    } else if (key == "required") {
-      JsonSet known(other, budget_);
-      std::vector<Json> names = other->items;
-      for (const Json& name : value->items) {
-        if (known.add(name)) names.push_back(name);
-      }
-      set_member(to, key, make_list(std::move(names)));
-    } else if (key == "multipleOf") {
-      const auto number = [&](const Json& json) {
-        const uint64_t n = core::number_of<uint32_t>(json->text).value_or(0);
-        core::require(n > 0, "{}: two 'multipleOf' can only be combined if both are integers", at);
-        return n;
-      };
-      set_member(to, key,
-                 make_json({.kind = Kind::Number, .text = fmt::to_string(std::lcm(number(other), number(value)))}));
-    } else if (key.starts_with("min") || key == "exclusiveMinimum") {
-      if (compare(Decimal(other->text), Decimal(value->text)) < 0) set_member(to, key, value);
-    } else if (key.starts_with("max") || key == "exclusiveMaximum") {
-      if (compare(Decimal(other->text), Decimal(value->text)) > 0) set_member(to, key, value);
-    } else if (key == "pattern") {  // the merged value is a list of patterns, all of which must match
-      const auto patterns = [](const Json& json) { return json->is(Kind::String) ? std::vector{json} : json->items; };
-      std::vector<Json> all = patterns(other);
-      JsonSet known(make_list(all), budget_);
-      for (const Json& one : patterns(value)) {
-        if (known.add(one)) all.push_back(one);
-      }
-      set_member(to, key, make_list(std::move(all)));
-    } else if (key == "format") {
-      core::require(other->text == value->text, "{}: two different values of '{}' cannot be combined", at, key);
-    }
+    Json both = !other || other == value ? value : merged_keyword(key, *a, *b, at);
+    if (!both) return nullptr;
+    set_member(to, key, std::move(both));
   }
   merge_objects(to, *a, *b, at);
   merge_arrays(to, *a, *b);

@@ -4,7 +4,6 @@
 
 #include <map>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -39,6 +38,8 @@ class SchemaMerger {
  private:
   void work(size_t n, const std::string& at);
   [[nodiscard]] Json merged(const Json& a, const Json& b, const std::string& at);
+  [[nodiscard]] Json merged_keyword(const std::string& key, const JsonValue& a, const JsonValue& b,
+                                    const std::string& at);
   void merge_objects(JsonValue& to, const JsonValue& a, const JsonValue& b, const std::string& at);
   void merge_arrays(JsonValue& to, const JsonValue& a, const JsonValue& b);
   [[nodiscard]] std::vector<std::string> tags(const Schema& branch, const std::string& property, const std::string& at);

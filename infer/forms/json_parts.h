@@ -1,7 +1,6 @@
 // Grammar parts that all JSON schemas share. Each is built once, as a rule, and then called.
 #pragma once
 
-#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <span>

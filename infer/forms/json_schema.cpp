@@ -7,7 +7,6 @@
 #include <map>
 #include <optional>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "core/error.h"
 #include "infer/forms/character_automaton.h"

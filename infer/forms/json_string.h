@@ -1,10 +1,8 @@
 // Grammar parts for JSON strings and object keys.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "infer/forms/grammar.h"
 #include "infer/forms/syntax.h"

@@ -1,8 +1,6 @@
 // Character offsets of tokens in an answer's text, for "text_offset" of /v1/completions.
 #pragma once
 
-#include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>

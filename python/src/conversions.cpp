@@ -4,7 +4,6 @@
 #include <nanobind/ndarray.h>
 
 #include <cstdint>
-#include <limits>
 #include <utility>
 #include <variant>
 

@@ -12,8 +12,6 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
-#include <map>
-#include <thread>
 #include <utility>
 
 #include "core/error.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <type_traits>
 #include <utility>
 
 #include "core/error.h"

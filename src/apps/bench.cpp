@@ -213,6 +213,101 @@ int bench_memory(const Options& o) {
   return 0;
 }
 
+int bench_operations(const infer::LoadedModel& model, const Options& o, const Memory& memory) {
+  if (o.batch.size() > 1 || !o.schemas.empty()) {
+    throw core::UsageError("--ops accepts a single --batch and no --json-schemas");
+  }
+  apps::bench_ops(model,
+                  {.prompt_tokens = o.prompt_tokens,
+                   .gen_tokens = o.gen_tokens,
+                   .batch = o.batch.front(),
+                   .repetitions = o.repetitions,
+                   .json = o.json,
+                   .sampler = o.sampler,
+                   .cache_type = o.model.load.cache_type.value_or(infer::default_cache_type(model.file())),
+                   .trace = o.trace},
+                  memory.bytes_per_s.value_or(1.0));
+  return 0;
+}
+
+// Measures and prints the speed with JSON schemas for each batch.
+int bench_schemas(infer::LoadedModel& model, const Options& o) {
+  std::vector<std::string> schemas;
+  std::istringstream lines(core::read_text_file(o.schemas, size_t{16} << 20U));
+  for (std::string line; std::getline(lines, line);) schemas.push_back(line);
+  core::require(!schemas.empty(), "{}: no schemas found; write one per line", o.schemas);
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const int64_t batch : o.batch) {
+    const FormSpeeds speeds = measure_forms(model.engine(), o, batch, model.tokenizer(), schemas);
+    rows.push_back({{"batch", batch},
+                    {"decode_tokens_per_s", speeds.decode},
+                    {"free_tokens_per_s", speeds.free},
+                    {"share", speeds.share}});
+    if (!o.json) {
+      fmt::print("batch {:3}: decode {:9.1f} tokens/s with schemas, {:9.1f} without, ratio {:.3f}\n", batch,
+                 speeds.decode, speeds.free, speeds.share);
+    }
+  }
+  if (o.json) fmt::print("{}\n", nlohmann::ordered_json{{"batches", rows}}.dump());
+  return 0;
+}
+
+// Measures a batch, prints a line about it unless --json is given, and returns its fields in the output of --json.
+nlohmann::ordered_json bench_batch(infer::LoadedModel& model, const Options& o, int64_t batch, const apps::Ranks& ranks,
+                                   const Memory& memory) {
+  const Speeds speeds = measure(model.engine(), o, batch);
+  const apps::StepReads reads = apps::step_reads(model.engine().runner(), batch);
+  const double bytes_per_s = speeds.decode / static_cast<double>(batch) * reads.bytes;
+  nlohmann::ordered_json row = {{"batch", batch},
+                                {"prefill_tokens_per_s", speeds.prefill},
+                                {"decode_tokens_per_s", speeds.decode},
+                                {"step_bytes", std::llround(reads.bytes)},
+                                {"decode_gb_per_s", bytes_per_s / 1e9},
+                                {"bandwidth_share", nullptr}};
+  if (ranks.machine() != nullptr) row["exchanged_bytes"] = ranks.exchanged_bytes(model.file(), batch);
+  std::string share;
+  if (reads.experts > 0) {
+    row["experts_of_a_layer"] = reads.experts;
+    share = fmt::format(" ({:.1f} of {} experts per layer)", reads.experts, model.engine().config().n_experts);
+  }
+  if (memory.bytes_per_s) {
+    row["bandwidth_share"] = bytes_per_s / *memory.bytes_per_s;
+    share += fmt::format(", {:.0f}% of memory bandwidth", 100.0 * bytes_per_s / *memory.bytes_per_s);
+  }
+  if (!o.json) {
+    fmt::print("batch {:3}: prefill {:9.1f} tokens/s, decode {:9.1f} tokens/s, weights read at {:.1f} GB/s{}\n", batch,
+               speeds.prefill, speeds.decode, bytes_per_s / 1e9, share);
+  }
+  return row;
+}
+
+// Measures each batch, and prints the results with those of the whole model.
+int bench_batches(infer::LoadedModel& model, const Options& o, const apps::Ranks& ranks, const Memory& memory) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const int64_t batch : o.batch) rows.push_back(bench_batch(model, o, batch, ranks, memory));
+  const infer::LoadReport& loaded = model.engine().runner().load_report();
+  if (!o.json) {
+    fmt::print("{}, weights {:.1f} MB{}\n", memory.description, static_cast<double>(loaded.weight_bytes) / 1e6,
+               memory.bytes_per_s ? " (above 100%: the weights stay in cache)" : "");
+    return 0;
+  }
+  nlohmann::ordered_json json = memory.machines;
+  if (ranks.machine() != nullptr) {
+    json["ranks"] = ranks.machine()->world().n_ranks;
+    json["pipeline_stages"] = ranks.machine()->n_stages();
+  }
+  json["prefill_tokens_per_s"] = rows[0]["prefill_tokens_per_s"];
+  json["decode_tokens_per_s"] = rows[0]["decode_tokens_per_s"];
+  json["weight_bytes"] = loaded.weight_bytes;
+  json["step_bytes"] = rows[0]["step_bytes"];
+  json["repack_seconds"] = loaded.repack_seconds;
+  if (memory.bytes_per_s) json[memory.key] = *memory.bytes_per_s / 1e9;
+  json["bandwidth_share"] = rows[0]["bandwidth_share"];
+  json["batches"] = rows;
+  fmt::print("{}\n", json.dump());
+  return 0;
+}
+
 int run(const apps::Flags& app, const Options& o) {
   if (o.train) throw core::UsageError("--train must be the first flag");
   if (o.memory) return bench_memory(o);
@@ -230,94 +325,9 @@ int run(const apps::Flags& app, const Options& o) {
   }
   const Memory memory = measure_memory(model.machines(), flags.load.machines);  // before weights fill a GPU's memory
   if (!o.trace.empty() && !o.ops) throw core::UsageError("--trace requires --ops; add --ops");
-  if (o.ops) {
-    if (o.batch.size() > 1 || !o.schemas.empty()) {
-      throw core::UsageError("--ops accepts a single --batch and no --json-schemas");
-    }
-    apps::bench_ops(model,
-                    {.prompt_tokens = o.prompt_tokens,
-                     .gen_tokens = o.gen_tokens,
-                     .batch = o.batch.front(),
-                     .repetitions = o.repetitions,
-                     .json = o.json,
-                     .sampler = o.sampler,
-                     .cache_type = flags.load.cache_type.value_or(infer::default_cache_type(model.file())),
-                     .trace = o.trace},
-                    memory.bytes_per_s.value_or(1.0));
-    return 0;
-  }
+  if (o.ops) return bench_operations(model, o, memory);
   apps::report_repacking(model);
-  infer::Engine& engine = model.engine();
-  const infer::LoadReport& loaded = engine.runner().load_report();
-  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-  std::vector<std::string> schemas;
-  if (!o.schemas.empty()) {
-    std::istringstream lines(core::read_text_file(o.schemas, size_t{16} << 20U));
-    for (std::string line; std::getline(lines, line);) schemas.push_back(line);
-    core::require(!schemas.empty(), "{}: no schemas found; write one per line", o.schemas);
-  }
-  for (const int64_t batch : o.batch) {
-    if (!schemas.empty()) {
-      const FormSpeeds speeds = measure_forms(engine, o, batch, model.tokenizer(), schemas);
-      rows.push_back({{"batch", batch},
-                      {"decode_tokens_per_s", speeds.decode},
-                      {"free_tokens_per_s", speeds.free},
-                      {"share", speeds.share}});
-      if (!o.json) {
-        fmt::print("batch {:3}: decode {:9.1f} tokens/s with schemas, {:9.1f} without, ratio {:.3f}\n", batch,
-                   speeds.decode, speeds.free, speeds.share);
-      }
-      continue;
-    }
-    const Speeds speeds = measure(engine, o, batch);
-    const apps::StepReads reads = apps::step_reads(engine.runner(), batch);
-    const double bytes_per_s = speeds.decode / static_cast<double>(batch) * reads.bytes;
-    nlohmann::ordered_json& row = rows.emplace_back();
-    row = {{"batch", batch},
-           {"prefill_tokens_per_s", speeds.prefill},
-           {"decode_tokens_per_s", speeds.decode},
-           {"step_bytes", std::llround(reads.bytes)},
-           {"decode_gb_per_s", bytes_per_s / 1e9},
-           {"bandwidth_share", nullptr}};
-    if (ranks.machine() != nullptr) row["exchanged_bytes"] = ranks.exchanged_bytes(model.file(), batch);
-    std::string share;
-    if (reads.experts > 0) {
-      row["experts_of_a_layer"] = reads.experts;
-      share = fmt::format(" ({:.1f} of {} experts per layer)", reads.experts, engine.config().n_experts);
-    }
-    if (memory.bytes_per_s) {
-      row["bandwidth_share"] = bytes_per_s / *memory.bytes_per_s;
-      share += fmt::format(", {:.0f}% of memory bandwidth", 100.0 * bytes_per_s / *memory.bytes_per_s);
-    }
-    if (!o.json) {
-      fmt::print("batch {:3}: prefill {:9.1f} tokens/s, decode {:9.1f} tokens/s, weights read at {:.1f} GB/s{}\n",
-                 batch, speeds.prefill, speeds.decode, bytes_per_s / 1e9, share);
-    }
-  }
-  if (!schemas.empty()) {
-    if (o.json) fmt::print("{}\n", nlohmann::ordered_json{{"batches", rows}}.dump());
-    return 0;
-  }
-  if (o.json) {
-    nlohmann::ordered_json json = memory.machines;
-    if (ranks.machine() != nullptr) {
-      json["ranks"] = ranks.machine()->world().n_ranks;
-      json["pipeline_stages"] = ranks.machine()->n_stages();
-    }
-    json["prefill_tokens_per_s"] = rows[0]["prefill_tokens_per_s"];
-    json["decode_tokens_per_s"] = rows[0]["decode_tokens_per_s"];
-    json["weight_bytes"] = loaded.weight_bytes;
-    json["step_bytes"] = rows[0]["step_bytes"];
-    json["repack_seconds"] = loaded.repack_seconds;
-    if (memory.bytes_per_s) json[memory.key] = *memory.bytes_per_s / 1e9;
-    json["bandwidth_share"] = rows[0]["bandwidth_share"];
-    json["batches"] = rows;
-    fmt::print("{}\n", json.dump());
-  } else {
-    fmt::print("{}, weights {:.1f} MB{}\n", memory.description, static_cast<double>(loaded.weight_bytes) / 1e6,
-               memory.bytes_per_s ? " (above 100%: the weights stay in cache)" : "");
-  }
-  return 0;
+  return o.schemas.empty() ? bench_batches(model, o, ranks, memory) : bench_schemas(model, o);
 }
 
 // Runs `train tinyshakespeare --profile FLAGS` for `bench --train FLAGS`, because bench is built without LibTorch.

@@ -3,14 +3,12 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <new>
-#include <string_view>
 #include <system_error>
 
 #include "core/error.h"

@@ -9,7 +9,6 @@
 #include <functional>
 #include <iterator>
 #include <memory>
-#include <optional>
 #include <sstream>
 
 #include "apps/program.h"

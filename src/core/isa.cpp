@@ -1,6 +1,5 @@
 #include "core/isa.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <string>
 

@@ -13,65 +13,79 @@ Lanes root(Lanes value) {
   return value;
 }
 
-}  // namespace
-
-AffineFit fit_affine(const LaneGroups<32>& x, const AffineSearch& search) {
-  const auto top = static_cast<float>(search.top);
-  Lanes sum_xx{};
-  for (const Lanes v : x) sum_xx += v * v;
-  const Lanes rms = root(sum_xx / 32.0F);
-
-  LaneGroups<32> weights;
-  Lanes low = x[0];
-  Lanes high = x[0];
-  Lanes sum_w{};
-  Lanes sum_wx{};
-  for (size_t i = 0; i < x.size(); ++i) {
-    weights[i] = rms + magnitude(x[i]);
-    low = x[i] < low ? x[i] : low;
-    high = x[i] > high ? x[i] : high;
-    sum_w += weights[i];
-    sum_wx += weights[i] * x[i];
+// Four groups with the weights of their errors.
+struct WeightedGroups {
+  explicit WeightedGroups(const LaneGroups<32>& values) : x(values) {
+    Lanes sum_xx{};
+    for (const Lanes v : x) sum_xx += v * v;
+    const Lanes rms = root(sum_xx / 32.0F);
+    for (size_t i = 0; i < x.size(); ++i) {
+      weights[i] = rms + magnitude(x[i]);
+      sum_w += weights[i];
+      sum_wx += weights[i] * x[i];
+    }
   }
-  low = low > 0.0F ? Lanes{} : low;
 
-  LaneGroups<32> levels;
-  const auto error_of = [&](Lanes scale, Lanes lowest) {
+  [[nodiscard]] LaneGroups<32> levels(Lanes by, Lanes from, int32_t top) const {
+    LaneGroups<32> levels;
+    for (size_t i = 0; i < x.size(); ++i) levels[i] = to_floats(nearest(by * (x[i] - from), 0, top));
+    return levels;
+  }
+
+  [[nodiscard]] Lanes error(const LaneGroups<32>& levels, Lanes scale, Lanes low) const {
     Lanes error{};
     for (size_t i = 0; i < x.size(); ++i) {
-      const Lanes apart = scale * levels[i] + lowest - x[i];
+      const Lanes apart = scale * levels[i] + low - x[i];
       error += weights[i] * (apart * apart);
     }
     return error;
-  };
+  }
+
+  const LaneGroups<32>& x;
+  LaneGroups<32> weights;
+  Lanes sum_w{};
+  Lanes sum_wx{};
+};
+
+}  // namespace
+
+AffineFit fit_affine(const LaneGroups<32>& x, const AffineSearch& search) {
+  const WeightedGroups groups(x);
+  Lanes low = x[0];
+  Lanes high = x[0];
+  for (const Lanes v : x) {
+    low = v < low ? v : low;
+    high = v > high ? v : high;
+  }
+  low = low > 0.0F ? Lanes{} : low;
 
   // For a group of equal values, `by` is infinite: the scale and all levels are 0.
+  const auto top = static_cast<float>(search.top);
   AffineFit fit{.scale = {}, .low = low, .by = top / (high - low), .from = low};
   fit.scale = 1.0F / fit.by;
-  for (size_t i = 0; i < x.size(); ++i) levels[i] = to_floats(nearest(fit.by * (x[i] - low), 0, search.top));
-  Lanes least = error_of(fit.scale, low);
+  Lanes least = groups.error(groups.levels(fit.by, low, search.top), fit.scale, low);
 
   for (int32_t step = 0; step <= search.last; ++step) {
     const Lanes by = (search.first + 0.1F * static_cast<float>(step) + top) / (high - fit.low);
+    const LaneGroups<32> levels = groups.levels(by, fit.low, search.top);
     Lanes sum_wl{};
     Lanes sum_wll{};
     Lanes sum_wlx{};
     for (size_t i = 0; i < x.size(); ++i) {
-      levels[i] = to_floats(nearest(by * (x[i] - fit.low), 0, search.top));
-      const Lanes weighted = weights[i] * levels[i];
+      const Lanes weighted = groups.weights[i] * levels[i];
       sum_wl += weighted;
       sum_wll += weighted * levels[i];
       sum_wlx += weighted * x[i];
     }
     // Solves the normal equations of scale * level + lowest = x for scale and lowest.
-    const Lanes determinant = sum_w * sum_wll - sum_wl * sum_wl;
-    Lanes scale = (sum_w * sum_wlx - sum_wx * sum_wl) / determinant;
-    Lanes lowest = (sum_wll * sum_wx - sum_wl * sum_wlx) / determinant;
+    const Lanes determinant = groups.sum_w * sum_wll - sum_wl * sum_wl;
+    Lanes scale = (groups.sum_w * sum_wlx - groups.sum_wx * sum_wl) / determinant;
+    Lanes lowest = (sum_wll * groups.sum_wx - sum_wl * sum_wlx) / determinant;
     const IntLanes positive = lowest > 0.0F;
     scale = positive ? sum_wlx / sum_wll : scale;
     lowest = positive ? Lanes{} : lowest;
 
-    const Lanes error = error_of(scale, lowest);
+    const Lanes error = groups.error(levels, scale, lowest);
     const IntLanes better = (determinant > 0.0F) & (error < least);
     least = better ? error : least;
     fit = {.scale = better ? scale : fit.scale,

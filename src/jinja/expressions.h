@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <initializer_list>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>

@@ -6,7 +6,6 @@
 
 #include <cmath>
 #include <limits>
-#include <string>
 
 namespace folio::core {
 namespace {

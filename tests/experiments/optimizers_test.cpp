@@ -7,8 +7,6 @@
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
-#include <cmath>
-
 #include "experiments/common/training.h"
 
 namespace folio::experiments {

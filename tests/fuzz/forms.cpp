@@ -1,6 +1,5 @@
 #include "tests/fuzz/forms.h"
 
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -1,6 +1,5 @@
 // Fuzzes UTF-8, the byte-level alphabet, and a character tokenizer. Input: a training text, and after a byte FF, which
 // never occurs in UTF-8, a text that is encoded with the characters of the first.
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <new>
 
 #include "core/aligned_vector.h"
 #include "core/exp_constants.h"

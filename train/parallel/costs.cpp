@@ -16,25 +16,57 @@ double of_one_way(double n) { return (n - 1) / n; }  // all-gather, reduce-scatt
 // Reduce to one rank: Gloo runs a ring reduce-scatter, and then the other ranks send their parts to that rank.
 double of_sum_at_one(double n) { return of_one_way(n) * (1 + 1 / n); }
 
-}  // namespace
+// A rank's place in the mesh, from which the formulas follow.
+struct Rank {
+  const TrainConfig& config;
+  const Mesh& mesh;
+  const core::ModelConfig& c = config.model;
+  double D = size(Axis::Data), C = size(Axis::Context), t = size(Axis::Tensor), e = size(Axis::Expert);
+  double microbatches = static_cast<double>(config.accumulation);
+  int64_t zero = mesh.size(Axis::Data) == 1 ? 0 : config.mesh.zero;
+  int64_t n_stages = mesh.size(Axis::Pipeline), stage = mesh.at(Axis::Pipeline);
+  bool is_first = stage == 0, is_last = stage == n_stages - 1;
+  bool tied_ends = c.tie_embeddings && n_stages > 1;
 
-double Costs::bytes_sent() const {
-  return std::accumulate(sent.begin(), sent.end(), 0.0, [](double all, const Sent& part) { return all + part.bytes; });
+  void add_activations(Costs& costs) const;
+  void add_weights(Costs& costs) const;
+  [[nodiscard]] double size(Axis axis) const { return static_cast<double>(mesh.size(axis)); }
+  [[nodiscard]] bool has_layer(int64_t layer) const {
+    return layer / (c.n_layers / (n_stages * config.mesh.pipeline_chunks)) % n_stages == stage;
+  }
+};
+
+void add_sent(Costs& costs, const char* what, double bytes) {
+  if (bytes > 0) costs.sent.push_back({.what = what, .bytes = bytes});
 }
 
-Costs costs_of(const TrainConfig& config, const Mesh& mesh) {
-  const core::ModelConfig& c = config.model;
-  const auto size = [&](Axis axis) { return static_cast<double>(mesh.size(axis)); };
-  const double D = size(Axis::Data), C = size(Axis::Context), t = size(Axis::Tensor), e = size(Axis::Expert);
-  const auto microbatches = static_cast<double>(config.accumulation);
-  const int64_t pipeline_chunks = config.mesh.pipeline_chunks, zero = mesh.size(Axis::Data) == 1 ? 0 : config.mesh.zero;
-  const int64_t n_stages = mesh.size(Axis::Pipeline), stage = mesh.at(Axis::Pipeline);
-  const bool is_first = stage == 0, is_last = stage == n_stages - 1, tied_ends = c.tie_embeddings && n_stages > 1;
-  const auto has_layer = [&](int64_t layer) {
-    return layer / (c.n_layers / (n_stages * pipeline_chunks)) % n_stages == stage;
-  };
-  Costs costs;
+void Rank::add_activations(Costs& costs) const {
+  // Positions of a microbatch: `line` in a tensor-parallel group, `own` on this rank.
+  const double line = static_cast<double>(config.batch_size) / (D * e) * static_cast<double>(config.window) / C;
+  const double own = line / t;
+  double layers = 0.0, mixtures = 0.0;
+  for (int64_t layer = 0; layer < c.n_layers; ++layer) {
+    if (!has_layer(layer)) continue;
+    layers += 1;
+    mixtures += c.has_experts(layer) ? 1 : 0;
+  }
+  const double sends = static_cast<double>(config.mesh.pipeline_chunks) * 2 - (is_first ? 1 : 0) - (is_last ? 1 : 0);
+  const auto dim = static_cast<double>(c.dim);
+  const double step = kBytes * microbatches;
+  const double forwards = zero == 3 ? 2 : 1;  // sharded blocks recompute activations in the backward pass
+  // Attention and dense feed-forward networks have one gather and one scatter per pass.
+  add_sent(costs, "tensor: activations",
+           step * (2 * layers - mixtures) * 2 * (forwards + 1) * of_one_way(t) * line * dim);
+  // Keys and values are sent C - 1 times in a forward and in a backward pass, their gradients C times.
+  add_sent(costs, "context: keys, values",
+           step * layers * 2 * (forwards * (C - 1) + (2 * C - 1)) * line * static_cast<double>(c.kv_dim()) / t *
+               (C > 1 ? 1 : 0));
+  add_sent(costs, "expert: rows",
+           step * mixtures * 4 * of_one_way(e) * own * static_cast<double>(c.experts_per_token) * dim);
+  add_sent(costs, "pipeline: activations", n_stages > 1 ? step * sends * own * dim : 0.0);
+}
 
+void Rank::add_weights(Costs& costs) const {
   double sums = 0.0, tied = 0.0, weights = 0.0;
   for (const core::TensorSpec& spec : core::tensor_manifest(c)) {
     const bool is_embedding = spec.role == core::Role::TokenEmbedding;
@@ -60,33 +92,22 @@ Costs costs_of(const TrainConfig& config, const Mesh& mesh) {
     if (zero > 0) weights += bytes * of_one_way(D) * (sharded ? 2 * microbatches : 1.0);
     if (is_embedding && tied_ends) tied = (zero < 2 ? bytes : owned) * of_sum(2);
   }
+  add_sent(costs, "sums of gradients", sums);
+  add_sent(costs, "zero: weights", weights);
+  add_sent(costs, "pipeline: tied ends", tied);
+}
 
-  // Positions of a microbatch: `line` in a tensor-parallel group, `own` on this rank.
-  const double line = static_cast<double>(config.batch_size) / (D * e) * static_cast<double>(config.window) / C;
-  const double own = line / t;
-  double layers = 0.0, mixtures = 0.0;
-  for (int64_t layer = 0; layer < c.n_layers; ++layer) {
-    if (!has_layer(layer)) continue;
-    layers += 1;
-    mixtures += c.has_experts(layer) ? 1 : 0;
-  }
-  const double sends = static_cast<double>(pipeline_chunks) * 2 - (is_first ? 1 : 0) - (is_last ? 1 : 0);
-  const auto dim = static_cast<double>(c.dim);
-  const double step = kBytes * microbatches;
-  const auto add = [&](const char* what, double bytes) {
-    if (bytes > 0) costs.sent.push_back({.what = what, .bytes = bytes});
-  };
-  const double forwards = zero == 3 ? 2 : 1;  // sharded blocks recompute activations in the backward pass
-  // Attention and dense feed-forward networks have one gather and one scatter per pass.
-  add("tensor: activations", step * (2 * layers - mixtures) * 2 * (forwards + 1) * of_one_way(t) * line * dim);
-  // Each of C context ranks sends keys and values C - 1 times per forward and backward pass, their gradients C times.
-  add("context: keys, values", step * layers * 2 * (forwards * (C - 1) + (2 * C - 1)) * line *
-                                   static_cast<double>(c.kv_dim()) / t * (C > 1 ? 1 : 0));
-  add("expert: rows", step * mixtures * 4 * of_one_way(e) * own * static_cast<double>(c.experts_per_token) * dim);
-  add("pipeline: activations", n_stages > 1 ? step * sends * own * dim : 0.0);
-  add("sums of gradients", sums);
-  add("zero: weights", weights);
-  add("pipeline: tied ends", tied);
+}  // namespace
+
+double Costs::bytes_sent() const {
+  return std::accumulate(sent.begin(), sent.end(), 0.0, [](double all, const Sent& part) { return all + part.bytes; });
+}
+
+Costs costs_of(const TrainConfig& config, const Mesh& mesh) {
+  const Rank rank{.config = config, .mesh = mesh};
+  Costs costs;
+  rank.add_activations(costs);
+  rank.add_weights(costs);
   return costs;
 }
 

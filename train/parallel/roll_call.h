@@ -5,12 +5,10 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <future>
-#include <memory>
 #include <string>
 #include <thread>
 #include <vector>

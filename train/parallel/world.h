@@ -4,7 +4,6 @@
 #include <chrono>
 #include <map>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "train/parallel/group.h"

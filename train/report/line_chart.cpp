@@ -76,6 +76,36 @@ void spread(std::vector<Label>& labels) {
   }
 }
 
+// Returns a series as SVG. A missing value separates its parts.
+std::string series_svg(const std::vector<std::vector<Point>>& parts, const std::string& colour, bool dots) {
+  std::string body;
+  const auto out = std::back_inserter(body);
+  for (const auto& part : parts) {
+    fmt::format_to(out, "<path class=\"line {}{}\" d=\"", colour, part.size() > kMaxThick ? " thin" : "");
+    for (size_t k = 0; k < part.size(); ++k)
+      fmt::format_to(out, "{}{:.1f} {:.1f}", k == 0 ? 'M' : 'L', part[k].x, part[k].y);
+    // A single point becomes a line of length 0, whose round caps look like a dot.
+    fmt::format_to(out, "{}\"/>\n", part.size() == 1 ? "h0" : "");
+  }
+  for (const auto& part : parts) {
+    if (!dots) break;
+    for (const Point& p : part)
+      fmt::format_to(out, "<circle class=\"{} fill\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\"/>", colour, p.x, p.y);
+  }
+  return body;
+}
+
+// Returns a label right of the plot. A thin line connects it to its line if it was moved or the line ends early.
+std::string label_svg(const Label& label) {
+  std::string body;
+  if (std::abs(label.y - label.from.y) > 3.0 || label.from.x < kPlot.right() - 3.0) {
+    body = fmt::format("<path class=\"line lead {}\" d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}L{:.1f} {:.1f}\"/>",
+                       label.style.empty() ? "ref" : label.style, label.from.x, label.from.y,
+                       std::max(label.from.x, kPlot.right()), label.from.y, kPlot.right() + 12, label.y);
+  }
+  return body + svg::text_at(kPlot.right() + 16, label.y + 4, label.text, "start", label.style + " fill");
+}
+
 }  // namespace
 
 std::string LineChart::svg() const {
@@ -93,31 +123,18 @@ std::string LineChart::svg() const {
   y.set_ticks(true);
 
   std::string body = svg::grid_y(kPlot, y) + svg::grid_x(kPlot, x);
-  const auto out = std::back_inserter(body);
-
   std::vector<Label> labels;
   for (const Reference& reference : references) {
     if (!y.shows(reference.y)) continue;
     const double at = kPlot.bottom() - kPlot.height * y.place(reference.y);
-    fmt::format_to(out, "<path class=\"ref\" d=\"M{:.1f} {:.1f}H{:.1f}\"/>\n", kPlot.left, at, kPlot.right());
+    body += fmt::format("<path class=\"ref\" d=\"M{:.1f} {:.1f}H{:.1f}\"/>\n", kPlot.left, at, kPlot.right());
     labels.push_back({reference.name + " " + svg::value_text(reference.y), "", {kPlot.right(), at}});
   }
   for (size_t i = 0; i < series.size(); ++i) {
     const std::string colour = svg::colour(i);
     const auto parts = visible_parts(series[i].points, x, y);
     if (parts.empty()) continue;
-    for (const auto& part : parts) {
-      fmt::format_to(out, "<path class=\"line {}{}\" d=\"", colour, part.size() > kMaxThick ? " thin" : "");
-      for (size_t k = 0; k < part.size(); ++k)
-        fmt::format_to(out, "{}{:.1f} {:.1f}", k == 0 ? 'M' : 'L', part[k].x, part[k].y);
-      // A single point becomes a line of length 0, whose round caps look like a dot.
-      fmt::format_to(out, "{}\"/>\n", part.size() == 1 ? "h0" : "");
-    }
-    for (const auto& part : parts) {
-      if (series[i].points.size() > kMaxDots) break;
-      for (const Point& p : part)
-        fmt::format_to(out, "<circle class=\"{} fill\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\"/>", colour, p.x, p.y);
-    }
+    body += series_svg(parts, colour, series[i].points.size() <= kMaxDots);
     double last = 0.0;
     for (const Point& p : series[i].points) last = x.shows(p.x) && y.shows(p.y) ? p.y : last;
     labels.push_back({series[i].name + " " + svg::value_text(last), colour, parts.back().back()});
@@ -130,13 +147,7 @@ std::string LineChart::svg() const {
   size_t longest = 0;
   for (const Label& label : labels) {
     longest = std::max(longest, svg::count_characters(label.text));
-    // A thin line connects a label to its line if the label was moved or the line ends early.
-    if (std::abs(label.y - label.from.y) > 3.0 || label.from.x < kPlot.right() - 3.0) {
-      fmt::format_to(out, "<path class=\"line lead {}\" d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}L{:.1f} {:.1f}\"/>",
-                     label.style.empty() ? "ref" : label.style, label.from.x, label.from.y,
-                     std::max(label.from.x, kPlot.right()), label.from.y, kPlot.right() + 12, label.y);
-    }
-    body += svg::text_at(kPlot.right() + 16, label.y + 4, label.text, "start", label.style + " fill");
+    body += label_svg(label);
   }
 
   body += svg::text_at(kPlot.left + kPlot.width / 2, kPlot.bottom() + 40, x_label, "middle");

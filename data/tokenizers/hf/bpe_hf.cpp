@@ -1,6 +1,5 @@
 // Reads and writes byte-level BPE vocabularies in tokenizer.json of Hugging Face's tokenizers. Pieces are spelled in
 // the byte-level alphabet; pre-tokenizers of known models are recognized by their published patterns.
-#include <algorithm>
 #include <utility>
 
 #include "core/error.h"

@@ -4,7 +4,6 @@
 #include <array>
 #include <queue>
 #include <span>
-#include <string_view>
 #include <unordered_map>
 #include <utility>
 

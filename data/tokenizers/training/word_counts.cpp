@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <utility>
 
 #include "core/error.h"
 #include "core/utf8.h"

@@ -1,7 +1,6 @@
 #include "infer/ranks/net/orders.h"
 
 #include <cstring>
-#include <string>
 #include <type_traits>
 
 #include "core/error.h"

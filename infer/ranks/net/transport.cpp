@@ -1,7 +1,6 @@
 #include "infer/ranks/net/transport.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 
 namespace folio::infer {

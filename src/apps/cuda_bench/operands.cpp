@@ -1,6 +1,5 @@
 #include "apps/cuda_bench/operands.h"
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 

@@ -1,7 +1,6 @@
 #include "apps/cuda_bench/timing.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/random.h"
 #include "infer/cuda/layout.h"

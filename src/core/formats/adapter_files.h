@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
 
 #include "core/formats/gguf_adapter.h"
 #include "core/formats/peft_adapter.h"

@@ -1,7 +1,6 @@
 #include "core/formats/adapter_tensors.h"
 
 #include <map>
-#include <utility>
 
 #include "core/error.h"
 

@@ -1,9 +1,7 @@
 #include "core/formats/generation_config.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
-#include <variant>
 
 #include "core/error.h"
 #include "core/file_io.h"

@@ -147,6 +147,44 @@ TensorHeader read_tensor_header(Cursor& in) {
   return header;
 }
 
+// Returns the tensors of the header that `in` has read, as views of the file. Throws Error unless each has a valid
+// size, is aligned, is in the file and overlaps no other.
+std::vector<TensorView> located(const std::vector<TensorHeader>& headers, const Cursor& in,
+                                std::span<const std::byte> file, int64_t alignment) {
+  if (alignment < 1 || alignment > 65536 || !std::has_single_bit(static_cast<uint64_t>(alignment))) {
+    in.fail_here("general.alignment is {}, but must be a power of two up to 65536", alignment);
+  }
+  const auto start = checked_align(in.offset(), static_cast<uint64_t>(alignment));
+  if (!start) in.fail_here("the header's size overflows");
+  std::vector<TensorView> tensors;
+  std::vector<std::pair<uint64_t, uint64_t>> extents;
+  for (const auto& [view, offset] : headers) {
+    const auto bytes = tensor_bytes(view.type, view.shape);
+    if (!bytes) {
+      in.fail_here("tensor {} has shape {}, which is not valid for type {}", printable(view.name),
+                   shape_string(view.shape), info(view.type).name);
+    }
+    if (offset % static_cast<uint64_t>(alignment) != 0) {
+      in.fail_here("tensor {} has offset {}, which is not a multiple of the alignment {}", printable(view.name), offset,
+                   alignment);
+    }
+    const auto begin = checked_add(*start, offset);
+    const auto end = begin ? checked_add(*begin, *bytes) : std::nullopt;
+    if (!end || *end > file.size()) {
+      in.fail_here("tensor {} needs {} bytes at offset {}, past the end of the file at {}", printable(view.name),
+                   *bytes, offset, file.size());
+    }
+    extents.emplace_back(*begin, *end);
+    tensors.push_back(view);
+    tensors.back().bytes = file.subspan(*begin, *bytes);
+  }
+  std::sort(extents.begin(), extents.end());
+  for (size_t i = 1; i < extents.size(); ++i) {
+    if (extents[i].first < extents[i - 1].second) in.fail_here("two tensors overlap at byte {}", extents[i].first);
+  }
+  return tensors;
+}
+
 constexpr const char* kSplitPart = "split.no";
 constexpr const char* kSplitCount = "split.count";
 constexpr const char* kSplitTensors = "split.tensors.count";
@@ -232,37 +270,7 @@ GgufFile::GgufFile(const std::filesystem::path& path, OneFile) : file_(path) {
     if (!tensor_index_.emplace(name, i).second) in.fail_here("tensor {} occurs twice", printable(name));
   }
 
-  const int64_t alignment = integer("general.alignment", 32);
-  if (alignment < 1 || alignment > 65536 || !std::has_single_bit(static_cast<uint64_t>(alignment))) {
-    in.fail_here("general.alignment is {}, but must be a power of two up to 65536", alignment);
-  }
-  const auto start = checked_align(in.offset(), static_cast<uint64_t>(alignment));
-  if (!start) in.fail_here("the header's size overflows");
-  std::vector<std::pair<uint64_t, uint64_t>> extents;
-  for (TensorHeader& h : headers) {
-    const auto bytes = tensor_bytes(h.view.type, h.view.shape);
-    if (!bytes) {
-      in.fail_here("tensor {} has shape {}, which is not valid for type {}", printable(h.view.name),
-                   shape_string(h.view.shape), info(h.view.type).name);
-    }
-    if (h.offset % static_cast<uint64_t>(alignment) != 0) {
-      in.fail_here("tensor {} has offset {}, which is not a multiple of the alignment {}", printable(h.view.name),
-                   h.offset, alignment);
-    }
-    const auto begin = checked_add(*start, h.offset);
-    const auto end = begin ? checked_add(*begin, *bytes) : std::nullopt;
-    if (!end || *end > size()) {
-      in.fail_here("tensor {} needs {} bytes at offset {}, past the end of the file at {}", printable(h.view.name),
-                   *bytes, h.offset, size());
-    }
-    extents.emplace_back(*begin, *end);
-    h.view.bytes = file_.bytes().subspan(*begin, *bytes);
-    tensors_.push_back(std::move(h.view));
-  }
-  std::sort(extents.begin(), extents.end());
-  for (size_t i = 1; i < extents.size(); ++i) {
-    if (extents[i].first < extents[i - 1].second) in.fail_here("two tensors overlap at byte {}", extents[i].first);
-  }
+  tensors_ = located(headers, in, file_.bytes(), integer("general.alignment", 32));
 }
 
 void GgufFile::read_parts(int64_t count) {

@@ -108,10 +108,6 @@ void write_scales(const ModelConfig& c, OrderedJson& json) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 nlohmann::ordered_json rope_scaling_json(const RopeScaling& s) {
   nlohmann::ordered_json json = {{"rope_type", s.type}, {"factor", shortest(s.factor)}};
   if (s.type == RopeScalingType::Linear) return json;
@@ -409,13 +405,13 @@ void read_scales(const nlohmann::json& json, const std::string& where, const Fam
   }
 }
 
-}  // namespace
+bool has_other_bias(const nlohmann::json& json, const FamilyInfo& family) {
+  const bool published = hf_family(family.family).attention_bias && family.qkv_bias;
+  return has(json, "attention_bias") && json["attention_bias"] != published;
+}
 
-ModelConfig config_from_hf_json(const std::filesystem::path& path) {
-  const std::string where = path.string();
-  const nlohmann::json json = parse_json(read_text_file(path, size_t{16} << 20U), where);
-  const FamilyInfo& family = family_named(json_get<std::string>(json, "model_type", where), where + ": model_type");
-  const HfFamily& of_hf = hf_family(family.family);
+// Throws Error for each value that selects a computation which Folio does not have.
+void require_supported(const nlohmann::json& json, const std::string& where, const FamilyInfo& family) {
   const auto refuse = [&](const char* key, const auto& allowed) {
     require(!has(json, key) || json[key] == allowed, "{}: {} = {} is not supported", where, key,
             [&] { return printable(json[key].dump()); });
@@ -427,14 +423,13 @@ ModelConfig config_from_hf_json(const std::filesystem::path& path) {
     refuse("swiglu_limit", shortest(kGateLimit));
     refuse("swiglu_alpha", shortest(kGateSlope));
   }
-  const bool expected_bias = of_hf.attention_bias && family.qkv_bias;
-  const bool other_bias = has(json, "attention_bias") && json["attention_bias"] != expected_bias;
   require(
-      !other_bias || (family.qkv_bias_varies && json["attention_bias"].is_boolean()),
+      !has_other_bias(json, family) || (family.qkv_bias_varies && json["attention_bias"].is_boolean()),
       "{}: attention_bias = {} is not supported for {}, whose published models have {}biases of queries, keys "
       "and values; use one of those, or run this model with transformers",
       where, [&] { return printable(json["attention_bias"].dump()); }, family.name, family.qkv_bias ? "" : "no ");
-  require(!of_hf.attention_bias || has(json, "attention_bias"), "{}: the key \"attention_bias\" is missing", where);
+  require(!hf_family(family.family).attention_bias || has(json, "attention_bias"),
+          "{}: the key \"attention_bias\" is missing", where);
   refuse("mlp_bias", false);
   refuse("use_qk_norm", family.qk_norm != QkNorm::None);
   refuse("use_bidirectional_attention", false);
@@ -442,6 +437,16 @@ ModelConfig config_from_hf_json(const std::filesystem::path& path) {
     for (const char* experts : {"num_experts", "num_local_experts", "n_routed_experts"}) refuse(experts, 0);
   }
   refuse("clip_qkv", nullptr);
+}
+
+}  // namespace
+
+ModelConfig config_from_hf_json(const std::filesystem::path& path) {
+  const std::string where = path.string();
+  const nlohmann::json json = parse_json(read_text_file(path, size_t{16} << 20U), where);
+  const FamilyInfo& family = family_named(json_get<std::string>(json, "model_type", where), where + ": model_type");
+  const HfFamily& of_hf = hf_family(family.family);
+  require_supported(json, where, family);
   ModelConfig c;
   c.family = family.family;
   c.vocab_size = json_get<int64_t>(json, "vocab_size", where);
@@ -452,7 +457,7 @@ ModelConfig config_from_hf_json(const std::filesystem::path& path) {
   c.hidden_dim = json_get<int64_t>(json, "intermediate_size", where);
   c.context_length = json_get<int64_t>(json, "max_position_embeddings", where);
   c.norm_eps = json_get<float>(json, "rms_norm_eps", where);
-  c.other_qkv_bias = other_bias;
+  c.other_qkv_bias = has_other_bias(json, family);
   c.tie_embeddings =
       json.contains("tie_word_embeddings") ? json_get<bool>(json, "tie_word_embeddings", where) : of_hf.ties;
   if (has(json, "head_dim")) {

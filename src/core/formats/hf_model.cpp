@@ -228,43 +228,67 @@ Weights read_hf_directory(const fs::path& directory) { return to_weights(read_hf
 
 namespace {
 
-// Source of one Hugging Face tensor: `count` manifest tensors from index `first`, or matrix `part` of a stack.
+// A Hugging Face tensor, made of `count` manifest tensors from index `first`, or of matrix `part` of a stack.
 struct HfTensor {
+  TensorView header;
   size_t first;
   size_t count = 1;
   int64_t part = 0;
 };
 
-// Returns the tensors with Hugging Face's names, shapes and row order.
-TensorStream hf_stream(const ModelConfig& config, const TensorStream& stream) {
-  const auto manifest = tensor_manifest(config);
-  const bool less_1 = hf_family(config.family).norms_less_1;
-  std::vector<TensorView> tensors;
-  std::vector<HfTensor> sources;
+std::vector<HfTensor> hf_tensors(const ModelConfig& config, const std::vector<TensorSpec>& manifest,
+                                 const std::vector<TensorView>& tensors) {
+  std::vector<HfTensor> all;
   for (size_t i = 0; i < manifest.size(); ++i) {
     const TensorSpec& spec = manifest[i];
-    const TensorView& tensor = stream.tensors.at(i);
+    const TensorView& tensor = tensors.at(i);
     if (spec.hf_fused.first > 0 || spec.hf_packed.first > 0) {
-      ++sources.back().count;
-      require(tensor.type == tensors.back().type, "{} has tensors of types {} and {}; use --type f16, bf16 or f32",
-              tensors.back().name, info(tensor.type).name, info(tensors.back().type).name);
+      const TensorView& header = all.back().header;
+      ++all.back().count;
+      require(tensor.type == header.type, "{} has tensors of types {} and {}; use --type f16, bf16 or f32", header.name,
+              info(tensor.type).name, info(header.type).name);
       continue;
     }
     for (int64_t part = 0; part < spec.hf_parts(); ++part) {
-      tensors.push_back(tensor);
-      tensors.back().name = spec.hf_fused.name.empty() ? spec.hf_part(part) : spec.hf_fused.name;
-      tensors.back().shape = spec.hf_shape();
-      if (!spec.hf_fused.name.empty()) tensors.back().shape[0] = spec.hf_fused.rows;
-      if (less_1 && is_norm(spec.role)) tensors.back().type = DType::F32;
-      sources.push_back({.first = i, .part = part});
+      TensorView& header = all.emplace_back(HfTensor{.header = tensor, .first = i, .part = part}).header;
+      header.name = spec.hf_fused.name.empty() ? spec.hf_part(part) : spec.hf_fused.name;
+      header.shape = spec.hf_shape();
+      if (!spec.hf_fused.name.empty()) header.shape[0] = spec.hf_fused.rows;
+      if (hf_family(config.family).norms_less_1 && is_norm(spec.role)) header.type = DType::F32;
     }
   }
+  return all;
+}
+
+// Returns the tensor's bytes with Hugging Face's norm weights and row order; stores them in `copy` if they differ.
+std::span<const std::byte> hf_bytes(const ModelConfig& config, const TensorSpec& spec, const TensorView& tensor,
+                                    std::vector<std::byte>& copy) {
+  if (hf_family(config.family).norms_less_1 && is_norm(spec.role)) {
+    const std::vector<float> values = plus(tensor, -1.0F);
+    const auto less = std::as_bytes(std::span(values));
+    copy.assign(less.begin(), less.end());
+    return copy;
+  }
+  if (!spec.rope_permuted) return tensor.bytes;
+  copy.resize(tensor.bytes.size());
+  const int64_t n_rows = spec.shape[0];
+  adjacent_to_split_halves(tensor.bytes, copy, n_rows / config.head_dim, config.head_dim,
+                           static_cast<int64_t>(tensor.bytes.size()) / n_rows);
+  return copy;
+}
+
+// Returns the tensors with Hugging Face's names, shapes and row order.
+TensorStream hf_stream(const ModelConfig& config, const TensorStream& stream) {
+  const auto manifest = tensor_manifest(config);
+  const std::vector<HfTensor> sources = hf_tensors(config, manifest, stream.tensors);
+  std::vector<TensorView> headers;
+  for (const HfTensor& source : sources) headers.push_back(source.header);
   // Requests the bytes of a stack only once, for its first part.
-  return {tensors, [=, copy = std::vector<std::byte>(), stack = std::span<const std::byte>()](size_t at) mutable {
-            const auto [i, count, part] = sources[at];
+  return {headers, [=, copy = std::vector<std::byte>(), stack = std::span<const std::byte>()](size_t at) mutable {
+            const auto& [header, i, count, part] = sources[at];
             const TensorSpec& spec = manifest[i];
             if (!spec.hf_packed.name.empty()) {
-              const size_t size = info(tensors[at].type).block_bytes;
+              const size_t size = info(header.type).block_bytes;
               copy.resize(static_cast<size_t>(spec.hf_packed.step * spec.elements()) * size);
               for (size_t n = 0; n < count; ++n) pack_hf(manifest[i + n], checked_bytes(stream, i + n), size, copy);
               return std::span<const std::byte>(copy);
@@ -274,27 +298,15 @@ TensorStream hf_stream(const ModelConfig& config, const TensorStream& stream) {
               const size_t n = stack.size() / static_cast<size_t>(spec.hf_parts());
               return stack.subspan(static_cast<size_t>(part) * n, n);
             }
-            copy.clear();
-            for (size_t more = 1; more < count; ++more) {
-              const auto before = checked_bytes(stream, i + more - 1);
-              copy.insert(copy.end(), before.begin(), before.end());
-            }
-            const auto bytes = checked_bytes(stream, i + count - 1);
-            if (count > 1) {
-              copy.insert(copy.end(), bytes.begin(), bytes.end());
-            } else if (less_1 && is_norm(spec.role)) {
+            if (count == 1) {
               TensorView tensor = stream.tensors[i];
-              tensor.bytes = bytes;
-              const std::vector<float> values = plus(tensor, -1.0F);
-              const auto less = std::as_bytes(std::span(values));
-              copy.assign(less.begin(), less.end());
-            } else if (spec.rope_permuted) {
-              copy.resize(bytes.size());
-              const int64_t n_rows = spec.shape[0];
-              adjacent_to_split_halves(bytes, copy, n_rows / config.head_dim, config.head_dim,
-                                       static_cast<int64_t>(bytes.size()) / n_rows);
-            } else {
-              return bytes;
+              tensor.bytes = checked_bytes(stream, i);
+              return hf_bytes(config, spec, tensor, copy);
+            }
+            copy.clear();
+            for (size_t n = 0; n < count; ++n) {
+              const auto bytes = checked_bytes(stream, i + n);
+              copy.insert(copy.end(), bytes.begin(), bytes.end());
             }
             return std::span<const std::byte>(copy);
           }};

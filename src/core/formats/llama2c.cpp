@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
-#include <optional>
 
 #include "core/checked.h"
 #include "core/error.h"

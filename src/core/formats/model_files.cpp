@@ -1,7 +1,5 @@
 #include "core/formats/model_files.h"
 
-#include <cstring>
-
 #include "core/mapped_file.h"
 
 namespace folio::core {

@@ -1,6 +1,5 @@
 #include "core/formats/module_pattern.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "core/error.h"

@@ -5,7 +5,6 @@
 
 #include <cstdio>
 #include <cstring>
-#include <exception>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>

@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <limits>
 #include <numeric>
-#include <optional>
 
 #include "core/random.h"
 #include "tests/infer/cuda/host/emulator.h"

@@ -8,7 +8,6 @@
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "core/random.h"
 #include "infer/reference/kernels.h"

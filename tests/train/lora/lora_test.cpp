@@ -7,9 +7,6 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
 
 #include "core/error.h"
 #include "experiments/26_pipeline/plans.h"

@@ -2,7 +2,6 @@
 // pass of microbatch 3 through stage 0. tests/apps/schedule_test.py compares with PyTorch's.
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <exception>
 
 #include "train/parallel/schedule.h"

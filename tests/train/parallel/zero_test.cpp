@@ -4,7 +4,6 @@
 #include <torch/utils.h>
 
 #include <cstdlib>
-#include <map>
 #include <mutex>
 
 #include "modules/families/parts.h"

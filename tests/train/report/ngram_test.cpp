@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <map>
-#include <set>
 
 #include "core/random.h"
 #include "data/corpus.h"

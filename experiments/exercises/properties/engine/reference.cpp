@@ -1,6 +1,5 @@
 #include "experiments/exercises/properties/engine/reference.h"
 
-#include <algorithm>
 #include <cmath>
 #include <vector>
 

@@ -1,7 +1,5 @@
 #include <torch/optim/adamw.h>
 
-#include <cmath>
-
 #include "experiments/exercises/training/training.h"
 #include "tests/modules/support.h"
 

@@ -1,5 +1,4 @@
 // Implements CUDA's built-in functions for the emulator, and those of kernel.h that nvcc compiles to instructions.
-#include <bit>
 #include <cstring>
 
 #include "core/error.h"
