@@ -154,8 +154,8 @@ TEST_F(GgufHostile, RejectsCountsBeyondTheFile) {
 }
 
 TEST_F(GgufHostile, RejectsLengthsBeyondTheFile) {
-  for (const uint64_t length : {uint64_t{1000}, uint64_t{1} << 40U, (uint64_t{1} << 61U) + 1,
-                                uint64_t{1} << 63U, UINT64_MAX, UINT64_MAX - 7}) {
+  for (const uint64_t length :
+       {uint64_t{1000}, uint64_t{1} << 40U, (uint64_t{1} << 61U) + 1, uint64_t{1} << 63U, UINT64_MAX, UINT64_MAX - 7}) {
     RawGguf file;
     file.pairs = {raw(length) + "key" + raw<uint32_t>(0) + std::string(50, '\1')};
     expect_refused(file, "a metadata key needs " + std::to_string(length) + " bytes");
