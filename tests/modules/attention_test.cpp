@@ -91,16 +91,6 @@ TEST(AttentionModule, DropoutAppliesOnlyInTraining) {
   }
 }
 
-TEST(AttentionModule, HasExactlyFourMatrices) {
-  auto attention = make(config_of(4, 2, 6));
-  EXPECT_TRUE(attention->buffers().empty());
-  ASSERT_EQ(attention->parameters().size(), 4U);
-  EXPECT_EQ(weight(attention, "wq").sizes(), (std::vector<int64_t>{24, 24}));
-  EXPECT_EQ(weight(attention, "wk").sizes(), (std::vector<int64_t>{12, 24}));
-  EXPECT_EQ(weight(attention, "wv").sizes(), (std::vector<int64_t>{12, 24}));
-  EXPECT_EQ(weight(attention, "wo").sizes(), (std::vector<int64_t>{24, 24}));
-}
-
 TEST(AttentionModule, RejectsOtherSizes) {
   auto attention = make(config_of(2, 2, 4, /*context=*/8));
   expect_error([&] { attention->forward(randn({2, 3, 7})); }, {"Attention", "[B, T, 8]", "Double [2, 3, 7]"});

@@ -13,7 +13,6 @@
 #include "modules/families/attention.h"
 #include "modules/families/parts.h"
 #include "tests/train/parallel/layer_on_ranks.h"
-#include "train/parallel/tensor.h"
 
 namespace folio::train::parallel {
 namespace {
@@ -87,24 +86,6 @@ TEST(ContextAttention, RingMatchesFullAttention) {
           [&](World& world) { return AnyModule(ContextAttention(c, rope, world.along({Axis::Context}))); },
           randn({2, 2 * C * (C == 3 ? 1 : 5), c.dim}));
     }
-  }
-}
-
-TEST(ContextAttention, RingWithSplitHeadsMatchesFullAttention) {
-  for (const auto& [C, t] : {std::pair<int64_t, int64_t>{2, 2}, {3, 2}, {2, 3}}) {
-    const auto whole = attention_config(core::Family::Llama, 6, t == 2 ? 2 : 6);
-    auto part = whole;
-    part.n_heads /= t;
-    part.n_kv_heads /= t;
-    const auto rope = nn::FamilyParts().rope(whole);
-    test::expect_whole_layer(
-        AnyModule(in_double(nn::FamilyAttention(whole, rope), 0.3)),
-        test::mesh_of({{Axis::Context, C}, {Axis::Tensor, t}}),
-        [&](World& world) {
-          return tensor_parallel(AnyModule(ContextAttention(part, rope, world.along({Axis::Context}))),
-                                 world.along({Axis::Tensor}));
-        },
-        randn({2, 2 * C * t * 2, whole.dim}));
   }
 }
 

@@ -30,15 +30,13 @@ core::ModelConfig config_for(core::Family family, int64_t n_heads, int64_t n_kv_
           .n_heads = n_heads,
           .n_kv_heads = n_kv_heads,
           .head_dim = 4,
-          .hidden_dim = 12,
           .context_length = 32};
 }
 
-// Returns the configuration of one of t ranks, which has 1/t of the heads and of hidden_dim.
+// Returns the configuration of one of t ranks, which has 1/t of the heads.
 core::ModelConfig divided(core::ModelConfig c, int64_t t) {
   c.n_heads /= t;
   c.n_kv_heads /= t;
-  c.hidden_dim /= t;
   return c;
 }
 
@@ -126,15 +124,6 @@ TEST(TensorParallel, PackedSequencesDoNotAttendToEachOther) {
         return tensor_parallel(AnyModule(nn::FamilyAttention(divided(c, 2), rope)), world.along({Axis::Tensor}));
       },
       randn({2, 8, c.dim}), starts);
-}
-
-TEST(TensorParallel, SplitFeedForwardMatchesTheWhole) {
-  for (const int64_t t : {1, 2, 3, 4}) {
-    test::expect_whole_layer(
-        AnyModule(in_double(nn::SwiGLU(10, 12), 0.3)), test::mesh_of({{Axis::Tensor, t}}),
-        [&](World& world) { return tensor_parallel(AnyModule(nn::SwiGLU(10, 12 / t)), world.along({Axis::Tensor})); },
-        randn({2, 12, 10}));
-  }
 }
 
 TEST(TensorParallel, SendsTheDocumentedBytes) {

@@ -7,7 +7,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/formats/safetensors.h"
 #include "modules/families/parts.h"
 #include "tests/train/support.h"
 #include "train/step/adamw.h"
@@ -138,21 +137,6 @@ TEST(Checkpoint, NamesAMissingBestCheckpoint) {
   EXPECT_ERROR((recover_checkpoints(run.path()), 0), "the best checkpoint, step-000000, is missing");
 }
 
-TEST(Checkpoint, AlignsTensorsInTheFilesTo64Bytes) {
-  const Saved saved;
-  for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
-    const core::SafetensorsFile file(saved.last() / name);
-    size_t tensors = 0;
-    for (const core::TensorView& tensor : file.tensors()) {
-      if (tensor.name.starts_with("__pad__.")) continue;
-      ++tensors;
-      // The file is mapped at the start of a page, so its tensors are aligned in memory as in the file.
-      EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.bytes.data()) % 64, 0U) << tensor.name;
-    }
-    EXPECT_GE(tensors, core::tensor_manifest(saved.trainer.config().model).size());
-  }
-}
-
 TEST(Checkpoint, LoadingCopiesAndNeverAliases) {
   Saved a;
   const fs::path last = fs::canonical(a.last());
@@ -257,27 +241,6 @@ TEST(Checkpoint, ReadsStateOfOlderRuns) {
   ASSERT_EQ(json.erase("evaluations_since_best"), 1U);
   test::write_bytes(run / "checkpoints/last/trainer.json", json.dump());
   EXPECT_EQ(read_trainer_state(run / "checkpoints/last").evaluations_since_best, 0);
-}
-
-TEST(Checkpoint, RestoresWeightsMomentsAndGenerator) {
-  Saved a;
-  const torch::Tensor drawn = torch::randn({5});
-  parallel::RankModel model(a.trainer.config(), a.trainer.world());
-  AdamW optimizer(model, a.trainer.config());
-  load_checkpoint(a.last(), model, nullptr, optimizer, read_trainer_state(a.last()));
-  EXPECT_TRUE(test::same_bits(test::copies(model.llama()), test::copies(a.trainer.model())));
-  EXPECT_EQ(optimizer.steps(), 1);
-  EXPECT_TRUE(torch::equal(torch::randn({5}), drawn));
-  bool moved = false;
-  for (const auto& [name, tensor] : optimizer.state()) moved = moved || tensor.abs().max().item<float>() > 0;
-  EXPECT_TRUE(moved);
-}
-
-TEST(Checkpoint, NamesAnUnwritableDirectory) {
-  const TempDir run;
-  test::write_bytes(run / "checkpoints", "a file in the way");
-  Small small;
-  EXPECT_ERROR((small.trainer.save(run.path()), 0), "checkpoints");
 }
 
 TEST(Checkpoint, RejectsLaterVersions) {

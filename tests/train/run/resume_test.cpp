@@ -110,12 +110,6 @@ TEST(Resume, WeightAveragingIsBitExact) {
   expect_repeated_bits(c, {1, 6});
 }
 
-TEST(Resume, MuonIsBitExact) {
-  TrainConfig c = small_config();
-  c.optimizer = OptimizerKind::Muon;
-  expect_repeated_bits(c, {1, 6});
-}
-
 TEST(Resume, GaLoreIsBitExact) {
   TrainConfig c = small_config();
   c.optimizer = OptimizerKind::GaLore;
