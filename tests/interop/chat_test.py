@@ -27,7 +27,7 @@ def rendered(template, messages):
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_chat_tokens_and_answer_match_llama_cpp(name, tmp_path):
-    template = KNOWN[name][1]
+    template = KNOWN[name]
     path = write_chat_model(tmp_path / "model.gguf", template)
     with LlamaCpp(path, n_ctx=512) as theirs:
         for system, prompt in [(None, "hello world"), ("Be brief.\n", "  why?\n\n  So. "), (None, "\n{{ 中文 }} 😀")]:
