@@ -86,7 +86,7 @@ TEST(FeedForward, WidthScaledFeedForwardPreservesMagnitude) {
   }
 }
 
-TEST(Blocks, WidthScaledMatricesPreserveMagnitude) {
+TEST(ComparedBlocks, WidthScaledMatricesPreserveMagnitude) {
   nn::Llama model = seeded_llama(kConfig, 5);
   const nn::Llama before = seeded_llama(kConfig, 5);
   draw_blocks_by_width(model);
@@ -101,12 +101,12 @@ TEST(Blocks, WidthScaledMatricesPreserveMagnitude) {
   }
 }
 
-TEST(Blocks, PositionsAreIndependentWithoutAttention) {
+TEST(ComparedBlocks, PositionsAreIndependentWithoutAttention) {
   EXPECT_EQ(reach(blocks_without_attention(kConfig)), 0.0);
   EXPECT_GT(reach({}), 1e-3);
 }
 
-TEST(Blocks, RemovedPartsHaveNoParameters) {
+TEST(ComparedBlocks, RemovedPartsHaveNoParameters) {
   for (const std::string part : {"attention", "ffn"}) {
     nn::Llama model =
         model_of(part == "ffn" ? blocks_without_feed_forward(kConfig) : blocks_without_attention(kConfig));
@@ -119,7 +119,7 @@ TEST(Blocks, RemovedPartsHaveNoParameters) {
   }
 }
 
-TEST(Broken, ZeroBlockZeroesTheStreamWithoutResiduals) {
+TEST(BrokenParts, ZeroBlockZeroesTheStreamWithoutResiduals) {
   const auto spread = [](ModelParts blocks) {
     nn::Llama model = model_of(std::move(blocks));
     const torch::NoGradGuard no_grad;

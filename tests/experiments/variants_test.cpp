@@ -107,25 +107,25 @@ TEST(Variants, NtkScalingSlowsOnlySlowPairs) {
   EXPECT_NEAR((speed[7] / scaled[7]).item<double>(), 8.0, 1e-9);
 }
 
-TEST(Broken, SequenceNormLeaksLaterTokens) {
+TEST(BrokenParts, SequenceNormLeaksLaterTokens) {
   EXPECT_GT(leak(changed_blocks(kConfig, norms(true))), 1e-3);
   EXPECT_EQ(leak(changed_blocks(kConfig, norms(false))), 0.0);
 }
 
-TEST(Broken, SequenceNormBreaksCachedDecoding) {
+TEST(BrokenParts, SequenceNormBreaksCachedDecoding) {
   nn::Llama model = model_of(changed_blocks(kConfig, norms(true)));
   const torch::Tensor tokens = random_tokens(3, 12);
   EXPECT_GT(largest_difference(decode_with_cache(model, tokens, norms(true)), model->forward(tokens)), 1e-3);
 }
 
-TEST(Broken, NegativeMeanWithoutSquareGivesNaN) {
+TEST(BrokenParts, NegativeMeanWithoutSquareGivesNaN) {
   MeanNorm norm(4);
   const torch::Tensor y = norm->forward(torch::tensor({{1.0F, 2.0F, 3.0F, 4.0F}, {-1.0F, -2.0F, -3.0F, -4.0F}}));
   EXPECT_TRUE(y[0].isfinite().all().item<bool>());
   EXPECT_TRUE(y[1].isnan().all().item<bool>());
 }
 
-TEST(Broken, UnmaskedAttentionLeaksLaterTokens) {
+TEST(BrokenParts, UnmaskedAttentionLeaksLaterTokens) {
   EXPECT_GT(leak(changed_blocks(kConfig,
                                 [](nn::BlockParts& parts, const nn::RopeCache& rope) {
                                   parts.attention = torch::nn::AnyModule(UnmaskedAttention(kConfig, rope));
@@ -139,7 +139,7 @@ TEST(Broken, UnmaskedAttentionLeaksLaterTokens) {
   EXPECT_GT(weights.triu(1).abs().max().item<double>(), 0.0);
 }
 
-TEST(Broken, DiscardedAttentionGetsNoGradient) {
+TEST(BrokenParts, DiscardedAttentionGetsNoGradient) {
   nn::Llama model = seeded_llama(kConfig, 5, blocks_that_discard_attention(kConfig));
   const torch::Tensor tokens = random_tokens(2, 6);
   model->loss(tokens, tokens).backward();

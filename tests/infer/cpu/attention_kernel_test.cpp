@@ -24,12 +24,12 @@ using test::kNaN;
 using test::random_floats;
 using test::same_bits;
 
-class AttentionOfIsa : public ::testing::TestWithParam<core::Isa> {
+class IsaAttention : public ::testing::TestWithParam<core::Isa> {
  protected:
   const Kernels& fast_ = kernels_for(GetParam());
 };
 
-INSTANTIATE_TEST_SUITE_P(Isa, AttentionOfIsa, ::testing::ValuesIn(kernels::isas_with_kernels()),
+INSTANTIATE_TEST_SUITE_P(Isa, IsaAttention, ::testing::ValuesIn(kernels::isas_with_kernels()),
                          ::testing::PrintToStringParamName());
 
 void run(const Kernels& kernels, const AttentionInput<float>& in, float* out) { kernels.attention(in, out); }
@@ -181,7 +181,7 @@ void check_attention(const Kernels& fast, const AttentionCase& c) {
   check_type<Q8>(fast, c);
 }
 
-TEST_P(AttentionOfIsa, GivesTheReferencesBitsAtEveryLength) {
+TEST_P(IsaAttention, GivesTheReferencesBitsAtEveryLength) {
   size_t place = 0;
   for (const size_t head_dim : {2, 6, 10, 16, 48}) {
     for (size_t n_positions = 1; n_positions <= 100; ++n_positions) {
@@ -195,7 +195,7 @@ TEST_P(AttentionOfIsa, GivesTheReferencesBitsAtEveryLength) {
   }
 }
 
-TEST_P(AttentionOfIsa, GivesTheReferencesBitsAtEveryHeadWidth) {
+TEST_P(IsaAttention, GivesTheReferencesBitsAtEveryHeadWidth) {
   std::vector<size_t> head_dims;
   for (size_t d = 2; d <= 2 * kLanes + 2; d += 2) head_dims.push_back(d);
   for (const size_t d : {46, 48, 62, 64, 66, 80, 94, 96, 112, 128, 130, 256, 510, 512}) head_dims.push_back(d);
@@ -211,7 +211,7 @@ TEST_P(AttentionOfIsa, GivesTheReferencesBitsAtEveryHeadWidth) {
 }
 
 // Tests one number of queries for each number of rows, at varying lengths; `make long` tests all combinations.
-TEST_P(AttentionOfIsa, GivesTheReferencesBitsForEveryNumberOfRows) {
+TEST_P(IsaAttention, GivesTheReferencesBitsForEveryNumberOfRows) {
   const bool all = std::getenv("FOLIO_LONG") != nullptr;
   constexpr size_t kQueries[] = {1, 2, 3, 4, 7, 8, 9, 14};
   size_t place = 0;
@@ -229,7 +229,7 @@ TEST_P(AttentionOfIsa, GivesTheReferencesBitsForEveryNumberOfRows) {
 }
 
 // Includes rows whose window begins within a block.
-TEST_P(AttentionOfIsa, GivesTheReferencesBitsInEveryWindow) {
+TEST_P(IsaAttention, GivesTheReferencesBitsInEveryWindow) {
   size_t place = 0;
   for (size_t window = 1; window <= 70; ++window) {
     for (const size_t n_positions : {1, 3, 31, 32, 33, 40, 64, 65, 90, 100}) {
@@ -248,7 +248,7 @@ TEST_P(AttentionOfIsa, GivesTheReferencesBitsInEveryWindow) {
 }
 
 // Tests scores below and far above the cap, and sinks above and below all scores.
-TEST_P(AttentionOfIsa, GivesTheReferencesBitsWithCapsAndSinks) {
+TEST_P(IsaAttention, GivesTheReferencesBitsWithCapsAndSinks) {
   size_t place = 0;
   for (const size_t n_positions : {1, 2, 17, 32, 33, 64, 65, 97}) {
     for (const double scale : {0.3, 30.0}) {
@@ -266,7 +266,7 @@ TEST_P(AttentionOfIsa, GivesTheReferencesBitsWithCapsAndSinks) {
 }
 
 // Tests scores that differ by hundreds: s - m leaves the range of e^x, and later blocks often have a larger maximum m.
-TEST_P(AttentionOfIsa, GivesTheReferencesBitsForFarScores) {
+TEST_P(IsaAttention, GivesTheReferencesBitsForFarScores) {
   for (size_t n_positions = 1; n_positions <= 100; n_positions += 3) {
     for (const double scale : {0.0, 30.0, 1000.0}) {
       check_attention(fast_, {n_positions, rows_to_the_blocks_end(n_positions, 4), 4, 18, n_positions % 10, scale});

@@ -121,16 +121,15 @@ TEST(Repack, RejectsOtherTypes) {
   EXPECT_ERROR(group_layout(tensor), "tensor w has type F32, expected one quantized in groups");
 }
 
-class GroupsOfIsa : public ::testing::TestWithParam<test::KernelSet> {
+class IsaGroups : public ::testing::TestWithParam<test::KernelSet> {
  protected:
   const Kernels& fast_ = *GetParam().kernels;
 };
 
-INSTANTIATE_TEST_SUITE_P(Isa, GroupsOfIsa, ::testing::ValuesIn(test::kernel_sets()),
-                         ::testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Isa, IsaGroups, ::testing::ValuesIn(test::kernel_sets()), ::testing::PrintToStringParamName());
 
 // The largest of 32 values becomes 127 or -127, rounding errors are at most half a step, and sums are exact.
-TEST_P(GroupsOfIsa, QuantizedInputsAreWithinHalfAStep) {
+TEST_P(IsaGroups, QuantizedInputsAreWithinHalfAStep) {
   for (const size_t k : {32U, 64U, 576U}) {
     auto x = random_floats(k, k, 3.0);
     for (size_t i = 0; i < k; ++i) x[i] = std::ldexp(x[i], static_cast<int>(i / 32 % 40) - 20);
@@ -157,7 +156,7 @@ TEST_P(GroupsOfIsa, QuantizedInputsAreWithinHalfAStep) {
 }
 
 // Tests many magnitudes, ties, zeros, infinities and NaNs.
-TEST_P(GroupsOfIsa, QuantizedInputsMatchTheReference) {
+TEST_P(IsaGroups, QuantizedInputsMatchTheReference) {
   const float inf = std::numeric_limits<float>::infinity();
   std::vector<float> x = random_floats(32 * 400, 5, 2.0);
   for (size_t i = 0; i < x.size(); ++i) {
@@ -191,7 +190,7 @@ TEST_P(GroupsOfIsa, QuantizedInputsMatchTheReference) {
   }
 }
 
-TEST_P(GroupsOfIsa, NonFiniteInputsStayVisible) {
+TEST_P(IsaGroups, NonFiniteInputsStayVisible) {
   const Packed packed(DType::Q4_1, 20, 64, 1);
   for (const float damage : {kNaN, std::numeric_limits<float>::infinity()}) {
     auto x = random_floats(64, 1);
@@ -226,7 +225,7 @@ void check(const Kernels& fast, const Packed& packed, std::span<const float> x, 
   ASSERT_TRUE(got.guards_hold());
 }
 
-TEST_P(GroupsOfIsa, MatmulGivesTheReferencesBits) {
+TEST_P(IsaGroups, MatmulGivesTheReferencesBits) {
   size_t turn = 0;
   for (const DType type : kTypes) {
     for (const size_t blocks : {1U, 2U, 3U, 5U}) {
@@ -244,7 +243,7 @@ TEST_P(GroupsOfIsa, MatmulGivesTheReferencesBits) {
 
 // All quants are at their maximum (or minimum) and all inputs at 127 (or -127): saturating instructions would give
 // wrong sums.
-TEST_P(GroupsOfIsa, MatmulSaturatesNoSumAtTheExtremes) {
+TEST_P(IsaGroups, MatmulSaturatesNoSumAtTheExtremes) {
   for (const DType type : kTypes) {
     const size_t k = 2 * core::info(type).block_elements;
     for (const auto fill : {std::byte{0x7F}, std::byte{0x80}, std::byte{0x3C}, std::byte{0x0F}, std::byte{0xF0}}) {

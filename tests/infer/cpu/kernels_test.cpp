@@ -26,18 +26,18 @@ using test::random_floats;
 using test::same_bits;
 using test::short_lengths;
 
-class KernelsOfIsa : public ::testing::TestWithParam<core::Isa> {
+class IsaKernels : public ::testing::TestWithParam<core::Isa> {
  protected:
   const Kernels& fast_ = kernels_for(GetParam());
   const Kernels& reference_ = reference_kernels();
 };
 
-INSTANTIATE_TEST_SUITE_P(Isa, KernelsOfIsa, ::testing::ValuesIn(kernels::isas_with_kernels()),
+INSTANTIATE_TEST_SUITE_P(Isa, IsaKernels, ::testing::ValuesIn(kernels::isas_with_kernels()),
                          ::testing::PrintToStringParamName());
 
-TEST_P(KernelsOfIsa, TableHasItsName) { EXPECT_EQ(fast_.isa, GetParam()); }
+TEST_P(IsaKernels, TableHasItsName) { EXPECT_EQ(fast_.isa, GetParam()); }
 
-TEST_P(KernelsOfIsa, RmsNormGivesTheReferencesBits) {
+TEST_P(IsaKernels, RmsNormGivesTheReferencesBits) {
   auto lengths = short_lengths();
   lengths.insert(lengths.end(), kLongLengths.begin(), kLongLengths.end());
   for (const size_t n : lengths) {
@@ -96,7 +96,7 @@ void check_matmul(const Kernels& fast, const MatmulCase& c) {
   ASSERT_TRUE(near.guards_hold()) << "near, " << label;
 }
 
-TEST_P(KernelsOfIsa, MatmulGivesTheReferencesBitsAtShortLengths) {
+TEST_P(IsaKernels, MatmulGivesTheReferencesBitsAtShortLengths) {
   size_t turn = 0;
   for (const size_t k : short_lengths()) {
     for (size_t n_rows = 1; n_rows <= 9; ++n_rows) {
@@ -111,7 +111,7 @@ TEST_P(KernelsOfIsa, MatmulGivesTheReferencesBitsAtShortLengths) {
   }
 }
 
-TEST_P(KernelsOfIsa, MatmulGivesTheReferencesBitsAroundChunkBorders) {
+TEST_P(IsaKernels, MatmulGivesTheReferencesBitsAroundChunkBorders) {
   size_t place = 0;
   for (const size_t k : kLongLengths) {
     for (size_t n_rows = 1; n_rows <= 9; ++n_rows) {
@@ -125,7 +125,7 @@ TEST_P(KernelsOfIsa, MatmulGivesTheReferencesBitsAroundChunkBorders) {
 }
 
 // For many input rows, some instruction sets use other kernels, with panels (matmul_panels.h, matmul_packed.h).
-TEST_P(KernelsOfIsa, MatmulOfManyInputsGivesTheReferencesBits) {
+TEST_P(IsaKernels, MatmulOfManyInputsGivesTheReferencesBits) {
   size_t place = 0;
   for (const size_t k : {0U, 1U, 15U, 16U, 33U, 1024U, 1030U, 2100U}) {
     for (const size_t n_rows : {63U, 64U, 65U, 71U}) {
@@ -137,7 +137,7 @@ TEST_P(KernelsOfIsa, MatmulOfManyInputsGivesTheReferencesBits) {
   }
 }
 
-TEST_P(KernelsOfIsa, RopeGivesTheReferencesBits) {
+TEST_P(IsaKernels, RopeGivesTheReferencesBits) {
   std::vector<size_t> head_dims;
   for (size_t d = 0; d <= 2 * kLanes + 2; d += 2) head_dims.push_back(d);
   for (const size_t d : {46, 48, 64, 80, 130, 512}) head_dims.push_back(d);
@@ -159,7 +159,7 @@ TEST_P(KernelsOfIsa, RopeGivesTheReferencesBits) {
   }
 }
 
-TEST_P(KernelsOfIsa, GatesGiveTheReferencesBits) {
+TEST_P(IsaKernels, GatesGiveTheReferencesBits) {
   for (const auto gated : {&Kernels::swiglu, &Kernels::geglu, &Kernels::clamped_swiglu}) {
     auto lengths = short_lengths();
     lengths.insert(lengths.end(), kLongLengths.begin(), kLongLengths.end());
@@ -182,7 +182,7 @@ TEST_P(KernelsOfIsa, GatesGiveTheReferencesBits) {
   }
 }
 
-TEST_P(KernelsOfIsa, SoftCapGivesTheReferencesBits) {
+TEST_P(IsaKernels, SoftCapGivesTheReferencesBits) {
   for (const size_t n : short_lengths()) {
     for (const float cap : {0.5F, 30.0F}) {
       Buffer expected(random_floats(n, n, 60.0), 0);
@@ -196,7 +196,7 @@ TEST_P(KernelsOfIsa, SoftCapGivesTheReferencesBits) {
 }
 
 // The second product of an adapter adds in matmul's order, but reads a matrix with another memory layout.
-TEST_P(KernelsOfIsa, AddLowRankGivesTheBitsOfAProduct) {
+TEST_P(IsaKernels, AddLowRankGivesTheBitsOfAProduct) {
   for (const size_t n : {1, 3, 15, 16, 17, 40, 100}) {
     for (const size_t rank : {1, 2, 7, 8, 9, 16, 17, 37, 256, 1030}) {
       const auto numbers = random_floats(n * rank, n * rank);
@@ -247,7 +247,7 @@ TEST_P(KernelsOfIsa, AddLowRankGivesTheBitsOfAProduct) {
 }
 
 // With up = 1 and large gates, the results show e^-x over its whole range and where it is clamped.
-TEST_P(KernelsOfIsa, GatesGiveTheReferencesBitsAtExtremes) {
+TEST_P(IsaKernels, GatesGiveTheReferencesBitsAtExtremes) {
   const float inf = std::numeric_limits<float>::infinity();
   std::vector<float> gate{0.0F,    -0.0F, 1e-45F, -1e-45F, 1e-30F, 87.3F, -87.3F, 88.37F,
                           -88.38F, 89.0F, -89.0F, 1e4F,    -1e4F,  3e38F, -3e38F, inf};

@@ -121,7 +121,7 @@ TEST(CudaStage, ExpertsDoNotDependOnStepSizes) {
   }
 }
 
-TEST(Fuse, FusesNormsAndActivationsIntoMatmuls) {
+TEST(CudaFusion, FusesNormsAndActivationsIntoMatmuls) {
   const std::vector<Operation> operations{
       Norm{},
       Project(Slot::Normed, std::array{Projection{}}),

@@ -18,13 +18,14 @@ using host::OrderScope;
 using test::on_device;
 using test::on_host;
 
-class InOrder : public ::testing::TestWithParam<Order> {
+class EmulatorOrder : public ::testing::TestWithParam<Order> {
  protected:
   OrderScope scope_{GetParam()};
   Stream stream_{0};
 };
 
-INSTANTIATE_TEST_SUITE_P(Orders, InOrder, ::testing::ValuesIn(host::all_orders()), ::testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Orders, EmulatorOrder, ::testing::ValuesIn(host::all_orders()),
+                         ::testing::PrintToStringParamName());
 
 std::vector<unsigned> count_up(unsigned n) {
   std::vector<unsigned> x(n);
@@ -38,21 +39,21 @@ std::vector<float> count_up_floats(unsigned n) {
   return x;
 }
 
-TEST_P(InOrder, RunsIndependentThreads) {
+TEST_P(EmulatorOrder, RunsIndependentThreads) {
   const DeviceMemory x = on_device(stream_, count_up_floats(1000));
   launch(test::scale, {8}, {128}, 0, stream_, x.as<float>(), 2.0F, 999U);
   const auto result = on_host<float>(stream_, x);
   for (unsigned i = 0; i < 1000; ++i) ASSERT_EQ(result[i], i < 999 ? 2.0F * static_cast<float>(i) : 999.0F);
 }
 
-TEST_P(InOrder, ThreadsHaveTheirIndices) {
+TEST_P(EmulatorOrder, ThreadsHaveTheirIndices) {
   const DeviceMemory out(stream_, 2 * 3 * 4 * 5 * 6 * 7 * 4);
   launch(test::indices, {2, 3, 4}, {5, 6, 7}, 0, stream_, out.as<unsigned>());
   const auto result = on_host<unsigned>(stream_, out);
   for (unsigned i = 0; i < result.size(); ++i) ASSERT_EQ(result[i], i / 210 * 1000000 + i % 210);
 }
 
-TEST_P(InOrder, ShufflesAndBarriersSum) {
+TEST_P(EmulatorOrder, ShufflesAndBarriersSum) {
   const auto x = count_up(4 * 128 + 77);
   const DeviceMemory device_x = on_device(stream_, x);
   const DeviceMemory sums(stream_, 5 * 4);
@@ -64,7 +65,7 @@ TEST_P(InOrder, ShufflesAndBarriersSum) {
   }
 }
 
-TEST_P(InOrder, DynamicSharedMemoryIsPerBlock) {
+TEST_P(EmulatorOrder, DynamicSharedMemoryIsPerBlock) {
   const DeviceMemory x = on_device(stream_, count_up_floats(3 * 96));
   const DeviceMemory y(stream_, x.bytes());
   launch(test::reverse_blocks, {3}, {96}, 96 * sizeof(float), stream_, y.as<float>(), x.as<float>());
@@ -72,7 +73,7 @@ TEST_P(InOrder, DynamicSharedMemoryIsPerBlock) {
   for (unsigned i = 0; i < 288; ++i) ASSERT_EQ(result[i], static_cast<float>(i / 96 * 96 + 95 - i % 96));
 }
 
-TEST_P(InOrder, LastBlockCombinesPartialSums) {
+TEST_P(EmulatorOrder, LastBlockCombinesPartialSums) {
   const auto x = count_up(1000);
   const DeviceMemory device_x = on_device(stream_, x);
   const DeviceMemory parts(stream_, 16 * 4);
@@ -85,7 +86,7 @@ TEST_P(InOrder, LastBlockCombinesPartialSums) {
   }
 }
 
-TEST_P(InOrder, AsyncCopiesCompleteAtTheirWait) {
+TEST_P(EmulatorOrder, AsyncCopiesCompleteAtTheirWait) {
   const auto x = count_up(3 * 4 * 64 * 4);
   const DeviceMemory device_x = on_device(stream_, x);
   const DeviceMemory y(stream_, device_x.bytes());
@@ -93,7 +94,7 @@ TEST_P(InOrder, AsyncCopiesCompleteAtTheirWait) {
   EXPECT_EQ(on_host<unsigned>(stream_, y), x);
 }
 
-TEST_P(InOrder, WarpIntrinsicsBehaveAsOnAGpu) {
+TEST_P(EmulatorOrder, WarpIntrinsicsBehaveAsOnAGpu) {
   const DeviceMemory out(stream_, 32 * 7 * 4);
   launch(test::warp_words, {}, {32}, 0, stream_, out.as<unsigned>());
   const auto result = on_host<unsigned>(stream_, out);
@@ -106,7 +107,7 @@ TEST_P(InOrder, WarpIntrinsicsBehaveAsOnAGpu) {
   }
 }
 
-TEST_P(InOrder, HalfWarpsSynchronizeSeparately) {
+TEST_P(EmulatorOrder, HalfWarpsSynchronizeSeparately) {
   const DeviceMemory out(stream_, 32 * 4);
   launch(test::halves, {}, {32}, 0, stream_, out.as<unsigned>());
   const auto result = on_host<unsigned>(stream_, out);
@@ -116,7 +117,7 @@ TEST_P(InOrder, HalfWarpsSynchronizeSeparately) {
   }
 }
 
-TEST_P(InOrder, WarpBarrierSynchronizesTheWarp) {
+TEST_P(EmulatorOrder, WarpBarrierSynchronizesTheWarp) {
   const DeviceMemory x = on_device(stream_, count_up_floats(128));
   const DeviceMemory y(stream_, x.bytes());
   launch(test::reverse_warps, {}, {128}, 0, stream_, y.as<float>(), x.as<float>());

@@ -240,13 +240,13 @@ struct Stack {
   PackedMatrix matrix;
 };
 
-class ExpertsOf : public ::testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(Types, ExpertsOf, ::testing::ValuesIn(test::kTypes),
+class ExpertTypes : public ::testing::TestWithParam<DType> {};
+INSTANTIATE_TEST_SUITE_P(Types, ExpertTypes, ::testing::ValuesIn(test::kTypes),
                          [](const auto& info) { return std::string(core::info(info.param).name); });
 
 // For each assignment of a row to an expert, the three products and SwiGLU give the bits of single products with that
 // expert's matrices. So rows depend neither on each other nor on their grouping.
-TEST_P(ExpertsOf, AssignmentsMatchSingleMatmuls) {
+TEST_P(ExpertTypes, AssignmentsMatchSingleMatmuls) {
   Stream stream(0);
   const size_t block = core::info(GetParam()).block_elements;
   const size_t dim = block == 1 ? 33 : block;

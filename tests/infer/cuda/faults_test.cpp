@@ -40,17 +40,17 @@ std::string error_in_orders(void (*kernel)(T*, const T*), unsigned threads) {
   });
 }
 
-TEST(Faults, DetectsAMissingBarrier) {
+TEST(EmulatorFaults, DetectsAMissingBarrier) {
   EXPECT_TRUE(contains(error_in_orders(test::without_barrier, 64), "depend on their turn"));
   EXPECT_TRUE(contains(error_in_orders(test::without_barrier, 32), "depend on their turn"));
   EXPECT_TRUE(contains(error_in_orders(test::without_second_barrier, 64), "depend on their turn"));
 }
 
-TEST(Faults, DetectsCopiesWithoutAWait) {
+TEST(EmulatorFaults, DetectsCopiesWithoutAWait) {
   EXPECT_TRUE(contains(error_in_orders(test::without_any_copy_wait, 32), "1 of its copies are on their way"));
 }
 
-TEST(Faults, AsyncCopiesAreNaNUntilTheirWait) {
+TEST(EmulatorFaults, AsyncCopiesAreNaNUntilTheirWait) {
   Stream stream(0);
   const DeviceMemory x = on_device(stream, numbers(128));
   const DeviceMemory y(stream, x.bytes());
@@ -60,7 +60,7 @@ TEST(Faults, AsyncCopiesAreNaNUntilTheirWait) {
   EXPECT_TRUE(std::all_of(bytes.begin(), bytes.end(), [](uint8_t b) { return b == 0xFF; }));
 }
 
-TEST(Faults, CopiesOfOtherThreadsNeedABarrier) {
+TEST(EmulatorFaults, CopiesOfOtherThreadsNeedABarrier) {
   EXPECT_TRUE(contains(error_in_orders(test::without_barrier_after_copies, 32), "depend on their turn"));
 }
 
@@ -73,35 +73,35 @@ void expect_named(void (*kernel)(unsigned*), unsigned threads, std::initializer_
   }
 }
 
-TEST(Faults, NamesABarrierInABranch) {
+TEST(EmulatorFaults, NamesABarrierInABranch) {
   expect_named(test::barrier_in_branch, 64, {place_of("barrier in branch"), "return"});
 }
 
-TEST(Faults, NamesBothBarriers) {
+TEST(EmulatorFaults, NamesBothBarriers) {
   expect_named(test::two_barriers, 64, {place_of("first barrier"), place_of("second barrier")});
 }
 
-TEST(Faults, NamesALaneOutsideItsMask) {
+TEST(EmulatorFaults, NamesALaneOutsideItsMask) {
   expect_named(test::lane_outside_mask, 32, {place_of("outside mask"), "name it in the mask"});
 }
 
-TEST(Faults, NamesALaneThatReturned) {
+TEST(EmulatorFaults, NamesALaneThatReturned) {
   expect_named(test::lane_that_returned, 32, {place_of("lane returned"), "thread (31, 0, 0) of block (0, 0, 0)"});
 }
 
-TEST(Faults, NamesBothPlacesOfDivergedLanes) {
+TEST(EmulatorFaults, NamesBothPlacesOfDivergedLanes) {
   expect_named(test::lanes_at_two_places, 32, {place_of("first shuffle"), place_of("second shuffle")});
 }
 
-TEST(Faults, NamesBothMasks) {
+TEST(EmulatorFaults, NamesBothMasks) {
   expect_named(test::lanes_with_two_masks, 32, {place_of("two masks"), "0x00ffffff", "0xffffff00"});
 }
 
-TEST(Faults, NamesALaneWaitingElsewhere) {
+TEST(EmulatorFaults, NamesALaneWaitingElsewhere) {
   expect_named(test::lane_at_barrier, 32, {place_of("lonely barrier"), place_of("stuck shuffle")});
 }
 
-TEST(Faults, NamesALaneOutsideTheBlock) {
+TEST(EmulatorFaults, NamesALaneOutsideTheBlock) {
   const std::string error = error_of_block(test::lane_not_in_block, 48);
   EXPECT_TRUE(contains(error, place_of("short warp")));
   EXPECT_TRUE(contains(error, "lane 16 of warp 1 is not in the block"));
@@ -113,7 +113,7 @@ std::string error_with_dynamic(void (*kernel)(float*)) {
   return error_of([&] { launch(kernel, {}, {32}, 32 * sizeof(float), stream, out.as<float>()); });
 }
 
-TEST(Faults, DetectsAccessPastSharedMemory) {
+TEST(EmulatorFaults, DetectsAccessPastSharedMemory) {
 #ifdef FOLIO_ASAN
   EXPECT_DEATH((void)error_with_dynamic(test::write_past_dynamic), "use-after-poison");
   EXPECT_DEATH((void)error_with_dynamic(test::read_past_dynamic), "use-after-poison");
@@ -124,7 +124,7 @@ TEST(Faults, DetectsAccessPastSharedMemory) {
 }
 
 #ifdef FOLIO_ASAN  // without AddressSanitizer, only the race detector detects this bug (races_test.cpp)
-TEST(Faults, DetectsAccessPastDeviceMemory) {
+TEST(EmulatorFaults, DetectsAccessPastDeviceMemory) {
   Stream stream(0);
   const DeviceMemory out(stream, 256);
   EXPECT_DEATH(launch(test::write_past_device_memory, {}, {32}, 0, stream, out.as<float>(), 64U),
@@ -132,7 +132,7 @@ TEST(Faults, DetectsAccessPastDeviceMemory) {
 }
 #endif
 
-TEST(Faults, DetectsDependenceOnBlockOrder) {
+TEST(EmulatorFaults, DetectsDependenceOnBlockOrder) {
   const auto error = [](auto run) {
     return error_of([&] {
       host::require_same_in_all_orders([&] {
@@ -155,7 +155,7 @@ TEST(Faults, DetectsDependenceOnBlockOrder) {
       "depend on their turn"));
 }
 
-TEST(Faults, DetectsMisalignedLoads) {
+TEST(EmulatorFaults, DetectsMisalignedLoads) {
   Stream stream(0);
   const DeviceMemory x = on_device(stream, numbers(64));
   EXPECT_TRUE(
@@ -163,7 +163,7 @@ TEST(Faults, DetectsMisalignedLoads) {
                "not a multiple of 16"));
 }
 
-TEST(Faults, RejectsLaunchesBeyondGpuLimits) {
+TEST(EmulatorFaults, RejectsLaunchesBeyondGpuLimits) {
   Stream stream(0);
   const DeviceMemory x = on_device(stream, numbers(64));
   const auto error = [&](Grid grid, Grid block, size_t shared) {
@@ -178,7 +178,7 @@ TEST(Faults, RejectsLaunchesBeyondGpuLimits) {
   EXPECT_EQ(error({1}, {32}, size_t{99} << 10U), "");
 }
 
-TEST(Faults, RunsNormallyAfterAnError) {
+TEST(EmulatorFaults, RunsNormallyAfterAnError) {
   for (int turn = 0; turn < 200; ++turn) {
     EXPECT_NE(error_of_block(test::lane_at_barrier, 1024), "");
     Stream stream(0);

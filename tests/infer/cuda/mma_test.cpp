@@ -94,7 +94,7 @@ std::vector<uint32_t> run(Kind kind, const Operands& p) {
   return result;
 }
 
-class Products : public ::testing::TestWithParam<Kind> {
+class Matmuls : public ::testing::TestWithParam<Kind> {
  protected:
   [[nodiscard]] bool whole() const { return GetParam() == Kind::kS8 || GetParam() == Kind::kS8Half; }
   [[nodiscard]] unsigned depth() const { return 8 * numbers_in_word(GetParam()); }
@@ -122,11 +122,11 @@ class Products : public ::testing::TestWithParam<Kind> {
   std::mt19937 random_{7};
 };
 
-INSTANTIATE_TEST_SUITE_P(Kinds, Products,
+INSTANTIATE_TEST_SUITE_P(Kinds, Matmuls,
                          ::testing::Values(Kind::kF16, Kind::kBf16, Kind::kTf32, Kind::kS8, Kind::kS8Half),
                          ::testing::PrintToStringParamName());
 
-TEST_P(Products, MatchATripleLoop) {
+TEST_P(Matmuls, MatchATripleLoop) {
   for (int turn = 0; turn < 20; ++turn) {
     const Operands p = random_product();
     const std::vector<uint32_t> result = run(GetParam(), p);
@@ -145,7 +145,7 @@ TEST_P(Products, MatchATripleLoop) {
   }
 }
 
-TEST(ProductsOfF16, WidensEveryValueExactly) {
+TEST(MatmulF16, WidensEveryValueExactly) {
   // Multiplies eight F16 values at a time by 1: every seventh 16-bit pattern, including NaNs, must be widened exactly.
   for (uint32_t first = 0; first < 0x10000; first += 8 * 7) {
     Operands p{16, std::vector<uint32_t>(16 * 16), std::vector<uint32_t>(16 * 8), std::vector<uint32_t>(16 * 8)};

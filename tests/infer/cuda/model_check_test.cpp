@@ -56,11 +56,11 @@ void expect_within_the_bound(const Shape& shape) {
   }
 }
 
-class ExpertsChecked : public ::testing::TestWithParam<Shape> {};
+class CheckExperts : public ::testing::TestWithParam<Shape> {};
 
-INSTANTIATE_TEST_SUITE_P(Shapes, ExpertsChecked, ::testing::ValuesIn(expert_shapes()), shape_name);
+INSTANTIATE_TEST_SUITE_P(Shapes, CheckExperts, ::testing::ValuesIn(expert_shapes()), shape_name);
 
-TEST_P(ExpertsChecked, GpuIsWithinTheBound) { expect_within_the_bound(GetParam()); }
+TEST_P(CheckExperts, GpuIsWithinTheBound) { expect_within_the_bound(GetParam()); }
 
 // Returns models of families other than Llama, one of them with scaled RoPE.
 std::vector<Shape> other_families() {
@@ -75,11 +75,11 @@ std::vector<Shape> other_families() {
   return shapes;
 }
 
-class FamiliesChecked : public ::testing::TestWithParam<Shape> {};
+class CheckFamilies : public ::testing::TestWithParam<Shape> {};
 
-INSTANTIATE_TEST_SUITE_P(Shapes, FamiliesChecked, ::testing::ValuesIn(other_families()), shape_name);
+INSTANTIATE_TEST_SUITE_P(Shapes, CheckFamilies, ::testing::ValuesIn(other_families()), shape_name);
 
-TEST_P(FamiliesChecked, GpuIsWithinTheBound) { expect_within_the_bound(GetParam()); }
+TEST_P(CheckFamilies, GpuIsWithinTheBound) { expect_within_the_bound(GetParam()); }
 
 // A GPU that ignores the model passed to load() and loads the weights of `model`.
 class Swapped final : public Machine {
@@ -97,7 +97,7 @@ class Swapped final : public Machine {
 };
 
 // The machine's weights are rounded to 8 bits (BF16) instead of 11 (F16), a larger error than the kernels may have.
-TEST(ModelChecked, DetectsExcessiveRounding) {
+TEST(CheckModels, DetectsExcessiveRounding) {
   const core::StoredModel model = small_model(DType::F16);
   core::StoredModel rounded = model;
   std::vector<std::vector<std::byte>> bytes;
@@ -116,7 +116,7 @@ TEST(ModelChecked, DetectsExcessiveRounding) {
 }
 
 // Tests the first layer of a published model, which `make smollm2` fetches: real widths, vocabulary and weights.
-TEST(ModelChecked, APublishedLayerIsWithinTheBound) {
+TEST(CheckModels, APublishedLayerIsWithinTheBound) {
   const std::filesystem::path file = FOLIO_SMOLLM2;
   if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is not there: make smollm2 fetches it";
   core::StoredModel model = core::read_model(file);

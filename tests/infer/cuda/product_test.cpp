@@ -116,7 +116,7 @@ TEST(Packed, NeedsTheExpectedBitsPerWeight) {
   EXPECT_EQ(bits(DType::MXFP4), 9.0);
 }
 
-class ProductOf : public ::testing::TestWithParam<DType> {
+class MatmulTypes : public ::testing::TestWithParam<DType> {
  protected:
   // Returns the tested input widths k, which are multiples of the type's block.
   [[nodiscard]] std::vector<size_t> widths() const {
@@ -138,10 +138,10 @@ class ProductOf : public ::testing::TestWithParam<DType> {
   Stream stream_{0};
 };
 
-INSTANTIATE_TEST_SUITE_P(Types, ProductOf, ::testing::ValuesIn(kTypes),
+INSTANTIATE_TEST_SUITE_P(Types, MatmulTypes, ::testing::ValuesIn(kTypes),
                          [](const auto& info) { return std::string(core::info(info.param).name); });
 
-TEST_P(ProductOf, IsWithinRoundingErrors) {
+TEST_P(MatmulTypes, IsWithinRoundingErrors) {
   for (const size_t k : widths()) {
     for (const size_t n_out : {1U, 31U, 33U}) {
       const Weights w(stream_, GetParam(), n_out, k, k + n_out);
@@ -153,7 +153,7 @@ TEST_P(ProductOf, IsWithinRoundingErrors) {
   }
 }
 
-TEST_P(ProductOf, ManyRowsAreWithinRoundingErrors) {
+TEST_P(MatmulTypes, ManyRowsAreWithinRoundingErrors) {
   const size_t k = widths().back();
   for (const size_t n_out : {40U, 130U}) {
     const Weights w(stream_, GetParam(), n_out, k, 3);
@@ -164,7 +164,7 @@ TEST_P(ProductOf, ManyRowsAreWithinRoundingErrors) {
 }
 
 // Plain inputs are not rounded, so the result is compared with the exact sum.
-TEST_P(ProductOf, PlainFormSumsInOrder) {
+TEST_P(MatmulTypes, PlainFormSumsInOrder) {
   for (const size_t k : widths()) {
     const Weights w(stream_, GetParam(), 33, k, k);
     const Inputs x(stream_, random_floats(2 * k, 5), k, w.matrix.kind);
@@ -181,7 +181,7 @@ TEST_P(ProductOf, PlainFormSumsInOrder) {
   }
 }
 
-TEST_P(ProductOf, RowsDoNotDependOnTheBatch) {
+TEST_P(MatmulTypes, RowsDoNotDependOnTheBatch) {
   const size_t k = widths().back();
   const Weights w(stream_, GetParam(), 50, k, 3);
   const auto rows = random_floats(140 * k, 4);
@@ -195,7 +195,7 @@ TEST_P(ProductOf, RowsDoNotDependOnTheBatch) {
   }
 }
 
-TEST_P(ProductOf, DoesNotDependOnThreadOrder) {
+TEST_P(MatmulTypes, DoesNotDependOnThreadOrder) {
   const size_t k = widths().back();
   const Weights w(stream_, GetParam(), 40, k, 3);
   for (const size_t n_rows : {1U, 70U}) {
@@ -212,7 +212,7 @@ TEST_P(ProductOf, DoesNotDependOnThreadOrder) {
   }
 }
 
-TEST(Products, BatchedMatricesMatchSingleOnes) {
+TEST(Matmuls, BatchedMatricesMatchSingleOnes) {
   Stream stream(0);
   for (const size_t n_rows : {1U, 20U, 70U}) {
     const size_t k = 192;
@@ -235,7 +235,7 @@ TEST(Products, BatchedMatricesMatchSingleOnes) {
   }
 }
 
-TEST(Products, AddsABias) {
+TEST(Matmuls, AddsABias) {
   Stream stream(0);
   const Weights w(stream, DType::F32, 5, 40);
   const Inputs x(stream, random_floats(80, 4), 40, Kind::F32);
@@ -247,7 +247,7 @@ TEST(Products, AddsABias) {
 }
 
 // Inputs far above and below F16's range are multiplied by a scale per row, which moves them into the range.
-TEST(Products, ScalesInputsBeyondTheRangeOfF16) {
+TEST(Matmuls, ScalesInputsBeyondTheRangeOfF16) {
   Stream stream(0);
   const size_t k = 64;
   const Weights w(stream, DType::F16, 20, k);
@@ -261,7 +261,7 @@ TEST(Products, ScalesInputsBeyondTheRangeOfF16) {
   }
 }
 
-TEST(Products, NonFiniteValuesStayVisible) {
+TEST(Matmuls, NonFiniteValuesStayVisible) {
   Stream stream(0);
   for (const DType type : kTypes) {
     const size_t k = 256;

@@ -241,7 +241,7 @@ class Counting final : public Machine {
   bool has_memory_;
 };
 
-TEST(AdaptersOfStages, FailedLoadsLeaveNoMachineChanged) {
+TEST(StageAdapters, FailedLoadsLeaveNoMachineChanged) {
   const core::ModelConfig config = test::small_shapes()[1].config;  // a model of two layers, one for each stage
   const core::StoredModel model = test::random_model(config);
   Counting first(true);

@@ -50,7 +50,7 @@ class RunAhead : public ::testing::TestWithParam<MachineKind> {
 
 INSTANTIATE_TEST_SUITE_P(Machines, RunAhead, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
 
-class Watched : public RunAhead {
+class IssueOrder : public RunAhead {
  protected:
   // Runs the requests and returns the last machine's events (watched_machine.h). Sets several_, runs_ahead_ and draws_.
   std::string events(std::vector<Request> requests) {
@@ -74,14 +74,14 @@ class Watched : public RunAhead {
   bool draws_ = false;
 };
 
-INSTANTIATE_TEST_SUITE_P(Machines, Watched, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
+INSTANTIATE_TEST_SUITE_P(Machines, IssueOrder, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
 
-TEST_P(Watched, IssuesAStepBeforeReadingThePreviousTokens) {
+TEST_P(IssueOrder, IssuesAStepBeforeReadingThePreviousTokens) {
   const std::string got = events({request(5, 6, 1), request(40, 4, 2)});
   EXPECT_EQ(got, runs_ahead_ ? "bbwbwbwbwbww" : draws_ ? "bwbwbwbwbwbw" : several_ ? "bbbbbbbbbb" : "bbbbbb");
 }
 
-TEST_P(Watched, WaitsIfARequestNeedsTheToken) {
+TEST_P(IssueOrder, WaitsIfARequestNeedsTheToken) {
   Request penalized = request(5, 3, 1);
   penalized.options.sampler.repetition_penalty = 1.1F;
   std::string got = events({penalized, request(4, 3, 2)});

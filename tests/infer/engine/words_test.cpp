@@ -23,7 +23,7 @@ Tokens joined(const Tokens& a, const Tokens& b) {
   return both;
 }
 
-class Words : public test::Texts {
+class StopWords : public test::Texts {
  protected:
   static Request drawing(const Tokens& prompt, uint64_t seed, int64_t max_tokens = 40) {
     return {.prompt = prompt,
@@ -32,9 +32,9 @@ class Words : public test::Texts {
   static Tokens prompt(size_t n, uint64_t seed) { return test::random_tokens(n, seed, 37); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Machines, Words, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
+INSTANTIATE_TEST_SUITE_P(Machines, StopWords, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
 
-TEST_P(Words, StopWordsEndTheOutputAndAreIncluded) {
+TEST_P(StopWords, StopWordsEndTheOutputAndAreIncluded) {
   Request request = drawing(prompt(20, 1), 1);
   const Tokens whole = alone(request).front().tokens;
   const Tokens word = {whole[10], whole[11], whole[12]};
@@ -45,7 +45,7 @@ TEST_P(Words, StopWordsEndTheOutputAndAreIncluded) {
   EXPECT_EQ(cut.finish_reason, FinishReason::Stop);
 }
 
-TEST_P(Words, StopWordsMayBeginInThePrompt) {
+TEST_P(StopWords, StopWordsMayBeginInThePrompt) {
   Request request = drawing(prompt(20, 2), 2);
   const int32_t first = alone(request).front().tokens.front();
   request.options.stop_words = {{request.prompt[18], request.prompt[19], first}};
@@ -55,7 +55,7 @@ TEST_P(Words, StopWordsMayBeginInThePrompt) {
   EXPECT_NE(alone(request).front().tokens.front(), first);
 }
 
-TEST_P(Words, BeamsRespectStopAndBadWords) {
+TEST_P(StopWords, BeamsRespectStopAndBadWords) {
   Request request{.prompt = prompt(20, 4), .options = {.max_tokens = 24, .n = 4, .beams = {.width = 4}}};
   const auto free = alone(request);
   const Tokens best = free.front().tokens;
@@ -77,7 +77,7 @@ TEST_P(Words, BeamsRespectStopAndBadWords) {
   EXPECT_TRUE(stopped);
 }
 
-TEST_P(Words, RejectsInvalidWords) {
+TEST_P(StopWords, RejectsInvalidWords) {
   EngineOn engine(GetParam(), model_);
   Request request = drawing(prompt(5, 5), 5);
   request.options.stop_words = {{}};
@@ -92,7 +92,7 @@ TEST_P(Words, RejectsInvalidWords) {
 }
 
 // A continued sequence reuses all its positions except that of its last token, which was drawn but not computed.
-TEST_P(Words, ContinuingFromATailRecomputesNothing) {
+TEST_P(StopWords, ContinuingFromATailRecomputesNothing) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
   Request request = drawing(prompt(45, 6), 6, 20);
   request.options.remember_tail = true;
@@ -110,7 +110,7 @@ TEST_P(Words, ContinuingFromATailRecomputesNothing) {
 }
 
 // Outputs are continued repeatedly, some concurrently, in a cache that has blocks for only a few of them.
-TEST_P(Words, TailsDoNotChangeOutputs) {
+TEST_P(StopWords, TailsDoNotChangeOutputs) {
   EngineOn engine(GetParam(), model_, {.n_threads = 2}, {.max_positions = 14 * kBlockPositions});
   std::vector<Tokens> texts = {prompt(3, 20), prompt(30, 21), prompt(33, 22)};
   uint64_t seed = 0;

@@ -55,9 +55,9 @@ std::string case_name(const ::testing::TestParamInfo<Case>& info) {
   return info.param.shape.name + "_on_" + info.param.kind.name;
 }
 
-class ForwardOn : public ::testing::TestWithParam<Case> {
+class ForwardPass : public ::testing::TestWithParam<Case> {
  protected:
-  ForwardOn() : model_(test::random_model_of(GetParam().shape)) {}
+  ForwardPass() : model_(test::random_model_of(GetParam().shape)) {}
   [[nodiscard]] std::vector<int32_t> tokens(size_t n, uint64_t seed = 1) const {
     return random_tokens(n, seed, model_.config.vocab_size);
   }
@@ -71,7 +71,7 @@ class ForwardOn : public ::testing::TestWithParam<Case> {
   core::StoredModel model_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Cases, ForwardOn, ::testing::ValuesIn(cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Cases, ForwardPass, ::testing::ValuesIn(cases()), case_name);
 
 // Derivation of the tolerance, which is relative to the size of the logits. It adds up three kinds of errors.
 // Sums of K floats: about u sqrt(K) (Higham 2002, 2.8), with the relative error u of one product. A layer has eight
@@ -81,7 +81,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, ForwardOn, ::testing::ValuesIn(cases()), case_na
 // times their root mean square. They occur four times in a layer, and once each for a router and the output.
 // A KV cache in F16: 2^-11 of each value. For keys, this moves a score by 2^-11 Σ |q k| / sqrt(head_dim), and a
 // probability by twice that, since it affects numerator and denominator.
-TEST_P(ForwardOn, MatchesTheTextbookModel) {
+TEST_P(ForwardPass, MatchesTheTextbookModel) {
   const auto& c = model_.config;
   const auto text = tokens(static_cast<size_t>(std::min<int64_t>(c.context_length, c.dim > 1000 ? 34 : 70)));
   Textbook::Choices choices;
@@ -123,7 +123,7 @@ TEST_P(ForwardOn, MatchesTheTextbookModel) {
   EXPECT_LE(textbook.worst_choice(), 2.0 * tolerance / size * textbook.largest_route());
 }
 
-TEST_P(ForwardOn, EachInstructionSetGivesTheReferencesBytes) {
+TEST_P(ForwardPass, EachInstructionSetGivesTheReferencesBytes) {
   const auto text = tokens(GetParam().shape.config.dim > 200 ? 7 : 67);
   const auto expected = alone(text, {.n_threads = 1, .kernels = &kernels::reference_kernels()});
   for (const core::Isa isa : kernels::isas_with_kernels()) {
@@ -132,7 +132,7 @@ TEST_P(ForwardOn, EachInstructionSetGivesTheReferencesBytes) {
   }
 }
 
-TEST_P(ForwardOn, TokenByTokenEqualsOneCall) {
+TEST_P(ForwardPass, TokenByTokenEqualsOneCall) {
   const auto text = tokens(68);
   const auto expected = alone(text);
   RunnerOn engine(kind(), model_);
@@ -145,7 +145,7 @@ TEST_P(ForwardOn, TokenByTokenEqualsOneCall) {
   EXPECT_TRUE(same_bits(got, expected));
 }
 
-TEST_P(ForwardOn, APromptCutAnywhereEqualsTheWhole) {
+TEST_P(ForwardPass, APromptCutAnywhereEqualsTheWhole) {
   const bool wide = GetParam().shape.config.dim > 200;
   const auto text = tokens(wide ? 40 : 68);
   const auto expected = alone(text);
@@ -168,7 +168,7 @@ TEST_P(ForwardOn, APromptCutAnywhereEqualsTheWhole) {
   }
 }
 
-TEST_P(ForwardOn, RaggedBatchMatchesSingleSequences) {
+TEST_P(ForwardPass, RaggedBatchMatchesSingleSequences) {
   const std::vector<size_t> lengths{1, 33, 7, 64, 32, 2, 50};
   RunnerOn engine(kind(), model_, {.n_threads = 2}, {.max_positions = 1000});
   std::vector<std::vector<int32_t>> texts;
@@ -214,7 +214,7 @@ TEST_P(ForwardOn, RaggedBatchMatchesSingleSequences) {
   EXPECT_EQ(done, lengths);
 }
 
-TEST_P(ForwardOn, AnyNumberOfThreadsGivesTheSameBytes) {
+TEST_P(ForwardPass, AnyNumberOfThreadsGivesTheSameBytes) {
   const auto text = tokens(60);
   const auto expected = alone(text);
   for (const size_t threads : {2U, 3U}) {
@@ -229,7 +229,7 @@ TEST_P(ForwardOn, AnyNumberOfThreadsGivesTheSameBytes) {
   }
 }
 
-TEST_P(ForwardOn, ALaterTokenChangesNothingBefore) {
+TEST_P(ForwardPass, ALaterTokenChangesNothingBefore) {
   auto text = tokens(66);
   const auto before = alone(text);
   const int64_t vocab = model_.config.vocab_size;
@@ -256,7 +256,7 @@ TEST_P(ForwardOn, ALaterTokenChangesNothingBefore) {
   }
 }
 
-TEST_P(ForwardOn, ObserverSeesEachIntermediateByName) {
+TEST_P(ForwardPass, ObserverSeesEachIntermediateByName) {
   const auto& c = model_.config;
   RunnerOn engine(kind(), model_);
   auto rows = rows_of(engine.cache().add_sequence(), tokens(5));

@@ -22,15 +22,15 @@ Observed observed_by(Runner& runner, std::span<const int32_t> text) {
   return all;
 }
 
-class RanksOf : public ::testing::TestWithParam<std::tuple<RankKind, Shape>> {};
+class RanksAgainstOneProcess : public ::testing::TestWithParam<std::tuple<RankKind, Shape>> {};
 
-INSTANTIATE_TEST_SUITE_P(All, RanksOf,
+INSTANTIATE_TEST_SUITE_P(All, RanksAgainstOneProcess,
                          ::testing::Combine(::testing::ValuesIn(rank_kinds()), ::testing::ValuesIn(all_shapes())),
                          [](const auto& info) {
                            return std::get<0>(info.param).name + "_" + std::get<1>(info.param).name;
                          });
 
-TEST_P(RanksOf, MatchOneCpuAndTheTrafficFormula) {
+TEST_P(RanksAgainstOneProcess, MatchOneCpuAndTheTrafficFormula) {
   const auto& [kind, shape] = GetParam();
   const core::StoredModel model = random_model_of(shape);
   const auto text = random_tokens(kLength, 1, model.config.vocab_size);

@@ -109,11 +109,11 @@ uint64_t with_ranks(const Grid& grid, const core::StoredModel& model, const Cach
   });
 }
 
-class PipelineOf : public ::testing::TestWithParam<Shape> {};
+class PipelineStages : public ::testing::TestWithParam<Shape> {};
 
-INSTANTIATE_TEST_SUITE_P(Shapes, PipelineOf, ::testing::ValuesIn(test::all_shapes()), test::shape_name);
+INSTANTIATE_TEST_SUITE_P(Shapes, PipelineStages, ::testing::ValuesIn(test::all_shapes()), test::shape_name);
 
-TEST_P(PipelineOf, MatchesOneCpuExactly) {
+TEST_P(PipelineStages, MatchesOneCpuExactly) {
   const core::StoredModel model = test::random_model_of(GetParam());
   if (model.config.n_layers == 1) return;
   const Grid grid{.n_ranks = test::most_ranks(model.config) >= 2 ? size_t{4} : size_t{2}, .n_stages = 2};

@@ -66,7 +66,7 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 class Fused : public testing::TestWithParam<Case> {};
 // Tests that compare with the plain modules. They use no dropout, for which plain modules would draw other masks.
-class FusedBesidePlain : public Fused {};
+class FusedAgainstPlain : public Fused {};
 
 std::vector<Case> cases_without_dropout() {
   auto all = cases();
@@ -74,7 +74,7 @@ std::vector<Case> cases_without_dropout() {
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(All, Fused, testing::ValuesIn(cases()), testing::PrintToStringParamName());
-INSTANTIATE_TEST_SUITE_P(All, FusedBesidePlain, testing::ValuesIn(cases_without_dropout()),
+INSTANTIATE_TEST_SUITE_P(All, FusedAgainstPlain, testing::ValuesIn(cases_without_dropout()),
                          testing::PrintToStringParamName());
 
 /// Returns the model with parameters far from their initial values, so that no part of it is nearly linear.
@@ -141,7 +141,7 @@ void expect_equal(nn::Llama by_hand, nn::Llama plain, const core::ModelConfig& c
   }
 }
 
-TEST_P(FusedBesidePlain, MatchesThePlainForm) {
+TEST_P(FusedAgainstPlain, MatchesThePlainForm) {
   expect_equal(fused_llama(GetParam().config), nn::family_llama(GetParam().config), GetParam().config);
 }
 
@@ -163,7 +163,7 @@ void expect_as_near_in_bfloat16(nn::Llama by_hand, nn::Llama plain, nn::Llama ex
   }
 }
 
-TEST_P(FusedBesidePlain, Bfloat16ErrorMatchesThePlainForm) {
+TEST_P(FusedAgainstPlain, Bfloat16ErrorMatchesThePlainForm) {
   const core::ModelConfig& config = GetParam().config;
   expect_as_near_in_bfloat16(fused_llama(config), nn::family_llama(config), nn::family_llama(config), config);
 }
@@ -200,7 +200,7 @@ TEST(FusedForm, CallsACustomFeedForward) {
   }
 }
 
-TEST_P(FusedBesidePlain, FloatBlockMatchesThePlainOne) {
+TEST_P(FusedAgainstPlain, FloatBlockMatchesThePlainOne) {
   const core::ModelConfig& config = GetParam().config;
   const auto results = [&](nn::Block block) {
     torch::manual_seed(5);

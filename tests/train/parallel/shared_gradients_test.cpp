@@ -38,9 +38,9 @@ size_t named_pieces() {
   return n;
 }
 
-class SharedGradientsOf : public testing::TestWithParam<int64_t> {};
+class SharedGradientsByRanks : public testing::TestWithParam<int64_t> {};
 
-TEST_P(SharedGradientsOf, AreAddedInRankOrder) {
+TEST_P(SharedGradientsByRanks, AreAddedInRankOrder) {
   test::on_ranks(test::mesh_of({{Axis::Data, GetParam()}}), [&](World& world) {
     Group& group = world.everyone();
     const std::vector<Tensor> parameters = parameters_of(group.index());
@@ -64,7 +64,7 @@ TEST_P(SharedGradientsOf, AreAddedInRankOrder) {
   });
 }
 
-TEST_P(SharedGradientsOf, BroadcastEachParameterFromItsOwner) {
+TEST_P(SharedGradientsByRanks, BroadcastEachParameterFromItsOwner) {
   test::on_ranks(test::mesh_of({{Axis::Data, GetParam()}}), [](World& world) {
     Group& group = world.everyone();
     const std::vector<Tensor> parameters = parameters_of(group.index());
@@ -88,7 +88,7 @@ TEST_P(SharedGradientsOf, BroadcastEachParameterFromItsOwner) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, SharedGradientsOf, testing::Values(2, 3), testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Ranks, SharedGradientsByRanks, testing::Values(2, 3), testing::PrintToStringParamName());
 
 TEST(SharedGradients, AreDisabledByTheGlooTransport) {
   ::setenv("FOLIO_RANK_TRANSPORT", "gloo", 1);

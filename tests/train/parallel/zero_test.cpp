@@ -16,7 +16,7 @@ namespace {
 
 using torch::Tensor;
 
-TEST(Owners, AreBalanced) {
+TEST(ZeroOwners, AreBalanced) {
   std::vector<Piece> pieces;
   for (const int64_t n : {100, 7, 60, 50, 40, 3, 30}) pieces.push_back({.name = "", .local = torch::empty({n})});
   pieces[5].tied_ends = true;

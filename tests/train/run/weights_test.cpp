@@ -16,9 +16,9 @@ core::ModelConfig model_shape(bool tied) {
   return c;
 }
 
-class WeightsOfBoth : public testing::TestWithParam<bool> {};
+class TiedWeights : public testing::TestWithParam<bool> {};
 
-TEST_P(WeightsOfBoth, RoundTripKeepsEveryBit) {
+TEST_P(TiedWeights, RoundTripKeepsEveryBit) {
   nn::Llama a = nn::family_llama(model_shape(GetParam()));
   nn::Llama b = nn::family_llama(model_shape(GetParam()));
   EXPECT_FALSE(test::same_bits(test::copies(a), test::copies(b)));
@@ -26,7 +26,7 @@ TEST_P(WeightsOfBoth, RoundTripKeepsEveryBit) {
   EXPECT_TRUE(test::same_bits(test::copies(a), test::copies(b)));
 }
 
-TEST_P(WeightsOfBoth, AreInManifestOrder) {
+TEST_P(TiedWeights, AreInManifestOrder) {
   nn::Llama model = nn::family_llama(model_shape(GetParam()));
   const core::Weights weights = weights_of(model);
   const auto manifest = core::tensor_manifest(weights.config);
@@ -40,7 +40,7 @@ TEST_P(WeightsOfBoth, AreInManifestOrder) {
   }
 }
 
-TEST_P(WeightsOfBoth, AreCopies) {
+TEST_P(TiedWeights, AreCopies) {
   nn::Llama model = nn::family_llama(model_shape(GetParam()));
   const core::Weights weights = weights_of(model);
   const float before = weights.tensors[0][0];
@@ -49,7 +49,7 @@ TEST_P(WeightsOfBoth, AreCopies) {
   EXPECT_EQ(weights.tensors[0][0], before);
 }
 
-INSTANTIATE_TEST_SUITE_P(TiedAndUntied, WeightsOfBoth, testing::Bool(),
+INSTANTIATE_TEST_SUITE_P(TiedAndUntied, TiedWeights, testing::Bool(),
                          [](const auto& info) { return info.param ? "Tied" : "Untied"; });
 
 TEST(Weights, RejectsAnotherShapeShowingTheDifference) {

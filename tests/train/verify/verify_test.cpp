@@ -67,7 +67,7 @@ nn::Llama random_model(const std::string& name) {
   return model;
 }
 
-TEST(Observe, SeesEachIntermediateInOrder) {
+TEST(Observer, SeesEachIntermediateInOrder) {
   nn::Llama model = random_model("tied");
   std::vector<std::string> names;
   std::vector<torch::Tensor> values;

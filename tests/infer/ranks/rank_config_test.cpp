@@ -13,7 +13,7 @@
 namespace folio::infer {
 namespace {
 
-class WorldOf : public ::testing::Test {
+class RankConfigTest : public ::testing::Test {
  protected:
   void SetUp() override { clear(); }
   void TearDown() override { clear(); }
@@ -32,13 +32,13 @@ class WorldOf : public ::testing::Test {
   };
 };
 
-TEST_F(WorldOf, OneProcessHasNoRankConfiguration) {
+TEST_F(RankConfigTest, OneProcessHasNoRankConfiguration) {
   EXPECT_FALSE(rank_config_from_environment());
   set({{"WORLD_SIZE", "1"}});
   EXPECT_FALSE(rank_config_from_environment());
 }
 
-TEST_F(WorldOf, ReadsTheEnvironmentVariables) {
+TEST_F(RankConfigTest, ReadsTheEnvironmentVariables) {
   set(kTwo());
   const auto world = rank_config_from_environment();
   ASSERT_TRUE(world);
@@ -51,7 +51,7 @@ TEST_F(WorldOf, ReadsTheEnvironmentVariables) {
   EXPECT_TRUE(world->shared_memory);
 }
 
-TEST_F(WorldOf, UsesThePortAfterTorchrunsAgent) {
+TEST_F(RankConfigTest, UsesThePortAfterTorchrunsAgent) {
   set(kTwo());
   set({{"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"LOCAL_WORLD_SIZE", "1"}, {"FOLIO_RANK_TIMEOUT", "5"}});
   set({{"FOLIO_RANK_TRANSPORT", "gloo"}});
@@ -62,7 +62,7 @@ TEST_F(WorldOf, UsesThePortAfterTorchrunsAgent) {
   EXPECT_FALSE(world->shared_memory);
 }
 
-TEST_F(WorldOf, ErrorsNameTheVariable) {
+TEST_F(RankConfigTest, ErrorsNameTheVariable) {
   for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{{"RANK", "2"},
                                                                                     {"RANK", "-1"},
                                                                                     {"RANK", ""},
