@@ -28,7 +28,7 @@ struct Leak {
   double earlier_change = 0.0;  ///< largest change of earlier logits in a full pass when only the last token changes
 };
 
-/// Measures the leak of `model`. `change` must be the argument of changed_blocks() with which the model was made.
+/// Measures the use of later tokens in windows of `window` tokens. `model` must be made with changed_blocks(…, change).
 [[nodiscard]] Leak look_for_leaks(nn::Llama model, const Shakespeare& text, int64_t window, const Change& change);
 
 }  // namespace folio::experiments

@@ -29,11 +29,11 @@ struct ExpertRows {
 
 class CpuExperts {
  public:
-  /// A product with one matrix per expert, biases (experts, stride) or null, and output (assignments, stride).
+  /// A projection, such as the gate, of each row by its experts' matrices. `stride`, given to project(), is its width.
   struct ExpertMatmul {
-    std::span<const Matrix> weights;
-    const float* biases;
-    float* out;
+    std::span<const Matrix> weights;  ///< a matrix per expert
+    const float* biases;              ///< (experts, stride), or null
+    float* out;                       ///< (assignments, stride): a row for each element of taken()
   };
 
   CpuExperts(core::ThreadPool& pool, const kernels::Kernels& kernels) : pool_(pool), kernels_(kernels) {}

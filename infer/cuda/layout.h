@@ -43,11 +43,11 @@ struct Place {
   return {column / (8 * e), in_tile % (4 * e) / e, in_tile / (4 * e), in_tile % e};
 }
 
-/// A weight matrix on the device: (row tiles, blocks of k), where a block has the elements of 16 rows and 128 columns
-/// in tiles of 512 bytes. A view.
+/// A view of a weight matrix on the device, stored as blocks of 16 rows and 128 columns in row-major order. A block has
+/// its elements in 512-byte tiles, each loaded by a warp with one instruction, then the scales and minimums of groups.
 struct PackedMatrix {
   uint8_t* data = nullptr;
-  uint32_t n_out = 0;  ///< rows; the last tile is padded with zeros
+  uint32_t n_out = 0;  ///< rows, stored padded with zeros to a multiple of 16
   uint32_t k = 0;      ///< columns
   Kind kind = Kind::F32;
   // For groups: weight = scale * (quant - zero_point), or scale * quant + minimum.
@@ -75,8 +75,8 @@ struct PackedMatrix {
     return row_tile * tile_bytes() + block * block_bytes();
   }
 
-  /// Returns the byte offset of an element in its block. `row` is relative to the tile, `column` to the block. With 4
-  /// bits, tiles 0 and 2 are in the lower halves of bytes, tiles 1 and 3 in the upper halves.
+  /// Returns the byte offset of an element in its block. `row` and `column` are relative to the block. With 4 bits,
+  /// tiles 0 and 2 are in the lower halves of bytes, tiles 1 and 3 in the upper halves.
   [[nodiscard]] FOLIO_BOTH constexpr size_t number_offset(size_t row, size_t column) const {
     const size_t bytes = number_bytes(kind);
     const Place p = place_of(column, bytes);

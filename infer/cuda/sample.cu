@@ -415,7 +415,8 @@ __global__ __launch_bounds__(kThreads) void survey(const float* logits, unsigned
   state.n_surveyed = 0;
 }
 
-// Sorts n ranks with a bitonic network (Batcher 1968) over the next power of two.
+// Sorts ranks[0, n) in ascending order with all threads of a block, by a bitonic network (Batcher 1968). The network
+// needs a power of two: `ranks` must have that capacity, and is padded with kEnd, the largest rank.
 __device__ inline void sort(Rank* ranks, unsigned n) {
   unsigned size = 1;
   while (size < n) size *= 2;
@@ -468,9 +469,8 @@ __global__ __launch_bounds__(kThreads) void list(const float* logits, unsigned v
   for (unsigned i = threadIdx.x; i < n_found[0]; i += kThreads) state.candidates[n_found[1] + i] = ranks[i];
 }
 
-// One block per row: sorts the candidates in shared memory and draws. If kMostCandidates don't suffice (equally likely
-// tokens, or a large top-k), it draws from the whole row, read once for every two bits of a rank: some hundred times as
-// slow. One block per multiprocessor is enough, and avoids register spills.
+// Sorts a row's candidates in shared memory and draws, one block per row. If kMostCandidates don't suffice (many ties,
+// large top-k), draws from the whole row, some 100 times slower. One block per multiprocessor avoids register spills.
 // cuda_report: settle shares 65536 bytes
 __global__ __launch_bounds__(kThreads, 1) void settle(const float* logits, unsigned vocab_size, const DrawInput* draws,
                                                       const int32_t* ids, State* states, int32_t* tokens) {

@@ -32,7 +32,8 @@ struct RouteDescription {
 /// Returns the OpenAPI 3.1 description of all routes as JSON. `defaults` are the served model's.
 [[nodiscard]] std::string openapi(std::span<const RouteDescription> routes, const SamplerOptions& defaults);
 
-/// Returns the schemas of the numeric fields that the page shows, by name, as JSON. `defaults` are the served model's.
+/// Returns a JSON object of schemas by name, for the numeric input fields of the server's web page. `defaults` are the
+/// served model's.
 [[nodiscard]] std::string page_fields(const SamplerOptions& defaults);
 
 }  // namespace folio::infer::server

@@ -9,9 +9,9 @@ namespace folio::apps {
 /// passes, three each without prefetching, prefetching into L1, and prefetching into L2.
 [[nodiscard]] double read_bandwidth(size_t n_threads);
 
-/// Prints a table of read bandwidths in GB/s, on small and large pages, for one thread and for `n_threads`: rows one
-/// after another or in parallel, without prefetching and with prefetching into each cache level at several distances.
-/// The prefetch mode in infer/cpu/prefetch.h was chosen from such a table.
+/// Prints a table of memory read bandwidths in GB/s, on small and large pages, with one thread and with `n_threads`.
+/// Each thread reads one array or interleaves reads of 2 to 16 arrays, with and without prefetching into each cache
+/// level. The prefetch mode in infer/cpu/prefetch.h was chosen from such a table.
 void print_memory_table(size_t n_threads);
 
 }  // namespace folio::apps

@@ -57,8 +57,9 @@ uint32_t crc32c(std::string_view bytes) {
 }
 
 EventFile::EventFile(const fs::path& run, int64_t keep_up_to) : file_(next_file(run)) {
-  write_event(0, field(3, kLengthPrefixed, "brain.Event:2"));                            // file_version
-  write_event(keep_up_to + 1, field(7, kLengthPrefixed, field(1, kVarint, varint(1))));  // session_log.status: START
+  write_event(0, field(3, kLengthPrefixed, "brain.Event:2"));  // file_version
+  // session_log.status: START. TensorBoard drops this event's step and all later steps of the earlier files.
+  write_event(keep_up_to + 1, field(7, kLengthPrefixed, field(1, kVarint, varint(1))));
   file_.flush();
 }
 

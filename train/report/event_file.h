@@ -23,8 +23,7 @@ struct Scalar {
 class EventFile {
  public:
   /// Opens run/events.out.tfevents.NNNNNN with the next free number and writes a session start, which makes TensorBoard
-  /// drop steps after `keep_up_to` from earlier files. Those files are not modified, as a running TensorBoard may have
-  /// them open.
+  /// drop steps after `keep_up_to` from earlier files. Doesn't modify those files: TensorBoard may have them open.
   EventFile(const std::filesystem::path& run, int64_t keep_up_to);
 
   /// Appends the scalars of a step. Throws core::Error if they cannot be written.

@@ -1,5 +1,5 @@
-// Model FLOPs utilization (MFU): the FLOPs needed to train on a token, relative to the measured speed of large matrix
-// products on the same threads and in the same type.
+// Model FLOPs utilization (MFU): the FLOP/s that training achieves (FLOPs per token x tokens/s), relative to the peak,
+// which is measured with large matrix products on the same threads and in the same type.
 #pragma once
 
 #include <torch/types.h>
@@ -31,8 +31,7 @@ struct MatrixPeak {
 /// Measures square matrix products of growing sizes, for up to 0.3 s, and returns the fastest. Uses no random numbers.
 [[nodiscard]] MatrixPeak matrix_peak(Precision dtype, torch::Device device);
 
-/// Returns Bf16 or F32, whichever has the higher matrix_peak(). On CPUs with bfloat16 instructions, Bf16 is at least
-/// twice as fast; without them, it is up to forty times slower.
+/// Returns Bf16 or F32, whichever has the higher matrix_peak(): on a CPU without bfloat16 instructions, that is F32.
 [[nodiscard]] Precision faster_precision(torch::Device device);
 
 }  // namespace folio::train

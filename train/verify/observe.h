@@ -1,4 +1,4 @@
-// Reports the named activations of a model's forward pass, for any Parts.
+// Runs a Llama model, also one with replaced parts, and passes each activation to a callback, such as "layers.0.ffn".
 #pragma once
 
 #include <functional>

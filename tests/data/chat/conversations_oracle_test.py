@@ -54,7 +54,7 @@ TRL_PAIRS = ["llama3", "gemma", "gemma3", "qwen3_instruct_2507", "cohere"]
 
 @pytest.fixture(scope="module")
 def smollm2(tmp_path_factory):
-    """Returns SmolLM2's tokenizer for transformers, and its GGUF. bpe_oracle_test.py checks that they are equal."""
+    """Returns SmolLM2's tokenizer twice: exported from its GGUF for transformers, and the GGUF's path for Folio."""
     if not MODEL.exists():
         pytest.skip("SmolLM2 is there after `make smollm2`")
     folder = tmp_path_factory.mktemp("smollm2")

@@ -277,7 +277,7 @@ def test_grammars_match_pythons_re(tool):
 
 
 JSON = r"""
-# RFC 8259, without the whitespace around the whole
+# JSON (RFC 8259) without white space before or after the outermost value
 root   ::= value
 value  ::= object | array | string | number | "true" | "false" | "null"
 object ::= "{" ws (member ("," ws member)*)? "}"
