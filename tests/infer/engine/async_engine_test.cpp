@@ -86,7 +86,8 @@ TEST_F(AsyncEngineTest, OutputsDoNotDependOnOtherRequests) {
       for (uint64_t i = thread; i < kRequests; i += 4) {
         const auto own = stream(async, some(i));
         if (i % 3 == 0) static_cast<void>(stream(async, some(i + 1)));  // abandoned: the stream is destroyed
-        if (i % 3 == 1) async->cancel(async->submit({{some(i + 2), [](const std::exception_ptr&) {}}}).front());
+        if (i % 3 == 1)
+          async->cancel(async->submit({{some(i + 2), [](RequestId, const std::exception_ptr&) {}}}).front());
         const std::string text = text_of(*own);
         n_wrong += text == expected[i] && own->take_results().front().text == text ? 0 : 1;
         static_cast<void>(async->statistics());
