@@ -130,7 +130,7 @@ CompletionRequest parse_chat(const Json& body, const ServedModel& served, uint64
   options.admit(1, static_cast<size_t>(request.n_sequences()));
   const core::OrderedJson ordered = forms_in_order(fields, text, options.budget);
   const OrderedFields forms(ordered, schema("ChatRequest"));
-  const RequestedTools tools = requested_tools(forms);
+  const RequestedTools tools = requested_tools(fields, forms);
   ChatPrompt chat = chat_prompt(fields.find("messages"), tools.list, variables, served, options.budget);
   request.prompts = {std::move(chat.prompt)};
   if (options.splits_reasoning) request.thinking = chat.thinking;

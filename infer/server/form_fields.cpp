@@ -164,18 +164,18 @@ RequestedForm requested_form(const OrderedFields& fields) {
 
 core::OrderedJson forms_in_order(const Fields& fields, std::string_view text, const core::WorkBudget& budget) {
   const auto is_there = [&](std::string_view name) { return fields.find(std::string(name)) != nullptr; };
-  constexpr std::array<std::string_view, 4> kOthers{"response_format", "structured_outputs", "tools", "tool_choice"};
+  constexpr std::array<std::string_view, 3> kOthers{"response_format", "structured_outputs", "tools"};
   const bool needed =
       std::ranges::any_of(kOthers, is_there) || std::ranges::any_of(kForms, is_there, &FormField::field);
   return needed ? in_order(fields.json(), text, budget) : Ordered::object();
 }
 
-RequestedTools requested_tools(const OrderedFields& fields) {
+RequestedTools requested_tools(const Fields& unordered, const OrderedFields& fields) {
   constexpr size_t kMost = 128;
   RequestedTools asked;
   const Ordered* tools = fields.find("tools");
   if (tools == nullptr || (tools->is_array() && tools->empty())) {
-    const Ordered* choice = fields.find("tool_choice");
+    const Json* choice = unordered.find("tool_choice");
     if (choice != nullptr && *choice != "none" && *choice != "auto") refuse("tool_choice", "requires 'tools'");
     return asked;
   }

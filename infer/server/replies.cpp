@@ -123,13 +123,17 @@ Replies::Replies(const CompletionRequest& request, const ServedModel& served, st
       head_chunk_(head_of(id, chat_ ? "chat.completion.chunk" : "text_completion", created, request)) {}
 
 TextSource Replies::whole(std::span<const ChoiceText> choices, const Usage& usage) {
-  std::vector<TextSource> parts;
-  for (size_t i = 0; i < choices.size(); ++i) {
-    parts.push_back(literal(i == 0 ? head_whole_ + ",\"choices\":[" : ","));
-    parts.push_back(choice_source(i, {std::shared_ptr<void>(), &choices[i]}, false));
-  }
-  parts.push_back(literal(fmt::format("],\"usage\":{}}}\n", dump(usage_json(usage)))));
-  return joined(std::move(parts));
+  return [this, choices, usage, i = size_t{0}, current = TextSource()](std::string& text) mutable {
+    if (!current) {
+      text += i == 0 ? head_whole_ + ",\"choices\":[" : ",";
+      current = choice_source(i, {std::shared_ptr<void>(), &choices[i]}, false);
+    }
+    if (current(text)) return true;
+    current = {};
+    if (++i < choices.size()) return true;
+    text += fmt::format("],\"usage\":{}}}\n", dump(usage_json(usage)));
+    return false;
+  };
 }
 
 std::string Replies::first_chunk(size_t choice) {
@@ -139,9 +143,16 @@ std::string Replies::first_chunk(size_t choice) {
 }
 
 TextSource Replies::chunk(size_t choice, ChoiceText piece) {
-  const auto shared = std::make_shared<const ChoiceText>(std::move(piece));
-  return joined({literal("data: " + head_chunk_ + ",\"choices\":["), choice_source(choice, shared, true),
-                 literal("]" + event_end(nullptr))});
+  return [this, choice, piece = std::make_shared<const ChoiceText>(std::move(piece)),
+          current = TextSource()](std::string& text) mutable {
+    if (!current) {
+      text += "data: " + head_chunk_ + ",\"choices\":[";
+      current = choice_source(choice, piece, true);
+    }
+    if (current(text)) return true;
+    text += "]" + event_end(nullptr);
+    return false;
+  };
 }
 
 std::string Replies::last_events(const Usage& usage) {

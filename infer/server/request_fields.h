@@ -25,7 +25,7 @@ void take_common(const Fields& fields, const ServedModel& served, uint64_t rando
 
 /// Returns the token `id`, a value in `field`.
 [[nodiscard]] int32_t token_id(const std::string& field, const Json& id, const ServedModel& served);
-/// Returns the number of prompts in a text, a list of texts, token IDs, or a list of those.
+/// Returns the number of prompts in `prompt`: a string, a list of strings, token IDs, or a list of token-ID lists.
 [[nodiscard]] size_t n_prompts_of(const Json* prompt, const ServedModel& served);
 /// Tokenizes these prompts.
 [[nodiscard]] std::vector<Prompt> prompts_of(const Json* prompt, const Fields& fields, const ServedModel& served,
@@ -55,8 +55,8 @@ struct RequestedTools {
   forms::CallsForm calls{};  ///< without `format` and `answer`, which the caller sets
   bool is_named = false;
 };
-/// Parses tools, tool_choice and parallel_tool_calls.
-[[nodiscard]] RequestedTools requested_tools(const OrderedFields& fields);
+/// Parses tools, tool_choice and parallel_tool_calls. `fields` has the keys in order; it is empty without tools.
+[[nodiscard]] RequestedTools requested_tools(const Fields& unordered, const OrderedFields& fields);
 /// Sets the form of an answer, and the tools that the answer may call in the format `writing`.
 void take_form(const OrderedFields& fields, const RequestedTools& tools, std::shared_ptr<CallWriting> writing,
                const ServedModel& served, const core::WorkBudget& budget, CompletionRequest& request);

@@ -49,10 +49,15 @@ struct Service::Handlers {
   }
 
   static void send_models(Service& s, const HttpRequest& request, const Reply& reply) {
-    nlohmann::ordered_json list = {{"object", "list"}, {"data", nlohmann::ordered_json::array()}};
-    list["data"].emplace_back(model_json(s, s.served_.name));
-    for (const std::string& name : s.served_.adapters) list["data"].emplace_back(model_json(s, name));
-    s.send(request, reply, literal(dump(list) + "\n"));
+    s.send(request, reply,
+           listed(
+               "{\"object\":\"list\",\"data\":[", 1 + s.served_.adapters.size(),
+               [model = model_json(s, s.served_.name), adapters = s.served_.adapters](size_t i, std::string& text) {
+                 Json one = model;
+                 if (i > 0) one.update({{"id", adapters[i - 1]}, {"parent", model["id"]}});
+                 text += dump(one);
+               },
+               "]}\n"));
   }
 
   static Next tokenize(Service& s, const Posted& posted) {
