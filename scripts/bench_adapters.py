@@ -11,7 +11,6 @@ that of the engine's steps from /metrics; ratios are taken within a round. Print
 
 Compares with llama.cpp's server (built by `make interop`) and the same adapter, exported as GGUF: one sequence and four
 concurrent ones, with the adapter and without. Time is the client's, from the first request to the last response."""
-
 import concurrent.futures
 import contextlib
 import pathlib
@@ -52,8 +51,8 @@ def speed_for_a_client(server, names, args):
     return n_tokens / (time.perf_counter() - before)
 
 
-def alone(folder, args):
-    """Returns the speeds of one server with and without adapters, and the ratios that are printed."""
+def with_base(folder, args):
+    """Returns the speeds of one server with and without adapters, and the pairs whose ratios are printed."""
     adapters = [f"a{i}" for i in range(args.batch)]
     names = {"one sequence": ["base"], "one sequence, an adapter": ["a0"], "a batch": ["base"] * args.batch,
              "a batch, one adapter": ["a0"] * args.batch, "a batch, an adapter each": adapters}
@@ -64,8 +63,8 @@ def alone(folder, args):
     return results, [(side, side.split(",")[0]) for side in names if "," in side]
 
 
-def beside_llama_server(folder, args):
-    """Returns the speeds of Folio and llama.cpp's server, and the ratios that are printed."""
+def with_llama_server(folder, args):
+    """Returns the speeds of Folio and llama.cpp's server, and the pairs whose ratios are printed."""
     directory, file = folder / "a0", folder / "a0.gguf"
     run(BUILD / "export", directory, "--out", file, "--format", "gguf-lora", "--base", folder / "hf")
     with contextlib.ExitStack() as stack:
@@ -87,14 +86,14 @@ def main():
     p.add_argument("--batch", type=int, default=16)
     p.add_argument("--tokens", type=int, default=96)
     p.add_argument("--ends", default="0,2", help="tokens that end a text (default: SmolLM2's)")
-    p.add_argument("--beside", action="store_true", help="beside llama.cpp's server")
+    p.add_argument("--beside", action="store_true", help="compare with llama.cpp's server instead")
     args = p.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         run(BUILD / "export", args.model, "--out", folder / "hf", "--format", "hf", "--type", "bf16")
         for i in range(args.batch):
             write_adapter(folder / f"a{i}", folder / "hf", i, rank=args.rank, size=0.02)
-        results, pairs = (beside_llama_server if args.beside else alone)(folder, args)
+        results, pairs = with_llama_server(folder, args) if args.beside else with_base(folder, args)
     rows = [[f"{side}, tokens/s", with_range(speeds, 1)] for side, speeds in results.items()]
     rows += [[f"{side} / {base}", with_range(ratios(results[side], results[base]), 3)] for side, base in pairs]
     report(args, results, ["", f"median (range) of {args.rounds} rounds"], rows)

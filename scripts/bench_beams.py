@@ -7,7 +7,6 @@
 The tokens of all beams count, like those of all sampled sequences. --peer is a directory for transformers with the same
 weights in float32: `build/export MODEL --out F32.gguf --type f32`, and `build/export MODEL --out HF_DIRECTORY --format
 hf --type f32`. All sides alternate, and ratios are taken within a round."""
-
 import tempfile
 import time
 
@@ -43,7 +42,6 @@ class Transformers:
         import transformers
 
         torch.set_num_threads(args.threads)
-        self.args = args
         self.model = transformers.AutoModelForCausalLM.from_pretrained(args.peer, dtype=torch.float32).eval()
         self.inputs = transformers.AutoTokenizer.from_pretrained(args.peer)(PROMPT, return_tensors="pt")
 

@@ -20,7 +20,7 @@ def measure(text, cache_type, positions, a):
                      "--cache-type", cache_type, "-p", text[:int(positions * a.bytes_a_token)])
     made = len(result["tokens"])
     if made < a.tokens:
-        raise SystemExit(f"the text ended after {made} tokens at {positions} positions; take another one")
+        raise SystemExit(f"the answer ended after {made} tokens at {positions} positions: use another TEXT")
     return len(result["prompt_tokens"]) + made / 2, 1000 / result["decode_tokens_per_s"]
 
 
@@ -66,8 +66,8 @@ def main():
     if a.svg:
         panel = Panel("milliseconds", [(f"s{i}", points) for i, points in enumerate(lines.values())])
         a.svg.write_text(plot([panel], a.types, "Decoding time of a token over its context, by type of cache",
-                              f"{pathlib.Path(a.model).stem}, {a.threads} threads; rounds: {a.rounds}; medians, and "
-                              "bars from the least to the greatest", "positions behind the token", 540, 250))
+                              f"{pathlib.Path(a.model).stem}, {a.threads} threads; medians of {a.rounds} rounds, with "
+                              "bars from minimum to maximum", "positions before the token", 540, 250))
 
 
 if __name__ == "__main__":

@@ -18,9 +18,7 @@ timed in C++, the others through their Python packages, whose calls take about o
     ninja -C build bench && build/venv/bin/python scripts/bench_forms.py --decode [MODEL]
 
 Runs build/bench with 16 lists of instances of published schema parts, and with 16 long strings: one sequence, and 16
-concurrent ones. Decoding is greedy, because a sampler's time depends on the number of candidates, and so on the
-form."""
-
+concurrent ones. Decoding is greedy: a sampler's time depends on the number of candidates, and so on the form."""
 import argparse
 import json
 import os
@@ -82,7 +80,7 @@ def parts(schema):
             while todo:
                 path = todo.pop().split("/")
                 if path[:2] != ["#", key] or len(path) < 3 or path[2] not in of:
-                    break  # skips a definition with a reference to something else
+                    break  # skips this definition: it references something that isn't a definition
                 if path[2] not in needed:
                     needed[path[2]] = of[path[2]]
                     todo += references(of[path[2]])
@@ -115,7 +113,7 @@ def row(name, answers, n_texts):
 
 
 def decode(folio, model):
-    """Runs build/bench with lists of 16 published parts of various sizes, and with strings, which force no tokens."""
+    """Runs build/bench with 16 schemas of lists of published parts, and 16 of long strings, which force no tokens."""
     lists = {}
     for name, schema in published():
         part = name.partition("#")[2]
@@ -137,7 +135,7 @@ def decode(folio, model):
 
 
 def ask_folio(folio, args):
-    """Returns {name: (schema, texts)} and {name: answer} of schemas that Folio takes. Prints why it refuses some."""
+    """Returns {name: (schema, texts)} and {name: answer} of supported schemas. Prints why Folio refuses the others."""
     refused, texts, answers = Counter(), {}, {}
 
     def measure(name, schema):
@@ -158,7 +156,7 @@ def ask_folio(folio, args):
         n_drawn += measure(name, schema) is None
         if n_drawn >= DRAWN // args.only:
             break
-    print(f"{len(schemas)} published schemas and parts, of which {n_taken} are taken; {n_drawn} drawn ones that are")
+    print(f"Folio supports {n_taken} of {len(schemas)} published schemas and parts. {n_drawn} random schemas are added.")
     print("\nRefused:")
     for reason, n in refused.most_common(25):
         print(f"{n:5}  {reason[:150]}")
@@ -166,7 +164,7 @@ def ask_folio(folio, args):
 
 
 def ask_peer(engine, folio, texts):
-    """Returns {name: answer} of the schemas that the engine takes."""
+    """Returns {name: answer} of the schemas that the engine supports."""
     vocabulary = BUILD / "bench_forms" / "vocabulary.json"
     vocabulary.write_text(json.dumps(folio.ask({"vocabulary": True})))
     program = peer_program(engine, vocabulary)
@@ -191,9 +189,9 @@ def main():
     answers = {"folio": ours}
     if not args.without:
         answers |= {engine: ask_peer(engine, folio, texts) for engine in PEERS}
-    tables = {"All schemas that each takes": list(texts)}
+    tables = {"For each engine, all schemas that it supports": list(texts)}
     if len(answers) > 1:
-        tables["Those that all take"] = [name for name in texts if all(name in of for of in answers.values())]
+        tables["Schemas that all engines support"] = [name for name in texts if all(name in of for of in answers.values())]
     for title, names in tables.items():
         rows = []
         for engine, of in answers.items():
@@ -201,7 +199,7 @@ def main():
             rows.append(row(engine, [of[name] for name in taken], sum(len(texts[name][1]) for name in taken)))
         table(HEAD, rows, f"\n{title}\n")
     most = max(ours, key=lambda name: ours[name]["bytes"])
-    print(f"places take most for {most}: {ours[most]['bytes'] / 1e6:.2f} MB")
+    print(f"{most} needs the most memory for its places: {ours[most]['bytes'] / 1e6:.2f} MB")
     for name in sorted(ours, key=lambda name: -sum(ours[name]["us"]))[: args.slowest]:
         said, us = ours[name], ours[name]["us"]
         print(f"{name}: {sum(us) / 1e3:.1f} ms in {len(us)} masks, the slowest {max(us):.0f} us, "

@@ -9,8 +9,7 @@ other numbers are possible. A round runs build/bench, llama.cpp (llama_cpp_speed
 --memory, each in its own process, with the same tokens and repetitions. Prints a table of medians over the rounds;
 ratios and fractions of the bandwidth are taken within a round.
 
---busy N: also measure with N compute-bound processes running, on one thread, on --threads, and on each program's
-default."""
+--busy N: measure while N compute-bound processes run: on --threads, on one thread, and on each program's default."""
 import collections
 import os
 import pathlib
@@ -34,27 +33,26 @@ def measure_of(word, threads, label):
         sys.exit(f"--what {word}: decodeN, promptN and batchN have a number, one has none")
     n = int(match[2] or 0)
     if match[1] == "decode":
-        return Measure(f"decode behind {n}{label}", n, 1, threads, "decode")
+        return Measure(f"decode after {n}{label}", n, 1, threads, "decode")
     if match[1] == "prompt":
         return Measure(f"prompt of {n}{label}", n, 1, threads, "prefill")
     if match[1] == "batch":
         return Measure(f"{n} sequences{label}", 16, n, threads, "decode")
-    return Measure("decode behind 16, 1 thread", 16, 1, 1, "decode")
+    return Measure("decode after 16, 1 thread", 16, 1, 1, "decode")
 
 
 def measures_of(a):
     variants = {a.threads: ""}
     if a.busy:
-        variants = {1: ", 1 thread", a.threads: f", {a.threads} threads", DEFAULT: ", default threads"}
+        variants = {a.threads: f", {a.threads} threads", 1: ", 1 thread", DEFAULT: ", default threads"}
     return dict.fromkeys(measure_of(word, *variant) for variant in variants.items() for word in a.what.split(","))
 
 
 def commands_of(model, m, a):
-    """Returns what measures Folio, llama.cpp, and the memory's bandwidth. Both programs decode for one or two seconds, a
-    small model three times."""
+    """Returns {side: command}. Both programs decode for 1 to 2 seconds in all: three repetitions for a small model."""
     size = model.stat().st_size
     repetitions = 1 if size > 300e6 else 3
-    steps = 24e9 / size / repetitions / (4 if m.batch > 1 else 1)  # for 1.5 s at 16 GB/s; a batch's step takes longer
+    steps = 24e9 / size / repetitions / (4 if m.batch > 1 else 1)  # for 1.5 s, if weights are read at 16 GB/s
     gen_tokens = min(max(int(steps), 8), 256) if m.speed == "decode" else 1
     threads = ["--threads", m.threads] if m.threads != DEFAULT else []
     flags = ["-m", model, "--prompt-tokens", m.prompt_tokens, "--gen-tokens", gen_tokens, "--batch", m.batch,
@@ -102,7 +100,7 @@ def main():
     report(a, results, ["model", "measure", "Folio, tokens/s", "llama.cpp", "ratio", "rounds", "memory, GB/s",
                         "Folio's share", "llama.cpp's"], rows)
     if a.svg:
-        subtitle = "Right of 1 Folio is faster. Medians of alternating rounds, from the least to the greatest"
+        subtitle = "Right of 1 Folio is faster. Medians of alternating rounds, with bars from minimum to maximum"
         a.svg.write_text(plot_ratios(all_ratios, "Folio's tokens a second over llama.cpp's", subtitle))
 
 

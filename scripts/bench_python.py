@@ -1,13 +1,11 @@
 #!/usr/bin/env python3
-"""Measures the Python package, compared with build/generate and llama-cpp-python: the same calls, in alternating
-rounds.
+"""Compares the Python package with build/generate and llama-cpp-python: the same calls, in alternating rounds.
 
     PYTHONPATH=build/python build/venv/bin/python scripts/bench_python.py MODEL.gguf [--rounds 5] [--tokens 240] [--no-llama-cpp]
 
 Prints medians of a call's tokens per second as seen by the caller, over all prompts. The program reports its own times
 (generate --json), which exclude loading. Uses one prompt and sixteen; for the program, sixteen prompts are a file
 (--prompts)."""
-
 import statistics
 import tempfile
 import time

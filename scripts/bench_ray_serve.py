@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """Measures folio.ray_serve with two single-threaded replicas, compared with build/serve with two threads.
 
-Usage: build/venv-ray/bin/python scripts/bench_ray_serve.py [MODEL] [--streams N] [--at-once N] [--tokens N] [--rounds
-N]
+Usage: build/venv-ray/bin/python scripts/bench_ray_serve.py [MODEL] [--streams N] [--at-once N] [--tokens N] [--rounds N]
 
-MODEL defaults to SmolLM2-135M-Instruct in Q4_1. Each round starts both again, in alternating order, and streams
+MODEL defaults to SmolLM2-135M-Instruct in Q4_1. Each round starts both servers, in alternating order, and streams
 --streams completions of exactly --tokens tokens, --at-once at a time. Prints medians over the rounds: tokens/s from the
 first request to the last byte, the time to first token, and CPU time per token and per stream by kind of process.
 PYTHONPATH must contain the package if it isn't installed."""
@@ -25,7 +24,7 @@ KINDS = {"ServeReplica:default:Replica": "replicas", "ServeReplica:default:Ingre
 
 
 def processor_seconds(of):
-    """Returns {kind: CPU seconds} of a process's descendants, which include Ray's processes."""
+    """Returns {kind, from KINDS: CPU seconds} of the descendants of process `of`, which include Ray's processes."""
     parents, names, seconds = {}, {}, {}
     for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

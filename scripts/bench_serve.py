@@ -2,8 +2,8 @@
 """Compares Folio's server with llama.cpp's: same prompts, lengths, sequences, threads and type of KV cache.
 
 Usage: scripts/bench_serve.py [MODEL.gguf ...] [--rates R ...] [--requests N] [--rounds N] [--shared-prefix N]
-       scripts/bench_serve.py --prefix [MODEL.gguf ...]
-       scripts/bench_serve.py --slow-clients 1000 --only folio [MODEL.gguf ...]
+       scripts/bench_serve.py [MODEL.gguf ...] --prefix
+       scripts/bench_serve.py [MODEL.gguf ...] --slow-clients 1000 --only folio
 
 `make interop` builds llama-server; FOLIO_LLAMA_SERVER selects another. Default models: SmolLM2-135M-Instruct in Q8_0
 and Q4_0, made by build/export. scripts/servers.py starts both servers.
@@ -43,7 +43,7 @@ from sse_client import Request, run
 SERVERS = ["folio", "llama-server"]
 PROMPT = dict(median=128, sigma=0.8, low=16, high=640)
 OUTPUT = dict(median=64, sigma=0.6, low=8, high=256)
-SEPARATE = 20  # tokens of the prompt and of the output of the warm-up request, which isn't measured
+SEPARATE = 20  # prompt tokens, and also output tokens, of the unmeasured warm-up request
 METRICS = {"tokens/s": 0, "first token, ms: median": 0, "99 %": 0, "between tokens, ms: median": 1, "99 % ": 1,
            "client, % of all cores": 1}
 
@@ -57,7 +57,8 @@ def exported(type_, out):
 
 def llama_version():
     if not LLAMA_SERVER.exists():
-        sys.exit(f"{LLAMA_SERVER} is not there: make interop builds it, and FOLIO_LLAMA_SERVER names another")
+        sys.exit(f"llama-server is not at {LLAMA_SERVER}: build it with `make interop`, set FOLIO_LLAMA_SERVER to "
+                 "another, or measure with --only folio")
     done = run_program(LLAMA_SERVER, "--version")
     return "llama-server " + (done.out + done.error).split("\n")[0].removeprefix("version: ")
 
@@ -109,33 +110,26 @@ def server_of(name, model, a, **more):
 
 
 def measure_load(model, a):
-    """Returns {server: [{rate: metrics} of each round]}."""
+    """Saves all rounds and a picture. Returns, like all measure_…(), alternate()'s results and report()'s arguments."""
     tokens = []
 
     def side(name, round_):
-        with server_of(name, model, a) as server:
+        with server_of(name[1], model, a) as server:
             tokens[:] = tokens or text_tokens(server)
             asyncio.run(run(server, [Request(tokens[-SEPARATE:], SEPARATE)], a.no_end))
             return {rate_name(rate): numbers(asyncio.run(run(server, requests_for(tokens, rate, a, round_), a.no_end)))
                     for rate in [*a.rates, math.inf]}
 
-    return alternate(a.only, side, a)
-
-
-def report_load(model, results, a):
+    results = alternate([(model, server) for server in a.only], side, a)
     name = pathlib.Path(model).stem
     rates = [rate_name(rate) for rate in [*a.rates, math.inf]]
-    of = lambda server, rate, metric: [r[rate][metric] for r in results[server]]
+    of = lambda server, rate, metric: [r[rate][metric] for r in results[model, server]]
     rows = [[rate, server] + [with_range(of(server, rate, metric), digits) for metric, digits in METRICS.items()]
             for rate in rates for server in a.only]
     if len(a.only) == 2:
         ratio = lambda metric: with_range(ratios(*(of(server, rates[-1], metric) for server in a.only)))
         rows.append([rates[-1], " / ".join(a.only), *(ratio(m) if m in ("tokens/s", "99 % ") else "" for m in METRICS)])
-    version = f"{llama_version()}: " if "llama-server" in a.only else ""
-    report(a, results, ["requests", "server", *METRICS], rows,
-           f"{version}{name}, {a.threads} threads, {a.sequences} sequences of {a.context}, {a.cache_type} cache, "
-           f"{a.requests} requests, {a.rounds} rounds, seed {a.seed}\n")
-    (a.out / f"{name}.json").write_text(json.dumps(results, indent=1))
+    (a.out / f"{name}.json").write_text(json.dumps({s: results[model, s] for s in a.only}, indent=1))
     panels = []
     for title, metrics in (("tokens/s", ["tokens/s"]), ("first token, ms", ["first token, ms: median", "99 %"]),
                            ("between tokens, ms", ["between tokens, ms: median", "99 % "])):
@@ -148,6 +142,9 @@ def report_load(model, results, a):
     svg = a.out / f"{name}.svg"
     svg.write_text(plot(panels, a.only, "Folio's server and llama.cpp's", subtitle, "requests a second"))
     print(svg, file=sys.stderr)
+    return results, ["requests", "server", *METRICS], rows, (
+        f"{a.version}{name}, {a.threads} threads, {a.sequences} sequences of {a.context}, {a.cache_type} cache, "
+        f"{a.requests} requests, {a.rounds} rounds, seed {a.seed}\n")
 
 
 def measure_prefix(model, a):
@@ -171,20 +168,21 @@ def measure_prefix(model, a):
         with server_of(name, model, a, context=1280) as server:
             tokens = text_tokens(server)
             asyncio.run(run(server, [Request(tokens[-SEPARATE:], SEPARATE)], a.no_end))
-            results |= alternate([name], lambda name, round_: times(name, server, tokens, round_), a)
+            results |= alternate([(model, name, "prefix")], lambda _, round_: times(name, server, tokens, round_), a)
+        rounds = results[model, name, "prefix"]
         for where in ("client", "server"):
-            first = [r[where][0] for r in results[name] if r[where]]
-            others = [ms for r in results[name] for ms in r[where][1:]]
+            first = [r[where][0] for r in rounds if r[where]]
+            others = [ms for r in rounds for ms in r[where][1:]]
             if first:
                 rows.append([name, where, with_range(first, 1), with_range(others, 1),
                              f"{statistics.median(first) / statistics.median(others):.1f}"])
-    report(a, results, ["server", "measured at the", "first, ms", "later, ms", "times shorter"], rows,
-           f"{pathlib.Path(model).name}: time to first token behind {prefix} shared tokens and {own} of one's own\n")
+    return results, ["server", "measured at the", "first, ms", "later, ms", "times shorter"], rows, (
+        f"{pathlib.Path(model).name}: time to first token of prompts of {prefix} shared and {own} other tokens\n")
 
 
 def measure_slow(model, a):
     streams, prompt, output = 50, 16, 96
-    context = 128  # small: the warm-up fills each KV cache, so that the memory measured later is that of the clients
+    context = 128  # small, so that the warm-up fills each KV cache and later growth of memory is due to the clients
 
     async def load(server, tokens, seed):
         draw = random.Random(f"{a.seed} {seed} slow")
@@ -194,7 +192,7 @@ def measure_slow(model, a):
                 server.resident_mb(), 100 * load.client_share)
 
     async def load_beside(server, port, tokens, seed):
-        """Returns the load beside slow clients of the port, and how many are connected then and were cut off."""
+        """Returns load() beside slow clients of the port, then how many are connected, and how often one was cut off."""
         async with SlowClients(port, a.slow_clients) as slow:
             return *await load(server, tokens, seed), slow.connected(), slow.cut_off
 
@@ -212,22 +210,22 @@ def measure_slow(model, a):
             tokens = text_tokens(server)
             for seed in ("warm-up", "warm-up again"):
                 asyncio.run(load(server, tokens, seed))
-            seen = alternate([(name, what) for what in sides],
-                             lambda side, round_: load_of(side[1], server, tokens, round_), a)
-        results |= seen
+            results |= alternate([(model, name, what) for what in sides],
+                                 lambda side, round_: load_of(side[2], server, tokens, round_), a)
+        seen = {what: results[model, name, what] for what in sides}
         for what in sides:
-            values = list(zip(*seen[name, what]))
+            values = list(zip(*seen[what]))
             rows.append([name, what] + [with_range(v, d) for v, d in zip(values, [1, 1, 0, 1, 1])])
-        between = {what: [r[0] for r in seen[name, what]] for what in sides}
+        between = {what: [r[0] for r in seen[what]] for what in sides}
         for x, y in (("clients of the server", "alone"), ("clients elsewhere", "alone"),
                      ("clients of the server", "clients elsewhere")):
             rows.append([name, f"{x} / {y}", with_range(ratios(between[x], between[y]), 3), *[""] * 4])
-        memory = max(r[3] for r in seen[name, "clients of the server"]) - min(r[3] for r in seen[name, "alone"])
-        *_, connected, cut_off = seen[name, "clients of the server"][-1]
-        title += (f"{name}: {memory:.1f} MB more; {connected} of the slow clients connected at the end, who were cut "
-                  f"off {cut_off} times\n")
-    report(a, results, ["server", "streams", "between tokens, ms: median", "99 %", "server's threads", "resident, MB",
-                        "client, % of all cores"], rows, title)
+        memory = max(r[3] for r in seen["clients of the server"]) - min(r[3] for r in seen["alone"])
+        *_, connected, cut_off = seen["clients of the server"][-1]
+        title += (f"{name}: {memory:.1f} MB more with slow clients; at the end {connected} of them were connected, "
+                  f"after {cut_off} disconnections\n")
+    return results, ["server", "streams", "between tokens, ms: median", "99 %", "server's threads", "resident, MB",
+                     "client, % of all cores"], rows, title
 
 
 def main():
@@ -249,15 +247,14 @@ def main():
     for file in a.models:
         if not pathlib.Path(file).exists():
             p.error(f"there is no {file}")
+    a.version = f"{llama_version()}: " if "llama-server" in a.only else ""
     a.out.mkdir(parents=True, exist_ok=True)
     raise_descriptor_limit()
-    for model in a.models or [exported("q8_0", a.out), exported("q4_0", a.out)]:
-        if a.prefix:
-            measure_prefix(model, a)
-        elif a.slow_clients:
-            measure_slow(model, a)
-        else:
-            report_load(model, measure_load(model, a), a)
+    for model in map(str, a.models or [exported("q8_0", a.out), exported("q4_0", a.out)]):
+        measure = measure_prefix if a.prefix else measure_slow if a.slow_clients else measure_load
+        results, *arguments = measure(model, a)
+        own = {name: rounds for name, rounds in results.items() if name[0] == model}  # --keep has those of other models
+        report(a, own, *arguments)
 
 
 if __name__ == "__main__":

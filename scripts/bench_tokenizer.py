@@ -5,7 +5,6 @@
 
 TEXT separates documents with <|endoftext|>. Each round runs both in separate processes; prints medians. The merges must
 be equal."""
-
 import hashlib
 import json
 import sys

@@ -33,7 +33,7 @@ def pytorch(shape, dropout, dtype, threads, compiled):
 
 
 def timed(command, pattern):
-    """Returns the milliseconds of a step and the process's peak resident memory in MB."""
+    """Runs a command. Returns a step's ms, which `pattern` finds in its output, and its peak resident memory in MB."""
     done = run(*command)
     return float(re.search(pattern, done.out)[1]), done.peak_mb
 

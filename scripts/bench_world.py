@@ -53,8 +53,7 @@ def share(serve_flags, questions, show=False):
 def trained(folder, seed, init, flags):
     """Runs `train` and returns its seconds, its CPU seconds, and the flags with which `serve` loads the result."""
     done = run(BUILD / "train", folder / "train.jsonl", "--eval", folder / "eval.jsonl", "--init", init,
-               "--out", folder / "run", "--force", "--seed", seed, *flags)
-    (folder / "train.log").write_text(done.out + done.error)
+               "--out", folder / "run", "--force", "--seed", seed, *flags, log=folder / "train.log")
     if any(flag.startswith("--lora") for flag in flags):
         return done.seconds, done.cpu_seconds, ["-m", init, "--adapter", f"world={folder / 'run/checkpoints/best'}"]
     return done.seconds, done.cpu_seconds, ["-m", folder / "run/model.gguf"]
@@ -88,7 +87,8 @@ def main():
             cpus.append(cpu)
             before = f"{befores[-1]:.0f} % before, " if befores else ""
             print(f"seed {seed}: {before}{afters[-1]:.0f} % after, {seconds:.0f} s ({cpu:.0f} s of processors)", flush=True)
-    for name, values, unit in (("before", befores, "%"), ("after", afters, "%"), ("training", times, "s"), ("processors", cpus, "s")):
+    for name, values, unit in (("before", befores, "%"), ("after", afters, "%"), ("training", times, "s"),
+                               ("processors", cpus, "s")):
         if len(values) > 1:
             print(f"{name}: {mean_with_interval(values)} {unit} (mean and 95 % interval over {len(values)} seeds)")
 

@@ -16,8 +16,8 @@ once without a busy process, and adds their speeds.
 Each round runs every command once in each of these ways, in alternating order. Prints medians of tokens/s, and medians
 with 95 % bootstrap intervals of three ratios within a round: to the same command on the idle machine, and, under the
 same load, to the first command and to the fastest of llama.cpp's. For train, `steps` excludes the startup, evaluations,
-samples and checkpoints that `run` includes. --keep appends each measurement to FILE, and includes what it contains: the
-same command continues an interrupted one, and a larger --rounds adds rounds."""
+samples and checkpoints that `run` includes. --keep appends each measurement to FILE, and also reports those already in
+it: repeat the command to continue an interrupted run, or with a larger --rounds to add rounds."""
 import argparse
 import collections
 import contextlib
@@ -48,7 +48,8 @@ Result = collections.namedtuple("Result", "out error seconds cpu_seconds peak_mb
 class Process:
     """A program that has been started. Its output goes to files, so that it never waits for this process."""
 
-    def __init__(self, *command, environment=None, folder=None):
+    def __init__(self, *command, environment=None, folder=None, log=None):
+        self.log = log  # a file that gets the output, also if the program fails
         self.command = [str(word) for word in command]
         self.out, self.error = tempfile.TemporaryFile(), tempfile.TemporaryFile()
         self.begun = time.perf_counter()
@@ -68,13 +69,26 @@ class Process:
             file.seek(0)
             said.append(file.read().decode(errors="replace"))
             file.close()
+        if self.log:
+            self.log.write_text("".join(said))
         if code:
             sys.exit(f"{' '.join(self.command)} ended with {code}: {said[1][-2000:].strip()}")
         return Result(*said, seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
+    def close(self):
+        """Ends the program if result() didn't see its end."""
+        if self.process.returncode is None:
+            self.process.terminate()
+            try:
+                self.process.wait(70)  # longer than serve_speed.py waits for its server
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
 
 def run(*command, **more):
-    return Process(*command, **more).result()
+    with contextlib.closing(Process(*command, **more)) as process:
+        return process.result()
 
 
 def json_of(*command):
@@ -127,7 +141,7 @@ ENGINES = {"train": Engine(None, ["--out", RUN], speeds_of_training),
 
 
 class Command:
-    """A line of environment variables, a program of ENGINES and its flags; `python` runs llama.cpp."""
+    """A command to measure: environment variables, a program of ENGINES and its flags. `python` has llama-cpp-python."""
 
     def __init__(self, line, python=sys.executable):
         words, self.environment = shlex.split(line), {}
@@ -136,13 +150,11 @@ class Command:
             self.environment[name] = value
         name = pathlib.Path(words[0]).name if words else ""
         if name not in ENGINES:
-            sys.exit(f"{line}: it is {', '.join(ENGINES)} that can be measured")
+            sys.exit(f"{line}: the program is none of {', '.join(ENGINES)}")
         self.engine = ENGINES[name]
         program = BUILD / name if words[0] == name else pathlib.Path(words[0]).resolve()
-        if name == "llama.cpp":
-            start = [python, self.engine.script]
-        else:
-            start = [sys.executable, self.engine.script] if self.engine.script else [program]
+        interpreter = python if name == "llama.cpp" else sys.executable
+        start = [interpreter, self.engine.script] if self.engine.script else [program]
         if name == "serve":
             self.environment["FOLIO_BUILD_DIR"] = str(program.parent)
         self.words = [*start, *words[1:], *self.engine.flags]
@@ -152,7 +164,8 @@ class Command:
         with contextlib.ExitStack() as stack:
             folders = [pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory())) / "run" for _ in range(copies)]
             words = [[folder if word is RUN else word for word in self.words] for folder in folders]
-            processes = [Process(*one, environment=self.environment) for one in words]
+            processes = [stack.enter_context(contextlib.closing(Process(*one, environment=self.environment)))
+                         for one in words]
             found = [self.engine.speeds(process.result(), folder) for process, folder in zip(processes, folders)]
         return {what: sum(speeds[what] for speeds in found) for what in found[0]}
 
@@ -179,7 +192,7 @@ def alternate(names, measure, a, warm_up=0):
     for i in range(-warm_up, a.rounds):
         for name in list(names)[:: 1 if i % 2 == 0 else -1]:
             values = results[name]
-            if len(values) > max(i, 0):  # measured by an earlier run of this command
+            if len(values) >= (i + 1 if i >= 0 else a.rounds):  # measured by an earlier run of this command
                 continue
             value = measure(name, i)
             if i < 0:
@@ -278,8 +291,8 @@ def main():
     ways = [(n, 1) for n in a.busy] + [(0, n) for n in a.copies]
     names = [(model, line, *way) for model in a.models for way in ways for line in a.commands]
     results = alternate(names, measure, a)
-    report(a, results, ["command", "model", "", "busy", "tokens/s", "of its own alone", "of the first command",
-                        "of llama.cpp's best"], rows_of(results))
+    report(a, results, ["command", "model", "", "busy", "tokens/s", "ratio to itself alone", "to the first command",
+                        "to llama.cpp's best"], rows_of(results))
 
 
 if __name__ == "__main__":

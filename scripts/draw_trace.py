@@ -4,8 +4,7 @@
 Usage: scripts/draw_trace.py TRACE.json [OUT.svg]
 
 Prints for each rank the milliseconds of a step, of computation on the main thread, of communication with other ranks,
-and of their overlap. Computation means that a LibTorch or Folio operation runs and the thread does not wait for
-ranks."""
+and of their overlap. Computation: operations of LibTorch or Folio run, and the thread doesn't wait for other ranks."""
 import json
 import pathlib
 import sys
@@ -73,7 +72,7 @@ def lanes_of(path):
 
 def main():
     lanes = lanes_of(sys.argv[1])
-    # The second of three steps: between the ends of the first and second update, on the first rank to finish each.
+    # The second of three steps, from the first end of update 1 to the last end of update 2 on any rank.
     window = [[min(updates[0] for *_, updates in lanes.values()), max(updates[1] for *_, updates in lanes.values())]]
     (begin, end), = window
     body = text(16, 50, "computes", classes="f0") + text(90, 50, "sends or receives", classes="f1")
@@ -84,7 +83,7 @@ def main():
               f"{length(common(waits, own)):.1f}, sends or receives {length(sending):.1f}, of it while it computes "
               f"{length(common(computing, sending)):.1f}")
         for lane, intervals in enumerate((computes, under_way)):
-            for a, b in union(common(intervals, window), gap=(end - begin) / 1600):  # joins bars half a pixel apart
+            for a, b in union(common(intervals, window), gap=(end - begin) / 1600):  # joins bars that nearly touch
                 body += rectangle(f"f{lane}", 70 + 800 * (a - begin) / (end - begin), 70 + 60 * row + 22 * lane,
                                   max(800 * (b - a) / (end - begin), 0.1), 18)
         body += text(16, 94 + 60 * row, f"rank {rank}")

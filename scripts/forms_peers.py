@@ -11,6 +11,7 @@ import venv
 from compare import BUILD
 
 PEERS = {"xgrammar": "xgrammar==0.2.8", "llguidance": "llguidance==1.9.1"}
+TVM_FFI = "apache-tvm-ffi==0.1.15.post2"  # which xgrammar imports; versions as in scripts/bootstrap.sh
 PATIENCE = 60  # timeout in seconds of an engine's answer for a schema
 
 
@@ -39,7 +40,7 @@ class Program:
 
 
 def peer(name, vocabulary):
-    """Answers Program's questions (a schema, its texts) with the times of another engine. Runs in build/venv-forms."""
+    """Answers each line of Program.ask(), a schema and its texts, with an engine's times. Runs in build/venv-forms."""
     import numpy as np
 
     with open(vocabulary) as file:
@@ -64,7 +65,7 @@ def peer(name, vocabulary):
         number = {token: i for i, token in reversed([*enumerate(tokens)]) if token}
         longest = max(map(len, number))
 
-        class Tokenizer:  # longest match: llguidance forces the tokens of this split where a schema forces the bytes
+        class Tokenizer:  # splits by longest match; llguidance uses it for bytes that a schema forces
             eos_token_id, bos_token_id = end, None
 
             def __call__(self, text):
@@ -82,9 +83,8 @@ def peer(name, vocabulary):
 
         def compiled(schema):
             defaults = {"whitespace_flexible": False}
-            matcher = llguidance.LLMatcher(
-                tokenizer, llguidance.LLMatcher.grammar_from_json_schema(schema, defaults), log_level=0
-            )
+            grammar = llguidance.LLMatcher.grammar_from_json_schema(schema, defaults)
+            matcher = llguidance.LLMatcher(tokenizer, grammar, log_level=0)
             if matcher.is_error():
                 raise ValueError(matcher.get_error())
             return matcher
@@ -121,9 +121,9 @@ def peer(name, vocabulary):
 def peer_program(name, vocabulary):
     folder = BUILD / "venv-forms"
     python = folder / "bin/python"
-    if not python.exists():
+    if not all(any(folder.glob(f"lib/*/site-packages/{module}")) for module in (*PEERS, "torch.pth")):
         venv.create(folder, with_pip=True)
-        pip = [python, "-m", "pip", "install", "-q", "--no-deps", "apache-tvm-ffi", *PEERS.values()]
+        pip = [python, "-m", "pip", "install", "-q", "--no-deps", TVM_FFI, *PEERS.values()]
         subprocess.run(pip, check=True)
         (pth,) = folder.glob("lib/*/site-packages")
         (pth / "torch.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))

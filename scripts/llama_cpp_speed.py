@@ -5,9 +5,9 @@ Usage: build/venv/bin/python scripts/llama_cpp_speed.py -m MODEL.gguf [-t N] [--
        [--batch N] [--repetitions N] [--plain]
 
 Prints one JSON object: tokens/s of prefill and decode, medians over the repetitions, and the bytes of the weights. All
-settings are llama.cpp's defaults, including one thread per physical core. Some virtual machines report AMX
-but reject its instructions, so that llama.cpp crashes. There, use --plain, which disables repacked kernels (and is
-slower), or build llama.cpp with CMAKE_ARGS=-DGGML_NATIVE=OFF and the machine's other instruction sets."""
+settings are llama.cpp's defaults, including one thread per physical core. Some virtual machines report AMX but reject
+its instructions, so that llama.cpp crashes. There, use --plain, which disables repacked kernels (and is slower), or
+build llama.cpp with CMAKE_ARGS=-DGGML_NATIVE=OFF and the machine's other instruction sets."""
 import argparse
 import ctypes
 import json

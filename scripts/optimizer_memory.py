@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 """Measures the memory of optimizer state and of training: the table in experiments/29_galore/README.md.
 
-Each row is a run of build/train for three steps. The bytes of state are those in its checkpoint, next to the
-size that the optimizer's formula gives. The peak is the process's maximum resident set, as reported by the kernel. LoRA
-trains adapters with AdamW for a model that the preset trained first.
+Each row is a run of build/train for three steps. The bytes of state are those in its checkpoint, next to the size that
+the optimizer's formula gives. The peak is the process's maximum resident set, as reported by the kernel. LoRA trains
+adapters with AdamW for a model that the preset trained first.
 
     scripts/optimizer_memory.py [--presets tiny,baby] [--batch-size N] [--threads N]"""
-
 import argparse
 import json
 import tempfile

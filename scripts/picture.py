@@ -5,7 +5,8 @@ import statistics
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-LIGHT, DARK = ("#0069a8", "#c44f00", "#00805d"), ("#5ab4f0", "#ff9a52", "#3fcf9f")  # same as train/report/svg.cpp
+LIGHT = "#0069a8", "#c44f00", "#00805d", "#a8478a", "#8a6d00", "#5a5fd0"  # same as train/report/svg.cpp
+DARK = "#5ab4f0", "#ff9a52", "#3fcf9f", "#e69ccb", "#e0c040", "#a5a8ff"
 GAP, TOP, LEFT = 70, 112, 60
 
 
@@ -42,7 +43,7 @@ def document(width, height, title, body, subtitle=""):
 
 
 def scale(values, log):
-    """Returns ticks around the values, and a function that maps values to 0 … 1."""
+    """Returns ticks, and a function that maps values to 0 … 1: on a logarithmic axis if `log`, else on one from 0."""
     if log:
         low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
         return [10 ** i for i in range(low, high + 1)], lambda value: (math.log10(value) - low) / max(high - low, 1)
@@ -54,7 +55,7 @@ def scale(values, log):
 @dataclass
 class Panel:
     title: str
-    lines: list  # (CSS classes, [(x, values at x), ...]); the class s0 … s2 is the color
+    lines: list  # (CSS classes, [(x, values at x), ...]); the class s0 … s5 is the color
     labels: list = ()  # of an axis on which these x are evenly spaced; (): x are numbers, on an axis from 0
     log: bool = False  # of the values' axis
 
