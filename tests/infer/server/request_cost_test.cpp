@@ -130,5 +130,16 @@ TEST_F(RequestCostTest, AnswersCostTheMemoryOfTheirParts) {
   }
 }
 
+// Lists of a choice's tokens, here 31 kB of pointers each, are made when the client reads that choice.
+TEST_F(RequestCostTest, UnreadChoicesOfAnAnswerAreNotBuilt) {
+  const Json body = {
+      {"prompt", test::random_tokens(3900, 1, 36)}, {"echo", true}, {"logprobs", 0}, {"n", 128}, {"max_tokens", 1}};
+  const int64_t before = n_live;
+  const auto reply = ask(body);
+  EXPECT_EQ(reply->status(60s), 200);
+  EXPECT_EQ(ask({{"prompt", "a"}}, "/tokenize")->status(60s), 200);  // waits until the answer's first bytes are ready
+  EXPECT_LT(n_live - before, 3'000'000);
+}
+
 }  // namespace
 }  // namespace folio::infer::server
