@@ -170,12 +170,18 @@ class Command:
         return {what: sum(speeds[what] for speeds in found) for what in found[0]}
 
 
+def positive(text):
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}, but must be at least 1")
+    return int(text)
+
+
 def parser(doc, rounds, threads=2):
     """Returns a parser with the flags that all comparisons have."""
     p = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--rounds", type=int, default=rounds)
+    p.add_argument("--rounds", type=positive, default=rounds)
     if threads:
-        p.add_argument("--threads", type=int, default=threads)
+        p.add_argument("--threads", type=positive, default=threads)
     p.add_argument("--keep", type=pathlib.Path, metavar="FILE", help="append to FILE, and continue its measurements")
     p.add_argument("--json", action="store_true", help="print the measurements of all rounds, and no table")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an exception: busy processes and servers are ended

@@ -24,8 +24,8 @@ template <typename... Args>
 /// Throws ApiError 400 for a value of the wrong type. `what` describes the expected type.
 [[noreturn]] void refuse_type(const std::string& field, const std::string& what);
 
-/// Returns the result of make(). Turns a core::Error into an ApiError that names `field`, unless it is empty, or, if
-/// the budget is exceeded, the part of the request that exceeds it, which begins with `place`.
+/// Returns the result of make(). Turns a core::Error into an ApiError that names `field`, unless it is empty. If make()
+/// exceeds the budget, the ApiError names the part of the request that needs too much work, a path below `place`.
 template <typename Make>
 [[nodiscard]] auto made_for(const std::string& field, const std::string& place, const core::WorkBudget& budget,
                             Make&& make) {

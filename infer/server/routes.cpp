@@ -154,7 +154,7 @@ struct Service::Handlers {
   }
 };
 
-// Returns all routes of the server. Short handlers are lambdas, other handlers are member functions.
+// Returns all routes of the server. Short handlers are lambdas, others are functions of Handlers.
 const std::vector<Service::Route>& Service::routes() {
   using Request = HttpRequest;
   // `check` throws ApiError if a request can't be accepted now.
