@@ -5,7 +5,7 @@ CONFIGURE := cmake --preset $(PRESET) $(if $(CI),,-DFOLIO_KERNELS=native) --log-
 RUN := runs/tinyshakespeare
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve programs check wheel test test-all full studies ranks long smollm2 ladder exercise sanitize tsan races fuzz neon soak interop cuda-all cuda-report format
+.PHONY: help demo serve programs check wheel test test-all full studies ranks long smollm2 ladder cuda-lesson exercise sanitize tsan races fuzz neon soak interop cuda-all cuda-report format
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -113,6 +113,14 @@ ladder: ## run all studies of experiments/ and print one table of their results 
 	@cmake --build --preset $(PRESET) --target experiments $(if $(SHORT),,train)
 	@test -n "$(SHORT)" -o -e $(RUN)/model.gguf || build/train tinyshakespeare  # the engine's studies use it
 	@scripts/ladder.py $(if $(SHORT),--short)
+
+cuda-lesson: ## run experiments/33_cuda, a lesson on CUDA kernels with counts instead of times, and its tests (2 minutes)
+	@scripts/bootstrap.sh serving
+	@cmake --preset serving -DFOLIO_KERNELS=native --log-level=ERROR
+	@cmake --build --preset serving --target 33_cuda test_cuda_lesson test_cuda_counts
+	@build-serving/tests/test_cuda_counts --gtest_brief=1
+	@build-serving/tests/test_cuda_lesson --gtest_brief=1
+	@build-serving/experiments/33_cuda
 
 exercise: ## list the exercises; N=1 (a number or a name) checks your code in one of them, HINT=1 prints a hint
 	@scripts/exercise.py $(N) $(if $(HINT),--hint $(HINT))

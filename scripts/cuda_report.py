@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compiles the kernels for sm_90 and compares nvcc's resource usage with infer/cuda/resources.txt.
+"""Compiles the kernels for sm_90 and compares nvcc's resource usage with resources.txt in their folders.
 
 Usage: scripts/cuda_report.py [--update]
 
@@ -20,8 +20,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-KERNELS = ROOT / "infer/cuda"
-TABLE = KERNELS / "resources.txt"
+FOLDERS = [ROOT / "infer/cuda", ROOT / "experiments/33_cuda"]
 REQUIREMENTS = ROOT / "scripts/requirements-cuda.txt"
 VENV = ROOT / "build/cuda-venv"
 # The flags of infer/cuda/CMakeLists.txt.
@@ -91,7 +90,7 @@ def readable(mangled):
     done = subprocess.run(["c++filt"], input="\n".join(mangled), capture_output=True, text=True, check=True)
     names = {}
     for name, full in zip(mangled, done.stdout.splitlines()):
-        full = re.sub(r"\(anonymous namespace\)::|folio::infer::gpu::", "", full)
+        full = re.sub(r"\(anonymous namespace\)::|folio::infer::gpu::|folio::experiments::", "", full)
         full = re.sub(r"\((?:\w+ )*\w+\)(?=\d)", "", full)  # types of template arguments
         depth, end = 0, len(full)
         for i, c in enumerate(full):
@@ -167,14 +166,19 @@ def table(kernels, version):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--update", action="store_true", help="write infer/cuda/resources.txt anew")
+    parser.add_argument("--update", action="store_true", help="write the tables anew")
     update = parser.parse_args().update
     nvcc, reason = pinned_nvcc()
     if nvcc is None:
         print(f"cuda_report: nothing was checked, since the pinned nvcc can't be had: {reason}")
         return
     version = re.search(r"nvidia-cuda-nvcc==(\S+)", REQUIREMENTS.read_text())[1]
-    sources = sorted(KERNELS.glob("*.cu"))
+    for folder in FOLDERS:
+        compare(folder, nvcc, version, update)
+
+
+def compare(folder, nvcc, version, update):
+    sources = sorted(folder.glob("*.cu"))
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         compiled = list(pool.map(lambda source: compile_file(nvcc, source), sources))
     problems = [problem for _, said in compiled for problem in said]
@@ -182,14 +186,15 @@ def main():
         fail(*problems)
     kernels = [k for some, _ in compiled for k in some]
     now = table(kernels, version)
+    file = folder / "resources.txt"
     if update:
-        TABLE.write_text(now)
-    before = TABLE.read_text() if TABLE.exists() else ""
+        file.write_text(now)
+    before = file.read_text() if file.exists() else ""
+    name = file.relative_to(ROOT)
     if now != before:
-        lines = difflib.unified_diff(before.splitlines(), now.splitlines(), str(TABLE.relative_to(ROOT)), "now", "", "", 0, "")
-        fail("the kernels have other needs than infer/cuda/resources.txt says; if that is meant, run "
-             "scripts/cuda_report.py --update", *lines)
-    print(f"cuda_report: {len(kernels)} kernels in {len(sources)} files, as infer/cuda/resources.txt says")
+        lines = difflib.unified_diff(before.splitlines(), now.splitlines(), str(name), "now", "", "", 0, "")
+        fail(f"the kernels have other needs than {name} says; if that is meant, run scripts/cuda_report.py --update", *lines)
+    print(f"cuda_report: {len(kernels)} kernels in {len(sources)} files, as {name} says")
 
 
 if __name__ == "__main__":

@@ -35,7 +35,11 @@ namespace folio::infer::gpu {
 [[nodiscard]] inline float from_f16(uint16_t bits) { return core::f16_to_float(bits); }
 [[nodiscard]] inline float round_to_whole(float x) { return std::nearbyint(x); }
 [[nodiscard]] inline unsigned count_bits(unsigned x) { return static_cast<unsigned>(std::popcount(x)); }
+#ifdef FOLIO_COUNTS
+using host::fmaf;
+#else
 using std::fmaf;
+#endif
 using std::sqrt;
 
 #endif

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "tests/infer/cuda/host/counts.h"
 #include "tests/infer/cuda/host/host_device.h"
 #include "tests/infer/cuda/host/places.h"
 #include "tests/infer/cuda/host/races.h"
@@ -72,6 +73,7 @@ void Block::run(Index grid, Index block, size_t shared_bytes, const std::functio
   const uint64_t n = product(grid);
   try {
     races::begin_launch();
+    counting::begin_launch(n, n_threads_);
     if (order_.kind == Order::Kind::kRandom) {
       block_order_.resize(n);
       std::iota(block_order_.begin(), block_order_.end(), 0U);
@@ -133,7 +135,9 @@ void Block::begin_block(Index index) {
   n_at_barrier_ = 0;
   error_ = nullptr;
   shared_.begin_block(shared_bytes_, shared_limit_);
-  races::begin_block((index.z * grid_.y + index.y) * grid_.x + index.x);
+  const uint32_t number = (index.z * grid_.y + index.y) * grid_.x + index.x;
+  races::begin_block(number);
+  counting::begin_block(number);
 }
 
 void Block::run_block(Index index) {
@@ -147,6 +151,7 @@ void Block::run_block(Index index) {
   races::end_block();  // throws a detected race, which happened before `error_`
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   shared_.end_block();
+  counting::end_block(shared_.bytes());
 }
 
 unsigned Block::pick_bit(uint32_t bits) {
@@ -240,6 +245,7 @@ void Block::wait_for_others() {
 void Block::complete(Warp& warp, Meeting& meeting, void (*compute)(const Lanes&, unsigned)) {
   const uint32_t mask = meeting.mask;
   meeting = warp.meetings[--warp.n_meetings];
+  if (mask == warp.exists) counting::meet(current_->warp);
   if (mask == ~0U) {
     compute(warp.data, mask);
     return;
@@ -291,6 +297,7 @@ void Block::barrier(const std::source_location& at) {
   if (warps_[me.warp].ready == 0) ready_warps_ &= ~(1U << me.warp);
   n_at_barrier_ = 0;
   races::barrier();
+  counting::barrier();
 }
 
 void Block::check_end(const BlockThread& t) const {

@@ -55,6 +55,9 @@ void meet(unsigned mask, void* mine, void (*compute)(const Lanes& lanes, unsigne
 
 void wait_copies(int pending);
 
+/// std::fmaf, counted (counts.h). Kernels compiled with FOLIO_COUNTS use it through numbers.h.
+[[nodiscard]] float fmaf(float a, float b, float c);
+
 }  // namespace host
 
 #define threadIdx (::folio::infer::gpu::host::thread().thread_index)

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "tests/infer/cuda/host/block.h"
+#include "tests/infer/cuda/host/counts.h"
 
 // g++ compiles each product with and without AVX2, with the same operations in the same order, and selects one at
 // program start. AddressSanitizer starts too late for this, and clang 16 doesn't support it.
@@ -50,7 +51,8 @@ struct Words32 {
 };
 
 template <typename S>
-Words32 gather(const Lanes& lanes) {
+Words32 gather(const Lanes& lanes, unsigned depth) {
+  host::counting::tile_product(kRows * kColumns * depth);
   Words32 words;
   for (unsigned g = 0; g < 8; ++g) {
     for (unsigned t = 0; t < 4; ++t) {
@@ -94,7 +96,7 @@ template <typename Kind>
 FOLIO_WIDE void multiply_floats(const Lanes& lanes, unsigned /*mask*/) {
   constexpr unsigned kInWord = Kind::kInWord;
   constexpr unsigned kDepth = 8 * kInWord;
-  const Words32 words = gather<Sums>(lanes);
+  const Words32 words = gather<Sums>(lanes, kDepth);
   alignas(64) double a[kRows][kDepth];
   for (unsigned r = 0; r < kRows; ++r) {
     for (unsigned i = 0; i < kInWord; ++i) {
@@ -120,7 +122,7 @@ FOLIO_WIDE void multiply_floats(const Lanes& lanes, unsigned /*mask*/) {
 
 /// Multiplies floats as two TF32 numbers each, a high and a low part. The product of the low parts is omitted.
 FOLIO_WIDE void multiply_split_floats(const Lanes& lanes, unsigned /*mask*/) {
-  const Words32 words = gather<Sums>(lanes);
+  const Words32 words = gather<Sums>(lanes, 8);
   const auto low = [](uint32_t word) {
     return Tf32::number(std::bit_cast<uint32_t>(std::bit_cast<float>(word) - Tf32::number(word, 0)), 0);
   };
@@ -149,7 +151,7 @@ FOLIO_WIDE void multiply_split_floats(const Lanes& lanes, unsigned /*mask*/) {
 /// Multiplies int8 tiles. With a depth of 16, only k from 16 half to 16 half + 15, for the operands' `half` (0 or 1).
 template <unsigned depth>
 FOLIO_WIDE void multiply_bytes(const Lanes& lanes, unsigned /*mask*/) {
-  const Words32 words = gather<IntSums>(lanes);
+  const Words32 words = gather<IntSums>(lanes, depth);
   const int half = operands<IntSums>(lanes, 0).half;
   for (unsigned lane = 1; depth == 16 && lane < kWarp; ++lane) {
     core::require(operands<IntSums>(lanes, lane).half == half,

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "tests/infer/cuda/host/block.h"
+#include "tests/infer/cuda/host/counts.h"
 #include "tests/infer/cuda/host/device_races.h"
 #include "tests/infer/cuda/host/shared_races.h"
 
@@ -112,8 +113,11 @@ void touch(const void* where, size_t bytes, Action action, const void* caller) {
   const Fiber& fiber = b.current_fiber();
   if (address >= fiber.bottom && address < static_cast<const unsigned char*>(fiber.bottom) + fiber.bytes) return;
   const Access access{action, b.number(b.current()), caller};
-  if (b.shared().holds(address)) return touch_shared(d, address, bytes, access);
-  if (DeviceRange* range = range_of(d, address)) touch_device(d, *range, address, bytes, access);
+  const bool shared = b.shared().holds(address);
+  DeviceRange* range = shared ? nullptr : range_of(d, address);
+  if (!shared && range == nullptr) return;
+  counting::access(shared, action != Action::kRead, where, bytes, caller);
+  shared ? touch_shared(d, address, bytes, access) : touch_device(d, *range, address, bytes, access);
 }
 
 template <typename Change>

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "tests/infer/cuda/host/counts.h"
 #include "tests/infer/cuda/host/races.h"
 
 // NOLINTBEGIN: the compiler requires these names
@@ -43,8 +44,10 @@ namespace races = folio::infer::gpu::host::races;
 extern "C" {
 
 void __tsan_init() {}
-void __tsan_func_entry(void*) {}
-void __tsan_func_exit() {}
+void __tsan_func_entry(void*) { folio::infer::gpu::host::counting::enter(); }
+void __tsan_func_exit() { folio::infer::gpu::host::counting::leave(); }
+// Called in each basic block of code compiled with -fsanitize-coverage=trace-pc.
+void __sanitizer_cov_trace_pc() { folio::infer::gpu::host::counting::basic_block(__builtin_return_address(0)); }
 void __tsan_vptr_read(void**) {}
 void __tsan_vptr_update(void**, void*) {}
 

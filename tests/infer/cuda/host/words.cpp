@@ -5,6 +5,7 @@
 #include "infer/cuda/device.h"
 #include "infer/cuda/kernel.h"
 #include "tests/infer/cuda/host/block.h"
+#include "tests/infer/cuda/host/counts.h"
 #include "tests/infer/cuda/host/host_device.h"
 #include "tests/infer/cuda/host/places.h"
 #include "tests/infer/cuda/host/races.h"
@@ -20,6 +21,7 @@ struct Shuffle {
 };
 
 void exchange(const Lanes& lanes, unsigned mask) {
+  counting::shuffle();
   std::array<uint64_t, kLanes> bits;
   bits.fill(~uint64_t{0});  // lanes outside the mask have no defined value, so use NaN
   for (unsigned i = 0; i < kLanes; ++i) {
@@ -38,6 +40,7 @@ struct Vote {
 };
 
 void count_votes(const Lanes& lanes, unsigned mask) {
+  counting::shuffle();
   unsigned votes = 0;
   for (unsigned i = 0; i < kLanes; ++i) {
     if ((mask >> i & 1U) != 0 && static_cast<const Vote*>(lanes[i])->mine) votes |= 1U << i;

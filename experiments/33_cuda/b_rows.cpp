@@ -1,0 +1,61 @@
+// Step (b): a block a row.
+#include "experiments/33_cuda/b_rows.h"
+
+#include <cmath>
+
+#include "experiments/33_cuda/picture.h"
+#include "experiments/33_cuda/steps.h"
+#include "infer/cuda/kernels.h"
+
+namespace folio::experiments {
+
+void step_b(Lesson& lesson) {
+  constexpr size_t kRows = 64;
+  constexpr size_t kDim = 2048;
+  constexpr float kEps = 1e-5F;
+  const std::vector<float> xs = lesson.random(kRows * kDim, 1);
+  const std::vector<float> weights = lesson.random(kDim, 2);
+  std::vector<double> expected(xs.size());
+  for (size_t row = 0; row < kRows; ++row) {
+    double sum = 0.0;
+    for (size_t i = 0; i < kDim; ++i) sum += double{xs[row * kDim + i]} * xs[row * kDim + i];
+    for (size_t i = 0; i < kDim; ++i) {
+      expected[row * kDim + i] = xs[row * kDim + i] / std::sqrt(sum / kDim + kEps) * weights[i];
+    }
+  }
+
+  const auto x = lesson.on_device(xs);
+  const auto weight = lesson.on_device(weights);
+  const auto out = lesson.unwritten(xs.size());
+  const Norm norm{x.as<float>(), weight.as<float>(), kEps, kRows, kDim, out.as<float>()};
+  constexpr double kRoundings = (kDim / 2.0 + 5) * 0x1p-24;  // of a sum of kDim, halved by the root, and five others
+  const double bytes = (2.0 * kRows + 1) * kDim * sizeof(float);
+  const auto kernel = [&](const std::string& name, const std::string& symbol, auto run) {
+    return Kernel{name, symbol, bytes, [&, run] { run(lesson.stream(), norm); }, &out};
+  };
+  const std::vector<Kernel> kernels{
+      kernel("a thread a row", "b_rows.cu:threads_norm", norm_threads),
+      kernel("a block a row, shared memory", "b_rows.cu:shared_norm", norm_shared),
+      kernel("a block a row, shuffles", "b_rows.cu:shuffles_norm", norm_shuffles),
+      {"the engine's", "norm.cu:norm_block", bytes,
+       [&] { infer::gpu::rms_norm(lesson.stream(), norm.x, norm.weight, norm.eps, norm.rows, norm.dim, norm.out); },
+       &out}};
+  const std::vector<Measured> all = lesson.table("b, RMSNorm of 64 rows of 2,048", kernels, {expected, kRoundings});
+  if (!lesson.counts()) return;
+  Report& report = lesson.report();
+  const auto& [threads, shared, shuffles] = std::tie(all[0].counts, all[1].counts, all[2].counts);
+  report.check_equal("b: bytes requested, the same for all", static_cast<int64_t>(shuffles.requested_bytes()),
+                     static_cast<int64_t>(threads.requested_bytes()));
+  // A row is read twice, and the weight once for each row; a row's end is 32 bytes from the next row's beginning.
+  report.check_equal("b: sectors of a block a row", static_cast<int64_t>(shuffles.sectors()), 4 * kRows * kDim / 8);
+  report.check_above("b: sectors of a thread a row, as a multiple",
+                     static_cast<double>(threads.sectors()) / static_cast<double>(shuffles.sectors()), 6.0);
+  report.check_equal("b: barriers a row in shared memory", static_cast<int64_t>(shared.barriers / kRows), 9);
+  report.check_equal("b: barriers a row with shuffles", static_cast<int64_t>(shuffles.barriers / kRows), 1);
+  report.check_below("b: shared requests with shuffles, as a share",
+                     static_cast<double>(shuffles.shared_requests) / static_cast<double>(shared.shared_requests), 0.8);
+  report.picture("b_rows.svg", who_reads("Who reads what: RMSNorm",
+                                         {{"a thread a row", all[0].trace, 1}, {"a block a row", all[2].trace, 1}}));
+}
+
+}  // namespace folio::experiments

@@ -1,0 +1,27 @@
+// Step (b): a block a row. out_i = x_i / sqrt(mean(x²) + eps) · weight_i, for each row of x (rows, dim).
+#pragma once
+
+#include <cstddef>
+
+#include "infer/cuda/device.h"
+
+namespace folio::experiments {
+
+/// The arguments of an RMSNorm on device memory.
+struct Norm {
+  const float* x;       // (rows, dim)
+  const float* weight;  // (dim)
+  float eps;
+  size_t rows;
+  size_t dim;
+  float* out;  // (rows, dim)
+};
+
+/// One thread a row, which adds all of the row's squares.
+void norm_threads(infer::gpu::Stream& stream, const Norm& n);
+/// A block of 256 threads a row, whose sums are joined in shared memory: halves, quarters, eighths, …
+void norm_shared(infer::gpu::Stream& stream, const Norm& n);
+/// A block of 256 threads a row, whose sums are joined by shuffles in each warp, and then in shared memory.
+void norm_shuffles(infer::gpu::Stream& stream, const Norm& n);
+
+}  // namespace folio::experiments

@@ -1,0 +1,45 @@
+// Published limits of three cards, and what follows from them: occupancy, and bounds of a kernel's time.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "tests/infer/cuda/host/counts.h"
+
+namespace folio::experiments {
+
+struct Card {
+  std::string name;
+  // Of a multiprocessor: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+  unsigned warps;
+  unsigned blocks;
+  size_t shared_bytes;
+  // Of the card: NVIDIA's data sheets, without sparsity.
+  double bytes_per_s;
+  double f32_per_s;  ///< operations; a multiply-add is two
+  double f16_per_s;  ///< of tensor cores, with sums in F32
+  double s8_per_s;
+};
+
+inline constexpr size_t kCards = 3;
+/// Returns the A100 SXM 80 GB (Ampere, 8.0), the RTX 4090 (Ada, 8.9) and the H100 SXM (Hopper, 9.0).
+[[nodiscard]] const std::array<Card, kCards>& cards();
+
+struct Occupancy {
+  unsigned warps = 0;  ///< that a multiprocessor holds at once
+  std::string limit;   ///< "threads", "blocks", "shared" or "registers"
+};
+/// Computes the occupancy of blocks of `threads` threads with `registers` each and `shared_bytes` of shared memory.
+[[nodiscard]] Occupancy occupancy(const Card& card, unsigned threads, unsigned registers, size_t shared_bytes);
+
+/// Lower bounds of a kernel's time in seconds, if data comes from memory once and everything overlaps.
+struct Bound {
+  double memory = 0.0;      ///< distinct sectors over bandwidth
+  double arithmetic = 0.0;  ///< multiply-adds over the card's rates
+  [[nodiscard]] double seconds() const { return memory > arithmetic ? memory : arithmetic; }
+};
+[[nodiscard]] Bound bound(const Card& card, const infer::gpu::host::Counts& counts);
+
+}  // namespace folio::experiments

@@ -1,0 +1,1 @@
+#include "infer/cuda/numbers.h"

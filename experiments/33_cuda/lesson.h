@@ -1,0 +1,74 @@
+// The frame of the lesson's steps. A step runs its kernels, each with a row in the step's tables, and checks results
+// about their counts. The same steps are compiled twice: for the emulator, which counts (lesson.cpp), and by nvcc for a
+// card, which is timed (device/lesson_device.cpp).
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "experiments/33_cuda/cards.h"
+#include "experiments/common/report.h"
+#include "infer/cuda/device.h"
+#include "tests/infer/cuda/host/counts.h"
+
+namespace folio::experiments {
+
+/// A kernel of a step: a row of its tables.
+struct Kernel {
+  std::string name;                               ///< of the row, such as "a thread a row"
+  std::string symbol;                             ///< the kernel's name in resources.txt
+  double bytes = 0.0;                             ///< that any kernel must move: each input and output once
+  std::function<void()> run;                      ///< launches the kernel once
+  const infer::gpu::DeviceMemory* out = nullptr;  ///< floats
+  std::function<void()> prepare{};                ///< before `run`; default: fills `out` with NaN
+  infer::gpu::host::TracedWarp traced{};
+};
+
+/// A table's right results, each |measured - value| <= bound * |value|.
+struct Expected {
+  std::vector<double> values;
+  double bound;
+};
+
+struct Measured {
+  infer::gpu::host::Counts counts;                  ///< zero on a card
+  std::vector<infer::gpu::host::WarpAccess> trace;  ///< empty on a card
+  double microseconds = 0.0;                        ///< zero on the emulator
+};
+
+class Lesson {
+ public:
+  explicit Lesson(Report& report) : report_(report) {}
+
+  /// Returns true on the emulator. On a card there are no counts to check.
+  [[nodiscard]] bool counts() const;
+  [[nodiscard]] Report& report() { return report_; }
+  [[nodiscard]] infer::gpu::Stream& stream() { return stream_; }
+
+  /// Returns n floats, uniform in [-1, 1), that depend on the study's seed and on `stream`.
+  [[nodiscard]] std::vector<float> random(size_t n, uint64_t stream) const;
+  [[nodiscard]] infer::gpu::DeviceMemory on_device(const std::vector<float>& values);
+  [[nodiscard]] infer::gpu::DeviceMemory unwritten(size_t n_floats);  ///< filled with NaN
+
+  /// Measures the kernels, checks their outputs, and prints the step's tables "TITLE: counts" and "TITLE: limits", or
+  /// on a card "TITLE: times".
+  [[nodiscard]] std::vector<Measured> table(const std::string& title, const std::vector<Kernel>& kernels,
+                                            const Expected& expected);
+  /// Checks that `run` fails on the emulator and that its error contains `part`; prints the error. A card may not fail,
+  /// so it does not run it.
+  void check_error(const std::string& what, const std::string& part, const std::function<void()>& run);
+
+ private:
+  [[nodiscard]] std::vector<float> on_host(const infer::gpu::DeviceMemory& memory);
+  /// Runs and measures a kernel whose output is prepared.
+  [[nodiscard]] Measured measure(const Kernel& kernel);
+  /// Measures the kernels, each on prepared output, and checks the outputs.
+  [[nodiscard]] std::vector<Measured> measure_all(const std::string& title, const std::vector<Kernel>& kernels,
+                                                  const Expected& expected);
+
+  Report& report_;
+  infer::gpu::Stream stream_{0};
+};
+
+}  // namespace folio::experiments

@@ -1,0 +1,27 @@
+#include "experiments/33_cuda/resources.h"
+
+#include <fstream>
+#include <map>
+#include <regex>
+
+namespace folio::experiments {
+
+std::optional<unsigned> registers_of(const std::string& kernel) {
+  static const auto registers = [] {
+    std::map<std::string, unsigned> found;
+    // A row: file, kernel, threads, registers, … in columns that two spaces or more divide.
+    const std::regex row(R"(^(\S+\.cu)\s+(\S.*?)\s{2,}(?:\d+|-)\s+(\d+)\s.*$)");
+    for (const char* path : {FOLIO_LESSON "/resources.txt", FOLIO_LESSON "/../../infer/cuda/resources.txt"}) {
+      std::ifstream file(path);
+      std::smatch cells;
+      for (std::string line; std::getline(file, line);) {
+        if (std::regex_match(line, cells, row)) found.emplace(cells.str(1) + ":" + cells.str(2), std::stoul(cells[3]));
+      }
+    }
+    return found;
+  }();
+  const auto found = registers.find(kernel);
+  return found == registers.end() ? std::nullopt : std::optional(found->second);
+}
+
+}  // namespace folio::experiments

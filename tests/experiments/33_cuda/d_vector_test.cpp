@@ -1,0 +1,1 @@
+#include "tests/experiments/33_cuda/lesson_support.h"

@@ -1,0 +1,45 @@
+// Helpers of the lesson's tests: device memory, and the counts of a launch.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/infer/cuda/host/counts.h"
+#include "tests/infer/cuda/host/emulator.h"
+#include "tests/infer/cuda/support.h"
+
+namespace folio::experiments {
+
+using infer::gpu::DeviceMemory;
+using infer::gpu::Stream;
+using infer::gpu::host::Counts;
+using infer::gpu::test::on_device;
+using infer::gpu::test::on_host;
+using infer::gpu::test::unwritten;
+
+template <typename Run>
+[[nodiscard]] Counts counts_of(Run run) {
+  const infer::gpu::host::CountScope scope;
+  run();
+  return scope.counts();
+}
+
+/// Returns n floats between -1 and 1 that all differ.
+[[nodiscard]] inline std::vector<float> ramp(size_t n) {
+  std::vector<float> x(n);
+  for (size_t i = 0; i < n; ++i) x[i] = 2.0F * static_cast<float>(i) / static_cast<float>(n) - 1.0F;
+  return x;
+}
+
+/// Calls `run` in every order of threads and blocks; its results must have the same bits.
+template <typename Run>
+void same_in_all_orders(Run run) {
+  infer::gpu::host::require_same_in_all_orders([&] {
+    const std::vector<float> x = run();
+    const auto* bytes = reinterpret_cast<const uint8_t*>(x.data());
+    return std::vector<uint8_t>(bytes, bytes + x.size() * sizeof(float));
+  });
+}
+
+}  // namespace folio::experiments
