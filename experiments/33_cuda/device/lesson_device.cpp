@@ -1,0 +1,53 @@
+// The part of the frame that measures times, on a card.
+#include <algorithm>
+
+#include "experiments/33_cuda/lesson.h"
+
+namespace folio::experiments {
+
+using infer::gpu::Event;
+using Json = Report::Json;
+
+bool Lesson::counts() const { return false; }
+
+/// Runs the kernel once, for its output, and then in 5 rounds of 20; returns the shortest round's time of a run.
+Measured Lesson::measure(const Kernel& kernel) {
+  constexpr int kRuns = 20;
+  kernel.run();
+  const std::vector<float> out = on_host(*kernel.out);
+  Measured measured;
+  measured.microseconds = 1e9;
+  for (int round = 0; round < 5; ++round) {
+    Event begin;
+    Event end;
+    begin.record(stream_);
+    for (int i = 0; i < kRuns; ++i) kernel.run();
+    end.record(stream_);
+    measured.microseconds = std::min(measured.microseconds, 1e3 * end.since(begin) / kRuns);
+  }
+  stream_.copy_in(kernel.out->as<float>(), out.data(), kernel.out->bytes());  // the output of one run, to be checked
+  stream_.wait();
+  return measured;
+}
+
+std::vector<Measured> Lesson::table(const std::string& title, const std::vector<Kernel>& kernels,
+                                    const Expected& expected) {
+  std::vector<Measured> all = measure_all(title, kernels, expected);
+  std::vector<std::vector<Json>> rows;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    rows.push_back({kernels[i].name, all[i].microseconds, kernels[i].bytes / all[i].microseconds / 1e3});
+  }
+  report_.table(title + ": times", {"kernel", "µs", "GB/s of bytes that must move"}, rows);
+  return all;
+}
+
+void Lesson::check_error(const std::string& what, const std::string& /*part*/, const std::function<void()>& /*run*/) {
+  report_.say(what + ": not run, since a card may not notice");
+}
+
+}  // namespace folio::experiments
+
+// Steps draw pictures only from the emulator's traces.
+namespace folio::infer::gpu::host {
+std::string place_of(const WarpAccess& /*access*/) { return ""; }
+}  // namespace folio::infer::gpu::host
