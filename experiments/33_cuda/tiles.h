@@ -1,0 +1,37 @@
+// Device memory for the last rows of tables: arrays of any type, and matrices in the engine's layout of tiles.
+#pragma once
+
+#include <cstring>
+#include <vector>
+
+#include "infer/cuda/device.h"
+#include "infer/cuda/layout.h"
+
+namespace folio::experiments {
+
+template <typename T>
+[[nodiscard]] infer::gpu::DeviceMemory uploaded(infer::gpu::Stream& stream, const std::vector<T>& values) {
+  infer::gpu::DeviceMemory memory(stream, values.size() * sizeof(T));
+  stream.copy_in(memory.as<void>(), values.data(), memory.bytes());
+  stream.wait();
+  return memory;
+}
+
+/// Returns `numbers`, whole rows of k elements, in the layout of `view`: a PackedMatrix has tiles of 16 rows, and
+/// PackedInputs have tiles of 8.
+template <typename View, typename T>
+[[nodiscard]] std::vector<uint8_t> in_tiles(const View& view, const std::vector<T>& numbers) {
+  constexpr size_t kRows =
+      std::is_same_v<View, infer::gpu::PackedMatrix> ? infer::gpu::kTileRows : infer::gpu::kTileColumns;
+  std::vector<uint8_t> bytes(view.bytes());
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const size_t row = i / view.k;
+    const size_t column = i % view.k;
+    std::memcpy(bytes.data() + view.block_offset(row / kRows, column / infer::gpu::kBlockK) +
+                    view.number_offset(row % kRows, column % infer::gpu::kBlockK),
+                &numbers[i], sizeof(T));
+  }
+  return bytes;
+}
+
+}  // namespace folio::experiments
