@@ -1,1 +1,104 @@
+#include "experiments/33_cuda/g_attention.h"
+
+#include <cmath>
+
+#include "experiments/33_cuda/tiles.h"
 #include "tests/experiments/33_cuda/lesson_support.h"
+
+namespace folio::experiments {
+namespace {
+
+/// Two heads whose blocks lie in memory in reverse order. Positions that the sequence does not have are NaN.
+struct Past {
+  static constexpr size_t kHeads = 2;
+
+  Past(Stream& stream, size_t positions, float scale) {
+    const size_t n_blocks = (positions + kCachePositions - 1) / kCachePositions;
+    std::vector<float> pool(n_blocks * kHeads * 2 * kCachePositions * kQueryDim, NAN);
+    std::vector<int32_t> blocks(n_blocks);
+    for (size_t b = 0; b < n_blocks; ++b) blocks[b] = static_cast<int32_t>(n_blocks - 1 - b);
+    const std::vector<float> queries = ramp(kHeads * kQueryDim);
+    for (size_t head = 0; head < kHeads; ++head) {
+      std::vector<double> weights(positions);
+      double sum = 0.0;
+      std::vector<double> out(kQueryDim);
+      for (size_t p = 0; p < positions; ++p) {
+        const size_t keys = (static_cast<size_t>(blocks[p / kCachePositions]) * kHeads + head) * 2 * kCachePositions;
+        double score = 0.0;
+        for (size_t d = 0; d < kQueryDim; ++d) {
+          const float key = std::sin(static_cast<float>(p * 3 + d * 7 + head));
+          pool[(keys + p % kCachePositions) * kQueryDim + d] = key;
+          pool[(keys + kCachePositions + p % kCachePositions) * kQueryDim + d] = value(head, p, d);
+          score += double{key} * queries[head * kQueryDim + d];
+        }
+        weights[p] = std::exp(score * scale);
+        sum += weights[p];
+        for (size_t d = 0; d < kQueryDim; ++d) out[d] += weights[p] * value(head, p, d);
+      }
+      for (const double x : out) expected.push_back(x / sum);
+    }
+    query = on_device(stream, queries);
+    cache = on_device(stream, pool);
+    table = on_device(stream, blocks);
+    scores = unwritten(stream, kHeads * positions * sizeof(float));
+    partials = unwritten(stream, kHeads * (positions / kPartOfPositions + 1) * (kQueryDim + 2) * sizeof(float));
+    out = unwritten(stream, expected.size() * sizeof(float));
+    view = {query.as<float>(),  cache.as<float>(),    table.as<int32_t>(), kHeads, positions, scale,
+            scores.as<float>(), partials.as<float>(), out.as<float>()};
+  }
+  static float value(size_t head, size_t p, size_t d) { return std::cos(static_cast<float>(p + 5 * d + 11 * head)); }
+
+  DeviceMemory query, cache, table, scores, partials, out;
+  CachedAttention view;
+  std::vector<double> expected;
+};
+
+TEST(CudaAttention, AnyNumberOfPositions) {
+  Stream stream(0);
+  for (const size_t positions : {1U, 2U, 16U, 17U, 63U, 64U, 65U, 129U}) {
+    for (const float scale : {0.125F, 20.0F}) {  // scores of some hundreds: without their maximum, e^s overflows
+      const Past past(stream, positions, scale);
+      for (auto* run : {attention_in_passes, attention_online, attention_split}) {
+        const auto attend = [&] {
+          stream.fill(past.out.as<float>(), 0xFF, past.out.bytes());
+          run(stream, past.view);
+          return on_host<float>(stream, past.out);
+        };
+        if (positions == 65) same_in_all_orders(attend);
+        const std::vector<float> y = attend();
+        for (size_t i = 0; i < y.size(); ++i) EXPECT_NEAR(y[i], past.expected[i], 2e-4) << positions << " " << i;
+      }
+    }
+  }
+}
+
+// 96 positions: six cache blocks, parts of 64 and 32, scores of 12 sectors a head. Keys and values are 256 bytes: two
+// requests of four sectors each. A table entry and a score that all lanes read are a request of one sector.
+TEST(CudaAttention, Counts) {
+  Stream stream(0);
+  const Past past(stream, 96, 0.125F);
+  const Counts online = counts_of([&] { attention_online(stream, past.view); });
+  EXPECT_EQ(online.load_requests, 2U * (2 + 96 * (1 + 2 + 2)));  // the query, then table, key and value
+  EXPECT_EQ(online.load_sectors, 2U * (8 + 96 * (1 + 8 + 8)));
+  EXPECT_EQ(online.store_sectors, 2U * 8);
+  EXPECT_EQ(online.shuffles, 2U * 96 * 5);
+  // A product of the query, two exponentials of 8, the sum and two elements.
+  EXPECT_EQ(online.multiply_adds, 2U * 96 * 32 * (1 + 16 + 1 + 2));
+  EXPECT_EQ(online.divergent_branches, 0U);
+  // First table and key; then 32 scores a request; then score, table and value.
+  const Counts passes = counts_of([&] { attention_in_passes(stream, past.view); });
+  EXPECT_EQ(passes.load_requests, 2U * (2 + 96 * 3 + 3 + 96 * 4));
+  EXPECT_EQ(passes.load_sectors, 2U * (8 + 96 * 9 + 12 + 96 * 10));
+  EXPECT_EQ(passes.store_requests, 2U * (96 + 2));
+  EXPECT_EQ(passes.shuffles, 2U * (96 * 5 + 5));
+  EXPECT_EQ(passes.multiply_adds, 2U * 96 * 32 * (1 + 8 + 2));
+  // Two parts read the query, and store two requests of output and one of maximum and sum; the join loads four.
+  const Counts split = counts_of([&] { attention_split(stream, past.view); });
+  EXPECT_EQ(split.launches, 2U);
+  EXPECT_EQ(split.blocks, 2U * 2 + 2);
+  EXPECT_EQ(split.load_requests, 2U * (2 * 2 + 96 * 5 + 2 * 4));
+  EXPECT_EQ(split.store_requests, 2U * (2 * 3 + 2));
+}
+
+}  // namespace
+}  // namespace folio::experiments

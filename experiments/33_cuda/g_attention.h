@@ -1,0 +1,35 @@
+// Step (g): attention of one query a head over a paged cache. out = softmax(scale · q kᵀ) v.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "infer/cuda/device.h"
+
+namespace folio::experiments {
+
+inline constexpr size_t kCachePositions = 16;  ///< of a cache block
+inline constexpr size_t kQueryDim = 64;        ///< numbers of a query, a key or a value
+inline constexpr size_t kPartOfPositions = 64;
+
+/// The arguments on device memory.
+struct CachedAttention {
+  const float* query;    // (heads, 64)
+  const float* cache;    // (blocks, heads, keys then values, 16 positions, 64)
+  const int32_t* table;  // cache block of positions 0 to 15, of positions 16 to 31, …
+  size_t heads;
+  size_t positions;
+  float scale;
+  float* scores;    // (heads, positions), written by attention_in_passes
+  float* partials;  // (heads, parts, 64 + 2), written by attention_split
+  float* out;       // (heads, 64)
+};
+
+/// A warp a head, in three passes: scores to memory; their maximum; their exponentials, and the sum of values.
+void attention_in_passes(infer::gpu::Stream& stream, const CachedAttention& a);
+/// A warp a head in one pass: when the maximum grows, the sums so far are rescaled (online softmax).
+void attention_online(infer::gpu::Stream& stream, const CachedAttention& a);
+/// A warp for each 64 positions of a head, and a second launch that joins what they have computed.
+void attention_split(infer::gpu::Stream& stream, const CachedAttention& a);
+
+}  // namespace folio::experiments
