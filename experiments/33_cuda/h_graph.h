@@ -1,0 +1,33 @@
+// Step (h): a step as a graph. out = x + down · (silu(gate · n) · (up · n)), n = RMSNorm(x) · weight, for one row x:
+// the feed-forward network of a layer, as a decoding step computes it.
+#pragma once
+
+#include <cstddef>
+
+#include "infer/cuda/device.h"
+
+namespace folio::experiments {
+
+/// The arguments on device memory.
+struct FeedForward {
+  const float* x;       // (dim)
+  const float* weight;  // (dim), of the norm
+  const float* gate;    // (hidden, dim)
+  const float* up;      // (hidden, dim)
+  const float* down;    // (dim, hidden)
+  float eps;
+  size_t dim;
+  size_t hidden;
+  float* normed;  // (dim), between launches, as the following
+  float* gated;   // (hidden)
+  float* upped;   // (hidden)
+  float* branch;  // (dim)
+  float* out;     // (dim)
+};
+
+/// Six launches: norm, gate, up, SwiGLU, down, and the addition of x.
+void feed_forward_launches(infer::gpu::Stream& stream, const FeedForward& f);
+/// Two launches: all up to SwiGLU, then down and the addition.
+void feed_forward_fused(infer::gpu::Stream& stream, const FeedForward& f);
+
+}  // namespace folio::experiments
