@@ -19,6 +19,7 @@ namespace gpu = infer::gpu;
 constexpr size_t kHeads = 4;
 constexpr size_t kPast = 1000;  // positions: neither whole cache blocks nor whole parts
 constexpr size_t kPool = 80;    // cache blocks of 16 positions in memory
+constexpr size_t kParts = (kPast + kPartOfPositions - 1) / kPartOfPositions;
 
 /// A query, keys and values of each head.
 struct Past {
@@ -49,7 +50,7 @@ std::vector<double> softmax_of(const Past& past, double scale) {
   return out;
 }
 
-/// Returns n different blocks of a pool of `pool`, in an order that has no pattern of the positions'.
+/// Returns n different blocks of a pool of `pool`, whose order in memory is not that of positions.
 std::vector<int32_t> scattered(size_t n, size_t pool, size_t step) {
   std::vector<int32_t> table;
   for (size_t i = 0; i < n; ++i) table.push_back(static_cast<int32_t>((i * step + 11) % pool));
@@ -84,6 +85,37 @@ std::vector<float> engine_cache_of(const Past& past, const gpu::CacheView& view,
   }
   return cache;
 }
+
+/// The engine's attention to the same positions, by one row that is the last of its sequence.
+struct EngineAttention {
+  EngineAttention(Lesson& lesson, const Past& past, const CachedAttention& a) {
+    gpu::Stream& stream = lesson.stream();
+    in.heads = {.n_heads = kHeads, .n_kv_heads = kHeads, .head_dim = kQueryDim};
+    in.cache = {.n_layers = 1, .n_kv_heads = kHeads, .head_dim = kQueryDim};
+    const std::vector<int32_t> blocks = scattered((kPast + 31) / 32, kPool / 2, 7);
+    const auto keep = [&](gpu::DeviceMemory made) -> const gpu::DeviceMemory& {
+      return memory.emplace_back(std::move(made));
+    };
+    in.cache.data = keep(lesson.on_device(engine_cache_of(past, in.cache, blocks))).as<uint8_t>();
+    in.rows = {.positions = keep(uploaded(stream, std::vector<int32_t>{kPast - 1})).as<int32_t>(),
+               .tables = keep(uploaded(stream, std::vector<int32_t>{0})).as<int32_t>(),
+               .blocks = keep(uploaded(stream, blocks)).as<int32_t>(),
+               .n_rows = 1};
+    in.window = kPast;
+    const gpu::AttentionItem item{.row = 0, .n_rows = 1, .query = 0, .n_queries = 1};
+    in.items = keep(uploaded(stream, std::vector{item})).as<gpu::AttentionItem>();
+    in.n_items = in.n_slots = 1;
+    in.max_parts = kParts;
+    in.scale = a.scale;
+    in.query = a.query;
+    in.out = a.out;
+    in.partials = keep(lesson.unwritten(gpu::partial_bytes(in) / sizeof(float))).as<float>();
+    in.counters = keep(uploaded(stream, std::vector<uint32_t>(kHeads))).as<uint32_t>();
+  }
+
+  gpu::Attention in;
+  std::vector<gpu::DeviceMemory> memory;
+};
 
 /// Draws the pool's blocks in the order of memory. Those whose keys head 0's warp read have their number in the
 /// sequence, and the part that they belong to when positions are split.
@@ -127,7 +159,6 @@ void step_g(Lesson& lesson) {
             lesson.random(kHeads * kPast * kQueryDim, 3)};
   for (float& v : past.values) v = (v + 1.0F) / 2.0F;
   gpu::Stream& stream = lesson.stream();
-  constexpr size_t kParts = (kPast + kPartOfPositions - 1) / kPartOfPositions;
   const std::vector<int32_t> blocks = scattered((kPast + 15) / 16, kPool, 37);
   const auto query = lesson.on_device(past.query);
   const auto cache = lesson.on_device(cache_of(past, blocks));
@@ -138,32 +169,7 @@ void step_g(Lesson& lesson) {
   const CachedAttention a{query.as<float>(),  cache.as<float>(),    table.as<int32_t>(), kHeads, kPast, kScale,
                           scores.as<float>(), partials.as<float>(), out.as<float>()};
 
-  gpu::Attention engine;
-  engine.heads = {.n_heads = kHeads, .n_kv_heads = kHeads, .head_dim = kQueryDim};
-  engine.cache = {.n_layers = 1, .n_kv_heads = kHeads, .head_dim = kQueryDim};
-  const std::vector<int32_t> engine_blocks = scattered((kPast + 31) / 32, kPool / 2, 7);
-  const auto engine_cache = lesson.on_device(engine_cache_of(past, engine.cache, engine_blocks));
-  const auto engine_table = uploaded(stream, engine_blocks);
-  const auto position = uploaded(stream, std::vector<int32_t>{kPast - 1});
-  const auto offset = uploaded(stream, std::vector<int32_t>{0});
-  const auto item =
-      uploaded(stream, std::vector<gpu::AttentionItem>{{.row = 0, .n_rows = 1, .query = 0, .n_queries = 1}});
-  engine.cache.data = engine_cache.as<uint8_t>();
-  engine.rows = {.positions = position.as<int32_t>(),
-                 .tables = offset.as<int32_t>(),
-                 .blocks = engine_table.as<int32_t>(),
-                 .n_rows = 1};
-  engine.window = kPast;
-  engine.items = item.as<gpu::AttentionItem>();
-  engine.n_items = engine.n_slots = 1;
-  engine.max_parts = kParts;
-  engine.scale = kScale;
-  engine.query = a.query;
-  engine.out = a.out;
-  const auto engine_partials = lesson.unwritten(gpu::partial_bytes(engine) / sizeof(float));
-  const auto counters = uploaded(stream, std::vector<uint32_t>(kHeads));
-  engine.partials = engine_partials.as<float>();
-  engine.counters = counters.as<uint32_t>();
+  const EngineAttention engine(lesson, past, a);
 
   constexpr double kBytes = 2.0 * kHeads * (kPast + 1) * kQueryDim * sizeof(float);
   const auto kernel = [&](const std::string& name, const std::string& symbol, auto run) {
@@ -173,7 +179,7 @@ void step_g(Lesson& lesson) {
                                     kernel("online, a warp a head", "g_attention.cu:online", attention_online),
                                     kernel("online, split and joined", "g_attention.cu:join_parts", attention_split),
                                     {"the engine's", "attention.cu:attention_parts<HeadSizes<64, false>>", kBytes,
-                                     [&] { gpu::attention(stream, engine); }, &out}};
+                                     [&] { gpu::attention(stream, engine.in); }, &out}};
   // Sums over positions and over a key; TF32 products in three parts have 2⁻²⁰ of a score, which is below 2.
   constexpr double kRoundings = (kPast + kQueryDim + 32) * 0x1p-24 + 0x1p-18;
   const std::vector<Measured> all =
@@ -186,7 +192,7 @@ void step_g(Lesson& lesson) {
                {{"three passes, a warp a head", passes.blocks, 2 * kPast},
                 {"online, a warp a head", online.blocks, kPast},
                 {"online, split and joined", split.blocks - kHeads, kPartOfPositions + kParts},
-                {"the engine's", engines.blocks * engines.block_threads / 32, kPartOfPositions + kParts}});
+                {"the engine's", engines.blocks * engines.block_threads / 32, nullptr}});
   // A pass more reads each table entry again and each score twice: once by all lanes, once by 32 lanes a request.
   report.check_equal("g: loads that an online softmax saves",
                      static_cast<int64_t>(passes.load_requests - online.load_requests),
