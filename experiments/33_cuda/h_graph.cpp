@@ -19,10 +19,10 @@ constexpr size_t kDim = 256;
 constexpr size_t kHidden = 512;
 constexpr float kNormEps = 1e-5F;
 
-/// Returns n numbers from 0 to 1, so that a sum's error is a small share of it.
-std::vector<float> positive(const Lesson& lesson, size_t n, uint64_t stream) {
+/// Returns n numbers from 0 to `largest`: positive, so that a sum's error is a small share of it.
+std::vector<float> positive(const Lesson& lesson, size_t n, uint64_t stream, float largest) {
   std::vector<float> values = lesson.random(n, stream);
-  for (float& v : values) v = (v + 1.0F) / 2.0F;
+  for (float& v : values) v = (v + 1.0F) / 2.0F * largest;
   return values;
 }
 
@@ -133,8 +133,10 @@ std::string arrays_over_time(const std::vector<std::pair<std::string, std::vecto
 }  // namespace
 
 void step_h(Lesson& lesson) {
-  const Layer layer{positive(lesson, kDim, 1), positive(lesson, kDim, 2), positive(lesson, kHidden * kDim, 3),
-                    positive(lesson, kHidden * kDim, 4), positive(lesson, kDim * kHidden, 5)};
+  constexpr float kLargest = 1.0F / 64;  // of matrices: x must count in the result
+  const Layer layer{positive(lesson, kDim, 1, 1.0F), positive(lesson, kDim, 2, 1.0F),
+                    positive(lesson, kHidden * kDim, 3, kLargest), positive(lesson, kHidden * kDim, 4, kLargest),
+                    positive(lesson, kDim * kHidden, 5, kLargest)};
   gpu::Stream& stream = lesson.stream();
   const auto x = lesson.on_device(layer.x);
   const auto weight = lesson.on_device(layer.weight);
