@@ -9,8 +9,9 @@ namespace {
 
 constexpr unsigned kTile = 32;  // a tile's rows and columns
 constexpr unsigned kRows = 8;   // rows that a block's warps read at once
+constexpr unsigned kThreads = kTile * kRows;
 
-__global__ __launch_bounds__(kTile* kRows) void naive(Transposition t) {
+__global__ __launch_bounds__(kThreads) void naive(Transposition t) {
   const size_t column = blockIdx.x * kTile + threadIdx.x;
   for (unsigned i = threadIdx.y; i < kTile; i += kRows) {
     const size_t row = blockIdx.y * kTile + i;
@@ -19,8 +20,8 @@ __global__ __launch_bounds__(kTile* kRows) void naive(Transposition t) {
 }
 
 template <int kPitch>
-__global__ __launch_bounds__(kTile* kRows) void tiled(Transposition t) {
-  FOLIO_SHARED(float, tile, kTile* kPitch);
+__global__ __launch_bounds__(kThreads) void tiled(Transposition t) {
+  FOLIO_SHARED(float, tile, (kTile * kPitch));
   const size_t first_row = blockIdx.y * kTile;
   const size_t first_column = blockIdx.x * kTile;
   const unsigned x = threadIdx.x;
