@@ -77,13 +77,13 @@ void step_e(Lesson& lesson) {
   }
   report.table("e, operations per byte", {"kernel", "of all sectors", "of distinct sectors", "of shared wavefronts"},
                rows);
-  // After its loads and stores of a tile, a warp of tiled() loads a's number and b's row; one of registers() loads four
+  // After its loads and stores of a tile, a warp of tiled() loads b's row and a's number; one of registers() loads four
   // rows of a, and then rows of b.
   report.picture(
       "e_matrix.svg",
       who_reads("Who reads what: a matrix by a matrix",
                 {{"a thread an output: a row of b, a number of a", all[0].trace, 2},
-                 {"tiles: a number of a, a row of b, from shared memory", {all[1].trace[4], all[1].trace[5]}},
+                 {"tiles: a row of b, a number of a, from shared memory", {all[1].trace[4], all[1].trace[5]}},
                  {"4 × 4 outputs a thread: four numbers at once", {all[2].trace[4], all[2].trace[8]}}}));
 }
 
