@@ -1,8 +1,53 @@
-// Step (c).
+// Step (c): memory that is read side by side.
+#include "experiments/33_cuda/c_transposition.h"
+
+#include "experiments/33_cuda/picture.h"
 #include "experiments/33_cuda/steps.h"
 
 namespace folio::experiments {
 
-void step_c(Lesson& /*lesson*/) {}
+void step_c(Lesson& lesson) {
+  constexpr size_t kN = 512;
+  const std::vector<float> values = lesson.random(kN * kN, 1);
+  std::vector<double> expected(values.size());
+  for (size_t row = 0; row < kN; ++row) {
+    for (size_t column = 0; column < kN; ++column) expected[column * kN + row] = values[row * kN + column];
+  }
+
+  const auto in = lesson.on_device(values);
+  const auto out = lesson.unwritten(values.size());
+  const Transposition transposition{in.as<float>(), kN, kN, out.as<float>()};
+  const auto kernel = [&](const std::string& name, const std::string& symbol, auto run) {
+    return Kernel{name, symbol, 2.0 * kN * kN * sizeof(float), [&, run] { run(lesson.stream(), transposition); }, &out};
+  };
+  const std::vector<Kernel> kernels{kernel("straight", "c_transposition.cu:naive", transpose_naive),
+                                    kernel("by a tile", "c_transposition.cu:tiled<32>", transpose_tiled),
+                                    kernel("by a padded tile", "c_transposition.cu:tiled<33>", transpose_padded)};
+  // Numbers are copied, so any error is too large.
+  const std::vector<Measured> all = lesson.table("c, transposition of 512 × 512", kernels, {expected, 0x1p-24});
+  if (!lesson.counts()) return;
+  Report& report = lesson.report();
+  const auto& [naive, tiled, padded] = std::tie(all[0].counts, all[1].counts, all[2].counts);
+  report.check_equal("c: bytes requested, the same for all", static_cast<int64_t>(padded.requested_bytes()),
+                     static_cast<int64_t>(naive.requested_bytes()));
+  report.check_equal("c: sectors of a straight load", static_cast<int64_t>(naive.load_sectors / naive.load_requests),
+                     4);
+  report.check_equal("c: sectors of a straight store", static_cast<int64_t>(naive.store_sectors / naive.store_requests),
+                     32);
+  report.check_equal("c: sectors by a tile, less those of all data once",
+                     static_cast<int64_t>(tiled.sectors() - tiled.distinct_sectors), 0);
+  // Half of the shared requests read a column.
+  report.check_equal("c: bank conflicts of a column", static_cast<int64_t>(tiled.bank_conflicts),
+                     static_cast<int64_t>(tiled.shared_requests / 2 * 31));
+  report.check_equal("c: bank conflicts of a padded tile", static_cast<int64_t>(padded.bank_conflicts), 0);
+  report.check_equal("c: bytes that padding adds to a block's shared memory",
+                     static_cast<int64_t>(padded.shared_bytes - tiled.shared_bytes), 128);
+  // A warp loads and stores four rows of a tile: in the tiled kernels, accesses 0 to 7 fill it, 8 to 15 empty it.
+  report.picture("c_transposition.svg", who_reads("Who reads what: a transposition",
+                                                  {{"straight: a row is loaded, a column is stored", all[0].trace, 2},
+                                                   {"by a tile: its column is in one bank", {all[1].trace[8]}},
+                                                   {"by a padded tile: its column is in all banks, and a row is stored",
+                                                    {all[2].trace[8], all[2].trace[9]}}}));
+}
 
 }  // namespace folio::experiments

@@ -1,1 +1,107 @@
+#include "experiments/33_cuda/d_vector.h"
+
+#include "core/float16.h"
 #include "tests/experiments/33_cuda/lesson_support.h"
+
+namespace folio::experiments {
+namespace {
+
+// Weights q · scale, with q from -100 to 100 and scales 1/128 to 4/128, which F32 holds exactly.
+class CudaVector : public ::testing::Test {
+ protected:
+  void make(size_t rows, size_t columns) {
+    rows_ = rows;
+    columns_ = columns;
+    std::vector<int8_t> quants(rows * columns);
+    std::vector<uint16_t> scales(rows * columns / 32);
+    std::vector<float> weights(quants.size());
+    const std::vector<float> x = ramp(columns);
+    expected_.assign(rows, 0.0);
+    magnitude_.assign(rows, 0.0);
+    for (size_t i = 0; i < scales.size(); ++i) scales[i] = core::float_to_f16(static_cast<float>(1 + i % 4) / 128);
+    for (size_t i = 0; i < quants.size(); ++i) {
+      quants[i] = static_cast<int8_t>(static_cast<int>(i * 37 % 201) - 100);
+      weights[i] = static_cast<float>(quants[i]);
+      if (!scales.empty()) weights[i] *= core::f16_to_float(scales[i / 32]);
+      expected_[i / columns] += double{weights[i]} * x[i % columns];
+      magnitude_[i / columns] += std::abs(double{weights[i]} * x[i % columns]);
+    }
+    weights_of_ = on_device(stream_, weights);
+    quants_of_ = on_device(stream_, quants);
+    scales_of_ = on_device(stream_, scales);
+    x_of_ = on_device(stream_, x);
+  }
+  [[nodiscard]] VectorProduct product(const DeviceMemory& out) const {
+    return {weights_of_.as<float>(), x_of_.as<float>(), rows_, columns_, out.as<float>()};
+  }
+  [[nodiscard]] QuantizedProduct quantized(const DeviceMemory& out) const {
+    return {quants_of_.as<int8_t>(), scales_of_.as<uint16_t>(), x_of_.as<float>(), rows_, columns_, out.as<float>()};
+  }
+  void expect_right(const std::function<void(const DeviceMemory&)>& run) {
+    const auto results = [&] {
+      const DeviceMemory out = unwritten(stream_, rows_ * sizeof(float));
+      run(out);
+      return on_host<float>(stream_, out);
+    };
+    same_in_all_orders(results);
+    const std::vector<float> out = results();
+    const double bound = static_cast<double>(columns_ + 1) * 0x1p-24;
+    for (size_t i = 0; i < rows_; ++i) EXPECT_LE(std::abs(out[i] - expected_[i]), bound * magnitude_[i]) << i;
+  }
+
+  Stream stream_{0};
+  size_t rows_ = 0;
+  size_t columns_ = 0;
+  std::vector<double> expected_;
+  std::vector<double> magnitude_;
+  DeviceMemory weights_of_, quants_of_, scales_of_, x_of_;
+};
+
+TEST_F(CudaVector, AnyShape) {
+  for (const size_t rows : {1U, 8U, 257U}) {
+    for (const size_t columns : {1U, 31U, 33U}) {
+      make(rows, columns);
+      expect_right([&](const DeviceMemory& out) { product_threads(stream_, product(out)); });
+      expect_right([&](const DeviceMemory& out) { product_warps(stream_, product(out)); });
+    }
+  }
+}
+
+TEST_F(CudaVector, QuantsOfAnyNumberOfRowsAndGroups) {
+  for (const size_t rows : {1U, 9U}) {
+    for (const size_t columns : {32U, 96U, 128U, 160U}) {
+      make(rows, columns);
+      expect_right([&](const DeviceMemory& out) { product_quants(stream_, quantized(out)); });
+    }
+  }
+}
+
+// 64 rows of 256. A row has 1,024 bytes, 32 sectors; as 8 bits, 256 bytes, 8 sectors, and 8 scales, half a sector.
+TEST_F(CudaVector, Counts) {
+  make(64, 256);
+  const DeviceMemory out = unwritten(stream_, 64 * sizeof(float));
+  // Two warps: for each column, a weight in each of 32 rows, and an input that all lanes share.
+  const Counts threads = counts_of([&] { product_threads(stream_, product(out)); });
+  EXPECT_EQ(threads.load_requests, 2U * 256 * 2);
+  EXPECT_EQ(threads.load_sectors, 2U * 256 * (32 + 1));
+  EXPECT_EQ(threads.store_sectors, 2U * 4);
+  EXPECT_EQ(threads.multiply_adds, 64U * 256);
+  EXPECT_EQ(threads.distinct_sectors, 64U * 32 + 32 + 8);
+  // A warp for each row: 8 times 32 columns, 4 sectors of weights and 4 of inputs.
+  const Counts warps = counts_of([&] { product_warps(stream_, product(out)); });
+  EXPECT_EQ(warps.load_requests, 64U * 8 * 2);
+  EXPECT_EQ(warps.load_sectors, 64U * 8 * (4 + 4));
+  EXPECT_EQ(warps.store_requests, 64U);
+  EXPECT_EQ(warps.shuffles, 64U * 5);
+  EXPECT_EQ(warps.multiply_adds, 64U * 256);
+  EXPECT_EQ(warps.distinct_sectors, threads.distinct_sectors);
+  // Twice 128 columns: 4 sectors of quants, 1 of scales and 16 of inputs.
+  const Counts quants = counts_of([&] { product_quants(stream_, quantized(out)); });
+  EXPECT_EQ(quants.load_requests, 64U * 2 * 3);
+  EXPECT_EQ(quants.load_sectors, 64U * 2 * (4 + 1 + 16));
+  EXPECT_EQ(quants.multiply_adds, 64U * (256 + 256 / 4));  // one more for the scale of a lane's four
+  EXPECT_EQ(quants.distinct_sectors, 64U * 8 + 64 / 2 + 32 + 8);
+}
+
+}  // namespace
+}  // namespace folio::experiments
