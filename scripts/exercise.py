@@ -13,24 +13,26 @@ import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "experiments" / "exercises"
-PLAIN = ("path", "engine", "serving")  # groups that don't need LibTorch
-ROW = re.compile(r"^\| (\d+) \| \[[^]]+\]\(((\w+)/(\w+)\.\w+)\) \| (.+?) \|", re.M)
+PLAIN = ("path", "engine", "serving", "cuda")  # groups that don't need LibTorch
+ROW = re.compile(r"^\| (\d+) \| \[[^]]+\]\(([./\w]*?(\w+)/(\w+)\.\w+)\) \| (.+?) \|", re.M)
 
 
 class Exercise:
     def __init__(self, number, file, group, name, what):
         self.number, self.group, self.name, self.what = number, group, name, what
-        self.file = FOLDER / file
+        self.file = (FOLDER / file).resolve()
+        self.folder = self.file.parents[1]
         self.full_name = f"{group}/{name}"
         self.note = ROOT / "runs" / "exercises" / group / name
 
     def hint_texts(self):
-        return re.split(r"^\d+\. ", (FOLDER / "hints" / self.group / f"{self.name}.md").read_text(), flags=re.M)[1:]
+        text = (self.folder / "hints" / self.group / f"{self.name}.md").read_text()
+        return re.split(r"^\d+\. ", text, flags=re.M)[1:]
 
     def hints(self):
         """Returns the hints as paragraphs, followed by the solution."""
         steps = [" ".join(re.sub(r"<!--.*?-->", "", step, flags=re.S).split()) for step in self.hint_texts()]
-        solution = (FOLDER / "solutions" / self.group / f"{self.name}.cpp").read_text()
+        solution = (self.folder / "solutions" / self.group / f"{self.name}.cpp").read_text()
         return [textwrap.fill(step, 110) for step in steps] + [solution.rstrip()]
 
     def hint_for(self, test):
@@ -64,8 +66,11 @@ def find(wanted, every):
     return found[0]
 
 
-def configured(folder):
-    return (folder / "CMakeCache.txt").exists() and (folder / "build.ninja").exists()
+def configured(folder, group):
+    ninja = folder / "build.ninja"
+    if not (folder / "CMakeCache.txt").exists() or not ninja.exists():
+        return False
+    return group != "cuda" or "exercise_cuda" in ninja.read_text()  # the emulator is built with the tests only
 
 
 def set_up(preset, goal, what):
@@ -77,12 +82,12 @@ def set_up(preset, goal, what):
 def build_folder(group):
     """Returns a build folder for the group, and sets it up if necessary."""
     full, serving = ROOT / "build", ROOT / "build-serving"
-    if configured(full):
+    if configured(full, group):
         return full
     if group not in PLAIN:
         set_up("default", "build", "build/ is configured, with LibTorch, which is installed if there is none (minutes).")
         return full
-    if not configured(serving):
+    if not configured(serving, group):
         set_up("serving", "serving", "system packages, if some are missing, and build-serving/ (seconds).")
     return serving
 

@@ -52,7 +52,7 @@ std::string wrapped(const std::string& text, const std::string& indent) {
 // Prints a failed test and its explanation.
 void print_failure(const char* property, const std::string& message, const std::string& file, int line) {
   std::printf("  FAILS  %s\n%s", property, wrapped(message, "         ").c_str());
-  const size_t at = std::min(file.rfind("experiments/exercises/"), file.rfind("tests/modules/"));
+  const size_t at = std::min(file.rfind("experiments/"), file.rfind("tests/modules/"));
   std::printf("         (%s:%d)\n", file.substr(std::min(at, file.size())).c_str(), line);
 }
 

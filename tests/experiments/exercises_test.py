@@ -17,23 +17,25 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXERCISES = ROOT / "experiments" / "exercises"
 BUILD = pathlib.Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
 PROGRAMS = BUILD / "exercises"
-PLAIN = ("path", "engine", "serving")  # groups that need no LibTorch
+PLAIN = ("path", "engine", "serving", "cuda")  # groups that need no LibTorch
 GROUPS = os.environ.get("FOLIO_EXERCISE_GROUPS", ",".join(PLAIN)).split(",")
 SANITIZED = os.environ.get("FOLIO_EXERCISE_SANITIZERS", "1") not in ("", "0")
 GOLDEN = ROOT / "tests" / "golden" / "shakespeare_48"
 SCRIPT = ROOT / "scripts" / "exercise.py"
+FOLDERS = [EXERCISES, EXERCISES.parent / "33_cuda" / "exercises"]  # the second: the group cuda
 
 ALL = [f"{file.parent.name}/{file.stem}" for group in GROUPS
-       for file in sorted((EXERCISES / "properties" / group).glob("*.cpp")) if file.stem != "reference"]
+       for folder in FOLDERS for file in sorted((folder / "properties" / group).glob("*.cpp"))
+       if file.stem != "reference"]
 MISTAKE = re.compile(r'\{"(\w+)",\s*"(\w+)",\s*"([^"]+)",')
 
 
 def read(*parts):
-    return EXERCISES.joinpath(*parts).read_text()
+    return next(folder.joinpath(*parts) for folder in FOLDERS if folder.joinpath(*parts).exists()).read_text()
 
 
 def file_of(exercise):
-    return next(file for file in EXERCISES.glob(f"{exercise}.*"))
+    return next(file for folder in FOLDERS for file in folder.glob(f"{exercise}.*"))
 
 
 def properties_of(exercise):
@@ -91,7 +93,7 @@ def verdicts(output):
 
 
 def test_readme_lists_every_exercise_once():
-    listed = re.findall(r"^\| (\d+) \| \[\w+\]\((\w+/\w+)\.\w+\) \|", read("README.md"), re.M)
+    listed = re.findall(r"^\| (\d+) \| \[\w+\]\([./\w]*?(\w+/\w+)\.\w+\) \|", read("README.md"), re.M)
     assert [int(number) for number, _ in listed] == list(range(1, len(listed) + 1))
     names = [name for _, name in listed]
     assert len(set(names)) == len(names)
@@ -161,11 +163,11 @@ SPOILERS = {"rms_norm": r"rsqrt|sqrt\(", "rope": r"\bcos\w* [-+*]|\* cos", "swig
             "q8_0": r"\b127", "best_pair": r"best_pair\(|map<", "bpe_merges": r"best_pair\(|merged",
             "derivative": r"derivative\(|nothing\(", "token_mask": r"token_mask\(|derivative\(",
             "experts": r"sort|topk|routes\.push_back|whose", "all_reduce": r"\.pass\(|std::plus",
-            "feed_forward_part": r"part\.w2|output_of|part_of\("}
+            "feed_forward_part": r"part\.w2|output_of|part_of\(", "warp_sum": r"__shfl_(xor|down)_sync"}
 
 
 def test_recommended_reading_does_not_reveal_solutions():
-    rows = re.findall(r"^\| \d+ \| \[\w+\]\((\w+)/(\w+)\.\w+\) \|.*\|(.*)\|$", read("README.md"), re.M)
+    rows = re.findall(r"^\| \d+ \| \[\w+\]\([./\w]*?(\w+)/(\w+)\.\w+\) \|.*\|(.*)\|$", read("README.md"), re.M)
     checked = 0
     for group, name, pages in rows:
         for page in re.findall(r"\]\(\.\./(\w+/README\.md)\)", pages):
@@ -223,6 +225,8 @@ def test_a_mistake_fails_its_property_and_is_told_its_cause(exercise, mistake, t
     assert code == 1, output
     assert seen == [("holds", before) for before in properties[:properties.index(test)]] + [("FAILS", test)], output
     assert cause in text, output
+    if "a race in" in text:  # both lines are named
+        assert re.search(r"s at \w+\.cpp:\d+ what thread .* has (read|written) at \w+\.cpp:\d+", text), output
     assert not GOOGLE_TEST.search(output), output
 
 
@@ -240,7 +244,7 @@ def test_readme_shows_the_sanitizers_output():
 
 
 def test_every_assertion_of_a_property_has_an_explanation():
-    for file in [*EXERCISES.glob("properties/**/*.cpp"), *EXERCISES.glob("properties/**/*.h"),
+    for file in [*(file for folder in FOLDERS for file in folder.glob("properties/**/*.[ch]*")),
                  *(ROOT / "tests/modules/properties").glob("*.h")]:
         code = re.sub(r"//.*", "", file.read_text())
         for assertion in re.findall(r"\b(?:EXPECT|ASSERT)_[A-Z]+\((?:[^;]|;(?=[^\n\"]*\"))*;", code):

@@ -102,6 +102,6 @@ STUDIES = [page for page in sorted((ROOT / "experiments").glob("[0-9]*/README.md
 
 @pytest.mark.parametrize("page", STUDIES, ids=lambda page: page.parent.name)
 def test_every_results_table_has_a_marker(page):
-    shown = page.read_text().split("\n## What comes out\n")[1].split("\n## Exercises\n")[0]
+    shown = page.read_text().split("\n## What comes out\n")[-1].split("\n## Exercises\n")[0]
     for before, table in re.findall(r"([^\n]*)\n((?: *\|[^\n]*\n)+)", shown):
         assert "<!-- results: " in before or not re.search(r"\d[.,]\d", table), f"no marker above\n{table}"

@@ -1,0 +1,72 @@
+// Attention over a paged cache by one warp, with an online softmax. The cache is in blocks of 32 positions, somewhere
+// in memory; a table says where. The warp walks over them. In each block, lane j computes the score of position j: the
+// product of the query with its key. Then the warp takes the block into three values:
+//
+//     max        the largest score so far                     the same in all lanes
+//     sum        the sum of exp(score - max)                  the same in all lanes
+//     weighted   the sum of exp(score - max) · value          lane d has number d
+//
+// The largest score may be in the last block. If a block has a larger one, both sums are brought to the new maximum
+// first: exp(s - new) = exp(s - old) · exp(old - new). At the end the output is weighted / sum. No score is stored.
+//
+// exp_of(x) is e^x. __shfl_sync(kAllLanes, weight, j) gives each lane the number of lane j; all lanes call it together.
+// The last block may have fewer than 32 positions: then the lanes from n on have the score -infinity, and the values
+// from n on are not written (the emulator fills them with NaN).
+//
+// The same in plain C++ is the exercise online_softmax, which has an example with numbers.
+//
+// Check it with: make exercise N=online_softmax_blocks
+#include "experiments/33_cuda/exercises/cuda/cuda.h"
+#include "infer/cuda/numbers.h"
+
+namespace folio::exercises {
+
+using namespace infer::gpu;  // CUDA's words
+
+namespace {
+
+constexpr float kMinusInfinity = -__builtin_huge_valf();
+
+struct State {
+  float max = kMinusInfinity;
+  float sum = 0.0F;
+  float weighted = 0.0F;
+};
+
+__device__ float warp_max(float value) {
+  float max = value;
+  for (int lane = 0; lane < 32; ++lane) {
+    const float other = __shfl_sync(kAllLanes, value, lane);
+    if (other > max) max = other;
+  }
+  return max;
+}
+
+// Takes a block of n positions into `s`. score: that of this lane's position. values: (n, kHeadDim).
+__device__ void take_block(State& s, float score, const float* values, unsigned n) {
+  throw Unfilled(
+      "take_block is still to be written, in experiments/33_cuda/exercises/cuda/online_softmax_blocks.cpp.\n"
+      "The new maximum, over all lanes; both sums times exp(old - new); then each position's weight and value.");
+}
+
+__global__ __launch_bounds__(kWarp) void attend(PagedAttention a) {
+  const unsigned lane = threadIdx.x;
+  State s;
+  for (size_t first = 0; first < a.n_positions; first += kBlockPositions) {
+    const size_t at = size_t{a.table[first / kBlockPositions]} * kBlockPositions * kHeadDim;
+    const size_t left = a.n_positions - first;
+    const unsigned n = left < kBlockPositions ? static_cast<unsigned>(left) : static_cast<unsigned>(kBlockPositions);
+    float score = lane < n ? 0.0F : kMinusInfinity;
+    for (size_t d = 0; d < kHeadDim && lane < n; ++d) {
+      score = fmaf(a.query[d], a.keys[at + lane * kHeadDim + d], score);
+    }
+    take_block(s, score, a.values + at, n);
+  }
+  a.out[lane] = s.weighted / s.sum;
+}
+
+}  // namespace
+
+void attention(Stream& stream, const PagedAttention& a) { launch(attend, {1}, {kWarp}, 0, stream, a); }
+
+}  // namespace folio::exercises

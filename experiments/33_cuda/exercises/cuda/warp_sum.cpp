@@ -1,0 +1,43 @@
+// A reduction by shuffles. The 32 lanes of a warp each have a number in a register. With
+//
+//     __shfl_xor_sync(kAllLanes, value, distance)
+//
+// each lane passes its value and receives that of the lane whose index differs in the bits of distance: with distance
+// 1, lanes 0 and 1 exchange theirs, lanes 2 and 3, and so on. All lanes of the mask must call it together.
+//
+// Example with four lanes and the values 1 2 3 4: after an exchange at distance 2 and an addition they are 4 6 4 6, and
+// after one at distance 1 they are 10 10 10 10. Each step doubles the number of lanes in a sum, so that 32 lanes need
+// five.
+//
+// Check it with: make exercise N=warp_sum
+#include "experiments/33_cuda/exercises/cuda/cuda.h"
+#include "infer/cuda/numbers.h"
+
+namespace folio::exercises {
+
+using namespace infer::gpu;  // CUDA's words
+
+namespace {
+
+constexpr unsigned kThreads = 64;
+
+// Returns the sum of `value` over all lanes of the warp, in each of them.
+__device__ float warp_sum(float value) {
+  throw Unfilled(
+      "warp_sum is still to be written, in experiments/33_cuda/exercises/cuda/warp_sum.cpp.\n"
+      "Add the value of the lane at distance 16, then of the one at distance 8, 4, 2 and 1.");
+}
+
+__global__ __launch_bounds__(kThreads) void sums(const float* x, size_t n, float* out) {
+  const size_t i = size_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i < n) out[i] = warp_sum(x[i]);  // n is a multiple of 32, so the lanes of a warp stay together
+}
+
+}  // namespace
+
+void warp_sums(Stream& stream, const float* x, size_t n_warps, float* out) {
+  const size_t n = n_warps * kWarp;
+  launch(sums, {static_cast<unsigned>((n + kThreads - 1) / kThreads)}, {kThreads}, 0, stream, x, n, out);
+}
+
+}  // namespace folio::exercises
