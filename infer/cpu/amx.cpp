@@ -18,6 +18,7 @@ const Kernels& amx_kernels() {
     k.quantize = quantize_amx;
     k.matmul_groups = matmul_groups_amx;
     k.matmul_fast = matmul_fast_amx;
+    k.fast_rows = 4 * kLanes;
     return k;
   }();
   return table;

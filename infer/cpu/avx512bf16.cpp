@@ -13,6 +13,7 @@ const Kernels& avx512bf16_kernels() {
     k.isa = core::Isa::Avx512Bf16;
     k.to_fast = to_fast;
     k.matmul_fast = matmul_fast;
+    k.fast_rows = 2 * kLanes;
     return k;
   }();
   return table;

@@ -228,7 +228,8 @@ void CpuStage::multiply(Slot input, std::span<const Projection> projections, boo
       .quantized = groups ? quantize(x, k) : kernels::QuantizedInputs{},
       .n_rows = n_rows_};
   adapters_.project(pool_, kernels_, projections, x, k);
-  pool_.parallel_for(n_out, kernels::kLanes, n_rows_ * n_out * k / kWorthAThread, [&](size_t begin, size_t end) {
+  const size_t grain = panels ? kernels_.fast_rows : kernels::kLanes;
+  pool_.parallel_for(n_out, grain, n_rows_ * n_out * k / kWorthAThread, [&](size_t begin, size_t end) {
     Inputs in = inputs;
     if (packs) in.packed = packed_.of_thread();
     size_t first = 0;

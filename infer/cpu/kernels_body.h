@@ -44,6 +44,7 @@ constexpr Kernels table_of(core::Isa isa) {
           .matmul_groups = matmul_groups,
           .to_fast = nullptr,
           .matmul_fast = nullptr,
+          .fast_rows = kLanes,
           .rope = rope,
           .attention = attention<float>,
           .attention_f16 = attention<F16>,

@@ -155,6 +155,7 @@ struct Kernels {
   void (*to_fast)(const float* x, size_t k, BF16* out);
   void (*matmul_fast)(const BF16* x, size_t n_rows, const PanelMatrix& weight, size_t k, size_t row_begin,
                       size_t row_end, float* out, size_t out_stride, bool accumulate);
+  size_t fast_rows;  ///< number of weight rows that matmul_fast multiplies at once; it is slower with fewer
 
   /// Applies RoPE to each head in place: x_d = x_d cos_d + x_e sin_d, where d and e form a pair (Su et al. 2021). x is
   /// (n_heads, head_dim); cos and sin are (head_dim) for one position, sin negated at the first element of a pair.

@@ -21,6 +21,7 @@ const Kernels& reference_kernels() {
                              .matmul_groups = reference::matmul_groups,
                              .to_fast = reference::to_fast,
                              .matmul_fast = reference::matmul_fast,
+                             .fast_rows = kLanes,
                              .rope = reference::rope,
                              .attention = reference::attention,
                              .attention_f16 = reference::attention_f16,
