@@ -9,23 +9,35 @@ namespace folio::infer {
 
 static_assert(kBlockPositions == kernels::kBlockPositions);
 
+namespace {
+
+constexpr size_t kLine = 64;        // bytes of a cache line, at which blocks are aligned
+constexpr size_t kLeastOfSlab = 8;  // minimum number of blocks that share pages
+
+}  // namespace
+
 template <typename T>
 const T* CacheBlocks<T>::use(BlockId block) {
   const auto index = static_cast<size_t>(block);
   if (index >= blocks_.size()) blocks_.resize(index + 1);
-  if (blocks_[index].empty()) blocks_[index].resize(size());
-  return blocks_[index].data();
+  if (blocks_[index] == nullptr) {
+    const size_t bytes = (size() * sizeof(T) + kLine - 1) / kLine * kLine;
+    const size_t of_slab = std::max<size_t>(kLeastOfSlab, kHugePage / bytes);
+    if (n_used_ == memory_.size() * of_slab) memory_.push_back(allocate_huge_pages(of_slab * bytes));
+    blocks_[index] = reinterpret_cast<T*>(memory_.back().get() + n_used_++ % of_slab * bytes);
+  }
+  return blocks_[index];
 }
 
 template <typename T>
 void CacheBlocks<T>::copy(BlockId from, BlockId to) {
   use(to);
-  std::copy_n((*this)[from], size(), blocks_[static_cast<size_t>(to)].data());
+  std::copy_n((*this)[from], size(), blocks_[static_cast<size_t>(to)]);
 }
 
 template <typename T>
 void CacheBlocks<T>::store(BlockId block, size_t layer, size_t slot, const float* key, const float* value) {
-  T* to = blocks_[static_cast<size_t>(block)].data();
+  T* to = blocks_[static_cast<size_t>(block)];
   for (size_t h = 0; h < n_kv_heads_; ++h) {
     std::array<T, kernels::kMaxHeadDim> rounded;
     T* keys = to + key_offset(layer, h);
