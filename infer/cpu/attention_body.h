@@ -21,11 +21,12 @@ struct Running {
   Vec sum;
 };
 
-// Prefetches vector i at p, once per 64-byte cache line: a line holds one vector of float, two of F16, four of Q8.
+// Prefetches vector i at p, once per 64-byte cache line: a line holds one vector of float, two of F16, four of Q8. The
+// target is the L2 cache, since a core can have too few lines in flight to L1 (see select_prefetch()).
 template <typename T>
 inline void prefetch_vector(const T* p, size_t i) {
   constexpr size_t kVectorsOfALine = 64 / (kLanes * sizeof(T));
-  if (i % kVectorsOfALine == 0) __builtin_prefetch(p + i * kLanes);
+  if (i % kVectorsOfALine == 0) __builtin_prefetch(p + i * kLanes, 0, 2);
 }
 
 // Prefetches the Q8 scales of a head's keys or values, which follow the quants in a cache block. Each group of 32
@@ -33,7 +34,7 @@ inline void prefetch_vector(const T* p, size_t i) {
 template <typename T>
 inline void prefetch_scales(const T* head, size_t head_dim) {
   if constexpr (std::is_same_v<T, Q8>) {
-    for (size_t g = 0; g < q8_groups(head_dim); ++g) __builtin_prefetch(head + q8_scale(head_dim, g, 0));
+    for (size_t g = 0; g < q8_groups(head_dim); ++g) __builtin_prefetch(head + q8_scale(head_dim, g, 0), 0, 2);
   }
 }
 
@@ -85,7 +86,7 @@ struct Values {
   const T* numbers;  // (32 positions, head_dim)
   size_t head_dim;
   ValueScales<T> scales;
-  const T* next;  // keys of the next block, prefetched while the values are read
+  const T* next;  // values of the next block, prefetched while these are read
 
   // Loads dimensions [d, d + 16) of position j as floats. load_first reads only the first n.
   [[nodiscard]] Vec load(size_t j, size_t d) const {
@@ -198,13 +199,14 @@ inline void multiply_keys(const float* queries, const T* keys, size_t n, size_t 
   }
 }
 
-// A head's keys and values in one block, and its keys in the next. Blocks are scattered in memory, so values are
-// prefetched while keys are read, and the next keys while values are read.
+// A head's keys and values in one block and the next. Blocks are scattered in memory, so the next block's keys are
+// prefetched while keys are read, and its values while values are read.
 template <typename T>
 struct HeadBlock {
   const T* keys;    // (head_dim, 32 positions)
   const T* values;  // (32 positions, head_dim)
   const T* next_keys;
+  const T* next_values;
 };
 
 // Scale and soft cap of attention scores: of() scales products of query and key, then soft-caps them if cap > 0.
@@ -224,8 +226,8 @@ template <size_t kQueries, typename T>
 inline Running attend_block(const float* queries, const HeadBlock<T>& block, const Seen<kQueries>& seen,
                             size_t head_dim, const Scores& scores, float* value) {
   float p[kQueries * kBlockPositions];
-  prefetch_scales(block.values, head_dim);
-  multiply_keys<kQueries>(queries, block.keys, seen.end[kQueries - 1], head_dim, block.values, p);
+  prefetch_scales(block.next_keys, head_dim);
+  multiply_keys<kQueries>(queries, block.keys, seen.end[kQueries - 1], head_dim, block.next_keys, p);
   float max[kLanes] = {};
   Vec sums[kLanes];
   const Vec nothing = Vec::all(-std::numeric_limits<float>::infinity());
@@ -254,8 +256,8 @@ inline Running attend_block(const float* queries, const HeadBlock<T>& block, con
   }
   for (size_t q = kQueries; q < kLanes; ++q) sums[q] = sums[0];
 
-  prefetch_scales(block.next_keys, head_dim);
-  const Values<T> values{block.values, head_dim, {block.values, head_dim}, block.next_keys};
+  prefetch_scales(block.next_values, head_dim);
+  const Values<T> values{block.values, head_dim, {block.values, head_dim}, block.next_values};
   constexpr size_t kVecs = 4 * kQueries <= Vec::kMostSums ? 4 : 2 * kQueries <= Vec::kMostSums ? 2 : 1;
   size_t d = 0;
   for (; d + kVecs * kLanes <= head_dim; d += kVecs * kLanes) {
@@ -371,7 +373,7 @@ void attend_near(const AttentionInput<T>& in, size_t begin, size_t end, float* o
     const size_t start = b * kBlockPositions;
     const T* base = in.blocks[b];
     const T* next = in.blocks[std::min(b + 1, n_blocks - 1)];
-    const HeadBlock<T> head{base + in.key_offset, base + in.value_offset, next + in.key_offset};
+    const HeadBlock<T> head{base + in.key_offset, base + in.value_offset, next + in.key_offset, next + in.value_offset};
     for (size_t i = 0; i < n_passes; ++i) {
       attends[i]->run(passes[i], head, start, b == first_block, in.head_dim, scores);
     }
