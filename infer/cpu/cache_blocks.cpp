@@ -11,7 +11,7 @@ static_assert(kBlockPositions == kernels::kBlockPositions);
 
 namespace {
 
-constexpr size_t kLine = 64;        // bytes of a cache line, at which blocks are aligned
+constexpr size_t kAlignment = 64;   // of a block: bytes of a cache line
 constexpr size_t kLeastOfSlab = 8;  // minimum number of blocks that share pages
 
 }  // namespace
@@ -21,7 +21,7 @@ const T* CacheBlocks<T>::use(BlockId block) {
   const auto index = static_cast<size_t>(block);
   if (index >= blocks_.size()) blocks_.resize(index + 1);
   if (blocks_[index] == nullptr) {
-    const size_t bytes = (size() * sizeof(T) + kLine - 1) / kLine * kLine;
+    const size_t bytes = (size() * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
     const size_t of_slab = std::max<size_t>(kLeastOfSlab, kHugePage / bytes);
     if (n_used_ == memory_.size() * of_slab) memory_.push_back(allocate_huge_pages(of_slab * bytes));
     blocks_[index] = reinterpret_cast<T*>(memory_.back().get() + n_used_++ % of_slab * bytes);
