@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Compares Folio's server with llama.cpp's: same prompts, lengths, sequences, threads and type of KV cache.
+"""Compares Folio's server with llama.cpp's or vLLM's: same prompts, lengths, sequences, threads and type of KV cache.
 
 Usage: scripts/bench_serve.py [MODEL.gguf ...] [--rates R ...] [--requests N] [--rounds N] [--shared-prefix N]
        scripts/bench_serve.py [MODEL.gguf ...] --prefix
        scripts/bench_serve.py [MODEL.gguf ...] --slow-clients 1000 --only folio
 
-`make interop` builds llama-server; FOLIO_LLAMA_SERVER selects another. Default models: SmolLM2-135M-Instruct in Q8_0
+`make interop` builds llama-server; FOLIO_LLAMA_SERVER selects another. `--only "folio --fast" vllm` compares the
+arithmetic of 16-bit models; FOLIO_VLLM selects vLLM's program, which reads a directory made by build/export. Default models: SmolLM2-135M-Instruct in Q8_0
 and Q4_0, made by build/export. scripts/servers.py starts both servers.
 
 Load (the first form). For each rate, and then all at once, --requests streamed greedy completions arrive as a Poisson
@@ -40,7 +41,7 @@ from servers import LLAMA_SERVER, Server, raise_descriptor_limit
 from slow_clients import SlowClients, unread_port
 from sse_client import Request, run
 
-SERVERS = ["folio", "llama-server"]
+SERVERS = ["folio", "folio --fast", "llama-server", "vllm"]
 PROMPT = dict(median=128, sigma=0.8, low=16, high=640)
 OUTPUT = dict(median=64, sigma=0.6, low=8, high=256)
 SEPARATE = 20  # prompt tokens, and also output tokens, of the unmeasured warm-up request
@@ -104,7 +105,16 @@ def text_tokens(server):
     return sum((server.tokenize(text[i:i + 50_000]) for i in range(0, len(text), 50_000)), [])
 
 
+def directory_of(model, out):
+    """Returns a Hugging Face directory in BF16 with the model of a file."""
+    path = out / f"{pathlib.Path(model).stem}.hf"
+    if not path.exists():
+        run_program(BUILD / "export", model, "--out", path, "--format", "hf", "--type", "bf16")
+    return path
+
+
 def server_of(name, model, a, **more):
+    model = directory_of(model, a.out) if name == "vllm" else model
     return Server(name, model, **{"sequences": a.sequences, "context": a.context, "threads": a.threads,
                                   "cache_type": a.cache_type, **more})
 
@@ -231,7 +241,7 @@ def measure_slow(model, a):
 def main():
     p = parser(__doc__, rounds=5)
     p.add_argument("models", nargs="*")
-    p.add_argument("--only", nargs="+", choices=SERVERS, default=SERVERS, help="these servers")
+    p.add_argument("--only", nargs="+", choices=SERVERS, default=["folio", "llama-server"], help="these servers")
     p.add_argument("--rates", nargs="+", type=float, default=[1, 2, 4], help="requests/s")
     p.add_argument("--requests", type=int, default=64)
     p.add_argument("--sequences", type=int, default=16)
