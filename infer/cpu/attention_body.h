@@ -1,4 +1,5 @@
-// Attention over KV cache blocks of float, F16 or Q8 elements. Several queries share each read of a block.
+// Attention over KV cache blocks of float, F16, Q8 or (attention_bf16.h) BF16 elements. Several queries share each read
+// of a block.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +20,23 @@ constexpr size_t kMostQueries = Vec::kMostQueries;
 struct Running {
   Vec max;
   Vec sum;
+};
+
+// How queries, keys, values and weights of type T are multiplied: as floats, one per lane. attention_bf16.h has pairs.
+template <typename T>
+struct Lane {
+  static constexpr size_t kElements = 1;  // dimensions of a key, or positions of a value, in one lane
+
+  static Vec multiply_add(Vec a, Vec b, Vec sum) { return Vec::fma(a, b, sum); }
+  // Writes x (head_dim) to out, where consecutive lanes are `stride` floats apart.
+  static void put_query(const float* x, size_t head_dim, size_t stride, float* out) {
+    for (size_t d = 0; d < head_dim; ++d) out[d * stride] = x[d];
+  }
+  // Stores the weights of a block's first and second sixteen positions.
+  static void put_weights(Vec first, Vec second, float* out) {
+    first.store(out);
+    second.store(out + kLanes);
+  }
 };
 
 // Prefetches vector i at p, once per 64-byte cache line: a line holds one vector of float, two of F16, four of Q8. The
@@ -88,7 +106,7 @@ struct Values {
   ValueScales<T> scales;
   const T* next;  // values of the next block, prefetched while these are read
 
-  // Loads dimensions [d, d + 16) of position j as floats. load_first reads only the first n.
+  // Loads dimensions [d, d + 16) of lane j of the positions. load_first reads only the first n.
   [[nodiscard]] Vec load(size_t j, size_t d) const {
     return scales.scaled(Vec::load(numbers + j * head_dim + d), j, d);
   }
@@ -104,12 +122,26 @@ struct Seen {
   size_t end[kQueries];
 };
 
+// Returns the lanes of a block's weights and values that the queries need. Weights of positions that a query does not
+// attend to are 0, so queries whose lanes hold several positions can share the lanes that any of them needs.
+template <typename T, size_t kQueries>
+inline Seen<kQueries> lanes_seen(const Seen<kQueries>& seen) {
+  constexpr size_t kElements = Lane<T>::kElements;
+  if constexpr (kElements == 1) return seen;
+  Seen<kQueries> lanes;
+  for (size_t q = 0; q < kQueries; ++q) {
+    lanes.begin[q] = seen.begin[0] / kElements;
+    lanes.end[q] = (seen.end[kQueries - 1] + kElements - 1) / kElements;
+  }
+  return lanes;
+}
+
 // Adds Σ p[j] values[j], j in [begin, end), to value (head_dim), for kVecs vectors of dimensions from d on.
 template <size_t kVecs, typename T>
 inline void add_values(const float* p, const Values<T>& values, size_t d, size_t begin, size_t end, float* value) {
   for (size_t j = begin; j < end; ++j) {
     for (size_t i = d; i < d + kVecs * kLanes; i += kLanes) {
-      Vec::fma(Vec::all(p[j]), values.load(j, i), Vec::load(value + i)).store(value + i);
+      Lane<T>::multiply_add(Vec::all(p[j]), values.load(j, i), Vec::load(value + i)).store(value + i);
     }
   }
 }
@@ -145,7 +177,7 @@ inline void weighted_values(const float* p, const Values<T>& values, size_t d, c
     }
     for (size_t q = 0; q < kQueries; ++q) {
       const Vec weight = Vec::all(p[q * kBlockPositions + j]);
-      for (size_t i = 0; i < kVecs; ++i) sum[q][i] = Vec::fma(weight, v[i], sum[q][i]);
+      for (size_t i = 0; i < kVecs; ++i) sum[q][i] = Lane<T>::multiply_add(weight, v[i], sum[q][i]);
     }
   }
   for (size_t q = 0; q < kQueries; ++q) {
@@ -162,25 +194,28 @@ inline void weighted_values_tail(const float* p, const Values<T>& values, size_t
                                  float* value) {
   const size_t lanes = std::min(kLanes, values.head_dim - d);
   Vec sum = Vec::zero();
-  for (size_t j = begin; j < end; ++j) sum = Vec::fma(Vec::all(p[j]), values.load_first(j, d, lanes), sum);
+  for (size_t j = begin; j < end; ++j) {
+    sum = Lane<T>::multiply_add(Vec::all(p[j]), values.load_first(j, d, lanes), sum);
+  }
   sum.store_first(value + d, lanes);
 }
 
-// Computes scores (kQueries, 32) from queries (head_dim, kQueries) and keys (head_dim, 32); the first n columns are
-// valid. Prefetches the same part of `next`. Computes at once as many positions as there are registers for their sums.
+// Computes scores (kQueries, 32) from queries (lanes, kQueries) and keys (lanes, 32); the first n columns are valid.
+// Prefetches the same part of `next`. Computes at once as many positions as there are registers for their sums.
 template <size_t kQueries, typename T>
 inline void multiply_keys(const float* queries, const T* keys, size_t n, size_t head_dim, const T* next,
                           float* scores) {
   constexpr size_t kVecs = 2 * kQueries <= Vec::kMostSums ? 2 : 1;
   using Scales = KeyScales<T, kVecs>;
+  const size_t depth = head_dim / Lane<T>::kElements;
   for (size_t first = 0; first < kBlockPositions; first += kVecs * kLanes) {
     Vec sum[kQueries][kVecs];
     for (size_t q = 0; q < kQueries; ++q) {
       for (size_t i = 0; i < kVecs; ++i) sum[q][i] = Vec::zero();
     }
-    for (size_t group = 0; first < n && group < head_dim; group += Scales::kGroup) {
+    for (size_t group = 0; first < n && group < depth; group += Scales::kGroup) {
       const Scales scales(keys, head_dim, group / Scales::kGroup, first);
-      for (size_t d = group; d < std::min(head_dim, group + Scales::kGroup); ++d) {
+      for (size_t d = group; d < std::min(depth, group + Scales::kGroup); ++d) {
         Vec key[kVecs];
         for (size_t i = 0; i < kVecs; ++i) {
           const size_t at = d * kBlockPositions + first + i * kLanes;
@@ -189,7 +224,7 @@ inline void multiply_keys(const float* queries, const T* keys, size_t n, size_t 
         }
         for (size_t q = 0; q < kQueries; ++q) {
           const Vec x = Vec::all(queries[d * kQueries + q]);
-          for (size_t i = 0; i < kVecs; ++i) sum[q][i] = Vec::fma(x, key[i], sum[q][i]);
+          for (size_t i = 0; i < kVecs; ++i) sum[q][i] = Lane<T>::multiply_add(x, key[i], sum[q][i]);
         }
       }
     }
@@ -251,24 +286,24 @@ inline Running attend_block(const float* queries, const HeadBlock<T>& block, con
       second = Vec::zero().first_or(unseen_second, second);
     }
     sums[q] = first + second;
-    first.store(of_query);
-    second.store(of_query + kLanes);
+    Lane<T>::put_weights(first, second, of_query);
   }
   for (size_t q = kQueries; q < kLanes; ++q) sums[q] = sums[0];
 
   prefetch_scales(block.next_values, head_dim);
   const Values<T> values{block.values, head_dim, {block.values, head_dim}, block.next_values};
+  const Seen<kQueries> lanes = lanes_seen<T>(seen);
   constexpr size_t kVecs = 4 * kQueries <= Vec::kMostSums ? 4 : 2 * kQueries <= Vec::kMostSums ? 2 : 1;
   size_t d = 0;
   for (; d + kVecs * kLanes <= head_dim; d += kVecs * kLanes) {
-    weighted_values<kQueries, kVecs>(p, values, d, seen, value);
+    weighted_values<kQueries, kVecs>(p, values, d, lanes, value);
   }
   for (; kVecs > 2 && d + 2 * kLanes <= head_dim; d += 2 * kLanes) {
-    weighted_values<kQueries, 2>(p, values, d, seen, value);
+    weighted_values<kQueries, 2>(p, values, d, lanes, value);
   }
   for (; d < head_dim; d += kLanes) {
     for (size_t q = 0; q < kQueries; ++q) {
-      weighted_values_tail(p + q * kBlockPositions, values, d, seen.begin[q], seen.end[q], value + q * head_dim);
+      weighted_values_tail(p + q * kBlockPositions, values, d, lanes.begin[q], lanes.end[q], value + q * head_dim);
     }
   }
   return {Vec::load(max), Vec::join_lanes(sums)};
@@ -361,7 +396,7 @@ void attend_near(const AttentionInput<T>& in, size_t begin, size_t end, float* o
       pass.at[q] = row * in.row_stride + first % in.n_queries * in.head_dim;
       pass.positions.end[q] = in.n_positions + row;
       pass.positions.begin[q] = pass.positions.end[q] - std::min(pass.positions.end[q], in.window);
-      for (size_t d = 0; d < in.head_dim; ++d) pass.queries[d * pass.n_queries + q] = in.query[pass.at[q] + d];
+      Lane<T>::put_query(in.query + pass.at[q], in.head_dim, pass.n_queries, pass.queries + q);
     }
   }
 

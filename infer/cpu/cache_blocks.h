@@ -1,7 +1,7 @@
 // KV cache blocks on a CPU. For each layer of a stage, a block holds keys (n_kv_heads, head_dim, 32), then values
-// (n_kv_heads, 32, head_dim), as float, F16 or Q8; a head's scales follow its quants. Positions are adjacent in the
-// keys, so one vector scores sixteen of them. A position is rounded once, when it is stored. Blocks get
-// memory on their first use, several at a time, and keep it.
+// (n_kv_heads, 32, head_dim), as float, F16, Q8 or in pairs (BF16Pair); a head's scales follow its quants. Positions
+// are adjacent in the keys, so one vector scores sixteen of them. A position is rounded once, when it is stored. Blocks
+// get memory on their first use, several at a time, and keep it.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ class CacheBlocks {
     return ((layer * 2 + 1) * n_kv_heads_ + head) * head_size_;
   }
 
-  /// Returns the block's memory, uninitialized on first use. Throws std::bad_alloc.
+  /// Returns the block's memory, zeroed on first use. Throws std::bad_alloc.
   const T* use(BlockId block);
   /// Returns the memory of a block that use() allocated.
   [[nodiscard]] const T* operator[](BlockId block) const { return blocks_[static_cast<size_t>(block)]; }

@@ -49,6 +49,7 @@ constexpr Kernels table_of(core::Isa isa) {
           .attention = attention<float>,
           .attention_f16 = attention<F16>,
           .attention_q8 = attention<Q8>,
+          .attention_bf16 = nullptr,
           .to_f16 = to_f16,
           .to_q8 = to_q8,
           .swiglu = swiglu,

@@ -26,6 +26,7 @@ const Kernels& reference_kernels() {
                              .attention = reference::attention,
                              .attention_f16 = reference::attention_f16,
                              .attention_q8 = reference::attention_q8,
+                             .attention_bf16 = reference::attention_bf16,
                              .to_f16 = reference::to_f16,
                              .to_q8 = reference::to_q8,
                              .swiglu = reference::swiglu,
