@@ -161,7 +161,8 @@ def measure_prefix(model, a):
     prefix, own, later = 1000, 16, 8
 
     def times(name, server, tokens, round_):
-        """Returns {where: times to first token in ms}, of a new prompt and then of those that share its beginning."""
+        """Returns {"client" or "server": times to first token in ms}, of a new prompt, then of those that share its
+        start."""
         clock = "time_to_first_token_seconds_sum" if name == "folio" else "prompt_seconds_total"
         draw = random.Random(f"{a.seed} {round_} prefix")
         shared, seen = window(draw, tokens, prefix), {"client": [], "server": []}
@@ -202,7 +203,7 @@ def measure_slow(model, a):
                 server.resident_mb(), 100 * load.client_share)
 
     async def load_beside(server, port, tokens, seed):
-        """Returns load() beside slow clients of the port, then how many are connected, and how often one was cut off."""
+        """Runs load() beside slow clients. Returns its result, the number of connected clients and of those cut off."""
         async with SlowClients(port, a.slow_clients) as slow:
             return *await load(server, tokens, seed), slow.connected(), slow.cut_off
 
@@ -263,7 +264,7 @@ def main():
     for model in map(str, a.models or [exported("q8_0", a.out), exported("q4_0", a.out)]):
         measure = measure_prefix if a.prefix else measure_slow if a.slow_clients else measure_load
         results, *arguments = measure(model, a)
-        own = {name: rounds for name, rounds in results.items() if name[0] == model}  # --keep has those of other models
+        own = {name: rounds for name, rounds in results.items() if name[0] == model}  # --keep may add other models
         report(a, own, *arguments)
 
 

@@ -47,8 +47,8 @@ COMMANDS = {"folio": folio_command, "folio --fast": lambda *a: [*folio_command(*
 
 
 class Server:
-    """A running server on a free local port: `with Server("folio", model, ...) as server`. With `command`, it is that
-    command with --host and --port."""
+    """A running server on a free local port: `with Server("folio", model, ...) as server`. If `command` is given, runs
+    it with --host and --port instead of COMMANDS[name]."""
 
     def __init__(self, name, model="", *, sequences=4, context=1024, threads=2, cache_type="f16", more=(),
                  command=None):

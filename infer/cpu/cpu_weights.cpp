@@ -27,8 +27,9 @@ core::TensorView rows_of(const core::TensorView& tensor, const Shard& shard) {
 // Alignment of copies in bytes: a cache line.
 constexpr size_t kLine = 64;
 
-// Returns true if `bytes` of unquantized weights should be copied to huge pages. Weights that fit in the caches gain
-// nothing, and larger copies would evict other data from memory.
+// Returns true if `bytes` of unquantized weights should be copied to huge pages, which are read faster than the 4 KiB
+// pages of the mapped file. Weights that fit in the caches gain nothing, and larger copies would evict other data from
+// memory.
 bool worth_copying(size_t bytes) {
   constexpr size_t kLeast = size_t{64} << 20U;
   return bytes >= kLeast && bytes <= core::machine_memory() / 2;

@@ -92,7 +92,7 @@ template <typename T>
 void attend(const float* query, size_t n_positions, const AttentionInput<T>& in, const float* sink, float* out) {
   Partial total{};
   Partial block{};
-  const size_t begin = n_positions - std::min(n_positions, in.window);  // the first position in the window
+  const size_t begin = n_positions - std::min(n_positions, in.window);
   const size_t first_block = begin / kBlockPositions * kBlockPositions;
   for (size_t first = first_block; first < n_positions; first += kBlockPositions) {
     const T* base = in.blocks[first / kBlockPositions];

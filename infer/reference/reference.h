@@ -32,7 +32,7 @@ inline float widened(Q8 x) { return static_cast<float>(x.quant); }
 /// ln 2 in two parts, then a polynomial of degree 5). The vector kernels perform the same steps.
 [[nodiscard]] float exp(float x);
 
-/// Return a quant of a grouped matrix, or the scale or minimum of a group. `group` counts along the row.
+/// Return a quant of a grouped matrix, or the scale or minimum of a group. `group` is the group's index in the row.
 [[nodiscard]] int32_t quant(const GroupMatrix& m, size_t row, size_t column);
 [[nodiscard]] float scale(const GroupMatrix& m, size_t row, size_t group);
 [[nodiscard]] float minimum(const GroupMatrix& m, size_t row, size_t group);
