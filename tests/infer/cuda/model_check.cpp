@@ -199,24 +199,11 @@ size_t likeliest(std::span<const float> logits) {
   return static_cast<size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-// Derivation of the bound. Both machines do the same operations, but round the inputs of products and join sums
-// differently. To first order, a logit deviates by Σ g_i e_i over all rounded values x_i, where e_i is the error of
-// x_i, |e_i| ≤ u_i |x_i|, and g_i is the derivative of the logit. The u_i are those of the kernels (above). The g_i
-// depend on the model and are measured: the CPU repeats the run several times with every x_i multiplied by 1 + u_i r_i,
-// r_i independent and uniform in [-1, 1). A logit's variance is then σ² = Σ (g_i u_i x_i)² / 3. If errors are
-// independent with mean zero, Hoeffding's inequality gives P(|deviation| > t) ≤ 2 exp(-t² / (6 σ²)) for any one logit.
-// So with probability 1 - δ, δ = 1/1000, no logit of V at any of N positions deviates by more than t = σ sqrt(6 ln(2 V
-// N / δ)).
-//
-// σ² of token j at position p is estimated as a_p b_j, where a_p is the mean over the tokens at the position, and b_j
-// the token's share over all positions. A position's bound uses the largest b_j.
-//
-// The selection between two nearly equal experts is not of first order. In a check of a model with experts, it shows as
-// a few positions beyond their bounds.
-//
-// Quantized inputs are not of first order either: a value near a border may round to either side, by 1/127 of its
-// group's maximum, and then move later values across borders. However small the u_i, deviations become as large as
-// quantization errors. The CPU's perturbed runs show this, too, and how many likeliest tokens it changes.
+// Both machines do the same operations but round differently. The CPU repeats the run several times with each rounded
+// value x_i multiplied by 1 + u_i r_i, r_i uniform in [-1, 1), and u_i the rounding error of the GPU. If σ² is the
+// variance of a logit over these runs, no logit of V at any of N positions deviates by more than σ sqrt(6 ln(2 V N /
+// δ)) with probability 1 - δ (Hoeffding's inequality). σ² is estimated as the position's mean times the token's share.
+// Choices of experts and quantized inputs jump instead, so their deviations may exceed these bounds.
 struct Sensitivity {
   std::vector<double> bounds;  ///< (positions)
   double n_other = 0.0;        ///< positions where a run's likeliest token changes, averaged over the runs
