@@ -9,7 +9,6 @@ import json
 import math
 import os
 import random
-import subprocess
 import sys
 from pathlib import Path
 from typing import Literal, Optional, Union
@@ -18,9 +17,9 @@ import hypothesis
 import jsonschema
 import pydantic
 import pytest
+from form_tool_process import Tool
 from hypothesis_jsonschema import from_schema
 
-TOOL = Path(os.environ["FOLIO_BUILD_DIR"]) / "tests" / "form_tool"
 LONG = "FOLIO_LONG" in os.environ
 N_SCHEMAS = 10_000 if LONG else 300
 ROOT = Path(__file__).resolve().parents[3]
@@ -31,32 +30,19 @@ DRAFT = jsonschema.Draft202012Validator
 sys.set_int_max_str_digits(0)
 
 
-class Tool:
-    """A process of form_tool.cpp, which answers questions about JSON schemas."""
-
-    def __init__(self, *arguments):
-        self.process = subprocess.Popen([TOOL, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        encoding="utf-8")
-
+class SchemaTool(Tool):
     def ask(self, schema, **question):
-        text = schema if isinstance(schema, str) else dumped(schema)
-        self.process.stdin.write(json.dumps({"schema": text, **question}) + "\n")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
+        return super().ask(schema=schema if isinstance(schema, str) else dumped(schema), **question)
 
     def takes(self, schema, texts, **question):
         said = self.ask(schema, texts=texts, **question)
         assert "error" not in said, (schema, said)
         return [whole for whole, _ in said.get("texts", [])]
 
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
-
 
 @pytest.fixture(scope="module")
 def tool():
-    tool = Tool()
+    tool = SchemaTool()
     yield tool
     tool.close()
 
@@ -404,7 +390,6 @@ def test_unique_items_match_jsonschema(tool, items, bounds):
 
 
 def test_many_unique_items(tool):
-    """Tests ten unique items in any order, and three of 24."""
     assert tool.takes({"type": "array", "uniqueItems": True, "items": {"enum": [*range(10)]}, "minItems": 10},
                       [dumped([*range(9, -1, -1)]), dumped([*range(9)]), dumped([*range(9), 3])]) == [True, False, False]
     assert tool.takes({"type": "array", "uniqueItems": True, "items": {"enum": [*range(24)]}, "maxItems": 3},
@@ -465,7 +450,7 @@ FAR = [
 
 @pytest.mark.skipif(not SMOLLM2.exists(), reason="make smollm2 fetches it")
 def test_masks_match_brute_force():
-    tool = Tool("--tokens", SMOLLM2)
+    tool = SchemaTool("--tokens", SMOLLM2)
     try:
         n = 0
         for schema in FAR:
