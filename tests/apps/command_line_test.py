@@ -139,33 +139,11 @@ def test_temperature_zero_and_top_k_one_are_greedy(golden_gguf):
     assert generate(golden_gguf, "-n", "50", "--temp", "0.8", "-s", "1")["tokens"] != greedy
 
 
-def test_stop_string_is_excluded(golden_gguf):
-    whole = EXPECTED["greedy"][1]["text"]
-    stop = whole[20:24]
-    first = whole.index(stop)
-    answer = generate(golden_gguf, "-n", "200", "--temp", "0", "--stop", stop)
-    assert answer["text"] == whole[:first] and answer["finish_reason"] == "stop"
-    two = generate(golden_gguf, "-n", "200", "--temp", "0", "--stop", "\x7fno", "--stop", whole[5:8])
-    assert two["text"] == whole[:whole.index(whole[5:8])]
-    assert_refused(run("generate", "-m", golden_gguf, "--stop", ""), WRONG_USAGE, "--stop")
-
-
 def test_generation_ends_at_the_context(golden_gguf):
     answer = generate(golden_gguf, "-n", "1000", "--temp", "0", "ROMEO:")
     assert answer["finish_reason"] == "length" and len(answer["tokens"]) == 256 - 6
     short = generate(golden_gguf, "-n", "1000", "--temp", "0", "-c", "20", "ROMEO:")
     assert short["tokens"] == answer["tokens"][:14]
-
-
-def test_slide_continues_past_the_context(golden_gguf):
-    flags = ["-n", "300", "--temp", "0", "-c", "64", "ROMEO:"]
-    answer = generate(golden_gguf, *flags, "--slide")
-    assert len(answer["tokens"]) == 300 and answer["finish_reason"] == "length"
-    assert answer["tokens"][:58] == generate(golden_gguf, *flags)["tokens"]
-    # When the context of 64 is full, generation continues as if the last 32 tokens were the prompt.
-    history = "ROMEO:" + answer["text"]
-    anew = generate(golden_gguf, "-n", "32", "--temp", "0", "-c", "64", "-p", history[32:64])
-    assert answer["text"][58:58 + 32] == anew["text"]
 
 
 def test_zero_max_tokens(golden_gguf):

@@ -68,6 +68,9 @@ def sparse(change, size):
 container = Kinds("gguf", character, write, "m.gguf")
 for name, phrase, change in [
     ("another magic", "neither a GGUF nor a llama2.c file", part(magic=b"GGML")),
+    ("huge number of tensors", "9223372036854775808 tensors do not fit in the file", part(n_tensors=2**63)),
+    ("huge number of keys", "18446744073709551615 metadata keys do not fit", part(n_keys=2**64 - 1)),
+    ("huge length of a string", "a string needs 9223372036854775808 bytes", typed(STRING, struct.pack("<Q", 2**63))),
     ("a hundred thousand keys", "exceed the limit of 65536",
      lambda g: g.metadata.update({f"{i:05}": (U8, 0) for i in range(100000)})),
     ("a hundred thousand tensors", "exceed the limit of 65536",
@@ -107,7 +110,8 @@ tensors = Kinds("gguf", character, write, "m.gguf", PASSES)
 tensors.add("a layer too many", "unexpected tensor blk.1.attn_norm.weight", extra("blk.1.attn_norm.weight", [8]))
 
 characters = Kinds("gguf character vocabulary", character, write, "m.gguf", SHOWS)
-characters.add("negative beginning of text", "tokenizer.ggml.bos_token_id is -1", key("tokenizer.ggml.bos_token_id", I32, -1))
+characters.add("negative beginning of text", "tokenizer.ggml.bos_token_id is -1",
+               key("tokenizer.ggml.bos_token_id", I32, -1))
 for name, phrase, change in [
     ("fewer tokens than the model", "the tokenizer has 5 tokens, but the model has 6",
      lambda g: g.metadata.update(sound.character_metadata(sound.CHARACTERS[:-1]))),
