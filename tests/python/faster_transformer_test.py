@@ -128,6 +128,31 @@ def test_sampled_outputs_match_the_program(llama, golden_gguf, prompts):
         assert texts[i] == [prompts[i] + program["tokens"]]
 
 
+def word_list(*words):
+    """Returns words of token ids in FasterTransformer's format (to_word_list_format): all ids, and the words' ends."""
+    ids = [token for word in words for token in word]
+    ends = np.cumsum([len(word) for word in words]).tolist()
+    return np.array([ids, ends + [-1] * (len(ids) - len(ends))], np.int32)
+
+
+def test_stop_words_and_bad_words(llama, oracle, tokenizer, prompts):
+    free = texts_of(run(llama, batch(prompts)))[0][0]
+    n_prompt = len(prompts[0])
+    for words in ([free[30:33]], [free[40:46], free[33:35]], [free[n_prompt - 2:n_prompt + 2]]):
+        end = min(n for n in range(n_prompt + 1, LENGTH + 1) for word in words if free[:n][-len(word):] == word)
+        stopped = run(llama, batch(prompts[:1], stop_words_list=word_list(*words)[None]))
+        assert texts_of(stopped)[0][0] == free[:end] and end < LENGTH
+
+    bad = [free[22:24], free[30:33], [free[25]]]
+    inputs = batch(prompts, bad_words_list=word_list(*bad))
+    for width in (1, 3):
+        outputs = run(llama, {**inputs, "len_penalty": 1.0}, width)
+        for prompt, beams in zip(prompts, texts_of(outputs), strict=True):
+            expected = theirs(oracle, prompt, tokenizer.eos_token_id, bad_words_ids=bad, num_beams=width,
+                              num_return_sequences=width, **({"length_penalty": 1.0} if width > 1 else {}))
+            assert beams == expected.sequences.tolist()
+
+
 def test_sessions_continue(llama, prompts):
     first = [text for (text,) in texts_of(run(llama, batch(prompts[:3], 60, session_len=200)))]
     whole = [text + prompt for text, prompt in zip(first, prompts[2:])]
