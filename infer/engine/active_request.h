@@ -17,7 +17,6 @@
 #include "infer/engine/request.h"
 #include "infer/engine/sampling.h"
 #include "infer/engine/scheduler.h"
-#include "infer/engine/sliding.h"
 
 namespace folio::infer {
 
@@ -101,6 +100,7 @@ class ActiveRequest {
   [[nodiscard]] bool wants_logits() const { return request_.wants_token_logits || policy_; }
   void take_drawn(Choice& c, int32_t drawn, std::span<const float> logits);
   void take_candidates(Choice& c, const StepOutput& output);
+  [[nodiscard]] size_t n_left(const Sequence& s) const;
   void slide(Choice& c);
   void end(Choice& c, FinishReason reason, std::string text = {});
   [[nodiscard]] bool ends_with(const Continuation& last) const;
@@ -114,7 +114,6 @@ class ActiveRequest {
   size_t n_most_ = 0;  ///< maximum number of tokens of a sequence, including the prompt
   std::deque<Choice> choices_;
   std::optional<PromptReport> report_;  ///< reports the first sequence's prompt rows
-  std::optional<Sliding> sliding_;
   std::unique_ptr<Policy> policy_;
   std::vector<Choice*> continuing_;      ///< with a policy: the sequences that it continues, in its order
   std::vector<GenerateResult> results_;  ///< with a policy: the completed sequences
