@@ -326,7 +326,8 @@ void ActiveRequest::complete(Choice& c, const Continuation& last) {
                       .score = last.score});
 }
 
-// Ends the request. If it has fewer results than choices, `of_missing` is the finish reason of the others.
+// Ends the request and calls its callbacks. If it has fewer results than choices, `of_missing` is the finish reason of
+// the others.
 void ActiveRequest::conclude(std::optional<FinishReason> of_missing) {
   concluded_ = true;
   choices_.front().end = Choice::Clock::now();
@@ -338,16 +339,6 @@ void ActiveRequest::conclude(std::optional<FinishReason> of_missing) {
   }
   keep_best();
   if (of_missing) results_.resize(static_cast<size_t>(request_.options.n), {.finish_reason = *of_missing});
-}
-
-// Keeps the n best results, since a search may complete thousands of sequences.
-void ActiveRequest::keep_best() {
-  std::ranges::stable_sort(results_, std::ranges::greater{}, &GenerateResult::score);
-  results_.resize(std::min(static_cast<size_t>(request_.options.n), results_.size()));
-}
-
-void ActiveRequest::deliver() {
-  if (!concluded_ || std::exchange(delivered_, true)) return;
   for (size_t i = 0; i < results_.size(); ++i) {
     const GenerateResult& result = results_[i];
     for (const int32_t token : result.tokens) {
@@ -356,6 +347,12 @@ void ActiveRequest::deliver() {
     if (request_.on_text && !result.text.empty()) request_.on_text(i, result.text);
     if (request_.on_end) request_.on_end(i, result);
   }
+}
+
+// Keeps the n best results, since a search may complete thousands of sequences.
+void ActiveRequest::keep_best() {
+  std::ranges::stable_sort(results_, std::ranges::greater{}, &GenerateResult::score);
+  results_.resize(std::min(static_cast<size_t>(request_.options.n), results_.size()));
 }
 
 // Ends the request early. With a policy, the results are the best sequences so far, completed or not.
@@ -373,7 +370,6 @@ void ActiveRequest::finish(FinishReason reason) {
     results_.push_back(c->result());
   }
   conclude(reason);
-  deliver();
 }
 
 bool ActiveRequest::done() const {

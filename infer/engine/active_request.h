@@ -83,10 +83,9 @@ class ActiveRequest {
   // Functions for the whole request.
   /// Discards the rows in flight of all sequences, so that they are computed again.
   void recall();
-  /// Runs the policy, if there is one and all sequences have their logits, and continues the sequences.
+  /// Runs the policy, if there is one and all sequences have their logits, and continues the sequences. If the request
+  /// ends, calls its callbacks with the results.
   void decide(Scheduler& scheduler);
-  /// Calls the request's callbacks with the results if its policy has concluded. Later calls do nothing.
-  void deliver();
   /// Records whether the request is paused: in no scheduler and without blocks. See Request::backlog.
   void set_paused(bool paused) { paused_ = paused; }
   [[nodiscard]] bool paused() const { return paused_; }
@@ -118,7 +117,6 @@ class ActiveRequest {
   std::vector<Choice*> continuing_;      ///< with a policy: the sequences that it continues, in its order
   std::vector<GenerateResult> results_;  ///< with a policy: the completed sequences
   bool concluded_ = false;
-  bool delivered_ = false;
   bool paused_ = false;
 };
 
