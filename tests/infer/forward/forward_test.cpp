@@ -469,21 +469,5 @@ TEST(Cpu, EnvironmentSelectsTheKernels) {
   EXPECT_ERROR(Cpu({.n_threads = 1}), "FOLIO_ISA");
 }
 
-TEST(Stage, NormalizesHeadsOfQueriesAndKeysAlone) {
-  const auto model = test::random_model_of(test::all_shapes().front());
-  size_t n_machines = 0;
-  for (const MachineKind& kind : machine_kinds()) {
-    if (kind.name != "cpu" && kind.name != "cuda") continue;
-    ++n_machines;
-    const auto machine = std::move(kind.make({.n_threads = 1}).front());
-    const auto stage = machine->load(model, {0, model.config.n_layers}, kind.cache_type);
-    for (const Slot slot :
-         {Slot::Residual, Slot::Normed, Slot::Value, Slot::Heads, Slot::Gate, Slot::Up, Slot::Logits}) {
-      EXPECT_ERROR(stage->norm_heads(slot, {}), "neither Query nor Key");
-    }
-  }
-  EXPECT_EQ(n_machines, machine_kinds().size() > test::cpu_kinds().size() ? 2U : 1U);
-}
-
 }  // namespace
 }  // namespace folio::infer
