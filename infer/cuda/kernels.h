@@ -52,7 +52,7 @@ void add_norm_pack(Stream& stream, float* x, const Delta& delta, const float* we
 
 enum class Activation : uint8_t { Silu, Gelu, Clamped };
 
-/// Sets gate (n) = silu(gate) * up (Shazeer 2020), or the GELU or clamped variant, with the bits of the CPU kernels.
+/// Sets gate (n) = silu(gate) * up (Shazeer 2020), or the GELU or clamped variant, bit-identical to the CPU kernels.
 void activate(Stream& stream, Activation activation, float* gate, const float* up, size_t n);
 /// Computes activate() for gate (n_rows, k) and packs the result into `packed`.
 void activate_pack(Stream& stream, Activation activation, float* gate, const float* up, const PackedInputs& packed);

@@ -194,7 +194,7 @@ void ActiveRequest::take_drawn(Choice& c, int32_t drawn, std::span<const float> 
   if (request_.is_enough && request_.is_enough(c.index())) end(c, FinishReason::Stop);
 }
 
-// Stores the logits for the policy. The last row stays in flight until the policy has decided.
+// Stores the sequence's last logits for the policy, which selects the next token in decide().
 void ActiveRequest::take_candidates(Choice& c, const StepOutput& output) {
   const std::span<const float> logits = output.logits.last(vocab_size_);
   const auto position = std::ssize(c.history());
