@@ -43,6 +43,15 @@ void require_window(TokenView tokens, int64_t length) {
 
 int64_t Batch::n_counted() const { return std::ssize(targets) - std::count(targets.begin(), targets.end(), kIgnored); }
 
+Batches in_batches(int64_t n_windows, int64_t length, std::function<Batch(int64_t first, int64_t rows)> batch) {
+  constexpr int64_t kTokensAtOnce = 4096;
+  const int64_t at_once = std::max<int64_t>(1, kTokensAtOnce / length);
+  return {.n = static_cast<uint64_t>((n_windows + at_once - 1) / at_once), .batch = [=](uint64_t number) {
+            const int64_t first = static_cast<int64_t>(number) * at_once;
+            return batch(first, std::min(at_once, n_windows - first));
+          }};
+}
+
 BatchSampler::BatchSampler(TokenView tokens, int64_t rows, int64_t length, uint64_t seed, DocumentEnd document_end)
     : tokens_(tokens), rows_(rows), length_(length), seed_(seed), document_end_(document_end) {
   core::require(rows >= 1, "the batch size is {}, but must be at least 1", rows);
@@ -50,7 +59,7 @@ BatchSampler::BatchSampler(TokenView tokens, int64_t rows, int64_t length, uint6
 }
 
 Batch BatchSampler::batch(uint64_t number) const {
-  Batch batch{.rows = rows_, .length = length_, .inputs = {}, .targets = {}};
+  Batch batch{.rows = rows_, .length = length_};
   const size_t starts = tokens_.size() - static_cast<size_t>(length_);
   for (int64_t row = 0; row < rows_; ++row) {
     const uint64_t counter = number * static_cast<uint64_t>(rows_) + static_cast<uint64_t>(row);
@@ -67,20 +76,16 @@ int64_t consecutive_windows(TokenView tokens, int64_t length) {
 Batch consecutive_batch(TokenView tokens, int64_t first, int64_t rows, int64_t length, DocumentEnd document_end) {
   core::require(first >= 0 && rows >= 0 && first + rows <= consecutive_windows(tokens, length),
                 "windows {} to {} of length {} do not fit in {} tokens", first, first + rows, length, tokens.size());
-  Batch batch{.rows = rows, .length = length, .inputs = {}, .targets = {}};
+  Batch batch{.rows = rows, .length = length};
   for (int64_t row = first; row < first + rows; ++row)
     append_window(batch, tokens, static_cast<size_t>(row * length), document_end);
   return batch;
 }
 
 Batches consecutive_batches(TokenView tokens, int64_t length, DocumentEnd document_end) {
-  constexpr int64_t kTokensAtOnce = 4096;
-  const int64_t windows = consecutive_windows(tokens, length);
-  const int64_t at_once = std::max<int64_t>(1, kTokensAtOnce / length);
-  return {.n = static_cast<uint64_t>((windows + at_once - 1) / at_once), .batch = [=](uint64_t number) {
-            const int64_t first = static_cast<int64_t>(number) * at_once;
-            return consecutive_batch(tokens, first, std::min(at_once, windows - first), length, document_end);
-          }};
+  return in_batches(consecutive_windows(tokens, length), length, [=](int64_t first, int64_t rows) {
+    return consecutive_batch(tokens, first, rows, length, document_end);
+  });
 }
 
 }  // namespace folio::data

@@ -16,8 +16,8 @@ struct Batch {
 
   int64_t rows = 0;
   int64_t length = 0;
-  std::vector<int32_t> inputs;
-  std::vector<int32_t> targets;
+  std::vector<int32_t> inputs{};
+  std::vector<int32_t> targets{};
   /// For each input, the index in its row at which its sequence begins. Empty if each row is one sequence.
   std::vector<int32_t> starts{};
 
@@ -32,6 +32,11 @@ struct Batches {
   uint64_t n = 0;
   BatchOf batch;
 };
+
+/// Returns `n_windows` windows of `length` inputs, in batches of about 4,096 tokens. batch(first, rows) makes one
+/// batch.
+[[nodiscard]] Batches in_batches(int64_t n_windows, int64_t length,
+                                 std::function<Batch(int64_t first, int64_t rows)> batch);
 
 /// Specifies how windows treat the end of a document. Without a token, they continue with the next document.
 struct DocumentEnd {

@@ -36,8 +36,8 @@ class Characters {
       seen_[c.code_point] = true;
       at += c.length;
     }
-    move_past(text);
-    if (piece.ends_document) document_ends();
+    place_.move_past(text);
+    if (piece.ends_document) place_ = {};
   }
 
   [[nodiscard]] std::vector<std::string> all() const {
@@ -49,27 +49,14 @@ class Characters {
   }
 
  private:
-  void move_past(std::string_view text) {
-    const size_t last = text.rfind('\n');
-    line_ += static_cast<size_t>(std::ranges::count(text, '\n'));
-    if (last != std::string_view::npos) column_ = 1;
-    for (const char c : text.substr(last == std::string_view::npos ? 0 : last + 1)) {
-      if ((static_cast<unsigned char>(c) & 0xC0U) != 0x80U) ++column_;
-    }
-  }
-  void document_ends() {
-    line_ = 1;
-    column_ = 1;
-  }
   [[noreturn]] void refuse(const Documents::Piece& piece, size_t at) {
-    move_past(piece.text.substr(0, at));
+    place_.move_past(piece.text.substr(0, at));
     core::fail("{}: invalid UTF-8 at line {}, column {} of a document (value 0x{:02X}); convert the text to UTF-8",
-               piece.where, line_, column_, static_cast<unsigned char>(piece.text[at]));
+               piece.where, place_.line, place_.column, static_cast<unsigned char>(piece.text[at]));
   }
 
   std::vector<bool> seen_ = std::vector<bool>(0x110000);
-  size_t line_ = 1;
-  size_t column_ = 1;
+  core::TextPlace place_;  ///< place of the next piece in its document
 };
 
 // Encodes pieces of documents on all threads and passes their tokens to `sink` in order.

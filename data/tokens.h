@@ -1,7 +1,6 @@
 // A text's tokens, in memory or in a mapped file, stored as two or four bytes each.
 #pragma once
 
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>

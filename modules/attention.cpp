@@ -54,7 +54,7 @@ Tensor AttentionImpl::attend(const Heads& heads, const Tensor& starts_BT) {
 
 Tensor AttentionImpl::weights(const Heads& heads, const Tensor& starts_BT) {
   const int64_t T = heads.q.size(2);
-  const Tensor k_BHTK = heads.k.repeat_interleave(n_heads_ / n_kv_heads_, 1);  // H / G query heads share a key head
+  const Tensor k_BHTK = heads.k.repeat_interleave(n_heads_ / n_kv_heads_, 1);
   const Tensor scores_BHTT = heads.q.matmul(k_BHTK.transpose(-2, -1)) / divisor_;
   const Tensor mask_TT = mask(T, heads.q.device(), starts_BT);
   return softmax(scores_BHTT, mask_TT.defined() ? mask_TT : causal_mask(T, heads.q.device()));

@@ -104,7 +104,7 @@ HEAD = ["", "schemas", "compile, ms: median", "95 %", "max", "masks", "mask, µs
 
 
 def row(name, answers, n_texts):
-    """Returns the table's row of an engine, whose answers are to schemas with n_texts texts together."""
+    """Returns an engine's row of the table. `answers` are for schemas that have n_texts texts in total."""
     ms = [said["ms"] for said in answers]
     us = [one for said in answers for one in said["us"]]
     cut = sum(said["cut"] for said in answers)
@@ -135,7 +135,7 @@ def decode(folio, model):
 
 
 def ask_folio(folio, args):
-    """Returns {name: (schema, texts)} and {name: answer} of supported schemas. Prints why Folio refuses the others."""
+    """Returns {name: (schema, texts)} and {name: answer} of supported schemas. Prints why Folio rejects the others."""
     refused, texts, answers = Counter(), {}, {}
 
     def measure(name, schema):

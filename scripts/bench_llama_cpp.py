@@ -22,7 +22,7 @@ from picture import plot_ratios
 
 DEFAULT = 0  # as a number of threads: each program's default
 
-# A row of the table: settings of both programs' flags, and the speed that is taken from them: prefill or decode.
+# A row of the table: values of flags that both programs have, and the speed to compare, "prefill" or "decode".
 Measure = collections.namedtuple("Measure", "title prompt_tokens batch threads speed")
 
 
@@ -63,7 +63,7 @@ def commands_of(model, m, a):
 
 
 def row_of(m, ours, theirs, memory):
-    """Returns the table's row after the names, and the ratios of its rounds."""
+    """Returns the cells of a table row after the names, and the ratios of its rounds."""
     bandwidth = [said["read_gb_per_s"] for said in memory]
     speeds = [[said[f"{m.speed}_tokens_per_s"] for said in side] for side in (ours, theirs)]
     all_ratios, shares = ratios(*speeds), ["", ""]

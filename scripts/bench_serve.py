@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Compares Folio's server with llama.cpp's: same prompts, lengths, sequences, threads and type of KV cache.
+"""Compares Folio's server with llama.cpp's or vLLM's: same prompts, lengths, sequences, threads and type of KV cache.
 
 Usage: scripts/bench_serve.py [MODEL.gguf ...] [--rates R ...] [--requests N] [--rounds N] [--shared-prefix N]
        scripts/bench_serve.py [MODEL.gguf ...] --prefix
        scripts/bench_serve.py [MODEL.gguf ...] --slow-clients 1000 --only folio
 
-`make interop` builds llama-server; FOLIO_LLAMA_SERVER selects another. Default models: SmolLM2-135M-Instruct in Q8_0
+`make interop` builds llama-server; FOLIO_LLAMA_SERVER selects another. `--only "folio --fast" vllm` compares the
+arithmetic of 16-bit models; FOLIO_VLLM selects vLLM's program, which reads a directory made by build/export. Default models: SmolLM2-135M-Instruct in Q8_0
 and Q4_0, made by build/export. scripts/servers.py starts both servers.
 
 Load (the first form). For each rate, and then all at once, --requests streamed greedy completions arrive as a Poisson
@@ -40,7 +41,7 @@ from servers import LLAMA_SERVER, Server, raise_descriptor_limit
 from slow_clients import SlowClients, unread_port
 from sse_client import Request, run
 
-SERVERS = ["folio", "llama-server"]
+SERVERS = ["folio", "folio --fast", "llama-server", "vllm"]
 PROMPT = dict(median=128, sigma=0.8, low=16, high=640)
 OUTPUT = dict(median=64, sigma=0.6, low=8, high=256)
 SEPARATE = 20  # prompt tokens, and also output tokens, of the unmeasured warm-up request
@@ -104,7 +105,16 @@ def text_tokens(server):
     return sum((server.tokenize(text[i:i + 50_000]) for i in range(0, len(text), 50_000)), [])
 
 
+def directory_of(model, out):
+    """Returns a Hugging Face directory in BF16 with the model of a file."""
+    path = out / f"{pathlib.Path(model).stem}.hf"
+    if not path.exists():
+        run_program(BUILD / "export", model, "--out", path, "--format", "hf", "--type", "bf16")
+    return path
+
+
 def server_of(name, model, a, **more):
+    model = directory_of(model, a.out) if name == "vllm" else model
     return Server(name, model, **{"sequences": a.sequences, "context": a.context, "threads": a.threads,
                                   "cache_type": a.cache_type, **more})
 
@@ -151,7 +161,8 @@ def measure_prefix(model, a):
     prefix, own, later = 1000, 16, 8
 
     def times(name, server, tokens, round_):
-        """Returns {where: times to first token in ms}, of a new prompt and then of those that share its beginning."""
+        """Returns {"client" or "server": times to first token in ms}, of a new prompt, then of those that share its
+        start."""
         clock = "time_to_first_token_seconds_sum" if name == "folio" else "prompt_seconds_total"
         draw = random.Random(f"{a.seed} {round_} prefix")
         shared, seen = window(draw, tokens, prefix), {"client": [], "server": []}
@@ -192,7 +203,7 @@ def measure_slow(model, a):
                 server.resident_mb(), 100 * load.client_share)
 
     async def load_beside(server, port, tokens, seed):
-        """Returns load() beside slow clients of the port, then how many are connected, and how often one was cut off."""
+        """Runs load() beside slow clients. Returns its result, the number of connected clients and of those cut off."""
         async with SlowClients(port, a.slow_clients) as slow:
             return *await load(server, tokens, seed), slow.connected(), slow.cut_off
 
@@ -231,7 +242,7 @@ def measure_slow(model, a):
 def main():
     p = parser(__doc__, rounds=5)
     p.add_argument("models", nargs="*")
-    p.add_argument("--only", nargs="+", choices=SERVERS, default=SERVERS, help="these servers")
+    p.add_argument("--only", nargs="+", choices=SERVERS, default=["folio", "llama-server"], help="these servers")
     p.add_argument("--rates", nargs="+", type=float, default=[1, 2, 4], help="requests/s")
     p.add_argument("--requests", type=int, default=64)
     p.add_argument("--sequences", type=int, default=16)
@@ -253,7 +264,7 @@ def main():
     for model in map(str, a.models or [exported("q8_0", a.out), exported("q4_0", a.out)]):
         measure = measure_prefix if a.prefix else measure_slow if a.slow_clients else measure_load
         results, *arguments = measure(model, a)
-        own = {name: rounds for name, rounds in results.items() if name[0] == model}  # --keep has those of other models
+        own = {name: rounds for name, rounds in results.items() if name[0] == model}  # --keep may add other models
         report(a, own, *arguments)
 
 

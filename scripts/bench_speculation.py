@@ -29,7 +29,7 @@ def generate(model, flags, a):
 
 
 def row_of(model, text, results, start):
-    """Returns the table's row: with --speculate relative to without, by wall time and by CPU time after the start."""
+    """Returns a row of ratios, with --speculate to without: of wall time, and of CPU time minus that of one token."""
     name = pathlib.Path(model).name
     runs, plain = results[model, text, True], results[model, text, False]
     if any(ours[0] != theirs[0] for ours, theirs in zip(runs, plain)):

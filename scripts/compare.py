@@ -110,8 +110,8 @@ def busy(n):
             process.communicate()
 
 
-# A program that can be measured: the script that runs it, if not itself; flags that are added, of which RUN is a new
-# directory; and a function of its Result and of RUN that returns {what: tokens/s}.
+# A program to measure: the script that runs it, or None; its flags, in which RUN stands for a new directory; and a
+# function that maps its Result and that directory to {what: tokens/s}.
 Engine = collections.namedtuple("Engine", "script flags speeds")
 RUN = object()
 
@@ -184,13 +184,14 @@ def parser(doc, rounds, threads=2):
         p.add_argument("--threads", type=positive, default=threads)
     p.add_argument("--keep", type=pathlib.Path, metavar="FILE", help="append to FILE, and continue its measurements")
     p.add_argument("--json", action="store_true", help="print the measurements of all rounds, and no table")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an exception: busy processes and servers are ended
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # raises SystemExit, which ends busy processes and servers
     return p
 
 
 def alternate(names, measure, a, warm_up=0):
-    """Calls measure(name, round) for each name once per round, in alternating order, after rounds that don't count. A
-    name is a string or a tuple. Returns {name: [result of each round]}, with the results that --keep contains."""
+    """Calls measure(name, round) for each name once per round, in alternating order, after `warm_up` rounds that don't
+    count. A name is a string or a tuple. Returns {name: [result of each round]}, with the results that --keep
+    contains."""
     results = {name: [] for name in names}
     for line in a.keep.read_text().splitlines() if a.keep and a.keep.exists() else []:
         name, value = json.loads(line)
@@ -263,7 +264,7 @@ def report(a, results, head, rows, title=""):
 
 
 def rows_of(results):
-    """Returns the table's rows, one per command, kind of speed and load. Names are (model, command, busy, copies)."""
+    """Returns the table's rows. Keys of `results` are (model, command, busy processes, copies)."""
     speed = {(*name, what): [r[what] for r in rounds] for name, rounds in results.items() for what in rounds[0]}
     rows = []
     for key in sorted(speed, key=lambda key: (key[0], key[3], key[2], key[4])):

@@ -45,7 +45,7 @@ class Kernel:
     dynamic_shared: int | None = 0  # None: some, of unspecified size
 
     def occupancy(self):
-        """Returns the warps per multiprocessor and what limits them, by cuda_occupancy.h for compute capability 9.0."""
+        """Returns the resident warps per multiprocessor and their limit, as in cuda_occupancy.h for capability 9.0."""
         up = lambda n, to: (n + to - 1) // to * to
         warps = up(self.threads, 32) // 32
         registers_of_warp = up(self.registers * 32, 256)

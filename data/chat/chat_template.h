@@ -121,5 +121,8 @@ enum class Thinking : uint8_t { None, Possible, Begun };
 /// Returns the template with this name, the model's or a built-in one, or the template in this file. Throws
 /// core::UsageError that lists all names if there is neither.
 [[nodiscard]] ChatTemplate chat_template_named(const std::string& name_or_file, const Tokenizer* model = nullptr);
+/// Returns chat_template_named(), or, if `name_or_file` is empty, chat_template_of(); nullopt if the model has none.
+[[nodiscard]] std::optional<ChatTemplate> find_chat_template(const Tokenizer& model, const std::string& where,
+                                                             const std::string& name_or_file);
 
 }  // namespace folio::data

@@ -96,4 +96,11 @@ ChatTemplate chat_template_named(const std::string& name_or_file, const Tokenize
   return {core::read_text_file(name_or_file, kMaxFile), name_or_file};
 }
 
+std::optional<ChatTemplate> find_chat_template(const Tokenizer& model, const std::string& where,
+                                               const std::string& name_or_file) {
+  if (!name_or_file.empty()) return chat_template_named(name_or_file, &model);
+  if (model.chat_template().empty()) return std::nullopt;
+  return chat_template_of(model, where);
+}
+
 }  // namespace folio::data

@@ -122,7 +122,7 @@ BatchOf PackedExamples::shuffled(int64_t rows, uint64_t seed) const {
   };
   const auto last = std::make_shared<Last>();  // cached, since consecutive batches share an epoch
   return [this, rows, seed, last](uint64_t number) {
-    Batch batch{.rows = rows, .length = length_, .inputs = {}, .targets = {}};
+    Batch batch{.rows = rows, .length = length_};
     for (int64_t row = 0; row < rows; ++row) {
       const uint64_t turn = number * static_cast<uint64_t>(rows) + static_cast<uint64_t>(row);
       const uint64_t of = turn / windows_.size();
@@ -134,18 +134,13 @@ BatchOf PackedExamples::shuffled(int64_t rows, uint64_t seed) const {
 }
 
 Batches PackedExamples::in_order() const {
-  constexpr int64_t kTokensAtOnce = 4096;
-  const int64_t at_once = std::max<int64_t>(1, kTokensAtOnce / length_);
-  return {.n = static_cast<uint64_t>((n_windows() + at_once - 1) / at_once), .batch = [this, at_once](uint64_t number) {
-            const auto first = static_cast<int64_t>(number) * at_once;
-            Batch batch{.rows = std::min(at_once, n_windows() - first), .length = length_, .inputs = {}, .targets = {}};
-            std::vector<size_t> same(examples_.size());
-            std::iota(same.begin(), same.end(), size_t{0});
-            for (int64_t row = first; row < first + batch.rows; ++row) {
-              append_window(batch, windows_[static_cast<size_t>(row)], same);
-            }
-            return batch;
-          }};
+  return in_batches(n_windows(), length_, [this](int64_t first, int64_t rows) {
+    Batch batch{.rows = rows, .length = length_};
+    std::vector<size_t> same(examples_.size());
+    std::iota(same.begin(), same.end(), size_t{0});
+    for (int64_t row = first; row < first + rows; ++row) append_window(batch, windows_[static_cast<size_t>(row)], same);
+    return batch;
+  });
 }
 
 }  // namespace folio::data

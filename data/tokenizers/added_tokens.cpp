@@ -3,6 +3,7 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "core/utf8.h"
@@ -13,24 +14,17 @@ namespace folio::data {
 namespace {
 
 // Matches \w of Rust's regex: Alphabetic, marks, decimal digits, connectors and joiners (Unicode TS 18).
-bool is_word(uint32_t c) {
-  switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME:
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_PC:
-      return true;
-    default:
-      return c == 0x200C || c == 0x200D || (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
-             (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
-  }
+bool is_word(const core::Utf8Char& character) {
+  constexpr std::array kCategories{UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_LL, UTF8PROC_CATEGORY_LT,
+                                   UTF8PROC_CATEGORY_LM, UTF8PROC_CATEGORY_LO, UTF8PROC_CATEGORY_MN,
+                                   UTF8PROC_CATEGORY_MC, UTF8PROC_CATEGORY_ME, UTF8PROC_CATEGORY_ND,
+                                   UTF8PROC_CATEGORY_NL, UTF8PROC_CATEGORY_PC};
+  if (!character.valid) return false;
+  const uint32_t c = character.code_point;
+  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+  return std::ranges::find(kCategories, category) != kCategories.end() || c == 0x200C || c == 0x200D ||
+         (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) ||
+         (c >= 0x1F170 && c <= 0x1F189);
 }
 
 core::Utf8Char last_character(std::string_view text) {
@@ -40,17 +34,8 @@ core::Utf8Char last_character(std::string_view text) {
   return c.valid && at + c.length == text.size() ? c : core::Utf8Char{};
 }
 
-bool begins_with_word(std::string_view text) {
-  if (text.empty()) return false;
-  const core::Utf8Char c = core::decode_utf8(text, 0);
-  return c.valid && is_word(c.code_point);
-}
-
-bool ends_with_word(std::string_view text) {
-  if (text.empty()) return false;
-  const core::Utf8Char c = last_character(text);
-  return c.valid && is_word(c.code_point);
-}
+bool begins_with_word(std::string_view text) { return !text.empty() && is_word(core::decode_utf8(text, 0)); }
+bool ends_with_word(std::string_view text) { return !text.empty() && is_word(last_character(text)); }
 
 bool is_space(const core::Utf8Char& c) { return c.valid && class_of(c.code_point) == CharClass::Space; }
 

@@ -101,7 +101,6 @@ class BpeTokenizer final : public Tokenizer {
     return vocabulary_.bos >= 0 ? vocabulary_.bos : end_of_text();
   }
   [[nodiscard]] bool ends_text(int32_t id) const override;
-  [[nodiscard]] std::vector<int32_t> suppressed_tokens() const override { return {}; }
   [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {begin_of_text()}; }
   [[nodiscard]] std::string kind() const override { return "byte-level BPE"; }
   void write_hf(const std::filesystem::path& directory) const override;

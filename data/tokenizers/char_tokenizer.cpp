@@ -11,19 +11,11 @@ namespace {
 using core::fail;
 using core::require;
 
-// Returns the location of the byte at `at`, such as "line 3, column 14"; columns count characters.
+// Returns the location of the byte at `at`, such as "line 3, column 14".
 std::string place_of(std::string_view text, size_t at) {
-  size_t line = 1;
-  size_t column = 1;
-  for (size_t i = 0; i < at; ++i) {
-    if (text[i] == '\n') {
-      ++line;
-      column = 1;
-    } else if ((static_cast<unsigned char>(text[i]) & 0xC0U) != 0x80U) {
-      ++column;
-    }
-  }
-  return fmt::format("line {}, column {}", line, column);
+  core::TextPlace place;
+  place.move_past(text.substr(0, at));
+  return fmt::format("line {}, column {}", place.line, place.column);
 }
 
 core::Utf8Char character_at(std::string_view text, size_t at, const std::string& where) {

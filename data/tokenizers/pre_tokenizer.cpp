@@ -1,6 +1,5 @@
 #include "data/tokenizers/pre_tokenizer.h"
 
-#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -24,7 +23,9 @@ class Scanner {
   [[nodiscard]] LetterCase letter_case() const { return case_of(code_point_); }
   [[nodiscard]] bool is_newline() const { return is('\n') || is('\r'); }
 
-  void next() { move_to(at_ + length_); }
+  /// Returns the position after the current character.
+  [[nodiscard]] size_t end() const { return at_ + length_; }
+  void next() { move_to(end()); }
   void skip(CharClass c) {
     while (is(c)) next();
   }
@@ -51,18 +52,19 @@ class Scanner {
   CharClass class_ = CharClass::Other;
 };
 
-// Returns the length of s, t, re, ve, m, ll or d (as after an apostrophe) at the beginning of `text`, or 0.
-size_t contraction(std::string_view text, bool ignore_case) {
+// Returns the end of 's, 't, 're, 've, 'm, 'll or 'd at `at`, or 0 if there is none.
+size_t contraction_end(std::string_view text, size_t at, bool ignore_case) {
+  if (at == text.size() || text[at] != '\'') return 0;
   constexpr std::string_view kLongS = "\u017F";  // U+017F, which also matches s if case is ignored
-  if (ignore_case && text.starts_with(kLongS)) return kLongS.size();
+  if (ignore_case && text.substr(at + 1).starts_with(kLongS)) return at + 1 + kLongS.size();
   const auto letter = [&](size_t i) {
     const char c = i < text.size() ? text[i] : '\0';
     return ignore_case && c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   };
-  const char first = letter(0);
-  const char second = letter(1);
-  if (first == 's' || first == 't' || first == 'm' || first == 'd') return 1;
-  return ((first == 'r' || first == 'v') && second == 'e') || (first == 'l' && second == 'l') ? 2 : 0;
+  const char first = letter(at + 1);
+  const char second = letter(at + 2);
+  if (first == 's' || first == 't' || first == 'm' || first == 'd') return at + 2;
+  return ((first == 'r' || first == 'v') && second == 'e') || (first == 'l' && second == 'l') ? at + 3 : 0;
 }
 
 // Returns the end of \s+(?!\S)|\s+ : white space, without its last character if it has several and a word follows. If
@@ -79,11 +81,8 @@ size_t space_end(Scanner in, bool numbers_apart) {
 }
 
 size_t gpt2_end(std::string_view text, size_t at, bool numbers_apart) {
+  if (const size_t end = contraction_end(text, at, false); end > 0) return end;
   const Scanner begin(text, at);
-  if (begin.is('\'')) {
-    const size_t n = contraction(text.substr(at + 1), false);
-    if (n > 0) return at + 1 + n;
-  }
   Scanner in = begin;
   if (in.is(' ')) in.next();
   for (const CharClass c : {CharClass::Letter, CharClass::Other, CharClass::Number}) {
@@ -112,20 +111,10 @@ size_t newline_end(Scanner in) {
   return end;
 }
 
-// Returns the end of a word of Llama 3 or Qwen 2. Numbers are cut into words of at most `most_numbers` digits.
-size_t llama3_end(std::string_view text, size_t at, int most_numbers) {
-  const Scanner begin(text, at);
-  if (begin.is('\'')) {
-    const size_t n = contraction(text.substr(at + 1), true);
-    if (n > 0) return at + 1 + n;
-  }
+// Returns the end of \p{N}{1,most_numbers}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ : a number, punctuation
+// with the line breaks (and, if `slashes`, the slashes) after it, or white space.
+size_t end_without_letters(const Scanner& begin, int most_numbers, bool slashes) {
   Scanner in = begin;
-  if (!in.is(CharClass::Letter) && !in.is(CharClass::Number) && !in.is_newline()) in.next();
-  if (in.is(CharClass::Letter)) {
-    in.skip(CharClass::Letter);
-    return in.at();
-  }
-  in = begin;
   if (in.is(CharClass::Number)) {
     for (int i = 0; i < most_numbers && in.is(CharClass::Number); ++i) in.next();
     return in.at();
@@ -133,11 +122,24 @@ size_t llama3_end(std::string_view text, size_t at, int most_numbers) {
   if (in.is(' ')) in.next();
   if (in.is(CharClass::Other)) {
     in.skip(CharClass::Other);
-    while (in.is_newline()) in.next();
+    while (in.is_newline() || (slashes && in.is('/'))) in.next();
     return in.at();
   }
   const size_t newline = newline_end(begin);
   return newline > 0 ? newline : space_end(begin, false);
+}
+
+// Returns the end of a word of Llama 3 or Qwen 2. Numbers are cut into words of at most `most_numbers` digits.
+size_t llama3_end(std::string_view text, size_t at, int most_numbers) {
+  if (const size_t end = contraction_end(text, at, true); end > 0) return end;
+  const Scanner begin(text, at);
+  Scanner in = begin;
+  if (!in.is(CharClass::Letter) && !in.is(CharClass::Number) && !in.is_newline()) in.next();
+  if (in.is(CharClass::Letter)) {
+    in.skip(CharClass::Letter);
+    return in.at();
+  }
+  return end_without_letters(begin, most_numbers, false);
 }
 
 bool has_upper(const Scanner& in) {
@@ -152,16 +154,9 @@ bool has_lower(const Scanner& in) {
 size_t lower_word_end(Scanner in) {
   size_t end = 0;
   for (; has_upper(in); in.next()) {
-    if (!has_lower(in)) continue;
-    Scanner behind = in;
-    behind.next();
-    end = behind.at();
+    if (has_lower(in)) end = in.end();
   }
-  for (; has_lower(in); in.next()) {
-    Scanner behind = in;
-    behind.next();
-    end = behind.at();
-  }
+  for (; has_lower(in); in.next()) end = in.end();
   return end;
 }
 
@@ -174,31 +169,18 @@ size_t upper_word_end(Scanner in) {
 
 size_t o200k_end(std::string_view text, size_t at, bool contractions, int most_numbers) {
   const Scanner begin(text, at);
-  Scanner behind_first = begin;  // position after the optional [^\r\n\p{L}\p{N}]
+  Scanner after_first = begin;  // position after the optional [^\r\n\p{L}\p{N}]
   const bool has_first = !begin.is(CharClass::Letter) && !begin.is(CharClass::Number) && !begin.is_newline();
-  if (has_first) behind_first.next();
-  size_t end = lower_word_end(behind_first);
+  if (has_first) after_first.next();
+  size_t end = lower_word_end(after_first);
   if (end == 0 && has_first) end = lower_word_end(begin);
-  if (end == 0) end = upper_word_end(behind_first);
+  if (end == 0) end = upper_word_end(after_first);
   if (end == 0 && has_first) end = upper_word_end(begin);
   if (end > 0) {
-    if (!contractions || end == text.size() || text[end] != '\'') return end;
-    const size_t n = contraction(text.substr(end + 1), true);
-    return n > 0 ? end + 1 + n : end;
+    const size_t longer = contractions ? contraction_end(text, end, true) : 0;
+    return longer > 0 ? longer : end;
   }
-  Scanner in = begin;
-  if (in.is(CharClass::Number)) {
-    for (int i = 0; i < most_numbers && in.is(CharClass::Number); ++i) in.next();
-    return in.at();
-  }
-  if (in.is(' ')) in.next();
-  if (in.is(CharClass::Other)) {
-    in.skip(CharClass::Other);
-    while (in.is_newline() || in.is('/')) in.next();
-    return in.at();
-  }
-  const size_t newline = newline_end(begin);
-  return newline > 0 ? newline : space_end(begin, false);
+  return end_without_letters(begin, most_numbers, true);
 }
 
 // Of equal settings, the first name is written to files; the others are llama.cpp's synonyms (src/llama-vocab.cpp).

@@ -23,7 +23,7 @@ enum class PreTokenizer {
   /// As Llama3, but with \p{N} instead of \p{N}{1,3}: each digit is a word.
   /// (https://huggingface.co/Qwen/Qwen2-0.5B/blob/main/tokenizer.json)
   Qwen2,
-  /// Words of letters are capitals, then small letters, and may end with a contraction.
+  /// A word is uppercase letters followed by lowercase ones, and may end with a contraction.
   /// [^\r\n\p{L}\p{N}]?U*L+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?U+L*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}|
   /// ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+ with U = [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}] and
   /// L = [\p{Ll}\p{Lm}\p{Lo}\p{M}] (o200k_base:

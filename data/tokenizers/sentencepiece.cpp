@@ -1,7 +1,6 @@
 #include "data/tokenizers/sentencepiece.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <unordered_set>

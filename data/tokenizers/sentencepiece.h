@@ -78,7 +78,6 @@ class SentencePieceTokenizer final : public Tokenizer {
   [[nodiscard]] bool ends_text(int32_t id) const override {
     return is_end(id) || (id >= 0 && id < vocab_size() && ends_text_[static_cast<size_t>(id)]);
   }
-  [[nodiscard]] std::vector<int32_t> suppressed_tokens() const override { return {}; }
   [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {vocabulary_.bos}; }
   [[nodiscard]] std::string kind() const override { return "SentencePiece"; }
   void write_hf(const std::filesystem::path& directory) const override;

@@ -73,7 +73,7 @@ class Tokenizer {
   void end_at(std::vector<int32_t> ids) { ends_ = std::move(ids); }
 
   /// Returns tokens that must never be sampled.
-  [[nodiscard]] virtual std::vector<int32_t> suppressed_tokens() const = 0;
+  [[nodiscard]] virtual std::vector<int32_t> suppressed_tokens() const { return {}; }
 
   /// Returns the tokens that generation starts from if there is no prompt.
   [[nodiscard]] virtual std::vector<int32_t> default_prompt() const = 0;

@@ -108,14 +108,10 @@ std::unique_ptr<Tokenizer> from_hf_file(const fs::path& path) {
 std::unique_ptr<Tokenizer> load(const fs::path& path, int64_t vocab_size) {
   std::error_code error;
   if (fs::is_directory(path, error)) return tokenizer_from_hf(path);
-  switch (format_of(path)) {
-    case Format::Gguf:
-      return tokenizer_from_gguf(core::GgufFile(path));
-    case Format::Llama2c:
-      return std::make_unique<SentencePieceTokenizer>(read_llama2c_tokenizer(path, vocab_size));
-    default:
-      return from_hf_file(path);
-  }
+  const Format format = format_of(path);
+  if (format == Format::Gguf) return tokenizer_from_gguf(core::GgufFile(path));
+  if (format == Format::Json) return from_hf_file(path);
+  return std::make_unique<SentencePieceTokenizer>(read_llama2c_tokenizer(path, vocab_size));
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ struct Evaluation {
   double accuracy = 0.0;   ///< fraction of positions where the target is the most likely character
 };
 
-// Evaluates the model on a whole split. Its input is one character, so it runs only once for each of V characters.
+// Evaluates the model on a whole split. The model reads one character, so one run for each of V characters suffices.
 Evaluation evaluate(torch::nn::Sequential& model, std::span<const int32_t> split, int64_t vocab_size, bool broken) {
   const torch::NoGradGuard no_grad;
   const auto length = static_cast<int64_t>(split.size()) - 1;

@@ -66,7 +66,7 @@ void study(Report& report) {
 
   Pair<int64_t> nans, gradients, etas, lines;
   Pair<double> nan_losses, losses, firsts, tied_firsts;
-  Pair<train::LineChart::Point> curves;  // from the last seed
+  Pair<train::LineChart::Point> curves;  // validation losses of the last seed
   for (const uint64_t seed : report.seeds()) {
     config.seed = seed;
     const data::BatchSampler batches(text.splits.train, config.batch_size, config.window, seed);

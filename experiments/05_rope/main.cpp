@@ -48,7 +48,7 @@ struct Way {
   Rotations rope;
   // Losses over the second half of windows of 32, 64, 256 and 512, each by seed.
   std::array<Doubles, kTimes.size()> losses{};
-  Doubles far{};  // loss at each of 512 positions, last seed
+  Doubles far{};  // loss at each of 512 positions, for the last seed
 };
 
 nn::Llama make_model(const ModelConfig& config, uint64_t seed, const nn::RopeCache& rope) {

@@ -106,7 +106,7 @@ Part attention_part(const Tensor& x, const Tensor& dy) {
     const auto d = attention_backward(*attention, x.to(type), dy.to(type), mistake);
     return {d.x, d.wq, d.wk, d.wv, d.wo};
   };
-  // The Jacobian is only that of the softmax, tested with random gradients of the weights.
+  // Computes only the Jacobian of the softmax, and applies it to random gradients of the attention weights.
   const Tensor dp_BHTT = torch::randn({B, H, T, T}, torch::kDouble);
   const auto weights_BHTT = [=] {
     attention->to(torch::kDouble);
@@ -114,7 +114,7 @@ Part attention_part(const Tensor& x, const Tensor& dy) {
   };
   return {.name = "attention",
           .mistake = Mistake::Softmax,
-          // Sums forward: projection, score, softmax, value; backward: output, value, softmax, score, projection.
+          // Forward sums: projection, score, softmax, value. Backward: output, value, softmax, score, projection.
           .chain = 4 * D + 2 * K + 4 * T + B * T + kRest,
           .autograd = autograd_of_module(attention, x, dy),
           .by_hand = by_hand,

@@ -21,13 +21,13 @@ struct Part {
   int64_t chain = 0;
   std::function<Tensors(torch::Dtype)> autograd{};          ///< gradients of the input and the parameters
   std::function<Tensors(torch::Dtype, Mistake)> by_hand{};  ///< the same gradients, by hand
-  std::function<Tensors()> naive{};  ///< the first gradient (of attention: of the scores), by Jacobians, in double
+  std::function<Tensors()> naive{};  ///< gradient of the input (attention: of the scores), by full Jacobians in double
   std::function<Tensors()> fast{};   ///< the same gradient without Jacobians
   int64_t jacobian = 0;              ///< number of elements in the Jacobians
   int64_t kept = 0;                  ///< number of elements that the efficient form stores instead
 
-  /// Returns a bound on the relative error of a gradient in the given type, derived from `chain`. Assumes that random
-  /// signs of rounding errors compensate for the cancellation in sums.
+  /// Returns a bound on the relative error of a gradient in the given type, derived from `chain`. Ignores cancellation
+  /// in sums, because rounding errors, whose signs are random, partly cancel as well.
   [[nodiscard]] double limit(torch::Dtype type) const;
 };
 

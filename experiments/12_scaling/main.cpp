@@ -97,7 +97,7 @@ void judge_law(Report& report, const ScalingGrid& grid, const ScalingLaw& law,
   const auto percent = [](double share) { return fmt::format("{:.2f} %", 100.0 * share); };
   Rows rows{{"law of all", {}, percent(experiments::relative_deviation(law, points)), {}}};
   report.check_below("typical relative error of the law", experiments::relative_deviation(law, points), 0.015);
-  // Fits a law to the points with p.*number <= seen. Returns its error on those with the largest. `what` names the row.
+  // Fits a law to points with p.*number <= seen; reports its error on those with the largest p.*number as row `what`.
   const auto leave_out = [&](const std::string& what, double ScalingPoint::*number, double seen) {
     const double largest = points.back().*number;
     std::vector<ScalingPoint> in, out;

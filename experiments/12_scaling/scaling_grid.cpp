@@ -20,7 +20,7 @@ train::TrainConfig setting_of(const Shakespeare& text, int64_t width, int64_t st
   config.model.head_dim = 16;
   config.model.n_heads = config.model.n_kv_heads = width / config.model.head_dim;
   config.steps = config.eval_every = steps;
-  // Each run decays to a tenth of its peak rate. Without the decay, as midway through a longer run, the loss is higher.
+  // Each run decays its learning rate to a tenth of the peak: without the decay, the final loss would be higher.
   config.schedule = train::ScheduleKind::Cosine;
   config.lr = 3e-3 * std::sqrt(64.0 / static_cast<double>(width));
   config.min_lr = config.lr / 10.0;

@@ -65,7 +65,7 @@ Corner walk_downhill(const Function& f, const Point& start, double step) {
   return *std::min_element(simplex.begin(), simplex.end(), lower);
 }
 
-// Geometric means over the points. The fit's variables are the law's terms at these means, all of similar size.
+// Geometric means over the points. There the law's terms have similar sizes, so the fit uses their logs as variables.
 struct Middle {
   double parameters, tokens;
 };

@@ -28,9 +28,8 @@ struct ScalingLaw {
 
   [[nodiscard]] double loss(double parameters, double tokens) const;
 
-  /// Returns the N and D of lowest loss that cost `flops` = operations(N) · D; operations(N) are the FLOPs per token.
-  /// For operations(N) = 6 N, N = G (flops / 6)^(beta / (alpha + beta)) with G = (alpha A / (beta B))^(1 / (alpha
-  /// + beta)). N is searched from 100 to 1e15.
+  /// Returns the N and D with the lowest loss for a budget of `flops` = operations(N) · D, where operations(N) are the
+  /// FLOPs per token. N is searched from 100 to 1e15.
   [[nodiscard]] ScalingPoint optimum(double flops, const std::function<double(double parameters)>& operations) const;
 };
 

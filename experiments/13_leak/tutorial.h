@@ -30,9 +30,8 @@ struct Config {
   NormOver norm = NormOver::Window;
 };
 
-/// Dropout: sets elements to 0 at random and scales the rest to keep the mean. It has its own generator, so that runs
-/// are independent of each other. In evaluation, Kitano's notebook disables dropout after the heads, but not on the
-/// attention weights.
+/// Dropout with its own generator, so that runs are independent of each other. In evaluation, Kitano's notebook
+/// disables dropout of the heads' output, but not of the attention weights.
 struct Dropout {
   double weights = 0.0;  ///< dropout probability of attention weights
   double output = 0.0;   ///< dropout probability of the heads' output

@@ -62,9 +62,8 @@ double farthest(const std::vector<double>& a, const std::vector<double>& b, size
   return worst;
 }
 
-// Returns a bound on the difference between the first losses of two correct trainings. A run in which every initial
-// value is perturbed by a relative ±2^-20 shows how the losses amplify small changes; each step of either training adds
-// at most tape::roundings() half ulps.
+// Returns a bound on the difference between the first losses of two correct trainings. A run with perturbed initial
+// values shows how the losses amplify rounding errors, of which each step adds at most tape::roundings() half ulps.
 double rounding_limit(const Rung& rung, const std::vector<data::Batch>& batches, const std::vector<double>& losses) {
   constexpr double kMoved = 0x1p-20, kHalfUlp = 0x1p-53;
   Rung moved = rung;

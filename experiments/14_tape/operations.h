@@ -18,7 +18,7 @@ Tensor sum(const Tensor& a);                      ///< sum of all elements, [1, 
 Tensor causal_softmax(const Tensor& scores);      ///< [S, T, T]: each row t over columns 0 .. t; 0 after them
 /// Returns the rows `ids` of a table [1, V, D], split into S = `stack` matrices: [S, ids.size() / S, D].
 Tensor look_up(const Tensor& table, std::span<const int32_t> ids, int64_t stack = 1);
-/// Returns the mean of −ln softmax(row)[target] over the rows of logits [S, N, V], [1, 1, 1]. Needs S · N targets.
+/// Returns the mean of −ln softmax(row)[target] over the rows of logits [S, N, V]: [1, 1, 1]. Needs S · N targets.
 Tensor cross_entropy(const Tensor& logits, std::span<const int32_t> targets);
 
 }  // namespace folio::tape

@@ -1,5 +1,5 @@
-// Two models of experiments/growing ("rungs") on a tape, a bigram and one attention head, with the same learning rates
-// and initialization, and a step of gradient descent.
+// Two rungs of experiments/growing on a tape, the bigram and the attention head, with the learning rates and
+// initialization used there; and a step of gradient descent.
 #pragma once
 
 #include <cstdint>

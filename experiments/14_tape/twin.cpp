@@ -169,8 +169,8 @@ double roundings(const Rung& rung, int64_t rows, int64_t length) {
   const auto n = static_cast<double>(rows * length), v = static_cast<double>(rung.parameters[0].shape.rows);
   if (rung.name == "bigram") return n + v + kRest;
   const auto d = static_cast<double>(rung.parameters[0].shape.columns), t = static_cast<double>(length);
-  // Sums forward: projection, score, softmax, mean of values, logits, softmax. Sums backward: logits, mean, softmax,
-  // score, projection, and the sum over all positions that used a weight.
+  // Lengths of the sums. Forward: projection, score, softmax, mean of values, logits, softmax. Backward: logits, mean,
+  // softmax, score, projection, and the sum over all positions that used a weight.
   return (d + d + t + t + d + v) + (v + t + d + t + t + 3 * d) + n + 2 * kRest;
 }
 

@@ -21,7 +21,7 @@ namespace folio::experiments {
 /// Returns a model with these weights and the path and format of `model`.
 [[nodiscard]] core::StoredModel with_weights(const core::StoredModel& model, core::Weights weights);
 
-/// Returns `values` after quantization to `type` and dequantization. Their number must be a multiple of 32.
+/// Returns `values` after quantization to `type` and dequantization. The number of values must be a multiple of 32.
 [[nodiscard]] std::vector<float> rounded(std::span<const float> values, core::DType type);
 
 /// Returns the relative error of `b`, √(Σ (a - b)² / Σ a²).

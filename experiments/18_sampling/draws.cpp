@@ -79,7 +79,7 @@ void check_draws(Report& report, std::span<const float> logits) {
         power.push_back(fits(setting.options));
       }
     }
-    // Repeats the draws in reverse order, with a new sampler for each: with the same seed, and with another.
+    // Repeats the draws in reverse order, with new samplers for each draw: one with the same seed, one with another.
     SamplerOptions options = settings[0].options;
     options.seed = seed;
     std::vector<int32_t> forwards;

@@ -17,7 +17,7 @@ std::vector<T> random_numbers(size_t n, double scale, uint64_t seed) {
   return x;
 }
 
-// Computes softmax(scores) · values with higher precision than T, and Σ p |v|, which scales the error bound.
+// Computes Σ p v (probabilities p, values v) with higher precision than T, and Σ p |v|, which scales the error bound.
 template <typename T>
 struct Exact {
   std::vector<long double> out, absolute;

@@ -38,7 +38,7 @@ void add_values(CountedMemory& memory, const Head& h, float* out, const float* p
   }
 }
 
-// Returns query i's output, to add to. If `begins`, the caller overwrites it, so that it isn't fetched from memory.
+// Returns query i's output for adding to it; if `begins`, for overwriting it, which fetches nothing from memory.
 float* output(CountedMemory& memory, const Head& h, size_t i, bool begins) {
   const size_t at = h.out + i * h.head_dim;
   return begins ? memory.store(at, h.head_dim) : memory.update(at, h.head_dim);

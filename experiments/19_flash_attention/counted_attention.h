@@ -1,5 +1,5 @@
 // Causal attention of one head on a memory that counts transfers, in two versions: with a matrix of all scores, and
-// block by block, as in FlashAttention. Both loop over the same tiles, so they differ only in the scores.
+// block by block, as in FlashAttention. Both loop over the same tiles, so they differ only in where scores are stored.
 #pragma once
 
 #include <cstddef>

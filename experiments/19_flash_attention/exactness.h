@@ -22,7 +22,8 @@ double error_bound(size_t n, size_t block, double range) {
 /// Checks that merging blocks in any order yields the softmax, up to error_bound().
 void check_any_order(Report& report);
 
-/// Checks that the engine's documented order reproduces its results bit for bit, and that the reverse order doesn't.
+/// Checks that the documented order of merging blocks reproduces the engine's attention bit for bit, unlike its
+/// reverse.
 void check_engines_order(Report& report);
 
 }  // namespace folio::experiments

@@ -12,7 +12,7 @@ namespace folio::experiments {
 
 /// The two limits of the roofline of one core (Williams et al. 2009).
 struct Roofs {
-  double bytes_per_s = 0.0;          ///< bytes read from memory
+  double bytes_per_s = 0.0;          ///< memory bandwidth of reads
   double multiply_adds_per_s = 0.0;  ///< by the engine's matmul, with weights that fit into the cache
 };
 
@@ -30,7 +30,7 @@ struct StepTime {
   double multiply_adds = 0.0;  ///< per step, including attention
 };
 
-/// Times decode steps with each number of sequences, for about `seconds_each` seconds. `cpu` must have one thread.
+/// Times steps of each number of sequences in `numbers` for about `seconds_each` seconds. `cpu` must have one thread.
 [[nodiscard]] std::vector<StepTime> time_steps(infer::Cpu& cpu, const core::StoredModel& model,
                                                std::span<const int64_t> numbers, double seconds_each);
 

@@ -46,7 +46,7 @@ class Run {
 
     draft();
     std::vector<Row> rows;
-    size_t most_reported = 0;  // number of prompt rows to report logits for
+    size_t most_reported = 0;  // number of prompt rows whose logits may be reported: none
     const Plan& plan = scheduler_.plan(
         [&](Sequence& s, size_t most) { return request_of(s).append_rows(s, rows, most, most_reported); });
     for (Sequence* s : plan.preempted) {
@@ -117,7 +117,7 @@ class Run {
   infer::Scheduler scheduler_;
   infer::PromptLookup lookup_;
   std::deque<ActiveRequest> requests_;
-  std::vector<size_t> highest_;  // number of positions computed so far, by request
+  std::vector<size_t> highest_;  // largest number of positions computed, by request
   size_t n_in_ = 0;              // number of requests admitted so far
   size_t batch_ = 0;             // index of the static batch's first request
   Schedule schedule_;

@@ -38,7 +38,7 @@ struct Cell {
 
 struct Schedule {
   Variant variant;
-  std::vector<std::vector<Cell>> steps;     ///< cells, (steps, requests)
+  std::vector<std::vector<Cell>> steps;     ///< (steps, requests)
   std::vector<std::vector<int32_t>> texts;  ///< output tokens of each request
 };
 

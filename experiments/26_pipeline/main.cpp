@@ -46,7 +46,7 @@ const std::array kSchemes = {
            [](int64_t p, const Times& t) { return (p / 2 - 1) * (t.both + t.backward() - 3 * t.backward_weights); },
            [](int64_t p) { return p + 1; }}};
 
-// Returns the times of one stage, given those of a rank. An interleaved rank has several stages that divide its times.
+// Returns the times of one stage: the rank's times divided by its number of stages.
 Times times_of(const Plan& plan, const Times& of_rank) {
   const int64_t parts = plan.n_stages / plan.n_ranks();
   return {.forward = of_rank.forward / parts,

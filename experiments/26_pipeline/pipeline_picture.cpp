@@ -18,7 +18,7 @@ using Kind = Action::Kind;
 constexpr double kLeft = 64;
 constexpr double kWidth = 1000;  // width of the longest panel
 constexpr double kLine = 16;
-constexpr double kBox = 13;    // height of a box
+constexpr double kBox = 13;
 constexpr double kNumber = 9;  // minimum width of a box with a number
 
 struct Named {

@@ -45,8 +45,8 @@ class DualPipeRank {
       alone(forward(near_));
       alone(forward(far_));
     }
-    // The far direction's first gradients arrive, but no near ones, with which far forward passes could overlap.
-    // Backward passes for weights fill the idle time.
+    // The near direction has no gradients yet, so its backward passes can't overlap with far forward passes. Backward
+    // passes for weights fill the idle time.
     for (int64_t i = 0; i < to_middle; ++i) {
       alone(backward_input(far_));
       alone(backward_weights());
@@ -123,8 +123,8 @@ Plan plan_interleaved(int64_t n_ranks, int64_t n_chunks, int64_t n_microbatches)
 }
 
 Plan plan_zb1p(int64_t n_ranks, int64_t n_microbatches) {
-  // Rank r postpones r backward passes for weights to the end. Then all ranks hold the activations of p microbatches:
-  // p - r as in 1F1B, and r that wait for their weight gradients.
+  // Rank r of p postpones r backward passes for weights to the end. Then each rank holds the activations of p
+  // microbatches: p - r as in 1F1B, and r that wait for their weight gradients.
   Schedule schedule;
   for (const auto& whole : train::parallel::interleaved(n_ranks, 1, n_microbatches)) {
     const auto rank = static_cast<int64_t>(schedule.size());

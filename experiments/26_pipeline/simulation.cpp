@@ -51,7 +51,7 @@ class Simulation {
   enum class Made { Output, InputGradient };
   using Key = std::tuple<Made, int64_t, int64_t>;  // kind, stage, microbatch
 
-  // Simulates the rank's next actions and returns true if their inputs are available; otherwise returns false.
+  // Simulates the rank's next actions. Returns false if there are none, or if their inputs aren't available yet.
   bool step(size_t rank) {
     const size_t n = timeline_[rank].size();
     if (n == plan_.ranks[rank].size()) return false;
@@ -78,7 +78,7 @@ class Simulation {
     if (action.kind == Kind::BackwardWeights) return when_made({Made::InputGradient, stage, m});
     const auto own = when_made({Made::Output, stage, m});
     if (!own || stage == plan_.n_stages - 1) return own;
-    return when_made({Made::InputGradient, stage + 1, m});  // later than `own`, so only this time counts
+    return when_made({Made::InputGradient, stage + 1, m});  // later than `own`, which thus doesn't matter
   }
 
   std::optional<int64_t> when_made(const Key& key) const {

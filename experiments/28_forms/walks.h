@@ -17,9 +17,9 @@ using Tokens = std::vector<int32_t>;
 /// A token of an output, compared with all tokens that the form allowed in its place.
 struct Step {
   int32_t token;
-  double p;          ///< the token's probability under the model
-  double mass;       ///< total probability of the allowed tokens under the model; m in README.md
-  size_t n_allowed;  ///< number of allowed tokens
+  double p;     ///< the token's probability under the model
+  double mass;  ///< total probability of the allowed tokens under the model; m in README.md
+  size_t n_allowed;
 };
 
 /// Returns the steps of `text` after `prompt`, with probabilities at temperature 1. Ends where the form allows no

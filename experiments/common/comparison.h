@@ -36,7 +36,7 @@ void run_jobs(size_t count, const std::function<void(size_t)>& job);
 /// A function that measures a trained model. Never called concurrently.
 using Measure = std::function<double(nn::Llama& model)>;
 
-/// Trains every variant once per seed with `setting`, except for its model and seed. Each run computes on one thread,
+/// Trains every variant once per seed with `setting`, whose model and seed are replaced. Each run uses one thread,
 /// so losses don't depend on the machine; runs execute in parallel. Returns outcomes in the order of `variants`. Throws
 /// core::Error if a run fails.
 [[nodiscard]] std::vector<Outcome> train_variants(const Report& report, const Shakespeare& text,
@@ -71,7 +71,7 @@ struct RateSearch {
 std::vector<RateSearch> tune_variants(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
                                       std::vector<Variant>& variants, const Measure& measure = {});
 
-/// Returns the setting with another learning rate; the final rate is scaled by the same factor.
+/// Returns the setting with the learning rate `lr`. The final rate is scaled in proportion.
 [[nodiscard]] train::TrainConfig with_rate(train::TrainConfig setting, double lr);
 
 /// Formats a search for a table cell: "0.001: 2.325, 0.003: 2.183, 0.01: 2.381".

@@ -16,7 +16,7 @@ namespace {
 namespace svg = train::svg;
 using Panel = HeatMap::Panel;
 
-// Sizes of the picture in pixels.
+// Layout of the picture in pixels, and kLevels, the number of color levels per sign.
 constexpr double kTop = 90;
 constexpr double kLeft = 56;
 constexpr double kPanelHeight = 384;
@@ -108,7 +108,7 @@ std::string legend(double x, double y, const Scale& scale) {
 std::string HeatMap::svg() const {
   const Scale scale = scale_of(panels);
   std::string body = svg::text_at(16, kTop - 18, row_label + " ↓");
-  double left = kLeft, top = kTop, right = kLeft, tallest = 0.0;  // next panel's corner, right end, row's height
+  double left = kLeft, top = kTop, right = kLeft, tallest = 0.0;
   for (size_t k = 0; k < panels.size(); ++k) {
     const Panel& panel = panels[k];
     if (panels_per_row > 0 && k > 0 && k % static_cast<size_t>(panels_per_row) == 0) {

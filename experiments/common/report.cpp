@@ -107,7 +107,6 @@ void Report::table(const std::string& title, const std::vector<std::string>& col
       size_t width = 0;
       for (const auto& other : text) width = std::max(width, train::svg::count_characters(other[i]));
       const std::string gap(width - train::svg::count_characters(row[i]), ' ');
-      // The first column is left-aligned, the others right-aligned.
       lines += i == 0 ? "  " + row[i] + gap : "  " + gap + row[i];
     }
     lines += "\n";

@@ -28,7 +28,7 @@ struct Leak {
   double earlier_change = 0.0;  ///< largest change of earlier logits in a full pass when only the last token changes
 };
 
-/// Measures the use of later tokens in windows of `window` tokens. `model` must be made with changed_blocks(…, change).
+/// Measures dependence on later tokens in windows of `window` tokens. `model` must come from changed_blocks(…, change).
 [[nodiscard]] Leak look_for_leaks(nn::Llama model, const Shakespeare& text, int64_t window, const Change& change);
 
 }  // namespace folio::experiments

@@ -17,7 +17,7 @@ std::string found(const std::string& text, const char* pattern) {
   return std::regex_search(text, match, std::regex(pattern)) ? match[1].str() : "";
 }
 
-// Returns " at FILE:LINE" of the report's first frame in the reader's code or else in a test, or " in FUNCTION", or "".
+// Returns where a sanitizer found the crash: " at FILE:LINE" in the reader's code or a test, " in FUNCTION", or "".
 std::string place(const std::string& report) {
   static const std::regex frame(R"(#\d+ 0x\w+ in .*?experiments/exercises/((properties/)?[\w/]+\.(?:cpp|h):\d+))");
   std::string of_property;

@@ -57,7 +57,7 @@ struct Bigram : Model {
 // Returns the mean of -ln p(target) with p = softmax(logits), where softmax(z)[w] = e^z[w] / the sum of e^z over V.
 inline Tensor cross_entropy(const Tensor& logits_BTV, const Tensor& targets_BT) {
   const Tensor log_p_BTV = logits_BTV - logits_BTV.logsumexp(-1, /*keepdim=*/true);
-  const Tensor log_p_BT = log_p_BTV.gather(-1, targets_BT.unsqueeze(-1)).squeeze(-1);  // ln p of the targets
+  const Tensor log_p_BT = log_p_BTV.gather(-1, targets_BT.unsqueeze(-1)).squeeze(-1);
   return -log_p_BT.mean();
 }
 

@@ -28,7 +28,7 @@ inline std::vector<Tensor> heads_weights(Model& model, Text window) {
 // Skips the first eight positions, which have little context.
 inline std::string how_near(const Tensor& weights_HTT) {
   const Tensor later_HST = weights_HTT.slice(1, 8);
-  const auto percent = [&](int64_t last) {  // later_HST[h][s][t] is position s + 8's weight on character t
+  const auto percent = [&](int64_t last) {  // mean weights on the last `last` characters
     const Tensor near_HST = later_HST.tril(8) - later_HST.tril(8 - last);
     const Tensor mean_H = (100.0 * near_HST.sum(2).mean(1)).to(torch::kDouble).contiguous();
     return fmt::format("{:.0f}",

@@ -1,5 +1,5 @@
-// An introduction to tensors. Computes the bigram table of rung 1 and its loss by operations on whole tensors, then
-// learns the same table by gradient descent, as in rung 2.
+// An introduction to tensors. Computes the bigram table of 01_counts.h and its loss by operations on whole tensors,
+// then learns the same table by gradient descent.
 // Shapes: V characters, N pairs of consecutive characters. A tensor's name ends with its shape.
 #pragma once
 

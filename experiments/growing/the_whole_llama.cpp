@@ -180,7 +180,7 @@ void clip(const std::vector<Tensor>& parameters, const Config& c) {
   for (const Tensor& p : parameters) p.mutable_grad().mul_(scale);
 }
 
-// The optimizer AdamW: steps along the mean gradient, each element divided by its root mean square.
+// The optimizer AdamW: subtracts the mean gradient, each element divided by the root of its mean square.
 struct AdamW {
   std::vector<Tensor> mean{}, square{};  // running means of the gradients and of their squares
 

@@ -18,6 +18,8 @@ const Kernels& amx_kernels() {
     k.quantize = quantize_amx;
     k.matmul_groups = matmul_groups_amx;
     k.matmul_fast = matmul_fast_amx;
+    k.fast_rows = 4 * kLanes;
+    k.attention_bf16 = nullptr;  // vdpbf16ps is not faster than F32 products on these processors
     return k;
   }();
   return table;

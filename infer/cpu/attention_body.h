@@ -1,4 +1,5 @@
-// Attention over KV cache blocks of float, F16 or Q8 elements. Several queries share each read of a block.
+// Attention over KV cache blocks of float, F16, Q8 or (attention_bf16.h) BF16 elements. Several queries share each read
+// of a block.
 #pragma once
 
 #include <algorithm>
@@ -21,11 +22,29 @@ struct Running {
   Vec sum;
 };
 
-// Prefetches vector i at p, once per 64-byte cache line: a line holds one vector of float, two of F16, four of Q8.
+// How queries, keys, values and weights of type T are multiplied: as floats, one per lane. attention_bf16.h has pairs.
+template <typename T>
+struct Lane {
+  static constexpr size_t kElements = 1;  // dimensions of a key, or positions of a value, in one lane
+
+  static Vec multiply_add(Vec a, Vec b, Vec sum) { return Vec::fma(a, b, sum); }
+  // Writes x (head_dim) to out, where consecutive lanes are `stride` floats apart.
+  static void put_query(const float* x, size_t head_dim, size_t stride, float* out) {
+    for (size_t d = 0; d < head_dim; ++d) out[d * stride] = x[d];
+  }
+  // Stores the weights of a block's first and second sixteen positions.
+  static void put_weights(Vec first, Vec second, float* out) {
+    first.store(out);
+    second.store(out + kLanes);
+  }
+};
+
+// Prefetches vector i at p, once per 64-byte cache line: a line holds one vector of float, two of F16, four of Q8. The
+// target is the L2 cache, since a core can have too few lines in flight to L1 (see select_prefetch()).
 template <typename T>
 inline void prefetch_vector(const T* p, size_t i) {
   constexpr size_t kVectorsOfALine = 64 / (kLanes * sizeof(T));
-  if (i % kVectorsOfALine == 0) __builtin_prefetch(p + i * kLanes);
+  if (i % kVectorsOfALine == 0) __builtin_prefetch(p + i * kLanes, 0, 2);
 }
 
 // Prefetches the Q8 scales of a head's keys or values, which follow the quants in a cache block. Each group of 32
@@ -33,7 +52,7 @@ inline void prefetch_vector(const T* p, size_t i) {
 template <typename T>
 inline void prefetch_scales(const T* head, size_t head_dim) {
   if constexpr (std::is_same_v<T, Q8>) {
-    for (size_t g = 0; g < q8_groups(head_dim); ++g) __builtin_prefetch(head + q8_scale(head_dim, g, 0));
+    for (size_t g = 0; g < q8_groups(head_dim); ++g) __builtin_prefetch(head + q8_scale(head_dim, g, 0), 0, 2);
   }
 }
 
@@ -85,9 +104,9 @@ struct Values {
   const T* numbers;  // (32 positions, head_dim)
   size_t head_dim;
   ValueScales<T> scales;
-  const T* next;  // keys of the next block, prefetched while the values are read
+  const T* next;  // values of the next block, prefetched while these are read
 
-  // Loads dimensions [d, d + 16) of position j as floats. load_first reads only the first n.
+  // Loads dimensions [d, d + 16) of lane j of the positions. load_first reads only the first n.
   [[nodiscard]] Vec load(size_t j, size_t d) const {
     return scales.scaled(Vec::load(numbers + j * head_dim + d), j, d);
   }
@@ -103,12 +122,26 @@ struct Seen {
   size_t end[kQueries];
 };
 
+// Returns the lanes of a block's weights and values that the queries need. Weights of positions that a query does not
+// attend to are 0, so queries whose lanes hold several positions can share the lanes that any of them needs.
+template <typename T, size_t kQueries>
+inline Seen<kQueries> lanes_seen(const Seen<kQueries>& seen) {
+  constexpr size_t kElements = Lane<T>::kElements;
+  if constexpr (kElements == 1) return seen;
+  Seen<kQueries> lanes;
+  for (size_t q = 0; q < kQueries; ++q) {
+    lanes.begin[q] = seen.begin[0] / kElements;
+    lanes.end[q] = (seen.end[kQueries - 1] + kElements - 1) / kElements;
+  }
+  return lanes;
+}
+
 // Adds Σ p[j] values[j], j in [begin, end), to value (head_dim), for kVecs vectors of dimensions from d on.
 template <size_t kVecs, typename T>
 inline void add_values(const float* p, const Values<T>& values, size_t d, size_t begin, size_t end, float* value) {
   for (size_t j = begin; j < end; ++j) {
     for (size_t i = d; i < d + kVecs * kLanes; i += kLanes) {
-      Vec::fma(Vec::all(p[j]), values.load(j, i), Vec::load(value + i)).store(value + i);
+      Lane<T>::multiply_add(Vec::all(p[j]), values.load(j, i), Vec::load(value + i)).store(value + i);
     }
   }
 }
@@ -144,7 +177,7 @@ inline void weighted_values(const float* p, const Values<T>& values, size_t d, c
     }
     for (size_t q = 0; q < kQueries; ++q) {
       const Vec weight = Vec::all(p[q * kBlockPositions + j]);
-      for (size_t i = 0; i < kVecs; ++i) sum[q][i] = Vec::fma(weight, v[i], sum[q][i]);
+      for (size_t i = 0; i < kVecs; ++i) sum[q][i] = Lane<T>::multiply_add(weight, v[i], sum[q][i]);
     }
   }
   for (size_t q = 0; q < kQueries; ++q) {
@@ -161,25 +194,28 @@ inline void weighted_values_tail(const float* p, const Values<T>& values, size_t
                                  float* value) {
   const size_t lanes = std::min(kLanes, values.head_dim - d);
   Vec sum = Vec::zero();
-  for (size_t j = begin; j < end; ++j) sum = Vec::fma(Vec::all(p[j]), values.load_first(j, d, lanes), sum);
+  for (size_t j = begin; j < end; ++j) {
+    sum = Lane<T>::multiply_add(Vec::all(p[j]), values.load_first(j, d, lanes), sum);
+  }
   sum.store_first(value + d, lanes);
 }
 
-// Computes scores (kQueries, 32) from queries (head_dim, kQueries) and keys (head_dim, 32); the first n columns are
-// valid. Prefetches the same part of `next`. Computes at once as many positions as there are registers for their sums.
+// Computes scores (kQueries, 32) from queries (lanes, kQueries) and keys (lanes, 32); the first n columns are valid.
+// Prefetches the same part of `next`. Computes at once as many positions as there are registers for their sums.
 template <size_t kQueries, typename T>
 inline void multiply_keys(const float* queries, const T* keys, size_t n, size_t head_dim, const T* next,
                           float* scores) {
   constexpr size_t kVecs = 2 * kQueries <= Vec::kMostSums ? 2 : 1;
   using Scales = KeyScales<T, kVecs>;
+  const size_t depth = head_dim / Lane<T>::kElements;
   for (size_t first = 0; first < kBlockPositions; first += kVecs * kLanes) {
     Vec sum[kQueries][kVecs];
     for (size_t q = 0; q < kQueries; ++q) {
       for (size_t i = 0; i < kVecs; ++i) sum[q][i] = Vec::zero();
     }
-    for (size_t group = 0; first < n && group < head_dim; group += Scales::kGroup) {
+    for (size_t group = 0; first < n && group < depth; group += Scales::kGroup) {
       const Scales scales(keys, head_dim, group / Scales::kGroup, first);
-      for (size_t d = group; d < std::min(head_dim, group + Scales::kGroup); ++d) {
+      for (size_t d = group; d < std::min(depth, group + Scales::kGroup); ++d) {
         Vec key[kVecs];
         for (size_t i = 0; i < kVecs; ++i) {
           const size_t at = d * kBlockPositions + first + i * kLanes;
@@ -188,7 +224,7 @@ inline void multiply_keys(const float* queries, const T* keys, size_t n, size_t 
         }
         for (size_t q = 0; q < kQueries; ++q) {
           const Vec x = Vec::all(queries[d * kQueries + q]);
-          for (size_t i = 0; i < kVecs; ++i) sum[q][i] = Vec::fma(x, key[i], sum[q][i]);
+          for (size_t i = 0; i < kVecs; ++i) sum[q][i] = Lane<T>::multiply_add(x, key[i], sum[q][i]);
         }
       }
     }
@@ -198,13 +234,14 @@ inline void multiply_keys(const float* queries, const T* keys, size_t n, size_t 
   }
 }
 
-// A head's keys and values in one block, and its keys in the next. Blocks are scattered in memory, so values are
-// prefetched while keys are read, and the next keys while values are read.
+// A head's keys and values in one block and the next. Blocks are scattered in memory, so the next block's keys are
+// prefetched while keys are read, and its values while values are read.
 template <typename T>
 struct HeadBlock {
   const T* keys;    // (head_dim, 32 positions)
   const T* values;  // (32 positions, head_dim)
   const T* next_keys;
+  const T* next_values;
 };
 
 // Scale and soft cap of attention scores: of() scales products of query and key, then soft-caps them if cap > 0.
@@ -224,8 +261,8 @@ template <size_t kQueries, typename T>
 inline Running attend_block(const float* queries, const HeadBlock<T>& block, const Seen<kQueries>& seen,
                             size_t head_dim, const Scores& scores, float* value) {
   float p[kQueries * kBlockPositions];
-  prefetch_scales(block.values, head_dim);
-  multiply_keys<kQueries>(queries, block.keys, seen.end[kQueries - 1], head_dim, block.values, p);
+  prefetch_scales(block.next_keys, head_dim);
+  multiply_keys<kQueries>(queries, block.keys, seen.end[kQueries - 1], head_dim, block.next_keys, p);
   float max[kLanes] = {};
   Vec sums[kLanes];
   const Vec nothing = Vec::all(-std::numeric_limits<float>::infinity());
@@ -249,24 +286,24 @@ inline Running attend_block(const float* queries, const HeadBlock<T>& block, con
       second = Vec::zero().first_or(unseen_second, second);
     }
     sums[q] = first + second;
-    first.store(of_query);
-    second.store(of_query + kLanes);
+    Lane<T>::put_weights(first, second, of_query);
   }
   for (size_t q = kQueries; q < kLanes; ++q) sums[q] = sums[0];
 
-  prefetch_scales(block.next_keys, head_dim);
-  const Values<T> values{block.values, head_dim, {block.values, head_dim}, block.next_keys};
+  prefetch_scales(block.next_values, head_dim);
+  const Values<T> values{block.values, head_dim, {block.values, head_dim}, block.next_values};
+  const Seen<kQueries> lanes = lanes_seen<T>(seen);
   constexpr size_t kVecs = 4 * kQueries <= Vec::kMostSums ? 4 : 2 * kQueries <= Vec::kMostSums ? 2 : 1;
   size_t d = 0;
   for (; d + kVecs * kLanes <= head_dim; d += kVecs * kLanes) {
-    weighted_values<kQueries, kVecs>(p, values, d, seen, value);
+    weighted_values<kQueries, kVecs>(p, values, d, lanes, value);
   }
   for (; kVecs > 2 && d + 2 * kLanes <= head_dim; d += 2 * kLanes) {
-    weighted_values<kQueries, 2>(p, values, d, seen, value);
+    weighted_values<kQueries, 2>(p, values, d, lanes, value);
   }
   for (; d < head_dim; d += kLanes) {
     for (size_t q = 0; q < kQueries; ++q) {
-      weighted_values_tail(p + q * kBlockPositions, values, d, seen.begin[q], seen.end[q], value + q * head_dim);
+      weighted_values_tail(p + q * kBlockPositions, values, d, lanes.begin[q], lanes.end[q], value + q * head_dim);
     }
   }
   return {Vec::load(max), Vec::join_lanes(sums)};
@@ -359,7 +396,7 @@ void attend_near(const AttentionInput<T>& in, size_t begin, size_t end, float* o
       pass.at[q] = row * in.row_stride + first % in.n_queries * in.head_dim;
       pass.positions.end[q] = in.n_positions + row;
       pass.positions.begin[q] = pass.positions.end[q] - std::min(pass.positions.end[q], in.window);
-      for (size_t d = 0; d < in.head_dim; ++d) pass.queries[d * pass.n_queries + q] = in.query[pass.at[q] + d];
+      Lane<T>::put_query(in.query + pass.at[q], in.head_dim, pass.n_queries, pass.queries + q);
     }
   }
 
@@ -371,7 +408,7 @@ void attend_near(const AttentionInput<T>& in, size_t begin, size_t end, float* o
     const size_t start = b * kBlockPositions;
     const T* base = in.blocks[b];
     const T* next = in.blocks[std::min(b + 1, n_blocks - 1)];
-    const HeadBlock<T> head{base + in.key_offset, base + in.value_offset, next + in.key_offset};
+    const HeadBlock<T> head{base + in.key_offset, base + in.value_offset, next + in.key_offset, next + in.value_offset};
     for (size_t i = 0; i < n_passes; ++i) {
       attends[i]->run(passes[i], head, start, b == first_block, in.head_dim, scores);
     }

@@ -1,15 +1,15 @@
 // KV cache blocks on a CPU. For each layer of a stage, a block holds keys (n_kv_heads, head_dim, 32), then values
-// (n_kv_heads, 32, head_dim), as float, F16 or Q8; a head's scales follow its quants. Positions are adjacent in the
-// keys, so one vector scores sixteen of them. A position is rounded once, when it is stored. A block's memory is
-// allocated on its first use, and kept.
+// (n_kv_heads, 32, head_dim), as float, F16, Q8 or in pairs (BF16Pair); a head's scales follow its quants. Positions
+// are adjacent in the keys, so one vector scores sixteen of them. A position is rounded once, when it is stored. Blocks
+// get memory on their first use, several at a time, and keep it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "core/aligned_vector.h"
 #include "infer/cache/block_manager.h"
+#include "infer/cpu/huge_pages.h"
 #include "infer/reference/kernels.h"
 
 namespace folio::infer {
@@ -34,10 +34,10 @@ class CacheBlocks {
     return ((layer * 2 + 1) * n_kv_heads_ + head) * head_size_;
   }
 
-  /// Returns the block's memory, allocated on first use. Throws std::bad_alloc.
+  /// Returns the block's memory, zeroed on first use. Throws std::bad_alloc.
   const T* use(BlockId block);
   /// Returns the memory of a block that use() allocated.
-  [[nodiscard]] const T* operator[](BlockId block) const { return blocks_[static_cast<size_t>(block)].data(); }
+  [[nodiscard]] const T* operator[](BlockId block) const { return blocks_[static_cast<size_t>(block)]; }
   void copy(BlockId from, BlockId to);
   /// Stores one position of a layer at index `slot` of the block. key and value are (n_kv_heads, head_dim).
   void store(BlockId block, size_t layer, size_t slot, const float* key, const float* value);
@@ -52,7 +52,9 @@ class CacheBlocks {
   size_t n_kv_heads_;
   size_t head_dim_;
   size_t head_size_;
-  std::vector<core::AlignedVector<T>> blocks_;
+  std::vector<T*> blocks_;         ///< (blocks); null until first used
+  std::vector<HugePages> memory_;  ///< slabs of several blocks
+  size_t n_used_ = 0;              ///< blocks that have memory
 };
 
 }  // namespace folio::infer

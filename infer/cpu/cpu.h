@@ -19,7 +19,7 @@ inline constexpr size_t kWorthAThread = 8 * 1024;
 struct CpuOptions {
   size_t n_threads = 0;                       ///< 0: all cores available to this process
   const kernels::Kernels* kernels = nullptr;  ///< null: those that FOLIO_ISA selects, or the fastest supported ones
-  bool fast = false;                          ///< multiply 16-bit weights with Kernels::matmul_fast, if supported
+  bool fast = false;                          ///< use Kernels::matmul_fast and attention_bf16 where supported
   bool copies_weights = false;                ///< copy all weights to private memory instead of using the mapped file
 };
 

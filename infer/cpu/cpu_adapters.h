@@ -21,7 +21,7 @@ namespace folio::infer {
 
 class CpuAdapters {
  public:
-  /// Loads the adapter as `number`: its matrices for `layers`. Of each b, copies only the rows of outputs in `weights`.
+  /// Loads adapter `number`: its matrices for `layers`, and of each b only the rows of the outputs in `weights`.
   void load(int32_t number, const core::Adapter& adapter, LayerRange layers, const CpuWeights& weights);
   void unload(int32_t number) { adapters_.erase(number); }
 

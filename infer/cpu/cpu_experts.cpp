@@ -32,8 +32,8 @@ Inputs CpuExperts::AllInputs::of(const ExpertRows& expert) const {
   return in;
 }
 
-// Quantizes the inputs to 8 bits: one row for all experts if `shared`, else each expert's rows in separate calls,
-// whose number of rows determines the layout. rows_of(first, n) returns the inputs (n, k) of n assignments.
+// Quantizes the inputs to 8 bits: a single row, which all experts read, if `shared`, else each expert's rows.
+// rows_of(first, n) returns the inputs (n, k) of n assignments.
 template <typename RowsOf>
 kernels::QuantizedInputs CpuExperts::quantize(size_t k, bool shared, RowsOf&& rows_of) {
   constexpr size_t kTogether = 16;

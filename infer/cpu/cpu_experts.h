@@ -29,7 +29,7 @@ struct ExpertRows {
 
 class CpuExperts {
  public:
-  /// A projection, such as the gate, of each row by its experts' matrices. `stride`, given to project(), is its width.
+  /// A projection, such as the gate, of each row by its experts' matrices. `stride` is its width, passed to project().
   struct ExpertMatmul {
     std::span<const Matrix> weights;  ///< a matrix per expert
     const float* biases;              ///< (experts, stride), or null

@@ -27,7 +27,13 @@ CpuStage::CpuStage(Cpu& cpu, const core::StoredModel& model, const Shard& shard,
             .widths = slot_widths(config_),
             .load_report = weights_.report()},
       cache_(cache_of<float>()) {
-  if (cache_type == CacheType::F16) cache_.emplace<Cache<kernels::F16>>(cache_of<kernels::F16>());
+  if (cache_type == CacheType::F16) {
+    if (cpu.fast() && kernels_.attention_bf16 != nullptr && config_.head_dim % 2 == 0) {
+      cache_.emplace<Cache<kernels::BF16Pair>>(cache_of<kernels::BF16Pair>());
+    } else {
+      cache_.emplace<Cache<kernels::F16>>(cache_of<kernels::F16>());
+    }
+  }
   if (cache_type == CacheType::Q8_0) cache_.emplace<Cache<kernels::Q8>>(cache_of<kernels::Q8>());
 }
 
@@ -228,7 +234,8 @@ void CpuStage::multiply(Slot input, std::span<const Projection> projections, boo
       .quantized = groups ? quantize(x, k) : kernels::QuantizedInputs{},
       .n_rows = n_rows_};
   adapters_.project(pool_, kernels_, projections, x, k);
-  pool_.parallel_for(n_out, kernels::kLanes, n_rows_ * n_out * k / kWorthAThread, [&](size_t begin, size_t end) {
+  const size_t grain = panels ? kernels_.fast_rows : kernels::kLanes;
+  pool_.parallel_for(n_out, grain, n_rows_ * n_out * k / kWorthAThread, [&](size_t begin, size_t end) {
     Inputs in = inputs;
     if (packs) in.packed = packed_.of_thread();
     size_t first = 0;
@@ -350,6 +357,8 @@ void CpuStage::attend(const Cache<T>& cache, size_t layer, int64_t window, std::
       kernels_.attention(in, at(Slot::Heads) + first);
     } else if constexpr (std::is_same_v<T, kernels::F16>) {
       kernels_.attention_f16(in, at(Slot::Heads) + first);
+    } else if constexpr (std::is_same_v<T, kernels::BF16Pair>) {
+      kernels_.attention_bf16(in, at(Slot::Heads) + first);
     } else {
       kernels_.attention_q8(in, at(Slot::Heads) + first);
     }

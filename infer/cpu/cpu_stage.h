@@ -100,7 +100,7 @@ class CpuStage final : public Stage, public StageMemory, public StageResults {
   Share kv_heads_;  ///< this rank's key/value heads
   CpuWeights weights_;
   StageInfo info_;
-  std::variant<Cache<float>, Cache<kernels::F16>, Cache<kernels::Q8>> cache_;
+  std::variant<Cache<float>, Cache<kernels::F16>, Cache<kernels::Q8>, Cache<kernels::BF16Pair>> cache_;
   RopeTable rope_;
   RopeTable local_rope_;  ///< for sliding-window layers, if the model has a separate RoPE base for them
   CpuAdapters adapters_;

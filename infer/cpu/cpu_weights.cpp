@@ -1,11 +1,7 @@
 #include "infer/cpu/cpu_weights.h"
 
-#include <sys/mman.h>
-
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 #include <tuple>
 
 #include "core/memory_nodes.h"
@@ -31,27 +27,15 @@ core::TensorView rows_of(const core::TensorView& tensor, const Shard& shard) {
 // Alignment of copies in bytes: a cache line.
 constexpr size_t kLine = 64;
 
-// Returns true if `bytes` of unquantized weights should be copied to huge pages. Hardware prefetchers stop at page
-// boundaries, and virtual machines translate each page twice: 4 KiB pages are read at two thirds to three quarters of
-// the speed. Weights that fit in the caches gain nothing, and larger copies would evict other data from memory.
+// Returns true if `bytes` of unquantized weights should be copied to huge pages, which are read faster than the 4 KiB
+// pages of the mapped file. Weights that fit in the caches gain nothing, and larger copies would evict other data from
+// memory.
 bool worth_copying(size_t bytes) {
   constexpr size_t kLeast = size_t{64} << 20U;
   return bytes >= kLeast && bytes <= core::machine_memory() / 2;
 }
 
-// Allocates memory for repacked and copied weights, on huge pages if available: decoding reads all of it per token.
-uint8_t* allocate(size_t bytes) {
-  constexpr size_t kLargePage = size_t{2} << 20U;
-  const size_t whole = (bytes + kLargePage - 1) / kLargePage * kLargePage;
-  void* memory = std::aligned_alloc(kLargePage, whole);
-  if (memory == nullptr) throw std::bad_alloc();
-  ::madvise(memory, whole, MADV_HUGEPAGE);
-  return static_cast<uint8_t*>(memory);
-}
-
 }  // namespace
-
-void CpuWeights::Free::operator()(uint8_t* p) const { std::free(p); }
 
 CpuWeights::CpuWeights(const core::StoredModel& model, const Shard& shard, core::ThreadPool& pool,
                        const Options& options)
@@ -80,7 +64,7 @@ StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard
   }
   const bool copied = options.copies || worth_copying(copies);
   const size_t bytes = report_.repacked_bytes + (copied ? copies : 0);
-  if (bytes > 0) memory_.reset(allocate(bytes));
+  if (bytes > 0) memory_ = allocate_huge_pages(bytes);
   uint8_t* to = memory_.get();
   StageWeights by_role(model, shard.layers, [&](const core::TensorSpec& spec, const core::TensorView& whole) {
     const WeightId id{static_cast<int32_t>(matrices_.size())};

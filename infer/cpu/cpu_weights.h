@@ -6,12 +6,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
 #include "core/thread_pool.h"
 #include "core/weights.h"
+#include "infer/cpu/huge_pages.h"
 #include "infer/cpu/matrix.h"
 #include "infer/forward/machine.h"
 
@@ -39,10 +39,6 @@ class CpuWeights {
   [[nodiscard]] const float* vector(WeightId id) const { return std::get<const float*>(matrix(id).weights); }
 
  private:
-  struct Free {
-    void operator()(uint8_t* p) const;
-  };
-
   StageWeights load(const core::StoredModel& model, const Shard& shard, core::ThreadPool& pool, const Options& options);
   void add_matrix(const core::TensorView& whole, const Shard& shard, core::ThreadPool& pool, const Options& options,
                   uint8_t*& to, const core::StoredModel& model);
@@ -53,8 +49,8 @@ class CpuWeights {
   LoadReport report_;
   std::vector<Matrix> matrices_;  ///< by WeightId; the matrices of a stack are adjacent
   std::vector<std::vector<std::byte>> copies_;
-  std::unique_ptr<uint8_t, Free> memory_;  ///< repacked and copied weights, on huge pages
-  StageWeights by_role_;                   // declared last: constructing it fills the members above
+  HugePages memory_;      ///< repacked and copied weights
+  StageWeights by_role_;  // declared last: constructing it fills the members above
 };
 
 }  // namespace folio::infer

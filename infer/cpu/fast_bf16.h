@@ -47,24 +47,28 @@ inline void fast_tile(const BF16* const* panel, const BF16* const* x, size_t col
   }
 }
 
-// Multiplies the weight rows [begin, end) by n <= kInputs inputs. Panels and inputs past the end repeat the last one,
-// and their results are not stored.
+// Multiplies the weight rows [begin, end) by n <= kInputs inputs, kPanels panels at a time, then half as many. Inputs past
+// the end repeat the last one, and their results are not stored.
 template <size_t kPanels, size_t kInputs, Prefetch level>
 void fast_rows(const BF16* x, size_t n, const PanelMatrix& weight, size_t k, size_t begin, size_t end, float* out,
                size_t out_stride, bool accumulate) {
   const size_t columns = panel_columns(k);
   const BF16* in[kInputs];
   for (size_t t = 0; t < kInputs; ++t) in[t] = x + std::min(t, n - 1) * columns;
-  for (size_t row = begin; row < end; row += kPanels * kLanes) {
+  size_t row = begin;
+  for (; row + (kPanels - 1) * kLanes < end; row += kPanels * kLanes) {
     const BF16* panel[kPanels];
-    for (size_t p = 0; p < kPanels; ++p) {
-      panel[p] = weight.panels + in_panels(k, std::min(row + p * kLanes, (end - 1) / kLanes * kLanes), 0);
-    }
+    for (size_t p = 0; p < kPanels; ++p) panel[p] = weight.panels + in_panels(k, row + p * kLanes, 0);
     Vec sums[kPanels][kInputs];
     fast_tile<kPanels, kInputs, level>(panel, in, columns, sums);
-    for (size_t p = 0; p < kPanels && row + p * kLanes < end; ++p) {
+    for (size_t p = 0; p < kPanels; ++p) {
       const size_t first = row + p * kLanes;
       put_outputs(sums[p], n, 0, first, std::min(end, first + kLanes), out, out_stride, accumulate);
+    }
+  }
+  if constexpr (kPanels > 1) {
+    if (row < end) {
+      fast_rows<kPanels / 2, kInputs, level>(x, n, weight, k, row, end, out, out_stride, accumulate);
     }
   }
 }

@@ -42,7 +42,7 @@ void widen(const GroupMatrix& m, const uint8_t* tile, WideTile& to) {
     for (size_t p = 0; p < kParts; ++p) to.scales[group * kParts + p] = scales.scale(g, p);
     if constexpr (Kind::kMinimums) to.minimums[group] = scales.minimum(g);
   });
-  std::atomic_signal_fence(std::memory_order_seq_cst);  // the compiler does not treat tile loads as reads of memory
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // the compiler doesn't know that tile loads read memory
 }
 
 // Computes dots (16 inputs, 16 rows) of one group. Callers alternate kSet, the set of tile registers, so that two
@@ -65,8 +65,7 @@ inline void multiply_tiles(const int8_t* inputs, const WideTile::Line* quants, i
 }
 
 // Cache lines to prefetch in small portions while a tile is multiplied: the next tile's weights, and the outputs of the
-// sixteen inputs. Memory is idle during products, but a bottleneck in widen(). Prefetched at once, the outputs would
-// occupy the line fill buffers that the inputs need.
+// sixteen inputs. Prefetched at once, they would occupy the line fill buffers that the inputs need.
 struct LinesAhead {
   const uint8_t* line;
   const uint8_t* end;
@@ -163,7 +162,7 @@ void matmul_groups_amx(const QuantizedInputs& x, size_t n_rows, const GroupMatri
   if (whole > 0) {
     const TileShapes shapes(weight.group, 1);
     WideTile wide;
-    // Each step of two parts prefetches its share of the next tile's lines and of the sixteen outputs.
+    // Spreads prefetches of the next tile's lines and of the sixteen outputs evenly over the steps, two groups each.
     const size_t steps = weight.k / weight.group / 2 + 1;
     const size_t lines_at_once = weight.tile_bytes() / 64 / (whole / kAmxInputs * steps) + 1;
     with_kind(weight, [&](auto kind) {

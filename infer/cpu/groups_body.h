@@ -78,7 +78,7 @@ class BlockScales {
     }
   }
 
-  // Returns the scales of part p of group g < n, one for each of sixteen rows.
+  // Returns the scales of the p-th weight group in input group g < n, one for each of sixteen rows.
   [[nodiscard]] Vec scale(size_t g, size_t p) const {
     const Vec scale = Vec::load(scales_ + (g * kParts + p) * kTileRows);
     if constexpr (Kind::kFp4) {  // 2^(scale - 128) as a product of two normal floats
@@ -102,8 +102,8 @@ class BlockScales {
   Vec minimum_factor_{};
 };
 
-// Calls body(group, quants, scales, g) for each group of 32 columns of a tile. g is the group's index in its block, and
-// `scales` are those of the block.
+// Calls body(group, quants, scales, g) for each group of 32 columns of a tile: with its index in the tile, its quants,
+// the scales of its block, and its index in the block.
 template <typename Kind, typename Body>
 void for_groups(const GroupMatrix& m, const uint8_t* tile, Body&& body) {
   constexpr size_t kQuantBytes = group_quant_bytes(Kind::kBits);
@@ -214,8 +214,7 @@ auto with_kind(const GroupMatrix& m, Body&& body) {
 using TileKernel = void (*)(const GroupMatrix& m, const uint8_t* tile, const QuantizedInputs& x, size_t first,
                             Vec* total);
 
-// Returns the kernels of a storage format for 1, 2, 4 and 8 inputs, limited to kMostInputs. With fewer inputs, a
-// product is bound by memory and needs prefetches; with kMostInputs, by arithmetic, and the tile is mostly in cache.
+// Returns the kernels of a storage format for 1, 2, 4 and 8 inputs, limited to kMostInputs.
 template <typename Kind>
 std::array<TileKernel, 4> kernels_of() {
   const auto several = [](auto n) -> TileKernel {

@@ -80,7 +80,7 @@ struct Dots {
     __m256i signed_high{};
   };
 
-  /// Makes sum() add *sum (the inputs' negated sum) times the zero point. Adding it at the end saves registers.
+  /// Makes sum() subtract the quants' zero point by adding *sum (the inputs' negated sum) times the zero point.
   void start(const int32_t* sum) { first = sum; }
   /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
   void add(const Weights& w, const int8_t* values) {
@@ -105,7 +105,7 @@ struct Dots {
   }
 
  private:
-  // Additions that cannot overflow 16 bits: each adds two products of a quant (up to 15, 31 or 63) and an input (127).
+  // Maximum additions before widen(): each adds two products of a quant (up to 15, 31 or 63) and an input (up to 127).
   static constexpr int kMostAdded = 32767 / (((1 << kBits) - 1) * 254);
 
   static __m256i widened(__m256i x) { return _mm256_madd_epi16(x, _mm256_set1_epi16(1)); }

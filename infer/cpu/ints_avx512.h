@@ -67,7 +67,7 @@ struct Dots {
     __m512i v;
   };
 
-  /// Starts the sums at *sum (the inputs' negated sum) times the zero point: this subtracts it from each quant.
+  /// Starts the sums at *sum (the inputs' negated sum) times the zero point, to subtract the zero point from quants.
   void start(const int32_t* sum) { sums = Ints::all(*sum).template times<1 << (kBits - 1)>().v; }
   /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
   void add(const Weights& w, const int8_t* values) { sums = _mm512_dpbusd_epi32(sums, w.v, four(values)); }
@@ -85,7 +85,7 @@ struct Dots {
     __m512i odd;
   };
 
-  /// Starts the sums at *sum (the inputs' negated sum) times the zero point: this subtracts it from each quant.
+  /// Starts the sums at *sum (the inputs' negated sum) times the zero point, to subtract the zero point from quants.
   void start(const int32_t* sum) { sums = Ints::all(*sum).template times<1 << (kBits - 1)>().v; }
   /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
   void add(const Weights& w, const int8_t* values) {
@@ -117,7 +117,7 @@ struct Dots {
 
   __m512i sums = _mm512_setzero_si512();
 #if !defined(__AVX512VNNI__)
-  // Additions that cannot overflow 16 bits: each adds two products of a quant (up to 15, 31 or 63) and an input (127).
+  // Maximum additions before widen(): each adds two products of a quant (up to 15, 31 or 63) and an input (up to 127).
   static constexpr int kMostAdded = 32767 / (((1 << kBits) - 1) * 254);
 
   void widen() {

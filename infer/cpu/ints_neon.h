@@ -81,7 +81,7 @@ struct Dots {
     Bytes bytes;
   };
 
-  /// Starts the sums at *sum (the inputs' negated sum) times the zero point: this subtracts it from each quant.
+  /// Starts the sums at *sum (the inputs' negated sum) times the zero point, to subtract the zero point from quants.
   void start(const int32_t* sum) { sums = Ints::all(*sum).template times<1 << (kBits - 1)>(); }
   /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
   void add(const Weights& w, const int8_t* values) {

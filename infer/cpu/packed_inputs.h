@@ -10,9 +10,8 @@
 
 namespace folio::infer {
 
-/// Packs a product's inputs. With one or two threads, each packs all inputs into its own buffer. That takes about 2 %
-/// of a prompt's time; reading a shared buffer's lines from another core costs at least as much, and up to 8 % where
-/// cores exchange lines slowly (BENCHMARKS.md). More threads share the work and one buffer.
+/// Packs a product's inputs. With one or two threads, each packs all inputs into its own buffer, because reading lines
+/// from another core's cache would take longer (BENCHMARKS.md). More threads share the work and one buffer.
 class PackedInputs {
  public:
   PackedInputs(core::ThreadPool& pool, const kernels::Kernels& kernels) : pool_(pool), kernels_(kernels) {}

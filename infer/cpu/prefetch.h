@@ -9,10 +9,8 @@ namespace folio::infer {
 
 enum class Prefetch { None, L1, L2, L3, Once };  ///< target cache; Once is non-temporal, for data read once
 
-/// Returns the level that FOLIO_PREFETCH (none, l1, l2, l3, once) specifies at the first call. The default is L2: a
-/// core can have few lines in flight to L1 (12 on Zen), too few for its memory bandwidth, but about fifty to L2. If
-/// core::prefetches_streams(), the default is none: weights are read sequentially, and prefetches into L2 would reach
-/// only two thirds of the bandwidth (`bench --memory`). Throws core::Error for an unknown level.
+/// Returns the level that FOLIO_PREFETCH (none, l1, l2, l3, once) specifies at the first call. The default is L2, which
+/// allows more lines in flight than L1, or none if core::prefetches_streams(). Throws core::Error for an unknown level.
 [[nodiscard]] Prefetch select_prefetch();
 
 }  // namespace folio::infer

@@ -24,7 +24,7 @@ using kernels::kTileRows;
 size_t rows_of(const core::TensorView& tensor) { return static_cast<size_t>(tensor.shape.front()); }
 
 // A block of a tile, unpacked from the file's format: sixteen rows of at most 256 columns. Types without byte scales
-// have one factor per group instead.
+// have only factors, one per group.
 struct Rows {
   std::array<std::array<uint8_t, kBlockColumns>, kTileRows> quants{};
   std::array<std::array<uint16_t, kBlockColumns / kGroupColumns>, kTileRows> factors{};

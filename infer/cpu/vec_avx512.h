@@ -31,6 +31,9 @@ struct Vec {
   static Vec load_first(const F16* p, size_t n) { return {_mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask(n), p))}; }
   static Vec load(const BF16* p) { return widened(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
   static Vec load_first(const BF16* p, size_t n) { return widened(_mm256_maskz_loadu_epi16(mask(n), p)); }
+  /// Loads a pair per lane as it is, without widening.
+  static Vec load(const BF16Pair* p) { return {_mm512_loadu_ps(p)}; }
+  static Vec load_first(const BF16Pair* p, size_t n) { return {_mm512_maskz_loadu_ps(mask(n), p)}; }
   static Vec load(const uint8_t* p) { return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(sixteen(p)))}; }
   static Vec load(const int8_t* p) { return widened(sixteen(p)); }
   static __m128i sixteen(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }

@@ -6,9 +6,8 @@
 namespace folio::infer::gpu {
 namespace {
 
-// One block per row, since rows may have different adapters. Each warp computes some of the few t_j, reading one row of
-// a; then each thread computes outputs, reading one row of b. Sums depend only on the row itself, so batching changes
-// no bits. Reads 4 rank (k + n_out) bytes per row: little compared with the product, as long as few rows have adapters.
+// One block per row, since rows may have different adapters. Each warp computes some of the t_j, then each thread some
+// outputs. Sums depend only on the row itself, so batching changes no bits.
 __global__ __launch_bounds__(kBlockThreads) void add_adapters(const float* x, size_t k, const int32_t* slots,
                                                               const LowRank* parts, float* out, size_t n_out) {
   FOLIO_SHARED(float, t, kMaxLowRank);

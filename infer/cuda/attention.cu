@@ -21,7 +21,7 @@ __device__ float cache_number(const CacheView& cache, const uint8_t* head, size_
                     : reinterpret_cast<const float*>(head)[index];
 }
 
-// Form::Plain: one thread per (row, head). Threads that share a key/value head all read its keys and values.
+// Form::Plain: one thread per (row, head). Threads don't share their loads of keys and values.
 __global__ void attention_plain(Attention in) {
   const size_t head = threadIdx.x + static_cast<size_t>(blockIdx.x) * blockDim.x;
   const size_t row = blockIdx.y;
@@ -162,9 +162,7 @@ __device__ void join_parts(const Attention& in, const AttentionItem& item, size_
 }
 
 // Decode: a warp computes one part of 64 positions for all queries that share a key/value head (attention_body.h), so
-// keys and values are read from memory once, with 64 · 2 · head_dim elements in flight per warp. Bound by memory: 2
-// n_kv_heads head_dim elements per position. Partials go to memory, and the last block of an item joins them in order;
-// no block waits for another.
+// keys and values are read from memory once. Partials go to memory, and the last block of an item joins them in order.
 // cuda_report: attention_parts<HeadSizes<{dim}, {half}>> shares 16 * dim * (4 - 2 * half) bytes
 template <typename H>
 __global__ __launch_bounds__(kPartThreads,
@@ -236,8 +234,7 @@ __device__ void fetch_part(const PartBlocks& from, uint8_t* to) {
 }
 
 // Prefill: a block processes up to eight items, 128 (row, head) slots, part by part. With kStaged, the next part's keys
-// and values are copied to shared memory (cp.async) while a part is computed. Bound by the tensor cores: 4 head_dim
-// operations per slot and position.
+// and values are copied to shared memory (cp.async) while a part is computed.
 // cuda_report: attention_rows<HeadSizes<256, false>, false> shares 65536 bytes
 // cuda_report: attention_rows<HeadSizes<{dim}, {half}>, false> shares 128 * dim * (4 - 2 * half) bytes
 // cuda_report: attention_rows<HeadSizes<{dim}, {half}>, true> shares 384 * dim * (4 - 2 * half) bytes

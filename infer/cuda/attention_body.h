@@ -113,10 +113,10 @@ struct PartResult {
   float sum[2];
 };
 
-/// Attends to the 64 positions from `begin` on, with scores capped if cap > 0. Calls before(result) with max and sum,
-/// then take(n, sums) with Σ e^(s - max) v of dimensions 8 n to 8 n + 7. A score tile is 16 slots x 8
-/// positions, k = dimension; an output tile is 16 slots x 8 dimensions, k = position. A score tile's
-/// accumulators have the layout of an output tile's operand, so probabilities stay in registers.
+/// Computes attention over the 64 positions from `begin` on. Caps scores if cap > 0. Calls before(result) with each
+/// slot's maximum score and sum, then take(n, sums) with Σ e^(s - max) v for dimensions 8 n to 8 n + 7. The
+/// accumulators of a score tile (16 slots x 8 positions) have the layout of the next product's operand, so
+/// probabilities stay in registers.
 template <typename H, typename Before, typename Take>
 __device__ void attend_part(const uint8_t* queries, const PartBlocks& blocks, int32_t begin, const Slots& slots,
                             float cap, Before before, Take take) {
@@ -141,7 +141,7 @@ __device__ void attend_part(const uint8_t* queries, const PartBlocks& blocks, in
     }
   }
 
-  // Replaces s by e^(s - max). Positions that a slot does not attend to are masked, whatever the memory holds.
+  // Replaces each score s by e^(s - max). Masks positions that a slot does not attend to, whatever the memory holds.
   PartResult part{{kNothing, kNothing}, {0.0F, 0.0F}};
 #pragma unroll
   for (int j = 0; j < 8; ++j) {

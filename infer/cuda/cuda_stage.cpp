@@ -135,7 +135,7 @@ void CudaStage::forget_recordings() {
   recordings_.clear();
 }
 
-// Adds the updates of the rows' adapters to `out`, the product of slot `in` and `weight`. Uses the slot's floats.
+// Adds the rows' adapter updates to `out`, the product of slot `in` and `weight`. Reads the slot's unpacked floats.
 void CudaStage::adapt(Slot in, WeightId weight, float* out) {
   if (!has_adapters_) return;
   const size_t of_rows = gathered_rows_ ? places_.logit_adapters : places_.adapters;

@@ -1,5 +1,5 @@
-// Errors of GPUs. Each function throws core::Error: one line with what, where and the remedy. Separate from device.cu
-// because nvcc does not compile fmt's headers.
+// Errors of GPUs. Each function throws core::Error: one line with the problem, its place and the remedy. Separate from
+// device.cu because nvcc does not compile fmt's headers.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@ inline constexpr int kLeastCapability = 80;  ///< 10 * major + minor
 [[noreturn]] void fail_without_devices(const std::string& reason);
 [[noreturn]] void fail_no_such_device(int device, int n_devices);
 [[noreturn]] void fail_old_device(const std::string& where, int capability);
-/// Reports that this build has no kernels for the GPU's compute capability.
+/// Throws core::Error: this build has no kernels for the GPU's compute capability.
 [[noreturn]] void fail_no_kernels(const std::string& where, int capability);
 [[noreturn]] void fail_out_of_memory(const std::string& where, uint64_t wanted, uint64_t free);
-/// Reports that CUDA itself lacked memory, for a kernel's stack or a recording.
+/// Throws core::Error: CUDA itself lacked memory for `what`, such as a kernel's stack or a recording.
 [[noreturn]] void fail_out_of_memory(const std::string& what, const std::string& where, uint64_t free);
 [[noreturn]] void fail_out_of_pinned_memory(uint64_t wanted);
-/// Reports that operation `what` failed. An asynchronous operation issued earlier may be the cause.
+/// Throws core::Error: operation `what` failed. An asynchronous operation issued earlier may be the cause.
 [[noreturn]] void fail_operation(const std::string& what, const std::string& where, const std::string& reason);
 
 }  // namespace folio::infer::gpu

@@ -12,8 +12,8 @@ namespace folio::infer {
 /// An operation, with the preceding operations that its kernels also compute. Points into fuse()'s argument.
 struct Fused {
   const Operation* operation;
-  const Norm* norm = nullptr;          ///< the norm, computed while Normed is packed
-  const Activate* activate = nullptr;  ///< the activation, computed while the gate is packed
+  const Norm* norm = nullptr;          ///< the norm to compute while packing its result
+  const Activate* activate = nullptr;  ///< the activation to compute while packing its result
   bool gathers = false;                ///< for Attend: computes all rows, then runs the Gather that preceded it
   bool leaves_branch = false;          ///< for ProjectToResidual: the next Norm adds Branch to Residual
   bool adds_branch = false;            ///< for Norm: adds Branch to Residual first

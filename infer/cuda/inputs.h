@@ -69,7 +69,7 @@ __device__ void pack_number(const PackedInputs& to, uint8_t* tile, size_t row, s
   }
 }
 
-/// Packs row `row` with kRowThreads threads: the elements in `held`, value(i) for those after them, and 0 from k on.
+/// Packs row `row` with kRowThreads threads: the elements in `held`, then value(i) up to to.k, then zeros as padding.
 template <Kind kKind, int kCount, typename Value>
 __device__ void pack_row(PackedInputs to, size_t row, const Held<kCount>& held, Value value) {
   to.kind = kKind;  // a compile-time constant: offsets need shifts, not divisions

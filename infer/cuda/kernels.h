@@ -52,7 +52,7 @@ void add_norm_pack(Stream& stream, float* x, const Delta& delta, const float* we
 
 enum class Activation : uint8_t { Silu, Gelu, Clamped };
 
-/// Sets gate (n) = silu(gate) * up (Shazeer 2020), or the GELU or clamped variant, with the bits of the CPU kernels.
+/// Sets gate (n) = silu(gate) * up (Shazeer 2020), or the GELU or clamped variant, bit-identical to the CPU kernels.
 void activate(Stream& stream, Activation activation, float* gate, const float* up, size_t n);
 /// Computes activate() for gate (n_rows, k) and packs the result into `packed`.
 void activate_pack(Stream& stream, Activation activation, float* gate, const float* up, const PackedInputs& packed);
@@ -65,9 +65,9 @@ struct Matmul {
 };
 inline constexpr size_t kMaxProducts = 3;
 
-/// Computes each product's out = x · weightᵀ + bias, for 1 to kMaxProducts matrices of one format (same_format). k is
-/// split into kSplits parts of whole blocks, each summed from zero, and the sums are added in order, whatever the
-/// number of rows. `fast_sums` computes one sum instead if there are many rows.
+/// Computes out = x · weightᵀ + bias for 1 to kMaxProducts matrices of one format (same_format). k is split into
+/// kSplits parts that are summed separately and added in order, so that a row's result does not depend on the number of
+/// rows. `fast_sums` computes one sum instead if there are many rows.
 void multiply(Stream& stream, const PackedInputs& x, const Matmul* products, size_t n_products, bool fast_sums = false);
 /// Returns true if one kernel can multiply by both matrices.
 [[nodiscard]] constexpr bool same_format(const PackedMatrix& a, const PackedMatrix& b) {
@@ -155,10 +155,9 @@ struct Attention {
 };
 
 /// Computes out = softmax(scale q kᵀ) v from the cache, over the positions that a row attends to. Positions are split
-/// into parts, counted from 0, each with m = max s, p = exp(s - m), Σ p and Σ p v. Parts are joined in order, each
-/// rescaled to the larger maximum (online softmax, Milakov & Gimelshein 2018; Dao 2023). With `partials`, an item's
-/// parts are computed in parallel and the last block joins them; without, a warp computes them in turn, and items are
-/// in groups of kGroupItems. Both give the same bits.
+/// into parts, which are joined in order by online softmax (Milakov & Gimelshein 2018; Dao 2023). With `partials`, an
+/// item's parts are computed in parallel and the last block joins them; without, a warp computes them in turn, and
+/// items are in groups of kGroupItems. Both give the same bits.
 void attention(Stream& stream, const Attention& in, Form form = Form::Fast);
 /// Returns the size in bytes of Attention::partials for a step.
 [[nodiscard]] constexpr size_t partial_bytes(const Attention& in) {

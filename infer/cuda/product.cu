@@ -21,11 +21,10 @@ __global__ void product_plain(const float* x, size_t n_rows, Matmul p) {
   }
 }
 
-// A block computes 16 outputs (a tile's rows), each of its eight warps over an eighth of k. A lane loads 16 bytes and a
-// warp 512 contiguous ones, several tiles ahead of the products: some 64 KB per multiprocessor are in flight, bandwidth
-// times latency. Tensor cores multiply eight rows of inputs at once; a single row leaves seven columns empty, which
-// costs no time, because the product waits for memory. The eight sums are added in order. With up to 64 rows, a block
-// computes 32 outputs, which halves the reads of inputs.
+// A block computes 16 outputs (a tile's rows), each of its eight warps over an eighth of k; the eight sums are added
+// in order. A warp loads 512 contiguous bytes, several tiles ahead of the products, to hide the latency of memory. A
+// single row of inputs uses one of the tensor cores' eight columns, which costs no time: the product waits for memory.
+// With up to 64 rows, a block computes 32 outputs, which halves the reads of inputs.
 // cuda_report: product_narrow<*, {rows}, {columns}> shares 4096 * rows * columns bytes
 template <typename Format, int kRowTiles, int kColumnTiles>
 __global__ __launch_bounds__(kNarrowThreads,

@@ -43,7 +43,7 @@ struct Floats {
     }
   }
   struct Inputs {
-    Words tiles[2];  ///< two tiles in each
+    Words tiles[2];  ///< operands of two tiles in each element
   };
   static __device__ void load_inputs(const uint8_t* step, Inputs& to) {
 #pragma unroll
@@ -69,7 +69,7 @@ struct Groups {
   static constexpr int kAhead = kBits == 4 && !kMinimums ? 4 : 2;  // as many steps as fit in registers
   static constexpr size_t kInputBytes = 1280;
   static constexpr int kLoads = kBits / 2;             ///< 16-byte loads per lane
-  static constexpr int kScales = 128 / kGroupColumns;  ///< groups of a step
+  static constexpr int kScales = 128 / kGroupColumns;  ///< groups of 32 or 16 columns per step
   static constexpr int kScalesOfTile = 32 / kGroupColumns;
   [[nodiscard]] static FOLIO_BOTH constexpr size_t step_bytes(const PackedMatrix& w) { return w.block_bytes(); }
 
@@ -129,7 +129,7 @@ struct Groups {
     }
   }
   struct Inputs {
-    Words quants[2];     ///< two tiles in each
+    Words quants[2];     ///< operands of two tiles in each element
     float scales[4][2];  ///< [group][i]: scale of row 2 t + i, with t = lane_in_group()
     float scaled_sums[kMinimums ? 4 : 1][2];
   };

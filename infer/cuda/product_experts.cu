@@ -1,7 +1,6 @@
 // Products of each assignment's input and its expert's matrix, as in product.cu: a block's columns are a group of
-// assignments of one expert. With few rows, a group has at most eight, and the bound is the time to read the active
-// experts once. With more rows, a group has up to 64, a block computes 32 outputs, and each weight is read once per
-// group; prompts are bound by the tensor cores, except for padding. Results are bit for bit those of multiply().
+// assignments of one expert. A group has at most eight assignments if there are few rows, else up to 64, so that each
+// weight is read once per group. Results are bit for bit those of multiply().
 #include "infer/cuda/experts.h"
 #include "infer/cuda/product_narrow.h"
 

@@ -9,13 +9,13 @@ namespace folio::infer::gpu {
 inline constexpr unsigned kNarrowThreads = kSplits * kWarp;
 inline constexpr size_t kTileNumbers = kTileRows * kTileColumns;
 
-/// Multiplies kRowTiles row tiles of `w`, stored at `data`, from first_tile on, by the first `column_tiles` (at most
-/// kColumnTiles) tiles at `inputs`, `input_bytes` apart. `shared` has kSplits * kRowTiles * kColumnTiles *
+/// Multiplies kRowTiles row tiles of `w` from first_tile on, stored at `data`, by the first `column_tiles` (at most
+/// kColumnTiles) tiles at `inputs`, which are `input_bytes` apart. `shared` has kSplits * kRowTiles * kColumnTiles *
 /// kTileNumbers floats. Calls put(column, output, sum) for every sum, even for those outside the matrix.
 template <typename Format, int kRowTiles, int kColumnTiles, typename Put>
 __device__ void multiply_narrow(const PackedMatrix& w, const uint8_t* data, size_t first_tile, const uint8_t* inputs,
                                 size_t input_bytes, size_t column_tiles, uint8_t* shared, Put put) {
-  constexpr int kAhead = kColumnTiles == 1 ? Format::kAhead : 1;  // many products hide a load's latency
+  constexpr int kAhead = kColumnTiles == 1 ? Format::kAhead : 1;  // products of several tiles hide a load's latency
   const size_t split = threadIdx.x / kWarp;
   const size_t steps_of_block = kBlockK / Format::kStepColumns;
   const size_t per_split = split_blocks(w.k_blocks());
@@ -58,7 +58,7 @@ __device__ void multiply_narrow(const PackedMatrix& w, const uint8_t* data, size
     }
   }
 
-  auto* parts = reinterpret_cast<float*>(shared);  // (splits, row tiles, column tiles, lanes, 4)
+  auto* parts = reinterpret_cast<float*>(shared);
   constexpr size_t kNumbers = kRowTiles * kColumnTiles * kTileNumbers;
 #pragma unroll
   for (int m = 0; m < kRowTiles; ++m) {

@@ -78,8 +78,7 @@ __device__ float score_of_group(const float* values, uint32_t size) {
 size_t words_of(size_t n) { return ceil_div(n, kWarp); }
 
 // One warp per row. Scores are in shared memory; n_chosen times, each lane scans every 32nd score for the maximum. Sums
-// and ties follow the order of the experts, as in the reference, so the bits are the same. A row of 128 experts
-// takes about a thousand cycles, less than a launch.
+// and ties follow the order of the experts, as in the reference, so the bits are the same.
 // cuda_report: route_rows shares 1056 bytes
 __global__ __launch_bounds__(kWarp) void route_rows(float* routes, const float* bias, Routing r, Taken taken) {
   FOLIO_DYNAMIC_SHARED(shared);
@@ -153,9 +152,8 @@ __device__ uint32_t sum_before(uint32_t value, uint32_t& total) {
   return before + up_to - value;
 }
 
-// One block per expert: reads all assignments (4 bytes each, from the L2 cache), 256 at a time, and lists its own in
-// order; a prefix sum over the threads gives their indices. The last block splits the lists into groups. Lists don't
-// depend on the order of blocks.
+// One block per expert: reads all assignments, 256 at a time, and lists those of its expert in order. The last block to
+// finish splits the lists into groups. The lists don't depend on the order of blocks.
 __global__ __launch_bounds__(kBlockThreads) void group_by_expert(const int32_t* experts, uint32_t n_takings,
                                                                  uint32_t n_experts, uint32_t n_rows, Grouped to) {
   const auto expert = static_cast<int32_t>(blockIdx.x);

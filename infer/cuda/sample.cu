@@ -96,13 +96,13 @@ __global__ void draw_plain(const float* logits, unsigned vocab_size, const DrawI
 
 // ---- Form::Fast: the kernels survey, list and settle ----
 //
-// A block of survey or list reads 4096 logits, thread i elements i, i + 512, …. The row (4 vocab_size bytes, twice)
-// comes from the L2 cache, where the product has just stored it: launches take longer than the reads.
+// A block of survey or list reads 4096 logits. The product has just stored them in the L2 cache, so the reads take less
+// time than a launch.
 
 constexpr unsigned kThreads = 512;
 constexpr unsigned kWarps = kThreads / kWarp;
 constexpr unsigned kChunk = 4096;           // logits that a block reads at once
-constexpr unsigned kMostCandidates = 8192;  // maximum number that a block sorts
+constexpr unsigned kMostCandidates = 8192;  // maximum number of candidates that a block sorts
 constexpr unsigned kBins = 2048;            // bins of logits, by value
 constexpr float kBinsOfOne = 4.0F;          // bins per unit of a logit; the first and the last bin are unbounded
 
@@ -220,7 +220,7 @@ class Row {
   static constexpr uint8_t kNever = 2;
 
   __device__ void mark(unsigned first) const {
-    __syncthreads();  // the previous marks have been read
+    __syncthreads();  // waits until the previous marks have been read
     for (unsigned i = threadIdx.x; i < kChunk; i += kThreads) marks_[i] = kNone;
     __syncthreads();
     for (unsigned i = threadIdx.x; i < in_.n_penalized + in_.n_never; i += kThreads) {
@@ -266,7 +266,7 @@ struct RowTokens {
       Sum passed = 0;
       for (const Sum sum : sums) {
         const Sum total = block_total(sum);
-        if (before + total > target) continue;  // sums[q] rises with q: counts the quarters up to `target`
+        if (before + total > target) continue;  // the sums increase, so this counts those up to `target`
         ++step;
         passed = total;
       }
@@ -373,9 +373,9 @@ __device__ void find_levels(const Weights& weights, State& state) {
   state.largest = weights.largest;
 }
 
-// Finds the likeliest token and counts the logits of each level. From the counts, the row's last block bounds the
-// weight above each level, and so how many of the likeliest tokens surely contain top-p's cut, or the draw: usually a
-// few dozen. With temperature 0, the draw is done here.
+// Finds the likeliest token and counts the logits of each level. The row's last block then bounds the number of
+// likeliest tokens among which top-p's cut and the draw must be, usually a few dozen. With temperature 0, stores the
+// token.
 __global__ __launch_bounds__(kThreads) void survey(const float* logits, unsigned vocab_size, const DrawInput* draws,
                                                    const int32_t* ids, State* states, int32_t* tokens) {
   FOLIO_SHARED(uint8_t, marks, kChunk);

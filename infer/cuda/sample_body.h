@@ -16,7 +16,7 @@ constexpr float kUnits = 0x1.0p44F;  // units in a weight of 1: 2^19 such weight
 constexpr int kIdBits = 19;
 constexpr int kRankBits = 32 + kIdBits + 1;  // bits of a logit and an ID, rounded up to an even number
 constexpr Rank kEnd = (Rank{1} << kRankBits) - 1;
-constexpr float kFloor = -3.402823466e+38F;  // the smallest finite float
+constexpr float kFloor = -3.402823466e+38F;  // the lowest finite float
 
 __device__ inline bool is_finite(float x) { return (bits_of(x) & 0x7F800000U) != 0x7F800000U; }
 
@@ -45,7 +45,7 @@ struct Weights {
   const DrawInput& in;
   float largest;
 
-  // Likelihood is e^(logit - largest). Chance divides the exponent by the temperature, and is 0 below min-p.
+  // Returns the token's weight: Likelihood is e^(logit - largest), Chance that with the temperature, or 0 below min-p.
   [[nodiscard]] __device__ Sum operator()(Weight weight, float logit) const {
     if (weight == Weight::One) return 1;
     float x = logit - largest;
@@ -65,7 +65,7 @@ template <typename Tokens>
 __device__ Rank choose(const DrawInput& in, Tokens& tokens) {
   Rank last = kEnd;  // last rank that is kept
   if (in.top_k > 0) last = tokens.select(Weight::One, last, in.top_k - 1);
-  if (in.top_p < 1.0F) {  // keeps the likeliest tokens, until they have top_p of the total
+  if (in.top_p < 1.0F) {  // keeps the likeliest tokens, up to a total probability of top_p
     const double share = static_cast<double>(in.top_p) * static_cast<double>(tokens.sum(Weight::Likelihood, last));
     const auto whole = static_cast<Sum>(share);
     last =

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "core/error.h"
-#include "infer/engine/form_policy.h"
 
 namespace folio::infer {
 
@@ -20,7 +19,6 @@ ActiveRequest::ActiveRequest(RequestId id, Request request, const core::ModelCon
   if (request_.on_logits || request_.on_log_probs) {
     report_.emplace(prompt, vocab_size_, request_.on_logits, request_.on_log_probs);
   }
-  if (options.slide) sliding_.emplace(options.context);
   std::optional<FormMask> form;
   if (options.form) form.emplace(options.form, *request_.tokenizer, options.end_tokens, prompt.size());
   auto n = static_cast<size_t>(options.n);
@@ -95,9 +93,7 @@ std::optional<Drafter::Text> ActiveRequest::begin_drafts(const Sequence& s, size
   if (!c.drafts || c.in_flight() > 0) return {};  // a step in flight may still verify drafts
   c.drafts->clear();
   if (c.n_missing() != 1) return {};
-  const size_t n = c.history().size();
-  most = std::min(most, n_most_ - n - 1);
-  if (sliding_) most = std::min(most, sliding_->n_left(n, c.first()) - 1);
+  most = std::min({most, n_most_ - c.history().size() - 1, n_left(c) - 1});
   return c.drafts->begin(c.history(), c.first(), most, c.sampling->sampler());
 }
 
@@ -141,8 +137,7 @@ Row ActiveRequest::row_ahead(const Sequence& s, size_t draw) {
 
 bool ActiveRequest::needs_next_token(const Sequence& s) const {
   if (s.n_missing() > 0 || policy_) return true;
-  return !ends_next(s) && (choices_[s.index()].drafts || request_.options.sampler.needs_history() ||
-                           (sliding_ && sliding_->n_left(s.history().size(), s.first()) <= 1));
+  return !ends_next(s) && (choices_[s.index()].drafts || request_.options.sampler.needs_history() || n_left(s) <= 1);
 }
 
 size_t ActiveRequest::take(const Sequence& s, size_t n_rows, const StepOutput& output) {
@@ -182,7 +177,7 @@ size_t ActiveRequest::take(const Sequence& s, size_t n_rows, const StepOutput& o
 // Appends a drawn token to the sequence and calls the callbacks. Ends the sequence if structured output allows none.
 void ActiveRequest::take_drawn(Choice& c, int32_t drawn, std::span<const float> logits) {
   std::optional<FinishReason> reason;
-  if (drawn == kNothingLeft && c.form() != nullptr) reason = end_without_token(*c.form(), c.history());
+  if (drawn == kNothingLeft && c.form() != nullptr) reason = c.sampling->end_without_token(c.history());
   const int32_t token = reason ? drawn : token_of(drawn, std::ssize(c.history()));
   c.collected(1);
   if (reason) return end(c, *reason);
@@ -199,7 +194,7 @@ void ActiveRequest::take_drawn(Choice& c, int32_t drawn, std::span<const float> 
   if (request_.is_enough && request_.is_enough(c.index())) end(c, FinishReason::Stop);
 }
 
-// Stores the logits for the policy. The last row stays in flight until the policy has decided.
+// Stores the sequence's last logits for the policy, which selects the next token in decide().
 void ActiveRequest::take_candidates(Choice& c, const StepOutput& output) {
   const std::span<const float> logits = output.logits.last(vocab_size_);
   const auto position = std::ssize(c.history());
@@ -212,9 +207,15 @@ void ActiveRequest::take_candidates(Choice& c, const StepOutput& output) {
   if (!c.form()->keep_allowed(c.allowed, c.history())) c.allowed.clear();
 }
 
+// Returns the number of free positions in a sliding context. Without one, n_most_ limits the sequence instead.
+size_t ActiveRequest::n_left(const Sequence& s) const {
+  const GenerateOptions& options = request_.options;
+  return options.slide ? static_cast<size_t>(options.context) - s.tokens().size() : SIZE_MAX;
+}
+
+// Keeps the last half of a sliding context that is full. The half is recomputed at its new positions.
 void ActiveRequest::slide(Choice& c) {
-  const size_t n = c.history().size();
-  if (sliding_ && sliding_->n_left(n, c.first()) == 0) c.slide_to(sliding_->first_kept(n));
+  if (n_left(c) == 0) c.slide_to(c.history().size() - static_cast<size_t>(request_.options.context) / 2);
 }
 
 // Ends a choice. `text` is its last output, which was not passed to on_text yet.
@@ -312,7 +313,7 @@ void ActiveRequest::complete(Choice& c, const Continuation& last) {
   std::vector<int32_t> history(c.history().begin(), c.history().end());
   FinishReason reason = FinishReason::Stop;
   if (last.token < 0) {
-    reason = end_without_token(*c.form(), history);
+    reason = sampling.end_without_token(history);
   } else if (!sampling.is_end_token(last.token)) {
     history.push_back(last.token);
     static_cast<void>(sampling.push(history));
@@ -325,7 +326,8 @@ void ActiveRequest::complete(Choice& c, const Continuation& last) {
                       .score = last.score});
 }
 
-// Ends the request. If it has fewer results than choices, `of_missing` is the finish reason of the others.
+// Ends the request and calls its callbacks. If it has fewer results than choices, `of_missing` is the finish reason of
+// the others.
 void ActiveRequest::conclude(std::optional<FinishReason> of_missing) {
   concluded_ = true;
   choices_.front().end = Choice::Clock::now();
@@ -337,16 +339,6 @@ void ActiveRequest::conclude(std::optional<FinishReason> of_missing) {
   }
   keep_best();
   if (of_missing) results_.resize(static_cast<size_t>(request_.options.n), {.finish_reason = *of_missing});
-}
-
-// Keeps the n best results, since a search may complete thousands of sequences.
-void ActiveRequest::keep_best() {
-  std::ranges::stable_sort(results_, std::ranges::greater{}, &GenerateResult::score);
-  results_.resize(std::min(static_cast<size_t>(request_.options.n), results_.size()));
-}
-
-void ActiveRequest::deliver() {
-  if (!concluded_ || std::exchange(delivered_, true)) return;
   for (size_t i = 0; i < results_.size(); ++i) {
     const GenerateResult& result = results_[i];
     for (const int32_t token : result.tokens) {
@@ -355,6 +347,12 @@ void ActiveRequest::deliver() {
     if (request_.on_text && !result.text.empty()) request_.on_text(i, result.text);
     if (request_.on_end) request_.on_end(i, result);
   }
+}
+
+// Keeps the n best results, since a search may complete thousands of sequences.
+void ActiveRequest::keep_best() {
+  std::ranges::stable_sort(results_, std::ranges::greater{}, &GenerateResult::score);
+  results_.resize(std::min(static_cast<size_t>(request_.options.n), results_.size()));
 }
 
 // Ends the request early. With a policy, the results are the best sequences so far, completed or not.
@@ -372,7 +370,6 @@ void ActiveRequest::finish(FinishReason reason) {
     results_.push_back(c->result());
   }
   conclude(reason);
-  deliver();
 }
 
 bool ActiveRequest::done() const {

@@ -17,7 +17,6 @@
 #include "infer/engine/request.h"
 #include "infer/engine/sampling.h"
 #include "infer/engine/scheduler.h"
-#include "infer/engine/sliding.h"
 
 namespace folio::infer {
 
@@ -84,10 +83,9 @@ class ActiveRequest {
   // Functions for the whole request.
   /// Discards the rows in flight of all sequences, so that they are computed again.
   void recall();
-  /// Runs the policy, if there is one and all sequences have their logits, and continues the sequences.
+  /// Runs the policy, if there is one and all sequences have their logits, and continues the sequences. If the request
+  /// ends, calls its callbacks with the results.
   void decide(Scheduler& scheduler);
-  /// Calls the request's callbacks with the results if its policy has concluded. Later calls do nothing.
-  void deliver();
   /// Records whether the request is paused: in no scheduler and without blocks. See Request::backlog.
   void set_paused(bool paused) { paused_ = paused; }
   [[nodiscard]] bool paused() const { return paused_; }
@@ -101,6 +99,7 @@ class ActiveRequest {
   [[nodiscard]] bool wants_logits() const { return request_.wants_token_logits || policy_; }
   void take_drawn(Choice& c, int32_t drawn, std::span<const float> logits);
   void take_candidates(Choice& c, const StepOutput& output);
+  [[nodiscard]] size_t n_left(const Sequence& s) const;
   void slide(Choice& c);
   void end(Choice& c, FinishReason reason, std::string text = {});
   [[nodiscard]] bool ends_with(const Continuation& last) const;
@@ -114,12 +113,10 @@ class ActiveRequest {
   size_t n_most_ = 0;  ///< maximum number of tokens of a sequence, including the prompt
   std::deque<Choice> choices_;
   std::optional<PromptReport> report_;  ///< reports the first sequence's prompt rows
-  std::optional<Sliding> sliding_;
   std::unique_ptr<Policy> policy_;
   std::vector<Choice*> continuing_;      ///< with a policy: the sequences that it continues, in its order
   std::vector<GenerateResult> results_;  ///< with a policy: the completed sequences
   bool concluded_ = false;
-  bool delivered_ = false;
   bool paused_ = false;
 };
 

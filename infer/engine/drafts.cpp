@@ -3,9 +3,21 @@
 #include <algorithm>
 #include <utility>
 
-#include "infer/engine/form_policy.h"
-
 namespace folio::infer {
+namespace {
+
+// Appends tokens that the form forces, up to a total of `most` tokens. Where the form forces bytes but no token,
+// appends the token that covers most of these bytes, up to a total of `n_likely` tokens.
+void append_forced(FormMask& form, size_t most, size_t n_likely, std::vector<int32_t>& tokens) {
+  while (tokens.size() < most) {
+    int32_t token = form.forced(tokens);
+    if (token < 0 && tokens.size() < n_likely) token = form.likely(tokens);
+    if (token < 0) return;
+    tokens.push_back(token);
+  }
+}
+
+}  // namespace
 
 // Doubles the number of drafts after a step in which all were correct, and otherwise tries one more than were correct.
 // After the first, second, … step without a correct draft, waits 1, 2, 4, … up to 32 steps. A correct draft halves the
@@ -43,7 +55,9 @@ void Drafts::preempted() {
 }
 
 std::span<const int32_t> Drafts::issue(size_t most, FormMask* form) {
-  if (form != nullptr) cut_forbidden(*form, n_history_, tokens_);
+  for (size_t n = n_history_; form != nullptr && n < tokens_.size(); ++n) {
+    if (!form->accepts(tokens_[n], std::span(tokens_).first(n))) tokens_.resize(n);
+  }
   n_issued_ = std::min(most, n());
   return std::span(tokens_).first(n_history_ + n_issued_);
 }

@@ -70,8 +70,9 @@ bool Engine::step() {
   }
   try {
     issue(plan_ahead());
-    decide(collect());
-    deliver();
+    decide(runner_.collect(in_flight_steps_.front().issued));
+    if (on_step_) on_step_(in_flight_steps_.front().report);
+    in_flight_steps_.pop_front();
   } catch (...) {
     failed_ = std::exchange(current_, std::nullopt);
     recall();
@@ -183,16 +184,9 @@ void Engine::decide(const StepOutput& output) {
   }
   for (const PlannedRows& rows : planned) {
     current_ = rows.sequence->request();
-    ActiveRequest& request = active_.at(*current_);
-    request.decide(scheduler_);
-    request.deliver();  // before another request's policy or callback can throw
+    active_.at(*current_).decide(scheduler_);
   }
   current_.reset();
-}
-
-void Engine::deliver() {
-  if (on_step_) on_step_(in_flight_steps_.front().report);
-  in_flight_steps_.pop_front();
 }
 
 // Discards all steps in flight without waiting for their results. The sequences compute these rows again.

@@ -147,9 +147,7 @@ class Engine {
   [[nodiscard]] std::vector<PlannedRows> plan();
   [[nodiscard]] std::vector<PlannedRows> plan_ahead();
   bool issue(std::vector<PlannedRows> planned);
-  [[nodiscard]] StepOutput collect() { return runner_.collect(in_flight_steps_.front().issued); }
   void decide(const StepOutput& output);
-  void deliver();
   void retire();
   void recall();
   void pause_and_resume();

@@ -180,7 +180,7 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
   void end(RequestId id, const std::exception_ptr& error) {
     std::unique_lock lock(mutex_);
     toggle(id);
-    if (error) {  // called on the submitting thread if the engine has stopped
+    if (error) {  // such as a stopped engine, for which end() runs on the submitting thread
       if (!error_) error_ = error;
       --n_running_;
       drop_later();

@@ -1,7 +1,6 @@
 #include "infer/engine/request.h"
 
 #include <array>
-#include <utility>
 
 #include "core/error.h"
 #include "core/random.h"

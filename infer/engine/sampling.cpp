@@ -2,9 +2,17 @@
 
 #include <algorithm>
 
-#include "infer/engine/form_policy.h"
-
 namespace folio::infer {
+namespace {
+
+// Returns Stop if the form is complete and allows no token, Form if it is incomplete and allows none, else nullopt.
+std::optional<FinishReason> end_of_form(FormMask& form, std::span<const int32_t> history) {
+  const WayOn way_on = form.way_on(history);
+  if (way_on == WayOn::Tokens) return {};
+  return way_on == WayOn::End ? FinishReason::Stop : FinishReason::Form;
+}
+
+}  // namespace
 
 bool Sampling::is_end_token(int32_t token) const {
   return (stops_.tokenizer != nullptr && stops_.tokenizer->ends_text(token)) ||
@@ -36,6 +44,11 @@ std::optional<FinishReason> Sampling::end_of(std::span<const int32_t> history) {
     if (const auto reason = end_of_form(*form, history)) return reason;
   }
   return history.size() >= stops_.n_most ? std::optional(FinishReason::Length) : std::nullopt;
+}
+
+FinishReason Sampling::end_without_token(std::span<const int32_t> history) {
+  FormMask& form = *sampler_.form();
+  return end_of_form(form, history).value_or(form.may_end(history) ? FinishReason::Stop : FinishReason::Form);
 }
 
 std::string Sampling::finish() {

@@ -40,6 +40,8 @@ class Sampling {
   [[nodiscard]] std::string push(std::span<const int32_t> history);
   /// Returns the reason why a sequence with this history ends, if it does.
   [[nodiscard]] std::optional<FinishReason> end_of(std::span<const int32_t> history);
+  /// Returns the finish reason of a sequence with structured output for which no token can be drawn.
+  [[nodiscard]] FinishReason end_without_token(std::span<const int32_t> history);
   /// Ends the sequence and returns the text that push() held back.
   [[nodiscard]] std::string finish();
   /// Copies the decoded text and the partial stop-string match of `parent`, of which this sequence is a fork.

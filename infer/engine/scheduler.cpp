@@ -11,6 +11,8 @@
 namespace folio::infer {
 namespace {
 
+constexpr size_t kMostDrafts = 15;  // maximum draft rows per step
+
 bool together(const Sequence& a, const Sequence& b) { return a.needs().n_together > 1 && a.request() == b.request(); }
 
 int64_t n_missing(const Sequence& sequence) { return static_cast<int64_t>(sequence.n_missing()); }
@@ -29,7 +31,7 @@ Scheduler::Scheduler(BlockManager& cache, const SchedulerLimits& limits) : cache
                 limits.max_sequences);
 }
 
-size_t Scheduler::n_drafts_each() const { return limits_.max_drafts / std::max<size_t>(n_running_, 1); }
+size_t Scheduler::n_drafts_each() const { return kMostDrafts / std::max<size_t>(n_running_, 1); }
 
 // Returns the sequence's position in the ordered range [first, end), or the position at which to insert it.
 std::vector<Sequence*>::iterator Scheduler::place_of(const Sequence& sequence, size_t first, size_t end) {

@@ -17,7 +17,6 @@ namespace folio::infer {
 struct SchedulerLimits {
   size_t max_rows = 4096;      ///< maximum rows per step, capped by the machine's maximum
   size_t max_sequences = 256;  ///< maximum number of running sequences
-  size_t max_drafts = 15;      ///< maximum draft rows per step
   size_t n_steps = 1;          ///< steps in flight, each with a share of the sequences
 };
 

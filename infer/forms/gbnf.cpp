@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/number.h"
 #include "core/utf8.h"
 #include "infer/forms/forms.h"
 #include "infer/forms/syntax.h"
@@ -262,18 +263,13 @@ class GbnfParser {
     }
   }
 
-  uint32_t hexadecimal(int n) {
-    uint64_t value = 0;
-    for (int i = 0; i < n; ++i) {
-      const char c = at_end() ? ' ' : text_[at_];
-      const char lower = static_cast<char>(c | 0x20);
-      const bool is_digit = c >= '0' && c <= '9';
-      if (!is_digit && (lower < 'a' || lower > 'f')) refuse("invalid escape, expected \\xHH, \\uHHHH or \\UHHHHHHHH");
-      value = value * 16 + static_cast<uint64_t>(is_digit ? c - '0' : lower - 'a' + 10);
-      ++at_;
-    }
-    if (value > kLastCodePoint || (value >= 0xD800 && value <= 0xDFFF)) refuse("invalid Unicode code point");
-    return static_cast<uint32_t>(value);
+  uint32_t hexadecimal(size_t n) {
+    const std::string_view digits = text_.substr(at_, n);
+    const auto value = core::number_of<uint32_t>(digits, 16);
+    if (!value || digits.size() < n) refuse("invalid escape, expected \\xHH, \\uHHHH or \\UHHHHHHHH");
+    at_ += n;
+    if (*value > kLastCodePoint || (*value >= 0xD800 && *value <= 0xDFFF)) refuse("invalid Unicode code point");
+    return *value;
   }
 
   Grammar& grammar_;

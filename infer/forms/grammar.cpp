@@ -3,42 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
-#include <optional>
-#include <utility>
 
 #include "core/error.h"
+#include "core/utf8.h"
 
 namespace folio::infer::forms {
 namespace {
 
 constexpr uint32_t kLastCharacter = 0x10FFFF;
+constexpr size_t kMaxEdges = 600'000;  // maximum of one grammar
 
 // A set of code points whose encodings have the same length, as one byte range per position. After the first byte that
 // varies, all bytes cover their full range; cut() ensures this.
-struct Utf8 {
-  std::array<uint8_t, 4> low{};
-  std::array<uint8_t, 4> high{};
-  size_t n = 0;
-};
-
-size_t n_bytes(uint32_t c) { return c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4; }
-
-std::array<uint8_t, 4> encode(uint32_t c) {
-  switch (n_bytes(c)) {
-    case 1:
-      return {static_cast<uint8_t>(c)};
-    case 2:
-      return {static_cast<uint8_t>(0xC0U | (c >> 6U)), static_cast<uint8_t>(0x80U | (c & 0x3FU))};
-    case 3:
-      return {static_cast<uint8_t>(0xE0U | (c >> 12U)), static_cast<uint8_t>(0x80U | ((c >> 6U) & 0x3FU)),
-              static_cast<uint8_t>(0x80U | (c & 0x3FU))};
-    default:
-      return {static_cast<uint8_t>(0xF0U | (c >> 18U)), static_cast<uint8_t>(0x80U | ((c >> 12U) & 0x3FU)),
-              static_cast<uint8_t>(0x80U | ((c >> 6U) & 0x3FU)), static_cast<uint8_t>(0x80U | (c & 0x3FU))};
-  }
-}
+using ByteRange = std::pair<uint8_t, uint8_t>;
+using Utf8 = std::vector<ByteRange>;
 
 // Splits a range as RE2 does (Russ Cox, "Regular Expression Matching in the Wild"): where the encoded length changes,
 // and where a byte varies while the bytes after it don't cover their full range.
@@ -51,8 +30,11 @@ void cut(uint32_t low, uint32_t high, std::vector<Utf8>& to) {
     }
   }
   if (low >= 0xD800 && high <= 0xDFFF) return;  // surrogates have no encoding
-  const size_t n = n_bytes(low);
-  for (size_t i = 1; i < n; ++i) {
+  std::string first;
+  std::string last;
+  core::append_utf8(first, low);
+  core::append_utf8(last, high);
+  for (size_t i = 1; i < first.size(); ++i) {
     const uint32_t mask = (1U << (6 * i)) - 1;
     if ((low & ~mask) == (high & ~mask)) continue;
     if ((low & mask) != 0) {
@@ -64,7 +46,8 @@ void cut(uint32_t low, uint32_t high, std::vector<Utf8>& to) {
       return cut(high & ~mask, high, to);
     }
   }
-  to.push_back({.low = encode(low), .high = encode(high), .n = n});
+  Utf8& bytes = to.emplace_back();
+  for (size_t i = 0; i < first.size(); ++i) bytes.emplace_back(first[i], last[i]);
 }
 
 }  // namespace
@@ -81,9 +64,9 @@ Grammar::State Grammar::add_state() {
 }
 
 void Grammar::add_edge(State from, const Edge& edge) {
-  core::require(n_edges_ < limits_.max_edges,
+  core::require(n_edges_ < kMaxEdges,
                 "needs more than {} edges between states; use fewer repetitions or smaller character classes",
-                limits_.max_edges);
+                kMaxEdges);
   budget_.spend(1);
   ++n_edges_;
   states_[static_cast<size_t>(from)].edges.push_back(edge);
@@ -112,21 +95,18 @@ Grammar::Part Grammar::characters(std::span<const std::pair<uint32_t, uint32_t>>
   const State begin = add_state();
   const State end = add_state();
   // Ranges with the same last bytes share states. In nearly all ranges, the bytes after the first are 80-BF.
-  std::map<std::vector<std::pair<uint8_t, uint8_t>>, State> tails;
-  const auto tail_of = [&](const Utf8& u, auto&& self, size_t from) -> State {
-    if (from == u.n) return end;
-    std::vector<std::pair<uint8_t, uint8_t>> tail;
-    for (size_t i = from; i < u.n; ++i) tail.emplace_back(u.low[i], u.high[i]);
+  std::map<Utf8, State> tails{{{}, end}};
+  const auto state_of = [&](Utf8 tail, auto&& self) -> State {
     if (const auto found = tails.find(tail); found != tails.end()) return found->second;
-    const State to = self(u, self, from + 1);
+    const State to = self({tail.begin() + 1, tail.end()}, self);
     const State state = add_state();
-    add_edge(state, {Edge::Kind::Bytes, u.low[from], u.high[from], -1, to});
+    add_edge(state, {Edge::Kind::Bytes, tail[0].first, tail[0].second, -1, to});
     tails.emplace(std::move(tail), state);
     return state;
   };
   for (const Utf8& u : all) {
-    const State to = tail_of(u, tail_of, 1);
-    add_edge(begin, {Edge::Kind::Bytes, u.low[0], u.high[0], -1, to});
+    const State to = state_of({u.begin() + 1, u.end()}, state_of);
+    add_edge(begin, {Edge::Kind::Bytes, u[0].first, u[0].second, -1, to});
   }
   return {.begin = begin, .end = end};
 }

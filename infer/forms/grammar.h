@@ -19,7 +19,6 @@ namespace folio::infer::forms {
 
 struct GrammarLimits {
   size_t max_states = 200'000;  ///< maximum of one grammar
-  size_t max_edges = 600'000;
   /// Length of the vocabulary's longest token in bytes. A mask can't depend on what is farther away, so copies of a
   /// repeated part that are farther than this from both bounds share their masks.
   size_t longest_token = 128;
@@ -62,6 +61,8 @@ class Grammar {
   /// Returns the part for one code point of these ranges, encoded in UTF-8. Surrogates are excluded.
   [[nodiscard]] Part characters(std::span<const std::pair<uint32_t, uint32_t>> ranges);
   [[nodiscard]] Part text(std::string_view text);
+  /// Returns the part for any of `texts`, as a prefix tree, so that thousands of strings aren't matched in parallel.
+  [[nodiscard]] Part texts(std::vector<std::string> texts);
   [[nodiscard]] Part call(Rule rule);
   [[nodiscard]] Part sequence(std::span<const Part> parts);
   /// Returns the part for any one of `parts`. Without parts it matches nothing, so no valid output can reach it.

@@ -1,4 +1,6 @@
-// Adds a finite automaton to a Grammar as a part.
+// Adds finite automata to a Grammar as parts.
+#include <algorithm>
+
 #include "infer/forms/grammar.h"
 
 namespace folio::infer::forms {
@@ -15,6 +17,27 @@ Grammar::Part Grammar::automaton(size_t n_states, std::span<const Transition> tr
   }
   for (const int32_t state : accepting) join(first + state, end);
   return {.begin = begin, .end = end};
+}
+
+Grammar::Part Grammar::texts(std::vector<std::string> texts) {
+  std::ranges::sort(texts);
+  std::vector<Transition> transitions;
+  std::vector<int32_t> accepting;
+  std::vector<int32_t> way{0};  // states reached by the prefixes of the previous string
+  int32_t n_states = 1;
+  std::string_view before;
+  for (const std::string& text : texts) {
+    auto at = static_cast<size_t>(std::ranges::mismatch(text, before).in1 - text.begin());
+    way.resize(at + 1);
+    for (; at < text.size(); ++at) {
+      const auto byte = static_cast<uint8_t>(text[at]);
+      transitions.push_back({.from = way[at], .low = byte, .high = byte, .to = n_states});
+      way.push_back(n_states++);
+    }
+    if (accepting.empty() || accepting.back() != way.back()) accepting.push_back(way.back());
+    before = text;
+  }
+  return automaton(static_cast<size_t>(n_states), transitions, accepting);
 }
 
 }  // namespace folio::infer::forms

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <string_view>
 
 #include "core/error.h"
@@ -206,11 +205,7 @@ std::pair<int64_t, int64_t> counts(const JsonValue& assertions, const char* leas
     if (!json) return otherwise;
     const Decimal number(json->text);
     core::require(number.exponent <= 7, "{}: '{}' exceeds {}", at, name, kMostCount);
-    std::string digits = number.digits;
-    digits.resize(static_cast<size_t>(std::max<int64_t>(number.exponent, 1)), '0');
-    int64_t n = 0;
-    std::from_chars(digits.data(), digits.data() + digits.size(), n);
-    return n;
+    return number.to_integer().value();
   };
   return {count(least, 0), count(most, -1)};
 }

@@ -71,22 +71,18 @@ Part other_members(const SchemaContext& in, const std::vector<std::string>& name
   return grammar.choice(ways);
 }
 
-}  // namespace
+struct Property {
+  std::string name;
+  Schema schema;
+  bool required;
+};
 
-Part object_part(const SchemaContext& in, const JsonValue& all, const std::string& at) {
-  Grammar& grammar = in.grammar;
-  JsonParts& parts = in.parts;
-  struct Property {
-    std::string name;
-    Schema schema;
-    bool required;
-  };
+// Returns the properties that the schema lists, then those that it only requires. `other` is the schema of other keys.
+std::vector<Property> properties_of(const SchemaContext& in, const JsonValue& all,
+                                    const std::vector<PatternProperty>& patterns, const Schema& other,
+                                    const std::string& at) {
   const Json declared = all.at("properties");
   const Json required = all.at("required");
-  const Json additional = all.at("additionalProperties");
-  const std::vector<PatternProperty> patterns = pattern_properties(all, at, grammar.budget());
-  const Schema other{.value = additional ? additional : make_json({.kind = Kind::True}),
-                     .at = at + "/additionalProperties"};
   std::unordered_set<std::string> needed;
   if (required) {
     for (const Json& name : required->items) needed.insert(name->text);
@@ -121,16 +117,30 @@ Part object_part(const SchemaContext& in, const JsonValue& all, const std::strin
     core::require(n_optional <= kMostOptional, "{}: more than {} optional properties in a row are not supported", at,
                   kMostOptional);
   }
+  return properties;
+}
+
+}  // namespace
+
+Part object_part(const SchemaContext& in, const JsonValue& all, const std::string& at) {
+  Grammar& grammar = in.grammar;
+  JsonParts& parts = in.parts;
+  const Json additional = all.at("additionalProperties");
+  const Schema other{.value = additional ? additional : make_json({.kind = Kind::True}),
+                     .at = at + "/additionalProperties"};
+  const std::vector<PatternProperty> patterns = pattern_properties(all, at, grammar.budget());
+  const std::vector<Property> properties = properties_of(in, all, patterns, other, at);
+  const auto n_required = std::ranges::count_if(properties, &Property::required);
   const bool is_open = !other.value->is(Kind::False) || !patterns.empty();
   auto [least, most] = counts(all, "minProperties", "maxProperties", at);
-  if (least <= static_cast<int64_t>(needed.size())) least = 0;
+  if (least <= n_required) least = 0;
   if (!is_open && most >= static_cast<int64_t>(properties.size())) most = -1;
   core::require(least <= 1 || !is_open,
                 "{}: 'minProperties' above the number of required properties is only supported if all properties are "
                 "listed (\"additionalProperties\": false), since keys of other properties may repeat",
                 at);
   if (most == 0 || (most > 0 && most < least)) {
-    const bool may_be_empty = most == 0 && least == 0 && needed.empty();
+    const bool may_be_empty = most == 0 && least == 0 && n_required == 0;
     return may_be_empty ? parts.sequence({parts.mark('{'), grammar.text("}")}) : grammar.choice({});
   }
   const int64_t n_counts = std::max<int64_t>({1, most, least});
@@ -153,8 +163,7 @@ Part object_part(const SchemaContext& in, const JsonValue& all, const std::strin
   // The first member is a property up to the first required one, or if none is required, also an additional property.
   std::vector<Part> ways;
   const auto first_required =
-      static_cast<size_t>(std::ranges::find_if(properties, [](const Property& property) { return property.required; }) -
-                          properties.begin());
+      static_cast<size_t>(std::ranges::find_if(properties, &Property::required) - properties.begin());
   if (first_required == properties.size()) {
     if (least == 0) ways.push_back(grammar.empty());
     ways.push_back(parts.sequence({grammar.call(extra), grammar.call(tails[0])}));

@@ -1,6 +1,5 @@
 #include "infer/forms/json_parts.h"
 
-#include <algorithm>
 #include <array>
 
 #include "infer/forms/json_number.h"
@@ -62,30 +61,8 @@ Grammar::Part JsonParts::constants(std::span<const Json> values) {
       plain.push_back(written(*value));
     }
   }
-  if (!plain.empty()) ways.push_back(texts(std::move(plain)));
+  if (!plain.empty()) ways.push_back(grammar_.texts(std::move(plain)));
   return grammar_.choice(ways);
-}
-
-// Returns the part for any of `texts`, as a prefix tree, so that thousands of strings aren't matched in parallel.
-Grammar::Part JsonParts::texts(std::vector<std::string> texts) {
-  std::ranges::sort(texts);
-  std::vector<Grammar::Transition> transitions;
-  std::vector<int32_t> accepting;
-  std::vector<int32_t> way{0};  // states reached by the prefixes of the previous string
-  int32_t n_states = 1;
-  std::string_view before;
-  for (const std::string& text : texts) {
-    auto at = static_cast<size_t>(std::ranges::mismatch(text, before).in1 - text.begin());
-    way.resize(at + 1);
-    for (; at < text.size(); ++at) {
-      const auto byte = static_cast<uint8_t>(text[at]);
-      transitions.push_back({.from = way[at], .low = byte, .high = byte, .to = n_states});
-      way.push_back(n_states++);
-    }
-    if (accepting.empty() || accepting.back() != way.back()) accepting.push_back(way.back());
-    before = text;
-  }
-  return grammar_.automaton(static_cast<size_t>(n_states), transitions, accepting);
 }
 
 Grammar::Part JsonParts::constant(const JsonValue& value) {

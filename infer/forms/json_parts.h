@@ -41,7 +41,6 @@ class JsonParts {
 
  private:
   [[nodiscard]] Part constant(const JsonValue& value);
-  [[nodiscard]] Part texts(std::vector<std::string> texts);
   [[nodiscard]] Part shared(std::optional<Grammar::Rule>& rule, const Grammar::Build& build);
   [[nodiscard]] Part enclosed(char open, char close, const Grammar::Build& item);
 

@@ -2,7 +2,6 @@
 // json_quoted() (json_value.h). Objects are in json_object.cpp.
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <deque>
 #include <map>
 #include <optional>
@@ -220,9 +219,7 @@ class SchemaCompiler {
       const Decimal value(multiple->text);
       core::require(value.is_integer() && !value.negative && !value.is_zero() && value.exponent <= 4,
                     "{}: 'multipleOf' must be an integer from 1 to 9999", at);
-      std::string digits = value.digits;
-      digits.resize(static_cast<size_t>(value.exponent), '0');
-      std::from_chars(digits.data(), digits.data() + digits.size(), range.multiple_of);
+      range.multiple_of = static_cast<uint32_t>(value.to_integer().value());
     }
     return is_integer ? integer_part(grammar_, range) : number_part(grammar_, range);
   }

@@ -108,39 +108,7 @@ Json read_json(std::string_view text, const core::WorkBudget& budget) {
 }
 
 std::string json_quoted(std::string_view text) {
-  std::string to = "\"";
-  for (const char c : text) {
-    switch (c) {
-      case '"':
-        to += "\\\"";
-        break;
-      case '\\':
-        to += "\\\\";
-        break;
-      case '\b':
-        to += "\\b";
-        break;
-      case '\f':
-        to += "\\f";
-        break;
-      case '\n':
-        to += "\\n";
-        break;
-      case '\r':
-        to += "\\r";
-        break;
-      case '\t':
-        to += "\\t";
-        break;
-      default:
-        if (static_cast<uint8_t>(c) < 0x20) {
-          to += fmt::format("\\u{:04x}", static_cast<int>(c));
-        } else {
-          to += c;
-        }
-    }
-  }
-  return to + '"';
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 std::string written(const JsonValue& value) {

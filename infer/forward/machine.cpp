@@ -23,12 +23,6 @@ SlotWidths slot_widths(const core::ModelConfig& c) {
           expert_dim, shared_dim, shared_dim, dim,       static_cast<size_t>(c.vocab_size)};
 }
 
-void Stage::norm_heads(Slot slot, WeightId weight) {
-  core::require(slot == Slot::Query || slot == Slot::Key, "norm_heads: slot {} is neither Query nor Key",
-                static_cast<int>(slot));
-  issue(NormHeads{slot, weight});
-}
-
 CacheType default_cache_type(const core::StoredModel& model) {
   const std::vector<core::TensorSpec> manifest = core::tensor_manifest(model.config);
   for (size_t i = 0; i < manifest.size(); ++i) {

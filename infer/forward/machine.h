@@ -175,8 +175,7 @@ class Stage {
   // The functions below issue the operations of the same names: see operation.h.
   void embed(WeightId table) { issue(Embed{table}); }
   void norm(WeightId weight) { issue(Norm{weight}); }
-  /// Issues NormHeads. Throws core::Error unless the slot is Query or Key.
-  void norm_heads(Slot slot, WeightId weight);
+  void norm_heads(Slot slot, WeightId weight) { issue(NormHeads{slot, weight}); }
   template <size_t N>
   void project(Slot in, const std::array<Projection, N>& projections) {
     issue(Project(in, projections));

@@ -26,8 +26,6 @@ void pause() {
 
 }  // namespace
 
-// ---- ShardThreads: one thread per shard ----
-
 ShardThreads::ShardThreads(size_t n, std::span<const core::MemoryNode> nodes) {
   for (size_t i = 0; i < n; ++i) {
     try {
@@ -84,8 +82,6 @@ void ShardThreads::run(const std::function<void(size_t)>& work, const std::funct
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
-// ---- LocalGroup: an all-gather between the shards' threads ----
-
 class LocalGroup::Member final : public Transport {
  public:
   Member(LocalGroup& group, size_t index) : group_(group), index_(index) {}
@@ -139,8 +135,6 @@ void LocalGroup::reset() {
   broken_.store(false, std::memory_order_relaxed);
   n_here_.store(0, std::memory_order_relaxed);
 }
-
-// ---- ShardedStage: a model on all shards ----
 
 // Queues operations until a result is needed. Then each shard's thread runs all of them, and the threads wait for each
 // other only at exchanges.
@@ -215,8 +209,6 @@ class ShardedStage final : public Stage, public StageMemory, public StageResults
   std::optional<Step> step_;  ///< a step that the shards have not begun yet
   std::vector<Operation> operations_;
 };
-
-// ---- ShardedCpu: the machine that loads models onto its shards ----
 
 ShardedCpu::ShardedCpu(size_t n_shards, const CpuOptions& options, std::span<const core::MemoryNode> nodes)
     : threads_(n_shards, nodes), group_(n_shards), cpus_(n_shards) {

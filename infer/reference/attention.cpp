@@ -56,11 +56,43 @@ void attend_block(const float* query, const T* keys, const T* values, size_t beg
   }
 }
 
+// Computes attend_block for keys (head_dim / 2, 32) and values (16, head_dim) in pairs.
+void attend_block(const float* query, const BF16Pair* keys, const BF16Pair* values, size_t begin, size_t n,
+                  const AttentionInput<BF16Pair>& in, Partial& partial) {
+  const auto rounded = [](const float* x) -> BF16Pair {
+    return {core::float_to_bf16(flushed(x[0])), core::float_to_bf16(flushed(x[1]))};
+  };
+  std::array<float, kBlockPositions> p{};
+  partial.max = -std::numeric_limits<float>::infinity();
+  for (size_t j = begin; j < n; ++j) {
+    float score = 0.0F;
+    for (size_t d = 0; d < in.head_dim; d += 2) {
+      score = add_pair(rounded(query + d), keys[d / 2 * kBlockPositions + j], score);
+    }
+    p[j] = score * in.scale;
+    if (in.cap > 0.0F) soft_cap(&p[j], 1, in.cap);
+    partial.max = std::max(partial.max, p[j]);
+  }
+  std::array<float, kLanes> lane{};
+  for (size_t j = begin; j < n; ++j) {
+    p[j] = exp(p[j] - partial.max);
+    lane[j % kLanes] += p[j];
+  }
+  partial.sum = join_lanes(lane);
+  for (size_t d = 0; d < in.head_dim; ++d) {
+    float total = 0.0F;
+    for (size_t j = begin / 2 * 2; j < n; j += 2) {
+      total = add_pair(rounded(&p[j]), values[j / 2 * in.head_dim + d], total);
+    }
+    partial.value[d] = total;
+  }
+}
+
 template <typename T>
 void attend(const float* query, size_t n_positions, const AttentionInput<T>& in, const float* sink, float* out) {
   Partial total{};
   Partial block{};
-  const size_t begin = n_positions - std::min(n_positions, in.window);  // the first position in the window
+  const size_t begin = n_positions - std::min(n_positions, in.window);
   const size_t first_block = begin / kBlockPositions * kBlockPositions;
   for (size_t first = first_block; first < n_positions; first += kBlockPositions) {
     const T* base = in.blocks[first / kBlockPositions];
@@ -101,5 +133,6 @@ void attend_all(const AttentionInput<T>& in, float* out) {
 void attention(const AttentionInput<float>& in, float* out) { attend_all(in, out); }
 void attention_f16(const AttentionInput<F16>& in, float* out) { attend_all(in, out); }
 void attention_q8(const AttentionInput<Q8>& in, float* out) { attend_all(in, out); }
+void attention_bf16(const AttentionInput<BF16Pair>& in, float* out) { attend_all(in, out); }
 
 }  // namespace folio::infer::kernels::reference

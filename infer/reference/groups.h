@@ -19,7 +19,7 @@ inline constexpr size_t kBlockColumns = 256;  ///< columns per block of a tile
 // The layout of GroupMatrix::tiles. Sixteen rows form a tile, one row per vector lane, so lanes are never summed. A
 // tile is read sequentially. It consists of blocks of 256 columns, each with these parts in order:
 //
-//   factors   only if scales are bytes and no powers of two: F16, (16) for the scales, then (16) for the minimums
+//   factors   only with byte_scales, but not with fp4: F16, (16) for the scales, then (16) for the minimums
 //   scales    (groups, 16), F16 or bytes
 //   minimums  like the scales, if the type has minimums
 //   quants    by group of 32 columns. Four adjacent columns of the sixteen rows are 64 bytes, row by row: the

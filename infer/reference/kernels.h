@@ -33,6 +33,12 @@ struct BF16 {
   uint16_t bits;
 };
 
+/// Two BF16 values that one lane multiplies. With --fast, a cache block stores a head's keys as pairs of dimensions,
+/// (head_dim / 2, 32), and its values as pairs of positions, (16, head_dim).
+struct BF16Pair {
+  BF16 of[2];
+};
+
 /// An 8-bit value without its scale. A cache block stores a head's keys or values as int8 quants, laid out like floats,
 /// followed by F16 scales, (q8_groups(head_dim), 32): one for each position and group of 32 dimensions (the last group
 /// may be shorter).
@@ -50,12 +56,13 @@ inline constexpr size_t kQ8Group = 32;
 /// Returns the number of elements (Q8: bytes, with scales) of a head's keys, or of its values, in a cache block.
 template <typename T>
 [[nodiscard]] constexpr size_t head_size(size_t head_dim) {
+  if constexpr (std::is_same_v<T, BF16Pair>) return kBlockPositions * head_dim / 2;
   const size_t scales = std::is_same_v<T, Q8> ? sizeof(F16) * q8_groups(head_dim) : 0;
   return kBlockPositions * (head_dim + scales);
 }
 
 /// Some rows of a sequence, and the keys and values that they attend to, for one key/value head, as the KV cache stores
-/// them. T is float, F16 or Q8. The rows are consecutive positions in one cache block.
+/// them. T is float, F16, Q8 or BF16Pair. The rows are consecutive positions in one cache block.
 template <typename T>
 struct AttentionInput {
   const float* query;            ///< row r: (n_queries, head_dim) at r * row_stride
@@ -155,6 +162,7 @@ struct Kernels {
   void (*to_fast)(const float* x, size_t k, BF16* out);
   void (*matmul_fast)(const BF16* x, size_t n_rows, const PanelMatrix& weight, size_t k, size_t row_begin,
                       size_t row_end, float* out, size_t out_stride, bool accumulate);
+  size_t fast_rows;  ///< number of weight rows that matmul_fast multiplies at once; it is slower with fewer
 
   /// Applies RoPE to each head in place: x_d = x_d cos_d + x_e sin_d, where d and e form a pair (Su et al. 2021). x is
   /// (n_heads, head_dim); cos and sin are (head_dim) for one position, sin negated at the first element of a pair.
@@ -171,6 +179,11 @@ struct Kernels {
   /// is exact, since a quant times its scale is representable as a float.
   void (*attention_f16)(const AttentionInput<F16>& in, float* out);
   void (*attention_q8)(const AttentionInput<Q8>& in, float* out);
+  /// Computes attention for --fast; null if the CPU has no BF16 instruction that is faster. Like attention, but queries
+  /// and p are rounded to BF16 for the products, whose pairs are added like those of matmul_fast: pairs of dimensions
+  /// in q k, pairs of positions 2i and 2i + 1 in p v. The sum of p and the softmax are not rounded. head_dim is even.
+  /// Values of positions that no row attends to must be finite.
+  void (*attention_bf16)(const AttentionInput<BF16Pair>& in, float* out);
 
   /// Rounds x (n) to F16, to nearest, ties to even. Values of 65520 and above become infinity. A NaN becomes a quiet
   /// NaN that keeps the upper ten bits of its mantissa.

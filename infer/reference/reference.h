@@ -22,11 +22,17 @@ inline float widened(F16 x) { return core::f16_to_float(x.bits); }
 inline float widened(BF16 x) { return core::bf16_to_float(x.bits); }
 inline float widened(Q8 x) { return static_cast<float>(x.quant); }
 
+/// Returns x, or a zero of its sign if x is subnormal.
+[[nodiscard]] float flushed(float x);
+
+/// Returns sum + a.of[1] b.of[1] + a.of[0] b.of[0], added in this order as vdpbf16ps does: see Kernels::matmul_fast.
+[[nodiscard]] float add_pair(BF16Pair a, BF16Pair b, float sum);
+
 /// Returns e^x to about 2 units in the last place, with x clamped to [-87.33, 88.37] (Cephes' expf: range reduction by
 /// ln 2 in two parts, then a polynomial of degree 5). The vector kernels perform the same steps.
 [[nodiscard]] float exp(float x);
 
-/// Return a quant of a grouped matrix, or the scale or minimum of a group. `group` counts along the row.
+/// Return a quant of a grouped matrix, or the scale or minimum of a group. `group` is the group's index in the row.
 [[nodiscard]] int32_t quant(const GroupMatrix& m, size_t row, size_t column);
 [[nodiscard]] float scale(const GroupMatrix& m, size_t row, size_t group);
 [[nodiscard]] float minimum(const GroupMatrix& m, size_t row, size_t group);
@@ -53,6 +59,7 @@ void rope(float* x, const float* cos, const float* sin, size_t n_heads, size_t h
 void attention(const AttentionInput<float>& in, float* out);
 void attention_f16(const AttentionInput<F16>& in, float* out);
 void attention_q8(const AttentionInput<Q8>& in, float* out);
+void attention_bf16(const AttentionInput<BF16Pair>& in, float* out);
 void to_f16(const float* x, size_t n, F16* out);
 void to_q8(const float* x, size_t n, Q8* quants, F16* scales);
 void swiglu(const float* gate, const float* up, size_t n, float* out);

@@ -1,7 +1,6 @@
 #include "infer/sampling/form_mask.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "core/error.h"
 #include "infer/forms/form.h"

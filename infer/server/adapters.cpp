@@ -81,15 +81,9 @@ Adapters::Adapters(AsyncEngine& engine, std::string base, AdapterOptions options
                   adapter.name, entry->bytes, options_.memory);
     named_.emplace(adapter.name, entry);
     if (bytes_ + entry->bytes > options_.memory) continue;  // loaded once a request uses it
-    std::promise<int32_t> number;
-    engine_.call([&](Engine& e) {
-      try {
-        number.set_value(e.load_adapter(std::move(weights)));
-      } catch (...) {
-        number.set_exception(std::current_exception());
-      }
-    });
-    entry->number = number.get_future().get();
+    std::packaged_task<int32_t(Engine&)> load([&](Engine& e) { return e.load_adapter(std::move(weights)); });
+    engine_.call([&](Engine& e) { load(e); });
+    entry->number = load.get_future().get();
     hold(entry);
     entry->state = Entry::State::Held;
     ++n_loads_;

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "core/error.h"
@@ -102,7 +100,7 @@ CompletionRequest parse_completion(const Json& body, const ServedModel& served, 
   }
   request.options.max_tokens = std::min(max_tokens, free_positions(request, served));
   check_logprobs(request);
-  const core::OrderedJson ordered = forms_in_order(fields, text, options.budget);
+  const Ordered ordered = forms_in_order(fields, text, options.budget);
   take_form(OrderedFields(ordered, schema("CompletionRequest")), {}, nullptr, served, options.budget, request);
   return request;
 }
@@ -128,7 +126,7 @@ CompletionRequest parse_chat(const Json& body, const ServedModel& served, uint64
   request.include_reasoning = fields.flag("include_reasoning");
   const std::string variables = variables_of(fields);
   options.admit(1, static_cast<size_t>(request.n_sequences()));
-  const core::OrderedJson ordered = forms_in_order(fields, text, options.budget);
+  const Ordered ordered = forms_in_order(fields, text, options.budget);
   const OrderedFields forms(ordered, schema("ChatRequest"));
   const RequestedTools tools = requested_tools(fields, forms);
   ChatPrompt chat = chat_prompt(fields.find("messages"), tools.list, variables, served, options.budget);

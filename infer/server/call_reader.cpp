@@ -125,7 +125,6 @@ bool CallReader::read_name(AnswerUpdate& update) {
   return take(end);
 }
 
-// Reads the arguments. Returns true once their closing brace was read.
 bool CallReader::read_arguments(AnswerUpdate& update) {
   size_t n = 0;
   bool done = false;
@@ -150,7 +149,6 @@ bool CallReader::read_arguments(AnswerUpdate& update) {
   return done;
 }
 
-// Removes `n` bytes from held_. Returns false, and removes nothing, if there are fewer.
 bool CallReader::take(size_t n) {
   if (held_.size() < n) return false;
   held_.erase(0, n);

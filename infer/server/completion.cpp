@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <ctime>
-#include <functional>
 #include <utility>
 
 #include "core/error.h"

@@ -1,6 +1,5 @@
 #include "infer/server/fields.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -69,7 +68,7 @@ uint64_t steps_in_order(const Json& value) {
 
 }  // namespace
 
-core::OrderedJson in_order(const Json& body, std::string_view text, const core::WorkBudget& budget) {
+Ordered in_order(const Json& body, std::string_view text, const core::WorkBudget& budget) {
   return made_for("", "body", budget, [&] {
     budget.spend(steps_in_order(body));
     return core::parse_ordered_json(text.empty() ? body.dump() : std::string(text), "the body", "logit_bias");
@@ -170,6 +169,6 @@ void BasicFields<J>::only(const std::string& name, const J& value) const {
 }
 
 template class BasicFields<Json>;
-template class BasicFields<core::OrderedJson>;
+template class BasicFields<Ordered>;
 
 }  // namespace folio::infer::server

@@ -42,10 +42,10 @@ template <typename Make>
 }
 
 /// Returns the body with its keys in the order of `text`, from which it was parsed.
-[[nodiscard]] core::OrderedJson in_order(const Json& body, std::string_view text, const core::WorkBudget& budget);
+[[nodiscard]] Ordered in_order(const Json& body, std::string_view text, const core::WorkBudget& budget);
 
 /// The fields of a JSON object, checked against a schema. A field that is null counts as absent, even an unknown one.
-/// `J` is Json or core::OrderedJson.
+/// `J` is Json or Ordered.
 template <typename J>
 class BasicFields {
  public:
@@ -79,6 +79,6 @@ class BasicFields {
 };
 
 using Fields = BasicFields<Json>;
-using OrderedFields = BasicFields<core::OrderedJson>;
+using OrderedFields = BasicFields<Ordered>;
 
 }  // namespace folio::infer::server

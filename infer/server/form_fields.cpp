@@ -12,8 +12,6 @@ namespace folio::infer::server {
 namespace {
 
 using FormKind = forms::FormOptions::Kind;
-using Ordered = core::OrderedJson;
-
 // A request field that constrains the answer, the equivalent member of structured_outputs, and the constraint's kind.
 struct FormField {
   std::string_view field;
@@ -162,7 +160,7 @@ RequestedForm requested_form(const OrderedFields& fields) {
 
 }  // namespace
 
-core::OrderedJson forms_in_order(const Fields& fields, std::string_view text, const core::WorkBudget& budget) {
+Ordered forms_in_order(const Fields& fields, std::string_view text, const core::WorkBudget& budget) {
   const auto is_there = [&](std::string_view name) { return fields.find(std::string(name)) != nullptr; };
   constexpr std::array<std::string_view, 3> kOthers{"response_format", "structured_outputs", "tools"};
   const bool needed =

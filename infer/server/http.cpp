@@ -29,9 +29,10 @@ constexpr size_t kReadSize = size_t{16} << 10U;      // bytes per read
 constexpr size_t kMaxPipelined = size_t{16} << 10U;  // bytes of further requests that are read during an answer
 constexpr size_t kMaxSkipped = size_t{64} << 10U;    // bytes: a connection is closed instead of skipping a larger body
 constexpr size_t kSendBuffer = size_t{64} << 10U;
-constexpr std::chrono::seconds kLinger{2};  // time for clients to read their last answer
-
-std::string_view text_of(boost::beast::string_view text) { return {text.data(), text.size()}; }
+constexpr size_t kMaxConnections = 4096;
+constexpr std::chrono::seconds kIdleTimeout{75};  // maximum time between two requests of a connection
+constexpr std::chrono::seconds kReadTimeout{60};  // maximum time from a request's first byte to its last
+constexpr std::chrono::seconds kLinger{2};        // time for clients to read their last answer
 
 }  // namespace
 
@@ -41,8 +42,7 @@ struct Connections {
   Connections(const HttpOptions& o, HttpServer::Handlers h) : options(o), handlers(std::move(h)) {}
 
   void accept();
-  void sweep();
-  void tick(std::chrono::milliseconds interval, std::function<void()> work);
+  void tick();
   void wait_for_signal(std::function<void()> work);
   void forget(const std::shared_ptr<Session>& session);
   void end_if_done();
@@ -55,8 +55,8 @@ struct Connections {
   asio::io_context io{1};
   tcp::acceptor acceptor{io};
   asio::steady_timer retry{io};
-  asio::steady_timer sweeper{io};
   asio::steady_timer ticker{io};
+  std::function<void()> on_tick{};
   asio::signal_set signals{io};
   Clock::time_point closed_at;
   std::set<std::shared_ptr<Session>> sessions;
@@ -100,9 +100,9 @@ class Session final : public HttpReply {
       reader_.emplace(server_.options.limits);
       skips_body_ = false;
       headers_.clear();
-      deadline_ = Clock::now() + server_.options.idle_timeout;
+      deadline_ = Clock::now() + kIdleTimeout;
     } else {
-      deadline_ = Clock::now() + server_.options.read_timeout;
+      deadline_ = Clock::now() + kReadTimeout;
     }
     if (!buffer_.empty()) return parse();
     wait_to_read();
@@ -133,8 +133,8 @@ class Session final : public HttpReply {
 
   void parse() {
     while (!buffer_.empty()) {
-      // read_timeout begins with a request's first byte.
-      if (!reader_->has_begun()) deadline_ = Clock::now() + server_.options.read_timeout;
+      // kReadTimeout begins with a request's first byte.
+      if (!reader_->has_begun()) deadline_ = Clock::now() + kReadTimeout;
       const bool had_head = reader_->has_head();
       try {
         buffer_.erase(0, reader_->read(buffer_));
@@ -219,8 +219,8 @@ class Session final : public HttpReply {
   void put_head(int status, std::string_view content_type, std::optional<size_t> length) override {
     chunked_ = !length && version_ >= 11;
     keep_alive_ = keep_alive_ && (length || chunked_) && !server_.closing();
-    out_ +=
-        fmt::format("HTTP/1.1 {} {}\r\n", status, text_of(http::obsolete_reason(static_cast<http::status>(status))));
+    const auto reason = http::obsolete_reason(static_cast<http::status>(status));
+    out_ += fmt::format("HTTP/1.1 {} {}\r\n", status, std::string_view(reason.data(), reason.size()));
     if (!content_type.empty()) out_ += fmt::format("Content-Type: {}\r\n", content_type);
     out_ += headers_;
     if (!keep_alive_) out_ += "Connection: close\r\n";
@@ -358,7 +358,7 @@ void Connections::accept() {
     socket.non_blocking(true, ignored);
     // Limits the kernel's send buffer, which could otherwise grow to megabytes for a client that doesn't read.
     socket.set_option(tcp::socket::send_buffer_size(static_cast<int>(kSendBuffer)), ignored);
-    if (sessions.size() < options.max_connections) {
+    if (sessions.size() < kMaxConnections) {
       const auto session = std::make_shared<Session>(*this, std::move(socket));
       sessions.insert(session);
       session->start();
@@ -375,26 +375,18 @@ void Connections::accept() {
   });
 }
 
-// Checks the deadlines of all connections once a second.
-void Connections::sweep() {
-  sweeper.expires_after(std::chrono::seconds(1));
-  sweeper.async_wait([this](error_code error) {
+// Calls on_tick and checks the deadlines of all connections, ten times a second.
+void Connections::tick() {
+  ticker.expires_after(std::chrono::milliseconds(100));
+  ticker.async_wait([this](error_code error) {
     if (error) return;
+    if (on_tick && !closing()) on_tick();
     const auto now = options.now();
-    if (closing() && Clock::now() > closed_at + kLinger) {
-      for (const auto& session : std::vector(sessions.begin(), sessions.end())) session->lose();
+    const bool is_over = closing() && Clock::now() > closed_at + kLinger;
+    for (const auto& session : std::vector(sessions.begin(), sessions.end())) {
+      is_over ? session->lose() : session->check_deadline(now);
     }
-    for (const auto& session : std::vector(sessions.begin(), sessions.end())) session->check_deadline(now);
-    if (!closing() || !sessions.empty()) sweep();  // otherwise end the timer, so that run() returns
-  });
-}
-
-void Connections::tick(std::chrono::milliseconds interval, std::function<void()> work) {
-  ticker.expires_after(interval);
-  ticker.async_wait([this, interval, work = std::move(work)](error_code error) {
-    if (error || closing()) return;
-    work();
-    tick(interval, work);
+    if (!closing() || !sessions.empty()) tick();  // otherwise end the timer, so that run() returns
   });
 }
 
@@ -415,7 +407,6 @@ void Connections::forget(const std::shared_ptr<Session>& session) {
 void Connections::end_if_done() {
   if (!closing() || !sessions.empty()) return;
   signals.cancel();
-  sweeper.cancel();
   retry.cancel();
   ticker.cancel();
 }
@@ -437,7 +428,7 @@ HttpServer::HttpServer(const HttpOptions& options, Handlers handlers)
                core::printable(options.host), options.port, error.code().message());
   }
   connections_->accept();
-  connections_->sweep();
+  connections_->tick();
 }
 
 HttpServer::~HttpServer() = default;
@@ -462,9 +453,7 @@ void HttpServer::close() {
 
 void HttpServer::post(std::function<void()> work) { asio::post(connections_->io, std::move(work)); }
 
-void HttpServer::every(std::chrono::milliseconds interval, std::function<void()> work) {
-  connections_->tick(interval, std::move(work));
-}
+void HttpServer::on_tick(std::function<void()> work) { connections_->on_tick = std::move(work); }
 
 void HttpServer::on_signal(std::function<void()> work) {
   connections_->signals.add(SIGINT);

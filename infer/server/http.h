@@ -19,10 +19,7 @@ struct HttpOptions {
   uint16_t port = 8080;  ///< 0: any free port
   RequestLimits limits{};
   size_t max_body_bytes = size_t{256} << 20U;  ///< maximum total size of the request bodies being read
-  size_t max_connections = 4096;
-  std::chrono::seconds idle_timeout{75};   ///< maximum time between two requests of a connection
-  std::chrono::seconds read_timeout{60};   ///< maximum time from a request's first byte to its last
-  std::chrono::seconds write_timeout{60};  ///< maximum time without a byte accepted by the client
+  std::chrono::seconds write_timeout{60};      ///< maximum time without a byte accepted by the client
   /// The clock for write_timeout. Tests replace it.
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
 };
@@ -58,8 +55,8 @@ class HttpServer {
 
   /// Runs `work` on the thread of run(). Unlike all other functions, it can be called from any thread.
   void post(std::function<void()> work);
-  /// Calls `work` at this interval until close(), on the thread of run(). Only one such function can be set.
-  void every(std::chrono::milliseconds interval, std::function<void()> work);
+  /// Calls `work` ten times a second until close(), on the thread of run(). Only one such function can be set.
+  void on_tick(std::function<void()> work);
   /// Calls `work` for each SIGINT, SIGTERM and (unless ignored, as by nohup) SIGHUP, on the thread of run().
   void on_signal(std::function<void()> work);
 

@@ -10,8 +10,6 @@ namespace {
 constexpr std::chrono::milliseconds kBetweenNotes{200};
 constexpr size_t kMaxSteps = 256;  // maximum number of steps per note; older ones are dropped
 
-using Ordered = nlohmann::ordered_json;
-
 // Returns a sequence's ID for the page: 7 for the first sequence of request 7, "7.1" for the second.
 Ordered id_json(const SequenceKey& id) {
   return id.index == 0 ? Ordered(id.request) : Ordered(fmt::format("{}.{}", id.request, id.index));

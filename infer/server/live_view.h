@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "infer/engine/async_engine.h"
+#include "infer/server/schema.h"
 
 namespace folio::infer::server {
 
@@ -17,7 +17,7 @@ class LiveView : public AsyncEngine::Output, public std::enable_shared_from_this
  public:
   /// Creates a view. `on_note` receives the latest steps and the engine's state, on the engine's thread, every 200 ms
   /// and once when the engine becomes idle.
-  explicit LiveView(std::function<void(nlohmann::ordered_json note)> on_note) : on_note_(std::move(on_note)) {}
+  explicit LiveView(std::function<void(Ordered note)> on_note) : on_note_(std::move(on_note)) {}
 
   void begin(AsyncEngine& engine);
   void end() { is_watched_ = false; }
@@ -30,7 +30,7 @@ class LiveView : public AsyncEngine::Output, public std::enable_shared_from_this
     StepReport report;
   };
 
-  std::function<void(nlohmann::ordered_json note)> on_note_;
+  std::function<void(Ordered note)> on_note_;
   std::atomic<bool> is_watched_{false};
   // Used only on the engine's thread.
   bool is_delivered_ = false;

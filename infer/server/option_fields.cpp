@@ -67,7 +67,6 @@ void check_unused(const Fields& fields) {
 
 constexpr const char* kForBeams = "requires \"use_beam_search\": true";  // error of options that only beams use
 
-// Reads the number of choices per prompt, and the options of beam search.
 void take_choices(const Fields& fields, const ServedModel& served, size_t n_prompts, CompletionRequest& request) {
   GenerateOptions& options = request.options;
   const int64_t most = served.max_choices / static_cast<int64_t>(n_prompts);

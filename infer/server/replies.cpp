@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ranges>
 #include <utility>
 
 #include "core/utf8.h"
@@ -12,8 +13,6 @@ namespace folio::infer::server {
 namespace {
 
 constexpr double kImpossible = -9999.0;  // OpenAI's value for a probability of 0
-
-using Ordered = nlohmann::ordered_json;
 
 Ordered usage_json(const Usage& usage) {
   Ordered json = {{"prompt_tokens", usage.prompt_tokens},
@@ -24,12 +23,6 @@ Ordered usage_json(const Usage& usage) {
     json["completion_tokens_details"] = {{"reasoning_tokens", usage.reasoning_tokens}};
   }
   return json;
-}
-
-Ordered bytes_json(const std::string& text) {
-  Ordered bytes = Ordered::array();
-  for (const char c : text) bytes.push_back(static_cast<uint8_t>(c));
-  return bytes;
 }
 
 // Returns calls as JSON. In a stream, a call's first update has an ID and a name, later ones only arguments.
@@ -82,9 +75,7 @@ void ChoiceText::append(ChoiceText more) {
 
 std::string error_body(const ApiError& error) { return dump(error.json()) + "\n"; }
 
-std::string dump(const nlohmann::ordered_json& json) {
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
+std::string dump(const Ordered& json) { return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
 
 TokenLogprob token_logprob(int32_t token, std::span<const float> logits, size_t n_top) {
   const double largest = *std::max_element(logits.begin(), logits.end());
@@ -99,16 +90,8 @@ TokenLogprob token_logprob(int32_t token, std::span<const float> logits, size_t 
     const float lb = logits[static_cast<size_t>(b)];
     return la > lb || (la == lb && a < b);
   };
-  std::vector<int32_t> top;  // a heap whose front is the least likely token
-  for (int32_t id = 0; id < std::ssize(logits); ++id) {
-    if (top.size() == n_top && (n_top == 0 || !likelier(id, top.front()))) continue;
-    top.push_back(id);
-    std::push_heap(top.begin(), top.end(), likelier);
-    if (top.size() <= n_top) continue;
-    std::pop_heap(top.begin(), top.end(), likelier);
-    top.pop_back();
-  }
-  std::sort(top.begin(), top.end(), likelier);
+  std::vector<int32_t> top(std::min(n_top, logits.size()));
+  std::ranges::partial_sort_copy(std::views::iota(0, static_cast<int32_t>(logits.size())), top, likelier);
   TokenLogprob result{.token = token, .logprob = logprob(token)};
   for (const int32_t id : top) result.top.push_back({.token = id, .logprob = logprob(id)});
   return result;
@@ -197,7 +180,7 @@ TextSource Replies::choice_source(size_t index, std::shared_ptr<const ChoiceText
 }
 
 // Returns the message of a chat's choice, or the delta if `chunk`.
-Replies::Ordered Replies::message_json(const ChoiceText& choice, bool chunk) const {
+Ordered Replies::message_json(const ChoiceText& choice, bool chunk) const {
   const AnswerUpdate& answer = choice.answer;
   if (chunk) {
     Ordered delta = Ordered::object();
@@ -251,14 +234,15 @@ void Replies::add_logprobs(std::vector<TextSource>& parts, const std::shared_ptr
   list(",\"content\":[", content, "]}");
 }
 
-Replies::Ordered Replies::entry(int32_t token, std::optional<double> logprob) const {
+Ordered Replies::entry(int32_t token, std::optional<double> logprob) const {
+  const std::string& bytes = token_bytes(token);
   return {{"id", token},
           {"token", token_name(token)},
-          {"bytes", bytes_json(token_bytes(token))},
+          {"bytes", std::vector<uint8_t>(bytes.begin(), bytes.end())},
           {"logprob", logprob ? Ordered(*logprob) : Ordered()}};
 }
 
-Replies::Ordered Replies::content_json(const TokenLogprob& t) const {
+Ordered Replies::content_json(const TokenLogprob& t) const {
   Ordered json = entry(t.token, t.logprob);
   json["top_logprobs"] = Ordered::array();
   for (const auto& other : t.top) json["top_logprobs"].push_back(entry(other.token, other.logprob));

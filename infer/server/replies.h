@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -77,8 +76,6 @@ class Replies {
   [[nodiscard]] virtual std::string error_event(const ApiError& error);
 
  protected:
-  using Ordered = nlohmann::ordered_json;
-
   /// Returns a token's entry in the list logprobs.content of a chat.
   [[nodiscard]] Ordered content_json(const TokenLogprob& token) const;
 
@@ -104,6 +101,6 @@ class Replies {
 [[nodiscard]] std::string error_body(const ApiError& error);
 
 /// Serializes JSON to one line; invalid UTF-8 becomes U+FFFD.
-[[nodiscard]] std::string dump(const nlohmann::ordered_json& json);
+[[nodiscard]] std::string dump(const Ordered& json);
 
 }  // namespace folio::infer::server

@@ -47,8 +47,7 @@ struct ChatPrompt {
                                      const ServedModel& served, const core::WorkBudget& budget);
 
 /// Returns the body with its keys in order if it has a constraint or tools, for which the order matters; otherwise {}.
-[[nodiscard]] core::OrderedJson forms_in_order(const Fields& fields, std::string_view text,
-                                               const core::WorkBudget& budget);
+[[nodiscard]] Ordered forms_in_order(const Fields& fields, std::string_view text, const core::WorkBudget& budget);
 /// The tools that an answer may call.
 struct RequestedTools {
   std::string list{};        ///< the tools as JSON, for the chat template; empty: none

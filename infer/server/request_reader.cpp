@@ -146,7 +146,6 @@ void RequestReader::take_request_line(std::string_view line) {
   head_.head_only = method == "HEAD";
   head_.method = head_.head_only ? "GET" : method;
   head_.path = target.substr(0, target.find('?'));
-  head_.target = target;
   head_.version = version == "HTTP/1.1" ? 11 : 10;
   state_ = State::Header;
 }

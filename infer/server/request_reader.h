@@ -42,8 +42,7 @@ struct HttpRequest {
 };
 
 struct RequestHead : HttpRequest {  // a parsed header; `body` is not set
-  std::string target{};
-  unsigned version = 11;  ///< 10: HTTP/1.0, 11: HTTP/1.1
+  unsigned version = 11;            ///< 10: HTTP/1.0, 11: HTTP/1.1
   bool keep_alive = true;
   bool expects_continue = false;
   bool chunked = false;

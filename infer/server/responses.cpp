@@ -14,8 +14,6 @@
 namespace folio::infer::server {
 namespace {
 
-using Ordered = core::OrderedJson;
-
 // ---- Requests: translation to chat requests ----
 
 const std::string& text_of(const Ordered& object, const char* key) {

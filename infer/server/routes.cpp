@@ -27,7 +27,7 @@ std::string percent_decoded(std::string_view text) {
   return to;
 }
 
-nlohmann::ordered_json quantiles_json(const Latencies& times) {
+Ordered quantiles_json(const Latencies& times) {
   const auto quantiles = times.quantiles();
   if (!quantiles) return nullptr;
   return {{"median", quantiles->median * 1e3}, {"p99", quantiles->p99 * 1e3}};
@@ -251,7 +251,7 @@ std::string Service::path_of(const HttpRequest& request) {
   return route == nullptr ? "" : std::string(route->description.path);
 }
 
-void Service::show(nlohmann::ordered_json note) {
+void Service::show(Ordered note) {
   note["first_token_ms"] = quantiles_json(metrics_.first_token);
   note["between_tokens_ms"] = quantiles_json(metrics_.between_tokens);
   const std::string event = "data: " + dump(note) + "\n\n";

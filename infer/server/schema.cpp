@@ -317,7 +317,7 @@ std::string openapi(std::span<const RouteDescription> routes, const SamplerOptio
 std::string page_fields(const SamplerOptions& defaults) {
   Json properties = schema("ChatRequest")["properties"];
   set_defaults(properties, defaults);
-  nlohmann::ordered_json fields;
+  Ordered fields;
   SamplerOptions::visit_fields([&](const char* name, auto&&...) { fields[name] = properties.at(name); });
   for (const char* name : {"max_tokens", "seed"}) fields[name] = properties.at(name);
   return fields.dump();

@@ -14,6 +14,7 @@ struct SamplerOptions;
 namespace folio::infer::server {
 
 using Json = nlohmann::json;
+using Ordered = nlohmann::ordered_json;  ///< keeps the order of keys
 
 /// Returns the schema of that name, such as "ChatRequest".
 [[nodiscard]] const Json& schema(std::string_view name);

@@ -28,7 +28,7 @@ void serve_http(Engine& engine, ServedModel served, ServiceOptions options, cons
     ~Stop() { engine.stop(); }
   } const stop{async};
   bool was_lost = false;
-  http.every(std::chrono::milliseconds(100), [&] {
+  http.on_tick([&] {
     service.look_at_clock();
     if (lost && lost() && !std::exchange(was_lost, true)) service.end_soon();
     if (service.has_ended()) http.close();

@@ -116,7 +116,7 @@ class Service {
   void refuse(const HttpRequest& request, HttpReply& reply, const ApiError& error);
   void send(const HttpRequest& request, const Reply& reply, TextSource body,
             std::string_view media = "application/json");
-  void show(nlohmann::ordered_json note);
+  void show(Ordered note);
   void done(const Completion& completion);
   void log(const std::string& text) const {
     if (log_) log_->line(text);

@@ -74,6 +74,14 @@ def gpu(device: Any) -> dict[str, int]:
     raise ValueError(f"device is {device!r}, but has to be cpu, cuda or cuda:N")
 
 
+def cache(cache_type: Any) -> dict[str, int]:
+    if cache_type is None:
+        return {}
+    if cache_type not in CACHE_TYPES:
+        raise ValueError(f"cache_type is {cache_type!r}, but has to be one of {', '.join(CACHE_TYPES)}")
+    return {"cache_type": CACHE_TYPES[cache_type]}
+
+
 def token_id(value: Any) -> int:
     token = index("a token", value)
     if not 0 <= token < 2**31:

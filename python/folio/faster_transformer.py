@@ -19,7 +19,7 @@ from typing import Any, Iterable, Mapping, Union
 import numpy as np
 
 from . import _engine
-from .checks import CACHE_TYPES, RANGES, gpu, path_text
+from .checks import RANGES, cache, gpu, path_text
 
 __all__ = ["Llama"]
 
@@ -67,10 +67,7 @@ class Llama:
         for name, value in (("start_id", start_id), ("end_id", end_id)):
             if value is not None:
                 options[name] = _whole(name, value, 0 if name == "start_id" else -1, 2**31 - 1)
-        if cache_type is not None:
-            if cache_type not in CACHE_TYPES:
-                raise ValueError(f"cache_type is {cache_type!r}, but has to be one of {', '.join(CACHE_TYPES)}")
-            options["cache_type"] = CACHE_TYPES[cache_type]
+        options |= cache(cache_type)
         self._llama = _engine.FasterTransformerLlama(
             path_text("path", path), "" if tokenizer is None else path_text("tokenizer", tokenizer), options)
 

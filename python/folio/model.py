@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, Iterator, Mapping, Sequenc
 import numpy as np
 
 from . import _engine
-from .checks import CACHE_TYPES, gpu, index, path_text, scale, seconds, text, token_id, token_ids, whole
+from .checks import cache, gpu, index, path_text, scale, seconds, text, token_id, token_ids, whole
 from .options import FORMS, as_json, renamed, server_options, with_names
 
 if TYPE_CHECKING:
@@ -86,10 +86,7 @@ class Model:
         options |= {key: text(key, value) for key, value in (("chat_template", chat_template), ("name", name))
                     if value is not None}
         options |= {"fast": bool(fast), "adapter_scale": scale(adapter_scale), **gpu(device)}
-        if cache_type is not None:
-            if cache_type not in CACHE_TYPES:
-                raise ValueError(f"cache_type is {cache_type!r}, but has to be one of {', '.join(CACHE_TYPES)}")
-            options["cache_type"] = CACHE_TYPES[cache_type]
+        options |= cache(cache_type)
         self._model = _engine.open(path_text("path", path), options)
         self._events: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Events] = weakref.WeakKeyDictionary()
         self._service: Any = None  # set by folio.service.Service

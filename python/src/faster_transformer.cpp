@@ -4,9 +4,7 @@
 
 #include <nanobind/ndarray.h>
 
-#include <memory>
 #include <mutex>
-#include <string>
 #include <utility>
 
 #include "core/error.h"

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <type_traits>
-#include <utility>
 
 #include "src/conversions.h"
 #include "src/process.h"

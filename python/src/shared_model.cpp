@@ -16,12 +16,6 @@ using infer::server::Json;
 constexpr int64_t kMaxTokens = 256;      // default of generate()
 constexpr int64_t kMostTexts = 1 << 20;  // maximum number of choices of a call
 
-std::optional<data::ChatTemplate> chat_template_of(const infer::LoadedModel& model, const OpenOptions& options) {
-  if (!options.chat_template.empty()) return data::chat_template_named(options.chat_template, &model.tokenizer());
-  if (model.tokenizer().chat_template().empty()) return std::nullopt;
-  return data::chat_template_of(model.tokenizer(), model.file().path);
-}
-
 }  // namespace
 
 std::string model_file_of(const std::string& path) {
@@ -34,7 +28,7 @@ SharedModel::Parts::Parts(const std::string& path, const OpenOptions& options)
       served{.name = options.name.empty() ? infer::server::model_name(path) : options.name,
              .context = loaded.context(),
              .tokenizer = loaded.tokenizer(),
-             .chat_template = chat_template_of(loaded, options),
+             .chat_template = data::find_chat_template(loaded.tokenizer(), loaded.file().path, options.chat_template),
              .speculate = options.speculate,
              .max_choices = kMostTexts,
              .sampler = loaded.sampler_defaults(infer::SamplerOptions::of_requests())},

@@ -353,27 +353,18 @@ int main(int argc, char** argv) {
   Options o;
   app.default_group("General");
   app.group("Benchmark");
-  app.add_option("--prompt-tokens", o.prompt_tokens, "prompt length in tokens")
-      ->check(apps::in_range(1, 1e6))
-      ->capture_default_str();
-  app.add_option("--gen-tokens", o.gen_tokens, "number of tokens to decode per sequence")
-      ->check(apps::in_range(1, 1e6))
-      ->capture_default_str();
+  app.add_option("--prompt-tokens", o.prompt_tokens, "prompt length in tokens")->in_range(1, 1e6);
+  app.add_option("--gen-tokens", o.gen_tokens, "number of tokens to decode per sequence")->in_range(1, 1e6);
   app.add_option("--batch", o.batch, "number of sequences; a list such as 1,8,64 measures each")
       ->delimiter(',')
-      ->check(apps::in_range(1, 4096))
-      ->capture_default_str();
-  app.add_option("--repetitions", o.repetitions, "number of repetitions")
-      ->check(apps::in_range(1, 1000))
-      ->capture_default_str();
+      ->in_range(1, 4096);
+  app.add_option("--repetitions", o.repetitions, "number of repetitions")->in_range(1, 1000);
   app.add_flag("--json", o.json, "print one JSON object to stdout and nothing else");
   app.group("Other measurements");
-  app.add_option("--json-schemas", o.schemas,
-                 "decode speed with JSON schemas, one per line of the file, compared with unconstrained decoding")
-      ->type_name("FILE");
+  app.add_option("--json-schemas FILE", o.schemas,
+                 "decode speed with JSON schemas, one per line of the file, compared with unconstrained decoding");
   app.add_flag("--ops", o.ops, "time per kind of operation, in prefill and decode");
-  app.add_option("--trace", o.trace, "with --ops: write a timeline of operations and scheduling for Perfetto")
-      ->type_name("FILE");
+  app.add_option("--trace FILE", o.trace, "with --ops: write a timeline of operations and scheduling for Perfetto");
   app.add_flag("--memory", o.memory, "memory read bandwidth of --threads by access pattern; needs no model");
   app.add_flag("--train", o.train, "profile a training step; must be the first flag, followed by flags of train");
   apps::add_model_flags(app, o.model);

@@ -38,9 +38,8 @@ void add_flags(apps::Flags& app, Options& o) {
   app.add_option("-p,--prompt", o.prompt, "run one turn with this message and exit");
   std::string names;
   for (const std::string& name : data::chat_template_names()) names += (names.empty() ? "" : ", ") + name;
-  app.add_option("--chat-template", o.chat_template,
-                 "chat template: " + names + ", or a Jinja file (default: the model's)")
-      ->type_name("NAME|FILE");
+  app.add_option("--chat-template NAME|FILE", o.chat_template,
+                 "chat template: " + names + ", or a Jinja file (default: the model's)");
   app.add_flag("--json", o.json, "with --prompt: print one JSON object to stdout and nothing else");
   apps::add_model_flags(app, o.model);
   app.group("Model");
@@ -50,7 +49,7 @@ void add_flags(apps::Flags& app, Options& o) {
   app.group("Generation");
   app.add_option("-n,--max-tokens", o.generate.max_tokens,
                  "maximum number of tokens per answer (default: the remaining context)")
-      ->check(apps::in_range(1, 1e9));
+      ->in_range(1, 1e9);
   apps::add_generation_flags(app, o.generate);
   apps::add_draft_flag(app, o.model.load.draft_model);
 }

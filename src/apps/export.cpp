@@ -302,32 +302,23 @@ int main(int argc, char** argv) {
   app.add_option("model", o.model,
                  "model to convert, such as runs/NAME/checkpoints/best; for gguf-lora, an adapter directory")
       ->required();
-  app.add_option("--out", o.out, "output file, or directory for hf")->required()->type_name("PATH");
-  app.add_option("--format", o.format,
+  app.add_option("--out PATH", o.out, "output file, or directory for hf")->required();
+  app.add_option("--format FORMAT", o.format,
                  "output format: gguf, hf (Hugging Face directory), llama2c, or gguf-lora for adapters")
-      ->type_name("FORMAT")
-      ->check(apps::one_of({"gguf", "hf", "llama2c", "gguf-lora"}))
-      ->capture_default_str();
-  app.add_option("--type", o.type,
+      ->one_of({"gguf", "hf", "llama2c", "gguf-lora"});
+  app.add_option("--type TYPE", o.type,
                  "type of the weights: f32, f16, bf16; for gguf also q8_0, q4_0, q4_1, q4_k_m, q5_k_m, q6_k; for "
                  "llama2c f32 or q8_0 (default: unchanged)")
-      ->type_name("TYPE")
-      ->check(apps::one_of({"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q4_k_m", "q5_k_m", "q6_k"}));
-  app.add_option("-b,--bits", o.bits, "alias of --type f16, q8_0 and q4_0")
-      ->type_name("16|8|4")
-      ->check(apps::one_of({"16", "8", "4"}));
+      ->one_of({"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q4_k_m", "q5_k_m", "q6_k"});
+  app.add_option("-b,--bits 16|8|4", o.bits, "alias of --type f16, q8_0 and q4_0")->one_of({"16", "8", "4"});
   app.add_option("--version", o.version, "llama2.c file version: 0 for its program run, 2 for runq, 1 for neither")
-      ->check(apps::in_range(0, 2))
-      ->capture_default_str();
+      ->in_range(0, 2);
   app.add_option("--max-shard-bytes", o.max_shard_bytes, "maximum bytes per safetensors file, for hf")
-      ->check(apps::in_range(1, 1e15))
-      ->capture_default_str();
-  app.add_option("--layers", o.layers, "keep only the first N layers, for tests (default: all)")
-      ->check(apps::in_range(1, 1024));
+      ->in_range(1, 1e15);
+  app.add_option("--layers", o.layers, "keep only the first N layers, for tests (default: all)")->in_range(1, 1024);
   apps::add_adapters_flag(app, "--merge", o.merge,
                           "LoRA adapter (peft directory or GGUF) to merge into the weights (repeatable)");
-  app.add_option("--base", o.base, "for gguf-lora: the adapter's base model (default: the path in its config)")
-      ->type_name("PATH");
+  app.add_option("--base PATH", o.base, "for gguf-lora: the adapter's base model (default: the path in its config)");
   apps::add_tokenizer_flag(app, o.tokenizer);
   return apps::run_program(app, argc, argv, [&] { return run(app, o); });
 }

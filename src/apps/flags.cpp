@@ -9,7 +9,7 @@
 #include <cctype>
 #include <cstdint>
 #include <cstdlib>
-#include <optional>
+#include <ranges>
 #include <set>
 
 #include "apps/help.h"
@@ -56,6 +56,9 @@ std::string names_of(const CLI::Option& option) {
   return fmt::format("{}{}{}", fmt::join(names, ", "), value.starts_with("[=") ? "" : " ", value);
 }
 
+// Returns "-o,--out" for "-o,--out FILE".
+std::string without_value(const std::string& names) { return names.substr(0, names.find(' ')); }
+
 bool is_list(const CLI::Option& option) { return option.get_expected_max() >= CLI::detail::expected_max_vector_size; }
 
 std::string default_of(const CLI::Option& option) {
@@ -92,76 +95,53 @@ std::string usage_of(const CLI::App& app, const std::string& name) {
   return usage + (app.get_subcommands({}).empty() ? "" : " SUBCOMMAND");
 }
 
+// Adds a check that returns an error message or "". A default that it rejects means "unset" and is not shown.
+template <class Check>
+void add_check(CLI::Option& option, const Check& check) {
+  if (!is_list(option) && !check(option.get_default_str()).empty()) option.default_str("");
+  option.check(CLI::Validator(check, ""));
+}
+
 }  // namespace
 
-Check by_name(std::vector<std::pair<std::string, int>> values) {
-  return {[values = std::move(values)](std::string& text) -> std::string {
-            std::string names;
-            for (const auto& [name, value] : values) {
-              if (name == text) {
-                text = std::to_string(value);
-                return "";
-              }
-              names += (names.empty() ? "" : ", ") + name;
-            }
-            return fmt::format("\"{}\", expected one of: {}", core::printable(text), names);
-          },
-          ""};
-}
-
-Check one_of(std::vector<std::string> values) {
-  return {[values = std::move(values)](std::string& text) -> std::string {
-            if (std::ranges::find(values, text) != values.end()) return "";
-            return fmt::format("\"{}\", expected one of: {}", core::printable(text), fmt::join(values, ", "));
-          },
-          ""};
-}
-
-Check in_range(double low, double high) {
-  const std::string range = fmt::format("[{:.10g}, {:.10g}]", low, high);
-  return {[=](std::string& text) -> std::string {
-            char* end = nullptr;
-            const double value = std::strtod(text.c_str(), &end);
-            const bool whole = end != text.c_str() && *end == '\0';
-            if (whole && value >= low && value <= high) return "";
-            return fmt::format("\"{}\", expected a number in {}", core::printable(text), range);
-          },
-          note_of_range(low, high)};
-}
-
-Flag* Flag::check(const Check& check) {
-  option_->check(CLI::Validator(check.check, ""));
-  note_ = check.note;
+Flag* Flag::in_range(double low, double high) {
+  const auto check = [=](const std::string& text) -> std::string {
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    const bool whole = end != text.c_str() && *end == '\0';
+    if (whole && value >= low && value <= high) return "";
+    return fmt::format("\"{}\", expected a number in [{:.10g}, {:.10g}]", core::printable(text), low, high);
+  };
+  add_check(*option_, check);
+  note_ = note_of_range(low, high);
   return this;
 }
 
-Flag* Flag::transform(const Check& check) {
-  option_->transform(CLI::Validator(check.check, ""));
+Flag* Flag::one_of(std::vector<std::string> values) {
+  const auto check = [values = std::move(values)](const std::string& text) -> std::string {
+    if (std::ranges::find(values, text) != values.end()) return "";
+    return fmt::format("\"{}\", expected one of: {}", core::printable(text), fmt::join(values, ", "));
+  };
+  add_check(*option_, check);
   return this;
 }
 
-Flag* Flag::capture_default_str() {
-  option_->capture_default_str();
+Flag* Flag::by_name(std::vector<std::pair<std::string, int>> values) {
+  const auto to_number = [values = std::move(values)](std::string& text) -> std::string {
+    const auto found = std::ranges::find(values, text, &std::pair<std::string, int>::first);
+    if (found == values.end()) {
+      return fmt::format("\"{}\", expected one of: {}", core::printable(text),
+                         fmt::join(std::views::keys(values), ", "));
+    }
+    text = std::to_string(found->second);
+    return "";
+  };
+  option_->transform(CLI::Validator(to_number, ""));
   return this;
 }
 
 Flag* Flag::default_str(const std::string& text) {
   option_->default_str(text);
-  return this;
-}
-
-Flag* Flag::type_name(const std::string& name) {
-  option_->type_name(name);
-  return this;
-}
-
-Flag* Flag::description(const std::string& text) {
-  option_->description(text);
-  return this;
-}
-
-Flag* Flag::group(const std::string& name) {
-  option_->group(name);
   return this;
 }
 
@@ -177,11 +157,6 @@ Flag* Flag::needs(const std::string& name) {
 
 Flag* Flag::excludes(const std::string& name) {
   option_->excludes(name);
-  return this;
-}
-
-Flag* Flag::excludes(Flag* other) {
-  option_->excludes(other->option_);
   return this;
 }
 
@@ -204,9 +179,14 @@ Flags::Flags(CLI::App* command, const std::string& full_name) : app_(command), f
 
 Flags::~Flags() = default;
 
+Flag* Flags::added(CLI::Option* option, const std::string& names) {
+  if (const size_t space = names.find(' '); space != std::string::npos) option->type_name(names.substr(space + 1));
+  return &all_.emplace_back(option);
+}
+
 template <class T>
 Flag* Flags::bind(const std::string& names, T& value, const std::string& help) {
-  return added(app_->add_option(names, value, help));
+  return added(app_->add_option(without_value(names), value, help)->capture_default_str(), names);
 }
 
 #define FOLIO_FLAG_OF(...) template Flag* Flags::bind(const std::string&, __VA_ARGS__&, const std::string&)
@@ -229,29 +209,29 @@ FOLIO_FLAG_OF(std::vector<std::string>);
 
 Flag* Flags::add_option_function(const std::string& names, std::function<void(const std::string&)> take,
                                  const std::string& help) {
-  return added(app_->add_option_function<std::string>(names, take, help));
+  return added(app_->add_option_function<std::string>(without_value(names), take, help), names);
 }
 
 Flag* Flags::add_list_function(const std::string& names, std::function<void(const std::vector<std::string>&)> take,
                                const std::string& help) {
-  return added(app_->add_option_function<std::vector<std::string>>(names, take, help));
+  return added(app_->add_option_function<std::vector<std::string>>(without_value(names), take, help), names);
 }
 
 Flag* Flags::add_flag(const std::string& names, bool& value, const std::string& help) {
-  return added(app_->add_flag(names, value, help));
+  return added(app_->add_flag(without_value(names), value, help), names);
 }
 
 Flag* Flags::add_flag(const std::string& names, std::string& value, const std::string& help) {
-  return added(app_->add_flag(names, value, help));
+  return added(app_->add_flag(without_value(names), value, help), names);
 }
 
-Flag* Flags::add_config(const std::string& name, const std::string& help) {
+Flag* Flags::add_config(const std::string& names, const std::string& help) {
   const auto check = [](std::string& file) {
     const bool is_other = core::path_exists(file) && !core::is_plain_file(file);
     return is_other ? file + " is not a regular file" : "";  // reading a pipe or a device may never end
   };
   app_->allow_config_extras(CLI::config_extras_mode::error);
-  return added(app_->set_config(name, "", help)->check(CLI::Validator(check, "")));
+  return added(app_->set_config(without_value(names), "", help)->check(CLI::Validator(check, "")), names);
 }
 
 Flags* Flags::add_subcommand(const std::string& name, const std::string& help) {

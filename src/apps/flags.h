@@ -1,4 +1,4 @@
-// A program's flags. Names and meaning of the functions are those of CLI11, which parses the flags. Programs include
+// A program's flags. Functions with a namesake in CLI11, which parses the flags, have its meaning. Programs include
 // this header instead of CLI11's, which takes five seconds to compile.
 #pragma once
 
@@ -29,41 +29,27 @@ template <class T>
   return core::number_of<T>(text);
 }
 
-/// A condition that a flag's value must satisfy.
-struct Check {
-  std::function<std::string(std::string&)> check;  ///< returns an error message or ""; may replace the value
-  std::string note;                                ///< the condition for --help, such as "0 to 1"
-};
-
-/// Accepts names and replaces each by its number, for options of an enum type. The error lists the names.
-[[nodiscard]] Check by_name(std::vector<std::pair<std::string, int>> values);
-/// Accepts the strings in `values`.
-[[nodiscard]] Check one_of(std::vector<std::string> values);
-/// Accepts numbers in [low, high], and rejects NaN.
-[[nodiscard]] Check in_range(double low, double high);
-
 /// Adds properties to a flag. Each function returns the flag itself, so that calls can be chained.
 class Flag {
  public:
   explicit Flag(CLI::Option* option) : option_(option) {}
-  Flag* check(const Check& check);
-  Flag* transform(const Check& check);
-  Flag* capture_default_str();  ///< makes the variable's current value the default in --help
-  Flag* default_str(const std::string& text);
-  Flag* type_name(const std::string& name);
-  Flag* description(const std::string& text);
-  Flag* group(const std::string& name);
+  /// Accept numbers in [low, high], but not NaN; and these values. A default that is not accepted means "unset" and is
+  /// not shown.
+  Flag* in_range(double low, double high);
+  Flag* one_of(std::vector<std::string> values);
+  /// Accepts names and replaces each by its number, for options of an enum type. The error lists the names.
+  Flag* by_name(std::vector<std::pair<std::string, int>> values);
+  Flag* default_str(const std::string& text);  ///< sets the default in --help, "" for none
   Flag* required();
   Flag* needs(const std::string& name);
   Flag* excludes(const std::string& name);
-  Flag* excludes(Flag* other);
   Flag* delimiter(char c);
   Flag* one_value();  ///< makes a repeatable flag accept one value per occurrence
 
  private:
   friend class Flags;
   CLI::Option* option_;
-  std::string note_;  ///< the note of the flag's Check, for --help
+  std::string note_;  ///< the range for --help, such as "0 to 1"
 };
 
 class Flags {
@@ -73,9 +59,12 @@ class Flags {
   Flags(const Flags&) = delete;
   Flags& operator=(const Flags&) = delete;
 
-  /// Adds an option stored in `value`, which must outlive parse(). An enum also needs transform(by_name()).
+  // `names` are a flag's names, and may end with that of its value, as in --help: "-o,--out FILE".
+
+  /// Adds an option stored in `value`, which must outlive parse() and whose current value is the default in --help. An
+  /// enum also needs by_name() and default_str().
   template <class T>
-  Flag* add_option(const std::string& names, T& value, const std::string& help = "") {
+  Flag* add_option(const std::string& names, T& value, const std::string& help) {
     if constexpr (std::is_enum_v<T>) {
       return add_option_function(
           names, [&value](const std::string& number) { value = static_cast<T>(std::stoi(number)); }, help);
@@ -92,7 +81,7 @@ class Flags {
   /// Adds a flag with an optional value (--flag=value), "true" by default.
   Flag* add_flag(const std::string& names, std::string& value, const std::string& help);
   /// Adds an option for a TOML file with values of flags. A key that is not a flag is an error.
-  Flag* add_config(const std::string& name, const std::string& help);
+  Flag* add_config(const std::string& names, const std::string& help);
 
   Flags* add_subcommand(const std::string& name, const std::string& help);
   void require_subcommand();
@@ -115,7 +104,7 @@ class Flags {
   void add_version();  // does nothing if the program has its own --version
   [[nodiscard]] std::string version() const;
   [[nodiscard]] std::string help() const;  // returns the help of the given subcommand, if any
-  Flag* added(CLI::Option* option) { return &all_.emplace_back(option); }
+  Flag* added(CLI::Option* option, const std::string& names);
   template <class T>  // instantiated in flags.cpp for the types that programs use
   Flag* bind(const std::string& names, T& value, const std::string& help);
 

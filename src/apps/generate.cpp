@@ -31,21 +31,16 @@ struct Options {
 
 void add_beam_flags(apps::Flags& app, infer::GenerateOptions& o, std::string& early_stopping) {
   app.group("Beam search");
-  app.add_option("--beams", o.beams.width, "beam search with W beams instead of sampling (default: off)")
-      ->check(apps::in_range(1, infer::kMostBeams))
-      ->type_name("W");
-  app.add_option("--beams-out", o.n, "number of best beams to print")
-      ->check(apps::in_range(1, infer::kMostBeams))
-      ->capture_default_str();
+  app.add_option("--beams W", o.beams.width, "beam search with W beams instead of sampling (default: off)")
+      ->in_range(1, infer::kMostBeams);
+  app.add_option("--beams-out", o.n, "number of best beams to print")->in_range(1, infer::kMostBeams);
   app.add_option("--length-penalty", o.beams.length_penalty,
                  "exponent of the length that divides a beam's log-probability; higher values favor longer outputs")
-      ->check(apps::in_range(-infer::kMostLengthPenalty, infer::kMostLengthPenalty))
-      ->capture_default_str();
-  app.add_flag("--early-stopping", early_stopping,
+      ->in_range(-infer::kMostLengthPenalty, infer::kMostLengthPenalty);
+  app.add_flag("--early-stopping [=true|false|never]", early_stopping,
                "stop when W beams have finished; never: when no beam can improve; false: by a heuristic "
                "(default: false; true without a value)")
-      ->type_name("[=true|false|never]")
-      ->check(apps::one_of({"true", "false", "never"}));
+      ->one_of({"true", "false", "never"});
 }
 
 // Reads the flags of a beam search. Throws core::UsageError if they are given without --beams, or with a sampler flag.
@@ -79,9 +74,8 @@ void add_flags(apps::Flags& app, Options& o) {
   app.default_group("General");
   app.group("Prompt and output");
   app.add_option("-p,--prompt,prompt", o.prompt, "prompt (default: a newline)");
-  app.add_option("--prompts", o.prompts_file,
+  app.add_option("--prompts FILE", o.prompts_file,
                  "file with one prompt per line, run as a batch; --json prints \"results\"")
-      ->type_name("FILE")
       ->excludes("--prompt");
   app.add_flag("--parse-special,!--no-parse-special", o.parse_special,
                "parse special tokens in prompts, such as <|im_end|>, or read them as text (default: parse)");
@@ -94,9 +88,7 @@ void add_flags(apps::Flags& app, Options& o) {
   apps::add_lora_flag(app, o.model.load);
   apps::add_generation_config_flag(app, o.model.load);
   app.group("Generation");
-  app.add_option("-n,--max-tokens", o.generate.max_tokens, "maximum number of tokens to generate")
-      ->check(apps::in_range(0, 1e9))
-      ->capture_default_str();
+  app.add_option("-n,--max-tokens", o.generate.max_tokens, "maximum number of tokens to generate")->in_range(0, 1e9);
   app.add_flag("--slide", o.generate.slide, "at the end of the context, keep its last half and continue");
   apps::add_generation_flags(app, o.generate);
   apps::add_draft_flag(app, o.model.load.draft_model);

@@ -4,8 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <functional>
+#include <cctype>
 #include <utility>
 
 #include "apps/program.h"
@@ -63,26 +62,24 @@ uint64_t bytes_of(const char* flag, const std::string& text) {
 }
 
 void add_machine_flags(Flags& app, infer::MachineOptions& flags) {
-  app.add_option("-t,--threads", flags.n_threads, "CPU threads (default: all cores)")->check(in_range(1, 1024));
+  app.add_option("-t,--threads", flags.n_threads, "CPU threads (default: all cores)")->in_range(1, 1024);
   app.add_option("--shards", flags.n_shards,
                  "split the model into N shards with their own threads and memory; the output does not change "
                  "(default: one per NUMA node)")
-      ->check(in_range(1, 64));
+      ->in_range(1, 64);
   app.add_option_function(
-         "--device", [&flags](const std::string& text) { flags.gpu = gpu_of(text); },
+         "--device DEVICE", [&flags](const std::string& text) { flags.gpu = gpu_of(text); },
          "device that runs the model: cpu, cuda, or cuda:N for GPU N; list prints the GPUs")
-      ->type_name("DEVICE")
       ->default_str("cpu");
   app.add_option("--gpu-layers", flags.gpu_layers, "number of last layers to run on the GPU (default: all)")
-      ->check(in_range(1, 1024));
+      ->in_range(1, 1024);
   app.add_option_function(
-         "--cache-memory", [&flags](const std::string& text) { flags.cache_bytes = bytes_of("--cache-memory", text); },
-         "GPU memory for the KV cache, such as 2G (default: all remaining)")
-      ->type_name("SIZE");
-  app.add_flag(
-      "--fast", flags.fast,
-      "BF16 arithmetic for 16-bit weights on CPUs with fast BF16 instructions; faster, less precise prefill on GPUs, "
-      "where the output may depend on the batch");
+      "--cache-memory SIZE",
+      [&flags](const std::string& text) { flags.cache_bytes = bytes_of("--cache-memory", text); },
+      "GPU memory for the KV cache, such as 2G (default: all remaining)");
+  app.add_flag("--fast", flags.fast,
+               "BF16 arithmetic for 16-bit weights and attention on CPUs with fast BF16 instructions; faster, less "
+               "precise prefill on GPUs, where the output may depend on the batch");
   app.final_callback([&flags] { check_machines(flags); });
 }
 

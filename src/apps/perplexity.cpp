@@ -26,9 +26,9 @@ struct Options {
 
 void add_flags(apps::Flags& app, Options& o) {
   app.default_group("Options");
-  app.add_option("--text", o.text, "text file to score")->required()->type_name("FILE");
+  app.add_option("--text FILE", o.text, "text file to score")->required();
   app.add_option("-c,--context", o.model.load.context, "window size in tokens (default: the model's context)")
-      ->check(apps::in_range(2, 1 << 24));
+      ->in_range(2, 1 << 24);
   app.add_flag("--json", o.json, "print one JSON object to stdout: tokens, nll (mean, in nats), perplexity");
   app.add_flag("--token-logprobs", o.token_logprobs,
                "also print the log-probability of each scored token, one per line, or \"token_logprobs\" with --json");

@@ -61,18 +61,16 @@ int run_program(Flags& app, int argc, char** argv, const std::function<int()>& b
 
 void add_model_flags(Flags& app, ModelFlags& flags) {
   app.group("Model");
-  app.add_option("-m,--model", flags.model, "GGUF, llama2.c file or Hugging Face directory (default: newest run)")
-      ->type_name("PATH");
+  app.add_option("-m,--model PATH", flags.model, "GGUF, llama2.c file or Hugging Face directory (default: newest run)");
   app.group("Hardware");
   add_machine_flags(app, flags.load.machines);
   app.add_option(
-         "--cache-type", flags.load.cache_type,
+         "--cache-type f32|f16|q8_0", flags.load.cache_type,
          "KV cache data type, q8_0 on CPUs only; lower precision may change the output (default: f16; f32 for F32 "
          "models)")
-      ->transform(by_name({{"f32", static_cast<int>(infer::CacheType::F32)},
-                           {"f16", static_cast<int>(infer::CacheType::F16)},
-                           {"q8_0", static_cast<int>(infer::CacheType::Q8_0)}}))
-      ->type_name("f32|f16|q8_0");
+      ->by_name({{"f32", static_cast<int>(infer::CacheType::F32)},
+                 {"f16", static_cast<int>(infer::CacheType::F16)},
+                 {"q8_0", static_cast<int>(infer::CacheType::Q8_0)}});
 }
 
 std::string resolve_model(const ModelFlags& flags) {
@@ -97,8 +95,7 @@ void report_repacking(infer::LoadedModel& model) {
 }
 
 void add_draft_flag(Flags& app, std::string& file) {
-  app.add_option("--draft-model", file, "smaller model with the same vocabulary that proposes the draft tokens")
-      ->type_name("PATH")
+  app.add_option("--draft-model PATH", file, "smaller model with the same vocabulary that proposes the draft tokens")
       ->needs("--speculate");
 }
 
@@ -118,12 +115,11 @@ core::AdapterPath adapter_path(const char* flag, const std::string& text) {
 
 void add_adapters_flag(Flags& app, const char* flag, std::vector<core::AdapterPath>& adapters, const char* help) {
   app.add_list_function(
-         flag,
+         fmt::format("{} PATH[:SCALE]", flag),
          [&adapters, flag](const std::vector<std::string>& all) {
            for (const std::string& text : all) adapters.push_back(adapter_path(flag, text));
          },
          help)
-      ->type_name("PATH[:SCALE]")
       ->one_value();
 }
 
@@ -133,11 +129,9 @@ void add_lora_flag(Flags& app, infer::LoadOptions& options) {
 }
 
 void add_generation_config_flag(Flags& app, infer::LoadOptions& options) {
-  app.add_option("--generation-config", options.generation_config,
+  app.add_option("--generation-config auto|none|DIR", options.generation_config,
                  "source of sampling defaults and end tokens: the model's generation_config.json or GGUF (auto), none, "
-                 "or a directory with a generation_config.json")
-      ->type_name("auto|none|DIR")
-      ->capture_default_str();
+                 "or a directory with a generation_config.json");
 }
 
 void print_sampler_defaults(const infer::LoadedModel& model) {
@@ -150,8 +144,7 @@ void print_sampler_defaults(const infer::LoadedModel& model) {
 }
 
 void add_tokenizer_flag(Flags& app, std::string& file) {
-  app.add_option("--tokenizer", file, "tokenizer.json, tokenizer.bin or GGUF, for models without one")
-      ->type_name("FILE");
+  app.add_option("--tokenizer FILE", file, "tokenizer.json, tokenizer.bin or GGUF, for models without one");
 }
 
 }  // namespace folio::apps

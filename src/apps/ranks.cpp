@@ -16,7 +16,8 @@ namespace folio::apps {
 void add_rank_flags(Flags& app, size_t& n_stages) {
   app.add_option("--pipeline-parallel", n_stages,
                  "number of pipeline stages when run as several ranks (default: 1, tensor parallelism only)")
-      ->check(in_range(1, infer::kMostRanks));
+      ->in_range(1, infer::kMostRanks)
+      ->default_str("");
   app.footer([] {
     return wrapped(
         "Several processes can run one model: start N ranks with torchrun --no-python --nproc-per-node N, or set RANK, "

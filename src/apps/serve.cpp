@@ -42,50 +42,40 @@ void add_flags(apps::Flags& app, Options& o) {
   apps::add_rank_flags(app, o.n_stages);
   app.group("Model");
   apps::add_tokenizer_flag(app, o.model.load.tokenizer);
-  app.add_option("--chat-template", o.chat_template, "chat template: a name or a Jinja file (default: the model's)")
-      ->type_name("NAME|FILE");
+  app.add_option("--chat-template NAME|FILE", o.chat_template,
+                 "chat template: a name or a Jinja file (default: the model's)");
   apps::add_generation_config_flag(app, o.model.load);
-  app.add_option("--name", o.name, "model name in the API (default: from the model file)")->type_name("NAME");
+  app.add_option("--name NAME", o.name, "model name in the API (default: from the model file)");
   app.add_option("-c,--context", o.model.load.context, "context size per sequence in tokens (default: the model's)")
-      ->check(apps::in_range(2, 1 << 24));
+      ->in_range(2, 1 << 24);
   app.group("HTTP server");
-  app.add_option("--host", o.http.host, "address to listen on; 0.0.0.0: all interfaces")
-      ->type_name("ADDRESS")
-      ->capture_default_str();
-  app.add_option("--port", o.http.port, "port to listen on; 0: any free port")
-      ->check(apps::in_range(0, 65535))
-      ->capture_default_str();
-  app.add_option("--api-key", o.service.api_key,
-                 "API key that clients must send, except for /health and the page (default: none)")
-      ->type_name("KEY");
-  app.add_option("--allowed-host", o.service.allowed_hosts,
+  app.add_option("--host ADDRESS", o.http.host, "address to listen on; 0.0.0.0: all interfaces");
+  app.add_option("--port", o.http.port, "port to listen on; 0: any free port")->in_range(0, 65535);
+  app.add_option("--api-key KEY", o.service.api_key,
+                 "API key that clients must send, except for /health and the page (default: none)");
+  app.add_option("--allowed-host NAME", o.service.allowed_hosts,
                  "additional host name that requests may address (repeatable)")
-      ->type_name("NAME")
       ->one_value();
-  app.add_option("--allowed-origin", o.service.allowed_origins,
+  app.add_option("--allowed-origin ORIGIN", o.service.allowed_origins,
                  "web origin allowed by CORS, such as https://example.org (repeatable)")
-      ->type_name("ORIGIN")
       ->one_value();
   app.group("Scheduling");
   app.add_option("--max-sequences", o.model.load.limits.max_sequences, "maximum number of running sequences")
-      ->check(apps::in_range(1, 4096))
-      ->capture_default_str();
+      ->in_range(1, 4096);
   app.add_option("--max-batch-tokens", o.model.load.limits.max_rows,
                  "maximum number of tokens per step, for decoding and chunks of prompts")
-      ->check(apps::in_range(1, 1 << 16))
-      ->capture_default_str();
+      ->in_range(1, 1 << 16);
   app.add_option("--cache-tokens", o.model.load.cache_positions,
                  "KV cache size in tokens (default: --context times --max-sequences, at most 16384 or 4 contexts)")
-      ->check(apps::in_range(1, 1e9));
+      ->in_range(1, 1e9);
   app.group("Speculative decoding");
   app.add_option("--speculate", o.speculate,
                  "maximum draft tokens per sequence and step; the output does not change; 0: off")
-      ->check(apps::in_range(0, 64))
-      ->capture_default_str();
+      ->in_range(0, 64);
   apps::add_draft_flag(app, o.model.load.draft_model);
   app.group("Adapters");
   app.add_list_function(
-         "--adapter",
+         "--adapter NAME=PATH[:SCALE]",
          [&adapters = o.service.adapters.adapters](const std::vector<std::string>& all) {
            for (const std::string& text : all) {
              const size_t equals = text.find('=');
@@ -98,48 +88,33 @@ void add_flags(apps::Flags& app, Options& o) {
            }
          },
          "LoRA adapter (peft directory or GGUF) for requests with \"model\": NAME (repeatable)")
-      ->type_name("NAME=PATH[:SCALE]")
       ->one_value();
   app.add_option_function(
-         "--adapter-memory",
-         [&o](const std::string& text) { o.service.adapters.memory = apps::bytes_of("--adapter-memory", text); },
-         "memory for adapters, such as 512M; unused ones are evicted and reloaded on demand (default: no limit)")
-      ->type_name("SIZE");
-  app.add_option("--max-adapters", o.service.adapters.most, "maximum number of registered adapters")
-      ->check(apps::in_range(1, 1e6))
-      ->capture_default_str();
+      "--adapter-memory SIZE",
+      [&o](const std::string& text) { o.service.adapters.memory = apps::bytes_of("--adapter-memory", text); },
+      "memory for adapters, such as 512M; unused ones are evicted and reloaded on demand (default: no limit)");
+  app.add_option("--max-adapters", o.service.adapters.most, "maximum number of registered adapters")->in_range(1, 1e6);
   app.add_flag("--allow-adapter-loading", o.service.adapters.allow_loading,
                "let clients load adapters from local paths with /v1/load_lora_adapter");
   app.group("Limits");
   app.add_option("--max-queue", o.service.max_queue,
                  "maximum number of running and waiting choices; further requests get status 429")
-      ->check(apps::in_range(1, 1e6))
-      ->capture_default_str();
-  app.add_option("--max-tool-calls", o.max_tool_calls, "maximum number of tool calls per answer")
-      ->check(apps::in_range(1, 1e6))
-      ->capture_default_str();
+      ->in_range(1, 1e6);
+  app.add_option("--max-tool-calls", o.max_tool_calls, "maximum number of tool calls per answer")->in_range(1, 1e6);
   app.add_option_function(
-         "--body-memory", [&o](const std::string& text) { o.http.max_body_bytes = body_memory(text, o.http.limits); },
+         "--body-memory SIZE",
+         [&o](const std::string& text) { o.http.max_body_bytes = body_memory(text, o.http.limits); },
          "memory for request bodies being received; further requests get status 503")
-      ->type_name("SIZE")
       ->default_str("256M");
   app.add_option("--request-work", o.service.request_work,
                  "maximum work to prepare a request (template, tokenization, structured output), in internal steps")
-      ->check(apps::in_range(1, 1e15))
-      ->capture_default_str();
-  app.add_option("--request-timeout", o.request_timeout, "maximum duration of a request in seconds")
-      ->type_name("S")
-      ->check(apps::in_range(1, 1e6))
-      ->capture_default_str();
-  app.add_option("--write-timeout", o.write_timeout,
+      ->in_range(1, 1e15);
+  app.add_option("--request-timeout S", o.request_timeout, "maximum duration of a request in seconds")
+      ->in_range(1, 1e6);
+  app.add_option("--write-timeout S", o.write_timeout,
                  "seconds until a client that does not read its answer is disconnected")
-      ->type_name("S")
-      ->check(apps::in_range(1, 1e6))
-      ->capture_default_str();
-  app.add_option("--grace", o.grace, "seconds that running requests have to finish at shutdown")
-      ->type_name("S")
-      ->check(apps::in_range(0, 1e6))
-      ->capture_default_str();
+      ->in_range(1, 1e6);
+  app.add_option("--grace S", o.grace, "seconds that running requests have to finish at shutdown")->in_range(0, 1e6);
   app.add_flag("--log-texts", o.service.log_texts, "also log the beginning of prompts and answers");
 }
 
@@ -151,26 +126,20 @@ void raise_descriptor_limit() {
   static_cast<void>(setrlimit(RLIMIT_NOFILE, &limit));
 }
 
-std::optional<data::ChatTemplate> chat_template_of(const apps::Flags& app, const Options& o,
-                                                   const infer::LoadedModel& model) {
-  if (app.count("--chat-template") > 0) return data::chat_template_named(o.chat_template, &model.tokenizer());
-  if (model.tokenizer().chat_template().empty()) return std::nullopt;
-  return data::chat_template_of(model.tokenizer(), model.file().path);
-}
-
 int run(const apps::Flags& app, Options& o) {
   infer::LoadOptions& load = o.model.load;
   if (load.cache_positions == 0) load.cache_positions = infer::kForMany;
   apps::Ranks ranks(app, o.model, o.n_stages);
   infer::LoadedModel model = apps::open_model(o.model);
   if (ranks.follow(model)) return 0;
-  infer::server::ServedModel served{.name = o.name.empty() ? infer::server::model_name(model.file().path) : o.name,
-                                    .context = model.context(),
-                                    .tokenizer = model.tokenizer(),
-                                    .chat_template = chat_template_of(app, o, model),
-                                    .speculate = o.speculate,
-                                    .max_tool_calls = o.max_tool_calls,
-                                    .sampler = model.sampler_defaults(infer::SamplerOptions::of_requests())};
+  infer::server::ServedModel served{
+      .name = o.name.empty() ? infer::server::model_name(model.file().path) : o.name,
+      .context = model.context(),
+      .tokenizer = model.tokenizer(),
+      .chat_template = data::find_chat_template(model.tokenizer(), model.file().path, o.chat_template),
+      .speculate = o.speculate,
+      .max_tool_calls = o.max_tool_calls,
+      .sampler = model.sampler_defaults(infer::SamplerOptions::of_requests())};
   apps::print_sampler_defaults(model);
   apps::report_repacking(model);
   const std::string name = served.name;

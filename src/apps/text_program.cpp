@@ -38,32 +38,31 @@ void add_sampler_flags(Flags& app, infer::SamplerOptions& s) {
         std::string flags = "--" + name;
         if (name == "temperature") flags += ",--temp";
         if (name == "repetition-penalty") flags = "--repeat-penalty," + flags;  // llama.cpp's name
-        Flag* flag = app.add_option(flags, s.*member, help)->check(in_range(low, high))->capture_default_str();
-        if (name.ends_with("-p")) flag->type_name("P");
+        if (name.ends_with("-p")) flags += " P";
+        app.add_option(flags, s.*member, help)->in_range(low, high);
       });
   app.add_list_function(
-         "--logit-bias", [&s](const std::vector<std::string>& all) { s.logit_bias = biases_of(all); },
+         "--logit-bias ID=BIAS", [&s](const std::vector<std::string>& all) { s.logit_bias = biases_of(all); },
          "bias added to the logit of token ID (-100 to 100; repeatable)")
-      ->type_name("ID=BIAS")
       ->one_value();
 }
 
 void add_generation_flags(Flags& app, infer::GenerateOptions& options) {
   add_sampler_flags(app, options.sampler);
   app.add_option("-s,--seed", options.sampler.seed, "sampler seed (default: random, printed)")
-      ->check(in_range(0, 1.8e19));
+      ->in_range(0, 1.8e19)
+      ->default_str("");
   app.add_list_function(
          "--stop", [&options](const std::vector<std::string>& all) { options.stops = all; },
          "stop string: generation ends before it (repeatable)")
       ->one_value();
   app.add_option("-c,--context", options.context, "context size in tokens (default: the model's)")
-      ->check(in_range(2, 1 << 24));
+      ->in_range(2, 1 << 24);
   app.group("Speculative decoding");
   app.add_option("--speculate", options.speculate,
                  "maximum draft tokens per step, from n-gram lookup or --draft-model; the output does not change; 0: "
                  "off")
-      ->check(in_range(0, 64))
-      ->capture_default_str();
+      ->in_range(0, 64);
 }
 
 void complete_generation_options(const Flags& app, infer::GenerateOptions& options) {
@@ -83,17 +82,17 @@ void take_sampler_defaults(const Flags& app, const infer::LoadedModel& model, in
 }
 
 void add_form_flags(Flags& app, FormFlags& flags) {
-  const std::vector<Flag*> all = {
-      app.add_option("--json-schema", flags.json_schema, "JSON schema file that the output must match")
-          ->type_name("FILE"),
-      app.add_option("--regex", flags.regex, "regular expression (RE2 syntax) that the whole output must match")
-          ->type_name("PATTERN"),
-      app.add_option("--grammar", flags.grammar, "GBNF grammar file (llama.cpp's format) that the output must match")
-          ->type_name("FILE"),
-      app.add_option("--choice", flags.choices, "allowed output (repeatable)")->one_value()};
-  for (size_t i = 0; i < all.size(); ++i) {
-    for (size_t j = 0; j < i; ++j) all[i]->excludes(all[j]);
-  }
+  app.add_option("--json-schema FILE", flags.json_schema, "JSON schema file that the output must match");
+  app.add_option("--regex PATTERN", flags.regex, "regular expression (RE2 syntax) that the whole output must match")
+      ->excludes("--json-schema");
+  app.add_option("--grammar FILE", flags.grammar, "GBNF grammar file (llama.cpp's format) that the output must match")
+      ->excludes("--json-schema")
+      ->excludes("--regex");
+  app.add_option("--choice", flags.choices, "allowed output (repeatable)")
+      ->one_value()
+      ->excludes("--json-schema")
+      ->excludes("--regex")
+      ->excludes("--grammar");
 }
 
 std::shared_ptr<infer::forms::Form> form_of(const Flags& app, const FormFlags& flags,

@@ -190,14 +190,11 @@ int stats(const Options& o) {
 
 void add_texts(apps::Flags& app, Options& o) {
   app.add_option("texts", o.texts, "files or directories: UTF-8 text, .jsonl, or either as .gz")->required();
-  app.add_option("--field", o.field, "JSON field with the text, for .jsonl files")
-      ->type_name("NAME")
-      ->capture_default_str();
+  app.add_option("--field NAME", o.field, "JSON field with the text, for .jsonl files");
 }
 
 void add_tokenizer(apps::Flags& app, Options& o) {
-  app.add_option("-t,--tokenizer", o.tokenizer, "tokenizer.json or its directory, GGUF, or tokenizer.bin")
-      ->type_name("PATH")
+  app.add_option("-t,--tokenizer PATH", o.tokenizer, "tokenizer.json or its directory, GGUF, or tokenizer.bin")
       ->required();
 }
 
@@ -210,20 +207,12 @@ int main(int argc, char** argv) {
   apps::Flags* train_command = app.add_subcommand("train", "learn merges from texts and write tokenizer.json");
   add_texts(*train_command, o);
   train_command->add_option("--vocab-size", o.bpe.vocab_size, "number of tokens: special tokens, 256 bytes and merges")
-      ->check(apps::in_range(257, 1 << 24))
-      ->capture_default_str();
-  train_command->add_option("-o,--out", o.out, "output file; tokenizer_config.json is written next to it")
-      ->type_name("FILE")
-      ->capture_default_str();
-  train_command
-      ->add_option("--pre-tokenizer", o.pre_tokenizer,
-                   "rule that splits texts into words: gpt-2, smollm, llama-bpe, qwen2")
-      ->type_name("NAME")
-      ->capture_default_str();
-  train_command->add_option("--special", o.bpe.special_tokens, "special tokens; the first one ends a document")
-      ->type_name("TOKEN")
-      ->capture_default_str();
-  train_command->add_option("--threads", o.threads, "CPU threads (default: all cores)")->check(apps::in_range(1, 1024));
+      ->in_range(257, 1 << 24);
+  train_command->add_option("-o,--out FILE", o.out, "output file; tokenizer_config.json is written next to it");
+  train_command->add_option("--pre-tokenizer NAME", o.pre_tokenizer,
+                            "rule that splits texts into words: gpt-2, smollm, llama-bpe, qwen2");
+  train_command->add_option("--special TOKEN", o.bpe.special_tokens, "special tokens; the first one ends a document");
+  train_command->add_option("--threads", o.threads, "CPU threads (default: all cores)")->in_range(1, 1024);
   train_command->add_flag("--force", o.force, "replace existing files");
   apps::Flags* encode_command = app.add_subcommand("encode", "print the token ids of a text");
   add_tokenizer(*encode_command, o);

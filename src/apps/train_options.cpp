@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <ranges>
 #include <utility>
-#include <vector>
 
 #include "apps/program.h"
 #include "core/error.h"
@@ -67,25 +66,24 @@ template <class T>
 void add_field(Flags& app, const char* group, T& value, const core::ConfigField& field) {
   const std::string flags = field.flag;
   if (flags.empty()) return;
-  Flag* option = app.add_option("--" + flags, value, field.help)->group(group);
-  std::string shown = fmt::format("{}", value);
+  app.group(group);
   if constexpr (std::is_enum_v<T>) {
     std::vector<std::pair<std::string, int>> names;
     const auto add = [&](std::string_view name) { names.emplace_back(name, static_cast<int>(names.size())); };
+    std::string help = field.help, type = "NAME";
     if constexpr (train::Choice<T>) {
       std::ranges::for_each(names_of(value), add);
-      option->type_name(fmt::format("{}", fmt::join(names_of(value), "|")));
+      type = fmt::format("{}", fmt::join(names_of(value), "|"));
     } else {
       std::ranges::for_each(core::families(), add, &core::FamilyInfo::name);
-      option->type_name("NAME")->description(fmt::format("model family: {}", fmt::join(std::views::keys(names), ", ")));
+      help = fmt::format("model family: {}", fmt::join(std::views::keys(names), ", "));
     }
-    option->transform(by_name(names))->default_str(shown);
-  } else if (field.low == field.high) {
-    option->capture_default_str();
+    app.add_option(fmt::format("--{} {}", flags, type), value, help)
+        ->by_name(names)
+        ->default_str(fmt::format("{}", value));
   } else {
-    const Check limits = in_range(field.low, field.high);
-    if (limits.check(shown).empty()) option->capture_default_str();  // a default outside `limits` means "unset"
-    option->check(limits);
+    Flag* option = app.add_option("--" + flags, value, field.help);
+    if (field.low != field.high) option->in_range(field.low, field.high);
   }
 }
 
@@ -98,37 +96,28 @@ std::unique_ptr<Flags> train_flags(TrainOptions& o) {
                   "tinyshakespeare, or files and directories: UTF-8 text, .jsonl, or either as .gz; conversations are "
                   ".jsonl files whose first line has \"messages\" but not --field")
       ->required();
-  app->add_option("--preset", o.config.preset,
-                  fmt::format("set of defaults: {}; see below", fmt::join(train::preset_names(), ", ")))
-      ->type_name("NAME")
-      ->capture_default_str();
-  app->add_config("--config", "TOML file with values of flags; the command line has precedence")->type_name("FILE");
+  app->add_option("--preset NAME", o.config.preset,
+                  fmt::format("set of defaults: {}; see below", fmt::join(train::preset_names(), ", ")));
+  app->add_config("--config FILE", "TOML file with values of flags; the command line has precedence");
 
   app->group("Data");
-  app->add_option("--field", o.field, "JSON field with the text, for .jsonl files")
-      ->type_name("NAME")
-      ->capture_default_str();
-  app->add_option("--tokens-cache", o.tokens_cache,
-                  "directory for tokenized data (default: the run directory, for more than 64 MB of text)")
-      ->type_name("DIR");
-  app->add_option("--eval", o.eval, "file or directory to validate on (default: a fraction of the dataset)")
-      ->type_name("PATH");
-  app->add_option("--chat-template", o.chat_template,
+  app->add_option("--field NAME", o.field, "JSON field with the text, for .jsonl files");
+  app->add_option("--tokens-cache DIR", o.tokens_cache,
+                  "directory for tokenized data (default: the run directory, for more than 64 MB of text)");
+  app->add_option("--eval PATH", o.eval, "file or directory to validate on (default: a fraction of the dataset)");
+  app->add_option("--chat-template NAME|FILE", o.chat_template,
                   fmt::format("chat template for conversations: {}, or a Jinja file (default: the model's)",
-                              fmt::join(data::chat_template_names(), ", ")))
-      ->type_name("NAME|FILE");
-  Flag* tokenizer = app->add_option("--tokenizer", o.tokenizer,
-                                    "bpe:N to learn N tokens from the text, or a tokenizer.json or its directory "
-                                    "(default: the characters of the text)");
-  tokenizer->type_name("bpe:N|PATH");
+                              fmt::join(data::chat_template_names(), ", ")));
+  app->add_option("--tokenizer bpe:N|PATH", o.tokenizer,
+                  "bpe:N to learn N tokens from the text, or a tokenizer.json or its directory "
+                  "(default: the characters of the text)");
 
   app->group("Run");
-  app->add_option("--out", o.out, "run directory (default: runs/DATASET)")->type_name("DIR");
-  Flag* init = app->add_option("--init", o.init, "model to start from: its shape, weights and tokenizer");
-  init->type_name("PATH")->excludes(tokenizer);
-  Flag* resume = app->add_flag("--resume", o.resume, "continue an interrupted run");
-  resume->excludes(init)->excludes(tokenizer);
-  app->add_flag("--force", o.force, "replace an existing run in the directory")->excludes(resume);
+  app->add_option("--out DIR", o.out, "run directory (default: runs/DATASET)");
+  app->add_option("--init PATH", o.init, "model to start from: its shape, weights and tokenizer")
+      ->excludes("--tokenizer");
+  app->add_flag("--resume", o.resume, "continue an interrupted run")->excludes("--init")->excludes("--tokenizer");
+  app->add_flag("--force", o.force, "replace an existing run in the directory")->excludes("--resume");
 
   const auto add_fields = [&](bool of_ranks) {  // adds the group Parallelism if true, otherwise all other groups
     train::TrainConfig::visit_fields(o.config, [&](const char* group, auto& value, const train::TrainField& field) {
@@ -143,10 +132,9 @@ std::unique_ptr<Flags> train_flags(TrainOptions& o) {
 
   app->group("Diagnostics");
   app->add_flag("--profile", o.profile, "profile a training step and exit, like bench --train");
-  app->add_option("--trace", o.trace, "write a timeline of steps 4 to 6, JSON for ui.perfetto.dev")->type_name("FILE");
-  app->add_option("--dump-batches", o.dump_batches, "write the batches of the first 1,000 steps as a NumPy array")
-      ->type_name("FILE");
-  app->add_option("--dump-grads", o.dump_grads, "write the first step's gradients as safetensors")->type_name("FILE");
+  app->add_option("--trace FILE", o.trace, "write a timeline of steps 4 to 6, JSON for ui.perfetto.dev");
+  app->add_option("--dump-batches FILE", o.dump_batches, "write the batches of the first 1,000 steps as a NumPy array");
+  app->add_option("--dump-grads FILE", o.dump_grads, "write the first step's gradients as safetensors");
   app->footer(preset_table);
   return app;
 }

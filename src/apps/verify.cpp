@@ -191,14 +191,9 @@ int main(int argc, char** argv) {
   app.add_option("model", o.model, "GGUF, llama2.c file or Hugging Face directory, such as runs/NAME/model.gguf")
       ->required();
   apps::add_tokenizer_flag(app, o.tokenizer);
-  app.add_option("--text", o.text, "text file to compare on (default: the checkpoint's validation split)")
-      ->type_name("FILE");
-  app.add_option("--tolerance", o.tolerance, "maximum error relative to the root mean square")
-      ->check(apps::in_range(0, 1))
-      ->capture_default_str();
-  app.add_option("--windows", o.windows, "number of validation windows to score; 0: all")
-      ->check(apps::in_range(0, 1e9))
-      ->capture_default_str();
+  app.add_option("--text FILE", o.text, "text file to compare on (default: the checkpoint's validation split)");
+  app.add_option("--tolerance", o.tolerance, "maximum error relative to the root mean square")->in_range(0, 1);
+  app.add_option("--windows", o.windows, "number of validation windows to score; 0: all")->in_range(0, 1e9);
   app.group("Hardware");
   apps::add_machine_flags(app, o.machines);
   return apps::run_program(app, argc, argv, [&] { return run(o); });

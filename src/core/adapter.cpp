@@ -13,7 +13,7 @@ namespace folio::core {
 namespace {
 
 // Concatenates two parts along the rank: B = [s1 B1, s2 B2], A = [A1; A2], scale = 1.
-Adapter::Part behind_each_other(const Adapter::Part& one, const Adapter::Part& two) {
+Adapter::Part concatenated(const Adapter::Part& one, const Adapter::Part& two) {
   Adapter::Part both{
       .role = one.role, .layer = one.layer, .rank = one.rank + two.rank, .scale = 1.0F, .a = one.a, .b = {}};
   both.a.insert(both.a.end(), two.a.begin(), two.a.end());
@@ -92,7 +92,7 @@ Adapter sum_of(std::span<const Adapter> adapters) {
       if (found == sum.parts.end()) {
         sum.parts.push_back(part);
       } else {
-        *found = behind_each_other(*found, part);
+        *found = concatenated(*found, part);
         require(found->rank <= kMaxAdapterRank, "{}: the combined rank is {}, but must be at most {}", sum.path,
                 found->rank, kMaxAdapterRank);
       }

@@ -32,6 +32,11 @@ class OutputFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
+  /// Writes a number in the machine's byte order, which is little-endian.
+  template <typename T>
+  void put(T number) {
+    write(std::as_bytes(std::span(&number, 1)));
+  }
   void pad_to(size_t offset);                              ///< writes zero bytes up to `offset`
   [[nodiscard]] size_t offset() const { return offset_; }  ///< bytes written since the file was opened
   void flush();                                            ///< writes the buffer to the file

@@ -1,5 +1,6 @@
 #include "core/isa.h"
 
+#include <array>
 #include <cstdlib>
 #include <string>
 
@@ -8,25 +9,9 @@
 namespace folio::core {
 
 std::string_view isa_name(Isa isa) {
-  switch (isa) {
-    case Isa::Reference:
-      return "reference";
-    case Isa::Avx2:
-      return "avx2";
-    case Isa::Avx512:
-      return "avx512";
-    case Isa::Avx512Vnni:
-      return "avx512vnni";
-    case Isa::Avx512Bf16:
-      return "avx512bf16";
-    case Isa::Amx:
-      return "amx";
-    case Isa::Neon:
-      return "neon";
-    case Isa::NeonI8mm:
-      return "neoni8mm";
-  }
-  return "unknown";
+  constexpr std::array<std::string_view, 8> kNames{"reference",  "avx2", "avx512", "avx512vnni",
+                                                   "avx512bf16", "amx",  "neon",   "neoni8mm"};
+  return kNames.at(static_cast<size_t>(isa));
 }
 
 Isa select_isa() {

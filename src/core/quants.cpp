@@ -3,7 +3,6 @@
 #include "core/quants.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "core/error.h"

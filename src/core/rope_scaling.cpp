@@ -59,20 +59,10 @@ std::vector<double> rope_factors(const ModelConfig& config) {
   if (!s.active()) return factors;
   const auto& given = config.context_length > s.original_context ? s.long_factors : s.short_factors;
   for (size_t i = 0; i < factors.size(); ++i) {
-    switch (s.type) {
-      case RopeScalingType::Llama3:
-        factors[i] = llama3_factor(config, i);
-        break;
-      case RopeScalingType::Linear:
-        factors[i] = s.factor;
-        break;
-      case RopeScalingType::Yarn:
-        factors[i] = yarn_factor(config, i);
-        break;
-      case RopeScalingType::LongRope:
-        factors[i] = given.at(i);
-        break;
-    }
+    if (s.type == RopeScalingType::Llama3) factors[i] = llama3_factor(config, i);
+    if (s.type == RopeScalingType::Linear) factors[i] = s.factor;
+    if (s.type == RopeScalingType::Yarn) factors[i] = yarn_factor(config, i);
+    if (s.type == RopeScalingType::LongRope) factors[i] = given.at(i);
   }
   return factors;
 }

@@ -1,5 +1,7 @@
 #include "core/utf8.h"
 
+#include <algorithm>
+
 namespace folio::core {
 
 Utf8Char decode_utf8(std::string_view text, size_t at) {
@@ -25,6 +27,15 @@ Utf8Char decode_utf8(std::string_view text, size_t at) {
     code_point = (code_point << 6U) | (byte(i) & 0x3FU);
   }
   return {.code_point = code_point, .length = length, .valid = true};
+}
+
+void TextPlace::move_past(std::string_view text) {
+  const size_t last = text.rfind('\n');
+  line += static_cast<size_t>(std::ranges::count(text, '\n'));
+  if (last != std::string_view::npos) column = 1;
+  for (const char c : text.substr(last == std::string_view::npos ? 0 : last + 1)) {
+    if ((static_cast<unsigned char>(c) & 0xC0U) != 0x80U) ++column;
+  }
 }
 
 bool is_utf8(std::string_view text) {

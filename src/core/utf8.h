@@ -18,6 +18,14 @@ struct Utf8Char {
 /// Decodes the character at byte `at`, which must be below text.size().
 [[nodiscard]] Utf8Char decode_utf8(std::string_view text, size_t at);
 
+/// A location in a text. Lines and columns count from 1; a column is a character.
+struct TextPlace {
+  size_t line = 1;
+  size_t column = 1;
+
+  void move_past(std::string_view text);  ///< moves to the end of `text`, which begins at this place
+};
+
 /// Returns true if all of `text` is valid UTF-8.
 [[nodiscard]] bool is_utf8(std::string_view text);
 

@@ -1,6 +1,7 @@
 #include "core/weights.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -69,18 +70,8 @@ Bytes converted(const TensorView& tensor, DType type, ThreadPool& pool) {
 }  // namespace
 
 std::string_view format_name(ModelFormat format) {
-  switch (format) {
-    case ModelFormat::Gguf:
-      return "GGUF";
-    case ModelFormat::HuggingFace:
-      return "Hugging Face";
-    case ModelFormat::Llama2cV0:
-      return "llama2.c v0";
-    case ModelFormat::Llama2cV1:
-      return "llama2.c v1";
-    default:
-      return "llama2.c v2";
-  }
+  constexpr std::array<std::string_view, 5> kNames{"GGUF", "Hugging Face", "llama2.c v0", "llama2.c v1", "llama2.c v2"};
+  return kNames.at(static_cast<size_t>(format));
 }
 
 bool is_llama2c(ModelFormat format) { return format >= ModelFormat::Llama2cV0; }
@@ -124,7 +115,7 @@ std::vector<float> to_floats(const TensorView& tensor) {
 }
 
 Weights to_weights(const StoredModel& model) {
-  Weights weights{.config = model.config, .tensors = {}};
+  Weights weights{.config = model.config};
   for (const TensorView& tensor : model.tensors) weights.tensors.push_back(to_floats(tensor));
   return weights;
 }

@@ -22,7 +22,7 @@ class MappedFile;
 /// All weights of a model in memory as F32.
 struct Weights {
   ModelConfig config;
-  std::vector<std::vector<float>> tensors;
+  std::vector<std::vector<float>> tensors{};
 
   /// Returns views of the tensors, which have the names that GGUF uses.
   [[nodiscard]] std::vector<TensorView> views() const;
@@ -42,9 +42,9 @@ struct StoredModel {
   std::string path;
   ModelFormat format;
   ModelConfig config;
-  std::vector<TensorView> tensors;                   ///< in manifest order, with their names in the file
-  std::vector<std::shared_ptr<const void>> storage;  ///< owns the bytes of copies
-  std::shared_ptr<const GgufFile> gguf;              ///< the GGUF, with the tokenizer; null for other formats
+  std::vector<TensorView> tensors{};                   ///< in manifest order, with their names in the file
+  std::vector<std::shared_ptr<const void>> storage{};  ///< owns the bytes of copies
+  std::shared_ptr<const GgufFile> gguf{};              ///< the GGUF, with the tokenizer; null for other formats
   std::vector<std::shared_ptr<const MappedFile>> files{};
   GenerationConfig generation{};  ///< empty unless assigned from read_generation_config()
 

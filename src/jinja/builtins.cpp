@@ -12,8 +12,6 @@
 namespace folio::data::jinja {
 namespace {
 
-size_t n_positional(const Arguments& arguments) { return arguments.values.size() - arguments.names.size(); }
-
 Value items(Session& session, const Value& self, const Arguments&) {
   if (self.is_undefined()) return session.list({});
   if (self.dict() == nullptr) core::fail("can only get item pairs from a mapping");
@@ -24,7 +22,7 @@ Value items(Session& session, const Value& self, const Arguments&) {
 
 Value or_default(Session& session, const Value& self, const Arguments& arguments) {
   const auto a = bind(arguments, {"default_value", "boolean"});
-  const bool replaces = self.is_undefined() || (a[1] != nullptr && truthy(*a[1]) && !truthy(self));
+  const bool replaces = self.is_undefined() || (is_true(a[1]) && !truthy(self));
   return !replaces ? self : a[0] == nullptr ? session.text({}) : *a[0];
 }
 
@@ -33,7 +31,7 @@ Value itself(Session&, const Value& self, const Arguments&) { return self; }
 
 Value to_json(Session& session, const Value& self, const Arguments& arguments) {
   const auto a = bind(arguments, {"ensure_ascii", "indent", "separators", "sort_keys"});
-  JsonStyle style{.ascii = a[0] != nullptr && truthy(*a[0]), .sort_keys = a[3] != nullptr && truthy(*a[3])};
+  JsonStyle style{.ascii = is_true(a[0]), .sort_keys = is_true(a[3])};
   if (a[1] != nullptr && !a[1]->is_none()) {
     style.lines = true;
     style.item_separator = Text(1, U',');
@@ -75,7 +73,7 @@ Value range(Session& session, const Value&, const Arguments& arguments) {
 
 Value make_dict(Session& session, const Value&, const Arguments& arguments) {
   std::vector<std::pair<Value, Value>> pairs;
-  const size_t n = n_positional(arguments);
+  const size_t n = arguments.n_positional();
   if (n > 1) core::fail("{} arguments, expected at most 1", n);
   if (n == 1 && arguments.values[0].dict() != nullptr) {
     pairs = arguments.values[0].dict()->items;
@@ -86,9 +84,7 @@ Value make_dict(Session& session, const Value&, const Arguments& arguments) {
       pairs.emplace_back(std::move(pair[0]), std::move(pair[1]));
     }
   }
-  for (size_t i = n; i < arguments.values.size(); ++i) {
-    pairs.emplace_back(session.text(from_utf8(arguments.names[i - n])), arguments.values[i]);
-  }
+  std::ranges::move(keyword_pairs(session, arguments), std::back_inserter(pairs));
   return session.dict(std::move(pairs));
 }
 
@@ -250,6 +246,16 @@ std::vector<const Value*> bind(const Arguments& arguments, std::initializer_list
                                size_t n_required) {
   return arguments.bind({names.begin(), names.size()}, n_required);
 }
+
+std::vector<std::pair<Value, Value>> keyword_pairs(Session& session, const Arguments& arguments) {
+  std::vector<std::pair<Value, Value>> pairs;
+  for (size_t i = 0; i < arguments.names.size(); ++i) {
+    pairs.emplace_back(session.text(from_utf8(arguments.names[i])), arguments.values[arguments.n_positional() + i]);
+  }
+  return pairs;
+}
+
+bool is_true(const Value* argument, bool otherwise) { return argument == nullptr ? otherwise : truthy(*argument); }
 
 int64_t integer(const Value* argument, int64_t otherwise) {
   if (argument == nullptr || argument->is_none()) return otherwise;

@@ -41,6 +41,10 @@ struct Builtin {
 /// Calls Arguments::bind(), which needs a span, with a braced list of names.
 [[nodiscard]] std::vector<const Value*> bind(const Arguments& arguments, std::initializer_list<std::string_view> names,
                                              size_t n_required = 0);
+/// Returns the keyword arguments of a call, as pairs for Session::dict().
+[[nodiscard]] std::vector<std::pair<Value, Value>> keyword_pairs(Session& session, const Arguments& arguments);
+/// Returns truthy(*argument), or `otherwise` if it is missing.
+[[nodiscard]] bool is_true(const Value* argument, bool otherwise = false);
 /// Returns an integer argument, or `otherwise` if it is missing or none. Throws core::Error for other types.
 [[nodiscard]] int64_t integer(const Value* argument, int64_t otherwise);
 /// Returns the string that `value` holds. Throws core::Error for other types.

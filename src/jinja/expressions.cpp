@@ -59,7 +59,7 @@ ExprPtr ExpressionParser::tuple(bool with_condition) {
 }
 
 ExprPtr ExpressionParser::expression() {
-  const Nested nested(*this);
+  const Nested deeper = nested();
   const int line = token().line;
   ExprPtr value = disjunction();
   while (accept_name("if")) {
@@ -90,7 +90,7 @@ ExprPtr ExpressionParser::conjunction() {
 
 ExprPtr ExpressionParser::negation() {
   if (!is_name("not")) return comparison();
-  const Nested nested(*this);
+  const Nested deeper = nested();
   const int line = tokens_[at_++].line;
   return make(Op::Not, line, "", negation());
 }
@@ -132,7 +132,7 @@ ExprPtr ExpressionParser::unary(bool with_filter) {
   const int line = token().line;
   ExprPtr value;
   if (is_op("-") || is_op("+")) {
-    const Nested nested(*this);
+    const Nested deeper = nested();
     std::string sign = tokens_[at_++].text;
     value = make(Op::Signed, line, std::move(sign), unary(false));
   } else {

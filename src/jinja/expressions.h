@@ -45,16 +45,10 @@ class ExpressionParser {
 
   [[noreturn]] void fail(std::string_view what) const { core::fail("line {}: {}", token().line, what); }
   [[nodiscard]] std::string shown() const {
-    switch (token().kind) {
-      case TokenKind::End:
-        return "end of the template";
-      case TokenKind::BlockEnd:
-        return "'%}'";
-      case TokenKind::OutputEnd:
-        return "'}}'";
-      default:
-        return fmt::format("'{}'", core::printable(token().text));
-    }
+    if (token().kind == TokenKind::End) return "end of the template";
+    if (token().kind == TokenKind::BlockEnd) return "'%}'";
+    if (token().kind == TokenKind::OutputEnd) return "'}}'";
+    return fmt::format("'{}'", core::printable(token().text));
   }
   void expect_op(std::string_view text) {
     if (!accept_op(text)) fail(fmt::format("expected '{}', not {}", text, shown()));
@@ -70,20 +64,11 @@ class ExpressionParser {
     if (!accept(token().kind == kind)) fail(fmt::format("expected {}, not {}", what, shown()));
   }
 
-  /// Increments the nesting depth while the object exists. Throws core::Error at kMaxDepth.
-  class Nested {
-   public:
-    explicit Nested(ExpressionParser& parser) : parser_(parser) {
-      if (parser_.depth_ >= kMaxDepth) parser_.fail(fmt::format("nested deeper than {}", kMaxDepth));
-      ++parser_.depth_;
-    }
-    ~Nested() { --parser_.depth_; }
-    Nested(const Nested&) = delete;
-    Nested& operator=(const Nested&) = delete;
-
-   private:
-    ExpressionParser& parser_;
-  };
+  /// Throws core::Error at kMaxDepth.
+  [[nodiscard]] Nested nested() {
+    if (depth_ >= kMaxDepth) fail(fmt::format("nested deeper than {}", kMaxDepth));
+    return Nested(depth_);
+  }
 
   // Expressions of Jinja's grammar.
 

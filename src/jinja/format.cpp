@@ -158,25 +158,13 @@ class Formatter {
     if (is_float && !(std::fabs(*number(value)) < 9.2e18)) core::fail("an integer is too large");
     const int64_t whole = is_float ? static_cast<int64_t>(*number(value)) : integer(&value, 0);
     const uint64_t size = whole < 0 ? 0 - static_cast<uint64_t>(whole) : static_cast<uint64_t>(whole);
-    std::string digits;
-    switch (c.kind) {
-      case 'd':
-      case 'i':
-      case 'u':
-        digits = fmt::format("{}", size);
-        break;
-      case 'o':
-        digits = fmt::format("{:o}", size);
-        break;
-      case 'x':
-        digits = fmt::format("{:x}", size);
-        break;
-      case 'X':
-        digits = fmt::format("{:X}", size);
-        break;
-      default:
-        core::fail("unsupported format character '{}'", core::printable(std::string(1, c.kind)));
+    if (std::string_view("diuoxX").find(c.kind) == std::string_view::npos) {
+      core::fail("unsupported format character '{}'", core::printable(std::string(1, c.kind)));
     }
+    std::string digits = c.kind == 'o'   ? fmt::format("{:o}", size)
+                         : c.kind == 'x' ? fmt::format("{:x}", size)
+                         : c.kind == 'X' ? fmt::format("{:X}", size)
+                                         : fmt::format("{}", size);
     if (static_cast<int64_t>(digits.size()) < c.precision) {
       digits.insert(0, static_cast<size_t>(c.precision) - digits.size(), '0');
     }

@@ -53,20 +53,11 @@ class Interpreter {
     return scopes_.emplace_back(Scope{.parent = &parent});
   }
 
-  /// Increments the evaluation depth while the object exists. Throws core::Error at the limit.
-  class Deeper {
-   public:
-    explicit Deeper(int& depth) : depth_(depth) {
-      if (depth_ >= kMaxEvaluationDepth) core::fail("nested deeper than {}", kMaxEvaluationDepth);
-      ++depth_;
-    }
-    ~Deeper() { --depth_; }
-    Deeper(const Deeper&) = delete;
-    Deeper& operator=(const Deeper&) = delete;
-
-   private:
-    int& depth_;
-  };
+  // Throws core::Error at the limit.
+  [[nodiscard]] Nested nested() {
+    if (depth_ >= kMaxEvaluationDepth) core::fail("nested deeper than {}", kMaxEvaluationDepth);
+    return Nested(depth_);
+  }
 
   // Execution of statements.
 
@@ -84,7 +75,7 @@ class Interpreter {
   }
 
   Flow run(const Block& block, Scope& scope) {
-    const Deeper deeper(depth_);
+    const Nested deeper = nested();
     for (const auto& stmt : block) {
       const Flow flow = run(*stmt, scope);
       if (flow != Flow::Next) return flow;
@@ -213,7 +204,7 @@ class Interpreter {
   // Evaluation of expressions.
 
   Value evaluate(const Expr& e, Scope& scope) {
-    const Deeper deeper(depth_);
+    const Nested deeper = nested();
     session_.spend(1);
     line_ = e.line;
     switch (e.op) {

@@ -14,8 +14,6 @@ namespace {
 
 using namespace std::string_view_literals;
 
-bool flag(const Value* argument, bool otherwise) { return argument == nullptr ? otherwise : truthy(*argument); }
-
 Value indent(Session& session, const Value& self, const Arguments& arguments) {
   const auto a = bind(arguments, {"width", "first", "blank"});
   const Text by = a[0] != nullptr && a[0]->text() != nullptr
@@ -27,10 +25,10 @@ Value indent(Session& session, const Value& self, const Arguments& arguments) {
   if (ends_line) lines.emplace_back();
   if (text.empty()) lines = {TextView()};
   Text result;
-  if (flag(a[1], false)) session.append(result, by);
+  if (is_true(a[1])) session.append(result, by);
   for (size_t i = 0; i < lines.size(); ++i) {
     if (i > 0) session.append(result, U"\n");
-    if (i > 0 && (flag(a[2], false) || !lines[i].empty())) session.append(result, by);
+    if (i > 0 && (is_true(a[2]) || !lines[i].empty())) session.append(result, by);
     session.append(result, lines[i]);
   }
   return session.text(std::move(result));
@@ -47,7 +45,7 @@ Value truncate(Session& session, const Value& self, const Arguments& arguments) 
   const TextView text = text_of(self);
   if (static_cast<int64_t>(text.size()) - leeway <= length) return self;
   TextView kept = text.substr(0, static_cast<size_t>(length) - end.size());
-  if (!flag(a[1], false)) {
+  if (!is_true(a[1])) {
     const auto blank = std::find_if(kept.rbegin(), kept.rend(), [](char32_t c) { return code_of(c) == U' '; });
     if (blank != kept.rend()) kept = kept.substr(0, static_cast<size_t>(kept.rend() - blank) - 1);
   }
@@ -90,11 +88,11 @@ size_t chunk_end(TextView text, size_t from, bool at_hyphens) {
     if (is_word_punctuation(text[at - 1]) && dash_end(at) > at) return at;
     if (!is_hyphen(text[at])) continue;
     const auto letter = [&](size_t i) { return i < text.size() && is_letter_of_words(text[i]); };
-    const bool behind = (at >= 2 && letter(at - 1) && letter(at - 2)) ||
+    const bool before = (at >= 2 && letter(at - 1) && letter(at - 2)) ||
                         (at >= 3 && is_word_punctuation(text[at - 1]) && is_hyphen(text[at - 2]) && letter(at - 3));
-    const bool before =
+    const bool after =
         letter(at + 1) && (letter(at + 2) || (at + 3 < text.size() && is_hyphen(text[at + 2]) && letter(at + 3)));
-    if (behind && before) return at + 1;
+    if (before && after) return at + 1;
   }
   return at;
 }
@@ -155,7 +153,7 @@ Value wordwrap(Session& session, const Value& self, const Arguments& arguments) 
   const int64_t width = integer(a[0], 79);
   if (width <= 0 && !text_of(self).empty()) core::fail("invalid width {} (must be > 0)", width);
   const Wrapping how{
-      .width = static_cast<size_t>(width), .break_words = flag(a[1], true), .at_hyphens = flag(a[3], true)};
+      .width = static_cast<size_t>(width), .break_words = is_true(a[1], true), .at_hyphens = is_true(a[3], true)};
   const Text between = a[2] == nullptr || a[2]->is_none() ? Text(U"\n") : text_of(*a[2]);
   const TextView text = text_of(self);
   session.spend(1 + text.size());
@@ -214,48 +212,65 @@ Value urlencode(Session& session, const Value& self, const Arguments& arguments)
 }
 
 Value format(Session& session, const Value& self, const Arguments& arguments) {
-  const size_t n = arguments.values.size() - arguments.names.size();
-  if (n > 0 && !arguments.names.empty()) core::fail("format accepts either positional or keyword arguments, not both");
-  Value values = session.list(arguments.values, true);
-  if (!arguments.names.empty()) {
-    std::vector<std::pair<Value, Value>> named;
-    for (size_t i = 0; i < arguments.names.size(); ++i) {
-      named.emplace_back(session.text(from_utf8(arguments.names[i])), arguments.values[i]);
-    }
-    values = session.dict(std::move(named));
-  }
+  const bool has_names = !arguments.names.empty();
+  if (has_names && arguments.n_positional() > 0)
+    core::fail("format accepts either positional or keyword arguments, not both");
+  const Value values =
+      has_names ? session.dict(keyword_pairs(session, arguments)) : session.list(arguments.values, true);
   return session.text(formatted(session, as_text(session, self), values));
 }
 
-// Implements Python's pprint.pformat with a width of 80. `column`: where a value begins; `behind`: characters after it.
+// Returns a copy of the value in which the keys of all dicts are sorted, as pprint does.
+Value with_sorted_keys(Session& session, const Value& value) {
+  if (const List* list = value.list()) {
+    std::vector<Value> items;
+    for (const Value& item : list->items) items.push_back(with_sorted_keys(session, item));
+    return session.list(std::move(items), list->is_tuple);
+  }
+  if (value.dict() == nullptr) return value;
+  Dict sorted = *value.dict();
+  session.spend(1 + sorted.items.size());
+  for (auto& [key, item] : sorted.items) {
+    key = with_sorted_keys(session, key);
+    item = with_sorted_keys(session, item);
+  }
+  std::ranges::stable_sort(sorted.items, [&](const auto& p, const auto& q) {
+    const Value &a = p.first, &b = q.first;
+    const bool comparable = a.data.index() == b.data.index() || (number(a) && number(b));
+    return comparable && !a.is_none() ? less(session, a, b) : type_name(a) < type_name(b);
+  });
+  return {std::make_shared<const Dict>(std::move(sorted))};
+}
+
+// Implements Python's pprint.pformat with a width of 80, for a value with sorted keys. `column`: where a value begins;
+// `after`: number of characters that follow it on its last line.
 class PrettyPrinter {
  public:
   explicit PrettyPrinter(Session& session) : session_(session) {}
 
-  void print(Text& out, const Value& value, size_t column, size_t behind) {
+  void print(Text& out, const Value& value, size_t column, size_t after) {
     const Text line = in_line(value);
     const List* list = value.list();
     const Dict* dict = value.dict();
-    if (line.size() + column + behind <= kWidth || (list == nullptr && dict == nullptr)) {
-      return line.size() + column + behind > kWidth && value.text() != nullptr
-                 ? print_text(out, *value.text(), column, behind)
+    if (line.size() + column + after <= kWidth || (list == nullptr && dict == nullptr)) {
+      return line.size() + column + after > kWidth && value.text() != nullptr
+                 ? print_text(out, *value.text(), column, after)
                  : session_.append(out, line);
     }
     const bool is_tuple = list != nullptr && list->is_tuple;
     session_.append(out, dict != nullptr ? U"{" : is_tuple ? U"(" : U"[");
     const size_t n = list != nullptr ? list->items.size() : dict->items.size();
-    const auto pairs = dict == nullptr ? std::vector<const std::pair<Value, Value>*>() : sorted(*dict);
     const bool is_single = is_tuple && n == 1;
     for (size_t i = 0; i < n; ++i) {
       if (i > 0) new_line(out, column + 1);
-      const size_t after = i + 1 < n ? 1 : behind + 1 + (is_single ? 1 : 0);
+      const size_t after_item = i + 1 < n ? 1 : after + 1 + (is_single ? 1 : 0);
       if (list != nullptr) {
-        print(out, list->items[i], column + 1, after);
+        print(out, list->items[i], column + 1, after_item);
       } else {
-        const Text key = in_line(pairs[i]->first);
+        const Text key = in_line(dict->items[i].first);
         session_.append(out, key);
         session_.append(out, U": ");
-        print(out, pairs[i]->second, column + 3 + key.size(), after);
+        print(out, dict->items[i].second, column + 3 + key.size(), after_item);
       }
       if (i + 1 < n || is_single) session_.append(out, U",");
     }
@@ -270,51 +285,18 @@ class PrettyPrinter {
     session_.append(out, Text(column, U' '));
   }
 
-  [[nodiscard]] std::vector<const std::pair<Value, Value>*> sorted(const Dict& dict) {
-    std::vector<const std::pair<Value, Value>*> pairs;
-    for (const auto& pair : dict.items) pairs.push_back(&pair);
-    const auto rank = [](const Value& v) { return v.data.index(); };
-    std::stable_sort(pairs.begin(), pairs.end(), [&](const auto* a, const auto* b) {
-      const bool comparable = rank(a->first) == rank(b->first) || (number(a->first) && number(b->first));
-      return comparable && !a->first.is_none() ? less(session_, a->first, b->first)
-                                               : type_name(a->first) < type_name(b->first);
-    });
-    return pairs;
-  }
-
-  // Returns repr(value) on one line, with sorted dict keys.
   Text in_line(const Value& value) {
     Text out;
-    const List* list = value.list();
-    if (const Dict* dict = value.dict()) {
-      session_.append(out, U"{");
-      for (const auto* pair : sorted(*dict)) {
-        if (out.size() > 1) session_.append(out, U", ");
-        session_.append(out, in_line(pair->first));
-        session_.append(out, U": ");
-        session_.append(out, in_line(pair->second));
-      }
-      session_.append(out, U"}");
-    } else if (list != nullptr) {
-      session_.append(out, list->is_tuple ? U"(" : U"[");
-      for (size_t i = 0; i < list->items.size(); ++i) {
-        if (i > 0) session_.append(out, U", ");
-        session_.append(out, in_line(list->items[i]));
-      }
-      if (list->is_tuple && list->items.size() == 1) session_.append(out, U",");
-      session_.append(out, list->is_tuple ? U")" : U"]");
-    } else {
-      write(session_, out, value, true);
-    }
+    write(session_, out, value, true);
     return out;
   }
 
   // Writes a long string as several adjacent literals with one literal per line.
-  void print_text(Text& out, const Text& text, size_t column, size_t behind) {
+  void print_text(Text& out, const Text& text, size_t column, size_t after) {
     const bool is_outermost = out.empty();
     const size_t inner = column + (is_outermost ? 1 : 0);
     const size_t room = kWidth - std::min(kWidth, inner);
-    const size_t room_at_end = room - std::min(room, behind + (is_outermost ? 1 : 0));
+    const size_t room_at_end = room - std::min(room, after + (is_outermost ? 1 : 0));
     std::vector<Text> parts;
     const auto repr = [&](TextView t) { return in_line(session_.text(Text(t))); };
     const std::vector<TextView> lines = lines_of(text, true);
@@ -354,7 +336,7 @@ class PrettyPrinter {
 Value pprint(Session& session, const Value& self, const Arguments& arguments) {
   static_cast<void>(bind(arguments, {}));
   Text text;
-  PrettyPrinter(session).print(text, self, 0, 0);
+  PrettyPrinter(session).print(text, with_sorted_keys(session, self), 0, 0);
   return session.text(std::move(text));
 }
 

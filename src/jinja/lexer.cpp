@@ -59,7 +59,7 @@ class Lexer {
     const core::Utf8Char c = core::decode_utf8(source_, at);
     return is_space(c.code_point) ? c.length : 0;
   }
-  [[nodiscard]] size_t behind_spaces(size_t at) const {
+  [[nodiscard]] size_t after_spaces(size_t at) const {
     while (const size_t length = space_at(at)) at += length;
     return at;
   }
@@ -112,9 +112,9 @@ class Lexer {
 
   // If {% name %} is at `at`, returns its end and sets `sign` to the "-" or "+" before "%}". Otherwise returns npos.
   [[nodiscard]] size_t end_of_tag(size_t at, std::string_view name, char& sign) const {
-    at = behind_spaces(at + 2 + (sign_at(at + 2) == '\0' ? 0 : 1));
+    at = after_spaces(at + 2 + (sign_at(at + 2) == '\0' ? 0 : 1));
     if (!starts(name, at)) return std::string::npos;
-    at = behind_spaces(at + name.size());
+    at = after_spaces(at + name.size());
     sign = sign_at(at);
     if (sign != '\0') ++at;
     return starts("%}", at) ? at + 2 : std::string::npos;
@@ -125,7 +125,7 @@ class Lexer {
     char sign = '\0';
     const size_t begin = end_of_tag(at_, "raw", sign);
     if (begin == std::string::npos || sign == '+') return false;
-    advance(sign == '-' ? behind_spaces(begin) : begin);
+    advance(sign == '-' ? after_spaces(begin) : begin);
     for (size_t tag = source_.find("{%", at_); tag != std::string::npos; tag = source_.find("{%", tag + 1)) {
       const size_t end = end_of_tag(tag, "endraw", sign);
       if (end == std::string::npos) continue;
@@ -145,7 +145,7 @@ class Lexer {
 
   // Returns the position after a tag that ends at `at`, including the whitespace or newline that the tag strips.
   [[nodiscard]] size_t tag_end(size_t at, char sign) const {
-    if (sign == '-') return behind_spaces(at);
+    if (sign == '-') return after_spaces(at);
     return sign != '+' && starts("\n", at) ? at + 1 : at;
   }
 
@@ -155,7 +155,7 @@ class Lexer {
     const std::string_view end = is_block ? "%}" : "}}";
     std::string open;  // the closing brackets that are expected, innermost last
     while (true) {
-      advance(behind_spaces(at_));
+      advance(after_spaces(at_));
       if (at_ >= source_.size()) fail("missing end of a tag");
       const char sign = starts("-", at_) || (is_block && starts("+", at_)) ? source_[at_] : '\0';
       const size_t at = sign == '\0' ? at_ : at_ + 1;

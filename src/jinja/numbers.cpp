@@ -145,7 +145,7 @@ Value round_filter(Session&, const Value& self, const Arguments& arguments) {
 
 Value filesizeformat(Session& session, const Value& self, const Arguments& arguments) {
   const auto a = bind(arguments, {"binary"});
-  const bool binary = a[0] != nullptr && truthy(*a[0]);
+  const bool binary = is_true(a[0]);
   const auto bytes = float_of(self);
   if (!bytes) core::fail("'{}' is not a size", type_name(self));
   const double base = binary ? 1024 : 1000;

@@ -23,7 +23,7 @@ class Parser : public ExpressionParser {
  private:
   // Parses up to a tag whose name is one of `ends`, which is not consumed, or to the end of the template.
   Block body(Names ends) {
-    const Nested nested(*this);
+    const Nested deeper = nested();
     Block block;
     while (token().kind != TokenKind::End) {
       const int line = token().line;

@@ -13,6 +13,18 @@ namespace folio::data::jinja {
 
 inline constexpr int kMaxDepth = 100;  ///< maximum nesting depth of expressions and blocks
 
+/// Increments a nesting depth while the object exists.
+class Nested {
+ public:
+  explicit Nested(int& depth) : depth_(depth) { ++depth_; }
+  ~Nested() { --depth_; }
+  Nested(const Nested&) = delete;
+  Nested& operator=(const Nested&) = delete;
+
+ private:
+  int& depth_;
+};
+
 struct Expr;
 using ExprPtr = std::unique_ptr<const Expr>;
 

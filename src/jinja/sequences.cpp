@@ -9,9 +9,6 @@
 namespace folio::data::jinja {
 namespace {
 
-size_t n_given(const Arguments& arguments) { return arguments.values.size() - arguments.names.size(); }
-bool is_true(const Value* argument) { return argument != nullptr && truthy(*argument); }
-
 Value length(Session&, const Value& self, const Arguments& arguments) {
   static_cast<void>(bind(arguments, {}));
   if (const Text* text = self.text()) return {static_cast<int64_t>(text->size())};
@@ -213,7 +210,7 @@ Value slice(Session& session, const Value& self, const Arguments& arguments) {
 // Filters that apply another filter or a test.
 
 // Returns the arguments after the first n, such as "a", "b" of map("replace", "a", "b").
-Arguments behind(const Arguments& arguments, size_t n) {
+Arguments without_first(const Arguments& arguments, size_t n) {
   return {.values = {arguments.values.begin() + static_cast<ptrdiff_t>(n), arguments.values.end()},
           .names = arguments.names};
 }
@@ -222,7 +219,7 @@ Arguments behind(const Arguments& arguments, size_t n) {
 Value map(Session& session, const Value& self, const Arguments& arguments) {
   if (!truthy(self)) return session.list({});  // returns an empty list also for none
   std::vector<Value> values = items_of(session, self);
-  if (n_given(arguments) == 0) {
+  if (arguments.n_positional() == 0) {
     const auto a = bind(arguments, {"attribute", "default"}, 1);
     for (Value& value : values) value = attribute_at(session, value, *a[0], a[1]);
     return session.list(std::move(values));
@@ -230,7 +227,7 @@ Value map(Session& session, const Value& self, const Arguments& arguments) {
   const std::string name = to_utf8(text_of(arguments.values[0]));
   const Builtin* filter = find_filter(name);
   if (filter == nullptr) core::fail("no filter named '{}'", core::printable(name));
-  const Arguments rest = behind(arguments, 1);
+  const Arguments rest = without_first(arguments, 1);
   for (Value& value : values) value = filter->call(session, value, rest);
   return session.list(std::move(values));
 }
@@ -240,7 +237,7 @@ template <bool kHasAttribute, bool kKeeps>
 Value select(Session& session, const Value& self, const Arguments& arguments) {
   constexpr size_t kBefore = kHasAttribute ? 1 : 0;
   if (!truthy(self)) return session.list({});
-  const size_t n = n_given(arguments);
+  const size_t n = arguments.n_positional();
   if (n < kBefore) core::fail("missing attribute");
   const Builtin* test = nullptr;
   if (n > kBefore) {
@@ -248,7 +245,7 @@ Value select(Session& session, const Value& self, const Arguments& arguments) {
     test = find_test(name);
     if (test == nullptr) core::fail("no test named '{}'", core::printable(name));
   }
-  const Arguments rest = behind(arguments, std::min(n, kBefore + 1));
+  const Arguments rest = without_first(arguments, std::min(n, kBefore + 1));
   std::vector<Value> kept;
   for (const Value& item : items_of(session, self)) {
     const Value value = kHasAttribute ? attribute_at(session, item, arguments.values[0]) : item;

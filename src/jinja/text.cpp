@@ -240,8 +240,7 @@ Value splitlines(Session& session, const Value& self, const Arguments& arguments
   const TextView text = text_of(self);
   session.spend(1 + text.size() / kCharactersPerStep);
   std::vector<Value> lines;
-  for (const TextView line : lines_of(text, a[0] != nullptr && truthy(*a[0])))
-    lines.push_back(session.text(Text(line)));
+  for (const TextView line : lines_of(text, is_true(a[0]))) lines.push_back(session.text(Text(line)));
   return session.list(std::move(lines));
 }
 
@@ -306,12 +305,6 @@ Value center_filter(Session& session, const Value& self, const Arguments& argume
   return padded(session, as_text(session, self), a[0] == nullptr ? 80 : integer(a[0], 0), nullptr, Place::Center);
 }
 
-template <Text (*kChange)(TextView)>
-Value change_text(Session& session, const Value& self, const Arguments& arguments) {
-  static_cast<void>(text_of(self));
-  return change<kChange>(session, self, arguments);
-}
-
 constexpr std::array kTextMethods{Builtin{"strip", strip<Ends::Both>},
                                   Builtin{"lstrip", strip<Ends::Left>},
                                   Builtin{"rstrip", strip<Ends::Right>},
@@ -331,11 +324,11 @@ constexpr std::array kTextMethods{Builtin{"strip", strip<Ends::Both>},
                                   Builtin{"endswith", has_end<true>},
                                   Builtin{"removeprefix", remove_end<false>},
                                   Builtin{"removesuffix", remove_end<true>},
-                                  Builtin{"capitalize", change_text<capitalized>},
-                                  Builtin{"upper", change_text<upper_case>},
-                                  Builtin{"lower", change_text<lower_case>},
-                                  Builtin{"title", change_text<titled<is_uncased>>},
-                                  Builtin{"swapcase", change_text<swapped_case>},
+                                  Builtin{"capitalize", change<capitalized>},
+                                  Builtin{"upper", change<upper_case>},
+                                  Builtin{"lower", change<lower_case>},
+                                  Builtin{"title", change<titled<is_uncased>>},
+                                  Builtin{"swapcase", change<swapped_case>},
                                   Builtin{"isupper", has_case<is_upper>},
                                   Builtin{"islower", has_case<is_lower>},
                                   Builtin{"isspace", all_are<is_space>},

@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 #include <compare>
-#include <optional>
 
 #include "core/error.h"
 #include "core/utf8.h"
@@ -202,13 +201,12 @@ size_t find_part(Session& session, TextView text, TextView part, size_t from) {
 
 std::vector<const Value*> Arguments::bind(std::span<const std::string_view> parameters, size_t n_required) const {
   std::vector<const Value*> bound(parameters.size(), nullptr);
-  const size_t n_positional = values.size() - names.size();
-  if (n_positional > parameters.size())
-    core::fail("{} arguments, expected at most {}", n_positional, parameters.size());
+  if (n_positional() > parameters.size())
+    core::fail("{} arguments, expected at most {}", n_positional(), parameters.size());
   for (size_t i = 0; i < values.size(); ++i) {
     size_t place = i;
-    if (i >= n_positional) {
-      const std::string& name = names[i - n_positional];
+    if (i >= n_positional()) {
+      const std::string& name = names[i - n_positional()];
       place = static_cast<size_t>(std::find(parameters.begin(), parameters.end(), name) - parameters.begin());
       if (place == parameters.size()) core::fail("unexpected keyword argument '{}'", core::printable(name));
       if (bound[place] != nullptr) core::fail("multiple values for argument '{}'", core::printable(name));

@@ -118,6 +118,7 @@ struct Arguments {
   std::vector<Value> values;
   std::span<const std::string> names{};
 
+  [[nodiscard]] size_t n_positional() const { return values.size() - names.size(); }
   /// Returns the value of each parameter, null if not given. Throws core::Error for too many arguments, an unknown
   /// name, or a missing argument among the first `n_required`.
   [[nodiscard]] std::vector<const Value*> bind(std::span<const std::string_view> parameters, size_t n_required) const;

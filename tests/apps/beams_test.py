@@ -79,16 +79,6 @@ def test_outputs_order_and_scores_match_transformers(golden, tokenizer, golden_g
     assert "stop" in reasons
 
 
-def test_beams_do_not_depend_on_threads_or_batch(golden_gguf, prompts, tmp_path):
-    file = tmp_path / "prompts.txt"
-    file.write_text("\n".join(prompts[:6]) + "\n", encoding="utf-8")
-    flags = ["--json", "-m", golden_gguf, *flags_of(4, 1.0, False)]
-    batch = one_json(succeed("generate", *flags, "--prompts", file, "-t", 2).stdout)["results"]
-    for prompt, expected in zip(prompts, batch):
-        alone = one_json(succeed("generate", *flags, "-p", prompt, "-t", 1).stdout)
-        assert (alone["beams"], alone["tokens"]) == (expected["beams"], expected["tokens"])
-
-
 def test_plain_output_shows_the_best_beams(golden_gguf):
     flags = ["-m", golden_gguf, "-n", 20, "--beams", 4, "-p", "ROMEO:"]
     best = generate(golden_gguf, *flags[2:])

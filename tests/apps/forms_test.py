@@ -44,18 +44,6 @@ def test_character_model_follows_a_regex(golden_gguf):
     assert len(texts) > 15
 
 
-def test_batching_and_speculation_do_not_change_outputs(golden_gguf, tmp_path):
-    prompts = ["ROMEO:", "What", "O my good lord", "e" * 40]
-    file = tmp_path / "prompts.txt"
-    file.write_text("\n".join(prompts) + "\n", encoding="utf-8")
-    flags = ["--regex", LINE, "--seed", 3, "-t", 1, "-n", 100]
-    together = generate(golden_gguf, *flags, "--prompts", file)["results"]
-    for prompt, result in zip(prompts, together, strict=True):
-        for speculate in (0, 4):
-            alone = generate(golden_gguf, *flags, "--speculate", speculate, prompt)
-            assert alone["tokens"] == result["tokens"] and alone["finish_reason"] == result["finish_reason"]
-
-
 def test_output_is_one_of_the_choices(golden_gguf):
     flags = ["--choice", "Romeo", "--choice", "Romeo and Juliet", "--choice", "no one", "-t", 1]
     for seed in range(5):

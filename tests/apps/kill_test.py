@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from exactness import assert_same, command, finish, flags_of, log_of, named_checkpoint, outcome
-from support import BUILD, FAILED, LONG, assert_refused, environment, held, read_until, run, succeed, wait_until
+from exactness import assert_same, command, finish, flags_of, named_checkpoint, outcome
+from support import BUILD, FAILED, LONG, environment, run, succeed, wait_until
 
 SEED = int(os.environ.get("FOLIO_KILL_SEED", random.SystemRandom().randrange(2**32)))
 
@@ -79,25 +79,6 @@ def test_file_size_limit_fails_with_one_line(home):
     assert step % 50 == 0 and (home / f"limited/checkpoints/step-{step:06}/model.safetensors").exists()
     finish(home, home / "limited", flags)
     assert_same(outcome(home / "limited"), outcome(home / "whole"), "after EFBIG")
-
-
-# ---- One process at a time ----
-
-def test_two_runs_in_one_directory_are_rejected(home):
-    flags = flags_of(steps=100000)
-    process = held([BUILD / "train", *command(home, home / "r", flags)], env=environment(home))
-    read_until(process, "step 5/")
-    for more in (["--resume"], flags, [*flags, "--force"]):
-        refused = run("train", home / "cats.txt", "--out", home / "r", *more, home=home)
-        assert_refused(refused, FAILED, home / "r", f"process {process.pid}", "--out")
-    assert process.poll() is None and (home / "r/checkpoints/last/trainer.json").exists()
-    process.kill()
-    process.communicate()
-    # The lock ended with the process, although the lock file remains.
-    assert (home / "r/.lock").read_text() == str(process.pid)
-    begun = log_of(home / "r")
-    succeed("train", home / "cats.txt", "--out", home / "r", *flags_of(steps=2), "--force", home=home)
-    assert len(begun) >= 5 and len(log_of(home / "r")) == 2 and not (home / "r/.lock").exists()
 
 
 def test_thread_count_is_saved_and_changes_are_reported(home):

@@ -87,7 +87,6 @@ def test_scale_matches_peft(folder, f32, base, loaded):
 
 
 def test_several_adapters_add_up_like_peft(folder, f32, base, loaded):
-    """The two adapters differ in rank, targets and scale."""
     model = adapted(loaded, **KINDS["queries and values"])
     torch.manual_seed(2)
     model.add_adapter("other", peft.LoraConfig(task_type="CAUSAL_LM", r=3, lora_alpha=6, target_modules=ALL))
@@ -104,17 +103,6 @@ def test_several_adapters_add_up_like_peft(folder, f32, base, loaded):
     scored = scores(f32, folder / "text.txt", "--lora", folder / "both", "--lora", f"{folder / 'both' / 'other'}:0.5")
     assert np.abs(scored - expected).max() <= 1e-4
     model.unload()
-
-
-def test_adapters_work_with_a_16_bit_base(folder, f32, base):
-    """float32 represents BF16 weights exactly, so with an F32 cache the results equal those of an F32 model."""
-    file = export(f32, folder / "bf16.gguf", "--type", "bf16")
-    export(file, folder / "bf16", "--format", "hf", "--type", "f32")
-    model = adapted(folder / "bf16", **KINDS["all seven"])
-    model.save_pretrained(folder / "bf16-adapter")
-    scored = scores(file, folder / "text.txt", "--cache-type", "f32", "--lora", folder / "bf16-adapter")
-    expected = token_logprobs(model, AutoTokenizer.from_pretrained(folder / "bf16")(TEXT)["input_ids"])
-    assert np.abs(scored - expected).max() <= 1e-4
 
 
 @pytest.mark.parametrize("family", ["mistral", "qwen2", "qwen3"])

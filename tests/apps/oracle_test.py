@@ -15,7 +15,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from support import ACCENTED, EXPECTED, FAILED, GOLDEN, SMOLLM2, assert_refused, export, generate, logits_of, run, succeed
+from support import ACCENTED, EXPECTED, FAILED, GOLDEN, assert_refused, export, generate, logits_of, run, succeed
 
 torch.set_num_threads(1)
 TOLERANCE = 1e-4  # absolute, of logits; float32 sums in another order differ by about 1e-6 per layer
@@ -62,19 +62,11 @@ def test_golden_logits_match_transformers(golden_model):
 
 # ---- The engine compared with transformers ----
 
-def test_logits_match_transformers(golden_gguf, golden_model):
-    text = EXPECTED["greedy"][0]
-    tokens = (text["prompt_tokens"] + text["tokens"])[:200]
-    ours, theirs = np.array(logits_of(golden_gguf, tokens)), transformers_logits(golden_model, tokens)
-    assert ours.shape == theirs.shape == (200, 66)
-    assert np.abs(theirs).max() > 3  # the logits are large enough to compare
-    assert np.abs(ours - theirs).max() <= TOLERANCE
-
-
 def test_logits_over_the_whole_context(golden_gguf, golden_model):
     tokens = [(7 * i * i + 3 * i) % 65 for i in range(256)]
-    difference = np.abs(logits_of(golden_gguf, tokens) - transformers_logits(golden_model, tokens))
-    assert difference.max() <= TOLERANCE
+    theirs = transformers_logits(golden_model, tokens)
+    assert np.abs(theirs).max() > 3  # the logits are large enough to compare
+    assert np.abs(logits_of(golden_gguf, tokens) - theirs).max() <= TOLERANCE
 
 
 def available_isas():
@@ -108,24 +100,10 @@ def test_unknown_instruction_set_is_an_error(golden_gguf):
     assert done.returncode in (1, 2) and "FOLIO_ISA" in done.stderr and done.stderr.count("\n") == 1, done.stderr
 
 
-def test_prefetching_does_not_change_outputs(golden_gguf):
-    """Tests float and quantized weights, with the many rows of a prompt and the single row of a decode step."""
-    for file in (golden_gguf, SMOLLM2):
-        texts = {level: generate(file, "-p", "ROMEO: But soft", "-n", 12, "--temp", 0, "-t", 1, FOLIO_PREFETCH=level)["tokens"]
-                 for level in ("none", "l1", "l2", "l3", "once", "")}
-        assert len(texts[""]) > 0 and all(tokens == texts[""] for tokens in texts.values()), texts
-
-
 def test_unknown_prefetch_level_is_an_error(golden_gguf):
     done = run("generate", "-m", golden_gguf, FOLIO_PREFETCH="l9")
     assert done.returncode == 1 and done.stdout == "" and done.stderr.count("\n") == 1, done
     assert "FOLIO_PREFETCH=l9: unknown value, expected none, l1, l2, l3 or once" in done.stderr
-
-
-@pytest.mark.parametrize("text", ["a", "\n", "KING RICHARD III:\nNow is the winter", " !$&',-.3:;?", "zZ  \n\n"])
-def test_token_ids_match_transformers(golden_gguf, golden_tokenizer, text):
-    ours = generate(golden_gguf, "-p", text, "-n", 1)["prompt_tokens"]
-    assert ours == golden_tokenizer(text)["input_ids"]
 
 
 # ---- The exported file, read by the gguf package ----
@@ -185,15 +163,6 @@ def test_accented_run_loads_in_transformers(accented_run):
     characters = sorted(set(ACCENTED))
     assert [tokenizer.decode([i]) for i in range(len(characters))] == characters
     assert tokenizer.convert_tokens_to_ids("<|endoftext|>") == len(characters) == len(tokenizer) - 1
-
-
-def test_exporting_again_matches_the_trained_file(accented_run, tmp_path):
-    again = export(accented_run / "checkpoints" / "best", tmp_path / "again.gguf")
-    ours, theirs = gguf.GGUFReader(again), gguf.GGUFReader(accented_run / "model.gguf")
-    for a, b in zip(ours.tensors, theirs.tensors, strict=True):
-        assert a.name == b.name and a.data.tobytes() == b.data.tobytes()
-    for key in ("tokenizer.ggml.tokens", "tokenizer.ggml.merges", "llama.rope.freq_base"):
-        assert ours.fields[key].contents() == theirs.fields[key].contents()
 
 
 # ---- verify ----

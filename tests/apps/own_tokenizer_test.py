@@ -1,14 +1,12 @@
-"""Tests train --tokenizer bpe:N: transformers, tokenizers and llama.cpp give the same ids as the trained tokenizer."""
+"""Tests train --tokenizer bpe:N: transformers and tokenizers give the same ids as the trained tokenizer."""
 
-import json
 import subprocess
-import sys
 
 import pytest
 import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from support import ACCENTED, BUILD, FAILED, SMALL_RUN, TEXT, WRONG_USAGE, assert_refused, generate, run, succeed
+from support import ACCENTED, BUILD, FAILED, SMALL_RUN, TEXT, WRONG_USAGE, assert_refused, run, succeed
 
 BOOK = (TEXT + ACCENTED) * 3
 HIDDEN = "The sly owl sat 12 times on l'œuvre  中文,\n\n😀 it's!"
@@ -41,42 +39,6 @@ def test_merges_are_learned_from_the_training_split(home):
         assert ours(HIDDEN).input_ids == ids and ours.decode(ids) == HIDDEN and len(ours) == 350
     assert [int(i) for i in subprocess.run([BUILD / "tokenize", "encode", "-t", home / "run" / "model.gguf"],
                                            input=HIDDEN, capture_output=True, text=True, check=True).stdout.split()] == ids
-
-
-def test_transformers_continues_like_the_engine(home):
-    last = home / "run" / "checkpoints" / "last"
-    model = transformers.AutoModelForCausalLM.from_pretrained(last)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(last)
-    inputs = tokenizer("The old cat", return_tensors="pt")
-    expected = model.generate(**inputs, max_new_tokens=12, do_sample=False)[0].tolist()
-    ours = generate(last, "-p", "The old cat", "-n", "12", "--temperature", "0")
-    assert ours["prompt_tokens"] + ours["tokens"] == expected
-
-
-LLAMA_CPP = """
-import json, sys
-import llama_cpp
-model = llama_cpp.Llama(sys.argv[1], n_ctx=32, verbose=False)
-print(json.dumps(model.tokenize(sys.argv[2].encode(), add_bos=False, special=False)))
-"""
-
-
-def test_llama_cpp_gives_the_same_ids(home):
-    pytest.importorskip("llama_cpp")
-    ids = transformers.AutoTokenizer.from_pretrained(home / "run" / "checkpoints" / "last")(HIDDEN).input_ids
-    done = subprocess.run([sys.executable, "-c", LLAMA_CPP, home / "run" / "model.gguf", HIDDEN], capture_output=True,
-                          text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == ids
-
-
-def test_resumed_run_keeps_its_tokenizer_and_is_bit_exact(home, tmp_path):
-    (tmp_path / "book.txt").write_text(BOOK, encoding="utf-8")
-    train(tmp_path, "--tokenizer", "bpe:350", "--steps", 4, "--checkpoint-every", 2)
-    (tmp_path / "run" / "model.gguf").unlink()  # as if the run was killed after the last checkpoint
-    train(tmp_path, "--resume")
-    for name in ("checkpoints/last/model.safetensors", "checkpoints/last/tokenizer.json", "model.gguf"):
-        assert (tmp_path / "run" / name).read_bytes() == (home / "run" / name).read_bytes(), name
 
 
 def test_tokenizer_from_a_file(home, tmp_path):

@@ -54,7 +54,6 @@ def asks_mkl_for_the_same_bits():
 
 @pytest.mark.skipif(not asks_mkl_for_the_same_bits(), reason="not an Intel processor with AVX-512")
 def test_f32_results_do_not_depend_on_threads(tmp_path):
-    """Compares products and attention, and a run of the default size, on one thread and on two."""
     if "MKL" not in torch.__config__.show():
         pytest.skip("this LibTorch has no MKL")
     one, two = digests(1, "fresh"), digests(2, "fresh")

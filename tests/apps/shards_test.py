@@ -1,35 +1,15 @@
 """Tests --shards: outputs are the same bytes with any number of shards, and each shard's memory is on its own node."""
 
-import contextlib
-import json
 import os
-import signal
 import subprocess
 import sys
-import urllib.request
 
 import pytest
 
-from support import (BUILD, FAILED, GOLDEN, LONG, SMOLLM2, WRONG_USAGE, assert_refused, environment, generate, one_json,
-                     run, succeed)
+from support import BUILD, FAILED, GOLDEN, SMOLLM2, WRONG_USAGE, assert_refused, environment, one_json, run, succeed
 
 
-@contextlib.contextmanager
-def serving(*flags):
-    """Serves the golden model during the `with` block, and yields the process and the address."""
-    process = subprocess.Popen([BUILD / "serve", "-m", GOLDEN, "--port", "0", *flags], stdout=subprocess.PIPE, text=True,
-                               env=environment("/nonexistent"))
-    try:
-        address = process.stdout.readline().strip()
-        assert address.startswith("http://")
-        yield process, address
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(20)
-
-
-@pytest.mark.parametrize("model, numbers", [(GOLDEN, (2, 3)), (SMOLLM2, (2, 3, 4) if LONG else (3,))],
-                         ids=["characters", "smollm2"])
+@pytest.mark.parametrize("model, numbers", [(GOLDEN, (2, 3)), (SMOLLM2, (3,))], ids=["characters", "smollm2"])
 def test_outputs_do_not_depend_on_the_number_of_shards(model, numbers, tmp_path):
     file = tmp_path / "prompts.txt"
     file.write_text("Once upon a time\nROMEO: what say you, and why do you say it?\nO\n")
@@ -39,20 +19,6 @@ def test_outputs_do_not_depend_on_the_number_of_shards(model, numbers, tmp_path)
         expected = one_json(succeed(*command, "--shards", 1).stdout)["results"]
         for n in numbers:
             assert one_json(succeed(*command, "--shards", n).stdout)["results"] == expected, f"{n} shards, {flags}"
-
-
-def test_draft_model_works_with_shards(tmp_path):
-    flags = ["-p", "hello hello hello", "-s", 5, "-n", 40, "-t", 2]
-    plain = generate(GOLDEN, *flags)
-    assert generate(GOLDEN, *flags, "--shards", 2, "--speculate", 4, "--draft-model", GOLDEN)["tokens"] == plain["tokens"]
-
-
-def test_server_gives_the_same_texts():
-    text = generate(GOLDEN, "-p", "ROMEO:", "-s", 5, "-n", 40, "-t", 1, "--temp", 1, "--top-p", 1)["text"]
-    with serving("--shards", "3") as (process, address):
-        body = json.dumps({"prompt": "ROMEO:", "seed": 5, "max_tokens": 40, "temperature": 1, "top_p": 1})
-        request = urllib.request.Request(address + "/v1/completions", body.encode(), {"Content-Type": "application/json"})
-        assert json.load(urllib.request.urlopen(request))["choices"][0]["text"] == text
 
 
 def may_ask_for_memory():
@@ -65,12 +31,17 @@ def may_ask_for_memory():
 @pytest.mark.skipif(not may_ask_for_memory(), reason="memory nodes can't be asked for here")
 def test_shards_request_memory_of_their_node():
     """Checks in the kernel's memory policies of the server's threads that the shards requested memory of a node."""
-    with serving("--shards", "2") as (process, _):
-        policies = set()
-        for task in os.listdir(f"/proc/{process.pid}/task"):
-            with open(f"/proc/{process.pid}/task/{task}/numa_maps") as maps:
-                policies |= {line.split()[1] for line in maps}
-        assert any(policy.startswith("prefer") for policy in policies), policies
+    with subprocess.Popen([BUILD / "serve", "-m", GOLDEN, "--port", "0", "--shards", "2"], stdout=subprocess.PIPE,
+                          env=environment("/nonexistent")) as process:
+        try:
+            assert process.stdout.readline().startswith(b"http://")
+            policies = set()
+            for task in os.listdir(f"/proc/{process.pid}/task"):
+                with open(f"/proc/{process.pid}/task/{task}/numa_maps") as maps:
+                    policies |= {line.split()[1] for line in maps}
+        finally:
+            process.terminate()
+    assert any(policy.startswith("prefer") for policy in policies), policies
 
 
 def test_bench_reports_the_number_of_shards(golden_gguf):

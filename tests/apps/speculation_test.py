@@ -3,7 +3,7 @@
 import pytest
 
 from chat_model import PIECES, write_chat_model
-from support import FAILED, WRONG_USAGE, assert_refused, generate, one_json, run, succeed
+from support import FAILED, WRONG_USAGE, assert_refused, generate, run, succeed
 
 SETTINGS = [("--temp", 0, "-n", 60), ("-s", 1, "-n", 60), ("-s", 2, "-n", 300), ("-s", 3, "-n", 200, "--stop", "er"),
             ("-s", 4, "-n", 150, "-c", 64, "--slide"), ("-s", 5, "-n", 60, "--repeat-penalty", 1.3, "--top-k", 20),
@@ -29,23 +29,6 @@ def test_speculation_does_not_change_outputs(models, flags):
         got = generate(model, "-p", "hello world, hello", *flags, "--speculate", 5, *draft)
         for key in ("prompt_tokens", "tokens", "text", "finish_reason"):
             assert got[key] == expected[key], f"{key} with {draft}"
-
-
-def test_speculation_does_not_change_batches(models, tmp_path):
-    file = tmp_path / "prompts.txt"
-    file.write_text("hello\no\nhello world, hello world, hello\n  two spaces\n")
-    flags = ["--json", "-m", models["model"], "--prompts", file, "-s", 7, "-n", 50]
-    expected = one_json(succeed("generate", *flags).stdout)
-    for draft in ("one layer", "model"):
-        got = one_json(succeed("generate", *flags, "--speculate", 8, "--draft-model", models[draft]).stdout)
-        assert got["results"] == expected["results"], draft
-
-
-def test_speculation_does_not_change_answers(models):
-    flags = ["--json", "-m", models["model"], "-p", "hello world", "-s", 8, "-n", 40]
-    expected = one_json(succeed("chat", *flags).stdout)
-    got = one_json(succeed("chat", *flags, "--speculate", 4, "--draft-model", models["one layer"]).stdout)
-    assert got["tokens"] == expected["tokens"]
 
 
 def test_accepted_drafts_are_reported(models):

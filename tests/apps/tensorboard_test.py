@@ -69,11 +69,3 @@ def test_resumed_run_has_no_duplicate_steps(home):
     go_on(home, 35, signal.SIGINT)
     assert_the_logs_numbers(home / "r")
     assert len(list((home / "r").glob("events.out.tfevents.*"))) == 3
-
-
-def test_force_removes_event_files(home):
-    for steps in (9, 2):
-        succeed("train", home / "cats.txt", *SMALL_RUN, "--log-every", "1", "--steps", steps, "--force", "--out",
-                home / "r", home=home)
-    assert [scalar.step for scalar in events_of(home / "r").Scalars("lr")] == [1, 2]
-    assert len(list((home / "r").glob("events.out.tfevents.*"))) == 1

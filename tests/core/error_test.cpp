@@ -28,10 +28,6 @@ TEST(Error, CallableArgumentsAreEvaluatedOnlyOnFailure) {
   EXPECT_EQ(calls, 1);
 }
 
-TEST(Error, UsageErrorIsAnError) {
-  EXPECT_EQ(test::error_of([] { throw UsageError("--top-p"); }), "--top-p");
-}
-
 TEST(Printable, KeepsPrintableText) {
   EXPECT_EQ(printable(""), "");
   EXPECT_EQ(printable("ROMEO: \"ça\" 日本 😀"), "ROMEO: \"ça\" 日本 😀");

@@ -52,13 +52,6 @@ TEST(ReadTextFile, RejectsMissingAndIrregularFiles) {
   EXPECT_ERROR(read_text_file(dir.path()), "not a regular file");
 }
 
-TEST(AtomicWrite, WritesOnlyTheFinalFile) {
-  const TempDir dir;
-  write_file_atomically(dir / "f", "hello");
-  EXPECT_EQ(test::read_bytes(dir / "f"), "hello");
-  EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{"f"});
-}
-
 TEST(AtomicWrite, ReplacesAnExistingFile) {
   const TempDir dir;
   test::write_bytes(dir / "f", "something longer");
@@ -101,7 +94,7 @@ TEST(AtomicWrite, LeavesNoTemporaryFileIfTheTargetIsAFolder) {
 TEST(AtomicWrite, ErrorsNameUnwritablePaths) {
   const TempDir dir;
   test::write_bytes(dir / "file", "x");
-  EXPECT_ERROR(write_file_atomically(dir / "none" / "f", "x"), "No such file or directory");
+  EXPECT_ERROR(write_file_atomically(dir / "none" / "f", "x"), (dir / "none" / "f").string() + ": No such file");
   EXPECT_ERROR(write_file_atomically(dir / "file" / "f", "x"), "Not a directory");
   EXPECT_ERROR(write_file_atomically("/dev/null/f", "x"), "cannot write /dev/null/");
 }
@@ -159,11 +152,6 @@ TEST(OutputFile, AppendsToAnExistingFile) {
     out.write("lost with the object");
   }
   EXPECT_EQ(test::read_bytes(dir / "f"), "first\nsecond\n");
-}
-
-TEST(AtomicWrite, ErrorsNameTheFinalPath) {
-  const TempDir dir;
-  EXPECT_ERROR(write_file_atomically(dir / "none" / "f", "x"), (dir / "none" / "f").string() + ": No such file");
 }
 
 TEST(AtomicWrite, RemovesOnlyTemporaryFilesOfKilledProcesses) {

@@ -37,22 +37,6 @@ TEST(RopeLayout, ConvertsEachHeadSeparately) {
   EXPECT_EQ(split, (std::vector<float>{0, 2, 1, 3, 10, 12, 11, 13}));
 }
 
-TEST(RopeLayout, SplitPairsAreHalfAHeadApart) {
-  constexpr int64_t kHeads = 3;
-  constexpr int64_t kHeadDim = 10;
-  std::vector<float> adjacent(kHeads * kHeadDim);
-  std::iota(adjacent.begin(), adjacent.end(), 0.0F);
-  std::vector<float> split(adjacent.size());
-  to_split(adjacent, split, kHeads, kHeadDim, 1);
-  for (int64_t h = 0; h < kHeads; ++h) {
-    for (int64_t i = 0; i < kHeadDim / 2; ++i) {
-      const auto first = static_cast<size_t>(h * kHeadDim + i);
-      EXPECT_EQ(split[first], static_cast<float>(h * kHeadDim + 2 * i));
-      EXPECT_EQ(split[first + kHeadDim / 2], split[first] + 1);
-    }
-  }
-}
-
 TEST(RopeLayout, ConversionsAreInverses) {
   for (const int64_t heads : {1, 2, 5}) {
     for (const int64_t head_dim : {2, 4, 6, 64}) {

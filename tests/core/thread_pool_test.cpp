@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <chrono>
 #include <mutex>
 #include <numeric>
@@ -180,23 +179,6 @@ TEST(ThreadPool, RethrowsTheFirstExceptionAfterAllChunksEnd) {
       sum += end - begin;
     });
     ASSERT_EQ(sum, 100U);
-  }
-}
-
-TEST(ThreadPool, ExceptionsKeepTypeAndMessage) {
-  ThreadPool pool(2);
-  for (const size_t share : {0, 1}) {  // the body throws in the range that contains this index
-    const auto has_it = [&](size_t begin, size_t end) { return begin <= share && share < end; };
-    EXPECT_EQ(test::error_of([&] {
-                pool.parallel_for(2, 1,
-                                  [&](size_t begin, size_t end) { require(!has_it(begin, end), "share {}", share); });
-              }),
-              share == 0 ? "share 0" : "share 1");
-    EXPECT_THROW(pool.parallel_for(2, 1,
-                                   [&](size_t begin, size_t end) {
-                                     if (has_it(begin, end)) throw std::bad_alloc();
-                                   }),
-                 std::bad_alloc);
   }
 }
 

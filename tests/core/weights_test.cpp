@@ -178,11 +178,6 @@ TEST(StreamAs, ChunksMatchTheWholeTensor) {
   EXPECT_ERROR(stream_as({view(values, DType::F32, {130, 768})}, DType::F16).bytes(0), "w contains -2e+30");
 }
 
-TEST(StreamAs, RejectsUnsupportedOutputTypes) {
-  const std::vector<float> values(256);
-  EXPECT_ERROR(stream_as({view(values, DType::F32)}, DType::Q3_K).bytes(0), "tensor w cannot be written as Q3_K");
-}
-
 TEST(WithVocabulary, RemapsRows) {
   for (const bool tied : {true, false}) {
     ModelConfig config = kGrouped;

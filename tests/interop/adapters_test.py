@@ -11,13 +11,9 @@ import numpy as np
 import pytest
 from transformers import LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 
-from engines import ROOT, assert_same_text, folio
+from engines import ROOT, SMOLLM2, assert_same_text, folio
+from adapters import change_config, write_adapter  # in tests/apps, which engines.py adds to sys.path
 
-sys.path.append(str(ROOT / "tests" / "apps"))
-
-from adapters import change_config, write_adapter  # noqa: E402
-
-SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 CONVERTER = ROOT / "build" / "llama-server" / "source" / "vendor" / "llama.cpp" / "convert_lora_to_gguf.py"
 PROMPTS = ["Once upon a time, there was a", "The capital of France is"]
 N = 50
@@ -47,7 +43,7 @@ def adapter(request, folder, base):
 
 
 class Llama:
-    """A model in llama-cpp-python, with a float32 cache, for greedy outputs and log probabilities."""
+    """A model in llama-cpp-python, with a float32 cache, for greedy outputs."""
 
     def __init__(self, model, **more):
         self.model = llama_cpp.Llama(str(model), n_ctx=128, n_threads=1, n_threads_batch=1, logits_all=True,
@@ -65,13 +61,6 @@ class Llama:
             tokens.append(int(logits.argmax()))
             self.model.eval(tokens[-1:])
         return tokens, gaps
-
-    def logprobs(self, tokens):
-        self.model.reset()
-        self.model.eval(tokens)
-        logits = self.model.scores[:len(tokens)].astype(np.float64)
-        logits -= np.log(np.exp(logits - logits.max(1, keepdims=True)).sum(1, keepdims=True)) + logits.max(1, keepdims=True)
-        return logits[range(len(tokens) - 1), tokens[1:]]
 
 
 def ours(model, prompt, *flags):

@@ -1,7 +1,7 @@
 """Tests clients of OpenAI's APIs with `serve` and SmolLM2: OpenAI's client, openai-agents and LangChain with
-/v1/responses; LangChain, LiteLLM, Instructor, Pydantic AI, smolagents and LlamaIndex with /v1/chat/completions. Each
-requests outputs, whole and streamed, one that fits a schema, function calls and, if supported, log probabilities.
-scripts/bootstrap.sh installs the clients in build/venv-agents."""
+/v1/responses; LangChain, LangGraph, LiteLLM, Instructor, Pydantic AI, smolagents and LlamaIndex with
+/v1/chat/completions. Each requests outputs, whole and streamed, one that fits a schema, function calls and, if
+supported, log probabilities. scripts/bootstrap.sh installs the clients in build/venv-agents."""
 
 import asyncio
 import json
@@ -113,6 +113,30 @@ def test_langchain(url, responses):
     if not responses:
         logprobs = short.bind(logprobs=True, top_logprobs=2).invoke("Say hello.").response_metadata["logprobs"]["content"]
         assert logprobs and all(len(token["top_logprobs"]) == 2 for token in logprobs)
+
+
+def test_langgraph(url):
+    from langchain_core.messages import HumanMessage, ToolMessage
+    from langchain_core.tools import tool
+    from langchain_openai import ChatOpenAI
+    from langgraph.graph import END, START, MessagesState, StateGraph
+    from langgraph.prebuilt import ToolNode
+    tools = [tool(weather)]
+    chat = ChatOpenAI(base_url=url, api_key="none", model="m", temperature=0, max_retries=0, timeout=300)
+
+    def model(state: MessagesState):
+        is_told = isinstance(state["messages"][-1], ToolMessage)
+        asked = chat.bind_tools(tools, tool_choice="none" if is_told else "required", parallel_tool_calls=False)
+        return {"messages": [asked.invoke(state["messages"], max_tokens=20 if is_told else 1500)]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("model", model)
+    graph.add_node("tools", ToolNode(tools, handle_tool_errors=False))
+    graph.add_edge(START, "model")
+    graph.add_conditional_edges("model", lambda state: "tools" if state["messages"][-1].tool_calls else END)
+    graph.add_edge("tools", "model")
+    _, called, told, said = graph.compile().invoke({"messages": [HumanMessage(ASK)]})["messages"]
+    assert called.tool_calls[0]["id"] == told.tool_call_id and told.status == "success" and not said.tool_calls
 
 
 @pytest.mark.parametrize("api", ["responses", "chat"])

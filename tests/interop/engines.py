@@ -7,15 +7,16 @@ build).
 
 import ctypes
 import json
-import os
 import subprocess
+import sys
 from pathlib import Path
 
 import llama_cpp as lc
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "apps"))
+from support import ACCENTED, BUILD, EXPECTED, GOLDEN, ROOT, SMOLLM2  # noqa: E402, F401: the tests import them from here
+
 NEAR_TIE = 1e-3  # if the best two logits are closer, rounding may decide which token is selected
 
 

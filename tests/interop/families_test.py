@@ -18,36 +18,34 @@ MORE = {"mistral nemo": dict(head_dim=32), "glm": dict(head_dim=16), "qwen3_moe"
         "qwen2_moe": dict(moe_intermediate_size=32, shared_expert_intermediate_size=64)}
 
 
+def assert_same_output(path, prompt, n):
+    with LlamaCpp(path) as theirs:
+        ours = folio_greedy(path, prompt, n)
+        assert theirs.tokenize(prompt) == ours["prompt_tokens"]
+        tokens, gaps = theirs.greedy(ours["prompt_tokens"], len(ours["tokens"]), never=5)
+        assert_same_text(ours["tokens"], tokens, gaps)
+
+
 # Omits gpt-oss with YaRN: llama.cpp rounds the ends of the ramp to whole pairs, unlike the published model.
 @pytest.mark.parametrize("name", [name for name in random_models.MODELS if name != "gpt_oss yarn"])
 def test_outputs_are_the_same(tmp_path, name):
     directory = random_models.write(random_models.make(name), tmp_path / "m")
     folio("export", directory, "--out", tmp_path / "m.gguf")
     n = 30 if "window" in name else 200  # in a GGUF, the context isn't longer than a sliding window
-    with LlamaCpp(tmp_path / "m.gguf") as theirs:
-        for prompt in ("ab", "é a b"):
-            ours = folio_greedy(tmp_path / "m.gguf", prompt, n)
-            assert theirs.tokenize(prompt) == ours["prompt_tokens"]
-            tokens, gaps = theirs.greedy(ours["prompt_tokens"], len(ours["tokens"]), never=5)
-            assert_same_text(ours["tokens"], tokens, gaps)
+    for prompt in ("ab", "é a b"):
+        assert_same_output(tmp_path / "m.gguf", prompt, n)
 
 
 def test_chatglm_with_fused_qkv(tmp_path):
     """GGUF files of ChatGLM2 and 3 have one matrix for queries, keys and values."""
     folio("export", random_models.write(random_models.make("glm"), tmp_path / "m"), "--out", tmp_path / "m.gguf")
     gguf_copies.copy(tmp_path / "m.gguf", tmp_path / "fused.gguf", gguf_copies.with_fused_qkv)
-    with LlamaCpp(tmp_path / "fused.gguf") as theirs:
-        ours = folio_greedy(tmp_path / "fused.gguf", "ab é", 200)
-        tokens, gaps = theirs.greedy(ours["prompt_tokens"], len(ours["tokens"]), never=5)
-        assert_same_text(ours["tokens"], tokens, gaps)
+    assert_same_output(tmp_path / "fused.gguf", "ab é", 200)
 
 
 def test_gemma2_27b_attention_scale(tmp_path):
     folio("export", random_models.write(random_models.make("gemma2 27b"), tmp_path / "m"), "--out", tmp_path / "m.gguf")
-    with LlamaCpp(tmp_path / "m.gguf") as theirs:
-        ours = folio_greedy(tmp_path / "m.gguf", "ab é", 60)
-        tokens, gaps = theirs.greedy(ours["prompt_tokens"], len(ours["tokens"]), never=5)
-        assert_same_text(ours["tokens"], tokens, gaps)
+    assert_same_output(tmp_path / "m.gguf", "ab é", 60)
 
 
 @pytest.mark.parametrize("scaling", [dict(rope_type="linear", factor=4.0),
@@ -56,10 +54,7 @@ def test_gemma2_27b_attention_scale(tmp_path):
 def test_scaled_rope(tmp_path, scaling):
     model = random_models.make("llama wide heads", rope_parameters={"rope_theta": 1e4, **scaling})
     folio("export", random_models.write(model, tmp_path / "m"), "--out", tmp_path / "m.gguf")
-    with LlamaCpp(tmp_path / "m.gguf") as theirs:
-        ours = folio_greedy(tmp_path / "m.gguf", "ab é", 200)
-        tokens, gaps = theirs.greedy(ours["prompt_tokens"], len(ours["tokens"]), never=5)
-        assert_same_text(ours["tokens"], tokens, gaps)
+    assert_same_output(tmp_path / "m.gguf", "ab é", 200)
 
 
 @pytest.mark.parametrize("type_", ["q8_0", "q4_0", "q4_1"])

@@ -1,6 +1,6 @@
-"""Compares structured output and tool calls of llama-server and Folio with SmolLM2: jsonschema and re accept both
-outputs, greedy outputs of a grammar are equal, and replies have the same fields except those listed here. Both use
-Qwen 2.5's template, because SmolLM2's has no tools."""
+"""Compares structured output and tool calls of llama-server and Folio with SmolLM2: greedy outputs of a grammar are equal,
+and replies have the same fields except those listed here. Both use Qwen 2.5's template, because SmolLM2's has no
+tools."""
 
 import contextlib
 import json
@@ -23,21 +23,7 @@ SUM = {"type": "object", "required": ["a", "b"], "additionalProperties": False,
        "properties": {name: {"type": "integer", "minimum": -99, "maximum": 99} for name in "ab"}}
 TOOLS = [{"type": "function", "function": {"name": name, "description": says, "parameters": parameters}}
          for name, says, parameters in (("get_weather", "the weather of a city", CITY), ("add", "a sum", SUM))]
-NAMED = {"type": "function", "function": {"name": "add"}}
 ASK = [{"role": "user", "content": "Where do you live?"}]
-SCHEMAS = [
-    CITY, SUM,
-    {"type": "array", "items": CITY, "minItems": 1, "maxItems": 2},
-    {"type": "object", "required": ["kind", "sub"], "additionalProperties": False,
-     "$defs": {"color": {"enum": ["red", "dark blue", 7]}},
-     "properties": {"kind": {"const": "a\"b"}, "sub": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/color"}]},
-                    "more": {"type": "boolean"}}},
-    {"type": "array", "prefixItems": [{"type": "boolean"}, {"type": "string", "pattern": "^[A-Z]{2}-[0-9]{1,3}$"}],
-     "minItems": 2, "maxItems": 2},
-    {"type": "object", "required": ["day", "at"], "additionalProperties": False,
-     "properties": {"day": {"type": "string", "format": "date"}, "at": {"type": "string", "format": "date-time"}}},
-    {"type": "integer", "minimum": 17, "maximum": 1234},
-]
 # Pairs of a grammar and an equivalent regular expression.
 GRAMMARS = [
     ('root ::= "a" [0-9]{2} "."', r"a[0-9]{2}\."),
@@ -89,30 +75,13 @@ def texts(servers, **body):
     return [choice["message"]["content"] for choice in choices]
 
 
-def assert_calls(message, several=True):
-    """Checks that a message has calls of TOOLS with OpenAI's fields, and arguments that jsonschema accepts."""
-    calls = message["tool_calls"]
-    assert len(calls) > 0 and (several or len(calls) == 1)
+def assert_calls(calls):
+    """Checks that these are calls of TOOLS with OpenAI's fields, and arguments that jsonschema accepts."""
+    assert calls
     for call in calls:
         assert call["type"] == "function" and call["id"]
         schema = {"get_weather": CITY, "add": SUM}[call["function"]["name"]]
         jsonschema.validate(json.loads(call["function"]["arguments"]), schema)
-
-
-@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda s: json.dumps(s)[:50])
-@pytest.mark.parametrize("temperature", [0, 1])
-def test_both_answers_match_the_schema(servers, schema, temperature):
-    asked = {"temperature": temperature, "seed": 3}
-    for body in ({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}},
-                 {"json_schema": schema}):
-        for text in texts(servers, **asked, **body):
-            jsonschema.validate(json.loads(text), schema, format_checker=jsonschema.FormatChecker())
-
-
-def test_both_answer_with_an_object(servers):
-    for reply in both(servers, response_format={"type": "json_object"}, temperature=0, max_tokens=100):
-        [choice] = reply["choices"]  # llama-server's may reach max_tokens, with more keys or white space
-        assert choice["finish_reason"] == "length" or isinstance(json.loads(choice["message"]["content"]), dict)
 
 
 @pytest.mark.parametrize(("grammar", "regex"), GRAMMARS)
@@ -120,38 +89,6 @@ def test_greedy_outputs_of_a_grammar_are_the_same(servers, grammar, regex):
     ours, theirs = texts(servers, grammar=grammar, temperature=0)
     assert ours == theirs and re.fullmatch(regex, ours), (ours, theirs)
     assert texts([servers[0]] * 2, guided_regex=regex, temperature=0) == [theirs] * 2
-
-
-@pytest.mark.parametrize(("grammar", "regex"), GRAMMARS)
-def test_sampled_outputs_match_the_grammar(servers, grammar, regex):
-    for seed in range(3):
-        for text in texts(servers, grammar=grammar, temperature=1.5, seed=seed):
-            assert re.fullmatch(regex, text)
-
-
-@pytest.mark.parametrize("several", [True, False])
-def test_both_make_required_calls(servers, several):
-    theirs_called = 0
-    for city in ("Paris", "Lyon", "Prague", "Madrid"):
-        ask = [*CALLING[:-1], {"role": "user", "content": f"What is the weather in {city}, in C?"}]
-        ours, theirs = (reply["choices"][0] for reply in both(servers, messages=ask, tools=TOOLS, tool_choice="required",
-                                                              temperature=0, parallel_tool_calls=several, max_tokens=100))
-        assert_calls({"tool_calls": ours["message"]["tool_calls"][:1 if ours["finish_reason"] == "length" else None]}, several)
-        if theirs["finish_reason"] == "tool_calls":
-            assert_calls(theirs["message"], several)
-            theirs_called += 1
-    assert theirs_called >= 2
-
-
-def test_required_calls_have_no_text(servers):
-    """Folio's output is only a call, whatever the question. llama-server allows text before a required call, and here
-    generates only text; with a named function, it behaves as with "auto"."""
-    for choice, reason in (("required", "tool_calls"), (NAMED, "stop")):
-        ours, theirs = (reply["choices"][0] for reply in both(servers, tools=TOOLS, tool_choice=choice, temperature=0,
-                                                              parallel_tool_calls=False, max_tokens=60))
-        assert_calls(ours["message"], several=False)
-        assert ours["finish_reason"] == reason and ours["message"]["content"] is None
-        assert theirs["message"]["content"] and "tool_calls" not in theirs["message"]
 
 
 def test_tool_choice_none_prevents_calls(servers):
@@ -184,7 +121,7 @@ def test_streams_of_calls_have_llama_servers_fields(servers):
             else:
                 assert "name" not in call["function"]
             calls[call["index"]]["function"]["arguments"] += call["function"]["arguments"]
-        assert_calls({"tool_calls": list(calls.values())})
+        assert_calls(calls.values())
         assert [c["finish_reason"] for event in stream for c in event["choices"] if c["finish_reason"]] == ["tool_calls"]
 
 

@@ -14,10 +14,8 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "apps" / "files"))
 import golden_blocks  # noqa: E402
 import random_models  # noqa: E402
 import sound  # noqa: E402
-from engines import BUILD, ROOT, LlamaCpp, folio, folio_greedy  # noqa: E402
+from engines import BUILD, GOLDEN, SMOLLM2, LlamaCpp, folio, folio_greedy  # noqa: E402
 
-SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
-GOLDEN = ROOT / "tests" / "golden" / "shakespeare_48"
 MIXTURES = {"q4_k_m": lc.LLAMA_FTYPE_MOSTLY_Q4_K_M, "q5_k_m": lc.LLAMA_FTYPE_MOSTLY_Q5_K_M,
             "q6_k": lc.LLAMA_FTYPE_MOSTLY_Q6_K}
 K_TYPES = {"q4_k_m": {"Q4_K", "Q6_K"}, "q5_k_m": {"Q5_K", "Q6_K"}, "q6_k": {"Q6_K"}}

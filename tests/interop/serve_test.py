@@ -10,12 +10,11 @@ import urllib.request
 
 import pytest
 
-from engines import NEAR_TIE, ROOT, folio
+from engines import NEAR_TIE, ROOT, SMOLLM2, folio
 
 sys.path.append(str(ROOT / "scripts"))
 from servers import Server  # noqa: E402
 
-SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 PROMPTS = ["The capital of France is", "Once upon a time, there was a", "def fibonacci(n):",
            "La tour Eiffel est située à", "Shopping list: 1. milk 2.", "To be, or not to be"]
 CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is the capital of France?"}]

@@ -14,9 +14,8 @@ import pytest
 import torch
 import transformers
 
-from engines import NEAR_TIE, ROOT, LlamaCpp, folio
+from engines import NEAR_TIE, ROOT, SMOLLM2, LlamaCpp, folio
 
-SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 TEXT_BYTES = int(os.environ.get("FOLIO_TEXT_BYTES", 8_000))
 WINDOW = 256
 THREADS = 2
@@ -136,7 +135,6 @@ def test_published_file_loss_matches_llama_cpp(text):
 
 
 def test_greedy_outputs_match_llama_cpp(f32, folder):
-    """Compares each token of Folio's output with llama.cpp's choice after the same tokens."""
     n = 128
     file = folder / "prompts.txt"
     file.write_text("\n".join(PROMPTS))

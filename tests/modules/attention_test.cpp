@@ -50,20 +50,6 @@ TEST(AttentionModule, FormulaAndKernelAgreeWithGradients) {
   }
 }
 
-TEST(AttentionModule, BatchMatchesSingleSequences) {
-  for (const bool written_out : {kFormula, kKernel}) {
-    for (const auto& [n_heads, n_kv_heads, head_dim, B, T] : kAttentionSizes) {
-      const auto config = config_of(n_heads, n_kv_heads, head_dim);
-      auto attention = make(config);
-      attention->written_out = written_out;
-      const auto x = randn({B, T, config.dim}), y = attention->forward(x);
-      for (int64_t b = 0; b < B; ++b) {
-        expect_close(attention->forward(x.slice(0, b, b + 1)), y.slice(0, b, b + 1), attention_tolerance(config, T, y));
-      }
-    }
-  }
-}
-
 TEST(AttentionModule, DropoutAppliesOnlyInTraining) {
   for (const bool written_out : {kFormula, kKernel}) {
     auto attention = in_double(OurAttention<kFormula>::make(config_of(2, 2, 4), 0.5), 1.0 / std::sqrt(8));

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -88,31 +87,6 @@ TEST(Experts, PlainAndFusedAgree) {
   }
 }
 
-// Compares each row with the sum of its best experts, by the formula.
-TEST(Experts, RowsAreSumsOfTheirBestExperts) {
-  const core::ModelConfig c = mixture_config(Family::Mixtral);
-  auto mixture = mixture_of(c, Form::Fused);
-  const torch::NoGradGuard no_grad;
-  const auto x = randn({1, 9, c.dim});
-  const auto y = mixture->forward(x);
-  const auto parameters = mixture->named_parameters();
-  for (int64_t t = 0; t < 9; ++t) {
-    const auto row = x[0][t];
-    const auto scores = torch::softmax(parameters["router.weight"].mv(row), 0);
-    const auto order = scores.argsort(0, /*descending=*/true);
-    auto sum = torch::zeros({c.dim}, torch::kDouble);
-    double weights = 0.0;
-    for (int64_t k = 0; k < c.experts_per_token; ++k) {
-      const auto e = order[k].item<int64_t>();
-      const auto hidden =
-          torch::silu(parameters["experts.w1.weight"][e].mv(row)) * parameters["experts.w3.weight"][e].mv(row);
-      sum += scores[e] * parameters["experts.w2.weight"][e].mv(hidden);
-      weights += scores[e].item<double>();
-    }
-    expect_close(y[0][t], sum / weights, 1e-13 * largest(y));
-  }
-}
-
 // Experts have no capacity limit: a row's result is the same if all rows select the same expert.
 TEST(Experts, AllRowsMayUseTheSameExpert) {
   core::ModelConfig c = mixture_config(Family::Mixtral);
@@ -135,48 +109,6 @@ TEST(Experts, AllRowsMayUseTheSameExpert) {
     }
     expect_close(y, expert->forward(x), 1e-13 * largest(y));
   }
-}
-
-TEST(Experts, SelectsExpertsOnlyFromTheBestGroups) {
-  core::ModelConfig c = mixture_config(Family::Dots1);
-  c.n_experts = 6;
-  c.expert_groups = 3;
-  c.groups_per_token = 2;
-  auto mixture = mixture_of(c, Form::Plain);
-  const torch::NoGradGuard no_grad;
-  const auto& bias = mixture->selection_bias();
-  const auto x = randn({200, c.dim});
-  const nn::Routes routes = mixture->route(x);
-  const auto by = (routes.scores + bias).unflatten(1, {3, 2});
-  std::set<int64_t> groups_seen;
-  for (int64_t i = 0; i < 200; ++i) {
-    const auto worst = by[i].sum(-1).argmin().item<int64_t>();
-    double sum = 0.0;
-    for (int64_t k = 0; k < 2; ++k) {
-      const auto e = routes.experts[i][k].item<int64_t>();
-      groups_seen.insert(e / 2);
-      EXPECT_NE(e / 2, worst) << i;
-      sum += routes.weights[i][k].item<double>();
-    }
-    EXPECT_LT(routes.experts[i][0].item<int64_t>(), routes.experts[i][1].item<int64_t>());
-    EXPECT_NEAR(sum, 2.5, 1e-12);
-  }
-  EXPECT_EQ(groups_seen.size(), 3U);
-}
-
-// The selection bias affects which experts are selected, but not their weights.
-TEST(Experts, SelectionBiasDoesNotChangeWeights) {
-  core::ModelConfig c = mixture_config(Family::Dots1);
-  c.normalize_routes = false;
-  c.expert_groups = c.groups_per_token = 1;
-  c.route_scale = 1.0F;
-  auto mixture = mixture_of(c, Form::Plain);
-  const torch::NoGradGuard no_grad;
-  mixture->selection_bias().zero_();
-  mixture->selection_bias()[1] = 100.0;
-  const nn::Routes routes = mixture->route(randn({20, c.dim}));
-  EXPECT_TRUE((routes.experts == 1).any(1).all().item<bool>());
-  EXPECT_TRUE(torch::equal(routes.weights, routes.scores.gather(1, routes.experts)));
 }
 
 TEST(Experts, LoadCountsRowsUntilTaken) {

@@ -29,8 +29,7 @@ inline std::vector<int64_t> checked_elements(int64_t n, int64_t most) {
 /// element. Leaves are double and contiguous, and f must read them and be deterministic. With a random r, an error in
 /// any row of the Jacobian is detected with probability 1.
 ///
-/// The central difference D(h) has a truncation error of h² L‴ / 6, which is (D(2h) - D(h)) / 3, and L's rounding error
-/// over h. h = ∛eps balances the two. The tolerance is four truncation errors plus 32 rounding errors of sum |r * f|.
+/// The tolerance is four truncation errors of the difference D(h), each (D(2h) - D(h)) / 3, and 32 rounding errors.
 inline void expect_central_differences(const std::function<torch::Tensor()>& f,
                                        const std::vector<torch::Tensor>& leaves, const torch::Tensor& r,
                                        const std::vector<torch::Tensor>& gradients, int64_t most = 48) {

@@ -7,15 +7,11 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/types.h>
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "core/manifest.h"
 #include "modules/attention.h"
 #include "tests/modules/gradient_check.h"
 #include "tests/modules/support.h"
@@ -30,60 +26,16 @@ torch::Tensor random_tokens(const core::ModelConfig& config, int64_t B, int64_t 
   return torch::randint(config.vocab_size, {B, T}, torch::kLong);
 }
 
-std::vector<core::ModelConfig> many_configs() {
-  std::vector<core::ModelConfig> configs;
-  for (const bool tied : {true, false}) {
-    for (const auto& [n_heads, n_kv_heads, head_dim] :
-         {std::array<int64_t, 3>{1, 1, 2}, {4, 4, 8}, {4, 2, 6}, {6, 1, 4}, {3, 3, 10}}) {
-      for (const int64_t n_layers : {1, 3}) {
-        configs.push_back({.vocab_size = 5 + 8 * n_heads,
-                           .dim = n_heads * head_dim,
-                           .n_layers = n_layers,
-                           .n_heads = n_heads,
-                           .n_kv_heads = n_kv_heads,
-                           .hidden_dim = 3 * head_dim + 1,
-                           .context_length = 20,
-                           .tie_embeddings = tied});
-      }
-    }
-  }
-  return configs;
-}
-
 TEST(Llama, LogitsHaveTheExpectedShape) {
-  for (const auto& config : many_configs()) {
+  for (const bool tied : {true, false}) {
+    auto config = kTiny;
+    config.tie_embeddings = tied;
     nn::Llama model(config);
-    for (const auto& [B, T] : {std::pair<int64_t, int64_t>{1, 1}, {1, 20}, {3, 7}, {2, 16}}) {
-      const auto logits = model->forward(random_tokens(config, B, T));
-      EXPECT_EQ(logits.sizes(), (std::vector<int64_t>{B, T, config.vocab_size}));
-      EXPECT_EQ(logits.scalar_type(), torch::kFloat);
-      EXPECT_TRUE(logits.isfinite().all().item<bool>());
-    }
+    const auto logits = model->forward(random_tokens(config, 3, 5));
+    EXPECT_EQ(logits.sizes(), (std::vector<int64_t>{3, 5, 7}));
+    EXPECT_EQ(logits.scalar_type(), torch::kFloat);
+    EXPECT_EQ(model->named_parameters().contains("output.weight"), !tied);
   }
-}
-
-TEST(Llama, ParameterCountMatchesTheFormula) {
-  for (const auto& config : many_configs()) {
-    nn::Llama model(config);
-    int64_t count = 0;
-    for (const auto& parameter : model->parameters()) count += parameter.numel();
-    EXPECT_EQ(count, core::parameter_count(config));
-    EXPECT_TRUE(model->buffers().empty());
-    EXPECT_EQ(model->named_parameters().contains("output.weight"), !config.tie_embeddings);
-  }
-}
-
-TEST(Llama, ParametersHaveTheExpectedNames) {
-  auto config = kTiny;
-  config.n_layers = 1;
-  config.tie_embeddings = false;
-  auto names = nn::Llama(config)->named_parameters().keys();
-  std::sort(names.begin(), names.end());
-  EXPECT_EQ(names, (std::vector<std::string>{
-                       "layers.0.attention.wk.weight", "layers.0.attention.wo.weight", "layers.0.attention.wq.weight",
-                       "layers.0.attention.wv.weight", "layers.0.attention_norm.weight", "layers.0.ffn.w1.weight",
-                       "layers.0.ffn.w2.weight", "layers.0.ffn.w3.weight", "layers.0.ffn_norm.weight", "norm.weight",
-                       "output.weight", "tok_embeddings.weight"}));
 }
 
 TEST(Llama, InitialWeightsHaveTheExpectedDeviation) {
@@ -165,12 +117,6 @@ TEST(Llama, LaterTokensDoNotChangeEarlierLogits) {
       EXPECT_FALSE(torch::equal(others.select(1, 11), logits.select(1, 11)));
     }
   }
-}
-
-TEST(Llama, OrderOfEarlierTokensMatters) {
-  auto model = in_double(nn::Llama(kTiny));
-  const auto one = model->forward(torch::tensor({{1, 2, 3}})), other = model->forward(torch::tensor({{2, 1, 3}}));
-  EXPECT_GT(largest(one.select(1, 2) - other.select(1, 2)), 1e-6);
 }
 
 TEST(Llama, AllLayersShareOneRopeCache) {

@@ -16,7 +16,7 @@ from folio.faster_transformer import Llama
 from stall import HANG
 
 HEAD = """
-import asyncio, folio, gc, multiprocessing, os, sys, threading
+import asyncio, folio, gc, multiprocessing, os, signal, sys, threading
 from folio import fast_llm
 from folio.faster_transformer import Llama
 from folio.service import Service
@@ -222,7 +222,6 @@ def test_calls_in_a_forked_child_are_runtime_errors(golden_gguf):
 
 def test_a_signal_handler_may_fork(golden_gguf):
     out = python(golden_gguf, """
-        import signal
         model = folio.Model(path, threads=1)
         children = []
         def fork(*_):

@@ -88,13 +88,6 @@ def test_stream_matches_generate(model):
     assert texts == model.generate(PROMPTS[:2], max_tokens=20, seed=2)
 
 
-def test_leaving_a_stream_ends_its_request(model):
-    for _ in model.stream("ROMEO:", max_tokens=10**6 if model.about["context"] > 10**6 else 200, seed=2):
-        break
-    model.generate("a", max_tokens=1)  # afterwards, earlier requests have ended
-    assert model.statistics["running"] == model.statistics["blocks_in_use"] == 0
-
-
 def test_tasks_share_the_engine(model):
     async def one(i):
         if i % 2:
@@ -198,19 +191,12 @@ def test_max_tokens_of_a_chat_matches_the_server(tmp_path):
 WRONG = [
     (TypeError, "unknown field: max_new_tokens (did you mean max_tokens?)", dict(max_new_tokens=1)),
     (TypeError, "unknown field: regexp (did you mean regex?)", dict(regexp="a")),
-    (TypeError, "unknown field: temprature", dict(temprature=1)),
     (TypeError, "'temperature' must be a number", dict(temperature="hot")),
-    (TypeError, "'max_tokens' must be an integer", dict(max_tokens=1.5)),
-    (TypeError, "'stop' must be a string or a list of strings", dict(stop=7)),
     (TypeError, "'logprobs' is an option of the server's alone", dict(logprobs=3)),
-    (ValueError, "'temperature' is -1, but must be in [0, 100]", dict(temperature=-1)),
     (ValueError, "'temperature' is nan, but must be in [0, 100]", dict(temperature=float("nan"))),
     (ValueError, "'top_p' is 1.5, but must be in [0, 1]", dict(top_p=np.float32(1.5))),
-    (ValueError, "'max_tokens' is 0, but must be in [1, 2147483647]", dict(max_tokens=0)),
     (ValueError, "'max_tokens' is 18446744073709551615", dict(max_tokens=10**30)),
-    (ValueError, "'n' is 129, but must be in [1, 128]", dict(n=129)),
     (ValueError, "'logit_bias' has token 4096", dict(logit_bias={4096: 1})),
-    (ValueError, "'stop' has an empty string", dict(stop=[""])),
     (folio.Error, "the prompt has 1400 tokens, but must have fewer than", dict(prompt="ROMEO: " * 200)),
     (folio.Error, "'prompt' has 999999, which is not a token", dict(prompt=[999999])),
     (TypeError, "a prompt is a text, token ids, or a list of these, not float", dict(prompt=1.5)),

@@ -82,18 +82,6 @@ def test_dropped_reply_ends_its_request(served):
     assert served.model.statistics["running"] == served.model.statistics["waiting"] == 0
 
 
-def test_complete_returns_the_answer_and_raises_errors(served):
-    answer = served.model.complete("ROMEO:", max_tokens=5, logprobs=2, seed=1)
-    assert answer["usage"]["completion_tokens"] == 5
-    assert len(answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]) == 2
-    with pytest.raises(ValueError, match="temperature"):
-        served.model.complete("ROMEO:", temperature=1000)
-    with pytest.raises(TypeError, match="nonsense"):
-        served.model.complete("ROMEO:", nonsense=1)
-    with pytest.raises(folio.Error, match="chat template"):
-        served.model.complete(messages="Hello")
-
-
 def test_closing_the_model_ends_running_requests(golden_gguf):
     model = folio.Model(golden_gguf, threads=1)
     service = Service(model)

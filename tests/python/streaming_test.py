@@ -205,17 +205,6 @@ def test_unskipped_prompt_comes_first():
         assert told == "ROMEO:" + "".join(model.stream("ROMEO:", max_tokens=20, temperature=0))
 
 
-def test_errors_reach_the_reader(golden_gguf):
-    """In Folio, the reader gets an error of the generation. In transformers, the reader waits until a timeout."""
-    with folio.Model(golden_gguf) as model:
-        with pytest.raises(folio.Error, match="300 tokens"):
-            list(model.stream("a" * 300))
-        pieces = model.stream("ROMEO:", max_tokens=100)
-        next(pieces)
-    with pytest.raises(folio.Error, match="closed"):
-        list(pieces)
-
-
 def test_leaving_the_loop_ends_generation(bytes_model):
     with folio.Model(bytes_model, threads=1) as model:
         for n in (1, 2, 5):
@@ -223,8 +212,10 @@ def test_leaving_the_loop_ends_generation(bytes_model):
             for _ in range(n):
                 next(pieces)
             pieces.close()
-        model.generate("a", max_tokens=1)
-        assert model.statistics["running"] == 0
+        for _ in model.stream("a", max_tokens=500):
+            break
+        model.generate("a", max_tokens=1)  # afterwards, earlier requests have ended
+        assert model.statistics["running"] == model.statistics["blocks_in_use"] == 0
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan")])

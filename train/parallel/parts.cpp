@@ -1,6 +1,5 @@
 #include "train/parallel/parts.h"
 
-#include <memory>
 #include <utility>
 
 #include "train/parallel/context.h"

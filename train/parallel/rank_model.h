@@ -88,7 +88,7 @@ class RankModel {
   /// rank's part, undefined or empty on ranks that have none. Collective.
   [[nodiscard]] torch::Tensor gather(const std::string& parameter, const torch::Tensor& local,
                                      const std::vector<int64_t>& shape);
-  /// Returns this rank's part of a whole parameter or of its moments.
+  /// Returns this rank's part of a whole parameter or of its moments. This rank must have a part.
   [[nodiscard]] torch::Tensor part_of(const std::string& parameter, const torch::Tensor& whole);
 
  private:

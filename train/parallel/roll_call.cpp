@@ -4,7 +4,6 @@
 #include <csignal>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <utility>
-#include <vector>
 
 #include "core/error.h"
 #include "train/parallel/group.h"

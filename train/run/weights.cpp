@@ -22,7 +22,7 @@ std::vector<float> floats(const torch::Tensor& parameter, Copied what) {
 }  // namespace
 
 core::Weights weights_of(const nn::Llama& model, Copied what) {
-  core::Weights weights{.config = model->config(), .tensors = {}};
+  core::Weights weights{.config = model->config()};
   const auto parameters = model->named_parameters();
   const auto manifest = core::tensor_manifest(weights.config);
   core::require(parameters.size() == manifest.size(), "the model has {} parameters, expected {} as in the manifest",

@@ -2,8 +2,6 @@
 
 #include <fmt/ranges.h>
 
-#include <utility>
-
 #include "data/tokenizers/char_tokenizer.h"
 
 namespace folio::train {

@@ -37,20 +37,15 @@ Json split(const char* pattern) {
 }
 
 Json pre_tokenizer_of(PreTokenizer kind) {
-  switch (kind) {
-    case PreTokenizer::Gpt2:
-      return byte_level(true);
-    case PreTokenizer::Digits:
-      return sequence({{"type", "Digits"}, {"individual_digits", true}}, byte_level(true));
-    case PreTokenizer::Llama3:
-      return sequence(split(kLlama3Pattern), byte_level(false));
-    case PreTokenizer::O200k:
-      return sequence(split(kO200kPattern), byte_level(false));
-    case PreTokenizer::Tekken:
-      return sequence(split(kTekkenPattern), byte_level(false));
-    default:
-      return sequence(split(kQwen2Pattern), byte_level(false));
+  if (kind == PreTokenizer::Gpt2) return byte_level(true);
+  if (kind == PreTokenizer::Digits) {
+    return sequence({{"type", "Digits"}, {"individual_digits", true}}, byte_level(true));
   }
+  const char* pattern = kind == PreTokenizer::Llama3   ? kLlama3Pattern
+                        : kind == PreTokenizer::O200k  ? kO200kPattern
+                        : kind == PreTokenizer::Tekken ? kTekkenPattern
+                                                       : kQwen2Pattern;
+  return sequence(split(pattern), byte_level(false));
 }
 
 // Returns a pre-tokenizer without the option trim_offsets, which does not affect tokens, and with explicit defaults.

@@ -7,7 +7,7 @@
 namespace folio::exercises {
 namespace {
 
-// Returns `own`, or `reference` if `call` throws Unfilled. Adds `name` to parts.own or parts.missing.
+// Returns `own`, or `reference` if `call` (of `own`) throws Unfilled. Adds `name` to parts.own or parts.missing.
 template <typename Function, typename Call>
 Function pick(Parts& parts, std::string_view name, Function own, Function reference, Call call) {
   try {

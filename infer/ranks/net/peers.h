@@ -21,39 +21,37 @@ inline constexpr std::chrono::seconds kForever{365L * 24 * 3600};
 
 class Peers {
  public:
-  /// Connects to all other ranks. Throws core::Error as Rendezvous does.
-  explicit Peers(const RankConfig& world);
+  /// Connects to all other ranks. Throws core::Error as Rendezvous does, and in a build without Gloo.
+  [[nodiscard]] static std::unique_ptr<Peers> connect(const RankConfig& world);
   /// Closes all connections. Unless shutdown() was called, the other ranks treat this rank as lost.
-  ~Peers();
-  Peers(const Peers&) = delete;
-  Peers& operator=(const Peers&) = delete;
+  virtual ~Peers() = default;
 
-  [[nodiscard]] const RankConfig& world() const;
+  [[nodiscard]] const RankConfig& world() const { return world_; }
 
+  // The functions below throw MachineLost if a rank is lost or has not answered in time, or after mark_failed().
   /// Sends a copy of `bytes`. Waits until `to` has received the previous message on this channel.
-  void send(size_t to, Channel channel, std::span<const std::byte> bytes);
+  virtual void send(size_t to, Channel channel, std::span<const std::byte> bytes) = 0;
   /// Waits until `to` has received the last message that was sent to it on this channel.
-  void wait_until_taken(size_t to, Channel channel);
+  virtual void wait_until_taken(size_t to, Channel channel) = 0;
   /// Waits for the next message from a rank. It stays valid until the next receive() from that rank on this channel.
-  std::span<const std::byte> receive(size_t from, Channel channel, std::chrono::seconds timeout);
+  virtual std::span<const std::byte> receive(size_t from, Channel channel, std::chrono::seconds timeout) = 0;
   /// Receives the next message into `values`. Throws core::Error if its size differs.
-  void receive_floats(size_t from, Channel channel, std::span<float> values);
-  // The functions above throw MachineLost if a rank is lost or has not answered in time, or after mark_failed().
+  virtual void receive_floats(size_t from, Channel channel, std::span<float> values) = 0;
+  virtual void check() const = 0;
 
   /// Tells the other ranks that this one shuts down in an orderly way.
-  void shutdown();
+  virtual void shutdown() = 0;
   /// Returns an error message if the ranks can't continue, for example after the loss of a rank; otherwise nullopt.
-  [[nodiscard]] std::optional<std::string> loss() const;
-  /// Throws MachineLost if loss() returns an error.
-  void check() const;
+  [[nodiscard]] virtual std::optional<std::string> loss() const = 0;
   /// Records a failed step on this rank, so that loss() returns `why`. The other ranks notice when this process ends.
-  void mark_failed(const std::string& why);
+  virtual void mark_failed(const std::string& why) = 0;
   /// Records that `rank` has not answered within `timeout`, and always throws MachineLost.
-  [[noreturn]] void lose_rank(size_t rank, std::chrono::seconds timeout);
+  [[noreturn]] virtual void lose_rank(size_t rank, std::chrono::seconds timeout) = 0;
 
- private:
-  struct Own;
-  std::unique_ptr<Own> own_;
+ protected:
+  explicit Peers(const RankConfig& world) : world_(world) {}
+
+  const RankConfig world_;
 };
 
 }  // namespace folio::infer

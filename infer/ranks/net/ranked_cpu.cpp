@@ -9,7 +9,6 @@
 
 #include "core/error.h"
 #include "core/version.h"
-#include "infer/ranks/net/orders.h"
 #include "infer/ranks/net/ranked_stage.h"
 
 namespace folio::infer {
@@ -26,9 +25,10 @@ size_t shards_of(const RankConfig& world, size_t n_stages) {
   return world.n_ranks / n_stages;
 }
 
-size_t threads_of(const RankConfig& world, const CpuOptions& options) {
-  if (options.n_threads != 0) return options.n_threads;
-  return std::max<size_t>(1, core::default_threads() / world.n_local);
+// Returns the options of this rank's CPU: by default, the ranks of a host share its cores.
+CpuOptions own_options(const RankConfig& world, CpuOptions options) {
+  if (options.n_threads == 0) options.n_threads = std::max<size_t>(1, core::default_threads() / world.n_local);
+  return options;
 }
 
 // Returns a hash of everything that must be equal on all ranks: build, options, configuration and tensors. Only some
@@ -67,22 +67,19 @@ RankedCpu::RankedCpu(const RankConfig& world, size_t n_stages, const CpuOptions&
     : world_(world),
       n_stages_(n_stages),
       n_shards_(shards_of(world, n_stages)),
-      cpu_({.n_threads = threads_of(world, options),
-            .kernels = options.kernels,
-            .fast = options.fast,
-            .copies_weights = options.copies_weights}),
-      peers_(world),
-      logits_(peers_, world.n_ranks - n_shards_) {
+      cpu_(own_options(world, options)),
+      peers_(Peers::connect(world)),
+      logits_(*peers_, world.n_ranks - n_shards_) {
   std::vector<size_t> all(world_.n_ranks);
   std::iota(all.begin(), all.end(), size_t{0});
-  all_ = make_transport(peers_, Channel::Rounds, all);
+  all_ = make_transport(*peers_, Channel::Rounds, all);
   if (n_stages_ > 1 && world_.rank + n_shards_ < world_.n_ranks) next_.push_back(world_.rank + n_shards_);
   for (size_t rank = 1; n_stages_ > 1 && leads() && rank < n_shards_; ++rank) next_.push_back(rank);
   if (n_shards_ == 1) return;
   const size_t first = world_.rank / n_shards_ * n_shards_;
   std::vector<size_t> stage(n_shards_);
   std::iota(stage.begin(), stage.end(), first);
-  exchange_ = std::make_unique<Exchange>(make_transport(peers_, Channel::Groups, stage), world_.rank % n_shards_,
+  exchange_ = std::make_unique<Exchange>(make_transport(*peers_, Channel::Groups, stage), world_.rank % n_shards_,
                                          n_shards_, world_.timeout, true);
 }
 
@@ -104,7 +101,7 @@ std::string RankedCpu::describe() const {
                      core::isa_name(cpu_.kernels().isa));
 }
 
-std::optional<std::string> RankedCpu::loss() const { return peers_.loss(); }
+std::optional<std::string> RankedCpu::loss() const { return peers_->loss(); }
 
 // Sends an order to all ranks. Without a pipeline, all ranks take part in an all-gather. In a pipeline, each rank
 // forwards the order, so that rank 0 doesn't wait until the last stage has finished the previous one.
@@ -116,18 +113,18 @@ void RankedCpu::tell(const Order& order) {
 }
 
 void RankedCpu::forward_order(std::span<const std::byte> order) {
-  for (const size_t rank : next_) peers_.send(rank, Channel::Orders, order);
+  for (const size_t rank : next_) peers_->send(rank, Channel::Orders, order);
 }
 
 void RankedCpu::shutdown() {
-  for (const size_t rank : next_) peers_.wait_until_taken(rank, Channel::Orders);
-  peers_.shutdown();
+  for (const size_t rank : next_) peers_->wait_until_taken(rank, Channel::Orders);
+  peers_->shutdown();
 }
 
 void RankedCpu::follow() {
   for (Order order;;) {
     if (n_stages_ > 1) {
-      const auto bytes = peers_.receive(before(), Channel::Orders, kForever);
+      const auto bytes = peers_->receive(before(), Channel::Orders, kForever);
       order = to_order(bytes);
       forward_order(bytes);
     } else {

@@ -58,7 +58,7 @@ class RankedCpu final : public Machine {
   size_t n_stages_;
   size_t n_shards_;  ///< ranks per stage
   Cpu cpu_;
-  Peers peers_;
+  std::unique_ptr<Peers> peers_;
   std::unique_ptr<Transport> all_;          ///< an all-gather among all ranks
   std::vector<size_t> next_;                ///< in a pipeline: the ranks that this one forwards orders to
   LogitsInbox logits_;                      ///< used by rank 0 of a pipeline

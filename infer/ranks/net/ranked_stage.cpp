@@ -60,7 +60,7 @@ std::span<float> RankedStage::wait(Ticket ticket) {
 // Runs this rank's layers for a step. Receives the residual from the previous stage and sends it to the next one. In
 // the last of several stages, the first rank collects the logits of all pieces and sends them at the end.
 void RankedStage::run(const Step& step) {
-  Peers& peers = machine_.peers_;
+  Peers& peers = *machine_.peers_;
   const size_t rank = machine_.world().rank;
   std::vector<float> logits;
   or_mark_failed([&] {
@@ -98,7 +98,7 @@ void RankedStage::or_mark_failed(Work&& work) {
   try {
     work();
   } catch (const std::exception& error) {
-    machine_.peers_.mark_failed(error.what());
+    machine_.peers_->mark_failed(error.what());
     throw;
   }
 }

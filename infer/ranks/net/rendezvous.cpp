@@ -1,6 +1,5 @@
 #include "infer/ranks/net/rendezvous.h"
 
-#include <arpa/inet.h>
 #include <fmt/ranges.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -45,23 +44,16 @@ AddressList resolve(const RankConfig& world) {
   return {found, ::freeaddrinfo};
 }
 
-std::string numeric(const sockaddr_storage& address) {
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  const auto* v4 = reinterpret_cast<const sockaddr_in*>(&address);
-  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&address);
-  const void* number = address.ss_family == AF_INET ? static_cast<const void*>(&v4->sin_addr) : &v6->sin6_addr;
-  ::inet_ntop(address.ss_family, number, text.data(), text.size());
+std::string address_of(int socket) {
+  sockaddr_storage storage{};
+  auto* address = reinterpret_cast<sockaddr*>(&storage);
+  socklen_t size = sizeof(storage);
+  ::getsockname(socket, address, &size);
+  std::array<char, NI_MAXHOST> text{};
+  ::getnameinfo(address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
   return text.data();
 }
 
-std::string address_of(int socket) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof(address);
-  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
-  return numeric(address);
-}
-
-// Waits until the socket is readable; returns false after the deadline or an error.
 bool wait_for(int socket, Clock::time_point deadline) {
   while (true) {
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());

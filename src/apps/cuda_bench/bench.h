@@ -1,7 +1,6 @@
 // The measurements of cuda_bench. Each function measures one model shape and adds a row per measurement to the results.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -81,12 +81,7 @@ std::vector<std::byte> random_numbers(DType type, size_t n, double scale, uint64
 }
 
 core::StoredModel random_model(const core::ModelConfig& config, DType type, core::ThreadPool& pool) {
-  core::StoredModel model{.path = "random weights",
-                          .format = core::ModelFormat::Gguf,
-                          .config = config,
-                          .tensors = {},
-                          .storage = {},
-                          .gguf = {}};
+  core::StoredModel model{.path = "random weights", .format = core::ModelFormat::Gguf, .config = config};
   std::map<Role, std::shared_ptr<const std::vector<std::byte>>> made;
   for (const core::TensorSpec& spec : core::tensor_manifest(config)) {
     const bool is_matrix = spec.is_matrix();

@@ -1,8 +1,6 @@
 // Operands of the timed kernels: random weights and inputs, and a KV cache with sequences.
 #pragma once
 
-#include <vector>
-
 #include "apps/cuda_bench/timing.h"
 #include "core/model_config.h"
 #include "core/tensor_view.h"

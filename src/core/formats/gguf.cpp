@@ -189,13 +189,8 @@ constexpr const char* kSplitPart = "split.no";
 constexpr const char* kSplitCount = "split.count";
 constexpr const char* kSplitTensors = "split.tensors.count";
 
-template <typename T>
-void put(OutputFile& out, T value) {
-  out.write(std::as_bytes(std::span(&value, 1)));
-}
-
 void put_string(OutputFile& out, std::string_view text) {
-  put<uint64_t>(out, text.size());
+  out.put<uint64_t>(text.size());
   out.write(text);
 }
 
@@ -204,8 +199,8 @@ void put_value(OutputFile& out, const T& value) {
   if constexpr (std::is_same_v<T, std::string>) {
     put_string(out, value);
   } else if constexpr (std::is_same_v<T, GgufArray>) {
-    put<uint32_t>(out, static_cast<uint32_t>(value.items.index()));
-    put<uint64_t>(out, value.size());
+    out.put<uint32_t>(static_cast<uint32_t>(value.items.index()));
+    out.put<uint64_t>(value.size());
     std::visit(
         [&](const auto& items) {
           using Item = typename std::decay_t<decltype(items)>::value_type;
@@ -213,9 +208,9 @@ void put_value(OutputFile& out, const T& value) {
         },
         value.items);
   } else if constexpr (std::is_same_v<T, bool>) {
-    put<uint8_t>(out, value ? 1 : 0);
+    out.put<uint8_t>(value ? 1 : 0);
   } else {
-    put<T>(out, value);
+    out.put<T>(value);
   }
 }
 
@@ -388,13 +383,13 @@ void write_gguf(OutputFile& out, GgufMetadata metadata, const TensorStream& stre
             "a GGUF cannot store tensor {} of shape {} and type {}", printable(t.name), shape_string(t.shape),
             info(t.type).name);
   }
-  put<uint32_t>(out, kMagic);
-  put<uint32_t>(out, 3);
-  put<uint64_t>(out, tensors.size());
-  put<uint64_t>(out, metadata.size());
+  out.put<uint32_t>(kMagic);
+  out.put<uint32_t>(3);
+  out.put<uint64_t>(tensors.size());
+  out.put<uint64_t>(metadata.size());
   for (const auto& [key, value] : metadata) {
     put_string(out, key);
-    put<uint32_t>(out, static_cast<uint32_t>(value.index()));
+    out.put<uint32_t>(static_cast<uint32_t>(value.index()));
     std::visit([&](const auto& v) { put_value(out, v); }, value);
   }
   const auto aligned = [](uint64_t offset) {
@@ -403,10 +398,10 @@ void write_gguf(OutputFile& out, GgufMetadata metadata, const TensorStream& stre
   uint64_t offset = 0;
   for (const TensorView& t : tensors) {
     put_string(out, t.name);
-    put<uint32_t>(out, static_cast<uint32_t>(t.shape.size()));
-    for (auto d = t.shape.rbegin(); d != t.shape.rend(); ++d) put<uint64_t>(out, static_cast<uint64_t>(*d));
-    put<uint32_t>(out, static_cast<uint32_t>(info(t.type).ggml_id));
-    put<uint64_t>(out, offset);
+    out.put<uint32_t>(static_cast<uint32_t>(t.shape.size()));
+    for (auto d = t.shape.rbegin(); d != t.shape.rend(); ++d) out.put<uint64_t>(static_cast<uint64_t>(*d));
+    out.put<uint32_t>(static_cast<uint32_t>(info(t.type).ggml_id));
+    out.put<uint64_t>(offset);
     offset = aligned(offset + tensor_bytes(t.type, t.shape).value());
   }
   for (size_t i = 0; i < tensors.size(); ++i) {

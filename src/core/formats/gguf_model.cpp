@@ -1,6 +1,7 @@
 #include "core/formats/gguf_model.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <set>
 #include <utility>
@@ -20,30 +21,19 @@ uint32_t main_type(const std::vector<TensorView>& tensors) {
   const auto matrix =
       std::find_if(tensors.begin() + 1, tensors.end(), [](const auto& t) { return t.shape.size() > 1; });
   const DType type = matrix == tensors.end() ? tensors.front().type : matrix->type;
-  switch (type) {
-    case DType::F16:
-      return 1;
-    case DType::Q4_0:
-      return 2;
-    case DType::Q4_1:
-      return 3;
-    case DType::Q8_0:
-      return 7;
-    case DType::Q5_0:
-      return 8;
-    case DType::Q5_1:
-      return 9;
-    case DType::Q4_K:
-      return 15;  // llama.cpp's "Q4_K - Medium"; 17 and 18 are Medium, too
-    case DType::Q5_K:
-      return 17;
-    case DType::Q6_K:
-      return 18;
-    case DType::BF16:
-      return 32;
-    default:
-      return 0;
-  }
+  // Of llama.cpp's mixtures of K types, the number is that of the "Medium" one.
+  constexpr std::array<std::pair<DType, uint32_t>, 10> kNumbers{{{DType::F16, 1},
+                                                                 {DType::Q4_0, 2},
+                                                                 {DType::Q4_1, 3},
+                                                                 {DType::Q8_0, 7},
+                                                                 {DType::Q5_0, 8},
+                                                                 {DType::Q5_1, 9},
+                                                                 {DType::Q4_K, 15},
+                                                                 {DType::Q5_K, 17},
+                                                                 {DType::Q6_K, 18},
+                                                                 {DType::BF16, 32}}};
+  const auto* const known = std::ranges::find(kNumbers, type, &std::pair<DType, uint32_t>::first);
+  return known == kNumbers.end() ? 0 : known->second;
 }
 
 // Returns the tensor, or rows of a fused tensor that contains it. Inserts the name found in the file into `names`.
@@ -159,12 +149,7 @@ TensorStream with_rope_factors(const ModelConfig& config, TensorStream stream) {
 
 StoredModel read_gguf_model(const std::filesystem::path& path) {
   const auto file = std::make_shared<const GgufFile>(path);
-  StoredModel model{.path = path.string(),
-                    .format = ModelFormat::Gguf,
-                    .config = config_from_gguf(*file),
-                    .tensors = {},
-                    .storage = {},
-                    .gguf = {}};
+  StoredModel model{.path = path.string(), .format = ModelFormat::Gguf, .config = config_from_gguf(*file)};
   model.tensors = manifest_tensors(*file, model.config);
   for (const TensorView& tensor : model.tensors) require_weight_type(tensor, model.path);
   for (const MappedFile* mapped : file->mapped()) model.files.emplace_back(file, mapped);

@@ -178,10 +178,7 @@ StoredModel read_hf_model(const fs::path& directory) {
           directory.string());
   StoredModel model{.path = directory.string(),
                     .format = ModelFormat::HuggingFace,
-                    .config = config_from_hf_json(directory / "config.json"),
-                    .tensors = {},
-                    .storage = {},
-                    .gguf = {}};
+                    .config = config_from_hf_json(directory / "config.json")};
   Shards shards = open_weights(directory);
   for (const auto& file : shards.files) model.files.emplace_back(file, &file->mapped());
   const std::string where = shards.files.size() == 1 ? shards.files[0]->path().string() : directory.string();

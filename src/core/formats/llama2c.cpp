@@ -197,25 +197,20 @@ std::vector<float> rope_tables(const ModelConfig& c) {
   return cosines;
 }
 
-template <typename T>
-void put_number(OutputFile& out, T value) {
-  out.write(std::as_bytes(std::span(&value, 1)));
-}
-
 void write_header(OutputFile& out, const Header& header) {
   const ModelConfig& c = header.config;
   if (header.version > 0) {
-    put_number(out, kLlama2cMagic);
-    put_number<int32_t>(out, header.version);
+    out.put(kLlama2cMagic);
+    out.put<int32_t>(header.version);
   }
   for (const int64_t n : {c.dim, c.hidden_dim, c.n_layers, c.n_heads, c.n_kv_heads}) {
-    put_number(out, static_cast<int32_t>(n));
+    out.put(static_cast<int32_t>(n));
   }
   const auto vocab_size = static_cast<int32_t>(c.vocab_size);
-  put_number(out, header.version == 0 && !c.tie_embeddings ? -vocab_size : vocab_size);
-  put_number(out, static_cast<int32_t>(c.context_length));
-  if (header.version > 0) put_number<uint8_t>(out, c.tie_embeddings ? 1 : 0);
-  if (header.version == 2) put_number(out, header.group_size);
+  out.put(header.version == 0 && !c.tie_embeddings ? -vocab_size : vocab_size);
+  out.put(static_cast<int32_t>(c.context_length));
+  if (header.version > 0) out.put<uint8_t>(c.tie_embeddings ? 1 : 0);
+  if (header.version == 2) out.put(header.group_size);
   out.pad_to(header.bytes);
 }
 
@@ -237,9 +232,6 @@ StoredModel read_llama2c(const std::filesystem::path& path) {
   StoredModel model{.path = path.string(),
                     .format = kFormats[static_cast<size_t>(header.version)],
                     .config = header.config,
-                    .tensors = {},
-                    .storage = {},
-                    .gguf = {},
                     .files = {file}};
   const auto manifest = tensor_manifest(header.config);
   model.tensors.resize(manifest.size());

@@ -121,8 +121,7 @@ void write_safetensors(const std::filesystem::path& path, const TensorStream& st
   }
   text.resize(checked_align(8 + text.size(), kHeaderAlignment).value() - 8, ' ');
   write_file_atomically(path, [&](OutputFile& out) {
-    const uint64_t size = text.size();
-    out.write(std::as_bytes(std::span(&size, 1)));
+    out.put<uint64_t>(text.size());
     out.write(text);
     const uint64_t start = out.offset();
     for (size_t i = 0; i < places.size(); ++i) {

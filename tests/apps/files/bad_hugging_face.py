@@ -9,7 +9,7 @@ from kinds import Kinds
 BOMB = b'{"a":[' + b"0," * 5_000_000 + b"0]}"
 ONE, TWO = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 INDEX = "model.safetensors.index.json"
-WQ, NORM = "model.layers.0.self_attn.q_proj.weight", "model.norm.weight"
+NORM = "model.norm.weight"
 
 
 def single():
@@ -99,13 +99,6 @@ config = Kinds("config.json", single, write, "config.json")
 CONFIG = "config.json"
 for name, phrase, change in [
     *missing(CONFIG), *bad_json(CONFIG), ("five million values", "more than 4194304 values", raw(CONFIG, BOMB)),
-    ("no model_type", '"model_type" is missing', without(at(CONFIG, "model_type"))),
-    ("another model_type", "model_type is mamba", put(at(CONFIG, "model_type"), "mamba")),
-    ("no hidden_size", '"hidden_size" is missing', without(at(CONFIG, "hidden_size"))),
-    ("no vocab_size", '"vocab_size" is missing', without(at(CONFIG, "vocab_size"))),
-    ("no rms_norm_eps", '"rms_norm_eps" is missing', without(at(CONFIG, "rms_norm_eps"))),
-    ("huge vocabulary", "vocab_size is 1000000000000", put(at(CONFIG, "vocab_size"), 10**12)),
-    ("huge number of layers", "n_layers is 1000000000", put(at(CONFIG, "num_hidden_layers"), 10**9)),
     ("head_dim that the matrices do not have", "q_proj.weight has shape [8, 8], expected [32, 8] from config.json", put(at(CONFIG, "head_dim"), 16)),
     ("RoPE factors that are no numbers", "long_factor contains \"x\", expected numbers",
      put(at(CONFIG, "rope_parameters"), {"rope_type": "longrope", "short_factor": [1.0], "long_factor": ["x"]})),
@@ -153,25 +146,14 @@ floats = Kinds("safetensors", single, write, "model.safetensors")
 for name, phrase, change in [
     ("empty", "is an empty file", raw("model.safetensors", b"")),
     ("missing", "No such file", lambda m: m.shards.clear()),
-    ("header whose length wraps", "a header of 18446744073709551615 bytes", text(b"{}", 2**64 - 1)),
-    ("header nested deep", "nested deeper than 64", text(b'{"a":' * 50_000)),
     ("header of five million values", "more than 4194304 values", text(BOMB)),
-    ("unknown dtype", "dtype F4 is not supported", entry(NORM, "dtype", "F4")),
-    ("another dtype of that width", "has type I32, expected F32, F16, BF16", entry(NORM, "dtype", "I32")),
-    ("bias", "llama models with biases (model.layers.0.self_attn.q_proj.bias)",
-     with_tensors(model__layers__0__self_attn__q_proj__bias=np.zeros(8, np.float32))),
-    ("matrix of another shape", "q_proj.weight has shape [4, 16], expected [8, 8] from config.json",
-     entry(WQ, "shape", [4, 16])),
 ]:
     floats.add(name, phrase, change)
 
 # ---- The index of shards ----
 
 index = Kinds("index", sharded, write, INDEX)
-for name, phrase, change in [
-    *bad_json(INDEX),
-    ("shard in the parent directory", "is not a file name in this directory", put(at(INDEX, "weight_map", NORM), "../" + TWO)),
-]:
+for name, phrase, change in bad_json(INDEX):
     index.add(name, phrase, change)
 for name, phrase, file, change in [
     ("shard that is no safetensors", "a header of", "config.json", put(at(INDEX, "weight_map", NORM), "config.json")),
@@ -192,43 +174,16 @@ def in_sixteen_bits(name):
 
 SWITCHED = {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 0}
 families = []
-for make, kinds in {
-    qwen2: [
-        ("no bias", "model.layers.0.self_attn.k_proj.bias of shape [4] is missing",
-         without_tensor("model.layers.0.self_attn.k_proj.bias")),
-        ("bias of another length", "k_proj.bias has shape [2, 2], expected [4] from config.json",
-         entry("model.layers.0.self_attn.k_proj.bias", "shape", [2, 2])),
-        ("norms of heads", "qwen2 models with norms of q and k (model.layers.0.self_attn.q_norm.weight)",
-         with_tensors(model__layers__0__self_attn__q_norm__weight=np.zeros(4, np.float32))),
-    ],
-    qwen3: [
-        ("no norm of queries", "model.layers.0.self_attn.q_norm.weight of shape [6] is missing",
-         without_tensor("model.layers.0.self_attn.q_norm.weight")),
-        ("biases", "qwen3 models with biases (model.layers.0.self_attn.q_proj.bias)",
-         with_tensors(model__layers__0__self_attn__q_proj__bias=np.zeros(12, np.float32))),
-    ],
-    qwen3_moe: [
+for make, file, kinds in [
+    (qwen3_moe, "model.safetensors", [
         ("an expert that is missing", f"{EXPERT} of shape [12, 8] is missing", without_tensor(EXPERT)),
         ("an expert of another shape", f"{EXPERT} has shape [8, 12], expected [12, 8] from config.json",
          entry(EXPERT, "shape", [8, 12])),
         ("an expert of another type", f"{EXPERT} has type F16, but model.layers.0.mlp.experts.0.up_proj.weight has type F32",
          in_sixteen_bits(EXPERT)),
         ("an expert too many", "tensor model.layers.0.mlp.experts.4.up_proj.weight matches no expert of the model",
-         with_tensors(model__layers__0__mlp__experts__4__up_proj__weight=np.zeros((12, 8), np.float32))),
-        ("a router of fewer experts", "mlp.gate.weight has shape [2, 16], expected [4, 8] from config.json",
-         entry("model.layers.0.mlp.gate.weight", "shape", [2, 16])),
-    ],
-}.items():
-    of_family = Kinds(make.__name__, make, write, "model.safetensors")
-    for name, phrase, change in kinds:
-        of_family.add(name, phrase, change)
-    families += of_family.all
-for make, kinds in {
-    qwen3: [
-        ("head of no width", "head_dim is 0", put(at(CONFIG, "head_dim"), 0)),
-        ("head of odd width", "head_dim is 7", put(at(CONFIG, "head_dim"), 7)),
-        ("head as wide as a number can be", "head_dim is 9223372036854775807", put(at(CONFIG, "head_dim"), 2**63 - 1)),
-        ("head whose width is a string", '"head_dim" is not an integer', put(at(CONFIG, "head_dim"), "6")),
+         with_tensors(model__layers__0__mlp__experts__4__up_proj__weight=np.zeros((12, 8), np.float32)))]),
+    (qwen3, CONFIG, [
         ("window that is not a number", '"sliding_window" is not an integer',
          lambda m: m.files[CONFIG].update(SWITCHED, sliding_window="5")),
         ("switch of the window that is a number", '"use_sliding_window" is not true or false',
@@ -239,31 +194,22 @@ for make, kinds in {
          lambda m: m.files[CONFIG].update(SWITCHED, layer_types=["sliding_attention"] * 2)),
         ("window in a negative number of layers", "n_layers is -2",
          lambda m: m.files[CONFIG].update(SWITCHED, num_hidden_layers=-2)),
-        ("experts", "num_experts = 4 is not supported", put(at(CONFIG, "num_experts"), 4)),
-    ],
-    qwen3_moe: [
-        ("no experts", "the family qwen3_moe has experts, but num_experts is missing or 0", put(at(CONFIG, "num_experts"), 0)),
+        ("experts", "num_experts = 4 is not supported", put(at(CONFIG, "num_experts"), 4))]),
+    (qwen3_moe, CONFIG, [
         ("number of experts that is missing", "the family qwen3_moe has experts, but num_experts is missing or 0",
          without(at(CONFIG, "num_experts"))),
         ("negative experts", "the family qwen3_moe has experts", put(at(CONFIG, "num_experts"), -4)),
-        ("more chosen experts than there are", "experts_per_token is 5, but must be in [1, 4]",
-         put(at(CONFIG, "num_experts_per_tok"), 5)),
-        ("no chosen experts", "experts_per_token is 0", put(at(CONFIG, "num_experts_per_tok"), 0)),
         ("no width of an expert", '"moe_intermediate_size" is missing', without(at(CONFIG, "moe_intermediate_size"))),
         ("experts in each second layer", "decoder_sparse_step = 2 is not supported",
          put(at(CONFIG, "decoder_sparse_step"), 2)),
         ("a last layer without experts", "mlp_only_layers = [3] is not supported",
          put(at(CONFIG, "mlp_only_layers"), [3])),
         ("no layer with experts", "dense_layers is 1, but must be less than the 1 layers",
-         put(at(CONFIG, "mlp_only_layers"), [0])),
-    ],
-    mistral: [
-        ("window of zero", "sliding_window is 0", put(at(CONFIG, "sliding_window"), 0)),
-        ("negative window", "sliding_window is -1", put(at(CONFIG, "sliding_window"), -1)),
-        ("huge window", "sliding_window is 1099511627776", put(at(CONFIG, "sliding_window"), 1 << 40)),
-    ],
-}.items():
-    of_family = Kinds(make.__name__, make, write, CONFIG)
+         put(at(CONFIG, "mlp_only_layers"), [0]))]),
+    (mistral, CONFIG, [
+        ("window of zero", "sliding_window is 0", put(at(CONFIG, "sliding_window"), 0))]),
+]:
+    of_family = Kinds(make.__name__, make, write, file)
     for name, phrase, change in kinds:
         of_family.add(name, phrase, change)
     families += of_family.all

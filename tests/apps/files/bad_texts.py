@@ -1,4 +1,4 @@
-"""Lists bad texts: prompt files, training texts, files that aren't tokenizers, and paths without a model."""
+"""Lists bad texts: prompt files, files that aren't tokenizers, and paths without a model."""
 
 import json
 import os
@@ -61,9 +61,3 @@ KINDS += [Kind(f"model: {name}", phrase, model(make), "m", REFUSES) for name, ph
     ("four bytes", "4 bytes, too few", lambda path: path.write_bytes(b"ak42")),
     ("a GGUF's first word alone", "the version needs 4 bytes", lambda path: path.write_bytes(b"GGUF")),
 ]]
-
-# Texts that `train` rejects: (name, phrase in the error, bytes).
-CORPORA = [
-    ("empty", "is empty", b""), ("byte that is no UTF-8", "invalid UTF-8 at line 2, column 3", b"ab\ncd\xff\n" * 50),
-    ("character that is cut off", "invalid UTF-8 at line 1, column 201", b"ab" * 100 + b"\xe6\x97"),
-]

@@ -9,8 +9,7 @@ import pytest
 import random_models
 import torch
 import transformers
-from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors,
-                        trainers)
+from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers)
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
 from support import ACCENTED, FAILED, TEXT, assert_refused, generate, logits_of, run, succeed
 
@@ -188,40 +187,6 @@ def test_gguf_with_fused_qkv(tmp_path, name, type_):
         assert (fused - by_transformers(model, IDS)).abs().max() <= 1e-4
 
 
-def test_qwen2_directory_as_published(tmp_path):
-    """The directory has byte-level BPE with NFC, added tokens, BF16 weights, and more embedding rows than tokens."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.normalizer = normalizers.NFC()
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(PRETOKENIZE_REGEX), "isolated"),
-        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False, trim_offsets=False)])
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.train_from_iterator([TEXT, ACCENTED], trainers.BpeTrainer(
-        vocab_size=400, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
-    tokenizer.add_special_tokens([AddedToken(text, special=True, normalized=False)
-                                  for text in ("<|endoftext|>", "<|im_start|>", "<|im_end|>")])
-    tokenizer.add_tokens([AddedToken("<tool_call>", normalized=False)])
-    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>",
-                                                pad_token="<|endoftext|>")
-    rows = (len(fast) + 64) // 64 * 64
-    model = random_models.make("qwen2", vocab_size=rows, eos_token_id=fast.eos_token_id, bos_token_id=None)
-    model.to(torch.bfloat16).save_pretrained(tmp_path / "theirs")
-    fast.save_pretrained(tmp_path / "theirs")
-
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
-    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "theirs", dtype=torch.float32)
-    prompt = "The old cat, cafe\u0301 12 <tool_call>e\u0301"
-    ids = tokenizer(prompt, return_tensors="pt")
-    expected = model.generate(**ids, max_new_tokens=40, do_sample=False)[0, ids.input_ids.shape[1]:].tolist()
-    succeed("export", tmp_path / "theirs", "--out", tmp_path / "m.gguf")
-    succeed("export", tmp_path / "m.gguf", "--out", tmp_path / "again", "--format", "hf")
-    for path in (tmp_path / "theirs", tmp_path / "m.gguf", tmp_path / "again"):
-        ours = generate(path, "-p", prompt, "-n", "40", "--temp", "0")
-        assert ours["prompt_tokens"] == ids.input_ids[0].tolist(), path
-        assert ours["tokens"] == expected[:len(ours["tokens"])] and len(ours["tokens"]) > 10, path
-    assert transformers.AutoTokenizer.from_pretrained(tmp_path / "again")(prompt).input_ids == ours["prompt_tokens"]
-
-
 @pytest.mark.parametrize("name, keys, missing", [
     ("qwen2_moe", {"shared_expert_intermediate_size": 0}, "shared_expert_intermediate_size is 0"),
     ("olmoe", {"clip_qkv": 8.0}, "clip_qkv = 8.0"),
@@ -347,27 +312,6 @@ def test_llama2c_rejects_other_families(tmp_path):
         assert not (tmp_path / "m.bin").exists()
 
 
-def gemma_tokenizer():
-    """Returns a tokenizer like transformers' conversion of Gemma's: merges by score, "▁" for spaces, byte fallback."""
-    from transformers.convert_slow_tokenizer import generate_merges
-    pieces = ["<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>", "\n\n",
-              *(f"<0x{byte:02X}>" for byte in range(256))]
-    words = ["▁", "t", "h", "e", "o", "l", "d", "c", "a", "\n", "▁t", "he", "▁the", "ol", "▁old", "▁o", "ld", "▁▁", "▁c", "at", "▁cat"]
-    scores = {piece: 0.0 for piece in pieces} | {word: -1.0 - i for i, word in enumerate(words)}
-    vocab = {piece: i for i, piece in enumerate(scores)}
-    merges = generate_merges(vocab, {word: scores[word] for word in words}, skip_tokens=pieces)
-    tokenizer = Tokenizer(models.BPE(vocab, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True, dropout=None))
-    tokenizer.normalizer = normalizers.Replace(" ", "▁")
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
-    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
-    tokenizer.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in pieces[:6]])
-    tokenizer.add_tokens([AddedToken("\n\n", normalized=False)])
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="<bos>:0 $A:0", pair="<bos>:0 $A:0 <bos>:1 $B:1", special_tokens=[("<bos>", vocab["<bos>"])])
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<bos>", eos_token="<eos>",
-                                                unk_token="<unk>", pad_token="<pad>")
-
-
 def glm_tokenizer():
     """Returns a tokenizer like transformers' conversion of GLM-4's: Llama 3's pre-tokenizer, a prefix of two tokens."""
     tokenizer = Tokenizer(models.BPE(ignore_merges=True))
@@ -389,10 +333,9 @@ def glm_tokenizer():
                                                 pad_token="<|endoftext|>")
 
 
-@pytest.mark.parametrize("name, make", [("gemma3_text", gemma_tokenizer), ("glm", glm_tokenizer)])
-def test_tokenizers_of_families(tmp_path, name, make):
-    fast = make()
-    model = random_models.make(name, vocab_size=len(fast), bos_token_id=fast.bos_token_id,
+def test_glm_prompts_begin_with_two_tokens(tmp_path):
+    fast = glm_tokenizer()
+    model = random_models.make("glm", vocab_size=len(fast), bos_token_id=fast.bos_token_id,
                                eos_token_id=fast.eos_token_id)
     model.save_pretrained(tmp_path / "theirs")
     fast.save_pretrained(tmp_path / "theirs")

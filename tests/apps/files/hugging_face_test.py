@@ -52,7 +52,6 @@ def test_shards_of_transformers_round_trip_exactly(tmp_path, kind, tied):
 
 
 def test_sixteen_bit_norms_keep_their_type(tmp_path):
-    """transformers writes norms as BF16. Without --type, export keeps the type of every tensor."""
     llama(True, torch.bfloat16).save_pretrained(tmp_path / "theirs")
     (tmp_path / "theirs" / "tokenizer.json").write_text(json.dumps(sound.character_json()))
     succeed("export", tmp_path / "theirs", "--out", tmp_path / "m.gguf")

@@ -1,7 +1,5 @@
 """Compares the llama2.c files that export reads and writes, byte by byte, with those of another writer (sound.py)."""
 
-import struct
-
 import numpy as np
 import pytest
 
@@ -54,43 +52,3 @@ def test_published_format_is_read(tmp_path, shape, version):
             quants, scale = sound.quantize_q80(array, sound.group_size(shape))
             array = (quants.astype(np.float32) * scale[:, None]).reshape(array.shape)
         assert read[name].tobytes() == array.tobytes(), name
-
-
-def test_vocabulary_uses_llama2cs_ids(tmp_path):
-    """Exporting a GGUF moves rows to the ids that llama2.c uses for bytes; tokenizer.bin has a text for each id."""
-    shape = sound.Shape(tied=False)
-    arrays = sound.weights(shape)
-    (tmp_path / "m.gguf").write_bytes(sound.Gguf(shape, arrays).pack())
-    succeed("export", tmp_path / "m.gguf", "--format", "llama2c", "--out", tmp_path / "m.bin")
-    data = (tmp_path / "m.bin").read_bytes()
-    numbers = struct.unpack("<7i", data[:28])
-    n_ids = 259 + 1  # 3 special tokens, 256 bytes, and "é", which has two bytes
-    assert numbers == (8, 12, 1, 2, 1, -n_ids, 16)
-    embedding = np.frombuffer(data[28:28 + 4 * n_ids * 8], dtype=np.float32).reshape(n_ids, 8)
-    output = np.frombuffer(data[-4 * n_ids * 8:], dtype=np.float32).reshape(n_ids, 8)
-    end = len(sound.CHARACTERS)
-    source = [end] * n_ids
-    for row, character in enumerate(sound.CHARACTERS):
-        source[259 if character == "é" else 3 + ord(character)] = row
-    assert embedding.tobytes() == arrays["token_embd.weight"][source].tobytes()
-    assert output.tobytes() == arrays["output.weight"][source].tobytes()
-    assert_bits_of_layers(data, n_ids, arrays)
-
-    vocabulary = (tmp_path / "m.tokenizer.bin").read_bytes()
-    longest, at, pieces = struct.unpack_from("<i", vocabulary)[0], 4, []
-    while at < len(vocabulary):
-        score, size = struct.unpack_from("<fi", vocabulary, at)
-        pieces.append(vocabulary[at + 8:at + 8 + size])
-        at += 8 + size
-        assert score == 0.0
-    assert len(pieces) == n_ids and longest == max(map(len, pieces))
-    assert pieces[259] == "é".encode() and pieces[3 + ord("a")] == b"<0x61>"
-
-
-def assert_bits_of_layers(data, n_ids, arrays):
-    at = 28 + 4 * n_ids * 8
-    for role in sound.ORDER_0[1:-1]:
-        array = arrays[f"blk.0.{role}.weight"]
-        assert data[at:at + array.nbytes] == array.tobytes(), role
-        at += array.nbytes
-    assert data[at:at + 32] == arrays["output_norm.weight"].tobytes()

@@ -7,7 +7,6 @@ format_tool writes. The environment variable FOLIO_FORMAT_TOOL has the tool's pa
 import json
 import math
 import os
-import struct
 import subprocess
 
 import gguf
@@ -185,28 +184,6 @@ def test_safetensors_reads_files_of_folio(tmp_path):
     assert_same_arrays(read, tensors)
     with safetensors.safe_open(tmp_path / "out.st", framework="np") as file:
         assert file.metadata() == {"format": "np"}
-
-
-def safetensors_file(header, data):
-    text = (header if isinstance(header, str) else json.dumps(header)).encode()
-    return struct.pack("<Q", len(text)) + text + data
-
-
-def entry(begin, end, shape=None, dtype="U8"):
-    return {"dtype": dtype, "shape": [end - begin] if shape is None else shape, "data_offsets": [begin, end]}
-
-
-@pytest.mark.parametrize("file", [
-    safetensors_file({}, b""),
-    safetensors_file({"a": entry(0, 4)}, b"dddd"),
-    safetensors_file({"b": entry(2, 4), "a": entry(0, 2), "n": entry(2, 2)}, b"dddd"),
-    safetensors_file(json.dumps({"a": entry(0, 4)}) + "   ", b"dddd"),
-])
-def test_both_accept_the_same_valid_files(tmp_path, file):
-    path = tmp_path / "f.st"
-    path.write_bytes(file)
-    load_file(path)
-    ours("dump", path)
 
 
 # ---- The same model as GGUF and as a Hugging Face directory ----

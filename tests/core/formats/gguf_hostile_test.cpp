@@ -89,13 +89,6 @@ RawGguf a_bit_of_everything() {
   return file;
 }
 
-TEST_F(GgufHostile, UndamagedFilesAreAccepted) {
-  EXPECT_TRUE(is_taken(a_bit_of_everything().bytes()));
-  RawGguf file;
-  file.tensors = {{}};
-  EXPECT_TRUE(is_taken(file.bytes()));
-}
-
 TEST_F(GgufHostile, RejectsEveryTruncation) {
   const std::string whole = a_bit_of_everything().bytes();
   ASSERT_TRUE(is_taken(whole));
@@ -115,19 +108,6 @@ TEST_F(GgufHostile, SurvivesEverySingleByteChange) {
     }
   }
   EXPECT_GT(n_refused, whole.size()) << "most of the header's bytes matter";
-}
-
-TEST_F(GgufHostile, SurvivesEveryRunOfOnes) {
-  const std::string whole = a_bit_of_everything().bytes();
-  for (const size_t width : {4, 8}) {
-    for (size_t at = 4; at + width <= whole.size() - 66; ++at) {
-      std::string damaged = whole;
-      damaged.replace(at, width, width, '\xFF');
-      static_cast<void>(is_taken(damaged));
-      damaged.replace(at, width, width, '\0');
-      static_cast<void>(is_taken(damaged));
-    }
-  }
 }
 
 TEST_F(GgufHostile, RejectsOtherMagicAndVersions) {

@@ -1,12 +1,8 @@
-// Tests core/formats/gguf.h on valid files: writing and reading keeps every bit. formats_oracle_test.py compares the
-// layout, types and order with the gguf package.
+// Tests core/formats/gguf.h on valid files: access by type, and errors. formats_oracle_test.py compares every type of
+// metadata and tensors, read and written, with the gguf package.
 #include "core/formats/gguf.h"
 
 #include <gtest/gtest.h>
-
-#include <bit>
-#include <cmath>
-#include <limits>
 
 #include "core/file_io.h"
 #include "tests/core/formats/stored_tensors.h"
@@ -18,12 +14,8 @@ using test::raw;
 using test::Stored;
 using test::stored;
 using test::TempDir;
-using test::views_of;
 
-// Returns one value (or both extremes) of each type, and arrays of each type, including empty and nested ones.
 GgufMetadata every_type() {
-  const GgufArray inner{std::vector<std::string>{"x", "", std::string("\0y", 2)}};
-  const GgufArray nested{std::vector<GgufArray>{{std::vector<int32_t>{1, -2}}, {std::vector<int32_t>{}}, inner}};
   return {
       {"u8", uint8_t{255}},
       {"i8", int8_t{-128}},
@@ -32,62 +24,20 @@ GgufMetadata every_type() {
       {"u32", UINT32_MAX},
       {"i32", INT32_MIN},
       {"f32", -0.0F},
-      {"f32.denormal", std::numeric_limits<float>::denorm_min()},
       {"bool.true", true},
       {"bool.false", false},
       {"string", std::string("héllo\n\0z", 9)},
-      {"string.empty", std::string()},
-      {"", std::string("a key may be empty")},
       {"u64", UINT64_MAX},
       {"i64", INT64_MIN},
       {"f64", 0.1},
-      {"a.u8", GgufArray{std::vector<uint8_t>{0, 255}}},
-      {"a.i8", GgufArray{std::vector<int8_t>{-128, 127}}},
-      {"a.u16", GgufArray{std::vector<uint16_t>{0, 65535}}},
-      {"a.i16", GgufArray{std::vector<int16_t>{-32768, 32767}}},
-      {"a.u32", GgufArray{std::vector<uint32_t>{0, UINT32_MAX}}},
       {"a.i32", GgufArray{std::vector<int32_t>{INT32_MIN, INT32_MAX}}},
-      {"a.f32", GgufArray{std::vector<float>{-0.0F, 1e-45F, std::numeric_limits<float>::infinity()}}},
-      {"a.bool", GgufArray{std::vector<bool>{true, false, true, true}}},
-      {"a.string", inner},
+      {"a.string", GgufArray{std::vector<std::string>{"x", "", std::string("\0y", 2)}}},
       {"a.string.empty", GgufArray{std::vector<std::string>{}}},
-      {"a.array", nested},
-      {"a.array.deeper", GgufArray{std::vector<GgufArray>{nested, nested}}},
-      {"a.u64", GgufArray{std::vector<uint64_t>{0, UINT64_MAX}}},
-      {"a.i64", GgufArray{std::vector<int64_t>{INT64_MIN, INT64_MAX}}},
-      {"a.f64", GgufArray{std::vector<double>{-0.0, 1e308}}},
   };
-}
-
-// Returns a tensor of every GGUF type, with odd sizes. Names are unsorted, so that a test detects a changed order.
-std::vector<Stored> every_tensor_type() {
-  return {stored("z.first", DType::F32, {3, 5}),  stored("a", DType::F16, {7}),
-          stored("bf16", DType::BF16, {2, 3, 5}), stored("q4_0", DType::Q4_0, {3, 32}),
-          stored("q4_1", DType::Q4_1, {64}),      stored("q5_0", DType::Q5_0, {32}),
-          stored("q5_1", DType::Q5_1, {32}),      stored("q8_0", DType::Q8_0, {5, 96}),
-          stored("q2_k", DType::Q2_K, {256}),     stored("q3_k", DType::Q3_K, {2, 256}),
-          stored("q4_k", DType::Q4_K, {256}),     stored("q5_k", DType::Q5_K, {512}),
-          stored("q6_k", DType::Q6_K, {256}),     stored("q8_k", DType::Q8_K, {256}),
-          stored("i8", DType::I8, {1, 1, 1, 1}),  stored("i16", DType::I16, {2, 3, 4, 5}),
-          stored("i32", DType::I32, {9}),         stored("i64", DType::I64, {1}),
-          stored("f64", DType::F64, {3})};
 }
 
 void write(const std::filesystem::path& path, const GgufMetadata& metadata, const std::vector<TensorView>& tensors) {
   write_file_atomically(path, [&](OutputFile& out) { write_gguf(out, metadata, tensors); });
-}
-
-TEST(Gguf, RoundTripKeepsEveryBit) {
-  const TempDir dir;
-  const auto tensors = every_tensor_type();
-  GgufMetadata metadata = every_type();
-  metadata.emplace_back("nan", std::bit_cast<float>(0x7FC12345U));  // NaN != NaN, so the files' bytes are compared
-  write(dir / "a", metadata, views_of(tensors));
-  const GgufFile file(dir / "a");
-  EXPECT_EQ(std::bit_cast<uint32_t>(std::get<float>(*file.find("nan"))), 0x7FC12345U);
-  EXPECT_EQ(file.size() % 32, 0U);
-  write(dir / "b", file.metadata(), file.tensors());
-  EXPECT_EQ(test::read_bytes(dir / "a"), test::read_bytes(dir / "b"));
 }
 
 TEST(Gguf, AcceptsAnEmptyFile) {
@@ -101,7 +51,7 @@ TEST(Gguf, AcceptsAnEmptyFile) {
 
 TEST(Gguf, MoveKeepsTensors) {
   const TempDir dir;
-  write(dir / "f", {{"k", uint8_t{7}}}, views_of(every_tensor_type()));
+  write(dir / "f", {{"k", uint8_t{7}}}, {stored("z.first", DType::F32, {3, 5}).view()});
   GgufFile first(dir / "f");
   const GgufFile file(std::move(first));
   EXPECT_EQ(file.integer("k"), 7);

@@ -31,27 +31,6 @@ TEST(HfDirectory, RoundTripKeepsEveryBit) {
   }
 }
 
-TEST(HfDirectory, PermutesOnlyQueryAndKeyRows) {
-  const TempDir dir;
-  const Weights weights = numbered_weights(kGrouped);
-  write_hf_directory(dir.path(), weights, 10);
-  const SafetensorsFile file(dir / "model.safetensors");
-  const auto manifest = tensor_manifest(kGrouped);
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    const TensorView* view = file.find_tensor(manifest[i].hf_name);
-    ASSERT_NE(view, nullptr) << manifest[i].hf_name;
-    const auto stored = view->floats();
-    const bool same = std::equal(stored.begin(), stored.end(), weights.tensors[i].begin(), weights.tensors[i].end());
-    EXPECT_EQ(same, !manifest[i].rope_permuted) << manifest[i].hf_name;
-    if (!manifest[i].rope_permuted) continue;
-    // Hugging Face pairs row i of a head with row i + head_dim / 2, here 0 with 3, so row 1 moves to row 3.
-    for (size_t column = 0; column < 24; ++column) {
-      EXPECT_EQ(stored[3 * 24 + column], weights.tensors[i][24 + column]);
-      EXPECT_EQ(stored[(6 + 1) * 24 + column], weights.tensors[i][(6 + 2) * 24 + column]);
-    }
-  }
-}
-
 TEST(HfDirectory, NamesMissingAndMisshapenTensors) {
   const TempDir dir;
   write_hf_directory(dir.path(), numbered_weights(kGrouped), 10);

@@ -86,21 +86,6 @@ TEST(Llama2c, Version2RoundsWithinHalfAStepAndKeepsNorms) {
   }
 }
 
-TEST(Llama2c, RequantizingGivesTheSameFile) {
-  const TempDir dir;
-  const Weights weights = numbered_weights(llama2c_shapes()[1]);
-  write(dir / "a.bin", weights, 2);
-  write(dir / "b.bin", to_weights(read_llama2c(dir / "a.bin")), 2);
-  // The largest value of a quantized group is 127 steps, so requantizing finds the same step, up to rounding.
-  const Weights once = to_weights(read_llama2c(dir / "a.bin"));
-  const Weights twice = to_weights(read_llama2c(dir / "b.bin"));
-  for (size_t i = 0; i < once.tensors.size(); ++i) {
-    for (size_t k = 0; k < once.tensors[i].size(); ++k) {
-      ASSERT_NEAR(twice.tensors[i][k], once.tensors[i][k], std::abs(once.tensors[i][k]) * 0x1p-22F);
-    }
-  }
-}
-
 TEST(Llama2c, Version2RoundsTiesToEvenAndKeepsZeros) {
   const TempDir dir;
   ModelConfig config = llama2c_shapes()[0];

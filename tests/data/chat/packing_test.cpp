@@ -144,11 +144,6 @@ TEST(PackedExamples, BestFitDecreasingFillsWindows) {
             (std::vector<int32_t>{6, 6, 6, 6, 6, 6, 4, 4, 4, 4, 5, 5, 5, 5, 5, 3, 3, 3, 2, 2}));
 }
 
-// With random example lengths, less than a tenth of all positions is padding.
-TEST(PackedExamples, RandomLengthsNeedLittlePadding) {
-  EXPECT_GT(PackedExamples(examples(400, 60, 3), 64, kPadding).fullness(), 0.9);
-}
-
 TEST(PackedExamples, CutsAndCountsLongExamples) {
   const ChatExample too_long{.tokens = {1, 2, 3, 4, 5, 6}, .is_learned = {false, true, false, false, true, true}};
   const ChatExample late{.tokens = {1, 2, 3, 4, 5, 6}, .is_learned = {false, false, false, false, false, true}};

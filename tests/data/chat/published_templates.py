@@ -20,13 +20,6 @@ CHATML = (
     "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' +"
     " '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}")
 
-# ChatML with BOS, and with a default system message in double quotes with escapes.
-CHATML_BOS = (
-    "{{ bos_token }}{% if messages[0]['role'] != 'system' %}{{ \"<|im_start|>system\\nIt's \\\"you\\\" \\\\n.\\n\\tBe"
-    " kind.<|im_end|>\\n\" }}{% endif %}{% for message in messages %}{{ '<|im_start|>' ~ message.role ~ '\\n' ~"
-    " message.content ~ '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{%"
-    " endif %}")
-
 # ChatML written as plain text outside of Jinja expressions.
 CHATML_PLAIN = """{% if messages[0]['role'] != 'system' %}<|im_start|>system
 Be brief.<|im_end|>
@@ -48,13 +41,6 @@ LLAMA2 = (
     " + message['content'] %}{% else %}{% set content = message['content'] %}{% endif %}{% if message['role'] == 'user'"
     " %}{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }}{% elif message['role'] == 'assistant' %}{{ ' '  +"
     " content.strip() + ' ' + eos_token }}{% endif %}{% endfor %}")
-
-# The template of a model fine-tuned from Llama 3: with a default system message, and without trimming contents.
-LLAMA3_DEFAULT = (
-    "{{ bos_token }}{% if messages[0]['role'] != 'system' %}{{ '<|start_header_id|>system<|end_header_id|>\\n\\nBe"
-    " kind.<|eot_id|>' }}{% endif %}{% for message in messages %}{{ '<|start_header_id|>' + message['role'] +"
-    " '<|end_header_id|>\\n\\n' + message['content'] + '<|eot_id|>' }}{% endfor %}{% if add_generation_prompt %}{{"
-    " '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}")
 
 ZEPHYR = (
     "{% for message in messages %}\n{% if message['role'] == 'user' %}\n{{ '<|user|>\\n' + message['content'] +"
@@ -192,60 +178,6 @@ MISTRAL_V3 = """{%- if messages[0]["role"] == "system" %}
 {%- endfor %}
 """
 
-MISTRAL_V7 = """{%- set today = '2025-01-30' %}
-{%- set default_system_message = "You are Mistral Small 3, a Large Language Model (LLM).\\nThe current date is " + today + ".\\n\\n" %}
-
-{{- bos_token }}
-
-{%- if messages[0]['role'] == 'system' %}
-    {%- if messages[0]['content'] is string %}
-        {%- set system_message = messages[0]['content'] %}
-    {%- else %}
-        {%- set system_message = messages[0]['content'][0]['text'] %}
-    {%- endif %}
-    {%- set loop_messages = messages[1:] %}
-{%- else %}
-    {%- set system_message = default_system_message %}
-    {%- set loop_messages = messages %}
-{%- endif %}
-{{- '[SYSTEM_PROMPT]' + system_message + '[/SYSTEM_PROMPT]' }}
-
-{%- for message in loop_messages %}
-    {%- if message['role'] == 'user' %}
-        {%- if message['content'] is string %}
-            {{- '[INST]' + message['content'] + '[/INST]' }}
-        {%- else %}
-            {{- '[INST]' }}
-            {%- for block in message['content'] %}
-                {%- if block['type'] == 'text' %}
-                    {{- block['text'] }}
-                {%- else %}
-                    {{- raise_exception('Only text and image blocks are supported in message content!') }}
-                {%- endif %}
-            {%- endfor %}
-            {{- '[/INST]' }}
-        {%- endif %}
-    {%- elif message['role'] == 'system' %}
-        {{- '[SYSTEM_PROMPT]' + message['content'] + '[/SYSTEM_PROMPT]' }}
-    {%- elif message['role'] == 'assistant' %}
-        {%- if message['content'] is string %}
-            {{- message['content'] + eos_token }}
-        {%- else %}
-            {{- message['content'][0]['text'] + eos_token }}
-        {%- endif %}
-    {%- else %}
-        {{- raise_exception('Only user, system and assistant roles are supported!') }}
-    {%- endif %}
-{%- endfor %}
-"""
-
-PHI4 = (
-    "{% for message in messages %}{% if (message['role'] == 'system') %}{{'<|im_start|>system<|im_sep|>' +"
-    " message['content'] + '<|im_end|>'}}{% elif (message['role'] == 'user') %}{{'<|im_start|>user<|im_sep|>' +"
-    " message['content'] + '<|im_end|>'}}{% elif (message['role'] == 'assistant') %}{{'<|im_start|>assistant<|im_sep|>' +"
-    " message['content'] + '<|im_end|>'}}{% endif %}{% endfor %}{% if add_generation_prompt %}{{"
-    " '<|im_start|>assistant<|im_sep|>' }}{% endif %}")
-
 PHI4_MINI = (
     "{% for message in messages %}{% if message['role'] == 'system' and 'tools' in message and message['tools'] is not none"
     " %}{{ '<|' + message['role'] + '|>' + message['content'] + '<|tool|>' + message['tools'] + '<|/tool|>' + '<|end|>'"
@@ -361,33 +293,18 @@ GRANITE = """{%- if messages[0]['role'] == 'system' %}
      {%- endif %}
 {%- endfor %}"""
 
-FALCON3 = (
-    "{% for message in messages %}{% if message['role'] == 'system' %}{{ '<|system|>\\n' + message['content'] + '\\n' }}{%"
-    " elif message['role'] == 'user' %}{{ '<|user|>\\n' + message['content'] + '\\n' }}{% elif message['role'] =="
-    " 'assistant' %}{% if not loop.last %}{{ '<|assistant|>\\n' + message['content'] + eos_token + '\\n' }}{% else %}{{"
-    " '<|assistant|>\\n' + message['content'] + eos_token }}{% endif %}{% endif %}{% if loop.last and"
-    " add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}{% endfor %}")
-
 LLAMA4 = LLAMA3.replace("start_header_id", "header_start").replace("end_header_id", "header_end").replace("eot_id", "eot")
-VICUNA = (
-    "{% if messages[0]['role'] == 'system' %}{{ messages[0]['content'] + ' ' }}{% endif %}{% for message in messages if"
-    " message.role != 'system' %}{{ ('USER: ' if message.role == 'user' else 'ASSISTANT: ') + message.content | trim }}{{"
-    " eos_token if message.role == 'assistant' else ' ' }}{% endfor %}{% if add_generation_prompt %}{{ 'ASSISTANT:' }}{%"
-    " endif %}")
 
 KNOWN = {
-    "SmolLM2": SMOLLM2, "ChatML": CHATML, "ChatML with BOS": CHATML_BOS, "ChatML as plain text": CHATML_PLAIN,
-    "Llama 2": LLAMA2, "Llama 3": LLAMA3, "Llama 3.1": TRL["llama3_1"], "Llama 3.2": TRL["llama3_2"],
-    "Llama 3 with a default": LLAMA3_DEFAULT, "Llama 4": LLAMA4, "Zephyr": ZEPHYR, "Gemma": GEMMA, "Gemma 3": GEMMA3,
-    "Qwen 2.5": QWEN25, "Qwen 3": QWEN3, "GLM 4": GLM4, "GLM 4.5": TRL["glm4moe"], "Mistral v3": MISTRAL_V3,
-    "Mistral v7": MISTRAL_V7, "Phi-3.5": PHI35, "Phi-4": PHI4, "Phi-4 mini": PHI4_MINI, "DeepSeek R1": DEEPSEEK_R1,
-    "SmolLM3": SMOLLM3, "Granite": GRANITE, "Command-R": TRL["cohere"], "Falcon 3": FALCON3, "GPT-OSS": TRL["gptoss"],
-    "Vicuna": VICUNA}
+    "SmolLM2": SMOLLM2, "ChatML": CHATML, "ChatML as plain text": CHATML_PLAIN, "Llama 2": LLAMA2, "Llama 3": LLAMA3,
+    "Llama 3.1": TRL["llama3_1"], "Llama 3.2": TRL["llama3_2"], "Llama 4": LLAMA4, "Zephyr": ZEPHYR, "Gemma": GEMMA,
+    "Gemma 3": GEMMA3, "Qwen 2.5": QWEN25, "Qwen 3": QWEN3, "GLM 4": GLM4, "GLM 4.5": TRL["glm4moe"],
+    "Mistral v3": MISTRAL_V3, "Phi-3.5": PHI35, "Phi-4 mini": PHI4_MINI, "DeepSeek R1": DEEPSEEK_R1, "SmolLM3": SMOLLM3,
+    "Granite": GRANITE, "Command-R": TRL["cohere"], "GPT-OSS": TRL["gptoss"]}
 
 # The special token that ends an answer, by template; "" if the next turn's token ends it.
 END_OF_TURN = {
     "SmolLM2": "<|im_end|>", "Llama 2": "</s>", "Llama 3.1": "<|eot_id|>", "Llama 4": "<|eot|>", "Zephyr": "</s>",
     "Gemma 3": "<end_of_turn>", "Qwen 2.5": "<|im_end|>", "Qwen 3": "<|im_end|>", "GLM 4": "", "GLM 4.5": "",
-    "Mistral v3": "</s>", "Mistral v7": "</s>", "Phi-3.5": "<|end|>", "Phi-4": "<|im_end|>", "Phi-4 mini": "<|end|>",
-    "DeepSeek R1": "<｜end▁of▁sentence｜>", "SmolLM3": "<|im_end|>", "Granite": "<|end_of_text|>",
-    "Command-R": "<|END_OF_TURN_TOKEN|>", "Falcon 3": "</s>", "GPT-OSS": "<|return|>", "Vicuna": "</s>"}
+    "Mistral v3": "</s>", "Phi-3.5": "<|end|>", "Phi-4 mini": "<|end|>", "DeepSeek R1": "<｜end▁of▁sentence｜>",
+    "SmolLM3": "<|im_end|>", "Granite": "<|end_of_text|>", "Command-R": "<|END_OF_TURN_TOKEN|>", "GPT-OSS": "<|return|>"}

@@ -60,18 +60,6 @@ TEST(SpecialTokens, SearchMatchesBruteForce) {
   }
 }
 
-TEST(SpecialTokens, ParsesSpecialTokensOnlyOnRequest) {
-  const CharTokenizer tokenizer = CharTokenizer::from_text("<|endoftx>\n", "the test");
-  const auto encode = [&](const std::vector<TextPiece>& pieces) { return tokenizer.encode_pieces(pieces); };
-  const Ids end = {tokenizer.end_of_text()};
-  EXPECT_EQ(encode({{.text = kEndOfText, .parse_special = true}}), end);
-  EXPECT_EQ(encode({{.text = kEndOfText}}), tokenizer.encode(kEndOfText));
-  EXPECT_EQ(encode({{.text = "<|endof"}, {.text = "text|>", .parse_special = true}}), tokenizer.encode(kEndOfText));
-  EXPECT_EQ(encode({{.text = "<|endof", .parse_special = true}, {.text = "text|>", .parse_special = true}}),
-            tokenizer.encode(kEndOfText));
-  EXPECT_EQ(tokenizer.special_tokens().id_of(kEndOfText), end[0]);
-}
-
 TEST(SpecialTokens, PiecesAreEncodedAsOneText) {
   const SentencePieceTokenizer tokenizer = test::tokenizer_of({"▁", "▁ab", "▁a", "a", "b"});
   const std::vector<TextPiece> pieces = {

@@ -5,6 +5,7 @@
 #include "data/tokenizers/char_tokenizer.h"
 #include "data/tokenizers/llama2c/llama2c_vocabulary.h"
 #include "tests/core/support.h"
+#include "tests/data/chat/byte_tokenizer.h"
 #include "tests/data/support.h"
 
 namespace folio::data {
@@ -58,29 +59,13 @@ TEST(TokenizerFiles, OtherFilesAreRejected) {
   EXPECT_ERROR(load(std::string(64, '\0')), "has length 0");
 }
 
-// A tokenizer of a kind that no file format can store.
-class Letters final : public Tokenizer {
- public:
-  [[nodiscard]] std::vector<int32_t> encode(std::string_view) const override { return {}; }
-  [[nodiscard]] const std::string& token_bytes(int32_t) const override { return letter_; }
-  [[nodiscard]] int32_t vocab_size() const override { return 1; }
-  [[nodiscard]] int32_t end_of_text() const override { return 0; }
-  [[nodiscard]] std::vector<int32_t> suppressed_tokens() const override { return {}; }
-  [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {0}; }
-  [[nodiscard]] std::string kind() const override { return "letter"; }
-
- private:
-  std::string letter_ = "x";
-};
-
 TEST(TokenizerFiles, RejectsTokenizersTheFormatCannotStore) {
-  const Letters letters;
-  EXPECT_ERROR(letters.to_gguf(), "a letter tokenizer cannot be written to a GGUF");
-  EXPECT_ERROR(letters.write_hf("here"), "here: a letter tokenizer");
-  EXPECT_ERROR(to_llama2c(letters), "a letter tokenizer");
-  EXPECT_TRUE(letters.prefix_tokens().empty());
-  EXPECT_TRUE(letters.ends_text(0));
-  EXPECT_EQ(letters.decode({0, 0}), "xx");
+  const test::ByteTokenizer bytes;
+  EXPECT_ERROR(bytes.to_gguf(), "a byte tokenizer cannot be written to a GGUF");
+  EXPECT_ERROR(bytes.write_hf("here"), "here: a byte tokenizer");
+  EXPECT_ERROR(to_llama2c(bytes), "a byte tokenizer");
+  EXPECT_TRUE(bytes.ends_text(257));
+  EXPECT_EQ(bytes.decode({'x', 'x'}), "xx");
 }
 
 }  // namespace

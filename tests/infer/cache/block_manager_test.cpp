@@ -1,6 +1,5 @@
 // Tests infer/cache/block_manager.h: allocating, forking, truncating and rolling back the KV blocks of sequences, and
-// finding a prompt's prefix in the prefix cache. On each machine, decoding with any block table gives the same bytes as
-// computing the whole sequence in one step.
+// finding a prompt's prefix in the prefix cache.
 #include "infer/cache/block_manager.h"
 
 #include <gtest/gtest.h>
@@ -9,18 +8,12 @@
 #include <map>
 #include <numeric>
 
-#include "tests/infer/machines.h"
 #include "tests/infer/support.h"
 
 namespace folio::infer {
 namespace {
 
-using test::MachineKind;
 using test::random_tokens;
-using test::rows_of;
-using test::run;
-using test::RunnerOn;
-using test::same_bits;
 
 // Simulates the content of the KV blocks: stores which author (a number that the test selects) wrote each position.
 class Memory {
@@ -200,24 +193,6 @@ TEST(BlockManager, TruncateFreesBlocksFromTheEnd) {
   }
   EXPECT_ERROR(cache.truncate(a, -1), "-1");
   EXPECT_EQ(cache.length(a), 0);
-}
-
-TEST(BlockManager, ReusesFreedBlocks) {
-  BlockManager cache(4);
-  Memory memory(cache);
-  for (int round = 0; round < 50; ++round) {
-    const auto a = cache.add_sequence();
-    const auto b = cache.add_sequence();
-    memory.fill(a, 40, 1);
-    memory.fill(b, 33, 2);
-    ASSERT_EQ(cache.blocks_in_use(), 4);
-    memory.expect(a, 0, 40, 1);
-    memory.expect(b, 0, 33, 2);
-    cache.release(round % 2 == 0 ? a : b);
-    cache.release(round % 2 == 0 ? b : a);
-    ASSERT_EQ(cache.blocks_in_use(), 0);
-    ASSERT_LE(std::max(a, b), 1) << "ids are used again";
-  }
 }
 
 TEST(BlockManager, FullCacheIsAnErrorThatKeepsLengths) {
@@ -456,84 +431,6 @@ TEST(BlockManager, OnlyComputedPositionsCanBeCached) {
   const SequenceId sequence = cache.add_sequence();
   append(cache, sequence, 40);
   EXPECT_ERROR(cache.remember(sequence, text_of(41)), "has 40 positions, but 41 tokens were given");
-}
-
-class PagedCache : public ::testing::TestWithParam<MachineKind> {
- protected:
-  [[nodiscard]] std::vector<float> alone(std::span<const int32_t> text) const {
-    RunnerOn runner(GetParam(), model_);
-    return run(runner, rows_of(runner.cache().add_sequence(), text));
-  }
-  core::ModelConfig config_{.vocab_size = 37,
-                            .dim = 60,
-                            .n_layers = 2,
-                            .n_heads = 6,
-                            .n_kv_heads = 2,
-                            .hidden_dim = 33,
-                            .context_length = 200,
-                            .tie_embeddings = false};
-  core::StoredModel model_ = test::random_model(config_);
-};
-
-INSTANTIATE_TEST_SUITE_P(Machines, PagedCache, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
-
-// Two sequences are decoded alternately, in reused KV blocks in any order. Outputs must equal, bit for bit, those of
-// one step with the whole sequence in an empty cache.
-TEST_P(PagedCache, MatchesRecomputation) {
-  RunnerOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 16 * 32});
-  BlockManager& cache = engine.cache();
-  constexpr size_t kLength = 120;
-  const auto tokens_a = random_tokens(kLength, 1, config_.vocab_size);
-  const auto tokens_b = random_tokens(kLength, 2, config_.vocab_size);
-  const auto expected_a = alone(tokens_a);
-  const auto expected_b = alone(tokens_b);
-  const auto dirt = cache.add_sequence();
-  run(engine, rows_of(dirt, random_tokens(200, 3, config_.vocab_size)));
-  cache.release(dirt);
-  const auto a = cache.add_sequence();
-  const auto b = cache.add_sequence();
-  const auto vocab = static_cast<size_t>(config_.vocab_size);
-  for (size_t i = 0; i < kLength; ++i) {
-    const auto at = static_cast<int64_t>(i);
-    const auto got_a = run(engine, rows_of(a, std::span(tokens_a).subspan(i, 1), at));
-    const auto got_b = run(engine, rows_of(b, std::span(tokens_b).subspan(i, 1), at));
-    ASSERT_TRUE(same_bits(got_a, std::span(expected_a).subspan(i * vocab, vocab))) << "position " << i;
-    ASSERT_TRUE(same_bits(got_b, std::span(expected_b).subspan(i * vocab, vocab))) << "position " << i;
-    if (i == 50) {  // truncate sequence a by 37 positions and recompute them
-      cache.truncate(a, 14);
-      run(engine, rows_of(a, std::span(tokens_a).subspan(14, 37), 14));
-    }
-  }
-}
-
-TEST_P(PagedCache, ForksMatchRecomputation) {
-  const auto vocab = static_cast<size_t>(config_.vocab_size);
-  for (const size_t at : {1U, 31U, 32U, 33U, 50U, 64U}) {
-    RunnerOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 20 * 32});
-    BlockManager& cache = engine.cache();
-    const auto common = random_tokens(at, 5, config_.vocab_size);
-    const auto parent = cache.add_sequence();
-    run(engine, rows_of(parent, common));
-    std::vector<SequenceId> branches{parent, cache.fork(parent), cache.fork(parent)};
-    std::vector<std::vector<int32_t>> texts;
-    std::vector<Row> rows;  // continue all branches in one batch, each with a different number of rows
-    for (size_t i = 0; i < branches.size(); ++i) {
-      const auto own = random_tokens(20 + i, 100 + i, config_.vocab_size);
-      const auto more = rows_of(branches[i], own, static_cast<int64_t>(at));
-      rows.insert(rows.end(), more.begin(), more.end());
-      texts.push_back(common);
-      texts.back().insert(texts.back().end(), own.begin(), own.end());
-    }
-    const auto got = run(engine, rows);
-    size_t first = 0;
-    for (size_t i = 0; i < branches.size(); ++i) {
-      const auto expected = alone(texts[i]);
-      const size_t count = (20 + i) * vocab;
-      ASSERT_TRUE(same_bits(std::span(got).subspan(first, count), std::span(expected).last(count)))
-          << "branch " << i << " at " << at;
-      first += count;
-    }
-  }
 }
 
 }  // namespace

@@ -36,6 +36,7 @@ void run(const Kernels& kernels, const AttentionInput<float>& in, float* out) { 
 void run(const Kernels& kernels, const AttentionInput<F16>& in, float* out) { kernels.attention_f16(in, out); }
 
 void run(const Kernels& kernels, const AttentionInput<Q8>& in, float* out) { kernels.attention_q8(in, out); }
+void run(const Kernels& kernels, const AttentionInput<BF16Pair>& in, float* out) { kernels.attention_bf16(in, out); }
 
 // Writes key or value x of position j to `head` in the cache's type, and to `wide` as floats, element d at index(d).
 template <typename Index>
@@ -58,6 +59,17 @@ void store(std::span<const float> x, size_t j, Index index, Q8* head, float* wid
   for (size_t d = 0; d < x.size(); ++d) {
     head[index(d)] = quants[d];
     wide[index(d)] = core::f16_to_float(scales[d / kQ8Group].bits) * static_cast<float>(quants[d].quant);
+  }
+}
+
+template <typename Index>
+void store(std::span<const float> x, size_t j, Index index, BF16Pair* head, float* wide) {
+  const bool is_key = index(1) - index(0) == kBlockPositions;
+  for (size_t d = 0; d < x.size(); ++d) {
+    const BF16 rounded{core::float_to_bf16(x[d])};
+    BF16Pair& pair = is_key ? head[d / 2 * kBlockPositions + j] : head[j / 2 * x.size() + d];
+    pair.of[is_key ? d % 2 : j % 2] = rounded;
+    wide[index(d)] = core::bf16_to_float(rounded.bits);
   }
 }
 
@@ -107,6 +119,10 @@ Blocks<T> make_blocks(const AttentionCase& c) {
     std::vector<float> wide(8 * head_size<float>(c.head_dim), kNaN);
     std::vector<T> block(8 * head_size<T>(c.head_dim));
     std::memset(static_cast<void*>(block.data()), 0xFF, block.size() * sizeof(T));
+    if constexpr (std::is_same_v<T, BF16Pair>) {  // values must be finite
+      std::fill_n(block.begin() + static_cast<std::ptrdiff_t>(value_offset<T>(c.head_dim)), head_size<T>(c.head_dim),
+                  T{});
+    }
     const auto keys = random_floats(c.head_dim * kBlockPositions, first * 2 + c.head_dim);
     const auto values = random_floats(c.head_dim * kBlockPositions, first * 2 + c.head_dim + 1);
     for (size_t j = 0; j < std::min(kBlockPositions, n_written - first); ++j) {
@@ -130,7 +146,37 @@ Blocks<T> make_blocks(const AttentionCase& c) {
   return made;
 }
 
-// Compares a kernel that reads a cache of type T with the reference kernel that reads the same values as floats.
+// An upper bound of the difference that rounding queries and weights to BF16 makes. Rounding the query changes scores
+// by at most s = 2^-9 Σ |q k| * scale, so weights by a factor in e^±2s after normalization; their own rounding adds
+// 2^-9.
+double rounding_bound(const AttentionCase& c, std::span<const float> query, const Blocks<BF16Pair>& blocks) {
+  double largest_value = 0.0;
+  double largest_score = 0.0;
+  for (size_t position = c.first_seen(); position < c.n_positions + c.n_rows - 1; ++position) {
+    const std::vector<float>& block = blocks.wide[position / kBlockPositions];
+    const size_t j = position % kBlockPositions;
+    for (size_t d = 0; d < c.head_dim; ++d) {
+      const float value = block[value_offset<float>(c.head_dim) + j * c.head_dim + d];
+      largest_value = std::max(largest_value, static_cast<double>(std::abs(value)));
+    }
+    for (size_t r = 0; r < c.n_rows; ++r) {
+      for (size_t q = 0; q < c.n_queries; ++q) {
+        double score = 0.0;
+        for (size_t d = 0; d < c.head_dim; ++d) {
+          score += std::abs(static_cast<double>(query[r * (c.n_queries * c.head_dim + c.place) + q * c.head_dim + d] *
+                                                block[key_offset<float>(c.head_dim) + d * kBlockPositions + j]));
+        }
+        largest_score = std::max(largest_score, score);
+      }
+    }
+  }
+  const double s = 0x1p-9 * largest_score / std::sqrt(static_cast<double>(c.head_dim));
+  constexpr double kFloats = 1e-4;  // roundings of float sums, also of the exact kernel
+  return (std::expm1(2.0 * s) * (1.0 + 0x1p-9) + 0x1p-9 + kFloats) * largest_value;
+}
+
+// Compares a kernel that reads a cache of type T with the reference kernel: the one for floats, with the same values,
+// or that for BF16 pairs, which must also be close to the one for floats.
 template <typename T>
 void check_type(const Kernels& fast, const AttentionCase& c) {
   const auto blocks = make_blocks<T>(c);
@@ -161,6 +207,12 @@ void check_type(const Kernels& fast, const AttentionCase& c) {
                              .sinks = c.sinks ? sinks.data() : nullptr};
   };
   run(reference_kernels(), input(blocks.wide_starts), expected.data());
+  if constexpr (std::is_same_v<T, BF16Pair>) {
+    const std::vector<float> exact(expected.values().begin(), expected.values().end());
+    run(reference_kernels(), input(blocks.starts), expected.data());
+    const double bound = rounding_bound(c, query.values(), blocks);
+    for (size_t i = 0; i < size; ++i) ASSERT_NEAR(expected.values()[i], exact[i], bound) << i;
+  }
   run(fast, input(blocks.starts), got.data());
   const auto label =
       fmt::format("{} positions in {} bytes, {} rows, {} queries of {} at {}, scale {}, window {}, cap {}{}",
@@ -179,6 +231,7 @@ void check_attention(const Kernels& fast, const AttentionCase& c) {
   check_type<float>(fast, c);
   check_type<F16>(fast, c);
   check_type<Q8>(fast, c);
+  if (fast.attention_bf16 != nullptr) check_type<BF16Pair>(fast, c);
 }
 
 TEST_P(IsaAttention, GivesTheReferencesBitsAtEveryLength) {

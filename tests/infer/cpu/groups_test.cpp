@@ -273,9 +273,7 @@ TEST_P(IsaGroups, MatmulSaturatesNoSumAtTheExtremes) {
   }
 }
 
-// Compares with the product in double precision. A group's term is rounded twice (product of the scales, addition), its
-// minimum's term twice more (scale * sum, addition), each by u = 2^-24 relative to the absolute values added so far;
-// the integer sums are exact.
+// Compares with the product in double precision. Each group's terms round a few times; the integer sums are exact.
 TEST(GroupsReference, IsWithinItsRoundingErrors) {
   for (const DType type : kTypes) {
     const size_t k = 3 * core::info(type).block_elements;

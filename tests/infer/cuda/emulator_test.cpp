@@ -1,4 +1,4 @@
-// Tests the GPU emulator: correct kernels give the same result in every order.
+// Tests the GPU emulator: correct kernels give the same result whatever order their threads and blocks run in.
 #include "tests/infer/cuda/host/emulator.h"
 
 #include <gtest/gtest.h>

@@ -28,7 +28,7 @@ sys.path.append(str(ROOT / "tests/apps"))
 from support import wait_until  # noqa: E402
 
 gpu_check = load("gpu_check")
-import gpu_bundle  # a module in the folder of gpu_check
+import gpu_bundle
 import gpu_summary  # noqa: E402
 
 

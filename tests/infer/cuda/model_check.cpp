@@ -23,7 +23,7 @@ constexpr double kDelta = 1e-3;
 constexpr double kF16 = 0x1p-11;
 constexpr double kThreeParts = 3 * 0x1p-20;  // F32 as two TF32: lost bits of both factors and their product
 
-// Returns the relative error of a sum of k products: rounding of inputs for weights of `type`, and of additions.
+// Bounds the relative error of a sum of k products, whose inputs are rounded as for weights of `type`.
 double error_of_product(core::DType type, size_t k) {
   const auto n = static_cast<double>(k);
   switch (type) {
@@ -199,24 +199,14 @@ size_t likeliest(std::span<const float> logits) {
   return static_cast<size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-// Derivation of the bound. Both machines do the same operations, but round the inputs of products and join sums
-// differently. To first order, a logit deviates by Σ g_i e_i over all rounded values x_i, where e_i is the error of
-// x_i, |e_i| ≤ u_i |x_i|, and g_i is the derivative of the logit. The u_i are those of the kernels (above). The g_i
-// depend on the model and are measured: the CPU repeats the run several times with every x_i multiplied by 1 + u_i r_i,
-// r_i independent and uniform in [-1, 1). A logit's variance is then σ² = Σ (g_i u_i x_i)² / 3. If errors are
-// independent with mean zero, Hoeffding's inequality gives P(|deviation| > t) ≤ 2 exp(-t² / (6 σ²)) for any one logit.
-// So with probability 1 - δ, δ = 1/1000, no logit of V at any of N positions deviates by more than t = σ sqrt(6 ln(2 V
-// N / δ)).
+// The bound is σ sqrt(6 ln(2 V N / δ)). By Hoeffding's inequality, none of V logits at N positions deviates more, with
+// probability 1 - δ, δ = 1/1000, if rounding errors are independent with mean zero. σ² is measured on the CPU: the mean
+// squared deviation in runs that change each rounded value by a uniformly random part of its maximum rounding error.
 //
 // σ² of token j at position p is estimated as a_p b_j, where a_p is the mean over the tokens at the position, and b_j
 // the token's share over all positions. A position's bound uses the largest b_j.
 //
-// The selection between two nearly equal experts is not of first order. In a check of a model with experts, it shows as
-// a few positions beyond their bounds.
-//
-// Quantized inputs are not of first order either: a value near a border may round to either side, by 1/127 of its
-// group's maximum, and then move later values across borders. However small the u_i, deviations become as large as
-// quantization errors. The CPU's perturbed runs show this, too, and how many likeliest tokens it changes.
+// Positions where nearly equal experts are selected differently may exceed their bounds.
 struct Sensitivity {
   std::vector<double> bounds;  ///< (positions)
   double n_other = 0.0;        ///< positions where a run's likeliest token changes, averaged over the runs

@@ -24,12 +24,12 @@ struct CheckResult {
   double largest_difference = 0.0;  ///< |GPU - CPU| of any logit
   double median_bound = 0.0;
   double largest_share = 0.0;  ///< largest difference as a fraction of its position's bound
-  size_t n_outside = 0;        ///< positions with a logit beyond the bound
+  size_t n_outside = 0;        ///< positions with a logit whose difference exceeds the bound
   size_t n_close = 0;          ///< positions where the CPU's two best logits differ by at most twice the bound
   size_t n_other = 0;          ///< close positions where the GPU's likeliest token differs
   size_t n_wrong = 0;          ///< positions that aren't close where the GPU's likeliest token differs
 
-  double n_other_of_cpu = 0.0;  ///< positions where perturbing a CPU run changes the likeliest token, mean of the runs
+  double n_other_of_cpu = 0.0;  ///< positions whose likeliest token a perturbed CPU run changes, mean of the runs
 
   /// Returns true if n_outside and n_wrong are 0, and n_other is at most 1 % of the positions or at most n_other_of_cpu
   /// plus three times its square root, the standard deviation of a count.

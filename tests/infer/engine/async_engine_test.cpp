@@ -102,15 +102,6 @@ TEST_F(AsyncEngineTest, OutputsDoNotDependOnOtherRequests) {
   EXPECT_GT(statistics.cached_tokens, 0U);
 }
 
-TEST_F(AsyncEngineTest, InvalidRequestsEndWithTheirError) {
-  const auto async = std::make_shared<AsyncEngine>(engine_);
-  Request bad = request(1);
-  bad.prompt = {3, 37};
-  EXPECT_ERROR(ended(*async, bad), "outside the vocabulary");
-  EXPECT_ERROR(text_of(*stream(async, bad)), "outside the vocabulary");
-  EXPECT_EQ(ended(*async, request(3)).text, alone(request(3)));
-}
-
 TEST_F(AsyncEngineTest, CallbackErrorsEndOnlyTheirRequest) {
   const auto async = std::make_shared<AsyncEngine>(engine_);
   Request failing = request(5);

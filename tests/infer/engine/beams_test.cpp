@@ -1,5 +1,5 @@
-// Tests beams and choices in the engine: a search gives the same outputs and scores alone, in a batch, and with a cache
-// so small that it is preempted. tests/apps/beams_test.py compares with transformers.
+// Tests beams and choices in the engine: scores, policies, callbacks and errors. forms_together_test.cpp runs searches
+// in batches, and tests/apps/beams_test.py compares with transformers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -82,26 +82,6 @@ TEST_P(Beams, OneBeamMatchesGreedy) {
   greedy.options.beams = {};
   greedy.options.sampler.temperature = 0.0F;
   EXPECT_EQ(alone(searching(30, 3, 1)).front().tokens, alone(greedy).front().tokens);
-}
-
-TEST_P(Beams, BeamsDoNotDependOnOtherRequests) {
-  const std::vector<Request> requests = {searching(70, 1, 4), drawing(33, 2), searching(5, 3, 8),
-                                         drawing(64, 4, 3),   drawing(9, 5),  searching(100, 6, 2)};
-  std::vector<std::vector<GenerateResult>> expected;
-  for (const Request& request : requests) expected.push_back(alone(request));
-  // The KV cache has blocks for all requests, and then so few that only the largest search and one or two others fit.
-  for (const int64_t blocks : {400, 34}) {
-    EngineOn engine(GetParam(), model_, {.n_threads = 2}, {.max_positions = blocks * kBlockPositions});
-    std::vector<RequestId> ids;
-    for (const Request& request : requests) {
-      ids.push_back(engine.add(request));
-      engine.step();
-    }
-    while (engine.step()) continue;
-    for (size_t i = 0; i < ids.size(); ++i) expect_same(engine.take_all(ids[i]), expected[i]);
-    EXPECT_EQ(engine.cache().blocks_in_use(), 0);
-    EXPECT_EQ(engine.statistics().preemptions > 0, blocks < 100);
-  }
 }
 
 TEST_P(Beams, CallbacksRunAtTheEnd) {

@@ -5,11 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
-#include <set>
 
-#include "infer/engine/perplexity.h"
 #include "tests/infer/engine/letter_tokenizer.h"
 #include "tests/infer/machines.h"
 #include "tests/infer/support.h"
@@ -56,33 +53,6 @@ class EngineTest : public ::testing::TestWithParam<MachineKind> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Machines, EngineTest, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
-
-TEST_P(EngineTest, TokensDoNotDependOnOtherRequests) {
-  std::vector<Request> requests;
-  for (const size_t n : {3U, 300U, 1U, 40U, 600U, 7U}) {
-    requests.push_back(drawing(tokens(n, n), static_cast<int64_t>(10 + n % 17), n));
-  }
-  for (const int64_t blocks : {157, 20}) {  // all at once, and preempted
-    EngineOn engine(GetParam(), model_, {.n_threads = 2}, {.max_positions = blocks * kBlockPositions});
-    // Add each request while the ones before it run.
-    std::vector<RequestId> ids;
-    std::vector<std::vector<int32_t>> said(requests.size());
-    for (size_t i = 0; i < requests.size(); ++i) {
-      Request r = requests[i];
-      r.on_token = [&said, i](size_t, int32_t token, std::span<const float>) { said[i].push_back(token); };
-      ids.push_back(engine.add(r));
-      for (size_t steps = 0; steps < i; ++steps) engine.step();
-    }
-    while (engine.step()) continue;
-    for (size_t i = 0; i < requests.size(); ++i) {
-      const auto result = engine.take(ids[i]).tokens;
-      EXPECT_EQ(result, drawn_alone(requests[i])) << "request " << i;
-      EXPECT_EQ(said[i], result) << "each token is reported once";
-    }
-    EXPECT_EQ(engine.cache().blocks_in_use(), 0);
-    EXPECT_EQ(engine.statistics().preemptions > 0, blocks == 20);
-  }
-}
 
 // Some machines draw tokens themselves. Their tokens must equal those that the host draws from the machine's logits.
 TEST_P(EngineTest, TokensMatchTheHost) {
@@ -154,32 +124,6 @@ TEST_P(EngineTest, CallbacksGetTheLogitsOfEachToken) {
   const auto all = logits_alone(text);
   EXPECT_TRUE(same_bits(logits, std::vector<float>(all.end() - 12 * 37, all.end())));
   EXPECT_EQ(engine.take(other).tokens, drawn_alone(drawing(tokens(9, 2), 20)));
-}
-
-TEST_P(EngineTest, RowsReturnTheRequestedValues) {
-  const auto text = tokens(600);
-  const auto expected = logits_alone(text);
-  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
-  std::vector<float> logits;
-  std::vector<double> log_probs;
-  Request scored{.prompt = text};
-  scored.on_logits = [&](std::span<const float> some) { logits.insert(logits.end(), some.begin(), some.end()); };
-  scored.on_log_probs = [&](std::span<const double> some) {
-    log_probs.insert(log_probs.end(), some.begin(), some.end());
-  };
-  scored.options.max_tokens = 5;
-  scored.options.sampler.temperature = 0.0F;
-  const RequestId beside = engine.add(drawing(tokens(50, 2), 30));
-  const RequestId id = engine.add(scored);
-  while (engine.step()) continue;
-  EXPECT_TRUE(same_bits(logits, expected));
-  ASSERT_EQ(log_probs.size(), text.size() - 1);
-  for (size_t i = 0; i + 1 < text.size(); ++i) {
-    ASSERT_EQ(log_probs[i], -negative_log_likelihood(std::span(expected).subspan(i * 37, 37), text[i + 1])) << i;
-  }
-  const auto last = std::span(expected).last(37);
-  EXPECT_EQ(engine.take(id).tokens[0], std::max_element(last.begin(), last.end()) - last.begin());
-  EXPECT_EQ(engine.take(beside).tokens, drawn_alone(drawing(tokens(50, 2), 30)));
 }
 
 TEST_P(EngineTest, EmptyRequestsComputeNothing) {

@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
-#include <optional>
 
 #include "infer/cache/scoped_sequence.h"
 #include "infer/engine/engine.h"
@@ -185,18 +183,6 @@ TEST_P(RunAhead, CancellingKeepsComputedRows) {
   }
 }
 
-TEST_P(RunAhead, NothingRemainsAfterTheLastRequest) {
-  EngineOn engine(GetParam(), model_);
-  const RequestId id = engine.add(request(4, 20, 1));
-  EXPECT_TRUE(engine.step());
-  EXPECT_TRUE(engine.step());
-  engine.cancel(id);
-  EXPECT_FALSE(engine.step());
-  EXPECT_EQ(engine.cache().blocks_in_use(), 0);
-  const Request next = request(7, 3, 2);
-  EXPECT_EQ(test::results_of(engine, next).front().tokens, drawn_by_host(next));
-}
-
 TEST_P(RunAhead, RecoversAfterACallbackThrows) {
   const Request requests[] = {request(5, 6, 1), request(31, 7, 2), request(12, 3, 3)};
   for (int fail_at = 1; fail_at < 16; fail_at += 4) {
@@ -301,18 +287,6 @@ TEST(InFlight, RebalancesStepsWhenSequencesEnd) {
   EXPECT_EQ(std::vector(shares.begin(), shares.begin() + 3), (std::vector<size_t>{4, 4, 4}));
   EXPECT_EQ(std::vector(shares.end() - 3, shares.end()), (std::vector<size_t>{3, 3, 3}));
   while (engine.step()) continue;
-}
-
-TEST(Replay, ReplaysDecodeSteps) {
-  const auto model = test::random_model(test::small_shapes()[1].config);
-  test::RecordingMachine machine(std::make_unique<Cpu>(CpuOptions{.n_threads = 1}));
-  Engine engine(model, machine);
-  engine.add({.prompt = random_tokens(5, 1, 37), .options = {.max_tokens = 20}});
-  EXPECT_TRUE(engine.step());  // computes the prompt and issues the first decode step
-  const int issued = machine.last_stage->n_issued;
-  while (engine.step()) continue;
-  EXPECT_EQ(machine.last_stage->n_issued, issued);
-  EXPECT_EQ(machine.last_stage->n_replayed, 18);
 }
 
 }  // namespace

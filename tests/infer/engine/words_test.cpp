@@ -109,34 +109,5 @@ TEST_P(StopWords, ContinuingFromATailRecomputesNothing) {
   EXPECT_EQ(engine.statistics().rows - rows, text.size() - 1 - 64);
 }
 
-// Outputs are continued repeatedly, some concurrently, in a cache that has blocks for only a few of them.
-TEST_P(StopWords, TailsDoNotChangeOutputs) {
-  EngineOn engine(GetParam(), model_, {.n_threads = 2}, {.max_positions = 14 * kBlockPositions});
-  std::vector<Tokens> texts = {prompt(3, 20), prompt(30, 21), prompt(33, 22)};
-  uint64_t seed = 0;
-  for (int round = 0; round < 6; ++round) {
-    std::vector<Request> requests;
-    for (int i = 0; i < 4; ++i) {
-      const Tokens& from = texts[core::random_below(9, seed++, texts.size())];
-      const size_t keep = 1 + core::random_below(9, seed++, from.size());
-      const Tokens begin(from.begin(), i == 0 ? from.end() : from.begin() + static_cast<std::ptrdiff_t>(keep));
-      requests.push_back(drawing(joined(begin, prompt(core::random_below(9, seed, 12), seed)), seed, 9));
-      requests.back().options.remember_tail = true;
-      ++seed;
-    }
-    std::vector<RequestId> ids;
-    for (const Request& request : requests) ids.push_back(engine.add(request));
-    while (engine.step()) continue;
-    for (size_t i = 0; i < ids.size(); ++i) {
-      const Tokens tokens = engine.take(ids[i]).tokens;
-      ASSERT_EQ(tokens, alone(requests[i]).front().tokens) << "round " << round << ", text " << i;
-      texts.push_back(joined(requests[i].prompt, tokens));
-      if (texts.back().size() > 150) texts.back().resize(20);
-    }
-    EXPECT_EQ(engine.cache().blocks_in_use(), 0);
-  }
-  EXPECT_GT(engine.statistics().cached_tokens, 0U);
-}
-
 }  // namespace
 }  // namespace folio::infer

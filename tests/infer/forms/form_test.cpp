@@ -40,69 +40,10 @@ TEST(Form, MasksAreCorrectInsideRepeatedRules) {
   }
 }
 
-// A node's range of tokens has exactly those that begin with the node's bytes, and each token occurs once in the tree.
-TEST(TokenTree, ContainsEachTokenOnce) {
-  std::mt19937 random(3);
-  for (int round = 0; round < 50; ++round) {
-    const test::ListTokenizer tokenizer(test::random_texts(1 + random() % 60, "ab\xFF", 1 + random() % 5, random));
-    const TokenTree tree(tokenizer);
-    std::vector<int32_t> reached;
-    std::vector<std::string> way;  // bytes on the way to each ancestor
-    std::vector<uint32_t> ends;    // the node after each ancestor's subtree
-    for (uint32_t n = 0; n < tree.nodes().size(); ++n) {
-      const TokenTree::Node& node = tree.nodes()[n];
-      while (!ends.empty() && ends.back() <= n) {
-        ends.pop_back();
-        way.pop_back();
-      }
-      way.push_back((way.empty() ? "" : way.back()) + static_cast<char>(node.byte));
-      ends.push_back(node.next);
-      for (uint32_t rank = node.first; rank < node.last; ++rank) {
-        const std::string& bytes = tokenizer.token_bytes(tree.tokens()[rank]);
-        ASSERT_TRUE(bytes.starts_with(way.back()));
-        ASSERT_EQ(bytes == way.back(), rank < node.own);
-        for (const char c : bytes.substr(way.back().size())) {
-          ASSERT_TRUE(node.bytes_below[static_cast<uint8_t>(c)]);
-        }
-        if (rank < node.own) reached.push_back(tree.tokens()[rank]);
-      }
-    }
-    std::ranges::sort(reached);
-    std::vector<int32_t> all;
-    for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
-      if (!tokenizer.token_bytes(id).empty()) all.push_back(id);
-    }
-    ASSERT_EQ(reached, all);
-  }
-}
-
 FormOptions regex(std::string text) { return {.kind = FormOptions::Kind::Regex, .text = std::move(text)}; }
 FormOptions gbnf(std::string text) { return {.kind = FormOptions::Kind::Grammar, .text = std::move(text)}; }
 FormOptions choice(std::vector<std::string> texts) {
   return {.kind = FormOptions::Kind::Choice, .choices = std::move(texts)};
-}
-
-// The tokens are all strings of up to five letters a, b or c. A mask adds a whole subtree of tokens if all its letters
-// are allowed in any order, for at least the length of its tokens. Other subtrees must be visited.
-TEST(Form, MasksMatchForRunsOfAnyLength) {
-  std::vector<std::string> texts{""};
-  for (size_t i = 0; texts[i].size() < 5; ++i) {
-    for (const char letter : {'a', 'b', 'c'}) texts.push_back(texts[i] + letter);
-  }
-  const test::ListTokenizer tokenizer(texts);
-  const auto tokens = std::make_shared<TokenTree>(tokenizer);
-  for (const char* text : {"[ab]{0,7}c", "([ab]*b)?c", "[ab]*a[ab]{2}", "[abc]*abc[abc]*", "[ab]*(c[ab]*){0,2}",
-                           "(a[abc]{2,6}|b{3}[ab]*)c", "(ab|ba)*c?", "[abc]{6}|[ab]{9}", "(a[ab]|b[abc]|c[ab]){2,4}",
-                           "([ab]{3}[abc])*", "(a+b+c+)*"}) {
-    const auto form = make_form(regex(text), tokens);
-    for (const std::string& begin : texts) {
-      for (const std::string_view more : {"", "aa", "bcb", "abab"}) {
-        const Form::Place place = form->after(form->start(), begin + std::string(more));
-        if (place == Form::kDead) continue;
-        ASSERT_EQ(test::allowed_ids(*form, place), test::tried_ids(*form, place, tokenizer)) << text << ", " << begin;
-      }
-    }
-  }
 }
 
 TEST(MakeForm, ChoiceAcceptsExactlyItsTexts) {

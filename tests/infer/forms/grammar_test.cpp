@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <array>
 #include <map>
 #include <random>
@@ -346,55 +345,6 @@ TEST(Grammar, RejectsEmptyAndEndlessGrammars) {
               all)
           .find("needs more than 200000 states"),
       std::string::npos);
-}
-
-// Sets of code points accept exactly the UTF-8 encodings of their members.
-TEST(Grammar, CharactersAreUtf8) {
-  std::mt19937 random(5);
-  const auto tokens = test::all_bytes();
-  const auto encoded = [](uint32_t c) {  // as RFC 3629, section 3, defines
-    std::string bytes;
-    if (c < 0x80) return std::string(1, static_cast<char>(c));
-    const int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
-    bytes += static_cast<char>((0xFF00U >> static_cast<unsigned>(more + 1)) | (c >> static_cast<unsigned>(6 * more)));
-    for (int i = more - 1; i >= 0; --i)
-      bytes += static_cast<char>(0x80U | ((c >> static_cast<unsigned>(6 * i)) & 0x3FU));
-    return bytes;
-  };
-  const std::vector<uint32_t> edges{0,       1,       0x7F,    0x80,     0x7FF,   0x800,  0xFFF,
-                                    0x1000,  0xD7FF,  0xD800,  0xDFFF,   0xE000,  0xFFFF, 0x10000,
-                                    0x3FFFF, 0x40000, 0xFFFFF, 0x100000, 0x10FFFF};
-  for (int round = 0; round < 60; ++round) {
-    CharacterRanges ranges;
-    for (size_t n = 1 + random() % 3; n > 0; --n) {
-      uint32_t low = random() % 2 == 0 ? edges[random() % edges.size()] : random() % 0x110000;
-      uint32_t high = random() % 2 == 0 ? edges[random() % edges.size()] : random() % 0x110000;
-      if (low > high) std::swap(low, high);
-      ranges.emplace_back(low, high);
-    }
-    Grammar grammar;
-    const auto rule = grammar.declare();
-    grammar.define(rule, grammar.characters(ranges));
-    try {
-      grammar.finish(rule);
-    } catch (const core::Error&) {  // rejected if the set contains only surrogates
-      continue;
-    }
-    Form form(std::move(grammar), tokens);
-    std::vector<uint32_t> tried = edges;
-    for (const auto& [low, high] : ranges) tried.insert(tried.end(), {low, low - 1, low + 1, high, high - 1, high + 1});
-    for (int i = 0; i < 200; ++i) tried.push_back(random() % 0x110000);
-    for (const uint32_t c : tried) {
-      if (c > 0x10FFFF) continue;
-      const bool is_surrogate = c >= 0xD800 && c <= 0xDFFF;
-      const bool is_in = std::ranges::any_of(ranges, [&](const auto& r) { return r.first <= c && c <= r.second; });
-      ASSERT_EQ(test::takes(form, encoded(c)), is_in && !is_surrogate) << "round " << round << ", " << c;
-    }
-    for (const std::string_view bad : {"\xC0\x80", "\xC1\xBF", "\xE0\x80\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80",
-                                       "\xFF", "\x80", "\xF0\x80\x80\x80", "\xC2"}) {
-      ASSERT_FALSE(test::takes(form, bad)) << "round " << round;
-    }
-  }
 }
 
 }  // namespace

@@ -9,9 +9,7 @@ import json
 import math
 import os
 import random
-import subprocess
 import sys
-from pathlib import Path
 from typing import Literal, Optional, Union
 
 import hypothesis
@@ -20,45 +18,24 @@ import pydantic
 import pytest
 from hypothesis_jsonschema import from_schema
 
-TOOL = Path(os.environ["FOLIO_BUILD_DIR"]) / "tests" / "form_tool"
+from form_tool import SMOLLM2, Tool, tool
+
 LONG = "FOLIO_LONG" in os.environ
 N_SCHEMAS = 10_000 if LONG else 300
-ROOT = Path(__file__).resolve().parents[3]
-SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 DRAFT = jsonschema.Draft202012Validator
 
 # JSON doesn't limit the length of an integer, but Python by default reads at most 4,300 digits.
 sys.set_int_max_str_digits(0)
 
 
-class Tool:
-    """A process of form_tool.cpp, which answers questions about JSON schemas."""
-
-    def __init__(self, *arguments):
-        self.process = subprocess.Popen([TOOL, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        encoding="utf-8")
-
-    def ask(self, schema, **question):
-        text = schema if isinstance(schema, str) else dumped(schema)
-        self.process.stdin.write(json.dumps({"schema": text, **question}) + "\n")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
-
-    def takes(self, schema, texts, **question):
-        said = self.ask(schema, texts=texts, **question)
-        assert "error" not in said, (schema, said)
-        return [whole for whole, _ in said.get("texts", [])]
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
+def ask(tool, schema, **question):
+    return tool.ask(schema=schema if isinstance(schema, str) else dumped(schema), **question)
 
 
-@pytest.fixture(scope="module")
-def tool():
-    tool = Tool()
-    yield tool
-    tool.close()
+def takes(tool, schema, texts):
+    said = ask(tool, schema, texts=texts)
+    assert "error" not in said, (schema, said)
+    return [whole for whole, _ in said.get("texts", [])]
 
 
 def dumped(value):
@@ -330,7 +307,7 @@ def test_complete_outputs_are_valid(tool):
     n = refused = unfinished = 0
     for seed in range(N_SCHEMAS):
         schema = Drawn(seed).schema()
-        said = tool.ask(schema, walks=10, seed=seed)
+        said = ask(tool, schema, walks=10, seed=seed)
         if "error" in said:
             refused += 1
             continue
@@ -349,7 +326,7 @@ def check_canonical(tool, schema, value, why):
         return 0
     if any(f'"format":"{name}"' in dumped(schema) for name in ["email", "ipv6", "uuid"]):
         return 0  # jsonschema checks emails only for an @, and Python's UUIDs and addresses differ from the RFCs
-    assert any(tool.takes(schema, [dumped(one) for one in orders(value)])), (why, schema, value)
+    assert any(takes(tool, schema, [dumped(one) for one in orders(value)])), (why, schema, value)
     return 1
 
 
@@ -357,7 +334,7 @@ def test_valid_instances_are_accepted(tool):
     n = 0
     for seed in range(N_SCHEMAS // 6):
         schema = Drawn(seed).schema()
-        if "error" not in tool.ask(schema):
+        if "error" not in ask(tool, schema):
             n += sum(check_canonical(tool, schema, value, seed) for value in instances(schema, seed))
     print(f"{n} valid instances")
     assert n > N_SCHEMAS // 6
@@ -368,9 +345,9 @@ def test_mutations_are_accepted_only_if_valid(tool):
     for seed in range(N_SCHEMAS):
         schema = Drawn(seed).schema()
         r = random.Random(seed)
-        texts = tool.ask(schema, walks=5, length=30, seed=seed + 1).get("walks", [])
+        texts = ask(tool, schema, walks=5, length=30, seed=seed + 1).get("walks", [])
         texts = [mutated(text, r) for text in texts for _ in range(4) if len(text) < 1000]
-        for text, taken in zip(texts, tool.takes(schema, texts) if texts else []):
+        for text, taken in zip(texts, takes(tool, schema, texts) if texts else []):
             n += 1
             if taken:
                 n_taken += 1
@@ -398,16 +375,16 @@ def test_unique_items_match_jsonschema(tool, items, bounds):
         texts = [dumped(array) for array in arrays if not any(isinstance(v, float) for v in array)]
         valid = [validates(schema, json.loads(text)) for text in texts]
         if bounds.get("minItems") == 9:
-            assert "error" in tool.ask(schema) and not any(valid)
+            assert "error" in ask(tool, schema) and not any(valid)
             continue
-        assert tool.takes(schema, texts) == valid, schema
+        assert takes(tool, schema, texts) == valid, schema
 
 
 def test_many_unique_items(tool):
     """Tests ten unique items in any order, and three of 24."""
-    assert tool.takes({"type": "array", "uniqueItems": True, "items": {"enum": [*range(10)]}, "minItems": 10},
+    assert takes(tool, {"type": "array", "uniqueItems": True, "items": {"enum": [*range(10)]}, "minItems": 10},
                       [dumped([*range(9, -1, -1)]), dumped([*range(9)]), dumped([*range(9), 3])]) == [True, False, False]
-    assert tool.takes({"type": "array", "uniqueItems": True, "items": {"enum": [*range(24)]}, "maxItems": 3},
+    assert takes(tool, {"type": "array", "uniqueItems": True, "items": {"enum": [*range(24)]}, "maxItems": 3},
                       ["[1,23,2]", "[1,2,1]", "[1,2,3,4]"]) == [True, False, False]
 
 
@@ -426,7 +403,7 @@ def test_nullable_adds_the_null_type(tool):
         "a": {"type": "string", "nullable": True, "maxLength": 2}, "b": {"type": ["integer", "boolean"], "nullable": False},
         "c": {"type": "string", "enum": ["x", None], "nullable": True}}}
     values = [dict(zip("abc", parts)) for parts in itertools.product(["a", "abc", None, 1], [1, None, True], ["x", None, "y"])]
-    assert tool.takes(schema, list(map(dumped, values))) == [OPENAPI(schema).is_valid(value) for value in values]
+    assert takes(tool, schema, list(map(dumped, values))) == [OPENAPI(schema).is_valid(value) for value in values]
 
 
 class Cat(pydantic.BaseModel):
@@ -447,11 +424,11 @@ class Pet(pydantic.BaseModel):
 def test_discriminated_outputs_are_parsed_by_pydantic(tool, combination):
     """Expects random outputs to have the discriminating property, without which Pydantic rejects an object."""
     text = dumped(Pet.model_json_schema()).replace('"oneOf"', f'"{combination}"')
-    said = tool.ask(text, walks=300, seed=1)
+    said = ask(tool, text, walks=300, seed=1)
     assert "error" not in said and len(said["walks"]) > 200, said
     kinds = {Pet.model_validate_json(walk).pet.kind for walk in said["walks"]}
     assert kinds == {"cat", "lion", "dog"}
-    assert tool.takes(text, ['{"pet":{"kind":"cat","lives":3}}', '{"pet":{"lives":3}}', '{"pet":{"kind":"dog","lives":3}}',
+    assert takes(tool, text, ['{"pet":{"kind":"cat","lives":3}}', '{"pet":{"lives":3}}', '{"pet":{"kind":"dog","lives":3}}',
                              '{"pet":{"kind":"cow","lives":3}}']) == [True, False, True, False]
 
 
@@ -469,9 +446,9 @@ def test_masks_match_brute_force():
     try:
         n = 0
         for schema in FAR:
-            n += tool.ask(schema, walks=2, length=200)["masks"]
+            n += ask(tool, schema, walks=2, length=200)["masks"]
         for seed in range(N_SCHEMAS // 3):
-            said = tool.ask(Drawn(seed).schema(), walks=2, length=30, seed=seed)
+            said = ask(tool, Drawn(seed).schema(), walks=2, length=30, seed=seed)
             assert "a mask" not in said.get("error", ""), seed
             n += said.get("masks", 0)
         print(f"{n} masks")

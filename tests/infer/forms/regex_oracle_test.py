@@ -9,37 +9,15 @@ import os
 import random
 import re
 import signal
-import subprocess
 import sys
 import unicodedata
-from pathlib import Path
 
 import pytest
 
-TOOL = Path(os.environ["FOLIO_BUILD_DIR"]) / "tests" / "form_tool"
+from form_tool import SMOLLM2, Tool, tool
+
 N = 30_000 if "FOLIO_LONG" in os.environ else 200
-SMOLLM2 = Path(__file__).resolve().parents[3] / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 LETTERS = list("aab1_ -.^$]\\\n\réü日😀")
-
-
-class Tool:
-    """A process of form_tool.cpp, which answers questions about regular expressions and grammars."""
-
-    def __init__(self, *arguments):
-        self.process = subprocess.Popen([TOOL, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
-
-    def ask(self, **question):
-        self.process.stdin.write(json.dumps(question) + "\n")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
-
-
-@pytest.fixture(scope="module")
-def tool():
-    tool = Tool()
-    yield tool
-    tool.process.stdin.close()
-    tool.process.wait()
 
 
 class Drawn:
@@ -174,8 +152,7 @@ def test_masks_match_brute_force():
         limits = ("needs more", "no output can match it", "the constrained output has", "the parser states")
         assert said.get("error", "needs more").startswith(limits), (seed, said)
         n += said.get("masks", 0)
-    tool.process.stdin.close()
-    tool.process.wait()
+    tool.close()
     print(f"{n} masks")
     assert n > N
 

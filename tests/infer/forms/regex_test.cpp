@@ -34,59 +34,29 @@ using test::expect_texts;
 TEST(Regex, ItsTextsAreThoseThatFullyMatch) {
   const std::vector<Case> cases{
       {"", {""}, {"a"}},
-      {"abc", {"abc"}, {"", "ab", "abcd"}},
       {"a|b|", {"", "a", "b"}, {"ab"}},
-      {"(a|b)c", {"ac", "bc"}, {"abc", "c"}},
       {"(?:a)(?P<x>b)(?<y_1>c)", {"abc"}, {"ab"}},
-      {"a*b+c?", {"b", "aabbc"}, {"", "ac"}},
       {"a*?b+?c??", {"b", "aabbc"}, {"", "ac"}},
-      {"a{2}b{1,}c{0,2}", {"aab", "aabbcc"}, {"ab", "aaab", "aabccc"}},
-      {"a{0}", {""}, {"a"}},
-      {"a{2,3}?", {"aa", "aaa"}, {"a"}},
       {"a{,", {"a{,"}, {"a"}},
       {"a{}{x}", {"a{}{x}"}, {"a"}},
-      {".", {"a", "\r", "é", "日", "😀"}, {"", "\n", "ab", "\xC3", "\xED\xA0\x80"}},
-      {"[abc-e]", {"a", "d", "e"}, {"-", "f"}},
-      {"[^abc-e]", {"-", "f", "\n", "日"}, {"a", "d", "e", ""}},
+      {".",
+       {"a", "\r", "é", "日", "😀"},
+       {"", "\n", "ab", "\xC3", "\xC1\xBF", "\xE0\x80\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80"}},
       {"[]a]", {"]", "a"}, {"b"}},
       {"[^]a]", {"b"}, {"]", "a"}},
-      {"[a-]", {"a", "-"}, {"b"}},
       {"[-a]", {"a", "-"}, {"b"}},
       {"[+--]", {"+", ",", "-"}, {"."}},
-      {"[\\d\\-x]", {"0", "-", "x"}, {"d"}},
-      {"[à-ü]", {"é"}, {"a", "ý"}},
       {"[[:alpha:][:^digit:]_]", {"a", "_", "-"}, {"1"}},
-      {"\\d\\D", {"1a", "1٣"}, {"11", "٣a"}},
-      {"\\w\\W", {"_-", "zé"}, {"éz", "zz"}},
       {"\\s", {" ", "\t", "\n", "\f", "\r"}, {"\v", "\xC2\xA0"}},
       {"\\S", {"\v", "a"}, {" "}},
       {"\\x41\\x{1F600}\\u00e9\\n\\t\\.\\/\\-", {"A😀é\n\t./-"}, {"A"}},
-      {"^abc$", {"abc"}, {"ab"}},
       {"\\Aabc\\z", {"abc"}, {"ab"}},
       {"(^a|b)(c|d$)", {"ac", "bd"}, {"a"}},
-      {"^$", {""}, {"a"}},
       {"^^a$$", {"a"}, {"aa"}},
-      {"(a*)*", {"", "aaa"}, {"b"}},
       {"()*()+x", {"x"}, {""}},
       {"a]}", {"a]}"}, {"a"}},
   };
   expect_texts(cases, [](std::string_view source) { return regex_form(source); });
-}
-
-TEST(Regex, SearchAllowsSurroundingText) {
-  const std::vector<Case> cases{
-      {"b", {"b", "abc", "\nb\n"}, {"", "a"}},
-      {"", {"", "abc"}, {}},
-      {"^b", {"b", "bc"}, {"ab"}},
-      {"b$", {"b", "ab"}, {"bc"}},
-      {"^b$", {"b"}, {"ab", "bc"}},
-      {"^", {"", "x"}, {}},
-      {"$", {"", "x"}, {}},
-      {"^$", {""}, {"x"}},
-      {"^a|b$", {"a", "ax", "b", "xb"}, {"xa", "bx"}},
-      {"(^|,)x(,|$)", {"x", "a,x", "x,b", "a,x,b"}, {"ax", "xb", "a,xb"}},
-  };
-  expect_texts(cases, [](std::string_view source) { return regex_form(source, RegexMatch::Search); });
 }
 
 TEST(Regex, RejectsUnsupportedSyntaxByName) {

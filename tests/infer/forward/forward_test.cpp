@@ -73,14 +73,8 @@ class ForwardPass : public ::testing::TestWithParam<Case> {
 
 INSTANTIATE_TEST_SUITE_P(Cases, ForwardPass, ::testing::ValuesIn(cases()), case_name);
 
-// Derivation of the tolerance, which is relative to the size of the logits. It adds up three kinds of errors.
-// Sums of K floats: about u sqrt(K) (Higham 2002, 2.8), with the relative error u of one product. A layer has eight
-// stages with sums: two norms, four products in a row, softmax, SiLU. Normalized heads add one, norms after the
-// branches two, experts three (router, softmax, sum). The output has two.
-// Inputs quantized to 8 bits: m / (127 sqrt(12)) on average, where m, the largest of 32 values, is at most sqrt(32)
-// times their root mean square. They occur four times in a layer, and once each for a router and the output.
-// A KV cache in F16: 2^-11 of each value. For keys, this moves a score by 2^-11 Σ |q k| / sqrt(head_dim), and a
-// probability by twice that, since it affects numerator and denominator.
+// The tolerance adds the rounding errors of all stages: u sqrt(K) for each sum of K floats (Higham 2002, 2.8), and half
+// a step for each value that is quantized to 8 bits or stored in a narrower KV cache.
 TEST_P(ForwardPass, MatchesTheTextbookModel) {
   const auto& c = model_.config;
   const auto text = tokens(static_cast<size_t>(std::min<int64_t>(c.context_length, c.dim > 1000 ? 34 : 70)));
@@ -130,19 +124,6 @@ TEST_P(ForwardPass, EachInstructionSetGivesTheReferencesBytes) {
     EXPECT_TRUE(same_bits(alone(text, {.n_threads = 1, .kernels = &kernels::kernels_for(isa)}), expected))
         << core::isa_name(isa);
   }
-}
-
-TEST_P(ForwardPass, TokenByTokenEqualsOneCall) {
-  const auto text = tokens(68);
-  const auto expected = alone(text);
-  RunnerOn engine(kind(), model_);
-  const auto sequence = engine.cache().add_sequence();
-  std::vector<float> got;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto logits = run(engine, rows_of(sequence, std::span(text).subspan(i, 1), static_cast<int64_t>(i)));
-    got.insert(got.end(), logits.begin(), logits.end());
-  }
-  EXPECT_TRUE(same_bits(got, expected));
 }
 
 TEST_P(ForwardPass, APromptCutAnywhereEqualsTheWhole) {
@@ -229,33 +210,6 @@ TEST_P(ForwardPass, AnyNumberOfThreadsGivesTheSameBytes) {
   }
 }
 
-TEST_P(ForwardPass, ALaterTokenChangesNothingBefore) {
-  auto text = tokens(66);
-  const auto before = alone(text);
-  const int64_t vocab = model_.config.vocab_size;
-  for (const size_t changed : {65U, 40U, 1U}) {
-    auto other = text;
-    other[changed] = static_cast<int32_t>((other[changed] + 1) % vocab);
-    const auto after = alone(other);
-    const size_t same = changed * vocab_of(model_);
-    EXPECT_TRUE(same_bits(std::span(after).first(same), std::span(before).first(same))) << changed;
-    // With 8-bit inputs, rounding may hide that a token influences later rows, but not its own row.
-    size_t last = core::quant_info(GetParam().shape.type) != nullptr ? changed + 1 : text.size();
-    const core::ModelConfig& c = model_.config;
-    if (c.sliding_window > 0 && c.window_period == 1) {  // a token influences no row beyond all layers' windows
-      last = std::min(last, changed + 1 + static_cast<size_t>(c.n_layers * (c.sliding_window - 1)));
-      const size_t beyond = last * vocab_of(model_);
-      EXPECT_TRUE(same_bits(std::span(after).subspan(beyond), std::span(before).subspan(beyond))) << changed;
-    }
-    for (size_t position = changed; position < last; ++position) {
-      const size_t at = position * vocab_of(model_);
-      EXPECT_FALSE(
-          same_bits(std::span(after).subspan(at, vocab_of(model_)), std::span(before).subspan(at, vocab_of(model_))))
-          << "position " << position << " does not see position " << changed;
-    }
-  }
-}
-
 TEST_P(ForwardPass, ObserverSeesEachIntermediateByName) {
   const auto& c = model_.config;
   RunnerOn engine(kind(), model_);
@@ -320,23 +274,6 @@ class RunnerTest : public ::testing::TestWithParam<MachineKind> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Machines, RunnerTest, ::testing::ValuesIn(machine_kinds()), test::kind_name);
-
-TEST_P(RunnerTest, ReturnsLogitsOfRequestedRowsInOrder) {
-  const auto text = tokens(50);
-  const auto all = alone(text);
-  for (const uint64_t pattern : {0ULL, 1ULL, 1ULL << 49, 0x155555555ULL, 0x2F0F00F0FF01AULL}) {
-    RunnerOn engine(kind(), model_);
-    auto rows = rows_of(engine.cache().add_sequence(), text);
-    std::vector<float> expected;
-    for (size_t i = 0; i < rows.size(); ++i) {
-      rows[i].wants_logits = (pattern >> i & 1U) != 0;
-      if (!rows[i].wants_logits) continue;
-      expected.insert(expected.end(), all.begin() + static_cast<std::ptrdiff_t>(i * vocab_),
-                      all.begin() + static_cast<std::ptrdiff_t>((i + 1) * vocab_));
-    }
-    EXPECT_TRUE(same_bits(run(engine, rows), expected)) << std::hex << pattern;
-  }
-}
 
 TEST_P(RunnerTest, EmptyBatchesDoNothing) {
   RunnerOn engine(kind(), model_);
@@ -530,22 +467,6 @@ TEST(Cpu, EnvironmentSelectsTheKernels) {
   }
   const core::test::ScopedEnv env("FOLIO_ISA", "mmx");
   EXPECT_ERROR(Cpu({.n_threads = 1}), "FOLIO_ISA");
-}
-
-TEST(Stage, NormalizesHeadsOfQueriesAndKeysAlone) {
-  const auto model = test::random_model_of(test::all_shapes().front());
-  size_t n_machines = 0;
-  for (const MachineKind& kind : machine_kinds()) {
-    if (kind.name != "cpu" && kind.name != "cuda") continue;
-    ++n_machines;
-    const auto machine = std::move(kind.make({.n_threads = 1}).front());
-    const auto stage = machine->load(model, {0, model.config.n_layers}, kind.cache_type);
-    for (const Slot slot :
-         {Slot::Residual, Slot::Normed, Slot::Value, Slot::Heads, Slot::Gate, Slot::Up, Slot::Logits}) {
-      EXPECT_ERROR(stage->norm_heads(slot, {}), "neither Query nor Key");
-    }
-  }
-  EXPECT_EQ(n_machines, machine_kinds().size() > test::cpu_kinds().size() ? 2U : 1U);
 }
 
 }  // namespace

@@ -269,18 +269,6 @@ class FastLlmChat : public ::testing::Test {
   }
 };
 
-TEST_F(FastLlmChat, HistoryTokensMatchTheConversation) {
-  using data::ChatRole;
-  Model model(FOLIO_SMOLLM2);
-  const data::ChatTemplate chat(model.tokenizer().chat_template(), "the file");
-  const std::vector<data::ChatMessage> messages{{.role = ChatRole::User, .content = "What is 2 + 2?"},
-                                                {.role = ChatRole::Assistant, .content = "4."},
-                                                {.role = ChatRole::User, .content = "And three more?"}};
-  const std::string history = model.MakeHistory("", 0, messages[0].content, messages[1].content);
-  EXPECT_EQ(model.Encode(model.MakeInput(history, 1, messages[2].content)),
-            data::encode_chat(model.tokenizer(), chat, messages));
-}
-
 // With byte tokens, a character may have several tokens. The callback never gets a part of a character.
 TEST_F(FastLlmChat, CallsHaveWholeCharacters) {
   LoadedModel alone = LoadedModel::open(FOLIO_SMOLLM2);

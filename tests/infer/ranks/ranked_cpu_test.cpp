@@ -352,20 +352,20 @@ TEST(Ranks, NamesARankThatDiesWhileReceiving) {
   const pid_t rank_1 = ::fork();
   if (rank_1 == 0) {  // the child process, which never leaves this branch
     static_cast<void>(core::test::error_of([&] {
-      Peers peers(all[1]);
+      const auto peers = Peers::connect(all[1]);
       test::stop_after_bytes(message.size() / 64);
-      static_cast<void>(peers.receive(0, Channel::Orders, kForever));
+      static_cast<void>(peers->receive(0, Channel::Orders, kForever));
     }));
     ::_exit(1);
   }
-  Peers peers(all[0]);
-  peers.send(1, Channel::Orders, message);
+  const auto peers = Peers::connect(all[0]);
+  peers->send(1, Channel::Orders, message);
   int status = 0;
   ASSERT_EQ(::waitpid(rank_1, &status, WUNTRACED), rank_1);
   EXPECT_TRUE(WIFSTOPPED(status));
   ::kill(rank_1, SIGKILL);
   ::waitpid(rank_1, nullptr, 0);
-  EXPECT_ERROR(peers.wait_until_taken(1, Channel::Orders), "rank 1 of 2 disconnected");
+  EXPECT_ERROR(peers->wait_until_taken(1, Channel::Orders), "rank 1 of 2 disconnected");
 }
 
 // After a rank is marked as failed, receiving from it throws at once. A call that waited would do so for an hour.
@@ -374,15 +374,15 @@ TEST(Ranks, NothingWaitsAfterALostRank) {
   std::promise<void> rank_0_ends;
   std::promise<void> rank_1_is_connected;
   auto rank_1 = std::async(std::launch::async, [&] {
-    const Peers peers(all[1]);
+    const auto peers = Peers::connect(all[1]);
     rank_1_is_connected.set_value();
     rank_0_ends.get_future().wait();
   });
   {
-    Peers peers(all[0]);
+    const auto peers = Peers::connect(all[0]);
     rank_1_is_connected.get_future().wait();
-    peers.mark_failed("the step failed");
-    for (int i = 0; i < 2; ++i) EXPECT_ERROR(peers.receive(1, Channel::Orders, kForever), "the step failed");
+    peers->mark_failed("the step failed");
+    for (int i = 0; i < 2; ++i) EXPECT_ERROR(peers->receive(1, Channel::Orders, kForever), "the step failed");
   }
   rank_0_ends.set_value();
   rank_1.get();

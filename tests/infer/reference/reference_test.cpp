@@ -214,9 +214,7 @@ TEST(Reference, SoftCapIsWithinRoundingErrors) {
   }
 }
 
-// The bound is relative to Σ w |v| for weights w = e^(s - m). The error of a score s, which is a dot product, is a
-// relative error of w. The numerator and the denominator have this error, that of exp(), and the roundings of sums, and
-// each KV block adds the error of a rescaling by another exp().
+// The bound is relative to Σ w |v| for the weights w, and adds the errors of scores, exponentials and sums.
 TEST(Reference, AttentionIsASoftmaxOverVisiblePositions) {
   const float sink = 0.7F;
   for (const size_t head_dim : {2U, 10U, 16U, 80U}) {

@@ -126,13 +126,6 @@ def test_metrics_are_per_adapter(served):
     assert metric(served, "folio_adapters") == metric(served, "folio_adapters_held") == N
 
 
-def test_beams_use_the_adapter(served, folders):
-    expected = generate(GOLDEN, "-p", "ROMEO:", "--beams", 3, "-n", 12, "-t", 1, "--lora", folders["a4"])["text"]
-    status, body = post(served, "/v1/completions", {"model": "a4", "prompt": "ROMEO:", "use_beam_search": True,
-                                                    "best_of": 3, "max_tokens": 12})
-    assert status == 200 and json.loads(body)["choices"][0]["text"] == expected
-
-
 def test_evicted_adapters_are_reloaded(folders, alone):
     """The memory fits about three of sixteen adapters, all of which are requested at once."""
     room = 3 * max(bytes_of(folder) for folder in folders.values())

@@ -3,7 +3,6 @@
 The models have random weights, so only schemas and grammars determine their outputs. logit_bias makes quotation marks,
 brackets and calls likely, so that strings and calls end."""
 
-import concurrent.futures
 import datetime
 import enum
 import json
@@ -17,7 +16,7 @@ import pydantic
 import pytest
 
 from chat_model import PIECES, published_templates, write_chat_model
-from support import GOLDEN, HANG, SANITIZED, SMOLLM2, generate
+from support import GOLDEN, HANG, SANITIZED, generate
 
 MARKS = ["[TOOL_CALLS]", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]"]
 VOCABULARY = [*PIECES, *((mark, 0.0, 3) for mark in MARKS), ("<tool_call>", -90.0, 1)]
@@ -52,13 +51,6 @@ def any_model(models, request):
 @pytest.fixture
 def model(models):
     return Asking(models("words"))
-
-
-@pytest.fixture
-def smollm2(server):
-    if not SMOLLM2.exists():
-        pytest.skip(f"{SMOLLM2} is not there: make smollm2 fetches it")
-    return Asking(server(SMOLLM2, "-t", "1", "--name", "m", "-c", "2048"))
 
 
 class Asking:
@@ -188,14 +180,6 @@ def test_truncated_answers_have_finish_reason_length(model):
             .choices[0].finish_reason == "length"
 
 
-def test_any_json_object(any_model):
-    for seed in range(5):
-        value = json.loads(any_model.text(seed=seed, response_format={"type": "json_object"}, logit_bias=ENDS))
-        assert isinstance(value, dict)
-    plain = any_model(max_tokens=20).choices[0].message.content
-    assert any_model(max_tokens=20, response_format={"type": "text"}).choices[0].message.content == plain
-
-
 # ---- fields as other servers name them ----
 
 SCHEMA = {"type": "object", "properties": {"z": {"type": "integer"}, "a": {"type": "string", "maxLength": 5}},
@@ -253,13 +237,6 @@ def test_forms_match_generate(server):
             assert "".join(c.choices[0].text for c in golden.client.completions.create(**fields, stream=True)) == alone["text"]
 
 
-def test_vocabularies_unable_to_write_a_form_are_rejected(server):
-    golden = Asking(server(GOLDEN, "-t", "1", "--name", "golden"))
-    with pytest.raises(openai.BadRequestError, match="0x7b") as error:
-        golden.client.completions.create(model="golden", prompt="a", extra_body={"guided_json": SCHEMA})
-    assert error.value.body["param"] == "guided_json"
-
-
 # ---- combined with other request fields ----
 
 def test_choices_stops_and_logprobs(model):
@@ -270,8 +247,6 @@ def test_choices_stops_and_logprobs(model):
     assert texts[0] == model.text(extra_body=line)
     for choice, text in zip(done.choices, texts):
         assert b"".join(bytes(t.bytes) for t in choice.logprobs.content).decode() == text
-        # Log-probabilities are the model's, before the mask, which forbids the most likely tokens here.
-        assert all(t.logprob < -1 and t.top_logprobs[0].logprob >= t.logprob for t in choice.logprobs.content)
     [choice] = model(extra_body=line, stop=[","]).choices
     assert (choice.message.content, choice.finish_reason) == (texts[0][:10], "stop")
     beams = model.chat.create(model="m", messages=ASK, n=2, max_tokens=40, extra_body=line | {"use_beam_search": True})
@@ -283,23 +258,6 @@ def test_logprobs_are_unconstrained(server):
     done = golden.create(model="golden", prompt="ROMEO:", seed=1, max_tokens=30, logprobs=0, extra_body={"guided_regex": "[A-Z]{12}"})
     scored = golden.create(model="golden", prompt="ROMEO:" + done.choices[0].text, max_tokens=0, echo=True, logprobs=0)
     assert done.choices[0].logprobs.token_logprobs == pytest.approx(scored.choices[0].logprobs.token_logprobs[6:], abs=1e-4)
-
-
-def test_concurrent_requests_follow_their_own_forms(any_model):
-    forms = [{"guided_regex": f"{letter}[a-z]{{{n}}}{letter}"} for n, letter in enumerate("abcdefgh", 5)]
-    forms += [{"guided_json": {"type": "object", "properties": {name: {"type": "string", "maxLength": 9}}, "required": [name],
-                               "additionalProperties": False}} for name in ("x", "y", "Zürich", "a b")]
-    requests = [{"seed": 7, "extra_body": form} for form in forms]
-    requests += [{"seed": 7, "tools": TOOLS, "tool_choice": choice} for choice in ("required", NAMED)]
-    requests += [{"seed": 7, "max_tokens": 50}, {"seed": 8, "max_tokens": 50}]
-
-    def texts(fields):
-        message = any_model(logit_bias=ENDS, **fields).choices[0].message
-        return message.content, [(c.function.name, c.function.arguments) for c in message.tool_calls or []]
-
-    alone = [texts(fields) for fields in requests]
-    with concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
-        assert list(pool.map(texts, requests)) == alone
 
 
 # ---- tools ----
@@ -354,20 +312,6 @@ def distinct(choice):
     calls = [(call.function.name, call.function.arguments) for call in choice.message.tool_calls]
     assert choice.finish_reason == "tool_calls" and len(set(calls)) == len(calls)
     return len(calls)
-
-
-@pytest.mark.parametrize("choice", ["required", "auto"])
-def test_repeated_call_ends_the_answer(any_model, choice):
-    """The model is likely to generate calls, so it would otherwise repeat them until the context is full."""
-    one = tool(parameters={"type": "object", "properties": {}, "additionalProperties": False})
-    few = tool(parameters={"type": "object", "properties": {"a": {"enum": [1, 12, 3]}}, "required": ["a"],
-                           "additionalProperties": False})
-    counts = set()
-    for seed in range(8):
-        fields = {"tool_choice": choice, "seed": seed, "logit_bias": MANY}
-        assert distinct(any_model(**one, **fields).choices[0]) == 1
-        counts.add(distinct(any_model(**few, **fields).choices[0]))
-    assert counts <= {1, 2, 3}
 
 
 def test_number_of_calls_is_limited(server, tmp_path):
@@ -475,8 +419,6 @@ def tool(**function):
 
 WRONG = [
     (schema_format({"type": "object", "properties": {"q": {"if": {}}}}), "response_format", ["#/properties/q", "if"]),
-    (schema_format({"$defs": {"a/b": {"not": {}}}, "$ref": "#/$defs/a~1b"}), "response_format", ["#/$defs/a~1b", "not"]),
-    (schema_format({"enum": []}), "response_format", ["no output can match"]),
     (schema_format(3), "response_format.json_schema.schema", ["schema"]),
     ({"response_format": {"type": "json_schema"}}, "response_format.json_schema", ["missing"]),
     ({"response_format": {"type": "json_schema", "json_schema": {"name": "a"}}}, "response_format.json_schema.schema", ["missing"]),
@@ -545,21 +487,3 @@ CALL = {"id": "abcdefghi", "type": "function", "function": {"name": "f", "argume
 def test_invalid_messages_are_rejected(model, messages, part):
     error = model.refused(extra_body={"messages": ASK + messages})
     assert error["param"] == "messages" and part in error["message"], error
-
-
-# ---- a trained model ----
-
-@pytest.mark.skipif(SANITIZED, reason="a published model takes minutes there")
-def test_smollm2_answers_and_calls(smollm2):
-    ask = [{"role": "user", "content": "What is the weather in Paris, in C? Call a function."}]
-    for seed in range(2):
-        value = Address.model_validate_json(smollm2.text(messages=ask, seed=seed, response_format={
-            "type": "json_schema", "json_schema": {"name": "a", "schema": Address.model_json_schema()}}))
-        assert len(value.street) <= 20
-        [choice] = smollm2(messages=ask, seed=seed, tools=TOOLS, tool_choice="required", max_tokens=300).choices
-        assert_valid(choice.message.tool_calls[:-1] if choice.finish_reason == "length" else choice.message.tool_calls)
-    # With greedy decoding, the model would otherwise repeat a call until the context is full.
-    few = tool(parameters={"type": "object", "properties": {"city": {"type": "string", "maxLength": 20}}, "required": ["city"],
-                           "additionalProperties": False}, name="get_weather", description="The weather of a city.")
-    ask = [{"role": "user", "content": "he is"}]
-    assert distinct(smollm2(messages=ask, temperature=0, **few, tool_choice="required", max_tokens=None).choices[0]) < 32

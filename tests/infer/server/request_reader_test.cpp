@@ -70,7 +70,7 @@ TEST(RequestReader, ReadsFieldsAndConnectionOptions) {
   const std::string text =
       "GET /p?q HTTP/1.1\r\nhOST: \t h:1 \r\nConnection: te\r\nConnection: a , Close\r\nORIGIN:o\r\n\r\n";
   EXPECT_EQ(reader.read(text), text.size());
-  EXPECT_EQ(reader.head().target, "/p?q");
+  EXPECT_EQ(reader.head().path, "/p");
   EXPECT_EQ(reader.head().host, "h:1");
   EXPECT_EQ(reader.head().origin, "o");
   EXPECT_FALSE(reader.head().keep_alive);

@@ -13,7 +13,6 @@ from support import HANG
 
 WEATHER = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"], "additionalProperties": False}
 TOOL = {"type": "function", "name": "get_weather", "description": "The weather.", "parameters": WEATHER, "strict": True}
-PART = {"type": "output_text", "annotations": [], "logprobs": []}
 
 
 class Person(pydantic.BaseModel):

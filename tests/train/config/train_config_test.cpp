@@ -60,17 +60,6 @@ TEST(TrainConfig, UnknownPresetErrorListsPresets) {
     EXPECT_NE(message.find(part), std::string::npos) << message;
 }
 
-TEST(TrainConfig, BlogPresetMatchesTheTutorial) {
-  const TrainConfig c = preset("blog");
-  EXPECT_EQ(c.batch_size, 32);
-  EXPECT_EQ(c.window, 16);
-  EXPECT_EQ(c.model.dim, 128);
-  EXPECT_EQ(c.schedule, ScheduleKind::Constant);
-  EXPECT_EQ(c.log_style, LogStyle::Epoch);
-  EXPECT_EQ(c.clip, 0.0);
-  EXPECT_DOUBLE_EQ(c.beta2, 0.999);
-}
-
 // Returns a configuration whose fields have different values, so that mixing up two fields fails a test.
 TrainConfig unusual() {
   TrainConfig c;

@@ -114,25 +114,6 @@ TEST(Ngram, ATextOfSixTokensGivesTheFractionsWorkedOutByHand) {
   EXPECT_EQ(counts.distinct(), 6U);
 }
 
-TEST(Ngram, ProbabilitiesAfterAnyHistorySumToOne) {
-  constexpr int32_t kVocab = 7;
-  const NgramCounts counts(random_tokens(300, kVocab, 1), kVocab, 5);
-  const Tokens histories = random_tokens(60, kVocab, 2);
-  for (auto end = histories.begin(); end != histories.end(); ++end) {
-    for (int order = 1; order <= 5; ++order) {
-      double add = 0;
-      double smooth = 0;
-      for (int32_t token = 0; token < kVocab; ++token) {
-        const Tokens history(histories.begin(), end);
-        add += probability([&](const Tokens& t) { return counts.add_k_loss(t, order, 0.01); }, history, token);
-        smooth += probability([&](const Tokens& t) { return counts.witten_bell_loss(t, order); }, history, token);
-      }
-      EXPECT_NEAR(add, 1.0, 1e-11);
-      EXPECT_NEAR(smooth, 1.0, 1e-11);
-    }
-  }
-}
-
 struct Setting {
   int32_t vocab_size;
   size_t train_size;
@@ -164,25 +145,6 @@ INSTANTIATE_TEST_SUITE_P(Sizes, NgramAgainstDefinition,
                          testing::Values(Setting{1, 10}, Setting{2, 1}, Setting{2, 2}, Setting{3, 500},
                                          Setting{66, 2000}, Setting{5000, 3000}),
                          testing::PrintToStringParamName());
-
-TEST(Ngram, HigherOrdersDoNotChangeLowerOnes) {
-  const Tokens train = random_tokens(2000, 9, 5);
-  const Tokens validation = random_tokens(500, 9, 6);
-  const NgramCounts all(train, 9, 8);
-  for (int order = 1; order <= 8; ++order) {
-    const NgramCounts own(train, 9, order);
-    EXPECT_EQ(own.witten_bell_loss(validation, order), all.witten_bell_loss(validation, order));
-    EXPECT_EQ(own.add_k_loss(validation, order, 0.1), all.add_k_loss(validation, order, 0.1));
-  }
-}
-
-TEST(Ngram, FirstTokensHaveShorterContexts) {
-  const Tokens train{0, 1, 0, 1, 0, 2};
-  const NgramCounts counts(train, 3, 4);
-  EXPECT_DOUBLE_EQ(counts.witten_bell_loss(Tokens{1}, 4), -std::log(3.0 / 9));
-  EXPECT_DOUBLE_EQ(counts.add_k_loss(Tokens{1}, 4, 0.0), -std::log(2.0 / 6));
-  EXPECT_DOUBLE_EQ(counts.witten_bell_loss(Tokens{0, 1}, 4), -(std::log(4.0 / 9) + std::log(24.0 / 45)) / 2);
-}
 
 TEST(Ngram, UnseenTokensCostInfinityWithoutSmoothing) {
   const NgramCounts counts(Tokens{0, 1, 0, 1}, 3, 2);

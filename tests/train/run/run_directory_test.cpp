@@ -146,13 +146,5 @@ TEST_F(RunDirectory, RestartsRunsKilledBeforeTheFirstCheckpoint) {
   EXPECT_ERROR(choose({}, true), "remove --resume");
 }
 
-TEST_F(RunDirectory, DetectsTheStateFromFiles) {
-  EXPECT_EQ(run_state(home_ / "runs/none"), RunState::Absent);
-  EXPECT_EQ(run_state(make("a", RunState::Unfinished)), RunState::Unfinished);
-  EXPECT_EQ(run_state(make("b", RunState::Finished)), RunState::Finished);
-  fs::create_directories(home_ / "runs/empty");
-  EXPECT_EQ(run_state(home_ / "runs/empty"), RunState::Absent);
-}
-
 }  // namespace
 }  // namespace folio::train

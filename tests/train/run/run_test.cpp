@@ -5,7 +5,6 @@
 #include <torch/utils.h>
 
 #include <chrono>
-#include <cmath>
 #include <thread>
 
 #include "tests/train/support.h"
@@ -56,16 +55,6 @@ std::vector<double> rates_of(const TrainConfig& c, const std::vector<LogEntry>& 
   return rates;
 }
 
-TEST(Run, LogsTheFractionOfPeakFlops) {
-  constexpr double kPeak = 1e18;  // faster than any machine
-  const TempDir directory;
-  Small small;
-  ASSERT_TRUE(run_to_end(small.trainer, {.run = directory.path(), .baseline = 1.0, .peak = kPeak, .interrupted = {}}));
-  const auto entries = read_log(directory / "log.jsonl");
-  const auto rates = rates_of(small.trainer.config(), entries);
-  for (size_t i = 0; i < rates.size(); ++i) EXPECT_DOUBLE_EQ(entries[i].peak_share.value(), rates[i] / kPeak);
-}
-
 TEST(Run, MeasuresAPeakThatWasExceededAgain) {
   for (const double second : {1e18, 1.0}) {  // measured FLOP/s, above or below every step's
     TrainConfig c = small_config();
@@ -108,14 +97,6 @@ TEST(Run, SamplesAtEachEvaluationWithoutSideEffects) {
     weights.push_back(test::copies(small.trainer.model()));
   }
   EXPECT_TRUE(test::same_bits(weights[0], weights[1]));
-}
-
-TEST(Run, InterruptionSavesTheStep) {
-  const TempDir directory;
-  Small small;
-  int asked = 0;
-  EXPECT_FALSE(run(small, directory.path(), [&] { return ++asked == 3; }));
-  EXPECT_EQ(fs::read_symlink(directory / "checkpoints/last"), "step-000003");
 }
 
 TEST(Run, SavesACheckpointBeforeTheFirstStep) {

@@ -34,7 +34,7 @@ Tensor wrong_sign(const RopeImpl& rope, const Tensor& x, int64_t first) {
 }
 
 Tensor angles_off_by_one(const RopeImpl& rope, const Tensor& x, int64_t first) {
-  return turned(x, angles(rope, x, first, even_numbers(rope) + 2));  // -2(i - 1), with i starting at 0
+  return turned(x, angles(rope, x, first, even_numbers(rope) + 2));  // -2(i - 1), with i starting at 0 instead of 1
 }
 
 Tensor turns_backwards(const RopeImpl& rope, const Tensor& x, int64_t first) {

@@ -36,7 +36,6 @@ TEST(Head, QueriesAskAndKeysAnswer) {
 }
 
 TEST(Head, TheRootIsThatOfTheHeadsWidth) {
-  // D = 4 elements in a vector, K = 1 in a query.
   const auto ln3 = static_cast<float>(std::log(3.0));
   const Floats y = head({1.0F, 0.0F, 0.0F, 0.0F, 0.0F, 1.0F, 0.0F, 0.0F}, {0.0F, ln3, 0.0F, 0.0F},
                         {0.0F, 1.0F, 0.0F, 0.0F}, {0.0F, 1.0F, 0.0F, 0.0F}, 2, 4);

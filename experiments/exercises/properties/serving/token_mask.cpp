@@ -10,7 +10,7 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-// Expects token_mask(rest) to allow only the `expected` of the `tokens`. Includes the end token if `about_the_end`.
+// Expects token_mask(rest) to allow exactly the `expected` ones of `tokens`. Checks the end token if `about_the_end`.
 void expect_mask(const std::string& rest, Texts tokens, const Texts& expected, const std::string& why,
                  bool about_the_end = false) {
   tokens.emplace_back("</s>");

@@ -1,0 +1,34 @@
+// Attention with AVX-512 BF16 for --fast: queries, keys, values and the weights of the softmax are BF16, and a lane
+// multiplies pairs of them. Scores, the softmax and all sums are floats. Included after attention_body.h.
+#pragma once
+
+#include <bit>
+
+#include "infer/cpu/attention_body.h"
+
+namespace folio::infer::kernels {
+namespace {
+
+inline __m512bh pairs(Vec v) { return std::bit_cast<__m512bh>(v.v); }
+
+template <>
+struct Lane<BF16Pair> {
+  static constexpr size_t kElements = 2;
+
+  static Vec multiply_add(Vec a, Vec b, Vec sum) { return {_mm512_dpbf16_ps(sum.v, pairs(a), pairs(b))}; }
+  static void put_query(const float* x, size_t head_dim, size_t stride, float* out) {
+    alignas(64) float rounded[kLanes];
+    for (size_t d = 0; d < head_dim; d += 2 * kLanes) {
+      const size_t low = std::min(kLanes, head_dim - d);
+      const size_t high = std::min(kLanes, head_dim - d - low);
+      put_weights(Vec::load_first(x + d, low), Vec::load_first(x + d + low, high), rounded);
+      for (size_t i = 0; i < (low + high) / 2; ++i) out[(d / 2 + i) * stride] = rounded[i];
+    }
+  }
+  static void put_weights(Vec first, Vec second, float* out) {
+    _mm512_storeu_si512(out, std::bit_cast<__m512i>(_mm512_cvtne2ps_pbh(second.v, first.v)));
+  }
+};
+
+}  // namespace
+}  // namespace folio::infer::kernels

@@ -1,0 +1,22 @@
+// Memory on huge pages for weights and the KV cache: in 4 KiB pages they are read at two thirds to three quarters of
+// the speed, because hardware prefetchers stop at page boundaries, and virtual machines translate each page twice.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace folio::infer {
+
+struct FreeHugePages {
+  void operator()(uint8_t* p) const;
+};
+using HugePages = std::unique_ptr<uint8_t, FreeHugePages>;
+
+inline constexpr size_t kHugePage = size_t{2} << 20U;
+
+/// Allocates at least `bytes` of uninitialized memory, on huge pages if the system provides them. Pages become resident
+/// when they are first written. Throws std::bad_alloc.
+[[nodiscard]] HugePages allocate_huge_pages(size_t bytes);
+
+}  // namespace folio::infer
