@@ -21,7 +21,8 @@ const T* CacheBlocks<T>::use(BlockId block) {
   const auto index = static_cast<size_t>(block);
   if (index >= blocks_.size()) blocks_.resize(index + 1);
   if (blocks_[index] == nullptr) {
-    const size_t bytes = (size() * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
+    // A rank without key/value heads has blocks of size 0.
+    const size_t bytes = std::max(kAlignment, (size() * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment);
     const size_t of_slab = std::max<size_t>(kLeastOfSlab, kHugePage / bytes);
     if (n_used_ == memory_.size() * of_slab) memory_.push_back(allocate_huge_pages(of_slab * bytes));
     blocks_[index] = reinterpret_cast<T*>(memory_.back().get() + n_used_++ % of_slab * bytes);
