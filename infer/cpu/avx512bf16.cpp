@@ -1,4 +1,4 @@
-// AVX-512 BF16 kernels: to_fast, matmul_fast and attention_bf16, used with --fast. All other kernels are those of avx512vnni.cpp.
+// AVX-512 BF16 kernels for --fast: to_fast, matmul_fast and attention_bf16. All others are those of avx512vnni.cpp.
 // Later headers use the types of earlier ones, so the include order is fixed:
 // clang-format off
 #include "infer/cpu/vec_avx512.h"
