@@ -64,7 +64,7 @@ class BatchSampler {
 /// Throws core::Error if no window fits.
 [[nodiscard]] int64_t consecutive_windows(TokenView tokens, int64_t length);
 
-/// Returns windows [first, first + rows) of the split's consecutive windows as one batch.
+/// Returns windows [first, first + rows) of the consecutive windows of `tokens` as one batch.
 [[nodiscard]] Batch consecutive_batch(TokenView tokens, int64_t first, int64_t rows, int64_t length,
                                       DocumentEnd document_end = {});
 

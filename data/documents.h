@@ -39,8 +39,8 @@ class Documents {
   /// Returns the first line that is not blank; nullopt if the first file is not .jsonl, or is empty.
   [[nodiscard]] std::optional<std::string> first_line() const;
 
-  /// Calls `take` with the texts of many pieces at once, so that all threads have work; `where` is the file of the last
-  /// piece. Calls `progress` after each piece with the number of bytes read so far.
+  /// Calls `take` with the texts of about 64 MiB of pieces at a time, so that all threads have work; `where` is the
+  /// file of the last piece. Calls `progress` after each piece with the number of bytes read so far.
   void read_together(const std::function<void(std::span<const std::string> texts, const std::string& where)>& take,
                      const std::function<void(uint64_t n_read)>& progress = {}) const;
 

@@ -6,7 +6,8 @@ Usage: scripts/bench_serve.py [MODEL.gguf ...] [--rates R ...] [--requests N] [-
        scripts/bench_serve.py [MODEL.gguf ...] --slow-clients 1000 --only folio
 
 `make interop` builds llama-server; FOLIO_LLAMA_SERVER selects another. `--only "folio --fast" vllm` compares the
-arithmetic of 16-bit models; FOLIO_VLLM selects vLLM's program, which reads a directory made by build/export. Default models: SmolLM2-135M-Instruct in Q8_0
+arithmetic of 16-bit models; FOLIO_VLLM selects vLLM's program, which reads a directory made by build/export. Default
+models: SmolLM2-135M-Instruct in Q8_0
 and Q4_0, made by build/export. scripts/servers.py starts both servers.
 
 Load (the first form). For each rate, and then all at once, --requests streamed greedy completions arrive as a Poisson
@@ -107,7 +108,7 @@ def text_tokens(server):
 
 def directory_of(model, out):
     """Returns a Hugging Face directory in BF16 with the model of a file."""
-    path = out / f"{pathlib.Path(model).stem}.hf"
+    path = out / f"{pathlib.Path(model).stem}-{pathlib.Path(model).stat().st_mtime_ns}.hf"
     if not path.exists():
         run_program(BUILD / "export", model, "--out", path, "--format", "hf", "--type", "bf16")
     return path
@@ -150,7 +151,7 @@ def measure_load(model, a):
     subtitle = (f"{name}, {a.threads} threads, {a.sequences} sequences, {a.cache_type.upper()} cache; "
                 f"medians and range of {a.rounds} rounds")
     svg = a.out / f"{name}.svg"
-    svg.write_text(plot(panels, a.only, "Folio's server and llama.cpp's", subtitle, "requests a second"))
+    svg.write_text(plot(panels, a.only, "Folio's server and others", subtitle, "requests a second"))
     print(svg, file=sys.stderr)
     return results, ["requests", "server", *METRICS], rows, (
         f"{a.version}{name}, {a.threads} threads, {a.sequences} sequences of {a.context}, {a.cache_type} cache, "
@@ -163,7 +164,7 @@ def measure_prefix(model, a):
     def times(name, server, tokens, round_):
         """Returns {"client" or "server": times to first token in ms}, of a new prompt, then of those that share its
         start."""
-        clock = "time_to_first_token_seconds_sum" if name == "folio" else "prompt_seconds_total"
+        clock = "time_to_first_token_seconds_sum" if name.startswith("folio") else "prompt_seconds_total"
         draw = random.Random(f"{a.seed} {round_} prefix")
         shared, seen = window(draw, tokens, prefix), {"client": [], "server": []}
         for _ in range(1 + later):
@@ -255,6 +256,8 @@ def main():
     p.add_argument("--prefix", action="store_true")
     p.add_argument("--slow-clients", type=int, default=0, metavar="N")
     a = p.parse_args()
+    if "vllm" in a.only and (a.prefix or a.shared_prefix or a.slow_clients or a.cache_type != "f16"):
+        p.error("vllm is measured only under load, without a shared prefix and with a cache in 16 bits")
     for file in a.models:
         if not pathlib.Path(file).exists():
             p.error(f"there is no {file}")

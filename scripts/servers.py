@@ -1,5 +1,6 @@
-"""Starts Folio's, llama.cpp's and vLLM's servers with equal settings, for measurements and tests: model, sequences, context,
-threads and type of KV cache. All other settings are each server's defaults. Needs only the standard library."""
+"""Starts Folio's, llama.cpp's and vLLM's servers with equal settings, for measurements and tests: model, sequences,
+context, threads and type of KV cache. Other settings are defaults, except those that a command's function explains.
+Needs only the standard library."""
 import json
 import os
 import pathlib
@@ -36,7 +37,8 @@ def llama_command(model, sequences, context, threads, cache_type):
 
 
 def vllm_command(model, sequences, context, threads, cache_type):
-    """Returns vLLM's command for a Hugging Face directory in BF16, whose cache is BF16, too."""
+    """Returns vLLM's command for a Hugging Face directory in BF16, whose cache is BF16, too. Prefix caching is off,
+    since prompts under load share no prefix."""
     return ["env", "VLLM_CPU_KVCACHE_SPACE=2", f"VLLM_CPU_OMP_THREADS_BIND=0-{threads - 1}", VLLM, "serve", model,
             "--dtype", "bfloat16", "--max-num-seqs", sequences, "--max-model-len", context,
             "--no-enable-prefix-caching"]

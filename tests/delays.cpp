@@ -1,6 +1,6 @@
-// A library to preload into tested programs. It delays 2 % of their writes and thread notifications by 300 ms, and so
-// responses, wake-ups and the asynchronous engine's steps. The environment variable FOLIO_DELAY_SEED selects the calls;
-// those made by Python itself are not delayed.
+// A library to preload into tested programs. It delays 2 % of their writes and thread notifications by 300 ms, and thus
+// responses, wake-ups and the asynchronous engine's steps. The environment variable FOLIO_DELAY_SEED selects the calls.
+// Python's own calls are not delayed.
 #include <dlfcn.h>
 #include <linux/futex.h>
 #include <pthread.h>

@@ -75,7 +75,7 @@ jinja::Value value_of(jinja::Session& session, const ChatMessage& message, bool 
         session.dict({{name("id"), said(call.id)}, {name("type"), name("function")}, {name("function"), function}}));
   }
   if (!calls.empty()) members.emplace_back(name("tool_calls"), session.list(std::move(calls)));
-  if (!message.reasoning.empty()) {  // templates read either name; vLLM sets both, too
+  if (!message.reasoning.empty()) {  // templates read one of the two names; vLLM also sets both
     members.emplace_back(name("reasoning"), said(message.reasoning));
     members.emplace_back(name("reasoning_content"), said(message.reasoning));
   }

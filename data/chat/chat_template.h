@@ -68,7 +68,7 @@ class ChatTemplate {
                                               std::string_view eos, const RenderOptions& options = {},
                                               std::vector<ChatSpan>* generated = nullptr) const;
 
-  [[nodiscard]] const std::string& source() const { return source_; }  ///< the Jinja source
+  [[nodiscard]] const std::string& source() const { return source_; }
 
   /// Returns true if the template marks assistants' answers by {% generation %}, as in transformers.
   [[nodiscard]] bool has_generation(bool with_tools) const { return jinja::has_generation(program(with_tools)); }
@@ -77,7 +77,7 @@ class ChatTemplate {
   std::string source_;
   std::string where_;
   std::shared_ptr<const jinja::Block> program_;
-  std::shared_ptr<const jinja::Block> for_tools_;  ///< null: program_ renders chats with tools, too
+  std::shared_ptr<const jinja::Block> for_tools_;  ///< renders chats with tools; null: program_ renders all chats
 
   [[nodiscard]] const jinja::Block& program(bool with_tools) const {
     return with_tools && for_tools_ ? *for_tools_ : *program_;
@@ -89,7 +89,7 @@ class ChatTemplate {
                                                  std::span<const ChatMessage> messages, const RenderOptions& options,
                                                  std::vector<ChatSpan>* generated = nullptr);
 
-/// Tokenizes a rendered chat. Prepends the tokenizer's prefix_tokens() unless it begins with them.
+/// Tokenizes a rendered chat. Prepends the tokenizer's prefix_tokens() unless the chat begins with them.
 [[nodiscard]] std::vector<int32_t> encode_rendered(const Tokenizer& tokenizer, std::span<const ChatPiece> rendered);
 
 /// Renders and tokenizes a conversation. Spends a step of the budget in `options` per byte of the rendered chat.
@@ -118,10 +118,10 @@ enum class Thinking : uint8_t { None, Possible, Begun };
 
 /// Returns the names of the built-in templates: "chatml", "gemma", "llama2", "llama3", "zephyr".
 [[nodiscard]] const std::vector<std::string>& chat_template_names();
-/// Returns the template with this name, the model's or a built-in one, or the template in this file. Throws
-/// core::UsageError that lists all names if there is neither.
+/// Returns the model's or built-in template with this name, or the template in this file. Throws core::UsageError that
+/// lists all names if there is none.
 [[nodiscard]] ChatTemplate chat_template_named(const std::string& name_or_file, const Tokenizer* model = nullptr);
-/// Returns chat_template_named(), or, if `name_or_file` is empty, chat_template_of(); nullopt if the model has none.
+/// Returns chat_template_named(), or chat_template_of() if `name_or_file` is empty; nullopt if the model has none.
 [[nodiscard]] std::optional<ChatTemplate> find_chat_template(const Tokenizer& model, const std::string& where,
                                                              const std::string& name_or_file);
 

@@ -156,8 +156,8 @@ size_t end_of_answer(const Rendered& whole, size_t begin, const std::string& mar
   return end;
 }
 
-// Returns the text that ends the last turn of `whole`. `more` renders the same chat with one more turn: the text after
-// `whole`, up to and including a token that stops generation, ends the turn. Empty if there is no such token.
+// Returns the text that ends the last turn of `whole`: what follows it in `more`, the same chat with one more turn,
+// through a token that stops generation. Empty if there is no such token.
 std::string mark_between(const Tokenizer& tokenizer, const Rendered& whole, const Rendered& more) {
   if (!more.starts_with(whole)) return "";
   const std::string_view behind = std::string_view(more.text).substr(whole.size());

@@ -29,8 +29,8 @@ struct Conversation {
 /// core::Error with file, line and remedy for an invalid line, or one without an assistant's answer.
 [[nodiscard]] std::vector<Conversation> read_conversations(const Documents& documents);
 
-/// Returns the text that a template writes after an answer only if another turn follows, through the first token of
-/// that turn: "<|user|>" for GLM-4. Empty unless generation stops at that token (Tokenizer::ends_text()).
+/// Returns the text that follows an answer if another turn comes next, through the first token of that turn: "<|user|>"
+/// for GLM-4. Returns "" unless generation stops at that token (Tokenizer::ends_text()).
 [[nodiscard]] std::string mark_of_next_turn(const Tokenizer& tokenizer, const ChatTemplate& chat);
 
 /// A tokenized conversation, cut after its last answer. `is_learned` is true for the tokens of answers.
@@ -46,11 +46,10 @@ class ChatRenderer {
   ChatRenderer(const Tokenizer& tokenizer, const ChatTemplate& chat);
 
   /// Returns the tokens to train on, as transformers would tokenize the conversation. Only answers are learned, each
-  /// with the text that ends its turn. An answer is the output of a {% generation %} block, if the template has any, or
-  /// else what the template adds after the generation prompt. If the template changes earlier answers (by dropping
-  /// reasoning, for example), each answer becomes an example of its own. Calls are written as by serve (tool_format.h).
-  /// Throws core::Error, prefixed with the conversation's `where`, if the template raises an exception or does not
-  /// write the generation prompt before an answer. Thread-safe.
+  /// with the text that ends its turn. An answer is the output of a {% generation %} block if the template has one,
+  /// otherwise the text after the generation prompt. If the template changes earlier answers, for example by dropping
+  /// reasoning, each answer becomes a separate example. Throws core::Error, prefixed with the conversation's `where`,
+  /// if the template raises an exception or does not write the generation prompt before an answer. Thread-safe.
   [[nodiscard]] std::vector<ChatExample> examples(const Conversation& conversation) const;
 
   /// Returns true if the training targets of answers include a token or text that stops generation.

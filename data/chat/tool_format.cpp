@@ -181,8 +181,8 @@ class Recognizer {
     return find_trigger();
   }
 
-  // Finds the text between two calls of an answer. If a template writes two calls in another format than one, answers
-  // are assumed to have at most one call.
+  // Finds the text between two calls of an answer. If the template writes two calls in another format than a single
+  // call, answers are assumed to have at most one call.
   void find_separator(const std::string& one, const Written& call, const std::string& behind) {
     const auto two = rendered(conversation(2), false);
     if (!two || !two->starts_with(one.substr(0, call.end))) return;

@@ -68,7 +68,7 @@ struct ChatWithTools {
 /// Wraps a tokenizer so that given special tokens, such as [TOOL_CALLS], appear in the output as their names.
 class MarkedTokenizer final : public Tokenizer {
  public:
-  /// Makes the tokens with the IDs `marks` visible. `tokenizer` must outlive this object.
+  /// Shows the special tokens with the IDs `marks` in the output. `tokenizer` must outlive this object.
   MarkedTokenizer(const Tokenizer& tokenizer, std::span<const int32_t> marks);
 
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override { return tokenizer_.encode(text); }

@@ -8,7 +8,7 @@
 namespace folio::data {
 namespace {
 
-// Returns the character of each byte: printable Latin-1 bytes keep their own, the others get U+0100 and up.
+// Returns the character of each byte: a printable Latin-1 byte is its own character, the others get U+0100 and up.
 constexpr std::array<uint32_t, 256> make_alphabet() {
   std::array<uint32_t, 256> alphabet{};
   uint32_t next = 256;

@@ -183,7 +183,7 @@ size_t o200k_end(std::string_view text, size_t at, bool contractions, int most_n
   return end_without_letters(begin, most_numbers, true);
 }
 
-// Of equal settings, the first name is written to files; the others are llama.cpp's synonyms (src/llama-vocab.cpp).
+// Among equal settings, the first name is written to files; the others are llama.cpp's synonyms (llama-vocab.cpp).
 constexpr std::array kNames = {
     PreTokenizerName{.name = "gpt-2", .kind = PreTokenizer::Gpt2},
     PreTokenizerName{.name = "phi-2", .kind = PreTokenizer::Gpt2},

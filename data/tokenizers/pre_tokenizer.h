@@ -34,7 +34,7 @@ enum class PreTokenizer {
   Tekken,
 };
 
-/// Returns the end of the word that begins at `at` < text.size(), the beginning of the text or the end of another word.
+/// Returns the end of the word that begins at `at`, which is 0 or the end of another word and less than text.size().
 /// Bytes that are not UTF-8 count as symbols, like U+FFFD.
 [[nodiscard]] size_t word_end(PreTokenizer kind, std::string_view text, size_t at);
 

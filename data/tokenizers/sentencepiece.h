@@ -15,10 +15,10 @@ namespace hf {
 struct Source;
 }
 
-/// Specifies the texts before which add_space_prefix adds a space; in parentheses, tokenizer.json's step that does so.
+/// Specifies where add_space_prefix adds a space. The step of tokenizer.json that adds it is in parentheses.
 enum class SpacePrefix : uint8_t {
   Normalizer,  ///< before each text between special and user-defined tokens (Prepend; SentencePiece, GGUF)
-  Always,      ///< before each of these texts that does not begin with a space (Metaspace)
+  Always,      ///< as Normalizer, except before a text that begins with a space (Metaspace)
   First,       ///< before the whole input, unless it begins with a space or an added token (Metaspace)
 };
 
@@ -56,8 +56,8 @@ class SentencePieceTokenizer final : public Tokenizer {
   /// Reads the "llama" vocabulary of a GGUF file, with llama.cpp's defaults for missing keys.
   [[nodiscard]] static SentencePieceTokenizer from_gguf(const core::GgufFile& file);
 
-  /// Reads tokenizer.json and tokenizer_config.json: BPE with Llama's normalizer and decoder or Metaspace's. The merges
-  /// must be all splits of each piece, one piece after the other. Throws core::Error that names an unsupported feature.
+  /// Reads tokenizer.json and tokenizer_config.json: BPE with the normalizer and decoder of Llama or of Metaspace. The
+  /// merges must have all splits of each piece into two, grouped by piece. Throws core::Error for other features.
   [[nodiscard]] static SentencePieceTokenizer from_hf(const hf::Source& source);
 
   /// Returns the tokens of `text`. U+2581 counts as a space, and a byte that is not UTF-8 as a symbol. User-defined

@@ -16,7 +16,7 @@ struct TokenFlags {
   bool lstrip = false;       ///< the match includes white space before the token
   bool rstrip = false;       ///< the match includes white space after the token
   bool single_word = false;  ///< matches only if no letter, digit or underscore (\w) is next to it
-  bool normalized = false;   ///< the token's text is normalized, too, and searched in normalized text
+  bool normalized = false;   ///< the token is found in normalized text, after its own text is normalized
   bool apart = false;        ///< a user-defined piece that merges do not produce, although two pieces spell it
 
   bool operator==(const TokenFlags&) const = default;

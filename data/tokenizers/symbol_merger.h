@@ -36,8 +36,8 @@ class SymbolMerger {
                         .id = id});
   }
 
-  /// Merges until no pair has a rank: `rule(left, right)` returns std::optional<Join>. Returns all symbols, of which
-  /// those of size 0 must be skipped.
+  /// Merges pairs until rule(left, right) returns nullopt for all of them; it returns std::optional<Join>. Returns all
+  /// symbols. Those of size 0 were merged into others and must be skipped.
   template <typename Rule>
   const std::vector<Symbol>& merge(Rule&& rule) {
     heap_.clear();
@@ -60,10 +60,10 @@ class SymbolMerger {
     uint64_t order;  ///< the rank in the upper bits, then the position
     uint32_t size;
     int32_t id;
-    bool operator<(const Candidate& other) const { return order > other.order; }  // puts the lowest on top of the heap
+    bool operator<(const Candidate& other) const { return order > other.order; }  // the lowest order comes first
   };
 
-  // Appends the pair that begins at `left` to the heap if it has a rank. Returns true if so.
+  // If the pair that begins at `left` has a rank, appends it to the heap and returns true.
   template <typename Rule>
   bool add_candidate(int32_t left, Rule& rule) {
     const Symbol& a = symbols_[static_cast<size_t>(left)];

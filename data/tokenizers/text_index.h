@@ -1,5 +1,5 @@
 // A hash table from texts to IDs, with open addressing and 8 bytes per slot. An encoder looks up several texts per
-// character, most of which are missing; std::unordered_map would need a division and three cache misses for each.
+// character, and most are missing; std::unordered_map would need a division and three cache misses for each.
 #pragma once
 
 #include <bit>
@@ -36,7 +36,7 @@ class TextIndex {
 
  private:
   struct Slot {
-    uint32_t tag = 0;  ///< upper half of the hash; texts are compared only if it is equal
+    uint32_t tag = 0;  ///< upper half of the hash; texts are compared only if their tags are equal
     int32_t id = -1;
   };
 

@@ -1,4 +1,4 @@
-// Step (a): a thread an element.
+// Step (a): SwiGLU with one thread per element.
 #include "experiments/33_cuda/a_elements.h"
 
 #include <cmath>
@@ -11,7 +11,7 @@ namespace folio::experiments {
 
 void step_a(Lesson& lesson) {
   constexpr size_t kN = 100'004;  // not a multiple of a block's 256
-  // On the roundings of exp_of(), a sum, a division and a product: 2⁻²⁴ each, but exp_of()'s two last places.
+  // Bounds the rounding of a sum, a division and a product, 2⁻²⁴ each, and exp_of()'s error in the two last places.
   constexpr double kRoundings = 8 * 0x1p-24;
   const std::vector<float> gates = lesson.random(kN, 1);
   const std::vector<float> ups = lesson.random(kN, 2);
@@ -34,7 +34,7 @@ void step_a(Lesson& lesson) {
        [&] {
          infer::gpu::activate(lesson.stream(), infer::gpu::Activation::Silu, out.as<float>(), up.as<float>(), kN);
        },
-       &out, [&] { lesson.stream().copy_within(out.as<float>(), gate.as<float>(), gate.bytes()); }}};  // in place
+       &out, [&] { lesson.stream().copy_within(out.as<float>(), gate.as<float>(), gate.bytes()); }}};  // works in place
   const std::vector<Measured> all = lesson.table("a, SwiGLU of 100,004 elements", kernels, {expected, kRoundings});
   lesson.check_error("a: a thread past the end", "correct the index",
                      [&] { swiglu_unchecked(lesson.stream(), gate.as<float>(), up.as<float>(), kN, out.as<float>()); });

@@ -1,4 +1,4 @@
-// Step (a): a thread an element. gate_i = silu(gate_i) · up_i, silu(x) = x / (1 + e^-x).
+// Step (a): SwiGLU with one thread per element. out_i = silu(gate_i) · up_i, silu(x) = x / (1 + e^-x).
 #pragma once
 
 #include <cstddef>
@@ -7,13 +7,13 @@
 
 namespace folio::experiments {
 
-/// One thread for each element i < n; neighbors in a warp read neighbors in memory.
+/// Computes SwiGLU with one thread per element, so that neighboring lanes access neighboring elements.
 void swiglu_elements(infer::gpu::Stream& stream, const float* gate, const float* up, size_t n, float* out);
-/// One thread for eight elements that follow one another: a warp's lanes read 32 bytes apart.
+/// Computes SwiGLU with one thread per eight consecutive elements: the lanes of a warp read 32 bytes apart.
 void swiglu_eights(infer::gpu::Stream& stream, const float* gate, const float* up, size_t n, float* out);
-/// One thread for four elements, loaded at once. n must be a multiple of 4.
+/// Computes SwiGLU with one thread per four elements, which are loaded at once. n must be a multiple of 4.
 void swiglu_fours(infer::gpu::Stream& stream, const float* gate, const float* up, size_t n, float* out);
-/// As swiglu_elements, without the comparison with n: threads past the end read and write memory of others.
+/// As swiglu_elements, but without the check i < n: threads past the end access memory outside of the arrays.
 void swiglu_unchecked(infer::gpu::Stream& stream, const float* gate, const float* up, size_t n, float* out);
 
 }  // namespace folio::experiments

@@ -1,4 +1,4 @@
-// Step (b): a block a row.
+// Step (b): RMSNorm with one block per row.
 #include "experiments/33_cuda/b_rows.h"
 
 #include <cmath>
@@ -46,7 +46,7 @@ void step_b(Lesson& lesson) {
   const auto& [threads, shared, shuffles] = std::tie(all[0].counts, all[1].counts, all[2].counts);
   report.check_equal("b: bytes requested, the same for all", static_cast<int64_t>(shuffles.requested_bytes()),
                      static_cast<int64_t>(threads.requested_bytes()));
-  // A row is read twice, and the weight once for each row; a row's end is 32 bytes from the next row's beginning.
+  // Each row is read twice and written once, and the weight is read once for each row.
   report.check_equal("b: sectors of a block a row", static_cast<int64_t>(shuffles.sectors()), 4 * kRows * kDim / 8);
   report.check_above("b: sectors of a thread a row, as a multiple",
                      static_cast<double>(threads.sectors()) / static_cast<double>(shuffles.sectors()), 6.0);

@@ -3,7 +3,7 @@
 
 namespace folio::experiments {
 
-using namespace infer::gpu;  // NOLINT: CUDA's words, in a file of kernels
+using namespace infer::gpu;  // NOLINT: kernels use CUDA's names unqualified
 
 namespace {
 
@@ -12,7 +12,7 @@ constexpr unsigned kWarps = kThreads / kWarp;
 
 __device__ float inverse_of(float sum, const Norm& n) { return 1.0F / sqrtf(sum / static_cast<float>(n.dim) + n.eps); }
 
-/// Returns the squares that thread `first` of `step` threads adds: those of x[first], x[first + step], …
+/// Returns the sum of squares that one of `step` threads computes: x[first]² + x[first + step]² + …
 __device__ float squares(const float* x, size_t dim, size_t first, size_t step) {
   float sum = 0.0F;
   for (size_t i = first; i < dim; i += step) sum = fmaf(x[i], x[i], sum);

@@ -1,4 +1,4 @@
-// Step (b): a block a row. out_i = x_i / sqrt(mean(x²) + eps) · weight_i, for each row of x (rows, dim).
+// Step (b): RMSNorm, a block per row. out_i = x_i / sqrt(mean(x²) + eps) · weight_i, for each row of x (rows, dim).
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace folio::experiments {
 
-/// The arguments of an RMSNorm on device memory.
+/// The arguments of an RMSNorm, in device memory.
 struct Norm {
   const float* x;       // (rows, dim)
   const float* weight;  // (dim)
@@ -17,11 +17,11 @@ struct Norm {
   float* out;  // (rows, dim)
 };
 
-/// One thread a row, which adds all of the row's squares.
+/// Normalizes each row with one thread, which adds all of the row's squares.
 void norm_threads(infer::gpu::Stream& stream, const Norm& n);
-/// A block of 256 threads a row, whose sums are joined in shared memory: halves, quarters, eighths, …
+/// Normalizes each row with a block of 256 threads, whose sums are joined in shared memory, pair by pair.
 void norm_shared(infer::gpu::Stream& stream, const Norm& n);
-/// A block of 256 threads a row, whose sums are joined by shuffles in each warp, and then in shared memory.
+/// Normalizes each row with a block of 256 threads, whose sums are joined by shuffles, and then in shared memory.
 void norm_shuffles(infer::gpu::Stream& stream, const Norm& n);
 
 }  // namespace folio::experiments

@@ -1,4 +1,4 @@
-// Step (c): memory that is read side by side.
+// Step (c): transposition with coalesced reads and writes.
 #include "experiments/33_cuda/c_transposition.h"
 
 #include "experiments/33_cuda/picture.h"
@@ -42,7 +42,7 @@ void step_c(Lesson& lesson) {
   report.check_equal("c: bank conflicts of a padded tile", static_cast<int64_t>(padded.bank_conflicts), 0);
   report.check_equal("c: bytes that padding adds to a block's shared memory",
                      static_cast<int64_t>(padded.shared_bytes - tiled.shared_bytes), 128);
-  // A warp loads and stores four rows of a tile: in the tiled kernels, accesses 0 to 7 fill it, 8 to 15 empty it.
+  // In the tiled kernels, a warp loads four rows of a tile (accesses 0 to 7) and stores four rows of it (8 to 15).
   report.picture("c_transposition.svg", who_reads("Who reads what: a transposition",
                                                   {{"straight: a row is loaded, a column is stored", all[0].trace, 2},
                                                    {"by a tile: its column is in one bank", {all[1].trace[8]}},

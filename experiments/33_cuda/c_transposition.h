@@ -1,4 +1,4 @@
-// Step (c): memory that is read side by side. out (columns, rows) is the transpose of in (rows, columns).
+// Step (c): transposition with coalesced accesses. out (columns, rows) is the transpose of in (rows, columns).
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace folio::experiments {
 
-/// The arguments of a transposition on device memory.
+/// The arguments of a transposition, in device memory.
 struct Transposition {
   const float* in;  // (rows, columns)
   size_t rows;
@@ -15,13 +15,13 @@ struct Transposition {
   float* out;  // (columns, rows)
 };
 
-// All three give a block of 256 threads a tile of 32 × 32 elements.
+// Each kernel uses a block of 256 threads for a tile of 32 × 32 elements.
 
-/// Reads rows and writes columns, straight from memory to memory.
+/// Transposes without shared memory: reads rows, and writes columns.
 void transpose_naive(infer::gpu::Stream& stream, const Transposition& t);
-/// Reads rows into shared memory, [32][32], and writes rows that are its columns.
+/// Transposes in shared memory, [32][32]: reads a tile's rows, and writes its columns as rows of `out`.
 void transpose_tiled(infer::gpu::Stream& stream, const Transposition& t);
-/// As transpose_tiled, with a row of [32][33], so that a column's elements are in different banks.
+/// Works as transpose_tiled, but with rows of 33 floats, so that a column's elements are in different banks.
 void transpose_padded(infer::gpu::Stream& stream, const Transposition& t);
 
 }  // namespace folio::experiments

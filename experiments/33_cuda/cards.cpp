@@ -13,8 +13,8 @@ const std::array<Card, kCards>& cards() {
   return all;
 }
 
-// As cuda_occupancy.h computes it for compute capabilities 8.0 to 9.0: 65,536 registers in four parts, given to warps
-// in units of 256; CUDA reserves 1,024 bytes of each block's shared memory, which is given in units of 128.
+// Follows cuda_occupancy.h for compute capabilities 8.0 to 9.0: a multiprocessor has 65,536 registers in four parts, of
+// which a warp gets a multiple of 256. CUDA adds 1,024 bytes to a block's shared memory, which is a multiple of 128.
 Occupancy occupancy(const Card& card, unsigned threads, unsigned registers, size_t shared_bytes) {
   const auto up = [](size_t n, size_t to) { return (n + to - 1) / to * to; };
   const auto warps = static_cast<unsigned>(up(threads, 32) / 32);

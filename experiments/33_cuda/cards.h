@@ -1,4 +1,4 @@
-// Published limits of three cards, and what follows from them: occupancy, and bounds of a kernel's time.
+// Published limits of three GPUs, and their consequences: a kernel's occupancy, and lower bounds of its time.
 #pragma once
 
 #include <array>
@@ -12,14 +12,14 @@ namespace folio::experiments {
 
 struct Card {
   std::string name;
-  // Of a multiprocessor: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+  // Limits of a multiprocessor, from the CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
   unsigned warps;
   unsigned blocks;
   size_t shared_bytes;
-  // Of the card: NVIDIA's data sheets, without sparsity.
+  // Peak rates of the card, from NVIDIA's data sheets, without sparsity.
   double bytes_per_s;
   double f32_per_s;  ///< operations; a multiply-add is two
-  double f16_per_s;  ///< of tensor cores, with sums in F32
+  double f16_per_s;  ///< operations of tensor cores, with sums in F32
   double s8_per_s;
 };
 
@@ -28,7 +28,7 @@ inline constexpr size_t kCards = 3;
 [[nodiscard]] const std::array<Card, kCards>& cards();
 
 struct Occupancy {
-  unsigned warps = 0;  ///< that a multiprocessor holds at once
+  unsigned warps = 0;  ///< warps that a multiprocessor holds at once
   std::string limit;   ///< "threads", "blocks", "shared" or "registers"
 };
 /// Computes the occupancy of blocks of `threads` threads with `registers` each and `shared_bytes` of shared memory.

@@ -1,4 +1,4 @@
-// Step (d): a matrix by a vector.
+// Step (d): the product of a matrix and a vector.
 #include "experiments/33_cuda/d_vector.h"
 
 #include <cmath>
@@ -14,8 +14,8 @@ void step_d(Lesson& lesson) {
   constexpr size_t kRows = 2048;
   constexpr size_t kColumns = 1024;
   constexpr size_t kScaled = 32;
-  // Weights that 8 bits hold exactly, so that all rows of the table compute the same product: none is negative, so sums
-  // don't cancel. The inputs are multiples of 1/128, with a largest of 127/128 in each 32, since the engine quantizes
+  // All rows of the table compute the same product: its weights are exact in 8 bits, and not negative, so that sums
+  // don't cancel. The inputs are multiples of 1/128, and the largest of each 32 is 127/128, since the engine quantizes
   // them by the largest.
   const std::vector<float> randoms = lesson.random(kRows * kColumns, 1);
   const std::vector<float> randoms_of_scales = lesson.random(kRows * kColumns / kScaled, 2);
@@ -72,7 +72,7 @@ void step_d(Lesson& lesson) {
                      static_cast<double>(threads.sectors()) / static_cast<double>(warps.sectors()), 4.0);
   report.check_below("d: distinct sectors with 8-bit weights, as a share",
                      static_cast<double>(eights.distinct_sectors) / static_cast<double>(warps.distinct_sectors), 0.27);
-  // 128 weights are 128 bytes, 4 sectors, and 4 scales in one; their inputs are 512 bytes, 16 sectors.
+  // 128 weights of 8 bits are 4 sectors, their 4 scales are in one, and their inputs, 512 bytes, are 16.
   report.check_equal("d: sectors for 128 weights of 8 bits, a warp a row",
                      static_cast<int64_t>(eights.load_sectors / (kRows * kColumns / 128)), 4 + 1 + 16);
   report.check_below("d: sectors of the engine's kernel, as a share of a warp a row's",

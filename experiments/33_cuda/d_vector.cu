@@ -3,7 +3,7 @@
 
 namespace folio::experiments {
 
-using namespace infer::gpu;  // NOLINT: CUDA's words, in a file of kernels
+using namespace infer::gpu;  // NOLINT: kernels use CUDA's names unqualified
 
 namespace {
 

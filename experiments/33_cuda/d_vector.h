@@ -1,4 +1,4 @@
-// Step (d): a matrix by a vector, out = weights · x, which is what decoding a token for one user consists of.
+// Step (d): the product of a matrix and a vector, out = weights · x, the main work of decoding for one user.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace folio::experiments {
 
-/// The arguments of a product on device memory.
+/// The arguments of a matrix-vector product, in device memory.
 struct VectorProduct {
   const float* weights;  // (rows, columns)
   const float* x;        // (columns)
@@ -17,7 +17,7 @@ struct VectorProduct {
   float* out;  // (rows)
 };
 
-/// The same with 8-bit weights: weight = scale · quant. `columns` must be a multiple of 32.
+/// As VectorProduct, with 8-bit weights: weight = scale · quant. `columns` must be a multiple of 32.
 struct QuantizedProduct {
   const int8_t* quants;    // (rows, columns)
   const uint16_t* scales;  // (rows, columns / 32), F16
@@ -27,11 +27,11 @@ struct QuantizedProduct {
   float* out;  // (rows)
 };
 
-/// One thread a row.
+/// Computes the product with one thread per row.
 void product_threads(infer::gpu::Stream& stream, const VectorProduct& p);
-/// One warp a row, whose lanes read the row side by side; their sums are joined by shuffles.
+/// Computes the product with one warp per row, whose lanes read neighboring elements. Shuffles join their sums.
 void product_warps(infer::gpu::Stream& stream, const VectorProduct& p);
-/// One warp a row; a lane loads four quants at once.
+/// Computes the product with one warp per row. Each lane loads four quants at once.
 void product_quants(infer::gpu::Stream& stream, const QuantizedProduct& p);
 
 }  // namespace folio::experiments

@@ -1,4 +1,4 @@
-// Step (e): a matrix by a matrix.
+// Step (e): the product of two matrices.
 #include "experiments/33_cuda/e_matrix.h"
 
 #include <cmath>
@@ -77,8 +77,8 @@ void step_e(Lesson& lesson) {
   }
   report.table("e, operations per byte", {"kernel", "of all sectors", "of distinct sectors", "of shared wavefronts"},
                rows);
-  // After its loads and stores of a tile, a warp of tiled() loads b's row and a's number; one of registers() loads four
-  // rows of a, and then rows of b.
+  // Accesses 0 to 3 of a warp fill the tiles. Then a warp of tiled() loads a row of b (4) and an element of a (5), and
+  // a warp of registers() loads four rows of a (4 to 7) and then rows of b (from 8).
   report.picture(
       "e_matrix.svg",
       who_reads("Who reads what: a matrix by a matrix",

@@ -3,14 +3,14 @@
 
 namespace folio::experiments {
 
-using namespace infer::gpu;  // NOLINT: CUDA's words, in a file of kernels
+using namespace infer::gpu;  // NOLINT: kernels use CUDA's names unqualified
 
 namespace {
 
 constexpr unsigned kTile = 32;  // rows and columns of tiled()'s block
 constexpr unsigned kThreads = kTile * kTile;
 constexpr unsigned kOutputs = 64;  // rows and columns of registers()'s block
-constexpr unsigned kInner = 16;    // columns of a and rows of b in its shared memory
+constexpr unsigned kInner = 16;    // columns of a and rows of b in registers()'s shared memory
 
 __global__ __launch_bounds__(256) void naive(MatrixProduct p) {
   const size_t row = blockIdx.y * 8 + threadIdx.y;
@@ -43,7 +43,7 @@ __global__ __launch_bounds__(256) void registers(MatrixProduct p) {
   FOLIO_SHARED(Words, a, kOutputs * kInner / 4);  // four floats each, aligned to 16 bytes
   FOLIO_SHARED(Words, b, kInner * kOutputs / 4);
   const unsigned me = threadIdx.x;
-  const unsigned row = me / 16 * 4;  // of this thread's 4 × 4 outputs in the block's
+  const unsigned row = me / 16 * 4;  // row of this thread's 4 × 4 outputs in the block
   const unsigned column = me % 16 * 4;
   const float* from_a = p.a + (blockIdx.y * kOutputs + me / 4) * p.inner + me % 4 * 4;
   const float* from_b = p.b + me / 16 * p.columns + blockIdx.x * kOutputs + column;

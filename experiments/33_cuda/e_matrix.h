@@ -1,4 +1,4 @@
-// Step (e): a matrix by a matrix, c = a · b, which is what reading a prompt consists of.
+// Step (e): the product of two matrices, c = a · b, the main work of processing a prompt.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace folio::experiments {
 
-/// The arguments of a product on device memory.
+/// The arguments of a product of two matrices, in device memory.
 struct MatrixProduct {
   const float* a;  // (rows, inner)
   const float* b;  // (inner, columns)
@@ -17,12 +17,12 @@ struct MatrixProduct {
   float* c;  // (rows, columns)
 };
 
-/// One thread an output, which loads a row of a and a column of b.
+/// Computes one output per thread, which loads a row of a and a column of b.
 void matrix_naive(infer::gpu::Stream& stream, const MatrixProduct& p);
-/// One thread an output; a block has 32 × 32, and loads tiles of a and b into shared memory.
+/// Computes one output per thread. A block computes 32 × 32, from tiles of a and b in shared memory.
 void matrix_tiled(infer::gpu::Stream& stream, const MatrixProduct& p);
-/// 4 × 4 outputs a thread, with sums in registers; a block has 64 × 64. `rows` and `columns` must be multiples of 64,
-/// `inner` of 16.
+/// Computes 4 × 4 outputs per thread, with sums in registers. A block computes 64 × 64. `rows` and `columns` must be
+/// multiples of 64, and `inner` of 16.
 void matrix_registers(infer::gpu::Stream& stream, const MatrixProduct& p);
 
 }  // namespace folio::experiments

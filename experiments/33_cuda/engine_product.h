@@ -1,4 +1,4 @@
-// The engine's product, for the last row of a step's table: its operands in device memory, in the engine's layout.
+// Runs the engine's product, which the last row of a step's table measures, on operands in device memory.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ template <typename T>
   return memory;
 }
 
-/// Inputs and one weight matrix, packed.
+/// The inputs and the weight matrix of a product, packed as the engine's kernel requires.
 class EngineProduct {
  public:
-  /// Packs `numbers` (weight.n_out, weight.k), elements of the type of weight.kind, and for groups their F16 scales
-  /// (n_out, k / 32). Packs x (n_rows, k), floats in device memory.
+  /// Packs the weights `numbers` (weight.n_out, weight.k), of weight.kind's type, with F16 scales (n_out, k / 32) if
+  /// that type has groups, and x (n_rows, k), floats in device memory.
   template <typename T>
   EngineProduct(infer::gpu::Stream& stream, const infer::gpu::PackedMatrix& weight, const std::vector<T>& numbers,
                 const std::vector<uint16_t>& scales, const float* x, uint32_t n_rows)

@@ -1,4 +1,4 @@
-// Step (f): tensor cores.
+// Step (f): products on tensor cores.
 #include "experiments/33_cuda/f_tensor_cores.h"
 
 #include <fmt/format.h>
@@ -31,7 +31,7 @@ struct DrawnMatrix {
   double wide = 22;
   double high = 17;
 
-  /// Draws elements `columns` × `rows` that a lane holds, with its number.
+  /// Draws `rows` × `columns` elements from (row, column) as one box, labeled with the number of their lane.
   [[nodiscard]] std::string draw(size_t row, size_t column, size_t rows, size_t columns, unsigned lane) const {
     const double x = left + static_cast<double>(column) * wide;
     const double y = top + static_cast<double>(row) * high;
@@ -114,7 +114,7 @@ void step_f(Lesson& lesson) {
       kernel("a warp 2 × 4 tiles, packed", "f_tensor_cores.cu:eight_tiles", product_eight_tiles, tiles),
       {"the engine's", "product_tiled.cu:product_tiled<Floats<1>, false>", kBytes,
        [&] { gpu::multiply(stream, tiles.x, &matmul, 1); }, &out}};
-  // Products of F16 are exact in F32. A card may truncate where the emulator rounds.
+  // Products of F16 values are exact in F32. The tolerance covers their sums, which a GPU may truncate.
   const std::vector<Measured> all =
       lesson.table("f, product of 128³ in F16", kernels, {expected, static_cast<double>(kN) * 0x1p-23});
   if (!lesson.counts()) return;
@@ -132,7 +132,7 @@ void step_f(Lesson& lesson) {
   equal("sectors loaded a product, from rows", from_rows.load_sectors, 48 * kProducts);
   equal("sectors loaded a product, packed", packed.load_sectors, 24 * kProducts);
   equal("sectors loaded a product, 2 × 4 tiles", eight.load_sectors, 8 * kProducts);
-  // Weights and inputs once, 32 KiB each, and for each of 512 sums of a warp the scales of its rows, a sector.
+  // The engine's kernel loads weights and inputs once, 32 KiB each, and a sector of scales for each of 512 warps' sums.
   equal("sectors that the engine's kernel loads", engine.load_sectors, 2 * 1024 + 512);
   report.picture("f_tensor_cores.svg", layout_of_lanes(all[1].trace, rows));
 }

@@ -4,7 +4,7 @@
 
 namespace folio::experiments {
 
-using namespace infer::gpu;  // NOLINT: CUDA's words, in a file of kernels
+using namespace infer::gpu;  // NOLINT: kernels use CUDA's names unqualified
 
 namespace {
 
@@ -18,12 +18,12 @@ __global__ __launch_bounds__(kWarp* kFmafRows) void one_output(TileProduct p) {
   p.out[row * p.n_out + output] = sum;
 }
 
-/// Returns the two F16 numbers in columns 2 t and 2 t + 1, from `column` on, of a row.
+/// Returns the two F16 values of `row` from column `column` + 2 t on, where t is the lane's index in its group.
 __device__ uint32_t pair(const uint16_t* rows, size_t k, size_t row, size_t column) {
   return *reinterpret_cast<const uint32_t*>(rows + row * k + column + 2 * lane_in_group());
 }
 
-/// Writes a lane's four sums of the tile whose first output and row are given.
+/// Writes a lane's four sums of the tile that begins at first_output and first_row.
 __device__ void put(const Sums& sums, size_t first_output, size_t first_row, size_t n_out, float* out) {
   for (unsigned i = 0; i < 4; ++i) {
     const size_t output = first_output + lane_group() + i / 2 * 8;
@@ -54,7 +54,7 @@ __device__ void multiply_tiles(const PackedProduct& p) {
   const uint8_t* weight = p.weight.data + m * p.weight.tile_bytes() + lane_id() * 16;
   const uint8_t* x = p.x.data + n * p.x.tile_bytes() + lane_id() * 16;
   Sums sums[kM][kN] = {};
-  for (size_t i = 0; i < p.weight.k_blocks() * 8; i += 2) {  // tiles along k
+  for (size_t i = 0; i < p.weight.k_blocks() * 8; i += 2) {  // two tiles along k at a time
     Words b[kN];
     for (int c = 0; c < kN; ++c) b[c] = load(x + c * p.x.tile_bytes() + i / 2 * 512);
     for (int half = 0; half < 2; ++half) {

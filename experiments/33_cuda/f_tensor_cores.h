@@ -9,7 +9,7 @@
 
 namespace folio::experiments {
 
-/// A product of matrices whose rows are as a program has them. F16 numbers are given by their bits.
+/// The arguments of a product of row-major matrices in device memory. F16 values are stored as their bits.
 struct TileProduct {
   const uint16_t* weight;  // (n_out, k)
   const uint16_t* x;       // (n_rows, k)
@@ -18,20 +18,20 @@ struct TileProduct {
   size_t k;                // multiple of 16
   float* out;              // (n_rows, n_out)
 };
-/// The same product with both matrices in the engine's layout, of kind F16. x.n_rows must be a multiple of 32.
+/// As TileProduct, with both matrices of kind F16 in the engine's layout of tiles. x.n_rows must be a multiple of 32.
 struct PackedProduct {
   infer::gpu::PackedMatrix weight;
   infer::gpu::PackedInputs x;
   float* out;
 };
 
-/// A thread an output, with fmaf.
+/// Computes one output per thread, with fmaf.
 void product_fmaf(infer::gpu::Stream& stream, const TileProduct& p);
-/// A warp a tile of 16 × 8 outputs, whose lanes gather their words from rows.
+/// Computes a tile of 16 × 8 outputs per warp, whose lanes gather their words from rows.
 void product_from_rows(infer::gpu::Stream& stream, const TileProduct& p);
-/// A warp a tile, whose lanes each load 16 bytes that are stored in the order of lanes.
+/// Computes a tile per warp from packed matrices: each lane loads 16 bytes, which are stored in the order of lanes.
 void product_packed(infer::gpu::Stream& stream, const PackedProduct& p);
-/// A warp 2 × 4 tiles: it multiplies each word that it has loaded by four or by two others.
+/// Computes 2 × 4 tiles per warp: a loaded weight is used for four tiles, and an input for two.
 void product_eight_tiles(infer::gpu::Stream& stream, const PackedProduct& p);
 
 }  // namespace folio::experiments

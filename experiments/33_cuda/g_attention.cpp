@@ -50,14 +50,14 @@ std::vector<double> softmax_of(const Past& past, double scale) {
   return out;
 }
 
-/// Returns n different blocks of a pool of `pool`, whose order in memory is not that of positions.
+/// Returns a block table of n different blocks out of `pool`, in another order than that of positions.
 std::vector<int32_t> scattered(size_t n, size_t pool, size_t step) {
   std::vector<int32_t> table;
   for (size_t i = 0; i < n; ++i) table.push_back(static_cast<int32_t>((i * step + 11) % pool));
   return table;
 }
 
-/// Returns the lesson's cache, NaN where no position is.
+/// Returns the cache in the lesson's layout, with NaN where no position is stored.
 std::vector<float> cache_of(const Past& past, const std::vector<int32_t>& table) {
   std::vector<float> cache(kPool * kHeads * 2 * kCachePositions * kQueryDim, NAN);
   for (size_t i = 0; i < kHeads * kPast * kQueryDim; ++i) {
@@ -86,7 +86,7 @@ std::vector<float> engine_cache_of(const Past& past, const gpu::CacheView& view,
   return cache;
 }
 
-/// The engine's attention to the same positions, by one row that is the last of its sequence.
+/// The engine's attention over the same keys and values, for one row at the end of its sequence.
 struct EngineAttention {
   EngineAttention(Lesson& lesson, const Past& past, const CachedAttention& a) {
     gpu::Stream& stream = lesson.stream();
@@ -117,13 +117,13 @@ struct EngineAttention {
   std::vector<gpu::DeviceMemory> memory;
 };
 
-/// Draws the pool's blocks in the order of memory. Those whose keys head 0's warp read have their number in the
-/// sequence, and the part that they belong to when positions are split.
+/// Draws the cache's blocks in the order of memory. A block whose keys head 0's warp reads is labeled with its number
+/// in the sequence, and with its part when positions are split.
 std::string paged_cache(const std::vector<gpu::host::WarpAccess>& trace, const CachedAttention& a) {
   constexpr size_t kBlockBytes = kHeads * 2 * kCachePositions * kQueryDim * sizeof(float);
   constexpr double kWide = 46;
   constexpr double kHigh = 38;
-  std::vector<size_t> order;  // blocks, as their keys are read
+  std::vector<size_t> order;  // blocks in the order in which their keys are read
   for (const gpu::host::WarpAccess& access : trace) {
     const uint64_t at = access.address[0] - reinterpret_cast<uint64_t>(a.cache);
     if (access.store || at >= kPool * kBlockBytes) continue;
@@ -180,7 +180,7 @@ void step_g(Lesson& lesson) {
                                     kernel("online, split and joined", "g_attention.cu:join_parts", attention_split),
                                     {"the engine's", "attention.cu:attention_parts<HeadSizes<64, false>>", kBytes,
                                      [&] { gpu::attention(stream, engine.in); }, &out}};
-  // Sums over positions and over a key; TF32 products in three parts have 2⁻²⁰ of a score, which is below 2.
+  // Bounds the rounding of sums over positions and over a key, and the TF32 error of a score below 2.
   constexpr double kRoundings = (kPast + kQueryDim + 32) * 0x1p-24 + 0x1p-18;
   const std::vector<Measured> all =
       lesson.table("g, attention of 4 heads over 1,000 positions", kernels, {softmax_of(past, kScale), kRoundings});
@@ -193,7 +193,7 @@ void step_g(Lesson& lesson) {
                 {"online, a warp a head", online.blocks, kPast},
                 {"online, split and joined", split.blocks - kHeads, kPartOfPositions + kParts},
                 {"the engine's", engines.blocks * engines.block_threads / 32, nullptr}});
-  // A pass more reads each table entry again and each score twice: once by all lanes, once by 32 lanes a request.
+  // Passes read each table entry once more, and each score twice: once by all lanes, and once 32 in a request.
   report.check_equal("g: loads that an online softmax saves",
                      static_cast<int64_t>(passes.load_requests - online.load_requests),
                      static_cast<int64_t>(kHeads * (2 * kPast + (kPast + 31) / 32)));

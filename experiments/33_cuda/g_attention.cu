@@ -5,14 +5,14 @@
 
 namespace folio::experiments {
 
-using namespace infer::gpu;  // NOLINT: CUDA's words, in a file of kernels
+using namespace infer::gpu;  // NOLINT: kernels use CUDA's names unqualified
 
 namespace {
 
 constexpr float kNoScore = -std::numeric_limits<float>::infinity();
 constexpr size_t kPartNumbers = kQueryDim + 2;  // Σ e^(s - max) v, max, Σ e^(s - max)
 
-/// Returns a position's key. Its value is kCachePositions keys further.
+/// Returns a position's key. The position's value is stored kCachePositions keys later.
 __device__ const float* key_at(const CachedAttention& a, size_t head, size_t position) {
   const auto block = static_cast<size_t>(a.table[position / kCachePositions]);
   return a.cache + ((block * a.heads + head) * 2 * kCachePositions + position % kCachePositions) * kQueryDim;
@@ -28,7 +28,7 @@ __device__ Query query_of(const CachedAttention& a, size_t head) {
   return {{query[0] * a.scale, query[kWarp] * a.scale}};
 }
 
-/// Returns the product of query and key, in all lanes.
+/// Returns the dot product of query and key, in all lanes.
 __device__ float score_of(const Query& query, const float* key) {
   float sum = fmaf(query.q[0], key[threadIdx.x], query.q[1] * key[threadIdx.x + kWarp]);
   for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(kAllLanes, sum, distance);
@@ -37,14 +37,14 @@ __device__ float score_of(const Query& query, const float* key) {
 
 __device__ float larger(float a, float b) { return a > b ? a : b; }
 
-/// A softmax so far: the largest score, Σ e^(s - max), and a lane's two elements of Σ e^(s - max) v.
+/// The state of an online softmax: the largest score, Σ e^(s - max), and a lane's two elements of Σ e^(s - max) v.
 struct Softmax {
   float max = kNoScore;
   float sum = 0.0F;
   float out[2] = {0.0F, 0.0F};
 };
 
-/// Adds a part, or a position, whose sum is 1 and whose output is its value.
+/// Adds another softmax to `s`: that of a part, or of one position, whose sum is 1 and whose output is its value.
 __device__ void add_part(Softmax& s, float max, float sum, const float* out) {
   const float most = larger(s.max, max);
   const float keep = exp_of(s.max - most);

@@ -8,11 +8,11 @@
 
 namespace folio::experiments {
 
-inline constexpr size_t kCachePositions = 16;  ///< of a cache block
-inline constexpr size_t kQueryDim = 64;        ///< numbers of a query, a key or a value
+inline constexpr size_t kCachePositions = 16;  ///< positions of a cache block
+inline constexpr size_t kQueryDim = 64;        ///< elements of a query, a key or a value
 inline constexpr size_t kPartOfPositions = 64;
 
-/// The arguments on device memory.
+/// The arguments of attention over a paged cache, in device memory.
 struct CachedAttention {
   const float* query;    // (heads, 64)
   const float* cache;    // (blocks, heads, keys then values, 16 positions, 64)
@@ -25,11 +25,11 @@ struct CachedAttention {
   float* out;       // (heads, 64)
 };
 
-/// A warp a head, in three passes: scores to memory; their maximum; their exponentials, and the sum of values.
+/// Computes attention with a warp per head, in three passes: scores; their maximum; the sum of weighted values.
 void attention_in_passes(infer::gpu::Stream& stream, const CachedAttention& a);
-/// A warp a head in one pass: when the maximum grows, the sums so far are rescaled (online softmax).
+/// Computes attention with a warp per head, in one pass: when the maximum grows, the sums so far are rescaled.
 void attention_online(infer::gpu::Stream& stream, const CachedAttention& a);
-/// A warp for each 64 positions of a head, and a second launch that joins what they have computed.
+/// Computes attention with a warp for each 64 positions of a head, and a second launch that joins their results.
 void attention_split(infer::gpu::Stream& stream, const CachedAttention& a);
 
 }  // namespace folio::experiments

@@ -1,4 +1,4 @@
-// Step (h): a step as a graph.
+// Step (h): a feed-forward network in many launches, in fewer, and as a CUDA graph.
 #include "experiments/33_cuda/h_graph.h"
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ std::vector<double> times(const std::vector<float>& matrix, const std::vector<do
   return out;
 }
 
-/// The weights of a layer's feed-forward network, and a row.
+/// The weights of a layer's feed-forward network, and an input row x.
 struct Layer {
   std::vector<float> x, weight, gate, up, down;
 
@@ -89,7 +89,7 @@ struct EngineLayer {
   gpu::Matmul second;
 };
 
-/// Draws the accesses of the first warp of each launch's first block, in order: a row for each array.
+/// Draws the accesses of each launch's first warp over time, with a row for each array.
 std::string arrays_over_time(const std::vector<std::pair<std::string, std::vector<gpu::host::WarpAccess>>>& panels,
                              const FeedForward& f) {
   const std::pair<const char*, std::pair<const float*, size_t>> arrays[] = {{"x", {f.x, f.dim}},
@@ -133,7 +133,7 @@ std::string arrays_over_time(const std::vector<std::pair<std::string, std::vecto
 }  // namespace
 
 void step_h(Lesson& lesson) {
-  constexpr float kLargest = 1.0F / 64;  // of matrices: x must count in the result
+  constexpr float kLargest = 1.0F / 64;  // largest weight: small, so that x affects the result
   const Layer layer{positive(lesson, kDim, 1, 1.0F), positive(lesson, kDim, 2, 1.0F),
                     positive(lesson, kHidden * kDim, 3, kLargest), positive(lesson, kHidden * kDim, 4, kLargest),
                     positive(lesson, kDim * kHidden, 5, kLargest)};
@@ -170,7 +170,7 @@ void step_h(Lesson& lesson) {
       kernel("two, fused and replayed", "h_graph.cu:down_add", [&] { stream.run(two); }),
       {"the engine's", "embed.cu:add_numbers", kBytes, [&] { engine.run(); }, &out,
        [&] { stream.copy_within(out.as<float>(), x.as<float>(), x.bytes()); }}};  // adds to the residual in place
-  // Sums of kDim, twice in a product, and of kHidden; TF32 products in three parts, 2⁻²⁰ each.
+  // Bounds the rounding of F32 sums over kDim and kHidden, and of three TF32 products in three parts, 2⁻²⁰ each.
   constexpr double kRoundings = (4.0 * kDim + kHidden) * 0x1p-24 + 3 * 0x1p-20;
   const std::vector<Measured> all =
       lesson.table("h, a feed-forward network of 256 and 512", kernels, {layer.forward(), kRoundings});
@@ -184,8 +184,7 @@ void step_h(Lesson& lesson) {
   equal("launches of a replay, which the host calls once", replayed.launches, 6);
   equal("launches, fused", fused.launches, 2);
   equal("sectors of a replay, less those of launches", replayed.sectors() - launched.sectors(), 0);
-  // Each vector between launches is stored once and loaded by each launch that reads it: 5 of dim, 4 of hidden are
-  // saved.
+  // Fusion saves stores and loads of vectors between launches: 5 accesses of dim elements, and 4 of hidden.
   equal("distinct sectors that fusing saves", launched.distinct_sectors - fused.distinct_sectors,
         (5 * kDim + 4 * kHidden) / 8);
   report.check_below("h: those, as a share of all",

@@ -3,7 +3,7 @@
 
 namespace folio::experiments {
 
-using namespace infer::gpu;  // NOLINT: CUDA's words, in a file of kernels
+using namespace infer::gpu;  // NOLINT: kernels use CUDA's names unqualified
 
 namespace {
 
@@ -11,7 +11,7 @@ constexpr unsigned kThreads = 256;
 constexpr unsigned kWarps = kThreads / kWarp;
 
 __device__ unsigned lane() { return threadIdx.x % kWarp; }
-/// Returns the output that this warp computes.
+/// Returns the index of the output that this warp computes.
 __device__ size_t output() { return size_t{blockIdx.x} * kWarps + threadIdx.x / kWarp; }
 
 __device__ float warp_sum(float value) {
@@ -33,7 +33,7 @@ __device__ float inverse_norm(const FeedForward& f) {
 
 __device__ float swiglu(float gate, float up) { return gate / (1.0F + exp_of(0.0F - gate)) * up; }
 
-/// Returns the product of a row of a matrix and x, in all lanes of a warp.
+/// Returns the dot product of a row and x, of k elements each, in all lanes of a warp.
 __device__ float row_times(const float* row, const float* x, size_t k) {
   float sum = 0.0F;
   for (size_t i = lane(); i < k; i += kWarp) sum = fmaf(row[i], x[i], sum);
@@ -62,7 +62,7 @@ __global__ __launch_bounds__(kThreads) void add_each(const float* x, const float
   if (i < n) out[i] = x[i] + branch[i];
 }
 
-/// Each block computes the norm again, from x in its cache; each warp computes an element of gate and of up.
+/// Each block recomputes the norm, with x from its cache. Each warp computes an element of gate and of up.
 __global__ __launch_bounds__(kThreads) void norm_gate_up_swiglu(FeedForward f) {
   const float inverse = inverse_norm(f);
   if (output() >= f.hidden) return;

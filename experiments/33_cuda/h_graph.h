@@ -1,5 +1,5 @@
-// Step (h): a step as a graph. out = x + down · (silu(gate · n) · (up · n)), n = RMSNorm(x) · weight, for one row x:
-// the feed-forward network of a layer, as a decoding step computes it.
+// Step (h): a decoding step as a CUDA graph. out = x + down · (silu(gate · n) · (up · n)), n = RMSNorm(x) · weight, for
+// one row x: the feed-forward network of a layer.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace folio::experiments {
 
-/// The arguments on device memory.
+/// The arguments of the feed-forward network, in device memory.
 struct FeedForward {
   const float* x;       // (dim)
   const float* weight;  // (dim), of the norm
@@ -18,16 +18,16 @@ struct FeedForward {
   float eps;
   size_t dim;
   size_t hidden;
-  float* normed;  // (dim), between launches, as the following
+  float* normed;  // (dim), kept between launches, like the next three
   float* gated;   // (hidden)
   float* upped;   // (hidden)
   float* branch;  // (dim)
   float* out;     // (dim)
 };
 
-/// Six launches: norm, gate, up, SwiGLU, down, and the addition of x.
+/// Computes the feed-forward network in six launches: norm, gate, up, SwiGLU, down, and the addition of x.
 void feed_forward_launches(infer::gpu::Stream& stream, const FeedForward& f);
-/// Two launches: all up to SwiGLU, then down and the addition.
+/// Computes the feed-forward network in two launches: norm, gate, up and SwiGLU; then down and the addition of x.
 void feed_forward_fused(infer::gpu::Stream& stream, const FeedForward& f);
 
 }  // namespace folio::experiments

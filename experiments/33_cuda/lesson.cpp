@@ -1,4 +1,4 @@
-// The part of the frame that counts, on the emulator.
+// The lesson's functions for the emulator, which counts the operations of kernels.
 #include "experiments/33_cuda/lesson.h"
 
 #include "core/error.h"

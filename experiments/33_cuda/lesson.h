@@ -1,6 +1,6 @@
-// The frame of the lesson's steps. A step runs its kernels, each with a row in the step's tables, and checks results
-// about their counts. The same steps are compiled twice: for the emulator, which counts (lesson.cpp), and by nvcc for a
-// card, which is timed (device/lesson_device.cpp).
+// Runs and measures the kernels of the lesson's steps, prints them as rows of tables, and checks results about their
+// counts. The same steps are compiled twice: for the emulator, which counts operations (lesson.cpp), and by nvcc for a
+// GPU, which is timed (device/lesson_device.cpp).
 #pragma once
 
 #include <functional>
@@ -14,18 +14,18 @@
 
 namespace folio::experiments {
 
-/// A kernel of a step: a row of its tables.
+/// A kernel to measure, which has a row in the step's tables.
 struct Kernel {
-  std::string name;                               ///< of the row, such as "a thread a row"
+  std::string name;                               ///< the row's name, such as "a thread a row"
   std::string symbol;                             ///< the kernel's name in resources.txt
-  double bytes = 0.0;                             ///< that any kernel must move: each input and output once
+  double bytes = 0.0;                             ///< bytes that any kernel must move: each input and output once
   std::function<void()> run;                      ///< launches the kernel once
-  const infer::gpu::DeviceMemory* out = nullptr;  ///< floats
+  const infer::gpu::DeviceMemory* out = nullptr;  ///< the output, floats
   std::function<void()> prepare{};                ///< before `run`; default: fills `out` with NaN
   infer::gpu::host::TracedWarp traced{};
 };
 
-/// A table's right results, each |measured - value| <= bound * |value|.
+/// The expected outputs of a table's kernels. Each must satisfy |output - value| <= bound * |value|.
 struct Expected {
   std::vector<double> values;
   double bound;
@@ -55,8 +55,7 @@ class Lesson {
   /// on a card "TITLE: times".
   [[nodiscard]] std::vector<Measured> table(const std::string& title, const std::vector<Kernel>& kernels,
                                             const Expected& expected);
-  /// Checks that `run` fails on the emulator and that its error contains `part`; prints the error. A card may not fail,
-  /// so it does not run it.
+  /// Checks, only on the emulator, that `run` fails with an error that contains `part`, and prints the error.
   void check_error(const std::string& what, const std::string& part, const std::function<void()>& run);
 
  private:

@@ -1,4 +1,4 @@
-// The part of the frame that the emulator and cards share: inputs, outputs, and their comparison.
+// The lesson's functions that the emulator and GPUs share: inputs, outputs, and their comparison.
 #include <cmath>
 #include <random>
 

@@ -15,7 +15,7 @@ namespace svg = train::svg;
 using infer::gpu::host::WarpAccess;
 
 constexpr double kLeft = 24;
-constexpr double kWidth = 928;  // of 32 sectors, or 32 banks
+constexpr double kWidth = 928;  // pixels of 32 sectors, or of 32 banks
 constexpr double kUnit = kWidth / 32;
 constexpr double kHeight = 13;
 constexpr double kTop = 78;
@@ -25,7 +25,7 @@ std::string cell(double x, double y, double width, const std::string& classes) {
                      kHeight - 3, classes);
 }
 
-/// Returns the lanes that access each word of four bytes.
+/// Returns {four-byte word: the first lane that accesses it}.
 std::map<uint64_t, unsigned> words_of(const WarpAccess& a) {
   std::map<uint64_t, unsigned> lanes;
   for (unsigned lane = 0; lane < 32; ++lane) {
@@ -35,7 +35,7 @@ std::map<uint64_t, unsigned> words_of(const WarpAccess& a) {
   return lanes;
 }
 
-/// Draws an access below `y`, and sets y to its end.
+/// Draws the access as rows below the height `y`, and sets y to their lower end.
 std::string device_row(const WarpAccess& a, double& y) {
   const auto words = words_of(a);
   std::set<uint64_t> sectors;

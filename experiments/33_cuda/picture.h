@@ -1,4 +1,4 @@
-// Pictures of who reads what, from the emulator's trace of a warp.
+// Pictures of the elements that each lane reads, from the emulator's trace of a warp.
 #pragma once
 
 #include <string>

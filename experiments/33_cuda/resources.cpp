@@ -9,7 +9,7 @@ namespace folio::experiments {
 std::optional<unsigned> registers_of(const std::string& kernel) {
   static const auto registers = [] {
     std::map<std::string, unsigned> found;
-    // A row: file, kernel, threads, registers, … in columns that two spaces or more divide.
+    // A row has the columns file, kernel, threads, registers, …, separated by two or more spaces.
     const std::regex row(R"(^(\S+\.cu)\s+(\S.*?)\s{2,}(?:\d+|-)\s+(\d+)\s.*$)");
     for (const char* path : {FOLIO_LESSON "/resources.txt", FOLIO_LESSON "/../../infer/cuda/resources.txt"}) {
       std::ifstream file(path);

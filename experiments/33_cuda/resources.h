@@ -1,4 +1,4 @@
-// Registers of kernels, from the tables of nvcc's reports: resources.txt here and in infer/cuda.
+// Finds the registers that a kernel uses in the tables from nvcc's reports: resources.txt here and in infer/cuda.
 #pragma once
 
 #include <optional>
@@ -6,8 +6,8 @@
 
 namespace folio::experiments {
 
-/// Returns a thread's registers in a kernel, such as "norm.cu:norm_block", for compute capability 9.0, or nothing
-/// if no table lists it.
+/// Returns the registers per thread of a kernel, such as "norm.cu:norm_block", for compute capability 9.0, or
+/// std::nullopt if no table lists the kernel.
 [[nodiscard]] std::optional<unsigned> registers_of(const std::string& kernel);
 
 }  // namespace folio::experiments

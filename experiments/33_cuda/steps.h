@@ -5,13 +5,13 @@
 
 namespace folio::experiments {
 
-void step_a(Lesson& lesson);  ///< a thread an element: SwiGLU
-void step_b(Lesson& lesson);  ///< a block a row: RMSNorm
-void step_c(Lesson& lesson);  ///< memory that is read side by side: a transposition
-void step_d(Lesson& lesson);  ///< a matrix by a vector
-void step_e(Lesson& lesson);  ///< a matrix by a matrix
-void step_f(Lesson& lesson);  ///< tensor cores
+void step_a(Lesson& lesson);  ///< SwiGLU with one thread per element
+void step_b(Lesson& lesson);  ///< RMSNorm with one block per row
+void step_c(Lesson& lesson);  ///< transposition with coalesced accesses
+void step_d(Lesson& lesson);  ///< product of a matrix and a vector
+void step_e(Lesson& lesson);  ///< product of two matrices
+void step_f(Lesson& lesson);  ///< products on tensor cores
 void step_g(Lesson& lesson);  ///< attention over a paged cache
-void step_h(Lesson& lesson);  ///< a step as a graph
+void step_h(Lesson& lesson);  ///< a decoding step as a CUDA graph
 
 }  // namespace folio::experiments

@@ -1,4 +1,4 @@
-// Device memory for the last rows of tables: arrays of any type, and matrices in the engine's layout of tiles.
+// Copies arrays of any type, and matrices in the engine's layout of tiles, to device memory.
 #pragma once
 
 #include <cstring>

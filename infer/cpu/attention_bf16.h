@@ -25,6 +25,10 @@ struct Lane<BF16Pair> {
       for (size_t i = 0; i < (low + high) / 2; ++i) out[(d / 2 + i) * stride] = rounded[i];
     }
   }
+  static Vec attended(Vec values, size_t j, size_t begin, size_t end) {
+    const uint32_t kept = (2 * j >= begin ? 0xFFFFU : 0U) | (2 * j + 1 < end ? 0xFFFF0000U : 0U);
+    return {_mm512_and_ps(values.v, _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int32_t>(kept))))};
+  }
   static void put_weights(Vec first, Vec second, float* out) {
     _mm512_storeu_si512(out, std::bit_cast<__m512i>(_mm512_cvtne2ps_pbh(second.v, first.v)));
   }

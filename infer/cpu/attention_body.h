@@ -32,6 +32,8 @@ struct Lane {
   static void put_query(const float* x, size_t head_dim, size_t stride, float* out) {
     for (size_t d = 0; d < head_dim; ++d) out[d * stride] = x[d];
   }
+  // Returns values of lane j, with 0 for positions outside [begin, end).
+  static Vec attended(Vec values, size_t /*j*/, size_t /*begin*/, size_t /*end*/) { return values; }
   // Stores the weights of a block's first and second sixteen positions.
   static void put_weights(Vec first, Vec second, float* out) {
     first.store(out);
@@ -122,26 +124,13 @@ struct Seen {
   size_t end[kQueries];
 };
 
-// Returns the lanes of a block's weights and values that the queries need. Weights of positions that a query does not
-// attend to are 0, so queries whose lanes hold several positions can share the lanes that any of them needs.
-template <typename T, size_t kQueries>
-inline Seen<kQueries> lanes_seen(const Seen<kQueries>& seen) {
-  constexpr size_t kElements = Lane<T>::kElements;
-  if constexpr (kElements == 1) return seen;
-  Seen<kQueries> lanes;
-  for (size_t q = 0; q < kQueries; ++q) {
-    lanes.begin[q] = seen.begin[0] / kElements;
-    lanes.end[q] = (seen.end[kQueries - 1] + kElements - 1) / kElements;
-  }
-  return lanes;
-}
-
-// Adds Σ p[j] values[j], j in [begin, end), to value (head_dim), for kVecs vectors of dimensions from d on.
+// Adds the weighted values of positions [begin, end) to value (head_dim), for kVecs vectors of dimensions from d on.
 template <size_t kVecs, typename T>
 inline void add_values(const float* p, const Values<T>& values, size_t d, size_t begin, size_t end, float* value) {
-  for (size_t j = begin; j < end; ++j) {
+  for (size_t j = begin / Lane<T>::kElements; j * Lane<T>::kElements < end; ++j) {
     for (size_t i = d; i < d + kVecs * kLanes; i += kLanes) {
-      Lane<T>::multiply_add(Vec::all(p[j]), values.load(j, i), Vec::load(value + i)).store(value + i);
+      const Vec v = Lane<T>::attended(values.load(j, i), j, begin, end);
+      Lane<T>::multiply_add(Vec::all(p[j]), v, Vec::load(value + i)).store(value + i);
     }
   }
 }
@@ -152,9 +141,11 @@ template <size_t kQueries, size_t kVecs, typename T>
 inline void weighted_values(const float* p, const Values<T>& values, size_t d, const Seen<kQueries>& seen,
                             float* value) {
   const size_t head_dim = values.head_dim;
-  // All queries attend to [begin, end). With a window, earlier rows also attend to positions before `begin`.
-  const size_t begin = seen.begin[kQueries - 1];
-  const size_t end = seen.end[0];
+  // All queries attend to [begin, end), which are whole lanes. With a window, earlier rows also attend to positions
+  // before `begin`.
+  constexpr size_t kElements = Lane<T>::kElements;
+  const size_t begin = (seen.begin[kQueries - 1] + kElements - 1) / kElements * kElements;
+  const size_t end = seen.end[0] / kElements * kElements;
   const bool more_before = seen.begin[0] < begin;
   if (more_before) {
     for (size_t q = 0; q < kQueries; ++q) {
@@ -169,7 +160,7 @@ inline void weighted_values(const float* p, const Values<T>& values, size_t d, c
       sum[q][i] = more_before ? Vec::load(value + q * head_dim + d + i * kLanes) : Vec::zero();
     }
   }
-  for (size_t j = begin; j < end; ++j) {
+  for (size_t j = begin / kElements; j < end / kElements; ++j) {
     Vec v[kVecs];
     for (size_t i = 0; i < kVecs; ++i) {
       v[i] = values.load(j, d + i * kLanes);
@@ -194,8 +185,9 @@ inline void weighted_values_tail(const float* p, const Values<T>& values, size_t
                                  float* value) {
   const size_t lanes = std::min(kLanes, values.head_dim - d);
   Vec sum = Vec::zero();
-  for (size_t j = begin; j < end; ++j) {
-    sum = Lane<T>::multiply_add(Vec::all(p[j]), values.load_first(j, d, lanes), sum);
+  for (size_t j = begin / Lane<T>::kElements; j * Lane<T>::kElements < end; ++j) {
+    const Vec v = Lane<T>::attended(values.load_first(j, d, lanes), j, begin, end);
+    sum = Lane<T>::multiply_add(Vec::all(p[j]), v, sum);
   }
   sum.store_first(value + d, lanes);
 }
@@ -292,18 +284,17 @@ inline Running attend_block(const float* queries, const HeadBlock<T>& block, con
 
   prefetch_scales(block.next_values, head_dim);
   const Values<T> values{block.values, head_dim, {block.values, head_dim}, block.next_values};
-  const Seen<kQueries> lanes = lanes_seen<T>(seen);
   constexpr size_t kVecs = 4 * kQueries <= Vec::kMostSums ? 4 : 2 * kQueries <= Vec::kMostSums ? 2 : 1;
   size_t d = 0;
   for (; d + kVecs * kLanes <= head_dim; d += kVecs * kLanes) {
-    weighted_values<kQueries, kVecs>(p, values, d, lanes, value);
+    weighted_values<kQueries, kVecs>(p, values, d, seen, value);
   }
   for (; kVecs > 2 && d + 2 * kLanes <= head_dim; d += 2 * kLanes) {
-    weighted_values<kQueries, 2>(p, values, d, lanes, value);
+    weighted_values<kQueries, 2>(p, values, d, seen, value);
   }
   for (; d < head_dim; d += kLanes) {
     for (size_t q = 0; q < kQueries; ++q) {
-      weighted_values_tail(p + q * kBlockPositions, values, d, lanes.begin[q], lanes.end[q], value + q * head_dim);
+      weighted_values_tail(p + q * kBlockPositions, values, d, seen.begin[q], seen.end[q], value + q * head_dim);
     }
   }
   return {Vec::load(max), Vec::join_lanes(sums)};

@@ -23,8 +23,9 @@ const T* CacheBlocks<T>::use(BlockId block) {
   if (blocks_[index] == nullptr) {
     // A rank without key/value heads has blocks of size 0.
     const size_t bytes = std::max(kAlignment, (size() * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment);
-    const size_t of_slab = std::max<size_t>(kLeastOfSlab, kHugePage / bytes);
-    if (n_used_ == memory_.size() * of_slab) memory_.push_back(allocate_huge_pages(of_slab * bytes));
+    const size_t slab = (kLeastOfSlab * bytes + kHugePage - 1) / kHugePage * kHugePage;
+    const size_t of_slab = slab / bytes;
+    if (n_used_ == memory_.size() * of_slab) memory_.push_back(allocate_huge_pages(slab));
     blocks_[index] = reinterpret_cast<T*>(memory_.back().get() + n_used_++ % of_slab * bytes);
     std::memset(static_cast<void*>(blocks_[index]), 0, bytes);
   }

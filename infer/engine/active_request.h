@@ -67,10 +67,10 @@ class ActiveRequest {
     const auto& drafts = choices_[s.index()].drafts;
     return drafts ? drafts->n() : 0;
   }
-  /// Appends at most `most` rows: tokens that are not cached yet, then drafts. At most `most_reported` of them are
-  /// prompt rows to report, and `most_reported` is reduced by their number. Returns the number of rows appended.
+  /// Appends at most `most` rows: tokens not cached yet, then drafts. Of these, at most `most_reported` are prompt rows
+  /// with reported logits; subtracts their number from it. Returns the number of rows appended.
   size_t append_rows(const Sequence& s, std::vector<Row>& rows, size_t most, size_t& most_reported);
-  /// Returns a row whose token is not known yet: it is the result of draw `draw` (an index) of the step in flight.
+  /// Returns a row for a token that is not known yet: the result of draw number `draw` of the step in flight.
   [[nodiscard]] Row row_ahead(const Sequence& s, size_t draw);
   /// Returns true if the sequence's next rows depend on the token that the step in flight draws.
   [[nodiscard]] bool needs_next_token(const Sequence& s) const;
@@ -114,7 +114,7 @@ class ActiveRequest {
   std::deque<Choice> choices_;
   std::optional<PromptReport> report_;  ///< reports the first sequence's prompt rows
   std::unique_ptr<Policy> policy_;
-  std::vector<Choice*> continuing_;      ///< with a policy: the sequences that it continues, in its order
+  std::vector<Choice*> continuing_;      ///< with a policy: the sequences that it continues, in the policy's order
   std::vector<GenerateResult> results_;  ///< with a policy: the completed sequences
   bool concluded_ = false;
   bool paused_ = false;

@@ -25,7 +25,7 @@ namespace folio::infer {
 /// Counters since the engine was created, and its current state.
 struct EngineStatistics {
   uint64_t steps = 0;
-  uint64_t rows = 0;           ///< rows computed
+  uint64_t rows = 0;
   uint64_t cached_tokens = 0;  ///< tokens that starting sequences found in the KV cache
   uint64_t tokens = 0;         ///< tokens generated
   uint64_t preemptions = 0;
@@ -101,8 +101,7 @@ class Engine {
 
   /// Runs one step: selects rows, runs the forward pass, samples tokens and calls the requests' callbacks. Returns
   /// false if there are no requests or all are paused. After an exception, including a callback's, every request can
-  /// continue. A machine that draws tokens may begin the next step before the host has read this one's tokens. If a
-  /// machine allows several steps in flight, each runs different sequences, and step() waits for the oldest.
+  /// continue. With several steps in flight, waits for the oldest.
   bool step();
 
   /// Returns the request whose result or callback made the last step throw, if any.

@@ -172,7 +172,7 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
       lock.unlock();
     }
   }
-  // Adds the id of a submitted request, or removes the id of one that ended; a short request may end first.
+  // Called once when a request is submitted and once when it ends, in any order, so that ids_ has the running ones.
   void toggle(RequestId id) {
     if (ids_.erase(id) == 0) ids_.insert(id);
   }
@@ -180,7 +180,7 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
   void end(RequestId id, const std::exception_ptr& error) {
     std::unique_lock lock(mutex_);
     toggle(id);
-    if (error) {  // such as a stopped engine, for which end() runs on the submitting thread
+    if (error) {  // if the engine has stopped, this runs on the submitting thread
       if (!error_) error_ = error;
       --n_running_;
       drop_later();

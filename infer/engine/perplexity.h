@@ -17,9 +17,8 @@ using OnLogProbs = std::function<bool(std::span<const double> log_probs)>;
 [[nodiscard]] int64_t scored_tokens(int64_t n_tokens, int64_t window);
 
 /// Scores `tokens` in consecutive windows of `window` tokens; the last one may be shorter. Each token except a window's
-/// first is scored, given the tokens before it in the window. Cached tokens are not reused. The logits of a few rows
-/// are stored at a time, at most about 12 MB. Throws core::Error if there is no token to score, if the window is not in
-/// [2, the model's context], or if a logit is not finite.
+/// first is scored, given the tokens before it in the window. Throws core::Error if there is no token to score, if the
+/// window is not in [2, the model's context], or if a logit is not finite.
 void score_windows(Engine& engine, std::span<const int32_t> tokens, int64_t window, const OnLogProbs& on_log_probs,
                    int32_t adapter = kNoAdapter);
 

@@ -17,7 +17,7 @@ bool together(const Sequence& a, const Sequence& b) { return a.needs().n_togethe
 
 int64_t n_missing(const Sequence& sequence) { return static_cast<int64_t>(sequence.n_missing()); }
 
-// Returns the length of the common prefix of `other` and the shareable tokens of `sequence`.
+// Returns the length of the sequences' common prefix, limited to the tokens that `sequence` may share.
 int64_t n_common(const Sequence& sequence, const Sequence& other) {
   const auto own = sequence.tokens().first(sequence.shareable());
   return std::ranges::mismatch(own, other.tokens()).in1 - own.begin();
@@ -198,7 +198,7 @@ Scheduler::Origin Scheduler::origin_of(const Sequence& sequence) const {
   return best;
 }
 
-// Returns 1 if starting `sequence` as a fork shares a partial block, which the running sequence may then copy; else 0.
+// Returns the number of block copies that starting `sequence` as a fork may cause: 1 if it shares a partial block.
 int64_t Scheduler::copies_by_fork(const Sequence& sequence) const {
   return origin_of(sequence).length % kBlockPositions > 0 ? 1 : 0;
 }

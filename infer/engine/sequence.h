@@ -67,7 +67,7 @@ class Sequence {
     first_ = first;
   }
 
-  /// Returns how many of the first tokens() may come from the prefix cache: never the last one, whose row gives logits.
+  /// Returns the number of leading tokens() that the prefix cache may supply: never the last, whose row gives logits.
   [[nodiscard]] size_t shareable() const { return std::min(tokens().empty() ? 0 : tokens().size() - 1, compute_from_); }
   /// Makes the sequence compute tokens from `index` on even if they are cached.
   void compute_from(size_t index) { compute_from_ = index; }

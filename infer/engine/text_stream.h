@@ -14,8 +14,8 @@ namespace folio::infer {
 /// New output of one choice.
 struct TextPiece {
   size_t choice = 0;
-  std::string text{};             ///< whole UTF-8 characters
-  std::vector<int32_t> tokens{};  ///< tokens drawn
+  std::string text{};  ///< whole UTF-8 characters
+  std::vector<int32_t> tokens{};
   bool ended = false;
 
   void append(TextPiece more);
@@ -43,8 +43,8 @@ class Notifier {
 /// The output of a list of requests. One thread at a time may wait; any thread may cancel.
 class TextStream : public EventQueue<TextPiece> {
  public:
-  /// Sets the requests' on_text, on_token and on_end, and submits the requests. If `pieces` is false, only the final
-  /// results are available. When the last copy of the returned pointer is destroyed, running requests are cancelled.
+  /// Submits the requests, after setting their on_text, on_token and on_end. If `pieces` is false, only the final
+  /// results are available. Destroying the last copy of the returned pointer cancels running requests.
   [[nodiscard]] static std::shared_ptr<TextStream> submit(const std::shared_ptr<AsyncEngine>& engine,
                                                           std::vector<Request> requests, bool pieces,
                                                           EventQueueOptions options = {});

@@ -12,8 +12,8 @@ namespace {
 using Part = Grammar::Part;
 using Kind = data::CallPiece::Kind;
 
-// Returns the part that matches all bytes up to and including the first `trigger` or, if `with` is false, any bytes
-// without a trigger. With `at_start`, only a trigger at the start counts. A state is the matched length of `trigger`.
+// Returns the part that matches all bytes up to and including the first `trigger`; if `with` is false, any bytes
+// without a trigger. If `at_start`, only a trigger at the start counts. A state is the number of trigger bytes matched.
 Part text(Grammar& grammar, const std::string& trigger, bool at_start, bool with) {
   if (at_start && with) return grammar.text(trigger);
   const size_t n = trigger.size();

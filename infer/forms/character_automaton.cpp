@@ -119,7 +119,6 @@ CharacterAutomaton::CharacterAutomaton(const Syntax& syntax, core::WorkBudget bu
       std::set<Grammar::State> reached;
       for (const auto& [ranges, to] : ways) {
         step();
-        // The range before `behind` is the last one that begins at or before the cut.
         const auto behind = std::ranges::upper_bound(*ranges, *cut, {}, &CharacterRange::first);
         if (behind != ranges->begin() && *cut <= std::prev(behind)->second) reached.insert(to);
       }
@@ -151,7 +150,7 @@ bool CharacterAutomaton::takes_nothing() const {  // correct because every state
   return std::ranges::none_of(accepts_, [](bool accepts) { return accepts; });
 }
 
-// A state is a pair of states of this and `other`; the second is -1 once `other` has no transition left.
+// Each state of the result is a pair: a state of this automaton and one of `other`, or -1 where `other` has ended.
 CharacterAutomaton CharacterAutomaton::product(const CharacterAutomaton& other, bool negated) const {
   CharacterAutomaton both(budget_);
   std::map<std::pair<int32_t, int32_t>, int32_t> numbers;

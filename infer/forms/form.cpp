@@ -138,7 +138,7 @@ int32_t Form::alike_stack(int32_t stack) {
   return alike;
 }
 
-// Returns the place that the parses `todo` reach before the next byte, or kDead if none can continue or end the output.
+// Returns the place for the parses `todo`, or kDead if none of them can continue or end the output.
 Form::Place Form::place_of(std::vector<Way> todo) {
   ways_.clear();
   seen_.clear();

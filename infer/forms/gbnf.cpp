@@ -63,7 +63,7 @@ class GbnfParser {
     if (here) at_ += what.size();
     return here;
   }
-  // Returns the current line number. Counts on from the previous result unless the parser has backed up since.
+  // Returns the current line number. Continues from the previous count unless the parser has backed up since.
   [[nodiscard]] size_t line() {
     if (at_ < counted_) return 1 + static_cast<size_t>(std::ranges::count(text_.substr(0, at_), '\n'));
     n_lines_ += static_cast<size_t>(std::ranges::count(text_.substr(counted_, at_ - counted_), '\n'));

@@ -160,7 +160,7 @@ Grammar::Part Grammar::repeat(const Build& build, int64_t least, int64_t most) {
   core::require(least >= 0 && (most < 0 || least <= most), "invalid repetition count: {} to {}", least, most);
   const State begin = add_state();
   const State end = add_state();
-  // Builds a loop that replaces copies far from both bounds of the count. `ends` gives it an exit.
+  // Builds a loop whose token masks serve all copies far from both bounds of the count. `ends` gives it an exit.
   const auto far = static_cast<int64_t>(limits_.longest_token) + 1;
   const auto loop = [&](bool ends) {
     const size_t first = states_.size();
@@ -264,7 +264,7 @@ void Grammar::finish(Rule start, const std::bitset<256>& available) {
 }
 
 // Returns, for each state, true if it can reach the end of its rule, or of its loop in closed_loops_. If `by_reading`
-// is false, only paths that read no byte count.
+// is false, paths that read a byte are ignored.
 std::vector<bool> Grammar::ending(bool by_reading) const {
   const size_t n = states_.size();
   std::vector<std::vector<std::pair<State, Rule>>> back(n);                  // per state: (source, called rule or -1)

@@ -89,7 +89,7 @@ class Grammar {
   [[nodiscard]] size_t n_states() const { return states_.size(); }
   [[nodiscard]] std::span<const Edge> edges(State state) const { return states_[static_cast<size_t>(state)].edges; }
   [[nodiscard]] Part part(Rule rule) const { return rules_[static_cast<size_t>(rule)]; }
-  /// Returns a state that allows the same tokens: the same bytes follow, up to the length of the longest token.
+  /// Returns the state that stands for all states with the same next tokens, so that they share one mask.
   [[nodiscard]] State alike(State state) const { return states_[static_cast<size_t>(state)].alike; }
   [[nodiscard]] bool ends_rule(State state) const { return states_[static_cast<size_t>(state)].ends_rule; }
   /// Returns true if only the end of the rule can follow `state`, so that a call needn't return there (tail call).
@@ -102,7 +102,7 @@ class Grammar {
     bool ends_rule = false;
     bool is_last = false;
   };
-  /// A loop over one copy of a repeated part. It replaces all copies that are far from both bounds of the count.
+  /// A loop over one copy of a repeated part. Copies far from both bounds of the count share its token masks.
   struct Loop {
     size_t first;  ///< first state of the loop
     Part one;

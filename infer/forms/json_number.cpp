@@ -17,8 +17,8 @@ namespace folio::infer::forms {
 namespace {
 
 constexpr size_t kMostNumberStates = 5'000;
-constexpr int kMostExponent = 307;      // largest after d.ddd, so that no double overflows or underflows
-constexpr int kMostOtherExponent = 99;  // largest after numbers not of the form d.ddd
+constexpr int kMostExponent = 307;      // maximum exponent of d.ddd, so that no double overflows or underflows
+constexpr int kMostOtherExponent = 99;  // maximum exponent of numbers with another form than d.ddd
 constexpr int kMostExponentDigits = 3;
 constexpr int kAnyExponent = -1;
 constexpr std::string_view kBytes = "0123456789-+.eE";  // all bytes that numbers may contain
@@ -155,7 +155,7 @@ class NumberAutomaton {
     }
     if (seen.plain != Side::Equal) return seen.plain;
     const int64_t n_read = state.at == At::Fraction ? seen.n : 0;
-    return n_read < bound.n_fraction() ? Side::Less : Side::Equal;  // a bound's last digit is not 0: it is larger
+    return n_read < bound.n_fraction() ? Side::Less : Side::Equal;  // a bound with more digits is larger
   }
 
   // Updates `state` by a digit before the decimal point (`is_whole`) or after it.

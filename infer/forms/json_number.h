@@ -17,7 +17,7 @@ struct Decimal {
   int64_t exponent = 0;
 
   Decimal() = default;
-  /// `text` is a JSON number. Throws core::Error if its exponent has more than 5 characters, including a minus sign.
+  /// Parses a JSON number. Throws core::Error if its exponent has more than 5 characters, including a minus sign.
   explicit Decimal(std::string_view text);
 
   [[nodiscard]] bool is_zero() const { return digits.empty(); }

@@ -77,7 +77,7 @@ struct Property {
   bool required;
 };
 
-// Returns the properties that the schema lists, then those that it only requires. `other` is the schema of other keys.
+// Returns the listed properties, then other required ones. `other` is the schema of additional properties.
 std::vector<Property> properties_of(const SchemaContext& in, const JsonValue& all,
                                     const std::vector<PatternProperty>& patterns, const Schema& other,
                                     const std::string& at) {
@@ -153,7 +153,7 @@ Part object_part(const SchemaContext& in, const JsonValue& all, const std::strin
   for (const Property& property : properties) names.push_back(property.name);
   const Rule extra = grammar.declare();
   grammar.define(extra, other_members(in, names, patterns, other, at));
-  std::vector<Rule> tails;  // first with additional members only; properties are prepended below
+  std::vector<Rule> tails;
   for (int64_t count = 1; count <= n_counts; ++count) {
     tails.push_back(grammar.declare());
     const auto one = [&] { return parts.sequence({parts.mark(','), grammar.call(extra)}); };

@@ -20,7 +20,7 @@ Grammar::Part choice_part(Grammar& grammar, const std::vector<std::string>& choi
   return grammar.texts(choices);
 }
 
-// The name of a kind in error messages, and the field of requests that has it.
+// The name of a constraint's kind in error messages, and the request field that sets it.
 struct KindNames {
   const char* name;
   const char* field;

@@ -295,7 +295,7 @@ class Parser {
     }
   }
 
-  // Parses four digits after \u, and a following \u with a low surrogate if they are a high surrogate.
+  // Parses the four digits after \u. If they are a high surrogate, also parses the \u of the low surrogate.
   uint32_t utf16(size_t from) {
     const uint32_t first = digits(from, 4, 4, false);
     uint32_t value = first;

@@ -17,8 +17,8 @@ enum class RegexMatch : uint8_t { Whole, Search };
 /// constructs that only RE2 has (\A, \z, \a, [:alpha:]) are rejected.
 enum class RegexDialect : uint8_t { Re2, Ecma };
 
-/// Parses an expression into a tree and resolves ^ and $. Spends budget steps for characters and ranges of classes.
-/// Throws core::Error; if the error has a position, it begins with "character N: ", counted from 1.
+/// Parses an expression into a tree and resolves ^ and $. Each character and range costs one step of `budget`. Throws
+/// core::Error; if the error has a position, it begins with "character N: ", counted from 1.
 [[nodiscard]] Syntax parse_regex(std::string_view expression, RegexMatch match = RegexMatch::Whole,
                                  RegexDialect dialect = RegexDialect::Re2,
                                  const core::WorkBudget& budget = core::WorkBudget());

@@ -101,11 +101,9 @@ inline constexpr size_t kShardRows = 16;  ///< matrices are split between ranks 
   return {std::min(n_rows, tiles.first * kShardRows), std::min(n_rows, tiles.last * kShardRows)};
 }
 
-/// Returns the number of bytes that the ranks send each other in a step with `rows` rows, `logit_rows` of them with
-/// logits. All ranks receive embeddings, queries, keys, values, attention outputs, router logits, hidden activations
-/// and residuals; rank 0 also receives the logits. The last layer's attention outputs and all later values are sent for
-/// `logit_rows` rows only. If `in_blocks`, inputs of Wo and W2 are sent in 8 bits, as between processes if all layer
-/// matrices are quantized. With experts an upper bound: a chosen expert whose weight rounds to 0 sends nothing.
+/// Returns the number of bytes that the ranks exchange in a step with `rows` rows, `logit_rows` of them with logits. If
+/// `in_blocks`, inputs of Wo and W2 are sent in 8 bits, as between processes if all layer matrices are quantized. With
+/// experts, this is an upper bound: a chosen expert whose weight rounds to 0 sends nothing.
 [[nodiscard]] uint64_t exchanged_bytes(const core::ModelConfig& config, size_t n_ranks, size_t rows, size_t logit_rows,
                                        bool in_blocks = false);
 

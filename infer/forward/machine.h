@@ -33,7 +33,7 @@ struct StepRow {
   int32_t token;  ///< a token, or drawn_token() if the stage draws tokens
   int32_t table;
   int64_t position;
-  bool needs_logits;             ///< true: logits are computed for this row
+  bool needs_logits;
   int32_t adapter = kNoAdapter;  ///< id of a loaded adapter
 };
 
@@ -80,7 +80,7 @@ struct LoadReport {
 };
 
 /// The part of a model in a stage: some layers and, for one of several ranks, some output rows of each matrix
-/// (exchange.h). Key/value heads are split between ranks as evenly as possible, and with them attention and the cache.
+/// (exchange.h). Key/value heads, with attention and the KV cache, are split between ranks as evenly as possible.
 struct Shard {
   LayerRange layers;
   size_t rank = 0;

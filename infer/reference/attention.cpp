@@ -82,7 +82,10 @@ void attend_block(const float* query, const BF16Pair* keys, const BF16Pair* valu
   for (size_t d = 0; d < in.head_dim; ++d) {
     float total = 0.0F;
     for (size_t j = begin / 2 * 2; j < n; j += 2) {
-      total = add_pair(rounded(&p[j]), values[j / 2 * in.head_dim + d], total);
+      BF16Pair value = values[j / 2 * in.head_dim + d];
+      if (j < begin) value.of[0] = {};
+      if (j + 1 >= n) value.of[1] = {};
+      total = add_pair(rounded(&p[j]), value, total);
     }
     partial.value[d] = total;
   }

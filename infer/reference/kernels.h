@@ -181,8 +181,8 @@ struct Kernels {
   void (*attention_q8)(const AttentionInput<Q8>& in, float* out);
   /// Computes attention for --fast; null if the CPU has no BF16 instruction that is faster. Like attention, but queries
   /// and p are rounded to BF16 for the products, whose pairs are added like those of matmul_fast: pairs of dimensions
-  /// in q k, pairs of positions 2i and 2i + 1 in p v. The sum of p and the softmax are not rounded. head_dim is even.
-  /// Values of positions that no row attends to must be finite.
+  /// in q k, pairs of positions 2i and 2i + 1 in p v, where a position that the row does not attend to counts as 0. The
+  /// sum of p and the softmax are not rounded. head_dim is even.
   void (*attention_bf16)(const AttentionInput<BF16Pair>& in, float* out);
 
   /// Rounds x (n) to F16, to nearest, ties to even. Values of 65520 and above become infinity. A NaN becomes a quiet

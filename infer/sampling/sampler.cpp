@@ -121,8 +121,8 @@ void Sampler::penalize(std::span<float> logits, std::span<const int32_t> history
   }
 }
 
-// Returns f(total of all weights) for a monotone `f`. If `f` has the same value at both bounds of the total, this is
-// the value at the total, too; otherwise the total is computed. So the sampled tokens are exactly those of a full sort.
+// Returns f(total of all weights) for a monotone `f`. The total requires a full sort, so it is computed only if `f`
+// differs between its bounds. In either case, sampled tokens are those of a full sort.
 template <typename F>
 size_t Sampler::at_total(F f) {
   const auto [low, high] = ranking_.total_bounds();

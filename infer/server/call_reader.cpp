@@ -101,7 +101,7 @@ bool CallReader::read_answer(AnswerUpdate& update) {
   return at != std::string::npos;
 }
 
-// Parses the next element of format_.call, or ends the call after the last one. Returns false if text is missing.
+// Parses the next element of format_.call, or ends the call after the last one. Returns false if it needs more text.
 bool CallReader::read_call(AnswerUpdate& update) {
   if (piece_ == format_.call.size()) {
     piece_ = 0;

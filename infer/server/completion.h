@@ -96,8 +96,8 @@ class Completion : public std::enable_shared_from_this<Completion> {
   Usage usage_;
   Clock::time_point arrived_;
   int status_ = 0;
-  bool begun_ = false;  ///< true: the stream has begun
-  bool done_ = false;   ///< true: on_done_ was called
+  bool begun_ = false;
+  bool done_ = false;  ///< true: on_done_ was called
 };
 
 }  // namespace folio::infer::server

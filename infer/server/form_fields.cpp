@@ -137,7 +137,7 @@ void choose(const OrderedFields& fields, RequestedTools& asked) {
   }
 }
 
-// Throws ApiError if two fields request constraints.
+// Returns the constraint that the fields request, if any. Throws ApiError if two fields request one.
 RequestedForm requested_form(const OrderedFields& fields) {
   RequestedForm asked;
   const auto ask = [&](const std::string& name, const auto& form_in) {

@@ -110,7 +110,7 @@ class Session final : public HttpReply {
 
   void wait_to_read() {
     socket_.async_wait(tcp::socket::wait_read, [self = own()](error_code) {
-      // Posts twice, so that an earlier signal comes first: its delivery takes two turns of the event loop.
+      // Posts twice: delivering a signal takes two turns of the event loop, and an earlier signal must come first.
       asio::post(self->server_.io, [self] { asio::post(self->server_.io, [self] { self->read_and_parse(); }); });
     });
   }

@@ -52,7 +52,7 @@ struct Metrics {
   uint64_t drafts = 0;         ///< draft tokens that were verified
   uint64_t drafts_right = 0;   ///< draft tokens that were accepted
   Latencies first_token;       ///< time from a request's arrival to its first token
-  Latencies between_tokens;    ///< time between two tokens of a choice
+  Latencies between_tokens;    ///< time between consecutive tokens of a choice
 
   [[nodiscard]] std::string text(const EngineStatistics& engine) const;
 };

@@ -23,11 +23,11 @@ void take_common(const Fields& fields, const ServedModel& served, uint64_t rando
 /// Returns additional variables of the chat template, in the format of data::RenderOptions.
 [[nodiscard]] std::string variables_of(const Fields& fields);
 
-/// Returns the token `id`, a value in `field`.
+/// Parses a token ID. Throws ApiError that names `field` unless the ID is in the vocabulary.
 [[nodiscard]] int32_t token_id(const std::string& field, const Json& id, const ServedModel& served);
 /// Returns the number of prompts in `prompt`: a string, a list of strings, token IDs, or a list of token-ID lists.
 [[nodiscard]] size_t n_prompts_of(const Json* prompt, const ServedModel& served);
-/// Tokenizes these prompts.
+/// Tokenizes the prompts in `prompt`, which has one of the forms that n_prompts_of() accepts.
 [[nodiscard]] std::vector<Prompt> prompts_of(const Json* prompt, const Fields& fields, const ServedModel& served,
                                              const core::WorkBudget& budget);
 /// Throws ApiError if the text of prompts given as token IDs is too long. A request's size doesn't limit it, since an
@@ -54,7 +54,7 @@ struct RequestedTools {
   forms::CallsForm calls{};  ///< without `format` and `answer`, which the caller sets
   bool is_named = false;
 };
-/// Parses tools, tool_choice and parallel_tool_calls. `fields` has the keys in order; it is empty without tools.
+/// Parses tools, tool_choice and parallel_tool_calls. `fields` is the ordered body from forms_in_order().
 [[nodiscard]] RequestedTools requested_tools(const Fields& unordered, const OrderedFields& fields);
 /// Sets the form of an answer, and the tools that the answer may call in the format `writing`.
 void take_form(const OrderedFields& fields, const RequestedTools& tools, std::shared_ptr<CallWriting> writing,

@@ -122,8 +122,7 @@ Ordered tools_of(const Ordered& tools) {
   return all;
 }
 
-// Returns the request as a chat request in JSON, with `logit_bias`, which may be null: the ordered body doesn't have
-// it.
+// Returns the request as the JSON of a chat request. `logit_bias`, which may be null, is not in `fields`.
 std::string chat_of(const OrderedFields& fields, const Json* logit_bias) {
   constexpr std::array kOther{"tools", "tool_choice", "stream_options", "top_logprobs"};
   Ordered chat = Ordered::object();
@@ -270,7 +269,7 @@ class ResponseReplies : public Replies {
     json.update(more);
     return "event: " + type + "\ndata: " + dump(json) + "\n\n";
   }
-  // Returns an event about item_ with the fields `more`; if `is_part`, about the first part of its content.
+  // Returns an event about item_ or, if `is_part`, about its first content part, with the additional fields `more`.
   std::string item_event(const std::string& type, const Ordered& more, bool is_part = true) {
     Ordered json = {{"item_id", item_["id"]}, {"output_index", response_["output"].size()}};
     if (is_part) json["content_index"] = 0;

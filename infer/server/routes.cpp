@@ -1,4 +1,4 @@
-// The server's routes: the table, and the handlers of all routes but those of completions (service.cpp).
+// The table of the server's routes, and the handlers of all routes except completions (service.cpp).
 #include <fmt/format.h>
 
 #include <algorithm>

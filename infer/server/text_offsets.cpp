@@ -26,7 +26,7 @@ std::optional<size_t> size_of(std::string_view text, std::string_view bytes) {
   return std::nullopt;
 }
 
-// Returns how many bytes at the start of `text` equal `bytes`, the bytes of tokens, perhaps only after NFC of the text.
+// Returns the length of the beginning of `text` that equals `bytes`, as it is or after NFC; nullopt if there is none.
 std::optional<size_t> spelled_at(std::string_view text, std::string_view bytes) {
   if (const auto size = size_of(text, bytes)) return size;
   const size_t longest = std::min(text.size(), 4 * bytes.size());

@@ -116,8 +116,6 @@ class Model:
         state = ", closed" if self.closed else ""
         return f"Model({self.about['path']!r}, {self.config['parameters']:,} parameters{state})"
 
-    # Generation.
-
     @overload
     def generate(self, prompt: str | None = None, **options: Unpack[Options]) -> str: ...
     @overload
@@ -243,8 +241,6 @@ class Model:
     def statistics(self) -> dict[str, Any]:
         """The engine's counters (steps, rows, tokens, cached_tokens, seconds) and load (running, waiting, blocks)."""
         return _engine.statistics(self._model)
-
-    # Requests and their results.
 
     def _submit(self, chat: bool, body: dict[str, Any], pieces: bool, notifier: Any = None) -> Any:
         for name in ("stream", "stream_options", "logprobs", "top_logprobs", "echo", "model", "user", "tools",

@@ -82,8 +82,8 @@ def by_sequences(context: Any) -> tuple[float, dict[str, Any]]:
 
 
 class SameBeginning(RequestRouter):
-    """Routes requests with the same beginning to the same replica, for prefix caching (rendezvous hashing). If it is
-    full, they go to the next one in their order. When a replica is added or removed, only its own requests move."""
+    """Routes requests with the same beginning to the same replica, for prefix caching. Rendezvous hashing orders the
+    replicas for each beginning. A full replica is skipped. A new or removed one moves only its own requests."""
 
     async def choose_replicas(self, candidate_replicas: list[Any], pending_request: Any = None) -> list[list[Any]]:
         beginning = pending_request.args[0] if pending_request else ""

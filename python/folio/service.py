@@ -91,7 +91,7 @@ def _texts(name: str, values: Sequence[str]) -> list[str]:
 
 
 class Reply:
-    """A response: a status, headers, and a body in pieces. Its request is aborted if it is deleted before its end."""
+    """A response: a status, headers, and a body in pieces. Deleting it before the end aborts the request."""
 
     def __init__(self, reply: Any, events: Any) -> None:
         self._reply = reply

@@ -113,7 +113,7 @@ infer::server::CompletionRequest parse_request(const SharedModel::Use& use, bool
   if (chat) return infer::server::parse_chat(body, use.served(), random_seed, forms, parse_options(body));
   if (!body.contains("max_tokens") || body["max_tokens"].is_null()) body["max_tokens"] = kMaxTokens;
   auto request = infer::server::parse_completion(body, use.served(), random_seed, forms, parse_options(body));
-  // Undoes the server's limit by the longest prompt: each output may extend to the end of its own context.
+  // The server reduces max_tokens for the longest prompt. Here each output may extend to the end of its own context.
   request.options.max_tokens = body["max_tokens"].get<int64_t>();
   return request;
 }

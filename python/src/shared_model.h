@@ -32,7 +32,7 @@ struct OpenOptions {
 class SharedModel {
  public:
   SharedModel(const std::string& path, const OpenOptions& options);
-  /// Closes the model. The calling thread must not hold anything that the engine's thread waits for.
+  /// Closes the model. The calling thread must not hold a lock that the engine's thread waits for.
   ~SharedModel();
   SharedModel(const SharedModel&) = delete;
   SharedModel& operator=(const SharedModel&) = delete;
@@ -88,9 +88,9 @@ class SharedModel {
   std::atomic<bool> closed_ = false;  ///< modified with the mutex held, read without it
 };
 
-/// Parses the server's fields of a completion request, or of a chat request if `chat`. Sampling values and max_tokens
-/// default to those of generate() or chat(), the seed to `random_seed`. `forms` is the fields' JSON text, from which
-/// the order of keys in schemas is taken; empty: keys are sorted. Throws infer::server::ApiError.
+/// Parses the JSON body of a completion request, or of a chat request if `chat` is true. Sampling values and max_tokens
+/// default to those of generate() or chat(), and the seed to `random_seed`. `forms` is the body's options as JSON text,
+/// which has the order of keys in schemas; if empty, keys are sorted. Throws infer::server::ApiError.
 [[nodiscard]] infer::server::CompletionRequest parse_request(const SharedModel::Use& use, bool chat,
                                                              infer::server::Json body, uint64_t random_seed,
                                                              std::string_view forms = {});

@@ -132,8 +132,8 @@ struct FormSpeeds {
   double share;   ///< median of decode / free over the repetitions
 };
 
-// Measures decoding with a schema for each sequence, compiled in each run, and decoding without schemas. Repetitions
-// rotate the schemas, and odd ones measure decoding with schemas after decoding without.
+// Measures decoding with one schema per sequence, compiled anew in each run, and without schemas. Repetitions rotate
+// the schemas, and the odd ones decode without schemas first.
 FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch, const data::Tokenizer& tokenizer,
                          const std::vector<std::string>& schemas) {
   const auto tokens = std::make_shared<infer::forms::TokenTree>(tokenizer);
@@ -281,7 +281,7 @@ nlohmann::ordered_json bench_batch(infer::LoadedModel& model, const Options& o, 
   return row;
 }
 
-// Measures each batch, and prints the results with those of the whole model.
+// Measures each batch size, and prints the results and the size of the weights.
 int bench_batches(infer::LoadedModel& model, const Options& o, const apps::Ranks& ranks, const Memory& memory) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const int64_t batch : o.batch) rows.push_back(bench_batch(model, o, batch, ranks, memory));

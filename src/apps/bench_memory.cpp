@@ -27,7 +27,6 @@ struct Pattern {
   size_t row_bytes = 0;  ///< bytes of a row; 0: the range of a thread divided by `rows`
 };
 
-// Reads one cache line and XORs it into `sums`.
 inline void read_line(const uint64_t* p, uint64_t (&sums)[8]) {
   for (size_t i = 0; i < 8; ++i) sums[i] ^= p[i];
 }

@@ -138,7 +138,7 @@ void say_what_does_not_fit(const core::StoredModel& model, const std::string& ty
                      model.path, others, matrices, type);
 }
 
-// Returns the tokenizer's metadata. A GGUF file's is copied unchanged, including keys that Folio does not read.
+// Returns the tokenizer's metadata. That of a GGUF is copied unchanged, including keys that Folio does not read.
 core::GgufMetadata tokenizer_metadata(const core::StoredModel& model, const Options& o) {
   if (!model.gguf || !o.tokenizer.empty()) return data::load_tokenizer(model, o.tokenizer)->to_gguf();
   core::GgufMetadata metadata = model.gguf->metadata();

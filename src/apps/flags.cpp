@@ -17,6 +17,7 @@
 #include "core/file_status.h"
 #include "core/paths.h"
 #include "core/version.h"
+#include "infer/forward/machine.h"
 
 namespace folio::apps {
 namespace {
@@ -95,7 +96,7 @@ std::string usage_of(const CLI::App& app, const std::string& name) {
   return usage + (app.get_subcommands({}).empty() ? "" : " SUBCOMMAND");
 }
 
-// Adds a check that returns an error message or "". A default that it rejects means "unset" and is not shown.
+// Adds a check that returns an error message or "". A default that the check rejects means "unset" and is not shown.
 template <class Check>
 void add_check(CLI::Option& option, const Check& check) {
   if (!is_list(option) && !check(option.get_default_str()).empty()) option.default_str("");
@@ -198,6 +199,7 @@ FOLIO_FLAG_OF(uint64_t);
 FOLIO_FLAG_OF(float);
 FOLIO_FLAG_OF(double);
 FOLIO_FLAG_OF(std::string);
+FOLIO_FLAG_OF(std::optional<infer::CacheType>);
 FOLIO_FLAG_OF(std::optional<int64_t>);
 FOLIO_FLAG_OF(std::optional<uint64_t>);
 FOLIO_FLAG_OF(std::optional<std::string>);

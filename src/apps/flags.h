@@ -1,5 +1,5 @@
-// A program's flags. Functions with a namesake in CLI11, which parses the flags, have its meaning. Programs include
-// this header instead of CLI11's, which takes five seconds to compile.
+// A program's flags, parsed by CLI11. Functions named as in CLI11 behave as there. Programs include this header instead
+// of CLI11's, which takes five seconds to compile.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ class Option;
 
 namespace folio::apps {
 
-/// Returns the number that `text` spells, with or without a sign, or nullopt if it spells none; see core::number_of().
+/// Returns the number that `text` spells, with or without a sign, or nullopt if it is invalid; see core::number_of().
 template <class T>
 [[nodiscard]] std::optional<T> signed_number_of(std::string_view text) {
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
@@ -33,8 +33,8 @@ template <class T>
 class Flag {
  public:
   explicit Flag(CLI::Option* option) : option_(option) {}
-  /// Accept numbers in [low, high], but not NaN; and these values. A default that is not accepted means "unset" and is
-  /// not shown.
+  /// in_range() accepts numbers in [low, high] except NaN, one_of() the given values. A default that is not accepted
+  /// means "unset" and is not shown in --help.
   Flag* in_range(double low, double high);
   Flag* one_of(std::vector<std::string> values);
   /// Accepts names and replaces each by its number, for options of an enum type. The error lists the names.
@@ -59,7 +59,7 @@ class Flags {
   Flags(const Flags&) = delete;
   Flags& operator=(const Flags&) = delete;
 
-  // `names` are a flag's names, and may end with that of its value, as in --help: "-o,--out FILE".
+  // `names` has the names of a flag and may end with a name for its value, as in --help: "-o,--out FILE".
 
   /// Adds an option stored in `value`, which must outlive parse() and whose current value is the default in --help. An
   /// enum also needs by_name() and default_str().

@@ -78,8 +78,8 @@ void add_machine_flags(Flags& app, infer::MachineOptions& flags) {
       [&flags](const std::string& text) { flags.cache_bytes = bytes_of("--cache-memory", text); },
       "GPU memory for the KV cache, such as 2G (default: all remaining)");
   app.add_flag("--fast", flags.fast,
-               "BF16 arithmetic for 16-bit weights and attention on CPUs with fast BF16 instructions; faster, less "
-               "precise prefill on GPUs, where the output may depend on the batch");
+               "BF16 arithmetic for 16-bit weights, and with AVX-512 for attention, on CPUs with fast BF16 "
+               "instructions; faster, less precise prefill on GPUs, where the output may depend on the batch");
   app.final_callback([&flags] { check_machines(flags); });
 }
 

@@ -6,9 +6,9 @@
 namespace folio::apps {
 
 /// Must be called first. Opens /dev/null for closed standard streams, so that no other file receives their output.
-/// Makes SIGINT, SIGTERM, SIGHUP and SIGXCPU remove temporary files and exit with 128 + signal, and SIGBUS (a mapped
-/// file was truncated) print one line that begins with `program` and exit with 1. An ignored SIGHUP (nohup) stays
-/// ignored, and a write beyond the file size limit fails instead of raising SIGXFSZ.
+/// SIGINT, SIGTERM, SIGHUP and SIGXCPU then remove temporary files and exit with 128 + signal. SIGBUS (a mapped file
+/// was truncated) prints one line that begins with `program` and exits with 1. An ignored SIGHUP (nohup) stays ignored.
+/// A write beyond the file size limit fails instead of raising SIGXFSZ.
 void prepare_process(const std::string& program);
 
 /// Makes the first SIGINT, SIGTERM, SIGHUP or SIGXCPU only set interrupted(). A second one exits at once.

@@ -25,7 +25,7 @@ void complete_generation_options(const Flags& app, infer::GenerateOptions& optio
 /// Applies the model's sampling defaults to options whose flag was not given, and prints these defaults on stderr.
 void take_sampler_defaults(const Flags& app, const infer::LoadedModel& model, infer::SamplerOptions& options);
 
-/// Values of the flags for structured output, of which at most one is given.
+/// Values of the flags for structured output. At most one is given.
 struct FormFlags {
   std::string json_schema;  ///< path of a file with the schema
   std::string regex;

@@ -26,7 +26,7 @@ namespace {
 using namespace folio;
 using train::parallel::RollCall;
 
-// Returns --threads (0 keeps OMP_NUM_THREADS), or if neither is given, the rank's share of the host's cores.
+// Returns --threads; 0 if only OMP_NUM_THREADS is given; by default, the rank's share of the host's cores.
 int threads_of(const apps::TrainOptions& o) {
   if (o.config.threads > 0 || std::getenv("OMP_NUM_THREADS") != nullptr) return o.config.threads;
   return std::max(1, at::get_num_threads() / static_cast<int>(o.session->launch().n_on_host));

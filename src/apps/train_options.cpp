@@ -22,7 +22,7 @@ namespace {
 
 using Values = std::vector<std::pair<std::string, std::string>>;
 
-// Returns the flags and TOML values of the settings in `c` with TrainField::kept up to `most`, in the order of --help.
+// Returns the flags and TOML values of the settings in `c` whose TrainField::kept is at most `most`, as in --help.
 Values values_of(const train::TrainConfig& c, train::Kept most = train::Kept::InFiles) {
   Values values;
   const auto add = [&](const auto& value, const core::ConfigField& field) {

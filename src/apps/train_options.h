@@ -31,7 +31,7 @@ struct TrainOptions {
   train::TrainConfig config;
 
   std::unique_ptr<Flags> flags;                       ///< the flags, which store their values in the members above
-  train::Request request;                             ///< tells which of `flags` were given
+  train::Request request;                             ///< stores which of `flags` were given
   std::unique_ptr<train::parallel::Session> session;  ///< connects the ranks; has one rank without torchrun
   std::optional<train::RunChoice> choice;             ///< the locked run directory; unset with `profile`
 };
@@ -44,7 +44,7 @@ struct TrainOptions {
 /// directory. Throws core::Error or core::UsageError.
 void complete_options(TrainOptions& options, const TrainOptions& first, int argc, char** argv);
 
-/// Returns the values as TOML: those of a run's config.toml, which --config reads, or with Kept::ByRanks all values
+/// Returns values as TOML. Kept::InFiles: those of a run's config.toml, which --config reads. Kept::ByRanks: all values
 /// that must be equal on all ranks.
 [[nodiscard]] std::string config_toml(const train::TrainConfig& config, train::Kept most = train::Kept::InFiles);
 

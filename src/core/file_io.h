@@ -66,8 +66,8 @@ void sync_directory(const std::filesystem::path& path);
 void write_file_atomically(const std::filesystem::path& path, const std::function<void(OutputFile&)>& write);
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
-/// Runs `write` on a temporary directory next to `path` and renames it to `path`, which must not exist or be an empty
-/// directory. Creates missing parent directories.
+/// Runs `write` on a temporary directory next to `path` and renames it to `path`, which must either not exist or be an
+/// empty directory. Creates missing parent directories.
 void write_folder_atomically(const std::filesystem::path& path,
                              const std::function<void(const std::filesystem::path&)>& write);
 

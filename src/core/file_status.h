@@ -10,7 +10,7 @@
 
 namespace folio::core {
 
-/// Throws Error if the path contains a NUL byte, at which the system would truncate it.
+/// Throws Error if the path contains a NUL byte, because the system would ignore what follows it.
 void require_path(const std::filesystem::path& path);
 
 /// Return true if the path, with symbolic links followed, exists and has the type in the function's name. Throw Error

@@ -81,8 +81,8 @@ std::vector<TensorSpec> tensor_manifest(const ModelConfig& c) {
       add(Role::SharedGate, l, {c.dim}, "ffn_gate_inp_shexp", ffn + "shared_expert_gate", "ffn.shared_gate");
     }
   };
-  // Marks the last `count` tensors as rows of one fused tensor: `gguf` + `kind` in GGUF files (null: not fused; written
-  // fused only if `gguf_writes`) and `hf` + `kind` in Hugging Face files (empty: not fused).
+  // Marks the last `count` tensors as rows of a fused tensor: `gguf` + `kind` in GGUF, `hf` + `kind` in Hugging Face
+  // files; null or empty means not fused. Written GGUFs are fused only if `gguf_writes`.
   const auto fuse = [&](size_t count, const char* gguf, bool gguf_writes, std::string_view hf, const char* kind) {
     const size_t begin = tensors.size() - count;
     int64_t rows = 0;

@@ -53,10 +53,10 @@ struct Fused {
   int64_t rows = 0;
 };
 
-/// The layout of experts in gpt-oss's Hugging Face files. A stack [experts, out, in] is stored transposed, as columns
-/// first, first + step, … of the tensor `name`, [experts, in, step * out]; vectors are in [experts, step * out]. MXFP4
-/// is not transposed, and has two tensors: NAME_blocks, U8 [experts, step * out, in / 32, 16], with even elements in
-/// the low halves of bytes and odd ones in the high halves; and NAME_scales, U8 [experts, step * out, in / 32].
+/// The layout of experts in gpt-oss's Hugging Face files, where a tensor interleaves `step` matrices. A stack [experts,
+/// out, in] is columns first, first + step, … of the tensor `name`, [experts, in, step * out]; vectors are in [experts,
+/// step * out]. MXFP4 has two U8 tensors: NAME_blocks, [experts, step * out, in / 32, 16], with even elements in the
+/// low halves of bytes and odd ones in the high halves; and NAME_scales, [experts, step * out, in / 32].
 struct HfPacked {
   std::string name;  ///< name of the tensor; empty: stored like other families' experts
   int64_t first = 0;

@@ -20,8 +20,8 @@ inline constexpr std::array<std::string_view, 4> kRopeScalingNames{"llama3", "li
 struct RopeScaling {
   RopeScalingType type = RopeScalingType::Llama3;
   float factor = 1.0F;            ///< 1 means no scaling, except with LongRope
-  float low_freq_factor = 1.0F;   ///< Llama3: pairs with fewer turns in original_context are scaled; Yarn: beta_slow
-  float high_freq_factor = 4.0F;  ///< Llama3: pairs with more turns in original_context aren't scaled; Yarn: beta_fast
+  float low_freq_factor = 1.0F;   ///< Llama3: scales pairs with fewer rotations in original_context; Yarn: beta_slow
+  float high_freq_factor = 4.0F;  ///< Llama3: keeps pairs with more rotations in original_context; Yarn: beta_fast
   int64_t original_context = 8192;
   float magnitude = 1.0F;              ///< Yarn, LongRope: factor of rotated queries and keys
   bool whole_pairs = true;             ///< Yarn: rounds the limits of the interpolation ramp to whole pairs
@@ -170,7 +170,7 @@ struct ModelConfig {
 /// Throws Error that begins with `where` unless the configuration is valid.
 void validate(const ModelConfig& config, const std::string& where);
 
-/// Returns dim / n_heads, the default of head_dim, or 0 if there are no heads. Throws Error unless it is an integer.
+/// Returns dim / n_heads, the default of head_dim, or 0 if there are no heads. Throws Error unless n_heads divides dim.
 [[nodiscard]] int64_t even_head_dim(int64_t dim, int64_t n_heads, const std::string& where);
 
 /// Returns the fields that differ, such as "n_heads 4 -> 8, dim 128 -> 256", or "" if none do.

@@ -138,7 +138,7 @@ void quantize_q5_k(const BlockSource& source, std::span<const float> x, std::byt
 void quantize_q6_k(const BlockSource& source, std::span<const float> x, std::byte* block) {
   std::array<LaneGroups<16>, 4> groups;
   std::array<SymmetricFit, 4> fits;
-  float extreme = 0.0F;  // scale of largest magnitude; the first of several
+  float extreme = 0.0F;  // first scale of largest magnitude
   for (size_t quarter = 0; quarter < 4; ++quarter) {
     groups[quarter] = side_by_side<16>(x.data() + quarter * 64);
     fits[quarter] = fit_symmetric(groups[quarter]);

@@ -77,9 +77,9 @@ void unpack_q5_1(const uint8_t* block, Groups out) {
   add_fifth_bits(block + 4, out.quants);
 }
 
-// Unpacks the beginning of Q4_K and Q5_K blocks: d, dmin, and twelve bytes with eight 6-bit scales and eight 6-bit
-// minimums. The last four bytes hold the low four bits of scales and minimums 4 to 7, whose upper two bits are the
-// upper two bits of the first eight bytes.
+// Unpacks the beginning of Q4_K and Q5_K blocks: d, dmin, and eight 6-bit scales and minimums in twelve bytes. Bytes 0
+// to 7 hold scales and minimums 0 to 3 and, in their upper two bits, the upper bits of scales and minimums 4 to 7.
+// Bytes 8 to 11 hold the low four bits of scales and minimums 4 to 7.
 void unpack_k_scales(const uint8_t* block, Groups out) {
   *out.factors = half_at(block);
   *out.minimum_factors = half_at(block + 2);
@@ -169,7 +169,7 @@ void unpack(DType type, std::span<const std::byte> blocks, const StoredGroups& o
   const QuantInfo& q = format.info;
   const DTypeInfo& t = info(type);
   const size_t n = blocks.size() / t.block_bytes;
-  const size_t groups = t.block_elements / q.group;  // groups of a block
+  const size_t groups = t.block_elements / q.group;
   const size_t bytes = q.byte_scales ? n * groups : 0;
   require(blocks.size() % t.block_bytes == 0 && out.quants.size() >= n * t.block_elements &&
               (q.fp4 || out.factors.size() >= n) && (!q.minimums || out.minimum_factors.size() >= n) &&

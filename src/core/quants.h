@@ -1,7 +1,7 @@
 // GGUF's block types (https://github.com/ggml-org/ggml, ggml-common.h), read as groups of quants (small unsigned
 // integers) that share a scale: value = scale * (quant - zero_point), or scale * quant + minimum. quantize.h writes all
-// types except MXFP4 (Open Compute Project, "Microscaling Formats", 2023). MXFP4's E2M1 values v are read as quants 2v
-// + 16; its scales are powers of two.
+// of them except MXFP4 (Open Compute Project, "Microscaling Formats", 2023), whose E2M1 values v are read as quants 2v
+// + 16.
 #pragma once
 
 #include <array>
@@ -39,7 +39,7 @@ struct StoredGroups {
   std::span<uint8_t> quants;    ///< one per element
   std::span<uint16_t> factors;  ///< one per block: its scale, or the factor of its scale bytes
   std::span<uint16_t> minimum_factors;
-  std::span<uint8_t> scales;  ///< one per group, if scales are bytes: 6 bits; 8 bits, signed (Q6_K); or E8M0 (MXFP4)
+  std::span<uint8_t> scales;  ///< one per group, if scales are bytes: 6 bits, signed 8 bits (Q6_K) or E8M0 (MXFP4)
   std::span<uint8_t> minimums;
 };
 

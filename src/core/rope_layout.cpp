@@ -7,7 +7,7 @@
 namespace folio::core {
 namespace {
 
-// Returns the index in the order of halves (Hugging Face) of row r of a head in the order of adjacent pairs.
+// Returns the index in Hugging Face's order (halves) of the row that has index r in the order of adjacent pairs.
 int64_t split_row(int64_t r, int64_t head_dim) { return (r % 2) * (head_dim / 2) + r / 2; }
 
 template <bool kToSplit>

@@ -28,7 +28,7 @@ namespace folio::core {
 [[nodiscard]] float yarn_magnitude(float factor, float mscale = 1.0F);
 [[nodiscard]] float longrope_magnitude(float factor, int64_t original_context);
 
-/// Returns the frequencies for layers whose sliding window has a theta of its own: local_rope_theta^(-2i / rotated).
+/// Returns the RoPE frequencies of layers with a sliding window: local_rope_theta^(-2i / rotated) for pair i.
 [[nodiscard]] std::vector<double> local_rope_frequencies(const ModelConfig& config);
 
 }  // namespace folio::core

@@ -97,7 +97,7 @@ AffineFit fit_affine(const LaneGroups<32>& x, const AffineSearch& search) {
 }
 
 SymmetricFit fit_symmetric(const LaneGroups<16>& x) {
-  Lanes extreme{};  // the value of largest magnitude, the first of several
+  Lanes extreme{};  // first value of largest magnitude
   for (const Lanes v : x) extreme = magnitude(v) > magnitude(extreme) ? v : extreme;
 
   Lanes sum_wxl;

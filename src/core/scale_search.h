@@ -22,8 +22,8 @@ constexpr float kNearlyZero = 1e-15F;
 template <size_t n>
 using LaneGroups = std::array<Lanes, n>;
 
-/// Returns the nearest integers, ties to even, clamped to [low, high]. They are read from the mantissa of a sum, so
-/// values of magnitude 2^22 or more and non-finite values give the same integers as in llama.cpp.
+/// Returns the nearest integers, ties to even, clamped to [low, high]. Like llama.cpp, reads them from the mantissa of
+/// a sum, which matters for values of magnitude 2^22 or more and for non-finite values.
 inline IntLanes nearest(Lanes value, int32_t low, int32_t high) {
   const Lanes sum = value + 0x1.8p23F;
   const IntLanes integer = (std::bit_cast<IntLanes>(sum) & 0x7FFFFF) - 0x400000;

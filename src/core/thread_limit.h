@@ -19,8 +19,8 @@ namespace folio::core {
 
 /// The number of threads that a pool should use. Threads that share a loop wait for each other, so a thread without a
 /// core delays all. A pool starts with one thread per free core. update() removes as many threads as wait for a core,
-/// but keeps at least half. It tries all threads again after two seconds if cores are free. Otherwise it does so after
-/// twenty, as the count of free cores may be wrong in a container; it ignores the count if then no thread waits.
+/// but keeps at least half. It tries all threads again after 2 seconds if cores are free, otherwise after 20, because
+/// the count of free cores may be wrong in a container. If no thread waits then, the count is ignored from then on.
 class ThreadLimit {
  public:
   /// Average number of waiting threads that shows busy cores (on two cores: 0.6 to 1 if busy, else up to 0.15).
@@ -42,7 +42,7 @@ class ThreadLimit {
   size_t windows_left_ = 0;  ///< number of measurement windows (0.1 s each) until more threads are tried
   size_t n_kept_ = 0;        ///< how often the number of threads was kept because no core was free
   bool tries_all_ = false;   ///< true while all threads are tried although no core seems free
-  bool asks_ = true;         ///< true while the count of free cores is trusted
+  bool asks_ = true;         ///< true while the count of free cores is used; false once it proved wrong
 };
 
 }  // namespace folio::core

@@ -78,7 +78,7 @@ uint32_t SignalCounter::await_change(uint32_t seen, std::chrono::microseconds sp
   seen *= 2;
   uint32_t now = seen;
   spin(spins, [&] { return (now = state_.load(std::memory_order_acquire)) != seen; });
-  // Sets the lowest bit before it sleeps, so that raise() wakes this thread. Only raise() clears the bit.
+  // Sets the lowest bit before sleeping, so that raise() wakes this thread. Only raise() clears the bit.
   while (now == seen) {
     if (state_.compare_exchange_strong(now, seen | 1U, std::memory_order_seq_cst, std::memory_order_acquire)) {
       state_.wait(seen | 1U, std::memory_order_acquire);
@@ -131,7 +131,7 @@ void ThreadPool::do_piece(const Job& job, size_t piece) {
   }
 }
 
-// Runs the pieces that are left of share `first`, then those of the following shares. Returns how many it ran.
+// Runs the remaining pieces of share `first`, then of the following shares. Returns the number of pieces that it ran.
 size_t ThreadPool::do_pieces(size_t first, size_t n_shares) {
   size_t n_done = 0;
   for (size_t i = 0; i < n_shares; ++i) {

@@ -133,13 +133,13 @@ class ThreadPool {
   std::thread::id window_caller_;
   std::chrono::nanoseconds delay_before_{};
   std::atomic<bool> stops_{false};
-  std::atomic<size_t> n_shares_{0};  ///< shares of the current job; a worker with an old value finds less work
+  std::atomic<size_t> n_shares_{0};  ///< shares of the current job; an outdated value only gives a worker less work
   // Twice the number of pieces that have not ended, plus 1 while the caller sleeps.
   alignas(64) std::atomic<uint32_t> unfinished_{0};
   std::mutex error_mutex_;
-  std::exception_ptr error_;          ///< exception of the failed piece with the lowest index
-  size_t error_piece_ = 0;            ///< index of that failed piece
-  std::vector<std::thread> threads_;  ///< the workers' threads
+  std::exception_ptr error_;  ///< exception of the failed piece with the lowest index
+  size_t error_piece_ = 0;
+  std::vector<std::thread> threads_;
 };
 
 /// Returns the number of cores that this process may use.

@@ -80,7 +80,7 @@ void require_weight_type(const TensorView& tensor, const std::string& where);
 /// its bytes are requested, if a finite value is too large for the type.
 [[nodiscard]] TensorStream stream_as(TensorStream stream, DType type);
 
-/// Returns a stream that converts each tensor to a type of its own, such as those of mixture_types().
+/// Returns a stream that converts tensor i to types[i], for example with the result of mixture_types().
 [[nodiscard]] TensorStream stream_as(TensorStream stream, std::span<const DType> types);
 
 }  // namespace folio::core

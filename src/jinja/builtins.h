@@ -60,7 +60,7 @@ struct Builtin {
 [[nodiscard]] bool is_word(char32_t c);
 /// Implements Python's str.splitlines(keepends=with_ends).
 [[nodiscard]] std::vector<TextView> lines_of(TextView text, bool with_ends = false);
-/// Returns the value in `item` at a path such as "function.name" or an index; *otherwise, if given, if it is missing.
+/// Returns the value in `item` at a path such as "function.name" or an index. If missing: *otherwise, if not null.
 [[nodiscard]] Value attribute_at(Session& session, Value item, const Value& path, const Value* otherwise = nullptr);
 /// Evaluates Python's `format % values`, where `values` is a single value, a tuple or a dict.
 [[nodiscard]] Text formatted(Session& session, TextView format, const Value& values);

@@ -23,8 +23,6 @@ class ExpressionParser {
 
   explicit ExpressionParser(std::string_view source) : tokens_(tokenize(source)) {}
 
-  // Access to tokens.
-
   [[nodiscard]] const Token& token(size_t ahead = 0) const {
     return tokens_[std::min(at_ + ahead, tokens_.size() - 1)];
   }
@@ -69,8 +67,6 @@ class ExpressionParser {
     if (depth_ >= kMaxDepth) fail(fmt::format("nested deeper than {}", kMaxDepth));
     return Nested(depth_);
   }
-
-  // Expressions of Jinja's grammar.
 
   ExprPtr tuple(bool with_condition = true);  ///< parses one expression, or several separated by commas
   ExprPtr expression();

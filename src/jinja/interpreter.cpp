@@ -59,9 +59,6 @@ class Interpreter {
     return Nested(depth_);
   }
 
-  // Execution of statements.
-
-  // Returns a block's output.
   Text captured(const Block& block, Scope& scope) {
     Text text;
     capture(block, scope, text);
@@ -200,8 +197,6 @@ class Interpreter {
         macros_.emplace_back(Macro{.signature = &s.signature, .body = s.blocks.data(), .scope = &scope});
     return {Function{.builtin = nullptr, .macro = &macro}};
   }
-
-  // Evaluation of expressions.
 
   Value evaluate(const Expr& e, Scope& scope) {
     const Nested deeper = nested();

@@ -170,8 +170,6 @@ Value wordwrap(Session& session, const Value& self, const Arguments& arguments) 
   return session.text(std::move(result));
 }
 
-// The filters urlencode, format and pprint.
-
 void append_quoted(Session& session, Text& out, TextView text, bool in_query) {
   for (const char32_t& c : text) {
     const char32_t code = code_of(c);

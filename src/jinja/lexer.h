@@ -25,7 +25,7 @@ enum class TokenKind {
 struct Token {
   TokenKind kind;
   int line;
-  std::string text;  ///< of a String: its contents without quotes, with escapes decoded
+  std::string text;  ///< for a String, the contents without quotes, with escapes decoded
 };
 
 /// Returns the tokens, of which the last is End. Throws core::Error that begins with the line number.

@@ -44,8 +44,6 @@ Value reverse(Session& session, const Value& self, const Arguments& arguments) {
   return session.list(std::move(items));
 }
 
-// Filters that sort and compare.
-
 Value folded(Session& session, const Value& value, bool case_sensitive) {
   return value.text() != nullptr && !case_sensitive ? session.text(lower_case(*value.text())) : value;
 }
@@ -167,8 +165,6 @@ Value groupby(Session& session, const Value& self, const Arguments& arguments) {
   return session.list(std::move(groups));
 }
 
-// Filters that split a sequence.
-
 Value batch(Session& session, const Value& self, const Arguments& arguments) {
   const auto a = bind(arguments, {"linecount", "fill_with"}, 1);
   const int64_t n = integer(a[0], 0);
@@ -206,8 +202,6 @@ Value slice(Session& session, const Value& self, const Arguments& arguments) {
   }
   return session.list(std::move(slices));
 }
-
-// Filters that apply another filter or a test.
 
 // Returns the arguments after the first n, such as "a", "b" of map("replace", "a", "b").
 Arguments without_first(const Arguments& arguments, size_t n) {

@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// Returns a locale with Unicode's simple case mappings, to one character each; Python also maps "ß" to "SS".
+// Returns a locale that maps the case of each character to one character. (Python also maps "ß" to "SS".)
 locale_t unicode_locale() {
   static const locale_t kUnicode = [] {
     const locale_t made = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
@@ -39,7 +39,7 @@ Text swapped_case(TextView text) {
 
 bool parts_words(char32_t c) { return is_space(c) || U"-({[<"sv.find(code_of(c)) != TextView::npos; }
 
-// Converts to title case. kParts(c) is true for c between words: uncased (str.title), or a space or "-({[<" (filter).
+// Converts to title case. kParts(c) returns true if c separates words.
 template <bool (*kParts)(char32_t)>
 Text titled(TextView text) {
   Text result(text);

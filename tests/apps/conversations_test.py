@@ -102,7 +102,7 @@ def test_epoch_contains_each_conversation_once(home, published):
     for inputs, targets, starts in batches.reshape(-1, 3, 48):
         for start in sorted(set(starts)):
             own = starts == start
-            assert (numpy.flatnonzero(own) == start + numpy.arange(own.sum())).all()  # a conversation isn't interrupted
+            assert (numpy.flatnonzero(own) == start + numpy.arange(own.sum())).all()  # tokens are contiguous
             if (targets[own] != -100).any():
                 found.append((inputs[own].tolist(), targets[own].tolist()))
     tokenizer = transformers.AutoTokenizer.from_pretrained(published)

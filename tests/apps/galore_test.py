@@ -154,7 +154,7 @@ def test_twelve_steps_match_galore_torch(galore_torch, take_signs, runs):
 
 @pytest.mark.parametrize("shape", [(DIM, DIM), (DIM // 2, DIM), (HIDDEN, DIM)])
 def test_galore_torch_depends_on_signs_in_new_subspaces(galore_torch, shape):
-    """Negating a singular vector, with its part of the first moment, changes no bit until the next subspace, where the
+    """Negating a singular vector and its part of the first moment changes no bit until the next subspace: there, the
     moment still has the old sign. tests/train/step/galore_test.cpp shows the same for Folio."""
     torch.manual_seed(1)
     start, gradients = torch.randn(shape), torch.randn(EVERY + 1, *shape)

@@ -52,7 +52,7 @@ def test_kills_at_random_moments(home, dtype, kills):
     assert len(expected["log"]) == 40
     dice = random.Random(SEED)
     done = chain = 0
-    while done < kills:  # starts another run whenever one is finished
+    while done < kills:
         directory = home / f"killed-{chain}"
         while done < kills and not is_finished(directory):
             done += kill_at_random(home, directory, flags, dice)

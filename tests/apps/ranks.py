@@ -48,7 +48,7 @@ class Ranks:
         return (self.err(rank).splitlines() or [""])[-1]
 
     def succeed(self):
-        """Returns rank 0's output; the others must print nothing."""
+        """Returns rank 0's output. All ranks must succeed, and the others must print nothing."""
         assert self.wait() == [0] * len(self.processes), [self.err(rank) for rank in range(len(self.processes))]
         assert [self.out(rank) for rank in range(1, len(self.processes))] == [""] * (len(self.processes) - 1)
         return self.out(0)

@@ -160,7 +160,7 @@ def test_server_gives_the_same_texts_and_ends_all_ranks(tmp_path):
     with Ranks(3, tmp_path / "r", "serve", "-m", GOLDEN, "--port", 0, "-t", 1) as ranks:
         assert json.load(ask(address_of(ranks)))["choices"][0]["text"] == text
         for process in ranks.processes:
-            process.send_signal(signal.SIGTERM)  # torchrun's way to stop its processes
+            process.send_signal(signal.SIGTERM)  # as torchrun does
         assert ranks.wait() == [0, 0, 0]
 
 

@@ -22,7 +22,7 @@ HANG = 120  # timeout in seconds, which only ends a test that would hang
 
 
 def wait_until(condition, alive=lambda: True, every=0.01):
-    """Returns condition() once it is true. Fails the test if alive() becomes false before."""
+    """Returns condition() once it is true. Fails the test if alive() becomes false before that."""
     end = time.monotonic() + HANG
     while True:
         may_come = alive()

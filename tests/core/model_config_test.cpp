@@ -232,7 +232,7 @@ TEST(ModelConfig, TheLargestAllowedShapeDoesNotOverflow) {
 }
 
 TEST(ModelConfig, ParameterCountOfPublishedModels) {
-  // Llama 3.2 1B has 1,235,814,400 parameters (tied); stories15M has 15,191,712 (tied).
+  // kGrouped has the shape of Llama 3.2 1B, kUntied with tied embeddings that of stories15M.
   EXPECT_EQ(parameter_count(kGrouped), 1235814400);
   EXPECT_EQ(parameter_count(kGptOss), 20914757184);  // gpt-oss-20b
   ModelConfig stories = kUntied;

@@ -56,7 +56,7 @@ def rows():
     x[1000:1500] = (random.standard_normal((500, 32)).astype(np.float32) * tiny).astype(np.float32)
     x[1500:2000] *= np.float32(1e-6)  # scales that are subnormal in half precision
     x[2000:2100] = (random.standard_normal((100, 32)) * 60000).astype(np.float32)
-    return x.clip(-65000, 65000)  # half precision must be able to store a minimum of Q4_1
+    return x.clip(-65000, 65000)  # Q4_1 stores a group's minimum in half precision
 
 
 @pytest.mark.parametrize("qtype", WRITTEN, ids=lambda q: q.name)

@@ -8,7 +8,8 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-// Simulates loops estimated at `worth` µs that take `shared` on all threads, `alone` on one. Counts the shared ones.
+// Simulates `loops` loops of an estimated `worth` µs, which take `shared` on all threads and `alone` on one thread.
+// Returns the number of loops that ran on all threads.
 size_t n_shared(SharingTrials& trials, size_t worth, size_t loops, nanoseconds shared, nanoseconds alone) {
   size_t n = 0;
   for (size_t i = 0; i < loops; ++i) {

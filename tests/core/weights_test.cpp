@@ -159,7 +159,6 @@ TEST(StreamAs, DequantizesBlocks) {
   EXPECT_EQ(to_floats(wide), expected);
 }
 
-// Several threads convert a tensor in chunks. The result is the same as converting the whole tensor at once.
 TEST(StreamAs, ChunksMatchTheWholeTensor) {
   std::vector<float> values(130 * 768);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(random_uniform(9, i)) - 0.5F;

@@ -1,4 +1,4 @@
-// Shared by the fuzz targets of structured output (grammars, JSON schemas, regular expressions): take_form().
+// Shared by the fuzz targets of structured output: take_form() compiles a form and checks its masks.
 #pragma once
 
 #include <string_view>

@@ -15,12 +15,12 @@ namespace {
 namespace server = infer::server;
 
 constexpr uint64_t kSteps = 300'000;                // budget of each request
-constexpr size_t kBytesAnyway = size_t{16} << 20U;  // allowed for any request, such as for the tool call format
+constexpr size_t kBytesAnyway = size_t{16} << 20U;  // fixed allowance, such as for the tool call format
 constexpr size_t kBytesPerStep = 1024;
 
 using Parse = std::function<void(const server::ServedModel&, const core::WorkBudget&)>;
 
-// Checks the steps and bytes of one parser. Uses a new ServedModel for each input: compiled schemas are cached.
+// Checks the steps and bytes of one parser. Uses a new ServedModel for each input, since it caches compiled schemas.
 bool costs_its_steps(std::string_view input, const Parse& parse) {
   static const auto tokenizer = [] {
     std::string ascii = "\n";

@@ -22,18 +22,18 @@ struct Read {
 std::string shown(server::RequestReader& reader) {
   const server::RequestHead& h = reader.head();
   check(!h.method.empty(), "there is a method");
-  check(!h.target.empty() && h.target.find_first_of(" \r\n") == std::string::npos, "a target has no spaces");
+  check(h.path.find_first_of(" \r\n") == std::string::npos, "a path has no spaces");
   check(h.version == 10 || h.version == 11, "the version is one that is answered");
   for (const std::string* value : {&h.host, &h.origin, &h.content_type, &h.authorization}) {
     check(value->find_first_of(std::string_view("\r\n\0", 3)) == std::string::npos, "a value is one line");
     check(server::trimmed(*value) == *value, "a value is trimmed");
   }
   check(h.chunked || reader.body().size() == h.content_length, "a body is as long as its length");
-  return fmt::format("{} {} {} {} {}|{}|{}|{}|{}|{}", h.method, h.target, h.version, h.keep_alive, h.expects_continue,
+  return fmt::format("{} {} {} {} {}|{}|{}|{}|{}|{}", h.method, h.path, h.version, h.keep_alive, h.expects_continue,
                      h.host, h.origin, h.content_type, h.authorization, reader.body());
 }
 
-// Reads the connection's bytes: the first `first` at once, then `size` at a time. `skips`: bodies are skipped.
+// Reads the connection's bytes: the first `first` at once, then `size` at a time. Skips bodies if `skips`.
 Read read(std::string_view bytes, size_t first, size_t size, bool skips = false) {
   Read all;
   server::RequestReader reader(kLimits);

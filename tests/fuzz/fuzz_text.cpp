@@ -1,5 +1,5 @@
-// Fuzzes UTF-8, the byte-level alphabet, and a character tokenizer. Input: a training text, and after a byte FF, which
-// never occurs in UTF-8, a text that is encoded with the characters of the first.
+// Fuzzes UTF-8, the byte-level alphabet, and a character tokenizer. Input: a training text, a byte FF (which is never
+// part of UTF-8), and a text to encode with the training text's characters.
 #include <nlohmann/json.hpp>
 #include <optional>
 

@@ -13,7 +13,7 @@ namespace {
 // Returns true for a byte-level BPE whose token types tokenizer.json can store: all except unused tokens and bytes.
 bool fits_hf(const data::Tokenizer& tokenizer) {
   const auto* bpe = dynamic_cast<const data::BpeTokenizer*>(&tokenizer);
-  if (bpe == nullptr) return false;  // fuzz_tokenizer_json.cpp tests other kinds
+  if (bpe == nullptr) return false;  // fuzz_tokenizer_json.cpp tests other tokenizers
   for (const data::PieceType type : bpe->vocabulary().types) {
     if (type == data::PieceType::Unused || type == data::PieceType::Byte) return false;
   }

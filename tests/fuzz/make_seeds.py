@@ -492,7 +492,7 @@ def text_seeds(folder):
 
 
 def adapter_seeds(folder):
-    """Writes inputs of fuzz_adapter.cpp, for its model: adapter_config.json, a zero byte, the tensors' file."""
+    """Writes inputs of fuzz_adapter.cpp: adapter_config.json, a zero byte, adapter_model.safetensors for its model."""
     shapes = {"self_attn.q_proj": (4, 4), "self_attn.k_proj": (2, 4), "mlp.down_proj": (4, 3), "mlp.up_proj": (3, 4)}
     tensors = {}
     for layer in range(2):

@@ -14,7 +14,7 @@ namespace {
 
 size_t n_allocated = 0;
 
-// Allocates for all forms of operator new. If one were missing, AddressSanitizer would report mismatched deallocations.
+// Allocates for all forms of operator new. AddressSanitizer would report mismatched deallocations if one were missing.
 void* allocate(size_t size, size_t alignment) {
   folio::fuzz::check(size <= folio::fuzz::kMaxAllocation, "no allocation is larger than 256 MB");
   n_allocated += size;

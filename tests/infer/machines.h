@@ -217,7 +217,7 @@ struct MachineKind {
   std::function<std::vector<std::unique_ptr<Machine>>(const CpuOptions& options)> make;
   double roundoff = 0x1p-24;  ///< relative error of a product of two floats
 
-  /// Returns a test's cache options with this kind's type.
+  /// Returns `options` with the cache type of this kind.
   [[nodiscard]] CacheOptions with_type(CacheOptions options) const {
     options.type = cache_type;
     return options;

@@ -395,7 +395,7 @@ inline std::vector<std::byte> random_blocks(core::DType type, size_t n, uint64_t
   return blocks;
 }
 
-/// Returns the bytes of a model's tensors with random weights, matrices in the shape's type.
+/// Returns the bytes of a model's tensors with random weights. Matrices have the shape's type.
 inline std::vector<std::vector<std::byte>> random_tensors(const Shape& shape, uint64_t seed) {
   const auto weights = random_weights(shape.config, seed);
   const auto manifest = core::tensor_manifest(shape.config);

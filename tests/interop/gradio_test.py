@@ -22,7 +22,7 @@ PAGES = [textwrap.dedent(block) for block in BLOCKS if "import gradio" in block]
 
 
 class Page:
-    """A running Gradio page with the code of the docs, in which each of `changes`, (old, new), replaces a text."""
+    """A running Gradio page with the code of the docs, after the replacements `changes`, which are pairs (old, new)."""
 
     def __init__(self, folder, code, *changes):
         for old, new in changes:

@@ -195,7 +195,7 @@ def stream(client, body, begun=lambda: None):
 
 
 def alone(model, body, seed):
-    """Returns the choices that folio.Model generates for the request, without Ray, in the form of stream()."""
+    """Returns the choices that folio.Model generates for the request without Ray, as stream() returns them."""
     options = body | {"seed": seed}
     if options.pop("logprobs", None):
         whole = model.complete(options.pop("prompt", None), **options, logprobs=body["logprobs"])
@@ -236,7 +236,7 @@ def test_streams_survive_killed_replicas(app):
     killer.start()
     try:
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            while not {0, 1} <= set(killed):  # until both replicas have been killed
+            while not {0, 1} <= set(killed):
                 requests.extend(request_of(i) for i in range(len(requests), len(requests) + STREAMS))
                 got.extend(pool.map(ask, range(len(got), len(requests))))
     finally:

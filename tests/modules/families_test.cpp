@@ -40,7 +40,7 @@ std::vector<core::ModelConfig> configs() {
       }
     }
   }
-  for (const int64_t window : {0, 4}) {  // a family with sinks and an output bias
+  for (const int64_t window : {0, 4}) {  // gpt-oss has sinks and an output bias
     core::ModelConfig c = grouped;
     c.family = Family::GptOss;
     c.sliding_window = window;

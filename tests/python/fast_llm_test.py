@@ -84,7 +84,7 @@ def test_streaming_and_batches(model, adapter):
 
 
 def test_waiting_does_not_poll(model, adapter):
-    """Counts how often a wait returned without tokens: once at most, at the end. A polling thread would do so often."""
+    """Counts waits that return without tokens: at most one, at the end. A polling thread would count many."""
     class Counted:
         def __init__(self, stream):
             self.stream, self.empty = stream, 0

@@ -1,4 +1,4 @@
-"""Tests that bad arguments give one-line errors: of wrong types, cyclic, deep, endless, or changed while being read."""
+"""Tests that bad arguments (wrong types; cyclic, deep or endless; changed while being read) give one-line errors."""
 
 import collections
 import itertools

@@ -12,7 +12,7 @@ TEXTS = ["Ab — ünïcödé 🦙 and more of it", "zweitens", ""]
 
 
 def events_of(chat, probabilities, seed):
-    """Returns the lines of a streamed reply, to a chat if `chat`. Three choices have texts that are split at random."""
+    """Returns the lines of a streamed reply, a chat's if `chat`. The texts of its three choices are split at random."""
     chance = random.Random(seed)
     head = {"id": f"cmpl-{seed}", "created": seed, "seed": 7}
     events = [{**head, "choices": [{"index": i, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}]}

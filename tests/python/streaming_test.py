@@ -122,7 +122,7 @@ def streamer(make):
 
 
 def following(prompt, n_bytes):
-    """Returns the n bytes that bytes_model generates after a prompt, whose last byte is one of CYCLE."""
+    """Returns the n_bytes bytes that bytes_model generates after a prompt that ends with a byte of CYCLE."""
     all_bytes = CYCLE.encode()
     start = all_bytes.index(prompt.encode()[-1:]) + 1
     return bytes(itertools.islice(itertools.cycle(all_bytes), start, start + n_bytes))

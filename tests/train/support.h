@@ -44,7 +44,7 @@ inline TextDataset dataset_of(const std::string& text, const TrainConfig& config
   return TextDataset(texts, data::summarize(texts.documents), config);
 }
 
-/// Returns a small model with grouped queries, untied head, dropout and accumulation, none of which the default has.
+/// Returns a small configuration that differs from the default: grouped queries, untied head, dropout, accumulation.
 inline TrainConfig small_config() {
   TrainConfig c;
   c.model = {.dim = 32,

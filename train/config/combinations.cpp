@@ -8,7 +8,7 @@ namespace folio::train {
 namespace {
 
 struct Row {
-  std::vector<const char*> typed;  // the row applies if one of these flags is typed, which the error names; or if empty
+  std::vector<const char*> typed;  // applies only if one of these flags was typed, which the error names; empty: always
   bool refused;
   std::string message;
 };

@@ -26,8 +26,8 @@ struct MeshFlags {
   bool operator==(const MeshFlags&) const = default;
 };
 
-/// Specifies if a field is stored with the run. InFiles: yes, in config.toml and trainer.json. ByRanks: no, it is a
-/// command-line flag, equal on all ranks. ByProcess: no, it is a command-line flag that may differ between processes.
+/// Specifies whether a field is stored with the run. InFiles: yes, in config.toml and trainer.json. ByRanks: no, it is
+/// a command-line flag, equal on all ranks. ByProcess: no, it is a command-line flag that may differ between processes.
 enum class Kept { InFiles, ByRanks, ByProcess };
 
 struct TrainField : core::ConfigField {

@@ -40,7 +40,7 @@ struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
 // Logits per chunk of rows. Smaller chunks would read a large head's weight from memory more often.
 constexpr int64_t kLogitsAtOnce = int64_t{1} << 23;
 
-// Returns the mean loss and, if `gradients`, its gradients by x, the norm's weight and, if `by_head`, the head.
+// Returns the mean loss and, if `gradients`, those with respect to x, the norm's weight and, if `by_head`, the head.
 template <typename T>
 std::pair<double, variable_list> compute(const Tensor& x_ND, const Tensor& norm_weight_D, double norm_eps,
                                          const Tensor& head_VD, const Tensor& targets_N, bool gradients, bool by_head) {

@@ -5,7 +5,7 @@
 
 namespace folio::train::fused {
 
-// Defined by loop_table.cpp, compiled once per instruction set.
+// Defined in loop_table.cpp, which is compiled once per instruction set.
 const LoopTables& plain_loops();
 const LoopTables& avx2_loops();
 const LoopTables& avx512_loops();

@@ -68,7 +68,7 @@ struct LoraOptions {
 /// o, gate, up and down (in peft, q_proj and so on). Throws core::UsageError with the valid names for an unknown one.
 [[nodiscard]] std::vector<core::Role> lora_targets(std::string_view names);
 
-/// Copies norms and biases from the file into a model created with LoraLinears, and freezes them.
+/// Copies norms and biases from `weights` into a model created with LoraLinears, and freezes them.
 void freeze_rest(nn::Llama& model, const core::StoredModel& weights);
 
 /// Adds an adapter to each target matrix of a model created with LoraLinears. Outputs are unchanged until training.

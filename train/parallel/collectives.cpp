@@ -26,7 +26,7 @@ struct HeldFunction : torch::autograd::Function<HeldFunction> {
   static variable_list backward(AutogradContext* context, const variable_list& dys) {
     const auto capsule = context->saved_data["held"].toCapsule();
     variable_list dxs = std::exchange(static_cast<Held&>(*capsule).backward, {})(dys[0]);
-    dxs.resize(dxs.size() + 2);  // none for forward()'s last two arguments
+    dxs.resize(dxs.size() + 2);  // no gradients for forward()'s last two arguments
     return dxs;
   }
 };

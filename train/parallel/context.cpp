@@ -70,7 +70,7 @@ struct RingFunction : torch::autograd::Function<RingFunction> {
       auto [mean_BHNK, sum_BHN] = at::_scaled_dot_product_flash_attention_for_cpu(
           queries_of(q_BHTK, block), for_each_query_head(keys_of(kv_here[0], block), H),
           for_each_query_head(keys_of(kv_here[1], block), H), /*dropout_p=*/0.0, block.causal, /*attn_mask=*/{}, scale);
-      if (!out_BHTK.defined()) {  // first step: the rank's own keys, of which each query attends to one or more
+      if (!out_BHTK.defined()) {  // first step: its causal mask leaves each query at least one key
         out_BHTK = mean_BHNK.to(sum_type(q_BHTK));
         lse_BHT = sum_BHN;
         return;

@@ -32,7 +32,7 @@ auto naming_loss(const std::string& what, Call&& call) {
   }
 }
 
-// Returns a view of a tensor as bytes, [rows, bytes per row], for transfers of any type; as_bytes() as [1, bytes].
+// Returns a view of a tensor as bytes, [rows, bytes per row], for transfers of any type; as_bytes() returns [1, bytes].
 Tensor rows_of_bytes(const Tensor& t) { return (t.dim() == 1 ? t.unsqueeze(1) : t.flatten(1)).view(torch::kByte); }
 Tensor as_bytes(const Tensor& t) { return rows_of_bytes(t.reshape({1, -1})); }
 
@@ -40,7 +40,7 @@ Tensor as_bytes(const Tensor& t) { return rows_of_bytes(t.reshape({1, -1})); }
 int64_t sends_of_broadcast(int64_t place, int64_t n) {
   int64_t top = 1, sends = 0;
   while (top < n) top *= 2;
-  // A rank receives along the lowest set bit of `place` and sends along all lower bits.
+  // In the binomial tree, a rank receives over the lowest set bit of `place` and sends over all lower bits.
   for (int64_t bit = place == 0 ? top / 2 : (place & -place) / 2; bit > 0; bit /= 2) sends += place + bit < n ? 1 : 0;
   return sends;
 }

@@ -27,9 +27,9 @@ struct StageWork {
   std::function<torch::Tensor(int64_t chunk, int64_t microbatch, const torch::Tensor& x)> forward;
 };
 
-/// Runs this rank's actions; `line` has at least two ranks, and chunk c of rank r is stage c · line.size() + r. Skips
-/// backward passes if autograd is off. Accumulates gradients of the parameters that `forward` uses. Gradients sent to
-/// the previous stage, of StageWork::shape per microbatch, stay in memory until the end. Throws as Group does.
+/// Runs this rank's actions. `line` has at least two ranks; chunk c of rank r is stage c · line.size() + r. Skips
+/// backward passes if autograd is off. Accumulates gradients of the parameters that `forward` uses. Throws as Group
+/// does.
 void run_pipeline(std::vector<Action> actions, int64_t n_chunks, const StageWork& work, Group& line);
 
 }  // namespace folio::train::parallel

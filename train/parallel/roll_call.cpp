@@ -91,7 +91,7 @@ std::string RollCall::explain(const std::exception& error) {
   std::signal(SIGTERM, SIG_IGN);  // torchrun sends SIGTERM as soon as one rank has ended; this rank must report first
   const bool own = dynamic_cast<const RankLost*>(&error) == nullptr;
   try {
-    // The first rank to fail raises the alarm and publishes its verdict; the others wait for it.
+    // The first rank to fail publishes the cause of the failure; the others wait for it.
     const std::string first = std::to_string(launch_.rank);
     const std::vector<uint8_t> ours(first.begin(), first.end());
     std::string verdict = own ? fmt::format("rank {}: {}", launch_.rank, why) : why;

@@ -17,7 +17,6 @@ Tensor to_tensor(const std::vector<int32_t>& tokens, const data::Batch& batch, t
 
 int64_t up_to(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-// Returns part `index` of `parts` equal parts along dim.
 Tensor part(const Tensor& x, int64_t dim, int64_t index, int64_t parts) {
   return x.chunk(parts, dim)[static_cast<size_t>(index)];
 }

@@ -21,8 +21,8 @@ struct TensorBatch {
 };
 [[nodiscard]] TensorBatch to_tensors(const data::Batch& batch, torch::Device device);
 
-/// Returns the rank's inputs and targets [rows / (data · expert), length / (context · tensor)], and `starts` (if any)
-/// of all its context rank's positions, [.., length / context]. Pads an indivisible batch with ignored targets.
+/// Returns the rank's inputs and targets [rows / (data · expert), length / (context · tensor)], and `starts`, if any,
+/// [rows / (data · expert), length / context]. Pads an indivisible batch with ignored targets.
 [[nodiscard]] TensorBatch slice_of(const TensorBatch& whole, const parallel::Mesh& mesh);
 
 }  // namespace folio::train

@@ -52,7 +52,7 @@ class Zero {
   /// Broadcasts parameters from their owners after the update, except those of sharded blocks.
   void share();
 
-  /// Returns the global gradient norm, after finish(): √ Σ |gradient|² / copies over the pieces of all ranks.
+  /// Returns the norm of the whole model's gradient. Collective; must be called after finish().
   [[nodiscard]] double gradient_norm();
 
  private:

@@ -76,7 +76,7 @@ void spread(std::vector<Label>& labels) {
   }
 }
 
-// Returns a series as SVG. A missing value separates its parts.
+// Returns a series as SVG, one line for each part. Missing values separate the parts.
 std::string series_svg(const std::vector<std::vector<Point>>& parts, const std::string& colour, bool dots) {
   std::string body;
   const auto out = std::back_inserter(body);
@@ -95,7 +95,7 @@ std::string series_svg(const std::vector<std::vector<Point>>& parts, const std::
   return body;
 }
 
-// Returns a label right of the plot. A thin line connects it to its line if it was moved or the line ends early.
+// Returns a label's SVG, with a thin line to the end of its curve if the label was moved or the curve ends early.
 std::string label_svg(const Label& label) {
   std::string body;
   if (std::abs(label.y - label.from.y) > 3.0 || label.from.x < kPlot.right() - 3.0) {

@@ -39,7 +39,7 @@ struct Axis {
   [[nodiscard]] double place(double value) const;
   /// Extends the axis to the value, if it can be shown.
   void include(double value);
-  /// Computes the ticks. `whole`, for vertical axes, makes them fewer and extends a linear axis to end at ticks.
+  /// Computes the ticks. If `whole`, as for vertical axes, uses fewer and extends a linear axis to end at ticks.
   void set_ticks(bool whole);
 };
 

@@ -34,10 +34,9 @@ void save_checkpoint(const std::filesystem::path& run, parallel::RankModel& mode
 void load_checkpoint(const std::filesystem::path& checkpoint, parallel::RankModel& model, parallel::RankModel* average,
                      Optimizer& optimizer, const TrainerState& state);
 
-/// Creates checkpoints/step-NNNNNN, whose files `write` creates in the directory that it is passed. Then points `last`
-/// at it, and `best` if best_step == step, and removes checkpoints that neither link points to. A step that a link
-/// points to is not written again, since runs are deterministic. Throws core::Error on failure; `last` then points to
-/// the old or the new checkpoint, which is complete in either case.
+/// Creates checkpoints/step-NNNNNN with the files that `write` creates in a directory. Then points `last` at it, and
+/// `best` if best_step == step, and removes checkpoints that neither link points to. A step that a link points to is
+/// not written again. Throws core::Error on failure; `last` then still points to a complete checkpoint.
 void commit_checkpoint(const std::filesystem::path& run, int64_t step, int64_t best_step,
                        const std::function<void(const std::filesystem::path&)>& write);
 

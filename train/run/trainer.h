@@ -24,11 +24,11 @@ namespace folio::train {
 
 class Trainer {
  public:
-  /// Creates a model with random weights from config.seed or with the weights of `init`, in any supported format; with
-  /// config.lora_rank, adapters for the memory-mapped model `init`. Sets config.model.vocab_size from the dataset.
-  /// `world` is null for a single process. With several ranks, all must make the same calls, and each call may throw
-  /// RankLost. `gpu` is the device index for CUDA. Throws core::Error, for example if `init` has another shape, or
-  /// core::UsageError.
+  /// Creates a model with random weights from config.seed, or with the weights of `init` in any supported format. With
+  /// config.lora_rank, creates adapters for the memory-mapped model `init`. Sets config.model.vocab_size from the
+  /// dataset. `world` is null for a single process. With several ranks, all must make the same calls, and each call may
+  /// throw RankLost. `gpu` is the device index for CUDA. Throws core::Error, for example if `init` has another shape,
+  /// or core::UsageError.
   Trainer(TrainConfig config, const Dataset& dataset, const std::filesystem::path& init = {},
           parallel::World* world = nullptr, int64_t gpu = 0);
 
@@ -47,8 +47,8 @@ class Trainer {
   StepResult step();
 
   /// Returns true if `threads` threads compute the same bits as the current number: compares the gradients of the next
-  /// step's first batch. Returns false without computing for several ranks, CUDA, bf16 (whose rounding hides most
-  /// differences) and GaLore (whose subspaces depend on the number of threads).
+  /// step's first batch. Always returns false for several ranks, CUDA, bf16 (its rounding hides differences) and
+  /// GaLore.
   [[nodiscard]] bool repeats_with(int threads);
 
   struct Evaluation {

@@ -33,7 +33,7 @@ class GaLore : public AdamW {
 
  private:
   struct Subspace {
-    torch::Tensor matrix, projection, first, second;  ///< W, P, M and V above
+    torch::Tensor matrix, projection, first, second;  ///< W, P, M and V in the class's formulas
   };
   std::vector<Subspace> subspaces_;
 };

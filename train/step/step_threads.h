@@ -19,7 +19,7 @@ namespace folio::train {
 /// Does nothing if GOMP_SPINCOUNT or OMP_WAIT_POLICY is set, or if there is no /proc/stat.
 class StepThreads {
  public:
-  /// Starts with the maximum, `threads`. `repeats_with(n)`: true if n threads compute the same bits as `threads`.
+  /// Starts with the maximum, `threads`. `repeats_with(n)` must return true if n threads compute the same bits.
   StepThreads(int threads, std::function<bool(int)> repeats_with);
   ~StepThreads();
 

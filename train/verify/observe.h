@@ -1,4 +1,4 @@
-// Runs a Llama model, also one with replaced parts, and passes each activation to a callback, such as "layers.0.ffn".
+// Runs a Llama model, also one with replaced parts, and passes activations such as "layers.0.ffn" to a callback.
 #pragma once
 
 #include <functional>

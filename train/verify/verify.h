@@ -33,11 +33,11 @@ struct WeightDifference {
 
 /// The largest difference between LibTorch's and the engine's values of one intermediate.
 struct Divergence {
-  std::string name;         ///< such as "layers.0.attention_residual": see infer::Observer
-  double relative_error;    ///< max |engine - libtorch| / root mean square of LibTorch's values
-  int64_t position;         ///< position of the token with the largest difference
-  int64_t index;            ///< index within that token's vector
-  double libtorch, engine;  ///< the two values
+  std::string name;       ///< such as "layers.0.attention_residual": see infer::Observer
+  double relative_error;  ///< max |engine - libtorch| / root mean square of LibTorch's values
+  int64_t position;       ///< position of the token with the largest difference
+  int64_t index;          ///< index within that token's vector
+  double libtorch, engine;
 };
 
 /// The engine, and the mapping from the reference's token ids to its own.

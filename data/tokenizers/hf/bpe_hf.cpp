@@ -140,7 +140,7 @@ BpeTokenizer BpeTokenizer::from_hf(const hf::Source& source) {
 
 void BpeTokenizer::write_hf(const std::filesystem::path& directory) const {
   BpeVocabulary v = vocabulary_;
-  hf::drop_padding(v);  // pieces of embedding rows without a token, which only config.json's vocab_size counts
+  hf::drop_padding(v);  // config.json's vocab_size counts these pieces, but tokenizer.json has no entries for them
   const std::vector<std::string> spelt = to_byte_level(v);
   Json merges = Json::array();
   for (const auto& [left, right, joined] : v.merges) {

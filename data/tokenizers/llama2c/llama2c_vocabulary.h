@@ -32,8 +32,8 @@ struct Llama2cVocabulary {
 /// its length (int32) and its bytes.
 void write_llama2c_tokenizer(const std::filesystem::path& path, const Llama2cVocabulary& vocabulary);
 
-/// Reads tokenizer.bin for a model of `vocab_size` tokens, or 0 if unknown. Text is tokenized as by llama2.c, except
-/// for U+2581, which is a space here, and invalid UTF-8, which llama2.c appends to the previous character. Throws
+/// Reads tokenizer.bin for a model of `vocab_size` tokens (0: unknown). Text is tokenized as by llama2.c, with two
+/// differences: U+2581 is a space here, and llama2.c appends invalid UTF-8 to the previous character. Throws
 /// core::Error unless the file has exactly the format of write_llama2c_tokenizer().
 [[nodiscard]] SentencePieceTokenizer read_llama2c_tokenizer(const std::filesystem::path& path, int64_t vocab_size);
 

@@ -215,7 +215,7 @@ class Trainer {
     lengths_[w] = static_cast<uint32_t>(n);
   }
 
-  // Removes repeated merges. A pair can be merged twice if two merges produce one of its tokens; the later rank counts.
+  // Keeps only the last of repeated merges. A pair is merged twice if two merges produce one of its tokens.
   void finish_merges() {
     std::unordered_map<Pair, size_t> last;
     auto& merges = vocabulary_.merges;

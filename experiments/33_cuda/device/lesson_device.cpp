@@ -1,4 +1,4 @@
-// The part of the frame that measures times, on a card.
+// The lesson's functions for a GPU, which measure the times of kernels.
 #include <algorithm>
 
 #include "experiments/33_cuda/lesson.h"
@@ -10,7 +10,7 @@ using Json = Report::Json;
 
 bool Lesson::counts() const { return false; }
 
-/// Runs the kernel once, for its output, and then in 5 rounds of 20; returns the shortest round's time of a run.
+/// Runs the kernel once for its output, and then in 5 rounds of 20 runs. Returns the time per run of the fastest round.
 Measured Lesson::measure(const Kernel& kernel) {
   constexpr int kRuns = 20;
   kernel.run();
@@ -47,7 +47,7 @@ void Lesson::check_error(const std::string& what, const std::string& /*part*/, c
 
 }  // namespace folio::experiments
 
-// Steps draw pictures only from the emulator's traces.
+// A stub for the linker, since steps draw pictures only on the emulator.
 namespace folio::infer::gpu::host {
 std::string place_of(const WarpAccess& /*access*/) { return ""; }
 }  // namespace folio::infer::gpu::host

@@ -21,19 +21,16 @@ struct Options {
 
 void add_flags(apps::Flags& app, Options& o) {
   app.add_option("-m,--model", o.model, "GGUF or Hugging Face directory of a Llama (default: the newest run)");
-  app.add_option("-p,--prompt,prompt", o.prompt, "the text to go on from")->capture_default_str();
-  app.add_option("-n,--max-tokens", o.generate.max_tokens, "tokens to generate")
-      ->check(apps::in_range(0, 1e9))
-      ->capture_default_str();
+  app.add_option("-p,--prompt,prompt", o.prompt, "the text to go on from");
+  app.add_option("-n,--max-tokens", o.generate.max_tokens, "tokens to generate")->in_range(0, 1e9);
   app.add_option("-s,--seed", o.generate.sampler.seed, "seed of the sampler (default: random, printed)")
-      ->check(apps::in_range(0, 1.8e19));
+      ->in_range(0, 1.8e19)
+      ->default_str("");
   infer::SamplerOptions& s = o.generate.sampler;
-  app.add_option("--temperature,--temp", s.temperature, "0: always the likeliest")
-      ->check(apps::in_range(0, 100))
-      ->capture_default_str();
-  app.add_option("--top-k", s.top_k, "0: off")->check(apps::in_range(0, 1e9))->capture_default_str();
-  app.add_option("--top-p", s.top_p, "1: off")->check(apps::in_range(1e-6, 1))->capture_default_str();
-  app.add_option("--min-p", s.min_p, "0: off")->check(apps::in_range(0, 1))->capture_default_str();
+  app.add_option("--temperature,--temp", s.temperature, "0: always the likeliest")->in_range(0, 100);
+  app.add_option("--top-k", s.top_k, "0: off")->in_range(0, 1e9);
+  app.add_option("--top-p", s.top_p, "1: off")->in_range(1e-6, 1);
+  app.add_option("--min-p", s.min_p, "0: off")->in_range(0, 1);
 }
 
 std::string model_of(const std::string& flag) {

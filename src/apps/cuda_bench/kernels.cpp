@@ -148,7 +148,7 @@ class KernelTable {
     if (n_ <= kMostNarrow) time_product("output", type, {static_cast<size_t>(config_.vocab_size)}, dim, false);
   }
 
-  // Times one launch with one or more matrices. `plain` also times the plain form, which supports only one matrix.
+  // Times one launch with one or more matrices. `plain` also times multiply_plain(), which supports only one matrix.
   void time_product(const std::string& name, core::DType type, const std::vector<size_t>& n_out, size_t k, bool plain) {
     size_t all_out = 0;
     for (const size_t n : n_out) all_out += n;
@@ -186,11 +186,11 @@ class KernelTable {
     }
   }
 
-  // Times one draw per row: greedy, with the default top-p, and with a small top-k. The plain form reads the row once
-  // for each token that it keeps, so it is timed only with the small top-k.
+  // Times one draw per row: greedy, with the default top-p, and with a small top-k. Form::Plain reads the row once for
+  // each token that it keeps, so it is timed only with the small top-k.
   void time_sampler() {
     const auto vocab_size = static_cast<size_t>(config_.vocab_size);
-    std::vector<float> row(vocab_size);  // like real logits, of which a few are much larger
+    std::vector<float> row(vocab_size);  // like real logits: a few are much larger than the rest
     for (size_t i = 0; i < vocab_size; ++i) {
       row[i] = static_cast<float>(-3.0 * std::log(1.0 - core::random_uniform(5, i)));
     }

@@ -28,7 +28,7 @@ class Keys {
   std::string_view architecture_;
 };
 
-// Checks the factors in `tensor` against Llama 3's formula. Without kScalingFactor, the largest is the scaling factor.
+// Checks the factors in `tensor` against Llama 3's formula. Without kScalingFactor, their maximum sets the factor.
 void read_rope_factors(const GgufFile& file, const Keys& key, const TensorView& tensor, ModelConfig& c) {
   const std::string where = file.path().string();
   require(tensor.type == DType::F32 && tensor.shape == std::vector<int64_t>{c.rotated() / 2},

@@ -21,7 +21,7 @@ uint32_t main_type(const std::vector<TensorView>& tensors) {
   const auto matrix =
       std::find_if(tensors.begin() + 1, tensors.end(), [](const auto& t) { return t.shape.size() > 1; });
   const DType type = matrix == tensors.end() ? tensors.front().type : matrix->type;
-  // Of llama.cpp's mixtures of K types, the number is that of the "Medium" one.
+  // For Q4_K, Q5_K and Q6_K, the number is that of llama.cpp's "Medium" mixture.
   constexpr std::array<std::pair<DType, uint32_t>, 10> kNumbers{{{DType::F16, 1},
                                                                  {DType::Q4_0, 2},
                                                                  {DType::Q4_1, 3},

@@ -16,7 +16,7 @@ namespace {
 // Returns the double with the float's shortest decimal form: 1e-05, not 9.999999747378752e-06.
 double shortest(float value) { return std::stod(fmt::format("{}", value)); }
 
-// Returns `value`, rounded to an integer if make() of it is still `result`: transformers requires some integers.
+// Returns `value`, rounded if make() maps the rounded value to `result`, too: transformers requires some integers.
 template <typename Make>
 OrderedJson number(double value, float result, Make&& make) {
   const double whole = std::round(value);
@@ -299,7 +299,7 @@ std::vector<bool> layers_with_window(const nlohmann::json& json, const std::stri
   return windows;
 }
 
-// Returns the ModelConfig::window_period that produces these flags, if there is one. Prefers `usual`.
+// Returns the ModelConfig::window_period that produces the flags `windows`, if there is one. Prefers `usual`.
 std::optional<int64_t> period_of(const std::vector<bool>& windows, int64_t usual) {
   const auto fits = [&](int64_t period) {
     for (size_t l = 0; l < windows.size(); ++l) {
@@ -410,7 +410,7 @@ bool has_other_bias(const nlohmann::json& json, const FamilyInfo& family) {
   return has(json, "attention_bias") && json["attention_bias"] != published;
 }
 
-// Throws Error for each value that selects a computation which Folio does not have.
+// Throws Error if a value selects a computation that Folio does not support.
 void require_supported(const nlohmann::json& json, const std::string& where, const FamilyInfo& family) {
   const auto refuse = [&](const char* key, const auto& allowed) {
     require(!has(json, key) || json[key] == allowed, "{}: {} = {} is not supported", where, key,

@@ -34,7 +34,7 @@ void pack_hf(const TensorSpec& spec, std::span<const std::byte> bytes, size_t si
 
 std::vector<std::byte> unpack_mxfp4(const TensorSpec& spec, std::span<const std::byte> quants,
                                     std::span<const std::byte> scales) {
-  constexpr size_t kHalf = 16;  // bytes of quants in a block, each of which has two elements
+  constexpr size_t kHalf = 16;  // bytes of quants in a block; each byte has two elements
   const auto experts = static_cast<size_t>(spec.shape[0]), out = static_cast<size_t>(spec.shape[1]);
   const size_t blocks = static_cast<size_t>(spec.shape[2]) / (2 * kHalf);
   const auto first = static_cast<size_t>(spec.hf_packed.first), step = static_cast<size_t>(spec.hf_packed.step);

@@ -22,8 +22,8 @@ namespace folio::core {
 /// matrix of the blocks.
 [[nodiscard]] std::string target_name(Role role);
 
-/// Writes adapter_config.json and adapter_model.safetensors (F32) into an existing directory, as peft's save_pretrained
-/// does; each file atomically. `config` is that of the base model. Throws Error unless all parts have the rank, scale
+/// Writes adapter_config.json and adapter_model.safetensors (F32) into an existing directory, each atomically, as
+/// peft's save_pretrained does. `config` is that of the base model. Throws Error unless all parts have the rank, scale
 /// and targets of `info` and fit the model's matrices.
 void write_adapter(const std::filesystem::path& directory, const ModelConfig& config, const Adapter& adapter,
                    const AdapterInfo& info);

@@ -104,7 +104,7 @@ def test_hugging_face_round_trip_is_exact(tmp_path, name):
 
 
 def test_gpt_oss_as_published(tmp_path):
-    """Published files have experts in MXFP4. transformers dequantizes them, as export does for another --type."""
+    """Published files store experts in MXFP4. transformers dequantizes them, and export does for --type f32 or bf16."""
     theirs = random_models.write_mxfp4(random_models.make("gpt_oss yarn", hidden_size=64), tmp_path / "theirs")
     model = transformers.AutoModelForCausalLM.from_pretrained(theirs, dtype=torch.bfloat16).float()
     expected = by_transformers(model, IDS)

@@ -79,7 +79,7 @@ def byte_level(text):
     return "".join(chr(b) if b in plain else chr(256 + others.index(b)) for b in text.encode())
 
 
-# A SentencePiece vocabulary of (text, score, type), in its order: unknown, BOS, EOS, the bytes, then the pieces.
+# A SentencePiece vocabulary of (text, score, type) by id: unknown, BOS, EOS, the bytes, then the pieces.
 PIECES = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), *((f"<0x{b:02X}>", 0.0, 6) for b in range(256)),
           ("▁a", -0.0, 1), ("ab", -1.0, 1), ("▁", -2.0, 1), ("a", -3.0, 1), ("b", -4.0, 1)]
 

@@ -269,7 +269,7 @@ TEST(HfModel, SplitRopeLayoutsStayMapped) {
   for (const FamilyInfo& family : families()) {
     const TempDir dir;
     ModelConfig config = kGrouped;
-    if (!family.mixture.none || hf_family(family.family).norms_less_1) continue;  // families that copy others, too
+    if (!family.mixture.none || hf_family(family.family).norms_less_1) continue;  // these copy more tensors
     config.family = family.family;
     write_hf_directory(dir.path(), numbered_weights(config), 10);
     const StoredModel model = read_hf_model(dir.path());

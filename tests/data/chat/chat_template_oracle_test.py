@@ -307,7 +307,7 @@ def test_tool_results_match_transformers(name, tmp_path):
 # ---- The selection among several templates ----
 
 def saved(folder, config, jinja, additional):
-    """Saves a tokenizer with templates in the given places. Each template renders its name and whether it has tools."""
+    """Saves a tokenizer with templates in these places. A template renders its name and whether there are tools."""
     text = lambda name: name + " {{ tools is not none }} {{ messages[0]['content'] }}"  # noqa: E731
     plain = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, merges=[]))
     plain.pre_tokenizer, plain.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()

@@ -133,7 +133,7 @@ NEXT_TAGGED = ("{% for m in messages %}{% set mark = '<|' + m.role + '|>' %}{% i
 
 def test_next_turns_marker_is_learned_as_the_end(small, tmp_path):
     tokenizer, folder = small
-    # Excludes answers that end with a character of several tokens, of which transformers' mask has only the first.
+    # Uses answers that end in ASCII: transformers marks only the first token of a character of several tokens.
     chats = [chat for chat in conversations() if all(m["content"] and m["content"][-1].isascii() for m in chat if m["role"] == "assistant")]
     [found] = ours(tmp_path, [(folder, NEXT, chats)])
     end = tokenizer.convert_tokens_to_ids("<|user|>")
@@ -154,10 +154,10 @@ def test_answer_boundaries_match_generation_tags(name, request, tmp_path):
 
 
 def test_generation_blocks_determine_what_is_learned(small, tmp_path):
-    """Tests templates with {% generation %}: all of TRL's for training that accept strings as contents, and TAGGED."""
+    """Tests templates with {% generation %} tags: TRL's training templates that accept string contents, and TAGGED."""
     fast, path = small
     templates = {name: text for name, text in TRL.items() if name.endswith("_training")}
-    # Left out, because this template tags an answer and its closing mark in separate blocks.
+    # Omits this template, because it tags an answer and its end token in separate blocks.
     del templates["diffusion_gemma_training"]
     templates |= {name: tagged for name, (_, tagged) in TAGGED.items()}
     chats = list(conversations((False,)))[::1 if LONG else 6]
@@ -188,8 +188,7 @@ def test_tool_calls_are_learned(small, tmp_path):
 
 
 def test_tokens_across_an_answers_start_are_learned(small, tmp_path):
-    """Excludes answers that end with a character of several tokens: transformers' mask has only the first of these,
-    since char_to_token() returns one token per character."""
+    """Uses answers that end in ASCII: transformers marks only the first token of a character of several tokens."""
     fast, path = small
     chats = [chat for chat in conversations() if all(message["content"][-1:].isascii() and message["content"] for message in chat)]
     assert_same(ours(tmp_path, [(path, PLAIN, chats)])[0], fast, PLAIN, chats)

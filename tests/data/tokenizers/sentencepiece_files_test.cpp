@@ -122,7 +122,7 @@ class SentencePieceHf : public testing::Test {
 
 TEST_F(SentencePieceHf, OrderedScoresRoundTrip) {
   SentencePieceVocabulary v = vocabulary_of(kPieces);
-  // tokenizer.json stores the order of merges instead of scores, so only scores of 0, -1, -2, … are the same again.
+  // tokenizer.json stores the order of merges instead of scores, so only scores of 0, -1, -2, … survive a round trip.
   EXPECT_EQ(read_vocabulary(rewritten(v)), v);
   add_piece(v, "<tool>", 0, PieceType::UserDefined);
   add_piece(v, "<pad>", 0, PieceType::Control);

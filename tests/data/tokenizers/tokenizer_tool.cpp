@@ -45,7 +45,7 @@ Json show(const Tokenizer& tokenizer) {
           {"chat_template", tokenizer.chat_template()}};
 }
 
-// Encodes the [text, parse_special] pairs of a JSON file. Invalid UTF-8, which JSON can't contain, needs "encode".
+// Encodes the [text, parse_special] pairs of a JSON file. For invalid UTF-8, which JSON can't contain, use "encode".
 std::vector<int32_t> encode_pieces(const Tokenizer& tokenizer, const std::string& path) {
   const auto json = core::parse_json(core::read_text_file(path), path);
   const auto texts = json.get<std::vector<std::pair<std::string, bool>>>();

@@ -50,7 +50,7 @@ def llama2c_file(pieces):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Returns a folder with one vocabulary in every format: tokenizer.bin by this file, the others by Folio."""
+    """Returns a folder with one vocabulary in every format. Folio writes all files except tokenizer.bin."""
     folder = tmp_path_factory.mktemp("vocabulary")
     pieces = trained_pieces()
     assert len(pieces) > 1000 and MARK in pieces and max(map(len, pieces)) > 6
@@ -308,7 +308,7 @@ def test_tokens_match_llama_cpp(files, tmp_path):
 
 
 def test_character_vocabulary_is_written_for_llama2c(tmp_path):
-    """The expected bytes follow llama2.c's layout: ASCII characters have the ids of their bytes, others follow."""
+    """The expected bytes follow llama2.c's layout: ASCII characters have their bytes' ids, others have later ids."""
     (tmp_path / "text").write_text("To bé, or 中\n")
     (tmp_path / "hf").mkdir()
     ours("characters", tmp_path / "text", tmp_path / "hf")

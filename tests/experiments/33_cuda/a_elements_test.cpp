@@ -28,7 +28,7 @@ TEST(CudaElements, AnyNumberOfElements) {
   }
 }
 
-// 512 elements are 16 warps of 128 bytes, 64 sectors, in each of two inputs and the output.
+// 512 elements are 64 sectors in each of gate, up and out. Each of 16 warps accesses 128 bytes of each.
 TEST(CudaElements, Counts) {
   Stream stream(0);
   constexpr size_t kN = 512;
@@ -46,7 +46,7 @@ TEST(CudaElements, Counts) {
   EXPECT_EQ(elements.load_sectors, 128U);
   EXPECT_EQ(elements.store_sectors, 64U);
   EXPECT_EQ(elements.divergent_branches, 0U);
-  // Two warps of 32 lanes, eight times each: all 32 sectors of a request differ.
+  // Each of two warps loads `gate` and `up` eight times. All 32 sectors of a request differ.
   const Counts eights = count(swiglu_eights);
   EXPECT_EQ(eights.load_requests, 32U);
   EXPECT_EQ(eights.load_sectors, 1024U);

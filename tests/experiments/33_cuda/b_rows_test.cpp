@@ -36,7 +36,7 @@ TEST(CudaRows, AnyShape) {
   }
 }
 
-// 32 rows of 256: a warp's lanes read 32 rows, or a row.
+// 32 rows of 256. The lanes of a warp read elements of 32 rows in norm_threads, and of one row in the others.
 TEST(CudaRows, Counts) {
   Stream stream(0);
   const DeviceMemory x = on_device(stream, ramp(32 * 256));
@@ -45,23 +45,23 @@ TEST(CudaRows, Counts) {
   const auto count = [&](auto run) {
     return counts_of([&] { run(stream, {x.as<float>(), weight.as<float>(), kEps, 32, 256, out.as<float>()}); });
   };
-  // One warp: 256 requests for the sum of 32 sectors, 256 of 32 to scale, and 256 for a weight that all lanes share.
+  // One warp. For each column, it loads x for the sum (32 sectors), x to scale it (32), and a shared weight (1).
   const Counts threads = count(norm_threads);
   EXPECT_EQ(threads.load_requests, 768U);
   EXPECT_EQ(threads.load_sectors, 256U * (32 + 32 + 1));
   EXPECT_EQ(threads.store_sectors, 256U * 32);
   EXPECT_EQ(threads.barriers, 0U);
-  // A row is 8 warps of 4 sectors: once for the sum, once to scale, once for the weights.
+  // For each row, 8 warps load 4 sectors three times: x for the sum, x to scale it, and the weights.
   const Counts shared = count(norm_shared);
   EXPECT_EQ(shared.load_requests, 32U * 8 * 3);
   EXPECT_EQ(shared.load_sectors, 32U * 8 * 3 * 4);
   EXPECT_EQ(shared.store_sectors, 32U * 8 * 4);
   EXPECT_EQ(shared.distinct_sectors, 2 * 32U * 32 + 32);
-  EXPECT_EQ(shared.barriers, 32U * 9);  // 128, 64, …, 1 and one more
-  // 8 stores, then three accesses of each warp with a lane below 128, 64, 32, 16, 8, 4, 2, 1, then 8 loads of the sum.
+  EXPECT_EQ(shared.barriers, 32U * 9);  // at 128, 64, …, 1 and at the end
+  // 8 warps store sums. In the 8 halvings, 4, 2 and then 1 warp load twice and store. Finally, 8 warps load the sum.
   EXPECT_EQ(shared.shared_requests, 32U * (8 + 3 * (4 + 2 + 6) + 8));
   EXPECT_EQ(shared.bank_conflicts, 0U);
-  EXPECT_EQ(shared.divergent_branches, 32U * 5);  // 16, 8, 4, 2 and 1 part a warp
+  EXPECT_EQ(shared.divergent_branches, 32U * 5);  // at 16, 8, 4, 2 and 1, only some lanes add
   EXPECT_EQ(shared.shared_bytes, 1024U);
   const Counts shuffles = count(norm_shuffles);
   EXPECT_EQ(shuffles.load_sectors, shared.load_sectors);

@@ -25,7 +25,7 @@ TEST(CudaTransposition, AnyShape) {
   }
 }
 
-// Four tiles of 32 × 32. A tile has 32 rows of 128 bytes, four sectors, and its columns lie in 32 rows.
+// Four tiles of 32 × 32. Each of a tile's 32 rows has 128 bytes, four sectors. A column is in 32 sectors.
 TEST(CudaTransposition, Counts) {
   Stream stream(0);
   const DeviceMemory in = on_device(stream, ramp(64 * 64));
@@ -48,7 +48,7 @@ TEST(CudaTransposition, Counts) {
     EXPECT_EQ(tiled.shared_requests, 4U * (32 + 32));  // a store of each row, a load of each column
     EXPECT_EQ(tiled.divergent_branches, 0U);
   }
-  // A column of 32 rows of 32 words: one bank, 32 wavefronts instead of one.
+  // With rows of 32 words, a column is in one bank, and needs 32 wavefronts instead of one.
   EXPECT_EQ(count(transpose_tiled).bank_conflicts, 4U * 32 * 31);
   EXPECT_EQ(count(transpose_padded).bank_conflicts, 0U);
   EXPECT_EQ(count(transpose_padded).shared_bytes, 32U * 33 * 4);

@@ -6,7 +6,7 @@
 namespace folio::experiments {
 namespace {
 
-// Weights q · scale, with q from -100 to 100 and scales 1/128 to 4/128, which F32 holds exactly.
+// Fixture for products of weights q · scale, with q from -100 to 100 and scales from 1/128 to 4/128: exact in F32.
 class CudaVector : public ::testing::Test {
  protected:
   void make(size_t rows, size_t columns) {
@@ -76,18 +76,18 @@ TEST_F(CudaVector, QuantsOfAnyNumberOfRowsAndGroups) {
   }
 }
 
-// 64 rows of 256. A row has 1,024 bytes, 32 sectors; as 8 bits, 256 bytes, 8 sectors, and 8 scales, half a sector.
+// A matrix of 64 × 256. A row of floats has 32 sectors; a row of 8-bit weights has 8, and half a sector of scales.
 TEST_F(CudaVector, Counts) {
   make(64, 256);
   const DeviceMemory out = unwritten(stream_, 64 * sizeof(float));
-  // Two warps: for each column, a weight in each of 32 rows, and an input that all lanes share.
+  // For each column, each of two warps loads the weights of 32 rows, and an input that all lanes share.
   const Counts threads = counts_of([&] { product_threads(stream_, product(out)); });
   EXPECT_EQ(threads.load_requests, 2U * 256 * 2);
   EXPECT_EQ(threads.load_sectors, 2U * 256 * (32 + 1));
   EXPECT_EQ(threads.store_sectors, 2U * 4);
   EXPECT_EQ(threads.multiply_adds, 64U * 256);
   EXPECT_EQ(threads.distinct_sectors, 64U * 32 + 32 + 8);
-  // A warp for each row: 8 times 32 columns, 4 sectors of weights and 4 of inputs.
+  // Each row is computed by a warp: 8 times, it loads 32 columns, 4 sectors of weights and 4 of inputs.
   const Counts warps = counts_of([&] { product_warps(stream_, product(out)); });
   EXPECT_EQ(warps.load_requests, 64U * 8 * 2);
   EXPECT_EQ(warps.load_sectors, 64U * 8 * (4 + 4));
@@ -95,11 +95,11 @@ TEST_F(CudaVector, Counts) {
   EXPECT_EQ(warps.shuffles, 64U * 5);
   EXPECT_EQ(warps.multiply_adds, 64U * 256);
   EXPECT_EQ(warps.distinct_sectors, threads.distinct_sectors);
-  // Twice 128 columns: 4 sectors of quants, 1 of scales and 16 of inputs.
+  // For each row, a warp twice loads 128 columns: 4 sectors of quants, 1 of scales and 16 of inputs.
   const Counts quants = counts_of([&] { product_quants(stream_, quantized(out)); });
   EXPECT_EQ(quants.load_requests, 64U * 2 * 3);
   EXPECT_EQ(quants.load_sectors, 64U * 2 * (4 + 1 + 16));
-  EXPECT_EQ(quants.multiply_adds, 64U * (256 + 256 / 4));  // one more for the scale of a lane's four
+  EXPECT_EQ(quants.multiply_adds, 64U * (256 + 256 / 4));  // each lane multiplies by the scale of its four quants
   EXPECT_EQ(quants.distinct_sectors, 64U * 8 + 64 / 2 + 32 + 8);
 }
 

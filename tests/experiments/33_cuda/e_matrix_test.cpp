@@ -49,7 +49,7 @@ TEST(CudaMatrix, WholeTilesOfRegisters) {
   expect_right(matrix_registers, 128, 32, 64);
 }
 
-// 64 × 64 outputs with 32 products each.
+// Computes 64 × 64 outputs, each a sum of 32 products.
 TEST(CudaMatrix, Counts) {
   Stream stream(0);
   const DeviceMemory a = on_device(stream, ramp(64 * 32));
@@ -58,13 +58,13 @@ TEST(CudaMatrix, Counts) {
   const auto count = [&](Multiply multiply) {
     return counts_of([&] { multiply(stream, {a.as<float>(), b.as<float>(), 64, 32, 64, c.as<float>()}); });
   };
-  // 128 warps, each 32 outputs of a row: for each product, a number of a that they share, and 4 sectors of b.
+  // Each of 128 warps computes 32 outputs of a row. For each term it loads one element of a and 4 sectors of b.
   const Counts naive = count(matrix_naive);
   EXPECT_EQ(naive.load_requests, 128U * 32 * 2);
   EXPECT_EQ(naive.load_sectors, 128U * 32 * (1 + 4));
   EXPECT_EQ(naive.store_sectors, 128U * 4);
   EXPECT_EQ(naive.multiply_adds, 64U * 64 * 32);
-  // The same warps: one row of a's tile and one of b's, then two loads from shared memory for each product.
+  // Each of 128 warps loads a row of a's tile and one of b's, and for each term two values from shared memory.
   const Counts tiled = count(matrix_tiled);
   EXPECT_EQ(tiled.load_requests, 128U * 2);
   EXPECT_EQ(tiled.load_sectors, 128U * (4 + 4));
@@ -73,7 +73,7 @@ TEST(CudaMatrix, Counts) {
   EXPECT_EQ(tiled.barriers, 4U * 2);
   EXPECT_EQ(tiled.multiply_adds, naive.multiply_adds);
   EXPECT_EQ(tiled.distinct_sectors, 64U * 32 / 8 * 2 + 64 * 64 / 8);
-  // One block of 8 warps: twice, 512 bytes of a and of b, then 16 loads of four numbers from each of their tiles.
+  // One block of 8 warps. Twice, a warp loads 512 bytes of a and of b, and then 16 times four numbers of both tiles.
   const Counts registers = count(matrix_registers);
   EXPECT_EQ(registers.load_requests, 8U * 2 * 2);
   EXPECT_EQ(registers.load_sectors, 8U * 2 * (16 + 16));

@@ -10,7 +10,7 @@ namespace {
 
 using infer::gpu::Kind;
 
-/// Integers, whose products and sums are exact in any order.
+/// Operands of a product: integers, whose products and sums are exact in any order.
 struct Operands {
   Operands(Stream& stream, size_t n_out, size_t n_rows, size_t k) {
     std::vector<uint16_t> w(n_out * k);
@@ -47,7 +47,7 @@ TEST(CudaTensorCores, WholeTiles) {
   Stream stream(0);
   for (const size_t n_out : {32U, 96U}) {
     for (const size_t n_rows : {32U, 64U}) {
-      for (const size_t k : {16U, 112U, 144U, 256U}) {  // below, at and above a block of 128 columns
+      for (const size_t k : {16U, 112U, 144U, 256U}) {
         const Operands o(stream, n_out, n_rows, k);
         const auto result = [&](auto run, const auto& product) {
           stream.fill(o.out.as<float>(), 0xFF, o.out.bytes());
@@ -67,7 +67,7 @@ TEST(CudaTensorCores, WholeTiles) {
   }
 }
 
-// 32 outputs, 32 rows and 128 columns are 2 · 4 tiles of sums and 8 products for each, of 16 · 8 · 16 multiply-adds.
+// 32 outputs, 32 rows and 128 columns are 2 · 4 tiles of sums. Each needs 8 products of 16 · 8 · 16 multiply-adds.
 TEST(CudaTensorCores, Counts) {
   Stream stream(0);
   const Operands o(stream, 32, 32, 128);
@@ -78,9 +78,9 @@ TEST(CudaTensorCores, Counts) {
   EXPECT_EQ(from_rows.load_sectors, 64U * 6 * 8);  // eight rows, four lanes with 16 bytes in each
   EXPECT_EQ(from_rows.store_requests, 8U * 4);
   EXPECT_EQ(from_rows.store_sectors, 8U * 4 * 4);  // four rows, eight lanes with 32 bytes in each
-  // A: 8 KiB, 256 sectors; B and the output: 256 and 128.
+  // A has 256 sectors (8 KiB), B 256, and the output 128.
   EXPECT_EQ(from_rows.distinct_sectors, 256U + 256 + 128);
-  // 512 bytes a request: each tile of A, and a request for two tiles of B.
+  // A request loads 512 bytes: a tile of A, or two tiles of B.
   const Counts packed = counts_of([&] { product_packed(stream, o.tiles); });
   EXPECT_EQ(packed.load_requests, 64U + 32);
   EXPECT_EQ(packed.load_sectors, (64U + 32) * 16);
@@ -89,7 +89,7 @@ TEST(CudaTensorCores, Counts) {
   EXPECT_EQ(eight.blocks, 1U);
   EXPECT_EQ(eight.tile_products, 64U);
   EXPECT_EQ(eight.load_sectors, 256U + 256);
-  // A warp reads 32 rows of weights and one of inputs; an fmaf for each output and column.
+  // For each column, a warp loads the weights of 32 rows and an input, and computes an fmaf per output.
   const Counts fmafs = counts_of([&] { product_fmaf(stream, o.rows); });
   EXPECT_EQ(fmafs.multiply_adds, 32U * 32 * 128);
   EXPECT_EQ(fmafs.load_sectors, 32U * 128 * (32 + 1));

@@ -8,7 +8,7 @@
 namespace folio::experiments {
 namespace {
 
-/// Two heads whose blocks lie in memory in reverse order. Positions that the sequence does not have are NaN.
+/// Attention inputs of two heads, whose cache blocks are in reverse order. Cached positions past the end are NaN.
 struct Past {
   static constexpr size_t kHeads = 2;
 
@@ -56,7 +56,7 @@ struct Past {
 TEST(CudaAttention, AnyNumberOfPositions) {
   Stream stream(0);
   for (const size_t positions : {1U, 2U, 16U, 17U, 63U, 64U, 65U, 129U}) {
-    for (const float scale : {0.125F, 20.0F}) {  // scores of some hundreds: without their maximum, e^s overflows
+    for (const float scale : {0.125F, 20.0F}) {  // with 20, e^s overflows unless the maximum is subtracted
       const Past past(stream, positions, scale);
       for (auto* run : {attention_in_passes, attention_online, attention_split}) {
         const auto attend = [&] {
@@ -72,27 +72,27 @@ TEST(CudaAttention, AnyNumberOfPositions) {
   }
 }
 
-// 96 positions: six cache blocks, parts of 64 and 32, scores of 12 sectors a head. Keys and values are 256 bytes: two
-// requests of four sectors each. A table entry and a score that all lanes read are a request of one sector.
+// 96 positions are six cache blocks, or parts of 64 and 32. A head's scores are 12 sectors. A key or value is 256
+// bytes: two requests of four sectors each. A table entry or score that all lanes read is a request of one sector.
 TEST(CudaAttention, Counts) {
   Stream stream(0);
   const Past past(stream, 96, 0.125F);
   const Counts online = counts_of([&] { attention_online(stream, past.view); });
-  EXPECT_EQ(online.load_requests, 2U * (2 + 96 * (1 + 2 + 2)));  // the query, then table, key and value
+  EXPECT_EQ(online.load_requests, 2U * (2 + 96 * (1 + 2 + 2)));  // query; then table, key and value of each position
   EXPECT_EQ(online.load_sectors, 2U * (8 + 96 * (1 + 8 + 8)));
   EXPECT_EQ(online.store_sectors, 2U * 8);
   EXPECT_EQ(online.shuffles, 2U * 96 * 5);
-  // A product of the query, two exponentials of 8, the sum and two elements.
+  // Multiply-adds of a lane per position: 1 for the score, 8 for each of two e^x, 1 for the sum, 2 for the output.
   EXPECT_EQ(online.multiply_adds, 2U * 96 * 32 * (1 + 16 + 1 + 2));
   EXPECT_EQ(online.divergent_branches, 0U);
-  // First table and key; then 32 scores a request; then score, table and value.
+  // Loads the query; table and key of each position; 32 scores a request; score, table and value of each position.
   const Counts passes = counts_of([&] { attention_in_passes(stream, past.view); });
   EXPECT_EQ(passes.load_requests, 2U * (2 + 96 * 3 + 3 + 96 * 4));
   EXPECT_EQ(passes.load_sectors, 2U * (8 + 96 * 9 + 12 + 96 * 10));
   EXPECT_EQ(passes.store_requests, 2U * (96 + 2));
   EXPECT_EQ(passes.shuffles, 2U * (96 * 5 + 5));
   EXPECT_EQ(passes.multiply_adds, 2U * 96 * 32 * (1 + 8 + 2));
-  // Two parts read the query, and store two requests of output and one of maximum and sum; the join loads four.
+  // Each of two parts loads the query (2), and stores its output (2), maximum and sum (1). The join loads 4 per part.
   const Counts split = counts_of([&] { attention_split(stream, past.view); });
   EXPECT_EQ(split.launches, 2U);
   EXPECT_EQ(split.blocks, 2U * 2 + 2);

@@ -7,7 +7,7 @@
 namespace folio::experiments {
 namespace {
 
-/// A network on the device, and what the formula gives.
+/// A feed-forward network in device memory, and the output that its formula gives.
 struct Network {
   Network(Stream& stream, size_t dim, size_t hidden) : dim(dim), hidden(hidden) {
     x = on_device(stream, ramp(dim));
@@ -37,7 +37,7 @@ struct Network {
 
   [[nodiscard]] std::vector<double> expected(const std::vector<float>& row) const {
     const std::vector<float> norms = ramp(dim);
-    const std::vector<float> matrix = ramp(hidden * dim);  // gate, up and, in another shape, down
+    const std::vector<float> matrix = ramp(hidden * dim);  // values of gate, up and down
     double squares = 0.0;
     for (const float v : row) squares += double{v} * v;
     std::vector<double> result(row.begin(), row.end());
@@ -79,7 +79,7 @@ TEST(CudaGraph, AnyShape) {
   }
 }
 
-// Recording runs nothing. A replay reads what its addresses contain then.
+// Recording executes no kernel. A replay reads the values that its addresses contain at that time.
 TEST(CudaGraph, Replays) {
   Stream stream(0);
   const Network n(stream, 64, 32);
@@ -100,22 +100,22 @@ TEST(CudaGraph, Replays) {
   }
 }
 
-// dim = 64 and hidden = 32: vectors of 8 and 4 sectors, matrices of 256. A warp loads a row of 64 in two requests.
+// With dim = 64 and hidden = 32, vectors are 8 and 4 sectors, matrices 256. A warp loads a row of 64 in two requests.
 TEST(CudaGraph, Counts) {
   Stream stream(0);
   const Network n(stream, 64, 32);
   const Counts launched = counts_of([&] { feed_forward_launches(stream, n.view); });
   EXPECT_EQ(launched.launches, 6U);
   EXPECT_EQ(launched.blocks, 1U + 4 + 4 + 1 + 8 + 1);
-  // The norm loads x twice and its weight; gate and up load a row and normed; swiglu two vectors; down a row of 32 and
-  // what gate has become; the addition two vectors.
+  // The norm loads x twice, and its weight. Each output of gate and up loads a row and `normed`. SwiGLU loads two
+  // vectors. Each output of down loads a row of 32 and SwiGLU's result. The addition loads two vectors.
   EXPECT_EQ(launched.load_requests, 3U * 2 + 2 * 32 * 4 + 2 + 64 * 2 + 2 * 2);
   EXPECT_EQ(launched.store_requests, 2U + 2 * 32 + 1 + 64 + 2);
   EXPECT_EQ(launched.distinct_sectors, 3 * 256U + 9 * 8 + 6 * 4);
-  EXPECT_EQ(launched.multiply_adds, 64U + 3 * 64 * 32 + 32 * 8);  // squares, products, eight for each e^x
+  EXPECT_EQ(launched.multiply_adds, 64U + 3 * 64 * 32 + 32 * 8);  // squares; three products; 8 for each e^x
   const Counts fused = counts_of([&] { feed_forward_fused(stream, n.view); });
   EXPECT_EQ(fused.launches, 2U);
-  // Each of four blocks loads x in two warps; each of 32 warps loads x, its weight and two rows; then as above, and x.
+  // The first launch: 4 blocks load x in two warps; 32 warps load x, its weight and two rows. The second: down, and x.
   EXPECT_EQ(fused.load_requests, 4U * 2 + 32 * 2 * 4 + 64 * 2 + 64);
   EXPECT_EQ(fused.store_requests, 32U + 64);
   EXPECT_EQ(fused.distinct_sectors, 3 * 256U + 4 * 8 + 2 * 4);

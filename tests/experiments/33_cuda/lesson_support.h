@@ -1,4 +1,4 @@
-// Helpers of the lesson's tests: device memory, and the counts of a launch.
+// Helpers for the tests of experiments/33_cuda: device memory, and the operation counts of kernel launches.
 #pragma once
 
 #include <gtest/gtest.h>

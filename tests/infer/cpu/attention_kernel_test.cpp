@@ -119,7 +119,7 @@ Blocks<T> make_blocks(const AttentionCase& c) {
     std::vector<float> wide(8 * head_size<float>(c.head_dim), kNaN);
     std::vector<T> block(8 * head_size<T>(c.head_dim));
     std::memset(static_cast<void*>(block.data()), 0xFF, block.size() * sizeof(T));
-    if constexpr (std::is_same_v<T, BF16Pair>) {  // values must be finite
+    if constexpr (std::is_same_v<T, BF16Pair>) {  // the kernel needs finite values at unused positions
       std::fill_n(block.begin() + static_cast<std::ptrdiff_t>(value_offset<T>(c.head_dim)), head_size<T>(c.head_dim),
                   T{});
     }
@@ -146,9 +146,8 @@ Blocks<T> make_blocks(const AttentionCase& c) {
   return made;
 }
 
-// An upper bound of the difference that rounding queries and weights to BF16 makes. Rounding the query changes scores
-// by at most s = 2^-9 Σ |q k| * scale, so weights by a factor in e^±2s after normalization; their own rounding adds
-// 2^-9.
+// Returns an upper bound of the error from rounding queries and weights to BF16. Rounding a query changes a score by at
+// most s = 2^-9 Σ |q k| * scale, and so a weight by a factor of at most e^2s. Rounding the weight adds 2^-9.
 double rounding_bound(const AttentionCase& c, std::span<const float> query, const Blocks<BF16Pair>& blocks) {
   double largest_value = 0.0;
   double largest_score = 0.0;
@@ -171,12 +170,12 @@ double rounding_bound(const AttentionCase& c, std::span<const float> query, cons
     }
   }
   const double s = 0x1p-9 * largest_score / std::sqrt(static_cast<double>(c.head_dim));
-  constexpr double kFloats = 1e-4;  // roundings of float sums, also of the exact kernel
+  constexpr double kFloats = 1e-4;  // rounding errors of float sums in both kernels
   return (std::expm1(2.0 * s) * (1.0 + 0x1p-9) + 0x1p-9 + kFloats) * largest_value;
 }
 
-// Compares a kernel that reads a cache of type T with the reference kernel: the one for floats, with the same values,
-// or that for BF16 pairs, which must also be close to the one for floats.
+// Compares a kernel that reads a cache of type T with the reference kernel for BF16 pairs (if T is BF16Pair) or floats.
+// Results for BF16 pairs must also be close to those for floats.
 template <typename T>
 void check_type(const Kernels& fast, const AttentionCase& c) {
   const auto blocks = make_blocks<T>(c);
@@ -281,7 +280,6 @@ TEST_P(IsaAttention, GivesTheReferencesBitsForEveryNumberOfRows) {
   }
 }
 
-// Includes rows whose window begins within a block.
 TEST_P(IsaAttention, GivesTheReferencesBitsInEveryWindow) {
   size_t place = 0;
   for (size_t window = 1; window <= 70; ++window) {

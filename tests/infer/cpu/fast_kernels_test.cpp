@@ -136,7 +136,7 @@ TEST_P(FastKernels, MatmulGivesTheReferencesBits) {
   }
 }
 
-// The formula rounds a term at most k + 1 times, by at most 2^-24 each. Some processors round twice as often.
+// A term is rounded at most k + 1 times, by at most 2^-24 each, and twice as often on some processors.
 TEST_P(FastKernels, MatmulIsWithinItsRoundingErrors) {
   for (const size_t k : {32U, 160U, 1056U}) {
     constexpr size_t kRows = 20;
@@ -218,13 +218,13 @@ std::vector<float> last_logits(const core::StoredModel& model, Machine& machine,
 
 TEST_P(FastKernels, LogitsDependOnlyOnTheirSequence) {
   for (const core::DType type : {core::DType::F16, core::DType::BF16}) {
-    for (test::Shape shape : test::all_shapes()) {  // one of them has experts
+    for (test::Shape shape : test::all_shapes()) {
       if (shape.type != core::DType::F16) continue;
       shape.type = type;
       const core::StoredModel model = test::random_model_of(shape);
       CpuOptions options{.n_threads = 1, .kernels = &fast_, .fast = true};
       Cpu alone(options);
-      // With --fast, an F16 cache is stored in BF16 where attention_bf16 is supported.
+      // F16 models get an F32 cache, others an F16 cache, which --fast stores in BF16 if attention_bf16 is supported.
       const CacheType cache = type == core::DType::F16 ? CacheType::F32 : CacheType::F16;
       const auto expected = last_logits(model, alone, 1, cache);
       options.n_threads = 2;

@@ -155,7 +155,6 @@ TEST_P(IsaGroups, QuantizedInputsAreWithinHalfAStep) {
   }
 }
 
-// Tests many magnitudes, ties, zeros, infinities and NaNs.
 TEST_P(IsaGroups, QuantizedInputsMatchTheReference) {
   const float inf = std::numeric_limits<float>::infinity();
   std::vector<float> x = random_floats(32 * 400, 5, 2.0);
@@ -273,7 +272,7 @@ TEST_P(IsaGroups, MatmulSaturatesNoSumAtTheExtremes) {
   }
 }
 
-// Compares with the product in double precision. Each group's terms round a few times; the integer sums are exact.
+// Compares with the product in double precision. Integer sums are exact, and a few float operations per group round.
 TEST(GroupsReference, IsWithinItsRoundingErrors) {
   for (const DType type : kTypes) {
     const size_t k = 3 * core::info(type).block_elements;

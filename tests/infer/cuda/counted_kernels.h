@@ -13,17 +13,17 @@ __global__ void gather(float* y, const float* x, unsigned first, unsigned stride
 __global__ void copy_words(Words* y, const Words* x);
 /// Each thread writes and reads word threadIdx.x * stride of a shared array of 1024 + 32 words, between barriers.
 __global__ void shared_stride(float* y, unsigned stride);
-/// As shared_stride, with 16-byte words that follow one another.
+/// Like shared_stride, but with consecutive 16-byte words.
 __global__ void shared_words(Words* y, const Words* x);
-/// Lanes with an even index add 1 to y, then the odd ones; then all add 1.
+/// Even lanes add 1 to y, then odd lanes, then all lanes.
 __global__ void branch(float* y);
 /// Lane i adds x[0] + … + x[i] to y[i]: a loop that ends at a different time for each lane.
 __global__ void loop(float* y, const float* x);
-/// Adds x[i], i < n, in the lanes for which lane + i is even: the lanes alternate.
+/// In iteration i < n, the lanes for which lane + i is even add x[i]. So even and odd lanes alternate.
 __global__ void skips(float* y, const float* x, unsigned n);
-/// Lanes return at once unless threadIdx.x is less than n; the others copy.
+/// Threads with an index below n copy x to y. The others return at once.
 __global__ void early_return(float* y, const float* x, unsigned n);
-/// y = x * x + 1 by fmaf, and a shuffle.
+/// Computes y[i] = x[i] * x[i ^ 1] + 1 with a shuffle and fmaf.
 __global__ void multiply_add(float* y, const float* x);
 
 }  // namespace folio::infer::gpu::test

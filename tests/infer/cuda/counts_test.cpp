@@ -16,7 +16,7 @@ namespace {
 using host::Counts;
 using host::CountScope;
 
-/// Runs in every order of threads: no count may depend on it.
+/// A test that runs in every order of threads, since counts must not depend on the order.
 class Counting : public ::testing::TestWithParam<host::Order> {
  protected:
   template <typename... Parameters, typename... Arguments>
@@ -44,12 +44,12 @@ TEST_P(Counting, AWarpThatReadsSideBySideReadsFourSectors) {
   EXPECT_EQ(c.block_threads, 256U);
   EXPECT_EQ(c.loaded_bytes, 4000U);
   EXPECT_EQ(c.stored_bytes, 4000U);
-  EXPECT_EQ(c.load_requests, 32U);  // the last has 8 active lanes
+  EXPECT_EQ(c.load_requests, 32U);  // the last request has 8 active lanes
   EXPECT_EQ(c.store_requests, 32U);
-  EXPECT_EQ(c.load_sectors, 125U);  // 4000 / 32
+  EXPECT_EQ(c.load_sectors, 125U);  // 4000 bytes in sectors of 32
   EXPECT_EQ(c.store_sectors, 125U);
   EXPECT_EQ(c.distinct_sectors, 250U);
-  EXPECT_EQ(c.divergent_branches, 1U);  // i < n, in the warp of elements 992 to 1023
+  EXPECT_EQ(c.divergent_branches, 1U);  // at i < n, in the warp of elements 992 to 1023
   EXPECT_EQ(c.shared_requests, 0U);
   EXPECT_EQ(c.barriers, 0U);
 }
@@ -70,7 +70,7 @@ TEST_P(Counting, WideAccessesReadSixteenBytesALane) {
 }
 
 TEST_P(Counting, BankConflictsFollowTheStride) {
-  // A stride's conflicts: lanes in the most crowded bank, less one; for the store and for the load.
+  // The number of conflicts is the number of lanes in the fullest bank minus one, for the store and for the load.
   for (const auto& [stride, conflicts] :
        std::vector<std::pair<unsigned, unsigned>>{{0, 0}, {1, 0}, {2, 1}, {4, 3}, {32, 31}, {33, 0}}) {
     if (stride == 0) continue;  // all lanes would write one word: a race
@@ -93,7 +93,7 @@ TEST_P(Counting, WideSharedAccessesNeedAWavefrontAQuarter) {
 TEST_P(Counting, BothSidesOfABranchAreRequestsOfTheirOwn) {
   const Counts c = count(test::branch, {}, 32U, y);
   EXPECT_EQ(c.divergent_branches, 1U);
-  EXPECT_EQ(c.store_requests, 3U);  // even lanes, odd lanes, then all again
+  EXPECT_EQ(c.store_requests, 3U);  // one by even lanes, one by odd lanes, one by all
   EXPECT_EQ(c.store_sectors, 12U);
   EXPECT_EQ(c.stored_bytes, 64 * sizeof(float));
   EXPECT_LT(c.active_share(), 1.0);
@@ -105,7 +105,7 @@ TEST_P(Counting, LanesOfALoopStayTogetherUntilTheyLeaveIt) {
   EXPECT_EQ(c.load_sectors, 32U);
   EXPECT_EQ(c.loaded_bytes, 32 * 33 / 2 * sizeof(float));
   EXPECT_EQ(c.divergent_branches, 31U);  // one lane leaves after each iteration but the last
-  EXPECT_EQ(c.store_requests, 1U);       // and all meet after the loop
+  EXPECT_EQ(c.store_requests, 1U);       // all lanes store at once after the loop
 }
 
 TEST_P(Counting, LanesThatSkipAnIterationMeetTheOthersInTheNext) {

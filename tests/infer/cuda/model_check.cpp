@@ -64,7 +64,7 @@ class PerturbedStage final : public PassThroughStage {
     for (const StepRow& row : step.rows) n_positions_ = std::max(n_positions_, row.position + 1);
     return PassThroughStage::begin(step);
   }
-  // Several products of a layer with experts read Slot::Normed. Each rounds it separately, so restore it after each.
+  // In a layer with experts, several products read Slot::Normed, and each rounds it separately. Restore it each time.
   void issue(const Operation& operation) override {
     const bool of_experts = std::holds_alternative<Route>(operation) ||
                             std::holds_alternative<ProjectExperts>(operation) ||
@@ -199,17 +199,15 @@ size_t likeliest(std::span<const float> logits) {
   return static_cast<size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-// The bound is σ sqrt(6 ln(2 V N / δ)). By Hoeffding's inequality, none of V logits at N positions deviates more, with
-// probability 1 - δ, δ = 1/1000, if rounding errors are independent with mean zero. σ² is measured on the CPU: the mean
-// squared deviation in runs that change each rounded value by a uniformly random part of its maximum rounding error.
+// The effect of rounding errors on logits, measured on the CPU, and the largest differences that they explain.
 //
-// σ² of token j at position p is estimated as a_p b_j, where a_p is the mean over the tokens at the position, and b_j
-// the token's share over all positions. A position's bound uses the largest b_j.
-//
-// Positions where nearly equal experts are selected differently may exceed their bounds.
+// A position's bound is σ sqrt(6 ln(2 V N / δ)). By Hoeffding's inequality, none of V logits at N positions differs
+// more, with probability 1 - δ = 0.999, if rounding errors are independent with mean zero. σ² is the position's mean
+// squared deviation in runs that change each rounded value by a random part of its maximum rounding error, times the
+// largest ratio of a token's deviation to this mean. Positions where other experts are selected may exceed the bound.
 struct Sensitivity {
   std::vector<double> bounds;  ///< (positions)
-  double n_other = 0.0;        ///< positions where a run's likeliest token changes, averaged over the runs
+  double n_other = 0.0;        ///< mean number of positions whose likeliest token changes in a perturbed run
 };
 
 Sensitivity sensitivity_of(const core::StoredModel& model, const Text& text, const CheckOptions& o) {

@@ -29,7 +29,7 @@ struct CheckResult {
   size_t n_other = 0;          ///< close positions where the GPU's likeliest token differs
   size_t n_wrong = 0;          ///< positions that aren't close where the GPU's likeliest token differs
 
-  double n_other_of_cpu = 0.0;  ///< positions whose likeliest token a perturbed CPU run changes, mean of the runs
+  double n_other_of_cpu = 0.0;  ///< mean number of positions whose likeliest token changes in a perturbed CPU run
 
   /// Returns true if n_outside and n_wrong are 0, and n_other is at most 1 % of the positions or at most n_other_of_cpu
   /// plus three times its square root, the standard deviation of a count.
@@ -37,8 +37,8 @@ struct CheckResult {
   [[nodiscard]] std::string to_string() const;
 };
 
-/// Compares `machine`, which has a whole model, with the CPU: the prompt in one step, then token by token. Throws
-/// core::Error if a logit is not finite.
+/// Compares the logits of `machine`, which runs all layers, with the CPU's: the prompt in one step, then one token at a
+/// time. Throws core::Error if a logit is not finite.
 [[nodiscard]] CheckResult check_model(const core::StoredModel& model, Machine& machine, std::span<const int32_t> prompt,
                                       const CheckOptions& options);
 

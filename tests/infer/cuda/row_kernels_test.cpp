@@ -142,7 +142,7 @@ TEST(Activation, FusedMatchesSeparateKernels) {
   }
 }
 
-// Each row uses one of the adapters or none. An adapter of rank 0 doesn't change this matrix.
+// Each row uses one of four adapters or none. An adapter of rank 0 has no part for this matrix.
 TEST(Adapters, RowsUseTheirOwnAdapters) {
   Stream stream(0);
   const size_t k = 100;
@@ -265,7 +265,6 @@ TEST(Residual, ScaledAndCappedLogitsMatchTheReference) {
   }
 }
 
-// Queries and keys are rotated as by the reference, and keys and values are stored in the layout of the KV cache.
 TEST(Rope, RotatesLikeTheReferenceAndStores) {
   Stream stream(0);
   for (const auto& [half, form] :
@@ -351,7 +350,6 @@ TEST(Rope, RotatesLikeTheReferenceAndStores) {
   }
 }
 
-// No two elements of a head's keys or values share bytes, and together they fill the head.
 TEST(CacheLayout, EveryValueHasItsOwnBytes) {
   for (const bool half : {false, true}) {
     for (const uint32_t head_dim : {32U, 64U, 128U, 256U}) {

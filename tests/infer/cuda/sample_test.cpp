@@ -126,7 +126,7 @@ bool is_near_a_border(const Case& c, int32_t token, double margin) {
   return false;
 }
 
-// Expects the host's tokens, except where rounding may decide. Returns the number of tokens that differ.
+// Expects the drawn tokens to equal the host's unless rounding decides. Returns the number of tokens that differ.
 size_t expect_hosts_tokens(const std::vector<Case>& cases) {
   const auto expected = drawn_by_host(cases);
   const auto got = drawn(cases);
@@ -151,7 +151,7 @@ std::vector<float> made_up_logits(uint64_t seed, size_t n) {
   const double spread = spreads[seed % 8];
   std::vector<float> logits(n);
   for (size_t i = 0; i < n; ++i) {
-    double normal = -2.0;  // minus the mean of four uniform numbers' sum, nearly normal with variance 1/3
+    double normal = -2.0;  // the sum of four uniform numbers has mean 2 and variance 1/3
     for (uint64_t k = 0; k < 4; ++k) normal += core::random_uniform(seed, i * 4 + k);
     if (seed % 16 >= 8) normal = std::round(normal * 4.0) / 4.0;
     logits[i] = static_cast<float>(offsets[seed / 16 % 4] + 1.7 * normal * spread);

@@ -12,8 +12,8 @@
 namespace folio::infer {
 namespace {
 
-// A tokenizer of letters, a few words, a character in two parts, and ChatML's marks. Encodes the longest matching word,
-// while a model may generate another split of it.
+// A tokenizer of letters, a few words, a character in two parts, and ChatML's marks. Encodes a text as the longest
+// matching words, while a model may generate the same words in shorter tokens.
 class WordTokenizer final : public test::MadeTokenizer {
  public:
   explicit WordTokenizer(size_t vocab_size, bool has_marks = true) : MadeTokenizer(pieces(vocab_size), {}) {

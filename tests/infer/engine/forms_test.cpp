@@ -204,7 +204,7 @@ TEST_P(Forms, BeamsFitTheForm) {
     EXPECT_EQ(result.finish_reason, FinishReason::Stop);
     expect_fits(result, request);
     texts.insert(result.tokens);
-    // The score is the log-probability without a mask. A complete output ends without an end token, so none counts.
+    // The score is the log-probability without a mask. A complete output has no end token, so none is scored.
     std::vector<int32_t> scored = request.prompt;
     scored.insert(scored.end(), result.tokens.begin(), result.tokens.end());
     double log_prob = 0.0;

@@ -105,7 +105,7 @@ TEST_P(FormsTogether, FormsWorkWithOtherOptions) {
         options.stop_words = {{3, 4}, {5, 5}};
         options.sampler.bad_words = {{4, 4}, {6}};
         break;
-      default:  // one has no options, and one has no form and outgrows its context, which slides
+      default:  // request 0 has no options, the other one has no form and a context that slides
         if (i == 0) break;
         options.form = nullptr;
         options.context = 40;

@@ -94,7 +94,7 @@ TEST_F(TextStreamTest, LateReadsReturnOnePiece) {
   EXPECT_TRUE(late->ended());
 }
 
-// The stream `late` is read only after the other has ended.
+// The stream `late` is read only after the other stream has ended.
 TEST_F(TextStreamTest, UnreadStreamsPauseAndOthersContinue) {
   const auto late = submit({request(1), request(8)}, true, {.limit = 10});
   EXPECT_EQ(read(*submit({request(2)}), 1), alone(request(2)));

@@ -20,7 +20,7 @@ TEST(FormCache, CachesFormsByContent) {
   const auto a = cache.form(regex_of("a*"));
   EXPECT_EQ(cache.form(regex_of("a*")), a);
   EXPECT_NE(cache.form(regex_of("b*")), a);
-  EXPECT_NE(cache.form({.kind = FormOptions::Kind::Grammar, .text = "root ::= \"a\""}), a);  // third form: evicts a*
+  EXPECT_NE(cache.form({.kind = FormOptions::Kind::Grammar, .text = "root ::= \"a\""}), a);  // the third form evicts a*
   EXPECT_NE(cache.form(regex_of("a*")), a);
   const auto one = cache.form({.kind = FormOptions::Kind::Choice, .choices = {"ab"}});
   EXPECT_NE(cache.form({.kind = FormOptions::Kind::Choice, .choices = {"a", "b"}}), one);

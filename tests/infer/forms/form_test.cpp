@@ -1,4 +1,4 @@
-// Tests infer/forms/form.h and make_form: a mask allows a token if and only if the token's bytes fit one after another.
+// Tests infer/forms/form.h and make_form: a mask allows a token if and only if the form accepts the token's bytes.
 #include "infer/forms/form.h"
 
 #include <gtest/gtest.h>

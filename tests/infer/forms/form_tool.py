@@ -1,4 +1,4 @@
-"""Runs form_tool.cpp, which answers questions about forms."""
+"""Runs form_tool.cpp as a subprocess, which checks strings against forms."""
 
 import json
 import os

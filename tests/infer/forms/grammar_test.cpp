@@ -1,5 +1,5 @@
 // Tests infer/forms/grammar.h and form.h on random grammars: they accept the same strings as a simple recognizer, and a
-// mask allows a token if and only if the token's bytes fit one after another.
+// mask allows a token if and only if the form accepts the token's bytes.
 #include "infer/forms/grammar.h"
 
 #include <gtest/gtest.h>
@@ -242,7 +242,7 @@ void check_drawn(uint32_t first_seed, uint32_t n_seeds, int64_t most_repeats, si
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
     const Drawn drawn(seed, most_repeats);
-    const std::string_view letters = seed % 4 == 0 ? kLetters.substr(0, 2) : kLetters;  // tokens may lack a letter
+    const std::string_view letters = seed % 4 == 0 ? kLetters.substr(0, 2) : kLetters;  // tokens may lack "c"
     const test::ListTokenizer tokenizer(test::random_texts(30, letters, longest, random));
     const auto tokens = std::make_shared<TokenTree>(tokenizer);
     try {

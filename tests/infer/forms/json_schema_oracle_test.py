@@ -109,7 +109,7 @@ class Drawn:
         r = self.random
         to = {"type": "integer", **self.bounds([-1000, -37, -10, -1, 0, 1, 5, 9, 10, 99, 100, 12345, 0.5, -2.5, 1e3])}
         if r.random() < 0.3:
-            to["multipleOf"] = r.choice([1, 2, 3, 7, 10, 25])  # not 2.0, with which jsonschema rounds
+            to["multipleOf"] = r.choice([1, 2, 3, 7, 10, 25])  # no floats, for which jsonschema rounds
         return to
 
     def draw_number(self, depth):
@@ -381,7 +381,7 @@ def test_unique_items_match_jsonschema(tool, items, bounds):
 
 
 def test_many_unique_items(tool):
-    """Tests ten unique items in any order, and three of 24."""
+    """Tests arrays of ten unique items, and of up to three out of 24 unique items."""
     assert takes(tool, {"type": "array", "uniqueItems": True, "items": {"enum": [*range(10)]}, "minItems": 10},
                       [dumped([*range(9, -1, -1)]), dumped([*range(9)]), dumped([*range(9), 3])]) == [True, False, False]
     assert takes(tool, {"type": "array", "uniqueItems": True, "items": {"enum": [*range(24)]}, "maxItems": 3},

@@ -140,7 +140,7 @@ std::string members(int n, const std::string& member) {
   return "{" + all + "}";
 }
 
-// Schemas, alternatives and states are counted while a schema is expanded, to reject it before it fills memory.
+// The numbers of schemas, alternatives and states are limited during expansion, so that a schema can't fill memory.
 TEST(JsonSchema, RejectsSchemasThatGrowTooLarge) {
   std::string nested = "true";
   for (int i = 0; i < 20; ++i) nested = fmt::format(R"({{"items":{},"maxItems":3000}})", nested);

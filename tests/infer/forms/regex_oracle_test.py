@@ -120,7 +120,7 @@ def test_expressions_match_pythons_re(tool, search):
 
 
 def check_texts(tool, form, match, seed, n, without="\0"):
-    """Compares random walks, modified walks and other texts with `match`. Leaves out walks that contain `without`."""
+    """Compares the form with `match` on random outputs, modified outputs and other texts. Skips any with `without`."""
     rng = random.Random(seed)
     said = tool.ask(**form, walks=8, length=6, seed=seed)
     if "error" in said:
@@ -138,13 +138,13 @@ def check_texts(tool, form, match, seed, n, without="\0"):
         assert whole == bool(match(text)), (form, text)
         n["texts"] += 1
         n["taken"] += whole
-        if not whole and n_bytes < len(text.encode()):  # then no valid text begins with these bytes
+        if not whole and n_bytes < len(text.encode()):  # no valid text begins with the first n_bytes + 1 bytes
             assert not any(other.encode().startswith(text.encode()[: n_bytes + 1]) and match(other) for other in texts)
 
 
 @pytest.mark.skipif(not SMOLLM2.exists(), reason="make smollm2 fetches it")
 def test_masks_match_brute_force():
-    """Draws many long repetitions, whose middle copies share states, but few stars, since walks rarely leave them."""
+    """Draws many long repetitions, whose middle copies share states, and few stars, which random walks rarely leave."""
     tool = Tool("--tokens", SMOLLM2)
     n = 0
     for seed in range(N // 10):
@@ -161,7 +161,7 @@ CATEGORIES = "L Lu Ll Lt Lm Lo M Mn Mc Me N Nd Nl No P Pc Pd Ps Pe Pi Pf Po S Sm
 
 
 def test_unicode_classes_match_python(tool):
-    """Tests the first and last of consecutive code points of a category, without unassigned ones and surrogates."""
+    """Tests the first and last code point of each range of one category, except unassigned ones and surrogates."""
     category = [unicodedata.category(chr(c)) for c in range(sys.maxunicode + 1)]
     ends = [c for c in range(1, len(category)) if category[c - 1] != category[c]]
     ends = [c for c in sorted({*ends, *(c - 1 for c in ends)}) if category[c] not in ("Cn", "Cs")]

@@ -57,7 +57,7 @@ inline std::vector<int32_t> allowed_ids(Form& form, Form::Place place) {
   return ids;
 }
 
-/// Returns the sorted ids of the tokens whose bytes fit one after another in this state: the expected mask.
+/// Returns the sorted ids of the tokens whose bytes the form accepts one by one from this state: the expected mask.
 inline std::vector<int32_t> tried_ids(Form& form, Form::Place place, const data::Tokenizer& tokenizer) {
   std::vector<int32_t> ids;
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {

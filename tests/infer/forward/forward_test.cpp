@@ -112,8 +112,8 @@ TEST_P(ForwardPass, MatchesTheTextbookModel) {
   for (size_t i = 0; i < got.size(); ++i) {
     ASSERT_NEAR(got[i], exact[i / vocab_of(model_)][i % vocab_of(model_)], tolerance) << "logit " << i;
   }
-  // Experts may be selected differently only if two scores, or two sums of two scores, are nearly equal. A score moves
-  // by at most half as much as the router's output.
+  // Experts may be selected differently only if two scores, or two sums of two scores, are nearly equal. The error of a
+  // score is at most half that of the router's output.
   EXPECT_LE(textbook.worst_choice(), 2.0 * tolerance / size * textbook.largest_route());
 }
 
@@ -217,7 +217,7 @@ TEST_P(ForwardPass, ObserverSeesEachIntermediateByName) {
   rows[0].wants_logits = rows[3].wants_logits = false;
   std::vector<std::string> names;
   std::map<std::string, std::vector<float>> seen;
-  bool only_logits = false;  // after the last layer's attention, only rows that want logits remain
+  bool only_logits = false;  // true after the last layer's attention, where only rows with logits remain
   const auto logits = run(engine, rows, [&](const std::string& name, std::span<const float> values, size_t n_rows) {
     only_logits = only_logits || name == fmt::format("layers.{}.heads", c.n_layers - 1);
     EXPECT_EQ(n_rows, only_logits ? 3U : 5U) << name;

@@ -1,4 +1,4 @@
-// Helpers for the tests of FasterTransformer's interface: a caller's arrays, and a model with both interfaces.
+// Helpers for the tests of FasterTransformer's interface: a caller's arrays, and a fixture that also runs the engine.
 #pragma once
 
 #include <gtest/gtest.h>

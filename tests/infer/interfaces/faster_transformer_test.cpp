@@ -118,7 +118,7 @@ TEST_F(FasterTransformer, EmptyPromptsBeginWithTheStartId) {
   EXPECT_EQ(batch.text(0), engine_texts({4}, {.max_tokens = 20, .sampler = {.temperature = 0.0F}}).front().tokens);
   EXPECT_EQ(batch.text(1).front(), prompt(3, 1).front());
   Batch none({{}}, 20);
-  forward(none);  // replaced by the tokenizer's default prompt
+  forward(none);  // an empty prompt is replaced by the default prompt
   EXPECT_EQ(none.text(0), engine_texts({36}, {.max_tokens = 20, .sampler = {.temperature = 0.0F}}).front().tokens);
 }
 
@@ -131,7 +131,7 @@ TEST_F(FasterTransformer, CompletePromptsAreUnchanged) {
   EXPECT_EQ(batch.text(1).size(), 8U);
 }
 
-// Each position is computed once, except that of the last token, which was drawn but not computed.
+// Continuing a session computes only its new positions and that of the last token, which was drawn but not computed.
 TEST_F(FasterTransformer, SessionsContinueWithoutRecomputation) {
   std::vector<Tokens> texts = {prompt(45, 11), prompt(3, 12), prompt(64, 13)};
   Batch first(texts, 90);

@@ -40,7 +40,7 @@ TEST(Shards, DividesHeadsAndTilesEvenly) {
     last = heads.last;
   }
   EXPECT_EQ(last, 3U);
-  EXPECT_EQ(rows_of_rank(100, 0, 3).last, 32U);  // 7 tiles of 16 rows: 2, 2 and 3
+  EXPECT_EQ(rows_of_rank(100, 0, 3).last, 32U);  // 7 tiles of 16 rows: the ranks get 2, 2 and 3
   EXPECT_EQ(rows_of_rank(100, 2, 3).last, 100U);
   EXPECT_EQ(rows_of_rank(20, 0, 4).last, 0U);
 }

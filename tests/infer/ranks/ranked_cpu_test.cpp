@@ -173,7 +173,7 @@ TEST(Ranks, PromptsPassThePipelineInChunks) {
   const Step step{.rows = rows, .tables = {}, .table_starts = {}, .copies = copies, .n_logit_rows = 200, .draws = {}};
   EXPECT_EQ(pieces_of(step, 1).size(), 1U);
   const auto pieces = pieces_of(step, 2);
-  EXPECT_EQ(pieces.size(), 6U);  // each has at least 32 rows
+  EXPECT_EQ(pieces.size(), 6U);  // each piece has at least 32 rows
   size_t n = 0;
   for (const Step& piece : pieces) {
     EXPECT_EQ(piece.rows.data(), rows.data() + n);

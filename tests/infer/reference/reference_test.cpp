@@ -121,8 +121,7 @@ TEST(Reference, RmsNormIsWithinRoundingErrors) {
   }
 }
 
-// Compares each pair x with the rotation of a complex number. The error is at most 4 u |x| for the unit roundoff u: two
-// roundings of terms of at most |x|, and one each of cosine and sine.
+// Compares each pair x with the rotation of a complex number. The error is at most 4 u |x| for the unit roundoff u.
 TEST(Reference, RopeRotatesEachPairByItsAngle) {
   using core::RopePairs;
   for (const auto& [head_dim, pairs] : {std::pair{2U, RopePairs::Adjacent},
@@ -159,7 +158,7 @@ TEST(Reference, RopeRotatesEachPairByItsAngle) {
   }
 }
 
-// The bound is the error of e^-x, plus u each for the sum, the quotient and the product, and u for products of errors.
+// The bound is the error of e^-x plus four unit roundoffs: sum, quotient, product, and the products of these errors.
 TEST(Reference, SwigluIsWithinRoundingErrors) {
   const auto gate = random_floats(5000, 1, 80.0);
   const auto up = random_floats(5000, 2, 3.0);
@@ -171,8 +170,8 @@ TEST(Reference, SwigluIsWithinRoundingErrors) {
   }
 }
 
-// geglu() computes exp() of an argument with four roundings and two rounded constants, whose absolute error is exp()'s
-// relative error. The expected value is a quotient, since 1 + tanh would cancel for very negative gates.
+// The argument of exp() in geglu() has four roundings and two rounded constants. Its absolute error is the relative
+// error of exp(). The expected value is a quotient, since 1 + tanh would cancel for very negative gates.
 TEST(Reference, GegluIsWithinRoundingErrors) {
   const auto gate = random_floats(5000, 1, 8.0);
   const auto up = random_floats(5000, 2, 3.0);

@@ -28,7 +28,8 @@ class Textbook {
     if (c_.tie_embeddings) model_[Role::Output] = model_[Role::TokenEmbedding];
   }
 
-  /// Returns the largest Σ_d |q_d k_d| / sqrt(head_dim) so far. Keys with a relative error e move scores by e times it.
+  /// Returns the largest Σ_d |q_d k_d| / sqrt(head_dim) so far. A relative error e of the keys changes a score by at
+  /// most e times this value.
   [[nodiscard]] double largest_score() const { return largest_score_; }
 
   /// The engine's expert selection, which the textbook must repeat: for each (layer, position), one flag per expert.
@@ -206,8 +207,8 @@ class Textbook {
 
   static double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
-  // Returns each expert's weight, 0 if not selected. Selects as given to set_choices(), since rounding may decide
-  // between close scores, and updates worst_choice().
+  // Returns the weight of each expert, 0 for unselected ones. Uses the selection of set_choices(), since rounding may
+  // decide between close scores. Updates worst_choice().
   Vector routes_of(size_t l, size_t position, const Vector& in) {
     auto& w = layers_[l];
     Vector scores = times(w[Role::Router], in);

@@ -44,8 +44,8 @@ std::vector<double> normalized(std::vector<double> weights) {
   return weights;
 }
 
-// Expects 20,000 draws to have distribution `expected`, by Pearson's chi-square. Its mean is the degrees of freedom,
-// its variance twice that. Only a wrong distribution exceeds the limit, five standard deviations above the mean.
+// Expects 20,000 draws to have distribution `expected`, by Pearson's chi-square test. The statistic's mean is the
+// number of degrees of freedom, its variance twice that. The limit is five standard deviations above the mean.
 void expect_distribution(const SamplerOptions& options, const std::vector<double>& expected,
                          std::span<const int32_t> history = {}, std::vector<int32_t> never = {},
                          std::optional<FormMask> form = {}) {
@@ -99,7 +99,7 @@ TEST(Sampler, FormsMaskBeforeFilters) {
   options.top_k = 2;
   expect(options, normalized({0.10, 0, 0, 0, 0.15}));
   options = plain();
-  options.min_p = 0.5F;  // keeps probabilities of at least 0.075
+  options.min_p = 0.5F;  // half of the largest allowed probability, 0.15
   expect(options, normalized({0.10, 0, 0, 0, 0.15}));
   options = plain();
   options.top_p = 0.4F;  // 0.15 is half of the allowed tokens' 0.30
@@ -151,7 +151,7 @@ std::vector<float> random_logits(uint64_t seed, size_t n) {
   const double spread = spreads[seed % 8];
   std::vector<float> logits(n);
   for (size_t i = 0; i < n; ++i) {
-    double normal = -6.0;  // minus the mean; the sum of twelve uniform numbers has variance 1
+    double normal = -6.0;  // the sum of twelve uniform numbers has mean 6 and variance 1
     for (uint64_t k = 0; k < 12; ++k) normal += core::random_uniform(seed, i * 12 + k);
     if (seed % 16 >= 8) normal = std::round(normal * 4.0) / 4.0;
     logits[i] = static_cast<float>(5.0 + normal * spread);
@@ -264,8 +264,7 @@ TEST(Sampler, PenaltyAppliesToTheLastNTokens) {
   EXPECT_EQ(draw(sampler, {3, 4, 5, 2}, 0, history), 1);
 }
 
-// Source: OpenAI's API reference, "Frequency and presence penalties": logit -= count * frequency + (count > 0) *
-// presence.
+// By OpenAI's API reference ("Frequency and presence penalties"), logit -= count * frequency + (count > 0) * presence.
 TEST(Sampler, PresenceAndFrequencyCountGeneratedTokens) {
   auto options = plain();
   options.temperature = 0.0F;

@@ -252,7 +252,7 @@ def test_fields_of_other_servers_are_ignored(chatty, path, fields):
 
 
 def test_beam_fields_may_have_defaults_without_beams(golden):
-    """LangChain's VLLMOpenAI sends all of these fields."""
+    """LangChain's VLLMOpenAI sends these fields even without beam search."""
     fields = {"use_beam_search": False, "best_of": 1, "length_penalty": 1.0, "early_stopping": False}
     done = client_of(golden).completions.create(model="golden", prompt=PROMPT, max_tokens=5, seed=1, extra_body=fields)
     plain = client_of(golden).completions.create(model="golden", prompt=PROMPT, max_tokens=5, seed=1)
@@ -268,7 +268,7 @@ def test_chat_without_a_template_explains_why(golden):
 def test_documented_client_code_runs(golden, capsys):
     for page in ("README.md", "docs/server.md"):
         [lines] = re.findall(r"(?:^    .*\n)*^    .*base_url.*\n(?:^    .*\n)*", (ROOT / page).read_text(), re.M)
-        exec(textwrap.dedent(lines).replace("http://127.0.0.1:8080", golden.url), {})  # the port that this server has
+        exec(textwrap.dedent(lines).replace("http://127.0.0.1:8080", golden.url), {})  # this server's port
         assert len(capsys.readouterr().out) > 10
 
 

@@ -159,7 +159,7 @@ TEST_P(CallReaderTest, ReadsCallsHoweverTextIsSplit) {
     std::vector<size_t> some = all;
     std::erase_if(some, [&](size_t) { return random() % 5 != 0; });
     ASSERT_EQ(read(format, has_answer, text, some), expected) << text;
-    for (size_t i = 0; i < n; ++i) {  // each call has a random id of its own
+    for (size_t i = 0; i < n; ++i) {  // calls have different random ids
       for (size_t j = 0; j < i; ++j) EXPECT_NE(whole.calls[i].id, whole.calls[j].id);
     }
   }
@@ -202,7 +202,7 @@ struct Whole {
   bool operator==(const Whole&) const = default;
 };
 
-// Parses the text in pieces that begin where cuts(byte) is true, until the reader has enough, as the engine does.
+// Parses the text in pieces that begin at bytes i with cuts(i), until the reader has enough, as the engine does.
 template <typename Cuts>
 Whole read_whole(data::Thinking thinking, const ToolUse* tools, std::string_view text, Cuts&& cuts) {
   AnswerReader reader(thinking, tools, 7);
@@ -278,7 +278,7 @@ TEST(AnswerReader, StopsAtRepeatedCallsAndTheCallLimit) {
   expect({a, d, c}, {a, d, c}, true);
   expect({a, b, c, d}, {a, b, c}, true);
   expect({c, d, d, a}, {c, d}, true);
-  // A truncated second call is returned: only when complete is it known to repeat the first, which ends the answer.
+  // A truncated second call is returned, since only a complete call is known to repeat the first and to end the answer.
   const std::string text = text_of({a, a});
   const Whole cut = read_whole(data::Thinking::None, &tools, text.substr(0, text.rfind("1}") + 1));
   EXPECT_EQ(cut.answer.calls, (std::vector<Call>{a, {.name = "f", .arguments = R"({"a": 1)"}}));

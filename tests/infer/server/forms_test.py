@@ -31,7 +31,7 @@ TEMPLATES = {"words": published_templates.SMOLLM2, "Qwen 2.5": published_templat
 
 @pytest.fixture(scope="module")
 def models(server, tmp_path_factory):
-    """Returns models(name), which returns the server of a model with that chat template."""
+    """Returns models(name), which returns the server of a model with the chat template `name`."""
     folder = tmp_path_factory.mktemp("forms")
 
     def serve(name):

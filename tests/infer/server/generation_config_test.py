@@ -25,7 +25,7 @@ SHORT = ["-n", 24, "-s", 5, "-t", 1]
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
-    """Writes a chat model as a Hugging Face directory without generation_config.json, and as a GGUF."""
+    """Writes a chat model as a Hugging Face directory without generation_config.json and as a GGUF. Returns both."""
     home = tmp_path_factory.mktemp("plain")
     file = write_chat_model(home / "chat.gguf")
     folder = export(file, home / "hf", "--format", "hf")
@@ -34,7 +34,7 @@ def plain(tmp_path_factory):
 
 
 def model_with(plain, tmp_path, **values):
-    """Writes the model's directory with a generation_config.json that transformers saves."""
+    """Copies the directory of `plain` and adds a generation_config.json with `values`. Returns the folder."""
     folder = tmp_path / "model"
     shutil.copytree(plain[0], folder)
     GenerationConfig(**values).save_pretrained(folder)

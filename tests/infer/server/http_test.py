@@ -87,7 +87,7 @@ def test_body_must_be_json(golden):
             assert got == status and (got == 200 or "Content-Type: application/json" in error_of(body))
 
 
-# request_reader_test.cpp has many more.
+# request_reader_test.cpp tests many more malformed requests.
 @pytest.mark.parametrize("text", ["nonsense\r\n\r\n",
                                   "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip\r\n\r\n"
                                   "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"])

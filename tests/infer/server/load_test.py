@@ -99,7 +99,7 @@ class Client(threading.Thread):
         if kind < 0.1:  # disconnects at once, perhaps while the request is queued
             wire.complete(**fields, stream=self.draw.random() < 0.5).socket.close()
             return Wire(self.server)
-        if kind < 0.2:  # disconnects within the output
+        if kind < 0.2:  # disconnects in the middle of the output
             events = wire.complete(**fields, stream=True) and wire.head() and wire.events()
             began = "".join(json.loads(next(events))["choices"][0]["text"] for _ in range(min(n, 3)))
             assert text.startswith(began)
@@ -145,7 +145,7 @@ class Counts:
             self.n_compared += 1
 
     def compare(self, fields, first, texts):
-        """Compares choice 0 with `first`, and the others with those of earlier equal requests."""
+        """Compares choice 0 with `first`, and the other choices with those of earlier equal requests."""
         assert texts[0] == first and len(texts) == GREEDY["n"], fields
         with self.lock:
             self.n_compared += 1
@@ -153,7 +153,7 @@ class Counts:
 
 
 def ask_many(server, told, n, first_seed):
-    """Runs all clients on `n` requests, while others request much output and read it late or never."""
+    """Runs all clients on `n` requests, while other clients request long outputs and read them late or never."""
     counts = Counts(n)
     clients = [Client(server, told, first_seed + i, counts) for i in range(CLIENTS)]
     late = []

@@ -88,7 +88,7 @@ TEST_F(LocalServiceTest, ConcurrentCallersGetTheSameTexts) {
         Json body = completion(i);
         body["stream"] = true;
         const auto reply = service_.request(post("/v1/completions", body));
-        if (i % 3 == 0) static_cast<void>(service_.request(post("/v1/completions", completion(i))));  // abandons it
+        if (i % 3 == 0) static_cast<void>(service_.request(post("/v1/completions", completion(i))));  // abandoned
         std::string events = body_of(*reply);
         std::string text;
         for (size_t at = 0; events.compare(at, 7, "data: {") == 0; at = events.find("\n\n", at) + 2) {

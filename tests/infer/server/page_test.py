@@ -323,7 +323,7 @@ def ask_for(page, schema=None, tools=""):
 
 
 def forge(page, answer):
-    """Responds to requests with answer(body), which returns deltas and a finish reason. Returns the requests."""
+    """Answers each request with answer(body), a pair of deltas and a finish reason. Returns the requests' bodies."""
     came = []
 
     def forged(route):

@@ -134,7 +134,7 @@ def test_prompt_fields_are_rejected_for_messages(server, tmp_path):
 @pytest.mark.parametrize("parse_special", [True, False])
 @pytest.mark.parametrize("text", PROMPTS)
 def test_text_offset_matches_tokenizers(model, text, parse_special):
-    """A BOS that the server adds has offset 0. A control token's name within the prompt has an offset of its own."""
+    """A BOS that the server adds has offset 0. A control token in the prompt has its own offset."""
     served, _, fast, _ = model
     theirs = encoded(fast, text, parse_special)
     n_added = len(with_bos(fast, theirs.ids)) - len(theirs.ids)

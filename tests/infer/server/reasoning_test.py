@@ -25,7 +25,7 @@ def client_of(server, tmp_path_factory):
     folder = tmp_path_factory.mktemp("reasoning")
 
     def client(name, kind=4):
-        """Returns a client. `kind` is the marks' token type in GGUF: 4 (with text), or 3 (control, without)."""
+        """Returns a client. `kind` is the GGUF token type of <think> and </think>: 4 (user-defined) or 3 (control)."""
         path = folder / f"{name} {kind}.gguf"
         if not path.exists():
             write_chat_model(path, TEMPLATES.get(name, published_templates.SMOLLM2), context=8192,

@@ -94,7 +94,7 @@ TEST_F(RequestCostTest, CostPerChoiceDoesNotDependOnOptions) {
   Json stops = Json::array();
   for (char letter = 'a'; letter < 'a' + 16; ++letter) stops.push_back(std::string(4096, letter));
   const auto bytes_of = [](const Json& body) { return static_cast<int64_t>(body.dump().size()); };
-  // A request exists in several copies (received, parsed, in the engine), which 128 choices share.
+  // A request is stored in at most kCopies copies (received, parsed, in the engine), which its 128 choices share.
   constexpr int64_t kCopies = 16;
   for (const Json& body : {Json{{"prompt", {1}}, {"stop", stops}}, Json{{"prompt", test::random_tokens(3900, 1, 36)}},
                            Json{{"prompt", {1}}, {"stop", stops}, {"stream", true}}}) {

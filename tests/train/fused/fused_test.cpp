@@ -40,7 +40,7 @@ core::ModelConfig shape(int64_t kv_heads, int64_t context, bool tied) {
           .tie_embeddings = tied};
 }
 
-// Returns models with contexts around the loops' block sizes of 16 and 32 rows, and heads of 10 elements.
+// Returns models with contexts around the fused kernels' block sizes of 16 and 32 rows, and heads of 10 elements.
 std::vector<Case> cases() {
   Case windowed{"Window", shape(1, 37, true)};
   windowed.config.family = core::Family::Mistral;
@@ -129,7 +129,7 @@ TEST_P(Fused, GradientsMatchCentralDifferences) {
   expect_gradients(loss, model->parameters(), 24);
 }
 
-// Expects losses and gradients that are equal to 13 digits in double, so that floats differ only by rounding.
+// Expects losses and gradients in double that agree to 13 digits, so that float32 differences are only rounding.
 void expect_equal(nn::Llama by_hand, nn::Llama plain, const core::ModelConfig& config) {
   const Tokens t = tokens(config);
   by_hand = with_weights(by_hand, torch::kDouble);

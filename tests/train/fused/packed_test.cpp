@@ -45,7 +45,7 @@ nn::Llama model_of(const PackedCase& c) {
   return in_double(c.fused ? fused_llama(config) : nn::family_llama(config, {.written_out = true}), 0.3);
 }
 
-// Lengths of the sequences in two packed rows, below and above the loops' block sizes of 16 and 32.
+// Lengths of the sequences in two packed rows, below and above the fused kernels' block sizes of 16 and 32.
 constexpr int64_t kLength = 60;
 const std::vector<std::vector<int64_t>> kRows{{3, 17, 1, 39}, {35, 20, 5}};
 

@@ -1,5 +1,5 @@
-// Tests frozen weights with adapters (LoRA), in plain and fused modules: the model without adapter equals its file, the
-// adapter adds what its formula says, and only the adapter has gradients.
+// Tests frozen weights with adapters (LoRA), in plain and fused modules: without an adapter, the model computes what
+// its file's model does; an adapter adds its formula's update; and only adapters have gradients.
 #include "train/lora/lora.h"
 
 #include <gtest/gtest.h>

@@ -94,7 +94,7 @@ struct Sequence {
   Tensor q, k, v, r, out;
 
   explicit Sequence(torch::ScalarType type, double magnitude) {
-    torch::manual_seed(1);  // earlier tests draw on several threads, in any order
+    torch::manual_seed(1);  // earlier tests leave the generator in any state
     const auto made = [&](int64_t heads) { return (magnitude * randn({1, heads, 16, 8})).to(type); };
     q = made(4);
     k = made(2);

@@ -46,7 +46,7 @@ void expect_as_whole(nn::Mixture& whole, const core::ModelConfig& c, bool fused,
   const Tensor all_chosen = whole->take_load().chosen;
 
   std::mutex mutex;
-  std::map<std::string, Tensor> sums;  // gradients of parameters of which each rank has a copy
+  std::map<std::string, Tensor> sums;  // sums of the ranks' gradients of replicated parameters
   on_ranks(test::mesh_of({{Axis::Expert, n_ranks}}), [&](World& world) {
     Group& group = world.along({Axis::Expert});
     const auto rank = static_cast<size_t>(group.index());

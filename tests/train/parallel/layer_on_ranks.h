@@ -27,7 +27,7 @@ inline torch::Tensor positions_of(const torch::Tensor& x_BTD, const Mesh& mesh) 
   return parts[static_cast<size_t>(mesh.at(Axis::Tensor))].clone();
 }
 
-/// Returns the dimension along which tensor ranks divide a parameter, or -1 if each of them has all of it.
+/// Returns the dimension along which tensor ranks divide a parameter, or -1 if each rank has all of it.
 inline int64_t cut_of(std::string_view name) {
   if (name.starts_with("wo.") || name.starts_with("w2.")) return 1;
   return name.find("norm") == std::string_view::npos ? 0 : -1;

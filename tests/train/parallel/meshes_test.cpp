@@ -123,7 +123,7 @@ class Meshes : public testing::TestWithParam<Case> {};
 TEST_P(Meshes, MatchLossAndGradientsOfOneProcess) {
   const auto& [mesh, experts, chunks] = GetParam();
   TrainConfig c = config_for(mesh, experts);
-  if (chunks > 1) c.accumulation = 2 * mesh[Axis::Pipeline];  // must be a multiple of the stages
+  if (chunks > 1) c.accumulation = 2 * mesh[Axis::Pipeline];  // must be a multiple of the number of stages
   c.mesh.pipeline_chunks = chunks;
   torch::manual_seed(5);
   auto whole = folio::test::in_double(nn::family_llama(c.model, {.written_out = true}), 0.3);

@@ -17,7 +17,7 @@ using torch::Tensor;
 
 constexpr int64_t kWidth = 3;
 
-// A stage computes y = tanh(x w), [2, kWidth]. The loss is the last stage's Σ y², averaged over microbatches.
+// A model with stages y = tanh(x w), [2, kWidth]. The loss is the last stage's Σ y², averaged over microbatches.
 struct Model {
   std::vector<Tensor> weights;  // of each stage, [kWidth, kWidth]
   std::vector<Tensor> inputs;   // of each microbatch, [2, kWidth]

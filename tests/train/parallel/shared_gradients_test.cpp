@@ -29,7 +29,7 @@ Tensor gradient_of(int64_t rank, size_t i, double step) {
       .to(torch::kFloat);
 }
 
-// Returns how many of this process's shared memory mappings still have a name, so that they would outlive it.
+// Returns the number of this process's shared memory mappings that still have a name, and would outlive the process.
 size_t named_pieces() {
   size_t n = 0;
   std::ifstream maps("/proc/self/maps");

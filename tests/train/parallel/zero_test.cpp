@@ -83,7 +83,7 @@ TrainConfig config_of(const Case& test) {
 }
 
 constexpr int kSteps = 3;
-constexpr double kRate = 1e-2, kScale = 0.7;  // learning rate, and factor of the gradients as from clipping
+constexpr double kRate = 1e-2, kScale = 0.7;  // learning rate; factor of the gradients, as clipping has one
 
 std::vector<data::Batch> batches_of(const TrainConfig& c, int step) {
   std::vector<data::Batch> batches;

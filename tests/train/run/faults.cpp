@@ -33,7 +33,7 @@ bool Faults::strikes(const char* call) {
 
 }  // namespace folio::train::test
 
-// Overrides functions of the C library for Folio and <filesystem>, since an executable's symbols take precedence.
+// The functions below override the C library's for Folio and <filesystem>: an executable's symbols take precedence.
 namespace {
 
 bool strikes(const char* call) {

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""Prints the ten golden losses of golden_losses_test.cpp, computed by PyTorch without Folio's code.
-
-Text, batches and initial weights follow fixed rules on SplitMix64 (src/core/random.h), which are repeated here.
-One batch of twice the rows replaces accumulation. Prints losses in float64, and in float32 to show the effect of
-rounding (4e-7), which is far below the test's tolerance of 1e-5. To update the test, copy the two lists into it."""
+"""Prints the ten golden losses of golden_losses_test.cpp, computed by PyTorch without Folio's code. Draws text, batches
+and initial weights from SplitMix64 as Folio does (src/core/random.h). One batch of twice the rows replaces
+accumulation. Prints losses in float64, and in float32 to show the effect of rounding (4e-7), which is far below the
+test's tolerance of 1e-5. To update the test, copy the two lists into it."""
 
 import math
 

@@ -22,7 +22,7 @@ constexpr double kGoldenTolerance = 1e-5;
 TrainConfig golden_config(bool fused = true) {
   TrainConfig c = test::small_config();
   c.fused = fused;
-  c.dropout = 0.0;  // two random generators would drop different values
+  c.dropout = 0.0;  // golden_losses.py would draw other dropout masks
   c.decay_embeddings = false;
   return c;
 }

@@ -21,7 +21,7 @@ using test::Faults;
 using test::Small;
 using test::TempDir;
 
-// A run saved at step 2, and its trainer at step 3 with the best loss: a save replaces both links and removes step 2.
+// A run saved at step 2, and its trainer with a better step 3. A save replaces `best` and `last`, and removes step 2.
 class SaveFaults : public testing::Test {
  protected:
   SaveFaults() {
@@ -34,7 +34,7 @@ class SaveFaults : public testing::Test {
     new_ = test::copies(small_.trainer.model());
   }
 
-  // Returns the folder of a fresh copy of the run as of step 2, to save to.
+  // Returns the folder of a fresh copy of the run at step 2, for the tested save.
   fs::path fresh_run() {
     fs::remove_all(work_ / "run");
     fs::copy(before_.path(), work_ / "run", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
@@ -48,7 +48,7 @@ class SaveFaults : public testing::Test {
     return faults.calls();
   }
 
-  // Recovers as the next start would. Returns the step from which training resumes, after checking all its bits.
+  // Recovers and resumes the run as the next start would, checks all bits, and returns the step of the checkpoint.
   int64_t recovered_step(const fs::path& run) {
     recover_checkpoints(run);
     Small next;

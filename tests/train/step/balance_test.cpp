@@ -47,7 +47,7 @@ TEST(Balance, BiasMovesAgainstTheLoad) {
   EXPECT_TRUE(torch::equal(mixture->selection_bias(), torch::tensor({-0.25F, 0.0F, 0.0F, 0.25F})));
 }
 
-// Changes the weights of all routers so that they prefer two experts, as at the start of a run.
+// Changes the weights of all routers so that they prefer two experts.
 void prefer_two(nn::Llama& model) {
   const torch::NoGradGuard no_grad;
   for (const auto& p : model->named_parameters()) {

@@ -38,10 +38,10 @@ TEST(Evaluate, SplitLossIsTheMeanOverTokens) {
   auto& model = small.trainer.model();
   const auto split = small.dataset.splits().validation.first(150);
   for (const int64_t window : {1, 7, 16}) {
-    // split_loss() averages means that are computed in float32, each about 2 nats.
+    // The tolerance allows for float32 rounding of the means that split_loss() averages, each about 2 nats.
     EXPECT_NEAR(split_loss(model, split, window, torch::kCPU), naive_loss(model, split, window), 2e-6) << window;
   }
-  // split_loss() evaluates 256 windows of 16 tokens at once. The training split has more, and not a multiple of that.
+  // split_loss() evaluates 256 windows of 16 tokens at once. The split has more windows, and no multiple of 256.
   const auto longer = small.dataset.splits().train;
   ASSERT_GT(data::consecutive_windows(longer, 16), 256);
   ASSERT_NE(data::consecutive_windows(longer, 16) % 256, 0);

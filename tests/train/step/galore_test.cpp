@@ -47,7 +47,7 @@ TEST(GaLore, ProjectsOntoTheLargestSingularVectors) {
       // The vectors must be orthonormal up to float32's rounding of sums of at most 32 products.
       const double eps = 32.0 * std::numeric_limits<float>::epsilon();
       EXPECT_LT((projection.mm(projection.t()) - torch::eye(kRank, torch::kDouble)).abs().max().item<double>(), eps);
-      // The subspace must hold the largest possible part of g: the squares of its kRank largest singular values.
+      // The subspace must capture most of g's squared norm: the squares of g's kRank largest singular values.
       const double held = g.mm(projection.t()).square().sum().item<double>();
       const torch::Tensor values = std::get<1>(torch::linalg_svd(g, /*full_matrices=*/false));
       const double most = values.narrow(0, 0, kRank).square().sum().item<double>();
@@ -93,7 +93,7 @@ TEST(GaLore, SingularVectorSignsMatterInNewSubspaces) {
 }
 
 TEST(GaLore, KeepsLowRankMomentsAndAdamWForTheRest) {
-  for (const int64_t rank : {kRank, int64_t{1000}}) {  // a rank above a matrix's smaller side is limited to it
+  for (const int64_t rank : {kRank, int64_t{1000}}) {  // 1000 is limited to a matrix's smaller side
     TrainConfig c = galore_config();
     c.rank = rank;
     Optimized it(c);

@@ -123,8 +123,8 @@ TEST(Muon, FollowsTheFormulaInDouble) {
     moved += lr * 0.2 * std::sqrt(48.0);
   }
   EXPECT_EQ(optimizer.steps(), kSteps);
-  // The five Newton-Schulz iterations multiply rounding errors by at most 3.4445 each, about 500 in all. They are
-  // relative to the steps, at most `moved` in total. Storing weights below 1 in float32 adds at most eps per step.
+  // The five Newton-Schulz iterations multiply a step's relative rounding error by at most 3.4445 each, about 500 in
+  // all. All steps together are at most `moved`. Storing weights below 1 in float32 adds at most eps per step.
   const double eps = std::numeric_limits<float>::epsilon();
   const double tolerance = 500 * eps * moved + kSteps * eps;
   for (const auto& p : model->named_parameters()) {
@@ -155,7 +155,7 @@ TEST(Muon, ExpertsAreSeparateMatrices) {
   }
   ASSERT_EQ(plain.size(), 2 * 3 * 3U);
   optimizer.step(0.02);
-  // The tolerance of FollowsTheFormulaInDouble, for one step.
+  // The tolerance of the test FollowsTheFormulaInDouble, for one step.
   const double tolerance = 500 * std::numeric_limits<float>::epsilon() * 0.02 * 0.2 * std::sqrt(32.0) +
                            std::numeric_limits<float>::epsilon();
   for (const auto& p : model->named_parameters()) {

@@ -25,7 +25,7 @@ struct Optimized {
       : model(nn::family_llama(config.model)), optimizer(make_optimizer(*model, config)) {
     for (const auto& [name, tensor] : optimizer->state()) state[name] = tensor;
   }
-  /// Copies the values, or if `gradients` the gradients, of another model's parameters.
+  /// Copies the values of another model's parameters, or their gradients if `gradients` is true.
   void follow(const Optimized& other, bool gradients) {
     const torch::NoGradGuard no_grad;
     const auto own = model->parameters(), others = other.model->parameters();

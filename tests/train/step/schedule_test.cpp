@@ -18,7 +18,7 @@ TrainConfig factors() {
 }
 
 TEST(Schedule, WarmsUpThenDecaysByCosine) {
-  // The decay is 0.2 + 0.4 (1 + cos(k pi / 8)), calculated by hand from cos(pi/8) = 0.9238795325112867 and others.
+  // After the warm-up, the rate is 0.2 + 0.4 (1 + cos(k pi / 8)), calculated by hand.
   const std::vector<double> expected{0.25,
                                      0.5,
                                      0.75,

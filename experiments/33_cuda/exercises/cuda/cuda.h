@@ -12,7 +12,7 @@ namespace folio::exercises {
 
 using infer::gpu::Stream;
 
-/// x, out: (n_warps, 32). out_i is the sum of the 32 numbers of i's row: each lane of a warp has its warp's sum.
+/// Computes the sum of each row of x (n_warps, 32). All 32 elements of the row of out (n_warps, 32) are that sum.
 void warp_sums(Stream& stream, const float* x, size_t n_warps, float* out);
 
 /// A linear layer, out = x wᵀ. x: (rows, n_in). w: (n_out, n_in). out: (rows, n_out).
@@ -24,7 +24,7 @@ struct Linear {
 };
 void linear(Stream& stream, const Linear& layer);
 
-constexpr size_t kHeadDim = 32;         ///< numbers of a query, key or value: one for each lane
+constexpr size_t kHeadDim = 32;         ///< elements of a query, key or value: one for each lane
 constexpr size_t kBlockPositions = 32;  ///< positions in a block of the cache: one for each lane
 
 /// Attention of one query over a paged cache. keys, values: (cache blocks, kBlockPositions, kHeadDim).
@@ -32,7 +32,7 @@ struct PagedAttention {
   const float* query;  ///< (kHeadDim)
   const float* keys;
   const float* values;
-  const uint32_t* table;  ///< which cache block has the positions 32 i to 32 i + 31
+  const uint32_t* table;  ///< table[i] is the cache block with positions 32 i to 32 i + 31
   size_t n_positions;
   float* out;  ///< (kHeadDim)
 };

@@ -1,19 +1,18 @@
-// A tile's load with bounds. A block of 32 × 32 threads computes 32 × 32 outputs of a linear layer, one a thread. It
-// walks along the inputs in tiles: a tile of x and a tile of w are loaded into shared memory, one element a thread, and
-// then each thread adds 32 products of them. So an element is loaded once for 32 outputs.
+// Loads of tiles with bounds checks. A block of 32 × 32 threads computes 32 × 32 outputs of a linear layer, one per
+// thread. It walks along the inputs: the block loads a tile of x and a tile of w into shared memory, one element per
+// thread, and then each thread adds 32 products. So an element is loaded once for 32 outputs.
 //
 // A matrix rarely has a whole number of tiles. Elements outside of it must not be read, and count as 0. Shared memory
-// begins with whatever was there (the emulator fills it with NaN).
+// is not initialized (the emulator fills it with NaN).
 //
-// Three things are known to go wrong:
-//   - A thread uses what other threads load, so a barrier has to be between their load and its use. And a tile is
-//   loaded
-//     anew while slower threads may still use the old one. __syncthreads() lets no thread go on before all threads of
-//     the block have come to it. All have to come.
-//   - The lanes of a warp have the same threadIdx.y and the threadIdx.x 0 to 31. What they load at once should lie side
-//     by side.
-//   - Number i of shared memory is in bank i % 32. Lanes that need different numbers of one bank wait for each other.
-//     multiply() reads the tile of w down a column. You may choose the distance of two rows of a tile: kPitch.
+// Three mistakes are common:
+//   - Missing barriers: a thread uses elements that others load. A barrier must separate the loads from this use, and
+//     the use from the loads of the next tile. All threads of the block must call __syncthreads().
+//   - Scattered loads: the lanes of a warp have the same threadIdx.y and the threadIdx.x 0 to 31. They should load
+//     neighboring elements at the same time.
+//   - Bank conflicts: element i of shared memory is in bank i % 32. Lanes that access different elements of one bank
+//     wait for each other. multiply() reads the tile of w down a column. You may choose the distance of two rows of a
+//     tile: kPitch.
 //
 // Check it with: make exercise N=tile_load
 #include "experiments/33_cuda/exercises/cuda/cuda.h"
@@ -21,12 +20,12 @@
 
 namespace folio::exercises {
 
-using namespace infer::gpu;  // CUDA's words
+using namespace infer::gpu;
 
 namespace {
 
 constexpr unsigned kTile = 32;
-constexpr unsigned kPitch = kTile;  // element (row, column) of a tile is number row * kPitch + column
+constexpr unsigned kPitch = kTile;  // element (row, column) of a tile has the index row * kPitch + column
 
 // Loads the tile of `matrix` (rows, columns) whose first element is (first_row, first_column). All threads of the block
 // call it. When it begins, others may still read the old tile; when it returns, the thread will read the new one.

@@ -15,13 +15,13 @@
 
 namespace folio::exercises {
 
-using namespace infer::gpu;  // CUDA's words
+using namespace infer::gpu;
 
 namespace {
 
 constexpr unsigned kThreads = 64;
 
-// Returns the sum of `value` over all lanes of the warp, in each of them.
+// Returns the sum of `value` over all lanes of the warp, in every lane.
 __device__ float warp_sum(float value) {
   throw Unfilled(
       "warp_sum is still to be written, in experiments/33_cuda/exercises/cuda/warp_sum.cpp.\n"

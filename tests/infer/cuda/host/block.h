@@ -101,7 +101,7 @@ class Block {
   FiberPool fibers_;
   SharedMemory shared_;
   Fiber caller_;
-  std::vector<BlockThread> threads_;  // (n_threads)
+  std::vector<BlockThread> threads_;
   std::array<Warp, kMaxWarps> warps_;
   std::vector<uint32_t> block_order_;
 

@@ -16,7 +16,7 @@ constexpr uint64_t kSectorBytes = 32;
 constexpr uint64_t kBanks = 32;
 constexpr uint64_t kBankBytes = 4;
 
-/// An element of a thread's record.
+/// An event in a thread's record: a basic block or a memory access.
 struct Event {
   enum class Kind : uint8_t { kBasicBlock, kLoad, kStore, kSharedLoad, kSharedStore };
   const void* caller = nullptr;
@@ -38,13 +38,13 @@ struct Counter {
   std::unordered_set<uint64_t> stored;
 };
 
-constinit thread_local Counter* counter = nullptr;  // the running CountScope's
+constinit thread_local Counter* counter = nullptr;  // the counter of the running CountScope, or null
 Counter& counter_of_host_thread() {
   thread_local const auto counter = std::make_unique<Counter>();
   return *counter;
 }
 
-/// Returns the event with which the record continues after `at`, skipping accesses, or null at its end.
+/// Returns the address of the first basic block after index `at` of the record, or null if there is none.
 const void* next_basic_block(const Record& record, size_t at) {
   for (size_t i = at + 1; i < record.size(); ++i) {
     if (record[i].kind == Event::Kind::kBasicBlock) return record[i].caller;
@@ -70,7 +70,7 @@ void count_device(Counter& c, const WarpAccess& a) {
   for (auto s = sectors.begin(); s != end; ++s) c.counts.distinct_sectors += seen.insert(*s).second ? 1 : 0;
 }
 
-/// Accesses of 8 bytes are served in halves of a warp, those of 16 bytes in quarters.
+/// Counts a shared-memory access. Half a warp at a time accesses 8 bytes per lane, a quarter of a warp 16 bytes.
 void count_shared(Counter& c, const WarpAccess& a) {
   const uint32_t words = std::max<uint32_t>(1, a.bytes / kBankBytes);
   const unsigned lanes = kLanes / words;
@@ -97,7 +97,7 @@ void count_access(Counter& c, const WarpAccess& a, unsigned warp) {
     c.trace.push_back(a);
 }
 
-/// Replays the records of a warp's lanes in lockstep, counts, and clears them.
+/// Replays the records of a warp's lanes in lockstep, adds to the counts, and clears the records.
 void replay(Counter& c, unsigned warp) {
   Record* const records = &c.records[size_t{warp} * kLanes];
   std::array<size_t, kLanes> at{};
@@ -181,7 +181,7 @@ void begin_launch(uint64_t n_blocks, unsigned block_threads) {
 void begin_block(uint32_t block) {
   if (counter == nullptr) return;
   counter->block = block;
-  for (Record& record : counter->records) record.clear();  // of a block that failed
+  for (Record& record : counter->records) record.clear();  // discard the records of a failed block
   counter->depths.fill(0);
 }
 

@@ -1,10 +1,9 @@
-// Counts what the warps of a launch do: bytes, 32-byte sectors, bank conflicts, barriers, products, divergence. For
-// kernels that folio_add_host_kernels(... COUNTS) instruments. There are no caches, no schedule and no clock
-// (README.md).
+// Counts what the warps of a launch do: bytes, 32-byte sectors, bank conflicts, barriers, products and divergence, for
+// kernels that folio_add_host_kernels(... COUNTS) instruments. It models no caches, schedule or clock (README.md).
 //
 // Each thread records the basic blocks and accesses that it executes, with their code addresses. Where all lanes of a
-// warp meet (barrier, shuffle, end), their records are replayed in lockstep: of the lanes, those deepest in calls and
-// then with the lowest address go first (MinSP-PC, Collange 2011). Lanes at the same address are one warp instruction.
+// warp meet (barrier, shuffle, end), their records are replayed in lockstep: lanes that are deepest in calls, and then
+// at the lowest address, go first (MinSP-PC, Collange 2011). Lanes at the same address form one warp instruction.
 #pragma once
 
 #include <array>
@@ -39,7 +38,7 @@ struct Counts {
   uint64_t shuffles = 0;            ///< shuffles and votes, per warp
   uint64_t multiply_adds = 0;       ///< fmaf, per lane
   uint64_t tile_products = 0;       ///< tensor-core products of 16 × 8 tiles, per warp
-  uint64_t tile_multiply_adds = 0;  ///< in those products
+  uint64_t tile_multiply_adds = 0;  ///< multiply-adds of the tile products
   // Control flow
   uint64_t basic_blocks = 0;        ///< executed by warps
   uint64_t active_lanes = 0;        ///< sum over basic_blocks
@@ -47,7 +46,7 @@ struct Counts {
 
   [[nodiscard]] uint64_t sectors() const { return load_sectors + store_sectors; }
   [[nodiscard]] uint64_t requested_bytes() const { return loaded_bytes + stored_bytes; }
-  /// Returns the share of lanes that are active, over the basic blocks: 1 without divergence and with full warps.
+  /// Returns the mean share of active lanes over all executed basic blocks. It is 1 for full warps without divergence.
   [[nodiscard]] double active_share() const {
     return basic_blocks == 0 ? 1.0 : static_cast<double>(active_lanes) / (32.0 * static_cast<double>(basic_blocks));
   }
@@ -60,12 +59,12 @@ struct WarpAccess {
   uint32_t bytes = 0;   ///< per lane
   uint32_t active = 0;  ///< mask of the lanes that access
   std::array<uint64_t, 32> address{};
-  const void* caller = nullptr;  ///< for place_of()
+  const void* caller = nullptr;  ///< address of the accessing code
 };
 /// Returns the source line of an access, such as "b_rows.cu:12".
 [[nodiscard]] std::string place_of(const WarpAccess& access);
 
-/// The warp whose first accesses are kept, for pictures.
+/// The warp whose first accesses a CountScope keeps, for figures.
 struct TracedWarp {
   uint32_t block = 0;
   unsigned warp = 0;
@@ -84,19 +83,19 @@ class CountScope {
   [[nodiscard]] const std::vector<WarpAccess>& trace() const;
 };
 
-// Called by the emulator; empty in builds without the race detector, whose hooks the counts share.
+// The emulator calls these functions. They are empty in builds without the race detector, whose hooks they share.
 namespace counting {
 #ifdef FOLIO_RACES
 void begin_launch(uint64_t n_blocks, unsigned block_threads);
 void begin_block(uint32_t block);
 void end_block(size_t shared_bytes);
 void barrier();
-void meet(unsigned warp);  ///< all lanes of the warp have met
+void meet(unsigned warp);  ///< called when all lanes of the warp have met
 void shuffle();
 void tile_product(unsigned multiply_adds);
 void access(bool shared, bool store, const void* address, size_t bytes, const void* caller);
 void basic_block(const void* caller);
-void enter();  ///< the running thread enters or leaves a function
+void enter();  ///< called when the running thread enters a function
 void leave();
 #else
 inline void begin_launch(uint64_t /*n_blocks*/, unsigned /*block_threads*/) {}

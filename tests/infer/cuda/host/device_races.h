@@ -21,7 +21,7 @@ struct BlockAccess {
   uint32_t block;
 };
 
-/// The time and place of an access: block, barriers passed and thread, and the code's address (to_offset()).
+/// An access: its block, thread, number of barriers before it, and code address (see to_offset()).
 struct Moment {
   uint32_t block = 0;
   uint32_t interval_and_thread = 0;
@@ -30,9 +30,9 @@ struct Moment {
 
 struct DeviceCell {
   Moment write;
-  Moment read;        // the last read
+  Moment read;
   Moment warp_read;   // a read by another warp of the same block, if many_warps
-  Moment other_read;  // the read of another block that followed the most barriers, if many_blocks
+  Moment other_read;  // the read by another block with the largest interval, if many_blocks
   Action write_action = Action::kWrite;
   bool written = false;
   bool was_read = false;
@@ -78,13 +78,14 @@ class DeviceRaces {
  private:
   static constexpr unsigned kThreads = 1024;
 
-  /// The accesses of another block that precede the running block: all before `interval`, and in it those of `warp`.
+  /// Accesses of another block that are ordered before the running block: all before `interval`, and those of `warp`
+  /// in `interval`.
   struct Known {
     uint32_t interval = 0;
     uint32_t warp = 0;  // kAnyWarp for all warps
   };
   static constexpr uint32_t kAnyWarp = 0xFFFFFFFF;
-  using Knowledge = std::unordered_map<uint32_t, Known>;  // by index of a block
+  using Knowledge = std::unordered_map<uint32_t, Known>;  // maps a block's index to its accesses
 
   static void learn(Knowledge& of, uint32_t block, Known known);
   [[nodiscard]] Moment now(const Access& access) const;
@@ -97,8 +98,8 @@ class DeviceRaces {
   uint32_t block_ = 0;
   uint32_t interval_ = 0;  // number of barriers of the running block so far
   std::vector<uint32_t> ran_;
-  Knowledge known_;                                  // work of other blocks that the running block is ordered after
-  std::unordered_map<const void*, Knowledge> left_;  // work that the last atomic on each word is ordered after
+  Knowledge known_;                                  // other blocks' accesses ordered before the running block
+  std::unordered_map<const void*, Knowledge> left_;  // accesses ordered before the last atomic on each word
   std::bitset<kThreads> unfenced_;                   // threads that have written since their last fence
   bool unfenced_before_ = false;                     // true if a thread had unfenced writes at the last barrier
 };

@@ -21,7 +21,7 @@
 
 namespace folio::infer::gpu::host {
 
-/// A stack and its saved context. A default-constructed one is the caller's stack.
+/// A stack and its saved context. A default-constructed fiber represents the caller's stack.
 struct Fiber {
   boost::context::detail::fcontext_t context = nullptr;
   const void* bottom = nullptr;

@@ -55,7 +55,7 @@ void meet(unsigned mask, void* mine, void (*compute)(const Lanes& lanes, unsigne
 
 void wait_copies(int pending);
 
-/// std::fmaf, counted (counts.h). Kernels compiled with FOLIO_COUNTS use it through numbers.h.
+/// Returns std::fmaf(a, b, c), and counts it (counts.h). Kernels compiled with FOLIO_COUNTS call it through numbers.h.
 [[nodiscard]] float fmaf(float a, float b, float c);
 
 }  // namespace host

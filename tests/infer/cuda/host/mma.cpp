@@ -10,8 +10,8 @@
 #include "tests/infer/cuda/host/block.h"
 #include "tests/infer/cuda/host/counts.h"
 
-// g++ compiles each product with and without AVX2, with the same operations in the same order, and selects one at
-// program start. AddressSanitizer starts too late for this, and clang 16 doesn't support it.
+// target_clones compiles each product with and without AVX2, and selects one at program start. AddressSanitizer isn't
+// initialized by then, and clang 16 doesn't support target_clones.
 #if defined(__x86_64__) && !defined(__clang__) && !defined(FOLIO_ASAN)
 #define FOLIO_WIDE __attribute__((target_clones("avx2", "default")))
 #else
@@ -148,7 +148,7 @@ FOLIO_WIDE void multiply_split_floats(const Lanes& lanes, unsigned /*mask*/) {
   }
 }
 
-/// Multiplies int8 tiles. With a depth of 16, only k from 16 half to 16 half + 15, for the operands' `half` (0 or 1).
+/// Multiplies int8 tiles. With a depth of 16, k is in [16 h, 16 h + 16), where h (0 or 1) is the operands' `half`.
 template <unsigned depth>
 FOLIO_WIDE void multiply_bytes(const Lanes& lanes, unsigned /*mask*/) {
   const Words32 words = gather<IntSums>(lanes, depth);

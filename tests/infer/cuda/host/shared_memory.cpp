@@ -40,7 +40,7 @@ SharedMemory::~SharedMemory() {
 }
 
 void SharedMemory::begin_block(size_t dynamic_bytes, size_t limit) {
-  // Refill what the previous block used with red-zone bytes.
+  // Refill the memory of the previous block with red-zone bytes.
   unpoison(arena_, used_);
   std::memset(arena_, kRed, used_);
   poison(arena_, used_);

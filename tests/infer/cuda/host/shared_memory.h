@@ -45,7 +45,7 @@ class SharedMemory {
   struct Array {
     size_t offset;
     size_t bytes;
-    std::source_location at;  ///< where it is declared; unused for dynamic memory, the first array
+    std::source_location at;  ///< place of the declaration; unused for the first array, the dynamic memory
   };
 
   void* add(size_t bytes, bool wide, const std::source_location& at);

@@ -1,4 +1,4 @@
-// Implements the shuffle functions that kernel_host.h declares, for types of 4 or 8 bytes. Included only there.
+// Implements the shuffle functions of kernel_host.h for types of 4 or 8 bytes. Included only by kernel_host.h.
 #pragma once
 
 #include <bit>

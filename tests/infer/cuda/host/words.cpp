@@ -17,7 +17,7 @@ namespace {
 /// A lane's operand of a shuffle. exchange() replaces `bits`, the lane's value, by the value of lane `from`.
 struct Shuffle {
   uint64_t bits;
-  unsigned from;  ///< source lane
+  unsigned from;
 };
 
 void exchange(const Lanes& lanes, unsigned mask) {

@@ -14,7 +14,7 @@ struct Position {
 };
 using Positions = std::vector<Position>;
 
-// Appends n positions with this score for the query (1, 0, 0, …). Number d of the value is value · (d + 1).
+// Appends n positions with this score for the query (1, 0, 0, …). Element d of the value is value · (d + 1).
 void add(Positions& positions, size_t n, float score, float value) {
   Position p{Floats(kHeadDim, 0.0F), Floats(kHeadDim)};
   p.key[0] = score;
@@ -22,7 +22,7 @@ void add(Positions& positions, size_t n, float score, float value) {
   positions.insert(positions.end(), n, p);
 }
 
-// Returns the attention over positions that lie in cache blocks from the last to the first.
+// Returns the attention over positions whose cache blocks are stored in reverse order.
 Floats attention_of(const Floats& query, const Positions& positions) {
   const size_t n_blocks = (positions.size() + kBlockPositions - 1) / kBlockPositions;
   Floats keys(n_blocks * kBlockPositions * kHeadDim, std::numeric_limits<float>::quiet_NaN());
@@ -55,7 +55,7 @@ Floats attention_of(const Positions& positions) {
   return attention_of(query, positions);
 }
 
-// Expects number d of the output to be value · (d + 1).
+// Expects element d of the output to be value · (d + 1).
 void expect_output(const Positions& positions, float value, const std::string& why) {
   Floats expected(kHeadDim);
   for (size_t d = 0; d < kHeadDim; ++d) expected[d] = value * static_cast<float>(d + 1);
@@ -125,7 +125,7 @@ TEST(OnlineSoftmaxBlocks, AnyLengthGivesTheSame) {
     }
     Floats rounded(kHeadDim);
     for (size_t d = 0; d < kHeadDim; ++d) rounded[d] = static_cast<float>(expected[d] / sum);
-    // Tolerance: a score below 8 has an error of at most 32 · 2^-21, as has its weight, in both sums.
+    // Tolerance: a score below 8 has an error of at most 32 · 2^-21. Its weight in both sums has the same, relative.
     expect_close(attention_of(query, p), rounded, 2.0 * 32 * 0x1p-21, std::to_string(n) + " positions.");
   }
 }
