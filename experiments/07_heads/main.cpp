@@ -2,8 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <new>
 
 #include "experiments/common/comparison.h"
 #include "experiments/common/interval_chart.h"
@@ -14,32 +12,20 @@ namespace {
 using namespace folio;  // NOLINT: a single-file program
 using experiments::Report;
 
-int64_t aligned_bytes = 0;  // bytes requested from operator new below; reset before each use
-
-}  // namespace
-
-// The engine allocates its cache with the aligned operator new, which this program replaces to count bytes.
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  aligned_bytes += static_cast<int64_t>(bytes);
-  const auto a = static_cast<std::size_t>(alignment);
-  if (void* p = std::aligned_alloc(a, (bytes + a - 1) / a * a)) return p;
-  throw std::bad_alloc();
-}
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-
-namespace {
-
 constexpr int64_t kPositions = 256;
 
 // Returns the bytes of keys and values of one position in all layers, in float32.
 int64_t bytes_by_formula(const core::ModelConfig& c) { return 2 * c.n_layers * c.kv_dim() * 4; }
 
+// Returns the distance in memory from the engine's first cache block to the one that follows those of kPositions. These
+// blocks are adjacent, since they were first used in this order.
 int64_t bytes_allocated(const core::ModelConfig& c) {
   infer::CacheBlocks<float> blocks(static_cast<size_t>(c.n_kv_heads), c.head_dim, c.n_layers,
                                    infer::kernels::reference_kernels());
-  aligned_bytes = 0;
-  for (infer::BlockId block = 0; block < infer::blocks_for(kPositions); ++block) blocks.use(block);
-  return aligned_bytes;
+  const float* const first = blocks.use(0);
+  const float* next = first;
+  for (infer::BlockId block = 1; block <= infer::blocks_for(kPositions); ++block) next = blocks.use(block);
+  return (next - first) * static_cast<int64_t>(sizeof(float));
 }
 
 std::string name_of(const core::ModelConfig& c) {
