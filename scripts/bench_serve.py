@@ -7,8 +7,7 @@ Usage: scripts/bench_serve.py [MODEL.gguf ...] [--rates R ...] [--requests N] [-
 
 `make interop` builds llama-server; FOLIO_LLAMA_SERVER selects another. `--only "folio --fast" vllm` compares the
 arithmetic of 16-bit models; FOLIO_VLLM selects vLLM's program, which reads a directory made by build/export. Default
-models: SmolLM2-135M-Instruct in Q8_0
-and Q4_0, made by build/export. scripts/servers.py starts both servers.
+models: SmolLM2-135M-Instruct in Q8_0 and Q4_0, made by build/export. scripts/servers.py starts the servers.
 
 Load (the first form). For each rate, and then all at once, --requests streamed greedy completions arrive as a Poisson
 process. Prompts are random windows of TinyShakespeare's tokens, so that they share no cacheable prefix (--shared-prefix

@@ -36,8 +36,8 @@ void step_d(Lesson& lesson) {
   for (size_t i = 0; i < weights.size(); ++i) expected[i / kColumns] += double{weights[i]} * xs[i % kColumns];
 
   const auto weight = lesson.on_device(weights);
-  const auto quant = copied(lesson.stream(), quants);
-  const auto scale = copied(lesson.stream(), scales);
+  const auto quant = uploaded(lesson.stream(), quants);
+  const auto scale = uploaded(lesson.stream(), scales);
   const auto x = lesson.on_device(xs);
   const auto out = lesson.unwritten(kRows);
   const VectorProduct product{weight.as<float>(), x.as<float>(), kRows, kColumns, out.as<float>()};

@@ -5,17 +5,10 @@
 #include <cstring>
 #include <vector>
 
+#include "experiments/33_cuda/tiles.h"
 #include "infer/cuda/kernels.h"
 
 namespace folio::experiments {
-
-template <typename T>
-[[nodiscard]] infer::gpu::DeviceMemory copied(infer::gpu::Stream& stream, const std::vector<T>& values) {
-  infer::gpu::DeviceMemory memory(stream, values.size() * sizeof(T));
-  stream.copy_in(memory.as<T>(), values.data(), memory.bytes());
-  stream.wait();
-  return memory;
-}
 
 /// The inputs and the weight matrix of a product, packed as the engine's kernel requires.
 class EngineProduct {
@@ -27,22 +20,19 @@ class EngineProduct {
                 const std::vector<uint16_t>& scales, const float* x, uint32_t n_rows)
       : weight_(weight) {
     using namespace infer::gpu;  // NOLINT: names of layout.h
-    std::vector<uint8_t> packed(weight.bytes());
-    for (size_t i = 0; i < numbers.size(); ++i) {
-      const size_t row = i / weight.k;
-      const size_t column = i % weight.k;
-      const size_t r = row % kTileRows;
-      const size_t c = column % kBlockK;
-      uint8_t* block = packed.data() + weight.block_offset(row / kTileRows, column / kBlockK);
-      std::memcpy(block + weight.number_offset(r, c), &numbers[i], sizeof(T));
-      if (weight.kind != Kind::Groups || column % kGroup != 0) continue;
-      std::memcpy(block + weight.number_block_bytes() + weight.scale_index(r, c) * 2, &scales[i / kGroup], 2);
+    std::vector<uint8_t> packed = in_tiles(weight, numbers);
+    for (size_t i = 0; i < scales.size(); ++i) {
+      const size_t row = i * kGroup / weight.k;
+      const size_t column = i * kGroup % weight.k;
+      std::memcpy(packed.data() + weight.block_offset(row / kTileRows, column / kBlockK) + weight.number_block_bytes() +
+                      weight.scale_index(row % kTileRows, column % kBlockK) * 2,
+                  &scales[i], 2);
     }
-    weights_ = copied(stream, packed);
+    weights_ = uploaded(stream, packed);
     weight_.data = weights_.as<uint8_t>();
     inputs_ = {.n_rows = n_rows, .k = weight.k, .kind = weight.kind};
-    input_bytes_ = copied(stream, std::vector<uint8_t>(inputs_.bytes()));
-    row_scales_ = copied(stream, std::vector<float>(n_rows, 1.0F));
+    input_bytes_ = uploaded(stream, std::vector<uint8_t>(inputs_.bytes()));
+    row_scales_ = uploaded(stream, std::vector<float>(n_rows, 1.0F));
     inputs_.data = input_bytes_.as<uint8_t>();
     inputs_.row_scales = row_scales_.as<float>();
     pack_inputs(stream, x, inputs_);

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "experiments/33_cuda/lesson.h"
+#include "experiments/33_cuda/tiles.h"
 
 namespace folio::experiments {
 
@@ -15,12 +16,7 @@ std::vector<float> Lesson::random(size_t n, uint64_t stream) const {
   return values;
 }
 
-DeviceMemory Lesson::on_device(const std::vector<float>& values) {
-  DeviceMemory memory(stream_, values.size() * sizeof(float));
-  stream_.copy_in(memory.as<float>(), values.data(), memory.bytes());
-  stream_.wait();
-  return memory;
-}
+DeviceMemory Lesson::on_device(const std::vector<float>& values) { return uploaded(stream_, values); }
 
 DeviceMemory Lesson::unwritten(size_t n_floats) {
   DeviceMemory memory(stream_, n_floats * sizeof(float));

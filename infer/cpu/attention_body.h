@@ -7,6 +7,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "infer/cpu/prefetch.h"
 #include "infer/cpu/vec_math.h"
 
 namespace folio::infer::kernels {
@@ -46,7 +47,7 @@ struct Lane {
 template <typename T>
 inline void prefetch_vector(const T* p, size_t i) {
   constexpr size_t kVectorsOfALine = 64 / (kLanes * sizeof(T));
-  if (i % kVectorsOfALine == 0) __builtin_prefetch(p + i * kLanes, 0, 2);
+  if (i % kVectorsOfALine == 0) prefetch_line<Prefetch::L2>(p + i * kLanes);
 }
 
 // Prefetches the Q8 scales of a head's keys or values, which follow the quants in a cache block. Each group of 32
@@ -54,7 +55,7 @@ inline void prefetch_vector(const T* p, size_t i) {
 template <typename T>
 inline void prefetch_scales(const T* head, size_t head_dim) {
   if constexpr (std::is_same_v<T, Q8>) {
-    for (size_t g = 0; g < q8_groups(head_dim); ++g) __builtin_prefetch(head + q8_scale(head_dim, g, 0), 0, 2);
+    for (size_t g = 0; g < q8_groups(head_dim); ++g) prefetch_line<Prefetch::L2>(head + q8_scale(head_dim, g, 0));
   }
 }
 

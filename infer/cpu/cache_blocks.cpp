@@ -5,13 +5,15 @@
 #include <cstring>
 #include <type_traits>
 
+#include "core/aligned_vector.h"
+
 namespace folio::infer {
 
 static_assert(kBlockPositions == kernels::kBlockPositions);
 
 namespace {
 
-constexpr size_t kAlignment = 64;   // of a block: bytes of a cache line
+constexpr auto kAlignment = static_cast<size_t>(core::kCacheLine);
 constexpr size_t kLeastOfSlab = 8;  // minimum number of blocks that share pages
 
 }  // namespace

@@ -42,7 +42,7 @@ void widen(const GroupMatrix& m, const uint8_t* tile, WideTile& to) {
     for (size_t p = 0; p < kParts; ++p) to.scales[group * kParts + p] = scales.scale(g, p);
     if constexpr (Kind::kMinimums) to.minimums[group] = scales.minimum(g);
   });
-  std::atomic_signal_fence(std::memory_order_seq_cst);  // the compiler doesn't know that tile loads read memory
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // the compiler does not treat tile loads as reads of memory
 }
 
 // Computes dots (16 inputs, 16 rows) of one group. Callers alternate kSet, the set of tile registers, so that two

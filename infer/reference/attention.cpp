@@ -26,6 +26,45 @@ float number(const Q8* numbers, size_t i, size_t j, size_t d, size_t head_dim) {
   return widened(scale) * static_cast<float>(numbers[i].quant);
 }
 
+// Returns the product of a query (head_dim) and the key of position j.
+template <typename T>
+float score_of(const float* query, const T* keys, size_t j, size_t head_dim) {
+  float score = 0.0F;
+  for (size_t d = 0; d < head_dim; ++d) {
+    score = std::fma(query[d], number(keys, d * kBlockPositions + j, j, d, head_dim), score);
+  }
+  return score;
+}
+
+// Returns Σ p[j] v[j, d] over positions [begin, n). p is 0 at all other positions.
+template <typename T>
+float value_of(const float* p, const T* values, size_t begin, size_t n, size_t d, size_t head_dim) {
+  float total = 0.0F;
+  for (size_t j = begin; j < n; ++j) total = std::fma(p[j], number(values, j * head_dim + d, j, d, head_dim), total);
+  return total;
+}
+
+BF16Pair rounded(const float* x) { return {core::float_to_bf16(flushed(x[0])), core::float_to_bf16(flushed(x[1]))}; }
+
+float score_of(const float* query, const BF16Pair* keys, size_t j, size_t head_dim) {
+  float score = 0.0F;
+  for (size_t d = 0; d < head_dim; d += 2) {
+    score = add_pair(rounded(query + d), keys[d / 2 * kBlockPositions + j], score);
+  }
+  return score;
+}
+
+float value_of(const float* p, const BF16Pair* values, size_t begin, size_t n, size_t d, size_t head_dim) {
+  float total = 0.0F;
+  for (size_t j = begin / 2 * 2; j < n; j += 2) {
+    BF16Pair value = values[j / 2 * head_dim + d];
+    if (j < begin) value.of[0] = {};
+    if (j + 1 >= n) value.of[1] = {};
+    total = add_pair(rounded(p + j), value, total);
+  }
+  return total;
+}
+
 // Computes `partial` over positions [begin, n) of a block with keys (head_dim, 32) and values (32, head_dim).
 template <typename T>
 void attend_block(const float* query, const T* keys, const T* values, size_t begin, size_t n,
@@ -33,11 +72,7 @@ void attend_block(const float* query, const T* keys, const T* values, size_t beg
   std::array<float, kBlockPositions> p{};
   partial.max = -std::numeric_limits<float>::infinity();
   for (size_t j = begin; j < n; ++j) {
-    float score = 0.0F;
-    for (size_t d = 0; d < in.head_dim; ++d) {
-      score = std::fma(query[d], number(keys, d * kBlockPositions + j, j, d, in.head_dim), score);
-    }
-    p[j] = score * in.scale;
+    p[j] = score_of(query, keys, j, in.head_dim) * in.scale;
     if (in.cap > 0.0F) soft_cap(&p[j], 1, in.cap);
     partial.max = std::max(partial.max, p[j]);
   }
@@ -48,46 +83,7 @@ void attend_block(const float* query, const T* keys, const T* values, size_t beg
   }
   partial.sum = join_lanes(lane);
   for (size_t d = 0; d < in.head_dim; ++d) {
-    float total = 0.0F;
-    for (size_t j = begin; j < n; ++j) {
-      total = std::fma(p[j], number(values, j * in.head_dim + d, j, d, in.head_dim), total);
-    }
-    partial.value[d] = total;
-  }
-}
-
-// Computes attend_block for keys (head_dim / 2, 32) and values (16, head_dim) in pairs.
-void attend_block(const float* query, const BF16Pair* keys, const BF16Pair* values, size_t begin, size_t n,
-                  const AttentionInput<BF16Pair>& in, Partial& partial) {
-  const auto rounded = [](const float* x) -> BF16Pair {
-    return {core::float_to_bf16(flushed(x[0])), core::float_to_bf16(flushed(x[1]))};
-  };
-  std::array<float, kBlockPositions> p{};
-  partial.max = -std::numeric_limits<float>::infinity();
-  for (size_t j = begin; j < n; ++j) {
-    float score = 0.0F;
-    for (size_t d = 0; d < in.head_dim; d += 2) {
-      score = add_pair(rounded(query + d), keys[d / 2 * kBlockPositions + j], score);
-    }
-    p[j] = score * in.scale;
-    if (in.cap > 0.0F) soft_cap(&p[j], 1, in.cap);
-    partial.max = std::max(partial.max, p[j]);
-  }
-  std::array<float, kLanes> lane{};
-  for (size_t j = begin; j < n; ++j) {
-    p[j] = exp(p[j] - partial.max);
-    lane[j % kLanes] += p[j];
-  }
-  partial.sum = join_lanes(lane);
-  for (size_t d = 0; d < in.head_dim; ++d) {
-    float total = 0.0F;
-    for (size_t j = begin / 2 * 2; j < n; j += 2) {
-      BF16Pair value = values[j / 2 * in.head_dim + d];
-      if (j < begin) value.of[0] = {};
-      if (j + 1 >= n) value.of[1] = {};
-      total = add_pair(rounded(&p[j]), value, total);
-    }
-    partial.value[d] = total;
+    partial.value[d] = value_of(p.data(), values, begin, n, d, in.head_dim);
   }
 }
 
