@@ -15,24 +15,32 @@
 namespace folio::infer::kernels {
 namespace {
 
+// Adds sixteen columns of kRows weight rows times kTokens inputs to the sums of add_chunk.
+template <size_t kRows, size_t kTokens, typename Weight>
+inline void add_columns(const Weight* const* weight, const float* const* x, size_t i, Vec (&sum)[kRows * kTokens]) {
+  Vec input[kTokens];
+  for (size_t t = 0; t < kTokens; ++t) input[t] = Vec::load(x[t] + i);
+  for (size_t r = 0; r < kRows; ++r) {
+    const Vec w = Vec::load(weight[r] + i);
+    for (size_t t = 0; t < kTokens; ++t) sum[r * kTokens + t] = Vec::fma(w, input[t], sum[r * kTokens + t]);
+  }
+}
+
 // Computes sums[r * kTokens + t] of kRows weight rows and kTokens inputs over columns [begin, end) of one chunk.
 // Prefetches each row's weights `ahead` elements ahead. matmul_tiles prefetches the next tile this way, because a tile
 // has more rows than the hardware prefetcher can track.
 template <size_t kRows, size_t kTokens, Prefetch level, typename Weight>
 inline void add_chunk(const Weight* const* weight, const float* const* x, size_t begin, size_t end, size_t ahead,
                       Vec* sums) {
+  constexpr size_t kLine = 64 / sizeof(Weight);  // elements per cache line
   Vec sum[kRows * kTokens];
   for (Vec& s : sum) s = Vec::zero();
   size_t i = begin;
-  for (; i + kLanes <= end; i += kLanes) {
-    Vec input[kTokens];
-    for (size_t t = 0; t < kTokens; ++t) input[t] = Vec::load(x[t] + i);
-    for (size_t r = 0; r < kRows; ++r) {
-      if (i * sizeof(Weight) % 64 == 0) prefetch_line<level>(weight[r] + i + ahead);
-      const Vec w = Vec::load(weight[r] + i);
-      for (size_t t = 0; t < kTokens; ++t) sum[r * kTokens + t] = Vec::fma(w, input[t], sum[r * kTokens + t]);
-    }
+  for (; i + kLine <= end; i += kLine) {
+    for (size_t r = 0; r < kRows; ++r) prefetch_line<level>(weight[r] + i + ahead);
+    for (size_t c = 0; c < kLine; c += kLanes) add_columns<kRows, kTokens>(weight, x, i + c, sum);
   }
+  for (; i + kLanes <= end; i += kLanes) add_columns<kRows, kTokens>(weight, x, i, sum);
   if (i < end) {
     Vec input[kTokens];
     for (size_t t = 0; t < kTokens; ++t) input[t] = Vec::load_first(x[t] + i, end - i);
@@ -103,41 +111,46 @@ void matmul_tiles(const float* x, size_t n_rows, const Weight* weight, size_t k,
 }
 
 // Computes matmul for one input, which is bound by memory. The two halves of the rows are read and prefetched as two
-// sequential streams: hardware prefetchers follow both, and while one stops at a page's end, the other continues.
+// sequential streams: hardware prefetchers follow both, and while one stops at a page's end, the other continues. A row
+// is read to its end, since jumping to the next row after a few chunks would break the stream. Sixteen sums, those of
+// the chunks of `together` rows, are joined at once.
 template <Prefetch level, typename Weight>
 void matmul_halves(const float* x, const Weight* weight, size_t k, size_t row_begin, size_t row_end, float* out,
                    bool accumulate) {
-  constexpr size_t kChunks = 4;  // chunks of a row that are read before the next row
   constexpr size_t kAhead = kBytesAhead / sizeof(Weight);
   size_t half = (row_end - row_begin + 2 * kLanes - 1) / (2 * kLanes) * kLanes;
   // Avoids streams a large power of two apart: they would share DRAM banks, each of which opens one row at a time.
   if (half * k * sizeof(Weight) % (size_t{1} << 20U) == 0) half += kLanes;
-  for (size_t row = row_begin; row < row_begin + half; row += kLanes) {
-    Vec total[2] = {Vec::zero(), Vec::zero()};
-    for (size_t begin = 0; begin < k; begin += kChunks * kChunk) {
-      Vec sums[kChunks][2][kLanes];
-      const size_t chunks = std::min(kChunks, (k - begin + kChunk - 1) / kChunk);
-      for (size_t r = 0; r < kLanes; ++r) {
+  const size_t together = kLanes / std::clamp<size_t>((k + kChunk - 1) / kChunk, 1, kLanes);
+  for (size_t row = row_begin; row < row_begin + half; row += together) {
+    const size_t rows = std::min(together, row_begin + half - row);
+    float total[2][kLanes] = {};
+    for (size_t begin = 0; begin < k; begin += kLanes * kChunk) {
+      const size_t chunks = std::min(kLanes, (k - begin + kChunk - 1) / kChunk);
+      Vec sums[2][kLanes];  // [r * chunks + c]
+      for (size_t r = 0; r < rows; ++r) {
         const Weight* w[2] = {weight + std::min(row + r, row_end - 1) * k,
                               weight + std::min(row + half + r, row_end - 1) * k};
         for (size_t c = 0; c < chunks; ++c) {
           const size_t first = begin + c * kChunk;
           Vec two[2];
           add_chunk<2, 1, level>(w, &x, first, std::min(k, first + kChunk), kAhead, two);
-          sums[c][0][r] = two[0];
-          sums[c][1][r] = two[1];
+          for (size_t h = 0; h < 2; ++h) sums[h][r * chunks + c] = two[h];
         }
       }
-      for (size_t c = 0; c < chunks; ++c) {
-        for (size_t h = 0; h < 2; ++h) total[h] = total[h] + Vec::join_lanes(sums[c][h]);
+      for (size_t h = 0; h < 2; ++h) {
+        std::fill(sums[h] + rows * chunks, sums[h] + kLanes, Vec::zero());
+        float joined[kLanes];
+        Vec::join_lanes(sums[h]).store(joined);
+        for (size_t r = 0; r < rows; ++r) {
+          for (size_t c = 0; c < chunks; ++c) total[h][r] += joined[r * chunks + c];
+        }
       }
     }
     for (size_t h = 0; h < 2; ++h) {
-      float y[kLanes];
-      total[h].store(y);
       const size_t first = row + h * half;
-      for (size_t r = first; r < std::min(first + kLanes, row_end); ++r) {
-        out[r] = accumulate ? out[r] + y[r - first] : y[r - first];
+      for (size_t r = first; r < std::min(first + rows, row_end); ++r) {
+        out[r] = accumulate ? out[r] + total[h][r - first] : total[h][r - first];
       }
     }
   }
@@ -152,7 +165,8 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
   constexpr size_t kL2Bytes = size_t{512} << 10U;
   if (row_begin >= row_end || n_rows == 0) return;
   if (n_rows == 1) {
-    const auto run = with_level(select_prefetch(), [](auto level) { return matmul_halves<level, Weight>; });
+    const Prefetch chosen = select_prefetch(k * sizeof(float));
+    const auto run = with_level(chosen, [](auto level) { return matmul_halves<level, Weight>; });
     return run(x, weight, k, row_begin, row_end, out, accumulate);
   }
 #if defined(__AVX512F__)

@@ -11,7 +11,10 @@
 
 namespace folio::infer {
 
-Prefetch select_prefetch() {
+Prefetch select_prefetch(size_t input_bytes) {
+  // A Zen 4 with 32 KiB of L1 reads F16 rows at 25 GB/s with 2048 floats as input and, without software prefetching, at
+  // 17 GB/s with 5632.
+  constexpr size_t kStaysInL1 = size_t{8} << 10U;
   static const std::optional<Prefetch> forced_choice = []() -> std::optional<Prefetch> {
     constexpr std::array<std::pair<std::string_view, Prefetch>, 5> kNames{{{"none", Prefetch::None},
                                                                            {"l1", Prefetch::L1},
@@ -26,7 +29,7 @@ Prefetch select_prefetch() {
     core::fail("FOLIO_PREFETCH={}: unknown value, expected none, l1, l2, l3 or once", core::printable(forced));
   }();
   if (forced_choice) return *forced_choice;
-  return core::prefetches_streams() ? Prefetch::None : Prefetch::L2;
+  return core::prefetches_streams() && input_bytes <= kStaysInL1 ? Prefetch::None : Prefetch::L2;
 }
 
 }  // namespace folio::infer

@@ -124,6 +124,17 @@ TEST_P(IsaKernels, MatmulGivesTheReferencesBitsAroundChunkBorders) {
   }
 }
 
+// With one input, the sums of sixteen chunks are joined at once: those of several short rows, or of a part of a long one.
+TEST_P(IsaKernels, MatmulOfOneInputGivesTheReferencesBitsForAnyNumberOfChunks) {
+  size_t place = 0;
+  for (const size_t chunks : {2U, 3U, 5U, 7U, 8U, 9U, 15U, 16U, 17U, 33U}) {
+    for (const size_t k : {chunks * kChunk, chunks * kChunk - 37}) {
+      check_matmul(fast_, {k, 1, 1, 40, place++ % 10, chunks % 2 == 0});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 // For many input rows, some instruction sets use other kernels, with panels (matmul_panels.h, matmul_packed.h).
 TEST_P(IsaKernels, MatmulOfManyInputsGivesTheReferencesBits) {
   size_t place = 0;
