@@ -142,6 +142,10 @@ void matmul_halves(const float* x, const Weight* weight, size_t k, size_t row_be
         std::fill(sums[h] + rows * chunks, sums[h] + kLanes, Vec::zero());
         float joined[kLanes];
         Vec::join_lanes(sums[h]).store(joined);
+        if (chunks == 1) {
+          for (size_t r = 0; r < kLanes; ++r) total[h][r] += joined[r];
+          continue;
+        }
         for (size_t r = 0; r < rows; ++r) {
           for (size_t c = 0; c < chunks; ++c) total[h][r] += joined[r * chunks + c];
         }
