@@ -234,7 +234,8 @@ void CpuStage::multiply(Slot input, std::span<const Projection> projections, boo
       .quantized = groups ? quantize(x, k) : kernels::QuantizedInputs{},
       .n_rows = n_rows_};
   adapters_.project(pool_, kernels_, projections, x, k);
-  const size_t grain = panels ? kernels_.fast_rows : kernels::kLanes;
+  // A product with one input reads two streams (matmul_halves), which should not be too short.
+  const size_t grain = panels ? kernels_.fast_rows : floats && n_rows_ == 1 ? 2 * kernels::kLanes : kernels::kLanes;
   pool_.parallel_for(n_out, grain, n_rows_ * n_out * k / kWorthAThread, [&](size_t begin, size_t end) {
     Inputs in = inputs;
     if (packs) in.packed = packed_.of_thread();

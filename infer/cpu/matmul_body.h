@@ -118,7 +118,7 @@ template <Prefetch level, typename Weight>
 void matmul_halves(const float* x, const Weight* weight, size_t k, size_t row_begin, size_t row_end, float* out,
                    bool accumulate) {
   constexpr size_t kAhead = kBytesAhead / sizeof(Weight);
-  size_t half = (row_end - row_begin + 2 * kLanes - 1) / (2 * kLanes) * kLanes;
+  size_t half = (row_end - row_begin + 1) / 2;
   // Avoids streams a large power of two apart: they would share DRAM banks, each of which opens one row at a time.
   if (half * k * sizeof(Weight) % (size_t{1} << 20U) == 0) half += kLanes;
   const size_t together = kLanes / std::clamp<size_t>((k + kChunk - 1) / kChunk, 1, kLanes);
