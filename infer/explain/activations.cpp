@@ -3,8 +3,6 @@
 // after RoPE, "hook_rot_q" and "hook_rot_k", with the elements of a head in the order of Hugging Face's files.
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "core/formats/safetensors.h"
 #include "core/rope_layout.h"
 #include "infer/explain/analysis.h"
@@ -12,21 +10,14 @@
 namespace folio::infer::explain {
 namespace {
 
-std::vector<float> normalized(std::span<const float> rows, const core::ModelConfig& config) {
+std::vector<float> normalized(std::vector<float> rows, const core::ModelConfig& config) {
   const auto dim = static_cast<size_t>(config.dim);
-  std::vector<float> out(rows.begin(), rows.end());
-  for (size_t first = 0; first < out.size(); first += dim) {
-    double square = 0.0;
-    for (size_t i = first; i < first + dim; ++i) square += double{out[i]} * out[i];
-    const double rms = std::sqrt(square / static_cast<double>(dim) + config.norm_eps);
-    for (size_t i = first; i < first + dim; ++i) out[i] = static_cast<float>(out[i] / rms);
+  for (size_t first = 0; first < rows.size(); first += dim) {
+    const std::span<float> row = std::span(rows).subspan(first, dim);
+    const double size = rms(row, config.norm_eps);
+    for (float& v : row) v = static_cast<float>(v / size);
   }
-  return out;
-}
-
-std::vector<float> difference(std::vector<float> after, const std::vector<float>& before) {
-  for (size_t i = 0; i < after.size(); ++i) after[i] -= before[i];
-  return after;
+  return rows;
 }
 
 // Returns queries or keys after RoPE with the elements of each head in the order of Hugging Face's files.

@@ -6,7 +6,6 @@
 #include <map>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/weights.h"
@@ -40,27 +39,30 @@ using Change = std::function<bool(const std::string& name, std::span<float> valu
 [[nodiscard]] Trace run_traced(Runner& runner, std::span<const int32_t> tokens, int32_t adapter,
                                const Change& change = {});
 
+/// A place in the model where activations are replaced: Intervention::place.
+struct Place {
+  int64_t layer = -1;
+  std::string part;               ///< "heads", "attention", "ffn", "layer" or "residual"
+  std::optional<int64_t> head{};  ///< empty: all heads
+  std::optional<int64_t> to{};    ///< empty: all positions
+  int64_t from = 0;
+};
+
 /// Replaces activations while a prompt runs.
 class Interventions {
  public:
   /// Runs the sources. `options` and `clean`, the prompt without interventions, must outlive this object. Throws
-  /// core::Error if a place or a position does not exist, or an intervention contradicts itself.
+  /// core::Error if a place or a position does not exist, or a patch has no source.
   Interventions(Runner& runner, const Options& options, const Trace& clean);
   /// See Change.
   bool operator()(const std::string& name, std::span<float> values, const Trace& before) const;
   /// Returns true if something replaces what the layer's attention adds to the residual stream.
   [[nodiscard]] bool replace_attention(int64_t layer) const;
 
-  struct Place {
-    int64_t layer;
-    std::string part;
-    std::optional<int64_t> head{};  ///< empty: all heads
-  };
-
  private:
   struct One {
     Place place;
-    const Intervention* intervention;
+    Replacement by;
     Trace source{};  ///< without tokens: clean_
   };
   std::vector<One> all_;
@@ -68,24 +70,18 @@ class Interventions {
   size_t head_dim_;
 };
 
-/// A model's tensors as floats, by role and layer.
-class Tensors {
- public:
-  explicit Tensors(const core::StoredModel& model);
-  /// Returns the tensor's values, or none if the model has no such tensor.
-  [[nodiscard]] std::vector<float> operator()(core::Role role, int64_t layer = -1) const;
-  /// Returns the row (dim) of the output projection that computes a token's logit.
-  [[nodiscard]] std::vector<float> output_row(int32_t token) const;
+/// Returns a tensor of the model, or null if it has no such tensor; its values, or none.
+[[nodiscard]] const core::TensorView* find_tensor(const core::StoredModel& model, core::Role role, int64_t layer = -1);
+[[nodiscard]] std::vector<float> floats_of(const core::StoredModel& model, core::Role role, int64_t layer = -1);
 
- private:
-  std::map<std::pair<core::Role, int64_t>, const core::TensorView*> views_;
-};
+/// Returns sqrt(mean(x²) + eps), which RMSNorm divides by.
+[[nodiscard]] double rms(std::span<const float> x, float eps);
+[[nodiscard]] std::vector<float> difference(std::vector<float> after, const std::vector<float>& before);
 
 /// Returns a layer's attention weights (heads, T, T): the softmax of the scaled and capped products of queries and
 /// keys, over the positions that a row attends to. With sinks, a row sums to less than 1. Keys are not rounded to the
 /// type of the KV cache.
-[[nodiscard]] std::vector<float> attention_weights(const core::ModelConfig& config, int64_t layer, const Trace& trace,
-                                                   const std::vector<float>& sinks);
+[[nodiscard]] std::vector<float> attention_weights(const core::StoredModel& model, int64_t layer, const Trace& trace);
 
 /// Returns each row's likeliest next token. Throws core::Error if a logit is not finite.
 [[nodiscard]] std::vector<int32_t> likeliest_tokens(const Trace& trace);
@@ -93,14 +89,11 @@ class Tensors {
 [[nodiscard]] Json logit_lens(Runner& runner, const Trace& trace, std::span<const int32_t> targets);
 [[nodiscard]] Json candidates_of(const Trace& trace, const Options& options);
 [[nodiscard]] Json effects_of(const Trace& before, const Trace& after, const Options& options);
-[[nodiscard]] Json attribute(Runner& runner, const Tensors& tensors, const Trace& trace,
-                             std::span<const int32_t> targets, const Interventions& interventions);
+[[nodiscard]] Json attribute(Runner& runner, const Trace& trace, std::span<const int32_t> targets,
+                             const Interventions& interventions);
 
 /// Returns all activations by TransformerLens's names. `attention` has the weights of each layer.
 [[nodiscard]] std::map<std::string, Activation> named_activations(const core::ModelConfig& config, const Trace& trace,
                                                                   std::vector<std::vector<float>> attention);
-
-/// Runs the prompt once more and returns the JSON of "operations".
-[[nodiscard]] Json measure(Runner& runner, ProfiledMachine& profiled, std::span<const int32_t> tokens, int32_t adapter);
 
 }  // namespace folio::infer::explain

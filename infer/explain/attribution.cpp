@@ -1,7 +1,7 @@
 // Attention weights, and direct logit attribution (Elhage et al., "A Mathematical Framework for Transformer Circuits",
-// 2021). The logit of token t is x · u with u = g ⊙ W_U[t] / rms(x): the weight g and the factor of the final norm, and
-// a row of the output projection. The residual x is the sum of the embedding and of what the branches add, so the logit
-// is the sum of their products with u. The factor of a post-norm is held in the same way.
+// 2021). The logit of token t is x · u with u = g ⊙ W_U[t] / rms(x): weight and factor of the final norm, and a row of
+// the output projection. The residual x is the sum of the embedding and of what the branches add, so the logit is the
+// sum of their products with u. The factor of a post-norm is held in the same way.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -17,10 +17,6 @@ using core::Role;
 double dot(std::span<const float> a, std::span<const float> b) {
   return std::transform_reduce(a.begin(), a.end(), b.begin(), 0.0, std::plus{},
                                [](float x, float y) { return double{x} * y; });
-}
-
-float inverse_rms(std::span<const float> x, float eps) {
-  return static_cast<float>(1.0 / std::sqrt(dot(x, x) / static_cast<double>(x.size()) + eps));
 }
 
 // Returns x · wᵀ for x (n_rows, k) and w (n_out, k).
@@ -39,60 +35,63 @@ std::vector<float> transposed(std::span<const float> matrix, size_t n_rows) {
   return out;
 }
 
-// Returns the directions (T, dim) whose products with Wo · heads + bias are the attention's shares: `directions`, each
-// row's u, times the residual scale and, if there is a post-norm, its weight and factor.
-std::vector<float> before_post_norm(const core::ModelConfig& config, const Trace& trace,
-                                    std::span<const float> directions, std::span<const float> heads,
-                                    std::span<const float> wo, std::span<const float> bias,
-                                    std::span<const float> post_norm) {
-  const auto dim = static_cast<size_t>(config.dim);
-  std::vector<float> u(directions.begin(), directions.end());
-  for (float& v : u) v *= config.residual_scale;
-  if (post_norm.empty()) return u;
-  std::vector<float> y = product(heads, wo, wo.size() / dim);
+// Turns `directions` (T, dim), each row's u, into those whose products with Wo · heads + bias are the attention's
+// shares: times the residual scale and, if there is a post-norm, its weight and factor.
+void pass_post_norm(std::span<float> directions, const core::StoredModel& model, int64_t layer, const Trace& trace,
+                    std::span<const float> wo, std::span<const float> bias) {
+  const auto dim = static_cast<size_t>(model.config.dim);
+  for (float& v : directions) v *= model.config.residual_scale;
+  const std::vector<float> weight = floats_of(model, Role::PostAttentionNorm, layer);
+  if (weight.empty()) return;
+  std::vector<float> y = product(trace.at("heads", layer), wo, wo.size() / dim);
   for (size_t i = 0; i < y.size() && !bias.empty(); ++i) y[i] += bias[i % dim];
   for (size_t row = 0; row < trace.tokens.size(); ++row) {
-    const float factor = inverse_rms(trace.row(y, row), config.norm_eps);
-    for (size_t i = 0; i < dim; ++i) u[row * dim + i] *= post_norm[i] * factor;
+    const double size = rms(trace.row(y, row), model.config.norm_eps);
+    for (size_t i = 0; i < dim; ++i) directions[row * dim + i] *= static_cast<float>(weight[i] / size);
   }
-  return u;
 }
 
 }  // namespace
 
-Tensors::Tensors(const core::StoredModel& model) {
+const core::TensorView* find_tensor(const core::StoredModel& model, Role role, int64_t layer) {
   const auto manifest = core::tensor_manifest(model.config);
-  for (size_t i = 0; i < manifest.size(); ++i) views_[{manifest[i].role, manifest[i].layer}] = &model.tensors[i];
+  const auto found = std::ranges::find_if(
+      manifest, [&](const core::TensorSpec& spec) { return spec.role == role && spec.layer == layer; });
+  return found == manifest.end() ? nullptr : &model.tensors[static_cast<size_t>(found - manifest.begin())];
 }
 
-std::vector<float> Tensors::operator()(Role role, int64_t layer) const {
-  const auto found = views_.find({role, layer});
-  return found == views_.end() ? std::vector<float>{} : core::to_floats(*found->second);
+std::vector<float> floats_of(const core::StoredModel& model, Role role, int64_t layer) {
+  const core::TensorView* found = find_tensor(model, role, layer);
+  return found == nullptr ? std::vector<float>{} : core::to_floats(*found);
 }
 
-std::vector<float> Tensors::output_row(int32_t token) const {
-  const bool tied = !views_.contains({Role::Output, -1});
-  return core::to_floats(core::rows_of(*views_.at({tied ? Role::TokenEmbedding : Role::Output, -1}), token, 1));
+double rms(std::span<const float> x, float eps) { return std::sqrt(dot(x, x) / static_cast<double>(x.size()) + eps); }
+
+std::vector<float> difference(std::vector<float> after, const std::vector<float>& before) {
+  for (size_t i = 0; i < after.size(); ++i) after[i] -= before[i];
+  return after;
 }
 
-std::vector<float> attention_weights(const core::ModelConfig& config, int64_t layer, const Trace& trace,
-                                     const std::vector<float>& sinks) {
+std::vector<float> attention_weights(const core::StoredModel& model, int64_t layer, const Trace& trace) {
+  const core::ModelConfig& config = model.config;
+  const double cap = config.attention_cap;
   const size_t n = trace.tokens.size();
   const auto head_dim = static_cast<size_t>(config.head_dim);
   const auto n_heads = static_cast<size_t>(config.n_heads);
   const auto window = static_cast<size_t>(positions_seen(config, layer));
+  const std::vector<float> sinks = floats_of(model, Role::AttentionSinks, layer);
+  const std::vector<float>& queries = trace.at("query", layer);
+  const std::vector<float>& keys = trace.at("key", layer);
   std::vector<float> weights(n_heads * n * n);
   for (size_t head = 0; head < n_heads; ++head) {
     const size_t kv_head = head / (n_heads / static_cast<size_t>(config.n_kv_heads));
     for (size_t row = 0; row < n; ++row) {
-      const auto query = trace.row(trace.at("query", layer), row).subspan(head * head_dim, head_dim);
       const size_t begin = row + 1 - std::min(row + 1, window);
       std::vector<double> scores;
       for (size_t j = begin; j <= row; ++j) {
-        const auto key = trace.row(trace.at("key", layer), j).subspan(kv_head * head_dim, head_dim);
-        scores.push_back(dot(query, key) * config.score_scale());
-        if (config.attention_cap > 0.0F)
-          scores.back() = config.attention_cap * std::tanh(scores.back() / config.attention_cap);
+        const double s = config.score_scale() * dot(trace.row(queries, row).subspan(head * head_dim, head_dim),
+                                                    trace.row(keys, j).subspan(kv_head * head_dim, head_dim));
+        scores.push_back(cap > 0.0 ? cap * std::tanh(s / cap) : s);
       }
       if (!sinks.empty()) scores.push_back(sinks[head]);
       const double largest = *std::ranges::max_element(scores);
@@ -106,58 +105,58 @@ std::vector<float> attention_weights(const core::ModelConfig& config, int64_t la
   return weights;
 }
 
-Json attribute(Runner& runner, const Tensors& tensors, const Trace& trace, std::span<const int32_t> targets,
+Json attribute(Runner& runner, const Trace& trace, std::span<const int32_t> targets,
                const Interventions& interventions) {
-  const core::ModelConfig& config = runner.config();
-  const auto dim = static_cast<size_t>(config.dim);
-  const auto head_dim = static_cast<size_t>(config.head_dim);
-  const std::vector<float>& last = trace.level(config.n_layers);
+  const core::StoredModel& model = runner.model();
+  const auto dim = static_cast<size_t>(model.config.dim);
+  const auto head_dim = static_cast<size_t>(model.config.head_dim);
+  const std::vector<float>& last = trace.level(model.config.n_layers);
   const std::vector<float> logits = runner.logits_of(last, false);
-  const std::vector<float> norm = tensors(Role::OutputNorm);
+  const std::vector<float> norm = floats_of(model, Role::OutputNorm);
+  const core::TensorView& output =
+      *find_tensor(model, model.config.tie_embeddings ? Role::TokenEmbedding : Role::Output);
   Json rows;
   std::vector<double> sums;       // of each row's shares
   std::vector<float> directions;  // (T, dim): u
   for (size_t row = 0; row < targets.size(); ++row) {
-    std::vector<float> u = tensors.output_row(targets[row]);
-    const float factor = inverse_rms(trace.row(last, row), config.norm_eps);
-    for (size_t i = 0; i < dim; ++i) u[i] *= norm[i] * factor;
+    std::vector<float> u = core::to_floats(core::rows_of(output, targets[row], 1));
+    const double size = rms(trace.row(last, row), model.config.norm_eps);
+    for (size_t i = 0; i < dim; ++i) u[i] *= static_cast<float>(norm[i] / size);
     sums.push_back(dot(trace.row(trace.level(0), row), u));
     rows.push_back({{"token", targets[row]},
                     {"logit", trace.row(logits, row)[static_cast<size_t>(targets[row])]},
                     {"embedding", sums.back()}});
     directions.insert(directions.end(), u.begin(), u.end());
   }
-  for (int64_t layer = 0; layer < config.n_layers; ++layer) {
+  const auto add = [&](size_t row, Json& to, double share) {
+    to.push_back(share);
+    sums[row] += share;
+  };
+  for (int64_t layer = 0; layer < model.config.n_layers; ++layer) {
     const std::vector<float>& heads = trace.at("heads", layer);
-    const std::vector<float>& mid = trace.at("attention_residual", layer);
-    const std::vector<float> wo = tensors(Role::Wo, layer);  // (dim, heads * head_dim)
-    const std::vector<float> bias = tensors(Role::Bo, layer);
-    const std::vector<float> u =
-        before_post_norm(config, trace, directions, heads, wo, bias, tensors(Role::PostAttentionNorm, layer));
-    const std::vector<float> back = product(u, transposed(wo, dim), dim);  // (T, heads * head_dim): u · Wo
+    const std::vector<float> wo = floats_of(model, Role::Wo, layer);  // (dim, heads * head_dim)
+    const std::vector<float> bias = floats_of(model, Role::Bo, layer);
+    const bool replaced = interventions.replace_attention(layer);  // then nothing comes from a head
+    std::vector<float> u = directions;
+    pass_post_norm(u, model, layer, trace, wo, bias);
+    const std::vector<float> back = product(u, transposed(wo, dim), dim);  // u · Wo: (T, heads * head_dim)
     for (size_t row = 0; row < targets.size(); ++row) {
-      const std::span<const float> direction = trace.row(directions, row);
-      const double middle = dot(trace.row(mid, row), direction);
-      Json shares;
-      const auto add = [&](Json& to, double share) {
-        to.push_back(share);
-        sums[row] += share;
+      const auto along = [&](const std::vector<float>& level) {
+        return dot(trace.row(level, row), trace.row(directions, row));
       };
-      // What replaces the attention's output comes from no head.
-      const bool replaced = interventions.replace_attention(layer);
-      const std::span<const float> z = trace.row(heads, row);
-      for (size_t at = 0; at < z.size(); at += head_dim) {
-        add(shares, replaced ? 0.0 : dot(z.subspan(at, head_dim), trace.row(back, row).subspan(at, head_dim)));
+      const double mid = along(trace.at("attention_residual", layer));
+      Json& shares = rows[row]["heads"].emplace_back();
+      for (size_t at = 0; at < wo.size() / dim; at += head_dim) {
+        add(row, shares,
+            replaced ? 0.0
+                     : dot(trace.row(heads, row).subspan(at, head_dim), trace.row(back, row).subspan(at, head_dim)));
       }
-      rows[row]["heads"].push_back(std::move(shares));
-      add(rows[row]["attention_bias"], replaced       ? middle - dot(trace.row(trace.level(layer), row), direction)
-                                       : bias.empty() ? 0.0
-                                                      : dot(bias, trace.row(u, row)));
-      add(rows[row]["ffn"], dot(trace.row(trace.level(layer + 1), row), direction) - middle);
+      const double of_bias = bias.empty() ? 0.0 : dot(bias, trace.row(u, row));
+      add(row, rows[row]["attention_bias"], replaced ? mid - along(trace.level(layer)) : of_bias);
+      add(row, rows[row]["ffn"], along(trace.level(layer + 1)) - mid);
     }
   }
-  for (size_t row = 0; row < targets.size(); ++row)
-    rows[row]["remainder"] = rows[row]["logit"].get<double>() - sums[row];
+  for (size_t row = 0; row < sums.size(); ++row) rows[row]["remainder"] = rows[row]["logit"].get<double>() - sums[row];
   return rows;
 }
 

@@ -15,18 +15,11 @@ namespace folio::infer::explain {
 
 namespace {
 
-// A sequence that the prefix cache never contains, and whose blocks are freed at the end of a scope.
-class PrivateSequence {
- public:
-  PrivateSequence(BlockManager& cache, int32_t adapter) : cache_(cache), id_(cache.add_sequence(adapter)) {}
-  ~PrivateSequence() { cache_.release(id_); }
-  PrivateSequence(const PrivateSequence&) = delete;
-  PrivateSequence& operator=(const PrivateSequence&) = delete;
-  [[nodiscard]] SequenceId id() const { return id_; }
-
- private:
-  BlockManager& cache_;
-  SequenceId id_;
+// Releases a sequence at the end of a scope. The prefix cache never contains its blocks.
+struct PrivateSequence {
+  ~PrivateSequence() { cache.release(id); }
+  BlockManager& cache;
+  SequenceId id;
 };
 
 void run_alone(Runner& runner, std::span<const int32_t> tokens, int32_t adapter, const Observer& observer) {
@@ -34,10 +27,10 @@ void run_alone(Runner& runner, std::span<const int32_t> tokens, int32_t adapter,
   core::require(!tokens.empty() && tokens.size() <= most, "the prompt has {} tokens, expected 1 to {}", tokens.size(),
                 most);
   runner.require_adapter(adapter);
-  const PrivateSequence sequence(runner.cache(), adapter);
+  const PrivateSequence sequence{runner.cache(), runner.cache().add_sequence(adapter)};
   std::vector<Row> rows;
   for (const int32_t token : tokens) {
-    rows.push_back({.token = token, .sequence = sequence.id(), .position = std::ssize(rows)});
+    rows.push_back({.token = token, .sequence = sequence.id, .position = std::ssize(rows)});
   }
   static_cast<void>(runner.forward(rows, observer));
 }
@@ -65,15 +58,29 @@ std::string shape_of(std::string_view kind, const core::ModelConfig& c, int64_t 
   return kind == "logits" ? product(n, c.dim, c.vocab_size) : "";
 }
 
+// Runs the prompt once more and returns its operations.
+Json measure(Runner& runner, ProfiledMachine& profiled, std::span<const int32_t> tokens, int32_t adapter) {
+  profiled.profile = {};
+  profiled.enabled = true;
+  run_alone(runner, tokens, adapter, {});
+  profiled.enabled = false;
+  Json operations = Json::array();
+  for (size_t kind = 0; kind < kWorkKinds.size(); ++kind) {
+    const Work& work = profiled.profile.kinds[kind];
+    if (work.operations == 0) continue;
+    operations.push_back({{"kind", kWorkKinds[kind]},
+                          {"shape", shape_of(kWorkKinds[kind], runner.config(), std::ssize(tokens))},
+                          {"bytes", work.bytes()},
+                          {"ms", work.seconds * 1e3}});
+  }
+  return operations;
+}
+
 Json residual_sizes(const core::ModelConfig& config, const Trace& trace) {
   Json levels;
   for (int64_t level = 0; level <= config.n_layers; ++level) {
     Json& rows = levels.emplace_back();
-    for (size_t i = 0; i < trace.tokens.size(); ++i) {
-      double square = 0.0;
-      for (const float v : trace.row(trace.level(level), i)) square += double{v} * v;
-      rows.push_back(std::sqrt(square / static_cast<double>(config.dim)));
-    }
+    for (size_t i = 0; i < trace.tokens.size(); ++i) rows.push_back(rms(trace.row(trace.level(level), i), 0.0F));
   }
   return levels;
 }
@@ -176,23 +183,6 @@ Trace run_traced(Runner& runner, std::span<const int32_t> tokens, int32_t adapte
   return trace;
 }
 
-Json measure(Runner& runner, ProfiledMachine& profiled, std::span<const int32_t> tokens, int32_t adapter) {
-  profiled.profile = {};
-  profiled.enabled = true;
-  run_alone(runner, tokens, adapter, {});
-  profiled.enabled = false;
-  Json operations = Json::array();
-  for (size_t kind = 0; kind < kWorkKinds.size(); ++kind) {
-    const Work& work = profiled.profile.kinds[kind];
-    if (work.operations == 0) continue;
-    operations.push_back({{"kind", kWorkKinds[kind]},
-                          {"shape", shape_of(kWorkKinds[kind], runner.config(), std::ssize(tokens))},
-                          {"bytes", work.bytes()},
-                          {"ms", work.seconds * 1e3}});
-  }
-  return operations;
-}
-
 Explanation explain(Runner& runner, const data::Tokenizer& tokenizer, const std::vector<int32_t>& tokens,
                     const Options& options) {
   const core::ModelConfig& config = runner.config();
@@ -206,18 +196,17 @@ Explanation explain(Runner& runner, const data::Tokenizer& tokenizer, const std:
   const Trace& trace = intervenes ? changed : clean;
   const std::vector<int32_t> likeliest = likeliest_tokens(trace);
   const std::vector<int32_t> chosen(tokens.size(), options.token.value_or(0));
-  const Tensors tensors(runner.model());
   std::vector<std::vector<float>> attention;
 
   Explanation e{.json = {{"version", 1}, {"model", model_info(runner.model())}}};
   for (const int32_t token : tokens) e.json["tokens"].push_back({{"id", token}, {"text", text_of(tokenizer, token)}});
   for (int64_t l = 0; l < config.n_layers; ++l) {
-    attention.push_back(attention_weights(config, l, trace, tensors(core::Role::AttentionSinks, l)));
+    attention.push_back(attention_weights(runner.model(), l, trace));
     e.json["attention"].push_back(attention_text(attention.back(), tokens.size()));
   }
   e.json["lens"] = logit_lens(runner, trace, likeliest);
   e.json["residual"] = residual_sizes(config, trace);
-  e.json["attribution"] = attribute(runner, tensors, trace, options.token ? chosen : likeliest, interventions);
+  e.json["attribution"] = attribute(runner, trace, options.token ? chosen : likeliest, interventions);
   e.json["candidates"] = candidates_of(trace, options);
   e.json["experts"] = experts_of(config, trace);
   e.json["operations"] =

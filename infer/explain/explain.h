@@ -25,25 +25,20 @@ enum class Replacement : uint8_t { Zero, Mean, Patch };
 /// The replacement of one activation of each row.
 struct Intervention {
   /// "L.heads", the output of all heads of layer L before Wo, or "L.H" of head H; "L.attention" or "L.ffn", what the
-  /// branch adds to the residual stream; "L", both branches; "L.residual", the residual stream after the layer.
+  /// branch adds to the residual stream; "L", both branches; "L.residual", the residual stream after the layer. A patch
+  /// is aligned from the end: the last position gets that of the source's last position, and positions before the
+  /// beginning of a shorter source stay. Followed by "@TO:FROM", only position TO is replaced, by position FROM.
   std::string place;
   Replacement by = Replacement::Zero;
   /// Tokens of another text, which runs without interventions. Empty: for Mean, the prompt; not allowed for Patch.
   std::vector<int32_t> source{};
-  /// Patch: the positions to replace and to read. Empty: all, aligned from the end, last position to last position;
-  /// positions before the beginning of a shorter source stay.
-  struct Positions {
-    int64_t to;
-    int64_t from;
-  };
-  std::optional<Positions> positions{};
 };
 
 struct Options {
   int32_t adapter = kNoAdapter;
   std::optional<int32_t> token{};  ///< the token whose logits are attributed; empty: each row's likeliest token
   std::vector<Intervention> interventions{};  ///< a later one replaces what an earlier one does at the same place
-  size_t top_k = 40;  ///< limits whose numbers of candidates are counted; each alone, at temperature 1
+  size_t top_k = 40;  ///< limits whose numbers of candidates are counted, each alone and at temperature 1
   double top_p = 0.95;
   double min_p = 0.05;
   std::string server{};           ///< base of the URL of POST /v1/explain, if the page may run experiments
@@ -69,7 +64,7 @@ struct Explanation {
 [[nodiscard]] Explanation explain(Runner& runner, const data::Tokenizer& tokenizer, const std::vector<int32_t>& tokens,
                                   const Options& options = {});
 
-/// Returns Explanation::json with four significant digits, in valid UTF-8.
+/// Returns Explanation::json as valid UTF-8, with four significant digits.
 [[nodiscard]] std::string to_text(nlohmann::ordered_json json);
 
 /// Returns a page for browsers that shows an explanation and needs no network.

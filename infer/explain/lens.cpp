@@ -102,10 +102,8 @@ Json effects_of(const Trace& before, const Trace& after, const Options& options)
   constexpr std::array<const char*, 3> kBy{"zero", "mean", "patch"};
   Json effects;
   for (const Intervention& i : options.interventions) {
-    const bool over_text = i.by == Replacement::Mean && !i.source.empty();
-    effects["description"].push_back(
-        fmt::format("{}: {}{}", i.place, kBy[static_cast<size_t>(i.by)], over_text ? " over another text" : "") +
-        (i.positions ? fmt::format(" of position {} by {}", i.positions->to, i.positions->from) : ""));
+    const char* source = i.source.empty() ? "" : " from another text";
+    effects["description"].push_back(fmt::format("{}: {}{}", i.place, kBy[static_cast<size_t>(i.by)], source));
   }
   for (size_t row = 0; row < before.tokens.size(); ++row) {
     const std::span<const float> logits = before.row(before.at("logits"), row);

@@ -65,15 +65,7 @@ std::vector<explain::Intervention> interventions_of(const Options& o, const data
     if (!o.mean_over.empty()) all.back().source = tokenizer.encode_prompt(o.mean_over);
   }
   for (const std::string& text : o.patch) {
-    const size_t at = text.find('@');
-    all.push_back({.place = text.substr(0, at), .by = Replacement::Patch, .source = tokenizer.encode_prompt(o.from)});
-    if (at == std::string::npos) continue;
-    const std::string_view positions = std::string_view(text).substr(at + 1);
-    const size_t colon = positions.find(':');
-    const auto to = core::number_of<int64_t>(positions.substr(0, colon));
-    const auto from = core::number_of<int64_t>(colon == std::string_view::npos ? "" : positions.substr(colon + 1));
-    if (!to || !from) throw core::UsageError(fmt::format("--patch: \"{}\", expected PLACE@TO:FROM", text));
-    all.back().positions = {*to, *from};
+    all.push_back({.place = text, .by = Replacement::Patch, .source = tokenizer.encode_prompt(o.from)});
   }
   return all;
 }
