@@ -36,7 +36,7 @@ struct Trace {
 using Change = std::function<bool(const std::string& name, std::span<float> values, const Trace& before)>;
 
 /// Runs the prompt in one step of a private sequence, and requests the logits of all rows.
-[[nodiscard]] Trace run_traced(Runner& runner, std::span<const int32_t> tokens, int32_t adapter,
+[[nodiscard]] Trace run_traced(Runner& runner, std::span<const int32_t> tokens, const Options& options,
                                const Change& change = {});
 
 /// A place in the model where activations are replaced: Intervention::place.

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "core/number.h"
 #include "infer/explain/analysis.h"
 
 namespace folio::infer::explain {
@@ -125,25 +126,13 @@ std::string text_of(const data::Tokenizer& tokenizer, int32_t token) {
   return special == nullptr ? bytes : special->text;
 }
 
-// Returns the texts of all tokens that an explanation mentions.
-Json vocabulary_of(const Json& json, const data::Tokenizer& tokenizer) {
-  std::set<int32_t> tokens;
-  const auto add_pairs = [&](const Json& pairs) {
-    for (const Json& pair : pairs) tokens.insert(pair[0].get<int32_t>());
-  };
-  for (const Json& token : json["tokens"]) tokens.insert(token["id"].get<int32_t>());
-  for (const Json& level : json["lens"]) {
-    for (const Json& row : level) add_pairs(row["top"]);
+// Adds the tokens of all [token, probability, …] in a part of an explanation.
+void add_tokens(const Json& part, std::set<int32_t>& tokens) {
+  if (part.is_array() && !part.empty() && part[0].is_number_integer()) {
+    tokens.insert(part[0].get<int32_t>());
+  } else if (part.is_structured()) {
+    for (const Json& inner : part) add_tokens(inner, tokens);
   }
-  for (const Json& row : json["candidates"]) add_pairs(row["list"]);
-  for (const Json& row : json["attribution"]) tokens.insert(row["token"].get<int32_t>());
-  for (const Json& row : json["interventions"].is_null() ? Json() : json["interventions"]["rows"]) {
-    add_pairs(row["before"]);
-    add_pairs(row["after"]);
-  }
-  Json texts;
-  for (const int32_t token : tokens) texts[std::to_string(token)] = text_of(tokenizer, token);
-  return texts;
 }
 
 Json model_info(const core::StoredModel& model) {
@@ -163,7 +152,7 @@ Json model_info(const core::StoredModel& model) {
 }
 
 void round_numbers(Json& json) {
-  if (json.is_number_float() && json != 0.0) json = std::stod(fmt::format("{:.3e}", json.get<double>()));
+  if (json.is_number_float()) json = core::number_of<double>(fmt::format("{:.4g}", json.get<double>())).value_or(0.0);
   if (json.is_structured()) std::ranges::for_each(json, round_numbers);
 }
 
@@ -173,11 +162,14 @@ const std::vector<float>& Trace::at(const std::string& what, int64_t layer) cons
   return values.at(layer < 0 ? what : fmt::format("layers.{}.{}", layer, what));
 }
 
-Trace run_traced(Runner& runner, std::span<const int32_t> tokens, int32_t adapter, const Change& change) {
+Trace run_traced(Runner& runner, std::span<const int32_t> tokens, const Options& options, const Change& change) {
+  const auto needed = [](std::string_view name) {  // for the JSON and interventions
+    return !name.ends_with("norm") && !name.ends_with(".value") && !name.ends_with(".ffn_hidden");
+  };
   Trace trace{.tokens = {tokens.begin(), tokens.end()}};
-  run_alone(runner, tokens, adapter, [&](const std::string& name, std::span<float> values, size_t) {
+  run_alone(runner, tokens, options.adapter, [&](const std::string& name, std::span<float> values, size_t) {
     const bool changed = change && change(name, values, trace);
-    trace.values[name].assign(values.begin(), values.end());
+    if (options.keep_activations || needed(name)) trace.values[name].assign(values.begin(), values.end());
     return changed;
   });
   return trace;
@@ -189,14 +181,17 @@ Explanation explain(Runner& runner, const data::Tokenizer& tokenizer, const std:
   core::require(!options.token || (*options.token >= 0 && *options.token < config.vocab_size),
                 "token {} is outside the vocabulary of {}", options.token.value_or(0), config.vocab_size);
   if (options.profiled != nullptr) options.profiled->enabled = false;
-  const Trace clean = run_traced(runner, tokens, options.adapter);
+  const Trace clean = run_traced(runner, tokens, options);
   const Interventions interventions(runner, options, clean);
   const bool intervenes = !options.interventions.empty();
-  const Trace changed = intervenes ? run_traced(runner, tokens, options.adapter, std::cref(interventions)) : Trace{};
+  const Trace changed = intervenes ? run_traced(runner, tokens, options, std::cref(interventions)) : Trace{};
   const Trace& trace = intervenes ? changed : clean;
   const std::vector<int32_t> likeliest = likeliest_tokens(trace);
   const std::vector<int32_t> chosen(tokens.size(), options.token.value_or(0));
   std::vector<std::vector<float>> attention;
+  std::set<int32_t> mentioned{tokens.begin(), tokens.end()};
+  mentioned.insert(likeliest.begin(), likeliest.end());
+  if (options.token) mentioned.insert(*options.token);
 
   Explanation e{.json = {{"version", 1}, {"model", model_info(runner.model())}}};
   for (const int32_t token : tokens) e.json["tokens"].push_back({{"id", token}, {"text", text_of(tokenizer, token)}});
@@ -213,7 +208,8 @@ Explanation explain(Runner& runner, const data::Tokenizer& tokenizer, const std:
       options.profiled == nullptr ? Json::array() : measure(runner, *options.profiled, tokens, options.adapter);
   e.json["interventions"] = intervenes ? effects_of(clean, trace, options) : Json();
   e.json["server"] = options.server.empty() ? Json() : Json(options.server);
-  e.json["vocabulary"] = vocabulary_of(e.json, tokenizer);
+  for (const char* key : {"lens", "candidates", "interventions"}) add_tokens(e.json[key], mentioned);
+  for (const int32_t token : mentioned) e.json["vocabulary"][std::to_string(token)] = text_of(tokenizer, token);
   if (options.keep_activations) e.activations = named_activations(config, trace, std::move(attention));
   return e;
 }

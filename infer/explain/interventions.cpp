@@ -71,7 +71,7 @@ Interventions::Interventions(Runner& runner, const Options& options, const Trace
                   i.place);
     core::require(patches || i.place.find('@') == std::string::npos, "\"{}\": only a patch has positions", i.place);
     all_.push_back({.place = place_of(i.place, runner.config(), clean.tokens.size(), i.source.size()), .by = i.by});
-    if (!i.source.empty()) all_.back().source = run_traced(runner, i.source, options.adapter);
+    if (!i.source.empty()) all_.back().source = run_traced(runner, i.source, options);
   }
 }
 

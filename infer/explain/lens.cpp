@@ -24,9 +24,10 @@ class NextToken {
     ranking_.reset(logits, largest_, 1.0, 0);
     const Ranking::Bounds bounds = ranking_.total_bounds();
     total_ = (bounds.low + bounds.high) / 2.0;
+    log_total_ = std::log(total_);
   }
 
-  [[nodiscard]] double log_p(int32_t token) const { return double{logit(token)} - largest_ - std::log(total_); }
+  [[nodiscard]] double log_p(int32_t token) const { return double{logit(token)} - largest_ - log_total_; }
   [[nodiscard]] double p(int32_t token) const { return std::exp(log_p(token)); }
   [[nodiscard]] float logit(int32_t token) const { return logits_[static_cast<size_t>(token)]; }
   // Returns 1 for the likeliest token. Equal logits are in the order of their tokens.
@@ -58,7 +59,8 @@ class NextToken {
  private:
   std::span<const float> logits_;
   float largest_;
-  double total_;  // Σ exp(logit - largest)
+  double total_ = 0.0;  // Σ exp(logit - largest)
+  double log_total_ = 0.0;
   Ranking ranking_;
 };
 
