@@ -69,6 +69,7 @@ Interventions::Interventions(Runner& runner, const Options& options, const Trace
     const bool patches = i.by == Replacement::Patch;
     core::require(!patches || !i.source.empty(), "\"{}\": a patch needs a source; give the prompt to patch from",
                   i.place);
+    core::require(i.by != Replacement::Zero || i.source.empty(), "\"{}\": zero needs no source; leave it out", i.place);
     core::require(patches || i.place.find('@') == std::string::npos, "\"{}\": only a patch has positions", i.place);
     all_.push_back({.place = place_of(i.place, runner.config(), clean.tokens.size(), i.source.size()), .by = i.by});
     if (!i.source.empty()) all_.back().source = run_traced(runner, i.source, options);

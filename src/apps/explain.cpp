@@ -46,7 +46,8 @@ void add_flags(apps::Flags& app, Options& o) {
                  "replace an activation: L (layer), L.H (head), L.heads, L.attention, L.ffn or L.residual (repeatable)")
       ->one_value();
   app.add_option("--by", o.by, "what --ablate puts there: zero, or the mean over the prompt's positions")
-      ->one_of({"zero", "mean"});
+      ->one_of({"zero", "mean"})
+      ->needs("--ablate");
   app.add_option("--mean-over TEXT", o.mean_over, "text for the mean, instead of the prompt");
   app.add_option(
          "--patch PLACE[@TO:FROM]", o.patch,

@@ -235,10 +235,9 @@ def test_interventions_match_transformers(model):
     assert_rows_equal(both, explain(folder, "--ablate", "1")[1]["logits"], "both branches")
 
 
+@pytest.mark.parametrize("model", ["llama"], indirect=True)
 def test_activations_have_the_names_shapes_and_order_of_transformer_lens(model):
-    name, reference, folder = model
-    if name != "llama":
-        pytest.skip("one family is enough")
+    _, reference, folder = model
     _, saved = explain(folder)
     T, config = len(IDS), reference.config
     heads, kv_heads, d = config.num_attention_heads, config.num_key_value_heads, config.head_dim
@@ -263,10 +262,9 @@ def test_activations_have_the_names_shapes_and_order_of_transformer_lens(model):
     assert_rows_equal(saved["blocks.1.hook_attn_out"], out, "hook_attn_out")
 
 
+@pytest.mark.parametrize("model", ["llama"], indirect=True)
 def test_wrong_input_is_one_line(model, tmp_path):
-    name, _, folder = model
-    if name != "llama":
-        pytest.skip("one family is enough")
+    _, _, folder = model
     for flags, code, *parts in [
             ([text_of([2] * 257)], FAILED, "257 tokens", "1 to 256"),
             (["ab", "--ablate", "9.1"], FAILED, "layer 9", "0 to 2"),
@@ -280,6 +278,7 @@ def test_wrong_input_is_one_line(model, tmp_path):
             (["ab", "--ablate", "1.ffn@0:0"], FAILED, "only a patch"),
             (["ab", "--patch", "1.ffn"], WRONG_USAGE, "--from"),
             (["ab", "--mean-over", "a"], WRONG_USAGE, "--by mean"),
+            (["ab", "--by", "mean"], WRONG_USAGE, "--ablate"),
             (["ab", "--token", "ab"], WRONG_USAGE, "2 tokens"),
             (["ab", "--json", "--out", tmp_path / "p.html"], WRONG_USAGE, "--out")]:
         assert_refused(run("explain", *flags, "-m", folder, "--out" if code == FAILED else "-t",
@@ -288,7 +287,7 @@ def test_wrong_input_is_one_line(model, tmp_path):
 
 
 def test_the_page_contains_the_json(model, tmp_path):
-    name, _, folder = model
+    _, _, folder = model
     done = succeed("explain", "ab a", "-m", folder, "-o", tmp_path / "p.html", "-t", 1)
     assert str(tmp_path / "p.html") in done.stderr and done.stdout == ""
     page = (tmp_path / "p.html").read_text(encoding="utf-8")

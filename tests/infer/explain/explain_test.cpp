@@ -61,6 +61,8 @@ TEST_P(Explain, LeavesCacheAndOtherSequencesAsTheyWere) {
   EXPECT_ERROR(static_cast<void>(explain(runner, tokenizer(), {1}, {.adapter = 5})), "adapter 5 is not loaded");
   EXPECT_ERROR(static_cast<void>(explain(runner, tokenizer(), {1}, {.interventions = {{.place = "2.ffn"}}})),
                "layer 2 does not exist, expected 0 to 1");
+  EXPECT_ERROR(static_cast<void>(explain(runner, tokenizer(), {1}, {.interventions = {{.place = "1", .source = {2}}}})),
+               "zero needs no source");
   unchanged();
   const auto rest = run(runner, rows_of(a, std::span(text).subspan(40), 40));
   EXPECT_TRUE(same_bits(rest, std::span(expected).last(rest.size())));
