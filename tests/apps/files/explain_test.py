@@ -180,7 +180,7 @@ def test_experts_match_transformers(model):
 
 
 def test_interventions_match_transformers(model):
-    name, reference, folder = model
+    _, reference, folder = model
     head_dim = output_projections(reference)[0].in_features // reference.config.num_attention_heads
     columns = slice(2 * head_dim, 3 * head_dim)
     before = forward(reference).logits[0]
