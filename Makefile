@@ -33,7 +33,7 @@ serve: ## build the server and start it with the newest run
 	@cmake --build build --target serve
 	@build/serve
 
-programs: ## build all programs: train, generate, chat, serve, perplexity, inspect, export, verify, bench
+programs: ## build all programs: train, generate, chat, serve, perplexity, explain, inspect, export, verify, bench
 	@scripts/bootstrap.sh build
 	@cmake --preset $(PRESET) --log-level=ERROR
 	@cmake --build --preset $(PRESET) --target programs

@@ -11,7 +11,8 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PROGRAMS = ["train", "generate", "chat", "serve", "perplexity", "tokenize", "inspect", "export", "verify", "bench"]
+PROGRAMS = ["train", "generate", "chat", "serve", "perplexity", "explain", "tokenize", "inspect", "export", "verify",
+            "bench"]
 MOST_WORDS = 1150  # words per page, without its title
 
 

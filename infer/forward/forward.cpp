@@ -9,7 +9,7 @@ namespace {
 
 using core::Role;
 
-// Reads slots from a stage and passes them to the observer, if there is one.
+// Reads slots from a stage and passes them to the observer, if there is one. Writes back what it changes.
 class Watch {
  public:
   Watch(Stage& stage, const Observer& observer) : stage_(stage), observer_(observer) {}
@@ -18,7 +18,8 @@ class Watch {
     if (!observer_) return;
     values_.resize(n_rows * stage_.width(slot));
     stage_.results().read(slot, values_);
-    observer_(layer < 0 ? what : fmt::format("layers.{}.{}", layer, what), values_, n_rows);
+    const std::string name = layer < 0 ? what : fmt::format("layers.{}.{}", layer, what);
+    if (observer_(name, values_, n_rows)) stage_.results().write(slot, values_);
   }
 
  private:

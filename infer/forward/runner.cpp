@@ -110,6 +110,31 @@ StepOutput Runner::forward(std::span<const Row> rows, const Observer& observer) 
   return output;
 }
 
+std::vector<float> Runner::logits_of(std::span<const float> residual, bool finished) {
+  Stage& last = *stages_.back();
+  const size_t n = residual.size() / last.width(Slot::Residual);
+  require(n >= 1 && n <= max_rows_, "{} rows need logits, expected 1 to {}", n, max_rows_);
+  const std::vector<StepRow> rows(n, {.token = 0, .table = 0, .position = 0, .needs_logits = true});
+  constexpr std::array<int32_t, 2> kEmptyTable{0, 0};
+  ++n_issued_;
+  n_fed_ = 0;
+  static_cast<void>(last.begin({.rows = rows,
+                                .tables = {},
+                                .table_starts = kEmptyTable,
+                                .copies = {},
+                                .n_logit_rows = n,
+                                .draws = {},
+                                .observed = true,
+                                .residual = residual}));
+  last.norm(last.weights()(core::Role::OutputNorm));
+  last.project(Slot::Normed, std::array{Projection{last.weights()(core::Role::Output), {}, Slot::Logits}});
+  if (finished) last.finish_logits();
+  std::vector<float> logits(n * last.width(Slot::Logits));
+  last.results().read(Slot::Logits, logits);
+  last.end();
+  return logits;
+}
+
 Issued Runner::issue(std::span<const Row> rows, const Observer& observer) {
   const Reservation reservation(cache_);
   const Issued issued = start(rows, observer);

@@ -89,6 +89,11 @@ class Runner {
   /// an exception, the cache is as before the call.
   StepOutput forward(std::span<const Row> rows, const Observer& observer = {});
 
+  /// Returns the logits (n, vocab_size) of rows of the residual stream (n, dim): the final norm, the output projection
+  /// and, if `finished`, the configuration's scale and cap. Caches nothing. Throws core::Error if n is 0 or more than
+  /// max_rows(). No step may be in flight.
+  [[nodiscard]] std::vector<float> logits_of(std::span<const float> residual, bool finished = true);
+
   /// First half of forward(): issues the step and stores its rows in the cache. Throws as forward() does.
   [[nodiscard]] Issued issue(std::span<const Row> rows, const Observer& observer = {});
   /// Second half of forward(): waits for the step's results. Before that, more steps may be issued: as many as

@@ -168,6 +168,7 @@ nb::dict trace(const Model& model, Ids ids) {
     if (found == places->end()) found = places->insert(places->end(), {name, {}});
     found->second.values.insert(found->second.values.end(), values.begin(), values.end());
     found->second.n_rows += n_rows;
+    return false;
   };
   run_prompt(model, std::move(request));
   nb::dict arrays;

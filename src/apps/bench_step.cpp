@@ -49,7 +49,7 @@ StepReads step_reads(infer::Runner& runner, int64_t batch) {
   for (infer::Row& row : rows) row.sequence = runner.cache().add_sequence();
   size_t n_taken = 0, n_layers = 0;
   const auto count = [&](const std::string& name, std::span<const float> routes, size_t n_rows) {
-    if (!name.ends_with(".routes")) return;
+    if (!name.ends_with(".routes")) return false;
     const size_t n_experts = routes.size() / n_rows;
     for (size_t e = 0; e < n_experts; ++e) {
       bool taken = false;
@@ -57,6 +57,7 @@ StepReads step_reads(infer::Runner& runner, int64_t batch) {
       n_taken += taken ? 1 : 0;
     }
     ++n_layers;
+    return false;
   };
   for (int64_t step = 0; step < std::min(kSteps, config.context_length); ++step) {
     for (size_t i = 0; i < rows.size(); ++i) {

@@ -12,19 +12,19 @@ import sound
 from support import (BUILD, EXPECTED, FAILED, GOLDEN, LONG, ROOT, WRONG_USAGE, assert_refused, generate, one_json, run,
                      succeed)
 
-PROGRAMS = ["train", "generate", "export", "inspect", "bench", "verify", "chat", "perplexity"]
+PROGRAMS = ["train", "generate", "export", "inspect", "bench", "verify", "chat", "perplexity", "explain"]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("flag", ["--bogus", "--bogus=1", "-Z"])
 def test_errors_name_unknown_flags(program, flag):
     needed = {"train": ["text.txt"], "export": ["c", "--out", "o"], "inspect": ["f"], "verify": ["c", "m"],
-              "perplexity": ["--text", "t"]}
+              "perplexity": ["--text", "t"], "explain": ["prompt"]}
     assert_refused(run(program, *needed.get(program, []), flag), WRONG_USAGE, flag.split("=")[0], "--help")
 
 
 @pytest.mark.parametrize("program, missing", [("train", "dataset"), ("export", "model"), ("inspect", "file"),
-                                              ("verify", "checkpoint"), ("perplexity", "--text")])
+                                              ("verify", "checkpoint"), ("perplexity", "--text"), ("explain", "prompt")])
 def test_errors_name_missing_arguments(program, missing):
     assert_refused(run(program), WRONG_USAGE, missing)
 
@@ -258,7 +258,8 @@ def test_programs_run_from_any_folder(golden_gguf, tmp_path):
     assert done.returncode == 0
 
 
-@pytest.mark.parametrize("program", ["bench", "chat", "export", "generate", "inspect", "perplexity", "serve", "train", "verify"])
+@pytest.mark.parametrize("program", ["bench", "chat", "explain", "export", "generate", "inspect", "perplexity", "serve",
+                                     "train", "verify"])
 def test_every_program_prints_its_version_and_help(program):
     version = re.search(r"project\(folio VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
     done = succeed(program, "--version")

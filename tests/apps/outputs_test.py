@@ -89,6 +89,7 @@ def calls(golden_gguf, path, tmp_path):
     yield "chat", "-m", golden_gguf, "--chat-template", path, "-p", "x"
     yield "perplexity", "-m", path, "--text", text
     yield "perplexity", "-m", golden_gguf, "--text", path
+    yield "explain", "x", "-m", path
     yield "inspect", path
     yield "export", path, "--out", tmp_path / "out"
     yield "export", GOLDEN, "--out", tmp_path / "out", "--merge", path

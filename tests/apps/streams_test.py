@@ -38,12 +38,13 @@ def calls(golden_gguf, text):
     yield "generate", "-m", golden_gguf, "-n", 3, "--json"
     yield "generate", "-m", golden_gguf, "-n", 3
     yield "export", GOLDEN, "--out", text.parent / "out.gguf"
+    yield "explain", "a", "-m", golden_gguf, "--json"
     yield "inspect", golden_gguf
     yield "perplexity", "-m", golden_gguf, "--text", text, "--token-logprobs", "--json"
     yield "serve", "-m", golden_gguf, "--port", 0
     yield "tokenize", "encode", "-t", GOLDEN, text
     yield "tokenize", "decode", "-t", GOLDEN, 1, 2, 3
-    for program in ("chat", "export", "generate", "inspect", "bench", "perplexity", "serve", "tokenize"):
+    for program in ("chat", "explain", "export", "generate", "inspect", "bench", "perplexity", "serve", "tokenize"):
         yield program, "--help"
         yield program, "--version"
 

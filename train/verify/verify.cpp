@@ -163,6 +163,7 @@ std::vector<Divergence> compare_forward(nn::Llama& reference, const EngineSide& 
                         [&](const std::string& name, std::span<const float> part, size_t) {
                           if (!values.contains(name)) order.push_back(name);
                           values[name].insert(values[name].end(), part.begin(), part.end());
+                          return false;
                         }});
   values["logits"] = in_reference_order(side, values["logits"]);
 

@@ -42,6 +42,7 @@ void RankedStage::unload_adapter(int32_t number) {
 
 bool RankedStage::begin(const Step& step) {
   core::require(!in_pipeline() || !step.observed, "operations cannot be observed in a pipeline of ranks");
+  core::require(step.residual.empty(), "a step of several ranks begins with tokens; use one process");
   if (in_pipeline()) machine_.logits_.receive_all_but(most_on_their_way(step));
   machine_.tell(order_of(number_, step));
   if (!in_pipeline()) {
@@ -55,6 +56,10 @@ bool RankedStage::begin(const Step& step) {
 
 std::span<float> RankedStage::wait(Ticket ticket) {
   return in_pipeline() ? machine_.logits_.wait(ticket) : PassThroughResults::wait(ticket);
+}
+
+void RankedStage::write(Slot /*slot*/, std::span<const float> /*values*/) {
+  core::fail("activations cannot be changed on several ranks; use one process");
 }
 
 // Runs this rank's layers for a step. Receives the residual from the previous stage and sends it to the next one. In

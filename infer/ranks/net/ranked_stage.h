@@ -23,7 +23,7 @@ class RankedStage final : public PassThroughStage, public StageMemory, public Pa
   [[nodiscard]] const StageInfo& info() const override { return info_; }
   [[nodiscard]] StageMemory& memory() override { return *this; }
   [[nodiscard]] StageResults& results() override { return *this; }
-  /// Starts a step. Throws core::Error if the step is observed and there is a pipeline.
+  /// Starts a step. Throws core::Error if the step is observed and there is a pipeline, or begins with a residual.
   bool begin(const Step& step) override;
 
   [[nodiscard]] CacheFit cache_fit() const override { return fit_; }
@@ -32,6 +32,8 @@ class RankedStage final : public PassThroughStage, public StageMemory, public Pa
 
   Ticket fetch_logits() override { return in_pipeline() ? logits_ : PassThroughResults::fetch_logits(); }
   std::span<float> wait(Ticket ticket) override;
+  /// Throws core::Error: the other ranks issue their operations themselves and do not receive the values.
+  void write(Slot slot, std::span<const float> values) override;
 
   /// Executes an order that was received from rank 0.
   void do_order(Order& order);

@@ -144,6 +144,7 @@ TEST_P(EngineTest, ObserversSeeOnlyTheirRequest) {
   watched.observer = [&](const std::string& name, std::span<const float> values, size_t n_rows) {
     if (name == "embedding") rows.push_back(n_rows);
     if (name == "logits") seen.insert(seen.end(), values.begin(), values.end());
+    return false;
   };
   watched.on_logits = [](std::span<const float>) {};
   const Request other = drawing(tokens(20, 4), 40);

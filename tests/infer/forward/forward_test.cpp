@@ -80,7 +80,7 @@ TEST_P(ForwardPass, MatchesTheTextbookModel) {
   const auto text = tokens(static_cast<size_t>(std::min<int64_t>(c.context_length, c.dim > 1000 ? 34 : 70)));
   Textbook::Choices choices;
   const auto got = alone(text, {.n_threads = 1}, [&](const std::string& name, std::span<const float> values, size_t n) {
-    if (!name.ends_with(".routes")) return;
+    if (!name.ends_with(".routes")) return false;
     const size_t layer = std::stoul(name.substr(std::string("layers.").size()));
     const size_t n_experts = values.size() / n;
     for (size_t row = 0; row < n; ++row) {
@@ -88,6 +88,7 @@ TEST_P(ForwardPass, MatchesTheTextbookModel) {
         choices[{layer, row}].push_back(route != 0.0F);
       }
     }
+    return false;
   });
   Textbook textbook(model_);
   textbook.set_choices(choices);
@@ -231,6 +232,7 @@ TEST_P(ForwardPass, ObserverSeesEachIntermediateByName) {
     EXPECT_EQ(values.size(), n_rows * static_cast<size_t>(width)) << name;
     names.push_back(name);
     seen[name] = {values.begin(), values.end()};
+    return false;
   });
   std::vector<std::string> expected{"embedding"};
   for (int64_t l = 0; l < c.n_layers; ++l) {
@@ -259,6 +261,38 @@ TEST_P(ForwardPass, ObserverSeesEachIntermediateByName) {
   EXPECT_TRUE(same_bits(run(unwatched, rows), logits));
 }
 
+// An observer that swaps two rows of the residual stream after the last layer swaps their logits.
+TEST_P(ForwardPass, TheStepContinuesWithWhatAnObserverChanges) {
+  const auto& c = model_.config;
+  const auto text = tokens(5);
+  const auto plain = alone(text);
+  const auto dim = static_cast<size_t>(c.dim);
+  const std::string last = fmt::format("layers.{}.ffn_residual", c.n_layers - 1);
+  std::vector<float> residual;  // (rows, dim), as changed
+  const auto swapped = alone(text, {.n_threads = 1}, [&](const std::string& name, std::span<float> values, size_t) {
+    if (name != last) return false;
+    std::swap_ranges(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(dim),
+                     values.end() - std::ssize(values) / 5);
+    residual.assign(values.begin(), values.end());
+    return true;
+  });
+  const auto vocab = static_cast<size_t>(c.vocab_size);
+  EXPECT_TRUE(same_bits(std::span(swapped).first(vocab), std::span(plain).last(vocab)));
+  EXPECT_TRUE(same_bits(std::span(swapped).last(vocab), std::span(plain).first(vocab)));
+  EXPECT_TRUE(same_bits(std::span(swapped).subspan(vocab, 3 * vocab), std::span(plain).subspan(vocab, 3 * vocab)));
+  // Values that are changed without an answer are not used.
+  EXPECT_TRUE(same_bits(alone(text, {.n_threads = 1},
+                              [&](const std::string&, std::span<float> values, size_t) {
+                                std::ranges::fill(values, 0.0F);
+                                return false;
+                              }),
+                        plain));
+  RunnerOn runner(kind(), model_);
+  EXPECT_TRUE(same_bits(runner.logits_of(residual), swapped));
+  if (c.logit_scale == 1.0F && c.logit_cap == 0.0F) return;
+  EXPECT_FALSE(same_bits(runner.logits_of(residual, false), swapped));
+}
+
 class RunnerTest : public ::testing::TestWithParam<MachineKind> {
  protected:
   core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);
@@ -285,7 +319,10 @@ TEST_P(RunnerTest, LogitsAreObservedOnlyIfRequested) {
   RunnerOn engine(kind(), model_);
   bool saw = false;
   run(engine, rows_of(engine.cache().add_sequence(), tokens(3), 0, false),
-      [&](const std::string& name, std::span<const float>, size_t) { saw |= name == "logits" || name == "norm"; });
+      [&](const std::string& name, std::span<const float>, size_t) {
+        saw |= name == "logits" || name == "norm";
+        return false;
+      });
   EXPECT_FALSE(saw);
 }
 
@@ -347,6 +384,7 @@ TEST_P(RunnerTest, ExceptionsInAStepChangeNothing) {
   for (const char* place : {"embedding", "layers.0.value", "layers.1.heads", "logits"}) {
     const auto fail = [&](const std::string& name, std::span<const float>, size_t) {
       if (name == place) throw std::runtime_error("enough");
+      return false;
     };
     EXPECT_THROW(static_cast<void>(engine.forward(rows, fail)), std::runtime_error);
     EXPECT_EQ(cache.length(a), 40);
@@ -373,7 +411,7 @@ TEST(Runner, ReplaysStepsOfTheSameShape) {
   EXPECT_EQ(machine.last_stage->n_replayed, 29);
   int seen = 0;
   run(runner, rows_of(a, std::span(text).first(1), 40),
-      [&](const std::string&, std::span<const float>, size_t) { ++seen; });
+      [&](const std::string&, std::span<const float>, size_t) { return ++seen == 0; });
   EXPECT_GT(seen, 0);
   EXPECT_GT(machine.last_stage->n_issued, issued) << "an observed step is not replayed";
 }

@@ -16,8 +16,10 @@ using Observed = std::map<std::string, std::vector<float>>;
 Observed observed_by(Runner& runner, std::span<const int32_t> text) {
   Observed all;
   const auto sequence = runner.cache().add_sequence();
-  run(runner, rows_of(sequence, text),
-      [&](const std::string& name, std::span<const float> v, size_t) { all[name].assign(v.begin(), v.end()); });
+  run(runner, rows_of(sequence, text), [&](const std::string& name, std::span<const float> v, size_t) {
+    all[name].assign(v.begin(), v.end());
+    return false;
+  });
   runner.cache().release(sequence);
   return all;
 }

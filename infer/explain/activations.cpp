@@ -1,0 +1,78 @@
+// Names as in TransformerLens (https://github.com/TransformerLensOrg/TransformerLens) with folded norms:
+// "hook_normalized" is a residual divided by its root mean square, before the norm's weight. Queries and keys are those
+// after RoPE, "hook_rot_q" and "hook_rot_k", with the elements of a head in the order of Hugging Face's files.
+#include <fmt/format.h>
+
+#include "core/formats/safetensors.h"
+#include "core/rope_layout.h"
+#include "infer/explain/analysis.h"
+
+namespace folio::infer::explain {
+namespace {
+
+std::vector<float> normalized(std::vector<float> rows, const core::ModelConfig& config) {
+  const auto dim = static_cast<size_t>(config.dim);
+  for (size_t first = 0; first < rows.size(); first += dim) {
+    const std::span<float> row = std::span(rows).subspan(first, dim);
+    const double size = rms(row, config.norm_eps);
+    for (float& v : row) v = static_cast<float>(v / size);
+  }
+  return rows;
+}
+
+// Returns queries or keys after RoPE with the elements of each head in the order of Hugging Face's files.
+std::vector<float> in_file_order(std::vector<float> heads, const core::ModelConfig& config) {
+  if (core::info(config.family).pairs != core::RopePairs::Adjacent || config.rotated() != config.head_dim) return heads;
+  std::vector<float> out(heads.size());
+  core::adjacent_to_split_halves(std::as_bytes(std::span(heads)), std::as_writable_bytes(std::span(out)),
+                                 static_cast<int64_t>(heads.size()) / config.head_dim, config.head_dim, sizeof(float));
+  return out;
+}
+
+}  // namespace
+
+std::map<std::string, Activation> named_activations(const core::ModelConfig& config, const Trace& trace,
+                                                    std::vector<std::vector<float>> attention) {
+  const auto n = static_cast<int64_t>(trace.tokens.size());
+  std::map<std::string, Activation> all;
+  const auto add = [&](const std::string& name, std::vector<float> values) {
+    all[name] = {.shape = {n, static_cast<int64_t>(values.size()) / n}, .values = std::move(values)};
+  };
+  const auto add_heads = [&](const std::string& name, std::vector<float> values) {
+    const int64_t n_heads = static_cast<int64_t>(values.size()) / (n * config.head_dim);
+    all[name] = {.shape = {n, n_heads, config.head_dim}, .values = std::move(values)};
+  };
+  add("hook_embed", trace.level(0));
+  for (int64_t l = 0; l < config.n_layers; ++l) {
+    const std::string block = fmt::format("blocks.{}.", l);
+    const std::vector<float>& mid = trace.at("attention_residual", l);
+    add(block + "hook_resid_pre", trace.level(l));
+    add_heads(block + "attn.hook_rot_q", in_file_order(trace.at("query", l), config));
+    add_heads(block + "attn.hook_rot_k", in_file_order(trace.at("key", l), config));
+    add_heads(block + "attn.hook_v", trace.at("value", l));
+    all[block + "attn.hook_pattern"] = {.shape = {config.n_heads, n, n},
+                                        .values = std::move(attention[static_cast<size_t>(l)])};
+    add_heads(block + "attn.hook_z", trace.at("heads", l));
+    add(block + "hook_attn_out", difference(mid, trace.level(l)));
+    add(block + "hook_resid_mid", mid);
+    if (!config.has_experts(l)) add(block + "mlp.hook_post", trace.at("ffn_hidden", l));
+    add(block + "hook_mlp_out", difference(trace.level(l + 1), mid));
+    add(block + "hook_resid_post", trace.level(l + 1));
+    if (!core::info(config.family).pre_norms) continue;
+    add(block + "ln1.hook_normalized", normalized(trace.level(l), config));
+    add(block + "ln2.hook_normalized", normalized(mid, config));
+  }
+  add("ln_final.hook_normalized", normalized(trace.level(config.n_layers), config));
+  add("logits", trace.at("logits"));
+  return all;
+}
+
+void save(const Explanation& explanation, const std::filesystem::path& file) {
+  std::vector<core::TensorView> views;
+  for (const auto& [name, one] : explanation.activations) {
+    views.push_back({.name = name, .shape = one.shape, .bytes = std::as_bytes(std::span(one.values))});
+  }
+  core::write_safetensors(file, views);
+}
+
+}  // namespace folio::infer::explain

@@ -1,0 +1,99 @@
+// The parts of explain(): a prompt's activations and what they say. T is the number of tokens. A level of the residual
+// stream is 0 for the embedding, l + 1 after layer l.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/weights.h"
+#include "infer/explain/explain.h"
+
+namespace folio::infer::explain {
+
+using Json = nlohmann::ordered_json;
+
+/// A prompt's activations, by the names of Observer. Each has a row for each token.
+struct Trace {
+  std::vector<int32_t> tokens{};
+  std::map<std::string, std::vector<float>> values{};
+
+  /// Returns an activation of a layer, or of the model if `layer` is -1. Throws std::out_of_range if there is none.
+  [[nodiscard]] const std::vector<float>& at(const std::string& what, int64_t layer = -1) const;
+  /// Returns the residual stream (T, dim) at a level.
+  [[nodiscard]] const std::vector<float>& level(int64_t level) const {
+    return level == 0 ? at("embedding") : at("ffn_residual", level - 1);
+  }
+  /// Returns row `i` of any array with T rows.
+  [[nodiscard]] std::span<const float> row(std::span<const float> all, size_t i) const {
+    return all.subspan(i * (all.size() / tokens.size()), all.size() / tokens.size());
+  }
+};
+
+/// Changes an activation, given those before it, and returns true if it did. See Observer.
+using Change = std::function<bool(const std::string& name, std::span<float> values, const Trace& before)>;
+
+/// Runs the prompt in one step of a private sequence, and requests the logits of all rows.
+[[nodiscard]] Trace run_traced(Runner& runner, std::span<const int32_t> tokens, const Options& options,
+                               const Change& change = {});
+
+/// A place in the model where activations are replaced: Intervention::place.
+struct Place {
+  int64_t layer = -1;
+  std::string part;               ///< "heads", "attention", "ffn", "layer" or "residual"
+  std::optional<int64_t> head{};  ///< empty: all heads
+  std::optional<int64_t> to{};    ///< empty: all positions
+  int64_t from = 0;
+};
+
+/// Replaces activations while a prompt runs.
+class Interventions {
+ public:
+  /// Runs the sources. `options` and `clean`, the prompt without interventions, must outlive this object. Throws
+  /// core::Error if a place or a position does not exist, or a patch has no source.
+  Interventions(Runner& runner, const Options& options, const Trace& clean);
+  /// See Change.
+  bool operator()(const std::string& name, std::span<float> values, const Trace& before) const;
+  /// Returns true if something replaces what the layer's attention adds to the residual stream.
+  [[nodiscard]] bool replace_attention(int64_t layer) const;
+
+ private:
+  struct One {
+    Place place;
+    Replacement by;
+    Trace source{};  ///< without tokens: clean_
+  };
+  std::vector<One> all_;
+  const Trace& clean_;
+  size_t head_dim_;
+};
+
+/// Returns a tensor of the model, or null if it has no such tensor; its values, or none.
+[[nodiscard]] const core::TensorView* find_tensor(const core::StoredModel& model, core::Role role, int64_t layer = -1);
+[[nodiscard]] std::vector<float> floats_of(const core::StoredModel& model, core::Role role, int64_t layer = -1);
+
+/// Returns sqrt(mean(x²) + eps), which RMSNorm divides by.
+[[nodiscard]] double rms(std::span<const float> x, float eps);
+[[nodiscard]] std::vector<float> difference(std::vector<float> after, const std::vector<float>& before);
+
+/// Returns a layer's attention weights (heads, T, T): the softmax of the scaled and capped products of queries and
+/// keys, over the positions that a row attends to. With sinks, a row sums to less than 1. Keys are not rounded to the
+/// type of the KV cache.
+[[nodiscard]] std::vector<float> attention_weights(const core::StoredModel& model, int64_t layer, const Trace& trace);
+
+/// Returns each row's likeliest next token. Throws core::Error if a logit is not finite.
+[[nodiscard]] std::vector<int32_t> likeliest_tokens(const Trace& trace);
+/// Return the JSON of the keys "lens", "candidates", "interventions" and "attribution". `targets` has a token per row.
+[[nodiscard]] Json logit_lens(Runner& runner, const Trace& trace, std::span<const int32_t> targets);
+[[nodiscard]] Json candidates_of(const Trace& trace, const Options& options);
+[[nodiscard]] Json effects_of(const Trace& before, const Trace& after, const Options& options);
+[[nodiscard]] Json attribute(Runner& runner, const Trace& trace, std::span<const int32_t> targets,
+                             const Interventions& interventions);
+
+/// Returns all activations by TransformerLens's names. `attention` has the weights of each layer.
+[[nodiscard]] std::map<std::string, Activation> named_activations(const core::ModelConfig& config, const Trace& trace,
+                                                                  std::vector<std::vector<float>> attention);
+
+}  // namespace folio::infer::explain

@@ -1,0 +1,230 @@
+#include "infer/explain/explain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "core/error.h"
+#include "core/number.h"
+#include "infer/explain/analysis.h"
+
+namespace folio::infer::explain {
+
+[[nodiscard]] std::string_view page();  // page.html, in page.cpp
+
+namespace {
+
+// Releases a sequence at the end of a scope. The prefix cache never contains its blocks.
+struct PrivateSequence {
+  ~PrivateSequence() { cache.release(id); }
+  BlockManager& cache;
+  SequenceId id;
+};
+
+void run_alone(Runner& runner, std::span<const int32_t> tokens, int32_t adapter, const Observer& observer) {
+  const size_t most = std::min(kMostTokens, runner.max_rows());
+  core::require(!tokens.empty() && tokens.size() <= most, "the prompt has {} tokens, expected 1 to {}", tokens.size(),
+                most);
+  runner.require_adapter(adapter);
+  const PrivateSequence sequence{runner.cache(), runner.cache().add_sequence(adapter)};
+  std::vector<Row> rows;
+  for (const int32_t token : tokens) {
+    rows.push_back({.token = token, .sequence = sequence.id, .position = std::ssize(rows)});
+  }
+  static_cast<void>(runner.forward(rows, observer));
+}
+
+// Returns the shapes of a kind of operation for n rows: "rows × columns" of each operand of a product.
+std::string shape_of(std::string_view kind, const core::ModelConfig& c, int64_t n) {
+  const int64_t taken = n * c.experts_per_token;
+  const int64_t hidden = c.n_experts > 0 && c.dense_layers == 0 ? c.shared_dim : c.hidden_dim;
+  const auto vectors = [](int64_t rows, int64_t width) { return fmt::format("{} × {}", rows, width); };
+  const auto product = [&](int64_t rows, int64_t in, int64_t out) {
+    return vectors(rows, in) + " · " + vectors(in, out);
+  };
+  if (kind == "embedding" || kind == "norms") return vectors(n, c.dim);
+  if (kind == "q, k, v") return product(n, c.dim, c.query_dim() + 2 * c.kv_dim());
+  if (kind == "rotate and store") return vectors(n, c.query_dim() + c.kv_dim());
+  if (kind == "attention") return fmt::format("{} heads: {}", c.n_heads, product(n, n, c.head_dim));
+  if (kind == "attention output") return product(n, c.query_dim(), c.dim);
+  if (kind == "router") return product(n, c.dim, c.n_experts);
+  if (kind == "expert gate, up") return product(taken, c.dim, 2 * c.expert_dim);
+  if (kind == "expert down") return product(taken, c.expert_dim, c.dim);
+  if (kind == "gate, up") return product(n, c.dim, 2 * hidden);
+  if (kind == "activation") return hidden > 0 ? vectors(n, hidden) : vectors(taken, c.expert_dim);
+  if (kind == "shared gate") return product(n, c.dim, 1);
+  if (kind == "down") return product(n, hidden, c.dim);
+  return kind == "logits" ? product(n, c.dim, c.vocab_size) : "";
+}
+
+// Runs the prompt once more and returns its operations.
+Json measure(Runner& runner, ProfiledMachine& profiled, std::span<const int32_t> tokens, int32_t adapter) {
+  profiled.profile = {};
+  profiled.enabled = true;
+  run_alone(runner, tokens, adapter, {});
+  profiled.enabled = false;
+  Json operations = Json::array();
+  for (size_t kind = 0; kind < kWorkKinds.size(); ++kind) {
+    const Work& work = profiled.profile.kinds[kind];
+    if (work.operations == 0) continue;
+    operations.push_back({{"kind", kWorkKinds[kind]},
+                          {"shape", shape_of(kWorkKinds[kind], runner.config(), std::ssize(tokens))},
+                          {"bytes", work.bytes()},
+                          {"ms", work.seconds * 1e3}});
+  }
+  return operations;
+}
+
+Json residual_sizes(const core::ModelConfig& config, const Trace& trace) {
+  Json levels;
+  for (int64_t level = 0; level <= config.n_layers; ++level) {
+    Json& rows = levels.emplace_back();
+    for (size_t i = 0; i < trace.tokens.size(); ++i) rows.push_back(rms(trace.row(trace.level(level), i), 0.0F));
+  }
+  return levels;
+}
+
+// Returns the experts of each row of each layer with experts, or null if the model has none.
+Json experts_of(const core::ModelConfig& config, const Trace& trace) {
+  Json layers;
+  for (int64_t layer = 0; layer < config.n_layers && config.n_experts > 0; ++layer) {
+    Json& rows = layers.emplace_back();
+    for (size_t i = 0; config.has_experts(layer) && i < trace.tokens.size(); ++i) {
+      const std::span<const float> routes = trace.row(trace.at("routes", layer), i);
+      Json& chosen = rows.emplace_back();
+      for (size_t e = 0; e < routes.size(); ++e) {
+        if (routes[e] != 0.0F) chosen.push_back(Json{e, routes[e]});
+      }
+    }
+  }
+  return layers;
+}
+
+// Returns a layer's attention weights in steps of 1/255, without the upper triangle, as bytes in base64.
+std::string attention_text(const std::vector<float>& weights, size_t n) {
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::vector<uint32_t> bytes;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (i % n <= i / n % n) bytes.push_back(static_cast<uint32_t>(std::lround(255.0F * weights[i])));
+  }
+  const size_t n_bytes = bytes.size();
+  bytes.resize((n_bytes + 2) / 3 * 3);
+  std::string text;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    const uint32_t group = bytes[i] << 16U | bytes[i + 1] << 8U | bytes[i + 2];
+    for (const uint32_t shift : {18U, 12U, 6U, 0U}) text += kDigits[group >> shift & 63U];
+  }
+  return text.replace(text.size() - (bytes.size() - n_bytes), std::string::npos, bytes.size() - n_bytes, '=');
+}
+
+std::string text_of(const data::Tokenizer& tokenizer, int32_t token) {
+  if (token >= tokenizer.vocab_size()) return fmt::format("<{}>", token);  // padding of the vocabulary
+  const std::string& bytes = tokenizer.token_bytes(token);
+  const data::SpecialToken* special = bytes.empty() ? tokenizer.special_tokens().token_of(token) : nullptr;
+  return special == nullptr ? bytes : special->text;
+}
+
+// Adds the tokens of all [token, probability, …] in a part of an explanation.
+void add_tokens(const Json& part, std::set<int32_t>& tokens) {
+  if (part.is_array() && !part.empty() && part[0].is_number_integer()) {
+    tokens.insert(part[0].get<int32_t>());
+  } else if (part.is_structured()) {
+    for (const Json& inner : part) add_tokens(inner, tokens);
+  }
+}
+
+Json model_info(const core::StoredModel& model) {
+  const core::ModelConfig& c = model.config;
+  std::map<core::DType, size_t> bytes;
+  for (const core::TensorView& tensor : model.tensors) bytes[tensor.type] += tensor.bytes.size();
+  const auto most = std::ranges::max_element(bytes, {}, &std::pair<const core::DType, size_t>::second);
+  return {{"name", std::filesystem::path(model.path).filename().string()},
+          {"family", core::info(c.family).name},
+          {"type", core::info(most->first).name},
+          {"n_layers", c.n_layers},
+          {"n_heads", c.n_heads},
+          {"n_kv_heads", c.n_kv_heads},
+          {"dim", c.dim},
+          {"vocab_size", c.vocab_size},
+          {"parameters", core::parameter_count(c)}};
+}
+
+void round_numbers(Json& json) {
+  if (json.is_number_float()) json = core::number_of<double>(fmt::format("{:.4g}", json.get<double>())).value_or(0.0);
+  if (json.is_structured()) std::ranges::for_each(json, round_numbers);
+}
+
+}  // namespace
+
+const std::vector<float>& Trace::at(const std::string& what, int64_t layer) const {
+  return values.at(layer < 0 ? what : fmt::format("layers.{}.{}", layer, what));
+}
+
+Trace run_traced(Runner& runner, std::span<const int32_t> tokens, const Options& options, const Change& change) {
+  const auto needed = [](std::string_view name) {  // for the JSON and interventions
+    return !name.ends_with("norm") && !name.ends_with(".value") && !name.ends_with(".ffn_hidden");
+  };
+  Trace trace{.tokens = {tokens.begin(), tokens.end()}};
+  run_alone(runner, tokens, options.adapter, [&](const std::string& name, std::span<float> values, size_t) {
+    const bool changed = change && change(name, values, trace);
+    if (options.keep_activations || needed(name)) trace.values[name].assign(values.begin(), values.end());
+    return changed;
+  });
+  return trace;
+}
+
+Explanation explain(Runner& runner, const data::Tokenizer& tokenizer, const std::vector<int32_t>& tokens,
+                    const Options& options) {
+  const core::ModelConfig& config = runner.config();
+  core::require(!options.token || (*options.token >= 0 && *options.token < config.vocab_size),
+                "token {} is outside the vocabulary of {}", options.token.value_or(0), config.vocab_size);
+  if (options.profiled != nullptr) options.profiled->enabled = false;
+  const Trace clean = run_traced(runner, tokens, options);
+  const Interventions interventions(runner, options, clean);
+  const bool intervenes = !options.interventions.empty();
+  const Trace changed = intervenes ? run_traced(runner, tokens, options, std::cref(interventions)) : Trace{};
+  const Trace& trace = intervenes ? changed : clean;
+  const std::vector<int32_t> likeliest = likeliest_tokens(trace);
+  const std::vector<int32_t> chosen(tokens.size(), options.token.value_or(0));
+  std::vector<std::vector<float>> attention;
+  std::set<int32_t> mentioned{tokens.begin(), tokens.end()};
+  mentioned.insert(likeliest.begin(), likeliest.end());
+  if (options.token) mentioned.insert(*options.token);
+
+  Explanation e{.json = {{"version", 1}, {"model", model_info(runner.model())}}};
+  for (const int32_t token : tokens) e.json["tokens"].push_back({{"id", token}, {"text", text_of(tokenizer, token)}});
+  for (int64_t l = 0; l < config.n_layers; ++l) {
+    attention.push_back(attention_weights(runner.model(), l, trace));
+    e.json["attention"].push_back(attention_text(attention.back(), tokens.size()));
+  }
+  e.json["lens"] = logit_lens(runner, trace, likeliest);
+  e.json["residual"] = residual_sizes(config, trace);
+  e.json["attribution"] = attribute(runner, trace, options.token ? chosen : likeliest, interventions);
+  e.json["candidates"] = candidates_of(trace, options);
+  e.json["experts"] = experts_of(config, trace);
+  e.json["operations"] =
+      options.profiled == nullptr ? Json::array() : measure(runner, *options.profiled, tokens, options.adapter);
+  e.json["interventions"] = intervenes ? effects_of(clean, trace, options) : Json();
+  e.json["server"] = options.server.empty() ? Json() : Json(options.server);
+  for (const char* key : {"lens", "candidates", "interventions"}) add_tokens(e.json[key], mentioned);
+  for (const int32_t token : mentioned) e.json["vocabulary"][std::to_string(token)] = text_of(tokenizer, token);
+  if (options.keep_activations) e.activations = named_activations(config, trace, std::move(attention));
+  return e;
+}
+
+std::string to_text(Json json) {
+  round_numbers(json);
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string to_html(const Json& json) {
+  constexpr std::string_view kMarker = "@DATA@";
+  std::string data = to_text(json);
+  for (size_t at = data.find('<'); at != std::string::npos; at = data.find('<', at)) data.replace(at, 1, "\\u003c");
+  std::string html(page());
+  return html.replace(html.find(kMarker), kMarker.size(), data);
+}
+
+}  // namespace folio::infer::explain

@@ -1,0 +1,120 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "core/error.h"
+#include "core/number.h"
+#include "infer/explain/analysis.h"
+
+namespace folio::infer::explain {
+namespace {
+
+// Parses Intervention::place. Throws core::Error if it does not exist in the model or in prompts of these lengths.
+Place place_of(const std::string& text, const core::ModelConfig& config, size_t n_rows, size_t n_source) {
+  constexpr std::array<std::string_view, 5> kParts{"heads", "attention", "ffn", "layer", "residual"};
+  const size_t at = std::min(text.find('@'), text.size());
+  const size_t dot = std::min(text.find('.'), at);
+  const auto layer = core::number_of<int64_t>(text.substr(0, dot));
+  Place place{.layer = layer.value_or(-1), .part = dot == at ? "layer" : text.substr(dot + 1, at - dot - 1)};
+  place.head = core::number_of<int64_t>(place.part);
+  if (place.head) place.part = "heads";
+  bool valid = layer && std::ranges::find(kParts, place.part) != kParts.end();
+  if (at < text.size()) {
+    const size_t colon = std::min(text.find(':', at), text.size() - 1);
+    place.to = core::number_of<int64_t>(text.substr(at + 1, colon - at - 1));
+    const auto from = core::number_of<int64_t>(text.substr(colon + 1));
+    place.from = from.value_or(-1);
+    valid = valid && place.to && from;
+  }
+  core::require(valid,
+                "\"{}\" is not a place: expected a layer L, or L.HEAD, L.heads, L.attention, L.ffn or L.residual, "
+                "and for a patch perhaps @TO:FROM",
+                text);
+  const auto exists = [&](const char* what, int64_t index, int64_t n) {
+    core::require(index >= 0 && index < n, "\"{}\": {} {} does not exist, expected 0 to {}", text, what, index, n - 1);
+  };
+  exists("layer", place.layer, config.n_layers);
+  exists("head", place.head.value_or(0), config.n_heads);
+  exists("position", place.to.value_or(0), static_cast<int64_t>(n_rows));
+  if (place.to) exists("position", place.from, static_cast<int64_t>(n_source));
+  return place;
+}
+
+// Returns true if the activation `what` of the layer is where the part is replaced.
+bool is_at(const Place& place, std::string_view what) {
+  if (what == "heads") return place.part == "heads";
+  if (what == "attention_residual") return place.part == "attention" || place.part == "layer";
+  return what == "ffn_residual" && (place.part == "ffn" || place.part == "layer" || place.part == "residual");
+}
+
+// Returns the residual stream (T, dim) that a branch is added to, or null if the part is no branch.
+const std::vector<float>* base_of(const Place& place, std::string_view what, const Trace& trace) {
+  if (place.part == "heads" || place.part == "residual") return nullptr;
+  return what == "ffn_residual" ? &trace.at("attention_residual", place.layer) : &trace.level(place.layer);
+}
+
+std::vector<float> mean_of(const std::vector<float>& rows, size_t width) {
+  std::vector<double> sum(width);
+  for (size_t k = 0; k < rows.size(); ++k) sum[k % width] += rows[k];
+  for (double& total : sum) total /= static_cast<double>(rows.size() / width);
+  return {sum.begin(), sum.end()};
+}
+
+}  // namespace
+
+Interventions::Interventions(Runner& runner, const Options& options, const Trace& clean)
+    : clean_(clean), head_dim_(static_cast<size_t>(runner.config().head_dim)) {
+  for (const Intervention& i : options.interventions) {
+    const bool patches = i.by == Replacement::Patch;
+    core::require(!patches || !i.source.empty(), "\"{}\": a patch needs a source; give the prompt to patch from",
+                  i.place);
+    core::require(i.by != Replacement::Zero || i.source.empty(), "\"{}\": zero needs no source; leave it out", i.place);
+    core::require(patches || i.place.find('@') == std::string::npos, "\"{}\": only a patch has positions", i.place);
+    all_.push_back({.place = place_of(i.place, runner.config(), clean.tokens.size(), i.source.size()), .by = i.by});
+    if (!i.source.empty()) all_.back().source = run_traced(runner, i.source, options);
+  }
+}
+
+bool Interventions::operator()(const std::string& name, std::span<float> values, const Trace& before) const {
+  const size_t n_rows = before.tokens.size();
+  const size_t width = values.size() / n_rows;
+  bool changes = false;
+  for (const auto& [place, by, own_source] : all_) {
+    const std::string prefix = fmt::format("layers.{}.", place.layer);
+    const std::string what = name.starts_with(prefix) ? name.substr(prefix.size()) : "";
+    if (!is_at(place, what)) continue;
+    changes = true;
+    const Trace& source = own_source.tokens.empty() ? clean_ : own_source;
+    std::vector<float> rows(width);  // Zero and Mean: one row; Patch: those of the source
+    if (by != Replacement::Zero) {
+      rows = source.at(what, place.layer);
+      if (const auto* base = base_of(place, what, source)) rows = difference(std::move(rows), *base);
+    }
+    if (by == Replacement::Mean) rows = mean_of(rows, width);
+    const std::vector<float>* base = base_of(place, what, before);
+    const size_t first = place.head ? static_cast<size_t>(*place.head) * head_dim_ : 0;
+    const size_t last = place.head ? first + head_dim_ : width;
+    const auto replace = [&](size_t to, size_t from) {
+      for (size_t c = first; c < last; ++c) {
+        values[to * width + c] = rows[from * width + c] + (base == nullptr ? 0.0F : (*base)[to * width + c]);
+      }
+    };
+    const size_t n_source = source.tokens.size();
+    if (place.to) {
+      replace(static_cast<size_t>(*place.to), static_cast<size_t>(place.from));
+    } else if (by == Replacement::Patch) {
+      for (size_t i = 1; i <= std::min(n_rows, n_source); ++i) replace(n_rows - i, n_source - i);
+    } else {
+      for (size_t to = 0; to < n_rows; ++to) replace(to, 0);
+    }
+  }
+  return changes;
+}
+
+bool Interventions::replace_attention(int64_t layer) const {
+  return std::ranges::any_of(
+      all_, [&](const One& one) { return one.place.layer == layer && is_at(one.place, "attention_residual"); });
+}
+
+}  // namespace folio::infer::explain

@@ -1,0 +1,126 @@
+// Next tokens: the logit lens (nostalgebraist, "interpreting GPT: the logit lens", 2020), candidates, and what
+// interventions change.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "core/error.h"
+#include "infer/explain/analysis.h"
+#include "infer/sampling/ranking.h"
+
+namespace folio::infer::explain {
+namespace {
+
+constexpr size_t kLensTokens = 5;   // likeliest tokens of a level of the lens, and of an effect
+constexpr size_t kCandidates = 20;  // likeliest tokens of a row
+
+// The softmax of a row of logits (vocab_size), which must stay valid.
+class NextToken {
+ public:
+  explicit NextToken(std::span<const float> logits) : logits_(logits), largest_(largest_of(logits)) {
+    core::require(all_finite(logits), "a logit is not finite; check the model's weights");
+    ranking_.reset(logits, largest_, 1.0, 0);
+    const Ranking::Bounds bounds = ranking_.total_bounds();
+    total_ = (bounds.low + bounds.high) / 2.0;
+    log_total_ = std::log(total_);
+  }
+
+  [[nodiscard]] double log_p(int32_t token) const { return double{logit(token)} - largest_ - log_total_; }
+  [[nodiscard]] double p(int32_t token) const { return std::exp(log_p(token)); }
+  [[nodiscard]] float logit(int32_t token) const { return logits_[static_cast<size_t>(token)]; }
+  // Returns 1 for the likeliest token. Equal logits are in the order of their tokens.
+  [[nodiscard]] int64_t rank(int32_t token) const {
+    const float own = logit(token);
+    return 1 + std::ranges::count_if(logits_, [=](float l) { return l > own; }) +
+           std::ranges::count(logits_.first(static_cast<size_t>(token)), own);
+  }
+  // Returns the likeliest tokens, with their logits if `with_logits`, and their probabilities.
+  [[nodiscard]] Json top(size_t n, bool with_logits = false) {
+    Json all = Json::array();
+    for (size_t i = 0; i < std::min(n, ranking_.size()); ++i) {
+      const int32_t token = ranking_[i].id;
+      all.push_back(with_logits ? Json{token, logit(token), p(token)} : Json{token, p(token)});
+    }
+    return all;
+  }
+  [[nodiscard]] size_t n_in_top_p(double top_p) {
+    size_t n = 0;
+    for (double sum = 0.0; n < ranking_.size() && sum < top_p; ++n) sum += ranking_[n].weight / total_;
+    return n;
+  }
+  [[nodiscard]] size_t n_in_min_p(double min_p) {
+    size_t n = 0;
+    while (n < ranking_.size() && ranking_[n].weight >= min_p) ++n;
+    return n;
+  }
+
+ private:
+  std::span<const float> logits_;
+  float largest_;
+  double total_ = 0.0;  // Σ exp(logit - largest)
+  double log_total_ = 0.0;
+  Ranking ranking_;
+};
+
+}  // namespace
+
+std::vector<int32_t> likeliest_tokens(const Trace& trace) {
+  std::vector<int32_t> tokens;
+  for (size_t i = 0; i < trace.tokens.size(); ++i) {
+    tokens.push_back(NextToken(trace.row(trace.at("logits"), i)).top(1)[0][0]);
+  }
+  return tokens;
+}
+
+Json logit_lens(Runner& runner, const Trace& trace, std::span<const int32_t> targets) {
+  Json lens;
+  for (int64_t level = 0; level <= runner.config().n_layers; ++level) {
+    const std::vector<float> logits = runner.logits_of(trace.level(level));
+    Json& rows = lens.emplace_back();
+    for (size_t i = 0; i < targets.size(); ++i) {
+      NextToken next(trace.row(logits, i));
+      rows.push_back({{"top", next.top(kLensTokens)}, {"rank", next.rank(targets[i])}, {"p", next.p(targets[i])}});
+    }
+  }
+  return lens;
+}
+
+Json candidates_of(const Trace& trace, const Options& options) {
+  Json rows;
+  for (size_t i = 0; i < trace.tokens.size(); ++i) {
+    const std::span<const float> logits = trace.row(trace.at("logits"), i);
+    NextToken next(logits);
+    rows.push_back({{"list", next.top(kCandidates, true)},
+                    {"top_k", options.top_k == 0 ? logits.size() : std::min(options.top_k, logits.size())},
+                    {"top_p", next.n_in_top_p(options.top_p)},
+                    {"min_p", next.n_in_min_p(options.min_p)}});
+  }
+  return rows;
+}
+
+Json effects_of(const Trace& before, const Trace& after, const Options& options) {
+  constexpr std::array<const char*, 3> kBy{"zero", "mean", "patch"};
+  Json effects;
+  for (const Intervention& i : options.interventions) {
+    const char* source = i.source.empty() ? "" : " from another text";
+    effects["description"].push_back(fmt::format("{}: {}{}", i.place, kBy[static_cast<size_t>(i.by)], source));
+  }
+  for (size_t row = 0; row < before.tokens.size(); ++row) {
+    const std::span<const float> logits = before.row(before.at("logits"), row);
+    NextToken was(logits);
+    NextToken is(after.row(after.at("logits"), row));
+    Json one{{"before", was.top(kLensTokens)}, {"after", is.top(kLensTokens)}};
+    const auto change = [&](int32_t token) { return is.log_p(token) - was.log_p(token); };
+    one["top_change"] = change(one["before"][0][0]);
+    if (options.token) one["token_change"] = change(*options.token);
+    effects["rows"].push_back(std::move(one));
+    double divergence = 0.0;  // Kullback and Leibler 1951, in nats
+    for (int32_t t = 0; t < static_cast<int32_t>(logits.size()); ++t) divergence -= was.p(t) * change(t);
+    effects["kl"].push_back(divergence);
+  }
+  return effects;
+}
+
+}  // namespace folio::infer::explain

@@ -1,0 +1,120 @@
+// explain: explains a model's next tokens for a prompt, as a page for browsers, JSON or a file of activations.
+#include "infer/explain/explain.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "apps/text_program.h"
+#include "core/error.h"
+#include "core/file_io.h"
+#include "core/print_stderr.h"
+
+namespace {
+
+using namespace folio;
+namespace explain = infer::explain;
+using explain::Replacement;
+
+struct Options {
+  apps::ModelFlags model;
+  std::string prompt;
+  std::string page = "explain.html";
+  std::string activations;
+  bool json = false;
+  std::string token;
+  std::vector<std::string> ablate, patch;
+  std::string by = "zero";
+  std::string mean_over, from;
+};
+
+void add_flags(apps::Flags& app, Options& o) {
+  app.default_group("General");
+  app.group("Prompt and output");
+  app.add_option("-p,--prompt,prompt", o.prompt, "prompt of at most 256 tokens")->required();
+  app.add_option("-o,--out FILE", o.page, "page to write");
+  app.add_flag("--json", o.json, "print one JSON object to stdout instead of writing a page");
+  app.add_option("--save FILE", o.activations,
+                 "also write all activations to a safetensors file, named as TransformerLens names its hooks");
+  app.add_option("--token TEXT", o.token, "token whose logit is attributed (default: each row's most likely token)");
+  apps::add_model_flags(app, o.model);
+  app.group("Model");
+  apps::add_tokenizer_flag(app, o.model.load.tokenizer);
+  apps::add_lora_flag(app, o.model.load);
+  app.group("Experiments");
+  app.add_option("--ablate PLACE", o.ablate,
+                 "replace an activation: L (layer), L.H (head), L.heads, L.attention, L.ffn or L.residual (repeatable)")
+      ->one_value();
+  app.add_option("--by", o.by, "what --ablate puts there: zero, or the mean over the prompt's positions")
+      ->one_of({"zero", "mean"})
+      ->needs("--ablate");
+  app.add_option("--mean-over TEXT", o.mean_over, "text for the mean, instead of the prompt");
+  app.add_option(
+         "--patch PLACE[@TO:FROM]", o.patch,
+         "replace an activation by that of the prompt --from, aligned at the last token, or only at position TO "
+         "by that at position FROM (repeatable)")
+      ->one_value();
+  app.add_option("--from TEXT", o.from, "prompt that --patch reads activations from")->needs("--patch");
+}
+
+std::vector<explain::Intervention> interventions_of(const Options& o, const data::Tokenizer& tokenizer) {
+  if (o.by == "zero" && !o.mean_over.empty()) throw core::UsageError("--mean-over requires --by mean");
+  if (!o.patch.empty() && o.from.empty()) throw core::UsageError("--patch requires --from");
+  std::vector<explain::Intervention> all;
+  for (const std::string& text : o.ablate) {
+    all.push_back({.place = text, .by = o.by == "mean" ? Replacement::Mean : Replacement::Zero});
+    if (!o.mean_over.empty()) all.back().source = tokenizer.encode_prompt(o.mean_over);
+  }
+  for (const std::string& text : o.patch) {
+    all.push_back({.place = text, .by = Replacement::Patch, .source = tokenizer.encode_prompt(o.from)});
+  }
+  return all;
+}
+
+// Returns the token that `text` is. Throws core::UsageError if it is several tokens.
+int32_t token_of(const data::Tokenizer& tokenizer, const std::string& text) {
+  const std::vector<int32_t> tokens = tokenizer.encode(text);
+  if (tokens.size() != 1) {
+    throw core::UsageError(fmt::format("--token: \"{}\" has {} tokens, expected 1", text, tokens.size()));
+  }
+  return tokens.front();
+}
+
+int run(const apps::Flags& app, Options& o) {
+  if (o.json && app.count("--out") > 0) throw core::UsageError("--json has no page; leave out --out");
+  infer::MachineOptions& machines = o.model.load.machines;
+  std::optional<infer::Cpu> cpu;
+  std::optional<infer::ProfiledMachine> profiled;
+  if (!machines.gpu && machines.n_shards.value_or(1) == 1) {  // otherwise, operations are not measured
+    cpu.emplace(
+        infer::CpuOptions{.n_threads = machines.n_threads, .fast = machines.fast && infer::kernels::fast_pays()});
+    profiled.emplace(*cpu);
+    machines.given = {.machine = &*profiled, .cpu = &*cpu};
+  }
+  infer::LoadedModel model = apps::open_model(o.model);
+  const data::Tokenizer& tokenizer = model.tokenizer();
+  explain::Options options{.interventions = interventions_of(o, tokenizer),
+                           .keep_activations = !o.activations.empty(),
+                           .profiled = profiled ? &*profiled : nullptr};
+  if (!o.token.empty()) options.token = token_of(tokenizer, o.token);
+  const std::vector<int32_t> tokens = tokenizer.encode_prompt(o.prompt);
+  options.adapter = model.adapter();
+  const explain::Explanation explanation = explain::explain(model.engine().runner(), tokenizer, tokens, options);
+  if (!o.activations.empty()) explain::save(explanation, o.activations);
+  if (o.json) {
+    apps::print_text(explain::to_text(explanation.json) + "\n");
+  } else {
+    core::write_file_atomically(o.page, explain::to_html(explanation.json));
+    core::print_stderr("{}: open it in a browser\n", std::filesystem::absolute(o.page).string());
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  apps::Flags app("Explain how a model computes its next tokens.", "explain");
+  Options options;
+  add_flags(app, options);
+  return apps::run_program(app, argc, argv, [&] { return run(app, options); });
+}

@@ -1,0 +1,174 @@
+// Tests infer/explain on random models and all machines: shares and weights add up, interventions equal changed
+// weights, and the runner's cache and other sequences stay as they were. tests/apps/files/explain_test.py compares
+// values with transformers.
+#include "infer/explain/explain.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "data/tokenizers/char_tokenizer.h"
+#include "tests/infer/machines.h"
+#include "tests/infer/support.h"
+
+namespace folio::infer::explain {
+namespace {
+
+using test::MachineKind;
+using test::random_tokens;
+using test::rows_of;
+using test::run;
+using test::RunnerOn;
+using test::same_bits;
+
+data::CharTokenizer tokenizer() { return data::CharTokenizer::from_text("abc", "test"); }
+
+std::vector<float> logits_of(const Explanation& explanation) { return explanation.activations.at("logits").values; }
+
+class Explain : public ::testing::TestWithParam<MachineKind> {
+ protected:
+  core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);
+  std::vector<int32_t> prompt_ = random_tokens(45, 3, model_.config.vocab_size);
+};
+
+INSTANTIATE_TEST_SUITE_P(Machines, Explain, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
+
+TEST_P(Explain, LeavesCacheAndOtherSequencesAsTheyWere) {
+  const auto text = random_tokens(60, 1, model_.config.vocab_size);
+  RunnerOn alone(GetParam(), model_);
+  const auto expected = run(alone, rows_of(alone.cache().add_sequence(), text));
+  RunnerOn runner(GetParam(), model_, {.n_threads = 1}, {.max_positions = 128});
+  BlockManager& cache = runner.cache();
+  const auto a = cache.add_sequence();
+  run(runner, rows_of(a, std::span(text).first(40)));
+  cache.remember(a, std::span(text).first(40));
+  const std::vector<Intervention> all{{.place = "0.1"},
+                                      {.place = "1", .by = Replacement::Mean},
+                                      {.place = "1.residual", .by = Replacement::Patch, .source = text}};
+  const Explanation explanation = explain(runner, tokenizer(), prompt_, {.interventions = all});
+  EXPECT_EQ(explanation.json["interventions"]["rows"].size(), prompt_.size());
+  const auto unchanged = [&] {
+    EXPECT_EQ(cache.blocks_in_use(), 2);
+    EXPECT_EQ(cache.find_prefix(prompt_).length, 0);
+    EXPECT_EQ(cache.find_prefix(std::span(text).first(40)).length, 32);
+  };
+  unchanged();
+  EXPECT_ERROR(static_cast<void>(explain(runner, tokenizer(), {})), "0 tokens, expected 1 to 256");
+  EXPECT_ERROR(static_cast<void>(explain(runner, tokenizer(), {1, 37})), "token 37 is outside the vocabulary of 37");
+  EXPECT_ERROR(static_cast<void>(explain(runner, tokenizer(), random_tokens(90, 1, 37))), "full");
+  EXPECT_ERROR(static_cast<void>(explain(runner, tokenizer(), {1}, {.token = 37})), "token 37 is outside");
+  EXPECT_ERROR(static_cast<void>(explain(runner, tokenizer(), {1}, {.adapter = 5})), "adapter 5 is not loaded");
+  EXPECT_ERROR(static_cast<void>(explain(runner, tokenizer(), {1}, {.interventions = {{.place = "2.ffn"}}})),
+               "layer 2 does not exist, expected 0 to 1");
+  EXPECT_ERROR(static_cast<void>(explain(runner, tokenizer(), {1}, {.interventions = {{.place = "1", .source = {2}}}})),
+               "zero needs no source");
+  unchanged();
+  const auto rest = run(runner, rows_of(a, std::span(text).subspan(40), 40));
+  EXPECT_TRUE(same_bits(rest, std::span(expected).last(rest.size())));
+}
+
+TEST_P(Explain, SharesAddUpToTheLogit) {
+  RunnerOn runner(GetParam(), model_);
+  const Explanation explanation = explain(runner, tokenizer(), prompt_, {.keep_activations = true});
+  for (const auto& row : explanation.json["attribution"]) {
+    double sum = row["embedding"];
+    double size = std::abs(sum);
+    const auto add = [&](const nlohmann::ordered_json& shares) {
+      for (const double share : shares) {
+        sum += share;
+        size += std::abs(share);
+      }
+    };
+    for (const auto& layer : row["heads"]) add(layer);
+    add(row["attention_bias"]);
+    add(row["ffn"]);
+    EXPECT_NEAR(sum + row["remainder"].get<double>(), row["logit"].get<double>(), 1e-12 * size);
+    EXPECT_LT(std::abs(row["remainder"].get<double>()), 1e-3 * size);
+  }
+  // The last level of the lens is the model's own output.
+  const auto& last = explanation.json["lens"].back();
+  for (size_t i = 0; i < prompt_.size(); ++i) {
+    EXPECT_EQ(last[i]["rank"], 1);
+    EXPECT_EQ(last[i]["top"][0][0], explanation.json["candidates"][i]["list"][0][0]);
+  }
+}
+
+TEST_P(Explain, AnAblatedHeadEqualsAModelWithoutItsColumnsOfWo) {
+  RunnerOn runner(GetParam(), model_);
+  const auto ablated =
+      explain(runner, tokenizer(), prompt_, {.interventions = {{.place = "1.4"}}, .keep_activations = true});
+  core::Weights weights = core::to_weights(model_);
+  const core::ModelConfig& c = model_.config;
+  const auto manifest = core::tensor_manifest(c);
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    if (manifest[i].role != core::Role::Wo || manifest[i].layer != 1) continue;
+    for (int64_t row = 0; row < c.dim; ++row) {
+      std::fill_n(weights.tensors[i].begin() + row * c.query_dim() + 4 * c.head_dim, c.head_dim, 0.0F);
+    }
+  }
+  const core::StoredModel without = test::model_from(weights);
+  RunnerOn other(GetParam(), without);
+  const auto expected = explain(other, tokenizer(), prompt_, {.keep_activations = true});
+  EXPECT_TRUE(same_bits(logits_of(ablated), logits_of(expected)));
+  const auto plain = explain(runner, tokenizer(), prompt_, {.keep_activations = true});
+  EXPECT_FALSE(same_bits(logits_of(ablated), logits_of(plain)));
+}
+
+class ExplainShape : public ::testing::TestWithParam<test::Shape> {};
+
+INSTANTIATE_TEST_SUITE_P(Shapes, ExplainShape, ::testing::ValuesIn(test::all_shapes()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(ExplainShape, WeightsAreCausalWindowedAndSumToOne) {
+  const core::StoredModel model = test::random_model_of(GetParam());
+  const core::ModelConfig& c = model.config;
+  Cpu cpu({.n_threads = 1});
+  Runner runner(model, cpu);
+  const size_t n = 50;
+  const auto prompt = random_tokens(n, 4, c.vocab_size);
+  const auto plain = explain(runner, tokenizer(), prompt, {.keep_activations = true});
+  for (int64_t layer = 0; layer < c.n_layers; ++layer) {
+    const auto& pattern = plain.activations.at("blocks." + std::to_string(layer) + ".attn.hook_pattern").values;
+    ASSERT_EQ(pattern.size(), static_cast<size_t>(c.n_heads) * n * n);
+    const int64_t window = positions_seen(c, layer);
+    for (size_t row = 0; row < pattern.size() / n; ++row) {
+      const std::span<const float> weights = std::span(pattern).subspan(row * n, n);
+      double sum = 0.0;
+      for (size_t j = 0; j < n; ++j) {
+        const auto distance = static_cast<int64_t>(row % n) - static_cast<int64_t>(j);
+        const bool seen = distance >= 0 && distance < window;
+        EXPECT_TRUE(seen || weights[j] == 0.0F) << row << ", " << j;
+        sum += weights[j];
+      }
+      if (core::info(c.family).sinks) {
+        EXPECT_LT(sum, 1.0);
+      } else {
+        EXPECT_NEAR(sum, 1.0, 1e-5);
+      }
+    }
+  }
+  // A prompt patched with its own activations stays the same.
+  for (const char* place : {"0.heads", "0.1", "0.residual", "0.residual@7:7"}) {
+    const auto same = explain(
+        runner, tokenizer(), prompt,
+        {.interventions = {{.place = place, .by = Replacement::Patch, .source = prompt}}, .keep_activations = true});
+    EXPECT_TRUE(same_bits(logits_of(same), logits_of(plain))) << place;
+    for (const double kl : same.json["interventions"]["kl"]) EXPECT_EQ(kl, 0.0);
+  }
+}
+
+TEST(ExplainPage, ContainsNoMarkupFromTokens) {
+  const core::StoredModel model = test::random_model(test::small_shapes()[1].config);
+  Cpu cpu({.n_threads = 1});
+  Runner runner(model, cpu);
+  const Explanation explanation = explain(runner, tokenizer(), {30, 2, 31});
+  EXPECT_EQ(explanation.json["vocabulary"]["30"], "<30>");  // a token that the tokenizer lacks
+  const std::string page = to_html(explanation.json);
+  EXPECT_EQ(page.find("<30>"), std::string::npos);
+  EXPECT_NE(page.find("\\u003c30>"), std::string::npos);
+  EXPECT_EQ(page.find("@DATA@"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace folio::infer::explain
