@@ -184,7 +184,7 @@ def test_first_view_shows_every_token(shown):
 
         levels = ["embedding", "layer 0", "layer 1", "layer 2"]
         assert cells(page, "lens") == [
-            [name, text_of(data, lens[row]["top"][0][0]), str(lens[row]["rank"]), percent(lens[row]["top"][0][1]), ""]
+            [name, text_of(data, lens[row]["top"][0][0]), percent(lens[row]["top"][0][1]), "", str(lens[row]["rank"])]
             for name, lens in zip(levels, data["lens"])]
         led = list(itertools.takewhile(lambda level: data["lens"][level][row]["rank"] == 1, [3, 2, 1, 0]))[-1]
         final = text_of(data, data["lens"][-1][row]["top"][0][0])
