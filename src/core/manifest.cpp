@@ -81,6 +81,20 @@ std::vector<TensorSpec> tensor_manifest(const ModelConfig& c) {
       add(Role::SharedGate, l, {c.dim}, "ffn_gate_inp_shexp", ffn + "shared_expert_gate", "ffn.shared_gate");
     }
   };
+  const auto add_latent = [&](int64_t l) {
+    if (c.q_lora_rank > 0) {
+      add(Role::WqA, l, {c.q_lora_rank, c.dim}, "attn_q_a", "self_attn.q_a_proj", "attention.wq_a");
+      add(Role::QueryLatentNorm, l, {c.q_lora_rank}, "attn_q_a_norm", "self_attn.q_a_layernorm", "attention.q_a_norm");
+      add(Role::WqB, l, {c.query_dim(), c.q_lora_rank}, "attn_q_b", "self_attn.q_b_proj", "attention.wq_b");
+    } else {
+      add(Role::Wq, l, {c.query_dim(), c.dim}, "attn_q", "self_attn.q_proj", "attention.wq");
+    }
+    add(Role::WkvA, l, {c.latent_dim(), c.dim}, "attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa", "attention.wkv_a");
+    add(Role::LatentNorm, l, {c.kv_lora_rank}, "attn_kv_a_norm", "self_attn.kv_a_layernorm", "attention.kv_a_norm");
+    add(Role::WkB, l, {c.n_heads, c.kv_lora_rank, c.qk_nope_head_dim}, "attn_k_b", "self_attn.kv_b_proj",
+        "attention.wk_b");
+    add(Role::WvB, l, {c.n_heads, c.v_head_dim, c.kv_lora_rank}, "attn_v_b", "self_attn.kv_b_proj", "attention.wv_b");
+  };
   // Marks the last `count` tensors as rows of a fused tensor: `gguf` + `kind` in GGUF, `hf` + `kind` in Hugging Face
   // files; null or empty means not fused. Written GGUFs are fused only if `gguf_writes`.
   const auto fuse = [&](size_t count, const char* gguf, bool gguf_writes, std::string_view hf, const char* kind) {
@@ -102,10 +116,14 @@ std::vector<TensorSpec> tensor_manifest(const ModelConfig& c) {
     if (family.pre_norms) {
       add(Role::AttentionNorm, l, {c.dim}, "attn_norm", "input_layernorm", "attention_norm");
     }
-    add(Role::Wq, l, {c.query_dim(), c.dim}, "attn_q", "self_attn.q_proj", "attention.wq");
-    add(Role::Wk, l, {c.kv_dim(), c.dim}, "attn_k", "self_attn.k_proj", "attention.wk");
-    add(Role::Wv, l, {c.kv_dim(), c.dim}, "attn_v", "self_attn.v_proj", "attention.wv");
-    fuse(3, "attn_qkv", of_gguf.qkv, hf_qkv, ".weight");
+    if (c.latent()) {
+      add_latent(l);
+    } else {
+      add(Role::Wq, l, {c.query_dim(), c.dim}, "attn_q", "self_attn.q_proj", "attention.wq");
+      add(Role::Wk, l, {c.kv_dim(), c.dim}, "attn_k", "self_attn.k_proj", "attention.wk");
+      add(Role::Wv, l, {c.kv_dim(), c.dim}, "attn_v", "self_attn.v_proj", "attention.wv");
+      fuse(3, "attn_qkv", of_gguf.qkv, hf_qkv, ".weight");
+    }
     if (c.qkv_bias()) {
       add(Role::Bq, l, {c.query_dim()}, "attn_q", "self_attn.q_proj", "attention.wq", ".bias");
       add(Role::Bk, l, {c.kv_dim()}, "attn_k", "self_attn.k_proj", "attention.wk", ".bias");
@@ -122,7 +140,7 @@ std::vector<TensorSpec> tensor_manifest(const ModelConfig& c) {
       add(Role::AttentionSinks, l, {c.n_heads}, "attn_sinks", "self_attn.sinks", "attention.sinks");
       tensors.back().hf_name = fmt::format("model.layers.{}.self_attn.sinks", l);
     }
-    add(Role::Wo, l, {c.dim, c.query_dim()}, "attn_output", "self_attn.o_proj", "attention.wo");
+    add(Role::Wo, l, {c.dim, c.heads_dim()}, "attn_output", "self_attn.o_proj", "attention.wo");
     if (family.output_bias) add(Role::Bo, l, {c.dim}, "attn_output", "self_attn.o_proj", "attention.wo", ".bias");
     if (family.post_norms) {
       add(Role::PostAttentionNorm, l, {c.dim}, "post_attention_norm", std::string(of_hf.post_attention_norm),

@@ -23,7 +23,14 @@ enum class Role {
   Bv,
   QueryNorm,
   KeyNorm,
-  AttentionSinks,  ///< shape [heads]
+  AttentionSinks,   ///< shape [heads]
+  WqA,              ///< shape [q_lora_rank, dim]
+  QueryLatentNorm,  ///< shape [q_lora_rank]
+  WqB,              ///< shape [heads * head_dim, q_lora_rank]
+  WkvA,             ///< shape [kv_lora_rank + qk_rope_head_dim, dim]: the latent, then the part of the key with RoPE
+  LatentNorm,       ///< shape [kv_lora_rank]
+  WkB,              ///< shape [heads, kv_lora_rank, qk_nope_head_dim]: the transpose of a head's key matrix
+  WvB,              ///< shape [heads, v_head_dim, kv_lora_rank]
   Wo,
   Bo,
   PostAttentionNorm,
