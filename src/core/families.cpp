@@ -68,7 +68,7 @@ constexpr std::array kFamilies{
                .name = "deepseek_v2",
                .pairs = RopePairs::Adjacent,
                .latent = true,
-               .mixture = {.none = false, .group_top = 1, .deepseek = true}},
+               .mixture = {.none = false, .groups_by_max = true, .may_normalize = false, .deepseek = true}},
     FamilyInfo{.family = Family::DeepseekV3,
                .name = "deepseek_v3",
                .pairs = RopePairs::Adjacent,

@@ -60,7 +60,8 @@ struct MixtureInfo {
   bool normalizes = false;      ///< the weights of a token's experts sum to 1 in published models
   bool biases = false;          ///< the router and the experts' matrices have biases (gpt-oss)
   bool own_width = true;        ///< expert_dim and hidden_dim may differ; the first layers may be dense
-  int64_t group_top = 2;        ///< a group's score is the sum of this many of its best scores
+  bool groups_by_max = false;   ///< a group's score is its best expert's, not the sum of its best two (DeepSeek-V2)
+  bool may_normalize = true;    ///< ModelConfig::normalize_routes may be true
   bool deepseek = false;        ///< supports expert groups, a scale for the weights, and any number of shared experts
 };
 

@@ -24,10 +24,7 @@ bool TensorSpec::is_matrix() const { return is_stack() || (shape.size() == 2 && 
 
 std::vector<int64_t> TensorSpec::hf_shape() const {
   if (role == Role::SharedGate) return {1, shape[0]};
-  if (!hf_packed.name.empty()) {
-    if (!is_stack()) return {shape[0], shape[1] * hf_packed.step};
-    return {shape[0], shape[2], shape[1] * hf_packed.step};
-  }
+  if (!hf_packed.name.empty()) return hf_packed.shape;
   return is_stack() ? std::vector<int64_t>(shape.begin() + 1, shape.end()) : shape;
 }
 
@@ -51,10 +48,19 @@ std::vector<TensorSpec> tensor_manifest(const ModelConfig& c) {
     const auto expert = [&](size_t which) { return fmt::format("{}experts.{{}}.{}", ffn, of_hf.expert[which]); };
     const auto pack = [&](int64_t first, int64_t step) {  // sets hf_packed of the last tensor
       TensorSpec& spec = tensors.back();
-      const char* bias = spec.is_stack() ? "" : "_bias";
       const std::string_view matrix = of_hf.expert[step == 2 ? 0 : 2];
-      spec.hf_packed = {fmt::format("model.layers.{}.{}experts.{}{}", l, ffn, matrix, bias), first, step};
-      spec.hf_name = spec.hf_packed.name;
+      HfPacked& packed = spec.hf_packed;
+      packed = {fmt::format("model.layers.{}.{}experts.{}", l, ffn, matrix), {spec.shape[0], step * spec.shape[1]}};
+      packed.first = first;
+      packed.last = first + 1 == step;
+      packed.steps = {step * spec.shape[1], step, 0};
+      if (spec.is_stack()) {
+        packed.shape.insert(packed.shape.begin() + 1, spec.shape[2]);
+        packed.steps = {step * spec.shape[1] * spec.shape[2], step, step * spec.shape[1]};
+      } else {
+        packed.name += "_bias";
+      }
+      spec.hf_name = packed.name;
     };
     add(Role::Router, l, {c.n_experts, c.dim}, "ffn_gate_inp", router, "ffn.router");
     if (family.mixture.biases) add(Role::RouterBias, l, {c.n_experts}, "ffn_gate_inp", router, "ffn.router", ".bias");
@@ -93,7 +99,12 @@ std::vector<TensorSpec> tensor_manifest(const ModelConfig& c) {
     add(Role::LatentNorm, l, {c.kv_lora_rank}, "attn_kv_a_norm", "self_attn.kv_a_layernorm", "attention.kv_a_norm");
     add(Role::WkB, l, {c.n_heads, c.kv_lora_rank, c.qk_nope_head_dim}, "attn_k_b", "self_attn.kv_b_proj",
         "attention.wk_b");
-    add(Role::WvB, l, {c.n_heads, c.v_head_dim, c.kv_lora_rank}, "attn_v_b", "self_attn.kv_b_proj", "attention.wv_b");
+    // The latent's matrices in Hugging Face files: for each head nope rows for its keys, then v rows for its values.
+    const int64_t rank = c.kv_lora_rank, keys = c.qk_nope_head_dim * rank, head = keys + c.v_head_dim * rank;
+    const std::vector<int64_t> both{c.n_heads * head / rank, rank};
+    tensors.back().hf_packed = {tensors.back().hf_name, both, 0, {head, 1, rank}, false};
+    add(Role::WvB, l, {c.n_heads, c.v_head_dim, rank}, "attn_v_b", "self_attn.kv_b_proj", "attention.wv_b");
+    tensors.back().hf_packed = {tensors.back().hf_name, both, keys, {head, rank, 1}, true};
   };
   // Marks the last `count` tensors as rows of a fused tensor: `gguf` + `kind` in GGUF, `hf` + `kind` in Hugging Face
   // files; null or empty means not fused. Written GGUFs are fused only if `gguf_writes`.

@@ -36,19 +36,24 @@ void validate_experts(const ModelConfig& c, const std::string& where) {
   require(family.mixture.deepseek || (c.expert_groups == 1 && c.route_scale == 1.0F),
           "{}: expert_groups is {} and route_scale {}, but the family {} supports neither", where, c.expert_groups,
           c.route_scale, c.family);
+  require(family.mixture.may_normalize || !c.normalize_routes,
+          "{}: normalize_routes is true, but the family {} does not normalize routing weights", where, c.family);
   require(std::isfinite(c.route_scale) && c.route_scale > 0.0F, "{}: route_scale is {}, but must be positive", where,
           c.route_scale);
 }
 
 void validate_latent(const ModelConfig& c, const std::string& where) {
   const bool latent = info(c.family).latent;
-  require(latent == c.latent(), "{}: the family {} has {} latent attention, but kv_lora_rank is {}", where, c.family,
-          latent ? "" : "no", c.kv_lora_rank);
   if (!latent) {
-    const int64_t other = std::max({c.q_lora_rank, c.qk_nope_head_dim, c.qk_rope_head_dim, c.v_head_dim});
-    return require(other == 0, "{}: the family {} has no latent attention, but one of its dimensions is {}", where,
-                   c.family, other);
+    const int64_t largest =
+        std::max({c.kv_lora_rank, c.q_lora_rank, c.qk_nope_head_dim, c.qk_rope_head_dim, c.v_head_dim});
+    require(largest == 0,
+            "{}: the family {} has no latent attention, but one of kv_lora_rank, q_lora_rank, qk_nope_head_dim, "
+            "qk_rope_head_dim and v_head_dim is {}; use a family that has it, such as deepseek_v3",
+            where, c.family, largest);
+    return;
   }
+  require(c.latent(), "{}: the family {} has latent attention, but kv_lora_rank is 0", where, c.family);
   require(c.qk_nope_head_dim >= 1 && c.qk_rope_head_dim >= 1 && c.v_head_dim >= 1,
           "{}: qk_nope_head_dim is {}, qk_rope_head_dim {} and v_head_dim {}, but each must be at least 1", where,
           c.qk_nope_head_dim, c.qk_rope_head_dim, c.v_head_dim);
