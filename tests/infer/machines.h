@@ -215,7 +215,7 @@ struct MachineKind {
   std::string name;
   CacheType cache_type = CacheType::F32;
   std::function<std::vector<std::unique_ptr<Machine>>(const CpuOptions& options)> make;
-  double roundoff = 0x1p-24;  ///< relative error of a product of two floats
+  double roundoff = 0x1p-24;                           ///< relative error of a product of two floats
   core::ModelConfig model = small_shapes()[1].config;  ///< 2 layers, odd widths, a vocabulary of 37, 100 positions
 
   /// Returns `options` with the cache type of this kind.

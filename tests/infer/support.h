@@ -508,7 +508,8 @@ inline std::vector<float> floats_of(const Matrix& matrix) {
   return values;
 }
 
-/// Returns a model with these weights, mapped from a GGUF file that is removed at once; in memory with latent attention.
+/// Returns a model with these weights, mapped from a GGUF file that is removed at once; in memory with latent
+/// attention.
 inline core::StoredModel model_from(const core::Weights& weights) {
   if (weights.config.latent()) return model_in_memory(weights);
   const TempDir folder;
