@@ -15,6 +15,7 @@ gpu::Routing CudaStage::routing_of(const core::ModelConfig& config) {
           .n_chosen = static_cast<uint32_t>(r.n_chosen),
           .n_groups = static_cast<uint32_t>(r.n_groups),
           .groups_chosen = static_cast<uint32_t>(r.groups_chosen),
+          .groups_by_max = r.groups_by_max,
           .sigmoid = r.score == core::RouterScore::Sigmoid,
           .normalizes = r.normalizes,
           .scale = r.scale};

@@ -13,6 +13,7 @@ struct Routing {
   uint32_t n_chosen = 0;
   uint32_t n_groups = 1;  ///< groups of adjacent experts, of equal size
   uint32_t groups_chosen = 1;
+  bool groups_by_max = false;
   bool sigmoid = false;  ///< sigmoid scores instead of softmax
   bool normalizes = false;
   float scale = 1.0F;

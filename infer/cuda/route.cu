@@ -63,16 +63,16 @@ __device__ void to_scores(float* scores, uint32_t n, bool sigmoid) {
   __syncthreads();
 }
 
-// Returns the sum of the two largest values of a group.
-__device__ float score_of_group(const float* values, uint32_t size) {
+// Returns the sum of the two largest values of a group, or the largest if `by_max`.
+__device__ float score_of_group(const float* values, uint32_t size, bool by_max) {
   float best = kNone;
-  float second = size > 1 ? kNone : 0.0F;
+  float second = kNone;
   for (uint32_t i = 0; i < size; ++i) {
     const float lower = values[i] < best ? values[i] : best;
     second = second < lower ? lower : second;
     best = best < values[i] ? values[i] : best;
   }
-  return best + second;
+  return size > 1 && !by_max ? best + second : best;
 }
 
 size_t words_of(size_t n) { return ceil_div(n, kWarp); }
@@ -98,7 +98,9 @@ __global__ __launch_bounds__(kWarp) void route_rows(float* routes, const float* 
   __syncthreads();
   if (r.groups_chosen < r.n_groups) {
     const uint32_t size = r.n_experts / r.n_groups;
-    for (uint32_t g = lane; g < r.n_groups; g += kWarp) groups[g] = score_of_group(by + g * size, size);
+    for (uint32_t g = lane; g < r.n_groups; g += kWarp) {
+      groups[g] = score_of_group(by + g * size, size, r.groups_by_max);
+    }
     __syncthreads();
     choose(groups, r.n_groups, r.groups_chosen, chosen_groups);
     for (uint32_t i = lane; i < r.n_experts; i += kWarp) {

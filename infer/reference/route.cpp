@@ -42,14 +42,15 @@ void route(float* x, const float* bias, const Routing& routing) {
   std::vector<bool> chosen;
   if (routing.groups_chosen < routing.n_groups) {
     const size_t size = routing.n_experts / routing.n_groups;
+    const bool two = size > 1 && !routing.groups_by_max;
     std::vector<float> groups;
     for (size_t first = 0; first < by.size(); first += size) {
-      float best = -kInfinity, second = size > 1 ? -kInfinity : 0.0F;
+      float best = -kInfinity, second = -kInfinity;
       for (size_t i = first; i < first + size; ++i) {
         second = std::max(second, std::min(best, by[i]));
         best = std::max(best, by[i]);
       }
-      groups.push_back(best + second);
+      groups.push_back(two ? best + second : best);
     }
     choose(groups, routing.groups_chosen, chosen);
     for (size_t i = 0; i < by.size(); ++i) {

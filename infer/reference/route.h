@@ -14,6 +14,7 @@ struct Routing {
   size_t n_chosen = 0;
   size_t n_groups = 1;  ///< groups of adjacent experts, of equal size
   size_t groups_chosen = 1;
+  bool groups_by_max = false;
   bool normalizes = false;
   float scale = 1.0F;
 };
@@ -24,15 +25,16 @@ struct Routing {
           .n_chosen = static_cast<size_t>(c.experts_per_token),
           .n_groups = static_cast<size_t>(c.expert_groups),
           .groups_chosen = static_cast<size_t>(c.groups_per_token),
+          .groups_by_max = core::info(c.family).mixture.groups_by_max,
           .normalizes = c.normalize_routes,
           .scale = c.route_scale};
 }
 
 /// Replaces logits (n_experts) by the experts' weights, 0 for those not chosen. s is the softmax of the logits, or the
-/// sigmoid of each, and c = s + bias (null: 0). A group's score is the sum of its two largest c. In the groups with the
-/// best scores, the experts with the largest c are chosen, the first among equals. Their weights are s, divided by
-/// their Σ s + 1e-20 if `normalizes`, times `scale`. Sums run in expert order. Sources: Fedus et al., "Switch
-/// Transformers", 2021, section 2.1; DeepSeek-AI, "DeepSeek-V3", 2024, section 2.1.2.
+/// sigmoid of each, and c = s + bias (null: 0). A group's score is the sum of its two largest c, or the largest if
+/// `groups_by_max`. In the groups with the best scores, the experts with the largest c are chosen, the first among
+/// equals. Their weights are s, divided by their Σ s + 1e-20 if `normalizes`, times `scale`. Sums run in expert order.
+/// Sources: Fedus et al., "Switch Transformers", 2021, section 2.1; DeepSeek-AI, "DeepSeek-V3", 2024, section 2.1.2.
 void route(float* logits, const float* bias, const Routing& routing);
 
 }  // namespace folio::infer::kernels

@@ -19,11 +19,13 @@ namespace {
 
 using torch::Tensor;
 
-// Returns scores `by` [N, E] with -∞ for experts outside the best groups. A group's score is the sum of its top two.
+// Returns scores `by` [N, E] with -∞ for experts outside the best groups. A group's score is the sum of its top two, or
+// its maximum in families that rank groups by it.
 Tensor within_best_groups(const Tensor& by_NE, const core::ModelConfig& c) {
   const int64_t size = c.n_experts / c.expert_groups;
   const auto by_NGS = by_NE.unflatten(1, {c.expert_groups, size});
-  const auto groups_NG = std::get<0>(by_NGS.topk(std::min<int64_t>(2, size), -1)).sum(-1);
+  const int64_t best_of_group = core::info(c.family).mixture.groups_by_max ? 1 : 2;
+  const auto groups_NG = std::get<0>(by_NGS.topk(std::min(best_of_group, size), -1)).sum(-1);
   const auto best = std::get<1>(groups_NG.topk(c.groups_per_token, -1));
   const auto outside_NG = torch::ones_like(groups_NG, torch::kBool).scatter(1, best, false);
   return by_NGS.masked_fill(outside_NG.unsqueeze(-1), -std::numeric_limits<double>::infinity()).flatten(1);

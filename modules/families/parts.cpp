@@ -6,6 +6,7 @@
 
 #include "modules/families/attention.h"
 #include "modules/families/feed_forward.h"
+#include "modules/families/latent_attention.h"
 #include "modules/families/rope.h"
 #include "modules/swiglu.h"
 
@@ -14,6 +15,12 @@ namespace folio::nn {
 using torch::nn::AnyModule;
 
 AnyModule FamilyParts::attention(const core::ModelConfig& config, RopeCache rope, int64_t layer) const {
+  if (config.latent()) {
+    LatentAttention attention(config, std::move(rope), options().dropout, *options().linears,
+                              fmt::format("layers.{}.attention", layer));
+    attention->written_out = options().written_out;
+    return AnyModule(attention);
+  }
   const std::shared_ptr<AttentionImpl> attention = std::make_shared<FamilyAttentionImpl>(
       config, std::move(rope), options().dropout, *options().linears, fmt::format("layers.{}.attention", layer));
   attention->written_out = options().written_out;

@@ -4,6 +4,7 @@
 //     pairs; scaled, partial and local rotations      rope.h
 //     qkv_bias, output_bias, qk_norm, sinks,          attention.h
 //     windows, caps and scales of scores
+//     latent                                          latent_attention.h
 //     gate                                            feed_forward.h
 //     pre_norms, post_norms, residual_scale           block.cpp
 //     mixture                                         mixture.h

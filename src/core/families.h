@@ -22,6 +22,10 @@ enum class Family : uint8_t {
   Olmoe,
   Dots1,
   Glm4Moe,
+  DeepseekV2,
+  DeepseekV3,
+  Glm4MoeLite,
+  Youtu,
   Gemma2,
   Gemma3,
   Olmo2,
@@ -56,6 +60,8 @@ struct MixtureInfo {
   bool normalizes = false;      ///< the weights of a token's experts sum to 1 in published models
   bool biases = false;          ///< the router and the experts' matrices have biases (gpt-oss)
   bool own_width = true;        ///< expert_dim and hidden_dim may differ; the first layers may be dense
+  bool groups_by_max = false;   ///< a group's score is its best expert's, not the sum of its best two (DeepSeek-V2)
+  bool may_normalize = true;    ///< ModelConfig::normalize_routes may be true
   bool deepseek = false;        ///< supports expert groups, a scale for the weights, and any number of shared experts
 };
 
@@ -74,6 +80,7 @@ struct FamilyInfo {
   bool pre_norms = true;       ///< inputs of attention and of the feed-forward network are normalized
   bool post_norms = false;     ///< outputs of attention and of the feed-forward network are normalized
   Gate gate = Gate::Silu;
+  bool latent = false;           ///< keys and values are computed from a latent (ModelConfig::kv_lora_rank)
   bool qkv_bias = false;         ///< queries, keys and values have biases
   bool qkv_bias_varies = false;  ///< models may have the opposite of qkv_bias (ModelConfig::other_qkv_bias)
   bool output_bias = false;      ///< the attention's output projection has a bias

@@ -24,10 +24,7 @@ bool TensorSpec::is_matrix() const { return is_stack() || (shape.size() == 2 && 
 
 std::vector<int64_t> TensorSpec::hf_shape() const {
   if (role == Role::SharedGate) return {1, shape[0]};
-  if (!hf_packed.name.empty()) {
-    if (!is_stack()) return {shape[0], shape[1] * hf_packed.step};
-    return {shape[0], shape[2], shape[1] * hf_packed.step};
-  }
+  if (!hf_packed.name.empty()) return hf_packed.shape;
   return is_stack() ? std::vector<int64_t>(shape.begin() + 1, shape.end()) : shape;
 }
 
@@ -51,10 +48,19 @@ std::vector<TensorSpec> tensor_manifest(const ModelConfig& c) {
     const auto expert = [&](size_t which) { return fmt::format("{}experts.{{}}.{}", ffn, of_hf.expert[which]); };
     const auto pack = [&](int64_t first, int64_t step) {  // sets hf_packed of the last tensor
       TensorSpec& spec = tensors.back();
-      const char* bias = spec.is_stack() ? "" : "_bias";
       const std::string_view matrix = of_hf.expert[step == 2 ? 0 : 2];
-      spec.hf_packed = {fmt::format("model.layers.{}.{}experts.{}{}", l, ffn, matrix, bias), first, step};
-      spec.hf_name = spec.hf_packed.name;
+      HfPacked& packed = spec.hf_packed;
+      packed = {fmt::format("model.layers.{}.{}experts.{}", l, ffn, matrix), {spec.shape[0], step * spec.shape[1]}};
+      packed.first = first;
+      packed.last = first + 1 == step;
+      packed.steps = {step * spec.shape[1], step, 0};
+      if (spec.is_stack()) {
+        packed.shape.insert(packed.shape.begin() + 1, spec.shape[2]);
+        packed.steps = {step * spec.shape[1] * spec.shape[2], step, step * spec.shape[1]};
+      } else {
+        packed.name += "_bias";
+      }
+      spec.hf_name = packed.name;
     };
     add(Role::Router, l, {c.n_experts, c.dim}, "ffn_gate_inp", router, "ffn.router");
     if (family.mixture.biases) add(Role::RouterBias, l, {c.n_experts}, "ffn_gate_inp", router, "ffn.router", ".bias");
@@ -81,6 +87,25 @@ std::vector<TensorSpec> tensor_manifest(const ModelConfig& c) {
       add(Role::SharedGate, l, {c.dim}, "ffn_gate_inp_shexp", ffn + "shared_expert_gate", "ffn.shared_gate");
     }
   };
+  const auto add_latent = [&](int64_t l) {
+    if (c.q_lora_rank > 0) {
+      add(Role::WqA, l, {c.q_lora_rank, c.dim}, "attn_q_a", "self_attn.q_a_proj", "attention.wq_a");
+      add(Role::QueryLatentNorm, l, {c.q_lora_rank}, "attn_q_a_norm", "self_attn.q_a_layernorm", "attention.q_a_norm");
+      add(Role::WqB, l, {c.query_dim(), c.q_lora_rank}, "attn_q_b", "self_attn.q_b_proj", "attention.wq_b");
+    } else {
+      add(Role::Wq, l, {c.query_dim(), c.dim}, "attn_q", "self_attn.q_proj", "attention.wq");
+    }
+    add(Role::WkvA, l, {c.latent_dim(), c.dim}, "attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa", "attention.wkv_a");
+    add(Role::LatentNorm, l, {c.kv_lora_rank}, "attn_kv_a_norm", "self_attn.kv_a_layernorm", "attention.kv_a_norm");
+    add(Role::WkB, l, {c.n_heads, c.kv_lora_rank, c.qk_nope_head_dim}, "attn_k_b", "self_attn.kv_b_proj",
+        "attention.wk_b");
+    // The latent's matrices in Hugging Face files: for each head nope rows for its keys, then v rows for its values.
+    const int64_t rank = c.kv_lora_rank, keys = c.qk_nope_head_dim * rank, head = keys + c.v_head_dim * rank;
+    const std::vector<int64_t> both{c.n_heads * head / rank, rank};
+    tensors.back().hf_packed = {tensors.back().hf_name, both, 0, {head, 1, rank}, false};
+    add(Role::WvB, l, {c.n_heads, c.v_head_dim, rank}, "attn_v_b", "self_attn.kv_b_proj", "attention.wv_b");
+    tensors.back().hf_packed = {tensors.back().hf_name, both, keys, {head, rank, 1}, true};
+  };
   // Marks the last `count` tensors as rows of a fused tensor: `gguf` + `kind` in GGUF, `hf` + `kind` in Hugging Face
   // files; null or empty means not fused. Written GGUFs are fused only if `gguf_writes`.
   const auto fuse = [&](size_t count, const char* gguf, bool gguf_writes, std::string_view hf, const char* kind) {
@@ -102,10 +127,14 @@ std::vector<TensorSpec> tensor_manifest(const ModelConfig& c) {
     if (family.pre_norms) {
       add(Role::AttentionNorm, l, {c.dim}, "attn_norm", "input_layernorm", "attention_norm");
     }
-    add(Role::Wq, l, {c.query_dim(), c.dim}, "attn_q", "self_attn.q_proj", "attention.wq");
-    add(Role::Wk, l, {c.kv_dim(), c.dim}, "attn_k", "self_attn.k_proj", "attention.wk");
-    add(Role::Wv, l, {c.kv_dim(), c.dim}, "attn_v", "self_attn.v_proj", "attention.wv");
-    fuse(3, "attn_qkv", of_gguf.qkv, hf_qkv, ".weight");
+    if (c.latent()) {
+      add_latent(l);
+    } else {
+      add(Role::Wq, l, {c.query_dim(), c.dim}, "attn_q", "self_attn.q_proj", "attention.wq");
+      add(Role::Wk, l, {c.kv_dim(), c.dim}, "attn_k", "self_attn.k_proj", "attention.wk");
+      add(Role::Wv, l, {c.kv_dim(), c.dim}, "attn_v", "self_attn.v_proj", "attention.wv");
+      fuse(3, "attn_qkv", of_gguf.qkv, hf_qkv, ".weight");
+    }
     if (c.qkv_bias()) {
       add(Role::Bq, l, {c.query_dim()}, "attn_q", "self_attn.q_proj", "attention.wq", ".bias");
       add(Role::Bk, l, {c.kv_dim()}, "attn_k", "self_attn.k_proj", "attention.wk", ".bias");
@@ -122,7 +151,7 @@ std::vector<TensorSpec> tensor_manifest(const ModelConfig& c) {
       add(Role::AttentionSinks, l, {c.n_heads}, "attn_sinks", "self_attn.sinks", "attention.sinks");
       tensors.back().hf_name = fmt::format("model.layers.{}.self_attn.sinks", l);
     }
-    add(Role::Wo, l, {c.dim, c.query_dim()}, "attn_output", "self_attn.o_proj", "attention.wo");
+    add(Role::Wo, l, {c.dim, c.heads_dim()}, "attn_output", "self_attn.o_proj", "attention.wo");
     if (family.output_bias) add(Role::Bo, l, {c.dim}, "attn_output", "self_attn.o_proj", "attention.wo", ".bias");
     if (family.post_norms) {
       add(Role::PostAttentionNorm, l, {c.dim}, "post_attention_norm", std::string(of_hf.post_attention_norm),

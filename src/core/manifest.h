@@ -2,6 +2,7 @@
 // use its order.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,14 @@ enum class Role {
   Bv,
   QueryNorm,
   KeyNorm,
-  AttentionSinks,  ///< shape [heads]
+  AttentionSinks,   ///< shape [heads]
+  WqA,              ///< shape [q_lora_rank, dim]
+  QueryLatentNorm,  ///< shape [q_lora_rank]
+  WqB,              ///< shape [heads * head_dim, q_lora_rank]
+  WkvA,             ///< shape [kv_lora_rank + qk_rope_head_dim, dim]: the latent, then the part of the key with RoPE
+  LatentNorm,       ///< shape [kv_lora_rank]
+  WkB,              ///< shape [heads, kv_lora_rank, qk_nope_head_dim]: the transpose of a head's key matrix
+  WvB,              ///< shape [heads, v_head_dim, kv_lora_rank]
   Wo,
   Bo,
   PostAttentionNorm,
@@ -53,14 +61,18 @@ struct Fused {
   int64_t rows = 0;
 };
 
-/// The layout of experts in gpt-oss's Hugging Face files, where a tensor interleaves `step` matrices. A stack [experts,
-/// out, in] is columns first, first + step, … of the tensor `name`, [experts, in, step * out]; vectors are in [experts,
-/// step * out]. MXFP4 has two U8 tensors: NAME_blocks, [experts, step * out, in / 32, 16], with even elements in the
-/// low halves of bytes and odd ones in the high halves; and NAME_scales, [experts, step * out, in / 32].
+/// A Hugging Face tensor that contains several of Folio's: element (e, r, c) of a stack is element first + e * steps[0]
+/// + r * steps[1] + c * steps[2] of the tensor `name`. There are two kinds:
+/// Experts of gpt-oss: a stack [experts, out, in] is every steps[1]-th column of [experts, in, steps[1] * out], and
+/// vectors are in [experts, steps[1] * out]. MXFP4 has two U8 tensors: NAME_blocks, [experts, steps[1] * out, in / 32,
+/// 16], with even elements in the low halves of bytes and odd ones in the high halves; and NAME_scales, without the 16.
+/// Latent attention: WkB's transposed matrix of a head, then WvB's, for each head, in [heads * (nope + v), rank].
 struct HfPacked {
-  std::string name;  ///< name of the tensor; empty: stored like other families' experts
+  std::string name;  ///< name of the tensor; empty: stored alone, or one tensor per expert
+  std::vector<int64_t> shape{};
   int64_t first = 0;
-  int64_t step = 1;
+  std::array<int64_t, 3> steps{};
+  bool last = true;  ///< no later tensor of the manifest is in the same Hugging Face tensor
 };
 
 struct TensorSpec {

@@ -36,8 +36,35 @@ void validate_experts(const ModelConfig& c, const std::string& where) {
   require(family.mixture.deepseek || (c.expert_groups == 1 && c.route_scale == 1.0F),
           "{}: expert_groups is {} and route_scale {}, but the family {} supports neither", where, c.expert_groups,
           c.route_scale, c.family);
+  require(family.mixture.may_normalize || !c.normalize_routes,
+          "{}: normalize_routes is true, but the family {} does not normalize routing weights", where, c.family);
   require(std::isfinite(c.route_scale) && c.route_scale > 0.0F, "{}: route_scale is {}, but must be positive", where,
           c.route_scale);
+}
+
+void validate_latent(const ModelConfig& c, const std::string& where) {
+  const bool latent = info(c.family).latent;
+  if (!latent) {
+    const int64_t largest =
+        std::max({c.kv_lora_rank, c.q_lora_rank, c.qk_nope_head_dim, c.qk_rope_head_dim, c.v_head_dim});
+    require(largest == 0,
+            "{}: the family {} has no latent attention, but one of kv_lora_rank, q_lora_rank, qk_nope_head_dim, "
+            "qk_rope_head_dim and v_head_dim is {}; use a family that has it, such as deepseek_v3",
+            where, c.family, largest);
+    return;
+  }
+  require(c.latent(), "{}: the family {} has latent attention, but kv_lora_rank is 0", where, c.family);
+  require(c.qk_nope_head_dim >= 1 && c.qk_rope_head_dim >= 1 && c.v_head_dim >= 1,
+          "{}: qk_nope_head_dim is {}, qk_rope_head_dim {} and v_head_dim {}, but each must be at least 1", where,
+          c.qk_nope_head_dim, c.qk_rope_head_dim, c.v_head_dim);
+  require(c.qk_rope_head_dim % 2 == 0, "{}: qk_rope_head_dim is {}, but RoPE rotates pairs, so it must be even", where,
+          c.qk_rope_head_dim);
+  require(c.head_dim == c.qk_nope_head_dim + c.qk_rope_head_dim && c.rope_dims == 0,
+          "{}: head_dim is {} and rope_dims {}, expected {}, the sum of qk_nope_head_dim and qk_rope_head_dim, and 0",
+          where, c.head_dim, c.rope_dims, c.qk_nope_head_dim + c.qk_rope_head_dim);
+  require(c.n_kv_heads == c.n_heads, "{}: n_kv_heads is {}, but latent attention has one per query head, {}", where,
+          c.n_kv_heads, c.n_heads);
+  require(c.heads_dim() <= 1 << 20, "{}: {} heads of v_head_dim {} are too wide", where, c.n_heads, c.v_head_dim);
 }
 
 }  // namespace
@@ -55,8 +82,8 @@ void validate(const ModelConfig& config, const std::string& where) {
           info(config.family).qkv_bias ? "always has" : "never has");
   require(config.n_heads % config.n_kv_heads == 0, "{}: n_heads {} is not a multiple of n_kv_heads {}", where,
           config.n_heads, config.n_kv_heads);
-  require(config.head_dim % 2 == 0, "{}: head_dim is {}, but RoPE rotates pairs, so it must be even", where,
-          config.head_dim);
+  require(config.latent() || config.head_dim % 2 == 0, "{}: head_dim is {}, but RoPE rotates pairs, so it must be even",
+          where, config.head_dim);
   require(config.query_dim() <= 1 << 20, "{}: {} heads of head_dim {} are too wide", where, config.n_heads,
           config.head_dim);
   require(config.sliding_window == 0 || info(config.family).sliding_window,
@@ -95,13 +122,15 @@ void validate(const ModelConfig& config, const std::string& where) {
         std::pair{"logit_cap", config.logit_cap}, std::pair{"local_rope_theta", config.local_rope_theta}}) {
     require(std::isfinite(value) && value >= 0.0F, "{}: {} is {}, but must not be negative", where, name, value);
   }
+  validate_latent(config, where);
   validate_experts(config, where);
 }
 
 bool ModelConfig::is_plain() const {
   const FamilyInfo& of = info(family);
   const bool plain_parts = of.pairs == RopePairs::Adjacent && of.pre_norms && !of.post_norms && of.gate == Gate::Silu &&
-                           !qkv_bias() && !of.output_bias && !of.sinks && of.qk_norm == QkNorm::None && n_experts == 0;
+                           !qkv_bias() && !of.output_bias && !of.sinks && of.qk_norm == QkNorm::None && !of.latent &&
+                           n_experts == 0;
   const bool plain_rope = rotated() == head_dim && !rope_scaling.active() && sliding_window == 0;
   const bool plain_scales = embedding_scale == 1.0F && attention_scale == 0.0F && attention_cap == 0.0F &&
                             residual_scale == 1.0F && logit_scale == 1.0F && logit_cap == 0.0F;

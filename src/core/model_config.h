@@ -62,8 +62,14 @@ struct ModelConfig {
   int64_t n_kv_heads = 4;  ///< number of key/value heads: n_heads (MHA), 1 (MQA), or a divisor of n_heads (GQA)
   /// Elements per head. n_heads * head_dim may differ from dim. Must be updated after a change of dim or n_heads.
   int64_t head_dim = n_heads > 0 ? dim / n_heads : 0;
-  int64_t hidden_dim = 352;  ///< inner width of the feed-forward network
-  int64_t n_experts = 0;     ///< number of routed experts per layer; 0: no experts
+  /// Latent attention (modules/families/latent_attention.h): elements that keys and values are computed from; 0: none.
+  int64_t kv_lora_rank = 0;
+  int64_t q_lora_rank = 0;       ///< elements that queries are computed from; 0: queries are computed from the input
+  int64_t qk_nope_head_dim = 0;  ///< elements of a query or key head without RoPE, which come first
+  int64_t qk_rope_head_dim = 0;  ///< elements with RoPE, the rest of head_dim; all heads have the same ones in the key
+  int64_t v_head_dim = 0;        ///< elements of a value head
+  int64_t hidden_dim = 352;      ///< inner width of the feed-forward network
+  int64_t n_experts = 0;         ///< number of routed experts per layer; 0: no experts
   int64_t experts_per_token = 0;
   int64_t expert_dim = 0;         ///< inner width of an expert
   int64_t shared_dim = 0;         ///< inner width of all shared experts together, which form one network; 0: none
@@ -90,9 +96,13 @@ struct ModelConfig {
   float logit_cap = 0.0F;        ///< logits become cap · tanh(logit / cap); 0: unchanged
 
   [[nodiscard]] bool qkv_bias() const { return info(family).qkv_bias != other_qkv_bias; }
+  [[nodiscard]] bool latent() const { return kv_lora_rank > 0; }
+  /// Returns the number of elements that latent attention caches for a position.
+  [[nodiscard]] int64_t latent_dim() const { return kv_lora_rank + qk_rope_head_dim; }
   [[nodiscard]] int64_t query_dim() const { return n_heads * head_dim; }
   [[nodiscard]] int64_t kv_dim() const { return n_kv_heads * head_dim; }
-  [[nodiscard]] int64_t rotated() const { return rope_dims > 0 ? rope_dims : head_dim; }
+  [[nodiscard]] int64_t heads_dim() const { return latent() ? n_heads * v_head_dim : query_dim(); }  ///< input of Wo
+  [[nodiscard]] int64_t rotated() const { return latent() ? qk_rope_head_dim : rope_dims > 0 ? rope_dims : head_dim; }
   [[nodiscard]] bool has_window(int64_t layer) const {
     return sliding_window > 0 && (window_period == 1 || (layer + 1) % window_period != 0);
   }
@@ -118,6 +128,16 @@ struct ModelConfig {
           F{"kv-heads", "number of key/value heads: fewer than --heads for GQA, 1 for MQA", 1, 1 << 12});
     visit("head_dim", self.head_dim,
           F{"head-dim", "dimension of a head, --dim / --heads unless given", 1, 1 << 17, F::kLater});
+    visit("kv_lora_rank", self.kv_lora_rank,
+          F{"kv-lora-rank", "latent attention: rank of keys and values", 0, 1 << 16, F::kLater});
+    visit("q_lora_rank", self.q_lora_rank,
+          F{"q-lora-rank", "latent attention: rank of queries; 0: full rank", 0, 1 << 16, F::kLater});
+    visit("qk_nope_head_dim", self.qk_nope_head_dim,
+          F{"qk-nope-head-dim", "latent attention: query elements per head without RoPE", 0, 1 << 16, F::kLater});
+    visit("qk_rope_head_dim", self.qk_rope_head_dim,
+          F{"qk-rope-head-dim", "latent attention: query elements per head with RoPE", 0, 1 << 16, F::kLater});
+    visit("v_head_dim", self.v_head_dim,
+          F{"v-head-dim", "latent attention: value elements per head", 0, 1 << 16, F::kLater});
     visit("hidden_dim", self.hidden_dim, F{"hidden-dim", "hidden dimension of the feed-forward network", 1, 1 << 20});
     visit("n_experts", self.n_experts,
           F{"experts", "number of experts per layer; 0: dense model", 0, 1 << 12, F::kLater});

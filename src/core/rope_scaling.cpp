@@ -1,8 +1,11 @@
 #include "core/rope_scaling.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <string>
 
 namespace folio::core {
 namespace {
@@ -73,6 +76,22 @@ float rope_magnitude(const ModelConfig& config) {
 
 float yarn_magnitude(float factor, float mscale) {
   return factor <= 1.0F ? 1.0F : 0.1F * mscale * std::log(factor) + 1.0F;
+}
+
+float latent_score_scale(const ModelConfig& config, double mscale) {
+  const double magnitude = 1.0 + 0.1 * mscale * std::log(static_cast<double>(config.rope_scaling.factor));
+  return static_cast<float>(magnitude * magnitude / std::sqrt(static_cast<double>(config.head_dim)));
+}
+
+double latent_mscale(const ModelConfig& config) {
+  if (config.attention_scale == 0.0F) return 0.0;
+  const double square = static_cast<double>(config.attention_scale) * std::sqrt(static_cast<double>(config.head_dim));
+  const double mscale = (std::sqrt(square) - 1.0) / (0.1 * std::log(static_cast<double>(config.rope_scaling.factor)));
+  for (int digits = 1; digits < 17; ++digits) {
+    const double rounded = std::stod(fmt::format("{:.{}g}", mscale, digits));
+    if (latent_score_scale(config, rounded) == config.attention_scale) return rounded;
+  }
+  return mscale;
 }
 
 float longrope_magnitude(float factor, int64_t original_context) {

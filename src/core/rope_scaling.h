@@ -28,6 +28,11 @@ namespace folio::core {
 [[nodiscard]] float yarn_magnitude(float factor, float mscale = 1.0F);
 [[nodiscard]] float longrope_magnitude(float factor, int64_t original_context);
 
+/// Returns latent attention's score scale with Yarn: yarn_magnitude(factor, mscale)² / sqrt(head_dim). Source:
+/// transformers' yarn_apply_mscale(). latent_mscale() returns the shortest mscale that gives config.attention_scale.
+[[nodiscard]] float latent_score_scale(const ModelConfig& config, double mscale);
+[[nodiscard]] double latent_mscale(const ModelConfig& config);
+
 /// Returns the RoPE frequencies of layers with a sliding window: local_rope_theta^(-2i / rotated) for pair i.
 [[nodiscard]] std::vector<double> local_rope_frequencies(const ModelConfig& config);
 

@@ -82,8 +82,49 @@ const ModelConfig kGptOss{.family = Family::GptOss,
                           .sliding_window = 128,
                           .window_period = 2,
                           .tie_embeddings = false};
-const std::vector<ModelConfig> kAll{kTiny,    kUntied,  kGrouped,  kMultiQuery, kQwen2, kQwen3,
-                                    kMistral, kMixtral, kQwen2Moe, kDots1,      kGptOss};
+const ModelConfig kDeepseekV2Lite{.family = Family::DeepseekV2,
+                                  .vocab_size = 102400,
+                                  .dim = 2048,
+                                  .n_layers = 27,
+                                  .n_heads = 16,
+                                  .n_kv_heads = 16,
+                                  .head_dim = 192,
+                                  .kv_lora_rank = 512,
+                                  .qk_nope_head_dim = 128,
+                                  .qk_rope_head_dim = 64,
+                                  .v_head_dim = 128,
+                                  .hidden_dim = 10944,
+                                  .n_experts = 64,
+                                  .experts_per_token = 6,
+                                  .expert_dim = 1408,
+                                  .shared_dim = 2816,
+                                  .dense_layers = 1,
+                                  .tie_embeddings = false};
+const ModelConfig kDeepseekV3{.family = Family::DeepseekV3,
+                              .vocab_size = 129280,
+                              .dim = 7168,
+                              .n_layers = 61,
+                              .n_heads = 128,
+                              .n_kv_heads = 128,
+                              .head_dim = 192,
+                              .kv_lora_rank = 512,
+                              .q_lora_rank = 1536,
+                              .qk_nope_head_dim = 128,
+                              .qk_rope_head_dim = 64,
+                              .v_head_dim = 128,
+                              .hidden_dim = 18432,
+                              .n_experts = 256,
+                              .experts_per_token = 8,
+                              .expert_dim = 2048,
+                              .shared_dim = 2048,
+                              .dense_layers = 3,
+                              .expert_groups = 8,
+                              .groups_per_token = 4,
+                              .normalize_routes = true,
+                              .route_scale = 2.5F,
+                              .tie_embeddings = false};
+const std::vector<ModelConfig> kAll{kTiny,    kUntied,   kGrouped, kMultiQuery, kQwen2,          kQwen3,     kMistral,
+                                    kMixtral, kQwen2Moe, kDots1,   kGptOss,     kDeepseekV2Lite, kDeepseekV3};
 
 TEST(ModelConfig, AcceptsCommonShapes) {
   for (const ModelConfig& c : kAll) EXPECT_NO_THROW(validate(c, "here"));
@@ -123,19 +164,20 @@ TEST(Families, FindsFamiliesByName) {
   for (const FamilyInfo& family : families()) {
     EXPECT_EQ(&info(family.family), &family);
     EXPECT_EQ(&family_named(family.name, "it"), &family);
-    const FamilyInfo& read_as = family_of_gguf(gguf_architecture(family.family), !family.mixture.none, "it");
+    const FamilyInfo& read_as =
+        family_of_gguf(gguf_architecture(family.family), !family.mixture.none, family.mixture.score, "it");
     EXPECT_EQ(read_as.pairs, family.pairs);
     EXPECT_EQ(read_as.mixture.none, family.mixture.none);
   }
-  EXPECT_EQ(family_of_gguf("llama", false, "it").family, Family::Llama);
-  EXPECT_EQ(family_of_gguf("llama", true, "it").family, Family::Mixtral);
+  EXPECT_EQ(family_of_gguf("llama", false, RouterScore::Softmax, "it").family, Family::Llama);
+  EXPECT_EQ(family_of_gguf("llama", true, RouterScore::Softmax, "it").family, Family::Mixtral);
   EXPECT_ERROR(family_named("mamba", "the family"),
                "the family is mamba, which is not supported; supported: llama, mistral, qwen2, qwen3, mixtral");
-  EXPECT_ERROR(family_of_gguf("mamba", false, "the architecture"),
+  EXPECT_ERROR(family_of_gguf("mamba", false, RouterScore::Softmax, "the architecture"),
                "the architecture is mamba, which is not supported; supported: llama, qwen2, qwen3, qwen2moe");
-  EXPECT_ERROR(family_of_gguf("qwen3", true, "the architecture"),
+  EXPECT_ERROR(family_of_gguf("qwen3", true, RouterScore::Softmax, "the architecture"),
                "the architecture is qwen3 with experts, which is not supported");
-  EXPECT_ERROR(family_of_gguf("qwen3moe", false, "the architecture"),
+  EXPECT_ERROR(family_of_gguf("qwen3moe", false, RouterScore::Softmax, "the architecture"),
                "the architecture is qwen3moe without experts, which is not supported");
 }
 
@@ -235,6 +277,8 @@ TEST(ModelConfig, ParameterCountOfPublishedModels) {
   // kGrouped has the shape of Llama 3.2 1B, kUntied with tied embeddings that of stories15M.
   EXPECT_EQ(parameter_count(kGrouped), 1235814400);
   EXPECT_EQ(parameter_count(kGptOss), 20914757184);  // gpt-oss-20b
+  EXPECT_EQ(parameter_count(kDeepseekV2Lite), 15706484224);
+  EXPECT_EQ(parameter_count(kDeepseekV3), 671026419200);
   ModelConfig stories = kUntied;
   stories.tie_embeddings = true;
   EXPECT_EQ(parameter_count(stories), 15191712);
@@ -268,8 +312,13 @@ TEST(ModelConfig, VisitsEveryField) {
     EXPECT_TRUE(test::contains(describe_difference(ModelConfig{}, changed), name + " "));
     field = {};
   });
-  EXPECT_EQ(n_fields, 41U);
+  EXPECT_EQ(n_fields, 46U);
   const ModelConfig zeros{Family::Llama,
+                          0,
+                          0,
+                          0,
+                          0,
+                          0,
                           0,
                           0,
                           0,
@@ -350,6 +399,51 @@ TEST(Manifest, GptOssStoresAllExpertsInOneTensor) {
   EXPECT_EQ(find("blk.2.attn_sinks.weight").hf_name, "model.layers.2.self_attn.sinks");
   EXPECT_EQ(find("blk.2.ffn_gate_inp.bias").hf_name, "model.layers.2.mlp.router.bias");
   EXPECT_EQ(find("blk.2.post_attention_norm.weight").role, Role::FfnNorm);
+}
+
+// Hugging Face's files have both matrices that follow the latent as rows of one, head by head; GGUFs have stacks.
+TEST(Manifest, LatentAttentionHasTwoStacksInOneTensor) {
+  const auto find = [](const char* name) { return spec_of(kDeepseekV3, name); };
+  const TensorSpec k = find("blk.4.attn_k_b.weight"), v = find("blk.4.attn_v_b.weight");
+  EXPECT_EQ(k.shape, (std::vector<int64_t>{128, 512, 128}));
+  EXPECT_EQ(v.shape, (std::vector<int64_t>{128, 128, 512}));
+  for (const TensorSpec& spec : {k, v}) {
+    EXPECT_EQ(spec.hf_packed.name, "model.layers.4.self_attn.kv_b_proj.weight");
+    EXPECT_EQ(spec.hf_shape(), (std::vector<int64_t>{128 * 256, 512}));
+    EXPECT_TRUE(spec.is_matrix());
+    EXPECT_FALSE(spec.of_experts());
+  }
+  EXPECT_FALSE(k.hf_packed.last);
+  EXPECT_EQ(v.hf_packed.first, 128 * 512);
+  EXPECT_EQ(find("blk.4.attn_kv_a_mqa.weight").shape, (std::vector<int64_t>{576, 7168}));
+  EXPECT_EQ(find("blk.4.attn_output.weight").shape, (std::vector<int64_t>{7168, 128 * 128}));
+  const TensorSpec q = spec_of(kDeepseekV2Lite, "blk.4.attn_q.weight");
+  EXPECT_EQ(q.shape, (std::vector<int64_t>{16 * 192, 2048}));
+}
+
+TEST(ModelConfig, LatentAttentionNeedsAllItsDimensions) {
+  const auto error = [](int64_t ModelConfig::*field, int64_t value) {
+    ModelConfig c = kDeepseekV3;
+    c.*field = value;
+    try {
+      validate(c, "here");
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_TRUE(test::contains(error(&ModelConfig::kv_lora_rank, 0), "has latent attention, but kv_lora_rank is 0"));
+  EXPECT_TRUE(test::contains(error(&ModelConfig::v_head_dim, 0), "v_head_dim 0, but each must be at least 1"));
+  EXPECT_TRUE(test::contains(error(&ModelConfig::qk_rope_head_dim, 63), "must be even"));
+  EXPECT_TRUE(test::contains(error(&ModelConfig::head_dim, 128), "expected 192"));
+  EXPECT_TRUE(test::contains(error(&ModelConfig::n_kv_heads, 1), "one per query head, 128"));
+  EXPECT_EQ(error(&ModelConfig::q_lora_rank, 0), "");
+  ModelConfig llama = kTiny;
+  llama.v_head_dim = 2;
+  EXPECT_ERROR(validate(llama, "here"), "the family llama has no latent attention");
+  ModelConfig v2 = kDeepseekV2Lite;
+  v2.normalize_routes = true;
+  EXPECT_ERROR(validate(v2, "here"), "does not normalize routing weights");
 }
 
 TEST(Manifest, GgufStacksExpertsAndHuggingFaceSplitsThem) {

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/rope_scaling.h"
 #include "core/weights.h"
 #include "tests/core/support.h"
 
@@ -32,6 +33,43 @@ inline std::vector<ModelConfig> several_shapes() {
   plain.n_layers = 1;
   plain.norm_eps = 1e-5F;
   return {kGrouped, untied, multi_query, plain};
+}
+
+/// Returns models with latent attention: with and without a rank of queries, experts, groups, and YaRN.
+inline std::vector<ModelConfig> latent_shapes() {
+  std::vector<ModelConfig> shapes;
+  for (const Family family : {Family::Youtu, Family::DeepseekV2, Family::DeepseekV3}) {
+    ModelConfig c = kGrouped;
+    c.family = family;
+    c.n_kv_heads = c.n_heads;
+    c.head_dim = 9;
+    c.kv_lora_rank = 8;
+    c.q_lora_rank = family == Family::DeepseekV2 ? 0 : 5;
+    c.qk_nope_head_dim = 3;
+    c.qk_rope_head_dim = 6;
+    c.v_head_dim = 7;
+    if (!info(family).mixture.none) {
+      c.n_experts = 4;
+      c.experts_per_token = 2;
+      c.expert_dim = 4;
+      c.shared_dim = 8;
+      c.dense_layers = 1;
+      c.expert_groups = 2;
+      c.normalize_routes = info(family).mixture.normalizes;
+      c.route_scale = 2.5F;
+    }
+    shapes.push_back(c);
+    for (const double mscale : {0.707, 1.0, 0.7071068, 3.25}) {
+      c.rope_scaling = {.type = RopeScalingType::Yarn,
+                        .factor = 40.0F,
+                        .low_freq_factor = 1.0F,
+                        .high_freq_factor = 32.0F,
+                        .original_context = 16};
+      c.attention_scale = latent_score_scale(c, mscale);
+      shapes.push_back(c);
+    }
+  }
+  return shapes;
 }
 
 /// Returns the configurations of several_shapes() with llama2.c's rope_theta and norm_eps.

@@ -52,15 +52,16 @@ void rewrite(const core::GgufFile& file) {
 bool take_model(const core::GgufFile& file) {
   core::ModelConfig config;
   std::vector<core::TensorView> tensors;
+  std::vector<std::shared_ptr<const void>> copies;
   const auto read = [&] {
     config = core::config_from_gguf(file);
-    tensors = core::manifest_tensors(file, config);
+    tensors = core::manifest_tensors(file, config, copies);
   };
   if (!accepted(read, file.path().string())) return false;
   core::write_gguf_model(scratch_path("model.gguf"), config, tensors, "a name", {});
   const core::GgufFile again(scratch_path("model.gguf"));
   check(core::config_from_gguf(again) == config, "a configuration that is written to a GGUF is read as the same");
-  check(same_tensors(core::manifest_tensors(again, config), tensors),
+  check(same_tensors(core::manifest_tensors(again, config, copies), tensors),
         "a model's tensors are read as they were written");
   return true;
 }

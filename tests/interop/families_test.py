@@ -26,8 +26,10 @@ def assert_same_output(path, prompt, n):
         assert_same_text(ours["tokens"], tokens, gaps)
 
 
-# Omits gpt-oss with YaRN: llama.cpp rounds the ends of the ramp to whole pairs, unlike the published model.
-@pytest.mark.parametrize("name", [name for name in random_models.MODELS if name != "gpt_oss yarn"])
+# Omits gpt-oss with YaRN: llama.cpp rounds the ends of the ramp to whole pairs, unlike the published model; and groups
+# of DeepSeek-V2, which llama.cpp ranks by the sum of two experts, as DeepSeek-V3's.
+@pytest.mark.parametrize("name", [name for name in random_models.MODELS
+                                  if name not in ("gpt_oss yarn", "deepseek_v2 groups")])
 def test_outputs_are_the_same(tmp_path, name):
     directory = random_models.write(random_models.make(name), tmp_path / "m")
     folio("export", directory, "--out", tmp_path / "m.gguf")

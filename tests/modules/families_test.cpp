@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "core/manifest.h"
 #include "modules/families/attention.h"
+#include "modules/families/latent_attention.h"
 #include "modules/families/parts.h"
 #include "modules/families/rope.h"
 #include "tests/modules/gradient_check.h"
@@ -52,6 +54,35 @@ std::vector<core::ModelConfig> configs() {
   return all;
 }
 
+// Dimensions that differ, with and without a rank of queries, and a score scale.
+std::vector<core::ModelConfig> latent_configs() {
+  std::vector<core::ModelConfig> all;
+  for (const int64_t q_lora_rank : {0, 4}) {
+    all.push_back({.family = Family::Youtu,
+                   .vocab_size = 7,
+                   .dim = 8,
+                   .n_layers = 2,
+                   .n_heads = 3,
+                   .n_kv_heads = 3,
+                   .head_dim = 7,
+                   .kv_lora_rank = 6,
+                   .q_lora_rank = q_lora_rank,
+                   .qk_nope_head_dim = 3,
+                   .qk_rope_head_dim = 4,
+                   .v_head_dim = 5,
+                   .hidden_dim = 6,
+                   .context_length = 12,
+                   .attention_scale = q_lora_rank == 0 ? 0.0F : 0.6F});
+  }
+  return all;
+}
+
+nn::LatentAttention latent_attention_of(const core::ModelConfig& c, bool written_out) {
+  auto attention = in_double(nn::LatentAttention(c, nn::FamilyParts().rope(c)), 0.5);
+  attention->written_out = written_out;
+  return attention;
+}
+
 std::string name_of(const core::ModelConfig& c) {
   return fmt::format("{} with heads of {} and a window of {}", c.family, c.head_dim, c.sliding_window);
 }
@@ -86,6 +117,61 @@ TEST(Families, FormulaAndKernelAgree) {
   }
 }
 
+TEST(Families, GradientsOfLatentAttentionMatchDifferences) {
+  for (const core::ModelConfig& c : latent_configs()) {
+    for (const bool written_out : {true, false}) {
+      auto attention = latent_attention_of(c, written_out);
+      const auto x = randn({2, 5, c.dim});
+      SCOPED_TRACE(fmt::format("a query rank of {}", c.q_lora_rank));
+      expect_gradients([&] { return attention->forward(x); }, leaves(x, *attention));
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Packed sequences give the same result as separate ones, in both forms, and positions attend to earlier ones only.
+TEST(Families, LatentAttentionIsCausalInBothForms) {
+  for (const core::ModelConfig& c : latent_configs()) {
+    auto attention = latent_attention_of(c, true);
+    const auto x = randn({2, 9, c.dim});
+    const auto formula = attention->forward(x);
+    const auto starts = torch::tensor({0, 0, 0, 0, 4, 4, 4, 4, 4}, torch::kLong).expand({2, 9});
+    const auto packed = attention->forward(x, starts);
+    attention->written_out = false;
+    const double error = 4 * kEps * static_cast<double>(c.dim + c.head_dim + c.kv_lora_rank + 9 + c.heads_dim());
+    EXPECT_LT(largest(attention->forward(x) - formula), error * (1 + largest(formula)));
+    EXPECT_LT(largest(attention->forward(x, starts) - packed), error * (1 + largest(packed)));
+    EXPECT_LT(largest(attention->forward(x.narrow(1, 0, 4)) - formula.narrow(1, 0, 4)), error * (1 + largest(formula)));
+    EXPECT_LT(largest(attention->forward(x.narrow(1, 4, 5)) - packed.narrow(1, 4, 5)), error * (1 + largest(packed)));
+    EXPECT_GT(largest(packed - formula), 1e-3);
+  }
+}
+
+// Attention over latents: each head's query is multiplied by its key matrix, and its output by its value matrix. Scores
+// and outputs are the same, and a cache needs only the latents and the rotated parts of keys.
+TEST(Families, AbsorbedLatentAttentionEqualsThePlainForm) {
+  for (const core::ModelConfig& c : latent_configs()) {
+    auto attention = latent_attention_of(c, true);
+    auto p = attention->named_parameters();
+    const auto x = randn({2, 9, c.dim});
+    const auto heads = attention->project(x);
+    const auto latent = torch::linear(x, p["wkv_a.weight"]).narrow(-1, 0, c.kv_lora_rank);
+    const auto rms = (latent.square().mean(-1, true) + static_cast<double>(c.norm_eps)).rsqrt();
+    const auto c_B1TR = (latent * rms * p["kv_a_norm.weight"]).unsqueeze(1);
+    const int64_t N = c.qk_nope_head_dim, P = c.qk_rope_head_dim;
+    const auto absorbed = heads.q.narrow(-1, 0, N).matmul(p["wk_b.weight"].transpose(1, 2));
+    const auto scores = (absorbed.matmul(c_B1TR.transpose(2, 3)) +
+                         heads.q.narrow(-1, N, P).matmul(heads.k.narrow(1, 0, 1).narrow(-1, N, P).transpose(2, 3))) *
+                        static_cast<double>(c.score_scale());
+    const auto mask = nn::causal_mask(9, x.device());
+    const auto weights = scores.masked_fill(~mask, -std::numeric_limits<double>::infinity()).softmax(-1);
+    const auto y_BHTV = weights.matmul(c_B1TR).matmul(p["wv_b.weight"].transpose(1, 2));
+    const auto y = torch::linear(y_BHTV.transpose(1, 2).flatten(2), p["wo.weight"]);
+    const auto plain = attention->forward(x);
+    EXPECT_LT(largest(y - plain), 1e-13 * (1 + largest(plain)));
+  }
+}
+
 TEST(Families, PositionsAttendToTheirWindow) {
   constexpr int64_t T = 10;
   for (const core::ModelConfig& c : configs()) {
@@ -110,6 +196,7 @@ TEST(Families, PositionsAttendToTheirWindow) {
 TEST(Families, ParametersAreInTheManifestAndTrained) {
   std::vector<core::ModelConfig> all = configs();
   std::ranges::copy(mixture_configs(), std::back_inserter(all));
+  std::ranges::copy(latent_configs(), std::back_inserter(all));
   for (const core::ModelConfig& c : all) {
     torch::manual_seed(1);
     nn::Llama model = nn::family_llama(c);

@@ -22,6 +22,15 @@ inline core::ModelConfig mixture_config(core::Family family) {
                       .context_length = 12};
   const core::FamilyInfo& info = core::info(family);
   c.normalize_routes = info.mixture.normalizes;
+  if (info.latent) {
+    c.n_kv_heads = c.n_heads;
+    c.kv_lora_rank = 5;
+    c.q_lora_rank = family == core::Family::DeepseekV3 ? 3 : 0;
+    c.qk_nope_head_dim = 3;
+    c.qk_rope_head_dim = 2;
+    c.v_head_dim = 4;
+    c.head_dim = 5;
+  }
   if (info.mixture.shared_gate || info.mixture.deepseek) c.shared_dim = 3;
   if (info.mixture.deepseek) {
     c.expert_groups = 2;

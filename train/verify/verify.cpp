@@ -74,8 +74,8 @@ std::map<std::string, torch::Tensor> places_of(nn::Llama& model, std::span<const
     };
     show(name, value);
     const std::string layer = name.substr(0, name.find_last_of('.') + 1);
-    if (name.ends_with(".attention_norm")) {
-      auto* attention = modules[layer + "attention"]->as<nn::Attention>();
+    auto* attention = name.ends_with(".attention_norm") ? modules[layer + "attention"]->as<nn::Attention>() : nullptr;
+    if (attention != nullptr) {  // null also for latent attention, whose operations in the engine have other results
       const auto heads = attention->project(value);
       const auto joined = [](const torch::Tensor& t_BHTK) { return t_BHTK.transpose(1, 2).flatten(2); };
       show(layer + "query", joined(heads.q));

@@ -29,6 +29,20 @@ constexpr std::array kHfFamilies{
              .n_experts = "n_routed_experts"},
     HfFamily{
         .family = Family::Glm4Moe, .attention_bias = true, .shared = "shared_experts", .n_experts = "n_routed_experts"},
+    HfFamily{.family = Family::DeepseekV2,
+             .pairs = RopePairs::Adjacent,
+             .shared = "shared_experts",
+             .n_experts = "n_routed_experts"},
+    HfFamily{.family = Family::DeepseekV3,
+             .pairs = RopePairs::Adjacent,
+             .shared = "shared_experts",
+             .n_experts = "n_routed_experts"},
+    HfFamily{.family = Family::Glm4MoeLite,
+             .pairs = RopePairs::Adjacent,
+             .ffn_types = true,
+             .shared = "shared_experts",
+             .n_experts = "n_routed_experts"},
+    HfFamily{.family = Family::Youtu, .pairs = RopePairs::Adjacent, .ties = true},
     HfFamily{.family = Family::Gemma2,
              .norms_less_1 = true,
              .head_dim = 256,
@@ -69,6 +83,10 @@ constexpr std::array kGgufFamilies{
     GgufFamily{.family = Family::Mistral, .architecture = "llama"},
     GgufFamily{.family = Family::Mixtral, .architecture = "llama"},
     GgufFamily{.family = Family::Glm4Moe, .ffn_norm = "post_attention_norm"},
+    GgufFamily{.family = Family::DeepseekV2, .architecture = "deepseek2"},
+    GgufFamily{.family = Family::DeepseekV3, .architecture = "deepseek2"},
+    GgufFamily{.family = Family::Glm4MoeLite, .architecture = "deepseek2"},
+    GgufFamily{.family = Family::Youtu, .architecture = "deepseek2"},
     GgufFamily{.family = Family::Gemma2, .window = true, .layers_27b = 46},
     GgufFamily{.family = Family::Gemma3, .architecture = "gemma3", .window = true, .layers_27b = 62},
     GgufFamily{.family = Family::Phi3, .qkv = true, .gate_up = true, .window = true},
@@ -112,20 +130,26 @@ std::string gguf_architecture(Family family) {
   return name;
 }
 
-const FamilyInfo& family_of_gguf(std::string_view architecture, bool experts, const std::string& what) {
+const FamilyInfo& family_of_gguf(std::string_view architecture, bool experts, RouterScore score,
+                                 const std::string& what) {
   std::vector<std::string> known;
+  const FamilyInfo* first = nullptr;
   for (const FamilyInfo& family : families()) {
     const std::string own = gguf_architecture(family.family);
-    if (own == architecture && family.mixture.none != experts) return family;
+    if (own == architecture && family.mixture.none != experts) {
+      if (family.mixture.score == score) return family;
+      if (first == nullptr) first = &family;
+    }
     if (std::ranges::find(known, own) == known.end()) known.push_back(own);
   }
+  if (first != nullptr) return *first;
   require(std::ranges::find(known, architecture) == known.end(), "{} is {} {} experts, which is not supported", what,
           architecture, experts ? "with" : "without");
   fail("{} is {}, which is not supported; supported: {}", what, printable(architecture), fmt::join(known, ", "));
 }
 
 void fail_extra_tensor(const std::string& where, std::string_view tensor, Family family) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kParts{{
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kParts{{
       {"_shexp.", "shared experts"},  // parts of tensor names in GGUF and Hugging Face files
       {".shared_expert", "shared experts"},
       {"exp_probs_b", "a bias for the selection of experts"},
@@ -133,6 +157,8 @@ void fail_extra_tensor(const std::string& where, std::string_view tensor, Family
       {"_exps.", "experts"},
       {".experts.", "experts"},
       {"sinks", "attention sinks"},
+      {"attn_kv_a_", "latent attention"},
+      {".kv_a_", "latent attention"},
       {"attn_q_norm", "norms of q and k"},
       {".q_norm.", "norms of q and k"},
       {".bias", "biases"},

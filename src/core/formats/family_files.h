@@ -29,6 +29,7 @@ struct HfFamily {
   int64_t head_dim = 0;          ///< default of head_dim; 0: hidden_size / num_attention_heads
   bool attention_bias = false;   ///< config.json has attention_bias: true if q, k and v have biases
   bool ties = false;             ///< default of tie_word_embeddings
+  bool ffn_types = false;        ///< mlp_layer_types in config.json lists the layers with experts
   bool rope_parameters = false;  ///< config.json must have RoPE parameters, since transformers' defaults scale RoPE
 
   std::string_view post_attention_norm = "post_attention_layernorm";  ///< tensor name, if the family has this norm
@@ -64,8 +65,9 @@ struct GgufFamily {
 [[nodiscard]] std::string gguf_architecture(Family family);  ///< returns a name such as "llama"
 
 /// Returns the first family in families() that has this GGUF architecture, and that has experts only if `experts` is
-/// true. Throws Error that begins with `what` if there is none.
-[[nodiscard]] const FamilyInfo& family_of_gguf(std::string_view architecture, bool experts, const std::string& what);
+/// true. Prefers one whose router has this score. Throws Error that begins with `what` if there is none.
+[[nodiscard]] const FamilyInfo& family_of_gguf(std::string_view architecture, bool experts, RouterScore score,
+                                               const std::string& what);
 
 /// Throws Error for a tensor that no supported model of the family has. Names the part it belongs to if that is known,
 /// such as experts or attention sinks.

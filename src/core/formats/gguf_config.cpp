@@ -16,6 +16,7 @@ constexpr const char* kScalingFactor = "rope.scaling.llama3.factor";
 constexpr const char* kScalingLow = "rope.scaling.llama3.low_freq_factor";
 constexpr const char* kScalingHigh = "rope.scaling.llama3.high_freq_factor";
 constexpr const char* kScalingContext = "rope.scaling.llama3.original_context_length";
+constexpr const char* kLogMultiplier = "rope.scaling.yarn_log_multiplier";  // 0.1 times mscale_all_dim
 constexpr const char* kOriginalContext = "rope.scaling.original_context_length";
 
 // Builds the keys of an architecture, such as "llama.block_count".
@@ -57,6 +58,21 @@ std::vector<float> longrope_factors(const GgufFile& file, const char* name, cons
   return to_floats(*tensor);
 }
 
+// Returns latent attention's score scale for a value of kLogMultiplier, which is read as its shortest decimal.
+float scale_of_multiplier(const ModelConfig& c, float multiplier) {
+  return latent_score_scale(c, 10.0 * std::stod(fmt::format("{}", multiplier)));
+}
+
+// Returns a value of kLogMultiplier that gives the model's score scale, if there is one.
+float log_multiplier(const ModelConfig& c) {
+  const auto about = static_cast<float>(0.1 * latent_mscale(c));
+  const float below = std::nextafter(about, -1e9F), above = std::nextafter(about, 1e9F);
+  for (const float value : {about, below, above, std::nextafter(below, -1e9F), std::nextafter(above, 1e9F)}) {
+    if (scale_of_multiplier(c, value) == c.attention_scale) return value;
+  }
+  return about;
+}
+
 void read_rope_scaling(const GgufFile& file, const Keys& key, ModelConfig& c) {
   const std::string where = file.path().string();
   RopeScaling& s = c.rope_scaling;
@@ -88,6 +104,12 @@ void read_rope_scaling(const GgufFile& file, const Keys& key, ModelConfig& c) {
     s.low_freq_factor = file.real(key("rope.scaling.yarn_beta_slow"), 1.0F);
     s.high_freq_factor = file.real(key("rope.scaling.yarn_beta_fast"), 32.0F);
     s.magnitude = yarn_magnitude(s.factor) * file.real(key("rope.scaling.attn_factor"), 1.0F);
+    if (c.latent()) {  // as llama.cpp: rotations have no factor, and scores have that of the multiplier
+      s.magnitude = 1.0F;
+      c.attention_scale = scale_of_multiplier(c, file.real(key(kLogMultiplier)));
+      require(c.attention_scale > 0.0F, "{}: {} gives the score scale {}, which must be positive", where,
+              key(kLogMultiplier), c.attention_scale);
+    }
   }
   if (s.type == RopeScalingType::Llama3) {
     s.factor = file.real(key(kScalingFactor), s.factor);
@@ -100,7 +122,8 @@ void read_rope_scaling(const GgufFile& file, const Keys& key, ModelConfig& c) {
   if (!s.active()) s = {};
 }
 
-void write_rope_scaling(Family family, const Keys& key, const RopeScaling& s, GgufMetadata& metadata) {
+void write_rope_scaling(const ModelConfig& c, const Keys& key, GgufMetadata& metadata) {
+  const RopeScaling& s = c.rope_scaling;
   if (s == RopeScaling{}) return;
   const auto context = static_cast<uint32_t>(s.original_context);
   if (s.type == RopeScalingType::Llama3) {
@@ -118,12 +141,20 @@ void write_rope_scaling(Family family, const Keys& key, const RopeScaling& s, Gg
   metadata.emplace_back(key("rope.scaling.type"), fmt::format("{}", s.type));
   metadata.emplace_back(key("rope.scaling.factor"), s.factor);
   if (s.type == RopeScalingType::Linear) return;
-  require(s.whole_pairs != gguf_family(family).yarn_between_pairs,
+  require(s.whole_pairs != gguf_family(c.family).yarn_between_pairs,
           "a GGUF of architecture {} cannot store YaRN with {} correction bounds; use --format hf",
-          gguf_architecture(family), s.whole_pairs ? "truncated" : "fractional");
+          gguf_architecture(c.family), s.whole_pairs ? "truncated" : "fractional");
   metadata.emplace_back(key(kOriginalContext), context);
   metadata.emplace_back(key("rope.scaling.yarn_beta_slow"), s.low_freq_factor);
   metadata.emplace_back(key("rope.scaling.yarn_beta_fast"), s.high_freq_factor);
+  if (c.latent()) {
+    require(s.magnitude == 1.0F && c.attention_scale > 0.0F,
+            "a GGUF of architecture {} cannot store YaRN with an attention_factor of {} and {} mscale_all_dim; use "
+            "--format hf",
+            gguf_architecture(c.family), s.magnitude, c.attention_scale > 0.0F ? "an" : "no");
+    metadata.emplace_back(key(kLogMultiplier), log_multiplier(c));
+    return;
+  }
   const float rest = s.magnitude / yarn_magnitude(s.factor);
   if (std::abs(rest - 1.0F) > 1e-6F) metadata.emplace_back(key("rope.scaling.attn_factor"), rest);
 }
@@ -227,6 +258,37 @@ void read_experts(const GgufFile& file, const Keys& key, const FamilyInfo& famil
   if (c.groups_per_token == c.expert_groups) c.expert_groups = c.groups_per_token = 1;  // the same as a single group
 }
 
+// Reads the dimensions of latent attention. Older files lack the keys that end with "_mla" (gguf_model.cpp).
+void read_latent(const GgufFile& file, const Keys& key, ModelConfig& c) {
+  const bool old = file.find(key("attention.key_length_mla")) == nullptr;
+  c.n_kv_heads = c.n_heads;  // the files have 1, the number of latents
+  c.kv_lora_rank = file.integer(key("attention.kv_lora_rank"));
+  c.q_lora_rank = file.integer(key("attention.q_lora_rank"), 0);
+  c.head_dim = file.integer(key(old ? "attention.key_length" : "attention.key_length_mla"));
+  c.v_head_dim = file.integer(key(old ? "attention.value_length" : "attention.value_length_mla"));
+  c.qk_rope_head_dim = file.integer(key("rope.dimension_count"));
+  require(c.head_dim >= 0 && c.head_dim <= 1 << 17 && c.qk_rope_head_dim >= 0,
+          "{}: heads of {} elements, {} of them with RoPE", file.path().string(), c.head_dim, c.qk_rope_head_dim);
+  c.qk_nope_head_dim = c.head_dim - c.qk_rope_head_dim;
+  validate(c, file.path().string());
+}
+
+// Reads the dimensions of heads.
+void read_heads(const GgufFile& file, const Keys& key, const FamilyInfo& family, ModelConfig& c) {
+  const std::string where = file.path().string();
+  const bool own_width = file.find(key("attention.key_length")) != nullptr;
+  c.head_dim = own_width ? file.integer(key("attention.key_length")) : even_head_dim(c.dim, c.n_heads, where);
+  validate(c, where);
+  const int64_t rotated = file.integer(key("rope.dimension_count"), c.head_dim);
+  const bool all = rotated == c.head_dim;
+  require(all || (family.rotary_factor != 1.0F && rotated > 0),
+          "{}: RoPE over {} of {} dimensions per head is not supported", where, rotated, c.head_dim);
+  c.rope_dims = all ? 0 : rotated;
+  const int64_t value_length = file.integer(key("attention.value_length"), c.head_dim);
+  require(value_length == c.head_dim, "{}: {} is {}, expected the key length {}", where, key("attention.value_length"),
+          value_length, c.head_dim);
+}
+
 }  // namespace
 
 ModelConfig config_from_gguf(const GgufFile& file) {
@@ -236,7 +298,9 @@ ModelConfig config_from_gguf(const GgufFile& file) {
           "{} is an adapter, not a model: pass its base model, and the adapter with --lora (export: --merge)", where);
   const std::string architecture = file.string("general.architecture");
   const bool experts = file.integer(architecture + ".expert_count", 0) > 0;
-  const FamilyInfo& family = family_of_gguf(architecture, experts, where + ": the architecture");
+  const bool sigmoid = file.integer(architecture + ".expert_gating_func", kSoftmax) == kSigmoid;
+  const FamilyInfo& family = family_of_gguf(
+      architecture, experts, sigmoid ? RouterScore::Sigmoid : RouterScore::Softmax, where + ": the architecture");
   const Keys key(architecture);
   ModelConfig c;
   c.family = family.family;
@@ -264,26 +328,20 @@ ModelConfig config_from_gguf(const GgufFile& file) {
   const int64_t vocab_size = file.integer(key("vocab_size"), c.vocab_size);
   require(vocab_size == c.vocab_size, "{}: {} is {}, but token_embd.weight has {} rows", where, key("vocab_size"),
           vocab_size, c.vocab_size);
-  const bool own_width = file.find(key("attention.key_length")) != nullptr;
-  c.head_dim = own_width ? file.integer(key("attention.key_length")) : even_head_dim(c.dim, c.n_heads, where);
-  validate(c, where);
-  const int64_t rotated = file.integer(key("rope.dimension_count"), c.head_dim);
-  const bool all = rotated == c.head_dim;
-  require(all || (family.rotary_factor != 1.0F && rotated > 0),
-          "{}: RoPE over {} of {} dimensions per head is not supported", where, rotated, c.head_dim);
-  c.rope_dims = all ? 0 : rotated;
-  const int64_t value_length = file.integer(key("attention.value_length"), c.head_dim);
-  require(value_length == c.head_dim, "{}: {} is {}, expected the key length {}", where, key("attention.value_length"),
-          value_length, c.head_dim);
+  if (family.latent) {
+    read_latent(file, key, c);
+  } else {
+    read_heads(file, key, family, c);
+  }
   read_window(file, key, family, c);
   read_scales(file, key, family, c);
   validate(c, where);
   read_rope_scaling(file, key, c);
   return c;
 }
-
 ModelConfig as_in_gguf(ModelConfig c) {
-  const FamilyInfo& family = family_of_gguf(gguf_architecture(c.family), c.n_experts > 0, "");
+  const RouterScore score = info(c.family).mixture.score;
+  const FamilyInfo& family = family_of_gguf(gguf_architecture(c.family), c.n_experts > 0, score, "");
   c.family = family.family;
   if (c.n_experts > 0 && !family.mixture.own_width) c.hidden_dim = c.expert_dim;
   if (c.sliding_window > 0 && !gguf_family(c.family).window) {
@@ -303,6 +361,21 @@ std::string lost_in_gguf(const ModelConfig& c) {
 namespace {
 
 GgufValue u32(int64_t value) { return static_cast<uint32_t>(value); }
+
+// Writes the dimensions of latent attention as llama.cpp's converter does, which counts the cached latent as one key
+// head. llama.cpp also requires a rank of queries and, without experts, their keys.
+void write_latent(const Keys& key, const ModelConfig& c, GgufMetadata& metadata) {
+  metadata.emplace_back(key("attention.kv_lora_rank"), u32(c.kv_lora_rank));
+  metadata.emplace_back(key("attention.q_lora_rank"), u32(c.q_lora_rank));
+  metadata.emplace_back(key("attention.key_length"), u32(c.latent_dim()));
+  metadata.emplace_back(key("attention.value_length"), u32(c.kv_lora_rank));
+  metadata.emplace_back(key("attention.key_length_mla"), u32(c.head_dim));
+  metadata.emplace_back(key("attention.value_length_mla"), u32(c.v_head_dim));
+  if (c.n_experts > 0) return;
+  metadata.emplace_back(key("leading_dense_block_count"), u32(c.n_layers));
+  metadata.emplace_back(key("expert_feed_forward_length"), u32(c.hidden_dim));
+  metadata.emplace_back(key("expert_shared_count"), u32(0));
+}
 
 void write_experts(const FamilyInfo& family, const Keys& key, const ModelConfig& c, GgufMetadata& metadata) {
   const MixtureInfo& mixture = family.mixture;
@@ -376,20 +449,22 @@ GgufMetadata config_to_gguf(const ModelConfig& config, const std::string& model_
       {key("embedding_length"), u32(c.dim)},
       {key("feed_forward_length"), u32(c.hidden_dim)},
       {key("attention.head_count"), u32(c.n_heads)},
-      {key("attention.head_count_kv"), u32(c.n_kv_heads)},
+      {key("attention.head_count_kv"), u32(c.latent() ? 1 : c.n_kv_heads)},
       {key("attention.layer_norm_rms_epsilon"), c.norm_eps},
       {key("rope.dimension_count"), u32(c.rotated())},
       {key("rope.freq_base"), c.rope_theta},
       {key("vocab_size"), u32(c.vocab_size)},
   };
-  if (c.query_dim() != c.dim) {
+  if (c.latent()) {
+    write_latent(key, c, metadata);
+  } else if (c.query_dim() != c.dim) {
     metadata.emplace_back(key("attention.key_length"), u32(c.head_dim));
     metadata.emplace_back(key("attention.value_length"), u32(c.head_dim));
   }
   if (c.n_experts > 0) write_experts(family, key, c, metadata);
   write_window(family, key, c, metadata);
   write_scales(family, key, c, metadata);
-  write_rope_scaling(c.family, key, c.rope_scaling, metadata);
+  write_rope_scaling(c, key, metadata);
   return metadata;
 }
 

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/formats/family_files.h"
+#include "core/formats/hf_packed.h"
 #include "core/quants.h"
 #include "core/rope_scaling.h"
 
@@ -36,9 +37,31 @@ uint32_t main_type(const std::vector<TensorView>& tensors) {
   return known == kNumbers.end() ? 0 : known->second;
 }
 
-// Returns the tensor, or rows of a fused tensor that contains it. Inserts the name found in the file into `names`.
-TensorView find_part(const GgufFile& file, const TensorSpec& spec, std::set<std::string_view>& names) {
+using Copies = std::vector<std::shared_ptr<const void>>;
+
+// Returns WkB or WvB as a float32 copy, taken from the tensor that older GGUFs have for both, as Hugging Face's do.
+TensorView unpacked(const GgufFile& file, const TensorView& both, const TensorSpec& spec, Copies& copies) {
   const std::string where = file.path().string();
+  require(both.shape == spec.hf_packed.shape, "{}: tensor {} has shape {}, expected {}", where, both.name,
+          shape_string(both.shape), shape_string(spec.hf_packed.shape));
+  require_weight_type(both, where);
+  const std::vector<float> values = to_floats(both);
+  auto bytes =
+      std::make_shared<std::vector<std::byte>>(unpack_hf(spec, std::as_bytes(std::span(values)), sizeof(float)));
+  const TensorView view{.name = spec.gguf_name, .type = DType::F32, .shape = spec.shape, .bytes = *bytes};
+  copies.push_back(std::move(bytes));
+  return view;
+}
+
+// Returns the tensor, or rows of a fused tensor that contains it. Inserts the name found in the file into `names`.
+TensorView find_part(const GgufFile& file, const TensorSpec& spec, std::set<std::string_view>& names, Copies& copies) {
+  const std::string where = file.path().string();
+  const TensorView* const both = file.find_tensor(fmt::format("blk.{}.attn_kv_b.weight", spec.layer));
+  if (both != nullptr && (spec.role == Role::WkB || spec.role == Role::WvB)) {
+    names.insert(both->name);
+    if (const TensorView* alone = file.find_tensor(spec.gguf_name)) names.insert(alone->name);  // unused
+    return unpacked(file, *both, spec, copies);
+  }
   const Fused& fused = spec.gguf_fused;
   const TensorView* const alone = file.find_tensor(spec.gguf_name);
   const TensorView* const together = fused.name.empty() ? nullptr : file.find_tensor(fused.name);
@@ -48,7 +71,8 @@ TensorView find_part(const GgufFile& file, const TensorSpec& spec, std::set<std:
   const std::string& name = names_all ? fused.name : spec.gguf_name;
   std::vector<int64_t> shape = spec.shape;
   if (names_all) shape[0] = fused.rows;
-  if (found == nullptr && spec.is_stack()) {  // older GGUFs have one tensor per expert: "blk.0.ffn_gate.0.weight"
+  if (found == nullptr && spec.is_stack() &&
+      spec.of_experts()) {  // older GGUFs have one tensor per expert: "blk.0.ffn_gate.0.weight"
     std::string old = spec.gguf_name;
     old.replace(old.find("_exps"), 5, ".0");
     require(file.find_tensor(old) == nullptr, "{}: one tensor per expert ({}) is not supported; re-convert the model",
@@ -78,10 +102,10 @@ bool is_rope_factors(std::string_view name) {
 
 }  // namespace
 
-std::vector<TensorView> manifest_tensors(const GgufFile& file, const ModelConfig& config) {
+std::vector<TensorView> manifest_tensors(const GgufFile& file, const ModelConfig& config, Copies& copies) {
   std::vector<TensorView> views;
   std::set<std::string_view> names;
-  for (const TensorSpec& spec : tensor_manifest(config)) views.push_back(find_part(file, spec, names));
+  for (const TensorSpec& spec : tensor_manifest(config)) views.push_back(find_part(file, spec, names, copies));
   const int64_t behind = file.integer(fmt::format("{}.nextn_predict_layers", gguf_architecture(config.family)), 0);
   for (const TensorView& tensor : file.tensors()) {
     if (names.contains(tensor.name) || is_rope_factors(tensor.name)) continue;  // config_from_gguf reads RoPE factors
@@ -150,7 +174,7 @@ TensorStream with_rope_factors(const ModelConfig& config, TensorStream stream) {
 StoredModel read_gguf_model(const std::filesystem::path& path) {
   const auto file = std::make_shared<const GgufFile>(path);
   StoredModel model{.path = path.string(), .format = ModelFormat::Gguf, .config = config_from_gguf(*file)};
-  model.tensors = manifest_tensors(*file, model.config);
+  model.tensors = manifest_tensors(*file, model.config, model.storage);
   for (const TensorView& tensor : model.tensors) require_weight_type(tensor, model.path);
   for (const MappedFile* mapped : file->mapped()) model.files.emplace_back(file, mapped);
   model.gguf = file;

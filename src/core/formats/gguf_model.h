@@ -28,8 +28,10 @@ inline constexpr const char* kShortFactors = "rope_factors_short.weight";
 [[nodiscard]] std::string lost_in_gguf(const ModelConfig& config);
 
 /// Returns the tensors of `config` as views, in manifest order. Throws Error if one is missing or has another shape, or
-/// if the file has a tensor that doesn't belong to the model.
-[[nodiscard]] std::vector<TensorView> manifest_tensors(const GgufFile& file, const ModelConfig& config);
+/// if the file has a tensor that doesn't belong to the model. Appends the owners of bytes that are not the file's to
+/// `copies`.
+[[nodiscard]] std::vector<TensorView> manifest_tensors(const GgufFile& file, const ModelConfig& config,
+                                                       std::vector<std::shared_ptr<const void>>& copies);
 
 /// Maps the file without copying tensors. Throws Error if it is not a valid model.
 [[nodiscard]] StoredModel read_gguf_model(const std::filesystem::path& path);

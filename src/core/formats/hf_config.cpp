@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 
@@ -56,6 +57,13 @@ void write_window(const ModelConfig& c, OrderedJson& json) {
   }
 }
 
+// Values of topk_method: without groups, with groups, and with a selection bias.
+constexpr std::array kMethods{"greedy", "group_limited_greedy", "noaux_tc"};
+
+const char* score_name(const FamilyInfo& family) {
+  return family.mixture.score == RouterScore::Sigmoid ? "sigmoid" : "softmax";
+}
+
 void write_experts(const ModelConfig& c, OrderedJson& json) {
   const FamilyInfo& family = info(c.family);
   const HfFamily& of_hf = hf_family(c.family);
@@ -76,6 +84,15 @@ void write_experts(const ModelConfig& c, OrderedJson& json) {
             c.family, c.shared_dim, c.expert_dim);
     json["n_shared_experts"] = c.shared_dim / c.expert_dim;
     json["first_k_dense_replace"] = c.dense_layers;
+    if (of_hf.ffn_types) {
+      for (int64_t l = 0; l < c.n_layers; ++l) {
+        json["mlp_layer_types"].push_back(c.has_experts(l) ? "sparse" : "dense");
+      }
+    }
+    if (family.latent) {
+      json["scoring_func"] = score_name(family);
+      json["topk_method"] = family.mixture.selection_bias ? kMethods[2] : kMethods[c.expert_groups > 1 ? 1 : 0];
+    }
     json["n_group"] = c.expert_groups;
     json["topk_group"] = c.groups_per_token;
     json["routed_scaling_factor"] = shortest(c.route_scale);
@@ -108,7 +125,19 @@ void write_scales(const ModelConfig& c, OrderedJson& json) {
   }
 }
 
-nlohmann::ordered_json rope_scaling_json(const RopeScaling& s) {
+void write_latent(const ModelConfig& c, OrderedJson& json) {
+  if (!c.latent()) return;
+  json["head_dim"] = c.qk_rope_head_dim;  // as transformers writes it
+  json["kv_lora_rank"] = c.kv_lora_rank;
+  json["q_lora_rank"] = c.q_lora_rank > 0 ? OrderedJson(c.q_lora_rank) : OrderedJson();
+  json["qk_nope_head_dim"] = c.qk_nope_head_dim;
+  json["qk_rope_head_dim"] = c.qk_rope_head_dim;
+  json["v_head_dim"] = c.v_head_dim;
+  json["rope_interleave"] = true;
+}
+
+nlohmann::ordered_json rope_scaling_json(const ModelConfig& c) {
+  const RopeScaling& s = c.rope_scaling;
   nlohmann::ordered_json json = {{"rope_type", s.type}, {"factor", shortest(s.factor)}};
   if (s.type == RopeScalingType::Linear) return json;
   json["original_max_position_embeddings"] = s.original_context;
@@ -122,6 +151,10 @@ nlohmann::ordered_json rope_scaling_json(const RopeScaling& s) {
     json["beta_slow"] = shortest(s.low_freq_factor);
     json["beta_fast"] = shortest(s.high_freq_factor);
     json["truncate"] = s.whole_pairs;
+    if (const double mscale = latent_mscale(c); c.latent() && mscale != 0.0) {
+      json["mscale_all_dim"] = mscale;
+      if (s.magnitude == 1.0F) json["mscale"] = mscale;
+    }
     return json;
   }
   for (const auto& [key, factors] :
@@ -165,14 +198,15 @@ std::string config_to_hf_json(const ModelConfig& c, int64_t begin_of_text, int64
     json["swiglu_alpha"] = shortest(kGateSlope);
   }
   if (hf_family(c.family).attention_bias) json["attention_bias"] = c.qkv_bias();
-  if (c.rotated() != c.head_dim || family.rotary_factor != 1.0F) {
+  if ((c.rotated() != c.head_dim && !c.latent()) || family.rotary_factor != 1.0F) {
     json["partial_rotary_factor"] = rotary_factor(c.rotated(), c.head_dim);
   }
+  write_latent(c, json);
   write_window(c, json);
   write_experts(c, json);
   write_scales(c, json);
   if (const RopeScaling& s = c.rope_scaling; s.active()) {
-    json["rope_scaling"] = rope_scaling_json(s);
+    json["rope_scaling"] = rope_scaling_json(c);
     // Some transformers classes expect this key at the top level, not in rope_scaling.
     if (s.type == RopeScalingType::LongRope) json["original_max_position_embeddings"] = s.original_context;
   } else if (hf_family(c.family).rope_parameters) {  // without this key, transformers would scale RoPE
@@ -193,6 +227,7 @@ T get_or(const nlohmann::json& json, const char* key, const std::string& where, 
 void read_rotated(const nlohmann::json& json, const std::string& where, float otherwise, ModelConfig& c) {
   const auto factor = get_or<double>(json, "partial_rotary_factor", where, otherwise);
   require(factor > 0.0 && factor <= 1.0, "{}: partial_rotary_factor is {}, but must be in (0, 1]", where, factor);
+  if (c.latent()) return require(factor == 1.0, "{}: partial_rotary_factor = {} is not supported", where, factor);
   const auto rotated = static_cast<int64_t>(static_cast<double>(c.head_dim) * factor);
   require(rotated == c.head_dim || (rotated > 0 && info(c.family).rotary_factor != 1.0F),
           "{}: partial_rotary_factor = {} is not supported", where, factor);
@@ -269,6 +304,11 @@ void read_rope(const nlohmann::json& rope, const std::string& where, ModelConfig
   // Dynamic scaling only affects positions after max_position_embeddings, which Folio never uses.
   if (type == "default" || type == "dynamic") return;
   c.rope_scaling = read_rope_scaling(rope, rope_scaling_named(type, where), where, c);
+  if (const auto mscale = get_or<double>(rope, "mscale_all_dim", where, 0.0); c.latent() && mscale != 0.0) {
+    require(c.rope_scaling.type == RopeScalingType::Yarn,
+            "{}: mscale_all_dim with RoPE scaling of type {} is not supported", where, type);
+    if (c.rope_scaling.active()) c.attention_scale = latent_score_scale(c, mscale);
+  }
   if (!c.rope_scaling.active()) c.rope_scaling = {};
 }
 
@@ -336,8 +376,40 @@ void read_window(const nlohmann::json& json, const std::string& where, ModelConf
   c.window_period = *period;
 }
 
+void read_latent(const nlohmann::json& json, const std::string& where, ModelConfig& c) {
+  c.kv_lora_rank = json_get<int64_t>(json, "kv_lora_rank", where);
+  c.q_lora_rank = get_or<int64_t>(json, "q_lora_rank", where, 0);
+  c.qk_nope_head_dim = json_get<int64_t>(json, "qk_nope_head_dim", where);
+  c.qk_rope_head_dim = json_get<int64_t>(json, "qk_rope_head_dim", where);
+  c.v_head_dim = json_get<int64_t>(json, "v_head_dim", where);
+  for (const int64_t n : {c.qk_nope_head_dim, c.qk_rope_head_dim}) {
+    require(n >= 0 && n <= 1 << 16, "{}: a head has {} elements, but must have at most 65536", where, n);
+  }
+  c.head_dim = c.qk_nope_head_dim + c.qk_rope_head_dim;
+  require(get_or(json, "rope_interleave", where, true), "{}: rope_interleave = false is not supported", where);
+}
+
+// Returns the number of first layers without experts.
+int64_t read_dense_layers(const nlohmann::json& json, const std::string& where, const ModelConfig& c) {
+  if (!hf_family(c.family).ffn_types || !has(json, "mlp_layer_types")) {
+    return json_get<int64_t>(json, "first_k_dense_replace", where);
+  }
+  const nlohmann::json& types = json_list(json, "mlp_layer_types", where);
+  int64_t dense = 0;
+  while (dense < static_cast<int64_t>(types.size()) && types[static_cast<size_t>(dense)] == "dense") ++dense;
+  const auto sparse = std::ranges::count(types, "sparse");
+  require(static_cast<int64_t>(types.size()) == c.n_layers && dense + sparse == c.n_layers,
+          "{}: mlp_layer_types = {} is not supported; it must list {} layers, first those that are \"dense\", then "
+          "those that are \"sparse\"",
+          where, printable(types.dump()), c.n_layers);
+  return dense;
+}
+
 void read_deepseek_experts(const nlohmann::json& json, const std::string& where, ModelConfig& c) {
-  for (const auto& [key, only] : {std::pair{"scoring_func", "sigmoid"}, std::pair{"topk_method", "noaux_tc"}}) {
+  const FamilyInfo& family = info(c.family);
+  const bool grouped = has(json, "topk_method") && json["topk_method"] == kMethods[1];
+  const char* const method = family.mixture.selection_bias ? kMethods[2] : kMethods[grouped ? 1 : 0];
+  for (const auto& [key, only] : {std::pair{"scoring_func", score_name(family)}, std::pair{"topk_method", method}}) {
     require(!has(json, key) || json[key] == only, "{}: {} = {} is not supported", where, key,
             [&, k = key] { return printable(json[k].dump()); });
   }
@@ -345,9 +417,11 @@ void read_deepseek_experts(const nlohmann::json& json, const std::string& where,
   require(shared >= 0 && shared <= 1 << 10 && c.expert_dim <= 1 << 20, "{}: {} shared experts of width {} are too many",
           where, shared, c.expert_dim);
   c.shared_dim = shared * c.expert_dim;
-  c.dense_layers = json_get<int64_t>(json, "first_k_dense_replace", where);
-  c.expert_groups = get_or<int64_t>(json, "n_group", where, 1);
-  c.groups_per_token = get_or<int64_t>(json, "topk_group", where, 1);
+  c.dense_layers = read_dense_layers(json, where, c);
+  if (family.mixture.selection_bias || grouped) {
+    c.expert_groups = get_or<int64_t>(json, "n_group", where, 1);
+    c.groups_per_token = get_or<int64_t>(json, "topk_group", where, 1);
+  }
   c.route_scale = get_or(json, "routed_scaling_factor", where, 1.0F);
   const auto every = get_or<int64_t>(json, "moe_layer_freq", where, 1);
   require(every == 1, "{}: moe_layer_freq = {} is not supported", where, every);
@@ -460,7 +534,9 @@ ModelConfig config_from_hf_json(const std::filesystem::path& path) {
   c.other_qkv_bias = has_other_bias(json, family);
   c.tie_embeddings =
       json.contains("tie_word_embeddings") ? json_get<bool>(json, "tie_word_embeddings", where) : of_hf.ties;
-  if (has(json, "head_dim")) {
+  if (family.latent) {
+    read_latent(json, where, c);
+  } else if (has(json, "head_dim")) {
     c.head_dim = json_get<int64_t>(json, "head_dim", where);
   } else {
     c.head_dim = of_hf.head_dim > 0 ? of_hf.head_dim : even_head_dim(c.dim, c.n_heads, where);

@@ -91,26 +91,26 @@ TensorView stacked(Shards& shards, const TensorSpec& spec, const std::string& wh
   return all;
 }
 
-// Returns the tensor `spec` as a copy in manifest order, taken from a tensor that interleaves several (see HfPacked).
+// Returns the tensor `spec` as a copy in manifest order, taken from a tensor that contains several (see HfPacked).
 TensorView unpacked(Shards& shards, const TensorSpec& spec, const std::string& where,
                     std::vector<std::shared_ptr<const void>>& storage) {
   const HfPacked& packed = spec.hf_packed;
-  const bool last = packed.first + 1 == packed.step;
   auto bytes = std::make_shared<std::vector<std::byte>>();
   TensorView view{.name = packed.name, .type = DType::MXFP4, .shape = spec.shape, .bytes = {}};
   if (spec.is_stack() && shards.tensors.contains(packed.name + "_blocks")) {
     require(spec.shape[2] % 32 == 0, "{}: tensor {}_blocks has rows of {} elements, expected a multiple of 32", where,
             packed.name, spec.shape[2]);
-    const int64_t rows = spec.shape[1] * packed.step, blocks = spec.shape[2] / 32;
-    const TensorView quants = shards.take(packed.name + "_blocks", {spec.shape[0], rows, blocks, 16}, last, where);
-    const TensorView scales = shards.take(packed.name + "_scales", {spec.shape[0], rows, blocks}, last, where);
+    const int64_t rows = spec.shape[1] * packed.steps[1], blocks = spec.shape[2] / 32;
+    const TensorView quants =
+        shards.take(packed.name + "_blocks", {spec.shape[0], rows, blocks, 16}, packed.last, where);
+    const TensorView scales = shards.take(packed.name + "_scales", {spec.shape[0], rows, blocks}, packed.last, where);
     for (const TensorView& tensor : {quants, scales}) {
       require(tensor.type == DType::U8, "{}: tensor {} has type {}, expected U8", where, tensor.name,
               info(tensor.type).name);
     }
     *bytes = unpack_mxfp4(spec, quants.bytes, scales.bytes);
   } else {
-    const TensorView whole = shards.take(packed.name, spec.hf_shape(), last, where);
+    const TensorView whole = shards.take(packed.name, packed.shape, packed.last, where);
     require_weight_type(whole, where);
     view.type = whole.type;
     *bytes = unpack_hf(spec, whole.bytes, info(whole.type).block_bytes);
@@ -286,7 +286,9 @@ TensorStream hf_stream(const ModelConfig& config, const TensorStream& stream) {
             const TensorSpec& spec = manifest[i];
             if (!spec.hf_packed.name.empty()) {
               const size_t size = info(header.type).block_bytes;
-              copy.resize(static_cast<size_t>(spec.hf_packed.step * spec.elements()) * size);
+              size_t bytes = size;
+              for (const int64_t d : header.shape) bytes *= static_cast<size_t>(d);
+              copy.resize(bytes);
               for (size_t n = 0; n < count; ++n) pack_hf(manifest[i + n], checked_bytes(stream, i + n), size, copy);
               return std::span<const std::byte>(copy);
             }

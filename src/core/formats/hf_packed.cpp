@@ -10,10 +10,12 @@ template <typename Body>
 void for_numbers(const TensorSpec& spec, Body&& body) {
   const auto experts = static_cast<size_t>(spec.shape[0]), out = static_cast<size_t>(spec.shape[1]);
   const size_t in = spec.is_stack() ? static_cast<size_t>(spec.shape[2]) : 1;
-  const auto first = static_cast<size_t>(spec.hf_packed.first), step = static_cast<size_t>(spec.hf_packed.step);
+  const auto& [name, shape, first, steps, last] = spec.hf_packed;
   for (size_t e = 0; e < experts; ++e) {
     for (size_t r = 0; r < out; ++r) {
-      for (size_t c = 0; c < in; ++c) body((e * out + r) * in + c, (e * in + c) * out * step + r * step + first);
+      const size_t row =
+          static_cast<size_t>(first) + e * static_cast<size_t>(steps[0]) + r * static_cast<size_t>(steps[1]);
+      for (size_t c = 0; c < in; ++c) body((e * out + r) * in + c, row + c * static_cast<size_t>(steps[2]));
     }
   }
 }
@@ -37,7 +39,7 @@ std::vector<std::byte> unpack_mxfp4(const TensorSpec& spec, std::span<const std:
   constexpr size_t kHalf = 16;  // bytes of quants in a block; each byte has two elements
   const auto experts = static_cast<size_t>(spec.shape[0]), out = static_cast<size_t>(spec.shape[1]);
   const size_t blocks = static_cast<size_t>(spec.shape[2]) / (2 * kHalf);
-  const auto first = static_cast<size_t>(spec.hf_packed.first), step = static_cast<size_t>(spec.hf_packed.step);
+  const auto first = static_cast<size_t>(spec.hf_packed.first), step = static_cast<size_t>(spec.hf_packed.steps[1]);
   std::vector<std::byte> bytes;
   bytes.reserve(experts * out * blocks * (1 + kHalf));
   for (size_t e = 0; e < experts; ++e) {

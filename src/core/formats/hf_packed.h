@@ -1,4 +1,5 @@
-// Converts between manifest order and the layout of experts in gpt-oss's Hugging Face files (HfPacked, manifest.h).
+// Converts between manifest order and Hugging Face tensors that contain several of the manifest's (HfPacked,
+// manifest.h).
 #pragma once
 
 #include <cstddef>

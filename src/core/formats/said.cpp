@@ -14,7 +14,8 @@ void require_said(const ModelConfig& c) {
   };
   const bool gemma = family.scales == Scales::Gemma, granite = family.scales == Scales::Granite;
   require_only("embedding_scale", c.embedding_scale, granite, gemma ? std::sqrt(static_cast<float>(c.dim)) : 1.0F);
-  require_only("attention_scale", c.attention_scale, gemma || granite, 0.0F);
+  const bool yarn = c.latent() && c.rope_scaling.active() && c.rope_scaling.type == RopeScalingType::Yarn;
+  require_only("attention_scale", c.attention_scale, gemma || granite || yarn, 0.0F);
   require_only("residual_scale", c.residual_scale, granite, 1.0F);
   require_only("logit_scale", c.logit_scale, granite, 1.0F);
   require_only("attention_cap", c.attention_cap, gemma, 0.0F);

@@ -187,7 +187,41 @@ def test_gguf_with_fused_qkv(tmp_path, name, type_):
         assert (fused - by_transformers(model, IDS)).abs().max() <= 1e-4
 
 
+@pytest.mark.parametrize("name", ["deepseek_v2", "deepseek_v3", "youtu"])
+@pytest.mark.parametrize("type_", ["f32", "q8_0"])
+def test_older_gguf_of_latent_attention(tmp_path, name, type_):
+    """Older files have kv_b_proj as in Hugging Face's files, attn_kv_b, and the dimensions of heads in other keys."""
+    blocks = dict(kv_lora_rank=32, qk_nope_head_dim=32, q_lora_rank=None, v_head_dim=8)
+    blocks |= dict(moe_intermediate_size=32) if name != "youtu" else {}
+    model = random_models.make(name, **(blocks if type_ == "q8_0" else {}))
+    succeed("export", random_models.write(model, tmp_path / "hf"), "--out", tmp_path / "m.gguf", "--type", type_)
+    config = model.config
+    keys = {"attention.head_count_kv": config.num_attention_heads, "attention.value_length": config.v_head_dim,
+            "attention.key_length": config.qk_nope_head_dim + config.qk_rope_head_dim}
+    gguf_copies.copy(tmp_path / "m.gguf", tmp_path / "old.gguf", lambda t: gguf_copies.with_one_latent_matrix(t, model),
+                     keys={f"deepseek2.{key}": value for key, value in keys.items()},
+                     without=["deepseek2.attention.key_length_mla", "deepseek2.attention.value_length_mla"])
+    for path in ("m", "old"):
+        succeed("export", tmp_path / f"{path}.gguf", "--out", tmp_path / path, "--format", "hf", "--type", "f32")
+    new, old = (transformers.AutoModelForCausalLM.from_pretrained(tmp_path / path).state_dict() for path in ("m", "old"))
+    for key, tensor in new.items():
+        exact = type_ == "f32" or "kv_b_proj" not in key
+        expected = tensor if exact else model.state_dict()[key]
+        assert (old[key] - expected).abs().max() <= (0 if exact else 5e-3), key
+
+
 @pytest.mark.parametrize("name, keys, missing", [
+    ("deepseek_v3", {"rope_interleave": False}, "rope_interleave = false"),
+    ("deepseek_v3", {"scoring_func": "softmax"}, "scoring_func = \"softmax\""),
+    ("deepseek_v3", {"kv_lora_rank": None}, "kv_lora_rank"),
+    ("deepseek_v3", {"kv_lora_rank": 0}, "kv_lora_rank is 0"),
+    ("deepseek_v3", {"num_key_value_heads": 2}, "n_kv_heads is 2, but latent attention has one per query head, 4"),
+    ("deepseek_v3", {"attention_bias": True}, "attention_bias = true"),
+    ("deepseek_v3", {"qk_rope_head_dim": 7}, "qk_rope_head_dim is 7"),
+    ("deepseek_v2", {"topk_method": "noaux_tc"}, "topk_method = \"noaux_tc\""),
+    ("deepseek_v2", {"norm_topk_prob": True}, "deepseek_v2 does not normalize routing weights"),
+    ("glm4_moe_lite", {"mlp_layer_types": ["sparse", "dense", "sparse"]}, "first those that are \"dense\""),
+    ("youtu", {"n_routed_experts": 4}, "n_routed_experts = 4"),
     ("qwen2_moe", {"shared_expert_intermediate_size": 0}, "shared_expert_intermediate_size is 0"),
     ("olmoe", {"clip_qkv": 8.0}, "clip_qkv = 8.0"),
     ("olmoe", {"attention_bias": True}, "attention_bias = true"),
@@ -228,6 +262,7 @@ def test_unsupported_parts_are_rejected_by_name(tmp_path, name, keys, missing):
     ("qwen2", "model.layers.1.mlp.experts.3.up_proj.weight", "qwen2 models with experts"),
     ("qwen3_moe", "model.layers.1.mlp.shared_expert.up_proj.weight", "qwen3_moe models with shared experts"),
     ("olmoe", "model.layers.1.mlp.gate.e_score_correction_bias", "a bias for the selection of experts"),
+    ("llama", "model.layers.1.self_attn.kv_a_proj_with_mqa.weight", "llama models with latent attention"),
 ])
 def test_unexpected_tensors_are_rejected_by_name(tmp_path, name, tensor, missing):
     from safetensors.torch import load_file, save_file

@@ -4,15 +4,16 @@ import gguf
 import numpy as np
 
 
-def copy(source, target, change=lambda tensors: tensors, keys=None, **writer_options):
-    """Copies a GGUF file. `keys` replaces integer fields; `change` maps all tensors, {name: (array, type)}."""
+def copy(source, target, change=lambda tensors: tensors, keys=None, without=(), **writer_options):
+    """Copies a GGUF file, except the fields `without`. `keys` replaces integer fields; `change` maps all tensors,
+    {name: (array, type)}."""
     reader = gguf.GGUFReader(source)
     architecture = reader.fields["general.architecture"].contents()
     writer = gguf.GGUFWriter(target, architecture, **writer_options)
     for key, value in (keys or {}).items():
         writer.add_uint32(key, value)
     for key, field in reader.fields.items():
-        if key.startswith("GGUF.") or key == "general.architecture" or key in (keys or {}):
+        if key.startswith("GGUF.") or key == "general.architecture" or key in (keys or {}) or key in without:
             continue
         kinds = field.types
         if kinds[0] != gguf.GGUFValueType.ARRAY:
@@ -37,4 +38,17 @@ def with_fused_qkv(tensors):
             parts = [tensors[name.replace("attn_q", f"attn_{letter}")] for letter in "qkv"]
             assert len({kind for _, kind in parts}) == 1
             out[name.replace("attn_q", "attn_qkv")] = np.concatenate([part for part, _ in parts]), kind
+    return out
+
+
+def with_one_latent_matrix(tensors, model):
+    """Joins attn_k_b and attn_v_b to attn_kv_b: the model's kv_b_proj, in the type of attn_v_b."""
+    out = {}
+    for name, (array, kind) in tensors.items():
+        if ".attn_v_b." in name:
+            layer = name.split(".")[1]
+            both = model.state_dict()[f"model.layers.{layer}.self_attn.kv_b_proj.weight"].numpy()
+            out[name.replace("attn_v_b", "attn_kv_b")] = gguf.quants.quantize(both, kind), kind
+        elif ".attn_k_b." not in name:
+            out[name] = array, kind
     return out

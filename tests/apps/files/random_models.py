@@ -13,6 +13,11 @@ import transformers
 SHARED = dict(vocab_size=len(sound.CHARACTERS) + 1, hidden_size=32, intermediate_size=64, num_hidden_layers=3,
               num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256, rms_norm_eps=1e-6,
               bos_token_id=5, eos_token_id=5, pad_token_id=None)
+# Latent attention, with dimensions that all differ. YaRN multiplies its scores by (1 + 0.0707 ln 8)².
+LATENT = dict(num_key_value_heads=4, kv_lora_rank=24, q_lora_rank=20, qk_nope_head_dim=10, qk_rope_head_dim=8,
+              v_head_dim=12)
+LATENT_YARN = dict(rope_type="yarn", rope_theta=1e4, factor=8.0, mscale=0.707, mscale_all_dim=0.707,
+                   original_max_position_embeddings=64, beta_fast=32.0, beta_slow=1.0)
 MODELS = {
     "llama": (transformers.LlamaConfig, dict(tie_word_embeddings=True)),
     "llama wide heads": (transformers.LlamaConfig, dict(head_dim=24)),
@@ -42,6 +47,20 @@ MODELS = {
     "glm4_moe": (transformers.Glm4MoeConfig,
                  dict(head_dim=16, n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=1,
                       moe_intermediate_size=20, first_k_dense_replace=1, attention_bias=True)),
+    "deepseek_v2": (transformers.DeepseekV2Config,
+                    dict(LATENT, q_lora_rank=None, n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2,
+                         moe_intermediate_size=20, first_k_dense_replace=1)),
+    "deepseek_v2 groups": (transformers.DeepseekV2Config,
+                           dict(LATENT, n_routed_experts=12, num_experts_per_tok=3, n_shared_experts=1, n_group=4,
+                                topk_group=2, topk_method="group_limited_greedy", moe_intermediate_size=20,
+                                routed_scaling_factor=4.0)),
+    "deepseek_v3": (transformers.DeepseekV3Config,
+                    dict(LATENT, n_routed_experts=12, num_experts_per_tok=3, n_shared_experts=1, n_group=4, topk_group=2,
+                         moe_intermediate_size=20, first_k_dense_replace=1, rope_parameters=LATENT_YARN)),
+    "glm4_moe_lite": (transformers.Glm4MoeLiteConfig,
+                      dict(LATENT, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=20,
+                           mlp_layer_types=["dense", "dense", "sparse"])),
+    "youtu": (transformers.YoutuConfig, dict(LATENT, tie_word_embeddings=True, rope_theta=1e6)),
     # The caps are low enough that scores and logits of random weights exceed them.
     "gemma2": (transformers.Gemma2Config,
                dict(head_dim=16, query_pre_attn_scalar=16, sliding_window=37, attn_logit_softcapping=3.0,
@@ -83,6 +102,8 @@ GEMMA_27B = (transformers.Gemma2Config,
              dict(head_dim=16, query_pre_attn_scalar=8, sliding_window=37, num_hidden_layers=46))
 # By model_type: the GGUF's architecture (default: model_type without "_"), and the model_type exported from the GGUF.
 ARCHITECTURES = {"mistral": ("llama", "llama"), "mixtral": ("llama", "mixtral"), "gemma3_text": ("gemma3", "gemma3_text"),
+                 "deepseek_v2": ("deepseek2", "deepseek_v2"), "deepseek_v3": ("deepseek2", "deepseek_v3"),
+                 "glm4_moe_lite": ("deepseek2", "deepseek_v3"), "youtu": ("deepseek2", "youtu"),
                  "glm": ("chatglm", "glm"), "gpt_oss": ("gpt-oss", "gpt_oss")}
 GGUF_WINDOWS = ("gemma2", "gemma3_text", "phi3", "gpt_oss")  # families whose sliding window GGUF can store
 

@@ -34,6 +34,8 @@ void set(GgufMetadata& metadata, const std::string& key, GgufValue value) {
   metadata.emplace_back(key, std::move(value));
 }
 
+std::vector<std::shared_ptr<const void>> copies;  // of manifest_tensors()
+
 TEST(ModelGguf, RoundTripKeepsConfigurationAndWeights) {
   const TempDir dir;
   for (const ModelConfig& config : several_shapes()) {
@@ -44,7 +46,7 @@ TEST(ModelGguf, RoundTripKeepsConfigurationAndWeights) {
     EXPECT_EQ(file.string("general.name"), "a name");
     EXPECT_EQ(file.string("tokenizer.ggml.model"), "gpt2");
     EXPECT_EQ(file.integer("llama.vocab_size"), config.vocab_size);
-    const auto views = manifest_tensors(file, config);
+    const auto views = manifest_tensors(file, config, copies);
     ASSERT_EQ(views.size(), weights.tensors.size());
     for (size_t i = 0; i < views.size(); ++i) {
       const auto values = views[i].floats();
@@ -52,6 +54,43 @@ TEST(ModelGguf, RoundTripKeepsConfigurationAndWeights) {
       EXPECT_EQ(views[i].name, file.tensors()[i].name) << "the file's order is the manifest's";
     }
   }
+}
+
+TEST(ModelGguf, RoundTripKeepsLatentAttention) {
+  const TempDir dir;
+  for (const ModelConfig& config : test::latent_shapes()) {
+    const Weights weights = numbered_weights(config);
+    write_gguf_model(dir / "m.gguf", weights, "a name", {});
+    const StoredModel model = read_gguf_model(dir / "m.gguf");
+    EXPECT_EQ(model.config, config) << describe_difference(config, model.config);
+    EXPECT_EQ(to_weights(model).tensors, weights.tensors);
+    EXPECT_TRUE(model.storage.empty());
+    const GgufFile file(dir / "m.gguf");
+    EXPECT_EQ(file.string("general.architecture"), "deepseek2");
+    EXPECT_EQ(file.integer("deepseek2.attention.head_count_kv"), 1);
+    EXPECT_EQ(file.integer("deepseek2.attention.key_length"), 14);
+    EXPECT_EQ(file.integer("deepseek2.attention.value_length"), 8);
+    EXPECT_EQ(file.integer("deepseek2.attention.q_lora_rank"), config.q_lora_rank);
+    EXPECT_EQ(file.integer("deepseek2.leading_dense_block_count"), config.n_experts > 0 ? 1 : 2);
+  }
+}
+
+TEST(ModelGguf, RejectsYarnThatLatentAttentionCannotStore) {
+  const TempDir dir;
+  for (const bool magnitude : {true, false}) {
+    ModelConfig c = test::latent_shapes()[1];
+    if (magnitude) {
+      c.rope_scaling.magnitude = 1.25F;
+    } else {
+      c.attention_scale = 0.0F;
+    }
+    EXPECT_ERROR(write_gguf_model(dir / "m.gguf", numbered_weights(c), "a name", {}), "use --format hf");
+  }
+  const ModelConfig c = test::latent_shapes()[1];
+  const GgufFile file = changed_gguf(dir / "m", numbered_weights(c), [](GgufMetadata& metadata, auto&) {
+    std::erase_if(metadata, [](const auto& entry) { return entry.first.ends_with("yarn_log_multiplier"); });
+  });
+  EXPECT_ERROR(config_from_gguf(file), "deepseek2.rope.scaling.yarn_log_multiplier");
 }
 
 TEST(ModelGguf, MissingOptionalKeysUseTheFormatsDefaults) {
@@ -130,7 +169,7 @@ TEST(ManifestTensors, NamesAMissingTensorAndItsShape) {
       tensors.erase(tensors.begin() + static_cast<ptrdiff_t>(missing));
     });
     EXPECT_ERROR(
-        manifest_tensors(file, kGrouped),
+        manifest_tensors(file, kGrouped, copies),
         "tensor " + name + " of shape " + shape_string(tensor_manifest(kGrouped)[missing].shape) + " is missing");
   }
 }
@@ -144,7 +183,8 @@ TEST(ManifestTensors, NamesAnExtraTensor) {
             tensors.begin() + 5,
             {.name = "blk.0.attn_q.bias", .type = DType::F32, .shape = {24}, .bytes = std::as_bytes(std::span(bias))});
       });
-  EXPECT_ERROR(manifest_tensors(file, kGrouped), "llama models with biases (blk.0.attn_q.bias) are not supported");
+  EXPECT_ERROR(manifest_tensors(file, kGrouped, copies),
+               "llama models with biases (blk.0.attn_q.bias) are not supported");
 }
 
 TEST(ManifestTensors, ErrorsShowActualAndExpectedShape) {
@@ -153,7 +193,8 @@ TEST(ManifestTensors, ErrorsShowActualAndExpectedShape) {
       changed_gguf(dir / "m", numbered_weights(kGrouped), [&](auto&, std::vector<TensorView>& tensors) {
         tensors[3].shape = {24, 12};
       });
-  EXPECT_ERROR(manifest_tensors(file, kGrouped), "tensor blk.0.attn_k.weight has shape [24, 12], expected [12, 24]");
+  EXPECT_ERROR(manifest_tensors(file, kGrouped, copies),
+               "tensor blk.0.attn_k.weight has shape [24, 12], expected [12, 24]");
 }
 
 TEST(ManifestTensors, FollowsTheManifestsOrder) {
@@ -162,7 +203,7 @@ TEST(ManifestTensors, FollowsTheManifestsOrder) {
       changed_gguf(dir / "m", numbered_weights(kGrouped),
                    [&](auto&, std::vector<TensorView>& tensors) { std::reverse(tensors.begin(), tensors.end()); });
   const auto manifest = tensor_manifest(kGrouped);
-  const auto views = manifest_tensors(file, kGrouped);
+  const auto views = manifest_tensors(file, kGrouped, copies);
   ASSERT_EQ(views.size(), manifest.size());
   for (size_t i = 0; i < views.size(); ++i) EXPECT_EQ(views[i].name, manifest[i].gguf_name);
 }

@@ -59,6 +59,7 @@ Expected reference_of(std::vector<float> logits, const float* bias, const Routin
                                  .n_chosen = r.n_chosen,
                                  .n_groups = r.n_groups,
                                  .groups_chosen = r.groups_chosen,
+                                 .groups_by_max = r.groups_by_max,
                                  .normalizes = r.normalizes,
                                  .scale = r.scale};
   Expected e;

@@ -39,7 +39,8 @@ std::vector<double> expected_routes(const std::vector<float>& logits, const std:
   for (size_t g = 0; g < routing.n_groups; ++g) {
     const std::vector<double> group(&by[g * size], &by[g * size] + size);
     groups.push_back(0.0);
-    for (const size_t i : largest(group, std::min<size_t>(2, size))) groups.back() += group[i];
+    for (const size_t i : largest(group, std::min<size_t>(routing.groups_by_max ? 1 : 2, size)))
+      groups.back() += group[i];
   }
   std::vector<size_t> of_chosen;  // the experts in the selected groups
   std::vector<double> their_scores;
@@ -71,6 +72,7 @@ TEST(Route, MatchesTheRoutingFormula) {
                                 .n_chosen = g.n_chosen,
                                 .n_groups = g.n_groups,
                                 .groups_chosen = g.groups_chosen,
+                                .groups_by_max = normalizes != with_bias,
                                 .normalizes = normalizes,
                                 .scale = normalizes ? 2.5F : 1.0F};
           for (uint64_t seed = 0; seed < 20; ++seed) {
