@@ -15,6 +15,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BOOK, VENV = ROOT / "build" / "book", ROOT / "build" / "venv-book"
 built = pytest.mark.skipif(not (BOOK / "index.html").exists(), reason="make book builds it")
+EXPLAIN = BOOK / "explain.html"  # there if there are a run and the program, whose tests check it
 CHROMIUM = shutil.which("chromium")
 HANG = 120_000  # ms
 
@@ -68,7 +69,7 @@ def reachable():
         if page in found:
             continue
         found.add(page)
-        if page.suffix != ".html":
+        if page.suffix != ".html" or page == EXPLAIN:
             continue
         for link in [*read(page).links, *read(page).loads]:
             target = target_of(page, link)
@@ -171,7 +172,7 @@ CUT_OFF = """() => {
 @built
 @pytest.mark.parametrize("width", [360, 1280, 1600])
 def test_nothing_is_cut_off_at_any_width(visit, width):
-    pages = [page.relative_to(BOOK) for page in BOOK.rglob("*.html") if "_static" not in page.parts]
+    pages = [page.relative_to(BOOK) for page in BOOK.rglob("*.html") if "_static" not in page.parts and page != EXPLAIN]
     pages.remove(pathlib.Path("index.html"))  # leads to README.html
     prose = [page for page in pages if page.parts[0] != "source"]
     listings = sorted(page for page in pages if page.parts[0] == "source")[::25]
