@@ -5,7 +5,7 @@ CONFIGURE := cmake --preset $(PRESET) $(if $(CI),,-DFOLIO_KERNELS=native) --log-
 RUN := runs/tinyshakespeare
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve programs check wheel test test-all full studies ranks long smollm2 ladder cuda-lesson exercise sanitize tsan races fuzz neon soak interop cuda-all cuda-report format
+.PHONY: help book demo serve programs check wheel test test-all full studies ranks long smollm2 ladder cuda-lesson exercise sanitize tsan races fuzz neon soak interop cuda-all cuda-report format
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -61,8 +61,9 @@ test: ## build all programs and run each layer's tests (minutes)
 	@$(SMOLLM2)
 	@ctest --preset $(PRESET)
 
-test-all: ## run test, full, ranks, studies, sanitize and cuda-report
+test-all: ## run test, book, full, ranks, studies, sanitize and cuda-report
 	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory book
 	@$(MAKE) --no-print-directory full
 	@$(MAKE) --no-print-directory ranks
 	@$(MAKE) --no-print-directory studies
@@ -121,6 +122,11 @@ cuda-lesson: ## run experiments/33_cuda, a lesson on CUDA kernels with counts in
 	@build-serving/tests/test_cuda_counts --gtest_brief=1
 	@build-serving/tests/test_cuda_lesson --gtest_brief=1
 	@build-serving/experiments/33_cuda
+
+book: ## build the ladder and the documentation as a site to read offline, build/book/index.html (half a minute)
+	@scripts/bootstrap.sh book
+	@rm -rf build/book
+	@build/venv-book/bin/python -m sphinx -q -W --keep-going -E -d build/book-doctrees -c scripts/book . build/book
 
 exercise: ## list the exercises; N=1 (a number or a name) checks your code in one of them, HINT=1 prints a hint
 	@scripts/exercise.py $(N) $(if $(HINT),--hint $(HINT))

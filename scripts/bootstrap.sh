@@ -10,6 +10,7 @@
 #                                    Gradio, in build/venv-gradio, clients of the server, in build/venv-agents,
 #                                    and the requirements of TRL's trainer, in build/venv-trl
 #   scripts/bootstrap.sh fuzz        as for test, and clang 16 or newer with libFuzzer
+#   scripts/bootstrap.sh book        only the book's generator, in build/venv-book
 #   scripts/bootstrap.sh neon        as for serving, and Debian's cross compiler for 64-bit Arm, its libraries, and QEMU
 #
 # As root, installs system packages with apt-get; otherwise prints the apt-get command. LibTorch is found as in
@@ -58,8 +59,8 @@ clang_version() {
 
 system_packages() {
   local missing=()
-  need() { command -v "$1" >/dev/null || missing+=("$2"); }
-  need_header() { [ -e "/usr/include/$1" ] || [ -e "/usr/local/include/$1" ] || missing+=("$2"); }
+  need() { [ "$goal" = book ] || command -v "$1" >/dev/null || missing+=("$2"); }
+  need_header() { [ "$goal" = book ] || [ -e "/usr/include/$1" ] || [ -e "/usr/local/include/$1" ] || missing+=("$2"); }
   need g++ g++
   need cmake cmake
   need ninja ninja-build
@@ -194,6 +195,12 @@ build_llama_server() {
   rm -rf $folder
 }
 
+book_packages() {
+  say "installing scripts/requirements-book.txt into $venv (70 MB)"
+  python3 -m venv $venv
+  pip_install -r scripts/requirements-book.txt
+}
+
 # A separate environment, because Ray requires its own versions of many packages. It uses the same Python as $venv, for
 # which the module is built.
 ray_packages() {
@@ -266,6 +273,7 @@ arm_libraries() {
 system_packages
 [ "$goal" != neon ] || [ -e build-neon/sysroot/whole ] || arm_libraries
 case $goal in serving | neon) exit 0 ;; esac
+[ "$goal" != book ] || { venv=build/venv-book once book "$(cksum scripts/requirements-book.txt)" book_packages; exit; }
 libtorch
 if [ "$goal" = test-build ]; then
   once test-build "$(cksum scripts/requirements-test.txt)" build_packages
