@@ -38,21 +38,22 @@ std::map<std::string, Activation> named_activations(const core::ModelConfig& con
   const auto add = [&](const std::string& name, std::vector<float> values) {
     all[name] = {.shape = {n, static_cast<int64_t>(values.size()) / n}, .values = std::move(values)};
   };
-  const auto add_heads = [&](const std::string& name, std::vector<float> values) {
-    const int64_t n_heads = static_cast<int64_t>(values.size()) / (n * config.head_dim);
-    all[name] = {.shape = {n, n_heads, config.head_dim}, .values = std::move(values)};
+  const auto add_heads = [&](const std::string& name, std::vector<float> values, int64_t head_dim) {
+    const int64_t n_heads = static_cast<int64_t>(values.size()) / (n * head_dim);
+    all[name] = {.shape = {n, n_heads, head_dim}, .values = std::move(values)};
   };
+  const int64_t value_dim = config.heads_dim() / config.n_heads;
   add("hook_embed", trace.level(0));
   for (int64_t l = 0; l < config.n_layers; ++l) {
     const std::string block = fmt::format("blocks.{}.", l);
     const std::vector<float>& mid = trace.at("attention_residual", l);
     add(block + "hook_resid_pre", trace.level(l));
-    add_heads(block + "attn.hook_rot_q", in_file_order(trace.at("query", l), config));
-    add_heads(block + "attn.hook_rot_k", in_file_order(trace.at("key", l), config));
-    add_heads(block + "attn.hook_v", trace.at("value", l));
+    add_heads(block + "attn.hook_rot_q", in_file_order(trace.at("query", l), config), config.head_dim);
+    add_heads(block + "attn.hook_rot_k", in_file_order(trace.at("key", l), config), config.head_dim);
+    add_heads(block + "attn.hook_v", trace.at("value", l), value_dim);
     all[block + "attn.hook_pattern"] = {.shape = {config.n_heads, n, n},
                                         .values = std::move(attention[static_cast<size_t>(l)])};
-    add_heads(block + "attn.hook_z", trace.at("heads", l));
+    add_heads(block + "attn.hook_z", trace.at("heads", l), value_dim);
     add(block + "hook_attn_out", difference(mid, trace.level(l)));
     add(block + "hook_resid_mid", mid);
     if (!config.has_experts(l)) add(block + "mlp.hook_post", trace.at("ffn_hidden", l));

@@ -39,6 +39,9 @@ using Change = std::function<bool(const std::string& name, std::span<float> valu
 [[nodiscard]] Trace run_traced(Runner& runner, std::span<const int32_t> tokens, const Options& options,
                                const Change& change = {});
 
+/// Computes the keys and values of all heads from the latents of latent attention, as "key" and "value".
+void expand_latents(const core::StoredModel& model, Trace& trace);
+
 /// A place in the model where activations are replaced: Intervention::place.
 struct Place {
   int64_t layer = -1;

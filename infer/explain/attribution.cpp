@@ -109,7 +109,7 @@ Json attribute(Runner& runner, const Trace& trace, std::span<const int32_t> targ
                const Interventions& interventions) {
   const core::StoredModel& model = runner.model();
   const auto dim = static_cast<size_t>(model.config.dim);
-  const auto head_dim = static_cast<size_t>(model.config.head_dim);
+  const auto head_dim = static_cast<size_t>(model.config.heads_dim() / model.config.n_heads);
   const std::vector<float>& last = trace.level(model.config.n_layers);
   const std::vector<float> logits = runner.logits_of(last, false);
   const std::vector<float> norm = floats_of(model, Role::OutputNorm);

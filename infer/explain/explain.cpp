@@ -172,6 +172,7 @@ Trace run_traced(Runner& runner, std::span<const int32_t> tokens, const Options&
     if (options.keep_activations || needed(name)) trace.values[name].assign(values.begin(), values.end());
     return changed;
   });
+  if (runner.config().latent()) expand_latents(runner.model(), trace);
   return trace;
 }
 

@@ -64,7 +64,7 @@ std::vector<float> mean_of(const std::vector<float>& rows, size_t width) {
 }  // namespace
 
 Interventions::Interventions(Runner& runner, const Options& options, const Trace& clean)
-    : clean_(clean), head_dim_(static_cast<size_t>(runner.config().head_dim)) {
+    : clean_(clean), head_dim_(static_cast<size_t>(runner.config().heads_dim() / runner.config().n_heads)) {
   for (const Intervention& i : options.interventions) {
     const bool patches = i.by == Replacement::Patch;
     core::require(!patches || !i.source.empty(), "\"{}\": a patch needs a source; give the prompt to patch from",

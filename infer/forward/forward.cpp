@@ -44,6 +44,7 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
     m.rotate_and_store(l);
     see("query", Query, n, l);
     see("key", Key, n, l);
+    see("latent", Latent, n, l);
     see("value", Value, n, l);
     if (w.has(Role::Output) && l + 1 == m.layers().last) {
       // From here on, only the rows that need logits are computed.

@@ -9,7 +9,8 @@
 
 namespace folio::infer {
 
-/// Reads slots from a stage and passes them to the observer, if there is one. Slots without elements are not shown.
+/// Reads slots from a stage, passes them to the observer, if there is one, and writes back what it changed. Slots
+/// without elements are not shown.
 class Watch {
  public:
   Watch(Stage& stage, const Observer& observer) : stage_(stage), observer_(observer) {}
