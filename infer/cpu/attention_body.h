@@ -7,6 +7,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "infer/cpu/matmul_body.h"
 #include "infer/cpu/prefetch.h"
 #include "infer/cpu/vec_math.h"
 
@@ -106,6 +107,7 @@ template <typename T>
 struct Values {
   const T* numbers;  // (32 positions, head_dim)
   size_t head_dim;
+  size_t width;  // number of elements of a value that are used: head_dim, or a latent's part that is a value
   ValueScales<T> scales;
   const T* next;  // values of the next block, prefetched while these are read
 
@@ -184,7 +186,7 @@ inline void weighted_values(const float* p, const Values<T>& values, size_t d, c
 template <typename T>
 inline void weighted_values_tail(const float* p, const Values<T>& values, size_t d, size_t begin, size_t end,
                                  float* value) {
-  const size_t lanes = std::min(kLanes, values.head_dim - d);
+  const size_t lanes = std::min(kLanes, values.width - d);
   Vec sum = Vec::zero();
   for (size_t j = begin / Lane<T>::kElements; j * Lane<T>::kElements < end; ++j) {
     const Vec v = Lane<T>::attended(values.load_first(j, d, lanes), j, begin, end);
@@ -227,14 +229,23 @@ inline void multiply_keys(const float* queries, const T* keys, size_t n, size_t 
   }
 }
 
+// Computes scores (kQueries, 32) from queries (kQueries, head_dim) and latents (32, head_dim); the first n columns are
+// valid.
+template <size_t kQueries>
+inline void multiply_latents(const float* queries, const float* latents, size_t n, size_t head_dim, float* scores) {
+  std::fill_n(scores, kQueries * kBlockPositions, 0.0F);
+  matmul_tiles<4, Prefetch::L2>(queries, kQueries, latents, head_dim, 0, n, scores, kBlockPositions, false);
+}
+
 // A head's keys and values in one block and the next. Blocks are scattered in memory, so the next block's keys are
 // prefetched while keys are read, and its values while values are read.
 template <typename T>
 struct HeadBlock {
-  const T* keys;    // (head_dim, 32 positions)
+  const T* keys;    // (head_dim, 32 positions); null: the values are the keys (latent attention)
   const T* values;  // (32 positions, head_dim)
   const T* next_keys;
   const T* next_values;
+  size_t width;  // number of elements of a value that are used: see Values
 };
 
 // Scale and soft cap of attention scores: of() scales products of query and key, then soft-caps them if cap > 0.
@@ -249,13 +260,19 @@ struct Scores {
 };
 
 // Computes a block's softmax state and its unnormalized output value (kQueries, head_dim) from queries (head_dim,
-// kQueries). The order of the sums is that of reference/attention.cpp.
+// kQueries), or (kQueries, head_dim) in latent attention. The order of the sums is that of reference/attention.cpp.
 template <size_t kQueries, typename T>
 inline Running attend_block(const float* queries, const HeadBlock<T>& block, const Seen<kQueries>& seen,
                             size_t head_dim, const Scores& scores, float* value) {
   float p[kQueries * kBlockPositions];
-  prefetch_scales(block.next_keys, head_dim);
-  multiply_keys<kQueries>(queries, block.keys, seen.end[kQueries - 1], head_dim, block.next_keys, p);
+  const bool latent = std::is_same_v<T, float> && block.keys == nullptr;
+  if constexpr (std::is_same_v<T, float>) {
+    if (latent) multiply_latents<kQueries>(queries, block.values, seen.end[kQueries - 1], head_dim, p);
+  }
+  if (!latent) {
+    prefetch_scales(block.next_keys, head_dim);
+    multiply_keys<kQueries>(queries, block.keys, seen.end[kQueries - 1], head_dim, block.next_keys, p);
+  }
   float max[kLanes] = {};
   Vec sums[kLanes];
   const Vec nothing = Vec::all(-std::numeric_limits<float>::infinity());
@@ -284,16 +301,16 @@ inline Running attend_block(const float* queries, const HeadBlock<T>& block, con
   for (size_t q = kQueries; q < kLanes; ++q) sums[q] = sums[0];
 
   prefetch_scales(block.next_values, head_dim);
-  const Values<T> values{block.values, head_dim, {block.values, head_dim}, block.next_values};
+  const Values<T> values{block.values, head_dim, block.width, {block.values, head_dim}, block.next_values};
   constexpr size_t kVecs = 4 * kQueries <= Vec::kMostSums ? 4 : 2 * kQueries <= Vec::kMostSums ? 2 : 1;
   size_t d = 0;
-  for (; d + kVecs * kLanes <= head_dim; d += kVecs * kLanes) {
+  for (; d + kVecs * kLanes <= block.width; d += kVecs * kLanes) {
     weighted_values<kQueries, kVecs>(p, values, d, seen, value);
   }
-  for (; kVecs > 2 && d + 2 * kLanes <= head_dim; d += 2 * kLanes) {
+  for (; kVecs > 2 && d + 2 * kLanes <= block.width; d += 2 * kLanes) {
     weighted_values<kQueries, 2>(p, values, d, seen, value);
   }
-  for (; d < head_dim; d += kLanes) {
+  for (; d < block.width; d += kLanes) {
     for (size_t q = 0; q < kQueries; ++q) {
       weighted_values_tail(p + q * kBlockPositions, values, d, seen.begin[q], seen.end[q], value + q * head_dim);
     }
@@ -307,7 +324,7 @@ struct Pass {
   size_t at[kMostQueries];  // offset of each query in AttentionInput::query and in the output
   Seen<kMostQueries> positions;
   Running running;
-  float* queries;  // (head_dim, n_queries)
+  float* queries;  // (head_dim, n_queries), or (n_queries, head_dim) in latent attention
   float* total;    // (n_queries, head_dim)
 };
 
@@ -337,7 +354,7 @@ void attend(Pass& pass, const HeadBlock<T>& head, size_t start, bool is_first, s
   joins.store(join);
   for (size_t q = 0; q < kQueries; ++q) {
     float* total = pass.total + q * head_dim;
-    for_lanes(head_dim, [&](size_t d, size_t n_lanes) {
+    for_lanes(head.width, [&](size_t d, size_t n_lanes) {
       const Vec kept = Vec::load_first(total + d, n_lanes) * Vec::all(keep[q]);
       const Vec v = Vec::load_first(value + q * head_dim + d, n_lanes);
       Vec::fma(v, Vec::all(join[q]), kept).store_first(total + d, n_lanes);
@@ -365,15 +382,35 @@ constexpr Attend<T> attend_of() {
 // Maximum number of queries that share one load of a block: their passes run while the block is in the CPU's cache.
 constexpr size_t kNearQueries = 24;
 
-// Computes attention for at most kNearQueries queries: [begin, end) of all rows' queries, (n_rows, n_queries).
+// Returns a block's latents (32, head_dim) as floats: `latents` itself, or the first n widened to `wide`.
 template <typename T>
+const float* widened(const T* latents, size_t n, size_t head_dim, [[maybe_unused]] float* wide) {
+  if constexpr (std::is_same_v<T, float>) {
+    return latents;
+  } else {
+    const Values<T> values{latents, head_dim, head_dim, {latents, head_dim}, latents};
+    for (size_t j = 0; j < n; ++j) {
+      for_lanes(head_dim, [&](size_t d, size_t n_lanes) {
+        values.load_first(j, d, n_lanes).store_first(wide + j * head_dim + d, n_lanes);
+      });
+    }
+    return wide;
+  }
+}
+
+// Computes attention for at most kNearQueries queries: [begin, end) of all rows' queries, (n_rows, n_queries). In
+// latent attention, blocks are multiplied as floats, since each element is used twice per query.
+template <typename T, bool kLatent>
 void attend_near(const AttentionInput<T>& in, size_t begin, size_t end, float* out) {
-  static constexpr std::array kAttend{attend_of<T, 12>(), attend_of<T, 8>(), attend_of<T, 6>(), attend_of<T, 4>(),
-                                      attend_of<T, 3>(),  attend_of<T, 2>(), attend_of<T, 1>()};
+  using Element = std::conditional_t<kLatent, float, T>;
+  static constexpr std::array kAttend{attend_of<Element, 12>(), attend_of<Element, 8>(), attend_of<Element, 6>(),
+                                      attend_of<Element, 4>(),  attend_of<Element, 3>(), attend_of<Element, 2>(),
+                                      attend_of<Element, 1>()};
+  const size_t width = value_dim(in);
   float queries[kNearQueries * kMaxHeadDim];
   float totals[kNearQueries * kMaxHeadDim];
   Pass passes[kNearQueries];
-  const Attend<T>* attends[kNearQueries];
+  const Attend<Element>* attends[kNearQueries];
   size_t n_passes = 0;
   for (size_t first = begin; first < end; ++n_passes) {
     const auto* most = kAttend.begin();
@@ -388,7 +425,11 @@ void attend_near(const AttentionInput<T>& in, size_t begin, size_t end, float* o
       pass.at[q] = row * in.row_stride + first % in.n_queries * in.head_dim;
       pass.positions.end[q] = in.n_positions + row;
       pass.positions.begin[q] = pass.positions.end[q] - std::min(pass.positions.end[q], in.window);
-      Lane<T>::put_query(in.query + pass.at[q], in.head_dim, pass.n_queries, pass.queries + q);
+      if constexpr (kLatent) {
+        std::copy_n(in.query + pass.at[q], in.head_dim, pass.queries + q * in.head_dim);
+      } else {
+        Lane<T>::put_query(in.query + pass.at[q], in.head_dim, pass.n_queries, pass.queries + q);
+      }
     }
   }
 
@@ -396,11 +437,19 @@ void attend_near(const AttentionInput<T>& in, size_t begin, size_t end, float* o
   const size_t n_blocks = (in.n_positions + kBlockPositions - 1) / kBlockPositions;
   const size_t first_seen = in.n_positions + begin / in.n_queries;  // one past the first row's position
   const size_t first_block = (first_seen - std::min(first_seen, in.window)) / kBlockPositions;
+  [[maybe_unused]] float wide[kLatent && !std::is_same_v<T, float> ? kBlockPositions * kMaxHeadDim : 1];
   for (size_t b = first_block; b < n_blocks; ++b) {
     const size_t start = b * kBlockPositions;
     const T* base = in.blocks[b];
     const T* next = in.blocks[std::min(b + 1, n_blocks - 1)];
-    const HeadBlock<T> head{base + in.key_offset, base + in.value_offset, next + in.key_offset, next + in.value_offset};
+    HeadBlock<Element> head;
+    if constexpr (kLatent) {
+      const size_t n = std::min(kBlockPositions, in.n_positions + in.n_rows - 1 - start);
+      const float* latents = widened(base + in.value_offset, n, in.head_dim, wide);
+      head = {nullptr, latents, nullptr, latents, width};
+    } else {
+      head = {base + in.key_offset, base + in.value_offset, next + in.key_offset, next + in.value_offset, width};
+    }
     for (size_t i = 0; i < n_passes; ++i) {
       attends[i]->run(passes[i], head, start, b == first_block, in.head_dim, scores);
     }
@@ -422,7 +471,7 @@ void attend_near(const AttentionInput<T>& in, size_t begin, size_t end, float* o
       (keeps / Vec::fma(all.sum, keeps, exp(sink - max))).store(inverse);
     }
     for (size_t q = 0; q < passes[i].n_queries; ++q) {
-      for_lanes(in.head_dim, [&](size_t d, size_t n_lanes) {
+      for_lanes(width, [&](size_t d, size_t n_lanes) {
         (Vec::load_first(passes[i].total + q * in.head_dim + d, n_lanes) * Vec::all(inverse[q]))
             .store_first(out + passes[i].at[q] + d, n_lanes);
       });
@@ -434,7 +483,12 @@ template <typename T>
 void attention(const AttentionInput<T>& in, float* out) {
   const size_t all = in.n_rows * in.n_queries;
   for (size_t done = 0; done < all; done += kNearQueries) {
-    attend_near(in, done, std::min(all, done + kNearQueries), out);
+    const size_t end = std::min(all, done + kNearQueries);
+    if constexpr (std::is_same_v<T, BF16Pair>) {
+      attend_near<T, false>(in, done, end, out);
+    } else {
+      in.latent_rank > 0 ? attend_near<T, true>(in, done, end, out) : attend_near<T, false>(in, done, end, out);
+    }
   }
 }
 

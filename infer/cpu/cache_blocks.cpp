@@ -53,9 +53,11 @@ void CacheBlocks<T>::store(BlockId block, size_t layer, size_t slot, const float
       kernels_.to_fast(value + h * head_dim_, head_dim_, rounded.data());
       for (size_t d = 0; d < head_dim_; ++d) values[slot / 2 * head_dim_ + d].of[slot % 2] = rounded[d];
     } else {
-      std::array<T, kernels::kMaxHeadDim> rounded;
-      round(key + h * head_dim_, slot, rounded.data(), keys);
-      for (size_t d = 0; d < head_dim_; ++d) keys[d * kPositions + slot] = rounded[d];
+      if (n_kinds_ == 2) {
+        std::array<T, kernels::kMaxHeadDim> rounded;
+        round(key + h * head_dim_, slot, rounded.data(), keys);
+        for (size_t d = 0; d < head_dim_; ++d) keys[d * kPositions + slot] = rounded[d];
+      }
       round(value + h * head_dim_, slot, values + slot * head_dim_, values);
     }
   }

@@ -20,9 +20,11 @@ Cpu::Cpu(const CpuOptions& options)
 std::string Cpu::describe() const { return fmt::format("{} threads, {}", n_threads(), core::isa_name(kernels_.isa)); }
 
 std::unique_ptr<Stage> Cpu::load(const core::StoredModel& model, const Shard& shard, CacheType cache_type) {
-  core::require(!model.config.latent(), "latent attention ({}) is not supported by the engine", model.config.family);
-  core::require(model.config.head_dim <= static_cast<int64_t>(kernels::kMaxHeadDim),
-                "head_dim is {}, but the CPU kernels support at most {}", model.config.head_dim, kernels::kMaxHeadDim);
+  const bool latent = model.config.latent();
+  const int64_t head_dim = latent ? model.config.latent_dim() : model.config.head_dim;
+  core::require(head_dim <= static_cast<int64_t>(kernels::kMaxHeadDim),
+                "{}: {} is {}, but the CPU kernels support at most {}", model.path,
+                latent ? "kv_lora_rank + qk_rope_head_dim" : "head_dim", head_dim, kernels::kMaxHeadDim);
   return std::make_unique<CpuStage>(*this, model, shard, cache_type);
 }
 

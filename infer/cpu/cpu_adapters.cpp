@@ -14,9 +14,12 @@ namespace {
 using core::Role;
 
 // Returns the matrices that share an input in forward(), one list per input.
-const std::array<std::vector<Role>, 4>& roles_of_inputs() {
-  static const std::array<std::vector<Role>, 4> all{
-      {{Role::Wq, Role::Wk, Role::Wv}, {Role::Wo}, {Role::W1, Role::W3}, {Role::W2}}};
+const std::array<std::vector<Role>, 5>& roles_of_inputs() {
+  static const std::array<std::vector<Role>, 5> all{{{Role::Wq, Role::Wk, Role::Wv, Role::WqA, Role::WkvA},
+                                                     {Role::WqB},
+                                                     {Role::Wo},
+                                                     {Role::W1, Role::W3},
+                                                     {Role::W2}}};
   return all;
 }
 

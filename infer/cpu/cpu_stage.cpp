@@ -13,6 +13,9 @@ namespace {
 constexpr int64_t kRowsTogether = 8;
 static_assert(kBlockPositions % kRowsTogether == 0);
 
+// Maximum number of heads per call in latent attention, where all heads attend to the same latents.
+constexpr size_t kHeadsTogether = 16;
+
 }  // namespace
 
 CpuStage::CpuStage(Cpu& cpu, const core::StoredModel& model, const Shard& shard, CacheType cache_type)
@@ -28,7 +31,7 @@ CpuStage::CpuStage(Cpu& cpu, const core::StoredModel& model, const Shard& shard,
             .load_report = weights_.report()},
       cache_(cache_of<float>()) {
   if (cache_type == CacheType::F16) {
-    if (cpu.fast() && kernels_.attention_bf16 != nullptr && config_.head_dim % 2 == 0) {
+    if (cpu.fast() && kernels_.attention_bf16 != nullptr && config_.head_dim % 2 == 0 && !config_.latent()) {
       cache_.emplace<Cache<kernels::BF16Pair>>(cache_of<kernels::BF16Pair>());
     } else {
       cache_.emplace<Cache<kernels::F16>>(cache_of<kernels::F16>());
@@ -40,6 +43,7 @@ CpuStage::CpuStage(Cpu& cpu, const core::StoredModel& model, const Shard& shard,
 template <typename T>
 CpuStage::Cache<T> CpuStage::cache_of() const {
   const int64_t n_layers = shard_.layers.last - shard_.layers.first;
+  if (config_.latent()) return {{1, config_.latent_dim(), n_layers, kernels_, false}, {}};  // on every rank
   return {{kv_heads_.last - kv_heads_.first, config_.head_dim, n_layers, kernels_}, {}};
 }
 
@@ -162,6 +166,12 @@ void CpuStage::run(const Norm& o) {
 
 void CpuStage::run(const NormHeads& o) {
   const size_t dim = weights_.matrix(o.weight).k;  // size of one head, or of all heads together
+  if (o.slot == Slot::Latent) {
+    return for_rows(1, dim, [&](size_t i, size_t) {
+      float* x = at(Slot::Latent) + i * width(Slot::Latent);
+      kernels_.rms_norm(x, weights_.vector(o.weight), config_.norm_eps, dim, x);
+    });
+  }
   norm_vectors(at(o.slot), o.weight, n_rows_ * width(o.slot) / dim, dim, at(o.slot));
 }
 
@@ -176,7 +186,8 @@ void CpuStage::norm_vectors(const float* x, WeightId weight, size_t n_vectors, s
 void CpuStage::run(const Project& o) {
   multiply(o.in, o.projections(), false);
   const Slot first = o.projections().front().out;
-  if (first == Slot::Query) exchange({Slot::Query, Slot::Key, Slot::Value});
+  if (first == Slot::QueryLatent) exchange({Slot::QueryLatent});
+  if (first == Slot::Query) exchange({Slot::Query, Slot::Key, Slot::Value, Slot::Latent});
   if (first == Slot::Logits) exchange({Slot::Logits});
 }
 
@@ -277,33 +288,38 @@ kernels::QuantizedInputs CpuStage::quantize(const float* x, size_t k) {
 }
 
 void CpuStage::run(const RotateAndStore& o) {
+  const bool latent = config_.latent();
   const auto head_dim = static_cast<size_t>(config_.head_dim);
   const size_t dim = width(Slot::Query);
-  const size_t kv_dim = width(Slot::Key);
+  const Slot keys = latent ? Slot::Latent : Slot::Key;
+  const size_t kv_dim = width(keys);
+  const size_t key_dim = latent ? kv_dim : head_dim;
   const core::RopePairs pairs = core::info(config_.family).pairs;
   const auto of_stage = static_cast<size_t>(o.layer - layers().first);
-  const size_t first = kv_heads_.first * head_dim;
+  const size_t first = latent ? 0 : kv_heads_.first * head_dim;
   const RopeTable& table = config_.local_rope_theta > 0.0F && config_.has_window(o.layer) ? local_rope_ : rope_;
   const auto rotated = static_cast<size_t>(config_.rotated());
-  const auto rotate = [&](float* x, size_t n_heads, size_t position) {
+  const auto rotate = [&](float* x, size_t size, size_t of_head, size_t position) {
     const float* cos = table.cos(position);
     const float* sin = table.sin(position);
-    if (rotated == head_dim) return kernels_.rope(x, cos, sin, n_heads, head_dim, pairs);
-    for (size_t head = 0; head < n_heads; ++head) kernels_.rope(x + head * head_dim, cos, sin, 1, rotated, pairs);
+    if (rotated == of_head) return kernels_.rope(x, cos, sin, size / of_head, of_head, pairs);
+    const size_t begin = latent ? of_head - rotated : 0;
+    for (size_t at = begin; at < size; at += of_head) kernels_.rope(x + at, cos, sin, 1, rotated, pairs);
   };
   pool_.parallel_for(n_rows_, 1, n_rows_ * 8 * dim / kWorthAThread, [&](size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
       const StepRow& row = rows_[i];
       const auto position = static_cast<size_t>(row.position);
-      float* key = at(Slot::Key) + i * kv_dim;
-      rotate(at(Slot::Query) + i * dim, dim / head_dim, position);
-      rotate(key, kv_dim / head_dim, position);
+      float* key = at(keys) + i * kv_dim;
+      const float* value = latent ? key : at(Slot::Value) + i * kv_dim;
+      rotate(at(Slot::Query) + i * dim, dim, head_dim, position);
+      rotate(key, kv_dim, key_dim, position);
       const auto block =
           static_cast<size_t>(table_starts_[static_cast<size_t>(row.table)]) + position / kernels::kBlockPositions;
       std::visit(
           [&](auto& cache) {
             cache.blocks.store(tables_[block], of_stage, position % kernels::kBlockPositions, key + first,
-                               at(Slot::Value) + i * kv_dim + first);
+                               value + first);
           },
           cache_);
     }
@@ -319,16 +335,23 @@ void CpuStage::run(const Attend& o) {
                windowed ? window_runs_ : runs_, vector_or_null(o.sinks));
       },
       cache_);
-  exchange({Slot::Heads}, rounds_input(core::Role::Wo));
+  if (!config_.latent()) exchange({Slot::Heads}, rounds_input(core::Role::Wo));
 }
 
 template <typename T>
 void CpuStage::attend(const Cache<T>& cache, size_t layer, int64_t window, std::span<const size_t> runs,
                       const float* sinks) {
-  const auto head_dim = static_cast<size_t>(config_.head_dim);
-  const size_t dim = width(Slot::Query);
-  const size_t group = dim / head_dim / static_cast<size_t>(config_.n_kv_heads);
-  const size_t n_kv_heads = kv_heads_.last - kv_heads_.first;  // key/value heads of this rank
+  const bool latent = config_.latent();
+  const float* queries = at(latent ? Slot::Absorbed : Slot::Query);
+  float* out = at(latent ? Slot::Attended : Slot::Heads);
+  const size_t dim = width(latent ? Slot::Absorbed : Slot::Query);
+  const size_t head_dim = dim / static_cast<size_t>(config_.n_heads);
+  const size_t per_kv_head = dim / head_dim / static_cast<size_t>(config_.n_kv_heads);
+  const Share heads{kv_heads_.first * per_kv_head, kv_heads_.last * per_kv_head};  // query heads of this rank
+  const size_t n_heads = heads.last - heads.first;
+  // Query heads of an item: those of a key/value head, or some of those that share the latents.
+  const size_t of_thread = (n_heads + pool_.size() - 1) / pool_.size();
+  const size_t group = latent ? std::clamp<size_t>(of_thread, 1, kHeadsTogether) : per_kv_head;
   size_t work = 0;
   for (const StepRow& row : rows_) {
     work += static_cast<size_t>(row.position + 1 - first_seen(row.position, window)) * 2 * dim;
@@ -336,34 +359,36 @@ void CpuStage::attend(const Cache<T>& cache, size_t layer, int64_t window, std::
   const size_t n_runs = runs.size() - 1;
   // Items are ordered by head, so that a head's keys and values stay in the processor's cache.
   const auto attend_run = [&](size_t item) {
-    const size_t head = item / n_runs;
+    const size_t kv_head = latent ? 0 : item / n_runs;
+    const size_t head = heads.first + item / n_runs * group;
     const size_t begin = runs[item % n_runs];
     const StepRow& row = rows_[begin];
-    const size_t first = begin * dim + (kv_heads_.first + head) * group * head_dim;
-    const kernels::AttentionInput<T> in{.query = at(Slot::Query) + first,
+    const size_t first = begin * dim + head * head_dim;
+    const kernels::AttentionInput<T> in{.query = queries + first,
                                         .blocks = cache.starts.data() + table_starts_[static_cast<size_t>(row.table)],
-                                        .key_offset = cache.blocks.key_offset(layer, head),
-                                        .value_offset = cache.blocks.value_offset(layer, head),
+                                        .key_offset = cache.blocks.key_offset(layer, kv_head),
+                                        .value_offset = cache.blocks.value_offset(layer, kv_head),
                                         .n_positions = static_cast<size_t>(row.position + 1),
                                         .window = static_cast<size_t>(window),
                                         .n_rows = runs[item % n_runs + 1] - begin,
                                         .row_stride = dim,
-                                        .n_queries = group,
+                                        .n_queries = std::min(group, heads.last - head),
                                         .head_dim = head_dim,
+                                        .latent_rank = static_cast<size_t>(config_.kv_lora_rank),
                                         .scale = config_.score_scale(),
                                         .cap = config_.attention_cap,
-                                        .sinks = sinks == nullptr ? nullptr : sinks + (kv_heads_.first + head) * group};
+                                        .sinks = sinks == nullptr ? nullptr : sinks + head};
     if constexpr (std::is_same_v<T, float>) {
-      kernels_.attention(in, at(Slot::Heads) + first);
+      kernels_.attention(in, out + first);
     } else if constexpr (std::is_same_v<T, kernels::F16>) {
-      kernels_.attention_f16(in, at(Slot::Heads) + first);
+      kernels_.attention_f16(in, out + first);
     } else if constexpr (std::is_same_v<T, kernels::BF16Pair>) {
-      kernels_.attention_bf16(in, at(Slot::Heads) + first);
+      kernels_.attention_bf16(in, out + first);
     } else {
-      kernels_.attention_q8(in, at(Slot::Heads) + first);
+      kernels_.attention_q8(in, out + first);
     }
   };
-  pool_.parallel_for(n_kv_heads * n_runs, 1, work / kWorthAThread, [&](size_t begin, size_t end) {
+  pool_.parallel_for((n_heads + group - 1) / group * n_runs, 1, work / kWorthAThread, [&](size_t begin, size_t end) {
     for (size_t item = begin; item < end; ++item) attend_run(item);
   });
 }

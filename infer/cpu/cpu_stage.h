@@ -57,6 +57,7 @@ class CpuStage final : public Stage, public StageMemory, public StageResults {
   void run(const NormHeads& o);
   void run(const Project& o);
   void run(const ProjectToResidual& o);
+  void run(const ProjectHeads& o);
   void run(const RotateAndStore& o);
   void run(const Attend& o);
   void run(const Activate& o);
@@ -97,7 +98,7 @@ class CpuStage final : public Stage, public StageMemory, public StageResults {
   const kernels::Kernels& kernels_;
   const core::ModelConfig& config_;
   Shard shard_;
-  Share kv_heads_;  ///< this rank's key/value heads
+  Share kv_heads_;  ///< this rank's key/value heads; in latent attention, its query heads
   CpuWeights weights_;
   StageInfo info_;
   std::variant<Cache<float>, Cache<kernels::F16>, Cache<kernels::Q8>, Cache<kernels::BF16Pair>> cache_;
@@ -120,7 +121,8 @@ class CpuStage final : public Stage, public StageMemory, public StageResults {
   PackedInputs packed_{pool_, kernels_};  ///< inputs of Kernels::matmul_packed
   RoundedBuffer rounded_;                 ///< inputs of Kernels::matmul_fast
 
-  QuantizedBuffer quantized_;  ///< inputs of group-quantized matrices
+  QuantizedBuffer quantized_;            ///< inputs of group-quantized matrices
+  core::AlignedVector<float> of_heads_;  ///< inputs of ProjectHeads, (heads, rows, columns)
 };
 
 }  // namespace folio::infer

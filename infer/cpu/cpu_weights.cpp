@@ -17,11 +17,29 @@ bool in_16_bits(const core::TensorView& matrix) {
   return matrix.type == core::DType::F16 || matrix.type == core::DType::BF16;
 }
 
-// Returns the rows of a matrix that belong to the shard.
-core::TensorView rows_of(const core::TensorView& tensor, const Shard& shard) {
-  if (shard.n_ranks == 1) return tensor;
-  const Share rows = rows_of_rank(static_cast<size_t>(tensor.shape[0]), shard.rank, shard.n_ranks);
-  return core::rows_of(tensor, static_cast<int64_t>(rows.first), static_cast<int64_t>(rows.last - rows.first));
+// Rows of a matrix, and the index of the first.
+struct Rows {
+  core::TensorView view;
+  size_t first;
+};
+
+// Returns the rows that belong to the shard, for each matrix of a tensor: some rows of every matrix, or, if there is a
+// matrix per head, all rows of the shard's heads and none of the others.
+std::vector<Rows> rows_of(const core::TensorSpec& spec, const core::TensorView& tensor, const Shard& shard) {
+  const std::vector<core::TensorView> matrices = matrices_of(tensor);
+  const bool by_head = spec.is_stack() && !spec.of_experts();
+  const Share heads = share_of(matrices.size(), shard.rank, shard.n_ranks);
+  std::vector<Rows> all;
+  for (size_t i = 0; i < matrices.size(); ++i) {
+    const auto n = static_cast<size_t>(matrices[i].shape[0]);
+    const Share rows = !by_head                             ? rows_of_rank(n, shard.rank, shard.n_ranks)
+                       : i >= heads.first && i < heads.last ? Share{0, n}
+                                                            : Share{0, 0};
+    all.push_back(
+        {core::rows_of(matrices[i], static_cast<int64_t>(rows.first), static_cast<int64_t>(rows.last - rows.first)),
+         rows.first});
+  }
+  return all;
 }
 
 // Alignment of copies in bytes: a cache line.
@@ -51,8 +69,7 @@ StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard
   for (size_t i = 0; i < manifest.size(); ++i) {
     const core::TensorView& whole = model.tensors[i];
     if (!needed_by(shard.layers, manifest[i], model.config) || !manifest[i].is_matrix()) continue;
-    for (const core::TensorView& matrix : matrices_of(whole)) {
-      const core::TensorView rows = rows_of(matrix, shard);
+    for (const auto& [rows, first] : rows_of(manifest[i], whole, shard)) {
       if (in_blocks(whole)) {
         report_.repacked_bytes += group_bytes(rows);
       } else if (options.fast && in_16_bits(whole)) {
@@ -73,7 +90,10 @@ StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard
       return id;
     }
     const Options choice{.fast = options.fast, .copies = copied && may_be_copied(whole)};
-    for (const core::TensorView& matrix : matrices_of(whole)) add_matrix(matrix, shard, pool, choice, to, model);
+    for (const auto& [rows, first] : rows_of(spec, whole, shard)) {
+      add_matrix(rows, pool, choice, to, model);
+      matrices_.back().first = first;
+    }
     // Releases the file pages of a stack of experts at once, because adjacent matrices share pages.
     if (in_blocks(whole) || (choice.fast && in_16_bits(whole)) || choice.copies) model.release(whole);
     return id;
@@ -85,9 +105,8 @@ StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard
   return by_role;
 }
 
-void CpuWeights::add_matrix(const core::TensorView& whole, const Shard& shard, core::ThreadPool& pool,
-                            const Options& options, uint8_t*& to, const core::StoredModel& model) {
-  const core::TensorView tensor = rows_of(whole, shard);
+void CpuWeights::add_matrix(const core::TensorView& tensor, core::ThreadPool& pool, const Options& options,
+                            uint8_t*& to, const core::StoredModel& model) {
   if (tensor.shape[0] == 0) {
     matrices_.push_back({.weights = static_cast<const float*>(nullptr)});
   } else if (in_blocks(tensor)) {
@@ -100,8 +119,7 @@ void CpuWeights::add_matrix(const core::TensorView& whole, const Shard& shard, c
   } else {
     matrices_.push_back(floats(tensor, pool, options.copies, to));
   }
-  matrices_.back().first = rows_of_rank(static_cast<size_t>(whole.shape[0]), shard.rank, shard.n_ranks).first;
-  matrices_.back().k = static_cast<size_t>(whole.shape[1]);
+  matrices_.back().k = static_cast<size_t>(tensor.shape[1]);
 }
 
 Matrix CpuWeights::vector(const core::TensorView& tensor) {

@@ -40,8 +40,8 @@ class CpuWeights {
 
  private:
   StageWeights load(const core::StoredModel& model, const Shard& shard, core::ThreadPool& pool, const Options& options);
-  void add_matrix(const core::TensorView& whole, const Shard& shard, core::ThreadPool& pool, const Options& options,
-                  uint8_t*& to, const core::StoredModel& model);
+  void add_matrix(const core::TensorView& tensor, core::ThreadPool& pool, const Options& options, uint8_t*& to,
+                  const core::StoredModel& model);
   Matrix vector(const core::TensorView& tensor);
   Matrix floats(const core::TensorView& tensor, core::ThreadPool& pool, bool copies, uint8_t*& to);
   Matrix groups(const core::TensorView& tensor, core::ThreadPool& pool, uint8_t* to, const core::StoredModel& model);

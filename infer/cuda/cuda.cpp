@@ -21,6 +21,8 @@ class Cuda final : public Machine {
 
   [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, const Shard& shard,
                                             CacheType cache_type) override {
+    core::require(!model.config.latent(), "{}: latent attention ({}) is supported only on CPUs; use --device cpu",
+                  model.path, model.config.family);
     core::require(model.config.head_dim <= static_cast<int64_t>(gpu::kMaxGpuHeadDim),
                   "head_dim is {}, but the GPU kernels support at most {}; use --device cpu", model.config.head_dim,
                   gpu::kMaxGpuHeadDim);

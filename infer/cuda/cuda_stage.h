@@ -69,6 +69,7 @@ class CudaStage final : public Stage, public StageMemory, public StageResults {
   void run(const NormHeads& o, const Fused& fused);
   void run(const Project& o, const Fused& fused);
   void run(const ProjectToResidual& o, const Fused& fused);
+  void run(const ProjectHeads& /*o*/, const Fused& /*fused*/) {}  // Cuda::load() rejects latent attention
   void run(const RotateAndStore& o, const Fused& fused);
   void run(const Attend& o, const Fused& fused);
   void run(const Activate& o, const Fused& fused);

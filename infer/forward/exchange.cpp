@@ -105,6 +105,7 @@ uint64_t exchanged_bytes(const core::ModelConfig& config, size_t n_ranks, size_t
   size_t to_all = rows * width(Slot::Residual) * sizeof(float);
   for (int64_t l = 0; l < config.n_layers; ++l) {
     to_all += rows * (width(Slot::Query) + width(Slot::Key) + width(Slot::Value)) * sizeof(float);
+    to_all += rows * (width(Slot::QueryLatent) + width(Slot::Latent)) * sizeof(float);
     size_t rest = width(Slot::Heads) + width(Slot::Residual);
     const bool experts = config.has_experts(l);
     if (experts) rest += width(Slot::Routes) + width(Slot::ExpertGate) + width(Slot::Residual);

@@ -1,31 +1,14 @@
 #include "infer/forward/forward.h"
 
-#include <fmt/format.h>
-
 #include <array>
+
+#include "infer/forward/latent_attention.h"
+#include "infer/forward/watch.h"
 
 namespace folio::infer {
 namespace {
 
 using core::Role;
-
-// Reads slots from a stage and passes them to the observer, if there is one.
-class Watch {
- public:
-  Watch(Stage& stage, const Observer& observer) : stage_(stage), observer_(observer) {}
-
-  void operator()(const char* what, Slot slot, size_t n_rows, int64_t layer = -1) {
-    if (!observer_) return;
-    values_.resize(n_rows * stage_.width(slot));
-    stage_.results().read(slot, values_);
-    observer_(layer < 0 ? what : fmt::format("layers.{}.{}", layer, what), values_, n_rows);
-  }
-
- private:
-  Stage& stage_;
-  const Observer& observer_;
-  std::vector<float> values_;
-};
 
 // Issues the operations of one stage's layers: the forward pass of Llama and of families that replace parts of it.
 void run_layers(Stage& m, const Step& step, const Observer& observer) {
@@ -46,9 +29,14 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
   for (int64_t l = m.layers().first; l < m.layers().last; ++l) {
     const Slot attended = normed(Role::AttentionNorm, l);
     see("attention_norm", attended, n, l);
-    m.project(attended, std::array{Projection{w(Role::Wq, l), w(Role::Bq, l), Query},
-                                   Projection{w(Role::Wk, l), w(Role::Bk, l), Key},
-                                   Projection{w(Role::Wv, l), w(Role::Bv, l), Value}});
+    const bool latent = w.has(Role::WkvA, l);
+    if (latent) {
+      project_latent(m, attended, l);
+    } else {
+      m.project(attended, std::array{Projection{w(Role::Wq, l), w(Role::Bq, l), Query},
+                                     Projection{w(Role::Wk, l), w(Role::Bk, l), Key},
+                                     Projection{w(Role::Wv, l), w(Role::Bv, l), Value}});
+    }
     if (w.has(Role::QueryNorm, l)) {
       m.norm_heads(Query, w(Role::QueryNorm, l));
       m.norm_heads(Key, w(Role::KeyNorm, l));
@@ -63,7 +51,7 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
       if (n == 0) return;
       m.gather();
     }
-    m.attend(l, w(Role::AttentionSinks, l));
+    latent ? attend_latents(m, l) : m.attend(l, w(Role::AttentionSinks, l));
     see("heads", Heads, n, l);
     m.project_to_residual(Heads, w(Role::Wo, l), w(Role::Bo, l), w(Role::PostAttentionNorm, l));
     see("attention_residual", Residual, n, l);

@@ -11,22 +11,28 @@ namespace folio::infer {
 SlotWidths slot_widths(const core::ModelConfig& c) {
   const auto dim = static_cast<size_t>(c.dim);
   const auto query_dim = static_cast<size_t>(c.query_dim());
-  const auto kv_dim = static_cast<size_t>(c.kv_dim());
+  const size_t kv_dim = c.latent() ? 0 : static_cast<size_t>(c.kv_dim());
+  const auto q_rank = static_cast<size_t>(c.q_lora_rank);
+  const auto latent_dim = static_cast<size_t>(c.latent_dim());
+  const size_t latents = static_cast<size_t>(c.n_heads) * latent_dim;
+  const auto heads_dim = static_cast<size_t>(c.heads_dim());
   const size_t hidden_dim = c.has_experts(0) ? 0 : static_cast<size_t>(c.hidden_dim);
   const auto n_experts = static_cast<size_t>(c.n_experts);
   const auto expert_dim = static_cast<size_t>(c.experts_per_token * c.expert_dim);
   const auto shared_dim = static_cast<size_t>(c.shared_dim);
-  // In the order of Slot: Residual, Normed, Query, Key, Value, Heads, Gate, Up, Routes, ExpertGate, ExpertUp,
-  // SharedGate, SharedUp, Branch, Logits.
-  return {dim,        dim,        query_dim,  kv_dim,    kv_dim,
-          query_dim,  hidden_dim, hidden_dim, n_experts, expert_dim,
-          expert_dim, shared_dim, shared_dim, dim,       static_cast<size_t>(c.vocab_size)};
+  const auto vocab_size = static_cast<size_t>(c.vocab_size);
+  // In the order of Slot: Residual, Normed, Query, Key, Value, QueryLatent, Latent, Absorbed, Attended, Heads, Gate,
+  // Up, Routes, ExpertGate, ExpertUp, SharedGate, SharedUp, Branch, Logits.
+  return {dim,        dim,        query_dim,  kv_dim,     kv_dim,     q_rank,    latent_dim,
+          latents,    latents,    heads_dim,  hidden_dim, hidden_dim, n_experts, expert_dim,
+          expert_dim, shared_dim, shared_dim, dim,        vocab_size};
 }
 
 CacheType default_cache_type(const core::StoredModel& model) {
   const std::vector<core::TensorSpec> manifest = core::tensor_manifest(model.config);
   for (size_t i = 0; i < manifest.size(); ++i) {
-    const bool cached = manifest[i].role == core::Role::Wk || manifest[i].role == core::Role::Wv;
+    const core::Role role = manifest[i].role;
+    const bool cached = role == core::Role::Wk || role == core::Role::Wv || role == core::Role::WkvA;
     if (cached && model.tensors[i].type == core::DType::F32) return CacheType::F32;
   }
   return CacheType::F16;

@@ -63,8 +63,8 @@ inline constexpr size_t kMaxRows = 256;  ///< maximum rows per step on a CPU
 /// Element type of the KV cache. Q8_0: 8 bits, with a scale for each group of 32 (kernels::Q8); CPU only.
 enum class CacheType : uint8_t { F32, F16, Q8_0 };
 
-/// Returns the cache type that LoadedModel uses by default: F16, or F32 if the type of a Wk or Wv matrix is F32, since
-/// rounding keys or values to F16 would then lose precision.
+/// Returns the cache type that LoadedModel uses by default: F16, or F32 if the type of a Wk, Wv or WkvA matrix is F32,
+/// since rounding keys, values or latents to F16 would then lose precision.
 [[nodiscard]] CacheType default_cache_type(const core::StoredModel& model);
 
 struct CacheFit {
@@ -183,6 +183,7 @@ class Stage {
   void project_to_residual(Slot in, WeightId weight, WeightId bias, WeightId post_norm) {
     issue(ProjectToResidual{in, weight, bias, post_norm});
   }
+  void project_heads(Slot in, WeightId weight, Slot out) { issue(ProjectHeads{in, weight, out}); }
   void rotate_and_store(int64_t layer) { issue(RotateAndStore{layer}); }
   void attend(int64_t layer, WeightId sinks) { issue(Attend{layer, sinks}); }
   void activate(Slot gate, Slot up) { issue(Activate{gate, up}); }

@@ -24,7 +24,8 @@ struct Norm {
   WeightId weight;
 };
 
-/// head = RMSNorm(head) * weight, for each head of `slot`, which is Query or Key.
+/// head = RMSNorm(head) * weight, for each head of `slot`, which is Query or Key; or for all of QueryLatent, or for the
+/// elements of Latent without RoPE.
 struct NormHeads {
   Slot slot;
   WeightId weight;
@@ -61,13 +62,23 @@ struct ProjectToResidual {
   WeightId post_norm;
 };
 
-/// Applies the layer's RoPE to Query and Key, and stores Key and Value in the KV cache.
+/// head = in · matrixᵀ for each head: `weight` has a matrix per head, which multiplies the first elements of the head
+/// of `in`. The elements with RoPE of Query, the last ones of a head, are copied to the end of the head of Absorbed.
+struct ProjectHeads {
+  Slot in;
+  WeightId weight;
+  Slot out;
+};
+
+/// Applies the layer's RoPE to Query and Key, and stores Key and Value in the KV cache; with latent attention, to the
+/// last elements of Query's heads and of Latent, and stores Latent.
 struct RotateAndStore {
   int64_t layer;
 };
 
 /// Heads = causal attention of Query over the cached positions of each row's sequence, limited to the layer's sliding
-/// window if it has one. `sinks` is an optional extra score per head.
+/// window if it has one. `sinks` is an optional extra score per head. With latent attention, Attended = attention of
+/// Absorbed over the cached latents.
 struct Attend {
   int64_t layer;
   WeightId sinks;
@@ -122,7 +133,8 @@ struct FinishLogits {};
 /// would draw on the host only where rounding shifts the boundary between two tokens.
 struct DrawTokens {};
 
-using Operation = std::variant<Embed, Norm, NormHeads, Project, ProjectToResidual, RotateAndStore, Attend, Activate,
-                               Route, ProjectExperts, CombineExperts, GateRows, Gather, FinishLogits, DrawTokens>;
+using Operation =
+    std::variant<Embed, Norm, NormHeads, Project, ProjectToResidual, ProjectHeads, RotateAndStore, Attend, Activate,
+                 Route, ProjectExperts, CombineExperts, GateRows, Gather, FinishLogits, DrawTokens>;
 
 }  // namespace folio::infer

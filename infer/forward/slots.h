@@ -11,13 +11,19 @@ namespace folio::infer {
 
 /// An activation array of shape (rows, width of the slot on this machine). Routes has each expert's weight for a row, 0
 /// if the expert is not selected. SharedGate and SharedUp belong to the experts that all rows use. ExpertGate and
-/// ExpertUp have (experts per row, expert_dim) values for each row, in a machine-specific order.
+/// ExpertUp have (experts per row, expert_dim) values for each row, in a machine-specific order. QueryLatent, Latent
+/// (kv_lora_rank elements, then those of the key with RoPE), Absorbed and Attended belong to latent attention: the last
+/// two have as many elements per head as Latent, of which Attended uses the first kv_lora_rank.
 enum class Slot : uint8_t {
   Residual,
   Normed,
   Query,
   Key,
   Value,
+  QueryLatent,
+  Latent,
+  Absorbed,
+  Attended,
   Heads,
   Gate,
   Up,
@@ -29,7 +35,7 @@ enum class Slot : uint8_t {
   Branch,  ///< a result that is normalized or scaled before it is added to Residual
   Logits
 };
-inline constexpr size_t kSlots = 15;
+inline constexpr size_t kSlots = 19;
 
 /// Elements per row in each slot.
 using SlotWidths = std::array<size_t, kSlots>;

@@ -18,6 +18,7 @@ enum Kind : size_t {
   Norms,
   Qkv,
   Store,
+  LatentHeads,
   Attention,
   AttentionOutput,
   RouterScores,
@@ -38,9 +39,10 @@ struct KindOf {
   Kind operator()(const NormHeads& /*o*/) const { return Norms; }
   Kind operator()(const Project& o) const {
     const Slot out = o.projections().front().out;
-    return out == Slot::Query ? Qkv : out == Slot::Logits ? LogitsProduct : GateUp;
+    return out == Slot::Query || out == Slot::QueryLatent ? Qkv : out == Slot::Logits ? LogitsProduct : GateUp;
   }
   Kind operator()(const ProjectToResidual& o) const { return o.in == Slot::Heads ? AttentionOutput : Down; }
+  Kind operator()(const ProjectHeads& /*o*/) const { return LatentHeads; }
   Kind operator()(const RotateAndStore& /*o*/) const { return Store; }
   Kind operator()(const Attend& /*o*/) const { return Attention; }
   Kind operator()(const Activate& /*o*/) const { return Activation; }
@@ -61,7 +63,10 @@ class ProfiledStage final : public PassThroughStage {
         machine_(machine),
         config_(model.config),
         cached_bytes_(memory().cache_fit().block_bytes / kBlockPositions /
-                      static_cast<uint64_t>(layers().last - layers().first)) {
+                      static_cast<uint64_t>(layers().last - layers().first)),
+        multiply_adds_(config_.latent()
+                           ? static_cast<uint64_t>(config_.n_heads * config_.kv_lora_rank) + width(Slot::Absorbed)
+                           : 2 * width(Slot::Query)) {
     const auto manifest = core::tensor_manifest(model.config);
     for (size_t i = 0; i < manifest.size(); ++i) {
       if (!needed_by(layers(), manifest[i], model.config)) continue;
@@ -141,6 +146,7 @@ class ProfiledStage final : public PassThroughStage {
     count_product(o.weight);
     count_vectors({o.bias, o.post_norm});
   }
+  void count(const ProjectHeads& o) { count_product(o.weight); }
   void count(const Route& o) {
     count_product(o.weight);
     count_vectors({o.bias, o.selection_bias});
@@ -158,7 +164,7 @@ class ProfiledStage final : public PassThroughStage {
     for (const StepRow& row : rows_) {
       const auto positions = static_cast<uint64_t>(std::min(row.position + 1, positions_seen(config_, o.layer)));
       work_->cache_bytes_read += positions * cached_bytes_;
-      work_->attention_multiply_adds += positions * 2 * width(Slot::Query);
+      work_->attention_multiply_adds += positions * multiply_adds_;
     }
   }
   void count(const Gather& /*o*/) {
@@ -199,6 +205,7 @@ class ProfiledStage final : public PassThroughStage {
   ProfiledMachine& machine_;
   const core::ModelConfig& config_;
   uint64_t cached_bytes_;    ///< KV cache bytes per position and layer
+  uint64_t multiply_adds_;   ///< multiply-adds of attention to one position: those of its keys and of its values
   std::vector<Size> sizes_;  ///< indexed by WeightId
   std::vector<StepRow> rows_;
   uint64_t n_taken_ = 0;  ///< number of (row, expert) pairs in the step

@@ -35,11 +35,12 @@ struct Work {
 };
 
 /// Kinds of operations, in order of the forward pass. "begin" is the upload of rows, block tables and block copies.
-inline constexpr std::array<std::string_view, 16> kWorkKinds{"begin",
+inline constexpr std::array<std::string_view, 17> kWorkKinds{"begin",
                                                              "embedding",
                                                              "norms",
                                                              "q, k, v",
                                                              "rotate and store",
+                                                             "latent heads",
                                                              "attention",
                                                              "attention output",
                                                              "router",

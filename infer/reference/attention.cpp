@@ -36,6 +36,14 @@ float score_of(const float* query, const T* keys, size_t j, size_t head_dim) {
   return score;
 }
 
+// Returns the product of a query (head_dim) and the latent of position j, in the order of sums of matmul.
+template <typename T>
+float score_of_latent(const float* query, const T* latents, size_t j, size_t head_dim) {
+  std::array<float, kMaxHeadDim> latent;
+  for (size_t d = 0; d < head_dim; ++d) latent[d] = number(latents, j * head_dim + d, j, d, head_dim);
+  return dot(query, latent.data(), head_dim);
+}
+
 // Returns Σ p[j] v[j, d] over positions [begin, n). p is 0 at all other positions.
 template <typename T>
 float value_of(const float* p, const T* values, size_t begin, size_t n, size_t d, size_t head_dim) {
@@ -72,7 +80,11 @@ void attend_block(const float* query, const T* keys, const T* values, size_t beg
   std::array<float, kBlockPositions> p{};
   partial.max = -std::numeric_limits<float>::infinity();
   for (size_t j = begin; j < n; ++j) {
-    p[j] = score_of(query, keys, j, in.head_dim) * in.scale;
+    if constexpr (!std::is_same_v<T, BF16Pair>) {
+      if (in.latent_rank > 0) p[j] = score_of_latent(query, values, j, in.head_dim);
+    }
+    if (in.latent_rank == 0) p[j] = score_of(query, keys, j, in.head_dim);
+    p[j] *= in.scale;
     if (in.cap > 0.0F) soft_cap(&p[j], 1, in.cap);
     partial.max = std::max(partial.max, p[j]);
   }
@@ -82,7 +94,7 @@ void attend_block(const float* query, const T* keys, const T* values, size_t beg
     lane[j % kLanes] += p[j];
   }
   partial.sum = join_lanes(lane);
-  for (size_t d = 0; d < in.head_dim; ++d) {
+  for (size_t d = 0; d < value_dim(in); ++d) {
     partial.value[d] = value_of(p.data(), values, begin, n, d, in.head_dim);
   }
 }
@@ -104,7 +116,7 @@ void attend(const float* query, size_t n_positions, const AttentionInput<T>& in,
     const float join = exp(block.max - max);
     total.max = max;
     total.sum = std::fma(block.sum, join, total.sum * keep);
-    for (size_t d = 0; d < in.head_dim; ++d) {
+    for (size_t d = 0; d < value_dim(in); ++d) {
       total.value[d] = std::fma(block.value[d], join, total.value[d] * keep);
     }
   }
@@ -114,7 +126,7 @@ void attend(const float* query, size_t n_positions, const AttentionInput<T>& in,
     const float keep = exp(total.max - max);
     inverse = keep / std::fma(total.sum, keep, exp(*sink - max));
   }
-  for (size_t d = 0; d < in.head_dim; ++d) out[d] = total.value[d] * inverse;
+  for (size_t d = 0; d < value_dim(in); ++d) out[d] = total.value[d] * inverse;
 }
 
 template <typename T>

@@ -62,7 +62,8 @@ template <typename T>
 }
 
 /// Some rows of a sequence, and the keys and values that they attend to, for one key/value head, as the KV cache stores
-/// them. T is float, F16, Q8 or BF16Pair. The rows are consecutive positions in one cache block.
+/// them. T is float, F16, Q8 or BF16Pair. The rows are consecutive positions in one cache block. In latent attention
+/// (DeepSeek-V2, 2024), a block has no keys: the values serve as the keys, too, and T isn't BF16Pair.
 template <typename T>
 struct AttentionInput {
   const float* query;            ///< row r: (n_queries, head_dim) at r * row_stride
@@ -75,15 +76,22 @@ struct AttentionInput {
   size_t row_stride;             ///< elements from one row to the next, in the query and in the output
   size_t n_queries;              ///< query heads that share this key/value head
   size_t head_dim;               ///< at most kMaxHeadDim
+  size_t latent_rank = 0;        ///< latent attention: the output's elements, the first of each value; 0: not latent
   float scale;                   ///< factor of query · key: 1 / sqrt(head_dim), except in some families
   float cap = 0.0F;              ///< scaled scores s become soft_cap(s); 0: no cap
   const float* sinks = nullptr;  ///< (n_queries): an extra score per query head, see attention; null: none
 };
 
+/// Returns the number of elements of each head of the output.
+template <typename T>
+[[nodiscard]] constexpr size_t value_dim(const AttentionInput<T>& in) {
+  return in.latent_rank > 0 ? in.latent_rank : in.head_dim;
+}
+
 inline constexpr float kGeluFactor = 1.5957691216F;  ///< 2 sqrt(2 / π), for GELU's tanh approximation
 inline constexpr float kGeluCube = 0.044715F;
 
-inline constexpr size_t kMaxHeadDim = 512;
+inline constexpr size_t kMaxHeadDim = 1024;
 inline constexpr size_t kManyInputs = 64;  ///< minimum number of inputs for which packing pays off
 
 /// Returns n rounded up to a multiple of kLanes.
@@ -172,7 +180,8 @@ struct Kernels {
   /// cache block is computed separately: scores s, summed in increasing order of d; m = max s; p = exp(s - m); Σ p in
   /// lanes; Σ p v in increasing order of positions. Blocks are then joined in order, each rescaled to the larger
   /// maximum (online softmax, Milakov & Gimelshein 2018). A head's sink s is an extra score with the value 0:
-  /// finally, e^(s - m) is added to Σ p (gpt-oss, 2025).
+  /// finally, e^(s - m) is added to Σ p (gpt-oss, 2025). In latent attention, scores are summed like matmul, and only
+  /// the first latent_rank elements of each head of `out` are written.
   void (*attention)(const AttentionInput<float>& in, float* out);
 
   /// Compute attention for keys and values in 16 or 8 bits, bit-identical to attention on the widened values. Widening

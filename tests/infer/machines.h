@@ -210,12 +210,13 @@ class RecordingMachine final : public Machine {
   size_t n_in_flight_;
 };
 
-/// A named kind of machines to test, and the type of their KV cache.
+/// A named kind of machines to test, the type of their KV cache, and the model of tests that need only one.
 struct MachineKind {
   std::string name;
   CacheType cache_type = CacheType::F32;
   std::function<std::vector<std::unique_ptr<Machine>>(const CpuOptions& options)> make;
-  double roundoff = 0x1p-24;  ///< relative error of a product of two floats
+  double roundoff = 0x1p-24;                           ///< relative error of a product of two floats
+  core::ModelConfig model = small_shapes()[1].config;  ///< 2 layers, odd widths, a vocabulary of 37, 100 positions
 
   /// Returns `options` with the cache type of this kind.
   [[nodiscard]] CacheOptions with_type(CacheOptions options) const {
@@ -246,6 +247,8 @@ inline std::vector<MachineKind> cpu_kinds() {
     };
   };
   const auto cpu = [](const CpuOptions& options) { return std::make_unique<Cpu>(options); };
+  core::ModelConfig latent = latent_shapes()[1].config;
+  latent.vocab_size = small_shapes()[1].config.vocab_size;
   return {{"cpu", CacheType::F32, some(cpu)},
           {"cpu_f16", CacheType::F16, some(cpu)},
           {"cpu_q8_0", CacheType::Q8_0, some(cpu)},
@@ -258,7 +261,9 @@ inline std::vector<MachineKind> cpu_kinds() {
            }},
           {"recorded", CacheType::F32, some(recorded)},
           {"three_in_flight", CacheType::F32, some(in_flight)},
-          {"two_recorded_f16", CacheType::F16, some(recorded, recorded)}};
+          {"two_recorded_f16", CacheType::F16, some(recorded, recorded)},
+          {"latent", CacheType::F32, some(cpu), 0x1p-24, latent},
+          {"latent_recorded_q8_0", CacheType::Q8_0, some(recorded), 0x1p-24, latent}};
 }
 
 /// Returns all kinds that this program tests: cpu_kinds(), and in test_infer_cuda also an emulated GPU.

@@ -318,6 +318,50 @@ inline std::vector<Shape> part_shapes() {
   return {{"gemma2", gemma2}, {"gemma3", gemma3}, {"olmo2", olmo2}, {"granite", granite}, {"glm4", glm4}};
 }
 
+/// Returns shapes of models with latent attention: with and without a latent for queries, odd widths, experts, blocks.
+inline std::vector<Shape> latent_shapes() {
+  const core::ModelConfig v2{.family = core::Family::DeepseekV2,
+                             .vocab_size = 31,
+                             .dim = 48,
+                             .n_layers = 2,
+                             .n_heads = 5,
+                             .n_kv_heads = 5,
+                             .head_dim = 17,
+                             .kv_lora_rank = 26,
+                             .qk_nope_head_dim = 11,
+                             .qk_rope_head_dim = 6,
+                             .v_head_dim = 9,
+                             .hidden_dim = 40,
+                             .context_length = 100,
+                             .rope_theta = 500.0F,
+                             .tie_embeddings = false};
+  core::ModelConfig v3 = v2;
+  v3.family = core::Family::DeepseekV3;
+  v3.q_lora_rank = 18;
+  v3.n_experts = 12;
+  v3.experts_per_token = 4;
+  v3.expert_dim = 17;
+  v3.shared_dim = 34;
+  v3.dense_layers = 1;
+  v3.expert_groups = 4;
+  v3.groups_per_token = 2;
+  v3.normalize_routes = true;
+  v3.route_scale = 2.5F;
+  core::ModelConfig blocks = v2;  // heads that are not shared evenly by threads and ranks
+  blocks.dim = 64;
+  blocks.n_heads = blocks.n_kv_heads = 18;
+  blocks.kv_lora_rank = 64;
+  blocks.qk_nope_head_dim = 32;
+  blocks.qk_rope_head_dim = 32;
+  blocks.head_dim = 64;
+  blocks.v_head_dim = 32;
+  blocks.hidden_dim = 64;
+  return {{"deepseek_v2", v2, core::DType::F32, true},
+          {"deepseek_v3", v3, core::DType::F32, true},
+          {"deepseek_v2_f16", v2, core::DType::F16, true},
+          {"deepseek_v2_Q8_0", blocks, core::DType::Q8_0, true}};
+}
+
 /// Returns a shape for each type except F32, with widths that are multiples of the type's quantization block.
 inline std::vector<Shape> typed_shapes() {
   using core::DType;
@@ -345,6 +389,7 @@ inline std::vector<Shape> all_shapes() {
   for (Shape& shape : typed_shapes()) shapes.push_back(std::move(shape));
   for (Shape& shape : expert_shapes()) shapes.push_back(std::move(shape));
   for (Shape& shape : part_shapes()) shapes.push_back(std::move(shape));
+  for (Shape& shape : latent_shapes()) shapes.push_back(std::move(shape));
   return shapes;
 }
 
@@ -447,6 +492,15 @@ inline core::StoredModel random_model_of(const Shape& shape, uint64_t seed = 7) 
   return model;
 }
 
+inline core::StoredModel model_in_memory(const core::Weights& weights) {
+  const auto own = std::make_shared<const core::Weights>(weights);
+  return {.path = "random weights",
+          .format = core::ModelFormat::Gguf,
+          .config = weights.config,
+          .tensors = own->views(),
+          .storage = {own}};
+}
+
 /// Returns all values of a matrix, row by row.
 inline std::vector<float> floats_of(const Matrix& matrix) {
   std::vector<float> values(matrix.n_out * matrix.k);
@@ -454,8 +508,10 @@ inline std::vector<float> floats_of(const Matrix& matrix) {
   return values;
 }
 
-/// Returns a model with these weights, mapped from a GGUF file that is removed at once.
+/// Returns a model with these weights, mapped from a GGUF file that is removed at once; in memory with latent
+/// attention.
 inline core::StoredModel model_from(const core::Weights& weights) {
+  if (weights.config.latent()) return model_in_memory(weights);
   const TempDir folder;
   core::write_gguf_model(folder / "model.gguf", weights, "test", {});
   core::StoredModel model = core::read_model(folder / "model.gguf");

@@ -28,6 +28,10 @@ std::vector<Adapter::Part> adapter_parts(
   for (const auto& [name, tensor] : left) {
     const bool experts = name.find(".experts.") != name.npos || name.find("_exps.") != name.npos;
     require(!experts, "{}: adapters of experts ({}) are not supported", tensors.where, printable(name));
+    const bool heads =
+        name.find("kv_b_proj") != name.npos || name.find("attn_k_b") != name.npos || name.find("attn_v_b") != name.npos;
+    require(!heads, "{}: adapters of latent attention's matrices per head ({}) are not supported", tensors.where,
+            printable(name));
   }
   require(left.empty(),
           "{}: tensor {} matches no linear layer of the model's {} blocks; only those can have adapters{}",

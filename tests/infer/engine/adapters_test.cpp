@@ -44,7 +44,7 @@ core::Weights merged(core::Weights weights, const core::Adapter& adapter) {
 class Adapters : public ::testing::TestWithParam<MachineKind> {
  protected:
   static core::ModelConfig config() {
-    core::ModelConfig c = test::small_shapes()[1].config;  // a vocabulary of 37, grouped queries, odd widths
+    core::ModelConfig c = GetParam().model;  // a vocabulary of 37, grouped queries, odd widths
     c.context_length = 200;
     return c;
   }

@@ -26,13 +26,6 @@ class DraftModelOn : private test::Rig, public DraftModel {
       : Rig(kind, model.config, {.n_threads = 1}), DraftModel(model, target, machine(0), kind.with_type(options)) {}
 };
 
-core::ModelConfig config_of(int64_t n_layers, int64_t context) {
-  core::ModelConfig c = test::small_shapes()[1].config;  // a vocabulary of 37
-  c.n_layers = n_layers;
-  c.context_length = context;
-  return c;
-}
-
 class DraftModelTest : public ::testing::TestWithParam<MachineKind> {
  protected:
   // A sequence and the state that a request keeps for drafting.
@@ -51,6 +44,12 @@ class DraftModelTest : public ::testing::TestWithParam<MachineKind> {
       return {tokens.begin() + n, tokens.end()};
     }
   };
+  static core::ModelConfig config_of(int64_t n_layers, int64_t context) {
+    core::ModelConfig c = GetParam().model;  // a vocabulary of 37
+    c.n_layers = n_layers;
+    c.context_length = context;
+    return c;
+  }
   static Drafted drafted(std::vector<int32_t> tokens, const SamplerOptions& options = {.temperature = 0.0F}) {
     const size_t n = tokens.size();
     return {.tokens = std::move(tokens), .sampler = Sampler(options, {}, n)};

@@ -31,7 +31,7 @@ struct EndlessTokenizer final : test::MadeTokenizer {
 class EngineTest : public ::testing::TestWithParam<MachineKind> {
  protected:
   static core::ModelConfig config() {
-    core::ModelConfig c = test::small_shapes()[1].config;  // a vocabulary of 37
+    core::ModelConfig c = GetParam().model;  // a vocabulary of 37
     c.context_length = 700;
     return c;
   }

@@ -27,7 +27,7 @@ test::MadeTokenizer piece_tokenizer(int64_t vocab_size, bool end_may_come) {
 
 class Generate : public ::testing::TestWithParam<test::MachineKind> {
  protected:
-  core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);  // vocabulary 37, context 100
+  core::StoredModel model_ = test::random_model(GetParam().model);  // vocabulary 37, context 100
   test::MadeTokenizer tokenizer_ = piece_tokenizer(37, false);
   test::EngineOn engine_{GetParam(), model_};
   std::vector<int32_t> prompt_{3, 1, 4, 1, 5};

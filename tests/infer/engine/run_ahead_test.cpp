@@ -43,7 +43,7 @@ class RunAhead : public ::testing::TestWithParam<MachineKind> {
   }
 
   test::LetterTokenizer tokenizer_;
-  core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);  // vocabulary 37, context 100
+  core::StoredModel model_ = test::random_model(GetParam().model);  // vocabulary 37, context 100
 };
 
 INSTANTIATE_TEST_SUITE_P(Machines, RunAhead, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);

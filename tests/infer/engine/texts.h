@@ -39,7 +39,7 @@ inline core::Adapter random_adapter(const core::ModelConfig& config, uint64_t se
 class Texts : public ::testing::TestWithParam<MachineKind> {
  protected:
   static core::ModelConfig config() {
-    core::ModelConfig c = small_shapes()[1].config;  // a vocabulary of 37
+    core::ModelConfig c = GetParam().model;  // a vocabulary of 37
     c.context_length = 300;
     return c;
   }

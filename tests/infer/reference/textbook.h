@@ -118,22 +118,29 @@ class Textbook {
     const auto head_dim = static_cast<size_t>(c_.head_dim);
     const bool pre_norms = core::info(c_.family).pre_norms;
     const Vector attention_in = pre_norms ? normed(x, w[Role::AttentionNorm]) : x;
-    Vector q = times(w[Role::Wq], attention_in);
-    keys_[l].push_back(times(w[Role::Wk], attention_in));
-    values_[l].push_back(times(w[Role::Wv], attention_in));
-    finish(q, l, w[Role::Bq], w[Role::QueryNorm], position);
-    finish(keys_[l].back(), l, w[Role::Bk], w[Role::KeyNorm], position);
-    add(values_[l].back(), w[Role::Bv]);
+    Vector q;
+    if (c_.latent()) {
+      q = project_latent(l, position, attention_in);
+    } else {
+      q = times(w[Role::Wq], attention_in);
+      keys_[l].push_back(times(w[Role::Wk], attention_in));
+      values_[l].push_back(times(w[Role::Wv], attention_in));
+      finish(q, l, w[Role::Bq], w[Role::QueryNorm], position);
+      finish(keys_[l].back(), l, w[Role::Bk], w[Role::KeyNorm], position);
+      add(values_[l].back(), w[Role::Bv]);
+    }
 
     const bool windowed = c_.has_window(static_cast<int64_t>(l));
     const auto window = static_cast<size_t>(windowed ? c_.sliding_window : 0);
     const double scale = c_.attention_scale > 0.0F ? static_cast<double>(c_.attention_scale)
                                                    : 1.0 / std::sqrt(static_cast<double>(head_dim));
     const size_t first_seen = window > 0 && position >= window ? position + 1 - window : 0;
-    Vector heads(q.size(), 0.0);
+    const auto value_dim = static_cast<size_t>(c_.latent() ? c_.v_head_dim : c_.head_dim);
+    Vector heads(static_cast<size_t>(c_.heads_dim()), 0.0);
     for (int64_t h = 0; h < c_.n_heads; ++h) {
       const size_t from = static_cast<size_t>(h) * head_dim;
-      const size_t kv = static_cast<size_t>(h * c_.n_kv_heads / c_.n_heads) * head_dim;
+      const auto kv_head = static_cast<size_t>(h * c_.n_kv_heads / c_.n_heads);
+      const size_t kv = kv_head * head_dim;
       Vector p(position + 1, 0.0);
       double sum = 0.0;
       for (size_t j = first_seen; j <= position; ++j) {
@@ -149,7 +156,9 @@ class Textbook {
       if (!w[Role::AttentionSinks].empty())
         sum += std::exp(static_cast<double>(w[Role::AttentionSinks][static_cast<size_t>(h)]));
       for (size_t j = first_seen; j <= position; ++j) {
-        for (size_t d = 0; d < head_dim; ++d) heads[from + d] += p[j] / sum * values_[l][j][kv + d];
+        for (size_t d = 0; d < value_dim; ++d) {
+          heads[static_cast<size_t>(h) * value_dim + d] += p[j] / sum * values_[l][j][kv_head * value_dim + d];
+        }
       }
     }
     Vector attended = times(w[Role::Wo], heads);
@@ -176,6 +185,47 @@ class Textbook {
     Vector out = feed_forward(ffn_in, w[Role::W1], w[Role::W3], w[Role::W2]);
     for (double& v : out) v *= gate;
     add_branch(std::move(out), w[Role::PostFfnNorm], x);
+  }
+
+  // Latent attention in its plain form: computes the keys and values of all heads, and returns the queries. A head's
+  // last elements are rotated; those of the keys are the same for all heads.
+  Vector project_latent(size_t l, size_t position, const Vector& in) {
+    auto& w = layers_[l];
+    const auto rank = static_cast<ptrdiff_t>(c_.kv_lora_rank);
+    const auto nope = static_cast<size_t>(c_.qk_nope_head_dim);
+    const auto head_dim = static_cast<size_t>(c_.head_dim);
+    Vector q = w[Role::WqA].empty() ? times(w[Role::Wq], in)
+                                    : times(w[Role::WqB], normed(times(w[Role::WqA], in), w[Role::QueryLatentNorm]));
+    for (size_t first = nope; first < q.size(); first += head_dim) rotate(q, first, position);
+    Vector joint = times(w[Role::WkvA], in);
+    rotate(joint, static_cast<size_t>(rank), position);
+    const Vector latent = normed({joint.begin(), joint.begin() + rank}, w[Role::LatentNorm]);
+    Vector& keys = keys_[l].emplace_back();
+    for (size_t h = 0; h < static_cast<size_t>(c_.n_heads); ++h) {
+      for (size_t d = 0; d < nope; ++d) {  // WkB is (heads, rank, nope): a head's key matrix is its transpose
+        double sum = 0.0;
+        for (size_t r = 0; r < latent.size(); ++r) {
+          sum += static_cast<double>(w[Role::WkB][(h * latent.size() + r) * nope + d]) * latent[r];
+        }
+        keys.push_back(sum);
+      }
+      keys.insert(keys.end(), joint.begin() + rank, joint.end());
+    }
+    values_[l].push_back(times(w[Role::WvB], latent));
+    return q;
+  }
+
+  // Rotates the qk_rope_head_dim elements of x from `first` on in adjacent pairs.
+  void rotate(Vector& x, size_t first, size_t position) const {
+    const auto n = static_cast<size_t>(c_.qk_rope_head_dim);
+    for (size_t i = 0; i < n; i += 2) {
+      const double exponent = -static_cast<double>(i) / static_cast<double>(n);
+      const double angle = static_cast<double>(position) * std::pow(static_cast<double>(c_.rope_theta), exponent);
+      const double re = x[first + i];
+      const double im = x[first + i + 1];
+      x[first + i] = re * std::cos(angle) - im * std::sin(angle);
+      x[first + i + 1] = re * std::sin(angle) + im * std::cos(angle);
+    }
   }
 
   void add_branch(Vector branch, const std::vector<float>& post_norm, Vector& x) const {

@@ -1,0 +1,31 @@
+#include "infer/forward/latent_attention.h"
+
+#include <array>
+
+namespace folio::infer {
+
+using core::Role;
+
+void project_latent(Stage& m, Slot in, int64_t l) {
+  using enum Slot;
+  const StageWeights& w = m.weights();
+  const Projection latent{w(Role::WkvA, l), {}, Latent};
+  if (w.has(Role::WqA, l)) {
+    m.project(in, std::array{Projection{w(Role::WqA, l), {}, QueryLatent}, latent});
+    m.norm_heads(QueryLatent, w(Role::QueryLatentNorm, l));
+    m.project(QueryLatent, std::array{Projection{w(Role::WqB, l), {}, Query}});
+  } else {
+    m.project(in, std::array{Projection{w(Role::Wq, l), {}, Query}, latent});
+  }
+  m.norm_heads(Latent, w(Role::LatentNorm, l));
+}
+
+void attend_latents(Stage& m, int64_t l) {
+  using enum Slot;
+  const StageWeights& w = m.weights();
+  m.project_heads(Query, w(Role::WkB, l), Absorbed);
+  m.attend(l, {});
+  m.project_heads(Attended, w(Role::WvB, l), Heads);
+}
+
+}  // namespace folio::infer
