@@ -81,7 +81,7 @@ Tensor MixtureImpl::forward(const Tensor& x_BTD) {
   const Routes routes = route(x_ND);
   const auto chosen_E = routes.experts.flatten().bincount({}, config_.n_experts);
   load_ = {.chosen = load_.chosen.defined() ? load_.chosen + chosen_E : chosen_E,
-           .mean_scores = routes.scores.mean(0),
+           .scores = routes.scores.view({x_BTD.size(0), x_BTD.size(1), -1}),
            .n_rows = load_.n_rows + x_ND.size(0)};
 
   auto y_ND = of_experts(x_ND, routes);

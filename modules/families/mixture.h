@@ -54,8 +54,8 @@ class MixtureImpl : public torch::nn::Module {
 
   /// Statistics of the rows routed since the last take_load().
   struct Load {
-    torch::Tensor chosen{};       ///< int64 [E]: rows routed to each expert; undefined before the first pass
-    torch::Tensor mean_scores{};  ///< [E]: mean of Routes::scores over the last pass's rows, differentiable
+    torch::Tensor chosen{};  ///< int64 [E]: rows routed to each expert; undefined before the first pass
+    torch::Tensor scores{};  ///< [B, T, E]: Routes::scores of the last pass, differentiable
     int64_t n_rows = 0;
   };
   Load take_load() { return std::exchange(load_, {}); }

@@ -158,6 +158,22 @@ void complete_shape(TrainOptions& o) {
   if (given("--lr") && !given("--min-lr")) c.min_lr = std::min(c.min_lr, c.lr);
 }
 
+// Derives the dimensions of latent attention, in the ratios of DeepSeek-V3's heads: values and the part of a key
+// without RoPE are as wide as a usual head, the part with RoPE is half as wide. The latent has a quarter of the model's
+// width.
+void complete_latent(TrainOptions& o) {
+  core::ModelConfig& m = o.config.model;
+  const auto& given = o.request.given;
+  if (!core::info(m.family).latent || o.resume || o.init) return;
+  const int64_t width = std::max<int64_t>(2, m.dim / m.n_heads);
+  if (!given("--kv-lora-rank")) m.kv_lora_rank = std::max<int64_t>(1, m.dim / 4);
+  if (!given("--qk-nope-head-dim")) m.qk_nope_head_dim = width;
+  if (!given("--qk-rope-head-dim")) m.qk_rope_head_dim = std::max<int64_t>(2, width / 4 * 2);
+  if (!given("--v-head-dim")) m.v_head_dim = width;
+  m.n_kv_heads = m.n_heads;
+  m.head_dim = m.qk_nope_head_dim + m.qk_rope_head_dim;
+}
+
 // Derives the experts' dimensions and, without --family, selects a family whose models can have such experts.
 void complete_experts(TrainOptions& o) {
   train::TrainConfig& c = o.config;
@@ -275,6 +291,7 @@ void complete_options(TrainOptions& o, const TrainOptions& first, int argc, char
   }
   c.mesh.data = o.session->world().mesh().size(train::parallel::Axis::Data);
   complete_shape(o);
+  complete_latent(o);
   complete_experts(o);
   if (!o.init && !o.resume) complete_family(c.model);
   if (c.minutes > 0.0) c.warmup_steps = std::max(c.warmup_steps, train::kMeasuredSteps);

@@ -80,7 +80,9 @@ float yarn_magnitude(float factor, float mscale) {
 
 float latent_score_scale(const ModelConfig& config, double mscale) {
   const double magnitude = 1.0 + 0.1 * mscale * std::log(static_cast<double>(config.rope_scaling.factor));
-  return static_cast<float>(magnitude * magnitude / std::sqrt(static_cast<double>(config.head_dim)));
+  const double usual = 1.0 / std::sqrt(static_cast<double>(config.head_dim));
+  const auto scale = static_cast<float>(magnitude * magnitude * usual);
+  return scale == static_cast<float>(usual) ? 0.0F : scale;
 }
 
 double latent_mscale(const ModelConfig& config) {

@@ -16,8 +16,14 @@ EXPERTS = ["--experts", "6", "--experts-per-token", "2"]
 # By family: the flags that select it in addition to --experts.
 FAMILIES = {"mixtral": [], "qwen2_moe": ["--shared-experts", "1"],
             "dots1": ["--shared-experts", "1", "--balance", "bias", "--balance-rate", "0.01"],
+            "deepseek_v3": ["--family", "deepseek_v3", "--shared-experts", "1", "--kv-lora-rank", "6", "--q-lora-rank", "5",
+                            "--balance-loss", "1e-4"],
             "qwen3_moe": ["--family", "qwen3_moe", "--expert-dim", "12", "--head-dim", "10"],
             "olmoe": ["--family", "olmoe"], "gpt_oss": ["--family", "gpt_oss", "--sliding-window", "9"]}
+LATENT = dict(num_key_value_heads=4, kv_lora_rank=20, q_lora_rank=12, qk_nope_head_dim=6, qk_rope_head_dim=8,
+              v_head_dim=10, tie_word_embeddings=False)
+LATENT_YARN = dict(rope_type="yarn", rope_theta=1e4, factor=8.0, mscale=0.707, mscale_all_dim=0.707,
+                   original_max_position_embeddings=16, beta_fast=32.0, beta_slow=1.0)
 # Configurations of random models, for each family whose gradients are compared with those of transformers.
 CONFIGS = {
     "mixtral": (transformers.MixtralConfig, dict(num_local_experts=6, num_experts_per_tok=2)),
@@ -26,6 +32,15 @@ CONFIGS = {
     "qwen3_moe": (transformers.Qwen3MoeConfig, dict(head_dim=16, num_experts=8, num_experts_per_tok=4,
                                                    moe_intermediate_size=20, norm_topk_prob=True)),
     "olmoe": (transformers.OlmoeConfig, dict(num_experts=8, num_experts_per_tok=3)),
+    "deepseek_v2": (transformers.DeepseekV2Config,
+                    dict(LATENT, q_lora_rank=None, n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=2,
+                         moe_intermediate_size=20, first_k_dense_replace=1)),
+    "deepseek_v3": (transformers.DeepseekV3Config,
+                    dict(LATENT, n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1, n_group=2, topk_group=1,
+                         moe_intermediate_size=20, first_k_dense_replace=1, rope_parameters=LATENT_YARN)),
+    "glm4_moe_lite": (transformers.Glm4MoeLiteConfig,
+                      dict(LATENT, n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=20)),
+    "youtu": (transformers.YoutuConfig, dict(LATENT)),
     "gpt_oss": (transformers.GptOssConfig, dict(head_dim=16, num_local_experts=8, num_experts_per_tok=3, sliding_window=9,
                                                 rope_parameters=dict(rope_type="default", rope_theta=1e4))),
 }
@@ -43,14 +58,19 @@ def random_model(home, name, tokens):
     """Saves a random model in home/name with the tokenizer of the run home/first, and returns the model."""
     torch.manual_seed(7)
     config_class, own = CONFIGS[name]
+    own = dict(num_key_value_heads=2) | own
     config = config_class(vocab_size=tokens, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
-                          num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, rms_norm_eps=1e-6,
-                          bos_token_id=tokens - 1, eos_token_id=tokens - 1, pad_token_id=None, **own)
+                          num_attention_heads=4, max_position_embeddings=64, rms_norm_eps=1e-6, bos_token_id=tokens - 1,
+                          eos_token_id=tokens - 1, pad_token_id=None, **own)
+    config._attn_implementation = "eager"
     model = transformers.AutoModelForCausalLM.from_config(config).train()
     with torch.no_grad():
         for key, parameter in model.named_parameters():
             centre = 0.0 if parameter.dim() > 1 or key.endswith("bias") else 1.0
             parameter.normal_(centre, 0.15)
+        for key, buffer in model.named_buffers():
+            if key.endswith("e_score_correction_bias"):
+                buffer.normal_(0.0, 0.1)
     model.save_pretrained(home / name)
     for file in (home / "first/checkpoints/last").glob("tokenizer*"):
         (home / name / file.name).write_bytes(file.read_bytes())
@@ -63,9 +83,12 @@ def in_stacks(gradients, model):
         return {key: g for key, g in gradients.items() if not key.startswith("__pad__")}
     ffn = "block_sparse_moe" if model.config.model_type == "mixtral" else "mlp"
     names = ("w1", "w3", "w2") if ffn == "block_sparse_moe" else ("gate_proj", "up_proj", "down_proj")
-    n = getattr(model.config, "num_local_experts", None) or model.config.num_experts
+    n = getattr(model.config, "num_local_experts", None) or getattr(model.config, "num_experts", None)
     stacks = {}
     for layer in range(model.config.num_hidden_layers):
+        if f"model.layers.{layer}.{ffn}.experts.0.{names[0]}.weight" not in gradients:
+            continue
+
         def stack(name):
             return torch.stack([gradients.pop(f"model.layers.{layer}.{ffn}.experts.{e}.{name}.weight") for e in range(n)])
         gate, up, down = map(stack, names)
@@ -83,18 +106,46 @@ def test_losses_and_gradients_match_transformers(home, rate, flags):
         model = random_model(home, name, tokens)
         out = home / f"run {name}"
         succeed("train", home / "cats.txt", "--init", home / name, "--batch-size", "3", "--steps", "1", "--threads", "1",
-                "--log-every", "1", "--balance-rate", rate, "--dump-batches", home / "batches.npy", "--dump-grads",
-                home / "grads.safetensors", "--out", out, "--sample", "0", *flags, home=home)
+                "--log-every", "1", *(["--balance-rate", rate] if name != "youtu" else []), "--dump-batches",
+                home / "batches.npy", "--dump-grads", home / "grads.safetensors", "--out", out, "--sample", "0", *flags,
+                home=home)
         rows = torch.from_numpy(np.load(home / "batches.npy")[0].astype(np.int64))
-        outputs = model(rows[:, :-1], output_router_logits=True)
+        with_loss = rate > 0 and name not in ("deepseek_v3", "glm4_moe_lite", "youtu")  # others have a bias, or nothing
+        outputs = model(rows[:, :-1], **(dict(output_router_logits=True) if with_loss else {}))
         loss = F.cross_entropy(outputs.logits.flatten(0, 1), rows[:, 1:].flatten())
         assert log_of(out)[0]["loss"] == pytest.approx(loss.item(), abs=1e-5), name
-        (loss + rate * outputs.aux_loss).backward()
+        (loss + (rate * outputs.aux_loss if with_loss else 0.0)).backward()
         gradients = in_stacks(load_file(home / "grads.safetensors"), model)
         expected = {key: p.grad for key, p in model.named_parameters()}
         assert gradients.keys() == expected.keys(), name
         for key, gradient in expected.items():
             assert (gradients[key] - gradient).norm() <= 1e-5 * gradient.norm(), f"{name}: {key}"
+
+
+def test_the_loss_of_each_sequence_has_the_papers_gradients(home):
+    """--balance-loss adds equations 17 to 20 of DeepSeek-V3 for each layer, here computed from transformers' logits."""
+    succeed("train", home / "cats.txt", "--out", home / "first", *FLAGS, home=home)
+    tokens = transformers.AutoTokenizer.from_pretrained(home / "first/checkpoints/last").vocab_size
+    for name in ("deepseek_v3", "deepseek_v2"):
+        model = random_model(home, name, tokens)
+        succeed("train", home / "cats.txt", "--init", home / name, "--batch-size", "3", "--steps", "1", "--threads", "1",
+                "--balance-loss", "0.5", "--balance-rate", "0", "--dump-batches", home / "batches.npy", "--dump-grads",
+                home / "grads.safetensors", "--out", home / f"run {name}", "--sample", "0", home=home)
+        rows = torch.from_numpy(np.load(home / "batches.npy")[0].astype(np.int64))
+        outputs = model(rows[:, :-1], output_router_logits=True)
+        loss = F.cross_entropy(outputs.logits.flatten(0, 1), rows[:, 1:].flatten())
+        n, k = 8, 3
+        for logits in outputs.router_logits:
+            s = logits.sigmoid() if name == "deepseek_v3" else logits.softmax(-1)
+            for sequence in s.view(3, -1, n):
+                chosen = torch.zeros_like(sequence).scatter(1, sequence.topk(k).indices, 1.0)
+                f = n / k * chosen.mean(0)
+                p = (sequence / sequence.sum(1, keepdim=True)).mean(0)
+                loss = loss + 0.5 * (f * p).sum() / 3
+        loss.backward()
+        gradients = in_stacks(load_file(home / "grads.safetensors"), model)
+        for key, parameter in model.named_parameters():
+            assert (gradients[key] - parameter.grad).norm() <= 1e-5 * parameter.grad.norm(), f"{name}: {key}"
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -136,6 +187,13 @@ def test_verify_locates_differences_of_gpt_oss(home, run_of_gpt_oss, tensor, pla
     (["--experts-per-token", "3"], ["--experts-per-token", "--experts 0"]),
     (["--balance", "bias"], ["--balance", "--experts 0"]),
     (["--shared-experts", "1"], ["--shared-experts", "--experts 0"]),
+    (["--balance-loss", "0.1"], ["--balance-loss", "--experts 0"]),
+    (["--kv-lora-rank", "8"], ["the family llama has no latent attention", "deepseek_v3"]),
+    (["--family", "youtu", "--kv-lora-rank", "0"], ["youtu has latent attention, but kv_lora_rank is 0"]),
+    (["--family", "youtu", "--head-dim", "4"], ["--head-dim", "latent attention", "--qk-nope-head-dim"]),
+    (["--family", "youtu", "--optimizer", "galore"], ["--optimizer galore", "latent attention"]),
+    (["--family", "youtu", "--context-parallel", "2"], ["--context-parallel"]),
+    ([*EXPERTS, "--family", "deepseek_v2", "--normalize-routes", "true"], ["does not normalize routing weights"]),
 ])
 def test_incompatible_options_are_rejected(home, flags, parts):
     assert_refused(run("train", home / "cats.txt", "--out", home / "r", *FLAGS, *flags, home=home), WRONG_USAGE, *parts)

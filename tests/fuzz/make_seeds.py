@@ -15,9 +15,10 @@ from gguf import GGMLQuantizationType as Q
 from gguf import GGUFValueType as V
 from safetensors.numpy import save as safetensors
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-from transformers import (Dots1Config, Gemma2Config, Gemma3TextConfig, Glm4Config, Glm4MoeConfig, GlmConfig,
-                          GptOssConfig, GraniteConfig, LlamaConfig, MistralConfig, MixtralConfig, Olmo2Config, OlmoeConfig,
-                          Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig)
+from transformers import (DeepseekV2Config, DeepseekV3Config, Dots1Config, Gemma2Config, Gemma3TextConfig, Glm4Config,
+                          Glm4MoeConfig, GlmConfig, GptOssConfig, GraniteConfig, LlamaConfig, MistralConfig,
+                          MixtralConfig, Olmo2Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
+                          Qwen3MoeConfig)
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path += [str(TESTS / "apps" / "files"), str(TESTS / "data" / "chat")]
@@ -125,7 +126,7 @@ def model(folder, name, tokenizer, dim=4, hidden=3, heads=2, kv_heads=1, tied=Tr
     writer.add_rope_dimension_count(rotated or head_dim)
     writer.add_rope_freq_base(10000.0)
     for key, value in (extra or {}).items():
-        writer.add_key_value(f"{family}.{key}", value, V.FLOAT32 if isinstance(value, float) else V.UINT32)
+        writer.add_key_value(f"{family}.{key}", value, {float: V.FLOAT32, str: V.STRING}.get(type(value), V.UINT32))
     if experts:
         writer.add_expert_count(experts)
         writer.add_expert_used_count(2)
@@ -177,6 +178,15 @@ def model(folder, name, tokenizer, dim=4, hidden=3, heads=2, kv_heads=1, tied=Tr
     if family == "olmo2":
         del shapes["blk.0.attn_norm"], shapes["blk.0.ffn_norm"]
         shapes |= {"blk.0.attn_q_norm": (q_dim,), "blk.0.attn_k_norm": (kv_dim,)}
+    if family == "deepseek2":  # a latent of 3 elements, and heads of 2 elements without and 2 with RoPE
+        for letter in "kv":
+            del shapes[f"blk.0.attn_{letter}"]
+        shapes |= {"blk.0.attn_q": (4 * heads, dim), "blk.0.attn_kv_a_mqa": (5, dim), "blk.0.attn_kv_a_norm": (3,),
+                   "blk.0.attn_output": (dim, 3 * heads)}  # fmt: skip
+        if "attention.key_length_mla" in extra:
+            shapes |= {"blk.0.attn_k_b": (heads, 3, 2), "blk.0.attn_v_b": (heads, 3, 3)}
+        else:
+            shapes["blk.0.attn_kv_b"] = (5 * heads, 3)
     if family == "gpt-oss":
         shapes["blk.0.attn_sinks"] = (heads,)
         shapes["blk.0.post_attention_norm"] = shapes.pop("blk.0.ffn_norm")
@@ -242,6 +252,13 @@ def gguf_seeds(folder):
     mxfp4 = {f"blk.0.ffn_{which}_exps": Q.MXFP4 for which in ("gate", "up", "down")}
     model(folder, "good-gpt-oss", character_tokenizer, family="gpt-oss", dim=32, hidden=32, experts=3, tied=False,
           types=mxfp4, extra={"attention.sliding_window": 3})
+    latent = {"attention.kv_lora_rank": 3, "attention.q_lora_rank": 0}
+    yarn = {"rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 8,
+            "rope.scaling.yarn_log_multiplier": 0.0707}  # fmt: skip
+    model(folder, "good-deepseek2", character_tokenizer, family="deepseek2", dim=6, rotated=2, experts=3, shared=1,
+          extra=latent | {"attention.key_length_mla": 4, "attention.value_length_mla": 3, "expert_shared_count": 1})
+    model(folder, "good-deepseek2-old", character_tokenizer, family="deepseek2", dim=6, rotated=2,
+          extra=latent | yarn | {"attention.key_length": 4, "attention.value_length": 3, "rope.scaling.type": "yarn"})
     every_type(folder, "every-type")
     finish(gguf.GGUFWriter(folder / "empty", "llama"))
     version_2 = bytearray((folder / "good-character").read_bytes())
@@ -289,6 +306,13 @@ def config_seeds(folder):
     put(folder, "good-olmoe", OlmoeConfig(**shape, num_experts=4, num_experts_per_tok=2).to_json_string(use_diff=False))
     dots = dict(num_experts_per_tok=2, moe_intermediate_size=12, n_routed_experts=4, n_shared_experts=1, n_group=2)
     put(folder, "good-glm4-moe", Glm4MoeConfig(**shape, **dots, attention_bias=True).to_json_string(use_diff=False))
+    latent = dict(shape, num_key_value_heads=4, kv_lora_rank=6, q_lora_rank=5, qk_nope_head_dim=3, qk_rope_head_dim=4,
+                  v_head_dim=2, first_k_dense_replace=1)
+    yarn = dict(rope_type="yarn", rope_theta=1e4, factor=4.0, mscale=0.7, mscale_all_dim=0.7,
+                original_max_position_embeddings=16)
+    for kind, more in [(DeepseekV2Config, dict(topk_group=1, topk_method="group_limited_greedy")),
+                       (DeepseekV3Config, dict(topk_group=1, rope_parameters=yarn))]:
+        put(folder, f"good-{kind.model_type}", kind(**latent, **dots, **more).to_json_string(use_diff=False))
     for name, kind, more in [("gemma2", Gemma2Config, dict(query_pre_attn_scalar=7)), ("gemma3", Gemma3TextConfig, {}),
                              ("olmo2", Olmo2Config, {}), ("phi3", Phi3Config, dict(sliding_window=9)),
                              ("granite", GraniteConfig, dict(logits_scaling=3.0, attention_multiplier=0.3)),

@@ -64,7 +64,7 @@ TEST(Experts, GradientsOfMeanScoresMatchDifferences) {
   expect_gradients(
       [&] {
         mixture->forward(x);
-        return mixture->take_load().mean_scores;
+        return mixture->take_load().scores.mean({0, 1});
       },
       {x, mixture->named_parameters()["router.weight"]});
 }

@@ -53,6 +53,7 @@ struct TrainConfig {
 
   Balance balance = Balance::Loss;  ///< load balancing method for experts
   double balance_rate = 1e-3;       ///< factor of the balancing loss, or change of the bias per step; 0: off
+  double balance_loss = 0.0;        ///< factor of the balancing loss of each sequence; 0: off
 
   OptimizerKind optimizer = OptimizerKind::AdamW;
   double lr = 2e-3;
@@ -145,6 +146,9 @@ struct TrainConfig {
           F{"balance", "load balancing of experts, by an auxiliary loss or a selection bias", 0, 0, F::kLater});
     visit("Mixture of experts", self.balance_rate,
           F{"balance-rate", "factor of the auxiliary loss, or bias change per step; 0: off", 0, 1, F::kLater});
+    visit("Mixture of experts", self.balance_loss,
+          F{"balance-loss", "factor of an additional auxiliary loss of each sequence, as in DeepSeek-V3; 0: off", 0, 1,
+            F::kLater});
     visit("Mixture of experts", self.shared_experts,
           F{"shared-experts", "number of experts that process every token, as wide as the others", 1, 1 << 10,
             F::kLater, Kept::ByRanks});

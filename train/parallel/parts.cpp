@@ -84,7 +84,9 @@ std::shared_ptr<const nn::Parts> rank_parts(const TrainConfig& c, World& world,
 Piece piece_of(const std::string& name, const Tensor& local, const core::ModelConfig& c, const Mesh& mesh) {
   Piece piece{.name = name, .local = local};
   const auto in = [&](const char* part) { return name.find(part) != std::string::npos; };
-  const bool rows = in("attention.wq.") || in("attention.wk.") || in("attention.wv.") || in("ffn.w1.") || in("ffn.w3.");
+  const bool heads = in("attention.wq_b.") || in("attention.wk_b.") || in("attention.wv_b.");  // of latent attention
+  const bool rows =
+      heads || in("attention.wq.") || in("attention.wk.") || in("attention.wv.") || in("ffn.w1.") || in("ffn.w3.");
   const bool columns = in("attention.wo.") || in("ffn.w2.");
   if (mesh.size(Axis::Tensor) > 1 && (rows || columns)) {
     piece.cut_dim = rows ? 0 : 1;

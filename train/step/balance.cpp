@@ -31,11 +31,25 @@ double add_ranks(Loads& loads, parallel::Group& group) {
 torch::Tensor balance_loss(const Loads& loads, double share) {
   std::vector<torch::Tensor> shares, scores;  // per layer; all layers have the same number of rows
   for (const auto& load : loads) {
-    scores.push_back(load.mean_scores);
-    shares.push_back(load.chosen.to(load.mean_scores.scalar_type()) / load.n_rows);
+    scores.push_back(load.scores.flatten(0, 1).mean(0));
+    shares.push_back(load.chosen.to(load.scores.scalar_type()) / load.n_rows);
   }
   const torch::Tensor f_E = torch::stack(shares).mean(0), p_E = torch::stack(scores).mean(0);
   return (f_E * p_E).sum() * (static_cast<double>(f_E.numel()) * share);
+}
+
+torch::Tensor sequence_balance_loss(const Loads& loads, int64_t experts_per_token) {
+  torch::Tensor sum;
+  for (const auto& load : loads) {
+    const torch::Tensor& s_BTE = load.scores;
+    const auto chosen = std::get<1>(s_BTE.detach().topk(experts_per_token, -1));
+    const torch::Tensor f_BE = torch::zeros_like(s_BTE).scatter(-1, chosen, 1.0).mean(1);  // eq. 18, without its factor
+    const torch::Tensor p_BE = (s_BTE / s_BTE.sum(-1, /*keepdim=*/true)).mean(1);          // eq. 19, 20
+    const double factor = static_cast<double>(s_BTE.size(-1)) / static_cast<double>(experts_per_token);
+    const torch::Tensor loss = (f_BE * p_BE).sum(-1).mean() * factor;  // eq. 17, mean over sequences
+    sum = sum.defined() ? sum + loss : loss;
+  }
+  return sum;
 }
 
 void move_selection_bias(nn::Mixture& mixture, const torch::Tensor& chosen, double rate) {

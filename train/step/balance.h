@@ -25,6 +25,12 @@ double add_ranks(Loads& loads, parallel::Group& group);
 /// Transformers", 2021, equation 4, for K experts as in transformers' load_balancing_loss_func.
 [[nodiscard]] torch::Tensor balance_loss(const Loads& loads, double share = 1.0);
 
+/// Returns the sum over layers of Σ_e f_e P_e, averaged over the sequences of the last pass. In a sequence, f_e is the
+/// fraction of positions where expert e is among the K with the best scores, times E / K, and P_e its mean score, where
+/// each position's scores are divided by their sum. The loss of uniform routing is 1 per layer. It counteracts
+/// imbalance within a sequence, in addition to the bias. Source: DeepSeek-AI, "DeepSeek-V3", 2024, equations 17 to 20.
+[[nodiscard]] torch::Tensor sequence_balance_loss(const Loads& loads, int64_t experts_per_token);
+
 /// Lowers the selection bias by `rate` for experts with more rows than the mean, and raises it for those with fewer.
 /// Source: DeepSeek-AI, "DeepSeek-V3", 2024, section 2.1.2.
 void move_selection_bias(nn::Mixture& mixture, const torch::Tensor& chosen, double rate);

@@ -24,8 +24,16 @@ double forward_backward(parallel::RankModel& model, const TrainConfig& c, const 
     const double share = add_ranks(loads, world.along({Axis::Data, Axis::Expert, Axis::Context, Axis::Tensor}));
     for (size_t i = 0; i < loads.size(); ++i)
       chosen[i] = chosen[i].defined() ? chosen[i] + loads[i].chosen : loads[i].chosen;
-    if (loads.empty() || c.balance != Balance::Loss || c.balance_rate == 0.0) return {};
-    return balance_loss(loads, share) * (c.balance_rate / static_cast<double>(parts.size()));
+    const auto n_parts = static_cast<double>(parts.size());
+    Tensor loss;
+    if (!loads.empty() && c.balance == Balance::Loss && c.balance_rate > 0.0) {
+      loss = balance_loss(loads, share) * (c.balance_rate / n_parts);
+    }
+    if (!loads.empty() && c.balance_loss > 0.0) {
+      const Tensor more = sequence_balance_loss(loads, c.model.experts_per_token) * (c.balance_loss * share / n_parts);
+      loss = loss.defined() ? loss + more : more;
+    }
+    return loss;
   };
   const auto forward = [&](Microbatch& part, int64_t chunk, const Tensor& x) {
     const Autocast autocast(c.dtype == Precision::Bf16, part.tokens.inputs_BT.device());

@@ -30,7 +30,8 @@ inline torch::Tensor positions_of(const torch::Tensor& x_BTD, const Mesh& mesh) 
 /// Returns the dimension along which tensor ranks divide a parameter, or -1 if each rank has all of it.
 inline int64_t cut_of(std::string_view name) {
   if (name.starts_with("wo.") || name.starts_with("w2.")) return 1;
-  return name.find("norm") == std::string_view::npos ? 0 : -1;
+  const bool latent = name.starts_with("wq_a.") || name.starts_with("wkv_a.");
+  return latent || name.find("norm") != std::string_view::npos ? -1 : 0;
 }
 
 /// Compares the layer make(world) on the ranks of `shape` with `whole`, the undivided layer, in double, on x [B, T, D].

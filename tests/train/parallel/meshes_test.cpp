@@ -37,8 +37,9 @@ std::vector<MeshShape> all_meshes() {
   return meshes;
 }
 
-// Returns a configuration of a model that the mesh can divide, with experts or with tied embeddings.
-TrainConfig config_for(const MeshShape& mesh, bool experts) {
+// Returns a configuration of a model that the mesh can divide, with experts or with tied embeddings. If `latent`, the
+// experts are those of a DeepSeek-V3, with its balancing loss where ranks have whole sequences and all layers.
+TrainConfig config_for(const MeshShape& mesh, bool experts, bool latent = false) {
   const int64_t t = mesh[Axis::Tensor];
   TrainConfig c;
   c.model = {.family = experts ? core::Family::Qwen3Moe : core::Family::Llama,
@@ -58,6 +59,18 @@ TrainConfig config_for(const MeshShape& mesh, bool experts) {
     c.model.expert_dim = 8;
     c.model.normalize_routes = true;
     c.model.n_kv_heads = 2 * t;
+  }
+  if (latent) {
+    c.model.family = core::Family::DeepseekV3;
+    c.model.head_dim = 7;
+    c.model.kv_lora_rank = 5;
+    c.model.q_lora_rank = 6;
+    c.model.qk_nope_head_dim = 3;
+    c.model.qk_rope_head_dim = 4;
+    c.model.v_head_dim = 2;
+    c.model.shared_dim = 8;
+    c.balance = Balance::Bias;
+    c.balance_loss = mesh[Axis::Pipeline] * mesh[Axis::Tensor] > 1 ? 0.0 : 0.1;
   }
   c.batch_size = 2 * mesh[Axis::Data] * mesh[Axis::Expert];
   c.window = (mesh[Axis::Context] > 1 ? 2 * mesh[Axis::Context] : 1) * t * 3;
@@ -83,9 +96,13 @@ Expected of_one_process(nn::Llama& model, const TrainConfig& c, const std::vecto
         model->loss(batch.inputs_BT, batch.targets_BT) * (static_cast<double>(part.n_counted()) / n_counted);
     expected.loss += loss.item<double>();
     Tensor objective = loss;
-    if (!mixtures.empty() && c.balance_rate > 0.0) {
-      objective = objective +
-                  train::balance_loss(take_loads(mixtures)) * (c.balance_rate / static_cast<double>(batches.size()));
+    const auto n_batches = static_cast<double>(batches.size());
+    const Loads loads = take_loads(mixtures);
+    if (!mixtures.empty() && c.balance == Balance::Loss && c.balance_rate > 0.0) {
+      objective = objective + train::balance_loss(loads) * (c.balance_rate / n_batches);
+    }
+    if (c.balance_loss > 0.0) {
+      objective = objective + sequence_balance_loss(loads, c.model.experts_per_token) * (c.balance_loss / n_batches);
     }
     objective.backward();
   }
@@ -99,9 +116,10 @@ struct Case {
   MeshShape mesh;
   bool experts;
   int64_t chunks = 1;
+  bool latent = false;
 };
 void PrintTo(const Case& c, std::ostream* out) {
-  *out << (c.experts ? "experts" : "dense");
+  *out << (c.latent ? "latent" : c.experts ? "experts" : "dense");
   for (const Axis axis : kAxes) {
     if (c.mesh[axis] > 1) *out << "_" << name_of(axis) << c.mesh[axis];
   }
@@ -113,6 +131,7 @@ std::vector<Case> all_cases() {
   for (const MeshShape& mesh : all_meshes()) {
     if (mesh[Axis::Expert] == 1) cases.push_back({mesh, false});
     cases.push_back({mesh, true});
+    if (mesh[Axis::Context] == 1) cases.push_back({mesh, true, 1, true});
     if (mesh[Axis::Pipeline] > 1) cases.push_back({mesh, true, 2});
   }
   return cases;
@@ -121,8 +140,8 @@ std::vector<Case> all_cases() {
 class Meshes : public testing::TestWithParam<Case> {};
 
 TEST_P(Meshes, MatchLossAndGradientsOfOneProcess) {
-  const auto& [mesh, experts, chunks] = GetParam();
-  TrainConfig c = config_for(mesh, experts);
+  const auto& [mesh, experts, chunks, latent] = GetParam();
+  TrainConfig c = config_for(mesh, experts, latent);
   if (chunks > 1) c.accumulation = 2 * mesh[Axis::Pipeline];  // must be a multiple of the number of stages
   c.mesh.pipeline_chunks = chunks;
   torch::manual_seed(5);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "modules/families/attention.h"
+#include "modules/families/latent_attention.h"
 #include "modules/families/parts.h"
 #include "modules/swiglu.h"
 #include "tests/train/parallel/layer_on_ranks.h"
@@ -111,6 +112,26 @@ TEST(TensorParallel, SplitHeadsMatchFullAttention) {
           },
           randn({2, 12, c.dim}));
     }
+  }
+}
+
+// Latents and their norms are computed by every rank; their gradients are sums over the ranks' heads.
+TEST(TensorParallel, SplitHeadsMatchLatentAttention) {
+  for (const int64_t q_lora_rank : {0, 5}) {
+    auto c = config_for(core::Family::Youtu, 6, 6);
+    c.head_dim = 7;
+    c.kv_lora_rank = 6;
+    c.q_lora_rank = q_lora_rank;
+    c.qk_nope_head_dim = 3;
+    c.qk_rope_head_dim = 4;
+    c.v_head_dim = 2;
+    const auto rope = nn::FamilyParts().rope(c);
+    test::expect_whole_layer(
+        AnyModule(in_double(nn::LatentAttention(c, rope), 0.3)), test::mesh_of({{Axis::Tensor, 3}}),
+        [&](World& world) {
+          return tensor_parallel(AnyModule(nn::LatentAttention(divided(c, 3), rope)), world.along({Axis::Tensor}));
+        },
+        randn({2, 12, c.dim}));
   }
 }
 

@@ -101,6 +101,15 @@ TEST(Resume, ExpertsAreBitExact) {
   c.balance = Balance::Bias;
   c.optimizer = OptimizerKind::AdamW;
   expect_repeated_bits(c, {6});
+  c.model.family = core::Family::DeepseekV3;  // latent attention, whose matrices by head Muon updates as a stack
+  c.model.n_kv_heads = c.model.n_heads;
+  c.model.kv_lora_rank = 12;
+  c.model.qk_nope_head_dim = 4;
+  c.model.qk_rope_head_dim = c.model.v_head_dim = 6;
+  c.model.head_dim = 10;
+  c.balance_loss = 0.01;
+  c.optimizer = OptimizerKind::Muon;
+  expect_repeated_bits(c, {6});
 }
 
 TEST(Resume, WeightAveragingIsBitExact) {

@@ -20,7 +20,9 @@ TrainConfig experts_config(core::Family family) {
 }
 
 nn::MixtureImpl::Load load_of(std::vector<int64_t> chosen, std::vector<double> scores, int64_t n_rows) {
-  return {.chosen = torch::tensor(chosen), .mean_scores = torch::tensor(scores, torch::kDouble), .n_rows = n_rows};
+  return {.chosen = torch::tensor(chosen),
+          .scores = torch::tensor(scores, torch::kDouble).unsqueeze(0).unsqueeze(0),
+          .n_rows = n_rows};
 }
 
 TEST(Balance, LossCombinesSharesAndScoresOfAllLayers) {
@@ -28,6 +30,18 @@ TEST(Balance, LossCombinesSharesAndScoresOfAllLayers) {
   const Loads loads{load_of({3, 1, 4, 0}, {0.1, 0.3, 0.5, 0.1}, 4), load_of({1, 3, 4, 0}, {0.3, 0.3, 0.3, 0.1}, 4)};
   EXPECT_NEAR(balance_loss(loads).item<double>(), 4 * (0.5 * 0.2 + 0.5 * 0.3 + 1.0 * 0.4), 1e-12);
   EXPECT_NEAR(balance_loss({load_of({2, 2, 2, 2}, {0.25, 0.25, 0.25, 0.25}, 4)}).item<double>(), 2.0, 1e-12);
+}
+
+TEST(Balance, LossOfSequencesFollowsThePaper) {
+  // Two sequences of two positions, four experts of which two are selected. Scores are divided by their sums, 2 and 1.
+  const auto scores = torch::tensor(
+      {{{1.0, 0.6, 0.3, 0.1}, {0.1, 0.3, 0.6, 1.0}}, {{0.5, 0.3, 0.1, 0.1}, {0.5, 0.3, 0.1, 0.1}}}, torch::kDouble);
+  const Loads loads{{.chosen = torch::zeros({4}, torch::kLong), .scores = scores, .n_rows = 4}};
+  const double first = 4 * 0.25 * 1.0;          // each expert is selected at one of two positions: f = 1, Σ P = 1
+  const double second = 2.0 * 0.5 + 2.0 * 0.3;  // experts 0 and 1 at both: f = 2
+  EXPECT_NEAR(sequence_balance_loss(loads, 2).item<double>(), (first + second) / 2, 1e-12);
+  const Loads two{loads[0], loads[0]};  // a sum over layers
+  EXPECT_NEAR(sequence_balance_loss(two, 2).item<double>(), first + second, 1e-12);
 }
 
 TEST(Balance, LoadIsTheMaximumOverLayers) {
