@@ -3,12 +3,13 @@
 
 Usage: build/venv/bin/python scripts/make_random_llama.py OUT_DIR [--types q8_0,q4_0,q4_k_m,q5_k_m,q6_k] [--keep-f16]
        [--tokenizer FILE.gguf] [--layers N] [--width N] [--heads N] [--kv-heads N] [--head-dim N] [--hidden N]
-       [--experts N --experts-per-token K] [--untied] [--seed N]
+       [--experts N --experts-per-token K] [--latent] [--untied] [--seed N]
 
 The default shape is that of Llama 3.2 1B with the vocabulary of SmolLM2 (49,152 instead of 128,256 tokens): 1.07
 billion weights. --experts makes a Qwen3-MoE, with --hidden as an expert's width: by default 24 layers of 32 experts, 8
 per token, with 1.08 billion weights of which a token uses 0.40 billion. Its proportions (experts per token times their
-width, heads, both relative to the model's width) are those of Qwen3-30B-A3B. Writes OUT_DIR/NAME.F16.gguf, and
+width, heads, both relative to the model's width) are those of Qwen3-30B-A3B. --latent makes a DeepSeek-V2 with
+V2-Lite's width, heads and latent: by default 8 layers, the first dense, 10 experts, 6 per token, and 2 shared. Writes OUT_DIR/NAME.F16.gguf, and
 quantizes it to the types with llama.cpp (quantize_llama_cpp.py). The same arguments give the same bytes. Needs `make
 interop`, and memory for one tensor."""
 import argparse
@@ -27,6 +28,9 @@ SMOLLM2 = pathlib.Path(__file__).resolve().parents[1] / "data/smollm2/SmolLM2-13
 LLAMA_1B = {"name": "llama-1b", "layers": 16, "width": 2048, "heads": 32, "kv_heads": 8, "hidden": 8192}
 MOE_1B = {"name": "qwen3-moe-1b", "layers": 24, "width": 1024, "heads": 16, "kv_heads": 4, "head_dim": 128,
           "hidden": 384, "experts": 32, "experts_per_token": 8}
+DEEPSEEK_1B = {"name": "deepseek2-1b", "layers": 8, "width": 2048, "heads": 16, "kv_heads": 16, "head_dim": 192,
+               "hidden": 1408, "experts": 10, "experts_per_token": 6}
+LATENT, ROPE, VALUE, SHARED, DENSE_HIDDEN = 512, 64, 128, 2, 10944  # of DeepSeek-V2-Lite
 
 
 def shapes(a, vocab):
@@ -35,15 +39,27 @@ def shapes(a, vocab):
     query_width, kv_width = a.heads * a.head_dim, a.kv_heads * a.head_dim
     layer = {"attn_norm": (a.width,), "attn_q": (query_width, a.width), "attn_k": (kv_width, a.width),
              "attn_v": (kv_width, a.width), "attn_output": (a.width, query_width), "ffn_norm": (a.width,)}
+    if a.latent:
+        layer = {"attn_norm": (a.width,), "attn_q": (query_width, a.width), "attn_kv_a_mqa": (LATENT + ROPE, a.width),
+                 "attn_kv_a_norm": (LATENT,), "attn_k_b": (a.heads, LATENT, a.head_dim - ROPE),
+                 "attn_v_b": (a.heads, VALUE, LATENT), "attn_output": (a.width, a.heads * VALUE),
+                 "ffn_norm": (a.width,)}
+    elif a.experts:
+        layer |= {"attn_q_norm": (a.head_dim,), "attn_k_norm": (a.head_dim,)}
+
+    def network(suffix, hidden, stack=()):
+        return {f"ffn_gate{suffix}": stack + (hidden, a.width), f"ffn_up{suffix}": stack + (hidden, a.width),
+                f"ffn_down{suffix}": stack + (a.width, hidden)}
+
+    dense = layer | network("", DENSE_HIDDEN if a.latent else a.hidden)
     if a.experts:
-        layer |= {"attn_q_norm": (a.head_dim,), "attn_k_norm": (a.head_dim,), "ffn_gate_inp": (a.experts, a.width)}
-    stack, suffix = ((a.experts,), "_exps") if a.experts else ((), "")
-    for name, shape in {"ffn_gate": (a.hidden, a.width), "ffn_up": (a.hidden, a.width),
-                        "ffn_down": (a.width, a.hidden)}.items():
-        layer[name + suffix] = stack + shape
+        layer |= {"ffn_gate_inp": (a.experts, a.width)} | network("_exps", a.hidden, (a.experts,))
+    if a.latent:
+        layer |= network("_shexp", SHARED * a.hidden)
     tensors = {"token_embd.weight": (vocab, a.width)}
     for i in range(a.layers):
-        tensors |= {f"blk.{i}.{name}.weight": shape for name, shape in layer.items()}
+        of_layer = dense if not a.experts or a.latent and i == 0 else layer
+        tensors |= {f"blk.{i}.{name}.weight": shape for name, shape in of_layer.items()}
     tensors["output_norm.weight"] = (a.width,)
     if a.untied:
         tensors["output.weight"] = (vocab, a.width)
@@ -75,22 +91,29 @@ def random_tensor(name, shape, a, index):
 def write_f16(path, a):
     tokenizer = gguf.GGUFReader(a.tokenizer)
     vocab = len(tokenizer.fields["tokenizer.ggml.tokens"].data)
-    writer = gguf.GGUFWriter(path, "qwen3moe" if a.experts else "llama")
+    writer = gguf.GGUFWriter(path, "deepseek2" if a.latent else "qwen3moe" if a.experts else "llama")
     writer.add_name(a.name)
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
     writer.add_block_count(a.layers)
     writer.add_context_length(a.context)
     writer.add_embedding_length(a.width)
-    writer.add_feed_forward_length(a.hidden)
+    writer.add_feed_forward_length(DENSE_HIDDEN if a.latent else a.hidden)
     writer.add_head_count(a.heads)
-    writer.add_head_count_kv(a.kv_heads)
+    writer.add_head_count_kv(1 if a.latent else a.kv_heads)
+    if a.latent:
+        writer.add_kv_lora_rank(LATENT)
+        writer.add_key_length_mla(a.head_dim)
+        writer.add_value_length_mla(VALUE)
+        writer.add_leading_dense_block_count(1)
+        writer.add_expert_shared_count(SHARED)
+        writer.add_expert_weights_scale(1.0)
     if a.experts:
-        writer.add_key_length(a.head_dim)
-        writer.add_value_length(a.head_dim)
+        writer.add_key_length(LATENT + ROPE if a.latent else a.head_dim)
+        writer.add_value_length(LATENT if a.latent else a.head_dim)
         writer.add_expert_count(a.experts)
         writer.add_expert_used_count(a.experts_per_token)
         writer.add_expert_feed_forward_length(a.hidden)
-    writer.add_rope_dimension_count(a.head_dim)
+    writer.add_rope_dimension_count(ROPE if a.latent else a.head_dim)
     writer.add_rope_freq_base(500000.0)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(vocab)
@@ -120,13 +143,14 @@ def main():
         parser.add_argument(f"--{option}", type=int)
     for option, value in {"context": 8192, "seed": 1, "threads": os.cpu_count()}.items():
         parser.add_argument(f"--{option}", type=int, default=value)
+    parser.add_argument("--latent", action="store_true", help="a DeepSeek-V2 with latent attention")
     parser.add_argument("--untied", action="store_true", help="an output matrix of its own")
     a = parser.parse_args()
     if not a.tokenizer.is_file():
         sys.exit(f"{a.tokenizer} is not there: make smollm2 puts it there, or --tokenizer names another GGUF")
     given = {key for key, value in vars(a).items() if value is not None}
-    for key, value in (MOE_1B if a.experts else LLAMA_1B).items():
-        if key not in given and not (key == "head_dim" and {"width", "heads"} & given):
+    for key, value in (DEEPSEEK_1B if a.latent else MOE_1B if a.experts else LLAMA_1B).items():
+        if key not in given and not (key == "head_dim" and not a.latent and {"width", "heads"} & given):
             setattr(a, key, value)
     if not a.head_dim and a.width % a.heads or a.heads % a.kv_heads:
         sys.exit("--width has to be a multiple of --heads, or --head-dim given, and --heads a multiple of --kv-heads")

@@ -41,13 +41,12 @@ class LatentAttentionImpl : public torch::nn::Module {
     torch::Tensor q, k, v;
   };
   Heads project(const torch::Tensor& x);
+  torch::Tensor attend(const Heads& heads, const torch::Tensor& starts = {});  ///< [B, n_heads, T, v_head_dim]
 
  protected:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(torch::Tensor())})
 
  private:
-  torch::Tensor attend(const Heads& heads, const torch::Tensor& starts);
-
   core::ModelConfig config_;
   double dropout_;
   RopeCache rope_;

@@ -12,6 +12,7 @@
 #include "infer/engine/generate.h"
 #include "infer/engine/perplexity.h"
 #include "modules/attention.h"
+#include "modules/families/latent_attention.h"
 #include "modules/families/mixture.h"
 #include "modules/swiglu.h"
 #include "train/verify/observe.h"
@@ -74,14 +75,21 @@ std::map<std::string, torch::Tensor> places_of(nn::Llama& model, std::span<const
     };
     show(name, value);
     const std::string layer = name.substr(0, name.find_last_of('.') + 1);
-    auto* attention = name.ends_with(".attention_norm") ? modules[layer + "attention"]->as<nn::Attention>() : nullptr;
-    if (attention != nullptr) {  // null also for latent attention, whose operations in the engine have other results
+    const auto show_heads = [&](auto* attention) {
       const auto heads = attention->project(value);
       const auto joined = [](const torch::Tensor& t_BHTK) { return t_BHTK.transpose(1, 2).flatten(2); };
       show(layer + "query", joined(heads.q));
       show(layer + "key", joined(heads.k));
       show(layer + "value", joined(heads.v));
       show(layer + "heads", joined(attention->attend(heads)));
+    };
+    if (name.ends_with(".attention_norm")) {
+      torch::nn::Module* attention = modules[layer + "attention"].get();
+      if (auto* latent = attention->as<nn::LatentAttention>()) {
+        show_heads(latent);
+      } else {
+        show_heads(attention->as<nn::Attention>());
+      }
     }
     if (name.ends_with(".ffn_norm")) {
       torch::nn::Module* network = modules[layer + "ffn"].get();
