@@ -29,8 +29,8 @@ namespace folio::core {
 [[nodiscard]] float longrope_magnitude(float factor, int64_t original_context);
 
 /// Returns latent attention's ModelConfig::attention_scale with Yarn: yarn_magnitude(factor, mscale)² / sqrt(head_dim),
-/// or 0 for the usual scale. Source: transformers' yarn_apply_mscale(). latent_mscale() returns the shortest mscale that
-/// gives config.attention_scale.
+/// or 0 for the usual scale. Source: transformers' yarn_apply_mscale(). latent_mscale() returns the shortest mscale
+/// that gives config.attention_scale.
 [[nodiscard]] float latent_score_scale(const ModelConfig& config, double mscale);
 [[nodiscard]] double latent_mscale(const ModelConfig& config);
 
