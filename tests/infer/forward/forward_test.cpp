@@ -348,7 +348,7 @@ TEST_P(RunnerTest, ExceptionsInAStepChangeNothing) {
   auto rows = rows_of(a, std::span(text).subspan(40), 40);
   const auto more = rows_of(b, std::span(text).subspan(40, 10), 40);
   rows.insert(rows.end(), more.begin(), more.end());
-  for (const char* place : {"embedding", "layers.0.value", "layers.1.heads", "logits"}) {
+  for (const char* place : {"embedding", "layers.0.query", "layers.1.heads", "logits"}) {
     const auto fail = [&](const std::string& name, std::span<const float>, size_t) {
       if (name == place) throw std::runtime_error("enough");
     };
