@@ -9,9 +9,9 @@ The default shape is that of Llama 3.2 1B with the vocabulary of SmolLM2 (49,152
 billion weights. --experts makes a Qwen3-MoE, with --hidden as an expert's width: by default 24 layers of 32 experts, 8
 per token, with 1.08 billion weights of which a token uses 0.40 billion. Its proportions (experts per token times their
 width, heads, both relative to the model's width) are those of Qwen3-30B-A3B. --latent makes a DeepSeek-V2 with
-V2-Lite's width, heads and latent: by default 8 layers, the first dense, 10 experts, 6 per token, and 2 shared. Writes OUT_DIR/NAME.F16.gguf, and
-quantizes it to the types with llama.cpp (quantize_llama_cpp.py). The same arguments give the same bytes. Needs `make
-interop`, and memory for one tensor."""
+V2-Lite's width, heads and latent: by default 8 layers, the first dense, 10 experts, 6 per token, and 2 shared. Writes
+OUT_DIR/NAME.F16.gguf, and quantizes it to the types with llama.cpp (quantize_llama_cpp.py). The same arguments give the
+same bytes. Needs `make interop`, and memory for one tensor."""
 import argparse
 import os
 import pathlib

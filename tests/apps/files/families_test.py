@@ -323,11 +323,13 @@ def test_multi_token_prediction_layers_are_skipped(tmp_path):
                    "unexpected tensor blk.3.nextn.eh_proj.weight for the family glm4_moe")
 
 
-@pytest.mark.parametrize("target, why", [
-    ("mlp.experts.0.up_proj", "adapters of experts"), ("mlp.gate", "matches no linear layer")])
-def test_adapters_of_experts_are_rejected_by_name(tmp_path, target, why):
+@pytest.mark.parametrize("name, target, why", [
+    ("qwen2_moe", "mlp.experts.0.up_proj", "adapters of experts"),
+    ("qwen2_moe", "mlp.gate", "matches no linear layer"),
+    ("deepseek_v3", "self_attn.kv_b_proj", "adapters of latent attention's matrices per head")])
+def test_adapters_of_experts_and_heads_are_rejected_by_name(tmp_path, name, target, why):
     from safetensors.torch import save_file
-    directory = random_models.write(random_models.make("qwen2_moe"), tmp_path / "m")
+    directory = random_models.write(random_models.make(name), tmp_path / "m")
     adapter = tmp_path / "adapter"
     adapter.mkdir()
     (adapter / "adapter_config.json").write_text(json.dumps(

@@ -86,6 +86,9 @@ TEST(CudaStage, RejectsMissingDevicesAndWideHeads) {
   const core::StoredModel model = test::random_model_of(wide);
   EXPECT_ERROR(Runner(model, *make_cuda({})),
                "head_dim is 300, but the GPU kernels support at most 256; use --device cpu");
+  const core::StoredModel latent = test::random_model_of(test::latent_shapes()[0]);
+  EXPECT_ERROR(Runner(latent, *make_cuda({})),
+               "latent attention (deepseek_v2) is supported only on CPUs; use --device cpu");
 }
 
 void expect_same_however_cut(const core::StoredModel& model, size_t n_tokens, const std::vector<size_t>& cuts) {

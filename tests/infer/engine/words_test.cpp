@@ -68,6 +68,7 @@ TEST_P(StopWords, BeamsRespectStopAndBadWords) {
   request.options.sampler.bad_words.clear();
   const Tokens stop = {best[2], best[3]};
   request.options.stop_words = {stop};
+  request.options.beams.length_penalty = 0.0;  // so that the shortest beams have the best scores
   bool stopped = false;
   for (const GenerateResult& r : alone(request)) {
     if (r.finish_reason != FinishReason::Stop) continue;

@@ -385,7 +385,7 @@ TEST_P(RunnerTest, ExceptionsInAStepChangeNothing) {
   auto rows = rows_of(a, std::span(text).subspan(40), 40);
   const auto more = rows_of(b, std::span(text).subspan(40, 10), 40);
   rows.insert(rows.end(), more.begin(), more.end());
-  for (const char* place : {"embedding", "layers.0.value", "layers.1.heads", "logits"}) {
+  for (const char* place : {"embedding", "layers.0.query", "layers.1.heads", "logits"}) {
     const auto fail = [&](const std::string& name, std::span<const float>, size_t) {
       if (name == place) throw std::runtime_error("enough");
       return false;
@@ -451,6 +451,25 @@ TEST(Runner, LogitsStayOnTheDeviceUnlessRequested) {
   EXPECT_TRUE(same_bits(output.logits.subspan(vocab_size), std::span(logits).subspan(6 * vocab_size, vocab_size)));
 }
 
+TEST(Runner, RejectsWideLatents) {
+  core::ModelConfig config = test::latent_shapes()[0].config;
+  config.kv_lora_rank = 1020;
+  const core::StoredModel model = test::random_model(config);
+  Cpu cpu({.n_threads = 1});
+  EXPECT_ERROR(Runner(model, cpu), "kv_lora_rank + qk_rope_head_dim is 1026, but the CPU kernels support at most 1024");
+}
+
+// A position of a layer is one latent with the rotated part of the key: 32 elements here, however many heads there are.
+TEST(Runner, CachesOneLatentForAllHeads) {
+  const core::StoredModel model = test::random_model(test::latent_shapes()[0].config);
+  Cpu cpu({.n_threads = 1});
+  const auto bytes = [&](CacheType type) { return Runner(model, cpu, {.type = type}).block_bytes(); };
+  const uint64_t positions = kBlockPositions * static_cast<uint64_t>(model.config.n_layers);
+  EXPECT_EQ(bytes(CacheType::F32), positions * 32 * 4);
+  EXPECT_EQ(bytes(CacheType::F16), positions * 32 * 2);
+  EXPECT_EQ(bytes(CacheType::Q8_0), positions * (32 + 2));  // a scale for each 32 elements
+}
+
 TEST(Runner, RejectsInvalidLayerPlacement) {
   const auto model = test::random_model(test::small_shapes()[1].config);  // a model of two layers
   Cpu cpu({.n_threads = 1});
@@ -496,10 +515,10 @@ TEST(CacheType, DefaultsToF16UnlessWeightsAreF32) {
 
 TEST(Runner, RejectsHeadsTooWideForTheKernels) {
   const core::ModelConfig config{
-      .vocab_size = 4, .dim = 514, .n_layers = 1, .n_heads = 1, .n_kv_heads = 1, .hidden_dim = 2, .context_length = 8};
+      .vocab_size = 4, .dim = 1026, .n_layers = 1, .n_heads = 1, .n_kv_heads = 1, .hidden_dim = 2, .context_length = 8};
   const auto model = test::random_model(config);
   Cpu cpu({.n_threads = 1});
-  EXPECT_ERROR(Runner(model, cpu), "514");
+  EXPECT_ERROR(Runner(model, cpu), "head_dim is 1026, but the CPU kernels support at most 1024");
 }
 
 TEST(Cpu, EnvironmentSelectsTheKernels) {
