@@ -3,6 +3,8 @@
 // after RoPE, "hook_rot_q" and "hook_rot_k", with the elements of a head in the order of Hugging Face's files.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/formats/safetensors.h"
 #include "core/rope_layout.h"
 #include "infer/explain/analysis.h"
@@ -22,7 +24,7 @@ std::vector<float> normalized(std::vector<float> rows, const core::ModelConfig& 
 
 // Returns queries or keys after RoPE with the elements of each head in the order of Hugging Face's files.
 std::vector<float> in_file_order(std::vector<float> heads, const core::ModelConfig& config) {
-  if (core::info(config.family).pairs != core::RopePairs::Adjacent || config.rotated() != config.head_dim) return heads;
+  if (!std::ranges::any_of(core::tensor_manifest(config), &core::TensorSpec::rope_permuted)) return heads;
   std::vector<float> out(heads.size());
   core::adjacent_to_split_halves(std::as_bytes(std::span(heads)), std::as_writable_bytes(std::span(out)),
                                  static_cast<int64_t>(heads.size()) / config.head_dim, config.head_dim, sizeof(float));

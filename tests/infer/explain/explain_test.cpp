@@ -158,6 +158,16 @@ TEST_P(ExplainShape, WeightsAreCausalWindowedAndSumToOne) {
   }
 }
 
+TEST(ExplainLogits, ThatAreNotFiniteAreAnError) {
+  core::Weights weights = core::to_weights(test::random_model(test::small_shapes()[1].config));
+  weights.tensors.back()[0] = std::nanf("");  // in the output projection
+  const core::StoredModel model = test::model_from(weights);
+  Cpu cpu({.n_threads = 1});
+  Runner runner(model, cpu);
+  EXPECT_ERROR(static_cast<void>(explain(runner, tokenizer(), {1, 2})), "a logit is not finite");
+  EXPECT_EQ(runner.cache().blocks_in_use(), 0);
+}
+
 TEST(ExplainPage, ContainsNoMarkupFromTokens) {
   const core::StoredModel model = test::random_model(test::small_shapes()[1].config);
   Cpu cpu({.n_threads = 1});
