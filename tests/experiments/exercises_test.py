@@ -163,7 +163,8 @@ SPOILERS = {"rms_norm": r"rsqrt|sqrt\(", "rope": r"\bcos\w* [-+*]|\* cos", "swig
             "q8_0": r"\b127", "best_pair": r"best_pair\(|map<", "bpe_merges": r"best_pair\(|merged",
             "derivative": r"derivative\(|nothing\(", "token_mask": r"token_mask\(|derivative\(",
             "experts": r"sort|topk|routes\.push_back|whose", "all_reduce": r"\.pass\(|std::plus",
-            "feed_forward_part": r"part\.w2|output_of|part_of\(", "warp_sum": r"__shfl_(xor|down)_sync"}
+            "feed_forward_part": r"part\.w2|output_of|part_of\(", "attribution": r"sqrt\(|readout|stream\[",
+            "warp_sum": r"__shfl_(xor|down)_sync"}
 
 
 def test_recommended_reading_does_not_reveal_solutions():

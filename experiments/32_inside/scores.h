@@ -1,0 +1,47 @@
+// Sequences of random tokens that repeat, and what an attention head's weights in them say about its task.
+// Source: Olsson et al., "In-context Learning and Induction Heads", 2022: prefix matching, previous-token heads.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "experiments/common/heat_map.h"
+#include "experiments/common/report.h"
+
+namespace folio::experiments {
+
+using Doubles = std::vector<double>;
+
+struct Head {
+  int64_t layer = 0;
+  int64_t head = 0;  ///< index in its layer
+};
+[[nodiscard]] std::string shown(const Head& head);  ///< returns "LAYER.HEAD"
+
+/// Returns `length` tokens: `period` different ones of `vocabulary` in random order, again and again. Throws
+/// core::Error if the vocabulary has fewer.
+[[nodiscard]] std::vector<int32_t> repeated_tokens(std::span<const int32_t> vocabulary, int64_t period, int64_t length,
+                                                   uint64_t seed);
+
+/// Returns the mean weight of positions 1 to T - 1 on the position before. `weights`: (T, T), row t those of query t.
+[[nodiscard]] double previous_token_score(std::span<const float> weights, int64_t T);
+
+/// Returns the mean, over positions t >= period, of the weight on all tokens that followed earlier copies of token t:
+/// on positions t + 1 - period, t + 1 - 2 period, … `weights`: (T, T), for a sequence of repeated_tokens().
+[[nodiscard]] double prefix_matching_score(std::span<const float> weights, int64_t T, int64_t period);
+
+[[nodiscard]] double largest(const Doubles& values);
+/// Returns the indices of the values, from the largest value to the smallest.
+[[nodiscard]] std::vector<size_t> from_largest(const Doubles& values);
+
+/// Returns five seeds from report.seed() on, or only that one in short form.
+[[nodiscard]] std::vector<uint64_t> five_seeds(const Report& report);
+
+/// The sequence in the picture of attention: kDrawn tokens, which are kDrawnPeriod different ones three times.
+inline constexpr int64_t kDrawnPeriod = 12, kDrawn = 3 * kDrawnPeriod;
+/// Returns the panel of a head's weights (kDrawn, kDrawn).
+[[nodiscard]] HeatMap::Panel attention_panel(const std::string& title, Doubles weights);
+
+}  // namespace folio::experiments
