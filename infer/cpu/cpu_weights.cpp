@@ -18,18 +18,18 @@ bool in_16_bits(const core::TensorView& matrix) {
 }
 
 // Rows of a matrix, and the index of the first.
-struct Rows {
+struct MatrixRows {
   core::TensorView view;
   size_t first;
 };
 
 // Returns the rows that belong to the shard, for each matrix of a tensor: some rows of every matrix, or, if there is a
 // matrix per head, all rows of the shard's heads and none of the others.
-std::vector<Rows> rows_of(const core::TensorSpec& spec, const core::TensorView& tensor, const Shard& shard) {
+std::vector<MatrixRows> rows_of(const core::TensorSpec& spec, const core::TensorView& tensor, const Shard& shard) {
   const std::vector<core::TensorView> matrices = matrices_of(tensor);
   const bool by_head = spec.is_stack() && !spec.of_experts();
   const Share heads = share_of(matrices.size(), shard.rank, shard.n_ranks);
-  std::vector<Rows> all;
+  std::vector<MatrixRows> all;
   for (size_t i = 0; i < matrices.size(); ++i) {
     const auto n = static_cast<size_t>(matrices[i].shape[0]);
     const Share rows = !by_head                             ? rows_of_rank(n, shard.rank, shard.n_ranks)

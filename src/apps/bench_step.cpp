@@ -14,7 +14,7 @@ double expert_bytes(const core::StoredModel& model) {
   const auto manifest = core::tensor_manifest(model.config);
   double bytes = 0.0;
   for (size_t i = 0; i < manifest.size(); ++i) {
-    if (manifest[i].is_stack()) bytes += static_cast<double>(model.tensors[i].bytes.size());
+    if (manifest[i].is_stack() && manifest[i].of_experts()) bytes += static_cast<double>(model.tensors[i].bytes.size());
   }
   return bytes;
 }
