@@ -1,5 +1,6 @@
 #include "infer/engine/async_engine.h"
 
+#include <future>
 #include <utility>
 
 #include "core/error.h"
@@ -55,6 +56,18 @@ void AsyncEngine::call(std::function<void(Engine&)> work) {
     messages_.push_back(std::move(work));
   }
   wake_.notify_one();
+}
+
+bool AsyncEngine::call_and_wait(const std::function<void(Engine&)>& work) {
+  auto task = std::make_shared<std::packaged_task<void(Engine&)>>(work);
+  auto done = task->get_future();
+  call([task = std::move(task)](Engine& engine) { (*task)(engine); });
+  try {
+    done.get();
+    return true;
+  } catch (const std::future_error&) {  // the task was destroyed
+    return false;
+  }
 }
 
 EngineStatistics AsyncEngine::statistics() const {

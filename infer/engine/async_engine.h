@@ -56,6 +56,10 @@ class AsyncEngine {
   /// Calls `work`, which must not throw, on the engine's thread between steps; does nothing after stop().
   void call(std::function<void(Engine&)> work);
 
+  /// Calls `work` as call() does and waits for its end. Returns false if it isn't called. Throws what `work` throws.
+  /// Must not be called on the engine's thread.
+  [[nodiscard]] bool call_and_wait(const std::function<void(Engine&)>& work);
+
   /// Schedules `output` for delivery after the current step. Must be called on the engine's thread.
   void deliver_after_step(std::shared_ptr<Output> output) { outputs_.push_back(std::move(output)); }
 

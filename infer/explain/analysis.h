@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -66,7 +67,7 @@ class Interventions {
   struct One {
     Place place;
     Replacement by;
-    Trace source{};  ///< without tokens: clean_
+    std::shared_ptr<const Trace> source{};  ///< shared by places with the same source; null: clean_
   };
   std::vector<One> all_;
   const Trace& clean_;

@@ -72,7 +72,10 @@ Interventions::Interventions(Runner& runner, const Options& options, const Trace
     core::require(i.by != Replacement::Zero || i.source.empty(), "\"{}\": zero needs no source; leave it out", i.place);
     core::require(patches || i.place.find('@') == std::string::npos, "\"{}\": only a patch has positions", i.place);
     all_.push_back({.place = place_of(i.place, runner.config(), clean.tokens.size(), i.source.size()), .by = i.by});
-    if (!i.source.empty()) all_.back().source = run_traced(runner, i.source, options);
+    if (i.source.empty()) continue;
+    const auto first = std::ranges::find(options.interventions, i.source, &Intervention::source);
+    const auto& known = all_[static_cast<size_t>(first - options.interventions.begin())].source;
+    all_.back().source = known ? known : std::make_shared<const Trace>(run_traced(runner, i.source, options));
   }
 }
 
@@ -85,7 +88,7 @@ bool Interventions::operator()(const std::string& name, std::span<float> values,
     const std::string what = name.starts_with(prefix) ? name.substr(prefix.size()) : "";
     if (!is_at(place, what)) continue;
     changes = true;
-    const Trace& source = own_source.tokens.empty() ? clean_ : own_source;
+    const Trace& source = own_source ? *own_source : clean_;
     std::vector<float> rows(width);  // Zero and Mean: one row; Patch: those of the source
     if (by != Replacement::Zero) {
       rows = source.at(what, place.layer);

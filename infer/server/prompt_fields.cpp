@@ -13,9 +13,9 @@ data::PromptOptions prompt_options(const Fields& fields) {
   return {.parse_special = fields.flag("parse_special"), .add_special = fields.flag("add_special_tokens")};
 }
 
-Prompt encoded(std::string text, data::PromptOptions options, const ServedModel& served,
+Prompt encoded(const std::string& field, std::string text, data::PromptOptions options, const ServedModel& served,
                const core::WorkBudget& budget) {
-  return made_for("prompt", "prompt", budget, [&] {
+  return made_for(field, field, budget, [&] {
     budget.spend(text.size());
     const bool has_prefix = std::exchange(options.add_special, false);
     Prompt prompt{.tokens = served.tokenizer.encode_prompt(text, options),
@@ -70,19 +70,22 @@ size_t n_prompts_of(const Json* prompt, const ServedModel& served) {
   return prompt->size();
 }
 
+Prompt prompt_of(const std::string& field, const Json& given, const Fields& fields, const ServedModel& served,
+                 const core::WorkBudget& budget) {
+  const data::PromptOptions options = prompt_options(fields);
+  if (given.is_array()) return prompt_of_ids(given, field, served);
+  if (!given.is_string()) refuse_type(field, "a string, token IDs, or a list of these");
+  Prompt made = encoded(field, given, options, served, budget);
+  if (made.tokens.empty()) {  // the model needs at least one token
+    made.tokens = served.tokenizer.default_prompt();
+    made.n_added = made.tokens.size();
+  }
+  return made;
+}
+
 std::vector<Prompt> prompts_of(const Json* prompt, const Fields& fields, const ServedModel& served,
                                const core::WorkBudget& budget) {
-  const data::PromptOptions options = prompt_options(fields);
-  const auto one = [&](const Json& given) {
-    if (given.is_array()) return prompt_of_ids(given, "prompt", served);
-    if (!given.is_string()) refuse_type("prompt", "a string, token IDs, or a list of these");
-    Prompt made = encoded(given, options, served, budget);
-    if (made.tokens.empty()) {  // the model needs at least one token
-      made.tokens = served.tokenizer.default_prompt();
-      made.n_added = made.tokens.size();
-    }
-    return made;
-  };
+  const auto one = [&](const Json& given) { return prompt_of("prompt", given, fields, served, budget); };
   if (prompt == nullptr) return {one("")};
   if (prompt->is_string() || prompt->front().is_number()) return {one(*prompt)};
   std::vector<Prompt> prompts;
@@ -137,7 +140,7 @@ std::vector<int32_t> parse_tokenize(const Json& body, const ServedModel& served,
   }
   if (!prompt->is_string()) refuse_type("prompt", "a string");
   const data::PromptOptions options = prompt_options(fields);
-  Prompt made = encoded(*prompt, options, served, budget);
+  Prompt made = encoded("prompt", *prompt, options, served, budget);
   return made.tokens.empty() && options.add_special ? served.tokenizer.default_prompt() : std::move(made.tokens);
 }
 

@@ -27,6 +27,9 @@ void take_common(const Fields& fields, const ServedModel& served, uint64_t rando
 [[nodiscard]] int32_t token_id(const std::string& field, const Json& id, const ServedModel& served);
 /// Returns the number of prompts in `prompt`: a string, a list of strings, token IDs, or a list of token-ID lists.
 [[nodiscard]] size_t n_prompts_of(const Json* prompt, const ServedModel& served);
+/// Tokenizes the prompt in `field`, a string or token IDs. An empty string becomes the model's default prompt.
+[[nodiscard]] Prompt prompt_of(const std::string& field, const Json& given, const Fields& fields,
+                               const ServedModel& served, const core::WorkBudget& budget);
 /// Tokenizes the prompts in `prompt`, which has one of the forms that n_prompts_of() accepts.
 [[nodiscard]] std::vector<Prompt> prompts_of(const Json* prompt, const Fields& fields, const ServedModel& served,
                                              const core::WorkBudget& budget);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/number.h"
+#include "infer/server/explain_request.h"
 #include "infer/server/service.h"
 
 namespace folio::infer::server {
@@ -113,12 +114,24 @@ struct Service::Handlers {
     s.send(request, reply, literal(fmt::format("Success: LoRA adapter '{}' {} successfully.", name, done)), kText);
   }
 
-  // Sends the web page. The nonce in Content-Security-Policy allows only the page's own style and script.
+  static Next explain(Service& s, const Posted& posted) {
+    auto made = explanation_of(posted.body, *posted.served, s.engine_, posted.budget);
+    const auto text = std::make_shared<const std::string>(infer::explain::to_text(std::move(made.json)));
+    return [&s, text](const HttpRequest& request, const Reply& reply) {
+      s.send(request, reply, joined({literal(*text), literal("\n")}));
+    };
+  }
+
   static void send_page(Service& s, const HttpRequest& request, const Reply& reply) {
-    const std::string nonce = s.random_name();
     std::string text(page());
     constexpr std::string_view kFields = ">FIELDS<";
     text.replace(text.find(kFields), kFields.size(), ">" + page_fields(s.served_.sampler) + "<");
+    send_html(s, request, reply, std::move(text));
+  }
+
+  // Sends a web page. The nonce in Content-Security-Policy allows only the page's own style and script.
+  static void send_html(Service& s, const HttpRequest& request, const Reply& reply, std::string text) {
+    const std::string nonce = s.random_name();
     for (const std::string element : {"<style", "<script"}) {
       const size_t at = text.find(element + ">");
       if (at != std::string::npos) text.insert(at + element.size(), fmt::format(" nonce=\"{}\"", nonce));
@@ -169,6 +182,10 @@ const std::vector<Service::Route>& Service::routes() {
   };
   static const std::vector<Route> all = {
       {{.path = "/", .summary = "Web interface.", .media = "text/html", .open = true}, &Handlers::send_page},
+      {{.path = "/explain", .summary = "Web page that explains next tokens.", .media = "text/html", .open = true},
+       [](Service& s, Request& r, const Reply& to) {  // without an explanation, which the page requests
+         Handlers::send_html(s, r, to, infer::explain::to_html({{"server", ""}}));
+       }},
       {{.path = "/health", .summary = "Health check.", .open = true},
        [](Service& s, Request& r, const Reply& to) { s.send(r, to, literal("{\"status\":\"ok\"}\n")); }},
       {{.path = "/metrics", .summary = "Prometheus metrics.", .media = kText},
@@ -214,6 +231,10 @@ const std::vector<Service::Route>& Service::routes() {
         .answer = "Response",
         .streams = true},
        completion(parse_response)},
+      {{.path = "/v1/explain",
+        .summary = "Explain how the model computes the next token of each position of a prompt.",
+        .request = "ExplainRequest"},
+       posted(&Handlers::explain, &Service::check_open)},
       {{.path = "/v1/load_lora_adapter",
         .summary = "Load a LoRA adapter, as in vLLM; requires --allow-adapter-loading.",
         .request = "LoadAdapterRequest",

@@ -185,6 +185,21 @@ constexpr const char* kSchemas = R"json({
   "Tokens": {"type": "object", "required": ["count", "max_model_len", "tokens"], "properties": {
     "count": {"type": "integer"}, "max_model_len": {"type": "integer"},
     "tokens": {"type": "array", "items": {"type": "integer", "minimum": 0}}}},
+  "ExplainRequest": {"type": "object", "required": ["prompt"], "additionalProperties": false, "properties": {
+    "model": {"type": ["string", "null"]},
+    "prompt": {"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "maxItems": 256, "items": {"type": "integer", "minimum": 0}}],
+      "description": "at most 256 tokens, as in from"},
+    "parse_special": {"type": ["boolean", "null"], "default": true},
+    "add_special_tokens": {"type": ["boolean", "null"], "default": true},
+    "token": {"type": ["integer", "string", "null"],
+      "description": "token whose logit is attributed: its ID, or a text of one token; default: each row's most likely token"},
+    "ablate": {"type": ["array", "null"], "maxItems": 256, "items": {"type": "string"},
+      "description": "activations to replace: L (layer), L.H (head), L.heads, L.attention, L.ffn or L.residual"},
+    "by": {"enum": ["zero", "mean", null], "default": "zero",
+      "description": "what ablate puts there: zero, or the mean over the positions of the prompt or of from"},
+    "patch": {"type": ["array", "null"], "maxItems": 256, "items": {"type": "string"},
+      "description": "activations to replace by those of from, aligned at the last token; with @TO:FROM, only position TO"},
+    "from": {"type": ["string", "array", "null"], "description": "another prompt, as a text or token IDs"}}},
   "DetokenizeRequest": {"type": "object", "required": ["tokens"], "additionalProperties": false, "properties": {
     "model": {"type": ["string", "null"]},
     "tokens": {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}}}},

@@ -6,7 +6,8 @@
 """
 
 from ._engine import Error, version as __version__
+from .explanation import Explanation
 from .model import Model
 from .runs import Run, runs
 
-__all__ = ["Error", "Model", "Run", "__version__", "runs"]
+__all__ = ["Error", "Explanation", "Model", "Run", "__version__", "runs"]

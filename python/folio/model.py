@@ -14,6 +14,7 @@ import numpy as np
 
 from . import _engine
 from .checks import cache, gpu, index, path_text, scale, seconds, text, token_id, token_ids, whole
+from .explanation import Explanation
 from .options import FORMS, as_json, renamed, server_options, with_names
 
 if TYPE_CHECKING:
@@ -212,21 +213,29 @@ class Model:
     def attention(self, ids: Ids, layer: int) -> np.ndarray:
         """Returns the attention weights of a layer: (heads, ids, ids), float32. Row i has the weights of position i.
 
-        They are softmax(q kᵀ / √head_dim) over positions 0 to i, or only those in the sliding window.
+        With attention sinks, a row sums to less than 1.
         """
         n_layers = self.config["n_layers"]
         if not 0 <= index("layer", layer) < n_layers:
             raise ValueError(f"layer is {layer}, but has to be in [0, {n_layers - 1}]")
-        places = self.trace(ids)
-        head_dim, n_heads, n_kv = (self.config[key] for key in ("head_dim", "n_heads", "n_kv_heads"))
-        query = places[f"layers.{layer}.query"].reshape(-1, n_heads, head_dim).swapaxes(0, 1)
-        key = places[f"layers.{layer}.key"].reshape(-1, n_kv, head_dim).swapaxes(0, 1)
-        scores = query @ np.repeat(key, n_heads // n_kv, axis=0).swapaxes(1, 2) / np.sqrt(np.float32(head_dim))
-        distance = np.arange(len(ids))[:, None] - np.arange(len(ids))[None, :]
-        window = self.config["sliding_window"] or len(ids)
-        scores = np.where((distance >= 0) & (distance < window), scores, -np.inf)
-        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        return weights / weights.sum(axis=-1, keepdims=True)
+        return _engine.attention(self._model, token_ids(ids), index("layer", layer))
+
+    def explain(self, prompt: Prompt, *, token: int | str | None = None, ablate: str | Sequence[str] | None = None,
+                by: str = "zero", patch: str | Sequence[str] | None = None, from_: Prompt | None = None) -> Explanation:
+        """Explains the next token of each position of a prompt of at most 256 tokens.
+
+        `token`, an ID or its text, is the token whose logit is attributed; None: each row's likeliest token.
+
+        `ablate` has places, such as "3.5" (head 5 of layer 3; docs/explain.md lists all), whose activations are replaced
+        by zero or, with by="mean", by their mean over the positions of the prompt or of the prompt `from_`. `patch` has
+        places whose activations are replaced by those of `from_`, aligned at the last token.
+        """
+        ablate, patch = ([given] if isinstance(given, str) else given for given in (ablate, patch))
+        body = {"prompt": prompt, "token": token, "ablate": ablate, "by": by, "patch": patch, "from": from_}
+        try:
+            return Explanation(*_engine.explain(self._model, body))
+        except _engine.Refusal as refusal:
+            raise _exception(refusal, {"from": "from_"}) from None
 
     @property
     def tensors(self) -> dict[str, tuple[int, ...]]:

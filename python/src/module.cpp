@@ -22,7 +22,9 @@
 #include "core/weights.h"
 #include "data/chat/chat_template.h"
 #include "infer/engine/perplexity.h"
+#include "infer/explain/analysis.h"
 #include "infer/reference/kernels.h"
+#include "infer/server/explain_request.h"
 #include "infer/server/replies.h"
 
 namespace folio::python {
@@ -155,12 +157,15 @@ nb::object logits(const Model& model, Ids ids) {
   return array_of(std::move(*values), {n_rows, n_vocab});
 }
 
-nb::dict trace(const Model& model, Ids ids) {
-  struct Place {
-    std::vector<float> values{};
-    size_t n_rows = 0;
-  };
-  const auto places = std::make_shared<std::vector<std::pair<std::string, Place>>>();
+// Values of a place of the forward pass, a row for each token.
+struct Place {
+  std::vector<float> values{};
+  size_t n_rows = 0;
+};
+using Places = std::vector<std::pair<std::string, Place>>;
+
+std::shared_ptr<Places> observe(const Model& model, Ids ids) {
+  const auto places = std::make_shared<Places>();
   infer::Request request{.prompt = std::move(ids)};
   request.on_logits = [](std::span<const float>) {};  // requests the last layer and the logits of all rows
   request.observer = [places](const std::string& name, std::span<const float> values, size_t n_rows) {
@@ -171,12 +176,43 @@ nb::dict trace(const Model& model, Ids ids) {
     return false;
   };
   run_prompt(model, std::move(request));
+  return places;
+}
+
+nb::dict trace(const Model& model, Ids ids) {
   nb::dict arrays;
+  const auto places = observe(model, std::move(ids));
   for (auto& [name, place] : *places) {
     const size_t width = place.n_rows == 0 ? 0 : place.values.size() / place.n_rows;
     arrays[name.c_str()] = array_of(std::move(place.values), {place.n_rows, width});
   }
   return arrays;
+}
+
+nb::object attention(const Model& model, const Ids& ids, int64_t layer) {
+  infer::explain::Trace trace{.tokens = ids};
+  const auto places = observe(model, ids);
+  for (auto& [name, place] : *places) trace.values.emplace(name, std::move(place.values));
+  auto weights = with_model(model, [&](const SharedModel::Use& use) {
+    return infer::explain::attention_weights(use.loaded().file(), layer, trace);
+  });
+  const size_t n_heads = weights.size() / (ids.size() * ids.size());
+  return array_of(std::move(weights), {n_heads, ids.size(), ids.size()});
+}
+
+// Returns the activations by name, and the explanation without them.
+nb::tuple explain(const Model& model, const nb::dict& body) {
+  infer::explain::Explanation made = with_model(model, [given = json_of(body)](const SharedModel::Use& use) {
+    infer::server::ServedModel served = use.served();
+    served.adapter = use.loaded().adapter();
+    return infer::server::explanation_of(given, served, use.engine(), core::WorkBudget(), true);
+  });
+  nb::dict arrays;
+  for (auto& [name, one] : made.activations) {
+    arrays[name.c_str()] = array_of(std::move(one.values), {one.shape.begin(), one.shape.end()});
+  }
+  made.activations.clear();
+  return nb::make_tuple(arrays, std::move(made));
 }
 
 std::vector<double> score(const Model& model, Ids ids) {
@@ -337,6 +373,9 @@ void bind_model(nb::module_& m) {
       .def_prop_ro("closed", [](const Model& model) { return model.here() == nullptr || model.here()->closed(); })
       .def("check_process", [](const Model& model) { static_cast<void>(model.get()); })
       .def("close", &close);
+  nb::class_<infer::explain::Explanation>(m, "Explanation")
+      .def("json", [](const infer::explain::Explanation& e) { return object_of(Json(e.json)); })
+      .def("html", [](const infer::explain::Explanation& e) { return text_of(infer::explain::to_html(e.json)); });
   m.def("open", &open);
   m.def("wait_for_threads", &wait_for_threads);
   m.def("check_json", [](nb::handle object) { static_cast<void>(json_of(object)); });
@@ -344,6 +383,8 @@ void bind_model(nb::module_& m) {
         nb::arg("notifier").none() = nb::none(), nb::arg("end_tokens") = std::vector<int32_t>(), nb::arg("forms") = "");
   m.def("logits", &logits);
   m.def("trace", &trace);
+  m.def("attention", &attention);
+  m.def("explain", &explain);
   m.def("score", &score);
   m.def("config", &config);
   m.def("tensors", &tensors);

@@ -149,16 +149,25 @@ def test_pipeline_requires_several_processes():
 
 # ---- The server ----
 
-def ask(address, **fields):
-    body = json.dumps({"prompt": "ROMEO:", "seed": 5, "temperature": 1, "top_p": 1, "max_tokens": 40, **fields})
-    return urllib.request.urlopen(urllib.request.Request(address + "/v1/completions", body.encode(),
+def post(address, path, body):
+    return urllib.request.urlopen(urllib.request.Request(address + path, json.dumps(body).encode(),
                                                          {"Content-Type": "application/json"}), timeout=HANG)
+
+
+def ask(address, **fields):
+    return post(address, "/v1/completions",
+                {"prompt": "ROMEO:", "seed": 5, "temperature": 1, "top_p": 1, "max_tokens": 40, **fields})
 
 
 def test_server_gives_the_same_texts_and_ends_all_ranks(tmp_path):
     text = generate(GOLDEN, "-p", "ROMEO:", "-s", 5, "-n", 40, "-t", 1, "--temp", 1, "--top-p", 1)["text"]
     with Ranks(3, tmp_path / "r", "serve", "-m", GOLDEN, "--port", 0, "-t", 1) as ranks:
-        assert json.load(ask(address_of(ranks)))["choices"][0]["text"] == text
+        address = address_of(ranks)
+        assert json.load(ask(address))["choices"][0]["text"] == text
+        with pytest.raises(urllib.error.HTTPError) as error:
+            post(address, "/v1/explain", {"prompt": "ROMEO:"})
+        assert error.value.code == 400 and "one process" in json.load(error.value)["error"]["message"]
+        assert json.load(ask(address))["choices"][0]["text"] == text
         for process in ranks.processes:
             process.send_signal(signal.SIGTERM)  # as torchrun does
         assert ranks.wait() == [0, 0, 0]

@@ -213,7 +213,7 @@ def test_tokens_must_be_in_the_vocabulary(model, token):
     for call in (lambda: model.logits([token]), lambda: model.score([1, token]), lambda: model.trace([token]),
                  lambda: model.tokenizer.token_bytes(token), lambda: model.tokenizer.decode([token]),
                  lambda: fast_llm.model(model).response("a", stop_token_ids=[token]),
-                 lambda: model.generate([token])):
+                 lambda: model.generate([token]), lambda: model.explain([token])):
         with pytest.raises((TypeError, ValueError, folio.Error)) as error:
             call()
         one_line(error)

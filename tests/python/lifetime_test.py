@@ -191,6 +191,7 @@ def test_calls_in_a_forked_child_are_runtime_errors(golden_gguf):
             lambda: asyncio.run(awaits()), lambda: asyncio.run(iterates()), lambda: asyncio.run(starts()),
             lambda: asyncio.run(waits()), lambda: model.beam("a", 2), lambda: model.complete("a"),
             lambda: model.score("ab"), lambda: model.logits([1]), lambda: model.trace([1]), lambda: model.attention([1], 0),
+            lambda: model.explain("a"),
             lambda: model.tensors, lambda: model.tensor("token_embd.weight"), lambda: model.statistics,
             lambda: model.tokenizer.encode("a"), lambda: model.tokenizer.decode([1]), lambda: model.tokenizer.token_bytes(1),
             lambda: model.tokenizer.apply_chat_template([]), request, lambda: Service(model), lambda: reply.status,

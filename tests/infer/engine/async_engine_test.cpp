@@ -7,6 +7,7 @@
 #include <atomic>
 #include <future>
 #include <limits>
+#include <thread>
 #include <utility>
 
 #include "infer/engine/text_stream.h"
@@ -161,6 +162,22 @@ TEST_F(AsyncEngineTest, RequestsSubmittedTogetherStartTogether) {
     while (!queue->ended()) static_cast<void>(queue->next(std::chrono::seconds(60)));
   }
   EXPECT_EQ(started.front(), 4U);
+}
+
+TEST_F(AsyncEngineTest, CallersCanWaitForWorkOnItsThread) {
+  AsyncEngine async(engine_);
+  const Request running = request(3);
+  const auto text = stream(std::shared_ptr<AsyncEngine>(&async, [](AsyncEngine*) {}), running);
+  std::thread::id thread;
+  EXPECT_TRUE(async.call_and_wait([&](Engine& engine) {
+    EXPECT_EQ(&engine, &engine_);
+    thread = std::this_thread::get_id();
+  }));
+  EXPECT_NE(thread, std::this_thread::get_id());
+  EXPECT_THROW(static_cast<void>(async.call_and_wait([](Engine&) { throw core::Error("wrong"); })), core::Error);
+  EXPECT_EQ(text_of(*text), alone(running));
+  async.stop();
+  EXPECT_FALSE(async.call_and_wait([](Engine&) { ADD_FAILURE(); }));
 }
 
 TEST_F(AsyncEngineTest, StoppingEndsEveryRequestOnce) {

@@ -470,7 +470,7 @@ def test_experiments_ask_the_server(served):
     page.locator("#cut-part").select_option("head 2")
     page.locator("#run").click()
     expect(page.locator("#effect")).to_be_visible()
-    assert asked == [("http://folio.test/v1/explain", {"prompt": prompt, "ablate": [{"layer": 1, "head": 2}], "by": "zero"})]
+    assert asked == [("http://folio.test/v1/explain", {"prompt": prompt, "ablate": ["1.2"], "by": "zero"})]
     assert bars(page, "next") == [(text_of(other, token), percent(p)) for token, _, p in other["candidates"][8]["list"]]
     assert bars(page, "after") == [(text_of(other, token), percent(p)) for token, p in other["interventions"]["rows"][8]["after"]]
 
@@ -479,17 +479,45 @@ def test_experiments_ask_the_server(served):
     page.locator("#cut-by").select_option("mean")
     page.locator("#run").click()
     expect(page.locator("#run")).to_be_enabled()
-    assert asked[1][1]["ablate"] == [{"layer": 1, "head": 2}, {"layer": 2, "branch": "ffn"}] and asked[1][1]["by"] == "mean"
+    assert asked[1][1]["ablate"] == ["1.2", "2.ffn"] and asked[1][1]["by"] == "mean"
 
     page.locator("#cut-part").select_option("all")
     page.locator("#run").click()
     expect(page.locator("#form-wrong")).to_have_text("layer 2 is broken; use another")
-    assert asked[2][1]["ablate"][2:] == [{"layer": 0}]
+    assert asked[2][1]["ablate"][2:] == ["0"]
 
     page.locator("#undo").click()
     expect(page.locator("#effect")).to_be_hidden()
     assert bars(page, "next") == [(text_of(data, token), percent(p)) for token, _, p in data["candidates"][8]["list"]]
     assert len(asked) == 3
+
+
+def test_the_page_of_a_server_asks_for_a_text(served):
+    first, _ = explanation()
+    second, _ = explanation(n_tokens=4, seed=2)
+    asked = []
+
+    def answer(request):
+        asked.append(request.post_data_json)
+        if asked[-1] == {"prompt": "too long"}:
+            return 400, {"error": {"message": "'prompt' has 300 tokens"}}
+        return 200, {**(first if isinstance(asked[-1]["prompt"], str) else second), "interventions": None}
+
+    page = served(html_of({"server": ""}), answer)
+    expect(page.locator("main")).to_be_hidden()
+    page.locator("#ask-text").fill("too long")
+    page.locator("#ask button").click()
+    expect(page.locator("#ask .wrong")).to_have_text("'prompt' has 300 tokens")
+    expect(page.locator("main")).to_be_hidden()
+    page.locator("#ask-text").fill("The cat")
+    page.keyboard.press("Enter")
+    expect(page.locator("#text .token")).to_have_count(9)
+    expect(page.locator("#ask .wrong")).to_have_text("")
+    assert selected_row(page) == 8 and page.url.endswith("/explain#" + ",".join(str(one["id"]) for one in first["tokens"]))
+    page.evaluate("location.hash = '#5,6'")
+    page.reload()
+    expect(page.locator("#text .token")).to_have_count(4)
+    assert asked == [{"prompt": "too long"}, {"prompt": "The cat"}, {"prompt": [5, 6]}] and selected_row(page) == 3
 
 
 @pytest.mark.skipif(not (BUILD / "explain").exists(), reason="build/explain is not built")

@@ -1,15 +1,18 @@
 """Tests the server's page in a browser: conversations, alternative tokens, forms, tools, tabs, a server restart."""
 
+import base64
 import json
 import random
 import re
 import shutil
 
 import jsonschema
+import numpy as np
 import pytest
 
 from chat_model import write_chat_model
 from support import GOLDEN, HANG, ROOT
+from wire import Wire
 
 sync_api = pytest.importorskip("playwright.sync_api")
 expect = sync_api.expect
@@ -641,3 +644,88 @@ def test_live_view_shows_steps_and_blocks_but_no_text(text_page):
     expect(page.locator("#blocks")).to_have_attribute("aria-label", re.compile(r"^0 of \d+ blocks in use"))
     expect(page.locator("#happened li").first).to_contain_text("starts")
     assert "ROMEO" not in page.locator("aside").text_content()
+
+
+def why(page, token):
+    """Opens the explanation of a token of the last answer, and returns the lines of its lists."""
+    page.locator(".model .body").last.locator(".token").nth(token).dispatch_event("click")  # a line feed has no width
+    page.get_by_role("button", name="Why this token?").click()
+    expect(page.locator("#choices .seen")).to_be_visible()
+    return [tuple(line.locator("span").all_text_contents()) for line in page.locator("#choices .line").all()]
+
+
+def ids_in(link):
+    return [int(token) for token in link.get_attribute("href").split("#")[1].split(",")]
+
+
+def shown_as(text):
+    return text.replace(" ", "␣").replace("\n", "⏎")
+
+
+def test_a_token_is_explained(server, visitor):
+    serve = server(GOLDEN, "--api-key", "sesame")
+    page = visitor(serve.url, locked=True)
+    page.get_by_label("key").fill("sesame")
+    page.get_by_role("button", name="Submit").click()
+    expect(page.locator("#model")).to_contain_text("context")
+    settle(page, max_tokens=40, seed=1)
+    say(page, "ROMEO:")
+    ended(page)
+    lines = why(page, 30)
+    texts = page.locator("#choices .seen span").all_text_contents()
+    assert "".join(texts) == "ROMEO:" + "".join(page.locator(".token").all_text_contents()[:30])
+    link = page.get_by_role("link", name="Open the whole explanation")
+    with Wire(serve) as wire:
+        made = json.loads(wire.request("POST", "/v1/explain", {"prompt": ids_in(link)}, Authorization="Bearer sesame").answer()[2])
+    n = len(made["tokens"])
+    assert n == 36 == len(texts)
+
+    # Each token that leads, at the last level before another one does.
+    tops = [level[-1]["top"][0] for level in made["lens"]]
+    leads = [(name, top) for name, top, after in zip(("embedding", "layer 0", "layer 1"), tops, [*tops[1:], [None]]) if top[0] != after[0]]
+    guesses = [(f"{name}: {shown_as(made['vocabulary'][str(token)])}", f"{100 * p:.1f} %") for name, (token, p) in leads]
+    weights = np.stack([np.frombuffer(base64.b64decode(layer), np.uint8).reshape(4, -1)[:, -n:] for layer in made["attention"]]) / 255
+    far = [(-weights[i, h, 1:-2].max(), f"{i}.{h} → {shown_as(texts[1 + weights[i, h, 1:-2].argmax()])}") for i in range(2) for h in range(4)]
+    heads = [(name, f"{-100 * weight:.1f} %") for weight, name in sorted(far, key=lambda one: one[0])[:3]]
+    assert lines == guesses + heads
+    mean = weights.reshape(-1, n).mean(0)
+    darkest = page.locator("#choices .seen span").evaluate_all("(all) => all.map((span) => Number(span.style.getPropertyValue('--weight')))")
+    np.testing.assert_allclose(darkest, np.minimum(1, mean / mean[1:].max()), atol=0.006)
+
+    with page.context.expect_page() as opened:
+        link.click()
+    whole = opened.value
+    expect(whole.locator("#text .token")).to_have_count(n)  # the new tab has the key, too
+    expect(whole.locator("#next li").first).to_contain_text(f"{100 * made['candidates'][-1]['list'][0][2]:.1f} %")
+    whole.locator("#experiments > summary").click()
+    whole.locator("#cut-part").select_option("head 2")
+    whole.locator("#run").click()
+    expect(whole.locator("#effect")).to_be_visible()
+    expect(whole.locator("#experiments-say")).to_contain_text("0.2: zero")
+
+
+def test_why_shows_the_error_of_a_long_text(random_page):
+    page = random_page
+    page.evaluate("openNew('text')")
+    settle(page, max_tokens=2)
+    say(page, "he is the user " * 80)
+    ended(page)
+    page.locator(".token").first.click()
+    page.get_by_role("button", name="Why this token?").click()
+    expect(page.locator("#choices .failed")).to_contain_text("tokens, but at most 256 can be explained")
+
+
+def test_a_token_of_a_chat_is_explained(random_chat, random_page):
+    page = random_page
+    ask_for(page, json.dumps(SCHEMA))
+    settle(page, system="be kind")
+    say(page, "he is the user")
+    ended(page)
+    tokens = [token["id"] for token in kept(page)[0]["messages"][1]["tokens"]]
+    messages = [{"role": "system", "content": "be kind"}, {"role": "user", "content": "he is the user"}]
+    with Wire(random_chat) as wire:
+        prompt = json.loads(wire.request("POST", "/tokenize", {"messages": messages}).answer()[2])["tokens"]
+    for token in (0, 4):
+        why(page, token)
+        assert ids_in(page.get_by_role("link", name="Open the whole explanation")) == prompt + tokens[:token]
+        page.keyboard.press("Escape")
