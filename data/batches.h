@@ -27,18 +27,19 @@ struct Batch {
 /// A function that returns batch `number`. The result does not depend on earlier calls.
 using BatchOf = std::function<Batch(uint64_t number)>;
 
-/// A list of `n` batches.
+/// `n` batches: batch(0) to batch(n - 1).
 struct Batches {
   uint64_t n = 0;
   BatchOf batch;
 };
 
-/// Returns `n_windows` windows of `length` inputs, in batches of about 4,096 tokens. batch(first, rows) makes one
-/// batch.
+/// Divides `n_windows` windows of `length` inputs into batches of about 4,096 tokens. `batch` must return windows
+/// [first, first + rows) as one batch.
 [[nodiscard]] Batches in_batches(int64_t n_windows, int64_t length,
                                  std::function<Batch(int64_t first, int64_t rows)> batch);
 
-/// Specifies how windows treat the end of a document. Without a token, they continue with the next document.
+/// Specifies what follows the end of a document in a window. Without a `token`, the window continues
+/// with the next document.
 struct DocumentEnd {
   std::optional<int32_t> token{};  ///< ends a document; the rest of the window is padding unless `masked`
   bool masked = false;             ///< the window continues with the next document as another sequence (Batch::starts)
@@ -46,7 +47,8 @@ struct DocumentEnd {
 
 class BatchSampler {
  public:
-  /// Samples batches of `rows` windows of `length` inputs. Throws core::Error for fewer than length + 1 tokens.
+  /// Samples batches of `rows` windows of `length` inputs from `tokens`, which must outlive the sampler. Throws
+  /// core::Error for fewer than length + 1 tokens.
   BatchSampler(TokenView tokens, int64_t rows, int64_t length, uint64_t seed, DocumentEnd document_end = {});
 
   /// Returns batch `number`, independent of the order of calls.

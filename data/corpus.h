@@ -16,7 +16,7 @@ struct Corpus {
   std::string text;  ///< UTF-8, as in the file
 };
 
-/// Returns the name of a dataset and of its runs: "tinyshakespeare", or the file's name without extension.
+/// Returns the name of a dataset, which also names its runs: "tinyshakespeare", or the file's name without extension.
 [[nodiscard]] std::string dataset_name(const std::string& dataset);
 
 /// Returns the path of `dataset`. Downloads "tinyshakespeare" if missing. Throws core::Error if there is no such file.
@@ -34,8 +34,9 @@ struct SplitsOf {
 };
 using Splits = SplitsOf<std::span<const int32_t>>;
 
-/// Splits tokens in order: the first (1 - validation - test), then validation, then test. With test 0 the boundary is
-/// floor(n * (1 - validation)). Throws core::Error if a requested split would be empty.
+/// Splits tokens into consecutive parts: training, validation and test. The training split gets the fraction
+/// 1 - validation_fraction - test_fraction. The test split is empty if test_fraction is 0. Throws core::Error if any
+/// other split would have fewer than two tokens.
 [[nodiscard]] Splits split_tokens(std::span<const int32_t> tokens, double validation_fraction, double test_fraction);
 [[nodiscard]] SplitsOf<TokenView> split_view(TokenView tokens, double validation_fraction, double test_fraction);
 

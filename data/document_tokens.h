@@ -52,7 +52,8 @@ class DocumentTokens {
     uint64_t in_memory = uint64_t{64} << 20U;  ///< texts up to this many bytes need no file
     bool progress = false;                     ///< prints a line to stderr while a file is written
   };
-  /// Encodes the documents, or maps an existing file. Throws core::Error if encoding or writing the file fails.
+  /// Encodes the documents, or maps an existing file. `summary` must be summarize(documents). Throws core::Error if
+  /// encoding or writing the file fails.
   DocumentTokens(const Documents& documents, const DocumentsSummary& summary, const Tokenizer& tokenizer,
                  const Options& options);
 

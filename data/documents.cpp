@@ -31,11 +31,12 @@ using TakePiece = std::function<void(const Documents::Piece&)>;
 // Cuts the contents of a file into documents or into lines.
 class Cutter {
  public:
-  /// Cuts documents if `take_piece` is given, or lines if `take_line` is given. The other one is null.
+  /// Cuts documents and calls `take_piece`, or cuts lines and calls `take_line`. The other callback must be null.
   Cutter(std::string where, const TakePiece* take_piece, const TakeLine* take_line)
       : where_(std::move(where)), take_piece_(take_piece), take_line_(take_line) {}
 
-  /// Consumes the beginning of `text`, or all of it if `is_last`. Returns the number of bytes consumed.
+  /// Cuts the beginning of `text`, or all of it if `is_last`, and passes the pieces or lines to the callback. `n_read`
+  /// is the number of bytes read so far from all files. Returns the number of bytes consumed.
   size_t cut(std::string_view text, bool is_last, uint64_t n_read) {
     n_read_ = n_read;
     return take_line_ != nullptr ? cut_lines(text, is_last) : cut_text(text, is_last);

@@ -39,8 +39,8 @@ class Documents {
   /// Returns the first line that is not blank; nullopt if the first file is not .jsonl, or is empty.
   [[nodiscard]] std::optional<std::string> first_line() const;
 
-  /// Calls `take` with the texts of about 64 MiB of pieces at a time, so that all threads have work; `where` is the
-  /// file of the last piece. Calls `progress` after each piece with the number of bytes read so far.
+  /// Collects pieces of about 64 MiB in total, so that all threads have work, and passes their texts to `take`.
+  /// `where` is the file of the last piece. Calls `progress` after each piece with the number of bytes read so far.
   void read_together(const std::function<void(std::span<const std::string> texts, const std::string& where)>& take,
                      const std::function<void(uint64_t n_read)>& progress = {}) const;
 
@@ -61,7 +61,8 @@ struct TextFiles {
   Documents documents;
 };
 
-/// Finds "tinyshakespeare" (downloaded if missing), files and directories. Throws core::Error as Documents does.
+/// Finds the texts of `datasets`, each "tinyshakespeare" (downloaded if missing), a file or a directory. `field` is the
+/// key of a document's text in JSON lines. Throws core::Error as Documents does.
 [[nodiscard]] TextFiles find_texts(const std::vector<std::string>& datasets, const std::string& field = "text");
 
 }  // namespace folio::data

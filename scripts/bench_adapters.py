@@ -52,7 +52,8 @@ def speed_for_a_client(server, names, args):
 
 
 def with_base(folder, args):
-    """Returns the speeds of one server with and without adapters, and the pairs whose ratios are printed."""
+    """Returns {kind of batch: tokens/s of each round} for one server, and the pairs of kinds whose ratios are
+    printed."""
     adapters = [f"a{i}" for i in range(args.batch)]
     names = {"one sequence": ["base"], "one sequence, an adapter": ["a0"], "a batch": ["base"] * args.batch,
              "a batch, one adapter": ["a0"] * args.batch, "a batch, an adapter each": adapters}
@@ -64,7 +65,8 @@ def with_base(folder, args):
 
 
 def with_llama_server(folder, args):
-    """Returns the speeds of Folio and llama.cpp's server, and the pairs whose ratios are printed."""
+    """Returns {number of sequences, adapter and server: tokens/s of each round}, and the pairs of keys whose ratios are
+    printed."""
     directory, file = folder / "a0", folder / "a0.gguf"
     run(BUILD / "export", directory, "--out", file, "--format", "gguf-lora", "--base", folder / "hf")
     with contextlib.ExitStack() as stack:

@@ -20,7 +20,7 @@ def generate(args, *flags):
 
 
 def beams(args):
-    # These flags let no sequence end early, so that Folio computes as many tokens as transformers' search.
+    # These flags prevent sequences from ending early, so that Folio computes as many tokens as transformers' search.
     out = generate(args, "--beams", args.width, "--beams-out", args.width, "--early-stopping=never",
                    "--length-penalty", 10, "-p", PROMPT)
     steps = max(len(beam["tokens"]) for beam in out["beams"]) - 1

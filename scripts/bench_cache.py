@@ -6,7 +6,7 @@ Usage: scripts/bench_cache.py MODEL TEXT [--contexts 500 1000 2000 4000 7400] [-
 
 Each run of build/generate uses the beginning of TEXT as a prompt and decodes greedily. Types alternate within a round.
 A line is fitted to the medians of each type. Its slope is the time per position; the bytes per position divided by the
-slope are the read bandwidth of the cache. With --keep the same command continues an interrupted one."""
+slope are the read bandwidth of the cache. With --keep, repeating the command continues an interrupted measurement."""
 import pathlib
 import statistics
 
@@ -15,7 +15,7 @@ from picture import Panel, plot
 
 
 def measure(text, cache_type, positions, a):
-    """Returns the mean number of cached positions and the milliseconds per token after the first."""
+    """Returns (mean number of cached positions, milliseconds per output token after the first one)."""
     result = json_of(BUILD / "generate", "-m", a.model, "--json", "--temp", 0, "-n", a.tokens, "-t", a.threads,
                      "--cache-type", cache_type, "-p", text[:int(positions * a.bytes_a_token)])
     made = len(result["tokens"])

@@ -18,7 +18,7 @@ timed in C++, the others through their Python packages, whose calls take about o
     ninja -C build bench && build/venv/bin/python scripts/bench_forms.py --decode [MODEL]
 
 Runs build/bench with 16 lists of instances of published schema parts, and with 16 long strings: one sequence, and 16
-concurrent ones. Decoding is greedy: a sampler's time depends on the number of candidates, and so on the form."""
+concurrent ones. Decoding is greedy, as a sampler's time would depend on the number of tokens that a schema allows."""
 import argparse
 import json
 import os
@@ -36,7 +36,7 @@ PACKAGES = [
     "altair==6.3.0", "check-jsonschema==0.39.0", "cyclonedx-python-lib==11.12.0", "jupyterlab==4.6.6",
     "nbformat==5.11.1", "openapi-spec-validator==0.9.0", "validate-pyproject==0.27",
 ]  # fmt: skip
-PARTS = 12  # definitions taken from a schema file
+PARTS = 12  # maximum number of definitions taken from a schema file
 DRAWN = 100
 TEXTS = 3  # texts sampled for each schema
 LENGTH = 60  # tokens sampled at random, after which a text is completed
@@ -104,7 +104,8 @@ HEAD = ["", "schemas", "compile, ms: median", "95 %", "max", "masks", "mask, µs
 
 
 def row(name, answers, n_texts):
-    """Returns an engine's row of the table. `answers` are for schemas that have n_texts texts in total."""
+    """Returns an engine's row of the table. `answers` are its answers for the supported schemas, which have n_texts
+    texts in total."""
     ms = [said["ms"] for said in answers]
     us = [one for said in answers for one in said["us"]]
     cut = sum(said["cut"] for said in answers)
@@ -113,7 +114,8 @@ def row(name, answers, n_texts):
 
 
 def decode(folio, model):
-    """Runs build/bench with 16 schemas of lists of published parts, and 16 of long strings, which force no tokens."""
+    """Runs build/bench with 16 schemas of lists whose items are published schema parts, then with 16 schemas of long
+    strings, in which no token is forced."""
     lists = {}
     for name, schema in published():
         part = name.partition("#")[2]

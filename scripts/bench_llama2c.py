@@ -20,7 +20,8 @@ STOP = 1  # llama2.c stops at this id, so its embedding is swapped with the last
 
 
 def write_llama2c(model, weights_path, tokenizer_path):
-    """Writes llama2.c's version-0 format: seven integers, then all matrices by kind, f32."""
+    """Writes the model in llama2.c's version 0 (seven integers, then F32 matrices, grouped by kind) and a tokenizer
+    with placeholder tokens. Returns the context length."""
     reader = GGUFReader(model)
     field = lambda name: reader.fields["llama." + name].contents()
     tensor = {t.name: numpy.array(t.data, dtype=numpy.float32) for t in reader.tensors}

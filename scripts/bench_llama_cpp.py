@@ -20,7 +20,7 @@ import sys
 from compare import BUILD, HERE, alternate, busy, json_of, parser, ratios, report, with_range
 from picture import plot_ratios
 
-DEFAULT = 0  # as a number of threads: each program's default
+DEFAULT = 0  # number of threads that stands for each program's default
 
 # A row of the table: values of flags that both programs have, and the speed to compare, "prefill" or "decode".
 Measure = collections.namedtuple("Measure", "title prompt_tokens batch threads speed")
@@ -49,7 +49,8 @@ def measures_of(a):
 
 
 def commands_of(model, m, a):
-    """Returns {side: command}. Both programs decode for 1 to 2 seconds in all: three repetitions for a small model."""
+    """Returns {"folio", "llama.cpp" or "memory": command}. Decoding takes 1 to 2 seconds in total: three repetitions
+    with a small model, one with a large model."""
     size = model.stat().st_size
     repetitions = 1 if size > 300e6 else 3
     steps = 24e9 / size / repetitions / (4 if m.batch > 1 else 1)  # for 1.5 s, if weights are read at 16 GB/s
@@ -63,7 +64,8 @@ def commands_of(model, m, a):
 
 
 def row_of(m, ours, theirs, memory):
-    """Returns the cells of a table row after the names, and the ratios of its rounds."""
+    """Returns the cells of a table row that follow the names, and Folio's speed relative to llama.cpp's in each
+    round."""
     bandwidth = [said["read_gb_per_s"] for said in memory]
     speeds = [[said[f"{m.speed}_tokens_per_s"] for said in side] for side in (ours, theirs)]
     all_ratios, shares = ratios(*speeds), ["", ""]

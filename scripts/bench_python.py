@@ -38,7 +38,8 @@ def timed(call, n):
 
 
 def sides_of(n, model, llama, a):
-    """Returns the ways to generate for n prompts, as functions of the round."""
+    """Returns {(n, name): function} of the ways to generate for n prompts. A function accepts the round's number and
+    returns tokens/s."""
     options = dict(max_tokens=a.tokens, seed=1)
     theirs = dict(max_tokens=a.tokens, temperature=0.8, top_p=0.95, seed=1)
     # Different prompts for each call, so that none is in the prefix cache.

@@ -44,7 +44,7 @@ from sse_client import Request, run
 SERVERS = ["folio", "folio --fast", "llama-server", "vllm"]
 PROMPT = dict(median=128, sigma=0.8, low=16, high=640)
 OUTPUT = dict(median=64, sigma=0.6, low=8, high=256)
-SEPARATE = 20  # prompt tokens, and also output tokens, of the unmeasured warm-up request
+SEPARATE = 20  # number of prompt tokens and of output tokens of the warm-up request, which is not measured
 METRICS = {"tokens/s": 0, "first token, ms: median": 0, "99 %": 0, "between tokens, ms: median": 1, "99 % ": 1,
            "client, % of all cores": 1}
 
@@ -106,7 +106,7 @@ def text_tokens(server):
 
 
 def directory_of(model, out):
-    """Returns a Hugging Face directory in BF16 with the model of a file."""
+    """Exports a model file to a Hugging Face directory in BF16, if that wasn't done before. Returns the directory."""
     path = out / f"{pathlib.Path(model).stem}-{pathlib.Path(model).stat().st_mtime_ns}.hf"
     if not path.exists():
         run_program(BUILD / "export", model, "--out", path, "--format", "hf", "--type", "bf16")
@@ -120,7 +120,8 @@ def server_of(name, model, a, **more):
 
 
 def measure_load(model, a):
-    """Saves all rounds and a picture. Returns, like all measure_…(), alternate()'s results and report()'s arguments."""
+    """Saves all rounds and a picture. Returns, like every measure_…(), the results of alternate(), then the other
+    arguments of report()."""
     tokens = []
 
     def side(name, round_):
@@ -161,8 +162,8 @@ def measure_prefix(model, a):
     prefix, own, later = 1000, 16, 8
 
     def times(name, server, tokens, round_):
-        """Returns {"client" or "server": times to first token in ms}, of a new prompt, then of those that share its
-        start."""
+        """Returns {"client": times, "server": times}. The times to first token in ms, measured by the client and by the
+        server, are that of a new prompt, then those of prompts that begin like it."""
         clock = "time_to_first_token_seconds_sum" if name.startswith("folio") else "prompt_seconds_total"
         draw = random.Random(f"{a.seed} {round_} prefix")
         shared, seen = window(draw, tokens, prefix), {"client": [], "server": []}
@@ -203,7 +204,8 @@ def measure_slow(model, a):
                 server.resident_mb(), 100 * load.client_share)
 
     async def load_beside(server, port, tokens, seed):
-        """Runs load() beside slow clients. Returns its result, the number of connected clients and of those cut off."""
+        """Runs load() while slow clients are connected. Returns its values, and the numbers of connected and cut off
+        clients."""
         async with SlowClients(port, a.slow_clients) as slow:
             return *await load(server, tokens, seed), slow.connected(), slow.cut_off
 

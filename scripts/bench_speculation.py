@@ -29,7 +29,8 @@ def generate(model, flags, a):
 
 
 def row_of(model, text, results, start):
-    """Returns a row of ratios, with --speculate to without: of wall time, and of CPU time minus that of one token."""
+    """Returns a table row with the ratios of times with --speculate to times without: wall time, and CPU time minus
+    that of a run of one token."""
     name = pathlib.Path(model).name
     runs, plain = results[model, text, True], results[model, text, False]
     if any(ours[0] != theirs[0] for ours, theirs in zip(runs, plain)):

@@ -13,7 +13,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAMS = ["train", "generate", "chat", "serve", "perplexity", "explain", "tokenize", "inspect", "export", "verify",
             "bench"]
-MOST_WORDS = 1150  # words per page, without its title
+MOST_WORDS = 1150  # maximum number of words per page, without its title
 
 
 def help_of(program, *subcommand):

@@ -41,7 +41,8 @@ BUILD = pathlib.Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
 SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 TINYSHAKESPEARE = ROOT / "data" / "tinyshakespeare" / "input.txt"
 
-# What a process printed, its wall and CPU seconds, and its maximum resident memory, or that of this process if larger.
+# What a process printed to stdout and stderr, its wall and CPU time in seconds, and its maximum resident memory in MB,
+# or that of this Python process if that is larger.
 Result = collections.namedtuple("Result", "out error seconds cpu_seconds peak_mb")
 
 
@@ -49,7 +50,7 @@ class Process:
     """A program that has been started. Its output goes to files, so that it never waits for this process."""
 
     def __init__(self, *command, environment=None, folder=None, log=None):
-        self.log = log  # a file that gets the output, also if the program fails
+        self.log = log  # path of a file to which the output is written, even if the program fails
         self.command = [str(word) for word in command]
         self.out, self.error = tempfile.TemporaryFile(), tempfile.TemporaryFile()
         self.begun = time.perf_counter()
@@ -60,7 +61,7 @@ class Process:
             sys.exit(f"{self.command[0]}: {error.strerror}")
 
     def result(self):
-        """Waits for the end, and returns a Result. Ends this process with the reason if the program fails."""
+        """Waits for the program to end and returns a Result. If the program failed, exits with its error output."""
         _, status, usage = os.wait4(self.process.pid, 0)
         seconds = time.perf_counter() - self.begun
         code = self.process.returncode = os.waitstatus_to_exitcode(status)
@@ -76,7 +77,7 @@ class Process:
         return Result(*said, seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
     def close(self):
-        """Ends the program if result() didn't see its end."""
+        """Terminates the program unless result() has waited for its end."""
         if self.process.returncode is None:
             self.process.terminate()
             try:
@@ -141,7 +142,8 @@ ENGINES = {"train": Engine(None, ["--out", RUN], speeds_of_training),
 
 
 class Command:
-    """A command to measure: environment variables, a program of ENGINES and its flags. `python` has llama-cpp-python."""
+    """A command to measure: environment variables, a program of ENGINES and its flags. `python` is the path of a Python
+    interpreter with llama-cpp-python."""
 
     def __init__(self, line, python=sys.executable):
         words, self.environment = shlex.split(line), {}
@@ -160,7 +162,7 @@ class Command:
         self.words = [*start, *words[1:], *self.engine.flags]
 
     def speeds(self, copies=1):
-        """Runs copies of the command at once and returns {what: the sum of their tokens/s}."""
+        """Runs `copies` instances of the command at once and returns {what: the sum of their tokens/s}."""
         with contextlib.ExitStack() as stack:
             folders = [pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory())) / "run" for _ in range(copies)]
             words = [[folder if word is RUN else word for word in self.words] for folder in folders]
@@ -223,7 +225,7 @@ def with_range(values, digits=2):
 
 
 def interval(values, draws=10_000):
-    """Returns the 95 % interval of the median by bootstrap."""
+    """Returns (low, high), the 95 % bootstrap interval of the median of `values`."""
     draw = random.Random(1)
     medians = sorted(statistics.median(draw.choices(values, k=len(values))) for _ in range(draws))
     return medians[draws * 25 // 1000], medians[draws * 975 // 1000 - 1]
@@ -234,7 +236,7 @@ def with_interval(values, digits=2):
     return f"{statistics.median(values):.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 
 
-# Student's t, by number of values.
+# Factors of Student's t for 95 % intervals, by number of values.
 T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
 
 

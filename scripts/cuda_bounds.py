@@ -91,7 +91,7 @@ def kernels(s, rows, positions):
     product("product: heads to residual", s.layers, rows, q, s.dim, residual=True)
     if s.experts:
         takings = rows * s.chosen
-        router = 4 * (s.dim * s.experts + rows * (s.dim + s.experts))  # bytes, as a router is F32
+        router = 4 * (s.dim * s.experts + rows * (s.dim + s.experts))  # in bytes; routers are F32
         plain("product: router", s.layers, router, 2 * rows * s.dim * s.experts)
         plain("route", s.layers, 4 * 2 * rows * s.experts, 20 * rows * s.experts)
         product("experts: gate, up", s.layers, takings, s.dim, 2 * s.hidden, matrices=s.taken(rows))
@@ -109,7 +109,8 @@ def kernels(s, rows, positions):
 
 
 def of_model(all_kernels, t):
-    """Returns the kernels of a model of type t: Q8_0 ones where t has none, as for the output matrix in Q4_0 files."""
+    """Returns the kernels of a model with matrices of type t. Kernels without a version for t, such as the output
+    matrix of Q4_0 files, use Q8_0."""
     has = {k.name for k in all_kernels if k.type == t}
     return [k for k in all_kernels if k.type in ("", t) or (k.name not in has and k.type == "Q8_0")]
 
@@ -152,7 +153,7 @@ def cells(row):
 
 
 def measured_cells():
-    """Returns the values in the columns "measured" of BOUNDS.md, by section, row and card."""
+    """Returns {(section, kernel, weights, card): cell} of the columns "measured" in BOUNDS.md."""
     kept, section = {}, ""
     for line in FILE.read_text(encoding="utf-8").splitlines() if FILE.exists() else []:
         if line.startswith("## "):

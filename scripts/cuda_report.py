@@ -42,7 +42,7 @@ class Kernel:
     stack: int = 0
     spilled: int = 0
     static_shared: int = 0
-    dynamic_shared: int | None = 0  # None: some, of unspecified size
+    dynamic_shared: int | None = 0  # bytes; None: used, but the size is not specified
 
     def occupancy(self):
         """Returns the resident warps per multiprocessor and their limit, as in cuda_occupancy.h for capability 9.0."""
@@ -69,7 +69,8 @@ def fail(*lines):
 
 
 def pinned_nvcc():
-    """Returns the compiler in build/cuda-venv, or the reason why there is none."""
+    """Returns (path of nvcc in build/cuda-venv, ""), or (None, the reason why there is none). Installs it if
+    necessary."""
     stamp = VENV / ".folio-requirements"
     wanted = REQUIREMENTS.read_text()
     if not stamp.exists() or stamp.read_text() != wanted:
@@ -103,7 +104,8 @@ def readable(mangled):
 
 
 def compile_file(nvcc, source):
-    """Compiles a source file and returns its kernels, or the compiler's error messages."""
+    """Compiles a source file. Returns (kernels, problems): the problems are compiler errors, or kernels that spill
+    registers."""
     with tempfile.TemporaryDirectory() as scratch:
         command = [nvcc, "-c", source, "-o", f"{scratch}/out.o", "-arch=sm_90", *FLAGS, f"-I{ROOT}", f"-I{ROOT}/src", "--keep",
                    "--keep-dir", scratch, "-Xptxas", "-v"]

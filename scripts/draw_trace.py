@@ -4,7 +4,8 @@
 Usage: scripts/draw_trace.py TRACE.json [OUT.svg]
 
 Prints for each rank the milliseconds of a step, of computation on the main thread, of communication with other ranks,
-and of their overlap. Computation: operations of LibTorch or Folio run, and the thread doesn't wait for other ranks."""
+and of their overlap. Computation is the time in operations of LibTorch or Folio, except while the thread waits for
+other ranks."""
 import json
 import pathlib
 import sys
@@ -48,7 +49,8 @@ def length(intervals):
 
 
 def lanes_of(path):
-    """Returns {rank: (computing, waiting, communicating, ends of updates)}, as intervals in microseconds."""
+    """Returns {rank: (computing, waiting, communicating, updates)}: three lists of [begin, end] intervals, and the end
+    times of updates. Times are in microseconds."""
     computes, waits, under_way, updates = (defaultdict(list) for _ in range(4))
     for event in json.load(open(path))["traceEvents"]:
         if event["ph"] != "X":
@@ -72,7 +74,8 @@ def lanes_of(path):
 
 def main():
     lanes = lanes_of(sys.argv[1])
-    # The second of three steps, from the first end of update 1 to the last end of update 2 on any rank.
+    # The window is the second of three steps: it begins when the earliest rank ends update 1 and ends when the latest
+    # rank ends update 2.
     window = [[min(updates[0] for *_, updates in lanes.values()), max(updates[1] for *_, updates in lanes.values())]]
     (begin, end), = window
     body = text(16, 50, "computes", classes="f0") + text(90, 50, "sends or receives", classes="f1")

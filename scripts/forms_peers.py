@@ -1,4 +1,4 @@
-"""The engines of structured outputs that bench_forms.py measures besides Folio, each a process that answers questions.
+"""Runs an engine of structured output that bench_forms.py compares with Folio, in a process that answers requests.
 
 Usage: build/venv-forms/bin/python scripts/forms_peers.py ENGINE VOCABULARY.json, as peer_program() starts it."""
 import json
@@ -40,7 +40,8 @@ class Program:
 
 
 def peer(name, vocabulary):
-    """Answers each line of Program.ask(), a schema and its texts, with an engine's times. Runs in build/venv-forms."""
+    """Measures an engine: reads a schema and its texts from each line of stdin, and answers with the times as a line of
+    JSON. Runs in build/venv-forms."""
     import numpy as np
 
     with open(vocabulary) as file:

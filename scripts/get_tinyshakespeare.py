@@ -52,7 +52,7 @@ PLAYS = [
     ("The Tempest", "romances/the-tempest.md"),  # the corpus ends in the middle of this play
 ]
 
-# The page header that the corpus has at the end of every scene of a play except the last.
+# {title: the page header that the corpus has at the end of each of the play's scenes except the last}.
 PAGE_HEADS = {"Henry VI, part 3": "3 KING HENRY VI"}
 
 

@@ -12,7 +12,7 @@ MOST_BYTES = 60_000_000
 LAYERS = 8  # layers of SmolLM2 in the bundled model
 MODEL = f"models/smollm2-{LAYERS}.Q4_1.gguf"
 
-# The contents of NAMEConfig.cmake, for find_package() in the bundle. GoogleTest is built from the included sources.
+# {NAME: contents of NAMEConfig.cmake}, for find_package() in the bundle. GTest is built from the included sources.
 CONFIGS = {
     "fmt": """\
 if(NOT TARGET fmt::fmt)

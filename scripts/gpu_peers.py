@@ -60,8 +60,8 @@ def per_token(generate, tokens, repetitions, device):
 
 
 def generated(model, prompt, length, **how):
-    """Returns a function that generates `tokens` tokens greedily with transformers. A cache_implementation in `how` has a
-    fixed length, in versions of transformers that accept one."""
+    """Returns run(tokens), which generates this number of tokens greedily with transformers. If `how` has a
+    cache_implementation, its length is fixed to `length` in versions of transformers that support this."""
     def run(tokens):
         with_length = dict(how)
         if "cache_implementation" in how:

@@ -28,7 +28,8 @@ class Summary:
         return found[-1] if found else None
 
     def add(self, what, bar, goal, measured, unit, at_least=True):
-        """Adds a row. The bar is missed if `measured` is None or below the bar (above it unless `at_least`)."""
+        """Adds a row to the table. `measured` must be at least `bar`, or at most `bar` if `at_least` is false. If `bar`
+        is None, any value is enough. A `measured` of None counts as missed."""
         held = measured is not None and (bar is None or (measured >= bar if at_least else measured <= bar))
         self.missed += 0 if held else 1
         sign = "≥" if at_least else "≤"

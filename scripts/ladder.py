@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs every study of experiments/ and prints one table of their results. Exits with 1 unless all hold.
+"""Runs every study of experiments/ and prints one table of their results. Exits with 1 unless all results hold.
 
 Each program's output goes to OUT/NN_name/output.txt, in the same folder as its pictures and results.json."""
 

@@ -51,7 +51,8 @@ class Engine:
         lc.llama_memory_clear(lc.llama_get_memory(self.context), True)
 
     def seconds(self, n_sequences, first, n):
-        """Returns the seconds of a step over positions first to first + n - 1 of each sequence; the last has logits."""
+        """Returns the seconds of a step that computes n positions of each sequence, from `first` on, and logits for the
+        last one."""
         self.batch.n_tokens = n_sequences * n
         for i in range(n_sequences * n):
             sequence, position = i // n, first + i % n

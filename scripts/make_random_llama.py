@@ -67,7 +67,7 @@ def shapes(a, vocab):
 
 
 def dtype_of(name, shape):
-    """Returns the type as llama.cpp's converter chooses it: norms and routers are F32."""
+    """Returns the type that llama.cpp's converter would choose: F32 for norms and routers, otherwise F16."""
     return np.dtype(np.float32 if len(shape) == 1 or "ffn_gate_inp" in name else np.float16)
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures the memory of optimizer state and of training: the table in experiments/29_galore/README.md.
 
-Each row is a run of build/train for three steps. The bytes of state are those in its checkpoint, next to the size that
+Each row is a run of build/train for three steps. The bytes of state are those in its checkpoint, compared with what
 the optimizer's formula gives. The peak is the process's maximum resident set, as reported by the kernel. LoRA trains
 adapters with AdamW for a model that the preset trained first.
 
@@ -26,8 +26,9 @@ def tensors(path):
 
 
 def formula(shapes, optimizer, rank):
-    """Returns the bytes of float32 optimizer state. AdamW stores two values per parameter. For matrices of blocks, Muon
-    stores one per element, and GaLore a projection and two moments of rank `rank`; for all others, as AdamW."""
+    """Returns the expected bytes of optimizer state in float32. AdamW stores two values per parameter. For matrices of
+    blocks, Muon stores one value per element, and GaLore a projection and two moments of rank `rank`; both use AdamW
+    for other parameters."""
     numbers = 0
     for name, shape in shapes.items():
         n, m = shape if len(shape) == 2 else (1, shape[0])

@@ -43,7 +43,8 @@ def document(width, height, title, body, subtitle=""):
 
 
 def scale(values, log):
-    """Returns ticks, and a function that maps values to 0 … 1: on a logarithmic axis if `log`, else on one from 0."""
+    """Returns ticks, and a function that maps values to [0, 1], logarithmically if `log` is true, otherwise linearly
+    from 0."""
     if log:
         low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
         return [10 ** i for i in range(low, high + 1)], lambda value: (math.log10(value) - low) / max(high - low, 1)
@@ -83,7 +84,8 @@ class Panel:
 
 
 def plot(panels, names, title, subtitle, x_label, width=260, height=200):
-    """Returns the SVG of panels side by side, with a legend: names[i] is the line of color i."""
+    """Returns the SVG of panels side by side, with a legend in which names[i] is the name of the lines of class
+    "s{i}"."""
     body = ""
     for i, name in enumerate(names):
         body += path(f"s{i}", f"M{16 + 110 * i} 68h18") + text(40 + 110 * i, 72, name, classes=f"f{i}")

@@ -19,7 +19,7 @@ TYPES = {name[len(PREFIX):].lower(): getattr(lc, name) for name in dir(lc) if na
 
 
 def type_names(text):
-    """Returns the types of a comma-separated list."""
+    """Returns the list of types in a comma-separated string. Rejects types that llama.cpp doesn't have."""
     names = text.lower().split(",")
     unknown = [name for name in names if name not in TYPES]
     if unknown:

@@ -34,7 +34,7 @@ INLINE = re.compile(rf"({NUMBER.pattern})([^\d\n<]{{0,12}}<!--= ([^\n]+?) -->)")
 
 
 def shown_as(text, value):
-    """Formats the value with the decimals, separators and sign of a number in the README."""
+    """Formats `value` like `text`, a number in the README: with as many decimals, and the same separators and signs."""
     number = float(value)
     decimals = len(text.partition(".")[2])
     if "e" in text:
@@ -50,7 +50,8 @@ def shown_as(text, value):
 
 
 def named(names, part, what):
-    """Returns the name that equals `part`, or the only one that contains `part`. Throws if none or several do."""
+    """Returns the name that equals `part`, or the only one that contains `part`. Raises ValueError if none or several
+    do."""
     found = [name for name in names if name == part] or [name for name in names if part in name]
     if len(found) != 1:
         raise ValueError(f"{len(found)} {what} contain \"{part}\"; one has to (there are: {', '.join(names)})")

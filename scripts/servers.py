@@ -1,4 +1,4 @@
-"""Starts Folio's, llama.cpp's and vLLM's servers with equal settings, for measurements and tests: model, sequences,
+"""Starts Folio's, llama.cpp's and vLLM's servers for measurements and tests, with the same model, number of sequences,
 context, threads and type of KV cache. Other settings are defaults, except those that a command's function explains.
 Needs only the standard library."""
 import json
@@ -122,7 +122,7 @@ class Server:
         return reply["tokens"]
 
     def metric(self, name):
-        """Returns the value of the first metric whose name ends with `name`."""
+        """Returns the value of the first metric whose name ends with `name`, or None if there is none."""
         found = re.search(rf"^[\w:]*{name}(?:\{{.*\}})? (\S+)$", self.call("/metrics")[1], re.MULTILINE)
         return float(found[1]) if found else None
 

@@ -23,7 +23,7 @@ class Request:
 
 @dataclass
 class Answer:
-    start: float  # time at which the request is scheduled
+    start: float  # due time, or time of sending if concurrency is limited; all times are time.perf_counter()
     times: list = field(default_factory=list)  # arrival time of each token
     tokens: int = 0  # number of tokens that the server reports
     cached: int = 0
@@ -54,7 +54,7 @@ class Connection(asyncio.Protocol):
 
 
 def without_chunks(data):
-    """Returns the body of a chunked response, and the offset of each part in the body and in `data`."""
+    """Returns (body of a chunked response, offset of each chunk in the body, offset of each chunk in `data`)."""
     body, of_body, of_data, at = b"", [], [], data.index(b"\r\n\r\n") + 4
     while at < len(data):
         line = data.index(b"\r\n", at)
@@ -89,7 +89,8 @@ def read(pieces, start):
 
 
 async def stream_all(port, requests, payloads, at_once):
-    """Returns (start, pieces) of each request. Its start is its scheduled time, or later if `at_once` are running."""
+    """Returns (start, pieces) of each request. `start` is its scheduled time, or the time of sending if `at_once` is
+    given."""
     loop = asyncio.get_running_loop()
     turns = asyncio.Semaphore(at_once or len(requests))
     begun = time.perf_counter()
@@ -129,7 +130,8 @@ def processor_seconds():
 
 async def run(server, requests, no_end, at_once=None, **fields):
     """Streams greedy completions of the requests, each at its scheduled time, or at most `at_once` at a time. `no_end`
-    tokens are suppressed, so that each completion has exactly the requested length. `fields` go into each request."""
+    tokens are suppressed, so that each completion has exactly the requested length. `fields` are added to the body of
+    each request. Returns a Load."""
     bias = {str(token): -100 for token in no_end}
     payloads = [post("/v1/completions", {"prompt": r.prompt, "max_tokens": r.max_tokens, "temperature": 0,
                                          "stream": True, "stream_options": {"include_usage": True},

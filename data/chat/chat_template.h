@@ -70,7 +70,8 @@ class ChatTemplate {
 
   [[nodiscard]] const std::string& source() const { return source_; }
 
-  /// Returns true if the template marks assistants' answers by {% generation %}, as in transformers.
+  /// Returns true if the template marks assistants' answers by {% generation %} blocks, as in transformers.
+  /// `with_tools` selects the template for chats with tools.
   [[nodiscard]] bool has_generation(bool with_tools) const { return jinja::has_generation(program(with_tools)); }
 
  private:
@@ -97,8 +98,8 @@ class ChatTemplate {
                                                std::span<const ChatMessage> messages,
                                                const RenderOptions& options = {});
 
-/// Returns the text that ends an answer: the special token that the template writes after the answer, or, if the text
-/// there is not a special token, that text up to the next whitespace. Empty if nothing follows an answer.
+/// Returns the text that ends an answer. If the template writes a special token after the answer, returns the token's
+/// text; otherwise the text after the answer up to the next whitespace. Empty if nothing follows an answer.
 [[nodiscard]] std::string end_of_turn(const Tokenizer& tokenizer, const ChatTemplate& chat);
 
 /// Delimiters of the reasoning that a model writes before its answer (Qwen 3, DeepSeek-R1, SmolLM3).
@@ -118,10 +119,11 @@ enum class Thinking : uint8_t { None, Possible, Begun };
 
 /// Returns the names of the built-in templates: "chatml", "gemma", "llama2", "llama3", "zephyr".
 [[nodiscard]] const std::vector<std::string>& chat_template_names();
-/// Returns the model's or built-in template with this name, or the template in this file. Throws core::UsageError that
-/// lists all names if there is none.
+/// Returns the template named `name_or_file` in `model` (if not null), or else the built-in template of that name, or
+/// else the template in that file. Throws core::UsageError that lists the built-in names if none of them exists.
 [[nodiscard]] ChatTemplate chat_template_named(const std::string& name_or_file, const Tokenizer* model = nullptr);
-/// Returns chat_template_named(), or chat_template_of() if `name_or_file` is empty; nullopt if the model has none.
+/// Returns the model's own template, or nullopt if it has none, if `name_or_file` is empty, and otherwise
+/// chat_template_named(name_or_file, &model). Errors in the model's template begin with `where`.
 [[nodiscard]] std::optional<ChatTemplate> find_chat_template(const Tokenizer& model, const std::string& where,
                                                              const std::string& name_or_file);
 

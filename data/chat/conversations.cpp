@@ -85,7 +85,8 @@ struct MarkedText {
   std::vector<ChatSpan> answers;
 };
 
-// Returns the end of each token in `text`, in bytes. Empty if the tokens do not spell the text (it was normalized).
+// Returns the byte offset in `text` at which each token ends. Empty if the tokens do not spell `text` exactly, because
+// the tokenizer normalized it.
 std::vector<size_t> ends_of(const Tokenizer& tokenizer, std::string_view text, const std::vector<int32_t>& tokens) {
   std::vector<size_t> ends;
   size_t at = 0;
@@ -117,7 +118,7 @@ TokenRange tokens_of(const Tokenizer& tokenizer, const Rendered& rendered, const
     };
     return {.begin = token_with(answer.begin), .end = token_with(answer.end - 1) + 1};
   }
-  // Returns how many of the first tokens are the same if only the text before `byte` is tokenized.
+  // Tokenizes only the text before `byte`. Returns the number of leading tokens that equal those of the whole text.
   const auto tokens_before = [&](size_t byte) {
     const std::vector<int32_t> before = rendered.first(byte).encoded(tokenizer);
     return static_cast<size_t>(std::mismatch(before.begin(), before.end(), tokens.begin(), tokens.end()).second -
@@ -156,8 +157,8 @@ size_t end_of_answer(const Rendered& whole, size_t begin, const std::string& mar
   return end;
 }
 
-// Returns the text that ends the last turn of `whole`: what follows it in `more`, the same chat with one more turn,
-// through a token that stops generation. Empty if there is no such token.
+// Returns the text that ends the last turn of `whole`. `more` is the same chat with one more turn. The result is what
+// follows `whole` there: white space, if any, and a special token. Empty unless generation stops at that token.
 std::string mark_between(const Tokenizer& tokenizer, const Rendered& whole, const Rendered& more) {
   if (!more.starts_with(whole)) return "";
   const std::string_view behind = std::string_view(more.text).substr(whole.size());

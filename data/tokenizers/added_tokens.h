@@ -23,7 +23,7 @@ struct TextPiece {
   bool parse_special = false;
 };
 
-/// The normalization of a stretch of text, before tokens with TokenFlags::normalized are searched in it.
+/// A normalization of stretches of text. It precedes the search for tokens with TokenFlags::normalized.
 struct Normalization {
   std::string prepend{};                               ///< inserted before each stretch
   std::function<std::string(std::string_view)> map{};  ///< null: the text stays as it is
@@ -67,7 +67,8 @@ class AddedTokens {
     std::vector<Zone> zones{};
   };
 
-  /// Returns the normalized text from `begin` to `end` and its zones. The text is stored in `own`, if it changes.
+  /// Normalizes from.text in the range [begin, end), and returns the result with its zones. `own` stores the normalized
+  /// text and must outlive the result. It is unused if nothing is normalized.
   [[nodiscard]] ZonedText normalized(const ZonedText& from, size_t begin, size_t end, std::string& own) const;
   template <typename Between, typename Found>
   static void find(const SpecialTokens& tokens, const ZonedText& in, Between&& between, Found&& found);

@@ -56,7 +56,7 @@ class CharTokenizer final : public Tokenizer {
   /// Creates a tokenizer from a file's pieces. Throws core::Error unless the last one is `<|endoftext|>`.
   static CharTokenizer from_pieces(std::vector<std::string> pieces, const std::string& where);
 
-  /// Returns the code point if `bytes` are exactly one character.
+  /// Returns the code point if `bytes` are exactly one UTF-8 character, otherwise nullopt.
   static std::optional<uint32_t> character_in(std::string_view bytes);
 
   Vocabulary vocabulary_;

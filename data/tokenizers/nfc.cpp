@@ -71,7 +71,7 @@ std::string to_nfc(std::string_view text) {
     const size_t end = valid_end(text, at);
     if (end > at) append_composed(text.substr(at, end - at), out);
     at = end;
-    if (at < text.size()) out.push_back(text[at++]);  // not UTF-8
+    if (at < text.size()) out.push_back(text[at++]);  // keeps a byte that is not UTF-8
   }
   return out;
 }

@@ -129,7 +129,8 @@ size_t end_without_letters(const Scanner& begin, int most_numbers, bool slashes)
   return newline > 0 ? newline : space_end(begin, false);
 }
 
-// Returns the end of a word of Llama 3 or Qwen 2. Numbers are cut into words of at most `most_numbers` digits.
+// Returns the end of the word that begins at `at`, as in Llama 3 and Qwen 2. A number is split into words of at most
+// `most_numbers` digits.
 size_t llama3_end(std::string_view text, size_t at, int most_numbers) {
   if (const size_t end = contraction_end(text, at, true); end > 0) return end;
   const Scanner begin(text, at);
@@ -183,7 +184,8 @@ size_t o200k_end(std::string_view text, size_t at, bool contractions, int most_n
   return end_without_letters(begin, most_numbers, true);
 }
 
-// Among equal settings, the first name is written to files; the others are llama.cpp's synonyms (llama-vocab.cpp).
+// Of several names with equal settings, files are written with the first. The others are llama.cpp's synonyms
+// (llama-vocab.cpp).
 constexpr std::array kNames = {
     PreTokenizerName{.name = "gpt-2", .kind = PreTokenizer::Gpt2},
     PreTokenizerName{.name = "phi-2", .kind = PreTokenizer::Gpt2},

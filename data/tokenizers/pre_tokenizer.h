@@ -61,7 +61,8 @@ struct PreTokenizerName {
   bool nfc = false;            ///< the model's own tokenizer applies NFC first; llama.cpp does not
 };
 
-/// Returns the settings of this tokenizer.ggml.pre. Throws core::Error, with `where` and the known names, if unknown.
+/// Returns the settings that the value `name` of tokenizer.ggml.pre implies. Throws core::Error, prefixed with `where`,
+/// if the name is unknown; the message lists the known names.
 [[nodiscard]] const PreTokenizerName& pre_tokenizer_named(std::string_view name, const std::string& where);
 
 /// Returns the first known value of tokenizer.ggml.pre with these settings, or null.

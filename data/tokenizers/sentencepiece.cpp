@@ -133,7 +133,8 @@ std::vector<int32_t> SentencePieceTokenizer::encode_pieces(std::span<const TextP
   return ids;
 }
 
-// Encodes text between added tokens. Adds a leading space if Metaspace requires it; a normalizer has added it before.
+// Encodes a stretch of text between added tokens. Adds a leading space if Metaspace requires one. A space required by a
+// normalizer is already in `text`.
 void SentencePieceTokenizer::encode_stretch(std::string_view text, bool is_first, std::vector<int32_t>& ids) const {
   require(text.size() < size_t{INT32_MAX}, "a text of {} bytes is too long to encode at once", text.size());
   std::string plain = marks_to_spaces(text);

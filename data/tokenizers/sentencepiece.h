@@ -57,7 +57,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   [[nodiscard]] static SentencePieceTokenizer from_gguf(const core::GgufFile& file);
 
   /// Reads tokenizer.json and tokenizer_config.json: BPE with the normalizer and decoder of Llama or of Metaspace. The
-  /// merges must have all splits of each piece into two, grouped by piece. Throws core::Error for other features.
+  /// merges must include every split of each piece into two pieces, grouped by piece. Throws core::Error otherwise.
   [[nodiscard]] static SentencePieceTokenizer from_hf(const hf::Source& source);
 
   /// Returns the tokens of `text`. U+2581 counts as a space, and a byte that is not UTF-8 as a symbol. User-defined

@@ -17,7 +17,8 @@ inline constexpr size_t kLongestPiece = 1024;
 /// Throws core::Error, prefixed with `where`, if the piece is empty or longer than kLongestPiece bytes.
 void require_piece_length(std::string_view piece, size_t id, const std::string& where);
 
-/// Replaces spaces by marks; marks_to_spaces() replaces marks by spaces, including those in the original text.
+/// Replaces each space by a mark. marks_to_spaces() replaces each mark by a space, including marks of the original
+/// text.
 [[nodiscard]] std::string spaces_to_marks(std::string_view text);
 [[nodiscard]] std::string marks_to_spaces(std::string_view text);
 

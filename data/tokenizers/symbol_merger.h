@@ -36,8 +36,8 @@ class SymbolMerger {
                         .id = id});
   }
 
-  /// Merges pairs until rule(left, right) returns nullopt for all of them; it returns std::optional<Join>. Returns all
-  /// symbols. Those of size 0 were merged into others and must be skipped.
+  /// Merges adjacent pairs until none can be merged. rule(left, right) returns the Join of a pair, or nullopt if it
+  /// cannot be merged. Returns all symbols. Those of size 0 were merged into others and must be skipped.
   template <typename Rule>
   const std::vector<Symbol>& merge(Rule&& rule) {
     heap_.clear();

@@ -61,7 +61,7 @@ const SpecialTokens& Tokenizer::special_tokens() const {
 
 core::GgufMetadata Tokenizer::to_gguf() const {
   core::GgufMetadata metadata = vocabulary_to_gguf();
-  // Store the tokens of end_at() under the GGUF keys of other programs' stop tokens: ends of text, turn and message.
+  // Store the tokens set by end_at() under the GGUF keys from which other programs read stop tokens (EOS, EOT, EOM).
   const auto id_at = [&](const char* key) -> const uint32_t* {
     const auto found = std::ranges::find(metadata, std::string_view(key), &core::GgufMetadata::value_type::first);
     return found == metadata.end() ? nullptr : std::get_if<uint32_t>(&found->second);

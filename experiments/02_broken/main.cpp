@@ -98,7 +98,8 @@ Run train_one(const experiments::Shakespeare& text, uint64_t seed, bool broken) 
 void study(Report& report) {
   const experiments::Shakespeare text = experiments::load_shakespeare(0.1, 0.1);
   const double characters = text.vocab_size;
-  // Bounds of the broken loss, ln(sum of e^z_j) - z_y for target y: z are probabilities, so at best z_y = 1, others 0.
+  // The broken loss is ln(sum of e^z_j) - z_y for target y, where z are probabilities. It is lowest if z_y = 1 and all
+  // others are 0. The sum of e^z_j is also largest for such z, and smallest if all probabilities are equal.
   const double log_sum_at_most = std::log(std::exp(1.0) + characters - 1.0);
   const double log_sum_at_least = std::log(characters) + 1.0 / characters;
   const double bound = log_sum_at_most - 1.0;

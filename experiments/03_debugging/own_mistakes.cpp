@@ -26,7 +26,8 @@ double near_zero(const torch::Tensor& numbers, double tolerance) {
   return 100.0 * (numbers.abs() <= tolerance).to(torch::kDouble).mean().item<double>();
 }
 
-// Mistake 6 in README.md: the notebook's show_grads() counts weights near 0. Compares this with gradients that are 0.
+// Mistake 6 in README.md: the notebook's show_grads() is meant to show gradients, but counts weights near 0. Compares
+// the percentage of weights near 0 with the percentage of gradients that are 0.
 void study_table_of_gradients(Report& report, const Shakespeare& text, const train::TrainConfig& config) {
   const data::BatchSampler batches(text.splits.train, config.batch_size, config.window, config.seed);
   const auto batch = train::to_tensors(batches.batch(0), torch::kCPU);
@@ -70,7 +71,8 @@ void study_other_models_optimizer(Report& report, const Shakespeare& text, train
   report.check_above("7 with its own they change by", moved[1], 0.01);
 }
 
-// Mistake 8 in README.md: trains with three schedules. `share`: period of the cosine / all steps; 0: a constant rate.
+// Mistake 8 in README.md: a schedule shorter than the training. Trains with three schedules. `share` is the cosine's
+// period as a fraction of all steps; 0 means a constant learning rate.
 void study_short_schedule(Report& report, const Shakespeare& text, train::TrainConfig config) {
   struct Schedule {
     std::string name;

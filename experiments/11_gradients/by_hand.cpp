@@ -15,7 +15,7 @@ namespace {
 
 torch::Tensor rows(const torch::Tensor& x) { return x.flatten(0, -2); }
 
-// Returns silu′(z) = σ(z) (1 + z (1 - σ(z))), or with Mistake::SwiGlu σ(z).
+// Returns silu′(z) = σ(z) (1 + z (1 - σ(z))). With Mistake::SwiGlu, returns σ(z).
 torch::Tensor silu_derivative(const torch::Tensor& z, Mistake mistake) {
   const torch::Tensor sigma = z.sigmoid();
   return mistake == Mistake::SwiGlu ? sigma : sigma * (1 + z * (1 - sigma));

@@ -90,14 +90,15 @@ void show_budgets(Report& report, const ScalingGrid& grid, const ScalingLaw& law
   report.table("The best share of a budget", {"operations", "best N", "best D", "D / N", "loss", "extrapolated"}, rows);
 }
 
-// Tests extrapolation: predicts the losses of the largest models from fits without the largest size and without the two
-// largest, and those of the longest trainings likewise.
+// Tests extrapolation in model size: fits the law without the largest size, then without the two largest, and predicts
+// the losses of the largest models. Does the same for the longest trainings.
 void judge_law(Report& report, const ScalingGrid& grid, const ScalingLaw& law,
                const std::vector<ScalingPoint>& points) {
   const auto percent = [](double share) { return fmt::format("{:.2f} %", 100.0 * share); };
   Rows rows{{"law of all", {}, percent(experiments::relative_deviation(law, points)), {}}};
   report.check_below("typical relative error of the law", experiments::relative_deviation(law, points), 0.015);
-  // Fits a law to points with p.*number <= seen; reports its error on those with the largest p.*number as row `what`.
+  // Fits a law to the points p with p.*number <= seen. Adds a row "law without `what`" with the errors of this law on
+  // those points and on the points with the largest p.*number.
   const auto leave_out = [&](const std::string& what, double ScalingPoint::*number, double seen) {
     const double largest = points.back().*number;
     std::vector<ScalingPoint> in, out;
@@ -124,7 +125,8 @@ void judge_law(Report& report, const ScalingGrid& grid, const ScalingLaw& law,
                {"", "times", "on what it was fitted to", "on the largest, left out of the fit"}, rows);
 }
 
-// Checks that the loss falls with each larger width (longest training) and each larger number of steps (largest width).
+// Checks that each larger width has a lower loss after the longest training, and that each longer training has a lower
+// loss at the largest width.
 void check_order(Report& report, const ScalingGrid& grid) {
   const size_t largest = grid.widths.size() - 1, longest = grid.steps.size() - 1;
   const auto check = [&](const std::string& text, const ScalingRuns& before, const ScalingRuns& after) {

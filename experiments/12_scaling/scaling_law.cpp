@@ -65,7 +65,8 @@ Corner walk_downhill(const Function& f, const Point& start, double step) {
   return *std::min_element(simplex.begin(), simplex.end(), lower);
 }
 
-// Geometric means over the points. There the law's terms have similar sizes, so the fit uses their logs as variables.
+// Geometric means over the points. At these means, the terms of the law have similar sizes, so the fit uses the
+// logarithms of the terms there as variables.
 struct Middle {
   double parameters, tokens;
 };

@@ -62,8 +62,9 @@ double farthest(const std::vector<double>& a, const std::vector<double>& b, size
   return worst;
 }
 
-// Returns a bound on the difference between the first losses of two correct trainings. A run with perturbed initial
-// values shows how the losses amplify rounding errors, of which each step adds at most tape::roundings() half ulps.
+// Returns a bound on the difference between the first kCompared losses of two correct trainings. Each step adds at most
+// tape::roundings() rounding errors of half an ulp. A run with perturbed initial values measures how training amplifies
+// errors.
 double rounding_limit(const Rung& rung, const std::vector<data::Batch>& batches, const std::vector<double>& losses) {
   constexpr double kMoved = 0x1p-20, kHalfUlp = 0x1p-53;
   Rung moved = rung;

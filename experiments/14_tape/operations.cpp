@@ -67,7 +67,8 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   const int64_t S = a.shape().stack, N = a.shape().rows, K = a.shape().columns, M = b.shape().columns;
   require_fit(b.shape().rows == K && (b.shape().stack == S || b.shape().stack == 1), "matmul", a, b);
   const Tensor y = a.tape->record("matmul", {S, N, M}, {a, b});
-  // Calls body with three offsets (a row of y, an element of a, a row of b) for each product of an element and a row.
+  // Calls body(row of y, element of a, row of b), given as offsets, for each element of a and the row of b that it is
+  // multiplied by.
   const auto each = [=](auto body) {
     for (int64_t row = 0; row < S * N; ++row) {
       const int64_t first = b.shape().stack == 1 ? 0 : row / N * K;

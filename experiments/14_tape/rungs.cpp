@@ -10,7 +10,7 @@
 namespace folio::tape {
 namespace {
 
-// Draws from N(0, spread²) with the Box-Muller transform; `stream` is different for each parameter.
+// Draws values from N(0, spread²) by the Box-Muller transform. `stream` must differ between parameters.
 Parameter drawn(const std::string& name, int64_t rows, int64_t columns, double spread, uint64_t seed, uint64_t stream) {
   Parameter parameter{.name = name, .shape = {1, rows, columns}, .value = Values(rows * columns)};
   for (size_t i = 0; i < parameter.value.size(); ++i) {

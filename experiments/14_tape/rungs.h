@@ -1,5 +1,5 @@
-// Two rungs of experiments/growing on a tape, the bigram and the attention head, with the learning rates and
-// initialization used there; and a step of gradient descent.
+// Two models of experiments/growing on a tape, the bigram and the attention head, with the same learning rates and
+// initialization as there, and a step of gradient descent.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Compares the tape with LibTorch: gradients of each operation and of the growing model's rungs (also with central
+// Compares the tape with LibTorch: gradients of each operation and of the models of rungs.h (also with central
 // differences), and training losses with the same initialization and batches. Only twin.cpp uses LibTorch.
 #pragma once
 

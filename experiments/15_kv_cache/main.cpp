@@ -24,7 +24,7 @@ using experiments::Work;
 struct Counted {
   const char* name;
   uint64_t (*count)(const Work&);
-  double without, with;        // expected log-log slopes over the length without and with a cache; 0: any
+  double without, with;        // expected slopes of ln count over ln length without and with a cache; 0: not checked
   const char* line = nullptr;  // name in the picture; null: not drawn
 };
 

@@ -33,7 +33,7 @@ struct Lengths {
 /// Returns the number of blocks that the engine's BlockManager allocates for the sequences' current positions.
 [[nodiscard]] int64_t engine_blocks(const std::vector<Text>& texts);
 
-/// Numbers of KV blocks of sequences that share a prompt: blocks in use, and blocks copied on write.
+/// KV blocks of `count` sequences that share a prompt of `prompt` positions: blocks in use, and blocks copied on write.
 struct Shared {
   int64_t blocks = 0;
   int64_t copies = 0;

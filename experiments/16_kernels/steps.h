@@ -72,8 +72,8 @@ void tiles(Memory& memory, const Product& p) {
   }
 }
 
-/// Computes rows [begin, end) of w like tiles(), with vectors: lane l adds the products whose index is l modulo the
-/// number of lanes. Vec is a compiler vector type. k must be a multiple of the number of lanes.
+/// Computes the outputs for rows [begin, end) of w like tiles(), but with vectors: lane l adds the products whose index
+/// is l modulo the number of lanes. Vec is a compiler vector type. k must be a multiple of the number of lanes.
 template <typename Vec, size_t kInputs, typename Memory>
 void vector_tiles(Memory& memory, const Product& p, size_t begin, size_t end) {
   constexpr size_t kLanes = sizeof(Vec) / sizeof(float);

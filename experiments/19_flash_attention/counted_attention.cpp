@@ -9,7 +9,8 @@
 namespace folio::experiments {
 namespace {
 
-// Calls visit(i, first, n) for each query i and each block of keys, of which the n from `first` on are visible to i.
+// Calls visit(i, first, n) for each query i and each block of keys. Query i attends to keys [first, first + n) of the
+// block.
 void for_each_tile(size_t length, const Tiles& tiles, const std::function<void(size_t, size_t, size_t)>& visit) {
   for (size_t top = 0; top < length; top += tiles.queries) {
     const size_t bottom = std::min(length, top + tiles.queries);
@@ -19,7 +20,7 @@ void for_each_tile(size_t length, const Tiles& tiles, const std::function<void(s
   }
 }
 
-// Sets scores[j] = q_i · k_j / √head_dim for n keys from `first` on.
+// Sets scores[j] = q_i · k_(first + j) / √head_dim for 0 <= j < n.
 void score(CountedMemory& memory, const Head& h, size_t i, size_t first, size_t n, float* scores) {
   const float* q = memory.load(h.q + i * h.head_dim, h.head_dim);
   for (size_t j = 0; j < n; ++j) {
@@ -30,7 +31,7 @@ void score(CountedMemory& memory, const Head& h, size_t i, size_t first, size_t 
   }
 }
 
-// Adds Σ_j p_j v_j to `out`, with n values v from `first` on.
+// Adds Σ p[j] v_(first + j) over 0 <= j < n to `out`.
 void add_values(CountedMemory& memory, const Head& h, float* out, const float* p, size_t first, size_t n) {
   for (size_t j = 0; j < n; ++j) {
     const float* v = memory.load(h.v + (first + j) * h.head_dim, h.head_dim);
@@ -38,7 +39,7 @@ void add_values(CountedMemory& memory, const Head& h, float* out, const float* p
   }
 }
 
-// Returns query i's output for adding to it; if `begins`, for overwriting it, which fetches nothing from memory.
+// Returns the output of query i: if `begins`, for overwriting, which fetches nothing from memory; otherwise for adding.
 float* output(CountedMemory& memory, const Head& h, size_t i, bool begins) {
   const size_t at = h.out + i * h.head_dim;
   return begins ? memory.store(at, h.head_dim) : memory.update(at, h.head_dim);

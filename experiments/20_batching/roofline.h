@@ -30,7 +30,8 @@ struct StepTime {
   double multiply_adds = 0.0;  ///< per step, including attention
 };
 
-/// Times steps of each number of sequences in `numbers` for about `seconds_each` seconds. `cpu` must have one thread.
+/// Times decode steps for each number of sequences in `numbers`, each for about `seconds_each` seconds. `cpu` must have
+/// one thread.
 [[nodiscard]] std::vector<StepTime> time_steps(infer::Cpu& cpu, const core::StoredModel& model,
                                                std::span<const int64_t> numbers, double seconds_each);
 

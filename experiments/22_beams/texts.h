@@ -17,7 +17,7 @@ using Tokens = std::vector<int32_t>;
                                                            std::span<const Tokens> prompts, int64_t n_tokens,
                                                            int64_t width, uint64_t seed);
 
-/// Returns ln p of each token of `text`, which follows the prompt, under the model.
+/// Returns the model's ln p of each token of `text`, given the prompt and the preceding tokens.
 [[nodiscard]] std::vector<double> log_probs(infer::Engine& engine, const Tokens& prompt, std::span<const int32_t> text);
 
 /// Returns, for each token, true if the 8-gram that ends with it occurred earlier in `text`.

@@ -10,7 +10,8 @@
 
 namespace folio::experiments {
 
-/// TinyShakespeare: the first nine tenths for training, the rest for validation. Short form: only its first 100 KB.
+/// TinyShakespeare: the first nine tenths for training, the rest for validation. The report's short form uses only the
+/// first 100 KB of the text.
 struct Text {
   std::string training;
   std::string validation;

@@ -29,7 +29,8 @@ struct Method {
 
 /// Returns the method with one feed-forward network of the setting's width.
 [[nodiscard]] Method dense(const train::TrainConfig& setting);
-/// Returns the method with `n` experts, `chosen` per token, which together are as wide as the dense network.
+/// Returns the method with `n` experts, of which each token uses `chosen`. The experts of a token together are as wide
+/// as the dense network.
 [[nodiscard]] Method experts(const train::TrainConfig& setting, int64_t n, int64_t chosen,
                              train::Balance balance = train::Balance::Loss, double rate = 0.01);
 
@@ -44,7 +45,8 @@ struct Trained {
 /// Sets each method's learning rate to the best one on tuning_seeds.
 void choose_rates(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
                   std::vector<Method>& methods);
-/// Sets each method's step_seconds, and steps_in_time from the step time of the first method.
+/// Measures each method's step_seconds, and sets its steps_in_time: the number of steps that take as long as the run of
+/// the first method.
 void measure_steps(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
                    std::vector<Method>& methods);
 /// Trains each method from each seed and sets `judged` and `loads`. With `in_time`, also sets `judged_in_time`.

@@ -124,7 +124,7 @@ void other_times(Report& report) {
   struct Tally {
     int64_t n = 0, equal = 0;
   };
-  std::array<std::array<Tally, 2>, kSchemes.size()> tallies{};  // [scheme][1 if its condition holds]
+  std::array<std::array<Tally, 2>, kSchemes.size()> tallies{};  // [scheme][1 if the formula's condition holds]
   const auto condition = [](size_t scheme, const Times& t) {
     if (scheme < 2) return true;
     if (scheme == 2) return t.backward_weights <= std::min(t.forward, t.backward_input);

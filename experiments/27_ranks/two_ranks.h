@@ -13,7 +13,7 @@
 
 namespace folio::experiments {
 
-/// A way to divide the work between two ranks.
+/// A way to divide the work between two ranks: the shape of the mesh of ranks, and the ZeRO stage (0: none).
 struct Division {
   std::string name;
   train::parallel::MeshShape mesh;

@@ -76,7 +76,8 @@ Automaton smallest(const std::vector<Targets>& targets, const std::vector<bool>&
   return numbered(states);  // class 0, where numbered() starts, contains the start state
 }
 
-// Returns the index of an arrow to a similar state, which differs from state s only in the target of this arrow.
+// Returns the index of an arrow from state s to a similar state, one that differs from s only in the target of this
+// arrow. Returns nullopt if there is none.
 std::optional<size_t> arrow_to_alike(const Automaton& automaton, size_t s) {
   const State& state = automaton.states[s];
   for (size_t a = 0; a < state.arrows.size(); ++a) {

@@ -52,7 +52,8 @@ void cuts(Report& report) {
   const auto form = form_for(*tokenizer, FormOptions::Kind::JsonSchema, kSchema);
   const std::string run = forced_run(*form);
 
-  // Tokenizations of the forced bytes `run`: states are byte offsets, arrows tokens, `ways` counts paths to a state.
+  // A graph of all tokenizations of the forced bytes `run`: a state per byte offset, an arrow per token. `ways` counts
+  // the paths to each state.
   Automaton lattice;
   std::vector<double> ways(run.size() + 1, 0.0);
   ways[0] = 1.0;

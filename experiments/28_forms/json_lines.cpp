@@ -21,7 +21,7 @@ constexpr int64_t kLineTokens = 240;
 
 struct Judged {
   double free = 0.0, held = 0.0;  // fractions of outputs that fit, without and with the form
-  double weight = 0.0;            // mean over outputs of the product of the steps' masses
+  double weight = 0.0;            // product, over steps, of the allowed tokens' total probability; mean over outputs
   double weight_error = 0.0;      // standard error of `weight`
   int64_t held_wrong = 0;         // number of complete outputs under the form that don't fit
   int64_t differ = 0;             // number of disagreements between the form and a JSON parser

@@ -1,4 +1,5 @@
-// Generates outputs under a form, and computes the probability of the allowed tokens at each token.
+// Generates outputs under a form (a constraint, such as a regular expression), and computes the probability of the
+// allowed tokens at each step.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +28,9 @@ struct Step {
 [[nodiscard]] std::vector<Step> walk(infer::Engine& engine, const data::Tokenizer& tokenizer, infer::forms::Form& form,
                                      const Tokens& prompt, std::span<const int32_t> text);
 
-/// Returns ln of the product of the steps' probabilities.
+/// Returns ln of the product of Step::p over the steps.
 [[nodiscard]] double log_p(std::span<const Step> steps);
-/// Returns ln of the product of the steps' masses.
+/// Returns ln of the product of Step::mass over the steps.
 [[nodiscard]] double log_mass(std::span<const Step> steps);
 
 struct Drawing {

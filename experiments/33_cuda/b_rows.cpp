@@ -28,7 +28,7 @@ void step_b(Lesson& lesson) {
   const auto weight = lesson.on_device(weights);
   const auto out = lesson.unwritten(xs.size());
   const Norm norm{x.as<float>(), weight.as<float>(), kEps, kRows, kDim, out.as<float>()};
-  constexpr double kRoundings = (kDim / 2.0 + 5) * 0x1p-24;  // of a sum of kDim, halved by the root, and five others
+  constexpr double kRoundings = (kDim / 2.0 + 5) * 0x1p-24;  // kDim roundings, halved by the square root, and 5 others
   const double bytes = (2.0 * kRows + 1) * kDim * sizeof(float);
   const auto kernel = [&](const std::string& name, const std::string& symbol, auto run) {
     return Kernel{name, symbol, bytes, [&, run] { run(lesson.stream(), norm); }, &out};

@@ -51,7 +51,7 @@ void step_d(Lesson& lesson) {
                               .group = kScaled,
                               .half_scales = true},
                              quants, scales, x.as<float>(), 1);
-  constexpr double kFloats = (kColumns + kRows) * sizeof(float);  // input and output
+  constexpr double kFloats = (kColumns + kRows) * sizeof(float);  // bytes of input and output
   constexpr double kBytes = kRows * kColumns * sizeof(float) + kFloats;
   constexpr double kQuantBytes = kRows * kColumns * (1 + 2.0 / kScaled) + kFloats;
   const std::vector<Kernel> kernels{
@@ -72,7 +72,7 @@ void step_d(Lesson& lesson) {
                      static_cast<double>(threads.sectors()) / static_cast<double>(warps.sectors()), 4.0);
   report.check_below("d: distinct sectors with 8-bit weights, as a share",
                      static_cast<double>(eights.distinct_sectors) / static_cast<double>(warps.distinct_sectors), 0.27);
-  // 128 weights of 8 bits are 4 sectors, their 4 scales are in one, and their inputs, 512 bytes, are 16.
+  // For 128 weights of 8 bits: 4 sectors of weights, 1 with their 4 scales, and 16 with their inputs (512 bytes).
   report.check_equal("d: sectors for 128 weights of 8 bits, a warp a row",
                      static_cast<int64_t>(eights.load_sectors / (kRows * kColumns / 128)), 4 + 1 + 16);
   report.check_below("d: sectors of the engine's kernel, as a share of a warp a row's",

@@ -14,10 +14,10 @@ namespace {
 
 namespace gpu = infer::gpu;
 
-constexpr size_t kProductSize = 128;  // of all three dimensions
+constexpr size_t kProductSize = 128;  // rows, columns and inner dimension
 constexpr unsigned kShownLane = 5;
 
-/// Returns F16 numbers from 0 to 1, so that a sum's error is a small share of it.
+/// Maps values in [-1, 1) to F16 values from 0 to 1. Positive terms keep the relative error of a sum small.
 std::vector<uint16_t> positive_halves(const std::vector<float>& values) {
   std::vector<uint16_t> halves;
   for (const float v : values) halves.push_back(core::float_to_f16((v + 1.0F) / 2.0F));
@@ -132,7 +132,8 @@ void step_f(Lesson& lesson) {
   equal("sectors loaded a product, from rows", from_rows.load_sectors, 48 * kProducts);
   equal("sectors loaded a product, packed", packed.load_sectors, 24 * kProducts);
   equal("sectors loaded a product, 2 × 4 tiles", eight.load_sectors, 8 * kProducts);
-  // The engine's kernel loads weights and inputs once, 32 KiB each, and a sector of scales for each of 512 warps' sums.
+  // The engine's kernel loads weights and inputs once, each 32 KiB or 1,024 sectors. It also loads 512 sectors of
+  // scales.
   equal("sectors that the engine's kernel loads", engine.load_sectors, 2 * 1024 + 512);
   report.picture("f_tensor_cores.svg", layout_of_lanes(all[1].trace, rows));
 }

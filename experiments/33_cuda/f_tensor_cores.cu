@@ -46,7 +46,8 @@ __global__ __launch_bounds__(kWarp) void tile_from_rows(TileProduct p) {
   put(sums, output, row, p.n_out, p.out);
 }
 
-/// Multiplies kM × kN tiles with one warp. A lane's 16 bytes hold its part of one tile of weights, or of two of inputs.
+/// Computes kM × kN tiles of outputs with one warp. A lane loads 16 bytes at a time: its part of one tile of weights,
+/// or of two tiles of inputs.
 template <int kM, int kN>
 __device__ void multiply_tiles(const PackedProduct& p) {
   const size_t m = size_t{blockIdx.x} * kM;

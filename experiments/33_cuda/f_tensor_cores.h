@@ -27,9 +27,9 @@ struct PackedProduct {
 
 /// Computes one output per thread, with fmaf.
 void product_fmaf(infer::gpu::Stream& stream, const TileProduct& p);
-/// Computes a tile of 16 × 8 outputs per warp, whose lanes gather their words from rows.
+/// Computes a tile of 16 × 8 outputs per warp. The lanes load their operands from the row-major matrices.
 void product_from_rows(infer::gpu::Stream& stream, const TileProduct& p);
-/// Computes a tile per warp from packed matrices: each lane loads 16 bytes, which are stored in the order of lanes.
+/// Computes a tile per warp from packed matrices. Each lane loads 16 bytes, next to those of the previous lane.
 void product_packed(infer::gpu::Stream& stream, const PackedProduct& p);
 /// Computes 2 × 4 tiles per warp: a loaded weight is used for four tiles, and an input for two.
 void product_eight_tiles(infer::gpu::Stream& stream, const PackedProduct& p);

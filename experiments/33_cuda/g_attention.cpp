@@ -17,7 +17,7 @@ namespace {
 namespace gpu = infer::gpu;
 
 constexpr size_t kHeads = 4;
-constexpr size_t kPast = 1000;  // positions: neither whole cache blocks nor whole parts
+constexpr size_t kPast = 1000;  // positions; a multiple of neither the block size nor the part size
 constexpr size_t kPool = 80;    // cache blocks of 16 positions in memory
 constexpr size_t kParts = (kPast + kPartOfPositions - 1) / kPartOfPositions;
 
@@ -25,7 +25,7 @@ constexpr size_t kParts = (kPast + kPartOfPositions - 1) / kPartOfPositions;
 struct Past {
   std::vector<float> query;   // (heads, 64)
   std::vector<float> keys;    // (heads, positions, 64)
-  std::vector<float> values;  // from 0 to 1, so that an output's error is a small share of it
+  std::vector<float> values;  // from 0 to 1, so that the relative error of an output is small
   [[nodiscard]] static size_t index(size_t head, size_t position, size_t d) {
     return (head * kPast + position) * kQueryDim + d;
   }
@@ -50,7 +50,8 @@ std::vector<double> softmax_of(const Past& past, double scale) {
   return out;
 }
 
-/// Returns a block table of n different blocks out of `pool`, in another order than that of positions.
+/// Returns a block table of n distinct blocks out of `pool`, which are not consecutive in memory. `step` must not have
+/// a common divisor with `pool`.
 std::vector<int32_t> scattered(size_t n, size_t pool, size_t step) {
   std::vector<int32_t> table;
   for (size_t i = 0; i < n; ++i) table.push_back(static_cast<int32_t>((i * step + 11) % pool));
@@ -117,8 +118,8 @@ struct EngineAttention {
   std::vector<gpu::DeviceMemory> memory;
 };
 
-/// Draws the cache's blocks in the order of memory. A block whose keys head 0's warp reads is labeled with its number
-/// in the sequence, and with its part when positions are split.
+/// Draws the cache's blocks in the order of memory. Each block that the warp of head 0 reads is labeled with its number
+/// in the sequence, and with its part if positions are split.
 std::string paged_cache(const std::vector<gpu::host::WarpAccess>& trace, const CachedAttention& a) {
   constexpr size_t kBlockBytes = kHeads * 2 * kCachePositions * kQueryDim * sizeof(float);
   constexpr double kWide = 46;
@@ -193,7 +194,8 @@ void step_g(Lesson& lesson) {
                 {"online, a warp a head", online.blocks, kPast},
                 {"online, split and joined", split.blocks - kHeads, kPartOfPositions + kParts},
                 {"the engine's", engines.blocks * engines.block_threads / 32, nullptr}});
-  // Passes read each table entry once more, and each score twice: once by all lanes, and once 32 in a request.
+  // Attention in passes reads each position's table entry once more, and each score twice: in one pass a request loads
+  // 32 scores, in the other only one, for all lanes.
   report.check_equal("g: loads that an online softmax saves",
                      static_cast<int64_t>(passes.load_requests - online.load_requests),
                      static_cast<int64_t>(kHeads * (2 * kPast + (kPast + 31) / 32)));

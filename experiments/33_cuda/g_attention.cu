@@ -44,7 +44,8 @@ struct Softmax {
   float out[2] = {0.0F, 0.0F};
 };
 
-/// Adds another softmax to `s`: that of a part, or of one position, whose sum is 1 and whose output is its value.
+/// Merges the softmax of other positions into `s`. For a single position, `max` is its score, `sum` is 1, and `out` is
+/// its value.
 __device__ void add_part(Softmax& s, float max, float sum, const float* out) {
   const float most = larger(s.max, max);
   const float keep = exp_of(s.max - most);

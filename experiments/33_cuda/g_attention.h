@@ -1,4 +1,4 @@
-// Step (g): attention of one query a head over a paged cache. out = softmax(scale · q kᵀ) v.
+// Step (g): attention of one query per head over a paged cache. out = softmax(scale · q kᵀ) v.
 #pragma once
 
 #include <cstddef>

@@ -19,7 +19,7 @@ constexpr size_t kDim = 256;
 constexpr size_t kHidden = 512;
 constexpr float kNormEps = 1e-5F;
 
-/// Returns n numbers from 0 to `largest`: positive, so that a sum's error is a small share of it.
+/// Returns n random values from 0 to `largest`. Positive terms keep the relative error of a sum small.
 std::vector<float> positive(const Lesson& lesson, size_t n, uint64_t stream, float largest) {
   std::vector<float> values = lesson.random(n, stream);
   for (float& v : values) v = (v + 1.0F) / 2.0F * largest;

@@ -60,9 +60,9 @@ class Lesson {
 
  private:
   [[nodiscard]] std::vector<float> on_host(const infer::gpu::DeviceMemory& memory);
-  /// Runs and measures a kernel whose output is prepared.
+  /// Runs and measures a kernel. The caller must have called kernel.prepare, or filled the output with NaN.
   [[nodiscard]] Measured measure(const Kernel& kernel);
-  /// Measures the kernels, each on prepared output, and checks the outputs.
+  /// Prepares the output of each kernel, measures the kernel, and checks the output.
   [[nodiscard]] std::vector<Measured> measure_all(const std::string& title, const std::vector<Kernel>& kernels,
                                                   const Expected& expected);
 

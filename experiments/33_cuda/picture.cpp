@@ -25,7 +25,7 @@ std::string cell(double x, double y, double width, const std::string& classes) {
                      kHeight - 3, classes);
 }
 
-/// Returns {four-byte word: the first lane that accesses it}.
+/// Returns, for each four-byte word of the access, the first lane that accesses it. Keys are addresses divided by 4.
 std::map<uint64_t, unsigned> words_of(const WarpAccess& a) {
   std::map<uint64_t, unsigned> lanes;
   for (unsigned lane = 0; lane < 32; ++lane) {

@@ -15,7 +15,7 @@ namespace folio::experiments {
 struct Variant {
   std::string name;
   core::ModelConfig model;
-  /// Returns the model's parts. Default: Llama's own.
+  /// Returns the parts from which the model is built. Default: Llama's parts.
   std::function<ModelParts(const core::ModelConfig&)> blocks{};
   /// Changes the model after its initialization. Default: no change.
   std::function<void(nn::Llama& model)> prepare{};
@@ -33,21 +33,23 @@ struct Outcome {
 /// on the machine if each job computes on one thread and uses LibTorch's global generator only under a lock.
 void run_jobs(size_t count, const std::function<void(size_t)>& job);
 
-/// A function that measures a trained model. Never called concurrently.
+/// A function that measures a trained model. Called concurrently for different models.
 using Measure = std::function<double(nn::Llama& model)>;
 
-/// Trains every variant once per seed with `setting`, whose model and seed are replaced. Each run uses one thread,
-/// so losses don't depend on the machine; runs execute in parallel. Returns outcomes in the order of `variants`. Throws
-/// core::Error if a run fails.
+/// Trains every variant once per seed with `setting`, in which the model and the seed are replaced by the run's.
+/// Measures each trained model with `measure`, if given. Runs execute in parallel, each on one thread, so losses don't
+/// depend on the machine. Returns outcomes in the order of `variants`. Throws core::Error if a run fails.
 [[nodiscard]] std::vector<Outcome> train_variants(const Report& report, const Shakespeare& text,
                                                   const train::TrainConfig& setting,
                                                   const std::vector<Variant>& variants,
                                                   const std::vector<uint64_t>& seeds, const Measure& measure = {});
 
-/// Returns the seeds of a study that compares small differences: report.seed() and the next seven; two in short form.
+/// Returns the seeds of a study that compares small differences: the eight seeds from report.seed() on, or the first
+/// two of them in short form.
 [[nodiscard]] std::vector<uint64_t> paired_seeds(const Report& report);
 
-/// Returns the seeds for choosing learning rates: two that are not in paired_seeds, none in short form.
+/// Returns the seeds for choosing learning rates: two that are not in paired_seeds(), or none if the study runs in its
+/// short form (--short).
 [[nodiscard]] std::vector<uint64_t> tuning_seeds(const Report& report);
 
 /// The result of a learning rate search: the loss at each rate tried, averaged over seeds.
@@ -59,19 +61,20 @@ struct RateSearch {
   [[nodiscard]] double best_rate() const { return rates[best]; }
 };
 
-/// Finds the best learning rate of each of middles.size() trainings by the mean of `loss` over `seeds`: tries
-/// `middles[which]` and its neighbors in the series 0.001, 0.003, 0.01, …, then extends the range (within 1e-5 to 10)
-/// while the best rate is at an end. `loss` must be thread-safe and return NaN if training diverged.
+/// For each training `which` < middles.size(), finds the learning rate with the lowest mean of loss(which, rate, seed)
+/// over `seeds`. Tries `middles[which]` and its neighbors in the series 0.001, 0.003, 0.01, …, then extends the range
+/// (within 1e-5 to 10) while the best rate is at an end. `loss` must be thread-safe and return NaN if training
+/// diverged.
 [[nodiscard]] std::vector<RateSearch> search_rates(
     const std::vector<double>& middles, const std::vector<uint64_t>& seeds,
     const std::function<double(size_t which, double rate, uint64_t seed)>& loss);
 
-/// Sets each variant's lr to its best rate, searched on tuning_seeds around the setting's rate. Rates are compared by
-/// `measure`, or by validation loss if none is given. Returns the searches.
+/// Sets each variant's lr to the best rate of a search around the setting's rate with tuning_seeds(). Rates are
+/// compared by `measure`, or by validation loss if `measure` is empty. Returns one search per variant.
 std::vector<RateSearch> tune_variants(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
                                       std::vector<Variant>& variants, const Measure& measure = {});
 
-/// Returns the setting with the learning rate `lr`. The final rate is scaled in proportion.
+/// Returns `setting` with its learning rate set to `lr` and its final rate scaled in proportion.
 [[nodiscard]] train::TrainConfig with_rate(train::TrainConfig setting, double lr);
 
 /// Formats a search for a table cell: "0.001: 2.325, 0.003: 2.183, 0.01: 2.381".

@@ -16,8 +16,9 @@ namespace folio::experiments {
 /// ranks and throws core::Error, which names the failed rank.
 void run_ranks(int64_t n, const std::vector<std::string>& arguments);
 
-/// Must be called first in main(). In a process started by run_ranks(), calls `as_rank` and returns the exit code: 0,
-/// or 1 after printing an error. Returns nullopt in any other process.
+/// Must be called first in main(). In a process started by run_ranks(), calls `as_rank` with the rank's launch data and
+/// the arguments passed to run_ranks(), and returns the exit code: 0, or 1 after printing an error. Returns nullopt in
+/// any other process.
 [[nodiscard]] std::optional<int> run_as_rank(
     int argc, char** argv,
     const std::function<void(const train::parallel::Launch&, const std::vector<std::string>&)>& as_rank);

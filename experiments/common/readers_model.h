@@ -1,5 +1,5 @@
-// The model that studies of the engine use: the newest in runs/, found in the same way as by build/generate. The short
-// form uses the small model of the engine's tests.
+// Loads the model that studies of the inference engine use: the newest in runs/, which build/generate also uses by
+// default. In short form, this is the small model of the engine's tests.
 #pragma once
 
 #include <memory>

@@ -79,7 +79,7 @@ std::vector<uint64_t> Report::seeds() const {
 
 void Report::say(const std::string& line) const {
   fmt::print("{}\n", line);
-  std::fflush(stdout);  // studies run long, and output is often piped
+  std::fflush(stdout);  // shows progress at once, even if the output is piped
 }
 
 void Report::table(const std::string& title, const std::vector<std::string>& columns,
@@ -120,7 +120,8 @@ void Report::value(const std::string& name, const Json& number) {
   json_["values"][name] = number;
 }
 
-// Checks that `fulfils` accepts all values; it must reject NaN. Prints a rejected value or the one nearest to `limit`.
+// Checks that `fulfils` returns true for every value; it must return false for NaN. Prints the first rejected value or,
+// if there is none, the value nearest to `limit`.
 template <typename Number, typename Fulfils>
 void Report::check(const std::string& text, const std::vector<Number>& by_seed, const std::string& relation,
                    Number limit, Fulfils fulfils) {

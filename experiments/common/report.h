@@ -1,5 +1,5 @@
-// The frame shared by all studies: flags, tables, results, and the files written to runs/experiments/NAME/ (pictures
-// and results.json).
+// The framework of all studies: flags, tables, checked results, and the files written to runs/experiments/NAME/
+// (pictures and results.json).
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class Report {
   [[nodiscard]] const std::filesystem::path& directory() const { return directory_; }
   /// Returns true if the study must finish in seconds: one seed, reduced grids. All results must still hold.
   [[nodiscard]] bool short_form() const { return short_form_; }
-  /// Returns three seeds from seed() on, or only seed() in short form.
+  /// Returns seed(), seed() + 1 and seed() + 2, or only seed() in short form.
   [[nodiscard]] std::vector<uint64_t> seeds() const;
 
   /// Prints a progress line that is not stored in results.json.
@@ -57,7 +57,8 @@ class Report {
   void picture(const std::string& file_name, const std::string& svg);
   void picture(const std::string& file_name, const train::LineChart& chart);
 
-  /// Writes results.json, prints the paths of all files, and returns the exit code.
+  /// Writes results.json, prints the output directory and whether all checks passed, and returns the exit code: 0 if
+  /// they did, otherwise 1.
   [[nodiscard]] int finish();
 
  private:
@@ -77,12 +78,13 @@ class Report {
 [[nodiscard]] std::string joined(const std::vector<double>& by_seed);
 [[nodiscard]] std::string joined(const std::vector<int64_t>& by_seed);
 
-/// Runs a study as main(). Flags: --out DIR (default: runs/experiments/NAME), --seed N (default: 1), --short. Exit
-/// codes: 0 all results hold, 1 a result failed or an error, 2 wrong usage.
+/// Runs a study as main(). Flags: --out DIR (default: runs/experiments/NAME), --seed N (default: 1), and --short for
+/// the short form. Returns the exit code: 0 if all results hold, 1 if a result fails or the study throws, 2 for wrong
+/// usage.
 [[nodiscard]] int run_study(int argc, char** argv, const std::string& name, const std::function<void(Report&)>& study);
 
-/// Like run_study, with LibTorch limited to one thread: as fast as two for these small models, and with the same
-/// rounding on every machine. Defined in the library that links LibTorch.
+/// Like run_study(), but limits LibTorch to one thread, which is as fast as two for these small models and rounds in
+/// the same way on every machine. Defined in the library that links LibTorch.
 [[nodiscard]] int run(int argc, char** argv, const std::string& name, const std::function<void(Report&)>& study);
 
 }  // namespace folio::experiments

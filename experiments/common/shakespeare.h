@@ -23,7 +23,7 @@ struct Shakespeare {
   ~Shakespeare() = default;
 };
 
-/// Loads the corpus, split as by data::split_tokens. Throws core::Error if it can't be read or downloaded.
+/// Loads the corpus and splits it with data::split_tokens(). Throws core::Error if it can't be read or downloaded.
 [[nodiscard]] Shakespeare load_shakespeare(double validation_fraction = 0.1, double test_fraction = 0.0);
 
 }  // namespace folio::experiments

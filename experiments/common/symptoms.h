@@ -13,10 +13,10 @@ namespace folio::experiments {
 /// Returns the number of vocabulary tokens for which the first layer's norm outputs NaN.
 [[nodiscard]] int64_t count_nans(nn::Llama model);
 
-/// Returns the number of parameter tensors whose gradient of the loss of `batch` is undefined or 0 everywhere.
+/// Returns the number of parameter tensors for which the gradient of the loss of `batch` is undefined or entirely 0.
 [[nodiscard]] int64_t count_without_gradient(nn::Llama model, const train::TensorBatch& batch);
 
-/// Returns the loss of `batch` before any step; a uniform prediction has ln(vocabulary size).
+/// Returns the model's loss on `batch`. A uniform prediction would have the loss ln(vocabulary size).
 [[nodiscard]] double first_loss(nn::Llama model, const train::TensorBatch& batch);
 
 /// The dependence of predictions on later tokens, measured on 64 windows of the validation split. A full pass computes
@@ -28,7 +28,8 @@ struct Leak {
   double earlier_change = 0.0;  ///< largest change of earlier logits in a full pass when only the last token changes
 };
 
-/// Measures dependence on later tokens in windows of `window` tokens. `model` must come from changed_blocks(…, change).
+/// Measures the dependence on later tokens in windows of `window` tokens. `model` must have been built with
+/// changed_blocks(…, change).
 [[nodiscard]] Leak look_for_leaks(nn::Llama model, const Shakespeare& text, int64_t window, const Change& change);
 
 }  // namespace folio::experiments

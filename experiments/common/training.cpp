@@ -24,7 +24,8 @@ std::span<const int32_t> validation_part(const Shakespeare& text) {
   return text.splits.validation.first(kValidationTokens + 1);  // one more for the last target
 }
 
-// Returns `tokens` with n more; `pick(logits [V], i)` selects the i-th new token.
+// Returns `tokens` followed by n generated tokens, the i-th of which pick(logits [V], i) selects. The model's input is
+// the last `window` tokens.
 template <typename Pick>
 std::vector<int32_t> continued(nn::Llama& model, std::vector<int32_t> tokens, int64_t n, int64_t window, Pick pick) {
   const torch::NoGradGuard no_grad;

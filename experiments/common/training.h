@@ -40,8 +40,9 @@ struct Training {
   bool diverged = false;         ///< true if training stopped at a non-finite loss
 };
 
-/// Trains with config's steps, batch_size, window, eval_every, clip, seed and learning rates (train::learning_rate()).
-/// Defaults: `update` is a step of train::AdamW(model, config), and `objective` is the loss itself.
+/// Trains a model with these settings of `config`: steps, batch_size, window, eval_every, clip, seed and the learning
+/// rate schedule (train::learning_rate()). If empty, `update` is a step of train::AdamW(model, config), and `objective`
+/// is the loss itself.
 Training train_model(nn::Llama& model, const Shakespeare& text, const train::TrainConfig& config, Update update = {},
                      const Objective& objective = {});
 
@@ -55,8 +56,9 @@ inline constexpr int64_t kValidationTokens = 32'768;
 /// Copies all parameters. Both models must have parameters of the same names and shapes.
 void copy_parameters(const nn::Llama& from, nn::Llama& to);
 
-/// Returns the prompt followed by n generated tokens: sampled from the softmax of the logits, or the most likely ones.
-/// The model's input is the last `window` tokens. Samples depend only on the seed and the token's index.
+/// Returns the prompt followed by n generated tokens. sample_tokens() draws them from the softmax of the logits, with
+/// random numbers that depend only on the seed and the token's index. greedy_tokens() takes the most likely tokens. The
+/// model's input is the last `window` tokens.
 [[nodiscard]] std::vector<int32_t> sample_tokens(nn::Llama& model, std::vector<int32_t> prompt, int64_t n,
                                                  int64_t window, uint64_t seed);
 [[nodiscard]] std::vector<int32_t> greedy_tokens(nn::Llama& model, std::vector<int32_t> prompt, int64_t n,

@@ -11,7 +11,8 @@ namespace folio::experiments {
 /// A function that replaces parts of a block. `rope` is shared by all layers of the model.
 using Change = std::function<void(nn::BlockParts& parts, nn::RopeCache rope)>;
 
-/// Returns Llama's parts, changed by `change` in each layer. If `rope` is null, uses the configuration's rotations.
+/// Returns Llama's parts, to which `change` is applied in each layer. `rope` replaces the model's rotations, unless it
+/// is null.
 [[nodiscard]] ModelParts changed_blocks(const core::ModelConfig& config, Change change = {},
                                         nn::RopeCache rope = nullptr);
 
@@ -78,7 +79,7 @@ void draw_feed_forwards_by_width(nn::Llama& model);
 /// Reinitializes every matrix of the blocks from N(0, 1/columns), so outputs are as large as inputs.
 void draw_blocks_by_width(nn::Llama& model);
 
-/// Returns blocks without one of the two branches (attention or the feed-forward) and the norm before the branch.
+/// Returns blocks in which one of the two branches, attention or the feed-forward, is left out with the norm before it.
 [[nodiscard]] ModelParts blocks_without_attention(const core::ModelConfig& config);
 [[nodiscard]] ModelParts blocks_without_feed_forward(const core::ModelConfig& config);
 

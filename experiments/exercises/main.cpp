@@ -91,7 +91,7 @@ class Printer : public testing::EmptyTestEventListener {
     std::printf("%d of %d properties hold\n", all.successful_test_count(), all.test_to_run_count());
   }
 
-  // Removes `begin` and `end` from the message if both are present.
+  // Removes the prefix `begin` and the suffix `end` from the message if it has both.
   void strip(const std::string& begin, const std::string& end) {
     if (message_.size() < begin.size() + end.size() || message_.compare(0, begin.size(), begin) != 0 ||
         message_.compare(message_.size() - end.size(), end.size(), end) != 0) {
@@ -147,8 +147,8 @@ int judge(int argc, char** argv) {
   return 1;
 }
 
-// Runs the tests once per line of stdin in one process, because LibTorch takes a second to load. A line is a mistake, a
-// space, and a GoogleTest flag. Each run's output ends with "exit CODE".
+// Runs the tests once per line of stdin in one process, because LibTorch takes a second to load. Each line has the name
+// of a mistake (the value of FOLIO_MISTAKE), a space, and a GoogleTest flag. Each run's output ends with "exit CODE".
 int judge_each(char* program) {
   std::vector<std::string> lines;
   for (std::string line; std::getline(std::cin, line);) lines.push_back(line);

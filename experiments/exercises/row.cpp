@@ -1,6 +1,6 @@
 // Trains a small Llama twice from the same initialization and batches: with Folio's parts, and with all parts that the
-// reader has written so far. Prints a row for each, and a sample of the reader's model. Takes some minutes; --steps N
-// shortens the training and evaluates only a part of the validation split.
+// reader has written so far. Prints a row of results for each, and a sample of the reader's model. Takes some minutes;
+// --steps N shortens the training and evaluates only a part of the validation split.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/utils.h>

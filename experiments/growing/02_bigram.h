@@ -28,7 +28,7 @@ struct Batch {
   Tensor inputs_BT, targets_BT;
 };
 
-// Returns B windows from offsets in the text that are random, but the same for the same seed and step.
+// Returns B windows at random offsets in the text. The offsets depend only on the seed and the step.
 inline Batch random_batch(Text text, const Setting& s, int64_t step) {
   std::vector<int64_t> inputs, targets;
   for (int64_t b = 0; b < s.B; ++b) {

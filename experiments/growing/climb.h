@@ -1,4 +1,4 @@
-// The list of rungs, and the function that trains a rung's model from every seed.
+// The list of rungs, and the function that trains a rung's model once per seed.
 #pragma once
 
 #include <fmt/format.h>

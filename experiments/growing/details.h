@@ -91,7 +91,7 @@ inline std::vector<Trial> trials(int64_t V) {
   return all;
 }
 
-// Returns the validation loss of a bigram counted on the training batches of one seed only.
+// Returns the validation loss of a bigram model whose counts come only from the training batches of one seed.
 inline double loss_of_seen(const experiments::Shakespeare& text, const Setting& s, Text validation) {
   Counts seen(text.splits.train.first(1), text.vocab_size);
   for (int64_t step = 0; step < s.steps; ++step) {

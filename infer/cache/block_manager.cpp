@@ -84,7 +84,7 @@ void BlockManager::drop_block(BlockId block) {
 
 void BlockManager::hold(BlockId block) {
   if (references_[static_cast<size_t>(block)]++ > 0) return;
-  prefixes_.take(block);  // an unused block that is held again comes from the prefix cache
+  prefixes_.take(block);  // no sequence used the block, so it is taken from the prefix cache's free blocks
   ++in_use_;
 }
 
@@ -100,7 +100,8 @@ int64_t BlockManager::share_prefix(SequenceId sequence, std::span<const int32_t>
   return s.length;
 }
 
-// Finds cached blocks. A partial block in use is not shared: its sequence will append to it, which would cost a copy.
+// Finds the cached blocks of the longest known prefix of `tokens`. A partial block in use is not shared: its sequence
+// will append to it, which would require a copy.
 BlockManager::Known BlockManager::find_known(std::span<const int32_t> tokens, int32_t adapter) const {
   Known known{.blocks = prefixes_.find(tokens, adapter)};
   known.tail = prefixes_.find_tail(known.blocks, tokens, adapter,

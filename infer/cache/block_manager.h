@@ -32,9 +32,10 @@ class BlockManager {
   /// Creates `n_blocks` free blocks with the ids 0 to n_blocks - 1; low ids are allocated first.
   explicit BlockManager(int64_t n_blocks) : n_blocks_(n_blocks) {}
 
-  /// Adds an empty sequence whose keys and values `adapter` computes. Only sequences of the same adapter share blocks.
+  /// Adds an empty sequence whose keys and values are computed with `adapter`. Sequences share blocks only if they have
+  /// the same adapter.
   [[nodiscard]] SequenceId add_sequence(int32_t adapter = kNoAdapter);
-  /// Adds a sequence that shares all blocks of `parent`.
+  /// Adds a sequence with the same positions as `parent`. The two share all blocks, which are copied on write.
   [[nodiscard]] SequenceId fork(SequenceId parent);
   void release(SequenceId sequence);
   /// Shortens the sequence to its first n_positions positions. Throws core::Error while positions are reserved.
@@ -58,7 +59,8 @@ class BlockManager {
   /// Lets the empty `sequence` share the cached blocks of the longest known prefix of `tokens`: full blocks, then
   /// possibly a partial one. Returns the sequence's new length.
   int64_t share_prefix(SequenceId sequence, std::span<const int32_t> tokens);
-  /// Caches the sequence's full blocks. `tokens` are the tokens of its first positions, all computed.
+  /// Caches the sequence's full blocks for share_prefix(). `tokens` are the tokens of the sequence's first positions,
+  /// whose keys and values must have been computed.
   void remember(SequenceId sequence, std::span<const int32_t> tokens);
   /// Caches the partial last block of a sequence that is about to be released. `tokens` are the tokens of all its
   /// positions. The block can be found until another sequence appends to it.

@@ -53,7 +53,7 @@ void PrefixIndex::add(std::span<const BlockId> table, std::span<const int32_t> t
     BlockId block = next(text, own);
     if (block < 0) {
       block = table[i];
-      forget(block);  // removes the block's old prefix, if any; its beginning was evicted
+      forget(block);  // `block` may be cached for a prefix whose earlier blocks were evicted
       enter(block, text, own, false);
     }
     text = at(block).text;

@@ -17,14 +17,15 @@ using BlockId = int32_t;
 
 inline constexpr int64_t kBlockPositions = 32;  ///< positions per block
 
-/// The adapter id of the base model.
+/// The adapter id of sequences that use the base model without an adapter.
 inline constexpr int32_t kNoAdapter = -1;
 
 class PrefixIndex {
  public:
-  /// Returns the longest chain of cached full blocks that matches the beginning of `tokens`, computed with `adapter`.
+  /// Returns the longest chain of full blocks, cached for `adapter`, whose tokens match the beginning of `tokens`.
   [[nodiscard]] std::vector<BlockId> find(std::span<const int32_t> tokens, int32_t adapter) const;
-  /// Caches the full blocks of `table`, which hold `tokens`. Keeps blocks already cached for the same prefix.
+  /// Caches the full blocks of `table`, which hold `tokens`. If a block is cached for the same prefix already, keeps
+  /// that one.
   void add(std::span<const BlockId> table, std::span<const int32_t> tokens, int32_t adapter);
 
   /// A cached block that is partly filled, and the number of its tokens.

@@ -1,5 +1,5 @@
 // Adds a LoRA adapter's low-rank update to a row, sixteen outputs at a time. Vector l holds partial sum l (0..15) of
-// those sixteen outputs, so the tree that joins partial sums adds whole vectors.
+// those sixteen outputs, so partial sums are joined by adding whole vectors.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,8 @@
 namespace folio::infer::kernels {
 namespace {
 
-// Adds a LoRA update to out (n). Computes kLanesUsed of the 16 partial sums: the others are 0 if rank <= kLanesUsed.
+// Adds a LoRA update to out (n). Computes only the first kLanesUsed of the 16 partial sums. The others must be 0:
+// kLanesUsed >= min(rank, 16).
 template <size_t kLanesUsed, typename Weight>
 void add_low_rank_lanes(const float* t, size_t rank, const Weight* b, size_t n, float* out) {
   for_lanes(n, [&](size_t i, size_t count) {

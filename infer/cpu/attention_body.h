@@ -24,7 +24,8 @@ struct Running {
   Vec sum;
 };
 
-// How queries, keys, values and weights of type T are multiplied: as floats, one per lane. attention_bf16.h has pairs.
+// Operations on the lanes of queries, keys, values and weights of type T: here a lane is one float. attention_bf16.h
+// specializes this for pairs of BF16 elements.
 template <typename T>
 struct Lane {
   static constexpr size_t kElements = 1;  // dimensions of a key, or positions of a value, in one lane
@@ -34,7 +35,8 @@ struct Lane {
   static void put_query(const float* x, size_t head_dim, size_t stride, float* out) {
     for (size_t d = 0; d < head_dim; ++d) out[d * stride] = x[d];
   }
-  // Returns values of lane j, with 0 for positions outside [begin, end).
+  // Replaces the values in lane j that are of positions outside [begin, end) by 0. No-op if a lane is one position,
+  // which is always inside.
   static Vec attended(Vec values, size_t /*j*/, size_t /*begin*/, size_t /*end*/) { return values; }
   // Stores the weights of a block's first and second sixteen positions.
   static void put_weights(Vec first, Vec second, float* out) {
@@ -111,7 +113,8 @@ struct Values {
   ValueScales<T> scales;
   const T* next;  // values of the next block, prefetched while these are read
 
-  // Loads dimensions [d, d + 16) of lane j of the positions. load_first reads only the first n.
+  // Loads dimensions [d, d + 16) of lane j, which is one position or a pair. load_first() loads only the first n of
+  // them.
   [[nodiscard]] Vec load(size_t j, size_t d) const {
     return scales.scaled(Vec::load(numbers + j * head_dim + d), j, d);
   }

@@ -14,7 +14,7 @@ static_assert(kBlockPositions == kernels::kBlockPositions);
 namespace {
 
 constexpr auto kAlignment = static_cast<size_t>(core::kCacheLine);
-constexpr size_t kLeastOfSlab = 8;  // minimum number of blocks that share pages
+constexpr size_t kLeastOfSlab = 8;  // minimum number of blocks in one allocation of huge pages
 
 }  // namespace
 
@@ -23,7 +23,7 @@ const T* CacheBlocks<T>::use(BlockId block) {
   const auto index = static_cast<size_t>(block);
   if (index >= blocks_.size()) blocks_.resize(index + 1);
   if (blocks_[index] == nullptr) {
-    // A rank without key/value heads has blocks of size 0.
+    // A rank without key/value heads has blocks of size 0, which get one cache line.
     const size_t bytes = std::max(kAlignment, (size() * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment);
     const size_t slab = (kLeastOfSlab * bytes + kHugePage - 1) / kHugePage * kHugePage;
     const size_t of_slab = slab / bytes;

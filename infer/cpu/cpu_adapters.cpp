@@ -35,8 +35,9 @@ void prefetch(const auto& numbers, size_t begin, size_t end) {
 
 using Floats = core::AlignedVector<float>;
 
-// Factors that scale an adapter's matrices before rounding to 8 bits: one for each row of a and each column of b, so
-// dividing element j of t = x · aᵀ by its two factors undoes them. They are 1 if the matrices stay floats.
+// Factors that scale an adapter's matrices before rounding to 8 bits: row j of a is multiplied by per_a[j], and column
+// j of b by per_b[j]. Dividing element j of t = x · aᵀ by both factors undoes this. All are 1 without rounding to 8
+// bits.
 struct Steps {
   explicit Steps(size_t rank) : per_a(rank, 1.0F), per_b(rank, 1.0F) {}
   std::vector<float> per_a, per_b;
@@ -156,7 +157,7 @@ void CpuAdapters::project(core::ThreadPool& pool, const kernels::Kernels& kernel
                           std::span<const Projection> projections, const float* x, size_t k) {
   size_t n_t = 0;         // elements of t = x · aᵀ, over all groups
   size_t n_columns = 0;   // columns of t, over all groups
-  size_t n_gathered = 0;  // rows of x to copy, as they are not consecutive
+  size_t n_gathered = 0;  // rows of x to copy, for groups whose rows are not consecutive
   for (Group& group : groups_) {
     group.input = nullptr;
     for (const Projection& p : projections) {

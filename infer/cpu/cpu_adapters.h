@@ -1,7 +1,7 @@
-// LoRA adapters in a stage's products; reference/kernels.h defines the order of their sums. A step's rows are grouped
-// by adapter, so each adapter's matrices are read once per step. The matrices a of all products of one input are stored
-// together and multiplied as one. To save memory traffic, adapters of group-quantized matrices are stored in 8 bits,
-// with an error like that of the matrix's own quantization, and other adapters in BF16 if that is exact.
+// Applies LoRA adapters to a stage's products. reference/kernels.h defines the order of their sums. A step's rows are
+// grouped by adapter, so each adapter's matrices are read once per step. The matrices a of all products of one input
+// are stored together and multiplied as one. To save memory traffic, adapters of group-quantized matrices are stored in
+// 8 bits, with an error like that of the matrix's own quantization. Other adapters are stored in BF16 if that is exact.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@ namespace folio::infer {
 
 class CpuAdapters {
  public:
-  /// Loads adapter `number`: its matrices for `layers`, and of each b only the rows of the outputs in `weights`.
+  /// Loads the matrices of `layers` as adapter `number`. Of each matrix b, stores only the rows whose outputs this rank
+  /// computes, which `weights` specifies.
   void load(int32_t number, const core::Adapter& adapter, LayerRange layers, const CpuWeights& weights);
   void unload(int32_t number) { adapters_.erase(number); }
 

@@ -32,8 +32,8 @@ Inputs CpuExperts::AllInputs::of(const ExpertRows& expert) const {
   return in;
 }
 
-// Quantizes the inputs to 8 bits: a single row, which all experts read, if `shared`, else each expert's rows.
-// rows_of(first, n) returns the inputs (n, k) of n assignments.
+// Quantizes the inputs to 8 bits. If `shared`, there is a single row, which all experts read; otherwise there is one
+// row per assignment. rows_of(first, n) returns the inputs (n, k) of n assignments.
 template <typename RowsOf>
 kernels::QuantizedInputs CpuExperts::quantize(size_t k, bool shared, RowsOf&& rows_of) {
   constexpr size_t kTogether = 16;
@@ -148,7 +148,7 @@ void CpuExperts::project(const float* x, std::span<const ExpertMatmul> products,
 }
 
 // With many assignments, each thread owns columns of the residual and adds the experts' outputs one after the other.
-// With few, products are bound by memory: all of them run first, in long sequential reads, and then the sums.
+// With few, memory bandwidth is the limit: all products run first, in long sequential reads, and the sums follow.
 void CpuExperts::combine(const float* x, std::span<const Matrix> weights, const float* biases, float* residual,
                          size_t dim) {
   constexpr size_t kFewTaken = 128;

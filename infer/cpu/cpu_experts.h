@@ -29,7 +29,8 @@ struct ExpertRows {
 
 class CpuExperts {
  public:
-  /// A projection, such as the gate, of each row by its experts' matrices. `stride` is its width, passed to project().
+  /// A projection, such as the gate, of each row by the matrices of its experts. `stride`, an argument of project(), is
+  /// the full width of the output.
   struct ExpertMatmul {
     std::span<const Matrix> weights;  ///< a matrix per expert
     const float* biases;              ///< (experts, stride), or null

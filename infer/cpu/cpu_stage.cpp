@@ -100,7 +100,8 @@ void CpuStage::group_rows() {
   adapters_.begin(rows_);
 }
 
-// Returns the first row of each run, then n_rows_. A run is up to kRowsTogether positions with the same KV blocks.
+// Returns the first row of each run, then n_rows_. A run is up to kRowsTogether consecutive positions of a sequence
+// that attend to the same KV blocks.
 std::vector<size_t> CpuStage::find_runs(int64_t window) const {
   const auto first_block = [&](const StepRow& row) {
     return first_seen(row.position, window) / static_cast<int64_t>(kBlockPositions);
@@ -220,8 +221,8 @@ void CpuStage::run(const FinishLogits& /*o*/) {
   });
 }
 
-// Divides the outputs of all projections of an input among the threads, as if their matrices were concatenated and each
-// padded to a multiple of kLanes rows.
+// Computes all projections of an input. Their outputs are divided among the threads as if the matrices were
+// concatenated, each padded to a multiple of kLanes rows.
 void CpuStage::multiply(Slot input, std::span<const Projection> projections, bool accumulate) {
   const size_t k = width(input);
   const float* x = at(input);

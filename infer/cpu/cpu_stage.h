@@ -83,10 +83,11 @@ class CpuStage final : public Stage, public StageMemory, public StageResults {
   [[nodiscard]] Share columns_of(Slot slot) const { return rows_of_rank(width(slot), shard_.rank, shard_.n_ranks); }
   void exchange(std::initializer_list<Slot> slots, bool in_eight_bits = false);
   void exchange_taken(Slot slot, bool in_eight_bits);
-  /// Returns true if ranks exchange this matrix's input in 8 bits: it is group-quantized and nothing needs the floats.
+  /// Returns true if ranks exchange this matrix's input in 8 bits: the matrix is group-quantized, and needs_floats_ is
+  /// false.
   [[nodiscard]] bool rounds_input(core::Role role) const;
   void norm_vectors(const float* x, WeightId weight, size_t n_vectors, size_t dim, float* out);
-  /// Returns the first position that a row attends to.
+  /// Returns the first position that a row at `position` attends to, with a window of `window` positions.
   [[nodiscard]] static int64_t first_seen(int64_t position, int64_t window) {
     return std::max<int64_t>(0, position + 1 - window);
   }

@@ -63,7 +63,7 @@ StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard
                               const Options& options) {
   const auto start = std::chrono::steady_clock::now();
   const auto manifest = core::tensor_manifest(model.config);
-  size_t copies = 0;  // bytes of matrices that can be copied instead of used in the mapped file
+  size_t copies = 0;  // bytes of matrices that can be copied instead of being read from the mapped file
   // Without options.copies, copies only mapped tensors, whose file pages can be released; others would be stored twice.
   const auto may_be_copied = [&](const core::TensorView& matrix) { return options.copies || model.maps(matrix); };
   for (size_t i = 0; i < manifest.size(); ++i) {
@@ -157,7 +157,8 @@ Matrix CpuWeights::floats(const core::TensorView& tensor, core::ThreadPool& pool
   return m;
 }
 
-// Repacks a slice of rows at a time and releases its file pages, so that no tensor is in memory twice.
+// Repacks a block-quantized matrix into groups, a slice of rows at a time, and releases each slice's file pages, so
+// that no tensor is in memory twice.
 Matrix CpuWeights::groups(const core::TensorView& tensor, core::ThreadPool& pool, uint8_t* to,
                           const core::StoredModel& model) {
   constexpr size_t kSliceBytes = size_t{32} << 20U;

@@ -98,7 +98,7 @@ template <typename Kind>
   const float* scaled_sums = x.scaled_sums + first * (k / kGroupColumns);
   const WideTile::Line* quants = weights.quants.data();
   alignas(64) int32_t dots[2][2 * kDots];
-  // Multiplies the next two parts if n >= 2 parts are left, or the last one if n is 1.
+  // Multiplies the next two of the n parts that are left, or only the last one if n is 1.
   const auto multiply = [&](size_t n, int32_t* to) {
     constexpr size_t kToSecond = kParts == 2 ? Kind::kGroup : kInputBytes;
     if (n > 0) multiply_tiles<0>(inputs, quants, to);
@@ -162,7 +162,8 @@ void matmul_groups_amx(const QuantizedInputs& x, size_t n_rows, const GroupMatri
   if (whole > 0) {
     const TileShapes shapes(weight.group, 1);
     WideTile wide;
-    // Spreads prefetches of the next tile's lines and of the sixteen outputs evenly over the steps, two groups each.
+    // Spreads prefetches of the next tile's lines and of the sixteen outputs evenly over the steps. A step multiplies
+    // two groups.
     const size_t steps = weight.k / weight.group / 2 + 1;
     const size_t lines_at_once = weight.tile_bytes() / 64 / (whole / kAmxInputs * steps) + 1;
     with_kind(weight, [&](auto kind) {

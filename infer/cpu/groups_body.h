@@ -1,5 +1,6 @@
-// matmul_groups, written once for a Vec of sixteen floats, sixteen Ints and 64 Bytes. reference/groups.h describes the
-// layout: a lane is a weight row, so no lanes are joined. Included after an instruction set's vec_*.h and ints_*.h.
+// matmul_groups, written once for a Vec of sixteen floats, sixteen Ints and 64 Bytes. Each lane computes one weight
+// row, so lanes are never added to each other (layout: reference/groups.h). Included after an instruction set's vec_*.h
+// and ints_*.h.
 #pragma once
 
 #include <algorithm>
@@ -102,8 +103,8 @@ class BlockScales {
   Vec minimum_factor_{};
 };
 
-// Calls body(group, quants, scales, g) for each group of 32 columns of a tile: with its index in the tile, its quants,
-// the scales of its block, and its index in the block.
+// Calls body(group, quants, scales, g) for each group of 32 columns of a tile. `group` is its index in the tile and `g`
+// its index in the block; `quants` are its quants, and `scales` are the scales of its block.
 template <typename Kind, typename Body>
 void for_groups(const GroupMatrix& m, const uint8_t* tile, Body&& body) {
   constexpr size_t kQuantBytes = group_quant_bytes(Kind::kBits);

@@ -12,7 +12,7 @@
 namespace folio::infer::kernels {
 namespace {
 
-// Computes sums[t], parts l, l + kStep, l + 2 kStep, ... of a chunk (see panel.h) times input t.
+// Computes sums[t], the product of input t and every kStep-th part of a chunk from part l on (parts: see panel.h).
 template <size_t kInputs, size_t kStep>
 inline void sum_parts(const PanelColumn* panel, const float* const* x, size_t columns, size_t l, Vec* sums) {
   if constexpr (kStep < kLanes) {
@@ -45,7 +45,7 @@ void panel_tile(const PanelColumn* panel, const float* const* x, size_t k, Vec* 
   }
 }
 
-// Computes Kernels::matmul for many inputs, with the same bits. Tiles that extend past the last input repeat it.
+// Implements Kernels::matmul for many inputs, bit for bit. Tiles that extend past the last input repeat it.
 template <typename Weight>
 void matmul_panels(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end,
                    float* out, size_t out_stride, bool accumulate) {

@@ -29,7 +29,8 @@ struct Layout {
   size_t fours;   ///< distance in values from four columns of an input to its next four
 };
 
-// Quantizes the 32 elements of a group and stores values and scale. `halves` receives the values as floats.
+// Quantizes the 32 elements of a group and stores values and scale. Stores the values as floats in halves[0] and [1],
+// too.
 inline void quantize_group(const float* x, const QuantizedGroup& to, size_t fours, Vec* halves) {
   uint32_t largest = 0;  // magnitudes as bits keep their order; infinity and NaN are largest
   for (size_t i = 0; i < kGroupColumns; ++i) largest = std::max(largest, std::bit_cast<uint32_t>(x[i]) & 0x7FFFFFFFU);

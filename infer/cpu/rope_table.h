@@ -1,5 +1,5 @@
-// Cosines and sines of RoPE's angles. The table grows with the positions in use, because a file may specify a context
-// that exceeds the memory.
+// Cosines and sines of RoPE's angles. The table grows with the positions in use, because a table for the whole context
+// that a file specifies might exceed the memory.
 #pragma once
 
 #include <cstddef>

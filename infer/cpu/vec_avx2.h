@@ -17,7 +17,7 @@ struct Vec {
   static constexpr size_t kTileSums = 4;
   // Maximum number of sums (Vecs) that attention keeps in registers, along with the operands that they share.
   static constexpr size_t kMostSums = 4;
-  // Numbers of inputs (matmul_panels.h) and of queries (attention_body.h) whose sums fit in registers.
+  // Maximum numbers of inputs (matmul_panels.h) and of queries (attention_body.h) whose sums fit in registers.
   static constexpr size_t kPanelInputs = 6;
   static constexpr size_t kMostQueries = 6;
 

@@ -15,7 +15,7 @@ struct Vec {
   static constexpr size_t kTileSums = 16;
   // Maximum number of sums (Vecs) that attention keeps in registers, along with the operands that they share.
   static constexpr size_t kMostSums = 24;
-  // Numbers of inputs (matmul_packed.h) and of queries (attention_body.h) whose sums fit in registers.
+  // Maximum numbers of inputs (matmul_packed.h) and of queries (attention_body.h) whose sums fit in registers.
   static constexpr size_t kPackedInputs = 12;
   static constexpr size_t kMostQueries = 12;
 

@@ -95,7 +95,7 @@ __device__ void join_parts(const Attention& in, const AttentionItem& item, size_
   const auto number = [&](int32_t part, int slot, int d) {
     return partials[static_cast<uint32_t>(part) * part_numbers + static_cast<uint32_t>(slot * kStride + d)];
   };
-  float most = kNothing;  // maximum score of slot `thread` so far
+  float most = kNothing;  // maximum score so far of the slot that has this thread's index
   float sum = 0.0F;
   float totals[kOutputs];
 #pragma unroll

@@ -44,7 +44,7 @@ struct Slots {
   int32_t item_last;
 };
 
-/// Returns the first position that a row attends to.
+/// Returns the first position that a row at `position` attends to, with a window of `window` positions.
 __device__ inline int32_t first_seen(int32_t position, int32_t window) {
   return position + 1 > window ? position + 1 - window : 0;
 }
@@ -175,7 +175,7 @@ __device__ void attend_part(const uint8_t* queries, const PartBlocks& blocks, in
   }
   before(part);
 
-  // Values not yet stored may be NaN, and 0 * NaN is not 0: those past the item's last position are cleared.
+  // Clears values past the item's last position: they are not stored yet and may be NaN, and 0 * NaN is not 0.
   const bool whole = begin + static_cast<int32_t>(kPartPositions) - 1 <= slots.item_last;
   const auto cleared = [&](uint32_t word, int32_t position) {
     if (position > slots.item_last) return 0U;

@@ -8,7 +8,7 @@ namespace {
 
 constexpr auto kSlots = static_cast<int32_t>(gpu::kItemSlots);
 
-// Splits rows into AttentionItems. If in_groups, adds empty items up to a multiple of kGroupItems for each sequence.
+// Splits rows into AttentionItems. If in_groups, pads each sequence with empty items to a multiple of kGroupItems.
 std::vector<gpu::AttentionItem> items_of(std::span<const StepRow> rows, int32_t queries, bool in_groups) {
   std::vector<gpu::AttentionItem> items;
   const int32_t at_once = std::max(1, kSlots / queries);

@@ -11,7 +11,7 @@ inline constexpr unsigned kRowThreads = 1024;  ///< for kernels with one block p
 inline constexpr unsigned kRowWarps = kRowThreads / kWarp;
 static_assert(kRowWarps == kWarp);
 
-/// Returns the sum of `value` over a warp in every lane. The steps add lanes at distance 16, 8, 4, 2, 1.
+/// Returns, in every lane, the sum of `value` over the warp. The steps add lanes at distance 16, 8, 4, 2, 1.
 template <typename T>
 __device__ T warp_sum(T value) {
   for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(kAllLanes, value, distance);
@@ -25,7 +25,8 @@ __device__ inline uint32_t warp_max(uint32_t value) {
   return value;
 }
 
-/// Returns the sum of `value` over a block of kRowThreads in every thread. Adds within warps, then the warps' sums.
+/// Returns, in every thread, the sum of `value` over a block of kRowThreads threads. Adds within warps, then the warps'
+/// sums.
 __device__ inline float block_sum(float value) {
   FOLIO_SHARED(float, sums, kRowWarps);
   value = warp_sum(value);

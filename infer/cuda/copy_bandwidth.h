@@ -5,8 +5,8 @@
 
 namespace folio::infer::gpu {
 
-/// Returns the bytes per second, read and written, of copies within device memory: the best of five. Copies `most`
-/// bytes, or less if little memory is free.
+/// Returns the bandwidth of copies within device memory in bytes per second, counting bytes read and bytes written: the
+/// best of five runs. Copies `most` bytes, or less if little memory is free.
 [[nodiscard]] double copy_bandwidth(Stream& stream, size_t most = size_t{4} << 30U);
 
 }  // namespace folio::infer::gpu

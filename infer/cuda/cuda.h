@@ -25,7 +25,8 @@ struct CudaOptions {
 /// Returns true if this build has kernels for GPUs.
 [[nodiscard]] bool cuda_built();
 
-/// Returns a GPU as a machine. Throws core::Error without CUDA or the device, or if the driver is too old.
+/// Returns a GPU as a machine. Throws core::Error if this build has no CUDA, or if the device doesn't exist or its
+/// driver is too old.
 [[nodiscard]] std::unique_ptr<Machine> make_cuda(const CudaOptions& options);
 
 }  // namespace folio::infer

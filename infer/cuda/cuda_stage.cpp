@@ -68,7 +68,8 @@ CudaStage::~CudaStage() {
   }
 }
 
-// Returns how many KV blocks fit: by default, in the free memory minus the workspace of the largest step.
+// Returns how many KV blocks fit in options_.cache_bytes or, without that option, in the free memory minus the
+// workspace of the largest step.
 CacheFit CudaStage::cache_fit() const {
   const size_t block_bytes = cache_.block_bytes();
   if (options_.cache_bytes) {
@@ -304,7 +305,8 @@ void CudaStage::norm_and_pack(const Norm& norm, bool adds_branch, const gpu::Pac
                      config_.norm_eps, at(Slot::Normed), to);
 }
 
-// In an observed step, each operation is launched at once, except Gather, which follows the next Attend.
+// Holds back an operation until flush(), which fuses and launches all of them. An observed step flushes after each
+// operation except Gather, which is launched with the next Attend.
 void CudaStage::issue(const Operation& operation) {
   held_.push_back(operation);
   if (observed_ && !std::holds_alternative<Gather>(operation)) flush();

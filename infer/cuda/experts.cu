@@ -14,7 +14,7 @@ __device__ int32_t taking_of(const Grouped& grouped, uint32_t slot) {
   return i < group.n ? grouped.takings[group.first + i] : -1;
 }
 
-// Packs the input of each assignment of a row to an expert as inputs.cu does. Blocks of unused slots return at once.
+// Packs the input row of each assignment in the same way as inputs.cu. Blocks of unused slots return at once.
 template <Kind kKind>
 __global__ __launch_bounds__(kPackThreads<kKind>) void pack_taken_rows(const float* x, uint32_t of_row, Grouped grouped,
                                                                        PackedInputs to) {

@@ -19,16 +19,16 @@ struct Routing {
   float scale = 1.0F;
 };
 
-/// Assignments of a step: (rows, n_chosen) experts in ascending order and their weights; -1 and 0 if a row has
-/// fewer experts.
+/// Assignments of a step: (rows, n_chosen) experts in ascending order and their weights. If a row has fewer experts,
+/// its last entries have expert -1 and weight 0.
 struct Taken {
   int32_t* experts = nullptr;
   float* weights = nullptr;
 };
 
 /// Replaces logits `routes` (n_rows, n_experts) by expert weights, bit for bit those of kernels::route, and lists each
-/// row's experts in `taken`. `bias` is (n_experts), or null. With NaN, results may differ from the reference, but at
-/// most n_chosen experts are chosen, each once.
+/// row's experts in `taken`. `bias` is (n_experts), or null. If a logit is NaN, the row may differ from the reference,
+/// but at most n_chosen experts are chosen, each once.
 void route(Stream& stream, float* routes, const float* bias, const Routing& routing, size_t n_rows, const Taken& taken);
 
 /// Assignments that are multiplied by one expert's matrix together.
@@ -50,8 +50,8 @@ struct Grouped {
   [[nodiscard]] FOLIO_BOTH constexpr size_t slots() const { return size_t{n_groups} * size; }
 };
 
-/// Returns the group size and the maximum number of groups for n_takings assignments. An expert's last group may be
-/// partial.
+/// Returns a Grouped with the group size and the maximum number of groups for n_takings assignments, and null pointers.
+/// An expert's last group may be partial.
 [[nodiscard]] constexpr Grouped group_sizes(size_t n_takings, size_t n_experts) {
   Grouped g;
   g.size = n_takings <= 4 * n_experts ? 8 : 64;
@@ -64,8 +64,8 @@ struct Grouped {
 /// Groups the assignments of `taken` by expert. Within an expert, they keep their order.
 void group_takings(Stream& stream, const Taken& taken, const Routing& routing, size_t n_rows, const Grouped& grouped);
 
-/// Packs each assignment's input in its slot: row x[assignment / of_row] of x (·, k). of_row is n_chosen if x has
-/// the step's rows, and 1 if x has a row for each assignment. `to` has grouped.slots() rows.
+/// Packs each assignment's input, row assignment / of_row of x (·, k), in the assignment's slot. of_row is n_chosen if
+/// x has the step's rows, and 1 if x has a row for each assignment. `to` has grouped.slots() rows.
 void pack_takings(Stream& stream, const float* x, uint32_t of_row, const Grouped& grouped, const PackedInputs& to);
 /// Computes activate() for gate (assignments, k) and packs the result in each assignment's slot, in one kernel.
 void activate_takings(Stream& stream, Activation activation, float* gate, const float* up, const Grouped& grouped,
@@ -79,8 +79,8 @@ void multiply_experts(Stream& stream, const PackedInputs& x, const Matmul* produ
 /// Adds to each row of x (assignments, n) its expert's row of biases (experts, n).
 void add_biases(Stream& stream, float* x, const float* biases, const Taken& taken, size_t n_takings, size_t n);
 
-/// Adds Σ weight · (outs (assignments, dim) + bias) to each row of x (n_rows, dim), over its assignments in order. bias
-/// is the expert's row of biases (experts, dim), or 0 if that is null.
+/// Adds to each row of x (n_rows, dim) the sum of weight · (output + bias) over its assignments, in order. outs is
+/// (assignments, dim). A bias is the expert's row of `biases` (experts, dim), or 0 if `biases` is null.
 void combine_experts(Stream& stream, float* x, const float* outs, const float* biases, const Taken& taken,
                      size_t n_chosen, size_t n_rows, size_t dim);
 

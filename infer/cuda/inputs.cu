@@ -47,8 +47,9 @@ __global__ void pack_plain(const float* x, PackedInputs to) {
   }
 }
 
-// One thread per element, with coalesced reads. A group of 32 is a warp, so its maximum is five shuffles. A block packs
-// a whole row of F16, because it needs the row's maximum first; other kinds spread a row over many blocks.
+// One thread per element, with coalesced reads. A warp packs a group of 32, so the group's maximum takes five shuffles.
+// A block packs a whole row of F16, because it needs the row's maximum first; other kinds spread a row over many
+// blocks.
 template <Kind kKind>
 __global__ __launch_bounds__(kPackThreads<kKind>) void pack_fast(const float* x, PackedInputs to) {
   const size_t row = blockIdx.x;

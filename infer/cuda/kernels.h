@@ -108,7 +108,8 @@ struct Heads {
   [[nodiscard]] FOLIO_BOTH constexpr uint32_t queries() const { return n_heads / n_kv_heads; }  ///< per KV head
 };
 
-/// RoPE angles. The first `rotated` dimensions of a head are pairs (i, i + rotated / 2) if `halves`, or (2 i, 2 i + 1).
+/// RoPE angles. The first `rotated` dimensions of a head form pairs: (i, i + rotated / 2) if `halves`, else
+/// (2 i, 2 i + 1).
 struct Angles {
   const float* cosines = nullptr;  ///< (positions, rotated / 2)
   const float* sines = nullptr;

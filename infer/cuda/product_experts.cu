@@ -7,6 +7,7 @@
 namespace folio::infer::gpu {
 namespace {
 
+// Multiplies the inputs of group blockIdx.y by its expert's matrix. A block computes kRowTiles row tiles.
 // cuda_report: product_taken<*, {rows}, {columns}> shares 4096 * rows * columns bytes
 template <typename Format, int kRowTiles, int kColumnTiles>
 __global__ __launch_bounds__(kNarrowThreads,

@@ -1,7 +1,7 @@
 // Samples a token from a row of logits as sampling/sampler.h does: penalty, top-k, top-p, min-p, temperature, draw.
-// Tokens are ranked by likelihood, ties by id. A filter or draw selects the first rank up to which the weights add to
-// more than a target (choose() in sample_body.h). Weights are integers, e^x in units of 2^-44, so sums are exact in any
-// order of threads and blocks. The plain and the fast kernels share all helpers, so both are in this file.
+// Tokens are ranked by likelihood, ties by id. A filter or draw selects the first rank at which the sum of the weights
+// so far exceeds a target (choose() in sample_body.h). Weights are integers, e^x in units of 2^-44, so sums are exact
+// in any order of threads and blocks. The plain and the fast kernels share all helpers, so both are in this file.
 #include "infer/cuda/block.h"
 #include "infer/cuda/sample.h"
 #include "infer/cuda/sample_body.h"
@@ -354,7 +354,7 @@ __device__ void find_levels(const Weights& weights, State& state) {
   Sum least_above = block_scan(least_own).before;
   Sum most_below = of_most.total - of_most.before;
   const double share = in.top_p < 1.0F ? in.top_p : in.uniform;
-  Rank out = kBins;  // first level without candidates
+  Rank out = kBins;  // first level (bin) without candidates; kBins: none
   for (unsigned i = 0; i < kEach; ++i) {
     const Sum largest = n_above > 0 ? static_cast<Sum>(kUnits) : 0;
     const auto above = static_cast<double>(least_above > largest ? least_above : largest);
@@ -373,9 +373,9 @@ __device__ void find_levels(const Weights& weights, State& state) {
   state.largest = weights.largest;
 }
 
-// Finds the likeliest token and counts the logits of each level. The row's last block then bounds the number of
-// likeliest tokens among which top-p's cut and the draw must be, usually a few dozen. With temperature 0, stores the
-// token.
+// Finds the likeliest token and counts the logits of each level. The row's last block then limits the candidates to the
+// likeliest tokens, usually a few dozen, that include top-p's cutoff and the drawn token. With temperature 0, stores
+// the token instead.
 __global__ __launch_bounds__(kThreads) void survey(const float* logits, unsigned vocab_size, const DrawInput* draws,
                                                    const int32_t* ids, State* states, int32_t* tokens) {
   FOLIO_SHARED(uint8_t, marks, kChunk);

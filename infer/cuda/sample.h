@@ -38,9 +38,9 @@ inline constexpr size_t kMostTokens = size_t{1} << 19U;  ///< maximum vocabulary
 /// call leaves it ready for the next one with as many draws or fewer.
 [[nodiscard]] size_t draw_workspace_bytes(size_t n_draws);
 
-/// Sets tokens (n_draws) to each draw's token, kNotFinite or kNothingLeft. All pointers are to device memory. logits
-/// (rows, vocab_size) are only read; vocab_size is at most kMostTokens. Results are deterministic, and a draw does not
-/// depend on other draws.
+/// Sets tokens (n_draws) to each draw's token, or to kNotFinite if a logit is not finite, or to kNothingLeft if no
+/// token may be drawn. All pointers are to device memory. logits (rows, vocab_size) are only read; vocab_size is at
+/// most kMostTokens. Results are deterministic, and a draw does not depend on other draws.
 void draw_tokens(Stream& stream, const float* logits, size_t vocab_size, const DrawInput* draws, const int32_t* ids,
                  size_t n_draws, void* workspace, int32_t* tokens, Form form = Form::Fast);
 

@@ -45,7 +45,8 @@ struct Weights {
   const DrawInput& in;
   float largest;
 
-  // Returns the token's weight: Likelihood is e^(logit - largest), Chance that with the temperature, or 0 below min-p.
+  // Returns the token's weight in units of 1 / kUnits, or 1 for One. Likelihood: e^(logit - largest). Chance:
+  // e^((logit - largest) / temperature), or 0 if min-p excludes the token.
   [[nodiscard]] __device__ Sum operator()(Weight weight, float logit) const {
     if (weight == Weight::One) return 1;
     float x = logit - largest;
@@ -59,13 +60,13 @@ struct Weights {
   [[nodiscard]] __device__ Weight first() const { return in.top_p < 1.0F ? Weight::Likelihood : Weight::Chance; }
 };
 
-// Returns the rank of the drawn token. `tokens` provides sum(weight, last), over ranks up to `last`, and select(weight,
-// last, target), the first rank up to which weights add to more than `target`, or kEnd.
+// Returns the rank of the drawn token. `tokens` provides sum(weight, last), the sum of the weights of ranks up to
+// `last`, and select(weight, last, target), the first of these ranks at which the sum so far exceeds `target`, or kEnd.
 template <typename Tokens>
 __device__ Rank choose(const DrawInput& in, Tokens& tokens) {
   Rank last = kEnd;  // last rank that is kept
   if (in.top_k > 0) last = tokens.select(Weight::One, last, in.top_k - 1);
-  if (in.top_p < 1.0F) {  // keeps the likeliest tokens, up to a total probability of top_p
+  if (in.top_p < 1.0F) {  // keeps the likeliest tokens until their total probability reaches top_p
     const double share = static_cast<double>(in.top_p) * static_cast<double>(tokens.sum(Weight::Likelihood, last));
     const auto whole = static_cast<Sum>(share);
     last =

@@ -174,7 +174,8 @@ size_t ActiveRequest::take(const Sequence& s, size_t n_rows, const StepOutput& o
   return c.generated().size() - n_before;
 }
 
-// Appends a drawn token to the sequence and calls the callbacks. Ends the sequence if structured output allows none.
+// Appends a drawn token to the sequence and calls the callbacks. Ends the sequence if structured output allows no
+// token.
 void ActiveRequest::take_drawn(Choice& c, int32_t drawn, std::span<const float> logits) {
   std::optional<FinishReason> reason;
   if (drawn == kNothingLeft && c.form() != nullptr) reason = c.sampling->end_without_token(c.history());
@@ -326,8 +327,8 @@ void ActiveRequest::complete(Choice& c, const Continuation& last) {
                       .score = last.score});
 }
 
-// Ends the request and calls its callbacks. If it has fewer results than choices, `of_missing` is the finish reason of
-// the others.
+// Ends the request and calls its callbacks. If it has fewer results than choices, adds empty results with the finish
+// reason `of_missing`.
 void ActiveRequest::conclude(std::optional<FinishReason> of_missing) {
   concluded_ = true;
   choices_.front().end = Choice::Clock::now();

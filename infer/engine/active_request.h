@@ -61,14 +61,16 @@ class ActiveRequest {
   void started(const Sequence& s);
   /// Records that the sequence was preempted or paused and holds no blocks.
   void was_preempted(Sequence& s);
-  /// Begins the next step's drafts, at most `most`. Returns the input for a drafter, nullopt if none is needed.
+  /// Begins the next step's drafts, at most `most`. Returns the input for a drafter, or nullopt if no drafter is
+  /// needed.
   [[nodiscard]] std::optional<Drafter::Text> begin_drafts(const Sequence& s, size_t most);
   [[nodiscard]] size_t n_drafts(const Sequence& s) const {
     const auto& drafts = choices_[s.index()].drafts;
     return drafts ? drafts->n() : 0;
   }
-  /// Appends at most `most` rows: tokens not cached yet, then drafts. Of these, at most `most_reported` are prompt rows
-  /// with reported logits; subtracts their number from it. Returns the number of rows appended.
+  /// Appends at most `most` rows: tokens that are not cached yet, then drafts. At most `most_reported` of them are
+  /// prompt rows with reported logits, and their number is subtracted from `most_reported`. Returns the number of rows
+  /// appended.
   size_t append_rows(const Sequence& s, std::vector<Row>& rows, size_t most, size_t& most_reported);
   /// Returns a row for a token that is not known yet: the result of draw number `draw` of the step in flight.
   [[nodiscard]] Row row_ahead(const Sequence& s, size_t draw);

@@ -46,9 +46,9 @@ class AsyncEngine {
   /// Ends all requests as Interrupted and joins the thread. Requests submitted later end at once with an error.
   void stop();
 
-  /// Adds the requests, all before the same step, and returns their ids. Their callbacks, and at the end `on_end`, run
-  /// on the engine's thread; they should be short and may call submit() and cancel(). `on_end` must not throw. It
-  /// receives the error of a request that cannot run.
+  /// Adds all requests before the same step and returns their ids. The requests' callbacks, and `on_end` at the end of
+  /// a request, run on the engine's thread. They should be short and may call submit() and cancel(). `on_end` must not
+  /// throw. If a request cannot run, its `on_end` receives the error.
   std::vector<RequestId> submit(std::vector<Submission> submissions);
   /// Ends a request as Interrupted before the next step. Does nothing if it has ended or the engine has stopped.
   void cancel(RequestId id);

@@ -53,7 +53,7 @@ bool Beams::is_done() const {
   return options_.early_stopping == EarlyStopping::True || most <= best_.back();
 }
 
-// Adds a beam's likeliest next tokens. Probabilities are softmax over all tokens, including those that are forbidden.
+// Adds a beam's likeliest next tokens. Probabilities are the softmax over all tokens, including forbidden ones.
 void Beams::find_candidates(size_t beam, const SequenceState& state, std::vector<Candidate>& candidates) {
   const float largest = largest_of(state.logits);
   ranking_.reset(state.logits, largest, 1.0, 0);

@@ -30,7 +30,7 @@ class Conversation {
 
   /// Adds the user's message, generates the answer and adds it. `options` are as for generate(), without `slide`. If
   /// the answer is interrupted before its first text, neither message is added. Throws core::Error, and leaves the
-  /// conversation unchanged, if it does not fit the context or the template rejects it.
+  /// conversation unchanged, if the messages do not fit the context or the template rejects them.
   Answer say(std::string text, const GenerateOptions& options, const std::function<void(std::string_view)>& on_text,
              const Interrupted& interrupted = {});
 

@@ -74,7 +74,7 @@ void DraftModel::draft(std::span<const Text> texts) {
 }
 
 // Appends rows for the text's tokens that are not cached. The last row draws the first draft. `reserved` is the number
-// of free blocks that earlier rows need.
+// of free blocks that earlier rows need; adds those of this text.
 void DraftModel::read(const Text& text, int64_t& reserved) {
   BlockManager& cache = runner_.cache();
   const auto tokens = std::span(text.tokens).subspan(text.first);

@@ -1,6 +1,7 @@
 // Drafts from a smaller model with the same vocabulary. Leviathan et al., "Fast Inference from Transformers via
-// Speculative Decoding", 2023, preserve the distribution by resampling. Here the sequence's own sampler draws the draft
-// for its position, so it equals the target's token if the models nearly agree.
+// Speculative Decoding", 2023, preserve the target model's distribution by resampling. Here the sequence's own sampler
+// draws the draft, with the random number of its position, so that it equals the target's token if the models nearly
+// agree.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +22,9 @@ class DraftModel : public Drafter {
              const CacheOptions& options = {});
   DraftModel(core::StoredModel&&, const core::StoredModel&, Machine&, const CacheOptions& = {}) = delete;
 
-  /// Appends drafts to all sequences together: one forward pass over at most max_rows() tokens that the draft model has
-  /// not computed, then one per further draft. A sequence gets no drafts until all its tokens are computed, or if it
-  /// exceeds the draft model's context or cache.
+  /// Appends drafts for all sequences together. The first forward pass computes at most max_rows() tokens that the
+  /// draft model has not computed yet, and draws the first drafts. Each further pass draws one more draft per sequence.
+  /// A sequence gets no drafts until all its tokens are computed, or if it exceeds the draft model's context or cache.
   void draft(std::span<const Text> texts) override;
 
   [[nodiscard]] Runner& runner() { return runner_; }

@@ -6,8 +6,8 @@
 namespace folio::infer {
 namespace {
 
-// Appends tokens that the form forces, up to a total of `most` tokens. Where the form forces bytes but no token,
-// appends the token that covers most of these bytes, up to a total of `n_likely` tokens.
+// Appends tokens that the form forces, up to a total of `most` tokens. Where the form forces bytes but no single token,
+// appends the longest token that these bytes begin with, up to a total of `n_likely` tokens.
 void append_forced(FormMask& form, size_t most, size_t n_likely, std::vector<int32_t>& tokens) {
   while (tokens.size() < most) {
     int32_t token = form.forced(tokens);

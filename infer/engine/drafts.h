@@ -31,7 +31,7 @@ class Drafter {
   };
 
   virtual ~Drafter() = default;
-  /// Appends drafts for all sequences of a step.
+  /// Appends drafts to the tokens of each text. `texts` has one entry for each sequence of a step that needs drafts.
   virtual void draft(std::span<const Text> texts) = 0;
 };
 
@@ -42,7 +42,8 @@ class DraftPace {
   explicit DraftPace(size_t most) : most_(most), n_(most) {}
 
   [[nodiscard]] size_t n_wanted() const { return pause_ > 0 ? 0 : n_; }
-  /// Returns the number of recent steps that tried drafts, none of them correct.
+  /// Returns the number of recent steps whose drafts were all wrong, at most 6. A step with a correct draft halves the
+  /// number.
   [[nodiscard]] size_t n_misses() const { return misses_; }
   /// Records a step that draws: the number of its drafts, possibly 0, and how many of them were correct.
   void learn(size_t n_drafts, size_t n_right);
@@ -59,8 +60,9 @@ class Drafts {
   /// Allows at most `most` drafts per step, and in addition all tokens that structured output forces.
   explicit Drafts(size_t most) : pace_(most) {}
 
-  /// Replaces the drafts by at most `most` tokens that structured output forces after `history`. If more are needed,
-  /// returns the input for a drafter, otherwise nullopt. `first` is the index of the first token in the context.
+  /// Replaces the drafts by at most `most` tokens that structured output forces after `history`. If further drafts are
+  /// wanted, returns the input for a drafter, otherwise nullopt. `first` is the index of the first token in the
+  /// context.
   [[nodiscard]] std::optional<Drafter::Text> begin(std::span<const int32_t> history, size_t first, size_t most,
                                                    Sampler& sampler);
   /// Discards the drafts; preempted() also discards the drafter's state for the sequence.
@@ -68,7 +70,8 @@ class Drafts {
   void preempted();
 
   [[nodiscard]] size_t n() const { return tokens_.size() - n_history_; }
-  /// Returns the history followed by this step's drafts: at most `most`, and only tokens that `form`, if set, allows.
+  /// Returns the history followed by the drafts that this step verifies: at most `most`, ending before the first that
+  /// `form` does not allow. A null `form` allows all tokens.
   [[nodiscard]] std::span<const int32_t> issue(size_t most, FormMask* form);
   [[nodiscard]] size_t n_issued() const { return n_issued_; }
   [[nodiscard]] int32_t operator[](size_t i) const { return tokens_[n_history_ + i]; }

@@ -131,7 +131,8 @@ std::vector<Engine::PlannedRows> Engine::plan() {
   return planned;
 }
 
-// Plans one row for each token that the step in flight draws, or none if a sequence needs other rows.
+// Plans one row for each token that the step in flight draws, before these tokens are known. Returns an empty plan if
+// that is impossible, for example because a sequence needs other rows.
 std::vector<Engine::PlannedRows> Engine::plan_ahead() {
   if (!runner_.feeds()) return {};
   const auto start = std::chrono::steady_clock::now();
@@ -235,7 +236,8 @@ void Engine::pause_and_resume() {
   }
 }
 
-// Releases a sequence's blocks, and discards its rows in flight. The blocks can be reused at once: steps run in order.
+// Releases a sequence's blocks, and discards its rows in flight. Other sequences can use the blocks at once, even if
+// steps in flight still access them, since steps run in order.
 void Engine::release(Sequence& sequence) {
   const ActiveRequest& request = request_of(sequence);
   sequence.recall();

@@ -38,7 +38,7 @@ struct EngineStatistics {
   double plan_seconds = 0;  ///< part of step_seconds: time spent selecting and assembling rows
 };
 
-/// A step's rows by sequence, and the sequences that its plan started and preempted.
+/// The number of rows of each sequence in a step, and the sequences that were started or preempted for the step.
 struct StepReport {
   struct Share {
     SequenceKey sequence;
@@ -69,7 +69,7 @@ class Engine {
          const SchedulerLimits& limits = {});
   Engine(const core::StoredModel& model, std::span<const Placement> placements, const CacheOptions& options = {},
          const SchedulerLimits& limits = {});
-  Engine(core::StoredModel&&, Machine&, const CacheOptions& = {}) = delete;  // no temporary: weights are used in place
+  Engine(core::StoredModel&&, Machine&, const CacheOptions& = {}) = delete;  // the model must outlive this object
   Engine(core::StoredModel&&, std::span<const Placement>, const CacheOptions& = {}) = delete;
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -83,12 +83,13 @@ class Engine {
   /// core::Error if the engine already has requests.
   void draft_with(Drafter& drafter);
 
-  /// Loads an adapter and returns its id for GenerateOptions::adapter.
+  /// Loads an adapter and returns its id, the value for GenerateOptions::adapter. Throws core::Error if a machine does
+  /// not support adapters.
   [[nodiscard]] int32_t load_adapter(const core::Adapter& adapter) { return runner_.load_adapter(adapter); }
   [[nodiscard]] int32_t load_adapter(std::shared_ptr<const core::Adapter> adapter) {
     return runner_.load_adapter(std::move(adapter));
   }
-  /// Unloads an adapter. Throws core::Error, and changes nothing, if a request uses it or it is not loaded.
+  /// Unloads an adapter. Throws core::Error, and changes nothing, if a request uses the adapter or it is not loaded.
   void unload_adapter(int32_t number);
 
   /// Adds a request and returns its id. Throws core::Error, and adds nothing, if the prompt is empty or longer than the
@@ -119,7 +120,7 @@ class Engine {
   void drop(RequestId id);
 
   [[nodiscard]] EngineStatistics statistics() const;
-  /// Calls `on_step` in every later step, before requests that ended are removed. An empty function turns this off.
+  /// Sets a function that receives the report of each later step, before requests that ended are removed. Empty: none.
   void watch(std::function<void(const StepReport&)> on_step) { on_step_ = std::move(on_step); }
   /// Returns the running sequences, then the waiting ones, each in order of arrival, then the paused ones.
   [[nodiscard]] std::vector<SequenceView> sequences() const;

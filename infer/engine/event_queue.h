@@ -37,7 +37,8 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
   explicit EventQueue(AsyncEngine& engine, EventQueueOptions options = {})
       : engine_(engine), options_(std::move(options)), backlog_(options_.limit) {}
 
-  /// Submits requests; call it once. The first options.n_at_once start in the same step. Callbacks may use the queue.
+  /// Submits requests. May only be called once. The first options.n_at_once requests start in the same step; each
+  /// other request starts when an earlier one has ended. The requests' callbacks may use the queue.
   void submit(std::vector<Request> requests) {
     n_running_ = requests.size();
     std::ranges::move(requests, std::back_inserter(later_));
@@ -121,7 +122,8 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
   static constexpr bool kAppends = requires(Event a, Event b) { a.append(std::move(b)); };
   static constexpr std::chrono::milliseconds kBetweenDeliveries{2};
 
-  // A list of events: undelivered ones, or delivered ones that were not popped. Merges events if they can be merged.
+  // A list of events: those not yet delivered, or those delivered but not popped. Merges the events of a choice if
+  // Event has append().
   struct Batch {
     std::vector<Event> events{};
     std::vector<size_t> places{};  ///< by choice: 1 + the index of its event in `events`; 0: no event
@@ -172,11 +174,12 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
       lock.unlock();
     }
   }
-  // Called once when a request is submitted and once when it ends, in any order, so that ids_ has the running ones.
+  // Called for each request after it was submitted and when it ends, in either order. The first of these calls adds
+  // `id` to ids_, the second removes it.
   void toggle(RequestId id) {
     if (ids_.erase(id) == 0) ids_.insert(id);
   }
-  // Handles the end of a request.
+  // Handles the end of a request. `error` is null unless the request could not run.
   void end(RequestId id, const std::exception_ptr& error) {
     std::unique_lock lock(mutex_);
     toggle(id);

@@ -1,4 +1,4 @@
-// Generates completions of prompts: one request per prompt, and steps until all have ended.
+// Generates completions of prompts: adds one request per prompt to the engine, and runs steps until all have ended.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ using Interrupted = std::function<bool()>;
 /// Runs steps until all requests have ended. If `interrupted` returns true, cancels the requests `ids`.
 void run(Engine& engine, std::span<const RequestId> ids, const Interrupted& interrupted = {});
 
-/// Generates options.n completions of each prompt in one batch, and returns them in the order of the prompts. A
-/// prompt's completions do not depend on the other prompts. `on_text` and `interrupted` may be empty. Throws
-/// core::Error as Engine::add does.
+/// Generates options.n completions of each prompt, all in one batch. Returns the completions of the first prompt, then
+/// those of the second, and so on. A prompt's completions do not depend on the other prompts. `on_text` and
+/// `interrupted` may be empty. Throws core::Error as Engine::add does.
 [[nodiscard]] std::vector<GenerateResult> generate_batch(Engine& engine, const data::Tokenizer& tokenizer,
                                                          std::span<const std::vector<int32_t>> prompts,
                                                          const GenerateOptions& options, const OnText& on_text = {},

@@ -58,7 +58,8 @@ class LoadedModel {
     return with_config(std::move(base), file_->generation);
   }
 
-  /// Returns the id that selects options.adapters in a request, or kNoAdapter. Loads the weights, as engine() does.
+  /// Returns the value of GenerateOptions::adapter that applies options.adapters; kNoAdapter if there are none. Loads
+  /// the weights, as engine() does.
   [[nodiscard]] int32_t adapter();
 
   /// Returns the engine; the first call loads the weights. Throws core::Error if a machine cannot run the model or
@@ -73,7 +74,8 @@ class LoadedModel {
                           const std::function<void(std::string_view)>& on_text = {});
 
  private:
-  // engine_ and drafter_ refer to objects owned by the members above them. These objects stay in place in a move.
+  // engine_ and drafter_ refer to objects owned by the members above them. Moving a LoadedModel doesn't change the
+  // addresses of these objects.
   LoadOptions options_;
   std::unique_ptr<core::StoredModel> file_;
   std::unique_ptr<data::Tokenizer> tokenizer_;

@@ -1,4 +1,5 @@
-// Perplexity: the log-probability that a model gives to each token of a text, in windows that do not overlap.
+// Log-probabilities of the tokens of a text, from which perplexity is computed. The text is scored in windows that do
+// not overlap.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@ namespace folio::infer {
 /// Receives ln p of consecutive scored tokens. Returns false to stop scoring.
 using OnLogProbs = std::function<bool(std::span<const double> log_probs)>;
 
-/// Returns the number of scored tokens for windows of `window` tokens: all but the first of each window.
+/// Returns how many of `n_tokens` tokens score_windows() scores: all except the first token of each window.
 [[nodiscard]] int64_t scored_tokens(int64_t n_tokens, int64_t window);
 
 /// Scores `tokens` in consecutive windows of `window` tokens; the last one may be shorter. Each token except a window's

@@ -1,7 +1,7 @@
 // Decides how the sequences of a request continue. After each step, a policy gets the logits of all sequences and
 // returns continuations: a sequence and its next token. A sequence with several continuations is forked, one with none
-// is dropped. Plain sampling needs no policy. Beam search is one (beams.h), and a request may supply its own, as in
-// experiments/18_sampling/halving.h.
+// is dropped. Plain sampling needs no policy. Beam search is a policy (beams.h). A request may supply another
+// one, as in experiments/18_sampling/halving.h.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@ namespace folio::infer {
 
 /// The cause of an output's end. Stop: an end token, a stop string or word, or a complete structured output that allows
 /// no more tokens. Length: max_tokens or the context is reached. Interrupted: the caller cancelled the request. Form:
-/// an incomplete structured output allows no token, or a search completed too few sequences, so that this one is empty.
+/// an incomplete structured output allows no token, or this output is empty because a search completed fewer sequences
+/// than were requested.
 enum class FinishReason { Stop, Length, Interrupted, Form };
 
 [[nodiscard]] std::string_view finish_reason_name(FinishReason reason);
@@ -47,8 +48,8 @@ struct Continuation {
 class Policy {
  public:
   virtual ~Policy() = default;
-  /// Returns the continuations. Those that don't end, at most the request's number of sequences, are the `sequences` of
-  /// the next call, in the same order.
+  /// Returns the continuations. Those that don't end become the `sequences` of the next call, in the same order; there
+  /// may be at most as many as the request has sequences.
   [[nodiscard]] virtual std::vector<Continuation> decide(std::span<const SequenceState> sequences) = 0;
 };
 

@@ -4,8 +4,8 @@
 
 namespace folio::infer {
 
-// After steps without a correct draft, a longer match is required, since a short match means little in a text without
-// repetition. Only the context is searched, so the work of a step is bounded.
+// After each step without a correct draft, a longer match is required, since short matches predict little in a text
+// without repetition. Only tokens in the context are searched, which bounds the work of a step.
 void PromptLookup::draft(std::span<const Text> texts) {
   for (const Text& text : texts) {
     const auto found = drafts(std::span(text.tokens).subspan(text.first), text.most, 2 + text.n_misses);

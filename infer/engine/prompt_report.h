@@ -1,4 +1,4 @@
-// Reports the logits of a prompt's rows, or the log-probabilities of its tokens, from the first computed row on.
+// Reports the logits of a prompt's rows, or the log-probabilities of its tokens, while the rows are computed.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,8 @@ class PromptReport {
     first = std::max(first, n_reported_);
     return std::min(end, n_rows()) - std::min({first, end, n_rows()});
   }
-  /// Reports the rows from `first` on that were not reported before. `logits` has these rows only: (rows, vocab_size).
+  /// Reports computed rows from prompt index `first` on. `logits`, (rows, vocab_size), has only the rows that were not
+  /// reported before.
   void report(std::span<const float> logits, size_t first) {
     first = std::max(first, n_reported_);
     n_reported_ = first + logits.size() / vocab_size_;

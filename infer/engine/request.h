@@ -58,14 +58,14 @@ struct Request {
   std::vector<int32_t> prompt;
 
   // Reports on the prompt.
-  /// Receives ln p(prompt[i + 1] | prompt[0..i]) for consecutive i, from the first computed row on.
+  /// Receives ln p(prompt[i + 1] | prompt[0..i]) for i = 0, 1, …, in one or more calls. Cached rows are computed again.
   std::function<void(std::span<const double> log_probs)> on_log_probs{};
-  /// Receives the logits of consecutive prompt rows, (rows, vocab_size), from the first computed row on.
+  /// Receives the logits of all prompt rows in order, (rows, vocab_size) per call. Cached rows are computed again.
   std::function<void(std::span<const float> logits)> on_logits{};
   /// Observes the steps of this request, which then run no other request. Only allowed with n = 1 and without beams.
   Observer observer{};
 
-  // How to continue the prompt.
+  // Options and callbacks for the prompt's continuation.
   GenerateOptions options{};
   /// Decodes the output, and defines its end tokens and suppressed tokens. Null: the output is not decoded, no token is
   /// suppressed, and only the end tokens in `options` end it.

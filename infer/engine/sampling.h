@@ -33,12 +33,12 @@ class Sampling {
   [[nodiscard]] const std::string& text() const { return text_; }
 
   [[nodiscard]] bool is_end_token(int32_t token) const;
-  /// Returns the effect of `token` after `history`, apart from the maximum length.
+  /// Returns the effect of `token` after `history`. Ignores the maximum length.
   [[nodiscard]] TokenEffect effect_of(std::span<const int32_t> history, int32_t token);
   /// Decodes the last token of `history`, which must not be an end token. Returns the new text that can be shown: text
   /// that may become a stop string is held back.
   [[nodiscard]] std::string push(std::span<const int32_t> history);
-  /// Returns the reason why a sequence with this history ends, if it does.
+  /// Returns the reason why a sequence with this history ends; nullopt if it continues.
   [[nodiscard]] std::optional<FinishReason> end_of(std::span<const int32_t> history);
   /// Returns the finish reason of a sequence with structured output for which no token can be drawn.
   [[nodiscard]] FinishReason end_without_token(std::span<const int32_t> history);

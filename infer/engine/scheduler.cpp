@@ -39,8 +39,8 @@ std::vector<Sequence*>::iterator Scheduler::place_of(const Sequence& sequence, s
   return std::ranges::lower_bound(at(first), at(end), sequence.key(), {}, &Sequence::key);
 }
 
-// Rejects sequences that can never fit. Sequences that must run together share the full blocks of their prompt. Each is
-// counted with one block more, since appending to a shared block copies it, and the original is only released later.
+// Rejects sequences that can never fit. Sequences that must run together share the full blocks of their prompt. One
+// extra block is counted for each, since appending to a shared block copies it before the original is released.
 void Scheduler::add(Sequence& sequence) {
   const int64_t positions = sequence.needs().max_positions;
   const auto n = static_cast<int64_t>(sequence.needs().n_together);
@@ -86,7 +86,7 @@ const Scheduler::Trace& Scheduler::plan(const std::function<size_t(Sequence&, si
   const auto drafts_each = static_cast<int64_t>(n_drafts_each());
   bool open = true;  // true while more sequences may join the step
   const auto joins = [&](const Sequence& sequence) { return !sequence.needs().alone || trace_.shares.empty(); };
-  const auto has_capacity = [&, n = limits_.n_steps](size_t n_sequences) {  // each of n steps runs 1/n of the sequences
+  const auto has_capacity = [&, n = limits_.n_steps](size_t n_sequences) {  // n steps in flight share the sequences
     return open && rows > 0 && trace_.shares.size() < (n_sequences + n - 1) / n;
   };
   const auto give = [&](Sequence& sequence) {
@@ -147,7 +147,7 @@ int64_t Scheduler::blocks_needed(std::span<Sequence* const> unit, int64_t rows) 
   return needed;
 }
 
-// Returns the number of drafts to try, at most `most`: 0 if they need more than `free` blocks.
+// Returns how many draft tokens to try: at most `most`, or 0 if their rows need more than `free` blocks.
 int64_t Scheduler::n_drafts(const Sequence& sequence, int64_t most, int64_t free) const {
   const int64_t n = std::min(most, static_cast<int64_t>(sequence.n_optional()));
   return cache_.blocks_needed(sequence.id(), n_missing(sequence) + n) <= free ? n : 0;

@@ -38,7 +38,7 @@ class Scheduler {
   Scheduler(BlockManager& cache, const SchedulerLimits& limits);
 
   /// Adds a waiting sequence, ordered by key: a new one goes to the end, a resumed one returns to its old position.
-  /// Throws core::Error if the sequences that must run together can never fit in the cache or max_sequences.
+  /// Throws core::Error if the sequences that must run together exceed max_sequences or can never fit in the cache.
   void add(Sequence& sequence);
   /// Makes `child` a running copy of `parent`, a running sequence of the same request. Releases the child's old blocks.
   void fork(Sequence& child, const Sequence& parent);
@@ -48,7 +48,7 @@ class Scheduler {
   /// Plans the next step: continues, preempts and starts sequences. `append`(sequence, most) must append at most `most`
   /// of the sequence's next rows to the step and return their number; `most` is at least 1.
   const Trace& plan(const std::function<size_t(Sequence& sequence, size_t most)>& append);
-  /// Returns the number of drafts that each sequence may try in the next plan.
+  /// Returns the maximum number of draft tokens of each sequence in the next plan.
   [[nodiscard]] size_t n_drafts_each() const;
   /// Returns true if there are free blocks for one more row of each sequence and no waiting sequence can be started.
   [[nodiscard]] bool can_continue(std::span<Sequence* const> sequences) const;

@@ -44,7 +44,7 @@ class Sequence {
   [[nodiscard]] size_t index() const { return key_.index; }
   [[nodiscard]] const Needs& needs() const { return needs_; }
   [[nodiscard]] bool runs() const { return id_ >= 0; }
-  /// Returns the sequence's id in the KV cache while it runs.
+  /// Returns the sequence's id in the KV cache; negative if the sequence is not running.
   [[nodiscard]] SequenceId id() const { return id_; }
   /// Returns the number of tokens found in the KV cache when the sequence last started.
   [[nodiscard]] int64_t n_cached() const { return n_cached_; }
@@ -67,25 +67,27 @@ class Sequence {
     first_ = first;
   }
 
-  /// Returns the number of leading tokens() that the prefix cache may supply: never the last, whose row gives logits.
+  /// Returns the maximum number of leading tokens() to take from the prefix cache. The last token is always
+  /// computed, since its row gives the logits.
   [[nodiscard]] size_t shareable() const { return std::min(tokens().empty() ? 0 : tokens().size() - 1, compute_from_); }
   /// Makes the sequence compute tokens from `index` on even if they are cached.
   void compute_from(size_t index) { compute_from_ = index; }
-  /// Returns the maximum number of draft rows of the sequence in the next step. Fewer are planned if not all fit.
+  /// Returns the maximum number of draft rows of the sequence in the next step. The scheduler may plan fewer.
   [[nodiscard]] size_t n_optional() const { return n_optional_; }
   void set_optional(size_t n_rows) { n_optional_ = n_rows; }
 
   /// Returns the number of history tokens that were computed.
   [[nodiscard]] size_t n_computed() const { return n_held() - in_flight_; }
-  /// Returns the number of history tokens that have no position in the KV cache. A row in flight has one.
+  /// Returns the number of history tokens that are neither in the KV cache nor in flight.
   [[nodiscard]] size_t n_missing() const { return history().size() - std::min(n_held(), history().size()); }
-  /// Returns a row for `token` at history index `index`. `token` may be a drawn_token(), which is not known yet.
+  /// Returns a row for `token` at history index `index`. `token` may be a drawn_token(), the placeholder for a token
+  /// that the host has not read yet.
   [[nodiscard]] Row row(size_t index, int32_t token) const {
     return {.token = token, .sequence = id_, .position = static_cast<int64_t>(index - first_), .wants_logits = false};
   }
 
   [[nodiscard]] size_t in_flight() const { return in_flight_; }
-  /// Records that `n_rows` more rows were issued. The KV cache already holds their positions.
+  /// Records that `n_rows` more rows were issued. Their positions are already reserved in the KV cache.
   void issued(size_t n_rows) { in_flight_ += n_rows; }
   /// Records that the first `n_rows` of the rows in flight were computed.
   void collected(size_t n_rows) { in_flight_ -= n_rows; }

@@ -32,7 +32,8 @@ class Notifier {
 
   [[nodiscard]] int fd() const { return fd_; }
   void notify();
-  /// Resets the signal. Must be called before the streams are read, so that events during the reading signal again.
+  /// Resets the signal. Call it before reading the streams: then an event that arrives while they are read sets the
+  /// signal again.
   void clear();
 
  private:
@@ -49,7 +50,7 @@ class TextStream : public EventQueue<TextPiece> {
                                                           std::vector<Request> requests, bool pieces,
                                                           EventQueueOptions options = {});
 
-  /// Returns the results, one per choice, and removes them. Call it once the stream has ended without an error.
+  /// Returns the results, one per choice, and removes them. Must be called after the stream has ended without an error.
   [[nodiscard]] std::vector<GenerateResult> take_results();
 
  private:

@@ -12,8 +12,9 @@ namespace {
 using Part = Grammar::Part;
 using Kind = data::CallPiece::Kind;
 
-// Returns the part that matches all bytes up to and including the first `trigger`; if `with` is false, any bytes
-// without a trigger. If `at_start`, only a trigger at the start counts. A state is the number of trigger bytes matched.
+// If `with`, returns the part that matches all bytes up to and including the first `trigger`. Otherwise, returns the
+// part that matches any bytes without a trigger. If `at_start`, a trigger counts only at the start of the text. The
+// automaton's state is the number of trigger bytes matched so far.
 Part text(Grammar& grammar, const std::string& trigger, bool at_start, bool with) {
   if (at_start && with) return grammar.text(trigger);
   const size_t n = trigger.size();

@@ -22,14 +22,16 @@ struct CallsForm {
   FormOptions answer{};    ///< constrains an answer without calls; if its kind isn't None, no text may precede calls
 };
 
-/// Returns the part that matches answers with calls: after a call's trigger, only a valid call may follow. Throws
-/// core::Error that names the function if its schema is rejected.
+/// Returns the part that matches answers that may contain function calls: wherever the format's trigger for a call
+/// appears, a valid call must follow. Throws core::Error that names the function if its schema is rejected.
 [[nodiscard]] Grammar::Part calls_part(Grammar& grammar, const CallsForm& form);
 
-/// Returns the part for the model's reasoning, if it has any, then at most two newlines and `answer`.
+/// Returns the part that matches reasoning of the kind `thinking`, at most two newlines, and `answer`. For
+/// Thinking::None, returns `answer`.
 [[nodiscard]] Grammar::Part reasoned_part(Grammar& grammar, data::Thinking thinking, Grammar::Part answer);
 
-/// Returns the part for a constraint of any kind except None. Ignores options.thinking. Errors don't name the kind.
+/// Returns the part for a constraint of any kind except None. Ignores options.thinking. The messages of errors don't
+/// contain the kind of constraint.
 [[nodiscard]] Grammar::Part part_of(Grammar& grammar, const FormOptions& options);
 
 }  // namespace folio::infer::forms

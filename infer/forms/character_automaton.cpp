@@ -150,7 +150,8 @@ bool CharacterAutomaton::takes_nothing() const {  // correct because every state
   return std::ranges::none_of(accepts_, [](bool accepts) { return accepts; });
 }
 
-// Each state of the result is a pair: a state of this automaton and one of `other`, or -1 where `other` has ended.
+// Returns the intersection with `other`, or the difference if `negated`. Each state of the result is a pair: a state
+// of this automaton, and a state of `other` or -1 if `other` has rejected the string.
 CharacterAutomaton CharacterAutomaton::product(const CharacterAutomaton& other, bool negated) const {
   CharacterAutomaton both(budget_);
   std::map<std::pair<int32_t, int32_t>, int32_t> numbers;

@@ -8,7 +8,7 @@ namespace folio::infer::forms {
 namespace {
 
 constexpr size_t kMostWays = 4096;  // maximum number of simultaneous parses of one output
-constexpr size_t kTableBytes = 32;  // overhead of a hash table entry
+constexpr size_t kTableBytes = 32;  // estimated overhead of a hash table entry in bytes
 
 uint64_t key_of(int32_t first, int32_t second) {
   return (static_cast<uint64_t>(static_cast<uint32_t>(first)) << 32U) | static_cast<uint32_t>(second);

@@ -63,8 +63,8 @@ class Form {
   /// Half-open ranges [first, second) of indices in TokenTree::tokens().
   using Ranges = std::vector<std::pair<uint32_t, uint32_t>>;
 
-  /// `grammar` must be finished for this vocabulary's bytes and longest token. `most_steps` limits the work of one
-  /// query, counted in nodes of the token tree and edges of the grammar.
+  /// `grammar` must have been built with tokens->longest() as its longest_token, and finished with tokens->bytes().
+  /// `most_steps` limits the work of one query, counted in nodes of the token tree and edges of the grammar.
   Form(Grammar grammar, std::shared_ptr<const TokenTree> tokens, size_t most_bytes = kMostBytes,
        uint64_t most_steps = core::kDefaultWork);
   Form(const Form&) = delete;
@@ -81,12 +81,13 @@ class Form {
   [[nodiscard]] bool may_end(Place place) const { return places_[static_cast<size_t>(place)].may_end; }
   /// Returns the next byte if only one is possible and the output can't end here, otherwise nullopt.
   [[nodiscard]] std::optional<uint8_t> forced(Place place);
-  /// Returns the tokens that may come next, as ranges in ascending order. Valid until the next call.
+  /// Returns the tokens that may come next, as ranges in ascending order. The reference is valid until the next
+  /// call of a function that is not const.
   [[nodiscard]] const Ranges& allowed(Place place);
 
   /// Frees all places except the start and `kept`, and returns the new number of `kept`. All older numbers are invalid.
   Place forget(Place kept);
-  /// Returns the number of calls of forget(). Numbers of places are valid within one generation.
+  /// Returns the number of calls of forget() so far. A Place is valid only as long as this number doesn't change.
   [[nodiscard]] uint64_t generation() const { return generation_; }
   [[nodiscard]] size_t n_places() const { return places_.size(); }
   [[nodiscard]] size_t n_bytes() const { return n_bytes_; }  ///< memory used by all places
@@ -138,7 +139,7 @@ class Form {
   [[nodiscard]] int32_t push(Grammar::State back, int32_t below);
   [[nodiscard]] int32_t alike_stack(int32_t stack);
   [[nodiscard]] Place place_of(std::vector<Way> todo);
-  /// Returns the place with these ways, added if it is new. Sorts `ways`.
+  /// Returns the place that consists of the parses `ways`, after adding it if it is new. Sorts `ways`.
   [[nodiscard]] Place intern(std::vector<Way>& ways, bool may_end);
   [[nodiscard]] std::vector<Way> read(std::span<const Way> ways, uint8_t byte) const;
   void take(size_t n_bytes);

@@ -15,7 +15,8 @@
 
 namespace folio::infer::forms {
 
-/// Thread-safe. The forms it returns are not: only the engine's thread may use them.
+/// Compiles forms and caches them. The cache is thread-safe, but its forms are not: only the engine's thread may use
+/// a form.
 class FormCache {
  public:
   /// `tokenizer` must outlive the cache. Beyond `capacity` forms, the least recently used form is evicted; requests

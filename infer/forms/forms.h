@@ -36,7 +36,7 @@ struct FormOptions {
 
 // An unsupported feature is never ignored: each function throws a one-line core::Error that names it.
 
-/// Returns the part that matches the whole expression, in RE2's syntax without flags. The only assertions are ^ at the
+/// Returns the part for a regular expression in RE2's syntax without flags. The only supported assertions are ^ at the
 /// beginning and $ at the end. `.` matches any UTF-8 character except a newline.
 [[nodiscard]] Grammar::Part regex_part(Grammar& grammar, std::string_view expression);
 
@@ -50,7 +50,8 @@ struct FormOptions {
 [[nodiscard]] Grammar::Part json_object_part(Grammar& grammar, JsonSpaces spaces);
 
 /// Compiles a constraint of any kind except None for a vocabulary. Throws core::Error if it is invalid or no sequence
-/// of tokens can satisfy it, and core::TooMuchWork, with the option's location, if compiling exceeds `budget`.
+/// of tokens can satisfy it. Throws core::TooMuchWork, whose place() is the request field or the part of it that needs
+/// too much work, if compiling exceeds `budget`.
 [[nodiscard]] std::shared_ptr<Form> make_form(const FormOptions& options, std::shared_ptr<const TokenTree> tokens,
                                               const core::WorkBudget& budget = core::WorkBudget());
 

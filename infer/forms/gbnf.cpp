@@ -15,7 +15,7 @@ namespace folio::infer::forms {
 namespace {
 
 constexpr size_t kMostGrammarBytes = size_t{1} << 18U;
-constexpr int kMostGroups = 200;         // nesting depth of groups
+constexpr int kMostGroups = 200;         // maximum nesting depth of groups
 constexpr int64_t kMostOfOne = 100'000;  // maximum repetitions of a grammar element, as in x{9}
 
 Syntax character_set(CharacterRanges ranges) { return {.kind = Syntax::Kind::Characters, .ranges = std::move(ranges)}; }

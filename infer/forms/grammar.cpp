@@ -14,13 +14,13 @@ namespace {
 constexpr uint32_t kLastCharacter = 0x10FFFF;
 constexpr size_t kMaxEdges = 600'000;  // maximum of one grammar
 
-// A set of code points whose encodings have the same length, as one byte range per position. After the first byte that
-// varies, all bytes cover their full range; cut() ensures this.
+// A range of code points whose UTF-8 encodings have the same length, as one range of values per byte. All bytes after
+// the first one that varies have the full range 80-BF; cut() ensures this.
 using ByteRange = std::pair<uint8_t, uint8_t>;
 using Utf8 = std::vector<ByteRange>;
 
-// Splits a range as RE2 does (Russ Cox, "Regular Expression Matching in the Wild"): where the encoded length changes,
-// and where a byte varies while the bytes after it don't cover their full range.
+// Splits the code points [low, high] into ranges that Utf8 can represent, as RE2 does (Russ Cox, "Regular Expression
+// Matching in the Wild"): where the encoded length changes, and where a byte varies but a later byte lacks some values.
 void cut(uint32_t low, uint32_t high, std::vector<Utf8>& to) {
   if (low > high) return;
   for (const uint32_t last : {0x7FU, 0x7FFU, 0xD7FFU, 0xDFFFU, 0xFFFFU}) {
@@ -160,7 +160,8 @@ Grammar::Part Grammar::repeat(const Build& build, int64_t least, int64_t most) {
   core::require(least >= 0 && (most < 0 || least <= most), "invalid repetition count: {} to {}", least, most);
   const State begin = add_state();
   const State end = add_state();
-  // Builds a loop whose token masks serve all copies far from both bounds of the count. `ends` gives it an exit.
+  // Builds a loop over one copy. All copies that are far from both `least` and `most` share the loop's token masks. If
+  // `ends`, the loop has an exit.
   const auto far = static_cast<int64_t>(limits_.longest_token) + 1;
   const auto loop = [&](bool ends) {
     const size_t first = states_.size();
@@ -210,8 +211,9 @@ std::string Grammar::name_of(Rule rule) const {
   return name.empty() ? "a rule" : fmt::format("the rule {}", core::printable(name));
 }
 
-// Sets Node::alike of the states of copies. Copies far below the minimum use the loop without an exit, unless they may
-// match the empty string; all others use the loop with an exit. Loops come first, so one pass resolves nested copies.
+// Sets Node::alike of each state of a copy to the corresponding state of a loop. Copies far below the minimum use the
+// loop without an exit, unless they may match the empty string. All other copies use the loop with an exit. Loops come
+// first, so one pass resolves nested copies.
 void Grammar::share_copies(const std::vector<bool>& ends_unread) {
   for (const Copy& copy : copies_) {
     size_t same = copy.open;
@@ -268,7 +270,7 @@ void Grammar::finish(Rule start, const std::bitset<256>& available) {
 std::vector<bool> Grammar::ending(bool by_reading) const {
   const size_t n = states_.size();
   std::vector<std::vector<std::pair<State, Rule>>> back(n);                  // per state: (source, called rule or -1)
-  std::vector<std::vector<std::pair<State, State>>> waiting(rules_.size());  // per rule: calls that wait until it ends
+  std::vector<std::vector<std::pair<State, State>>> waiting(rules_.size());  // per rule: calls waiting until it can end
   std::vector<Rule> rule_of(n, -1);
   for (size_t r = 0; r < rules_.size(); ++r) {
     if (rules_[r].begin >= 0) rule_of[static_cast<size_t>(rules_[r].begin)] = static_cast<Rule>(r);

@@ -37,7 +37,8 @@ class Grammar {
     State to;
   };
 
-  /// A fragment of a rule, read between two states. None of its edges enters `begin` or leaves `end`.
+  /// A fragment of a rule: it matches the bytes read on a path from `begin` to `end`. None of its edges enters `begin`
+  /// or leaves `end`.
   struct Part {
     State begin;
     State end;
@@ -102,7 +103,8 @@ class Grammar {
     bool ends_rule = false;
     bool is_last = false;
   };
-  /// A loop over one copy of a repeated part. Copies far from both bounds of the count share its token masks.
+  /// A loop over one copy of a repeated part. Copies that are far from both the minimum and the maximum number of
+  /// repetitions share the loop's token masks.
   struct Loop {
     size_t first;  ///< first state of the loop
     Part one;

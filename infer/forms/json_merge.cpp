@@ -18,7 +18,7 @@ constexpr size_t kMostMerged = 4'000;
 constexpr size_t kMostWork = 200'000;
 constexpr int kMostReferences = 64;
 
-// Returns the number of members and of their direct elements; deeper ones are not counted.
+// Returns a measure of work: 1 plus the number of members and of the elements and members directly in their values.
 size_t size_of(const JsonValue& schema) {
   size_t n = 1;
   for (const auto& [key, value] : schema.members) n += 1 + value->items.size() + value->members.size();
@@ -42,7 +42,7 @@ std::string unescaped(std::string_view token, const std::string& ref, const std:
   return to;
 }
 
-// Returns the value of the keyword "type" for the types that are in both sets; null if there are none.
+// Returns the value of the keyword "type" that allows the types in both sets; null if the sets have no common type.
 Json common_types(const TypeSet& a, const TypeSet& b) {
   std::vector<Json> names;
   const auto keep = [&](bool both, const char* name) {
@@ -96,7 +96,8 @@ Schema SchemaMerger::target(const std::string& ref, const std::string& at) const
   return {.value = value, .at = core::printable(ref, 120)};
 }
 
-// Returns the allowed values of `property` in a branch. Throws core::Error unless they are listed and all strings.
+// Returns the allowed values of `property` in a branch. Throws core::Error unless the branch lists them, by const or
+// enum, and all are strings.
 std::vector<std::string> SchemaMerger::tags(const Schema& branch, const std::string& property, const std::string& at) {
   std::vector<std::string> all;
   const auto add = [&](const Json& values) {
@@ -209,7 +210,8 @@ void SchemaMerger::require_disjoint(const Json& branches, const std::string& at,
   }
 }
 
-// Returns true only if types, enum values or required properties show that no value satisfies both. May miss cases.
+// Returns true if types, enum values or required properties show that no value satisfies both schemas. May return false
+// even though the schemas are disjoint.
 bool SchemaMerger::disjoint(const JsonValue& a, const JsonValue& b, const std::string& at, int depth) {
   work(size_of(a) + size_of(b), at);
   const Json values = a.at("enum");
@@ -263,8 +265,9 @@ Json SchemaMerger::both(const Json& a, const Json& b) {
   return known;
 }
 
-// Returns the value of a keyword that both schemas have, in their conjunction; null if no value satisfies both.
-// Keywords of properties and items keep the value of `a`: merge_objects() and merge_arrays() combine those.
+// Combines the values of a keyword that both schemas have. Returns the keyword's value in the conjunction of the
+// schemas; null if no value satisfies both. For keywords of properties and items, returns the value in `a`:
+// merge_objects() and merge_arrays() combine those.
 Json SchemaMerger::merged_keyword(const std::string& key, const JsonValue& a, const JsonValue& b,
                                   const std::string& at) {
   if (key == "type") return common_types(types_of(a), types_of(b));

@@ -17,8 +17,8 @@ namespace folio::infer::forms {
 namespace {
 
 constexpr size_t kMostNumberStates = 5'000;
-constexpr int kMostExponent = 307;      // maximum exponent of d.ddd, so that no double overflows or underflows
-constexpr int kMostOtherExponent = 99;  // maximum exponent of numbers with another form than d.ddd
+constexpr int kMostExponent = 307;      // maximum |exponent| of d.ddd, so that no double overflows or underflows
+constexpr int kMostOtherExponent = 99;  // maximum |exponent| of a number of any other form
 constexpr int kMostExponentDigits = 3;
 constexpr int kAnyExponent = -1;
 constexpr std::string_view kBytes = "0123456789-+.eE";  // all bytes that numbers may contain
@@ -158,7 +158,7 @@ class NumberAutomaton {
     return n_read < bound.n_fraction() ? Side::Less : Side::Equal;  // a bound with more digits is larger
   }
 
-  // Updates `state` by a digit before the decimal point (`is_whole`) or after it.
+  // Updates `state` with a digit before (`is_whole`) or after the decimal point.
   void read_digit(NumberState& state, int digit, bool is_whole) const {
     for (size_t b = 0; b < bounds(state).size(); ++b) {
       const SizeBound& bound = bounds(state)[b];
@@ -203,7 +203,7 @@ class NumberAutomaton {
     }
   }
 
-  // Updates `state` by `byte`. Returns false if `byte` can't come next.
+  // Updates `state` with the next byte of the number. Returns false if `byte` can't come next.
   [[nodiscard]] bool step(NumberState& state, uint8_t byte) const {
     const bool is_digit = byte >= '0' && byte <= '9';
     const int digit = byte - '0';
@@ -298,7 +298,8 @@ class NumberAutomaton {
     state.at = At::Exponent;
     if (state.exponent == kAnyExponent) return true;
     state.exponent = state.exponent * 10 + digit;
-    // span() returns the exponents that have `more` further digits. some() and all() tell if any or all are allowed.
+    // span() returns the range of exponents that begin with the digits so far and have `more` further digits. some()
+    // and all() return true if some or all of these exponents are allowed.
     const auto span = [&](int more) {
       int power = 1;
       for (int i = 0; i < more; ++i) power *= 10;

@@ -16,8 +16,8 @@ using Part = Grammar::Part;
 using Rule = Grammar::Rule;
 
 constexpr size_t kMostProperties = 2'000;
-constexpr size_t kMostOptional = 500;     // maximum of consecutive optional properties, as any of them may come next
-constexpr size_t kMostPatterns = 4;       // maximum of patterns in patternProperties
+constexpr size_t kMostOptional = 500;     // maximum consecutive optional properties, each of which may come next
+constexpr size_t kMostPatterns = 4;       // maximum number of patterns in patternProperties
 constexpr int64_t kMostCounted = 10'000;  // maximum of the number of properties times the member counts to distinguish
 
 struct PatternProperty {
@@ -77,7 +77,8 @@ struct Property {
   bool required;
 };
 
-// Returns the listed properties, then other required ones. `other` is the schema of additional properties.
+// Returns the properties listed in "properties", then those listed only in "required". `other` is the schema of
+// additional properties.
 std::vector<Property> properties_of(const SchemaContext& in, const JsonValue& all,
                                     const std::vector<PatternProperty>& patterns, const Schema& other,
                                     const std::string& at) {
@@ -160,7 +161,8 @@ Part object_part(const SchemaContext& in, const JsonValue& all, const std::strin
     grammar.define(tails.back(),
                    grammar.repeat(one, std::max<int64_t>(least - count, 0), most < 0 ? -1 : most - count));
   }
-  // The first member is a property up to the first required one, or if none is required, also an additional property.
+  // The first member may be any property up to and including the first required one. If none is required, it may also
+  // be an additional property.
   std::vector<Part> ways;
   const auto first_required =
       static_cast<size_t>(std::ranges::find_if(properties, &Property::required) - properties.begin());

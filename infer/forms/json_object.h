@@ -20,7 +20,8 @@ struct SchemaContext {
   std::function<Grammar::Part(const Schema&)> value;  ///< returns a call of the rule that matches a schema
 };
 
-/// Returns the part for objects that satisfy `assertions`, whose location is `at`. Throws if a feature is unsupported.
+/// Returns the part for objects that satisfy `assertions`. `at` is the location of the assertions, for error messages.
+/// Throws core::Error if a feature is unsupported.
 [[nodiscard]] Grammar::Part object_part(const SchemaContext& in, const JsonValue& assertions, const std::string& at);
 
 }  // namespace folio::infer::forms

@@ -289,7 +289,7 @@ class SchemaCompiler {
     return parts_.sequence({parts_.mark('['), tail, grammar_.text("]")});
   }
 
-  // Returns all values of a schema that allows only a few; nullopt if they can't be listed.
+  // Returns all values that a schema allows; nullopt if there are too many or they can't be enumerated.
   [[nodiscard]] std::optional<std::vector<Json>> values_of(const Schema& schema) {
     constexpr int64_t kMostIntegers = 256;
     std::vector<Json> values;

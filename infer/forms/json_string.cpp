@@ -15,7 +15,7 @@ namespace {
 constexpr std::array<std::pair<uint32_t, char>, 8> kShortEscapes{
     {{'"', '"'}, {'\\', '\\'}, {'/', '/'}, {'\b', 'b'}, {'\f', 'f'}, {'\n', 'n'}, {'\r', 'r'}, {'\t', 't'}}};
 
-// Adds transitions that read any number of a range, as `n_digits` hexadecimal digits, and lead to state `end`.
+// Adds transitions that read any number in a range, written as `n_digits` hexadecimal digits, and lead to state `end`.
 class HexDigits {
  public:
   HexDigits(std::vector<Grammar::Transition>& transitions, int32_t& n_states)
@@ -192,7 +192,7 @@ Grammar::Part other_key(Grammar& grammar, std::span<const std::string> excluded)
       if (low <= t.high) transitions.push_back({from, static_cast<uint8_t>(low), t.high, t.to});
     }
   }
-  // Renumbers the states, since an automaton starts in state 0: the tree's root.
+  // Renumbers the states so that the tree's root becomes state 0, the state in which an automaton starts.
   for (Grammar::Transition& t : transitions) {
     const auto moved = [](int32_t state) {
       return state == kCanonicalStates ? 0 : state < kCanonicalStates ? state + 1 : state;

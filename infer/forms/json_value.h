@@ -52,7 +52,7 @@ class JsonSet {
  public:
   /// Adds the elements of `list`, which may be null.
   JsonSet(const Json& list, core::WorkBudget budget);
-  /// Returns true if `value` was not in the set.
+  /// Adds a value. Returns true if it was not in the set.
   bool add(const Json& value) { return known_.insert(key(value)).second; }
   [[nodiscard]] bool has(const Json& value) const { return known_.contains(key(value)); }
 

@@ -1,4 +1,4 @@
-// A hash set of 64-bit integers (open addressing), meant for few elements and frequent clear().
+// A hash set of 64-bit integers (open addressing), for sets that are small and often cleared.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kMostBytes = size_t{1} << 16U;  // maximum length of an expression
 constexpr int kMostNested = 200;                 // maximum depth of groups
 constexpr int64_t kMostRepeats = 1000;           // maximum count of a repetition, as in RE2
-constexpr size_t kManyRanges = 4096;             // ranges that a class collects before overlapping ones are merged
+constexpr size_t kManyRanges = 4096;             // number of ranges from which a class merges overlapping ones early
 
 bool is_digit(uint32_t c) { return c >= '0' && c <= '9'; }
 bool is_letter(uint32_t c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }
@@ -91,7 +91,8 @@ class Parser {
     return {.kind = Syntax::Kind::Repeat, .parts = {std::move(one)}, .least = times->first, .most = times->second};
   }
 
-  // Parses a repetition and returns its bounds, or nullopt if there is none. A { that begins none is a literal (RE2).
+  // Parses a repetition and returns its bounds, or nullopt if there is none. A { that doesn't begin a repetition is a
+  // literal, as in RE2.
   std::optional<std::pair<int64_t, int64_t>> repetition() {
     if (take("*")) return std::pair{0, -1};
     if (take("+")) return std::pair{1, -1};

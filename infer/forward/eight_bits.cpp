@@ -13,7 +13,7 @@ static_assert(kEightBitsGroup == kernels::kGroupColumns);
 EightBits to_eight_bits(std::span<const float, kEightBitsGroup> group) {
   constexpr float kLeast = 1e-30F;     // Kernels::quantize rounds groups with smaller magnitudes to 0
   constexpr float kShift = 0x1.8p23F;  // adding and subtracting 1.5 · 2^23 rounds to an integer, ties to even
-  uint32_t bits = 0;                   // the largest magnitude as bits, which compare like magnitudes, NaN above all
+  uint32_t bits = 0;                   // bits of the largest magnitude; as integers, they sort by magnitude, NaN last
   for (const float x : group) bits = std::max(bits, std::bit_cast<uint32_t>(x) & 0x7FFFFFFFU);
   EightBits out{.largest = std::bit_cast<float>(bits), .values = {}};
   if (!(out.largest >= kLeast) || !std::isfinite(out.largest)) return out;

@@ -42,7 +42,7 @@ struct SlotPart {
   size_t last = 0;
 };
 
-/// One rank's side of the exchanges.
+/// Exchanges one rank's activations with the other ranks of its group.
 class Exchange {
  public:
   /// Creates the exchange of member `index`. If `in_eight_bits`, parts with SlotPart::in_eight_bits are sent in 8 bits.
@@ -95,15 +95,15 @@ inline constexpr size_t kShardRows = 16;  ///< matrices are split between ranks 
 
 [[nodiscard]] constexpr size_t shard_tiles(size_t n_rows) { return (n_rows + kShardRows - 1) / kShardRows; }
 
-/// Returns the output rows of a matrix that a rank computes; empty if there are more ranks than tiles.
+/// Returns the output rows of a matrix that `rank` computes. The share may be empty if there are more ranks than tiles.
 [[nodiscard]] constexpr Share rows_of_rank(size_t n_rows, size_t rank, size_t n_ranks) {
   const Share tiles = share_of(shard_tiles(n_rows), rank, n_ranks);
   return {std::min(n_rows, tiles.first * kShardRows), std::min(n_rows, tiles.last * kShardRows)};
 }
 
-/// Returns the number of bytes that the ranks exchange in a step with `rows` rows, `logit_rows` of them with logits. If
-/// `in_blocks`, inputs of Wo and W2 are sent in 8 bits, as between processes if all layer matrices are quantized. With
-/// experts, this is an upper bound: a chosen expert whose weight rounds to 0 sends nothing.
+/// Returns the number of bytes that the ranks exchange in a step with `rows` rows, `logit_rows` of them with logits.
+/// `in_blocks`: the inputs of Wo and W2 are sent in 8 bits, which processes do if all matrices of the layers are
+/// quantized. With experts, this is an upper bound: a chosen expert whose weight rounds to 0 sends nothing.
 [[nodiscard]] uint64_t exchanged_bytes(const core::ModelConfig& config, size_t n_ranks, size_t rows, size_t logit_rows,
                                        bool in_blocks = false);
 

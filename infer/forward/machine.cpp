@@ -52,7 +52,7 @@ void require_tiles(const core::StoredModel& model, size_t n_ranks, const char* n
 
 RankReport sum_of(std::span<const RankReport> ranks) {
   RankReport sum{};
-  uint64_t memory = UINT64_MAX;  // free bytes for cache blocks: the least that a rank reports, since they share memory
+  uint64_t memory = UINT64_MAX;  // free bytes for cache blocks: the minimum of all ranks, which share one memory
   for (const auto& [load, fit] : ranks) {
     sum.load.weight_bytes += load.weight_bytes;
     sum.load.repacked_bytes += load.repacked_bytes;

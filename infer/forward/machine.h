@@ -111,7 +111,7 @@ struct StageInfo {
   SlotWidths widths;  ///< elements per row in each slot
   LoadReport load_report;
   size_t max_rows = kMaxRows;  ///< maximum rows per step
-  /// Maximum number of steps that are begun before the first one's results are read. They overlap and finish in order.
+  /// Maximum number of steps that may be begun before the results of the first one are read. Steps finish in order.
   size_t steps_in_flight = 1;
   bool draws = false;  ///< true: the stage draws tokens; false: the host draws them from the logits
 };
@@ -133,7 +133,7 @@ class StageMemory {
 /// Identifies an asynchronous copy of results to the host: a fetch function returns it, a wait function accepts it.
 enum class Ticket : uint64_t {};
 
-/// Copies between a stage's slots and the host's memory.
+/// Copies activations from a stage's slots to host memory, and back.
 class StageResults {
  public:
   virtual ~StageResults() = default;
@@ -147,7 +147,8 @@ class StageResults {
   /// Waits for the drawn tokens, but not for later steps, and returns them: (draws), each a token, kNotFinite or
   /// kNothingLeft. Valid until two more steps have begun. A row whose token is a failed draw has undefined results.
   virtual std::span<const int32_t> wait_tokens(Ticket /*ticket*/) { return {}; }
-  /// Copies the first rows of a slot to or from `values`, and waits. Used by observers, and between two stages.
+  /// Copies the first values.size() / width rows of a slot to or from `values`, and waits until that is done. Used by
+  /// observers, and between two stages.
   virtual void read(Slot slot, std::span<float> values) = 0;
   virtual void write(Slot slot, std::span<const float> values) = 0;
 };

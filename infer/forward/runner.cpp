@@ -37,7 +37,7 @@ LoadReport sum_of(std::span<const std::unique_ptr<Stage>> stages) {
   return sum;
 }
 
-// Returns the number of cache blocks: whole blocks for each sequence, but at most those that fit on every machine.
+// Returns the number of cache blocks: enough whole blocks for each sequence, but no more than fit on every machine.
 int64_t n_blocks(std::span<const std::unique_ptr<Stage>> stages, const core::ModelConfig& config,
                  const CacheOptions& options) {
   int64_t fit = std::numeric_limits<int32_t>::max();
@@ -159,7 +159,7 @@ Issued Runner::start(std::span<const Row> rows, const Observer& observer) {
                   .observed = static_cast<bool>(observer)};
   ++n_issued_;
   issued.drawn_on_host = on_host;
-  n_fed_ = 0;  // no draws can be used until the whole step is issued
+  n_fed_ = 0;  // if issuing the step throws, the next step can't use its draws
   infer::forward(stages_, step, observer);
   if (on_host ? n_logit_rows_ > 0 : !issued.reported.empty()) issued.logits = last.results().fetch_logits();
   if (!step.draws.empty()) issued.tokens = last.results().fetch_tokens();

@@ -58,7 +58,7 @@ class Runner {
   Runner(const core::StoredModel& model, std::span<const Placement> placements, const CacheOptions& options);
   /// Loads all layers on one machine.
   Runner(const core::StoredModel& model, Machine& machine, const CacheOptions& options = {});
-  Runner(core::StoredModel&&, Machine&, const CacheOptions& = {}) = delete;  // no temporary: weights are used in place
+  Runner(core::StoredModel&&, Machine&, const CacheOptions& = {}) = delete;  // the model must outlive this object
   Runner(core::StoredModel&&, std::span<const Placement>, const CacheOptions& = {}) = delete;
 
   [[nodiscard]] const core::StoredModel& model() const { return model_; }
@@ -70,7 +70,7 @@ class Runner {
   [[nodiscard]] uint64_t block_bytes() const { return block_bytes_; }
   /// Returns the maximum number of rows per step, the smallest of all stages.
   [[nodiscard]] size_t max_rows() const { return max_rows_; }
-  /// Returns the maximum number of steps that are issued but not collected. Steps are collected in order.
+  /// Returns the maximum number of steps that may be issued and not yet collected. Steps are collected in order.
   [[nodiscard]] size_t steps_in_flight() const {
     return stages_.size() == 1 ? stages_.front()->info().steps_in_flight : 1;
   }
@@ -81,7 +81,7 @@ class Runner {
   [[nodiscard]] int32_t load_adapter(const core::Adapter& adapter);  // copies `adapter`
   /// Unloads an adapter that no sequence uses. Throws core::Error if it is not loaded.
   void unload_adapter(int32_t number);
-  /// Throws core::Error unless the adapter is loaded or kNoAdapter.
+  /// Throws core::Error unless `number` is kNoAdapter or the id of a loaded adapter.
   void require_adapter(int32_t number) const;
 
   /// Runs at most max_rows() rows and stores their keys and values. If the machine draws tokens, only requested logits
@@ -96,11 +96,12 @@ class Runner {
 
   /// First half of forward(): issues the step and stores its rows in the cache. Throws as forward() does.
   [[nodiscard]] Issued issue(std::span<const Row> rows, const Observer& observer = {});
-  /// Second half of forward(): waits for the step's results. Before that, more steps may be issued: as many as
-  /// steps_in_flight() allows, or one if feeds() was true. A step that is never collected still runs.
+  /// Second half of forward(): waits for the step's results. Before this call, more steps may be issued, so that
+  /// up to steps_in_flight() are in flight, or two if feeds() returned true. A step that is never collected still runs.
   [[nodiscard]] StepOutput collect(const Issued& issued);
-  /// Returns true if the next step can be issued before the last one is collected, with its tokens as drawn_token().
-  /// This requires a single machine that draws tokens, and that the last step's rows requested no logits.
+  /// Returns true if the next step can be issued before the last one is collected, and can use drawn_token() for the
+  /// tokens that the last step draws. This requires a single machine that draws tokens, and that the last step's rows
+  /// requested no logits.
   [[nodiscard]] bool feeds() const { return n_fed_ > 0; }
   /// Returns the number of steps issued so far.
   [[nodiscard]] uint64_t n_issued() const { return n_issued_; }

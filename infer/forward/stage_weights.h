@@ -18,7 +18,8 @@ struct WeightId {
   [[nodiscard]] bool exists() const { return index >= 0; }
 };
 
-/// Layers [first, last) of a model. A range with the first layer includes the embedding, one with the last the output.
+/// Layers [first, last) of a model. A range with the model's first layer also includes the embedding. A range with the
+/// last layer also includes the output.
 struct LayerRange {
   int64_t first = 0;
   int64_t last = 0;
@@ -38,8 +39,8 @@ class StageWeights {
   /// Calls load() for each tensor that `range` needs, in the order of core::tensor_manifest().
   StageWeights(const core::StoredModel& model, LayerRange range, const Load& load);
 
-  /// Returns the id of a weight in `layer`, counted from the model's first layer, or outside the layers if `layer` is
-  /// -1. If this stage has no such weight, exists() is false for the id.
+  /// Returns the id of a weight. `layer` is counted from the model's first layer; -1: a weight outside the layers, such
+  /// as the embedding. If this stage has no such weight, exists() is false for the id.
   [[nodiscard]] WeightId operator()(core::Role role, int64_t layer = -1) const;
   [[nodiscard]] bool has(core::Role role, int64_t layer = -1) const { return (*this)(role, layer).exists(); }
 

@@ -40,9 +40,9 @@ using RuntimeResultBatch = std::function<void(int index, std::vector<std::string
 /// The model's chat template, if it has one.
 using Chat = std::optional<data::ChatTemplate>;
 
-/// Returns the text of a conversation: `history` (ignored in round 0), the user's `input`, and the answer `output`, or,
-/// without `output`, the start of an answer. The chat template formats the messages; without a template they are
-/// concatenated. Throws core::Error if the template cannot format them.
+/// Returns the text of a conversation: `history` (ignored in round 0), the user's `input`, and the answer `output`. If
+/// `output` is nullopt, the text ends where the answer begins. The chat template formats the messages; without a
+/// template they are concatenated. Throws core::Error if the template cannot format them.
 [[nodiscard]] std::string with_turn(const data::Tokenizer& tokenizer, const Chat& chat, const std::string& history,
                                     int round, const std::string& input, const std::optional<std::string>& output = {});
 
@@ -71,16 +71,17 @@ class Model {
   /// returns -1. Does nothing if the handle is closed. Throws core::Error if the handle is unknown.
   void AbortResponse(int handle);
 
-  /// Returns the completion of `input`. `callback` may be empty; it is called on this thread for each token with the
-  /// token's text: whole UTF-8 characters, so the text may be empty.
+  /// Returns the completion of `input`. `callback`, if set, is called on this thread for each token. The text that
+  /// it receives consists of whole UTF-8 characters; it may be empty, for example while a character is incomplete.
   std::string Response(const std::string& input, const RuntimeResult& callback, const GenerationConfig& config = {});
 
-  /// Generates completions of several inputs in one batch. Call i of `callback` receives the text of every output's
-  /// i-th token.
+  /// Generates completions of several inputs in one batch and stores them in `outputs`, in input order. Call i of
+  /// `callback`, if set, receives the text of the i-th token of each output.
   void ResponseBatch(const std::vector<std::string>& inputs, std::vector<std::string>& outputs,
                      const RuntimeResultBatch& callback = {}, const GenerationConfig& config = {});
 
-  /// Returns the prompt for `input` after `history`: see with_turn(). MakeHistory() also includes the answer.
+  /// MakeInput() returns the prompt for `input` after `history`. MakeHistory() returns the conversation that also
+  /// includes the answer `output`. See with_turn().
   [[nodiscard]] std::string MakeInput(const std::string& history, int round, const std::string& input) const;
   [[nodiscard]] std::string MakeHistory(const std::string& history, int round, const std::string& input,
                                         const std::string& output) const;

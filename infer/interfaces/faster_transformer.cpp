@@ -56,7 +56,7 @@ void Llama::allocateBuffer(size_t batch_size, size_t beam_width, size_t max_seq_
   }
   initialize();
   freeBuffer();
-  // A beam that forks within a block holds both the parent's block and its own copy: one block more.
+  // A beam that forks within a block holds both the parent's block and its own copy, so it needs one block more.
   const auto each = static_cast<size_t>(blocks_for(static_cast<int64_t>(max_seq_len))) + (beam_width > 1 ? 1 : 0);
   const size_t blocks = batch_size * beam_width * each;
   engine_ =

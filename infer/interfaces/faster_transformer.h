@@ -41,8 +41,8 @@ using TensorMap = std::map<std::string, Tensor, std::less<>>;
 /// A model's weights and vocabulary. F32, F16 and BF16 weights are used in place in the mapped file.
 class LlamaWeight {
  public:
-  /// Reads a GGUF file, a llama2.c file or a Hugging Face directory, and its tokenizer or the one in the file
-  /// `tokenizer`. Throws core::Error if a file cannot be read.
+  /// Reads a GGUF file, a llama2.c file or a Hugging Face directory. `tokenizer` is a tokenizer file; empty: the
+  /// model's own tokenizer. Throws core::Error if a file cannot be read.
   explicit LlamaWeight(const std::string& path, const std::string& tokenizer = "");
   LlamaWeight(core::StoredModel file, std::unique_ptr<data::Tokenizer> tokenizer);
 
@@ -70,7 +70,7 @@ class Llama {
  public:
   /// Creates a model without a buffer, and starts no threads. `weights` must outlive this object.
   explicit Llama(const LlamaWeight& weights, const LlamaOptions& options = {});
-  Llama(LlamaWeight&&, const LlamaOptions& = {}) = delete;  // no temporary: weights are used in place
+  Llama(LlamaWeight&&, const LlamaOptions& = {}) = delete;  // the weights must outlive this object
 
   // FasterTransformer does the work of the next three functions internally. Here, memory use is explicit.
 
@@ -88,12 +88,12 @@ class Llama {
   void freeBuffer();
 
   /// Generates the outputs of a batch: see docs/interfaces.md for the tensors. Allocates a buffer if there is none that
-  /// is large enough, and frees it at the end if is_free_buffer_after_forward is set. `weights` must be the
-  /// constructor's. Throws core::Error, and writes no output, if a tensor is missing, unknown or invalid.
+  /// is large enough, and frees it at the end if is_free_buffer_after_forward is set. `weights` must be
+  /// those of the constructor. Throws core::Error, and writes no output, if a tensor is missing, unknown or invalid.
   void forward(TensorMap* output_tensors, const TensorMap* input_tensors, const LlamaWeight* weights);
 
   [[nodiscard]] bool has_buffer() const { return engine_ != nullptr; }
-  /// Returns the statistics of the buffer's engine since it was allocated.
+  /// Returns the engine's statistics since the buffer was allocated; all 0 without a buffer.
   [[nodiscard]] EngineStatistics statistics() const { return engine_ ? engine_->statistics() : EngineStatistics{}; }
 
  private:

@@ -30,8 +30,8 @@ class Inputs {
   /// Refers to `tensors`, which must outlive this object. Throws core::Error if a tensor is unknown or not supported.
   explicit Inputs(const TensorMap& tensors);
 
-  /// Returns a required tensor of integers. Throws core::Error if the tensor is missing or has another number of
-  /// dimensions; the message contains `needs`, the expected shape.
+  /// Returns a required tensor of integers. Throws core::Error if the tensor is missing or does not have `n_dimensions`
+  /// dimensions. The message contains `needs`, the expected shape.
   [[nodiscard]] const Tensor& required(std::string_view name, size_t n_dimensions, std::string_view needs) const;
 
   /// Returns one value for each of `n` sequences, from a tensor of n values or of one value for all; empty if there is

@@ -13,7 +13,7 @@
 
 namespace folio::infer {
 
-/// A machine to use instead of this process's CPU: the ranks of several processes (infer/ranks/net).
+/// A machine to use instead of this process's CPU: several processes that run one model together (infer/ranks/net).
 struct GivenMachine {
   Machine* machine = nullptr;  ///< must outlive the model
   const Cpu* cpu = nullptr;    ///< this process's part of the machine

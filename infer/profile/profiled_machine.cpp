@@ -78,7 +78,7 @@ class ProfiledStage final : public PassThroughStage {
     }
   }
 
-  // Disables replay, so that every operation is issued.
+  // While profiling, disables replay, so that every operation is issued.
   bool begin(const Step& step) override {
     if (!machine_.enabled) return PassThroughStage::begin(step);
     step_begin_ = last_ = Clock::now();

@@ -15,7 +15,7 @@
 
 namespace folio::infer {
 
-/// The work of a set of operations.
+/// Counts, bytes and seconds of a set of operations.
 struct Work {
   uint64_t operations = 0;
   double seconds = 0.0;

@@ -16,7 +16,7 @@
 namespace folio::infer {
 namespace {
 
-constexpr int kSpins = 1000;  // about 10 µs: enough unless the OS has descheduled another member
+constexpr int kSpins = 1000;  // spins before a thread sleeps: about 10 µs, enough unless another thread was descheduled
 
 void pause() {
 #if defined(__x86_64__)
@@ -86,11 +86,12 @@ class LocalGroup::Member final : public Transport {
  public:
   Member(LocalGroup& group, size_t index) : group_(group), index_(index) {}
 
-  // A member that has entered round r + 1 has read all messages of round r, so two messages per member are stored.
+  // A member that has entered round r + 1 has read all messages of round r. So it is enough to store two messages per
+  // member.
   void all_gather(std::span<const std::byte> bytes, size_t n_to_all, const Take& take,
                   std::chrono::seconds /*timeout*/) override {
     const uint32_t round = group_.n_rounds_.load(std::memory_order_acquire);
-    group_.check();  // throws after break_off(), when another member may still read given_
+    group_.check();  // throws if a member failed, since another one may still read given_
     std::vector<Given>& given = group_.given_[round % 2];
     given[index_] = {bytes, n_to_all};
     group_.wait_for_all(round);

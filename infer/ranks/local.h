@@ -59,7 +59,8 @@ class LocalGroup {
   /// Returns the transport of a member. The group must outlive it. Timeouts are ignored.
   [[nodiscard]] std::unique_ptr<Transport> member(size_t index);
 
-  /// Makes all_gather() throw in all members, because one has failed. reset() undoes this once no member is running.
+  /// Makes all_gather() throw in all members, because one has failed. reset() undoes this; it may only be called while
+  /// no member is in all_gather().
   void break_off();
   void reset();
 

@@ -9,7 +9,7 @@ namespace folio::infer::kernels::reference {
 
 float exp(float x) {
   using namespace core::exp_constants;
-  x = x > kLow ? x : kLow;  // compares like the vector instructions, also for NaN
+  x = x > kLow ? x : kLow;  // NaN becomes kLow, as in the vector kernels
   x = x < kHigh ? x : kHigh;
   const float n = std::nearbyint(x * kLog2E);
   float r = std::fma(n, -kLn2High, x);

@@ -11,7 +11,7 @@ inline constexpr size_t kTileRows = 16;
 inline constexpr size_t kGroupColumns = 32;   ///< columns of an input that share a scale
 inline constexpr size_t kBlockColumns = 256;  ///< columns per block of a tile
 
-/// Returns the size in bytes of a tile's quants in a group of 32 columns.
+/// Returns the size in bytes of the quants of a tile in one group of 32 columns. `bits` is the size of a quant.
 [[nodiscard]] constexpr size_t group_quant_bytes(int bits) {
   return kTileRows * kGroupColumns * static_cast<size_t>(bits) / 8;
 }

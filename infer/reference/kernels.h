@@ -228,7 +228,8 @@ struct Kernels {
 /// Returns the instruction sets that have their own kernels and run on this machine, the fastest last.
 [[nodiscard]] std::vector<core::Isa> isas_with_kernels();
 
-/// Returns an instruction set's kernels, or the reference if this build has none. Throws core::Error if not supported.
+/// Returns an instruction set's kernels, or the reference kernels if this build has none for it. Throws core::Error if
+/// this machine does not support the instruction set.
 [[nodiscard]] const Kernels& kernels_for(core::Isa isa);
 
 /// Returns true if matmul_fast is faster than matmul_bf16 on this machine. Intel's AVX-512 without AMX is not: one Xeon

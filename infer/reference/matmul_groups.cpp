@@ -67,7 +67,7 @@ void quantize(const float* x, size_t n, size_t k, const QuantizedInputs& out) {
   for (size_t g = 0; g < n * k / kGroupColumns; ++g) {
     const float* group = x + g * kGroupColumns;
     int8_t* values = out.values + g * kGroupColumns;
-    uint32_t bits = 0;  // bit patterns have the order of magnitudes; infinity and NaN are largest
+    uint32_t bits = 0;  // bits of the largest |x|; as integers, they sort by magnitude, NaN last
     for (size_t i = 0; i < kGroupColumns; ++i) bits = std::max(bits, std::bit_cast<uint32_t>(group[i]) & 0x7FFFFFFFU);
     const auto largest = std::bit_cast<float>(bits);
     const bool zero = !(largest >= kLeast) || !std::isfinite(largest);

@@ -47,7 +47,8 @@ auto FormMask::within_capacity(Look look) {
   }
 }
 
-// Processes only the tokens of `history` from the first one that differs from the last call's; reuses earlier states.
+// Reuses the states of the tokens that `history` has in common with the last call's history, and processes only the
+// tokens after them.
 template <typename Look>
 auto FormMask::at(std::span<const int32_t> history, Look look) {
   const auto text = history.subspan(n_prompt_);
@@ -81,7 +82,7 @@ bool FormMask::keep_allowed(std::span<float> logits, std::span<const int32_t> hi
     }
     return true;
   });
-} catch (const core::Error&) {  // not rethrown: way_on() throws it if the sequence continues with this history
+} catch (const core::Error&) {  // ignored here: way_on() throws it again if the sequence continues
   return false;
 }
 

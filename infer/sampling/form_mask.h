@@ -42,11 +42,11 @@ class FormMask {
   /// Returns the longest token whose bytes begin every valid continuation. The model may write these bytes as several
   /// tokens. Returns -1 if there is none, or if the output must end after it.
   [[nodiscard]] int32_t likely(std::span<const int32_t> history);
-  /// Returns true if `token` is allowed, and at least one token after it.
+  /// Returns true if `token` is allowed and the form allows at least one token after it.
   [[nodiscard]] bool accepts(int32_t token, std::span<const int32_t> history);
   [[nodiscard]] bool may_end(std::span<const int32_t> history);
   [[nodiscard]] WayOn way_on(std::span<const int32_t> history);
-  /// Returns the ways to continue after `history` and `token`, which must be allowed and not an end token.
+  /// Returns how the output can continue after `history` and `token`. `token` must be allowed and not an end token.
   [[nodiscard]] WayOn way_on(std::span<const int32_t> history, int32_t token);
 
  private:

@@ -10,10 +10,10 @@
 namespace folio::infer {
 namespace {
 
-// Logits within kNear temperatures of the largest are gathered first, with weights in double precision. All other
-// logits together have little probability, so floats are precise enough for their sum.
+// Logits at most kNear * temperature below the largest are gathered first, with weights in double precision. All other
+// logits together have little probability, so floats are precise enough for the sum of their weights.
 constexpr float kNear = 10.0F;
-// One call of sort_next() sorts the unsorted logits within this many temperatures of their largest.
+// One call of sort_next() sorts those unsorted logits that are at most kStep * temperature below their largest.
 constexpr float kStep = 1.0F;
 // An upper bound of far_weight()'s relative error: three roundings of an argument of at most 88 (1.6e-5), the
 // polynomial's error (2e-7), and 16 additions of floats (1e-6).

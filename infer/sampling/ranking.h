@@ -26,8 +26,8 @@ class Ranking {
   };
 
   /// Starts a ranking of the `top_k` largest of `logits` (vocab_size), or of all if `top_k` is 0, without those that
-  /// are kForbidden. `largest` must be their maximum; `temperature` divides logits in the weights. `logits` must stay
-  /// valid until the next reset().
+  /// are kForbidden. `largest` must be their maximum. Weights are exp((logit - largest) / temperature). `logits` must
+  /// stay valid until the next reset().
   void reset(std::span<const float> logits, float largest, double temperature, size_t top_k);
 
   [[nodiscard]] size_t size() const { return size_; }

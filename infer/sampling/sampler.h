@@ -79,14 +79,16 @@ struct SamplerOptions {
   }
 };
 
-/// Returns `base` with the config's values. Throws core::Error with file, name, range and remedy if one is invalid.
+/// Returns `base` with the sampling settings that `config` contains. Throws core::Error with file, name, range and
+/// remedy if one is out of range.
 [[nodiscard]] SamplerOptions with_config(SamplerOptions base, const core::GenerationConfig& config);
 
 /// Results of a draw that yields no token.
 inline constexpr int32_t kNotFinite = -1;    ///< a logit is not finite
 inline constexpr int32_t kNothingLeft = -2;  ///< no token may be drawn
 
-/// Returns `drawn` if it is a token, otherwise throws core::Error with the reason. `position` is that of the draw.
+/// Returns `drawn` if it is a token, otherwise throws core::Error with the reason. `position` is the drawn token's
+/// position in its sequence, for the message.
 [[nodiscard]] int32_t token_of(int32_t drawn, int64_t position);
 
 /// Returns true if `history` followed by `token` ends with one of the words. Words must not be empty.
@@ -109,8 +111,9 @@ class Sampler {
   /// Returns true if `token` is in never() or completes a bad word after `history`. Does not check form().
   [[nodiscard]] bool forbids(int32_t token, std::span<const int32_t> history) const;
 
-  /// Returns a token, kNotFinite or kNothingLeft. Overwrites `logits` (vocab_size). `history` is the sequence so far,
-  /// `position` that of the drawn token. Throws core::Error if a token of `history` or the options has no logit.
+  /// Draws a token and returns it, or kNotFinite or kNothingLeft if there is none. Overwrites `logits` (vocab_size).
+  /// `history` is the sequence so far. `position` is the position of the drawn token. Throws core::Error if a token of
+  /// `history` or of the options is outside the vocabulary.
   [[nodiscard]] int32_t draw(std::span<float> logits, std::span<const int32_t> history, int64_t position);
   /// Draws a token as draw() does, but throws core::Error if there is none.
   [[nodiscard]] int32_t sample(std::span<float> logits, std::span<const int32_t> history, int64_t position) {

@@ -32,13 +32,14 @@ class StopFilter {
   /// Returns the length of the longest prefix of stop string `s` that the text ends with after `byte`. `n` is that
   /// length before `byte`.
   [[nodiscard]] size_t advanced(size_t s, size_t n, char byte) const;
-  /// Updates `matched` (see matched_) for `bytes` after held_. Returns where the first stop string begins, or npos.
+  /// Updates `matched` (see matched_) as if `bytes` were appended to held_. Returns the offset in held_ + bytes of the
+  /// first complete stop string, or npos.
   [[nodiscard]] size_t read(std::string_view bytes, std::vector<size_t>& matched) const;
 
   core::SharedVector<std::string> stops_;
   std::vector<size_t> matched_;  ///< per stop string: length of the longest prefix that held_ ends with
-  /// KMP failure function of each stop string, computed as needed. Element n is the length of the longest prefix of the
-  /// stop string, shorter than n, that its first n bytes end with.
+  /// KMP failure function of each stop string, computed as needed. Element n is the length of the longest proper prefix
+  /// of the stop string's first n bytes that is also a suffix of these bytes.
   mutable std::vector<std::vector<uint32_t>> fallbacks_;
   std::string held_;
   bool stopped_ = false;

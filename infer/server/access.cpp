@@ -26,7 +26,8 @@ std::string without_port(const std::string& host) {
   return host.substr(0, has_port ? colon : std::string::npos);
 }
 
-// Returns true for an IP address. A name is less safe: anyone's DNS can resolve one to this server (DNS rebinding).
+// Returns true for an IP address. A host name is less safe: an attacker's DNS server can resolve a name to this server
+// (DNS rebinding).
 bool is_address(const std::string& host) {
   return !host.empty() && (host[0] == '[' || host.find_first_not_of("0123456789.") == std::string::npos);
 }
@@ -61,7 +62,8 @@ void Service::check_access(const HttpRequest& request, HttpReply& reply) const {
   throw ApiError(401, "the API key is missing or wrong; send \"Authorization: Bearer KEY\"", "", "invalid_api_key");
 }
 
-// Answers OPTIONS: the methods of a route, and what pages of allowed origins may send (CORS).
+// Answers an OPTIONS request with the methods of its route and, for pages of allowed origins, the methods and headers
+// that they may send (CORS).
 void Service::send_options(const HttpRequest& request, HttpReply& reply, const char* methods) const {
   reply.add_header("Allow", methods);
   if (contains(options_.allowed_origins, request.origin)) {

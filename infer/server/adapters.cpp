@@ -283,7 +283,8 @@ void Adapters::was_read(const std::shared_ptr<Entry>& entry, std::shared_ptr<con
   });
 }
 
-// Handles a loaded adapter, or, with kNoAdapter, one that was read but must wait for memory.
+// Handles an adapter that was loaded and has the id `number`. If `number` is kNoAdapter, the adapter was only read, and
+// must wait for memory.
 void Adapters::was_loaded(const std::shared_ptr<Entry>& entry, int32_t number) {
   if (number != kNoAdapter) {
     entry->number = number;

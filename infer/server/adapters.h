@@ -55,7 +55,7 @@ class Adapters {
   /// order of the calls. The adapter stays in memory until the result is destroyed. `name` must be one of names().
   [[nodiscard]] std::shared_ptr<Use> use(const std::string& name, Ready ready);
 
-  /// Reads the adapter's files and adds the adapter. `done` receives the error, if any: 404 for missing files, or 400.
+  /// Reads the adapter's files and adds the adapter. `done` receives the error, if any: 404 (missing files) or 400.
   void add(NamedAdapter adapter, std::function<void(const std::optional<ApiError>&)> done);
   /// Removes the adapter from names(). Requests that use it continue. Throws ApiError 404 if there is no such adapter.
   void remove(const std::string& name);

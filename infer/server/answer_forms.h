@@ -12,7 +12,7 @@
 
 namespace folio::infer::server {
 
-/// The format in which the served model writes function calls, and what is needed to constrain them.
+/// The format in which the served model writes function calls, with a tokenizer and constraints for this format.
 struct CallWriting {
   CallWriting(const data::Tokenizer& served, data::ToolFormat found)
       : format(std::move(found)), tokenizer(served, format.marks), forms(tokenizer) {}
@@ -42,7 +42,8 @@ class AnswerForms {
   [[nodiscard]] std::shared_ptr<forms::Form> form(const forms::FormOptions& options, const core::WorkBudget& budget) {
     return forms_.form(options, budget);
   }
-  /// Returns the model's format of calls, found on first use. Throws core::Error as data::tool_format() does.
+  /// Returns the model's format of function calls, which is detected on first use. Throws core::Error as
+  /// data::tool_format() does.
   [[nodiscard]] std::shared_ptr<CallWriting> calls(const core::WorkBudget& budget);
 
  private:

@@ -26,8 +26,8 @@ int64_t free_positions(const CompletionRequest& request, const ServedModel& serv
   return served.context - longest;
 }
 
-// Throws ApiError if a request would return too many log-probabilities. Sets n_logprob_bytes, which counts generated
-// tokens only if the answer isn't streamed, and an echoed prompt once for all choices.
+// Throws ApiError if a request would return too many log-probabilities. Sets n_logprob_bytes, the
+// memory for stored log-probabilities: those of generated tokens, unless streamed, and of an echoed prompt.
 void check_logprobs(CompletionRequest& request) {
   constexpr size_t kMost = size_t{1} << 22U;
   constexpr size_t kTokenBytes = 64;  // size of TokenLogprob in bytes (replies.h)

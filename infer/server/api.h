@@ -23,7 +23,8 @@ namespace folio::infer::server {
 /// An error in the format of OpenAI's API.
 class ApiError : public std::runtime_error {
  public:
-  /// Creates an error with this HTTP status. `param` is the invalid field, or empty.
+  /// Creates an error with this HTTP status. `param` is the invalid field and `code` OpenAI's error code; either may be
+  /// empty.
   ApiError(int status, const std::string& message, std::string param = {}, std::string code = {})
       : std::runtime_error(message), status_(status), param_(std::move(param)), code_(std::move(code)) {}
 

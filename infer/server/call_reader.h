@@ -31,7 +31,8 @@ struct AnswerUpdate {
   void append(AnswerUpdate more);
 };
 
-/// Parses the function calls of an answer. The answer may be split anywhere: the updates add up to the same calls.
+/// Parses the function calls of an answer that arrives in pieces. Wherever the answer is split, the updates add up to
+/// the same calls.
 class CallReader {
  public:
   /// `format` must outlive this object. If `has_answer`, text may precede the calls, or there may be no calls. The
@@ -88,7 +89,7 @@ class ReasoningReader {
 };
 
 /// Parses an answer's reasoning, then its text, and calls if there are tools. is_enough() is true at the maximum number
-/// of calls, or once a call repeats an earlier one exactly; the repetition is left out.
+/// of calls, or after a call that equals an earlier one. Such a call is left out.
 class AnswerReader {
  public:
   /// `tools` may be null, and must outlive this object. See CallReader for `id_seed`.

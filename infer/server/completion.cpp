@@ -219,7 +219,7 @@ void Completion::stream(size_t index, ChoiceText piece, size_t cost) {
   reply->add(replies_->chunk(index, std::move(piece)), cost);
 }
 
-// Subtracts output that was read, or never will be, from the queue's unread bytes.
+// Subtracts `cost` from the queue's unread bytes, after that output was read or dropped.
 void Completion::was_read(size_t cost) {
   if (queue_ != nullptr) queue_->release(cost);
 }

@@ -57,7 +57,8 @@ class BasicFields {
   [[nodiscard]] const J& json() const { return body_; }
   /// Returns the field's value, or null if the field is absent.
   [[nodiscard]] const J* find(const std::string& name) const;
-  /// Returns the members of an object field, none if the field is absent. Throws ApiError if one is unknown.
+  /// Returns the members of a field that is an object; no members if the field is absent. Throws ApiError if a member
+  /// is unknown.
   [[nodiscard]] BasicFields inside(const std::string& name) const;
   [[nodiscard]] const Json& schema(const std::string& name) const { return fields_.at(name); }
   /// Returns the number, or the schema's default if the field is absent. Throws ApiError if it is out of range.

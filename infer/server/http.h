@@ -34,7 +34,8 @@ class HttpServer {
     std::function<bool(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply)> admit;
     /// Called with the whole request, including its body.
     std::function<void(HttpRequest request, const std::shared_ptr<HttpReply>& reply)> handle;
-    /// Returns the JSON body of an answer with HTTP status `status` to input that is not valid HTTP because of `why`.
+    /// Returns the JSON body of the answer to a request that is not valid HTTP. `status` is the answer's HTTP status.
+    /// `why` is the error message.
     std::function<std::string(int status, std::string_view why)> refuse;
   };
 

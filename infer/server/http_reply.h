@@ -67,9 +67,9 @@ class HttpReply : public std::enable_shared_from_this<HttpReply> {
   /// Resets this object for the next answer on the connection.
   void reopen();
   [[nodiscard]] bool is_open() const { return is_open_; }
-  /// Writes queued output until kReplyWindow bytes are unsent.
+  /// Writes queued output until there is no more, or kReplyWindow bytes are unsent.
   void pump();
-  /// Closes the connection after the client has disconnected, and calls on_lost()'s function.
+  /// Closes the connection after the client has disconnected, and calls the function set by on_lost().
   void lose();
 
  private:

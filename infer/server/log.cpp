@@ -45,7 +45,7 @@ void Log::line(std::string_view text) const {
     static_cast<void>(::send(fd_, line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL));
     return;
   }
-  if (own_ < 0) {  // a file, or another user's pipe: write only if it is ready
+  if (own_ < 0) {  // a file, or a pipe that could not be reopened: write only if ready
     pollfd out{.fd = fd_, .events = POLLOUT, .revents = 0};
     if (::poll(&out, 1, 0) != 1 || (out.revents & POLLOUT) == 0) return;
   }

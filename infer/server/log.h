@@ -1,4 +1,5 @@
-// Log lines on stderr that never block: what a full pipe, a stopped terminal or a full disk doesn't accept is dropped.
+// Writes log lines without ever blocking: a line that a full pipe, a stopped terminal or a full disk doesn't accept is
+// dropped.
 #pragma once
 
 #include <string_view>

@@ -13,14 +13,14 @@
 
 namespace folio::infer::server {
 
-/// Returns a metric in Prometheus' text format.
+/// Returns a metric in Prometheus' text format. `type` is "counter" or "gauge".
 [[nodiscard]] std::string metric(const char* name, const char* type, const char* help, double value);
 
 /// Latencies in seconds: a histogram, and the last 1,024 values.
 class Latencies {
  public:
   void add(double seconds);
-  /// Quantiles of the last 1,024 values; nullopt while there are none.
+  /// Quantiles of the last 1,024 values, in seconds. quantiles() returns nullopt while there are no values.
   struct Quantiles {
     double median;
     double p99;
@@ -42,7 +42,7 @@ class Latencies {
 
 struct Metrics {
   std::map<std::pair<std::string, int>, uint64_t> requests;  ///< number of responses, by path and status
-  /// Finished completions, by the model or adapter they requested.
+  /// Counts of the finished completions that requested one model or adapter.
   struct OfModel {
     uint64_t requests = 0;
     uint64_t tokens = 0;  ///< generated tokens

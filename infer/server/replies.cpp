@@ -44,7 +44,7 @@ Ordered calls_json(std::span<const CallUpdate> calls, bool chunk) {
   return list;
 }
 
-// Adds the reasoning under DeepSeek's field name and under vLLM's, since clients read one of these.
+// Adds the reasoning under DeepSeek's field name and under vLLM's, since each client reads only one of them.
 void add_reasoning(Ordered& message, const AnswerUpdate& answer) {
   if (answer.reasoning.empty()) return;
   message["reasoning_content"] = answer.reasoning;

@@ -31,7 +31,7 @@ struct TokenLogprob {
 
 /// Output of one choice: all of it, or the part that is new. An echoed prompt is stored once for all choices.
 struct ChoiceText {
-  /// Log-probabilities of prompt tokens, which precede `tokens`.
+  /// The tokens of an echoed prompt with their log-probabilities. In an answer, they come before `tokens`.
   using PromptTokens = std::shared_ptr<const std::vector<TokenLogprob>>;
 
   std::shared_ptr<const std::string> echo{};  ///< the echoed prompt, which precedes the answer

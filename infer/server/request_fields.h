@@ -17,7 +17,7 @@ namespace folio::infer::server {
 
 /// Returns the name of the requested model or adapter; by default, the served model's.
 [[nodiscard]] std::string take_model(const Fields& fields, const ServedModel& served);
-/// Reads the fields that all requests share.
+/// Reads into `request` the fields that all completion APIs share.
 void take_common(const Fields& fields, const ServedModel& served, uint64_t random_seed, size_t n_prompts,
                  CompletionRequest& request);
 /// Returns additional variables of the chat template, in the format of data::RenderOptions.
@@ -39,7 +39,7 @@ void check_text_of(const std::string& field, std::span<const Prompt> prompts, co
 
 /// Throws ApiError if the model has no chat template.
 void need_chat_template(const ServedModel& served);
-/// A rendered chat.
+/// A chat, rendered as a prompt, and what is needed to parse its answer.
 struct ChatPrompt {
   Prompt prompt{};
   data::Thinking thinking = data::Thinking::None;  ///< the reasoning mode
@@ -49,7 +49,8 @@ struct ChatPrompt {
 [[nodiscard]] ChatPrompt chat_prompt(const Json* messages, const std::string& tools, const std::string& variables,
                                      const ServedModel& served, const core::WorkBudget& budget);
 
-/// Returns the body with its keys in order if it has a constraint or tools, for which the order matters; otherwise {}.
+/// Returns the body with its keys in the order of `text`, the body's JSON text, if it has a constraint or tools.
+/// Otherwise, returns {}, since the order does not matter.
 [[nodiscard]] Ordered forms_in_order(const Fields& fields, std::string_view text, const core::WorkBudget& budget);
 /// The tools that an answer may call.
 struct RequestedTools {
@@ -59,10 +60,10 @@ struct RequestedTools {
 };
 /// Parses tools, tool_choice and parallel_tool_calls. `fields` is the ordered body from forms_in_order().
 [[nodiscard]] RequestedTools requested_tools(const Fields& unordered, const OrderedFields& fields);
-/// Sets the form of an answer, and the tools that the answer may call in the format `writing`.
+/// Sets in `request` the constraint on the answer, and the tools that the answer may call in the format `writing`.
 void take_form(const OrderedFields& fields, const RequestedTools& tools, std::shared_ptr<CallWriting> writing,
                const ServedModel& served, const core::WorkBudget& budget, CompletionRequest& request);
-/// Returns the compiler of forms. Throws ApiError that names `field` if there is none.
+/// Returns the object that compiles constraints. Throws ApiError that names `field` if the server has none.
 [[nodiscard]] AnswerForms& forms_of(const std::string& field, const ServedModel& served);
 
 }  // namespace folio::infer::server

@@ -8,7 +8,7 @@
 namespace folio::infer::server {
 namespace {
 
-constexpr size_t kMaxSizeDigits = 16;  // hexadecimal digits of a chunk's size
+constexpr size_t kMaxSizeDigits = 16;  // maximum hexadecimal digits of a chunk's size
 
 [[noreturn]] void bad_request(const std::string& why) { throw RequestError(400, "not a valid HTTP request: " + why); }
 

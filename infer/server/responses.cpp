@@ -81,8 +81,9 @@ class Messages {
   [[nodiscard]] Ordered take() { return std::move(all_); }
 
  private:
-  // Returns the message to which to add the assistant's field `key`: the last one if possible, otherwise a new one. If
-  // `first`, `key` must precede content and calls, so a message with these, or with `key`, can't be used.
+  // Returns the assistant message to which to add the field `key`: the last message if possible, otherwise a new one.
+  // If `first`, `key` must come before content and calls, so the last message can't be used if it has content, calls or
+  // `key`.
   Ordered& assistant(const char* key, bool first) {
     const bool fits = !all_.empty() && all_.back()["role"] == "assistant" && !has(all_.back(), "tool_calls") &&
                       !has(all_.back(), "content");
@@ -122,7 +123,8 @@ Ordered tools_of(const Ordered& tools) {
   return all;
 }
 
-// Returns the request as the JSON of a chat request. `logit_bias`, which may be null, is not in `fields`.
+// Returns the request as the JSON of a chat request. `logit_bias` is the field of this name, which `fields` doesn't
+// contain; null: none.
 std::string chat_of(const OrderedFields& fields, const Json* logit_bias) {
   constexpr std::array kOther{"tools", "tool_choice", "stream_options", "top_logprobs"};
   Ordered chat = Ordered::object();
@@ -372,7 +374,7 @@ class ResponseReplies : public Replies {
 
 CompletionRequest parse_response(const Json& body, const ServedModel& served, uint64_t random_seed,
                                  std::string_view text, const ParseOptions& options) {
-  constexpr size_t kMostNumbers = size_t{1} << 18U;  // maximum log-probabilities; a stream repeats each several times
+  constexpr size_t kMostNumbers = size_t{1} << 18U;  // maximum log-probabilities; a stream sends each several times
   const Fields fields(body, schema("ResponseRequest"));
   check_stateless(fields);
   const Ordered ordered = in_order(body, text, options.budget);

@@ -30,11 +30,11 @@ struct RouteDescription {
   bool open = false;     ///< true: requires no API key
 };
 
-/// Returns the OpenAPI 3.1 description of all routes as JSON. `defaults` are the served model's.
+/// Returns the OpenAPI 3.1 description of all routes as JSON. `defaults` are the served model's sampling defaults.
 [[nodiscard]] std::string openapi(std::span<const RouteDescription> routes, const SamplerOptions& defaults);
 
 /// Returns a JSON object of schemas by name, for the numeric input fields of the server's web page. `defaults` are the
-/// served model's.
+/// served model's sampling defaults.
 [[nodiscard]] std::string page_fields(const SamplerOptions& defaults);
 
 }  // namespace folio::infer::server

@@ -9,7 +9,7 @@
 namespace folio::infer::server {
 namespace {
 
-constexpr size_t kLongestGroup = 32;  // bytes: limit for tokens that match the text only together
+constexpr size_t kLongestGroup = 32;  // maximum bytes of tokens that match the text only when joined
 
 size_t length_at(std::string_view text, size_t at) {
   const core::Utf8Char c = core::decode_utf8(text, at);
@@ -19,14 +19,16 @@ size_t length_at(std::string_view text, size_t at) {
   return n;
 }
 
-// Returns the length of `bytes` at the start of `text`, without a space that SentencePiece added; nullopt if not there.
+// Returns the number of bytes of `text` that `bytes` matches at its start, with or without a leading space in `bytes`,
+// which SentencePiece may have added. Returns nullopt if it matches neither way.
 std::optional<size_t> size_of(std::string_view text, std::string_view bytes) {
   if (text.starts_with(bytes)) return bytes.size();
   if (bytes.starts_with(' ') && text.starts_with(bytes.substr(1))) return bytes.size() - 1;
   return std::nullopt;
 }
 
-// Returns the length of the beginning of `text` that equals `bytes`, as it is or after NFC; nullopt if there is none.
+// Returns the length of the beginning of `text` that equals `bytes`, either as it is or after Unicode normalization
+// (NFC). Returns nullopt if there is none.
 std::optional<size_t> spelled_at(std::string_view text, std::string_view bytes) {
   if (const auto size = size_of(text, bytes)) return size;
   const size_t longest = std::min(text.size(), 4 * bytes.size());
@@ -91,7 +93,7 @@ std::vector<size_t> text_offsets(const data::Tokenizer& tokenizer, const Prompt&
     }
     const bool has_space =
         !rest.starts_with(spelled) && spelled.starts_with(' ') && rest.starts_with(std::string_view(spelled).substr(1));
-    std::string group;  // bytes of successive tokens that match the text only together
+    std::string group;  // bytes of successive tokens that match the text only when joined
     for (size_t j = i; j < tokens.size() && special_of(tokens[j]) == nullptr; ++j) {
       group += tokenizer.token_bytes(tokens[j]);
       if (j == i && has_space) group.erase(0, 1);

@@ -2,7 +2,7 @@
 //
 //     h = x + scale · post_norm(attention(norm(x))), and the same for the feed-forward network
 //
-// Gemma 2 has norms before and after each branch, OLMo 2 only after it; Granite has the scale.
+// Gemma 2 has norms before and after each branch, OLMo 2 only after each branch. Granite has the scale.
 #include "modules/block.h"
 
 #include <memory>

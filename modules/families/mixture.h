@@ -68,7 +68,8 @@ class MixtureImpl : public torch::nn::Module {
   virtual torch::Tensor of_experts(const torch::Tensor& x, const Routes& routes) {
     return own_experts(x, routes.experts, routes.weights);
   }
-  /// Returns the sum over the experts that this module holds; `experts`, int64 [N, K], contains their local indices.
+  /// Returns the sum of of_experts() over the experts that this module holds. `experts`, int64 [N, K], has the selected
+  /// experts' indices in this module, and `weights`, [N, K], their factors g_e.
   torch::Tensor own_experts(const torch::Tensor& x, const torch::Tensor& experts, const torch::Tensor& weights);
 
   [[nodiscard]] const core::ModelConfig& config() const { return config_; }

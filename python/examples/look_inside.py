@@ -75,7 +75,8 @@ def draw_attention(model, text, path):
 
 
 def logit_lens(model, ids):
-    """Applies the output norm and matrix to the residual stream after each layer: (layers + 1, ids, vocab_size)."""
+    """Applies the output norm and matrix to the residual stream after the embedding and after each layer.
+    Returns logits (layers + 1, ids, vocab_size)."""
     places = model.trace(ids)
     names = ["embedding"] + [f"layers.{layer}.ffn_residual" for layer in range(model.config["n_layers"])]
     residual = np.stack([places[name] for name in names])

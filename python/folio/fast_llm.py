@@ -51,7 +51,7 @@ class model:
         self._launching = threading.Lock()
 
     def release_memory(self) -> None:
-        """Aborts all requests, and frees the model unless it was passed in."""
+        """Aborts all requests. Frees the model, unless a Model was passed to the constructor."""
         for handle in list(self._open):
             self.abort_handle(handle)
         if self._own:
@@ -64,7 +64,7 @@ class model:
 
     def stream_response(self, query: str, history: History | None = None, config: GenerationConfig | None = None,
                         one_by_one: bool = True, **options: Any) -> Iterator[str]:
-        """Yields the answer in pieces of whole characters, or with one_by_one=False the whole answer so far."""
+        """Yields the answer in pieces of whole characters. one_by_one=False: each piece is the whole answer so far."""
         stream = self._submit([self._prompt(query, history or ())], _config(config, options))
         return _pieces(stream, one_by_one)
 
@@ -105,16 +105,16 @@ class model:
         return handle
 
     def fetch_response(self, handle: int) -> int:
-        """Waits for and returns the next token. Returns -1 at the end, which closes the handle, and on a closed handle.
+        """Waits for the next token and returns it. After the last token, closes the handle and returns -1.
 
-        If the request failed, raises its error once, which also closes the handle.
+        Returns -1 for a closed handle, too. If the request failed, closes the handle and raises the error.
         """
         response = self._response(handle)
         if response is None:
             return -1
         try:
             token = response.next_token()
-        except BaseException:  # the request failed, or Ctrl-C, which ends the request
+        except BaseException:  # the request failed, or the user pressed Ctrl-C
             self._open.pop(handle, None)
             raise
         if token == -1:
@@ -136,7 +136,7 @@ class model:
         return _engine.fast_llm_make_input(self.model._model, history, round, input)
 
     def make_history(self, history: str, round: int, input: str, output: str) -> str:
-        """Returns the conversation with one more turn. Round 0 starts a conversation."""
+        """Returns `history` with one more turn: `input` and the answer `output`. Round 0 ignores `history`."""
         return _engine.fast_llm_make_history(self.model._model, history, round, input, output)
 
     def encode(self, content: str) -> list[int]:
@@ -200,7 +200,7 @@ def _config(config: GenerationConfig | None, options: dict[str, Any]) -> Generat
     if not options.pop("do_sample", True):
         options["top_k"] = 1
     config = dataclasses.replace(config, **options)
-    if not 1e-3 <= config.repeat_penalty <= 100:  # here, because the engine's error would say repetition_penalty
+    if not 1e-3 <= config.repeat_penalty <= 100:  # the engine's error would say repetition_penalty
         raise ValueError(f"repeat_penalty is {config.repeat_penalty}, but has to be in [0.001, 100]")
     return config
 

@@ -76,7 +76,8 @@ class Llama:
         self._llama.initialize()
 
     def allocateBuffer(self, batch_size: int, beam_width: int, max_seq_len: int, max_input_len: int) -> None:
-        """Creates the engine with a KV cache for batch_size * beam_width sequences of max_seq_len tokens."""
+        """Creates the engine with a KV cache for batch_size * beam_width sequences of max_seq_len tokens, with
+        prompts of up to max_input_len tokens. Keeps the current engine if it is large enough."""
         sizes = {"batch_size": batch_size, "beam_width": beam_width, "max_seq_len": max_seq_len,
                  "max_input_len": max_input_len}
         self._llama.allocate_buffer(*(_whole(name, size, 1, 2**31 - 1) for name, size in sizes.items()))
@@ -131,7 +132,7 @@ class Llama:
         return {name: np.zeros(shapes[name], _OUTPUTS[name]) for name in wanted}
 
     def statistics(self) -> dict[str, int]:
-        """Returns the engine's counters: steps, rows computed, cached_tokens reused, tokens generated, and others."""
+        """Returns the engine's counters by name: "steps", "rows", "tokens" (generated), "cached_tokens" and others."""
         return self._llama.statistics()
 
     @property
@@ -144,7 +145,7 @@ class Llama:
 
     @property
     def end_tokens(self) -> list[int]:
-        """The tokens that end a sequence by default, without end_id."""
+        """The tokens that end a sequence if no end_id is given."""
         return self._llama.end_tokens
 
 
@@ -159,7 +160,7 @@ def _whole(name: str, value: Any, low: int, high: int) -> int:
 
 
 def _tensor(name: str, value: Any) -> np.ndarray:
-    """Returns a C-contiguous array with the same values, of a type that the tensor may have."""
+    """Converts `value` to a C-contiguous array of a type that the tensor `name` may have."""
     types = _TYPES.get(name)
     if types is None:  # the engine rejects the name
         return np.zeros(0, np.int32)

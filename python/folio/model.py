@@ -182,7 +182,7 @@ class Model:
 
     def complete(self, prompt: Prompt | None = None, *, messages: Sequence[Message] | str | None = None,
                  **options: Any) -> dict[str, Any]:
-        """Returns the server's response to a prompt or messages: outputs, finish reasons, log probabilities and usage.
+        """Returns the server's response to a prompt or messages, as a dict in the format of OpenAI's API.
 
         Defaults are the server's: temperature 1, and 16 tokens for a prompt.
         """
@@ -207,7 +207,8 @@ class Model:
         return _engine.logits(self._model, token_ids(ids))
 
     def trace(self, ids: Ids) -> dict[str, np.ndarray]:
-        """Returns the forward pass's intermediate values by name, (ids, width) float32: "embedding", …, "logits"."""
+        """Returns the forward pass's intermediate values by name, each (ids, width), float32. Names are "embedding",
+        "layers.0.attention_norm", "layers.0.query", …, "norm" and "logits"; see infer/forward/forward.h."""
         return _engine.trace(self._model, token_ids(ids))
 
     def attention(self, ids: Ids, layer: int) -> np.ndarray:
@@ -248,7 +249,7 @@ class Model:
 
     @property
     def statistics(self) -> dict[str, Any]:
-        """The engine's counters (steps, rows, tokens, cached_tokens, seconds) and load (running, waiting, blocks)."""
+        """The engine's counters and load by name, such as "steps", "tokens" and "running" (sequences)."""
         return _engine.statistics(self._model)
 
     def _submit(self, chat: bool, body: dict[str, Any], pieces: bool, notifier: Any = None) -> Any:
@@ -257,7 +258,7 @@ class Model:
             if name in body:
                 raise TypeError(f"{name!r} is an option of the server's alone")
         body, names = server_options(body)
-        # `forms`, the options as JSON text, keeps the order of a JSON schema's keys, which the engine's dicts do not.
+        # `forms`, the options as JSON text, keeps the order of a JSON schema's keys. The engine sorts those of `body`.
         said = {name: value for name, value in body.items() if name not in ("prompt", "messages", "logit_bias")}
         try:
             forms = as_json(said) if any(isinstance(value, Mapping) for value in said.values()) else ""

@@ -37,7 +37,7 @@ from folio.repeats import DONE, Rest
 from folio.service import Service
 
 BETWEEN_PIECES = 0.02  # seconds between messages of a response; output generated meanwhile is one message
-BEGINNING = 256  # characters: requests that share them go to the same replica
+BEGINNING = 256  # requests that share this many first characters go to the same replica
 ATTEMPTS = 10  # maximum per request, since a request may itself crash its replicas
 JSON = [("Content-Type", "application/json"), ("Retry-After", "1")]
 
@@ -53,7 +53,7 @@ class Replica:
         self.counters = {name: Counter(f"folio_{name}_total") for name in ("steps", "tokens", "cached_tokens")}
 
     async def answer(self, beginning: str, *request: Any) -> AsyncIterator[Any]:
-        """Yields the status and the headers, then pieces of the body. Close the generator to abort the request."""
+        """Yields (status, headers), then pieces of the body. Close the generator to abort the request."""
         reply = self.service.request(*request)
         yield await reply.start(), reply.headers
         async for piece in reply:
@@ -76,7 +76,8 @@ class Replica:
 
 
 def by_sequences(context: Any) -> tuple[float, dict[str, Any]]:
-    """Returns how many replicas are needed for at most target_ongoing_requests running or waiting sequences in each."""
+    """Ray's autoscaling policy. Returns the number of replicas needed so that each has at most target_ongoing_requests
+    running or waiting sequences, and an empty state."""
     each = (context.aggregated_metrics or {}).get("sequences", {}) | {"queued": context.total_queued_requests or 0}
     return math.ceil(sum(each.values()) / context.config.target_ongoing_requests), {}
 
@@ -92,7 +93,8 @@ class SameBeginning(RequestRouter):
 
 
 def beginning_of(body: bytes) -> str:
-    """Returns the part of a conversation that is the same in every turn: through the user's first message."""
+    """Returns the start of a prompt or conversation, to choose a replica: at most BEGINNING characters, and nothing
+    after the user's first message, so that all turns of a conversation have the same."""
     try:
         asked = json.loads(body)
         said = asked.get("messages") or asked.get("prompt") or ""

@@ -104,7 +104,7 @@ class Reply:
 
     @property
     def headers(self) -> list[tuple[str, str]]:
-        """The headers as (name, value) pairs. Available once `status` is."""
+        """The headers as (name, value) pairs. Available after `status` has been read."""
         return self._reply.headers()
 
     def __iter__(self) -> Iterator[bytes]:

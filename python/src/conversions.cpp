@@ -29,8 +29,8 @@ std::string lone_surrogate(nb::handle text) {
   return "cannot be encoded as UTF-8";
 }
 
-// Converts one Python object to JSON. Python code called meanwhile (__index__, tolist, items) may modify the object, so
-// lists and dicts are copied before their elements are read.
+// Converts one Python object to JSON. The conversion may run Python code (__index__, tolist, items) that modifies the
+// object, so lists and dicts are copied before their elements are read.
 class JsonReader {
  public:
   explicit JsonReader(std::string_view name) : name_(name) {}
@@ -81,7 +81,7 @@ class JsonReader {
     return UINT64_MAX;
   }
 
-  // Converts a NumPy array or scalar, by its tolist().
+  // Converts a NumPy array or scalar by calling its tolist().
   Json array(nb::handle object) {
     const nb::object size = nb::getattr(object, "size", nb::none());
     if (PyLong_Check(size.ptr()) && integer(size) > Json(kMaxValues)) fail_size();

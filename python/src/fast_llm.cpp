@@ -1,4 +1,5 @@
-// Functions of folio.fast_llm that folio.Model lacks: conversations as strings, and the tokens that end an answer.
+// C++ functions of the Python module folio.fast_llm, in addition to those of folio.Model: they build conversations as
+// strings, tokenize them, and return the tokens that end an answer.
 #include "infer/interfaces/fast_llm.h"
 
 #include <nanobind/stl/pair.h>

@@ -15,7 +15,8 @@ namespace {
 
 namespace ft = infer::faster_transformer;
 
-// The weights and the model of a Python object. Calls are serialized by the mutex, without holding the GIL.
+// The weights and the model that a Python object owns. Callers lock the mutex, so that only one call runs at a time,
+// and release the GIL.
 struct Parts {
   Parts(const std::string& path, const std::string& tokenizer, const ft::LlamaOptions& options)
       : weights(model_file_of(path), tokenizer), llama(weights, options) {}
@@ -66,7 +67,7 @@ ft::DataType type_of(const std::string& name, const Array& array) {
   core::fail("{} has an unsupported type, expected bool, int32, uint32, uint64 or float32", name);
 }
 
-// Tensors, with references that keep their arrays alive even if another thread changes the dict.
+// The tensors of a Python dict, with references that keep their arrays alive even if another thread changes the dict.
 template <typename Array>
 struct Tensors {
   ft::TensorMap map{};
@@ -78,7 +79,7 @@ Tensors<Array> tensors_of(const nb::dict& arrays) {
   Tensors<Array> tensors;
   for (const auto& [key, value] : arrays) {
     const std::string name = utf8_of(key, "the name of a tensor");
-    Array array;  // without a copy: outputs are written through it
+    Array array;  // not a copy, so that outputs are written to Python's memory
     core::require(nb::try_cast(value, array, false), "{} must be a C-contiguous array, and writable if it is an output",
                   name);
     ft::Tensor tensor{.type = type_of(name, array), .data = const_cast<void*>(array.data())};

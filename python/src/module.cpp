@@ -1,5 +1,5 @@
-// folio._engine: the engine's functions for Python. Arguments are checked in C++ as by the server; python/folio/ adds
-// the typed interface. Other Python threads run while C++ computes or waits.
+// folio._engine: the engine's functions for Python. Arguments are checked in C++ like those of requests to the server;
+// python/folio/ adds the typed interface. Other Python threads run while C++ computes or waits.
 #include "src/module.h"
 
 #include <nanobind/stl/optional.h>
@@ -40,7 +40,8 @@ class Stream {
   Stream(const Model& model, std::shared_ptr<infer::TextStream> stream)
       : model_(model), stream_(std::make_unique<std::shared_ptr<infer::TextStream>>(std::move(stream))) {}
 
-  // Waits for new pieces, at most `timeout` seconds. Ctrl-C aborts the request.
+  // Waits for new pieces and returns them. Returns an empty list after `timeout` seconds or at the end of the stream.
+  // Ctrl-C aborts the request.
   std::vector<infer::TextPiece> wait(double timeout = std::numeric_limits<double>::infinity()) {
     using Seconds = std::chrono::duration<double>;
     const auto begin = std::chrono::steady_clock::now();
@@ -130,7 +131,7 @@ std::unique_ptr<Model> open(nb::handle given_path, const nb::dict& given) {
   return std::make_unique<Model>(std::move(model));
 }
 
-// Runs a request that generates nothing but observes the rows of its prompt.
+// Runs a request that only computes its prompt. Returns after the request's callbacks have received all results.
 void run_prompt(const Model& model, infer::Request request) {
   auto stream = with_model(model, [&](const SharedModel::Use& use) {
     request.options.adapter = use.loaded().adapter();
@@ -167,7 +168,7 @@ using Places = std::vector<std::pair<std::string, Place>>;
 std::shared_ptr<Places> observe(const Model& model, Ids ids) {
   const auto places = std::make_shared<Places>();
   infer::Request request{.prompt = std::move(ids)};
-  request.on_logits = [](std::span<const float>) {};  // requests the last layer and the logits of all rows
+  request.on_logits = [](std::span<const float>) {};  // makes the engine compute the last layer and logits of all rows
   request.observer = [places](const std::string& name, std::span<const float> values, size_t n_rows) {
     auto found = std::ranges::find(*places, name, &std::pair<std::string, Place>::first);
     if (found == places->end()) found = places->insert(places->end(), {name, {}});
@@ -397,8 +398,8 @@ void bind_model(nb::module_& m) {
   m.def("encode_chat", &encode_chat);
 }
 
-// Passes the invalid field as the exception's second argument and the code as its third; folio/model.py converts it to
-// TypeError or ValueError.
+// Raises an exception with the arguments (message, name of the invalid field, error code). folio/model.py converts it
+// to TypeError or ValueError.
 void throw_api_error(const std::exception_ptr& error, void* type) {
   try {
     std::rethrow_exception(error);

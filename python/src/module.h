@@ -16,8 +16,8 @@ using Model = Owned<SharedModel>;
 /// A notifier owned by Python. Engine threads hold only its infer::Notifier, so they never release a Python object.
 using Notifier = Owned<std::shared_ptr<infer::Notifier>>;
 
-/// Calls work(use) without the GIL, so it must not touch Python. Convert arguments before and results after the call:
-/// both may run Python code that closes the model, which waits for the end of `use`.
+/// Calls work(use) without the GIL, so `work` must not use Python objects. Convert arguments before the call and
+/// results after it: a conversion may run Python code that closes the model, and close() would wait for `use` forever.
 template <typename Work>
 auto with_model(const Model& model, Work work) {
   const SharedModel::Use use(*model);  // first, because it throws if the model is closed

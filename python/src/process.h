@@ -1,5 +1,5 @@
-// The GIL, and the process that owns an object. C++ threads never hold references to Python objects, so they never wait
-// for the GIL. A forked child neither uses nor destroys objects of its parent's threads.
+// Releases the GIL, and protects objects from use in forked children. C++ threads never hold references to Python
+// objects, so they never wait for the GIL. A forked child neither uses nor destroys objects of its parent's threads.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -11,8 +11,9 @@ namespace folio::python {
 
 namespace nb = nanobind;
 
-/// Releases the GIL. wait_for_threads() waits until all instances are gone, because Python terminates a thread that
-/// requests the GIL later, in the middle of C++ code. After that, constructors throw core::Error.
+/// Releases the GIL. At the end of the process, wait_for_threads() waits until all instances are gone, because Python
+/// would terminate a thread that requests the GIL afterwards, in the middle of C++ code. From then on, constructors
+/// throw core::Error.
 class WithoutGil {
  public:
   WithoutGil();
@@ -26,16 +27,16 @@ class WithoutGil {
 
 /// Waits until no thread is inside a WithoutGil. Afterwards none can be created.
 void wait_for_threads();
-/// Returns true once wait_for_threads() was called.
+/// Returns true after the first call of wait_for_threads().
 [[nodiscard]] bool is_ending();
 
 /// Registers a handler for forked children: it counts the fork and forgets the parent's threads. Call it at import.
 void watch_forks();
-/// Returns the number of forks between the import of the module and this process.
+/// Returns the number of forks that lead from the process that imported the module to this one; 0 if it is the same.
 [[nodiscard]] unsigned n_forks();
 [[noreturn]] void fail_after_fork();
 
-/// True for types whose destructor may wait for threads that are executing a step.
+/// True for types whose destructor may wait for threads that are executing a step. Owned runs it without the GIL.
 template <typename T>
 inline constexpr bool kJoinsThreads = false;
 

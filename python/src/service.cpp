@@ -1,4 +1,4 @@
-// Python's binding of the server's API without a network: requests and responses are those of HTTP.
+// Binds the server's API for Python, without a network. Requests and responses are the same as over HTTP.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>

@@ -1,5 +1,5 @@
-// A model shared by Python threads. Its engine runs on a separate thread. Each user holds a Use, for which close()
-// waits. Independent of Python.
+// A model shared by Python threads. Its engine runs on a separate thread. Each call on the model holds a Use, and
+// close() waits until there are none. Does not depend on Python.
 #pragma once
 
 #include <atomic>
@@ -89,8 +89,9 @@ class SharedModel {
 };
 
 /// Parses the JSON body of a completion request, or of a chat request if `chat` is true. Sampling values and max_tokens
-/// default to those of generate() or chat(), and the seed to `random_seed`. `forms` is the body's options as JSON text,
-/// which has the order of keys in schemas; if empty, keys are sorted. Throws infer::server::ApiError.
+/// default to those of generate() or chat(), and the seed to `random_seed`. `forms` is JSON text of the body's options,
+/// from which the order of keys in JSON schemas is taken; if it is empty, keys are sorted. Throws
+/// infer::server::ApiError.
 [[nodiscard]] infer::server::CompletionRequest parse_request(const SharedModel::Use& use, bool chat,
                                                              infer::server::Json body, uint64_t random_seed,
                                                              std::string_view forms = {});

@@ -48,7 +48,8 @@ struct Speeds {
   double decode;   ///< output tokens/s of all sequences together
 };
 
-// Measures the times of a batch's tokens: until every sequence has its first one, then until the first sequence ends.
+// Times a batch: the seconds until every sequence has its first token, and the tokens/s from then until the first
+// sequence ends.
 class Watch {
  public:
   explicit Watch(size_t n_sequences) : n_silent_(n_sequences), lengths_(n_sequences) {}
@@ -132,8 +133,8 @@ struct FormSpeeds {
   double share;   ///< median of decode / free over the repetitions
 };
 
-// Measures decoding with one schema per sequence, compiled anew in each run, and without schemas. Repetitions rotate
-// the schemas, and the odd ones decode without schemas first.
+// Measures decoding with one schema per sequence, compiled anew in each run, and without schemas. Each repetition
+// assigns the schemas to other sequences. In odd repetitions, the measured run with schemas is the last.
 FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch, const data::Tokenizer& tokenizer,
                          const std::vector<std::string>& schemas) {
   const auto tokens = std::make_shared<infer::forms::TokenTree>(tokenizer);

@@ -31,7 +31,8 @@ inline void read_line(const uint64_t* p, uint64_t (&sums)[8]) {
   for (size_t i = 0; i < 8; ++i) sums[i] ^= p[i];
 }
 
-// Reads [begin, end) in groups of `rows` rows: cache line i of each row, then line i + 1. Skips a partial last group.
+// Reads [begin, end) in groups of `pattern.rows` rows: cache line i of each row, then line i + 1. Skips a partial last
+// group. Returns a value that depends on all bytes read.
 template <infer::Prefetch level>
 uint64_t read_rows(const std::byte* begin, const std::byte* end, const Pattern& pattern) {
   uint64_t sums[8] = {};
@@ -89,7 +90,8 @@ class Pages {
 };
 
 double speed(const Pages& pages, core::ThreadPool& pool, const Pattern& pattern) {
-  // Reads 128 KiB less if rows are parts of a range: rows a power of two apart would be in the same memory bank.
+  // If each row is a part of a thread's range, reads 128 KiB less. Otherwise the distance of the rows would be a power
+  // of two, and their lines would be in the same memory bank.
   const bool parts = pattern.row_bytes == 0;
   const size_t group = pattern.rows * (parts ? 4096 : pattern.row_bytes);
   const size_t bytes = parts ? kBytes - (size_t{128} << 10U) : kBytes;

@@ -60,9 +60,9 @@ bool has_blocks(const core::StoredModel& model) {
   return std::ranges::any_of(model.tensors, [](const auto& t) { return core::quant_info(t.type) != nullptr; });
 }
 
-// Returns the types in which to store the tensors if --type is not given: the source's, except that vectors become F32
-// in a quantized model, as other programs expect, and merged matrices of 4 to 6 bits become Q8_0, because an adapter's
-// change is often smaller than their quantization step.
+// Returns the types in which to store the tensors if --type is not given: those of the source, with two exceptions. In
+// a quantized model, vectors become F32, as other programs expect. Merged matrices of 4 to 6 bits become Q8_0, because
+// an adapter's change is often smaller than their quantization step.
 std::vector<core::DType> stored_types(const Source& source) {
   using enum core::DType;
   const core::TensorStream stream = source.tensors();
@@ -117,7 +117,8 @@ std::string name_of(const core::StoredModel& model) {
   return fs::path(model.path).stem().string();
 }
 
-// Returns the type to write in formats without quantized blocks: --type if given, F32 for a quantized model.
+// Returns the type to write in formats without quantized blocks: `type` (--type) if given, otherwise "f32" for a
+// quantized model, and "" for other models, which keep their types.
 std::string type_without_blocks(const core::StoredModel& model, const std::string& type) {
   if (!type.empty() || !has_blocks(model)) return type;
   core::print_stderr("{}: its blocks are written as f32; --type f16 or bf16 halves the size\n", model.path);

@@ -1,5 +1,5 @@
-// A program's flags, parsed by CLI11. Functions named as in CLI11 behave as there. Programs include this header instead
-// of CLI11's, which takes five seconds to compile.
+// A program's flags, parsed by CLI11. Functions behave like the CLI11 functions of the same name. Programs include this
+// header instead of CLI11's, which takes five seconds to compile.
 #pragma once
 
 #include <cstddef>
@@ -33,8 +33,8 @@ template <class T>
 class Flag {
  public:
   explicit Flag(CLI::Option* option) : option_(option) {}
-  /// in_range() accepts numbers in [low, high] except NaN, one_of() the given values. A default that is not accepted
-  /// means "unset" and is not shown in --help.
+  /// in_range() accepts numbers in [low, high], but not NaN; one_of() accepts the given values. A default that is not
+  /// accepted means "unset" and is not shown in --help.
   Flag* in_range(double low, double high);
   Flag* one_of(std::vector<std::string> values);
   /// Accepts names and replaces each by its number, for options of an enum type. The error lists the names.
@@ -103,7 +103,7 @@ class Flags {
   Flags(CLI::App* command, const std::string& full_name);
   void add_version();  // does nothing if the program has its own --version
   [[nodiscard]] std::string version() const;
-  [[nodiscard]] std::string help() const;  // returns the help of the given subcommand, if any
+  [[nodiscard]] std::string help() const;  // returns the help of the given subcommand, or else of this command
   Flag* added(CLI::Option* option, const std::string& names);
   template <class T>  // instantiated in flags.cpp for the types that programs use
   Flag* bind(const std::string& names, T& value, const std::string& help);

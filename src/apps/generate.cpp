@@ -97,8 +97,8 @@ void add_flags(apps::Flags& app, Options& o) {
   apps::add_form_flags(app, o.form);
 }
 
-// Returns the speeds of the whole batch. Prefill: tokens of all prompts until the last sequence's first token; decode:
-// all further tokens until the last sequence ended.
+// Returns the tokens/s of the whole batch. Prefill is the tokens of all prompts divided by the longest time to first
+// token. Decode is all further tokens divided by the longest time that a sequence needs after its first token.
 nlohmann::ordered_json speeds(const std::vector<std::vector<int32_t>>& prompts,
                               const std::vector<infer::GenerateResult>& results) {
   size_t prefilled = 0;

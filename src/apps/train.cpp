@@ -26,7 +26,8 @@ namespace {
 using namespace folio;
 using train::parallel::RollCall;
 
-// Returns --threads; 0 if only OMP_NUM_THREADS is given; by default, the rank's share of the host's cores.
+// Returns --threads if given. Otherwise returns 0 if OMP_NUM_THREADS is set, which LibTorch then uses, or else the
+// rank's share of the host's cores.
 int threads_of(const apps::TrainOptions& o) {
   if (o.config.threads > 0 || std::getenv("OMP_NUM_THREADS") != nullptr) return o.config.threads;
   return std::max(1, at::get_num_threads() / static_cast<int>(o.session->launch().n_on_host));
@@ -71,7 +72,7 @@ int run(apps::TrainOptions& o) {
   const auto start = std::chrono::steady_clock::now();
   const bool finished = train::run_to_end(trainer, options);
   if (finished) apps::end_on_signals();  // from here on, --resume can repeat what a signal interrupts
-  apps::write_config(o, trainer);        // stores the number of steps that --minutes led to
+  apps::write_config(o, trainer);        // stores the number of steps done within --minutes
   if (o.session->is_first() && trace && !trace->is_written()) {
     core::print_stderr("note: --trace wrote nothing, because the run has fewer than {} steps\n",
                        train::StepTrace::kLast);

@@ -110,7 +110,7 @@ TrainData read_data(TrainOptions& o) {
     data.text = made.get();
     data.dataset = std::move(made);
   }
-  if (o.config.epochs > 0.0) {  // computes the steps that use each window `epochs` times
+  if (o.config.epochs > 0.0) {  // sets `steps` so that each window is used `epochs` times
     const double windows = o.config.epochs * static_cast<double>(data.dataset->windows_per_epoch(o.config));
     const auto per_step = static_cast<double>(o.config.batch_size * o.config.accumulation);
     o.config.steps = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(windows / per_step - 1e-9)));

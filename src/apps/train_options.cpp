@@ -22,7 +22,8 @@ namespace {
 
 using Values = std::vector<std::pair<std::string, std::string>>;
 
-// Returns the flags and TOML values of the settings in `c` whose TrainField::kept is at most `most`, as in --help.
+// Returns the flag, as in --help, and the TOML value of each setting in `c` that has a flag. Omits training settings
+// whose TrainField::kept is greater than `most`.
 Values values_of(const train::TrainConfig& c, train::Kept most = train::Kept::InFiles) {
   Values values;
   const auto add = [&](const auto& value, const core::ConfigField& field) {
@@ -203,7 +204,7 @@ void complete_experts(TrainOptions& o) {
   if (o.init) return;
   const core::FamilyInfo& family = core::info(m.family);
   if (!given("--normalize-routes")) m.normalize_routes = family.mixture.normalizes;
-  if (!family.mixture.own_width) m.hidden_dim = m.expert_dim;  // files of this family store a single width
+  if (!family.mixture.own_width) m.hidden_dim = m.expert_dim;  // this family's files store one width for both
 }
 
 // Sets values that the family implies and that have no flags. The soft caps are Gemma 2's.

@@ -44,8 +44,8 @@ struct TrainOptions {
 /// directory. Throws core::Error or core::UsageError.
 void complete_options(TrainOptions& options, const TrainOptions& first, int argc, char** argv);
 
-/// Returns values as TOML. Kept::InFiles: those of a run's config.toml, which --config reads. Kept::ByRanks: all values
-/// that must be equal on all ranks.
+/// Returns settings as TOML, selected by `most`. Kept::InFiles: those of a run's config.toml, which --config reads.
+/// Kept::ByRanks: all settings that must be equal on all ranks.
 [[nodiscard]] std::string config_toml(const train::TrainConfig& config, train::Kept most = train::Kept::InFiles);
 
 /// Prints one line on stderr and ends the process without running destructors.

@@ -47,7 +47,8 @@ std::vector<std::string> values_in(const std::string& toml) {
   return values;
 }
 
-// Returns config.toml's values that the user edited ("lr = 0.1, …"): they differ from the checkpoint's and from `now`.
+// Returns the values that the user edited in config.toml, such as "lr = 0.1, …": those that are neither in the
+// checkpoint nor in `now`.
 std::string edited_values(const fs::path& file, const train::TrainerState& saved, const train::TrainConfig& now) {
   if (!core::path_exists(file)) return "";
   const std::vector<std::string> known = values_in(config_toml(saved.config) + config_toml(now));

@@ -12,7 +12,7 @@
 namespace folio::core {
 namespace {
 
-// Concatenates two parts along the rank: B = [s1 B1, s2 B2], A = [A1; A2], scale = 1.
+// Concatenates two parts along the rank: A = [A1; A2], B = [s1 B1, s2 B2] with the parts' scales s1 and s2, scale = 1.
 Adapter::Part concatenated(const Adapter::Part& one, const Adapter::Part& two) {
   Adapter::Part both{
       .role = one.role, .layer = one.layer, .rank = one.rank + two.rank, .scale = 1.0F, .a = one.a, .b = {}};

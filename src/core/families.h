@@ -1,4 +1,4 @@
-// The supported model families, each a row of a table: a Llama plus the parts that the family adds. Training and
+// The supported model families. A table describes each family as a Llama plus the parts that it adds. Training and
 // inference code queries the parts, never the family. The names used in files are in formats/family_files.h.
 #pragma once
 

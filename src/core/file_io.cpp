@@ -88,7 +88,7 @@ int open_temporary(const fs::path& path, mode_t mode) {
 
 constexpr mode_t kPermissions = 0777;
 
-// Sets mode and owner of `path`. Ignores failures: only root can change an owner or choose any group.
+// Gives `path` the mode and owner in `from`. Ignores failures: only root can change an owner or choose any group.
 void keep_mode_and_owner(const fs::path& path, const struct stat& from) {
   struct stat now {};
   if (::stat(path.c_str(), &now) != 0) return;

@@ -21,8 +21,8 @@
 namespace folio::core {
 namespace {
 
-// The mapped files, for the handler of SIGBUS: global, and without pointers to memory that could be freed. Mappings
-// that find no free slot are not recorded, and long paths are cut.
+// A mapped file, recorded for the handler of SIGBUS. Slots are global and contain no pointers to memory that could be
+// freed. Mappings that find no free slot are not recorded, and long paths are cut.
 struct MappingSlot {
   std::atomic<const std::byte*> begin{nullptr};
   std::atomic<size_t> size{0};  ///< 0 while the path is being written

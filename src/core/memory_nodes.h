@@ -15,7 +15,8 @@ struct MemoryNode {
 /// Returns the machine's total memory in bytes.
 [[nodiscard]] size_t machine_memory();
 
-/// Returns the nodes with processors available to this process, in order, or one without `cpus` if none are found.
+/// Returns the nodes with processors available to this process, in the order of their numbers, or a single node with
+/// empty `cpus` if none are found.
 [[nodiscard]] std::vector<MemoryNode> memory_nodes(const std::filesystem::path& folder = "/sys/devices/system/node");
 
 /// Pins the calling thread, and threads it starts later, to the node's processors, and prefers its memory. Does nothing

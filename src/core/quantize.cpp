@@ -54,8 +54,9 @@ Levels put_symmetric(const BlockSource& source, std::span<const float> x, std::b
   return levels_of(x, 2 * middle - 1, [&](float v) { return v * by + (middle + 0.5F); });
 }
 
-// Writes a block's scale and minimum and returns its quants, 0 to `top`. Of equal extremes, the first is used as in
-// llama.cpp, or with `last` the last, as in Python's gguf package on some CPUs. Only signs of zeros depend on this.
+// Writes a block's scale and minimum and returns its quants, 0 to `top`. If several elements equal the minimum or
+// maximum, uses the first, as llama.cpp does, or the last if `last`, as Python's gguf package does on some CPUs. This
+// only affects signs of zeros.
 Levels put_affine(const BlockSource& source, std::span<const float> x, std::byte* block, float top, bool last) {
   float low = x[0];
   float high = x[0];

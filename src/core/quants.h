@@ -47,12 +47,12 @@ struct StoredGroups {
 /// unsupported types, and if a span is too short.
 void unpack(DType type, std::span<const std::byte> blocks, const StoredGroups& out);
 
-/// Unpacks whole blocks into quants (elements), scales and minimums (elements / group each). `minimums` must be empty
+/// Unpacks whole blocks into one quant per element, and one scale and one minimum per group. `minimums` must be empty
 /// for a type without minimums. Throws Error for unsupported types and spans of the wrong size.
 void unpack(DType type, std::span<const std::byte> blocks, std::span<uint8_t> quants, std::span<float> scales,
             std::span<float> minimums);
 
-/// Dequantizes whole blocks into `values` (elements). Throws Error as unpack() does.
+/// Dequantizes whole blocks into `values`, one per element. Throws Error as unpack() does.
 void dequantize(DType type, std::span<const std::byte> blocks, std::span<float> values);
 
 }  // namespace folio::core

@@ -21,7 +21,8 @@ namespace folio::core {
 /// Returns each pair's angle per position: theta^(-2i / rotated), divided by its rope_factors().
 [[nodiscard]] std::vector<double> rope_frequencies(const ModelConfig& config);
 
-/// Returns the factor of rotated queries and keys: 1 except for Yarn and LongRope. Scores are multiplied by its square.
+/// Returns the factor by which rotated queries and keys are multiplied: 1 except for Yarn and LongRope. Attention
+/// scores are thus multiplied by its square.
 [[nodiscard]] float rope_magnitude(const ModelConfig& config);
 /// Return the default of rope_magnitude(): 0.1 mscale ln(factor) + 1 (YaRN, section 3.4), and sqrt(1 + ln(factor) /
 /// ln(original context)) (LongRoPE).

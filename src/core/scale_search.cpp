@@ -13,7 +13,7 @@ Lanes root(Lanes value) {
   return value;
 }
 
-// Four groups with the weights of their errors.
+// Four groups of 32 values, and the weight of each value's squared error.
 struct WeightedGroups {
   explicit WeightedGroups(const LaneGroups<32>& values) : x(values) {
     Lanes sum_xx{};

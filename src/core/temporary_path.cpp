@@ -14,8 +14,8 @@
 namespace folio::core {
 namespace {
 
-// Paths to be removed by signal handlers: global, and without pointers to memory that could be freed. Paths that are
-// too long or find no free slot are not removed on a signal.
+// A path that signal handlers remove. Slots are global and contain no pointers to memory that could be freed. Paths
+// that are too long or find no free slot are not removed on a signal.
 struct TemporarySlot {
   enum State : int { kFree, kClaimed, kSet };
   std::atomic<int> state{kFree};

@@ -17,13 +17,15 @@ namespace folio::core {
 /// the system does not count threads, or if this process may not use all cores.
 [[nodiscard]] std::optional<size_t> free_cores(size_t enough);
 
-/// The number of threads that a pool should use. Threads that share a loop wait for each other, so a thread without a
-/// core delays all. A pool starts with one thread per free core. update() removes as many threads as wait for a core,
-/// but keeps at least half. It tries all threads again after 2 seconds if cores are free, otherwise after 20, because
-/// the count of free cores may be wrong in a container. If no thread waits then, the count is ignored from then on.
+/// The number of threads that a pool should use, at least half of its threads. Threads that share a loop wait for each
+/// other, so a thread without a core delays all. A pool starts with one thread per free core. update() removes as many
+/// threads as wait for a core. It tries all threads again after 2 seconds if cores are free. After 20 seconds it tries
+/// them in any case, because the count of free cores may be wrong in a container: if no thread waits in this trial,
+/// update() ignores the count afterwards.
 class ThreadLimit {
  public:
-  /// Average number of waiting threads that shows busy cores (on two cores: 0.6 to 1 if busy, else up to 0.15).
+  /// If more threads than this wait for a core on average, other programs use the cores. Measured on two cores: 0.6 to
+  /// 1 if they are busy, at most 0.15 otherwise.
   static constexpr double kMany = 0.4;
 
   explicit ThreadLimit(size_t n_threads) : most_(n_threads), now_(n_threads) {}
@@ -33,7 +35,7 @@ class ThreadLimit {
   /// Starts with one thread per free core, or with all threads if `free` is unknown. Call it before the first loop.
   void start(std::optional<size_t> free);
   /// Adapts the number of threads to `waiting`, the average number that waited for a core during the last window. Calls
-  /// `free` before using more threads.
+  /// `free`, which returns free_cores(), before using more threads.
   void update(double waiting, const std::function<std::optional<size_t>()>& free);
 
  private:

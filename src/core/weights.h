@@ -24,7 +24,7 @@ struct Weights {
   ModelConfig config;
   std::vector<std::vector<float>> tensors{};
 
-  /// Returns views of the tensors, which have the names that GGUF uses.
+  /// Returns views of the tensors, with their GGUF names.
   [[nodiscard]] std::vector<TensorView> views() const;
 };
 

@@ -15,7 +15,7 @@ namespace folio::core {
 
 inline constexpr uint64_t kDefaultWork = 10'000'000;  ///< steps that a request may spend
 
-/// Base class of the exceptions that stop work.
+/// Base class of the exceptions that WorkBudget::spend() throws to stop work.
 class WorkStopped : public Error {
  public:
   using Error::Error;

@@ -38,7 +38,7 @@ struct Builtin {
 
 // Helpers for implementing the functions that a template can use.
 
-/// Calls Arguments::bind(), which needs a span, with a braced list of names.
+/// Calls arguments.bind(names). Unlike that function, which needs a span, this one accepts a braced list.
 [[nodiscard]] std::vector<const Value*> bind(const Arguments& arguments, std::initializer_list<std::string_view> names,
                                              size_t n_required = 0);
 /// Returns the keyword arguments of a call, as pairs for Session::dict().
@@ -60,7 +60,8 @@ struct Builtin {
 [[nodiscard]] bool is_word(char32_t c);
 /// Implements Python's str.splitlines(keepends=with_ends).
 [[nodiscard]] std::vector<TextView> lines_of(TextView text, bool with_ends = false);
-/// Returns the value in `item` at a path such as "function.name" or an index. If missing: *otherwise, if not null.
+/// Returns the value in `item` at a path such as "function.name" or an index. If a step finds no value, continues with
+/// *otherwise, or with undefined if `otherwise` is null or none.
 [[nodiscard]] Value attribute_at(Session& session, Value item, const Value& path, const Value* otherwise = nullptr);
 /// Evaluates Python's `format % values`, where `values` is a single value, a tuple or a dict.
 [[nodiscard]] Text formatted(Session& session, TextView format, const Value& values);

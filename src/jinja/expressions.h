@@ -62,7 +62,7 @@ class ExpressionParser {
     if (!accept(token().kind == kind)) fail(fmt::format("expected {}, not {}", what, shown()));
   }
 
-  /// Throws core::Error at kMaxDepth.
+  /// Increments the nesting depth until the returned object is destroyed. Throws core::Error at kMaxDepth.
   [[nodiscard]] Nested nested() {
     if (depth_ >= kMaxDepth) fail(fmt::format("nested deeper than {}", kMaxDepth));
     return Nested(depth_);

@@ -53,7 +53,7 @@ class Interpreter {
     return scopes_.emplace_back(Scope{.parent = &parent});
   }
 
-  // Throws core::Error at the limit.
+  // Increments the nesting depth until the returned object is destroyed. Throws core::Error at the limit.
   [[nodiscard]] Nested nested() {
     if (depth_ >= kMaxEvaluationDepth) core::fail("nested deeper than {}", kMaxEvaluationDepth);
     return Nested(depth_);

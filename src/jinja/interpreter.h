@@ -17,9 +17,10 @@ struct Generated {
 
 using Variables = std::vector<std::pair<std::string_view, Value>>;
 
-/// Renders a template. Throws core::Error, which begins with the line, if Python or Jinja would raise, if the template
-/// calls raise_exception, and beyond limits. If not null, `generated` receives the output of {% generation %} blocks,
-/// the assistant's answers; a block within a macro or a set is then an error, because its position is unknown.
+/// Renders a template. Throws core::Error that begins with the line number if Python or Jinja would raise, if the
+/// template calls raise_exception, or if a limit is exceeded. If not null, `generated` receives the output of {%
+/// generation %} blocks, the assistant's answers; a block within a macro or a set is then an error, because its
+/// position is unknown.
 [[nodiscard]] Text render(const Block& program, Session& session, Variables variables,
                           std::vector<Generated>* generated = nullptr);
 

@@ -60,7 +60,7 @@ Value wordcount(Session& session, const Value& self, const Arguments& arguments)
   return {n};
 }
 
-// Python's textwrap.wrap with expand_tabs and replace_whitespace turned off.
+// The functions below implement Python's textwrap.wrap with expand_tabs and replace_whitespace turned off.
 
 bool is_blank(char32_t c) { return U"\t\n\x0b\x0c\r "sv.find(code_of(c)) != TextView::npos; }
 bool is_digit_of_words(char32_t c) { return code_of(c) >= U'0' && code_of(c) <= U'9'; }
@@ -76,7 +76,7 @@ size_t chunk_end(TextView text, size_t from, bool at_hyphens) {
     while (at < text.size() && is_blank(text[at])) ++at;
     return at;
   }
-  const auto dash_end = [&](size_t i) {  // end of two or more hyphens before a word, otherwise i
+  const auto dash_end = [&](size_t i) {  // the end of two or more hyphens at i if a word follows them, otherwise i
     size_t end = i;
     while (end < text.size() && is_hyphen(text[end])) ++end;
     return end >= i + 2 && end < text.size() && is_word(text[end]) ? end : i;
@@ -240,8 +240,8 @@ Value with_sorted_keys(Session& session, const Value& value) {
   return {std::make_shared<const Dict>(std::move(sorted))};
 }
 
-// Implements Python's pprint.pformat with a width of 80, for a value with sorted keys. `column`: where a value begins;
-// `after`: number of characters that follow it on its last line.
+// Implements Python's pprint.pformat with a width of 80, for a value with sorted keys. In its functions, a value begins
+// at `column`, and `after` characters follow it on its last line.
 class PrettyPrinter {
  public:
   explicit PrettyPrinter(Session& session) : session_(session) {}

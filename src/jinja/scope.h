@@ -8,7 +8,8 @@
 
 namespace folio::data::jinja {
 
-// State of a for loop. Items are filtered on demand, because the loop's filter may depend on what its body changed.
+// State of a for loop. Items are filtered on demand, because the filter may read variables that the loop's body
+// changes.
 struct Loop {
   std::vector<Value> items;
   std::function<bool(const Value&)> accepts;  ///< the loop's filter; if empty, all items are accepted

@@ -6,7 +6,7 @@
 namespace folio::data::jinja {
 namespace {
 
-// Makes a test without arguments from a function.
+// A test without arguments, which returns kIs(self).
 template <auto kIs>
 Value plain(Session&, const Value& self, const Arguments& arguments) {
   static_cast<void>(bind(arguments, {}));

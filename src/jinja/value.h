@@ -30,7 +30,8 @@ inline constexpr size_t kCharactersPerStep = 4;       ///< characters copied or 
 inline constexpr int kMaxNesting = 64;                ///< maximum nesting of lists and dicts
 inline constexpr size_t kMaxRange = 100'000;          ///< maximum length of range(), as in Jinja's sandbox
 
-/// Convert from and to UTF-8. Each character gets `mark` (kSaid or 0). An invalid byte becomes U+DC00 + byte and back.
+/// Convert from and to UTF-8. from_utf8() gives each character `mark` (kSaid or 0) and replaces an invalid byte by the
+/// code point U+DC00 + byte; to_utf8() restores the byte.
 [[nodiscard]] Text from_utf8(std::string_view utf8, char32_t mark = 0);
 [[nodiscard]] std::string to_utf8(TextView text);
 

@@ -21,7 +21,8 @@ SHAPE = sound.Shape(dim=32, hidden=48, layers=2, heads=4, kv_heads=2, vocab=len(
 
 
 def write_chat_model(path, template=published_templates.SMOLLM2, context=SHAPE.context, layers=SHAPE.layers, pieces=PIECES):
-    """Writes a model whose greedy output is endless words: byte tokens and special tokens always have logits of 0."""
+    """Writes a model whose greedy output never ends and consists of words: byte and special tokens always have logits
+    of 0."""
     shape = sound.dataclasses.replace(SHAPE, context=context, layers=layers, vocab=len(pieces))
     arrays = {name: array / np.sqrt(shape.dim) if array.ndim == 2 and "embd" not in name else array
               for name, array in sound.weights(shape).items()}

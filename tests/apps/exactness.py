@@ -18,13 +18,13 @@ def make_home(folder):
 
 
 def command(home, directory, flags):
-    """Returns the arguments that start the run with the flags, or resume it without them if there is a checkpoint."""
+    """Returns arguments of train: those that resume the run if it has a checkpoint, otherwise those that start it."""
     go_on = (directory / "checkpoints" / "last").is_symlink()
     return [str(home / "cats.txt"), "--out", str(directory), *(["--resume"] if go_on else flags)]
 
 
 def finish(home, directory, flags):
-    """Resumes an interrupted run until it is finished."""
+    """Starts or resumes the run, unless it is finished, and waits for its end."""
     if not (directory / "model.gguf").exists():
         done = succeed("train", *command(home, directory, flags), home=home)
         assert done.stderr == "", done.stderr

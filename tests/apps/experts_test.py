@@ -14,7 +14,7 @@ from published import FLAGS, train_family
 from support import TEXT, WRONG_USAGE, assert_refused, log_of, run, succeed
 
 EXPERTS = ["--experts", "6", "--experts-per-token", "2"]
-# By family: the flags that select it in addition to --experts.
+# {family: the flags that select it, in addition to --experts}.
 FAMILIES = {"mixtral": [], "qwen2_moe": ["--shared-experts", "1"],
             "dots1": ["--shared-experts", "1", "--balance", "bias", "--balance-rate", "0.01"],
             "deepseek_v3": ["--family", "deepseek_v3", "--shared-experts", "1", "--kv-lora-rank", "6", "--q-lora-rank", "5",
@@ -25,7 +25,7 @@ LATENT = dict(num_key_value_heads=4, kv_lora_rank=20, q_lora_rank=12, qk_nope_he
               v_head_dim=10, tie_word_embeddings=False)
 LATENT_YARN = dict(rope_type="yarn", rope_theta=1e4, factor=8.0, mscale=0.707, mscale_all_dim=0.707,
                    original_max_position_embeddings=16, beta_fast=32.0, beta_slow=1.0)
-# Configurations of random models, for each family whose gradients are compared with those of transformers.
+# {family: (configuration class, its arguments)} of random models, whose gradients are compared with transformers'.
 CONFIGS = {
     "mixtral": (transformers.MixtralConfig, dict(num_local_experts=6, num_experts_per_tok=2)),
     "qwen2_moe": (transformers.Qwen2MoeConfig, dict(num_experts=8, num_experts_per_tok=3, moe_intermediate_size=24,
@@ -79,7 +79,8 @@ def random_model(home, name, tokens):
 
 
 def in_stacks(gradients, model):
-    """Joins the gradients of single experts to one tensor of all experts, gate and up in one, as in transformers."""
+    """Stacks the gradients of single experts into one tensor, with gate and up in the same tensor, as in
+    transformers."""
     gradients = {key: g for key, g in gradients.items()
                  if not key.startswith("__pad__") and not key.endswith("e_score_correction_bias")}
     if model.config.model_type == "gpt_oss":

@@ -41,7 +41,8 @@ def galore_group(parameters):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Trains one step, so that norms are no longer ones, then 1 to 12 steps with GaLore. Returns the folder of runs."""
+    """Trains one step, so that norms are no longer ones, then 1, 5 and 12 steps with GaLore in separate runs. Returns
+    the folder of runs."""
     out = tmp_path_factory.mktemp("galore")
     text = out / "text.txt"
     text.write_text("".join(f"{i} times {j} is {i * j}.\n" for i in range(60) for j in range(20)), encoding="utf-8")
@@ -59,7 +60,8 @@ OURS = {"self_attn.q_proj": "attention.wq", "self_attn.k_proj": "attention.wk", 
 
 
 def our_vectors(runs, names):
-    """Yields the singular vectors in Folio's checkpoints, for each subspace one matrix after the other."""
+    """Yields the singular vectors in Folio's checkpoints: those of all matrices for the first subspace, then for the
+    next ones."""
     for steps in (1, 1 + EVERY, STEPS):
         state = load_file(runs / f"run-{steps}/checkpoints/last/optimizer.safetensors")
         for name in names:

@@ -161,7 +161,8 @@ def test_no_program_links_gloo_twice():
 @pytest.mark.skipif(not HAS_GLOO, reason="built without Gloo")
 @pytest.mark.parametrize("program", TRAINING_PROGRAMS)
 def test_training_programs_have_no_symbols_of_debians_gloo(program):
-    """Classes derived from Gloo's are errors, too: LibTorch's and Debian's Gloo have different virtual tables."""
+    """LibTorch contains its own Gloo, whose virtual tables differ from those of Debian's Gloo. So training programs
+    must contain neither Debian's classes nor classes derived from them."""
     names = subprocess.run(["nm", "-C", BUILD / program], capture_output=True, text=True, check=True).stdout
     assert "folio::" in names
     assert [line for line in names.splitlines() if "folio::infer::Peers" in line or "vtable for gloo::" in line] == []

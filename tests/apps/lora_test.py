@@ -1,4 +1,5 @@
-"""Compares generate and perplexity with --lora to peft, with adapters that peft saved, on SmolLM2 in float32."""
+"""Compares the outputs of generate and perplexity with --lora to those of peft, on SmolLM2 in float32. peft saves the
+adapters."""
 
 import shutil
 
@@ -155,7 +156,8 @@ def test_golden_adapter_gives_the_same_text_everywhere(golden_gguf, tmp_path):
     dict(rank_pattern={r"(0|2)\.mlp\.(down|up)_proj": 6, r"layers.\d+.self_attn.(?:q|v)_proj": 3}, alpha_pattern={"_proj": 50}),
 ], ids=str)
 def test_rank_and_alpha_patterns(tmp_path, patterns):
-    """Keys of rank_pattern and alpha_pattern match modules as in peft, although peft sorts the keys when it saves."""
+    """Keys of rank_pattern and alpha_pattern must match modules as in peft. Saved files list the keys in sorted
+    order."""
     model = adapted(GOLDEN, size=0.5, **{**SMALL, "lora_alpha": 6, **patterns})
     model.save_pretrained(tmp_path / "adapter")
     ids = AutoTokenizer.from_pretrained(GOLDEN)("ROMEO:\nWhat is he?")["input_ids"]

@@ -136,7 +136,7 @@ def test_validation_loss_matches_peft_and_the_engine(home):
     rows = np.array([ids[at:at + 25] for at in range(0, len(ids) - 24, 24)])
     with torch.no_grad():
         theirs = loss_of(as_peft(GOLDEN, adapter).eval(), rows).item()
-    # Adding up to 256 float32 terms in another order changes a loss below 4 by less than 1e-4.
+    # Adding at most 256 float32 terms in another order changes a loss below 4 by less than 1e-4.
     assert log_of(out)[-1]["val_loss"] == pytest.approx(theirs, abs=1e-4)
     (home / "end.txt").write_text(tokenizer.decode(ids[:25]))
     ours = json.loads(succeed("perplexity", "-m", GOLDEN, "--lora", adapter, "--text", home / "end.txt", "--json").stdout)

@@ -43,7 +43,7 @@ def transformers_greedy(model, tokens, n, never):
     return out[0, len(tokens):].tolist()
 
 
-# ---- The golden values are transformers' ----
+# ---- The golden values equal the results of transformers ----
 
 @pytest.mark.parametrize("entry", EXPECTED["greedy"], ids=lambda e: e["prompt"].split("\n")[0] or "newline")
 def test_golden_text_matches_transformers(golden_model, golden_tokenizer, entry):
@@ -142,7 +142,7 @@ def test_gguf_package_reads_the_same_configuration(golden_gguf):
     assert fields["tokenizer.ggml.add_bos_token"] is False
 
 
-# ---- Characters of several bytes ----
+# ---- Multi-byte characters ----
 
 def test_accented_run_loads_in_transformers(accented_run):
     checkpoint = accented_run / "checkpoints" / "last"
@@ -168,7 +168,7 @@ def test_accented_run_loads_in_transformers(accented_run):
 # ---- verify ----
 
 def formats(run, folder):
-    """Exports a run's checkpoint to every file format. Returns {name: (path, further flags of verify)}."""
+    """Exports a run's checkpoint to every file format. Returns {name: (path, additional flags for verify)}."""
     checkpoint = run / "checkpoints" / "best"
     files = {"gguf": (run / "model.gguf", []), "directory": (checkpoint, [])}
     for type_ in ("f16", "bf16"):
@@ -235,7 +235,8 @@ def test_verify_accepts_any_text_and_models(accented_run, tmp_path):
 
 
 def test_verify_supports_rope_scaling(golden_gguf, tmp_path):
-    """verify accepts a directory with Llama 3's RoPE scaling, and its GGUF file, which stores factors instead."""
+    """verify accepts a directory with Llama 3's RoPE scaling, and its GGUF file, which stores factors instead of
+    parameters."""
     scaled = shutil.copytree(GOLDEN, tmp_path / "scaled")
     config = json.loads((scaled / "config.json").read_text())
     config["rope_scaling"] = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,

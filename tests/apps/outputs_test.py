@@ -1,6 +1,6 @@
 """Tests outputs and inputs that are links, pipes, devices or missing paths, and which files remain after a signal.
 
-The tests use devices like /dev/null that they create, so that a bug can't replace those of the machine.
+The tests create their own devices like /dev/null, so that a bug can't replace those of the machine.
 """
 
 import os

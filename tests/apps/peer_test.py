@@ -1,6 +1,6 @@
 """Compares ten training steps with PyTorch: transformers' Llama and torch.optim, with the same weights and batches.
 
-The model has grouped queries. Tests plain and fused modules, and products in F32 and BF16.
+The model has grouped queries. Tests plain and fused modules, and matrix products in F32 and BF16.
 """
 
 import contextlib
@@ -28,7 +28,8 @@ def text(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def first(text):
-    """Returns the checkpoint after one step, whose norms aren't all ones. Folio and PyTorch start from it."""
+    """Trains for one step, so that the norm weights aren't all ones, and returns the checkpoint. Folio and PyTorch
+    start from it."""
     out = text.parent / "first"
     succeed("train", text, *SHAPE, "--batch-size", 4, "--steps", 1, "--out", out)
     return out / "checkpoints" / "last"
@@ -43,7 +44,8 @@ def train(text, first, out, *flags):
 
 
 def optimizers(model, muon):
-    """Yields the optimizers: AdamW, or Muon for the blocks' matrices and AdamW for the rest. Only matrices decay."""
+    """Yields the optimizers: AdamW, or Muon for the blocks' matrices and AdamW for the rest. Weight decay applies only
+    to matrices."""
     blocks = [p for name, p in model.named_parameters() if muon and ".layers." in name and p.dim() == 2]
     rest = [p for p in model.parameters() if all(p is not b for b in blocks)]
     groups = [dict(params=[p for p in rest if (p.dim() == 2) == decays], weight_decay=0.1 * decays)
@@ -77,7 +79,8 @@ def train_with_pytorch(first, batches, bf16, muon):
     ("f32", ["--recompute", "true"], 1e-4, 1e-5),
     ("f32", ["--fused", "false"], 1e-4, 1e-5),
     ("bf16", [], 1e-2, 2e-2),  # larger errors: significands of 8 bits through three layers
-    # PyTorch orthogonalizes in bfloat16, which changes the loss by 1.2e-5. AdamW would change the tenth loss by 0.1.
+    # PyTorch's Muon orthogonalizes in bfloat16, which changes losses by 1.2e-5. Using AdamW instead of Muon would
+    # change the tenth loss by 0.1.
     pytest.param("f32", ["--optimizer", "muon"], 1e-4, 1e-5, marks=pytest.mark.skipif(
         not hasattr(torch.optim, "Muon"), reason="this PyTorch is older than its Muon")),
 ])

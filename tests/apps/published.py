@@ -42,8 +42,8 @@ FLAGS = ["--dim", "16", "--layers", "2", "--heads", "2", "--hidden-dim", "24", "
 
 
 def train_family(home, family, *flags):
-    """Trains on cats.txt, checks the logged loss with transformers and the engine's logits with verify. Returns the
-    finished process and transformers' model."""
+    """Trains on cats.txt, compares the logged loss with transformers' loss, and checks the engine's logits with verify.
+    Returns the finished process and the model that transformers loaded."""
     done = succeed("train", home / "cats.txt", *flags, "--out", home / "r", *FLAGS, home=home)
     assert f"family {family}" in done.stdout
     best = home / "r/checkpoints/best"

@@ -1,4 +1,5 @@
-"""Tests the memory and traffic of training ranks: train --profile's table against its formulas, and train --trace."""
+"""Tests the memory and traffic of training ranks: compares measured values in train --profile's table with the values
+by formula. Also tests train --trace."""
 
 import json
 import re
@@ -17,7 +18,7 @@ SHAPE = ["--dim", "64", "--layers", "4", "--heads", "4", "--kv-heads", "2", "--h
 
 
 def cells_of(table):
-    """Returns {rank: {column: (measured, by formula)}} of the printed table, in MB."""
+    """Returns {rank: {column: (measured value, value by formula)}} of the printed table, in MB."""
     rows = {}
     lines = table.splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith("rank  "))

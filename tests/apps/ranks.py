@@ -10,8 +10,9 @@ TORCHRUN = Path(sys.executable).with_name("torchrun")
 
 
 class Ranks:
-    """The n processes of one run. Rank R writes to FOLDER/R.out and R.err. `args_of` and `program_of` map single ranks
-    to further arguments and to another program."""
+    """The n processes of one run. Rank R writes to FOLDER/R.out and FOLDER/R.err. `args_of` maps a rank to its
+    additional arguments, and `program_of` maps a rank to the program that it runs instead of `program`. `more` are
+    environment variables."""
 
     def __init__(self, n, folder, program, *args, home="/nonexistent", args_of=None, program_of=None, **more):
         folder.mkdir(exist_ok=True)
@@ -34,7 +35,7 @@ class Ranks:
             process.wait()
 
     def wait(self):
-        """Waits for all ranks and returns their exit codes. Throws if a rank hangs."""
+        """Waits for all ranks and returns their exit codes. Raises subprocess.TimeoutExpired if a rank hangs."""
         return [process.wait(HANG) for process in self.processes]
 
     def out(self, rank):
@@ -59,7 +60,8 @@ def training(n, home, *args, **more):
 
 
 def train_on_ranks(n, home, *args, **more):
-    """Trains on n ranks to the end and returns rank 0's output. Asserts that the ranks print nothing else."""
+    """Trains on n ranks to the end and returns rank 0's stdout. Asserts that all other outputs of the ranks are
+    empty."""
     with training(n, home, *args, **more) as ranks:
         said = ranks.succeed()
         assert said and [ranks.err(rank) for rank in range(n)] == [""] * n

@@ -107,13 +107,13 @@ def test_killed_rank_ends_all_and_is_named(transport, stages, tmp_path):
 
 
 def test_hanging_rank_ends_the_pipeline(tmp_path):
-    """Stops rank 1, from which rank 3, in the next stage, receives its steps: all other ranks must end."""
+    """Stops rank 1, which sends the steps to rank 3 in the next pipeline stage. All other ranks must end."""
     with Ranks(4, tmp_path / "r", "generate", "-m", GOLDEN, "-n", 1000000, "--slide", "-t", 1, "--pipeline-parallel", 2,
                "ROMEO:", FOLIO_RANK_TIMEOUT="10") as ranks:
         await_text(ranks)
         ranks.processes[1].send_signal(signal.SIGSTOP)
         assert [ranks.processes[rank].wait(HANG) for rank in (0, 2, 3)] == [FAILED] * 3
-        lines = [ranks.line(rank) for rank in (0, 2, 3)]  # a rank may notice the end of another first
+        lines = [ranks.line(rank) for rank in (0, 2, 3)]  # a rank may first notice that another one ended
         assert any("did not respond within 10 s" in line for line in lines), lines
         assert all("did not respond within 10 s" in line or "disconnected" in line for line in lines), lines
 

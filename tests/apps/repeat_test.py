@@ -1,5 +1,6 @@
-"""Tests that a resumed run repeats the bits of an uninterrupted one: at the default model size, with LibTorch's default
-number of threads, in processes with another memory layout. kill_test.py kills small runs at random times."""
+"""Tests that a resumed run gives the same bits as an uninterrupted one, at the default model size and with LibTorch's
+default number of threads. The resumed processes have other memory layouts. kill_test.py kills small runs at random
+times."""
 
 import pathlib
 import random
@@ -25,7 +26,8 @@ def perturbed(seed):
     assert library.exists()  # otherwise the loader would only print a warning
     return {"LD_PRELOAD": str(library), "FOLIO_HEAP_SEED": str(seed),
             "MALLOC_PERTURB_": str(dice.randrange(1, 256)), "MALLOC_TOP_PAD_": str(dice.randrange(1 << 22)),
-            # Allocates large blocks from the heap, too: with fresh pages for each, a step would take twice as long.
+            # Large blocks come from the heap, too. With mmap(), each would get fresh pages, and a step would take twice
+            # as long.
             "MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
 
 
@@ -69,7 +71,7 @@ def test_f32_results_do_not_depend_on_threads(tmp_path):
 
 
 def test_mkl_does_not_choose_the_thread_count(tmp_path):
-    """Reads the number of threads in MKL's log, since on some machines MKL's own choice would be the same."""
+    """Reads the number of threads from MKL's log, because MKL's own choice would be the same on some machines."""
     (tmp_path / "text.txt").write_text(text_of_65_characters(3000))
     done = succeed("train", tmp_path / "text.txt", *SMALL_RUN[:-2], "--steps", "1", home=tmp_path, OMP_NUM_THREADS="2",
                    MKL_VERBOSE="1", **UNRULY)

@@ -73,7 +73,8 @@ def changes_in(log, directory):
 
 
 class Disturbed:
-    """Makes runs that fail at one of the system calls in `calls`, and checks that they resume to the right result."""
+    """Makes runs that fail at one of the system calls in `calls`, and checks that they give the right result when
+    resumed."""
 
     def __init__(self, home):
         self.home, self.flags = home, flags_of(STEPS, eval_every=1)
@@ -87,7 +88,8 @@ class Disturbed:
         self.finished = set()
 
     def strike(self, call, how):
-        """Runs train; strace injects `how`, such as "signal=KILL", at the call. Returns process and run directory."""
+        """Runs train under strace, which injects `how`, such as "signal=KILL", at the system call `call`. Returns the
+        process and the run directory."""
         directory = self.home / f"{call.name}-{call.number}-{how.partition('=')[2]}"
         log = directory.with_suffix(".trace")
         done = strace(["-e", f"trace={call.name}", "-e", f"inject={call.name}:{how}:when={call.number}"], log,

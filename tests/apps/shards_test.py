@@ -1,4 +1,4 @@
-"""Tests --shards: outputs are the same bytes with any number of shards, and each shard's memory is on its own node."""
+"""Tests --shards: outputs are the same with any number of shards, and each shard's memory is on its own NUMA node."""
 
 import os
 import subprocess
@@ -22,7 +22,8 @@ def test_outputs_do_not_depend_on_the_number_of_shards(model, numbers, tmp_path)
 
 
 def may_ask_for_memory():
-    """Returns True if the system lists memory nodes and processes may bind memory to one; some containers forbid it."""
+    """Returns True if the system lists NUMA nodes and a process may bind memory to one, which some containers
+    forbid."""
     ask = "import ctypes; mask = ctypes.c_ulong(1); exit(ctypes.CDLL(None).syscall(238, 1, ctypes.byref(mask), 64) != 0)"
     return (os.uname().machine == "x86_64" and os.path.exists("/sys/devices/system/node/online")
             and os.path.exists("/proc/self/numa_maps") and subprocess.run([sys.executable, "-c", ask]).returncode == 0)
@@ -30,7 +31,7 @@ def may_ask_for_memory():
 
 @pytest.mark.skipif(not may_ask_for_memory(), reason="memory nodes can't be asked for here")
 def test_shards_request_memory_of_their_node():
-    """Checks in the kernel's memory policies of the server's threads that the shards requested memory of a node."""
+    """Reads the memory policies of the server's threads from /proc. At least one policy must prefer a NUMA node."""
     with subprocess.Popen([BUILD / "serve", "-m", GOLDEN, "--port", "0", "--shards", "2"], stdout=subprocess.PIPE,
                           env=environment("/nonexistent")) as process:
         try:

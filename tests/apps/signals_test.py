@@ -1,4 +1,5 @@
-"""Tests how train ends at a signal and resumes, and training with closed or full streams or devices as outputs."""
+"""Tests that train ends at a signal and resumes later. Also tests training with devices and closed or full streams as
+outputs."""
 
 import itertools
 import json

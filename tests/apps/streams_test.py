@@ -13,7 +13,8 @@ from support import BUILD, FAILED, GOLDEN, WRONG_USAGE, environment
 
 
 def run_with(streams, program, *args):
-    """Runs a program with (stdin, stdout, stderr); None closes a stream. Returns (exit code, stderr if it's a pipe)."""
+    """Runs a program with the given stdin, stdout and stderr; None closes a stream. Returns the exit code, and the text
+    of stderr, which is empty unless stderr is a pipe."""
     closed = [number for number, stream in enumerate(streams) if stream is None]
     stdin, stdout, stderr = streams
     done = subprocess.run([BUILD / program, *map(str, args)], env=environment("/nonexistent"), stdin=stdin, stdout=stdout,

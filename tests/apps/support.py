@@ -22,7 +22,8 @@ HANG = 120  # timeout in seconds, which only ends a test that would hang
 
 
 def wait_until(condition, alive=lambda: True, every=0.01):
-    """Returns condition() once it is true. Fails the test if alive() becomes false before that."""
+    """Calls condition() every `every` seconds until it is true, and returns its value. Fails the test after HANG
+    seconds, or earlier if alive() becomes false."""
     end = time.monotonic() + HANG
     while True:
         may_come = alive()
@@ -62,7 +63,7 @@ def pause(process):
 
 
 def environment(home, **more):
-    # "passive": threads that spin while they wait would slow down tests that run at the same time.
+    # "passive" prevents threads from spinning while they wait, which would slow down tests that run at the same time.
     return {**os.environ, "FOLIO_HOME": str(home), "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", **more}
 
 

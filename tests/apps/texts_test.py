@@ -42,7 +42,8 @@ def home(tmp_path_factory):
 
 @pytest.mark.parametrize("tokenizer", [[], ["--tokenizer", "bpe:300"]], ids=["characters", "bpe"])
 def test_documents_do_not_depend_on_their_files(home, tokenizer):
-    """Documents give the same batches from any kind of file: their tokens in order, separated by end tokens."""
+    """The same documents give the same batches from any kind of file: their tokens in order, separated by end
+    tokens."""
     one, expected = batches(home, "a", home / "one.txt", *tokenizer)
     for name, args in [("b", [home / "lines.jsonl", "--field", "body"]), ("c", [home / "packed.txt.gz"]),
                        ("d", [home / "parts", home / "last.txt"])]:
@@ -81,7 +82,8 @@ def test_token_cache_is_written_once(home, tmp_path, tokenizer, type_):
 
 @pytest.mark.parametrize("across", ["false", "mask"])
 def test_windows_end_at_or_mask_documents(home, across):
-    """--across-documents false: a window ends with its first document. mask: its documents don't affect each other."""
+    """With --across-documents false, a window ends with its first document. With mask, the documents of a window don't
+    affect each other."""
     import torch
     last = train(home, "w", home / "one.txt", "--tokenizer", "bpe:300", "--across-documents", across,
                  "--validation-fraction", "0.4")

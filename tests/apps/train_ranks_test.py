@@ -32,7 +32,8 @@ def weights_digest(directory):
 
 @pytest.fixture(scope="module", params=["adamw", "muon"])
 def alone(request, shared):
-    """Trains in one process, with whole batches and with accumulated half batches. Returns flags, runs, gradients."""
+    """Trains in one process, with whole batches and with accumulated half batches. Returns (flags, folder of the first
+    run, folder of the second run, file with the first run's gradients)."""
     flags = [*RUN, "--steps", "6", "--eval-every", "3", "--optimizer", request.param]
     whole, halves = shared / f"whole-{request.param}", shared / f"halves-{request.param}"
     succeed("train", shared / "cats.txt", *flags, "--batch-size", "8", "--out", whole, "--dump-grads",

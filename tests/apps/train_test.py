@@ -41,7 +41,7 @@ def test_run_writes_the_documented_files(home):
     assert log[-1]["val_loss"] < log[0]["val_loss"]
     # Each evaluation writes a sample of the model's output to the log and to stdout.
     samples = [entry["sample"] for entry in log if "sample" in entry]
-    assert [len(sample) for sample in samples] == [100, 100, 100]  # more characters than the context
+    assert [len(sample) for sample in samples] == [100, 100, 100]  # samples are longer than the context
     for line in (line for sample in samples for line in sample.splitlines()):
         assert f"\n  | {line}\n" in done.stdout
     # stdout is a pipe here, so it gets plain lines, without a terminal's escape sequences.
@@ -127,7 +127,8 @@ def test_minutes_become_steps(home):
     estimates = re.findall(r"0.05 minutes: (\d+) steps of ([\d.]+) ms", done.stdout)
     steps = int(estimates[-1][0])
     assert log[-1]["step"] == steps >= 20
-    # train times its first 20 steps to estimate how many fit. These 20 count toward the number of steps.
+    # train times its first 20 steps to estimate how many fit into the given time. These 20 steps count toward the
+    # number of steps.
     first, ms = int(estimates[0][0]), float(estimates[0][1])
     assert 20 <= first <= 20 + 3000 / (ms - 0.05)
     assert f"steps = {steps}\n" in (home / "runs/cats/config.toml").read_text()

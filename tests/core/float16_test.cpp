@@ -1,5 +1,6 @@
-// Tests core/float16.h: conversion to float is exact, conversion from float rounds to nearest, ties to even, and both
-// together keep every bit. Expected values are computed in double precision, where each step is exact.
+// Tests core/float16.h: conversion to float is exact, conversion from float rounds to nearest, ties to even, and a
+// conversion to float and back keeps every bit. Expected values are computed in double precision, where each step is
+// exact.
 #include "core/float16.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +27,8 @@ const Half kHalves[] = {{"F16", f16_to_float, float_to_f16, -14, 10, 0x7C00, 0x1
 
 class Float16 : public ::testing::TestWithParam<Half> {
  protected:
-  // Returns the 16-bit type's value nearest to a finite `value`, ties to even, rounded in double precision.
+  // Returns the value of the 16-bit type that is nearest to a finite `value`, with ties to even. Computes in double
+  // precision.
   [[nodiscard]] static double nearest(float value) {
     const Half& half = GetParam();
     if (value == 0.0F) return value;

@@ -10,7 +10,8 @@
 namespace folio::core {
 namespace {
 
-// Returns the layers where a mixture assigns this type to the matrices of this role.
+// Returns the layers where a mixture assigns `type` to the matrices with `role`. kOutside stands for tensors outside of
+// the layers.
 std::vector<int64_t> layers_with(const ModelConfig& config, const char* mixture, Role role, DType type) {
   const auto manifest = tensor_manifest(config);
   const auto types = mixture_types(config, *find_mixture(mixture));

@@ -274,7 +274,7 @@ TEST(ModelConfig, TheLargestAllowedShapeDoesNotOverflow) {
 }
 
 TEST(ModelConfig, ParameterCountOfPublishedModels) {
-  // kGrouped has the shape of Llama 3.2 1B, kUntied with tied embeddings that of stories15M.
+  // kGrouped has the shape of Llama 3.2 1B. kUntied with tied embeddings has the shape of stories15M.
   EXPECT_EQ(parameter_count(kGrouped), 1235814400);
   EXPECT_EQ(parameter_count(kGptOss), 20914757184);  // gpt-oss-20b
   EXPECT_EQ(parameter_count(kDeepseekV2Lite), 15706484224);

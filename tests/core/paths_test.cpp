@@ -1,4 +1,5 @@
-// Tests core/paths.h: FOLIO_HOME replaces the source tree as the place of runs/ and data/; the newest model is found.
+// Tests core/paths.h: FOLIO_HOME replaces the source tree as the folder of runs/ and data/, and the newest model is
+// found.
 #include "core/paths.h"
 
 #include <gtest/gtest.h>

@@ -27,7 +27,8 @@ def ours(verb, qtype, array, folder, dtype):
 
 @pytest.mark.parametrize("qtype", READ, ids=lambda q: q.name)
 def test_random_blocks_dequantize_like_gguf(tmp_path, qtype):
-    """Random bytes are valid blocks, whose scales, minimums and quants have any bits, including infinities and NaNs."""
+    """Random bytes are valid blocks. Their scales, minimums and quants can have any bits, including infinities and
+    NaNs."""
     blocks = np.random.default_rng(int(qtype)).integers(0, 256, (5000, GGML_QUANT_SIZES[qtype][1]), dtype=np.uint8)
     with np.errstate(invalid="ignore", over="ignore"):
         expected = quants.dequantize(blocks, qtype).ravel()

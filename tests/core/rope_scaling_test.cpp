@@ -1,5 +1,5 @@
-// Tests core/rope_scaling.h: linear scaling divides all frequencies, Llama 3's divides low ones and interpolates, and
-// LongRoPE selects its factors by the context.
+// Tests core/rope_scaling.h: linear scaling divides all frequencies, Llama 3's scaling divides low frequencies and
+// interpolates medium ones, and LongRoPE selects its factors by the context length.
 #include "core/rope_scaling.h"
 
 #include <gtest/gtest.h>

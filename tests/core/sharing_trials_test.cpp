@@ -1,4 +1,4 @@
-// Tests core/sharing_trials.h with simulated times of loops: the faster of two variants, shared or not, is selected.
+// Tests core/sharing_trials.h with simulated loop times: the faster variant, all threads or one thread, is selected.
 #include "core/sharing_trials.h"
 
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-// Simulates `loops` loops of an estimated `worth` µs, which take `shared` on all threads and `alone` on one thread.
-// Returns the number of loops that ran on all threads.
+// Simulates `loops` loops, each estimated at `worth` µs. A loop takes `shared` on all threads and `alone` on one
+// thread. Returns the number of loops that ran on all threads.
 size_t n_shared(SharingTrials& trials, size_t worth, size_t loops, nanoseconds shared, nanoseconds alone) {
   size_t n = 0;
   for (size_t i = 0; i < loops; ++i) {

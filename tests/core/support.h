@@ -62,7 +62,7 @@ class ScopedEnv {
 };
 
 inline void write_bytes(const std::filesystem::path& path, std::string_view bytes) {
-  std::filesystem::remove(path);  // some file systems flush a file that is truncated and rewritten: 50 times slower
+  std::filesystem::remove(path);  // rewriting an existing file is 50 times slower on file systems that flush it
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
   out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   if (!out.flush()) throw std::runtime_error("cannot write " + path.string());
@@ -82,7 +82,8 @@ std::string raw(T value) {
   return bytes;
 }
 
-/// Returns the message of the core::Error that `action` throws; fails the test if it throws none or has several lines.
+/// Returns the message of the core::Error that `action` throws. Fails the test if `action` throws no core::Error, or if
+/// the message has several lines.
 template <typename Action>
 std::string error_of(Action&& action) {
   try {

@@ -1,4 +1,5 @@
-// Tests core/tensor_view.h: the bytes of a tensor follow from its type and shape, and only F32 can be read as floats.
+// Tests core/tensor_view.h: a tensor's size in bytes follows from its type and shape, and only F32 can be read as
+// floats.
 #include "core/tensor_view.h"
 
 #include <gtest/gtest.h>

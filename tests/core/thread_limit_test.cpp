@@ -1,4 +1,4 @@
-// Tests core/thread_limit.h with simulated waiting times, as if `busy` other threads used the cores and every runnable
+// Tests core/thread_limit.h with simulated waiting times, as if other threads used the cores and every runnable
 // thread received an equal share of the time.
 #include "core/thread_limit.h"
 
@@ -22,7 +22,8 @@ double waiting(size_t threads, size_t busy, size_t cores) {
   return waiting * static_cast<double>(threads) / static_cast<double>(all);
 }
 
-// Returns the limit, of at most `cores` threads, after each of `windows` time windows while `busy` other threads run.
+// Updates the limit for `windows` time windows on `cores` cores while `busy` other threads run. Returns the limit after
+// each window.
 std::vector<size_t> limits(size_t cores, size_t busy, size_t windows, ThreadLimit& limit) {
   std::vector<size_t> all;
   for (size_t i = 0; i < windows; ++i) {

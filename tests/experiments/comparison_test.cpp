@@ -96,7 +96,8 @@ TEST(ComparedBlocks, WidthScaledMatricesPreserveMagnitude) {
     EXPECT_EQ(!of_block, torch::equal(p.value(), old[p.key()])) << p.key();
     if (!of_block) continue;
     const double spread = p->std().item<double>() * std::sqrt(static_cast<double>(p->size(1)));
-    // The bound is five standard errors: that of the standard deviation of n normal values is 1 / √(2n), relative.
+    // The bound is five standard errors. The relative standard error of the standard deviation of n normal values is
+    // 1 / √(2n).
     EXPECT_NEAR(spread, 1.0, 5.0 / std::sqrt(2.0 * static_cast<double>(p->numel()))) << p.key();
   }
 }
@@ -182,7 +183,8 @@ TEST(Comparison, FailedJobFailsTheStudy) {
   EXPECT_THROW(run_jobs(50, [](size_t i) { core::require(i != 3, "job {} failed", i); }), core::Error);
 }
 
-// Returns a simulated loss with its minimum at the learning rate `bottom`. Above `limit`, training diverges: NaN.
+// Returns a simulated loss with its minimum at the learning rate `bottom`, or NaN above `limit`, where training
+// diverges.
 double valley(double rate, double bottom, double limit) {
   return rate > limit ? NAN : std::pow(std::log10(rate / bottom), 2);
 }

@@ -39,7 +39,8 @@ def file_of(exercise):
 
 
 def properties_of(exercise):
-    """Returns the suite and the tests of an exercise, in order, including those shared with tests of modules/."""
+    """Returns the name of an exercise's suite and the names of its tests, in order. Includes tests that are shared with
+    the tests of modules/."""
     source = read("properties", f"{exercise}.cpp")
     for shared in re.findall(r'^#include "(tests/modules/properties/.+)"', source, re.M):
         source += (ROOT / shared).read_text()
@@ -88,7 +89,8 @@ GOOGLE_TEST = re.compile(r"Value of:|Which is:|Actual:|Expected|evaluates to|whi
 
 
 def verdicts(output):
-    """Returns (holds or FAILS, test) in the order of the output, and the whole output with single spaces."""
+    """Returns the pairs (verdict, test) in the order of the output, where a verdict is "holds" or "FAILS", and the
+    whole output with single spaces."""
     return re.findall(r"^  (holds|FAILS)  (\w+)$", output, re.M), " ".join(output.split())
 
 
@@ -156,7 +158,7 @@ def test_hint_is_printed_by_number():
     assert of_none.returncode == 2 and "N=1 HINT=1" in of_none.stderr
 
 
-# Code that would reveal an exercise's solution if a page that is read earlier contained it.
+# For each exercise, a regular expression for code that would reveal the solution on a page that is read earlier.
 SPOILERS = {"rms_norm": r"rsqrt|sqrt\(", "rope": r"\bcos\w* [-+*]|\* cos", "swiglu": r"sigmoid|silu|exp\(-",
             "attention": r"softmax|masked_fill|triu", "block": r"ffn->forward|ffn\.forward", "adamw": r"sqrt\(",
             "cross_entropy_backward": r"one_hot", "tape_rule": r"\binner\b|\* columns", "kv_cache": r"capacity|length_error",

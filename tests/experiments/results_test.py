@@ -12,7 +12,7 @@ BUILD = pathlib.Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
 
 
 def counts(results):
-    """Returns the integers of all tables, which don't depend on the processor."""
+    """Returns the integers of all tables, as {title: [{column: integer}, ...]}. They don't depend on the processor."""
     return {title: [{column: cell for column, cell in row.items() if isinstance(cell, int)} for row in rows]
             for title, rows in results["tables"].items()}
 

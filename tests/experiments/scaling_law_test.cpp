@@ -60,7 +60,7 @@ TEST(ScalingLaw, OptimumIsBestAtItsCost) {
   }
 }
 
-// The optimal number of parameters is Hoffmann et al., equation 4.
+// The optimal number of parameters follows from equation 4 of Hoffmann et al.
 TEST(ScalingLaw, OptimumMatchesHoffmannsFormula) {
   const auto [E, A, alpha, B, beta] = kHoffmann;
   const double g = std::pow(alpha * A / (beta * B), 1.0 / (alpha + beta));

@@ -11,7 +11,7 @@ namespace {
 
 using infer::forms::Form;
 
-// Returns a tokenizer whose tokens are all bytes, and strings that are frequent in grammars and JSON.
+// Returns a tokenizer with a token for each byte, and tokens for strings that are frequent in grammars and JSON.
 const data::Tokenizer& vocabulary() {
   static const infer::forms::test::ListTokenizer tokenizer = [] {
     std::vector<std::string> texts{"",    "ab", "aaaa", "abcabc", "\"a",  "\":\"", "{\"",

@@ -1,5 +1,5 @@
 // Fuzzes block types. Any bytes are valid blocks: unpacking, dequantizing and repacking must give equal values. Then
-// quantizes the values, and the input's bytes read as floats, which may only fail with a one-line error.
+// quantizes these values and, separately, the input's bytes as floats. Quantizing may only fail with a one-line error.
 // Input: a byte for the type, a byte for the number of rows, then the rows of whole blocks.
 #include <algorithm>
 #include <array>

@@ -20,7 +20,8 @@ constexpr size_t kBytesPerStep = 1024;
 
 using Parse = std::function<void(const server::ServedModel&, const core::WorkBudget&)>;
 
-// Checks the steps and bytes of one parser. Uses a new ServedModel for each input, since it caches compiled schemas.
+// Checks the steps and the allocated bytes of `parse`. Uses a new ServedModel for each input, because a ServedModel
+// caches compiled schemas. Returns true if `parse` accepts the input.
 bool costs_its_steps(std::string_view input, const Parse& parse) {
   static const auto tokenizer = [] {
     std::string ascii = "\n";

@@ -1,4 +1,5 @@
-// Fuzzes the bytes of an HTTP connection: read at once, byte by byte, or in two parts, they must give equal requests.
+// Fuzzes the bytes of an HTTP connection. They must give equal requests whether they arrive at once, one by one, or in
+// two parts.
 #include <algorithm>
 #include <vector>
 
@@ -33,7 +34,8 @@ std::string shown(server::RequestReader& reader) {
                      h.host, h.origin, h.content_type, h.authorization, reader.body());
 }
 
-// Reads the connection's bytes: the first `first` at once, then `size` at a time. Skips bodies if `skips`.
+// Reads the requests of a connection whose bytes arrive in pieces: `first` bytes, then `size` bytes at a time. Skips
+// bodies if `skips` is true.
 Read read(std::string_view bytes, size_t first, size_t size, bool skips = false) {
   Read all;
   server::RequestReader reader(kLimits);

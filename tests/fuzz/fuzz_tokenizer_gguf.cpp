@@ -10,7 +10,7 @@
 namespace folio::fuzz {
 namespace {
 
-// Returns true for a byte-level BPE whose token types tokenizer.json can store: all except unused tokens and bytes.
+// Returns true for a byte-level BPE that has no unused tokens or byte tokens, which tokenizer.json can't store.
 bool fits_hf(const data::Tokenizer& tokenizer) {
   const auto* bpe = dynamic_cast<const data::BpeTokenizer*>(&tokenizer);
   if (bpe == nullptr) return false;  // fuzz_tokenizer_json.cpp tests other tokenizers

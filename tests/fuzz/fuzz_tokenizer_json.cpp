@@ -1,4 +1,5 @@
-// Fuzzes reading tokenizer.json, of any kind of tokenizer, next to a valid tokenizer_config.json, and writes it again.
+// Fuzzes reading a tokenizer.json for any kind of tokenizer, next to a valid tokenizer_config.json, and writes accepted
+// ones again.
 #include "data/tokenizers/tokenizer_files.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/tokenizers.h"

@@ -88,7 +88,7 @@ struct Block {
   uint64_t bytes;
 };
 
-// For each ggml type: its number, and a block's elements and bytes (ggml.h, ggml-common.h).
+// For each ggml type: its number, the elements per block and the bytes per block (ggml.h, ggml-common.h).
 constexpr std::array<Block, 19> kBlocks{{{0, 1, 4},
                                          {1, 1, 2},
                                          {2, 32, 18},
@@ -109,7 +109,7 @@ constexpr std::array<Block, 19> kBlocks{{{0, 1, 4},
                                          {28, 1, 8},
                                          {30, 1, 2}}};
 
-// Returns the bytes of a tensor's data, at most `limit`.
+// Returns the size in bytes of a tensor's data, but at most `limit`. Counts one byte per element of an unknown type.
 uint64_t data_bytes(const GgufFieldTensor& tensor, uint64_t limit) {
   const uint64_t most = 16 * limit;  // every type has at least 1/16 byte per element
   uint64_t elements = 1;

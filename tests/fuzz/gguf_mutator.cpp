@@ -247,7 +247,7 @@ class Mutation {
     }
   }
 
-  // Changes a value and keeps its type, except that an array may become the item of an array.
+  // Changes a value and keeps its type. An array may also be nested in a new array.
   void vary(GgufFieldValue& value, int depth) {
     if (value.type == kGgufString && random_.one_in(2)) {
       change_text(value.bytes, value.bytes.size() + 16);

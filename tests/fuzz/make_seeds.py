@@ -439,7 +439,7 @@ def conversation_seeds(folder):
 
 
 def api_seeds(folder):
-    """Writes bodies of requests to the server in which every field occurs."""
+    """Writes bodies of requests to the server. Together, they contain every field."""
     common = {"model": "f", "temperature": 0.5, "top_p": 0.9, "top_k": 4, "min_p": 0.1, "repetition_penalty": 1.1,
               "presence_penalty": 1, "frequency_penalty": -1, "logit_bias": {"3": -100, "0": 2.5}, "seed": -1, "n": 2,
               "stop": ["a", "bc"], "stream": True, "stream_options": {"include_usage": True}, "user": "u"}

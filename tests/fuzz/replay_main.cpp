@@ -14,7 +14,8 @@ namespace {
 
 size_t n_allocated = 0;
 
-// Allocates for all forms of operator new. AddressSanitizer would report mismatched deallocations if one were missing.
+// Allocates for all forms of operator new. Each form must be replaced, because AddressSanitizer would otherwise report
+// mismatched deallocations.
 void* allocate(size_t size, size_t alignment) {
   folio::fuzz::check(size <= folio::fuzz::kMaxAllocation, "no allocation is larger than 256 MB");
   n_allocated += size;

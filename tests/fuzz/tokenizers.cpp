@@ -45,7 +45,8 @@ bool has_bytes(const data::Tokenizer& tokenizer, std::string_view text) {
   return std::all_of(text.begin(), text.end(), [&](char c) { return known[static_cast<unsigned char>(c)]; });
 }
 
-// Returns true if no token strips spaces around it and a leading space is always added, as a GGUF can store.
+// Returns true if no token strips spaces around it and SentencePiece's normalizer always adds a leading space. A GGUF
+// file can store only such tokenizers.
 bool keeps_spaces(const data::Tokenizer& tokenizer) {
   if (const auto* bpe = dynamic_cast<const data::BpeTokenizer*>(&tokenizer)) return bpe->vocabulary().flags.empty();
   const auto* pieces = dynamic_cast<const data::SentencePieceTokenizer*>(&tokenizer);

@@ -1,5 +1,5 @@
-// Defines kSanitized, which is true in builds with AddressSanitizer. Tests then run fewer cases: the first case of a
-// kind detects an access out of bounds, and all cases would take up to fifty times longer.
+// Defines kSanitized, which is true in builds with AddressSanitizer. Tests then run fewer cases, since one case of each
+// kind is enough to detect an out-of-bounds access, and all cases would take up to fifty times as long.
 #pragma once
 
 namespace folio::infer::test {

@@ -15,8 +15,8 @@ constexpr size_t kPrompts = 10;  // AddressSanitizer is ten times slower
 constexpr size_t kPrompts = 60;
 #endif
 
-// Decodes the four likeliest tokens after prompts of 1 to 12 tokens, one at a time with the KV cache. The logits have
-// the same bits as those of one call with the whole sequence and an empty cache.
+// Decodes four greedy tokens after each prompt of 1 to 12 tokens, one at a time with the KV cache. The logits have the
+// same bits as those of a new sequence in which all tokens are computed again.
 TEST(SmolLm2, CachedDecodingEqualsRecomputation) {
   const std::filesystem::path file = FOLIO_SMOLLM2;
   if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is not there: make smollm2 fetches it";
@@ -41,7 +41,7 @@ TEST(SmolLm2, CachedDecodingEqualsRecomputation) {
     }
     engine.cache().release(cached);
 
-    text.pop_back();  // the last token was drawn, but not computed
+    text.pop_back();  // the last token was selected, but not run through the model
     const SequenceId anew = engine.cache().add_sequence();
     rows.clear();
     for (const int32_t token : text) {

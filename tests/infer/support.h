@@ -47,7 +47,7 @@ inline std::vector<int32_t> random_tokens(size_t n, uint64_t seed, int64_t vocab
   return tokens;
 }
 
-/// Returns success if all bits are equal, so 0 differs from -0, and a NaN equals the same NaN.
+/// Returns success if both have the same bits. So 0 differs from -0, and a NaN equals a NaN with the same bits.
 inline ::testing::AssertionResult same_bits(std::span<const float> got, std::span<const float> expected) {
   if (got.size() != expected.size()) {
     return ::testing::AssertionFailure() << got.size() << " numbers, not " << expected.size();
@@ -274,7 +274,7 @@ inline std::vector<Shape> expert_shapes() {
           {"gpt_oss_MXFP4", gpt_oss_blocks, core::DType::MXFP4}};
 }
 
-/// Returns shapes with parts of other families: norms, caps, scales, windows, two RoPE bases, partial RoPE.
+/// Returns shapes with parts that Llama lacks: other norms, soft caps, scales, windows, two RoPE bases, partial RoPE.
 inline std::vector<Shape> part_shapes() {
   core::ModelConfig gemma2{.family = core::Family::Gemma2,
                            .vocab_size = 31,
@@ -395,7 +395,8 @@ inline std::vector<Shape> all_shapes() {
 
 inline std::string shape_name(const ::testing::TestParamInfo<Shape>& info) { return info.param.name; }
 
-/// Returns random weights: matrices that preserve the size of their inputs, norms around 1, biases around 0.
+/// Returns random weights: matrices whose outputs have about the magnitude of their inputs, norms around 1, biases
+/// around 0.
 inline core::Weights random_weights(const core::ModelConfig& config, uint64_t seed) {
   core::Weights weights{.config = config, .tensors = {}};
   for (const core::TensorSpec& spec : core::tensor_manifest(config)) {
@@ -412,7 +413,8 @@ inline core::Weights random_weights(const core::ModelConfig& config, uint64_t se
   return weights;
 }
 
-/// Returns random blocks of `type` with values mostly in [-scale, scale] and any bits in quants and sub-block scales.
+/// Returns n random blocks of `type`, with values mostly in [-scale, scale]. Quants and sub-block scales have random
+/// bits.
 inline std::vector<std::byte> random_blocks(core::DType type, size_t n, uint64_t seed, double scale) {
   using core::DType;
   const core::DTypeInfo& t = core::info(type);
@@ -427,7 +429,7 @@ inline std::vector<std::byte> random_blocks(core::DType type, size_t n, uint64_t
   };
   for (size_t b = 0; b < n; ++b) {
     std::byte* block = blocks.data() + b * t.block_bytes;
-    if (q.fp4) {  // an MXFP4 quant is up to 6, times a power of two
+    if (q.fp4) {  // an MXFP4 value is at most 6 times a power of two
       const double exponent =
           std::round(std::log2(scale / 6.0)) + static_cast<double>(core::random_below(seed + 1, b, 2));
       block[0] = static_cast<std::byte>(127 + static_cast<int>(exponent));
@@ -440,7 +442,8 @@ inline std::vector<std::byte> random_blocks(core::DType type, size_t n, uint64_t
   return blocks;
 }
 
-/// Returns the bytes of a model's tensors with random weights. Matrices have the shape's type.
+/// Returns the bytes of each tensor, in the manifest's order, of a model with random weights. Matrices have the shape's
+/// type.
 inline std::vector<std::vector<std::byte>> random_tensors(const Shape& shape, uint64_t seed) {
   const auto weights = random_weights(shape.config, seed);
   const auto manifest = core::tensor_manifest(shape.config);
@@ -462,7 +465,7 @@ inline std::vector<std::vector<std::byte>> random_tensors(const Shape& shape, ui
   return tensors;
 }
 
-/// Returns a model with random weights of the shape's type, read from a file unless `in_memory` is set.
+/// Returns a model with random weights of the shape's type. It is read from a file unless shape.in_memory is set.
 inline core::StoredModel random_model_of(const Shape& shape, uint64_t seed = 7) {
   auto tensors = random_tensors(shape, seed);
   auto views = random_weights(shape.config, seed).views();
@@ -545,8 +548,8 @@ inline std::vector<float> run(Runner& runner, std::span<const Row> rows, const O
   return logits;
 }
 
-/// Returns the logits of all rows of one sequence, computed on a new CPU machine in as few steps as possible: the
-/// reference for other ways to compute them.
+/// Returns the logits of all rows of one sequence, computed on a new CPU machine in as few steps as possible. Tests
+/// compare other ways to compute the logits with these.
 inline std::vector<float> alone(const core::StoredModel& model, std::span<const int32_t> tokens, size_t n_threads = 1,
                                 const kernels::Kernels* kernels = nullptr, CacheType cache_type = CacheType::F32) {
   Cpu cpu({.n_threads = n_threads, .kernels = kernels});

@@ -1,7 +1,7 @@
 """Tests clients of OpenAI's APIs with `serve` and SmolLM2: OpenAI's client, openai-agents and LangChain with
 /v1/responses; LangChain, LangGraph, LiteLLM, Instructor, Pydantic AI, smolagents and LlamaIndex with
-/v1/chat/completions. Each requests outputs, whole and streamed, one that fits a schema, function calls and, if
-supported, log probabilities. scripts/bootstrap.sh installs the clients in build/venv-agents."""
+/v1/chat/completions. Each client requests whole and streamed outputs, an output that fits a schema, function calls
+and, if it supports them, log probabilities. scripts/bootstrap.sh installs the clients in build/venv-agents."""
 
 import asyncio
 import json

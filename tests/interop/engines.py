@@ -107,7 +107,7 @@ class LlamaCpp:
         return np.ctypeslib.as_array(logits, shape=(len(tokens), self.n_vocab))
 
     def greedy(self, tokens, n, never):
-        """Returns n greedy tokens except `never`, and the gap between the best two logits at each of them."""
+        """Returns (tokens, gaps): n greedy tokens, none of `never`, and the gap between the best two logits at each."""
         self.clear()
         new, gaps = [], []
         logits = self.decode(tokens)

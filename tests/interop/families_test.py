@@ -1,4 +1,4 @@
-"""Compares greedy outputs of other families than Llama with llama.cpp, on the same GGUF files, F32 and quantized."""
+"""Compares greedy outputs with llama.cpp for families other than Llama, on the same GGUF files, F32 and quantized."""
 
 import sys
 from pathlib import Path
@@ -63,7 +63,7 @@ def test_scaled_rope(tmp_path, scaling):
 @pytest.mark.parametrize("name", ["mistral nemo", "qwen2", "qwen3 wide heads", *EXPERTS_OF, "gemma2", "granite",
                                   "phi3", "glm"])
 def test_quantized_files(tmp_path, name, type_):
-    """Both engines round inputs of products to 8 bits, but in different groups, so logits differ by 1e-2, relative."""
+    """Both engines round inputs of products to 8 bits, but in different groups, so logits differ by a relative 1e-2."""
     directory = random_models.write(random_models.make(name, **BLOCKS, **MORE.get(name, {})), tmp_path / "m")
     path = tmp_path / f"{type_}.gguf"
     folio("export", directory, "--out", path, "--type", type_)

@@ -44,14 +44,14 @@ def asked_before(n, city, unit, sky):
             {"role": "assistant", "content": f"The sky is {sky}."}]
 
 
-# A prompt with examples of calls: SmolLM2 isn't trained to call, and llama-server allows any text before a call.
+# A prompt with examples of tool calls. SmolLM2 isn't trained for them, and llama-server allows any text before a call.
 CALLING = [*asked_before(1, "Rome", "C", "clear"), *asked_before(2, "Bern", "F", "grey"), *asked_before(3, "Oslo", "C", "dark"),
            {"role": "user", "content": "What is the weather in Paris, in C?"}]
 
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory):
-    """Starts Folio's and llama.cpp's servers, in this order, with F32 weights and cache, so that outputs are equal."""
+    """Yields [Folio's server, llama.cpp's server]. Both have F32 weights and caches, so that outputs are equal."""
     folder = tmp_path_factory.mktemp("forms")
     folio("export", SMOLLM2, "--out", folder / "f32.gguf", "--type", "f32")
     template = folder / "template.jinja"
@@ -69,7 +69,7 @@ def both(servers, **body):
 
 
 def texts(servers, **body):
-    """Returns both servers' outputs, which must have ended before max_tokens."""
+    """Returns the outputs of both servers. Both must have ended before max_tokens."""
     choices = [reply["choices"][0] for reply in both(servers, **body)]
     assert [choice["finish_reason"] for choice in choices] == ["stop", "stop"], choices
     return [choice["message"]["content"] for choice in choices]

@@ -22,7 +22,7 @@ PAGES = [textwrap.dedent(block) for block in BLOCKS if "import gradio" in block]
 
 
 class Page:
-    """A running Gradio page with the code of the docs, after the replacements `changes`, which are pairs (old, new)."""
+    """A running Gradio page with the code of the docs. `changes` are pairs (old, new) of texts to replace in it."""
 
     def __init__(self, folder, code, *changes):
         for old, new in changes:

@@ -1,5 +1,5 @@
-"""Compares forms of JSON schemas with the JSON-Schema-Test-Suite. Runs in build/venv-forms, which scripts/bootstrap.sh
-makes."""
+"""Tests structured output for JSON schemas with the JSON-Schema-Test-Suite. Runs in build/venv-forms, which
+scripts/bootstrap.sh makes."""
 
 import collections
 import itertools
@@ -24,7 +24,7 @@ def tool():
 
 
 def ways(value):
-    """Yields all JSON texts in which Folio may generate a value: any order of keys, integers with and without .0."""
+    """Yields all JSON texts that Folio may generate for a value: keys in any order, integers with or without .0."""
     if isinstance(value, list):
         for items in itertools.product(*[list(ways(item)) for item in value]):
             yield f"[{','.join(items)}]"

@@ -1,4 +1,4 @@
-"""Compares `export --type` with llama.cpp's quantizer: from an F32 or F16 file, both make the same bits of tensors."""
+"""Compares `export --type` with llama.cpp's quantizer: from an F32 or F16 file, both write bit-identical tensors."""
 
 import subprocess
 import sys
@@ -19,7 +19,8 @@ from engines import BUILD, GOLDEN, SMOLLM2, LlamaCpp, folio, folio_greedy  # noq
 MIXTURES = {"q4_k_m": lc.LLAMA_FTYPE_MOSTLY_Q4_K_M, "q5_k_m": lc.LLAMA_FTYPE_MOSTLY_Q5_K_M,
             "q6_k": lc.LLAMA_FTYPE_MOSTLY_Q6_K}
 K_TYPES = {"q4_k_m": {"Q4_K", "Q6_K"}, "q5_k_m": {"Q5_K", "Q6_K"}, "q6_k": {"Q6_K"}}
-# Most have rows of 256 or 512, and more than eight layers: mixtures give the first and last eighth of them other types.
+# Most shapes have rows of 256 or 512 elements, and more than eight layers, since mixtures use other types in the first
+# and last eighth of the layers.
 SHAPES = {
     "grouped, untied": sound.Shape(dim=256, hidden=512, layers=9, heads=8, kv_heads=2, tied=False),
     "tied": sound.Shape(dim=512, hidden=256, layers=17, heads=4, kv_heads=4),
@@ -38,7 +39,8 @@ SHAPES = {
 
 
 def both(source, type_, folder):
-    """Quantizes with Folio and llama.cpp, asserts equal tensors, returns Folio's file and its tensors' types."""
+    """Quantizes with Folio and llama.cpp, and checks that the tensors are equal. Returns the path of Folio's file and
+    the set of its tensors' types."""
     ours, theirs = folder / f"ours.{type_}.gguf", folder / f"theirs.{type_}.gguf"
     folio("export", source, "--out", ours, "--type", type_)
     params = lc.llama_model_quantize_default_params()
@@ -58,7 +60,8 @@ def both(source, type_, folder):
 
 
 def assert_both_run(path, prompt):
-    """Asserts equal greedy outputs, except where logits are close: the engines round inputs to 8 bits differently."""
+    """Checks that greedy outputs are equal until the best logits are close: the engines round inputs to 8 bits
+    differently."""
     with LlamaCpp(path) as theirs:
         ours = folio_greedy(path, prompt, 12)
         tokens, gaps = theirs.greedy(ours["prompt_tokens"], len(ours["tokens"]), never=[])

@@ -1,5 +1,5 @@
-"""Runs folio.ray_serve for ray_test.py, on a small local Ray. Each replica uses another instruction set of
-$FOLIO_TEST_ISA, and writes its process id to a file in $FOLIO_TEST_REPLICAS."""
+"""Runs folio.ray_serve for ray_test.py, on a small local Ray. $FOLIO_TEST_ISA lists instruction sets, which replicas
+use in turn. Each replica writes its process id to a file, named by its rank, in the folder $FOLIO_TEST_REPLICAS."""
 
 import os
 from pathlib import Path

@@ -59,7 +59,7 @@ class App:
         self.client = openai.OpenAI(base_url=self.url + "/v1", api_key="none", max_retries=0, timeout=HANG)
 
     def pids(self):
-        """Returns {rank: process id} of the replicas that started last."""
+        """Returns {rank: process id} of the replicas. For a rank that was restarted, returns the latest process."""
         return {int(file.name): int(file.read_text() or 0) for file in self.replicas.iterdir()}
 
     def stop(self):
@@ -174,7 +174,8 @@ def entries_of(logprobs):
 
 
 def stream(client, body, begun=lambda: None):
-    """Streams a request; calls begun() at each chunk. Returns seed, and [text, logprobs, finish reason] per choice."""
+    """Streams a request and calls begun() at each chunk. Returns the seed, and a list [text, logprobs, finish reason]
+    for each choice."""
     create = client.chat.completions.create if "messages" in body else client.completions.create
     choices = [["", [], None] for _ in range(body["n"])]
     heads, usages = set(), []

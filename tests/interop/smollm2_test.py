@@ -54,7 +54,7 @@ def f32(folder):
 
 
 def of_type(f32, type_):
-    """Returns the path of the model quantized to this type, by llama.cpp if THEIRS has the type, else by Folio."""
+    """Returns the path of the model in this type, quantized by llama.cpp if THEIRS has the type, else by Folio."""
     path = f32.with_name(f"{type_}.gguf")
     if path.exists():
         return path
@@ -91,7 +91,8 @@ def llama_cpp_nll(path, text):
 
 
 def assert_same_perplexity(ours, theirs, tolerance, noisy=False):
-    """Asserts that perplexities differ by at most `tolerance`, relative; if `noisy`, by two standard errors more."""
+    """Asserts that perplexities have a relative difference of at most `tolerance`, plus two standard errors if
+    `noisy`."""
     apart = -np.array(ours["token_logprobs"]) - theirs
     error = apart.std() / np.sqrt(len(apart))
     print(f"perplexity {ours['perplexity']:.5f} and {np.exp(theirs.mean()):.5f}: apart by {np.expm1(apart.mean()):+.4%}, "

@@ -1,4 +1,5 @@
-// Tests modules/attention.h: properties of causal self-attention, by the formula and by the kernel, dropout, errors.
+// Tests modules/attention.h: the properties of causal self-attention, computed by the formula and by LibTorch's kernel,
+// dropout, and errors.
 #include "modules/attention.h"
 
 #include <gtest/gtest.h>

@@ -111,7 +111,8 @@ TEST(Families, FormulaAndKernelAgree) {
     const auto x = randn({2, 9, c.dim});
     const auto formula = attention->forward(x);
     attention->written_out = false;
-    // Sums over dim, head_dim, positions and heads in different order differ by a few eps for each term.
+    // The formula and the kernel sum over dim, head_dim, positions and heads in different orders, so results differ by
+    // a few eps for each term.
     const double terms = static_cast<double>(c.dim + c.head_dim + 9 + c.query_dim());
     EXPECT_LT(largest(attention->forward(x) - formula), 4 * kEps * terms * (1 + largest(formula))) << name_of(c);
   }

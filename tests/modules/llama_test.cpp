@@ -62,8 +62,9 @@ TEST(Llama, InitialLossIsTheLogOfTheVocabularySize) {
     nn::Llama model(config);
     const auto tokens = random_tokens(config, 12, 64);
     const double loss = model->loss(tokens, random_tokens(config, 12, 64)).item<double>();
-    // The last norm's output has length √dim, so a logit is N(0, σ²) with σ = 0.02 √dim, which costs σ² / 2 on average.
-    // A tied head also favors the input token, with a logit of at most 0.02 dim, which adds to the softmax's sum.
+    // The last norm's output has length √dim, so a logit is N(0, σ²) with σ = 0.02 √dim, which raises the mean loss by
+    // σ² / 2. With a tied head, the logit of the input token is at most 0.02 dim, which increases the denominator of
+    // the softmax.
     const double variance = 0.02 * 0.02 * 128, uniform = std::log(66.0);
     const double tied_cost = tied ? std::log1p(std::expm1(0.02 * 128) / 66) : 0.0;
     const double noise = 6 * std::sqrt((variance + (tied ? 0.02 * 128 * 0.02 * 128 / 66 : 0.0)) / (12 * 64));

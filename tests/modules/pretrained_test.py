@@ -1,4 +1,5 @@
-"""Tests modules/pretrained.cpp, built alone: a published model has transformers' logits and samples."""
+"""Tests modules/pretrained.cpp, built alone: for a published model, it gives the same logits and samples as
+transformers."""
 
 import subprocess
 

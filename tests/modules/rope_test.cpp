@@ -27,7 +27,8 @@ TEST(RopeCache, FarPositionsKeepFullPrecision) {
     const auto y = rope->apply(x, t);
     EXPECT_EQ(y.scalar_type(), torch::kFloat);
     const auto expected = x.to(torch::kDouble).matmul(rotation_matrix(t, 64, 500000.0).t());
-    // The tolerance allows rounding cosine, sine, two products and a sum. A float angle would have an error of 2^-8.
+    // The tolerance covers the rounding of cosine, sine, two products and a sum. An angle in float would have an error
+    // of 2^-8.
     expect_close(y.to(torch::kDouble), expected, 6 * 0x1p-24 * 2 * largest(x));
   }
 }

@@ -27,7 +27,7 @@ target_link_libraries(example PRIVATE fmt::fmt ${TORCH_LIBRARIES})
 target_include_directories(example BEFORE PRIVATE FMT)
 set_target_properties(example PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
 """
-# Code that writes the gradients before they are clipped.
+# C++ code for the first step that writes the gradient of each parameter to a file, before gradients are clipped.
 DUMP = """    if (step == 0) {
       for (const auto& p : model->named_parameters()) {
         const auto grad = p.value().grad().contiguous();
@@ -38,7 +38,7 @@ DUMP = """    if (step == 0) {
 
 
 def needed(file, found):
-    """Adds to `found` the file, the files of this project that it includes, and their sources."""
+    """Adds to `found` the file, and recursively the files of this project that it includes and their .cpp files."""
     if file in found or not file.exists():
         return
     found.add(file)
@@ -107,7 +107,7 @@ HF = {"attention_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm
 
 
 def own_name(name):
-    """Returns the name in modules/ of a Hugging Face parameter."""
+    """Converts the Hugging Face name of a parameter to its name in modules/."""
     name = name.replace("model.", "").replace("embed_tokens", "tok_embeddings")
     for module, hf in HF.items():
         name = name.replace(hf, module)

@@ -31,7 +31,7 @@ def fetched(adapter, handle):
 
 
 def options_of(i):
-    """Returns the options of the i-th request twice: with FastLLM's names, and with folio.Model's."""
+    """Returns the options of the i-th request as two dicts, one with FastLLM's names and one with folio.Model's."""
     theirs = dict(output_token_limit=1 + i * 13 % 60, top_k=5 + i, top_p=0.9 if i % 4 else 1.0,
                   temperature=1.3 if i % 5 == 2 else 1.0, repeat_penalty=1.2 if i % 3 else 1.0,
                   last_n=0 if i % 6 == 1 else 32, seed=i)
@@ -84,7 +84,7 @@ def test_streaming_and_batches(model, adapter):
 
 
 def test_waiting_does_not_poll(model, adapter):
-    """Counts waits that return without tokens: at most one, at the end. A polling thread would count many."""
+    """Counts calls of wait() that return without tokens: at most one, at the end. With polling, there would be many."""
     class Counted:
         def __init__(self, stream):
             self.stream, self.empty = stream, 0

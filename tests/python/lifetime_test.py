@@ -27,7 +27,7 @@ def exit_codes(*pids):
 
 
 def python(golden_gguf, code):
-    """Runs the code in a process and returns its stdout. A process group lets a timeout also end its children."""
+    """Runs the code in a new process and returns its stdout. On a timeout, ends the process and its children."""
     process = subprocess.Popen([sys.executable, "-c", HEAD + textwrap.dedent(code), str(golden_gguf)], text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     try:
@@ -118,7 +118,7 @@ def busy(model):
     "folio.model._close_all(); os._exit(7)",
 ])
 def test_forked_child_exits(golden_gguf, how):
-    """Forks several children, as each fork may happen in another state of the other threads."""
+    """Forks several children, since each fork may find the other threads in a different state."""
     out = python(golden_gguf, BUSY + textwrap.dedent(f"""
         model = folio.Model(path, threads=1)
         busy(model)

@@ -1,4 +1,5 @@
-"""Sends 10,000 requests from 64 threads and 64 tasks and cancels a tenth. Outputs must equal the program generate's."""
+"""Sends 10,000 requests from 64 threads and 64 tasks and cancels a tenth. Outputs must equal those of
+build/generate."""
 
 import asyncio
 import gc

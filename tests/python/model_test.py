@@ -1,4 +1,4 @@
-"""Compares folio.Model with the programs and with transformers: outputs, logits, log probabilities and errors."""
+"""Compares folio.Model with Folio's programs and with transformers: outputs, logits, log probabilities and errors."""
 
 import asyncio
 

@@ -1,5 +1,5 @@
-"""Tests folio/repeats.py, which continues a broken stream by a repeated request: wherever the stream broke, and however
-the repetition is split into events, the client receives everything exactly once."""
+"""Tests folio/repeats.py, which continues a broken stream by repeating its request: wherever the stream broke, and
+however the repeated stream is split into events, the client receives everything exactly once."""
 
 import json
 import random
@@ -12,7 +12,8 @@ TEXTS = ["Ab — ünïcödé 🦙 and more of it", "zweitens", ""]
 
 
 def events_of(chat, probabilities, seed):
-    """Returns the lines of a streamed reply, a chat's if `chat`. The texts of its three choices are split at random."""
+    """Returns the lines of a streamed reply with three choices: of a chat if `chat`, else of a completion, with
+    logprobs if `probabilities`. The seed determines how texts are split."""
     chance = random.Random(seed)
     head = {"id": f"cmpl-{seed}", "created": seed, "seed": 7}
     events = [{**head, "choices": [{"index": i, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}]}

@@ -1,5 +1,5 @@
-"""Tests folio/service.py: requests in the process get the replies of build/serve, blocking or awaited. Deleting a reply
-ends its request, and closing the model ends all requests."""
+"""Tests folio/service.py: requests made in the process get the same replies as requests to build/serve, whether they
+block or are awaited. Deleting a reply ends its request, and closing the model ends all requests."""
 
 import asyncio
 import gc

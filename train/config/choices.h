@@ -43,7 +43,8 @@ template <Choice E>
 
 }  // namespace folio::train
 
-// Stores a choice as its name, "true" and "false" as JSON booleans. Reading an unknown name throws core::Error.
+// Stores a choice in JSON as its name, except that "true" and "false" become booleans. Reading an unknown name throws
+// core::Error.
 template <folio::train::Choice E>
 struct nlohmann::adl_serializer<E> {
   template <typename Json>

@@ -8,7 +8,7 @@ namespace folio::train {
 namespace {
 
 struct Row {
-  std::vector<const char*> typed;  // applies only if one of these flags was typed, which the error names; empty: always
+  std::vector<const char*> typed;  // if not empty, the row applies only if one of these flags was typed
   bool refused;
   std::string message;
 };

@@ -217,22 +217,24 @@ struct Request {
   bool learns_tokenizer = false;                       ///< trains a tokenizer on the dataset
 };
 
-/// Throws core::UsageError if the model's shape is invalid or a row of combinations.cpp rejects settings and request.
+/// Throws core::UsageError if the model's shape is invalid, or if a row of combinations.cpp rejects `config` and
+/// `request`.
 void validate(const TrainConfig& config, const Request& request = {});
 
 /// Returns the LoRA options of a configuration with lora_rank > 0.
 [[nodiscard]] lora::LoraOptions lora_options(const TrainConfig& config);
 
-/// Converts a configuration to JSON as in trainer.json, with flag names with underscores as keys. config_from_json()
-/// reads it: fields added since the first version may be missing; any other missing key throws core::Error.
+/// Converts a configuration to JSON as in trainer.json. Keys are flag names with underscores. config_from_json() reads
+/// it; `where` is the file's name for errors. Fields added since the first version may be missing. Any other missing
+/// key throws core::Error.
 [[nodiscard]] nlohmann::ordered_json to_json(const TrainConfig& config);
 [[nodiscard]] TrainConfig config_from_json(const nlohmann::json& json, const std::string& where);
 
 /// Lists the values that differ between two objects with the same keys, such as "lr 0.001 -> 0.002"; empty if equal.
 [[nodiscard]] std::string describe_difference(const nlohmann::ordered_json& from, const nlohmann::ordered_json& to);
 
-/// Lists differences between two configurations, except settings that do not affect results: intervals of evaluations,
-/// checkpoints and logging; samples; the exported checkpoint; and the device, which only changes rounding.
+/// Lists the differences between two configurations. Ignores settings that a resumed run may change: intervals of
+/// evaluations and checkpoints, logging, samples, the exported checkpoint, and the device (which changes rounding).
 [[nodiscard]] std::string describe_difference(const TrainConfig& from, const TrainConfig& to);
 
 }  // namespace folio::train

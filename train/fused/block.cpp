@@ -115,8 +115,9 @@ struct Pass : torch::CustomClassHolder {
     return add<T>(a.h, multiply<T>(w[W2], swiglu<T>(a.gate_up)), of_ffn);
   }
 
-  // Runs forward() in reverse. Returns the gradients of x, if `by_input`, of both norms and of the linear layers'
-  // parameters. The formulas of products are in linears.h, those of other operations in the files of their kernels.
+  // Runs forward() in reverse. Returns the gradients of x, of both norms' weights and of the linear layers' parameters.
+  // Those of x and of the attention norm are undefined unless `by_input` is true. The formulas of products are in
+  // linears.h, those of other operations in the files of their kernels.
   template <typename T>
   variable_list backward(const Tensor& dout_ND, bool by_input) {
     Tensor dh_ND = dout_ND, dx_ND, dattention_norm_D, dffn_norm_D;

@@ -40,7 +40,8 @@ struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
 // Logits per chunk of rows. Smaller chunks would read a large head's weight from memory more often.
 constexpr int64_t kLogitsAtOnce = int64_t{1} << 23;
 
-// Returns the mean loss and, if `gradients`, those with respect to x, the norm's weight and, if `by_head`, the head.
+// Returns the mean loss, and the gradients of x, of the norm's weight and of the head. Gradients are undefined unless
+// `gradients` is true, and the head's also unless `by_head` is true.
 template <typename T>
 std::pair<double, variable_list> compute(const Tensor& x_ND, const Tensor& norm_weight_D, double norm_eps,
                                          const Tensor& head_VD, const Tensor& targets_N, bool gradients, bool by_head) {
@@ -63,7 +64,7 @@ std::pair<double, variable_list> compute(const Tensor& x_ND, const Tensor& norm_
   }
   loss /= static_cast<double>(N);
   if (!gradients) return {loss, variable_list(3)};
-  const Tensor nothing_ND = torch::zeros_like(x_ND);  // gradient of a residual connection, which x does not have here
+  const Tensor nothing_ND = torch::zeros_like(x_ND);  // no residual connection adds to the gradient of x
   auto [dx_ND, dweight_D] = norm_backward<T>(dnormed_ND, x_ND, norm_weight_D, normed.inverse_rms, nothing_ND);
   return {loss, {dx_ND, dweight_D, dhead_VD}};
 }

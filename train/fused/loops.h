@@ -72,7 +72,8 @@ struct Loops {
 
   /// Computes y [n, dim] = weight ⊙ silu(gate) ⊙ up. `stride` is the row stride of gate and up; weight [n], null: 1.
   void (*swiglu)(const T* gate, const T* up, size_t stride, const R* weight, size_t n, size_t dim, T* y);
-  /// Computes dgate and dup (strided like gate and up) from dy, and y again; also dweight [n] if weight is not null.
+  /// Computes dgate and dup (strided like gate and up) from dy, and computes y again. If weight is not null, also
+  /// computes dweight [n].
   void (*swiglu_backward)(const T* dy, const T* gate, const T* up, size_t stride, const R* weight, size_t n, size_t dim,
                           T* dgate, T* dup, T* y, R* dweight);
   /// Computes row i of out [n, dim] as the sum of those rows of x whose indices are in row i of `rows` [n, n_summed].

@@ -101,7 +101,7 @@ Normed norm(const Tensor& x_ND, const Tensor& weight_D, double eps) {
   return normed;
 }
 
-/// Returns dx [N, D], the gradient of norm()'s x plus dstream, and dweight [D], both of type R.
+/// Returns the gradients of norm(): dx [N, D], to which dstream is added, and dweight [D]. Both have type R.
 template <typename T>
 std::pair<Tensor, Tensor> norm_backward(const Tensor& dy_ND, const Tensor& x_ND, const Tensor& weight_D,
                                         const Tensor& inverse_rms_N, const Tensor& dstream_ND) {
@@ -145,7 +145,8 @@ Tensor drop(const Tensor& dout_ND, const Dropout& dropout) {
   });
 }
 
-/// Rotates queries and keys in place. `rotations` [2, positions, head_dim / 2], of type R, holds cosines and sines.
+/// Rotates queries and keys in place, or back if `inverse` is true. `rotations` [2, positions, head_dim / 2], of type
+/// R, holds cosines and sines.
 template <typename T>
 void rotate(const Tensor& qkv_NC, const AttentionShape& shape, const Tensor& rotations, bool inverse) {
   RECORD_FUNCTION("folio::rotate", {});

@@ -1,5 +1,5 @@
-// A range of a model's layers, with the whole model's parameter names. The chunk with layer 0 also has the embeddings,
-// the chunk with the last layer the final norm and the head.
+// A range of a model's layers. Parameters have the same names as in the whole model. The chunk with layer 0 also has
+// the embeddings; the chunk with the last layer also has the final norm and the head.
 #pragma once
 
 #include <memory>

@@ -36,7 +36,8 @@ std::function<Tensor()> pass_on(const Tensor& leaving, Group& ring, int tag) {
 }
 enum Tag { kKeys, kGradients };
 
-// Calls use(from, kv) with each rank's keys and values, kv [2, B, G, T, K], own first, while the next rank's arrive.
+// Calls use(from, kv) for each rank `from`, beginning with this one. kv [2, B, G, T, K] holds that rank's keys and
+// values. Those of the next rank arrive during the call.
 template <typename Use>
 void around(Group& ring, Tensor kv, Use&& use) {
   const int64_t C = ring.size();

@@ -10,7 +10,8 @@
 //   exchange back, weighted sums            a0 b1 a2 b3 → a, b          c0 c1 d2 d3 → c, d
 //
 // The backward pass mirrors this. With N rows of dimension D and K experts per row, each of e ranks sends about
-// N · K · D · (e - 1) / e elements in each of four exchanges, and the number of rows per expert before the first.
+// N · K · D · (e - 1) / e elements in each of four exchanges. It also sends the number of rows for each expert, before
+// the first exchange.
 #pragma once
 
 #include "modules/families/mixture.h"

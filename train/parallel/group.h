@@ -78,7 +78,8 @@ class Group {
   /// received, received[i] of them from rank i, in the order of ranks.
   [[nodiscard]] torch::Tensor exchange(const torch::Tensor& t, const std::vector<int64_t>& sent,
                                        const std::vector<int64_t>& received);
-  /// Starts sending t, contiguous, to the rank with this index. receive() starts receiving into t; tags must be equal.
+  /// Starts sending t, which must be contiguous, to the rank with this index. receive() starts receiving into t. Both
+  /// calls must have the same tag.
   [[nodiscard]] Pending send(const torch::Tensor& t, int64_t index, int tag = 0);
   [[nodiscard]] Pending receive(torch::Tensor t, int64_t index, int tag = 0);
   /// Barrier: returns when all ranks have called it.

@@ -31,11 +31,12 @@ struct Launch {
   [[nodiscard]] bool has_store() const { return rank == 0 && !agent_has_store; }
 };
 
-/// Returns nullopt if neither RANK nor WORLD_SIZE is set. Throws core::UsageError naming a missing or invalid variable.
+/// Returns this process's Launch, or nullopt if neither RANK nor WORLD_SIZE is set. Throws core::UsageError that names
+/// a missing or invalid variable.
 [[nodiscard]] std::optional<Launch> launch_from_environment();
 
-/// Connects to the store, which rank 0 starts first if `may_serve` and has_store(). After a restart, older keys are
-/// hidden. Throws core::Error on failure.
+/// Connects to the store. If `may_serve` and has_store(), first starts the store in this process. After a restart, keys
+/// from before it are hidden. Throws core::Error on failure.
 [[nodiscard]] c10::intrusive_ptr<c10d::Store> connect_store(const Launch& launch, bool may_serve,
                                                             std::chrono::milliseconds timeout);
 

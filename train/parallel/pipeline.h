@@ -28,8 +28,8 @@ struct StageWork {
 };
 
 /// Runs this rank's actions. `line` has at least two ranks; chunk c of rank r is stage c · line.size() + r. Skips
-/// backward passes if autograd is off. Accumulates gradients of the parameters that `forward` uses. Throws as Group
-/// does.
+/// backward passes if autograd is off. Accumulates gradients of the parameters that `forward` uses. Throws RankLost if
+/// a rank of `line` is lost.
 void run_pipeline(std::vector<Action> actions, int64_t n_chunks, const StageWork& work, Group& line);
 
 }  // namespace folio::train::parallel

@@ -54,7 +54,7 @@ class RankModel {
   }
   [[nodiscard]] std::vector<torch::Tensor> gradients() const;
   [[nodiscard]] std::vector<nn::Mixture>& mixtures() { return mixtures_; }
-  /// Returns this rank's model if there is no pipeline; it is the whole model if is_whole().
+  /// Returns this rank's model, which is the whole model if is_whole(). With a pipeline, it is empty.
   [[nodiscard]] nn::Llama& llama() { return llama_; }
   [[nodiscard]] bool is_whole() const { return is_whole_; }
   [[nodiscard]] const core::ModelConfig& config() const { return config_.model; }

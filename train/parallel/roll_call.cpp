@@ -14,7 +14,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kAnswer{3000};          // time for a live process to answer, on a busy machine
-constexpr milliseconds kVerdict{12000};        // time for the first rank that fails to find out which ranks are lost
+constexpr milliseconds kVerdict{12000};        // time for the first failing rank to determine which ranks are lost
 constexpr milliseconds kPatience{5000};        // time for the main thread to end after the verdict
 constexpr milliseconds kVerdictTimeout{1000};  // time for the listener thread to receive the verdict
 constexpr milliseconds kForEver = std::chrono::hours(24 * 365);

@@ -16,9 +16,9 @@ namespace folio::train::parallel {
 
 class Session {
  public:
-  /// Connects all ranks, which must all call it; a single process is one rank. `end` is for RollCall. Throws
-  /// core::UsageError if the flags require another number of ranks or a rank runs another program, and core::Error for
-  /// other failures.
+  /// Connects all ranks, which must all call it; a single process is one rank. RollCall calls `end` to end the process.
+  /// Throws core::UsageError if the flags require another number of ranks or a rank runs another program, and
+  /// core::Error for other failures.
   Session(const Launch& launch, const MeshFlags& flags, std::function<void(const std::string&)> end);
   ~Session();
 

@@ -21,7 +21,7 @@ class ShardedBlockImpl : public nn::BlockImpl {
   /// Wraps a block; its parameters keep their names.
   explicit ShardedBlockImpl(nn::Block inner);
 
-  /// Shards `pieces`, the block's parameters, from now on.
+  /// Shards `pieces`, which must be all parameters of the block, from this call on.
   void shard(std::vector<Piece> pieces, World& world);
 
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {}) override;

@@ -13,7 +13,7 @@ namespace folio::train::parallel {
 
 class World {
  public:
-  /// All ranks must pass a connection to the same store; a single process needs none.
+  /// `store` must be a connection to the same store on all ranks. A single process may pass null.
   World(c10::intrusive_ptr<c10d::Store> store, const MeshShape& shape, int64_t rank,
         std::chrono::milliseconds timeout = std::chrono::seconds(60));
   ~World();

@@ -34,7 +34,7 @@ class StepTrace {
   StepTrace& operator=(const StepTrace&) = delete;
 
   void step_begins();
-  /// Counts a completed step, and writes the file after step kLast. Throws core::Error if it cannot be written.
+  /// Must be called after each step. After step kLast, writes the file. Throws core::Error if it cannot be written.
   void step_ended();
   [[nodiscard]] bool is_written() const { return n_steps_ >= kLast; }
 

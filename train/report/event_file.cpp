@@ -37,7 +37,8 @@ std::string record(const std::string& data) {
   return length + masked(length) + data + masked(data);
 }
 
-// Returns the next free file name. TensorBoard reads files in the order of names; time stamps in seconds may be equal.
+// Returns the next free file name. Names have numbers, since TensorBoard reads files in the order of names, and time
+// stamps in seconds could be equal.
 fs::path next_file(const fs::path& run) {
   for (int n = 0;; ++n) {
     const fs::path path = run / fmt::format("{}{:06}", kEventFilePrefix, n);

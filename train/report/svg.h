@@ -39,7 +39,8 @@ struct Axis {
   [[nodiscard]] double place(double value) const;
   /// Extends the axis to the value, if it can be shown.
   void include(double value);
-  /// Computes the ticks. If `whole`, as for vertical axes, uses fewer and extends a linear axis to end at ticks.
+  /// Computes the ticks. If `whole`, as for vertical axes, uses fewer ticks, and extends a linear axis so that it
+  /// begins and ends at a tick.
   void set_ticks(bool whole);
 };
 
@@ -50,11 +51,12 @@ struct Frame {
   [[nodiscard]] double bottom() const { return top + height; }
 };
 
-/// Returns horizontal grid lines of a frame, with tick labels on the left; grid_x() vertical ones, with labels below.
+/// Returns the horizontal grid lines of a frame as SVG, with tick labels on the left. grid_x() returns the vertical
+/// grid lines, with tick labels below.
 [[nodiscard]] std::string grid_y(const Frame& frame, const Axis& y);
 [[nodiscard]] std::string grid_x(const Frame& frame, const Axis& x);
 
-/// Returns a text element; escapes the text. `anchor` is "start", "middle" or "end".
+/// Returns an SVG text element with escaped text. `anchor` is "start", "middle" or "end"; `classes` are CSS classes.
 [[nodiscard]] std::string text_at(double x, double y, std::string_view text, std::string_view anchor = "start",
                                   std::string_view classes = "");
 

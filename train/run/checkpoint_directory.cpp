@@ -48,7 +48,8 @@ std::string remove_others(const fs::path& checkpoints, const std::set<std::strin
   return error ? fmt::format("cannot read the folder {}: {}", checkpoints.string(), error.message()) : "";
 }
 
-// Returns the checkpoints to keep. Does not read the links: an unreadable link must not delete a checkpoint.
+// Returns the names of the checkpoints to keep. They are not read from the links, since an unreadable link would then
+// cause a checkpoint to be deleted.
 std::set<std::string> named_steps(int64_t last, int64_t best) { return {step_name(last), step_name(best)}; }
 
 }  // namespace

@@ -27,8 +27,8 @@ class Trainer {
   /// Creates a model with random weights from config.seed, or with the weights of `init` in any supported format. With
   /// config.lora_rank, creates adapters for the memory-mapped model `init`. Sets config.model.vocab_size from the
   /// dataset. `world` is null for a single process. With several ranks, all must make the same calls, and each call may
-  /// throw RankLost. `gpu` is the device index for CUDA. Throws core::Error, for example if `init` has another shape,
-  /// or core::UsageError.
+  /// throw RankLost. `gpu` is the device index for CUDA. Throws core::UsageError for an invalid configuration, and
+  /// core::Error for other failures, for example if `init` has another shape.
   Trainer(TrainConfig config, const Dataset& dataset, const std::filesystem::path& init = {},
           parallel::World* world = nullptr, int64_t gpu = 0);
 
@@ -85,7 +85,7 @@ class Trainer {
   [[nodiscard]] const Optimizer& optimizer() const { return *optimizer_; }
   /// Records the loss of an evaluation. Returns true if it is the lowest so far.
   bool note_validation_loss(double loss);
-  /// Returns true if the validation loss has not improved in the last config.patience evaluations.
+  /// Returns true if the validation loss has not improved in the last config.patience evaluations; false if that is 0.
   [[nodiscard]] bool out_of_patience() const;
 
  private:

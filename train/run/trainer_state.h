@@ -8,7 +8,8 @@
 
 namespace folio::train {
 
-/// Everything other than the configuration that affects the rounding of a step.
+/// The software, instruction set and number of threads, which affect the rounding of a step. The configuration, which
+/// also does, is stored in TrainerState.
 struct Environment {
   std::string folio;     ///< Folio's version
   std::string libtorch;  ///< LibTorch's version

@@ -20,7 +20,8 @@ struct Trained {
   parallel::Group* ranks = nullptr;  ///< the ranks that the matrix is divided among
 };
 
-/// The parameters of a model that require a gradient, or those that this rank's optimizer updates, in model order.
+/// The parameters to update, in model order: those of a module that require a gradient, or those of a RankModel that
+/// this rank owns.
 struct Parameters {
   Parameters(const torch::nn::Module& model);
   Parameters(parallel::RankModel& model);

@@ -15,7 +15,8 @@ void fix_threads(int threads);
 
 /// Returns why a resumed run may differ from an uninterrupted one; empty if it does not. `device` is "cpu" or "cuda".
 [[nodiscard]] std::string why_not_repeatable(std::string_view device);
-/// Returns why a resumed run may differ if at::show_config() is `config` and OpenBLAS is loaded or not (`openblas`).
+/// Returns why a resumed run may differ, if at::show_config() is `config`; empty if it does not. `openblas` must be
+/// true if OpenBLAS is loaded.
 [[nodiscard]] std::string why_not_repeatable(std::string_view device, std::string_view config, bool openblas);
 
 }  // namespace folio::train

@@ -25,7 +25,7 @@ class StepThreads {
 
   /// Must be called after each step. Measures the load every half second, which costs a few microseconds.
   void watch();
-  /// Uses n threads if they compute the same bits as all threads, else all threads, without spinning.
+  /// Uses n threads if they compute the same bits as all threads. Otherwise uses all threads, without spinning.
   void fit(int n);
   /// Makes waiting threads spin, which is the default, or sleep almost at once.
   void set_spinning(bool spin);

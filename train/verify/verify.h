@@ -50,7 +50,7 @@ struct EngineSide {
 [[nodiscard]] std::vector<Divergence> compare_forward(nn::Llama& reference, const EngineSide& side,
                                                       std::span<const int32_t> tokens);
 
-/// Returns LibTorch's greedy completion: at most `n` tokens, none of them in `never`. Uses no KV cache.
+/// Returns LibTorch's greedy completion without a KV cache: `n` tokens, fewer if the context is full, none in `never`.
 [[nodiscard]] std::vector<int32_t> greedy_by_libtorch(nn::Llama& model, std::span<const int32_t> prompt, int64_t n,
                                                       std::span<const int32_t> never);
 

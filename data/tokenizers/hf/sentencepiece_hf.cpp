@@ -139,7 +139,7 @@ class HfReader {
                   "fuse_unk = false without byte pieces");
   }
 
-  // Reads where spaces become marks, in a normalizer or in Metaspace, and whether a leading space is added.
+  // Reads the step that replaces spaces by marks, a normalizer or Metaspace, and whether it adds a leading space.
   void read_spaces() {
     const nlohmann::json& normalizer = hf::value(source_.tokenizer, "normalizer");
     const nlohmann::json& pre_tokenizer = hf::value(source_.tokenizer, "pre_tokenizer");
@@ -172,7 +172,8 @@ class HfReader {
     v_.split_words = split != false;
   }
 
-  // The n-th piece that merges produce gets the score -n, as in SentencePiece; pieces without merges get lower ones.
+  // Sets scores from the order of the merges: the n-th piece that they produce gets the score -n, as in SentencePiece.
+  // Pieces without merges get lower scores.
   void read_scores() {
     const PieceIndex index(v_);
     find_apart(index);

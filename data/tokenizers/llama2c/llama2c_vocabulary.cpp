@@ -61,7 +61,8 @@ class Reader {
   size_t at_ = 0;
 };
 
-// Returns true if piece 3 + b represents byte b: "<0x20>", or the character itself, as to_llama2c() writes the space.
+// Returns true if `piece` spells the byte `id` - 3, such as "<0x20>". An ASCII byte may also be spelled as its
+// character, as to_llama2c() does for the space.
 bool is_byte_piece(const std::string& piece, size_t id) {
   const auto byte = static_cast<uint8_t>(id - kFirstByte);
   return parse_byte_piece(piece) == byte || (byte < 0x80 && piece == std::string(1, static_cast<char>(byte)));

@@ -32,9 +32,9 @@ struct Llama2cVocabulary {
 /// its length (int32) and its bytes.
 void write_llama2c_tokenizer(const std::filesystem::path& path, const Llama2cVocabulary& vocabulary);
 
-/// Reads tokenizer.bin for a model of `vocab_size` tokens (0: unknown). Text is tokenized as by llama2.c, with two
-/// differences: U+2581 is a space here, and llama2.c appends invalid UTF-8 to the previous character. Throws
-/// core::Error unless the file has exactly the format of write_llama2c_tokenizer().
+/// Reads tokenizer.bin for a model of `vocab_size` tokens; if 0, any number is accepted. Text is tokenized as by
+/// llama2.c, with two differences: U+2581 is a space here, and llama2.c appends invalid UTF-8 to the character before.
+/// Throws core::Error unless the file has exactly the format of write_llama2c_tokenizer().
 [[nodiscard]] SentencePieceTokenizer read_llama2c_tokenizer(const std::filesystem::path& path, int64_t vocab_size);
 
 }  // namespace folio::data

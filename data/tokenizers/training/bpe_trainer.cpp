@@ -27,8 +27,8 @@ class PairTable {
   struct Info {
     Pair pair = kFree;
     int64_t count = 0;       // occurrences in all words, weighted by the counts of the words
-    uint32_t n_words = 0;    // number of words in which note() recorded the pair in this round
-    uint32_t last_word = 0;  // index of the last recorded word, plus 1
+    uint32_t n_words = 0;    // number of words recorded by note() since the last end_round()
+    uint32_t last_word = 0;  // 1 + index of the word last recorded; 0: none
     uint64_t begin = 0;      // start of the list of the pair's words in word_lists_
   };
 
@@ -135,7 +135,7 @@ class Trainer {
 
   [[nodiscard]] std::span<int32_t> word(size_t w) { return std::span(symbols_).subspan(starts_[w], lengths_[w]); }
 
-  // Records that word `w` contains the pair, unless this was recorded in this round already.
+  // Records that word `w` contains the pair, unless that was already recorded since the last end_round().
   void note(PairTable::Info& info, size_t w) {
     if (info.last_word == w + 1) return;
     info.last_word = static_cast<uint32_t>(w + 1);
@@ -215,7 +215,7 @@ class Trainer {
     lengths_[w] = static_cast<uint32_t>(n);
   }
 
-  // Keeps only the last of repeated merges. A pair is merged twice if two merges produce one of its tokens.
+  // Keeps only the last merge of each pair. A pair is merged again if a later merge produces one of its tokens again.
   void finish_merges() {
     std::unordered_map<Pair, size_t> last;
     auto& merges = vocabulary_.merges;

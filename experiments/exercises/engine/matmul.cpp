@@ -1,5 +1,5 @@
-// Matrix multiplication, where nearly all of the time is spent. Computes the dot product of each row of x with each row
-// of the weight:
+// Matrix multiplication, which takes nearly all of a model's time. Computes the dot product of each row of x with each
+// row of the weight:
 //
 //     out[row, r] = sum over i of x[row, i] * weight[r, i]
 //

@@ -1,5 +1,5 @@
-// The activation of the feed-forward network. Its inputs are two products of the same vector, the gate and the values
-// that it scales:
+// The activation of the feed-forward network. Its two inputs are products of the same vector with two matrices: the
+// gate, and the values `up` that the gate scales:
 //
 //     out_i = silu(gate_i) * up_i        with silu(x) = x * sigmoid(x) = x / (1 + exp(-x))
 //

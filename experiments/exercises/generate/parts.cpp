@@ -7,7 +7,8 @@
 namespace folio::exercises {
 namespace {
 
-// Returns `own`, or `reference` if `call` (of `own`) throws Unfilled. Adds `name` to parts.own or parts.missing.
+// Runs `call`, which calls `own`. Returns `reference` if that throws Unfilled, otherwise `own`. Adds `name` to
+// parts.missing or parts.own, respectively.
 template <typename Function, typename Call>
 Function pick(Parts& parts, std::string_view name, Function own, Function reference, Call call) {
   try {

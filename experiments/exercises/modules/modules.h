@@ -33,7 +33,7 @@ struct RMSNormImpl : torch::nn::Module {
 };
 TORCH_MODULE(RMSNorm);
 
-/// Rotary position embedding of adjacent pairs.
+/// Rotary position embedding (RoPE), which rotates pairs of adjacent elements.
 struct RopeImpl : torch::nn::Module {
   RopeImpl(int64_t its_context_length, int64_t its_head_dim, double its_theta = 10000.0)
       : context_length(its_context_length), head_dim(its_head_dim), theta(its_theta) {}
@@ -60,10 +60,11 @@ struct SwiGLUImpl : torch::nn::Module {
 };
 TORCH_MODULE(SwiGLU);
 
-/// A function that rotates x [B, T, heads, K] by positions 0 to T - 1 with RoPE. Tests of attention pass Folio's.
+/// A function that rotates x [B, T, heads, K] by positions 0 to T - 1 with RoPE. Tests of attention pass a function
+/// that uses Folio's own RoPE.
 using Rotate = std::function<Tensor(const Tensor& x)>;
 
-/// Causal attention with grouped heads.
+/// Causal grouped-query attention.
 struct AttentionImpl : torch::nn::Module {
   AttentionImpl(const core::ModelConfig& c, Rotate its_rotate)
       : n_heads(c.n_heads),

@@ -18,8 +18,8 @@ struct NormGradients {
 };
 NormGradients rms_norm_backward(const Tensor& x, const Tensor& weight, double eps, const Tensor& dy);
 
-/// Returns the gradient of the input of RoPE, which rotates adjacent pairs (a, b) to (a cos − b sin, a sin + b cos).
-/// cos, sin [T, K / 2], dy [T, K].
+/// Returns the gradient of the loss with respect to the input of RoPE, which rotates adjacent pairs (a, b) to
+/// (a cos − b sin, a sin + b cos). cos, sin [T, K / 2], dy [T, K].
 Tensor rope_backward(const Tensor& cos, const Tensor& sin, const Tensor& dy);
 
 /// The gradients of causal attention, y = p v with p = softmax(q kᵀ / √K). q, k, v, dy [T, K].
@@ -35,8 +35,8 @@ struct SwigluGradients {
 SwigluGradients swiglu_backward(const Tensor& x, const Tensor& w1, const Tensor& w2, const Tensor& w3,
                                 const Tensor& dy);
 
-/// Returns the gradient of logits [N, V] for the loss, the mean over N rows of −ln softmax(logits)[target]. targets [N]
-/// are integers.
+/// Returns the gradient of the loss with respect to the logits [N, V]. The loss is the mean over N rows of
+/// −ln softmax(logits)[target]. targets [N] are integers.
 Tensor cross_entropy_backward(const Tensor& logits, const Tensor& targets);
 
 struct AdamWOptions {

@@ -18,7 +18,7 @@ class LogitsInbox {
   /// Creates an inbox for logits from rank `from`. `peers` must outlive it.
   LogitsInbox(Peers& peers, size_t from) : peers_(peers), from_(from) {}
 
-  /// Registers a step of the model that will send `n` logits, and returns its ticket.
+  /// Registers a step of model `model`, whose `n` logits are to be received. Returns the step's ticket.
   [[nodiscard]] Ticket expect(uint32_t model, size_t n);
   /// Waits for a step's logits, and discards those of the model's earlier steps. Valid until the next wait().
   [[nodiscard]] std::span<float> wait(Ticket ticket);

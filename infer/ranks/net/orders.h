@@ -1,4 +1,4 @@
-// Messages from rank 0 to the other ranks: run a step, load or unload an adapter, end.
+// Orders: the messages by which rank 0 makes the other ranks run a step, load or unload an adapter, or end.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct Order {
   OrderKind kind = OrderKind::End;
   uint32_t stage = 0;  ///< index of the model's stage, in the order of loading
 
-  // The fields of a step. It has no draws, because rank 0's host samples the tokens.
+  // The fields of an order to run a step. A step's draws are not sent, because rank 0's host samples the tokens.
   std::vector<StepRow> rows{};
   std::vector<BlockId> tables{};
   std::vector<int32_t> table_starts{};

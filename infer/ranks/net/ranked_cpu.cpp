@@ -14,7 +14,7 @@
 namespace folio::infer {
 namespace {
 
-// Factor of the timeout while models are loaded, since a rank's disk may be slower than those of other ranks.
+// While models are loaded, the timeout is longer by this factor, since ranks may have disks of different speed.
 constexpr int kLoadTimeouts = 10;
 
 size_t shards_of(const RankConfig& world, size_t n_stages) {
@@ -83,7 +83,8 @@ RankedCpu::RankedCpu(const RankConfig& world, size_t n_stages, const CpuOptions&
                                          n_shards_, world_.timeout, true);
 }
 
-// If rank 0 ends with an error, it sends no order: the other ranks notice the closed connections.
+// On rank 0, orders the other ranks to end. After an error, rank 0 sends no order: the other ranks notice the closed
+// connections.
 RankedCpu::~RankedCpu() {
   if (!leads() || std::uncaught_exceptions() > 0) return;
   try {

@@ -29,8 +29,9 @@ class RankedCpu final : public Machine {
   ~RankedCpu() override;
 
   [[nodiscard]] std::string describe() const override;
-  /// Loads this rank's part of the layers and matrices. All ranks must load the same models in the same order, and keep
-  /// the stages as long as steps run. Throws core::Error if ranks differ in model or build, or the model is too small.
+  /// Loads this rank's part of the layers and matrices. All ranks must load the same models in the same order, and
+  /// must not destroy the stages while steps run. Throws core::Error if ranks differ in model or build, or if the model
+  /// is too small.
   [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, const Shard& shard,
                                             CacheType cache_type) override;
 

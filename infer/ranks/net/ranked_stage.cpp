@@ -108,9 +108,10 @@ void RankedStage::or_mark_failed(Work&& work) {
   }
 }
 
-// Returns the maximum number of steps whose logits rank 0 has not received when it sends `step`. A channel buffers two
-// messages; then the last stage waits until rank 0 receives logits. Meanwhile, the pipeline can accept a step of one
-// piece, but perhaps not all pieces of a larger one: rank 0 and the last stage would wait for each other forever.
+// Returns for how many earlier steps rank 0 may still have to receive logits when it sends `step`. A channel buffers
+// two messages; then the last stage blocks until rank 0 receives logits. While it blocks, the pipeline can accept a
+// step of one piece, but perhaps not all pieces of a larger step: rank 0 and the last stage would wait for each other
+// forever.
 size_t RankedStage::most_on_their_way(const Step& step) const {
   return step.n_logit_rows > 0 && pieces_of(step, machine_.n_stages()).size() == 1 ? machine_.n_stages() : 1;
 }

@@ -69,7 +69,8 @@ Cublas::~Cublas() {
   if (handle_ != nullptr) functions_->destroy(handle_);
 }
 
-// cuBLAS is column-major. It reads row-major operands as transposed, so a transposed result is row-major again.
+// cuBLAS is column-major, so it treats a row-major matrix as its transpose. Therefore this computes outᵀ = weight · xᵀ:
+// in memory, the column-major outᵀ is the row-major out.
 void Cublas::multiply(const void* x, size_t n_rows, const void* weight, size_t n_out, size_t k, void* out) {
   const float one = 1.0F;
   const float zero = 0.0F;

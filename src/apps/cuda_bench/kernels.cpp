@@ -91,7 +91,7 @@ class KernelTable {
     rows_.reset();
   }
 
-  // Returns device rows of zeros. Adding them repeatedly keeps values finite.
+  // Returns zeros of shape (n_, dim) in device memory. Adding zeros keeps values finite in repeated launches.
   const DeviceMemory& rows_to_add(size_t dim) {
     if (!rows_) rows_ = zeros(stream(), n_ * dim * sizeof(float));
     return *rows_;

@@ -8,7 +8,7 @@
 
 namespace folio::infer::gpu::bench {
 
-/// Equal matrices of shape (n_out, k), each in its own device memory.
+/// `n_copies` equal matrices of shape (n_out, k), at different addresses in device memory.
 class Matrices {
  public:
   Matrices(Stream& stream, core::DType type, size_t n_out, size_t k, size_t n_copies);
@@ -38,7 +38,7 @@ class Attending {
             size_t n_rows, size_t shared_bytes, const Effort& effort);
   [[nodiscard]] size_t n_copies() const { return n_copies_; }
   [[nodiscard]] const Attention& of(size_t copy);
-  /// Returns the number of bytes that attention must read and write at least.
+  /// Returns the minimum number of bytes that attention reads and writes for one copy.
   [[nodiscard]] double bytes() const { return bytes_; }
   [[nodiscard]] double operations() const { return operations_; }
 

@@ -21,8 +21,9 @@ struct Effort {
 /// Returns the number of copies of `bytes` bytes of operands that fill effort.spread_bytes, from 1 to 64.
 [[nodiscard]] size_t copies_of(size_t bytes, const Effort& effort);
 
-/// Returns the median microseconds of a launch; launch(copy) must issue one with that copy of its operands. A
-/// repetition is a CUDA graph of many launches in a row, timed with events, so the host's overhead is not included.
+/// Returns the median microseconds of a launch. launch(copy) must issue one launch that uses copy number `copy`, below
+/// n_copies, of the operands. A repetition is a CUDA graph of many launches in a row, timed with events, so the host's
+/// overhead is not included.
 [[nodiscard]] double microseconds(Stream& stream, const Effort& effort, size_t n_copies,
                                   const std::function<void(size_t copy)>& launch);
 

@@ -119,7 +119,7 @@ void Trace::clear() {
 }
 
 std::map<std::string, Trace::Kernel> Trace::kernels() {
-  seen().flush(1);  // 1: flushes buffers that are not full too
+  seen().flush(1);  // 1: also flushes buffers that are not full
   const std::lock_guard lock(seen().mutex);
   return seen().kernels;
 }

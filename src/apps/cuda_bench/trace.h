@@ -23,7 +23,7 @@ class Trace {
 
   /// Discards the times recorded so far.
   void clear();
-  /// Returns the number of calls and their time since clear(), by kernel name. The device must be idle.
+  /// Returns {name: number of calls and their total time since clear()} of each kernel. The device must be idle.
   [[nodiscard]] std::map<std::string, Kernel> kernels();
 
  private:

@@ -27,7 +27,7 @@ constexpr uint64_t kMaxHeaderBytes = uint64_t{64} << 20U;
 constexpr uint64_t kMaxItems = uint64_t{1} << 22U;  // maximum number of elements in all metadata arrays together
 constexpr uint64_t kMaxEntries = uint64_t{1} << 16U;
 
-// Calls `visit` with the variant's alternative at index `type`. Returns false if the index is too large.
+// Calls visit<T>(), where T is the variant's alternative at index `type`. Returns false if the index is too large.
 template <typename Variant, size_t I = 0, typename Visitor>
 bool with_alternative(uint32_t type, Visitor&& visit) {
   if constexpr (I < std::variant_size_v<Variant>) {
@@ -147,8 +147,8 @@ TensorHeader read_tensor_header(Cursor& in) {
   return header;
 }
 
-// Returns the tensors of the header that `in` has read, as views of the file. Throws Error unless each has a valid
-// size, is aligned, is in the file and overlaps no other.
+// Returns the tensors in `headers` as views of `file`. `in` must be at the end of the header. Throws Error unless each
+// tensor has a valid size, is aligned, is in the file and overlaps no other.
 std::vector<TensorView> located(const std::vector<TensorHeader>& headers, const Cursor& in,
                                 std::span<const std::byte> file, int64_t alignment) {
   if (alignment < 1 || alignment > 65536 || !std::has_single_bit(static_cast<uint64_t>(alignment))) {

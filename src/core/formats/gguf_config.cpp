@@ -29,7 +29,8 @@ class Keys {
   std::string_view architecture_;
 };
 
-// Checks the factors in `tensor` against Llama 3's formula. Without kScalingFactor, their maximum sets the factor.
+// Checks the RoPE factors in `tensor` against Llama 3's formula. If the file lacks kScalingFactor, first sets the
+// scaling factor to their maximum.
 void read_rope_factors(const GgufFile& file, const Keys& key, const TensorView& tensor, ModelConfig& c) {
   const std::string where = file.path().string();
   require(tensor.type == DType::F32 && tensor.shape == std::vector<int64_t>{c.rotated() / 2},
@@ -183,7 +184,8 @@ void read_window(const GgufFile& file, const Keys& key, const FamilyInfo& family
           c.local_rope_theta);
 }
 
-// Returns a float whose inverse is `logit_scale`, if there is one, since Granite's GGUFs store a divisor of the logits.
+// Returns 1 / logit_scale, because Granite's GGUFs store a divisor of the logits. If possible, chooses a float whose
+// inverse is exactly logit_scale.
 float logit_divisor(float logit_scale) {
   const float about = 1.0F / logit_scale;
   const float below = std::nextafter(about, 0.0F), above = std::nextafter(about, 1e9F);

@@ -17,7 +17,8 @@ namespace {
 // Returns the double with the float's shortest decimal form: 1e-05, not 9.999999747378752e-06.
 double shortest(float value) { return std::stod(fmt::format("{}", value)); }
 
-// Returns `value`, rounded if make() maps the rounded value to `result`, too: transformers requires some integers.
+// Returns `value` as an integer if make(rounded value) equals `result`, because transformers requires integers in some
+// keys. Otherwise returns `value` unchanged.
 template <typename Make>
 OrderedJson number(double value, float result, Make&& make) {
   const double whole = std::round(value);

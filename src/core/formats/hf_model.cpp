@@ -225,7 +225,7 @@ Weights read_hf_directory(const fs::path& directory) { return to_weights(read_hf
 
 namespace {
 
-// A Hugging Face tensor, made of `count` manifest tensors from index `first`, or of matrix `part` of a stack.
+// A Hugging Face tensor: `count` manifest tensors from index `first` on, or matrix `part` of the stack at that index.
 struct HfTensor {
   TensorView header;
   size_t first;
@@ -257,7 +257,8 @@ std::vector<HfTensor> hf_tensors(const ModelConfig& config, const std::vector<Te
   return all;
 }
 
-// Returns the tensor's bytes with Hugging Face's norm weights and row order; stores them in `copy` if they differ.
+// Returns the tensor's bytes as Hugging Face stores norm weights and rows of Wq and Wk. If they differ from the
+// tensor's own bytes, writes them to `copy` and returns a view of it.
 std::span<const std::byte> hf_bytes(const ModelConfig& config, const TensorSpec& spec, const TensorView& tensor,
                                     std::vector<std::byte>& copy) {
   if (hf_family(config.family).norms_less_1 && is_norm(spec.role)) {

@@ -122,7 +122,7 @@ Header read_header(const MappedFile& file) {
   c.context_length = n[6];
   c.rope_theta = kTheta;
   c.norm_eps = kEps;
-  c.tie_embeddings = n[5] > 0;  // in version 0, a negative size means a separate output matrix
+  c.tie_embeddings = n[5] > 0;  // in version 0, a negative vocabulary size means a separate output matrix
   if (magic) {
     const auto shared = number_at<uint8_t>(bytes, 36);
     require(n[5] > 0 && shared <= 1,
@@ -159,7 +159,8 @@ struct Quantized {
   std::vector<float> scales;
 };
 
-// Quantizes each group like export.py: the largest magnitude becomes 127; float arithmetic, ties to even.
+// Quantizes each group like export.py: scales the largest magnitude to 127, computes with floats and rounds ties to
+// even.
 Quantized quantize(const std::string& name, std::span<const float> values, int32_t group_size) {
   for (const float v : values) {
     require(std::isfinite(v), "tensor {} contains {}, which llama2.c version 2 cannot store; use version 0 or 1", name,

@@ -26,8 +26,8 @@ constexpr const char* kWeights = "adapter_model.safetensors";
 constexpr const char* kBase = "base_model_name_or_path";
 constexpr std::string_view kPrefix = "base_model.model.";  // beginning of all module names in the file
 
-// Keys of a plain LoRA, and keys that only affect training. Any other key may select a variant with a different
-// formula, so it is rejected unless it is off.
+// Keys of a plain LoRA configuration, and keys that only affect training. Any other key may select a variant with
+// another formula, so it is an error unless its value turns the variant off.
 constexpr std::string_view kPlain[] = {"alpha_pattern",
                                        "auto_mapping",
                                        "base_model_name_or_path",
@@ -141,7 +141,8 @@ PeftConfig read_config(const std::filesystem::path& path, float factor) {
           .alphas = pattern_of(config, text, "alpha_pattern", where)};
 }
 
-// Describes how the model differs from the adapter's base model. Returns "" if the base model isn't found.
+// Describes how the model differs from the adapter's base model. Returns "" if they are equal, or if the base model
+// can't be read.
 std::string base_difference(const AdapterInfo& adapter, const ModelConfig& config) {
   std::error_code error;
   if (!std::filesystem::exists(adapter.base, error)) return "";

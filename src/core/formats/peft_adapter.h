@@ -10,7 +10,7 @@
 namespace folio::core {
 
 /// Reads an adapter for a model with this configuration and multiplies its scale by `factor`. Throws Error if something
-/// is missing, has the wrong shape or is not supported. Supported are linear layers of the blocks, without biases or
+/// is missing, has the wrong shape or is not supported. Supports linear layers of the blocks, without biases or
 /// DoRA, up to rank kMaxAdapterRank. rank_pattern and alpha_pattern may override rank and alpha of single modules.
 [[nodiscard]] Adapter read_peft_adapter(const std::filesystem::path& directory, const ModelConfig& config,
                                         float factor = 1.0F);

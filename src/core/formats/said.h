@@ -5,8 +5,7 @@
 
 namespace folio::core {
 
-/// Throws Error if a value would be lost: one that the files of the family cannot store and that differs from the
-/// family's default. The error names the value.
+/// Throws Error that names a value if the family's files cannot store it and it differs from the family's default.
 void require_said(const ModelConfig& config);
 
 }  // namespace folio::core

@@ -1,7 +1,7 @@
 """Tests bad files: each kind gives a one-line error and exit code 1, never a signal, an assertion or a hang.
 
-The readers' own tests (tests/core/formats, tests/data/tokenizers) have every defect of a field. The kinds here are those
-that could cost memory, those of other families, those that only a whole model shows, and one of each file.
+The readers' own tests (tests/core/formats, tests/data/tokenizers) test every defect of a field. This test has
+defects that could use much memory, that concern other families or that only a whole model shows, and one of each file.
 No allocation may exceed 256 MB: RLIMIT_DATA limits the program's data, without file mappings. In sanitized builds,
 AddressSanitizer rejects a single allocation of that size.
 """
@@ -42,7 +42,7 @@ def run(program, *args):
 
 
 def commands(folder, model, tokenizer, prompts=None):
-    """Returns {program: command}. The command of export writes a Hugging Face directory, to read all of the model."""
+    """Returns {program: command}. export writes a Hugging Face directory, so that it reads the whole model."""
     more = ["--tokenizer", tokenizer] if tokenizer else []
     prompt = ["--prompts", prompts] if prompts else ["a"]
     generate = ["generate", "--json", "-t", 1, "-n", 2, "-m", model, *more, *prompt]

@@ -10,7 +10,7 @@ MiB = 1 << 20
 
 
 def write(folder, model, packed):
-    """Writes `packed`, which is bytes or (head, length) of a sparse file, or the model if `packed` is None."""
+    """Writes the model, or instead `packed`: bytes, or (head, length) of a sparse file. Returns (path, None)."""
     return write_file(folder / "m.gguf", model.pack() if packed is None else packed), None
 
 

@@ -83,7 +83,7 @@ def without(find):
 
 
 def bad_json(file):
-    """Returns (name, error, change) of contents that aren't valid JSON, or not an object."""
+    """Returns a list of (name, error, change) for contents of `file` that aren't valid JSON or aren't an object."""
     return [
         ("cut in half", "not valid JSON", lambda m: m.files.update({file: json.dumps(m.files[file]).encode()[:40]})),
         ("list in place of the object", "is missing", raw(file, b"[]")),

@@ -43,7 +43,7 @@ def test_log_probabilities_and_text_match_transformers(tmp_path, name):
     expected = by_transformers(model, IDS)
     assert (log_probabilities(theirs, IDS) - expected).abs().max() <= 1e-4
     window = random_models.window_of(model)
-    if window:  # more tokens than the window, which must affect the logits
+    if window:  # IDS is longer than the window, so the window must affect the logits
         assert window < len(IDS) / 2
         whole = random_models.make(name, sliding_window=1000)
         assert (by_transformers(whole, IDS) - expected).abs().max() > 1e-2
@@ -284,7 +284,7 @@ def test_gguf_export_rejects_what_it_cannot_store(tmp_path):
 
 @pytest.mark.parametrize("name", ["mixtral", "qwen3_moe", "dots1"])
 def test_number_of_experts_has_several_keys(tmp_path, name):
-    """The key in config.json depends on the version of transformers, so each family's files may have any of three."""
+    """config.json's key depends on the version of transformers, so each family's files may have any of three keys."""
     directory = random_models.write(random_models.make(name), tmp_path / "m")
     expected = log_probabilities(directory, IDS[:20])
     config = json.loads((directory / "config.json").read_text())

@@ -62,7 +62,8 @@ def test_sixteen_bit_norms_keep_their_type(tmp_path):
 
 
 def test_valid_models_are_read_by_other_packages(tmp_path):
-    """Checks sound.py, which writes the models of these tests without Folio, with the packages gguf and safetensors."""
+    """Checks the models that sound.py writes for these tests: the packages gguf and safetensors must read the same
+    values."""
     shape = sound.Shape(tied=False)
     arrays = sound.weights(shape)
     (tmp_path / "m.gguf").write_bytes(sound.Gguf(shape, arrays).pack())

@@ -19,7 +19,7 @@ class Kind:
     write: typing.Callable
     file: str
     inspect: str = REFUSES
-    prompts: str = None  # a file for --prompts, which only generate reads
+    prompts: str = None  # name of a file for --prompts, which only generate reads; None: no file
 
 
 class Kinds:

@@ -100,7 +100,8 @@ MODELS = {
 # Gemma 2 27B scales attention scores differently. llama.cpp recognizes it by its 46 layers.
 GEMMA_27B = (transformers.Gemma2Config,
              dict(head_dim=16, query_pre_attn_scalar=8, sliding_window=37, num_hidden_layers=46))
-# By model_type: the GGUF's architecture (default: model_type without "_"), and the model_type exported from the GGUF.
+# {model_type: (architecture in GGUF, model_type after export from this GGUF)}. The default architecture is model_type
+# without "_", and the default second value is model_type.
 ARCHITECTURES = {"mistral": ("llama", "llama"), "mixtral": ("llama", "mixtral"), "gemma3_text": ("gemma3", "gemma3_text"),
                  "deepseek_v2": ("deepseek2", "deepseek_v2"), "deepseek_v3": ("deepseek2", "deepseek_v3"),
                  "glm4_moe_lite": ("deepseek2", "deepseek_v3"), "youtu": ("deepseek2", "youtu"),
@@ -161,7 +162,8 @@ def window_of(model):
 
 
 def choices(model, prompt, tokens):
-    """Returns transformers' greedy choice at each index of `tokens`, given the earlier ones, and the gap to the second.
+    """Returns transformers' greedy choice at each index of `tokens`, given the earlier ones, and the differences of the
+    two highest logits.
 
     If the choices equal `tokens`, these are transformers' greedy output. As in Folio, <|endoftext|> is never chosen.
 """

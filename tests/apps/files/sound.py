@@ -27,7 +27,7 @@ class Shape:
     theta: float = 10000.0
     eps: float = 1e-5
     family: str = "llama"  # or qwen2, qwen3, qwen3_moe, mixtral
-    own_head_dim: int = None  # head dimension, unless it is dim / heads
+    own_head_dim: int = None  # head dimension; None: dim / heads
     experts: int = 0
     experts_per_token: int = 2
 

@@ -1,5 +1,5 @@
-// Tests core/formats/gguf.h on valid files: access by type, and errors. formats_oracle_test.py compares every type of
-// metadata and tensors, read and written, with the gguf package.
+// Tests core/formats/gguf.h on valid files: values are read by key and type, and errors name file and key.
+// formats_oracle_test.py compares every type of metadata and tensors, read and written, with the gguf package.
 #include "core/formats/gguf.h"
 
 #include <gtest/gtest.h>

@@ -15,7 +15,7 @@ using test::error_of;
 using test::kGrouped;
 using test::TempDir;
 
-// Returns an adapter of the matrices with these roles in each layer. All of its values differ.
+// Returns an adapter for the matrices with the given roles in every layer. All of its values differ.
 Adapter numbered_adapter(const ModelConfig& config, const std::vector<Role>& roles, const AdapterInfo& info) {
   Adapter adapter{.path = "", .parts = {}};
   float next = 0.0F;

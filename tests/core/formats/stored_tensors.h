@@ -1,4 +1,5 @@
-// Tensors with their bytes for tests that write files, and a check of every byte that a reader returns.
+// Helpers for tests of file formats: tensors that own their bytes, and a function that reads every byte of a file's
+// tensors.
 #pragma once
 
 #include <gtest/gtest.h>

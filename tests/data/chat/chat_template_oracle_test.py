@@ -65,7 +65,8 @@ def text_of(answer):
 
 
 def conversations():
-    """Yields chats: with each of CONTENTS as each message, with random messages, and with unusual orders of roles."""
+    """Yields three groups of chats: with each of CONTENTS as each message, with random messages, and with unusual
+    orders of roles."""
     roles = ("user", "assistant")
     for system in (False, True):
         for turns in (1, 3):
@@ -105,7 +106,8 @@ def test_chats_match_transformers(name, tmp_path):
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_message_contents_are_marked_as_contents(name, tmp_path):
-    """Contents are Greek letters, which no template has: these must be marked as contents, all else as template."""
+    """Message contents are Greek letters, which occur in no template. All Greek letters, and nothing else except white
+    space, must be marked as content."""
     letters = "".join(chr(c) for c in range(0x3B1, 0x3C9))
     chats = [[{"role": m["role"], "content": "  \n" + letters[3 * i:3 * i + 3] + " "} for i, m in enumerate(messages)]
              for messages in list(conversations())[-40:] if theirs(KNOWN[name], messages) is not None]
@@ -181,8 +183,8 @@ def test_missing_template_errors_list_the_names(tmp_path):
 
 HERMES = ("<tool_call>", '<tool_call>\n{"name": "', ['", "arguments": '], '}\n</tool_call>\n<tool_call>\n{"name": "',
           "}\n</tool_call>")
-# Templates whose format of tool calls is recognized: the text before an answer, the trigger, the opening, the texts
-# between a call's parts, the separator of calls (None: only one call), the closing, and the end of the turn.
+# Templates whose format of tool calls is recognized: {template: (text before an answer, trigger, opening, [texts
+# between the parts of a call], separator of calls or None if only one call is allowed, closing, end of the turn)}.
 FORMATS = {
     "Mistral v3": ("", "[TOOL_CALLS]", '[TOOL_CALLS] [{"name": "', ['", "arguments": ', ', "id": "'], '"}, {"name": "',
                    '"}]', EOS),
@@ -194,7 +196,8 @@ FORMATS = {
     "qwen3_instruct_2507": ("", *HERMES, "<|im_end|>\n"),
     "qwen3_vl": ("", *HERMES, "<|im_end|>\n"),
 }
-# Templates without tools, or with call arguments that aren't a JSON object. The prompt then describes tools in words.
+# Templates that don't support tools, or whose call arguments aren't a JSON object. For them, the prompt describes tools
+# in words.
 IN_WORDS = {
     "SmolLM2", "ChatML", "ChatML as plain text", "Llama 2", "Llama 4", "Zephyr", "GLM 4", "Phi-4 mini", "SmolLM3",
     "Granite", "cohere",
@@ -261,7 +264,8 @@ def tools_of(*names):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_calls_match_transformers(name):
-    """transformers renders a conversation with calls as: prompt, calls in the detected format, end of the turn."""
+    """transformers renders a conversation with calls as the prompt, the calls in the detected format, and the end of
+    the turn."""
     format, template, end = tool_formats()[name], ALL[name], FORMATS[name][-1]
     assert format["has_spaces"], "as json.dumps has them"
     ask = [{"role": "user", "content": "What?"}]
@@ -307,7 +311,8 @@ def test_tool_results_match_transformers(name, tmp_path):
 # ---- The selection among several templates ----
 
 def saved(folder, config, jinja, additional):
-    """Saves a tokenizer with templates in these places. A template renders its name and whether there are tools."""
+    """Saves a tokenizer. `config`, `jinja` and `additional` select the templates in tokenizer_config.json,
+    chat_template.jinja and additional_chat_templates/. A template renders its name and whether there are tools."""
     text = lambda name: name + " {{ tools is not none }} {{ messages[0]['content'] }}"  # noqa: E731
     plain = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, merges=[]))
     plain.pre_tokenizer, plain.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()

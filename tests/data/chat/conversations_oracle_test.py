@@ -1,5 +1,5 @@
 """Compares the tokens of a conversation, and which of them are learned, with transformers' apply_chat_template and its
-assistant_masks. transformers needs templates that mark answers with {% generation %}, which are from this file or TRL.
+assistant_masks. transformers needs templates that mark answers with {% generation %}. They are from this file or TRL.
 Published templates have no such tags: Folio finds the answers by comparing renderings."""
 
 import itertools
@@ -21,7 +21,7 @@ MODEL = pathlib.Path(os.environ.get("FOLIO_SMOLLM2") or pathlib.Path(__file__).p
                      "SmolLM2-135M-Instruct.Q4_1.gguf")
 LONG = "FOLIO_LONG" in os.environ  # set by `make long`: all conversations are compared
 
-# Special tokens, each of which ends an answer in some template.
+# Special tokens that occur in the tested templates.
 MARKS = ["<s>", "</s>", "<|im_start|>", "<|im_end|>", "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>",
          "<|eot_id|>", "<start_of_turn>", "<end_of_turn>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>"]
 CONTENTS = ["Hello", "Ünïcode 中文 😀", "12345.", " both ends ", "\n", "\n\nlines\nand lines\n\n", "a\n", "ends with a colon:",
@@ -29,7 +29,8 @@ CONTENTS = ["Hello", "Ünïcode 中文 😀", "12345.", " both ends ", "\n", "\n
 
 
 def chatml_with_tags(template, expression, answer):
-    """Adds {% generation %} tags to a template that renders all roles with `expression`."""
+    """Adds {% generation %} tags to a template that renders all roles with `expression`. Answers are rendered with
+    `answer`, which has the tags."""
     assert template.count(expression) == 1
     return template.replace(expression, "{% if message['role'] == 'assistant' %}" + answer + "{% else %}" + expression +
                             "{% endif %}")
@@ -133,7 +134,7 @@ NEXT_TAGGED = ("{% for m in messages %}{% set mark = '<|' + m.role + '|>' %}{% i
 
 def test_next_turns_marker_is_learned_as_the_end(small, tmp_path):
     tokenizer, folder = small
-    # Uses answers that end in ASCII: transformers marks only the first token of a character of several tokens.
+    # Uses answers that end in ASCII: if a character has several tokens, transformers marks only the first one.
     chats = [chat for chat in conversations() if all(m["content"] and m["content"][-1].isascii() for m in chat if m["role"] == "assistant")]
     [found] = ours(tmp_path, [(folder, NEXT, chats)])
     end = tokenizer.convert_tokens_to_ids("<|user|>")
@@ -188,7 +189,7 @@ def test_tool_calls_are_learned(small, tmp_path):
 
 
 def test_tokens_across_an_answers_start_are_learned(small, tmp_path):
-    """Uses answers that end in ASCII: transformers marks only the first token of a character of several tokens."""
+    """Uses answers that end in ASCII: if a character has several tokens, transformers marks only the first one."""
     fast, path = small
     chats = [chat for chat in conversations() if all(message["content"][-1:].isascii() and message["content"] for message in chat)]
     assert_same(ours(tmp_path, [(path, PLAIN, chats)])[0], fast, PLAIN, chats)

@@ -47,7 +47,8 @@ d.n | attr('m') | (s | attr('upper'))() | d | attr('items') is defined | 'upper'
 
 
 def split_expressions(text):
-    """Returns the expressions of a text in which " | " separates them. A " | " before a filter's name doesn't."""
+    """Splits a text at line breaks and at each " | ", except within brackets and before a filter's name. Returns the
+    parts."""
     import jinja2.parser
     environment = jinja2.Environment()
     parts = []

@@ -13,7 +13,8 @@ namespace {
 
 constexpr int32_t kPadding = 7777;
 
-// Returns n examples. Example i has up to `longest` tokens 1000 i, 1000 i + 1, …; the last and some others are learned.
+// Returns n examples. Example i has 2 to `longest` tokens: 1000 i, 1000 i + 1, and so on. The last token and some of
+// the others are learned.
 std::vector<ChatExample> examples(size_t n, size_t longest, uint64_t seed) {
   std::vector<ChatExample> all;
   for (size_t i = 0; i < n; ++i) {

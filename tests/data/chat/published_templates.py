@@ -1,5 +1,5 @@
-"""Chat templates as models publish them in tokenizer_config.json: those of the package trl, and others, some without
-their branches for tools."""
+"""Chat templates that models publish in tokenizer_config.json: those in the package trl, and others written out here,
+some of them without their branches for tools."""
 
 import importlib.util
 from pathlib import Path

@@ -54,7 +54,8 @@ TEXT = mixed_text(1_100_000 if LONG else 100_000)
 def all_characters():
     """Returns every character of the assigned planes, in random order, between letters, digits and spaces.
 
-    Omits digits that are new in Unicode 17, because `tokenizers` uses Unicode 16 in regular expressions, 17 in Digits.
+    Omits digits that are new in Unicode 17, because `tokenizers` uses Unicode 16 in regular expressions but Unicode
+    17 in its pre-tokenizer Digits.
 """
     later = {*range(0x11DE0, 0x11DEA), *range(0x16FF4, 0x16FF7), *range(0xD800, 0xE000)}
     letters = [chr(c) for c in [*range(0x34000), *range(0xE0000, 0xE0200)] if c not in later]
@@ -69,7 +70,8 @@ EDGES = ["", "iPhone HTTPServer ABC's Abc'LL ΑΒγ Ǆx ʰA ʰʰ 中A中a É\u03
          "<|im_start|>user", "a" * 3000, " " * 3000, "1" * 3000, "\n" * 3000, "ab" * 3000, "!" * 3000]
 TEXTS = [TEXT, *EDGES, *[f"a{' ' * n}{c}" for n in range(5) for c in ("b", "1", "!", "\n", "")],
          *["".join(random.Random(n).choices(" \n\r\tab1'!é中\u0301s", k=30)) for n in range(200)],
-         # For NFC: runs of combining marks of many classes; characters that decompose, some into marks only; Hangul.
+         # For NFC: runs of combining marks of many classes, characters that decompose (some into marks only), and
+         # Hangul.
          *["".join(random.Random(n).choices("aqé가각\u0301\u0323\u0327\u0338\u0344\u0345\u05b0\u0f71\u0f73\u0958\u212b", k=60))
            for n in range(200)]]
 
@@ -100,7 +102,7 @@ def published_file():
 
 @functools.cache
 def smollm2():
-    """Returns SmolLM2's vocabulary in `tokenizers`, and the path of its GGUF for Folio."""
+    """Returns SmolLM2's vocabulary as a Tokenizer of `tokenizers`, and the path of its GGUF for Folio."""
     tokens, merges = published("ggml.tokens"), published("ggml.merges")
     tokenizer = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, [tuple(m.split(" ")) for m in merges]))
     tokenizer.pre_tokenizer = PRE_TOKENIZERS["smollm"]()
@@ -122,7 +124,8 @@ def training(pre):
         tokenizer.normalizer = normalizers.NFC()
     trainer = trainers.BpeTrainer(vocab_size=2000, show_progress=False, special_tokens=SPECIAL,
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
-    # (?i:'s) also matches "'ſ" (long s). "ſa" is made a token here, so that not splitting "'ſa" gives other tokens.
+    # (?i:'s) also matches "'ſ" (long s). "ſa" becomes a token here, so that the tokens of "'ſa" show whether it was
+    # split.
     tokenizer.train_from_iterator([TEXT[:300_000], "\nſa" * 500], trainer)
     tokenizer.add_tokens([AddedToken("<tool>", normalized=False), AddedToken("<tool>>", normalized=False)])
     config = {"bos_token": None, "eos_token": "<|im_end|>"}
@@ -137,7 +140,7 @@ def training(pre):
 
 
 def trained(pre, folder):
-    """Writes a trained vocabulary to a Hugging Face directory. Returns it in `tokenizers`, and the directory."""
+    """Writes a trained vocabulary to a Hugging Face directory. Returns it as a Tokenizer, and the directory."""
     data, config = training(pre)
     (folder / "tokenizer.json").write_text(data)
     (folder / "tokenizer_config.json").write_text(config)
@@ -148,14 +151,14 @@ def trained(pre, folder):
 
 @pytest.fixture(scope="module", params=["smollm2", *PRE_TOKENIZERS])
 def pair(request, tmp_path_factory):
-    """Returns a vocabulary in `tokenizers` and the path from which Folio loads it."""
+    """Returns a vocabulary as a Tokenizer of `tokenizers`, and the path from which Folio loads it."""
     if request.param == "smollm2":
         return smollm2()
     return trained(request.param, tmp_path_factory.mktemp(request.param))
 
 
 def normalized(theirs, text):
-    """Returns the text in NFC by Python's tables if the tokenizer normalizes."""
+    """Returns the text, converted to NFC by Python if the tokenizer normalizes."""
     return unicodedata.normalize("NFC", text) if theirs.normalizer else text
 
 
@@ -166,7 +169,8 @@ def ids_of(theirs, text):
 def test_tokens_match_tokenizers(pair, tmp_path, request):
     theirs, path = pair
     tokenizer = Ours(path, tmp_path)
-    # Slow. GPT-2's and Tekken's patterns are parts of SmolLM2's and gpt-oss's, so only `make long` tests them.
+    # This is slow. SmolLM2's pattern includes GPT-2's, and gpt-oss's includes Tekken's, so only `make long` tests those
+    # two.
     if LONG or request.node.callspec.params["pair"] not in ("gpt-2", "tekken"):
         assert tokenizer.encode(all_characters()) == ids_of(theirs, all_characters())
     ids = ids_of(theirs, TEXT)

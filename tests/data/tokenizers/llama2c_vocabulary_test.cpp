@@ -30,8 +30,8 @@ std::string file_of(const std::vector<std::string>& pieces, int32_t longest = 6)
   return bytes;
 }
 
-// Returns llama2.c's ids after BOS: that of a leading space (-1 without such a piece), then those of the characters.
-// Doesn't merge, so no two pieces may form a third.
+// Returns the ids that llama2.c gives after BOS: the id of a leading space (-1 if there is no such piece), and the id
+// of each character or, if it is no piece, the ids of its bytes. Doesn't merge, so no two pieces may form a third.
 std::vector<int32_t> encode_like_llama2c(const std::vector<std::string>& pieces, const std::string& text) {
   const auto lookup = [&](const std::string& piece) {
     const auto found = std::find(pieces.begin(), pieces.end(), piece);

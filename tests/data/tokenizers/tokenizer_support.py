@@ -83,8 +83,8 @@ def drawn_texts(n, names=()):
 
 
 def assert_same_added_tokens(directory, tmp_path, names=(), n=10_000, file=None):
-    """Asserts that `tokenizers` and Folio (with `file` or `directory`) encode n texts equally, with special tokens
-    parsed and as plain text."""
+    """Asserts that `tokenizers` and Folio encode n random texts equally, both with special tokens parsed and with
+    special tokens as plain text. Folio loads `file`, by default `directory`."""
     theirs = Tokenizer.from_file(str(directory / "tokenizer.json"))
     texts = drawn_texts(n, names)
     (tmp_path / "texts").write_text(json.dumps(texts))
@@ -114,7 +114,8 @@ def ours(*args):
 
 
 class Ours:
-    """Folio's tokenizer. Each call runs tokenizer_tool, which loads it, so few calls with long texts are faster."""
+    """Folio's tokenizer. Each call starts tokenizer_tool, which loads the tokenizer, so make few calls with long
+    texts."""
 
     def __init__(self, tokenizer, tmp_path):
         self.tokenizer, self.tmp_path = tokenizer, tmp_path

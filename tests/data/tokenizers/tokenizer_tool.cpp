@@ -5,7 +5,7 @@
 //   tokenizer_tool pieces TOKENIZER JSON_FILE     prints the ids of [[text, parse_special], …] as one text
 //   tokenizer_tool decode TOKENIZER IDS_FILE      prints the text of a JSON list of ids
 //   tokenizer_tool show TOKENIZER                 prints its properties as JSON
-//   tokenizer_tool to-gguf|to-llama2c TOKENIZER FILE    writes the file; to-llama2c prints the source rows
+//   tokenizer_tool to-gguf|to-llama2c TOKENIZER FILE    writes the file; to-llama2c prints source_row
 //   tokenizer_tool to-hf TOKENIZER DIRECTORY
 //   tokenizer_tool characters TEXT_FILE DIRECTORY       writes a character tokenizer of the text
 //   tokenizer_tool time TOKENIZER TEXT_FILE             prints the MB/s of encode

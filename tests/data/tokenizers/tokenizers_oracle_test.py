@@ -37,7 +37,8 @@ def trained_pieces():
 
 
 def llama2c_file(pieces):
-    """Returns the bytes of a tokenizer.bin: the longest length, then score, length and bytes of each token."""
+    """Returns the bytes of a tokenizer.bin: the byte length of the longest token, then each token's score, length and
+    bytes."""
     tokens = [("<unk>", 0.0), ("\n<s>\n", 0.0), ("\n</s>\n", 0.0)]
     tokens += [(f"<0x{byte:02X}>", 0.0) for byte in range(256)]
     tokens += [(piece.replace(MARK, " "), -float(i)) for i, piece in enumerate(pieces)]
@@ -169,7 +170,8 @@ SPACES["first-older"]["pre_tokenizer"] |= {"add_prefix_space": True, "str_rep": 
 
 
 def write_shaped(files, directory, spaces, added):
-    """Writes the vocabulary of `files` with added tokens and spaces handled by SPACES[spaces]. Returns its size."""
+    """Writes the vocabulary of `files` with the added tokens `added` and with spaces handled by SPACES[spaces]. Returns
+    the number of tokens."""
     directory.mkdir()
     data = json.loads((files / "hf" / "tokenizer.json").read_text()) | SPACES[spaces]
     without = spaces == "replace" or spaces.startswith("never")

@@ -28,7 +28,7 @@ TEST(CudaElements, AnyNumberOfElements) {
   }
 }
 
-// 512 elements are 64 sectors in each of gate, up and out. Each of 16 warps accesses 128 bytes of each.
+// 512 elements are 64 sectors in each of gate, up and out. Each of 16 warps accesses 128 bytes of each array.
 TEST(CudaElements, Counts) {
   Stream stream(0);
   constexpr size_t kN = 512;

@@ -36,7 +36,8 @@ TEST(CudaRows, AnyShape) {
   }
 }
 
-// 32 rows of 256. The lanes of a warp read elements of 32 rows in norm_threads, and of one row in the others.
+// 32 rows of 256 floats. The lanes of a warp read elements of 32 rows in norm_threads, and of one row in the other
+// kernels.
 TEST(CudaRows, Counts) {
   Stream stream(0);
   const DeviceMemory x = on_device(stream, ramp(32 * 256));
@@ -57,8 +58,9 @@ TEST(CudaRows, Counts) {
   EXPECT_EQ(shared.load_sectors, 32U * 8 * 3 * 4);
   EXPECT_EQ(shared.store_sectors, 32U * 8 * 4);
   EXPECT_EQ(shared.distinct_sectors, 2 * 32U * 32 + 32);
-  EXPECT_EQ(shared.barriers, 32U * 9);  // at 128, 64, …, 1 and at the end
-  // 8 warps store sums. In the 8 halvings, 4, 2 and then 1 warp load twice and store. Finally, 8 warps load the sum.
+  EXPECT_EQ(shared.barriers, 32U * 9);  // before the halvings at 128, 64, …, 1, and at the end
+  // 8 warps store sums. In the 8 halvings, 4 warps, then 2, and then six times 1 warp load twice and store once.
+  // Finally, 8 warps load the sum.
   EXPECT_EQ(shared.shared_requests, 32U * (8 + 3 * (4 + 2 + 6) + 8));
   EXPECT_EQ(shared.bank_conflicts, 0U);
   EXPECT_EQ(shared.divergent_branches, 32U * 5);  // at 16, 8, 4, 2 and 1, only some lanes add

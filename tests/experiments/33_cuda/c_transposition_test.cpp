@@ -25,7 +25,7 @@ TEST(CudaTransposition, AnyShape) {
   }
 }
 
-// Four tiles of 32 × 32. Each of a tile's 32 rows has 128 bytes, four sectors. A column is in 32 sectors.
+// Four tiles of 32 × 32 floats. A row of a tile has 128 bytes, which are four sectors. A column is in 32 sectors.
 TEST(CudaTransposition, Counts) {
   Stream stream(0);
   const DeviceMemory in = on_device(stream, ramp(64 * 64));

@@ -7,7 +7,8 @@
 namespace folio::experiments {
 namespace {
 
-// Expected values are computed by hand from the H100's 64 warps, 32 blocks, 65,536 registers and 228 KiB.
+// Expected values are computed by hand from the limits of an H100's multiprocessor: 64 warps, 32 blocks, 65,536
+// registers and 228 KiB of shared memory.
 TEST(CudaCards, OccupancyIsTheTightestLimit) {
   const Card& h100 = cards()[2];
   const auto expect = [&](unsigned threads, unsigned registers, size_t shared, unsigned warps, const char* limit) {

@@ -6,7 +6,8 @@
 namespace folio::experiments {
 namespace {
 
-// Fixture for products of weights q · scale, with q from -100 to 100 and scales from 1/128 to 4/128: exact in F32.
+// Fixture for matrix-vector products. A weight is q · scale, with q from -100 to 100 and a scale from 1/128 to 4/128,
+// which is exact in F32.
 class CudaVector : public ::testing::Test {
  protected:
   void make(size_t rows, size_t columns) {
@@ -87,7 +88,7 @@ TEST_F(CudaVector, Counts) {
   EXPECT_EQ(threads.store_sectors, 2U * 4);
   EXPECT_EQ(threads.multiply_adds, 64U * 256);
   EXPECT_EQ(threads.distinct_sectors, 64U * 32 + 32 + 8);
-  // Each row is computed by a warp: 8 times, it loads 32 columns, 4 sectors of weights and 4 of inputs.
+  // A warp computes each row. It loads 32 columns at a time, 8 times: 4 sectors of weights and 4 of inputs.
   const Counts warps = counts_of([&] { product_warps(stream_, product(out)); });
   EXPECT_EQ(warps.load_requests, 64U * 8 * 2);
   EXPECT_EQ(warps.load_sectors, 64U * 8 * (4 + 4));

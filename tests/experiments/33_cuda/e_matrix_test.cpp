@@ -64,7 +64,7 @@ TEST(CudaMatrix, Counts) {
   EXPECT_EQ(naive.load_sectors, 128U * 32 * (1 + 4));
   EXPECT_EQ(naive.store_sectors, 128U * 4);
   EXPECT_EQ(naive.multiply_adds, 64U * 64 * 32);
-  // Each of 128 warps loads a row of a's tile and one of b's, and for each term two values from shared memory.
+  // Each of 128 warps loads a row of a's tile and one of b's. For each term, it loads two values from shared memory.
   const Counts tiled = count(matrix_tiled);
   EXPECT_EQ(tiled.load_requests, 128U * 2);
   EXPECT_EQ(tiled.load_sectors, 128U * (4 + 4));
@@ -73,7 +73,8 @@ TEST(CudaMatrix, Counts) {
   EXPECT_EQ(tiled.barriers, 4U * 2);
   EXPECT_EQ(tiled.multiply_adds, naive.multiply_adds);
   EXPECT_EQ(tiled.distinct_sectors, 64U * 32 / 8 * 2 + 64 * 64 / 8);
-  // One block of 8 warps. Twice, a warp loads 512 bytes of a and of b, and then 16 times four numbers of both tiles.
+  // One block of 8 warps. For each of two tiles, a warp loads 512 bytes of a and of b. Then, 16 times, it loads four
+  // numbers of each from shared memory.
   const Counts registers = count(matrix_registers);
   EXPECT_EQ(registers.load_requests, 8U * 2 * 2);
   EXPECT_EQ(registers.load_sectors, 8U * 2 * (16 + 16));

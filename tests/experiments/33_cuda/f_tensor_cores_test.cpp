@@ -75,9 +75,9 @@ TEST(CudaTensorCores, Counts) {
   EXPECT_EQ(from_rows.tile_products, 64U);
   EXPECT_EQ(from_rows.tile_multiply_adds, 64U * 16 * 8 * 16);
   EXPECT_EQ(from_rows.load_requests, 64U * 6);     // four words of A, two of B
-  EXPECT_EQ(from_rows.load_sectors, 64U * 6 * 8);  // eight rows, four lanes with 16 bytes in each
+  EXPECT_EQ(from_rows.load_sectors, 64U * 6 * 8);  // eight rows; in each, four lanes load 16 bytes
   EXPECT_EQ(from_rows.store_requests, 8U * 4);
-  EXPECT_EQ(from_rows.store_sectors, 8U * 4 * 4);  // four rows, eight lanes with 32 bytes in each
+  EXPECT_EQ(from_rows.store_sectors, 8U * 4 * 4);  // four rows; in each, eight lanes store 32 bytes
   // A has 256 sectors (8 KiB), B 256, and the output 128.
   EXPECT_EQ(from_rows.distinct_sectors, 256U + 256 + 128);
   // A request loads 512 bytes: a tile of A, or two tiles of B.

@@ -85,7 +85,8 @@ TEST(CudaAttention, Counts) {
   // Multiply-adds of a lane per position: 1 for the score, 8 for each of two e^x, 1 for the sum, 2 for the output.
   EXPECT_EQ(online.multiply_adds, 2U * 96 * 32 * (1 + 16 + 1 + 2));
   EXPECT_EQ(online.divergent_branches, 0U);
-  // Loads the query; table and key of each position; 32 scores a request; score, table and value of each position.
+  // Loads the query; the table entry and key of each position; the scores, 32 per request; and the score, table entry
+  // and value of each position.
   const Counts passes = counts_of([&] { attention_in_passes(stream, past.view); });
   EXPECT_EQ(passes.load_requests, 2U * (2 + 96 * 3 + 3 + 96 * 4));
   EXPECT_EQ(passes.load_sectors, 2U * (8 + 96 * 9 + 12 + 96 * 10));

@@ -38,7 +38,8 @@ void run(const Kernels& kernels, const AttentionInput<F16>& in, float* out) { ke
 void run(const Kernels& kernels, const AttentionInput<Q8>& in, float* out) { kernels.attention_q8(in, out); }
 void run(const Kernels& kernels, const AttentionInput<BF16Pair>& in, float* out) { kernels.attention_bf16(in, out); }
 
-// Writes key or value x of position j to `head` in the cache's type, and to `wide` as floats, element d at index(d).
+// Writes x, the key or value of position j, to `head` in the cache's type and layout, and element d as a float to
+// wide[index(d)].
 template <typename Index>
 void store(std::span<const float> x, size_t /*j*/, Index index, float* head, float* wide) {
   for (size_t d = 0; d < x.size(); ++d) head[index(d)] = wide[index(d)] = x[d];
@@ -87,7 +88,7 @@ struct AttentionCase {
   [[nodiscard]] size_t first_seen() const { return n_positions - std::min(n_positions, window); }
 };
 
-// Returns the number of rows, at most `most`, until the end of a KV block: a kernel's rows must end in the same block.
+// Returns how many rows, at most `most`, end in the KV block of the first row, as all rows of a kernel call must.
 size_t rows_to_the_blocks_end(size_t n_positions, size_t most) {
   return std::min(most, kBlockPositions - (n_positions - 1) % kBlockPositions);
 }
@@ -149,7 +150,7 @@ Blocks<T> make_blocks(const AttentionCase& c) {
   return made;
 }
 
-// Returns an upper bound of the error from rounding queries and weights to BF16. Rounding a query changes a score by at
+// Returns an upper bound on the error from rounding queries and weights to BF16. Rounding a query changes a score by at
 // most s = 2^-9 Σ |q k| * scale, and so a weight by a factor of at most e^2s. Rounding the weight adds 2^-9.
 double rounding_bound(const AttentionCase& c, std::span<const float> query, const Blocks<BF16Pair>& blocks) {
   double largest_value = 0.0;
@@ -177,8 +178,8 @@ double rounding_bound(const AttentionCase& c, std::span<const float> query, cons
   return (std::expm1(2.0 * s) * (1.0 + 0x1p-9) + 0x1p-9 + kFloats) * largest_value;
 }
 
-// Compares a kernel that reads a cache of type T with the reference kernel for BF16 pairs (if T is BF16Pair) or floats.
-// Results for BF16 pairs must also be close to those for floats.
+// Compares a kernel that reads a cache of type T with the reference kernel for BF16 pairs, if T is BF16Pair, or else
+// with the reference kernel for floats. Results for BF16 pairs must also be close to those for floats.
 template <typename T>
 void check_type(const Kernels& fast, const AttentionCase& c) {
   const auto blocks = make_blocks<T>(c);

@@ -70,7 +70,7 @@ TEST(CpuWeights, PartialLayersLoadOnlyTheirTensors) {
   }
 }
 
-// Returns the address of a matrix in floats or 16 bits, or null if it is in groups.
+// Returns the address of a matrix's values if they are floats or have 16 bits, or null if they are quantized in groups.
 const void* address_of(const Matrix& matrix) {
   return std::visit(
       [](const auto& weights) -> const void* {

@@ -83,7 +83,8 @@ struct Panels {
   }
 };
 
-// Computes one output as the AMX instruction tdpbf16ps does: even and odd columns of each 32 are summed separately.
+// Computes one output as the AMX instruction tdpbf16ps does: in each group of 32 columns, the even columns and the odd
+// columns are summed separately.
 float by_tiles(const BF16* x, const Panels& w, size_t row) {
   const auto flushed = [](float v) { return std::fpclassify(v) == FP_SUBNORMAL ? std::copysign(0.0F, v) : v; };
   const auto number = [&](BF16 v) { return flushed(core::bf16_to_float(v.bits)); };

@@ -306,7 +306,7 @@ TEST(GroupsReference, IsWithinItsRoundingErrors) {
         }
         const double roundings = static_cast<double>(groups) * (packed.matrix.minimums ? 2 : 1) + 2;
         ASSERT_NEAR(got[n * 33 + r], exact, roundings * 0x1.0p-24 * absolute) << core::info(type).name;
-        // Compares with the product of the unquantized inputs, which quantization changes by at most half a step.
+        // Compares with the product of the unquantized inputs. Quantization changes an input by at most half a step.
         double plain = 0.0;
         double step = 0.0;
         for (size_t c = 0; c < k; ++c) {

@@ -81,7 +81,8 @@ inline const std::vector<size_t> kLongLengths{47,   64,   1008, 1023, 1024, 1025
 inline const std::vector<std::pair<size_t, size_t>> kRanges{{0, 16}, {0, 1},   {3, 20}, {15, 33},
                                                             {5, 5},  {16, 18}, {7, 44}};
 
-/// A product of n_rows inputs of k values and the outputs [begin, end), with buffers at `place` (see Guarded).
+/// The product of n_rows inputs of k values and a matrix. Only the outputs [begin, end) are computed. `place` is the
+/// placement of the buffers (see Guarded).
 struct MatmulCase {
   size_t k;
   size_t n_rows;

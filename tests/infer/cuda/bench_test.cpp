@@ -111,7 +111,8 @@ TEST(CudaBench, TimesAttentionForPrefillAndDecode) {
   const auto rows = rows_of(time_attention, tiny_options());
   EXPECT_EQ(rows.size(), 6U);
   EXPECT_EQ(count(rows, "form", "plain"), 3U);
-  // QK and PV: two operations each per element of a head (64) for each of 70 * 71 / 2 pairs of row and position.
+  // QK and PV each need two operations per element of a head (64) for each of the 70 * 71 / 2 pairs of row and
+  // position.
   const double operations = 4.0 * 64 * 70 * 71 / 2;
   EXPECT_NEAR(rows[0].at("tflop_per_s").get<double>() * rows[0].at("us").get<double>() * 1e6, operations,
               1e-6 * operations);

@@ -38,7 +38,8 @@ template <typename Run>
   return ::testing::AssertionFailure() << "no \"" << part << "\" in \"" << text << "\"";
 }
 
-/// Returns the error of launching `kernel` as one block of `threads` threads with 4 KiB of output memory.
+/// Launches `kernel` as one block of `threads` threads with 4 KiB of output memory. Returns the error, or an empty
+/// string.
 template <typename... Parameters>
 [[nodiscard]] std::string error_of_block(void (*kernel)(unsigned*, Parameters...), unsigned threads) {
   Stream stream(0);

@@ -26,7 +26,8 @@ std::vector<float> numbers(unsigned n) {
   return x;
 }
 
-/// Returns the error of a kernel that reads x and writes y, in one block of at most 64 threads, run in all orders.
+/// Runs a kernel that reads x and writes y in one block of at most 64 threads, in every order of threads. Returns the
+/// error, or an empty string.
 template <typename T>
 std::string error_in_orders(void (*kernel)(T*, const T*), unsigned threads) {
   return error_of([&] {

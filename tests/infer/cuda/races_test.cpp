@@ -18,7 +18,7 @@ using test::place_of;
 
 class Races : public ::testing::TestWithParam<Order> {
  protected:
-  /// Returns the error of a kernel that reads x and writes y, run in one block of `threads` threads.
+  /// Runs a kernel that reads x and writes y in one block of `threads` threads. Returns the error, or an empty string.
   template <typename T>
   std::string error_of_copy(void (*kernel)(T*, const T*), unsigned threads) {
     std::vector<float> numbers(1024);

@@ -19,8 +19,8 @@ using test::unwritten;
 
 constexpr std::array kKinds{Kind::F32, Kind::F16, Kind::BF16, Kind::Groups};
 
-// Bounds the absolute error of a norm's output, x / sqrt(mean + eps) * weight: the sum of squares has a relative error
-// of `dim` roundings, halved by the root, and three more operations follow.
+// Bounds the absolute error of a norm's output, x / sqrt(mean + eps) * weight. The sum of squares has a relative error
+// of `dim` roundings, which the square root halves. Three more operations follow.
 double norm_bound(size_t dim, double value) {
   return std::abs(value) * (static_cast<double>(dim) / 2 + 8) * 0x1p-24 + 1e-37;
 }

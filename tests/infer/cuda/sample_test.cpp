@@ -1,5 +1,6 @@
-// Tests infer/cuda/sample.h: drawn tokens equal the host sampler's unless rounding decides. Plain and fast form draw
-// the same tokens, and neither the order of threads and blocks nor other draws of a launch change them.
+// Tests infer/cuda/sample.h: drawn tokens equal those of the host's sampler, except where rounding decides. The plain
+// and the fast form draw the same tokens. Neither the order of threads and blocks nor other draws of a launch change
+// them.
 #include "infer/cuda/sample.h"
 
 #include <gtest/gtest.h>
@@ -143,8 +144,8 @@ size_t expect_hosts_tokens(const std::vector<Case>& cases) {
   return n_differ;
 }
 
-// Returns random logits of one of sixteen distributions: all equal, normal, a few outliers, up to the largest floats,
-// with and without ties and large offsets.
+// Returns random logits. `seed` selects one of eight spreads (all equal, up to magnitudes of 1e30, or with one
+// outlier), one of four offsets, and whether there are ties.
 std::vector<float> made_up_logits(uint64_t seed, size_t n) {
   const double spreads[] = {0.0, 0.5, 2.0, 3.0, 8.0, 40.0, 1e30, 3.0};
   const double offsets[] = {0.0, 5.0, -100.0, 400.0};

@@ -21,8 +21,8 @@ __global__ void joins(unsigned* total, unsigned* parts, unsigned* done);
 __global__ void joins_with_own_fences(unsigned* total, unsigned* parts, unsigned* done);
 /// Copies x to y (16-byte words), 4 tiles a block, with asynchronous copies, two of them in flight.
 __global__ void copy_tiles(Words* y, const Words* x);
-/// Writes each lane's results: [0] __shfl_sync of lane 5, [1] of xor 3, [2] down 4, [3] up 4, [4] ballot of odd lanes,
-/// [5] any, [6] all.
+/// Writes seven results of each lane: __shfl_sync from lane 5, __shfl_xor_sync by 3, __shfl_down_sync by 4,
+/// __shfl_up_sync by 4, __ballot_sync of the odd lanes, __any_sync and __all_sync.
 __global__ void warp_words(unsigned* out);
 /// Shuffles within each half of a warp, one half after the other, and then in the whole warp.
 __global__ void halves(unsigned* out);
@@ -34,7 +34,7 @@ __global__ void shuffle_many(float* out, unsigned n);
 __global__ void multiply_many(float* out, unsigned n);
 
 enum class Kind { kF16, kBf16, kTf32, kS8, kS8Half };
-/// Multiplies packed fragments once: a (32 lanes, 4 words), b (32, 2), c (32, 4).
+/// Computes c += a · b once on packed fragments: a (32 lanes, 4 words), b (32, 2), c (32, 4).
 __global__ void multiply(Kind kind, uint32_t* c, const uint32_t* a, const uint32_t* b);
 
 // Kernels with one bug each. A line that the error must name ends with "place: ..." in wrong_kernels.cu.

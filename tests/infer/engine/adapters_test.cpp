@@ -85,8 +85,8 @@ TEST_P(Adapters, AdaptedModelMatchesTheMergedModel) {
       apart = std::max(apart, std::abs(static_cast<double>(got[i] - expected[i])));
     }
     EXPECT_GT(moved, 0.5);
-    // The KV cache may round values that differ in their last bits to values that differ by 2^-11 (F16) or by 1 / 127
-    // of the largest (Q8_0).
+    // The KV cache may round values that differ only in their last bits to values that differ by 2^-11 (F16), or by 1 /
+    // 127 of the largest value (Q8_0).
     const double most[] = {2e-4, 1e-2, 1e-2 * 2048 / 127};  // one for each CacheType
     EXPECT_LT(apart, moved * most[static_cast<size_t>(GetParam().cache_type)]);
   };

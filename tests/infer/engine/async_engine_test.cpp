@@ -63,7 +63,8 @@ class AsyncEngineTest : public ::testing::Test {
   Engine engine_{model_, cpu_, {.max_positions = 400}};
 };
 
-// Half of the requests have forms, several at a time the same one. Some requests are abandoned or canceled.
+// Half of the requests are constrained by a form, which several requests share. Some requests are abandoned or
+// canceled.
 TEST_F(AsyncEngineTest, OutputsDoNotDependOnOtherRequests) {
   constexpr uint64_t kRequests = 24;
   const auto tokens = std::make_shared<forms::TokenTree>(tokenizer_);

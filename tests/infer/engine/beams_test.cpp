@@ -51,7 +51,8 @@ TEST_P(Beams, ScoreIsTheLengthNormalizedLogProbability) {
   }
 }
 
-// The policy keeps the three likelier of six samples. They must equal samples drawn without it, even after preemption.
+// The policy keeps the three likelier of six samples. They must equal samples drawn without the policy, even after
+// preemption.
 TEST_P(Beams, CustomPolicyKeepsTheLikelierHalf) {
   constexpr size_t kAfter = 8;
   Request request = drawing(33, 2, 6);

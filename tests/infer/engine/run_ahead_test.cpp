@@ -33,7 +33,8 @@ class RunAhead : public ::testing::TestWithParam<MachineKind> {
   [[nodiscard]] std::vector<int32_t> drawn_by_host(const Request& r) const {
     return test::drawn_by_host(GetParam(), model_, r);
   }
-  // Continues r, whose output was `said`, by token 7 and four drawn tokens. Expects the tokens drawn without a cache.
+  // Continues r, whose output was `said`, with token 7 and four drawn tokens. Expects the drawn tokens to equal those
+  // of drawn_by_host(), which reuses no KV blocks.
   void expect_continues(Engine& engine, Request r, std::span<const int32_t> said) const {
     r.prompt.insert(r.prompt.end(), said.begin(), said.end());
     r.prompt.push_back(7);

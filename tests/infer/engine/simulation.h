@@ -1,5 +1,5 @@
 // Simulates a machine for tests of the scheduler. A row writes a hash of its sequence so far to the KV block, after
-// checking the hashes of all positions before. The next token is a function of the sequence.
+// checking the hashes of all earlier positions. The next token is a function of the sequence.
 #pragma once
 
 #include <gtest/gtest.h>

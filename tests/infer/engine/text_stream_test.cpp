@@ -1,5 +1,5 @@
-// Tests infer/engine/text_stream.h: a stream delivers its complete outputs, whenever they are read, waiting readers are
-// notified, and requests whose stream is destroyed end.
+// Tests infer/engine/text_stream.h: a stream delivers its complete outputs no matter when they are read, notifies
+// waiting readers, and ends its requests when it is destroyed.
 #include "infer/engine/text_stream.h"
 
 #include <gtest/gtest.h>

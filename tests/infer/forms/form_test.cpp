@@ -91,7 +91,8 @@ TEST(MakeForm, ErrorsLocateTheProblem) {
             "choices: the model's vocabulary cannot produce it: no token contains the byte 0x6e, \"n\"");
 }
 
-// A string of over a hundred letters has its own state, with up to 201 parses, so states fill the memory.
+// Each string of over a hundred letters leads to a state of its own, with up to 201 parses. So the states fill the
+// memory.
 TEST(Form, EvictsStatesIfMemoryIsFull) {
   const auto form = make_form(regex("[ab]*a[ab]{200}"), test::all_bytes());
   std::mt19937 random(1);

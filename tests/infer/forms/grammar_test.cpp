@@ -154,7 +154,7 @@ Grammar grammar_of(const Rules& rules, const GrammarLimits& limits) {
   return grammar;
 }
 
-// Returns the states on random walks along allowed bytes from `from`, and the bytes that lead to each.
+// Returns the states that random walks of up to `length` bytes from `from` visit, each with the bytes that lead to it.
 std::vector<std::pair<Form::Place, std::string>> walked(Form& form, size_t n_walks, size_t length, std::mt19937& random,
                                                         Form::Place from) {
   std::vector<std::pair<Form::Place, std::string>> places{{from, ""}};
@@ -184,7 +184,8 @@ std::vector<std::string> all_texts(std::string_view letters, size_t length) {
   return texts;
 }
 
-// Returns bytes that lead from the state to an accepted end, "?" if the search is too long, nullopt if there are none.
+// Searches for bytes that lead from the state to an accepted end. Returns "?" if the search takes too long, and nullopt
+// if there are no such bytes.
 std::optional<std::string> completion(Form& form, Form::Place from, std::mt19937& random) {
   std::vector<std::pair<Form::Place, std::string>> queue{{from, ""}};
   std::set<Form::Place> seen{from};

@@ -265,7 +265,8 @@ def n_orders(value):
 
 
 def is_written_otherwise(value):
-    """Returns True if the form may reject a number that json.dumps writes: 1.0 (an integer), 1e-310 or 1e999."""
+    """Returns True if the value contains a number that the form may reject as json.dumps writes it, such as 1.0 (an
+    integer), 1e-310 or Infinity."""
     if isinstance(value, float):
         return not math.isfinite(value) or value.is_integer() or abs(value) < 1e-307
     if isinstance(value, (list, dict)):
@@ -321,7 +322,8 @@ def test_complete_outputs_are_valid(tool):
 
 
 def check_canonical(tool, schema, value, why):
-    """Expects the form to accept a valid value as json.dumps writes it, in one of the orders of its keys."""
+    """Expects the form to accept a valid value as json.dumps writes it, in one of the orders of its keys. Returns 1, or
+    0 if the value wasn't checked."""
     if is_written_otherwise(value) or n_orders(value) > 200:
         return 0
     if any(f'"format":"{name}"' in dumped(schema) for name in ["email", "ipv6", "uuid"]):

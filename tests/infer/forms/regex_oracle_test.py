@@ -106,7 +106,7 @@ def in_time(match):
 def test_expressions_match_pythons_re(tool, search):
     n = dict.fromkeys(["taken", "refused", "texts", "walks", "too long"], 0)
     for seed in range(N):
-        # Python's $ also matches before a final line end, RE2's doesn't. Hence \Z for Python.
+        # Python gets \Z instead of $, because Python's $ also matches before a final line break, and RE2's doesn't.
         text = Drawn(seed + N * search).text
         python = re.compile(Drawn(seed + N * search, end_anchor="\\Z").text, re.ASCII)
         match = in_time(python.search if search else python.fullmatch)
@@ -120,7 +120,8 @@ def test_expressions_match_pythons_re(tool, search):
 
 
 def check_texts(tool, form, match, seed, n, without="\0"):
-    """Compares the form with `match` on random outputs, modified outputs and other texts. Skips any with `without`."""
+    """Compares the form with `match` on random outputs, modified outputs and other texts, except texts that contain
+    `without`."""
     rng = random.Random(seed)
     said = tool.ask(**form, walks=8, length=6, seed=seed)
     if "error" in said:
@@ -144,7 +145,8 @@ def check_texts(tool, form, match, seed, n, without="\0"):
 
 @pytest.mark.skipif(not SMOLLM2.exists(), reason="make smollm2 fetches it")
 def test_masks_match_brute_force():
-    """Draws many long repetitions, whose middle copies share states, and few stars, which random walks rarely leave."""
+    """Draws many long repetitions, because their middle copies share states, and few stars, because random walks rarely
+    leave a star."""
     tool = Tool("--tokens", SMOLLM2)
     n = 0
     for seed in range(N // 10):

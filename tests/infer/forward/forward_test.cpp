@@ -75,8 +75,8 @@ class ForwardPass : public ::testing::TestWithParam<Case> {
 
 INSTANTIATE_TEST_SUITE_P(Cases, ForwardPass, ::testing::ValuesIn(cases()), case_name);
 
-// The tolerance adds the rounding errors of all stages: u sqrt(K) for each sum of K floats (Higham 2002, 2.8), and half
-// a step for each value that is quantized to 8 bits or stored in a narrower KV cache.
+// The tolerance adds the rounding errors of all stages: u sqrt(K) for each sum of K floats with unit roundoff u (Higham
+// 2002, 2.8), and the error of each value that is quantized to 8 bits or rounded for a narrower KV cache.
 TEST_P(ForwardPass, MatchesTheTextbookModel) {
   const auto& c = model_.config;
   const auto text = tokens(static_cast<size_t>(std::min<int64_t>(c.context_length, c.dim > 1000 ? 34 : 70)));
@@ -205,7 +205,7 @@ TEST_P(ForwardPass, AnyNumberOfThreadsGivesTheSameBytes) {
     EXPECT_TRUE(same_bits(alone(text, {.n_threads = threads}), expected)) << threads << " threads";
     RunnerOn engine(kind(), model_, {.n_threads = threads});
     const auto sequence = engine.cache().add_sequence();
-    for (size_t i = 0; i < 20; ++i) {  // when decoding, threads share matrices instead of rows
+    for (size_t i = 0; i < 20; ++i) {  // when decoding, threads divide matrices instead of rows
       const auto got = run(engine, rows_of(sequence, std::span(text).subspan(i, 1), static_cast<int64_t>(i)));
       ASSERT_TRUE(same_bits(got, std::span(expected).subspan(i * vocab_of(model_), vocab_of(model_))))
           << threads << " threads, position " << i;

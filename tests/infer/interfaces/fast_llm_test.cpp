@@ -190,7 +190,8 @@ TEST(FastLlm, ErrorsNameOptionsOutOfRange) {
   EXPECT_ERROR(model.LaunchResponseTokens(prompt, {.temperature = NAN}), "temperature is nan");
 }
 
-// A callback gets the index 0, 1, 2, … and each prompt's next token, and at the end -1 and the whole outputs.
+// The callback gets the index 0, 1, 2, … with the next token of each prompt, and at the end -1 with the complete
+// outputs.
 TEST(FastLlm, BatchCallbacksAreInTokenOrder) {
   LoadedModel alone = LoadedModel::open(FOLIO_GOLDEN);
   Model model(FOLIO_GOLDEN);

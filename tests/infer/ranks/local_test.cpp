@@ -1,4 +1,4 @@
-// Tests shards, the ranks of one process (infer/ranks/local.h): their number, errors, and memory nodes. A failing shard
+// Tests shards, the ranks of one process (infer/ranks/local.h): their number, errors, and NUMA nodes. A failing shard
 // fails only its step. properties_test.cpp tests the properties of all kinds of ranks.
 #include "infer/ranks/local.h"
 
@@ -14,7 +14,8 @@
 
 namespace folio::infer {
 
-// Returns shards that use the weights in the mapped file, and shards that copy them to their own memory.
+// Returns two kinds of shards: those that use the weights in the mapped file, and those that copy them to their own
+// memory.
 std::vector<test::RankKind> test::rank_kinds() {
   const auto threads = [](bool copies) {
     return [copies](size_t n, const core::StoredModel& model, const CacheOptions& options,

@@ -1,6 +1,6 @@
-// Tests ranks of several processes (infer/ranks/net), here threads with a machine each: logits equal those of one CPU
-// on any grid, pipeline stages compute steps of different sequences concurrently, and an error names a rank that fails
-// or doesn't answer.
+// Tests the ranks of infer/ranks/net, which are usually processes but here threads with a machine each: logits equal
+// those of one CPU on any grid, pipeline stages compute steps of different sequences concurrently, and an error names a
+// rank that fails or doesn't answer.
 #include "infer/ranks/net/ranked_cpu.h"
 
 #include <arpa/inet.h>
@@ -74,8 +74,8 @@ std::vector<RankConfig> rank_configs(const Grid& grid, std::chrono::seconds time
   return all;
 }
 
-// Calls `lead` with rank 0's machine, while the other ranks load the model, call `may_follow`, and follow. Returns the
-// number of bytes that all ranks have sent.
+// Calls `lead` with rank 0's machine. Meanwhile, each other rank loads the model, calls may_follow(rank), and then
+// executes rank 0's steps. Returns the number of bytes that all ranks have sent.
 uint64_t with_machine(
     const Grid& grid, const core::StoredModel& model, const CacheOptions& options,
     const std::function<void(RankedCpu&)>& lead, const std::function<void(size_t)>& may_follow = [](size_t) {}) {

@@ -1,6 +1,6 @@
-// Tests infer/reference against the formulas of kernels.h in double precision. Tolerances bound the rounding error: one
-// operation has a relative error of at most u = 2^-24, n in a row n u (Higham 2002, chapter 3). Where terms cancel, the
-// error is relative to the sum of their absolute values.
+// Tests infer/reference against the formulas of kernels.h in double precision. Tolerances bound the rounding error. One
+// operation has a relative error of at most u = 2^-24, and n operations in a row have at most n u (Higham 2002, ch. 3).
+// Where terms cancel, the error is relative to the sum of their absolute values.
 #include "infer/reference/reference.h"
 
 #include <gtest/gtest.h>
@@ -17,9 +17,10 @@ namespace {
 using test::random_floats;
 
 constexpr double kU = 0x1.0p-24;
-constexpr double kExpError = 4 * kU;  // 2 units in the last place, each at most 2 u of the value
+constexpr double kExpError = 4 * kU;  // exp() errs by at most 2 ulp, and an ulp is at most 2 kU times the value
 
-// Returns how often a product in a sum over k is rounded: in the additions of its lane, of 16 lanes, and of chunks.
+// Returns the maximum number of roundings that a term of a dot product of length k undergoes: when its lane is summed,
+// when the 16 lanes are added, and when the sums of chunks are added.
 double roundings(size_t k) {
   return static_cast<double>((std::min(k, kChunk) + kLanes - 1) / kLanes + 4 + (k + kChunk - 1) / kChunk);
 }
@@ -39,7 +40,8 @@ TEST(Reference, DotIsWithinRoundingErrors) {
   }
 }
 
-// Values are so far apart that any other order of additions than that of kernels.h gives different bits.
+// The magnitudes of the values differ so much that adding them in any other order than the one documented in kernels.h
+// gives different bits.
 TEST(Reference, DotAddsInTheDocumentedOrder) {
   for (const size_t k : {1U, 15U, 16U, 17U, 33U, 100U, 1024U, 1025U, 2500U}) {
     auto a = random_floats(k, k);
@@ -101,8 +103,9 @@ TEST(Reference, ExpIsExactAtZeroAndClamped) {
   EXPECT_TRUE(std::isfinite(reference::exp(1e30F)));
 }
 
-// All terms are positive, so the sum has a relative error of at most roundings(k) u, which the square root halves. The
-// mean, + eps, the root, the division, and two products add at most 5 u.
+// u is the unit roundoff. All terms are positive, so the sum of squares has a relative error of at most roundings(n) u,
+// which the square root halves. The mean, the addition of eps, the square root, the division and two products add at
+// most 5 u.
 TEST(Reference, RmsNormIsWithinRoundingErrors) {
   for (const size_t n : {1U, 2U, 15U, 16U, 17U, 100U, 1023U, 1030U, 2500U}) {
     for (const double eps : {1e-6, 1e-5, 0.5}) {
@@ -158,7 +161,8 @@ TEST(Reference, RopeRotatesEachPairByItsAngle) {
   }
 }
 
-// The bound is the error of e^-x plus four unit roundoffs: sum, quotient, product, and the products of these errors.
+// The relative error is at most that of e^-x plus four unit roundoffs: one each for the sum, the quotient and the
+// product, and one for all second-order terms.
 TEST(Reference, SwigluIsWithinRoundingErrors) {
   const auto gate = random_floats(5000, 1, 80.0);
   const auto up = random_floats(5000, 2, 3.0);
@@ -170,8 +174,9 @@ TEST(Reference, SwigluIsWithinRoundingErrors) {
   }
 }
 
-// The argument of exp() in geglu() has four roundings and two rounded constants. Its absolute error is the relative
-// error of exp(). The expected value is a quotient, since 1 + tanh would cancel for very negative gates.
+// The argument of exp() in geglu() has four roundings and two rounded constants. An absolute error of the argument is a
+// relative error of the result of exp(). The expected value is computed as a quotient, since 1 + tanh would suffer from
+// cancellation for very negative gates.
 TEST(Reference, GegluIsWithinRoundingErrors) {
   const auto gate = random_floats(5000, 1, 8.0);
   const auto up = random_floats(5000, 2, 3.0);
@@ -187,7 +192,7 @@ TEST(Reference, GegluIsWithinRoundingErrors) {
   }
 }
 
-// The bound is that of SwigluIsWithinRoundingErrors, plus roundings in the argument of exp() and in up + 1.
+// The bound is that of SwigluIsWithinRoundingErrors, plus the roundings of the argument of exp() and of up + 1.
 TEST(Reference, ClampedSwigluIsWithinRoundingErrors) {
   const auto gate = random_floats(5000, 1, 20.0);
   const auto up = random_floats(5000, 2, 20.0);
@@ -213,7 +218,8 @@ TEST(Reference, SoftCapIsWithinRoundingErrors) {
   }
 }
 
-// The bound is relative to Σ w |v| for the weights w, and adds the errors of scores, exponentials and sums.
+// The bound is relative to Σ w |v|, where w are the softmax weights and v the values. It is the sum of the bounds for
+// the errors of scores, exponentials and sums.
 TEST(Reference, AttentionIsASoftmaxOverVisiblePositions) {
   const float sink = 0.7F;
   for (const size_t head_dim : {2U, 10U, 16U, 80U}) {

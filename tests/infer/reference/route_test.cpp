@@ -1,5 +1,6 @@
-// Tests infer/reference/route.h against the formula in double precision with sorted lists, for each kind of score, with
-// and without bias, groups and normalization. Ties select the lower index, and NaNs never select too many experts.
+// Compares infer/reference/route.h with a computation in double precision that sorts the experts, for each kind of
+// score, with and without bias, groups and normalization. Of equal scores, the one with the lower index is selected.
+// Rows with NaNs never select too many experts.
 #include "infer/reference/route.h"
 
 #include <gtest/gtest.h>
@@ -83,7 +84,7 @@ TEST(Route, MatchesTheRoutingFormula) {
             const auto expected = expected_routes(logits, bias, routing);
             for (size_t i = 0; i < got.size(); ++i) {
               EXPECT_EQ(got[i] == 0.0F, expected[i] == 0.0) << i << " of " << g.n_experts << ", seed " << seed;
-              // The roundings of exp and its argument, of sums of n terms, and of three more operations.
+              // Bounds for the number of roundings: 4 in exp, 6 in its argument, 2 n in sums of n terms, and 3 others.
               const double roundings = 4.0 + 6.0 + 2.0 * static_cast<double>(g.n_experts) + 3.0;
               EXPECT_NEAR(got[i], expected[i], roundings * kU * expected[i]);
             }
@@ -129,7 +130,7 @@ TEST(Route, NaNRowsSelectAsManyAsOthers) {
                               .groups_chosen = std::min<size_t>(2, n_groups),
                               .normalizes = true};
         for (const float bad : {std::nanf(""), kInfinity, -kInfinity}) {
-          for (size_t place = 0; place < 9; ++place) {  // the element to damage; 8: all of them
+          for (size_t place = 0; place < 9; ++place) {  // index of the value to replace by `bad`; 8: all
             auto x = random_floats(8, place);
             auto bias = random_floats(8, place + 1);
             auto& hurt = with_bias ? bias : x;

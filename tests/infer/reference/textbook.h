@@ -80,7 +80,7 @@ class Textbook {
 
   static double capped(double x, double cap) { return cap > 0.0 ? cap * std::tanh(x / cap) : x; }
 
-  // Finishes the queries or keys x of all heads: adds biases, normalizes heads, rotates by the position.
+  // Adds the bias to the queries or keys x of all heads, normalizes them and applies RoPE. Skips an empty bias or norm.
   void finish(Vector& x, size_t l, const std::vector<float>& bias, const std::vector<float>& norm,
               size_t position) const {
     const auto head_dim = static_cast<size_t>(c_.head_dim);
@@ -89,7 +89,7 @@ class Textbook {
     const bool local = c_.local_rope_theta > 0.0F && c_.has_window(static_cast<int64_t>(l));
     const double theta = local ? c_.local_rope_theta : c_.rope_theta;
     add(x, bias);
-    for (size_t first = 0; !norm.empty() && first < x.size(); first += norm.size()) {  // per head, or over all heads
+    for (size_t first = 0; !norm.empty() && first < x.size(); first += norm.size()) {  // norm of one head or all heads
       const auto begin = x.begin() + static_cast<ptrdiff_t>(first);
       const Vector of_heads = normed({begin, begin + static_cast<ptrdiff_t>(norm.size())}, norm);
       std::copy(of_heads.begin(), of_heads.end(), begin);
@@ -233,7 +233,8 @@ class Textbook {
     for (size_t i = 0; i < x.size(); ++i) x[i] += static_cast<double>(c_.residual_scale) * branch[i];
   }
 
-  // Returns W2 (silu(W1 in + b1) * (W3 in + b3)), or the same with the family's gate.
+  // Returns W2 (silu(W1 in + b1) * (W3 in + b3)), with the family's activation instead of silu if it has another. Empty
+  // biases are skipped.
   [[nodiscard]] Vector feed_forward(const Vector& in, const std::vector<float>& w1, const std::vector<float>& w3,
                                     const std::vector<float>& w2, const std::vector<float>& b1 = {},
                                     const std::vector<float>& b3 = {}) const {
@@ -284,7 +285,8 @@ class Textbook {
     for (size_t e = 0; e < chosen.size(); ++e) {
       if (chosen[e]) group_chosen[e / static_cast<size_t>(in_group)] = true;
     }
-    // A selected group may have no selected expert, so groups are only compared if each of them has one.
+    // A selected group may have no selected expert, and is then not recognized as selected here. So groups are compared
+    // only if as many are recognized as each token selects.
     const auto n_chosen_groups = std::count(group_chosen.begin(), group_chosen.end(), true);
     if (n_groups > 1 && n_chosen_groups == c_.groups_per_token) keep_worst(of_groups, group_chosen);
     Vector within;

@@ -96,7 +96,7 @@ TEST(FormMask, EvictionDoesNotChangeMasks) {
   }
 }
 
-// A long sequence needs memory for one state at a time, even if all its states together exceed the limit.
+// A long sequence may have states that together exceed the memory limit, since only one state is needed at a time.
 TEST(FormMask, SequencesMayOutgrowTheStateMemory) {
   const ListTokenizer tokenizer({"", "a", "b"});
   const auto form = form_of("root ::= [ab]* \"a\" [ab]{100}", tokenizer, 100'000);

@@ -25,7 +25,7 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 // Returns options with every filter off; each test enables what it needs.
 SamplerOptions plain() { return {.temperature = 1.0F, .top_p = 1.0F, .seed = 11}; }
 
-// The distribution of most tests. It isn't sorted, so that the order of ids differs from that of probabilities.
+// The probabilities of tokens 0 to 4 in most tests. They aren't sorted, so ids aren't in the order of probability.
 const std::vector<double> kShares{0.10, 0.40, 0.05, 0.30, 0.15};
 
 std::vector<float> logits_of(const std::vector<double>& shares) {
@@ -145,7 +145,8 @@ int32_t draw_by_full_sort(const SamplerOptions& o, const std::vector<float>& log
   return tokens.back().id;
 }
 
-// Returns logits of sixteen distributions: all equal or with some outliers, with and without ties, up to FLT_MAX.
+// Returns logits of one of sixteen distributions, which the seed selects: all equal or with some outliers, with and
+// without ties, up to FLT_MAX.
 std::vector<float> random_logits(uint64_t seed, size_t n) {
   const double spreads[] = {0.0, 0.5, 3.0, 8.0, 40.0, 1000.0, 1e30, 3.0};
   const double spread = spreads[seed % 8];

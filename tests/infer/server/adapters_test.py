@@ -19,7 +19,7 @@ from wire import Wire, get, metric, post
 N = 16
 PROMPTS = ["ROMEO:", "JULIET:\nWhat", "O"]
 TOKENS = 40
-# Four adapters with different ranks and matrices, and four of all matrices.
+# Four adapters that have different ranks and adapt different matrices, then four that adapt all matrices.
 KINDS = [dict(rank=1 + i, targets=targets) for i, targets in enumerate(
     [["q_proj", "v_proj"], ["down_proj"], ["k_proj", "o_proj"], ["gate_proj", "up_proj", "down_proj"]])] + [dict()] * 4
 
@@ -69,7 +69,7 @@ def ask(server, name, prompt, n=TOKENS):
 
 
 def at_once(work, n_threads=16):
-    """Runs work(i) on each of n_threads threads, then raises the first error."""
+    """Runs work(i) on each of n_threads threads. Then raises the first error, if there is one."""
     with concurrent.futures.ThreadPoolExecutor(n_threads) as pool:
         list(pool.map(work, range(n_threads)))
 
@@ -190,7 +190,7 @@ def test_vllm_routes(open_server, folders, alone, tmp_path):
     assert unload(open_server, "two")[0] == 404
     assert unload(open_server, "one") == (200, "Success: LoRA adapter 'one' removed successfully.")
     assert ask(open_server, "one", "ROMEO:")[0] == 404
-    # The name of an unloaded adapter can be reused for another one, also from a GGUF file.
+    # The name of an unloaded adapter can be reused for another adapter, here one in a GGUF file.
     subprocess.run([BUILD / "export", folders["a2"], "--format", "gguf-lora", "--base", GOLDEN, "--out",
                     tmp_path / "a2.gguf"], check=True, capture_output=True)
     assert load(open_server, "two", GOLDEN / "model.safetensors")[0] == 400
@@ -256,7 +256,8 @@ def test_loading_requires_the_flag(served, folders):
 
 
 def test_shutdown_while_loading_adapters(tmp_path):
-    """Adapters that are being read at shutdown are read to the end, then discarded. AddressSanitizer checks this."""
+    """At shutdown, the server finishes reading the adapters that it has begun to read, and discards them. In a build
+    with AddressSanitizer, the test also detects a use of freed memory."""
     folder = write_adapter(tmp_path / "large", GOLDEN, 1, rank=256)
     server = Serve(GOLDEN, "-t", "1", "--allow-adapter-loading", "--grace", "0")
     wires = [Wire(server) for _ in range(200)]

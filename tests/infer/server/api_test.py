@@ -63,7 +63,7 @@ def post(server, path, body):
 
 
 def streamed(chunks):
-    """Returns the outputs and finish reasons of a stream, by choice."""
+    """Returns two dicts, the outputs and the finish reasons of a stream. Their keys are the indices of choices."""
     texts, reasons = {}, {}
     for chunk in chunks:
         for choice in chunk.choices:
@@ -158,7 +158,7 @@ def test_completions_end_at_stop_strings(golden):
 
 
 def test_completions_end_at_stop_tokens(golden):
-    """A stop token acts like a stop string of its one character, which is not part of the output."""
+    """In a character model, a stop token acts like a stop string of one character: the output ends before it."""
     client = client_of(golden)
     whole = client.completions.create(model="golden", prompt=PROMPT, seed=3, max_tokens=40, logprobs=0).choices[0]
     ids = [entry["id"] for entry in whole.logprobs.model_dump()["content"]]
@@ -184,7 +184,7 @@ def test_models_are_listed_by_name(server, golden, chatty):
     for name in ("other", "golden/", "%", ""):
         with pytest.raises(openai.NotFoundError if name else ValueError):
             client.models.retrieve(name)
-    # Names that don't exist must not add labels to the metrics.
+    # A request for an unknown model must not add its name to the labels of the metrics.
     text = urllib.request.urlopen(golden.url + "/metrics").read().decode()
     assert "/v1/models/{model}" in text and "/v1/models/other" not in text
 

@@ -202,7 +202,8 @@ struct Whole {
   bool operator==(const Whole&) const = default;
 };
 
-// Parses the text in pieces that begin at bytes i with cuts(i), until the reader has enough, as the engine does.
+// Parses the text in pieces until the reader has enough, as the engine does. A new piece begins at each byte i for
+// which cuts(i) is true.
 template <typename Cuts>
 Whole read_whole(data::Thinking thinking, const ToolUse* tools, std::string_view text, Cuts&& cuts) {
   AnswerReader reader(thinking, tools, 7);
@@ -278,7 +279,8 @@ TEST(AnswerReader, StopsAtRepeatedCallsAndTheCallLimit) {
   expect({a, d, c}, {a, d, c}, true);
   expect({a, b, c, d}, {a, b, c}, true);
   expect({c, d, d, a}, {c, d}, true);
-  // A truncated second call is returned, since only a complete call is known to repeat the first and to end the answer.
+  // Only a complete second call can be recognized as a repetition of the first, which ends the answer. So a truncated
+  // one is returned.
   const std::string text = text_of({a, a});
   const Whole cut = read_whole(data::Thinking::None, &tools, text.substr(0, text.rfind("1}") + 1));
   EXPECT_EQ(cut.answer.calls, (std::vector<Call>{a, {.name = "f", .arguments = R"({"a": 1)"}}));

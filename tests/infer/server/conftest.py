@@ -35,7 +35,7 @@ class Serve:
 
 @pytest.fixture(scope="session")
 def server():
-    """Returns server(model, *flags), which returns a running `serve`. Calls with equal arguments share one."""
+    """Returns server(model, *flags), which returns a running `serve`. Calls with equal arguments share a server."""
     running = {}
 
     def serve(model, *flags):

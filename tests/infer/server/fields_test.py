@@ -1,4 +1,5 @@
-"""Checks that the sampler's list of fields agrees with the API description, validation, the page, flags and docs."""
+"""Checks that the API description, the validation of requests, the web page, the flags and the docs agree with the
+sampler's list of fields."""
 
 import json
 import re
@@ -10,7 +11,7 @@ import pytest
 from support import BUILD, GOLDEN, ROOT
 from wire import post
 
-# The sampler's fields with a range. A new field must be added here.
+# The sampler's fields that have a minimum and a maximum. Add a new one here.
 NUMBERS = {"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "repeat_last_n", "presence_penalty",
            "frequency_penalty"}
 

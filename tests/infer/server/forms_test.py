@@ -180,7 +180,7 @@ def test_truncated_answers_have_finish_reason_length(model):
             .choices[0].finish_reason == "length"
 
 
-# ---- fields as other servers name them ----
+# ---- fields by which other servers request structured output ----
 
 SCHEMA = {"type": "object", "properties": {"z": {"type": "integer"}, "a": {"type": "string", "maxLength": 5}},
           "required": ["z", "a"], "additionalProperties": False}

@@ -1,5 +1,6 @@
-"""Tests generation_config.json, as transformers writes it, and general.sampling.*, as the gguf package writes it, in
-generate, chat and serve: outputs equal those with the same values as flags."""
+"""Tests default sampling options of models: a generation_config.json written by transformers, or the keys
+general.sampling.* of a GGUF written by the gguf package. With them, generate, chat and serve have the same outputs
+as with these values as flags."""
 
 import json
 import re
@@ -77,7 +78,7 @@ def test_gguf_stores_defaults_like_llama_cpp(plain, tmp_path):
 
 
 def test_eos_tokens_end_generation_like_transformers(plain, tmp_path):
-    torch.set_num_threads(1)  # threads wait long for each other if other tests run
+    torch.set_num_threads(1)  # with more threads, each would wait long for the others while other tests run
     prompt = generate(plain[0], "-p", "hello", "-n", 0)["prompt_tokens"]
     greedy = generate(plain[0], "-p", "hello", "-n", 24, "--temp", 0, "-t", 1)["tokens"]
     late = next(t for t in greedy if greedy.index(t) >= 4)
@@ -88,7 +89,7 @@ def test_eos_tokens_end_generation_like_transformers(plain, tmp_path):
         theirs = model.generate(torch.tensor([prompt]), do_sample=False, max_new_tokens=24)[0, len(prompt):].tolist()
         assert ours["finish_reason"] == "stop" and ours["tokens"] + [theirs[-1]] == theirs and len(theirs) < 24
         assert generate(folder, "-p", "hello", "-n", 24, "--temp", 0, "-t", 1, "--generation-config", "none")["tokens"] == greedy
-    # Export the model again, as a directory and as a GGUF, in which the second end token is the end of a turn.
+    # Both exports keep the second end token. A GGUF stores it as the end-of-turn token.
     assert late in GenerationConfig.from_pretrained(export(folder, tmp_path / "again", "--format", "hf")).eos_token_id
     file = export(folder, tmp_path / "model.gguf")
     assert gguf.GGUFReader(file).fields["tokenizer.ggml.eot_token_id"].contents() == late
@@ -179,7 +180,7 @@ def test_gguf_penalty_window_is_used(tmp_path, last_n, all_of_them):
 
 
 def test_published_files_are_read(plain, tmp_path):
-    """Tests the values in the files of Llama 3, Qwen 2.5 and GLM-4, with this model's token ids."""
+    """Tests files with the values of Llama 3's, Qwen 2.5's and GLM-4's, but with token ids of this model."""
     for values in ({"bos_token_id": 1, "do_sample": True, "eos_token_id": [2, 3], "temperature": 0.6, "max_length": 4096, "top_p": 0.9,
                     "transformers_version": "4.42.3"},
                    {"bos_token_id": 1, "pad_token_id": 2, "do_sample": True, "eos_token_id": [2, 3], "repetition_penalty": 1.05,

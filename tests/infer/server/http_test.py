@@ -122,7 +122,7 @@ def test_headers_are_checked_before_the_body_is_read(start):
                 wire.request(method, path, **framing, **fields)
                 got, headers, _ = wire.answer()
                 assert (got, headers["connection"]) == (status, "close") and wire.ended(), (status, framing)
-        with Wire(server) as wire:  # a short body that is never sent doesn't end the connection
+        with Wire(server) as wire:  # a short body is skipped, and the connection stays open
             wire.request(method, path, Content_Length=18_000, **fields)
             assert wire.answer()[0] == status
             wire.send(b"GET / HTTP/1.1\r\n\r\n" * 1000)
@@ -158,7 +158,7 @@ def test_http_versions_and_connections(golden):
         status, headers, body = wire.request("HEAD", "/health").head() + (b"",)
         assert status == 200 and int(headers["content-length"]) > 0
         assert wire.request().answer()[0] == 200  # the response to HEAD had no body
-    with Wire(golden) as wire:  # requests sent at once are answered in order
+    with Wire(golden) as wire:  # pipelined requests are answered in order
         for n in (3, 1, 2):
             wire.complete(max_tokens=n)
         assert [json.loads(wire.answer()[2])["usage"]["completion_tokens"] for _ in range(3)] == [3, 1, 2]
@@ -396,7 +396,7 @@ def test_wrong_usage(flags):
 
 
 def test_many_connections(start):
-    """The server raises its limit of descriptors, and an idle connection needs little memory."""
+    """The server raises its limit of open file descriptors, and an idle connection needs little memory."""
     import resource
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 3000:

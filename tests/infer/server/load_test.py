@@ -23,13 +23,14 @@ CLIENTS = 24
 CONTEXT = 256
 GREEDY = {"n": 8, "logprobs": 20, "stream": True}  # about 5 MB of output
 BEAMS = {"use_beam_search": True, "best_of": 3, "n": 2, "max_tokens": 12}
-# Few KV blocks and rows: prompts are split, sequences preempted, cached prefixes evicted. Timeouts allow late readers.
+# With few KV blocks and small batches, prompts are split, sequences preempted and cached prefixes evicted. The timeouts
+# are long enough for clients that read late.
 FLAGS = ("-t", "1", "--max-sequences", "12", "--max-batch-tokens", "40", "--cache-tokens", "1024",
          "--write-timeout", "100000", "--request-timeout", "100000")
 
 
 def stories(n):
-    """Returns n tuples (prompt, seed, output of `generate`, its two best beams). Some prompts have a common prefix."""
+    """Returns n tuples (prompt, seed, output of `generate`, two best beams). Some prompts have a common prefix."""
     draw = random.Random(1)
     letters = "abcdefghijklmnopqrstuvwxyz ABCDEFGHIJ\n,.:'"
     preambles = ["", "".join(draw.choices(letters, k=70)), "".join(draw.choices(letters, k=130))]
@@ -133,7 +134,7 @@ class Counts:
         self.lock = threading.Lock()
         self.left = n
         self.n_compared = 0
-        self.others = {}  # the first outputs of each request, to compare later ones with
+        self.others = {}  # {fields of a request: outputs of the first such request}
 
     def next(self):
         with self.lock:
@@ -145,7 +146,7 @@ class Counts:
             self.n_compared += 1
 
     def compare(self, fields, first, texts):
-        """Compares choice 0 with `first`, and the other choices with those of earlier equal requests."""
+        """Checks that choice 0 is `first` and that the others equal those of earlier requests with these fields."""
         assert texts[0] == first and len(texts) == GREEDY["n"], fields
         with self.lock:
             self.n_compared += 1
@@ -177,7 +178,7 @@ def ask_many(server, told, n, first_seed):
 
 
 def settled(server, descriptors):
-    """Returns the resident memory in bytes once no request runs and all descriptors that were opened are closed."""
+    """Waits until no request runs and `descriptors` descriptors are open. Returns the resident memory in bytes."""
     for name, value in (("folio_requests_running", 0), ("folio_requests_waiting", 0),
                         ("folio_requests_paused", 0), ("process_open_fds", descriptors)):
         wait_until(lambda: metric(server, name) == value)

@@ -134,7 +134,7 @@ TEST_F(LocalServiceTest, DroppedRepliesEndTheirRequests) {
   body.update({{"stream", true}, {"n", 128}, {"max_tokens", 80}});
   gate_->close();
   auto reply = service_.request(post("/v1/completions", body));
-  gate_->await_thread();  // until the engine's thread is blocked after a step
+  gate_->await_thread();  // waits until the engine's thread is blocked after a step
   reply.reset();
   static_cast<void>(answer({.method = "GET", .path = "/v1/models", .host = "localhost"}));  // handled after the reset
   gate_->open();

@@ -1,4 +1,5 @@
-"""Tests the server's page in a browser: conversations, alternative tokens, forms, tools, tabs, a server restart."""
+"""Tests the server's page in a browser: conversations, alternative tokens, structured output, tools, several tabs, and
+a restart of the server."""
 
 import base64
 import json
@@ -202,7 +203,7 @@ def test_concurrent_tab_writes_make_a_copy(text_page):
     page = text_page
     say(page, "JULIET:")
     ended(page)
-    # Between two checks of this tab, another tab changes the stored conversation.
+    # Simulate another tab that changes the stored conversation before this tab checks it again.
     page.evaluate("""() => {
       const key = Object.keys(localStorage).find((key) => key.startsWith("folio.conversation."));
       localStorage.setItem(key, JSON.stringify({ ...JSON.parse(localStorage.getItem(key)), revision: "other" }));
@@ -306,7 +307,7 @@ SCHEMA = {"type": "object", "properties": {"count": {"type": "integer", "minimum
 
 @pytest.fixture(scope="session")
 def random_chat(server, tmp_path_factory):
-    """Returns a server of a model with random weights whose vocabulary can write JSON."""
+    """Returns a server of a model with random weights and a vocabulary in which any JSON can be written."""
     return server(write_chat_model(tmp_path_factory.mktemp("page") / "chat.gguf", context=8192), "-t", "1")
 
 
@@ -326,7 +327,8 @@ def ask_for(page, schema=None, tools=""):
 
 
 def forge(page, answer):
-    """Answers each request with answer(body), a pair of deltas and a finish reason. Returns the requests' bodies."""
+    """Replaces the server: answer(body) returns (list of deltas, finish reason) for each request. Returns the list of
+    all requests' bodies, which grows with each request."""
     came = []
 
     def forged(route):
@@ -583,7 +585,7 @@ def test_calculator(text_page):
 
     def value(text):
         try:
-            return eval(text)  # the page must agree with Python
+            return eval(text)  # the page's calculator must give the same values
         except ZeroDivisionError:
             return None
 

@@ -1,8 +1,8 @@
 """Compares the tokens of prompts, and the offsets of tokens in prompts and outputs, with `tokenizers`.
 
-The models have random weights and are saved by transformers: a SentencePiece vocabulary (Llama's, Metaspace), and
-byte-level ones with a template that adds BOS (Llama 3's), or with normalization (Qwen's). Most bytes of outputs are
-invalid UTF-8."""
+The models have random weights and are saved by transformers. One has a SentencePiece vocabulary (Metaspace, as
+Llama's), one a byte-level vocabulary with a template that adds BOS (as Llama 3's), and one a byte-level vocabulary
+with normalization (as Qwen's). Most bytes of outputs are invalid UTF-8."""
 
 import codecs
 import json
@@ -134,7 +134,7 @@ def test_prompt_fields_are_rejected_for_messages(server, tmp_path):
 @pytest.mark.parametrize("parse_special", [True, False])
 @pytest.mark.parametrize("text", PROMPTS)
 def test_text_offset_matches_tokenizers(model, text, parse_special):
-    """A BOS that the server adds has offset 0. A control token in the prompt has its own offset."""
+    """A BOS that the server adds has offset 0. A control token in the prompt has the offset of its text."""
     served, _, fast, _ = model
     theirs = encoded(fast, text, parse_special)
     n_added = len(with_bos(fast, theirs.ids)) - len(theirs.ids)

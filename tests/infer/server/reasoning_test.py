@@ -51,7 +51,8 @@ def answer(client, **fields):
 
 
 def split(text, begun):
-    """Returns the reasoning and the content of an answer, as Qwen 3's template separates them."""
+    """Returns (reasoning, content) of an answer, as Qwen 3's template separates them; a missing one is None. `begun` is
+    true if the prompt already ends with <think>."""
     if not begun and not text.lstrip().startswith("<think>"):
         return None, text
     text = text if begun else text.lstrip().removeprefix("<think>")

@@ -94,7 +94,7 @@ TEST_F(RequestCostTest, CostPerChoiceDoesNotDependOnOptions) {
   Json stops = Json::array();
   for (char letter = 'a'; letter < 'a' + 16; ++letter) stops.push_back(std::string(4096, letter));
   const auto bytes_of = [](const Json& body) { return static_cast<int64_t>(body.dump().size()); };
-  // A request is stored in at most kCopies copies (received, parsed, in the engine), which its 128 choices share.
+  // A request is stored at most kCopies times (as received, as parsed, in the engine). Its 128 choices share each copy.
   constexpr int64_t kCopies = 16;
   for (const Json& body : {Json{{"prompt", {1}}, {"stop", stops}}, Json{{"prompt", test::random_tokens(3900, 1, 36)}},
                            Json{{"prompt", {1}}, {"stop", stops}, {"stream", true}}}) {
@@ -105,7 +105,8 @@ TEST_F(RequestCostTest, CostPerChoiceDoesNotDependOnOptions) {
   EXPECT_LT(most_held(prompts, 8) / 1024, 2 * least + kCopies * bytes_of(prompts) / 128);
 }
 
-// The rows of a prompt are stored once for all choices, and a choice's part of the reply is built when it is read.
+// The results for a prompt's tokens are stored once for all choices, and a choice's part of the reply is built when the
+// client reads it.
 TEST_F(RequestCostTest, AnswersCostTheMemoryOfTheirParts) {
   for (const bool stream : {false, true}) {
     const Json body = {{"prompt", test::random_tokens(500, 1, 36)},

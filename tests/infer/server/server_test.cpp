@@ -40,7 +40,8 @@ TEST_F(ApiTest, LimitsMaxTokensToTheContext) {
   EXPECT_EQ(parse_completion({{"prompt", "abc"}}, served_, 77).options.sampler.seed, 77U);
 }
 
-// Parses a request. Returns the error's code, the error's parameter if it has no code, or "" if there is no error.
+// Parses a request. Returns "" without an error, else the code of the error, or the parameter that it names if it has
+// no code.
 std::string code_of(const Json& body, const ServedModel& served, const ParseOptions& options = {}) {
   try {
     static_cast<void>(parse_completion(body, served, 1, {}, options));

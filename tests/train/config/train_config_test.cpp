@@ -34,7 +34,8 @@ std::string usage_error_of(const std::function<void()>& action) {
 }
 
 TEST(TrainConfig, PresetsHaveTheExpectedSizes) {
-  // V d + L (4 d² + 3 d h + 2 d) + d parameters, where h is hidden_dim, and V d more with an untied head.
+  // A model has V d + L (4 d² + 3 d h + 2 d) + d parameters, for vocabulary size V, width d, L layers and hidden width
+  // h. An untied head adds V d.
   EXPECT_EQ(parameters_of("tiny"), 66 * 128 + 4 * (4 * 128 * 128 + 3 * 128 * 352 + 2 * 128) + 128);
   EXPECT_EQ(parameters_of("tiny"), 812416);
   EXPECT_EQ(parameters_of("baby"), 2 * 66 * 384 + 6 * (4 * 384 * 384 + 3 * 384 * 1024 + 2 * 384) + 384);

@@ -40,7 +40,8 @@ core::ModelConfig shape(int64_t kv_heads, int64_t context, bool tied) {
           .tie_embeddings = tied};
 }
 
-// Returns models with contexts around the fused kernels' block sizes of 16 and 32 rows, and heads of 10 elements.
+// Returns the test cases. Their contexts of 5, 33 and 37 are not multiples of the fused kernels' blocks of 16 and 32
+// rows, and heads have 10 elements.
 std::vector<Case> cases() {
   Case windowed{"Window", shape(1, 37, true)};
   windowed.config.family = core::Family::Mistral;
@@ -129,7 +130,7 @@ TEST_P(Fused, GradientsMatchCentralDifferences) {
   expect_gradients(loss, model->parameters(), 24);
 }
 
-// Expects losses and gradients in double that agree to 13 digits, so that float32 differences are only rounding.
+// Expects losses and gradients in double to agree within a relative 1e-13, so float32 differences are only rounding.
 void expect_equal(nn::Llama by_hand, nn::Llama plain, const core::ModelConfig& config) {
   const Tokens t = tokens(config);
   by_hand = with_weights(by_hand, torch::kDouble);
@@ -145,7 +146,7 @@ TEST_P(FusedAgainstPlain, MatchesThePlainForm) {
   expect_equal(fused_llama(GetParam().config), nn::family_llama(GetParam().config), GetParam().config);
 }
 
-// Expects gradients under BF16 autocast whose error is at most 1.5 times that of plain modules.
+// Expects that under BF16 autocast, the errors of gradients are at most 1.5 times those of plain modules.
 void expect_as_near_in_bfloat16(nn::Llama by_hand, nn::Llama plain, nn::Llama exact, const core::ModelConfig& config) {
   const Tokens t = tokens(config);
   exact = with_weights(exact, torch::kDouble);
@@ -250,7 +251,7 @@ TEST(FusedForm, EvaluatesWithoutDropout) {
   EXPECT_LE(distance(by_hand->loss(t.inputs, t.targets), plain->loss(t.inputs, t.targets)), 1e-6);
 }
 
-// Tests an output head with more logits than are in memory at a time.
+// Tests an output head that is so large that its logits are computed in several chunks.
 TEST(FusedForm, ComputesLargeHeadsInChunks) {
   torch::manual_seed(8);
   constexpr int64_t kRows = 2200, kClasses = 8192, kWidth = 4;
@@ -262,7 +263,7 @@ TEST(FusedForm, ComputesLargeHeadsInChunks) {
   const auto normed = x * torch::rsqrt(x.square().mean(-1, true) + 1e-5) * weight;
   const auto expected = torch::cross_entropy_loss(torch::linear(normed, head), targets);
   EXPECT_LE(distance(actual, expected), 1e-12);
-  // The backward pass must multiply gradients by a factor of the loss, as for gradient accumulation.
+  // If the loss is multiplied by a factor, as for gradient accumulation, gradients must be, too.
   const auto gradients = torch::autograd::grad({actual * 0.5}, {x, weight, head});
   const auto plain = torch::autograd::grad({expected * 0.5}, {x, weight, head});
   for (size_t i = 0; i < plain.size(); ++i) EXPECT_LE(distance(gradients[i], plain[i]), 1e-12) << i;
@@ -288,7 +289,7 @@ TEST(FusedDropout, DropsTheFractionAndKeepsTheMean) {
   const double kept = (y != 0).to(torch::kDouble).mean().item<double>();
   EXPECT_NEAR(kept, 0.8, 5 * std::sqrt(0.16 / 1e5));
   EXPECT_TRUE(((y == 0) | (y == 1.25)).all().item<bool>());
-  // Rows and columns are dropped evenly, and neighbors are independent.
+  // The same fraction of each row and column is dropped, and neighboring elements are dropped independently.
   const auto m = (y != 0).to(torch::kDouble) - 0.8;
   for (const int64_t axis : {0, 1}) {
     EXPECT_LE(m.mean(axis).abs().max().item<double>(), 5.5 * std::sqrt(0.16 / (axis == 0 ? 1000 : 100)));

@@ -1,5 +1,5 @@
-// Tests frozen weights with adapters (LoRA), in plain and fused modules: without an adapter, the model computes what
-// its file's model does; an adapter adds its formula's update; and only adapters have gradients.
+// Tests frozen weights with LoRA adapters, in plain and fused modules: without an adapter, outputs equal those of a
+// model with the file's weights; an adapter adds scale B A to a weight; and only adapters have gradients.
 #include "train/lora/lora.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ namespace {
 
 using core::DType;
 
-// Returns a configuration whose matrices have rows of 32 or a multiple, as block types require.
+// Returns a configuration in which the rows of matrices are multiples of 32 elements, as quantization blocks require.
 core::ModelConfig lora_shape(core::Family family = core::Family::Llama, bool tied = true) {
   return {.family = family,
           .vocab_size = 13,
@@ -94,7 +94,7 @@ nn::Llama frozen_llama(const LoraCase& c, const std::shared_ptr<const core::Stor
   return model;
 }
 
-// Returns a frozen model in double, with adapters whose B is not zero.
+// Returns a frozen model in double with adapters. Their B are random, since adapters whose B is 0 have no effect.
 nn::Llama adapted_llama(const LoraCase& c, double dropout = 0.0) {
   const auto weights = std::make_shared<const core::StoredModel>(stored(lora_shape(c.family, c.tied), DType::F32));
   nn::Llama model = frozen_llama(c, weights);

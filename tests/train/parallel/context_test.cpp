@@ -34,7 +34,8 @@ core::ModelConfig attention_config(core::Family family, int64_t n_heads, int64_t
           .context_length = 64};
 }
 
-// Returns how many (query chunk, key chunk) pairs `rank` computes with the keys of rank `from`. Diagonals count half.
+// Returns how many pairs of a query chunk and a key chunk of rank `from` are computed by `rank`. A pair on the diagonal
+// counts half, since the causal mask excludes half of it.
 double work_of(int64_t rank, int64_t from) {
   const RingBlock block = ring_block(rank, from);
   const double pairs = static_cast<double>((2 - block.first_query) * block.n_keys);
@@ -44,7 +45,7 @@ double work_of(int64_t rank, int64_t from) {
 TEST(RingBlocks, CoverTheMaskExactlyOnce) {
   for (int64_t C = 1; C <= 8; ++C) {
     const auto chunk_of = [C](int64_t rank, int64_t i) { return i == 0 ? rank : 2 * C - 1 - rank; };
-    const Tensor seen = torch::zeros({2 * C, 2 * C}, torch::kInt64);  // (query chunk, key chunk): times it was computed
+    const Tensor seen = torch::zeros({2 * C, 2 * C}, torch::kInt64);  // how often (query chunk, key chunk) was computed
     for (int64_t rank = 0; rank < C; ++rank) {
       for (int64_t from = 0; from < C; ++from) {
         const RingBlock block = ring_block(rank, from);
@@ -108,8 +109,8 @@ struct Sequence {
     (out * wide(r)).sum().backward();
   }
 
-  // Returns the largest difference between two ranks' outputs and gradients and those of one process, relative to the
-  // largest value if that exceeds 1.
+  // Computes outputs and gradients on two ranks. Returns their largest difference from those of one process, relative
+  // to the largest value if that exceeds 1.
   [[nodiscard]] double largest_error() const {
     std::vector<double> errors(2);
     test::on_ranks(test::mesh_of({{Axis::Context, 2}}), [&](World& world) {
@@ -140,7 +141,7 @@ TEST(RingAttention, MergesBlocksOfAnyMagnitude) {
 
 TEST(RingAttention, RoundsToTheInputType) {
   EXPECT_LT(Sequence(torch::kFloat, 1.0).largest_error(), 1e-5);
-  // Outputs, weights and gradients are rounded to 8 bits each. Merging blocks rounds no further.
+  // Outputs, weights and gradients are each rounded to 8 significant bits. Merging blocks adds no further rounding.
   EXPECT_LT(Sequence(torch::kBFloat16, 1.0).largest_error(), 4.0 / 256);
 }
 

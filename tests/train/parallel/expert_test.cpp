@@ -32,7 +32,8 @@ nn::ExpertProducts products_of(const core::ModelConfig& c, bool fused) {
   return fused ? fused::expert_products(c) : nn::ExpertProducts();
 }
 
-// Gives rank i rows[i] rows, and compares outputs and gradients (of sum(y * r), r random) with `whole` on all rows.
+// Gives rows[i] rows to rank i. Expects the outputs, and the gradients of sum(y * r) with a random r, that `whole` has
+// for all rows in one process.
 void expect_as_whole(nn::Mixture& whole, const core::ModelConfig& c, bool fused, const std::vector<int64_t>& rows) {
   const auto n_ranks = static_cast<int64_t>(rows.size());
   std::vector<Tensor> xs, rs;

@@ -97,7 +97,7 @@ TEST_P(Groups, ReduceScatterGivesEachRankItsPart) {
 
 TEST_P(Groups, AllToAllDeliversRows) {
   on_all([](Group& group, int64_t rank, torch::ScalarType type) {
-    // Rank r sends (r + i) % 3 rows to rank i, so some ranks send none to another.
+    // Rank r sends (r + i) % 3 rows to rank i, so that some ranks send no rows to some others.
     const auto n_rows = [](int64_t from, int64_t to) { return (from + to) % 3; };
     std::vector<int64_t> sent, received;
     std::vector<Tensor> out{torch::empty({0, 2}, type)}, expected{torch::empty({0, 2}, type)};

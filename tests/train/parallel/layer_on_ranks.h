@@ -34,7 +34,8 @@ inline int64_t cut_of(std::string_view name) {
   return latent || name.find("norm") != std::string_view::npos ? -1 : 0;
 }
 
-/// Compares the layer make(world) on the ranks of `shape` with `whole`, the undivided layer, in double, on x [B, T, D].
+/// Expects make(world), a layer that the ranks of `shape` divide, to have the outputs and gradients of `whole` in
+/// double for x [B, T, D]. Both get `starts` [B, T] if it is defined.
 inline void expect_whole_layer(torch::nn::AnyModule whole, const MeshShape& shape,
                                const std::function<torch::nn::AnyModule(World&)>& make, const torch::Tensor& x,
                                const torch::Tensor& starts = {}) {

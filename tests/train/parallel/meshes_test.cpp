@@ -37,7 +37,8 @@ std::vector<MeshShape> all_meshes() {
   return meshes;
 }
 
-// Returns a configuration of a model that the mesh can divide, with experts or with tied embeddings. If `latent`, the
+// Returns a configuration of a model that can be divided on the mesh: with experts if `experts`, else with tied
+// embeddings. If `latent`, the
 // experts are those of a DeepSeek-V3, with its balancing loss where ranks have whole sequences and all layers.
 TrainConfig config_for(const MeshShape& mesh, bool experts, bool latent = false) {
   const int64_t t = mesh[Axis::Tensor];
@@ -179,7 +180,8 @@ TEST_P(Meshes, MatchLossAndGradientsOfOneProcess) {
   });
 }
 
-// Returns the cases of `least` to `most` ranks. Those of over four ranks take a minute and have their own suite.
+// Returns the cases with `least` to `most` ranks. Cases with more than four ranks take a minute, so they have their own
+// test suite.
 std::vector<Case> cases_of(int64_t least, int64_t most) {
   std::vector<Case> cases = all_cases();
   std::erase_if(cases, [&](const Case& c) { return c.mesh.n_ranks() < least || c.mesh.n_ranks() > most; });

@@ -22,14 +22,16 @@ std::vector<Tensor> parameters_of(int64_t rank) {
   return all;
 }
 
-// Returns a rank's gradient of parameter i. Ranks have different magnitudes, so the bits of a sum depend on its order.
+// Returns a rank's gradient of parameter i. Each rank's gradients have another magnitude, so the bits of a sum depend
+// on its order.
 Tensor gradient_of(int64_t rank, size_t i, double step) {
   const Tensor places = torch::arange(torch::zeros(kShapes[i]).numel(), torch::kDouble).view(kShapes[i]);
   return (torch::sin(places + static_cast<double>(rank) + step) * std::pow(10.0, static_cast<double>(rank)))
       .to(torch::kFloat);
 }
 
-// Returns the number of this process's shared memory mappings that still have a name, and would outlive the process.
+// Returns the number of this process's shared memory mappings that still have a name in /dev/shm. They would outlive
+// the process.
 size_t named_pieces() {
   size_t n = 0;
   std::ifstream maps("/proc/self/maps");

@@ -26,7 +26,8 @@ inline MeshShape mesh_of(std::initializer_list<std::pair<Axis, int64_t>> sizes) 
   return shape;
 }
 
-/// Returns random tokens. With `some_ignored`, a fifth of the targets is ignored, so that ranks have different counts.
+/// Returns random tokens. With `some_ignored`, a fifth of the targets is ignored, so that ranks have different numbers
+/// of counted targets.
 inline data::Batch random_batch(const TrainConfig& c, uint64_t seed, bool some_ignored) {
   data::Batch batch{.rows = c.batch_size, .length = c.window, .inputs = {}, .targets = {}};
   const auto vocab = static_cast<uint64_t>(c.model.vocab_size);

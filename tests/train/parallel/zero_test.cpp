@@ -1,4 +1,5 @@
-// Tests train/parallel/zero.h: ranks that share optimizer state, gradients and weights train like one process.
+// Tests train/parallel/zero.h: if optimizer state, gradients and weights are divided among ranks, training equals that
+// of one process.
 #include "train/parallel/zero.h"
 
 #include <torch/utils.h>
@@ -83,7 +84,7 @@ TrainConfig config_of(const Case& test) {
 }
 
 constexpr int kSteps = 3;
-constexpr double kRate = 1e-2, kScale = 0.7;  // learning rate; factor of the gradients, as clipping has one
+constexpr double kRate = 1e-2, kScale = 0.7;  // learning rate; factor for gradients, as in clipping
 
 std::vector<data::Batch> batches_of(const TrainConfig& c, int step) {
   std::vector<data::Batch> batches;

@@ -18,8 +18,8 @@ TEST(EventFile, ChecksumMatchesRfc3720) {
   EXPECT_EQ(crc32c(std::string(32, '\xFF')), 0x62A8AB43U);
 }
 
-// Returns the fields after the wall time (one byte for its key, and eight) of the Event in `record`. A record is the
-// length in eight bytes, a checksum of four, the Event, and a checksum of four.
+// Returns the bytes that follow the wall time in the Event of `record`. A record has a length (8 bytes), a checksum
+// (4), the Event and another checksum (4). The Event begins with the wall time (1 byte for its key, 8 for its value).
 std::string after_the_time(const std::string& record) {
   return record.substr(8 + 4 + 9, record.size() - 8 - 4 - 9 - 4);
 }
@@ -33,7 +33,7 @@ TEST(EventFile, HasTheProtocolsFields) {
   const std::string bytes = read_bytes(run / "events.out.tfevents.000000");
   std::vector<std::string> fields;
   for (size_t at = 0; at < bytes.size();) {
-    const size_t size = 8 + 4 + static_cast<unsigned char>(bytes[at]) + 4;  // the first byte is the length
+    const size_t size = 8 + 4 + static_cast<unsigned char>(bytes[at]) + 4;  // first byte of the length; the rest are 0
     fields.push_back(after_the_time(bytes.substr(at, size)));
     at += size;
   }

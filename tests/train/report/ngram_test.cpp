@@ -96,11 +96,12 @@ TEST(Ngram, ATextOfSixTokensGivesTheFractionsWorkedOutByHand) {
     return probability([&](const Tokens& t) { return counts.add_k_loss(t, 2, k); }, history, token);
   };
   constexpr double kRounding = 1e-14;
-  // Witten-Bell: P_1(a, b, c) = (3 + 3/3, 2 + 3/3, 1 + 3/3) / (6 + 3).
+  // Witten-Bell, order 1: the probabilities of a, b and c are (3 + 3/3, 2 + 3/3, 1 + 3/3) / (6 + 3).
   EXPECT_NEAR(witten_bell({}, 0, 1), 4.0 / 9, kRounding);
   EXPECT_NEAR(witten_bell({}, 1, 1), 3.0 / 9, kRounding);
   EXPECT_NEAR(witten_bell({}, 2, 1), 2.0 / 9, kRounding);
-  // Witten-Bell: P_2(. | a) = (0 + 2 * 4/9, 2 + 2 * 3/9, 1 + 2 * 2/9) / (3 + 2).
+  // Witten-Bell, order 2: after a, the probabilities of a, b and c are (0 + 2 * 4/9, 2 + 2 * 3/9, 1 + 2 * 2/9) / (3 +
+  // 2).
   EXPECT_NEAR(witten_bell({0}, 0, 2), 8.0 / 45, kRounding);
   EXPECT_NEAR(witten_bell({0}, 1, 2), 24.0 / 45, kRounding);
   EXPECT_NEAR(witten_bell({0}, 2, 2), 13.0 / 45, kRounding);

@@ -9,7 +9,8 @@ namespace folio::train::test {
 
 class Faults {
  public:
-  /// Only counts calls. fsync is skipped, since it takes milliseconds and a killed process loses no data in the kernel.
+  /// Makes no call fail, and only counts calls. In the scope of any Faults object, fsync() does nothing: it takes
+  /// milliseconds, and data that the kernel has is not lost when the process is killed.
   Faults() : Faults(0, 0) {}
   /// Makes call number `at`, counted from 1, fail with `error` as errno. With kKill, kills the process instead.
   Faults(int at, int error);

@@ -39,7 +39,8 @@ bool run_on(Small& small, const TempDir& run, std::function<bool()> interrupted 
   return run_to_end(small.trainer, {.run = run.path(), .baseline = 0, .interrupted = std::move(interrupted)});
 }
 
-// Interrupts a 12-step run after each of the steps `stops`, resumes it, and compares all bits with a whole run.
+// For each step in `stops`, interrupts a 12-step run after it, resumes the run, and expects the same bits as those of
+// an uninterrupted run.
 void expect_repeated_bits(const TrainConfig& config, const std::vector<int>& stops) {
   const TempDir undisturbed;
   Small whole(config);
@@ -161,7 +162,7 @@ TEST(Resume, TruncatesTheLogToTheCheckpoint) {
   }
   const auto before = read_log(run / "log.jsonl");
   ASSERT_EQ(before.size(), 6U);
-  // Makes the log look as after a kill in step 8, while a line was being written.
+  // Simulate that the process was killed in step 8 while it was writing a line of the log.
   const std::string log = test::read_bytes(run / "log.jsonl");
   test::write_bytes(run / "log.jsonl", log + R"({"step":7,"loss":99.0})" + "\n" + R"({"step":8,"lo)");
   Small second;
@@ -176,7 +177,7 @@ TEST(Resume, TruncatesTheLogToTheCheckpoint) {
   }
 }
 
-// Returns the error of a trainer with this configuration and text that resumes a default trainer's checkpoint.
+// Returns the error message if a trainer with this configuration and text resumes the checkpoint of a default trainer.
 std::string refusal(const TrainConfig& config, const std::string& text) {
   const Saved first;
   Small other(config, text);

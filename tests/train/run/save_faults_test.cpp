@@ -21,7 +21,8 @@ using test::Faults;
 using test::Small;
 using test::TempDir;
 
-// A run saved at step 2, and its trainer with a better step 3. A save replaces `best` and `last`, and removes step 2.
+// A run that was saved at step 2, and its trainer at step 3, which has a lower validation loss and is not saved. Saving
+// it replaces `best` and `last`, and removes the checkpoint of step 2.
 class SaveFaults : public testing::Test {
  protected:
   SaveFaults() {

@@ -224,7 +224,7 @@ TEST(Trainer, AverageStartsFromTheInitialWeights) {
   EXPECT_TRUE(test::same_bits(test::copies(second.shown().llama()), test::copies(first.trainer.model())));
 }
 
-// Trains up to step `last`, reporting `seconds` for each step. Only the last step may complete a measurement.
+// Trains up to step `last`, and reports `seconds` for each step. Expects that only step `last` completes a measurement.
 void measured_steps(Small& small, int64_t last, double seconds) {
   while (small.trainer.state().step < last) {
     small.trainer.step();

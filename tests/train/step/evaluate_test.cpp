@@ -41,7 +41,8 @@ TEST(Evaluate, SplitLossIsTheMeanOverTokens) {
     // The tolerance allows for float32 rounding of the means that split_loss() averages, each about 2 nats.
     EXPECT_NEAR(split_loss(model, split, window, torch::kCPU), naive_loss(model, split, window), 2e-6) << window;
   }
-  // split_loss() evaluates 256 windows of 16 tokens at once. The split has more windows, and no multiple of 256.
+  // split_loss() evaluates 256 windows of 16 tokens at once. The split has more windows, and their number is not a
+  // multiple of 256.
   const auto longer = small.dataset.splits().train;
   ASSERT_GT(data::consecutive_windows(longer, 16), 256);
   ASSERT_NE(data::consecutive_windows(longer, 16) % 256, 0);

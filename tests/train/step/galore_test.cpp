@@ -47,7 +47,8 @@ TEST(GaLore, ProjectsOntoTheLargestSingularVectors) {
       // The vectors must be orthonormal up to float32's rounding of sums of at most 32 products.
       const double eps = 32.0 * std::numeric_limits<float>::epsilon();
       EXPECT_LT((projection.mm(projection.t()) - torch::eye(kRank, torch::kDouble)).abs().max().item<double>(), eps);
-      // The subspace must capture most of g's squared norm: the squares of g's kRank largest singular values.
+      // The subspace must contain as much of g's squared norm as any subspace of rank kRank can: the sum of the squares
+      // of g's kRank largest singular values.
       const double held = g.mm(projection.t()).square().sum().item<double>();
       const torch::Tensor values = std::get<1>(torch::linalg_svd(g, /*full_matrices=*/false));
       const double most = values.narrow(0, 0, kRank).square().sum().item<double>();

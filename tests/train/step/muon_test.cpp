@@ -123,8 +123,9 @@ TEST(Muon, FollowsTheFormulaInDouble) {
     moved += lr * 0.2 * std::sqrt(48.0);
   }
   EXPECT_EQ(optimizer.steps(), kSteps);
-  // The five Newton-Schulz iterations multiply a step's relative rounding error by at most 3.4445 each, about 500 in
-  // all. All steps together are at most `moved`. Storing weights below 1 in float32 adds at most eps per step.
+  // The five Newton-Schulz iterations multiply the relative rounding error of a step by at most 3.4445 each, about 500
+  // in all. The updates of all steps add up to at most `moved`. Storing weights below 1 in float32 adds at most eps per
+  // step.
   const double eps = std::numeric_limits<float>::epsilon();
   const double tolerance = 500 * eps * moved + kSteps * eps;
   for (const auto& p : model->named_parameters()) {

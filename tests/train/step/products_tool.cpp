@@ -1,6 +1,6 @@
 // products_tool THREADS HISTORY: computes the matrix products and the attention of a training step of the default
 // preset, forward and backward, in F32 and BF16. Prints a line "name digest" for each result, the same in any process.
-// THREADS is passed to fix_threads(). HISTORY is "fresh", or "worked" to use other numbers of threads in between.
+// THREADS is passed to fix_threads(). HISTORY is "fresh", or "worked" to first use other numbers of threads.
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 

@@ -7,7 +7,8 @@
 namespace folio::train {
 namespace {
 
-// Returns a schedule with lr 1 and min_lr 0.2, so that rates are factors: 4 warm-up steps, then half a cosine over 8.
+// Returns a schedule with lr 1 and min_lr 0.2, so that learning rates are multiples of lr: 4 warm-up steps, then a
+// decay along half a cosine in 8 steps.
 TrainConfig factors() {
   TrainConfig c;
   c.lr = 1.0;

@@ -28,7 +28,7 @@ constexpr unsigned kTile = 32;
 constexpr unsigned kPitch = kTile;  // element (row, column) of a tile has the index row * kPitch + column
 
 // Loads the tile of `matrix` (rows, columns) whose first element is (first_row, first_column). All threads of the block
-// call it. When it begins, others may still read the old tile; when it returns, the thread will read the new one.
+// call it. On entry, other threads may still be reading the old tile. On return, the whole new tile must be loaded.
 __device__ void load_tile(const float* matrix, size_t rows, size_t columns, size_t first_row, size_t first_column,
                           float* tile) {
   throw Unfilled(

@@ -1,4 +1,4 @@
-// Tests of matmul: the output is overwritten, indices and sizes of both operands, and equality with the reference.
+// Tests of matmul: overwriting of the output, indices and sizes of both operands, and equality with the reference.
 #include "experiments/exercises/engine/kernels.h"
 #include "experiments/exercises/properties/check.h"
 #include "experiments/exercises/properties/engine/reference.h"

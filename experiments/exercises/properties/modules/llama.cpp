@@ -1,4 +1,5 @@
-// Tests of a whole Llama made of the reader's modules: it has the parameters of Folio's and computes the same logits.
+// Tests of a whole Llama made of the reader's modules: it has the same parameters as Folio's Llama and computes the
+// same logits.
 #include <torch/utils.h>
 
 #include <memory>

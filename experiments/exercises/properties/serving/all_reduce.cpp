@@ -12,7 +12,7 @@
 namespace folio::exercises {
 namespace {
 
-// Simulates the ranks as threads. pass() throws on deadlock: when every thread waits or has ended.
+// Simulates the ranks as threads. pass() throws if the ranks deadlock: if every thread is waiting or has ended.
 class Ranks {
  public:
   explicit Ranks(size_t n) : inbox_(n), sent_(n, 0), state_(n, State::Runs) {}

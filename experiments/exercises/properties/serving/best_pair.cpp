@@ -49,7 +49,7 @@ TEST(BestPair, CountsAreLarge) {
 
 TEST(BestPair, AnEmptyWordHasNoPairs) { expect_pair({{"", 3}, {"a", 2}}, {{-1, -1}, 0}, "Neither has a pair."); }
 
-// Compares best_pair on random words with a count of every possible pair in all words.
+// Compares best_pair() on random words with a search that counts each possible pair separately.
 TEST(BestPair, AnyWordsAreCountedAsPairByPair) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
     std::vector<Spelled> words;

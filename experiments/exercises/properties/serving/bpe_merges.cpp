@@ -70,7 +70,7 @@ TEST(BpeMerges, TenMergesOfAText) {
       "are at, he, t-he, an, og, s-at, an-d, c-at, d-og, on.");
 }
 
-// Compares with data::train_bpe, with its token ids: <|endoftext|> is 0, the 256 bytes are 1 to 256.
+// Compares train_merges() with data::train_bpe(), in whose vocabulary <|endoftext|> is 0 and the bytes are 1 to 256.
 TEST(BpeMerges, TheyAreThoseOfTokenizeTrain) {
   const std::string text =
       "Full fathom five thy father lies;\nOf his bones are coral made;\nThose are pearls that were his eyes:\nNothing "

@@ -10,7 +10,8 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-// Expects token_mask(rest) to allow exactly the `expected` ones of `tokens`. Checks the end token if `about_the_end`.
+// Expects token_mask(rest) to allow exactly the tokens in `expected`. Appends an end token, "</s>", whose mask is
+// checked only if `about_the_end` is true.
 void expect_mask(const std::string& rest, Texts tokens, const Texts& expected, const std::string& why,
                  bool about_the_end = false) {
   tokens.emplace_back("</s>");
@@ -60,7 +61,8 @@ TEST(TokenMask, WithoutBytesNoTokenComes) {
               "A token without bytes leaves the text as it is. It would be drawn again and again.");
 }
 
-// A token is allowed if a string that the expression matches begins with it. All such strings have at most 7 bytes.
+// Compares masks with a search of all strings of up to 7 bytes, which include every string that the expressions match:
+// a token is allowed if one of these strings begins with it.
 TEST(TokenMask, AnyMaskIsThatOfTheTexts) {
   Texts tokens{"a", "b", "aa", "ab", "ba", "bb", "aba", "bab", "abb", "bbb"};
   for (const char* expression : {"a?b?a?b", "(a|bb)(ab|b)?a", "[ab][ab]?b(aa|b)", "(ab|)(ab|)b", "a(b|ba|bb)(a|)"}) {

@@ -14,15 +14,16 @@ namespace folio::exercises {
 
 using Tensors = std::vector<Tensor>;
 
-/// A forward pass with random inputs (`leaves`), and its backward pass by hand, which runs without autograd.
+/// A forward pass with random inputs (`leaves`), and its backward pass by hand, which returns the gradients of the
+/// inputs and runs without autograd.
 struct Pass {
   Tensors leaves;
   std::function<Tensor(const Tensors& leaves)> forward;
   std::function<Tensors(const Tensors& leaves, const Tensor& dy)> by_hand;
 };
 
-/// Expects that by_hand equals autograd up to `roundings` rounding errors, the number on the longest path to a
-/// gradient. Allows for sums that cancel to a sixteenth of the size of their terms.
+/// Expects that by_hand's gradients equal autograd's. `roundings` is the number of rounding errors on the longest path
+/// to a gradient. The tolerance also allows for sums that cancel to a sixteenth of the size of their terms.
 inline void expect_autograd(const Pass& pass, int64_t roundings) {
   Tensors leaves;
   for (const Tensor& leaf : pass.leaves) leaves.push_back(leaf.clone().requires_grad_());

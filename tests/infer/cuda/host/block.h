@@ -37,7 +37,7 @@ struct BlockThread : Thread {
   unsigned batches = 0;  ///< number of committed batches of copies
 };
 
-/// Lanes that wait for the other lanes of their mask.
+/// Lanes that have arrived at an operation of the warp and wait for the other lanes of its mask.
 struct Meeting {
   uint32_t mask = 0;
   uint32_t arrived = 0;

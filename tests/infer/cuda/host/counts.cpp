@@ -70,7 +70,8 @@ void count_device(Counter& c, const WarpAccess& a) {
   for (auto s = sectors.begin(); s != end; ++s) c.counts.distinct_sectors += seen.insert(*s).second ? 1 : 0;
 }
 
-/// Counts a shared-memory access. Half a warp at a time accesses 8 bytes per lane, a quarter of a warp 16 bytes.
+/// Counts a shared-memory access. With 8 bytes per lane, half a warp is served at a time; with 16 bytes, a quarter of a
+/// warp.
 void count_shared(Counter& c, const WarpAccess& a) {
   const uint32_t words = std::max<uint32_t>(1, a.bytes / kBankBytes);
   const unsigned lanes = kLanes / words;

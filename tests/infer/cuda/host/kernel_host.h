@@ -47,9 +47,9 @@ void launch(Stream& stream, Index grid, Index block, size_t shared_bytes, std::f
 /// Returns the block's dynamic shared memory.
 [[nodiscard]] unsigned char* dynamic_shared();
 
-/// Makes lanes of a warp meet: each passes a mask and its own data, and waits. The last one runs `compute` with all
-/// lanes' data (null: not in the mask), then all continue. A lane that is not in its own mask, has returned, or waits
-/// elsewhere or with another mask is an error that names both places.
+/// Makes lanes of a warp meet. Each lane passes a mask and its own data, and waits. The last lane to arrive calls
+/// `compute` with the data of all lanes (null for lanes outside of the mask). Then all lanes continue. A lane that is
+/// not in its own mask, has returned, or waits elsewhere or with another mask is an error that names both places.
 using Lanes = std::array<void*, 32>;
 void meet(unsigned mask, void* mine, void (*compute)(const Lanes& lanes, unsigned mask), std::source_location at);
 

@@ -1,7 +1,7 @@
 // Detects races in a block's shared memory. Two accesses to a byte, one of them a write, must be ordered: by
 // __syncthreads for all threads, by __syncwarp for the lanes of its mask. Lanes have vector clocks (Lamport 1978,
-// Mattern 1989); a byte stores its last write and the reads since then, as in FastTrack (Flanagan and Freund 2009),
-// except that the readers of a warp share their latest clock.
+// Mattern 1989). A cell stores a byte's last write and the reads since then, as in FastTrack (Flanagan and Freund
+// 2009), except that the readers of a warp share their latest clock.
 #pragma once
 
 #include <array>

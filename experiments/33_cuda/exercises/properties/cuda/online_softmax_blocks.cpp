@@ -125,7 +125,7 @@ TEST(OnlineSoftmaxBlocks, AnyLengthGivesTheSame) {
     }
     Floats rounded(kHeadDim);
     for (size_t d = 0; d < kHeadDim; ++d) rounded[d] = static_cast<float>(expected[d] / sum);
-    // Tolerance: a score below 8 has an error of at most 32 · 2^-21. Its weight in both sums has the same, relative.
+    // Tolerance: a score below 8 has an error of at most 32 · 2^-21. Its weight has that relative error in both sums.
     expect_close(attention_of(query, p), rounded, 2.0 * 32 * 0x1p-21, std::to_string(n) + " positions.");
   }
 }

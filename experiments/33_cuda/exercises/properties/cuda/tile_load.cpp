@@ -1,4 +1,4 @@
-// Tests of load_tile: one tile, several, incomplete ones, and then how the accesses lie in memory.
+// Tests of load_tile: one tile, several tiles, incomplete tiles, barriers, coalesced loads, and bank conflicts.
 #include "experiments/33_cuda/exercises/properties/cuda/run.h"
 
 namespace folio::exercises {

@@ -1,4 +1,4 @@
-// Tests of warp_sum: the sum of 32 lanes, in each of them, for each warp, in five shuffles.
+// Tests of warp_sum: every lane of each warp gets the sum of the warp's 32 lanes, in five shuffles.
 #include <algorithm>
 
 #include "experiments/33_cuda/exercises/properties/cuda/run.h"
