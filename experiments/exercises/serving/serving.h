@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/exercises/serving/latent.h"
 #include "experiments/exercises/serving/regex.h"
 #include "experiments/exercises/unfilled.h"
 
@@ -98,5 +99,8 @@ struct FeedForward {
 };
 FeedForward part_of(const FeedForward& whole, size_t rank, size_t n_ranks);
 Floats output_of(const FeedForward& layer, const Floats& x);
+
+Floats absorbed_query(const LatentAttention& a, size_t head, const Floats& q, size_t position);
+Floats attend_to_latents(const LatentAttention& a, const Floats& q, const Floats& cache);
 
 }  // namespace folio::exercises
