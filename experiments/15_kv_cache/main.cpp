@@ -162,6 +162,33 @@ void compare_types(Report& report) {
                {"", "bytes of a position", "positions in the memory of one in F32", "distance of the logits"}, rows);
 }
 
+// Compares kinds of attention: bytes of a position and layer, by formula and in the engine's blocks.
+void compare_attention(Report& report) {
+  core::ModelConfig mha{.vocab_size = 66}, gqa = mha, mqa = mha, mla = mha;
+  gqa.n_kv_heads = 2;
+  mqa.n_kv_heads = 1;
+  mla.family = core::Family::Youtu;
+  mla.kv_lora_rank = 4 * mha.head_dim;
+  mla.qk_nope_head_dim = mla.v_head_dim = mha.head_dim;
+  mla.qk_rope_head_dim = mha.head_dim / 2;
+  mla.head_dim = mla.qk_nope_head_dim + mla.qk_rope_head_dim;
+  std::vector<std::vector<Report::Json>> rows;
+  for (const auto& [name, config] : {std::pair{"MHA", mha}, {"GQA, 2 of 4 heads", gqa}, {"MQA", mqa}, {"MLA", mla}}) {
+    const core::StoredModel model = experiments::random_model(config, report.seed());
+    infer::Cpu cpu({.n_threads = 1});
+    const int64_t elements = config.latent() ? config.latent_dim() : 2 * config.kv_dim();
+    rows.push_back({name, elements});
+    for (const auto type : {infer::CacheType::F32, infer::CacheType::F16, infer::CacheType::Q8_0}) {
+      const infer::Runner runner(model, cpu, {.type = type});
+      const auto layers = static_cast<uint64_t>(infer::kBlockPositions * config.n_layers);
+      rows.back().push_back(static_cast<int64_t>(runner.block_bytes() / layers));
+    }
+    report.check_equal(fmt::format("{}: bytes of a position and layer in F16", name), rows.back()[3].get<int64_t>(),
+                       2 * elements);
+  }
+  report.table("Bytes of a position and layer by attention", {"", "elements", "F32", "F16", "Q8_0"}, rows);
+}
+
 void count_paging(Report& report, uint64_t position_bytes) {
   constexpr int64_t kContext = 2048;
   constexpr double kMean = 499;
@@ -220,6 +247,7 @@ void count_paging(Report& report, uint64_t position_bytes) {
 void study(Report& report) {
   count_paging(report, count_work(report));
   compare_types(report);
+  compare_attention(report);
 }
 
 }  // namespace

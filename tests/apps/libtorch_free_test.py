@@ -12,7 +12,7 @@ from support import BUILD, ROOT
 TRAINING_FOLDERS = ["modules", "train"]
 TRAINING_PROGRAMS = ["train", "verify"]
 # Studies 1 to 14 need LibTorch, too.
-TRAINING_STUDIES = ["24_experts", "26_pipeline", "27_ranks", "29_galore", "32_inside"]
+TRAINING_STUDIES = ["24_experts", "25_latent", "26_pipeline", "27_ranks", "29_galore", "32_inside"]
 # Everything not listed as training belongs to the serving half, so new files and programs are covered.
 SERVING_FOLDERS = ["data", "infer", *(f"src/{folder.name}" for folder in (ROOT / "src").iterdir()
                                       if folder.is_dir() and folder.name != "apps")]

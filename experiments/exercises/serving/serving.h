@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/exercises/serving/latent.h"
 #include "experiments/exercises/serving/regex.h"
 #include "experiments/exercises/unfilled.h"
 
@@ -106,5 +107,8 @@ struct Readout {
   Floats output;  ///< (vocabulary, dim)
 };
 Floats attribution(const std::vector<Floats>& stream, const Readout& readout, size_t row, size_t token);
+
+Floats absorbed_query(const LatentAttention& a, size_t head, const Floats& q, size_t position);
+Floats attend_to_latents(const LatentAttention& a, const Floats& q, const Floats& cache);
 
 }  // namespace folio::exercises

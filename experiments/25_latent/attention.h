@@ -1,0 +1,49 @@
+// Attention of the newest rows of a sequence over its cache, in plain loops: with grouped heads, and with a latent in
+// both forms. The functions count their work. Arrays are row-major; the rows are the last ones of the cache, and row i
+// attends to its own position and to all earlier ones.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace folio::experiments {
+
+using Floats = std::vector<float>;
+
+/// Multiply-adds, and elements of weights, cache and temporary keys and values that are read or written. Each array of
+/// a call counts once per read or write.
+struct Work {
+  int64_t multiply_adds = 0, elements = 0;
+  bool operator==(const Work&) const = default;
+};
+
+struct Grouped {
+  int64_t n_heads, n_kv_heads, head_dim;
+};
+
+/// Latent attention. A position's cache entry is its latent c (rank) and the rotated part r of its key (rope), which is
+/// the same for all heads.
+struct Latent {
+  int64_t n_heads, rank, nope, rope, value;
+  Floats wk;  ///< (n_heads, nope, rank): maps c to a head's key without RoPE
+  Floats wv;  ///< (n_heads, value, rank): maps c to a head's value
+};
+
+/// Returns (rows, n_heads, head_dim) for rotated queries q (rows, n_heads, head_dim). The cache is (positions, 2,
+/// n_kv_heads, head_dim): keys, then values.
+[[nodiscard]] Floats grouped(const Grouped& a, const Floats& q, const Floats& cache, Work& work);
+
+/// Returns (rows, n_heads, value) for queries q (rows, n_heads, nope + rope), whose last `rope` elements are rotated.
+/// The cache is (positions, rank + rope). plain() computes the keys and values of all heads from the cache; absorbed()
+/// never does. Source: DeepSeek-AI, "DeepSeek-V2", 2024, section 2.1.2.
+[[nodiscard]] Floats plain(const Latent& a, const Floats& q, const Floats& cache, Work& work);
+[[nodiscard]] Floats absorbed(const Latent& a, const Floats& q, const Floats& cache, Work& work);
+
+/// Returns the work of plain() or absorbed() by formula, for `rows` rows behind `behind` cached positions.
+[[nodiscard]] Work plain_work(const Latent& a, int64_t behind, int64_t rows);
+[[nodiscard]] Work absorbed_work(const Latent& a, int64_t behind, int64_t rows);
+
+/// Returns the smallest number of rows for which plain() has fewer multiply-adds than absorbed().
+[[nodiscard]] int64_t crossing(const Latent& a, int64_t behind);
+
+}  // namespace folio::experiments
