@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/weights.h"
@@ -36,12 +37,16 @@ struct Trace {
 /// Changes an activation, given those before it, and returns true if it did. See Observer.
 using Change = std::function<bool(const std::string& name, std::span<float> values, const Trace& before)>;
 
+/// Throws core::Error that begins with `what` unless one step can run this number of tokens.
+void require_fits(const Runner& runner, size_t n_tokens, std::string_view what);
+
 /// Runs the prompt in one step of a private sequence, and requests the logits of all rows.
 [[nodiscard]] Trace run_traced(Runner& runner, std::span<const int32_t> tokens, const Options& options,
                                const Change& change = {});
 
-/// Computes the keys and values of all heads from the latents of latent attention, as "key" and "value".
-void expand_latents(const core::StoredModel& model, Trace& trace);
+/// Computes the keys and, if `with_values`, values of all heads from the latents of latent attention, as "key" and
+/// "value".
+void expand_latents(const core::StoredModel& model, Trace& trace, bool with_values);
 
 /// A place in the model where activations are replaced: Intervention::place.
 struct Place {
@@ -60,14 +65,16 @@ class Interventions {
   Interventions(Runner& runner, const Options& options, const Trace& clean);
   /// See Change.
   bool operator()(const std::string& name, std::span<float> values, const Trace& before) const;
-  /// Returns true if something replaces what the layer's attention adds to the residual stream.
-  [[nodiscard]] bool replace_attention(int64_t layer) const;
+  /// Returns true if something replaces what the layer's attention adds to a row's residual stream.
+  [[nodiscard]] bool replace_attention(int64_t layer, size_t row) const;
 
  private:
   struct One {
     Place place;
     Replacement by;
     std::shared_ptr<const Trace> source{};  ///< shared by places with the same source; null: clean_
+
+    [[nodiscard]] bool replaces(size_t row, size_t n_rows) const;
   };
   std::vector<One> all_;
   const Trace& clean_;
@@ -77,6 +84,10 @@ class Interventions {
 /// Returns a tensor of the model, or null if it has no such tensor; its values, or none.
 [[nodiscard]] const core::TensorView* find_tensor(const core::StoredModel& model, core::Role role, int64_t layer = -1);
 [[nodiscard]] std::vector<float> floats_of(const core::StoredModel& model, core::Role role, int64_t layer = -1);
+
+/// Returns x · wᵀ for x (n_rows, k) and w (n_out, k).
+[[nodiscard]] std::vector<float> product(std::span<const float> x, std::span<const float> w, size_t k);
+[[nodiscard]] std::vector<float> transposed(std::span<const float> matrix, size_t n_rows);
 
 /// Returns sqrt(mean(x²) + eps), which RMSNorm divides by.
 [[nodiscard]] double rms(std::span<const float> x, float eps);

@@ -19,22 +19,6 @@ double dot(std::span<const float> a, std::span<const float> b) {
                                [](float x, float y) { return double{x} * y; });
 }
 
-// Returns x · wᵀ for x (n_rows, k) and w (n_out, k).
-std::vector<float> product(std::span<const float> x, std::span<const float> w, size_t k) {
-  const size_t n_rows = x.size() / k;
-  const size_t n_out = w.size() / k;
-  std::vector<float> out(n_rows * n_out);
-  kernels::kernels_for(core::select_isa()).matmul(x.data(), n_rows, w.data(), k, 0, n_out, out.data(), n_out, false);
-  return out;
-}
-
-std::vector<float> transposed(std::span<const float> matrix, size_t n_rows) {
-  const size_t n_columns = matrix.size() / n_rows;
-  std::vector<float> out(matrix.size());
-  for (size_t i = 0; i < matrix.size(); ++i) out[i % n_columns * n_rows + i / n_columns] = matrix[i];
-  return out;
-}
-
 // Turns `directions` (T, dim), each row's u, into those whose products with Wo · heads + bias are the attention's
 // shares: times the residual scale and, if there is a post-norm, its weight and factor.
 void pass_post_norm(std::span<float> directions, const core::StoredModel& model, int64_t layer, const Trace& trace,
@@ -63,6 +47,21 @@ const core::TensorView* find_tensor(const core::StoredModel& model, Role role, i
 std::vector<float> floats_of(const core::StoredModel& model, Role role, int64_t layer) {
   const core::TensorView* found = find_tensor(model, role, layer);
   return found == nullptr ? std::vector<float>{} : core::to_floats(*found);
+}
+
+std::vector<float> product(std::span<const float> x, std::span<const float> w, size_t k) {
+  const size_t n_rows = x.size() / k;
+  const size_t n_out = w.size() / k;
+  std::vector<float> out(n_rows * n_out);
+  kernels::kernels_for(core::select_isa()).matmul(x.data(), n_rows, w.data(), k, 0, n_out, out.data(), n_out, false);
+  return out;
+}
+
+std::vector<float> transposed(std::span<const float> matrix, size_t n_rows) {
+  const size_t n_columns = matrix.size() / n_rows;
+  std::vector<float> out(matrix.size());
+  for (size_t i = 0; i < matrix.size(); ++i) out[i % n_columns * n_rows + i / n_columns] = matrix[i];
+  return out;
 }
 
 double rms(std::span<const float> x, float eps) { return std::sqrt(dot(x, x) / static_cast<double>(x.size()) + eps); }
@@ -136,7 +135,6 @@ Json attribute(Runner& runner, const Trace& trace, std::span<const int32_t> targ
     const std::vector<float>& heads = trace.at("heads", layer);
     const std::vector<float> wo = floats_of(model, Role::Wo, layer);  // (dim, heads * head_dim)
     const std::vector<float> bias = floats_of(model, Role::Bo, layer);
-    const bool replaced = interventions.replace_attention(layer);  // then nothing comes from a head
     std::vector<float> u = directions;
     pass_post_norm(u, model, layer, trace, wo, bias);
     const std::vector<float> back = product(u, transposed(wo, dim), dim);  // u · Wo: (T, heads * head_dim)
@@ -145,6 +143,8 @@ Json attribute(Runner& runner, const Trace& trace, std::span<const int32_t> targ
         return dot(trace.row(level, row), trace.row(directions, row));
       };
       const double mid = along(trace.at("attention_residual", layer));
+      const bool replaced = interventions.replace_attention(layer, row);  // then nothing comes from a head
+      rows[row]["replaced"].push_back(replaced);
       Json& shares = rows[row]["heads"].emplace_back();
       for (size_t at = 0; at < wo.size() / dim; at += head_dim) {
         add(row, shares,

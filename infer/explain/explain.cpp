@@ -24,9 +24,6 @@ struct PrivateSequence {
 };
 
 void run_alone(Runner& runner, std::span<const int32_t> tokens, int32_t adapter, const Observer& observer) {
-  const size_t most = std::min(kMostTokens, runner.max_rows());
-  core::require(!tokens.empty() && tokens.size() <= most, "the prompt has {} tokens, expected 1 to {}", tokens.size(),
-                most);
   runner.require_adapter(adapter);
   const PrivateSequence sequence{runner.cache(), runner.cache().add_sequence(adapter)};
   std::vector<Row> rows;
@@ -36,35 +33,58 @@ void run_alone(Runner& runner, std::span<const int32_t> tokens, int32_t adapter,
   static_cast<void>(runner.forward(rows, observer));
 }
 
-// Returns the shapes of a kind of operation for n rows: "rows × columns" of each operand of a product.
+// Returns the shapes of a kind of operation for n rows: "rows × columns" of each operand of a product. Returns "" where
+// layers differ, some with experts and some without.
 std::string shape_of(std::string_view kind, const core::ModelConfig& c, int64_t n) {
   const int64_t taken = n * c.experts_per_token;
-  const int64_t hidden = c.n_experts > 0 && c.dense_layers == 0 ? c.shared_dim : c.hidden_dim;
+  const bool mixed = c.n_experts > 0 && c.dense_layers > 0;
+  const int64_t hidden = c.n_experts == 0 ? c.hidden_dim : c.dense_layers == 0 ? c.shared_dim : 0;
+  const int64_t first_queries = c.q_lora_rank > 0 ? c.q_lora_rank : c.query_dim();
   const auto vectors = [](int64_t rows, int64_t width) { return fmt::format("{} × {}", rows, width); };
   const auto product = [&](int64_t rows, int64_t in, int64_t out) {
     return vectors(rows, in) + " · " + vectors(in, out);
   };
   if (kind == "embedding" || kind == "norms") return vectors(n, c.dim);
-  if (kind == "q, k, v") return product(n, c.dim, c.query_dim() + 2 * c.kv_dim());
-  if (kind == "rotate and store") return vectors(n, c.query_dim() + c.kv_dim());
-  if (kind == "attention") return fmt::format("{} heads: {}", c.n_heads, product(n, n, c.head_dim));
-  if (kind == "attention output") return product(n, c.query_dim(), c.dim);
+  if (kind == "q, k, v") {
+    return product(n, c.dim, first_queries + (c.latent() ? c.latent_dim() : 2 * c.kv_dim())) +
+           (c.q_lora_rank > 0 ? ", " + product(n, c.q_lora_rank, c.query_dim()) : "");
+  }
+  if (kind == "rotate and store") return vectors(n, c.query_dim() + (c.latent() ? c.latent_dim() : c.kv_dim()));
+  if (kind == "latent heads") {
+    return fmt::format("{} heads: {}, {}", c.n_heads, product(n, c.qk_nope_head_dim, c.kv_lora_rank),
+                       product(n, c.kv_lora_rank, c.v_head_dim));
+  }
+  if (kind == "attention") {  // of queries and keys
+    return fmt::format("{} heads: {}", c.n_heads, product(n, c.latent() ? c.latent_dim() : c.head_dim, n));
+  }
+  if (kind == "attention output") return product(n, c.heads_dim(), c.dim);
   if (kind == "router") return product(n, c.dim, c.n_experts);
   if (kind == "expert gate, up") return product(taken, c.dim, 2 * c.expert_dim);
   if (kind == "expert down") return product(taken, c.expert_dim, c.dim);
-  if (kind == "gate, up") return product(n, c.dim, 2 * hidden);
-  if (kind == "activation") return hidden > 0 ? vectors(n, hidden) : vectors(taken, c.expert_dim);
+  if (kind == "gate, up") return hidden > 0 ? product(n, c.dim, 2 * hidden) : "";
+  if (kind == "activation" && !mixed) {
+    const std::string experts = c.n_experts > 0 ? vectors(taken, c.expert_dim) : "";
+    return experts + (c.n_experts > 0 && hidden > 0 ? ", " : "") + (hidden > 0 ? vectors(n, hidden) : "");
+  }
   if (kind == "shared gate") return product(n, c.dim, 1);
-  if (kind == "down") return product(n, hidden, c.dim);
+  if (kind == "down") return hidden > 0 ? product(n, hidden, c.dim) : "";
   return kind == "logits" ? product(n, c.dim, c.vocab_size) : "";
 }
+
+// Profiles a machine until the end of a scope.
+struct Profiling {
+  ~Profiling() { machine.enabled = false; }
+  ProfiledMachine& machine;
+};
 
 // Runs the prompt once more and returns its operations.
 Json measure(Runner& runner, ProfiledMachine& profiled, std::span<const int32_t> tokens, int32_t adapter) {
   profiled.profile = {};
   profiled.enabled = true;
-  run_alone(runner, tokens, adapter, {});
-  profiled.enabled = false;
+  {
+    const Profiling until_run{profiled};
+    run_alone(runner, tokens, adapter, {});
+  }
   Json operations = Json::array();
   for (size_t kind = 0; kind < kWorkKinds.size(); ++kind) {
     const Work& work = profiled.profile.kinds[kind];
@@ -93,7 +113,7 @@ Json experts_of(const core::ModelConfig& config, const Trace& trace) {
     Json& rows = layers.emplace_back();
     for (size_t i = 0; config.has_experts(layer) && i < trace.tokens.size(); ++i) {
       const std::span<const float> routes = trace.row(trace.at("routes", layer), i);
-      Json& chosen = rows.emplace_back();
+      Json& chosen = rows.emplace_back(Json::array());
       for (size_t e = 0; e < routes.size(); ++e) {
         if (routes[e] != 0.0F) chosen.push_back(Json{e, routes[e]});
       }
@@ -140,7 +160,10 @@ Json model_info(const core::StoredModel& model) {
   std::map<core::DType, size_t> bytes;
   for (const core::TensorView& tensor : model.tensors) bytes[tensor.type] += tensor.bytes.size();
   const auto most = std::ranges::max_element(bytes, {}, &std::pair<const core::DType, size_t>::second);
-  return {{"name", std::filesystem::path(model.path).filename().string()},
+  std::error_code no_path;  // set if the model is in memory
+  // Without its last part if that is "." or empty, as of "DIRECTORY/".
+  const auto path = std::filesystem::absolute(model.path, no_path).lexically_normal();
+  return {{"name", (path.has_filename() ? path : path.parent_path()).filename().string()},
           {"family", core::info(c.family).name},
           {"type", core::info(most->first).name},
           {"n_layers", c.n_layers},
@@ -162,6 +185,12 @@ const std::vector<float>& Trace::at(const std::string& what, int64_t layer) cons
   return values.at(layer < 0 ? what : fmt::format("layers.{}.{}", layer, what));
 }
 
+void require_fits(const Runner& runner, size_t n_tokens, std::string_view what) {
+  const size_t most = std::min({kMostTokens, runner.max_rows(), static_cast<size_t>(runner.config().context_length)});
+  core::require(n_tokens > 0, "{} has 0 tokens, expected 1 to {}", what, most);
+  core::require(n_tokens <= most, "{} has {} tokens, expected 1 to {}; shorten it", what, n_tokens, most);
+}
+
 Trace run_traced(Runner& runner, std::span<const int32_t> tokens, const Options& options, const Change& change) {
   const auto needed = [](std::string_view name) {  // for the JSON and interventions
     return !name.ends_with("norm") && !name.ends_with(".value") && !name.ends_with(".ffn_hidden");
@@ -172,7 +201,6 @@ Trace run_traced(Runner& runner, std::span<const int32_t> tokens, const Options&
     if (options.keep_activations || needed(name)) trace.values[name].assign(values.begin(), values.end());
     return changed;
   });
-  if (runner.config().latent()) expand_latents(runner.model(), trace);
   return trace;
 }
 
@@ -181,12 +209,15 @@ Explanation explain(Runner& runner, const data::Tokenizer& tokenizer, const std:
   const core::ModelConfig& config = runner.config();
   core::require(!options.token || (*options.token >= 0 && *options.token < config.vocab_size),
                 "token {} is outside the vocabulary of {}", options.token.value_or(0), config.vocab_size);
+  core::require(runner.writable(), "a model on several ranks cannot be explained; use one process");
+  require_fits(runner, tokens.size(), "the prompt");
   if (options.profiled != nullptr) options.profiled->enabled = false;
-  const Trace clean = run_traced(runner, tokens, options);
+  Trace clean = run_traced(runner, tokens, options);
   const Interventions interventions(runner, options, clean);
   const bool intervenes = !options.interventions.empty();
-  const Trace changed = intervenes ? run_traced(runner, tokens, options, std::cref(interventions)) : Trace{};
-  const Trace& trace = intervenes ? changed : clean;
+  Trace changed = intervenes ? run_traced(runner, tokens, options, std::cref(interventions)) : Trace{};
+  Trace& trace = intervenes ? changed : clean;
+  if (config.latent()) expand_latents(runner.model(), trace, options.keep_activations);
   const std::vector<int32_t> likeliest = likeliest_tokens(trace);
   const std::vector<int32_t> chosen(tokens.size(), options.token.value_or(0));
   std::vector<std::vector<float>> attention;
@@ -197,8 +228,9 @@ Explanation explain(Runner& runner, const data::Tokenizer& tokenizer, const std:
   Explanation e{.json = {{"version", 1}, {"model", model_info(runner.model())}}};
   for (const int32_t token : tokens) e.json["tokens"].push_back({{"id", token}, {"text", text_of(tokenizer, token)}});
   for (int64_t l = 0; l < config.n_layers; ++l) {
-    attention.push_back(attention_weights(runner.model(), l, trace));
-    e.json["attention"].push_back(attention_text(attention.back(), tokens.size()));
+    std::vector<float> weights = attention_weights(runner.model(), l, trace);
+    e.json["attention"].push_back(attention_text(weights, tokens.size()));
+    if (options.keep_activations) attention.push_back(std::move(weights));
   }
   e.json["lens"] = logit_lens(runner, trace, likeliest);
   e.json["residual"] = residual_sizes(config, trace);

@@ -71,6 +71,7 @@ Interventions::Interventions(Runner& runner, const Options& options, const Trace
                   i.place);
     core::require(i.by != Replacement::Zero || i.source.empty(), "\"{}\": zero needs no source; leave it out", i.place);
     core::require(patches || i.place.find('@') == std::string::npos, "\"{}\": only a patch has positions", i.place);
+    if (!i.source.empty()) require_fits(runner, i.source.size(), fmt::format("\"{}\": its source", i.place));
     all_.push_back({.place = place_of(i.place, runner.config(), clean.tokens.size(), i.source.size()), .by = i.by});
     if (i.source.empty()) continue;
     const auto first = std::ranges::find(options.interventions, i.source, &Intervention::source);
@@ -83,7 +84,8 @@ bool Interventions::operator()(const std::string& name, std::span<float> values,
   const size_t n_rows = before.tokens.size();
   const size_t width = values.size() / n_rows;
   bool changes = false;
-  for (const auto& [place, by, own_source] : all_) {
+  for (const One& one : all_) {
+    const auto& [place, by, own_source] = one;
     const std::string prefix = fmt::format("layers.{}.", place.layer);
     const std::string what = name.starts_with(prefix) ? name.substr(prefix.size()) : "";
     if (!is_at(place, what)) continue;
@@ -98,26 +100,28 @@ bool Interventions::operator()(const std::string& name, std::span<float> values,
     const std::vector<float>* base = base_of(place, what, before);
     const size_t first = place.head ? static_cast<size_t>(*place.head) * head_dim_ : 0;
     const size_t last = place.head ? first + head_dim_ : width;
-    const auto replace = [&](size_t to, size_t from) {
+    for (size_t to = 0; to < n_rows; ++to) {
+      if (!one.replaces(to, n_rows)) continue;
+      const size_t aligned = by == Replacement::Patch ? to + source.tokens.size() - n_rows : 0;
+      const size_t from = place.to ? static_cast<size_t>(place.from) : aligned;
       for (size_t c = first; c < last; ++c) {
         values[to * width + c] = rows[from * width + c] + (base == nullptr ? 0.0F : (*base)[to * width + c]);
       }
-    };
-    const size_t n_source = source.tokens.size();
-    if (place.to) {
-      replace(static_cast<size_t>(*place.to), static_cast<size_t>(place.from));
-    } else if (by == Replacement::Patch) {
-      for (size_t i = 1; i <= std::min(n_rows, n_source); ++i) replace(n_rows - i, n_source - i);
-    } else {
-      for (size_t to = 0; to < n_rows; ++to) replace(to, 0);
     }
   }
   return changes;
 }
 
-bool Interventions::replace_attention(int64_t layer) const {
-  return std::ranges::any_of(
-      all_, [&](const One& one) { return one.place.layer == layer && is_at(one.place, "attention_residual"); });
+bool Interventions::One::replaces(size_t row, size_t n_rows) const {
+  if (place.to) return static_cast<size_t>(*place.to) == row;
+  return by != Replacement::Patch || row + source->tokens.size() >= n_rows;
+}
+
+bool Interventions::replace_attention(int64_t layer, size_t row) const {
+  return std::ranges::any_of(all_, [&](const One& one) {
+    return one.place.layer == layer && is_at(one.place, "attention_residual") &&
+           one.replaces(row, clean_.tokens.size());
+  });
 }
 
 }  // namespace folio::infer::explain

@@ -16,7 +16,8 @@ namespace folio::infer {
 /// "routes" (each expert's weight), "ffn_hidden" (silu(gate) * up), "ffn_residual"; then "norm" and "logits". From the
 /// last layer's "heads" on, `values` has only the rows that need logits; without such rows, there are no more calls.
 /// Returns true if it changed `values`: the step then continues with them. Changes of "key", "latent", "value" and
-/// "routes" have no effect, since the machine has already used them.
+/// "routes" have no effect, since the machine has already used them. Without pre-norms (OLMo 2), "attention_norm" and
+/// "ffn_norm" are the residual stream itself, and a change alters it.
 using Observer = std::function<bool(const std::string& name, std::span<float> values, size_t n_rows)>;
 
 /// Runs a step through the stages, which together contain all layers in order. Slot::Logits of the last stage then

@@ -75,6 +75,9 @@ class Runner {
     return stages_.size() == 1 ? stages_.front()->info().steps_in_flight : 1;
   }
 
+  /// Returns true if observers can change activations and logits_of() is available: not on several ranks.
+  [[nodiscard]] bool writable() const { return stages_.back()->info().writable; }
+
   /// Loads an adapter on all machines, or on none if it throws. Returns the adapter's id; ids are not reused. A CPU
   /// rounds the adapter's matrices to 8 bits where the model's are quantized.
   [[nodiscard]] int32_t load_adapter(std::shared_ptr<const core::Adapter> adapter);

@@ -180,10 +180,13 @@ def listings(app):
 
 
 def begin(app):
-    """Writes explain's page of the default run, if both exist."""
+    """Writes explain's page of the default run, if both exist and it succeeds."""
     app.folio_listed, app.folio_words, app.folio_explains = set(), 0, all(path.exists() for path in EXPLAIN)
     if app.folio_explains:
-        subprocess.run([EXPLAIN[0], "ROMEO:", "-m", EXPLAIN[1], "-o", app.outdir / "explain.html"], check=True)
+        args = [EXPLAIN[0], "ROMEO:", "-m", EXPLAIN[1], "-o", app.outdir / "explain.html"]
+        app.folio_explains = subprocess.run(args).returncode == 0
+        if not app.folio_explains:
+            print(f"{EXPLAIN[0]} failed; the book has no page of explain")
 
 
 def finish(app, exception):

@@ -25,6 +25,7 @@ RankedStage::RankedStage(RankedCpu& machine, std::unique_ptr<Stage> cpu_stage, b
       fit_(report.fit) {
   info_.load_report = report.load;
   info_.steps_in_flight = machine.n_stages();
+  info_.writable = false;
 }
 
 // The runners of all ranks call this, but only rank 0's call has an effect: it loads the adapter on all ranks.
@@ -59,7 +60,7 @@ std::span<float> RankedStage::wait(Ticket ticket) {
 }
 
 void RankedStage::write(Slot /*slot*/, std::span<const float> /*values*/) {
-  core::fail("activations cannot be changed on several ranks; use one process");
+  or_mark_failed([] { core::fail("activations cannot be changed on several ranks; use one process"); });
 }
 
 // Runs this rank's layers for a step. Receives the residual from the previous stage and sends it to the next one. In

@@ -32,7 +32,7 @@ class RankedStage final : public PassThroughStage, public StageMemory, public Pa
 
   Ticket fetch_logits() override { return in_pipeline() ? logits_ : PassThroughResults::fetch_logits(); }
   std::span<float> wait(Ticket ticket) override;
-  /// Throws core::Error: the other ranks issue their operations themselves and do not receive the values.
+  /// Throws core::Error and marks this rank as failed: the other ranks, in the middle of the step, lack the values.
   void write(Slot slot, std::span<const float> values) override;
 
   /// Executes an order that was received from rank 0.

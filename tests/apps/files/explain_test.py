@@ -4,6 +4,7 @@ attribution, ablations and patches, on random models with sinks, windows, caps, 
 import contextlib
 import json
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -12,10 +13,10 @@ import safetensors.torch
 import sound
 import torch
 from support import FAILED, WRONG_USAGE, assert_refused, one_json, run, succeed
-from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 FAMILIES = ["llama", "qwen3", "gemma2", "gpt_oss", "mixtral", "qwen2_moe", "olmo2", "granite", "glm4_moe",
             "deepseek_v2", "deepseek_v3"]
+MORE = {"glm": dict(partial_rotary_factor=1.0)}  # whole heads are rotated
 POST_NORM = {"gemma2": "post_attention_layernorm", "olmo2": "post_attention_layernorm"}
 IDS = [int(i) for i in np.random.default_rng(5).integers(0, 5, 60)]  # more than the windows
 OTHER = [int(i) for i in np.random.default_rng(6).integers(0, 5, 23)]
@@ -31,7 +32,7 @@ def text_of(ids):
 def model(request, tmp_path_factory):
     """Returns a family's name, a random model in transformers, and its directory."""
     torch.set_num_threads(1)
-    reference = random_models.make(request.param)
+    reference = random_models.make(request.param, **MORE.get(request.param, {}))
     reference.set_attn_implementation("eager")
     return request.param, reference, random_models.write(reference, tmp_path_factory.mktemp(request.param))
 
@@ -219,6 +220,14 @@ def test_interventions_match_transformers(model):
                 only(lambda z: replaced(z, everywhere, other.mean(0))))
     logits_with(["--patch", "1.2", "--from", text_of(OTHER)], projections,
                 only(lambda z: replaced(z, slice(len(IDS) - len(OTHER), None), other)))
+    said, _ = explain(folder, "--patch", "1.attention@7:20", "--from", text_of(OTHER))
+    assert [row for row, one in enumerate(said["attribution"]) if any(one["replaced"])] == [7]
+    said, _ = explain(folder, "--patch", "1.attention", "--from", text_of(OTHER))
+    for row, one in enumerate(said["attribution"]):
+        replaced = row >= len(IDS) - len(OTHER)
+        assert one["replaced"] == [False, replaced, False] and (np.array(one["heads"][1]) == 0).all() == replaced
+        shares = [one["embedding"], *np.ravel(one["heads"]), *one["attention_bias"], *one["ffn"]]
+        assert abs(one["remainder"]) < 1e-3 * np.abs(shares).max()
     logits_with(["--patch", "1.2@7:20", "--from", text_of(OTHER)], projections,
                 only(lambda z: replaced(z, 7, other[20])))
     # A layer whose branches are ablated passes its input on; a patched residual is the other prompt's.
@@ -236,7 +245,7 @@ def test_interventions_match_transformers(model):
     assert_rows_equal(both, explain(folder, "--ablate", "1")[1]["logits"], "both branches")
 
 
-@pytest.mark.parametrize("model", ["llama"], indirect=True)
+@pytest.mark.parametrize("model", ["llama", "glm"], indirect=True)  # RoPE of halves and of adjacent pairs
 def test_activations_have_the_names_shapes_and_order_of_transformer_lens(model):
     _, reference, folder = model
     _, saved = explain(folder)
@@ -256,7 +265,7 @@ def test_activations_have_the_names_shapes_and_order_of_transformer_lens(model):
         normed = saved["blocks.1.ln1.hook_normalized"] * reference.model.layers[1].input_layernorm.weight
         q, k, v = (p(normed).view(1, T, -1, d).transpose(1, 2)
                    for p in (attention.q_proj, attention.k_proj, attention.v_proj))
-        q, k = apply_rotary_pos_emb(q, k, *reference.model.rotary_emb(q, torch.arange(T)[None]))
+        q, k = sys.modules[type(reference).__module__].apply_rotary_pos_emb(q, k, *reference.model.rotary_emb(q, torch.arange(T)[None]))
         out = attention.o_proj(saved["blocks.1.attn.hook_z"].flatten(1))
     for hook, expected in (("rot_q", q), ("rot_k", k), ("v", v)):
         assert_rows_equal(saved[f"blocks.1.attn.hook_{hook}"], expected[0].transpose(0, 1), hook)
@@ -267,7 +276,9 @@ def test_activations_have_the_names_shapes_and_order_of_transformer_lens(model):
 def test_wrong_input_is_one_line(model, tmp_path):
     _, _, folder = model
     for flags, code, *parts in [
-            ([text_of([2] * 257)], FAILED, "257 tokens", "1 to 256"),
+            ([text_of([2] * 257)], FAILED, "257 tokens", "1 to 256", "shorten"),
+            (["ab", "--patch", "1.ffn", "--from", text_of([2] * 257)], FAILED, '"1.ffn": its source has 257', "shorten"),
+            (["ab", "--ablate", "1", "--by", "mean", "--mean-over", text_of([2] * 257)], FAILED, '"1": its source has 257'),
             (["ab", "--ablate", "9.1"], FAILED, "layer 9", "0 to 2"),
             (["ab", "--ablate", "1.4"], FAILED, "head 4", "0 to 3"),
             (["ab", "--ablate", "-1"], FAILED, '"-1"'),

@@ -56,7 +56,7 @@ def explanation(n_tokens=9, n_layers=3, n_heads=4, vocab=40, seed=1):
         heads, bias, ffn = (random.normal(size=size).tolist() for size in ((n_layers, n_heads), n_layers, n_layers))
         attribution.append({"token": lens[-1][row]["top"][0][0], "logit": four(12 + row), "embedding": four(random.normal()),
                             "heads": [[four(x) for x in layer] for layer in heads], "attention_bias": [four(x) for x in bias],
-                            "ffn": [four(x) for x in ffn], "remainder": 1.5e-6})
+                            "replaced": [False] * n_layers, "ffn": [four(x) for x in ffn], "remainder": 1.5e-6})
     candidates = [{"list": [[token, four(20 - i), p] for i, (token, p) in enumerate(likeliest(20))], "top_k": 40,
                    "top_p": 7, "min_p": 3 + 4 * (row % 2)} for row in range(n_tokens)]
     experts = [None, *([[[int(e), four(w)] for e, w in zip(random.permutation(8)[:2], (0.75, 0.25))] for _ in range(n_tokens)]
@@ -265,6 +265,18 @@ def test_maps_show_each_head_and_enlarge(shown):
     assert (page.locator("#layer").input_value(), page.locator("#head").input_value()) == ("2", "1")
 
 
+def test_a_tap_picks_a_map(shown):
+    data, _ = explanation()
+    page = shown(html_of(data), has_touch=True, viewport={"width": 390, "height": 800})
+    page.locator("#maps > summary").tap()
+    canvas = page.locator("#heads canvas")
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    # A tap is a click without a pointermove, which Playwright's tap also sends.
+    canvas.dispatch_event("click", {"clientX": box["x"] + box["width"] / 2, "clientY": box["y"] + box["height"] * 2.5 / 4})
+    expect(page.locator("#map-title")).to_have_text("Layer 1, head 2")
+
+
 def read_cells(page, name, keys):
     """Moves the cursor of a heat map by keys, and returns what it reads there."""
     page.locator(f"#{name} canvas").focus()
@@ -275,13 +287,15 @@ def read_cells(page, name, keys):
 
 def test_sections_show_the_values(shown):
     data, _ = explanation()
+    one = data["attribution"][8]
+    one["replaced"][2] = True
     page = shown(html_of(data))
     open_sections(page)
-    one = data["attribution"][8]
-    shares = {"embedding": one["embedding"], "remainder (rounding)": one["remainder"]}
+    shares = {"embedding": one["embedding"], "remainder": one["remainder"]}
     for layer in range(3):
         shares |= {f"head {layer}.{head}": one["heads"][layer][head] for head in range(4)}
-        shares |= {f"output bias {layer}": one["attention_bias"][layer], f"FFN {layer}": one["ffn"][layer]}
+        bias = "replaced attention" if layer == 2 else "output bias"
+        shares |= {f"{bias} {layer}": one["attention_bias"][layer], f"FFN {layer}": one["ffn"][layer]}
     largest = sorted(shares, key=lambda name: -abs(shares[name]))[:10]
     listed = bars(page, "largest")
     assert [name for name, _ in listed] == largest
@@ -289,11 +303,12 @@ def test_sections_show_the_values(shown):
     assert page.locator("#largest .against").count() == sum(shares[name] < 0 for name in largest)
     parts = page.locator("#sum").text_content().split(": ", 1)[1]
     numbers = [value_of(number) for number in re.findall(r"[+−]?\d[\d.]*(?:e−\d+)?", parts)]
-    sums = [one["logit"], one["embedding"], np.sum(one["heads"]), sum(one["attention_bias"]), sum(one["ffn"]), one["remainder"]]
+    sums = [one["logit"], one["embedding"], np.sum(one["heads"]), sum(one["attention_bias"][:2]),
+            one["attention_bias"][2], sum(one["ffn"]), one["remainder"]]
     assert np.allclose(numbers, sums, rtol=1e-3, atol=1e-9)
     assert read_cells(page, "shares", ["ArrowDown", "ArrowDown", "ArrowRight"]).startswith("Layer 1, head 1: ")
     assert same(read_cells(page, "shares", ["ArrowDown"]).split(": ")[1], one["heads"][1][2])
-    assert same(read_cells(page, "shares", ["ArrowDown"] * 2).removeprefix("Layer 1, bias: "), one["attention_bias"][1])
+    assert same(read_cells(page, "shares", ["ArrowDown"] * 2).removeprefix("Layer 1, output bias: "), one["attention_bias"][1])
     assert same(read_cells(page, "shares", ["ArrowDown"] * 3).removeprefix("Layer 1, FFN: "), one["ffn"][1])
 
     lens = data["lens"][1][7]
@@ -476,10 +491,10 @@ def test_experiments_ask_the_server(served):
 
     page.locator("#cut-layer").select_option("2")  # added to the first
     page.locator("#cut-part").select_option("FFN")
-    page.locator("#cut-by").select_option("mean")
+    expect(page.locator("#cut-by")).to_be_disabled()  # it would change the first, too
     page.locator("#run").click()
     expect(page.locator("#run")).to_be_enabled()
-    assert asked[1][1]["ablate"] == ["1.2", "2.ffn"] and asked[1][1]["by"] == "mean"
+    assert asked[1][1]["ablate"] == ["1.2", "2.ffn"] and asked[1][1]["by"] == "zero"
 
     page.locator("#cut-part").select_option("all")
     page.locator("#run").click()
@@ -490,6 +505,10 @@ def test_experiments_ask_the_server(served):
     expect(page.locator("#effect")).to_be_hidden()
     assert bars(page, "next") == [(text_of(data, token), percent(p)) for token, _, p in data["candidates"][8]["list"]]
     assert len(asked) == 3
+    page.locator("#cut-by").select_option("mean")
+    page.locator("#run").click()
+    expect(page.locator("#effect")).to_be_visible()
+    assert asked[3][1]["ablate"] == ["0"] and asked[3][1]["by"] == "mean"
 
 
 def test_the_page_of_a_server_asks_for_a_text(served):
