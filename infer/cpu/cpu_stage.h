@@ -85,7 +85,7 @@ class CpuStage final : public Stage, public StageMemory, public StageResults {
   void exchange_taken(Slot slot, bool in_eight_bits);
   /// Returns true if ranks exchange this matrix's input in 8 bits: it is group-quantized and nothing needs the floats.
   [[nodiscard]] bool rounds_input(core::Role role) const;
-  void norm_vectors(const float* x, WeightId weight, size_t n_vectors, size_t dim, float* out);
+  void norm_vectors(const float* x, WeightId weight, float eps, size_t n_vectors, size_t dim, float* out);
   /// Returns the first position that a row attends to.
   [[nodiscard]] static int64_t first_seen(int64_t position, int64_t window) {
     return std::max<int64_t>(0, position + 1 - window);
