@@ -162,7 +162,7 @@ bool CpuStage::rounds_input(core::Role role) const {
 }
 
 void CpuStage::run(const Norm& o) {
-  norm_vectors(at(Slot::Residual), o.weight, n_rows_, width(Slot::Residual), at(Slot::Normed));
+  norm_vectors(at(Slot::Residual), o.weight, config_.norm_eps, n_rows_, width(Slot::Residual), at(Slot::Normed));
 }
 
 void CpuStage::run(const NormHeads& o) {
@@ -170,16 +170,17 @@ void CpuStage::run(const NormHeads& o) {
   if (o.slot == Slot::Latent) {
     return for_rows(1, dim, [&](size_t i, size_t) {
       float* x = at(Slot::Latent) + i * width(Slot::Latent);
-      kernels_.rms_norm(x, weights_.vector(o.weight), config_.norm_eps, dim, x);
+      kernels_.rms_norm(x, weights_.vector(o.weight), core::kLatentNormEps, dim, x);
     });
   }
-  norm_vectors(at(o.slot), o.weight, n_rows_ * width(o.slot) / dim, dim, at(o.slot));
+  const float eps = o.slot == Slot::QueryLatent ? core::kLatentNormEps : config_.norm_eps;
+  norm_vectors(at(o.slot), o.weight, eps, n_rows_ * width(o.slot) / dim, dim, at(o.slot));
 }
 
-void CpuStage::norm_vectors(const float* x, WeightId weight, size_t n_vectors, size_t dim, float* out) {
+void CpuStage::norm_vectors(const float* x, WeightId weight, float eps, size_t n_vectors, size_t dim, float* out) {
   const float* w = weights_.vector(weight);
   pool_.parallel_for(n_vectors, 1, n_vectors * dim / kWorthAThread, [&](size_t begin, size_t end) {
-    for (size_t i = begin; i < end; ++i) kernels_.rms_norm(x + i * dim, w, config_.norm_eps, dim, out + i * dim);
+    for (size_t i = begin; i < end; ++i) kernels_.rms_norm(x + i * dim, w, eps, dim, out + i * dim);
   });
 }
 
@@ -200,7 +201,9 @@ void CpuStage::run(const ProjectToResidual& o) {
   exchange({out});
   if (at_once) return;
   const size_t dim = width(Slot::Residual);
-  if (o.post_norm.exists()) norm_vectors(at(Slot::Branch), o.post_norm, n_rows_, dim, at(Slot::Branch));
+  if (o.post_norm.exists()) {
+    norm_vectors(at(Slot::Branch), o.post_norm, config_.norm_eps, n_rows_, dim, at(Slot::Branch));
+  }
   const float* branch = at(Slot::Branch);
   float* residual = at(Slot::Residual);
   const float scale = config_.residual_scale;

@@ -86,7 +86,7 @@ class CpuStage final : public Stage, public StageMemory, public StageResults {
   /// Returns true if ranks exchange this matrix's input in 8 bits: the matrix is group-quantized, and needs_floats_ is
   /// false.
   [[nodiscard]] bool rounds_input(core::Role role) const;
-  void norm_vectors(const float* x, WeightId weight, size_t n_vectors, size_t dim, float* out);
+  void norm_vectors(const float* x, WeightId weight, float eps, size_t n_vectors, size_t dim, float* out);
   /// Returns the first position that a row at `position` attends to, with a window of `window` positions.
   [[nodiscard]] static int64_t first_seen(int64_t position, int64_t window) {
     return std::max<int64_t>(0, position + 1 - window);

@@ -26,7 +26,7 @@ LatentAttentionImpl::LatentAttentionImpl(const core::ModelConfig& config, RopeCa
       wkv_a_(register_module("wkv_a", linears.make(name + ".wkv_a", config.dim, config.latent_dim()))),
       wo_(register_module("wo", linears.make(name + ".wo", config.heads_dim(), config.dim))),
       q_a_norm_(nullptr),
-      kv_a_norm_(register_module("kv_a_norm", RMSNorm(config.kv_lora_rank, config.norm_eps))) {
+      kv_a_norm_(register_module("kv_a_norm", RMSNorm(config.kv_lora_rank, core::kLatentNormEps))) {
   core::validate(config, "LatentAttention");
   core::require(config.latent(), "LatentAttention: kv_lora_rank is 0");
   core::require(dropout >= 0 && dropout < 1, "LatentAttention: dropout is {}, expected a value in [0, 1)", dropout);
@@ -36,7 +36,7 @@ LatentAttentionImpl::LatentAttentionImpl(const core::ModelConfig& config, RopeCa
   const int64_t H = config.n_heads, R = config.kv_lora_rank;
   if (config.q_lora_rank > 0) {
     wq_a_ = linear("wq_a", config.dim, config.q_lora_rank);
-    q_a_norm_ = register_module("q_a_norm", RMSNorm(config.q_lora_rank, config.norm_eps));
+    q_a_norm_ = register_module("q_a_norm", RMSNorm(config.q_lora_rank, core::kLatentNormEps));
     wq_b_ = linear("wq_b", config.q_lora_rank, config.query_dim());
   } else {
     wq_ = linear("wq", config.dim, config.query_dim());
@@ -59,7 +59,8 @@ LatentAttentionImpl::Heads LatentAttentionImpl::project(const Tensor& x_BTD) {
   const Tensor k_BHTP = k_BTP.unsqueeze(1).expand({-1, config_.n_heads, -1, -1});
   return {.q = torch::cat({q_BTHK.narrow(-1, 0, N), q_rope_BTHP}, -1).transpose(1, 2),
           .k = torch::cat({k_BHTN, k_BHTP}, -1),
-          .v = c_B1TR.matmul(wv_b_.transpose(1, 2))};
+          .v = c_B1TR.matmul(wv_b_.transpose(1, 2)),
+          .latent = torch::cat({c_B1TR.squeeze(1), k_BTP}, -1)};
 }
 
 Tensor LatentAttentionImpl::attend(const Heads& heads, const Tensor& starts_BT) {

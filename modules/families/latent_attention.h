@@ -2,9 +2,11 @@
 // cache needs only c and the part of the key with RoPE, which all heads share. Queries may come from a latent of their
 // own.
 //
-//     c = norm(kv_a x), k_h = [Wk_h c; rope(k^R)], v_h = Wv_h c      (9)-(11), (15), (17); [c before norm; k^R] = wkv_a
-//     x q_h = [q_h^C; rope(q_h^R)] = rows of wq_b norm(wq_a x), or of wq x                                   (12)-(14),
-//     (16) y = wo · concat over heads h of softmax(q_h k_hᵀ · scale + causal mask) v_h (18)-(19)
+//     [c'; k'] = wkv_a x, c = norm(c')                                                 (9)
+//     k_h = [Wk_h c; rope(k')], v_h = Wv_h c                                           (10), (11), (15), (17)
+//     [q'_h; q''_h] = rows of wq_b norm(wq_a x), or of wq x                            (12), (13)
+//     q_h = [q'_h; rope(q''_h)]                                                        (14), (16)
+//     y = wo · concat over heads h of softmax(q_h k_hᵀ · scale + causal mask) v_h      (18), (19)
 //
 // x, y [B, T, dim], c [B, T, kv_lora_rank], q_h and k_h [B, T, qk_nope_head_dim + qk_rope_head_dim], v_h [..,
 // v_head_dim]. The scale is 1 / √(qk_nope_head_dim + qk_rope_head_dim), times YaRN's factor
@@ -36,9 +38,10 @@ class LatentAttentionImpl : public torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {});
   bool written_out = false;  ///< compute attention by its formula instead of LibTorch's own kernel
 
-  /// Queries and keys [B, n_heads, T, head_dim] and values [B, n_heads, T, v_head_dim]; q and k are rotated.
+  /// Queries and keys [B, n_heads, T, head_dim], values [B, n_heads, T, v_head_dim], and what a cache stores of each
+  /// position: [c; rope(k')] [B, T, kv_lora_rank + qk_rope_head_dim]. q and k are rotated.
   struct Heads {
-    torch::Tensor q, k, v;
+    torch::Tensor q, k, v, latent;
   };
   Heads project(const torch::Tensor& x);
   torch::Tensor attend(const Heads& heads, const torch::Tensor& starts = {});  ///< [B, n_heads, T, v_head_dim]

@@ -288,7 +288,7 @@ int run(const apps::Flags& app, Options& o) {
   const core::StoredModel written = core::read_model(o.out);
   fmt::print("{}: {}, {} parameters, {}\n", o.out, core::format_name(written.format),
              core::parameter_count(written.config),
-             core::info(written.tensors[2].type).name);  // the type of Wq, which most matrices have
+             core::info(written.tensors[2].type).name);  // Wq or WqA, whose type most matrices have
   return 0;
 }
 

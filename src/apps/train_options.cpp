@@ -150,8 +150,8 @@ void complete_shape(TrainOptions& o) {
   if (given("--heads") && !given("--kv-heads")) m.n_kv_heads = m.n_heads;
   if ((given("--dim") || given("--heads")) && !given("--head-dim")) {
     if (m.dim % m.n_heads != 0) {
-      throw core::UsageError(
-          fmt::format("--dim is {}, expected a multiple of --heads {}; or give --head-dim", m.dim, m.n_heads));
+      throw core::UsageError(fmt::format("--dim is {}, expected a multiple of --heads {}{}", m.dim, m.n_heads,
+                                         core::info(m.family).latent ? "" : "; or give --head-dim"));
     }
     m.head_dim = m.dim / m.n_heads;
   }
@@ -161,7 +161,7 @@ void complete_shape(TrainOptions& o) {
 
 // Derives the dimensions of latent attention, in the ratios of DeepSeek-V3's heads: values and the part of a key
 // without RoPE are as wide as a usual head, the part with RoPE is half as wide. The latent has a quarter of the model's
-// width.
+// width. All norms have the latents' epsilon, since llama.cpp uses the file's epsilon for all of them.
 void complete_latent(TrainOptions& o) {
   core::ModelConfig& m = o.config.model;
   const auto& given = o.request.given;
@@ -171,6 +171,7 @@ void complete_latent(TrainOptions& o) {
   if (!given("--qk-nope-head-dim")) m.qk_nope_head_dim = width;
   if (!given("--qk-rope-head-dim")) m.qk_rope_head_dim = std::max<int64_t>(2, width / 4 * 2);
   if (!given("--v-head-dim")) m.v_head_dim = width;
+  if (!given("--norm-eps")) m.norm_eps = core::kLatentNormEps;
   m.n_kv_heads = m.n_heads;
   m.head_dim = m.qk_nope_head_dim + m.qk_rope_head_dim;
 }

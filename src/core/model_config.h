@@ -53,6 +53,9 @@ struct ConfigField {
   bool later = false;  ///< true if older versions of trainer.json lack the field
 };
 
+/// Epsilon of latent attention's two norms, which transformers and the models' own code leave at RMSNorm's default.
+inline constexpr float kLatentNormEps = 1e-6F;
+
 struct ModelConfig {
   Family family = Family::Llama;
   int64_t vocab_size = 0;  ///< number of tokens, including `<|endoftext|>`

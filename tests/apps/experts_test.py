@@ -199,6 +199,8 @@ def test_verify_locates_differences_of_gpt_oss(home, run_of_gpt_oss, tensor, pla
     (["--family", "youtu", "--kv-lora-rank", "0"], ["youtu has latent attention, but kv_lora_rank is 0"]),
     (["--family", "youtu", "--head-dim", "4"], ["--head-dim", "latent attention", "--qk-nope-head-dim"]),
     (["--family", "youtu", "--optimizer", "galore"], ["--optimizer galore", "latent attention"]),
+    (["--family", "youtu", "--recompute", "true"], ["--recompute", "latent attention"]),
+    (["--family", "youtu", "--rope-scaling", "4"], ["--rope-scaling", "latent attention"]),
     ([*EXPERTS, "--family", "deepseek_v2", "--normalize-routes", "true"], ["does not normalize routing weights"]),
 ])
 def test_incompatible_options_are_rejected(home, flags, parts):

@@ -157,7 +157,7 @@ TEST(Families, AbsorbedLatentAttentionEqualsThePlainForm) {
     const auto x = randn({2, 9, c.dim});
     const auto heads = attention->project(x);
     const auto latent = torch::linear(x, p["wkv_a.weight"]).narrow(-1, 0, c.kv_lora_rank);
-    const auto rms = (latent.square().mean(-1, true) + static_cast<double>(c.norm_eps)).rsqrt();
+    const auto rms = (latent.square().mean(-1, true) + static_cast<double>(core::kLatentNormEps)).rsqrt();
     const auto c_B1TR = (latent * rms * p["kv_a_norm.weight"]).unsqueeze(1);
     const int64_t N = c.qk_nope_head_dim, P = c.qk_rope_head_dim;
     const auto absorbed = heads.q.narrow(-1, 0, N).matmul(p["wk_b.weight"].transpose(1, 2));

@@ -114,6 +114,9 @@ std::vector<Row> table(const TrainConfig& c, const Request& request) {
           "--pipeline-parallel does not support --balance-loss; use another mesh"),
       row(experts && galore, "--optimizer galore does not support experts; use adamw or muon"),
       row(experts && c.recompute, "--recompute does not support experts; remove it"),
+      row(model.latent() && model.rope_scaling.active() && model.rope_scaling.type != core::RopeScalingType::Yarn,
+          "--rope-scaling does not support latent attention, whose GGUFs can store only yarn; remove it"),
+      row(c.recompute && model.latent(), "--recompute does not support latent attention; remove it"),
 
       row(c.batch_size % row_parts != 0, "--batch-size is {}, expected a multiple of {} (data ranks × expert ranks)",
           c.batch_size, row_parts),
@@ -161,7 +164,8 @@ void validate(const TrainConfig& c, const Request& request) {
     core::ModelConfig shape = c.model;
     shape.vocab_size = std::max<int64_t>(1, shape.vocab_size);  // 0 until the corpus is known
     core::validate(shape,
-                   "--layers, --heads, --kv-heads, --dim, --head-dim, --hidden-dim, --experts, --context or "
+                   "--layers, --heads, --kv-heads, --dim, --head-dim, --kv-lora-rank, --q-lora-rank, "
+                   "--qk-nope-head-dim, --qk-rope-head-dim, --v-head-dim, --hidden-dim, --experts, --context or "
                    "--sliding-window");
   } catch (const core::Error& error) {
     throw core::UsageError(error.what());

@@ -141,7 +141,9 @@ std::string profile_steps(Trainer& trainer, int64_t steps) {
   const auto n_ranks = static_cast<double>(trainer.world().mesh().shape().n_ranks());
   parts[0].operations = operations_of_products(c.model, trainer.tokens_per_step(), c.lora_rank > 0) / n_ranks;
   // Attention: two products in the forward pass and five in the backward pass, without the masked half of the scores.
-  parts[1].operations = 7.0 * static_cast<double>(c.model.n_layers * c.model.query_dim() * trainer.tokens_per_step()) *
+  // Four of them are as wide as queries, three as values.
+  const int64_t widths = 4 * c.model.query_dim() + 3 * c.model.heads_dim();
+  parts[1].operations = static_cast<double>(c.model.n_layers * widths * trainer.tokens_per_step()) *
                         static_cast<double>(c.window + 1) / n_ranks;
   parts.push_back({"autograd, batches", {}, rest});
   parts.push_back({"a step", {}, all, parts[0].operations + parts[1].operations});

@@ -86,6 +86,7 @@ std::map<std::string, torch::Tensor> places_of(nn::Llama& model, std::span<const
     if (name.ends_with(".attention_norm")) {
       torch::nn::Module* attention = modules[layer + "attention"].get();
       if (auto* latent = attention->as<nn::LatentAttention>()) {
+        show(layer + "latent", latent->project(value).latent);
         show_heads(latent);
       } else {
         show_heads(attention->as<nn::Attention>());

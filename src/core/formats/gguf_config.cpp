@@ -104,12 +104,15 @@ void read_rope_scaling(const GgufFile& file, const Keys& key, ModelConfig& c) {
     s.original_context = file.integer(key(kOriginalContext), c.context_length);
     s.low_freq_factor = file.real(key("rope.scaling.yarn_beta_slow"), 1.0F);
     s.high_freq_factor = file.real(key("rope.scaling.yarn_beta_fast"), 32.0F);
-    s.magnitude = yarn_magnitude(s.factor) * file.real(key("rope.scaling.attn_factor"), 1.0F);
-    if (c.latent()) {  // as llama.cpp: rotations have no factor, and scores have that of the multiplier
+    const float own_factor = file.real(key("rope.scaling.attn_factor"), 1.0F);
+    s.magnitude = yarn_magnitude(s.factor) * own_factor;
+    require(!c.latent() || own_factor == 1.0F, "{}: {} = {} is not supported, expected 1", where,
+            key("rope.scaling.attn_factor"), own_factor);
+    if (c.latent() && s.factor > 1.0F) {  // as llama.cpp: rotations have no factor, and scores the multiplier's
       s.magnitude = 1.0F;
-      c.attention_scale = scale_of_multiplier(c, file.real(key(kLogMultiplier)));
-      require(c.attention_scale > 0.0F, "{}: {} gives the score scale {}, which must be positive", where,
-              key(kLogMultiplier), c.attention_scale);
+      const float multiplier = file.real(key(kLogMultiplier));
+      c.attention_scale = scale_of_multiplier(c, multiplier);
+      require(c.attention_scale > 0.0F, "{}: {} = {} is not supported", where, key(kLogMultiplier), multiplier);
     }
   }
   if (s.type == RopeScalingType::Llama3) {
@@ -126,6 +129,9 @@ void read_rope_scaling(const GgufFile& file, const Keys& key, ModelConfig& c) {
 void write_rope_scaling(const ModelConfig& c, const Keys& key, GgufMetadata& metadata) {
   const RopeScaling& s = c.rope_scaling;
   if (s == RopeScaling{}) return;
+  require(!c.latent() || !s.active() || s.type == RopeScalingType::Yarn,
+          "a GGUF of architecture {} cannot store RoPE scaling of type {}, only yarn; use --format hf",
+          gguf_architecture(c.family), s.type);
   const auto context = static_cast<uint32_t>(s.original_context);
   if (s.type == RopeScalingType::Llama3) {
     metadata.emplace_back(key(kScalingFactor), s.factor);
@@ -262,6 +268,7 @@ void read_experts(const GgufFile& file, const Keys& key, const FamilyInfo& famil
 
 // Reads the dimensions of latent attention. Older files lack the keys that end with "_mla" (gguf_model.cpp).
 void read_latent(const GgufFile& file, const Keys& key, ModelConfig& c) {
+  const std::string where = file.path().string();
   const bool old = file.find(key("attention.key_length_mla")) == nullptr;
   c.n_kv_heads = c.n_heads;  // the files have 1, the number of latents
   c.kv_lora_rank = file.integer(key("attention.kv_lora_rank"));
@@ -269,10 +276,16 @@ void read_latent(const GgufFile& file, const Keys& key, ModelConfig& c) {
   c.head_dim = file.integer(key(old ? "attention.key_length" : "attention.key_length_mla"));
   c.v_head_dim = file.integer(key(old ? "attention.value_length" : "attention.value_length_mla"));
   c.qk_rope_head_dim = file.integer(key("rope.dimension_count"));
-  require(c.head_dim >= 0 && c.head_dim <= 1 << 17 && c.qk_rope_head_dim >= 0,
-          "{}: heads of {} elements, {} of them with RoPE", file.path().string(), c.head_dim, c.qk_rope_head_dim);
+  constexpr int64_t kMost = 1 << 17;
+  require(c.head_dim <= kMost && c.qk_rope_head_dim >= 0 && c.qk_rope_head_dim < c.head_dim,
+          "{}: heads have {} elements, {} of them with RoPE; expected at most {}, and fewer of them with RoPE", where,
+          c.head_dim, c.qk_rope_head_dim, kMost);
+  const float scale = file.real(key("attention.temperature_scale"), 0.0F);
+  const int64_t length = file.integer(key("attention.temperature_length"), 0);
+  require(scale == 0.0F && length == 0, "{}: {} = {} and {} = {} are not supported, expected 0", where,
+          key("attention.temperature_scale"), scale, key("attention.temperature_length"), length);
   c.qk_nope_head_dim = c.head_dim - c.qk_rope_head_dim;
-  validate(c, file.path().string());
+  validate(c, where);
 }
 
 // Reads the dimensions of heads.

@@ -56,14 +56,14 @@ TensorView unpacked(const GgufFile& file, const TensorView& both, const TensorSp
 // Returns the tensor, or rows of a fused tensor that contains it. Inserts the name found in the file into `names`.
 TensorView find_part(const GgufFile& file, const TensorSpec& spec, std::set<std::string_view>& names, Copies& copies) {
   const std::string where = file.path().string();
+  const TensorView* const alone = file.find_tensor(spec.gguf_name);
   const TensorView* const both = file.find_tensor(fmt::format("blk.{}.attn_kv_b.weight", spec.layer));
   if (both != nullptr && (spec.role == Role::WkB || spec.role == Role::WvB)) {
-    names.insert(both->name);
-    if (const TensorView* alone = file.find_tensor(spec.gguf_name)) names.insert(alone->name);  // unused
-    return unpacked(file, *both, spec, copies);
+    names.insert(both->name);  // unused if the file also has its parts as stacks; some have matrices of other shapes
+    if (alone != nullptr) names.insert(alone->name);
+    if (alone == nullptr || alone->shape != spec.shape) return unpacked(file, *both, spec, copies);
   }
   const Fused& fused = spec.gguf_fused;
-  const TensorView* const alone = file.find_tensor(spec.gguf_name);
   const TensorView* const together = fused.name.empty() ? nullptr : file.find_tensor(fused.name);
   const bool is_part = together != nullptr && (spec.gguf_writes_fused || alone == nullptr);
   const TensorView* const found = is_part ? together : alone;

@@ -77,20 +77,78 @@ TEST(ModelGguf, RoundTripKeepsLatentAttention) {
 
 TEST(ModelGguf, RejectsYarnThatLatentAttentionCannotStore) {
   const TempDir dir;
-  for (const bool magnitude : {true, false}) {
-    ModelConfig c = test::latent_shapes()[1];
-    if (magnitude) {
-      c.rope_scaling.magnitude = 1.25F;
-    } else {
-      c.attention_scale = 0.0F;
-    }
-    EXPECT_ERROR(write_gguf_model(dir / "m.gguf", numbered_weights(c), "a name", {}), "use --format hf");
-  }
   const ModelConfig c = test::latent_shapes()[1];
+  std::vector<ModelConfig> bad(4, c);
+  bad[0].rope_scaling.magnitude = 1.25F;
+  for (size_t i = 1; i < bad.size(); ++i) bad[i].attention_scale = 0.0F;
+  bad[2].rope_scaling = {.type = RopeScalingType::Linear, .factor = 4.0F};
+  bad[3].rope_scaling = {.factor = 4.0F};
+  for (const ModelConfig& one : bad) {
+    EXPECT_ERROR(write_gguf_model(dir / "m.gguf", numbered_weights(one), "a name", {}), "use --format hf");
+  }
   const GgufFile file = changed_gguf(dir / "m", numbered_weights(c), [](GgufMetadata& metadata, auto&) {
     std::erase_if(metadata, [](const auto& entry) { return entry.first.ends_with("yarn_log_multiplier"); });
   });
   EXPECT_ERROR(config_from_gguf(file), "deepseek2.rope.scaling.yarn_log_multiplier");
+}
+
+TEST(ModelGguf, RejectsKeysOfLatentAttentionThatItLacks) {
+  const TempDir dir;
+  const Weights weights = numbered_weights(test::latent_shapes()[1]);
+  const auto with = [&](const std::string& key, GgufValue value) {
+    return changed_gguf(dir / "m", weights, [&](auto& metadata, auto&) { set(metadata, "deepseek2." + key, value); });
+  };
+  const auto error = [&](const std::string& key, GgufValue value, const char* expected) {
+    EXPECT_ERROR(config_from_gguf(with(key, value)), expected);
+  };
+  error("rope.scaling.yarn_log_multiplier", 0.0F, "yarn_log_multiplier = 0 is not supported");
+  error("rope.scaling.attn_factor", 2.0F, "attn_factor = 2 is not supported, expected 1");
+  error("attention.temperature_scale", 0.1F, "temperature_scale = 0.1 and");
+  error("attention.temperature_length", uint32_t{8192}, "temperature_length = 8192 are not supported, expected 0");
+  error("attention.key_length_mla", uint32_t{1U << 30}, "expected at most 131072");
+  error("rope.dimension_count", uint32_t{9}, "heads have 9 elements, 9 of them with RoPE");
+  EXPECT_EQ(config_from_gguf(with("attention.temperature_length", uint32_t{0})), weights.config);
+  EXPECT_EQ(config_from_gguf(with("rope.scaling.attn_factor", 1.0F)), weights.config);
+}
+
+TEST(ModelGguf, YarnOfFactorOneLeavesTheScoresOfLatentAttention) {
+  const TempDir dir;
+  const Weights weights = numbered_weights(test::latent_shapes()[1]);
+  const GgufFile file = changed_gguf(dir / "m", weights, [](GgufMetadata& metadata, auto&) {
+    set(metadata, "deepseek2.rope.scaling.factor", 1.0F);
+    set(metadata, "deepseek2.rope.scaling.yarn_log_multiplier", 0.1F);
+  });
+  EXPECT_EQ(config_from_gguf(file), test::latent_shapes()[0]);
+}
+
+// Some files have the joined matrix along with its parts. As in llama.cpp, the parts are used, if they are stacks.
+TEST(ModelGguf, UsesTheJoinedLatentMatrixOnlyWithoutItsParts) {
+  const TempDir dir;
+  const Weights weights = numbered_weights(test::latent_shapes()[0]);
+  const auto manifest = tensor_manifest(weights.config);
+  const auto is_part = [](const TensorSpec& spec) { return spec.role == Role::WkB || spec.role == Role::WvB; };
+  for (const bool stacks : {true, false}) {
+    std::vector<std::vector<float>> joined;
+    const GgufFile file = changed_gguf(dir / "m", weights, [&](auto&, std::vector<TensorView>& tensors) {
+      for (size_t i = 0; i < manifest.size(); ++i) {
+        if (!is_part(manifest[i])) continue;
+        if (!stacks) tensors[i].shape = {tensors[i].shape[0] * tensors[i].shape[1], tensors[i].shape[2]};
+        if (manifest[i].role == Role::WvB) continue;
+        const std::vector<int64_t> shape = manifest[i].hf_packed.shape;
+        joined.emplace_back(static_cast<size_t>(shape[0] * shape[1]), -7.0F);
+        tensors.push_back({.name = fmt::format("blk.{}.attn_kv_b.weight", manifest[i].layer),
+                           .type = DType::F32,
+                           .shape = shape,
+                           .bytes = std::as_bytes(std::span(joined.back()))});
+      }
+    });
+    const auto views = manifest_tensors(file, weights.config, copies);
+    for (size_t i = 0; i < manifest.size(); ++i) {
+      std::vector<float> expected = weights.tensors[i];
+      if (!stacks && is_part(manifest[i])) std::ranges::fill(expected, -7.0F);
+      EXPECT_EQ(to_floats(views[i]), expected) << manifest[i].gguf_name;
+    }
+  }
 }
 
 TEST(ModelGguf, MissingOptionalKeysUseTheFormatsDefaults) {

@@ -70,9 +70,13 @@ class Textbook {
   }
 
   [[nodiscard]] Vector normed(const Vector& x, const std::vector<float>& weight) const {
+    return normed(x, weight, static_cast<double>(c_.norm_eps));
+  }
+
+  [[nodiscard]] static Vector normed(const Vector& x, const std::vector<float>& weight, double eps) {
     double sum = 0.0;
     for (const double v : x) sum += v * v;
-    const double norm = std::sqrt(sum / static_cast<double>(x.size()) + static_cast<double>(c_.norm_eps));
+    const double norm = std::sqrt(sum / static_cast<double>(x.size()) + eps);
     Vector y(x.size());
     for (size_t i = 0; i < x.size(); ++i) y[i] = x[i] / norm * weight[i];
     return y;
@@ -194,12 +198,13 @@ class Textbook {
     const auto rank = static_cast<ptrdiff_t>(c_.kv_lora_rank);
     const auto nope = static_cast<size_t>(c_.qk_nope_head_dim);
     const auto head_dim = static_cast<size_t>(c_.head_dim);
-    Vector q = w[Role::WqA].empty() ? times(w[Role::Wq], in)
-                                    : times(w[Role::WqB], normed(times(w[Role::WqA], in), w[Role::QueryLatentNorm]));
+    Vector q = w[Role::WqA].empty()
+                   ? times(w[Role::Wq], in)
+                   : times(w[Role::WqB], normed(times(w[Role::WqA], in), w[Role::QueryLatentNorm], 1e-6F));
     for (size_t first = nope; first < q.size(); first += head_dim) rotate(q, first, position);
     Vector joint = times(w[Role::WkvA], in);
     rotate(joint, static_cast<size_t>(rank), position);
-    const Vector latent = normed({joint.begin(), joint.begin() + rank}, w[Role::LatentNorm]);
+    const Vector latent = normed({joint.begin(), joint.begin() + rank}, w[Role::LatentNorm], 1e-6F);
     Vector& keys = keys_[l].emplace_back();
     for (size_t h = 0; h < static_cast<size_t>(c_.n_heads); ++h) {
       for (size_t d = 0; d < nope; ++d) {  // WkB is (heads, rank, nope): a head's key matrix is its transpose

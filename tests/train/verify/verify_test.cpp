@@ -47,6 +47,17 @@ core::ModelConfig shape(const std::string& name) {
     c.normalize_routes = core::info(family).mixture.normalizes;
     if (!core::info(family).mixture.own_width) c.hidden_dim = c.expert_dim;
   };
+  if (name.starts_with("latent")) {  // with and without a rank of queries; norm_eps isn't that of the latents' norms
+    c.family = core::Family::Youtu;
+    c.n_kv_heads = c.n_heads;
+    c.kv_lora_rank = 12;
+    c.q_lora_rank = name == "latent" ? 0 : 10;
+    c.qk_nope_head_dim = 5;
+    c.qk_rope_head_dim = 6;
+    c.head_dim = 11;
+    c.v_head_dim = 7;
+    c.norm_eps = 1e-2F;
+  }
   if (name == "mixtral") with_experts(core::Family::Mixtral, 0);
   if (name == "qwen2_moe") with_experts(core::Family::Qwen2Moe, 24);
   if (name == "dots1") {
@@ -135,8 +146,10 @@ TEST_P(Verify, RandomModelAgreesAtEveryIntermediate) {
   const core::ModelConfig& c = reference->config();
   std::vector<std::string> expected{"embedding"};
   for (const std::string layer : {"layers.0.", "layers.1."}) {
-    for (const char* place : {"attention_norm", "query", "key", "value", "heads", "attention_residual", "ffn_norm"})
-      expected.push_back(layer + place);
+    const bool latent = c.latent();
+    for (const char* place : {"attention_norm", "query", latent ? "latent" : "key", latent ? "" : "value", "heads",
+                              "attention_residual", "ffn_norm"})
+      if (*place != 0) expected.push_back(layer + place);
     if (c.n_experts > 0) expected.push_back(layer + "routes");
     if (c.n_experts == 0 || c.shared_dim > 0) expected.push_back(layer + "ffn_hidden");
     expected.push_back(layer + "ffn_residual");
@@ -203,7 +216,8 @@ TEST_P(Verify, NamesTheFirstDifferingTensorAndBothValues) {
   nn::Llama reference = random_model(GetParam());
   const core::Weights weights = weights_of(reference);
   for (const char* tensor :
-       {"token_embd.weight", "blk.0.attn_k.weight", "blk.1.ffn_norm.weight", "output_norm.weight"}) {
+       {"token_embd.weight", reference->config().latent() ? "blk.0.attn_k_b.weight" : "blk.0.attn_k.weight",
+        "blk.1.ffn_norm.weight", "output_norm.weight"}) {
     const Exported exported(reference, tensor, 0.25F);
     const auto difference = first_difference(weights, *exported.model);
     ASSERT_TRUE(difference.has_value()) << tensor;
@@ -228,7 +242,7 @@ TEST_P(Verify, RoundsWeightsToTheFilesType) {
     weights.tensors[2][5] *= 1.02F;  // more than half a step of either type
     const auto difference = first_difference(weights, rounded);
     ASSERT_TRUE(difference.has_value());
-    EXPECT_EQ(difference->name, "blk.0.attn_q.weight");
+    EXPECT_EQ(difference->name, core::tensor_manifest(weights.config)[2].gguf_name);
     EXPECT_EQ(difference->row * 32 + difference->column, 5);
     weights.tensors[2][5] /= 1.02F;
   }
@@ -277,12 +291,13 @@ TEST_P(Verify, LossesOfBothSidesAgree) {
   const auto part = std::span(split).first(5 * 16 + 1);
   EXPECT_NEAR(split_loss_by_engine(exported.side(), split, 16, 5), split_loss(reference, part, 16, torch::kCPU), 1e-5);
 
-  Exported off(reference, "blk.1.attn_v.weight", 0.5F);
+  Exported off(reference, reference->config().latent() ? "blk.1.attn_v_b.weight" : "blk.1.attn_v.weight", 0.5F);
   EXPECT_GT(std::abs(split_loss_by_engine(off.side(), split, 16, 1000) - by_libtorch), 1e-4);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Verify,
-                         testing::Values("untied", "tied", "qwen2", "qwen3", "mixtral", "qwen2_moe", "dots1"),
+                         testing::Values("untied", "tied", "qwen2", "qwen3", "mixtral", "qwen2_moe", "dots1", "latent",
+                                         "latent_queries"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace
