@@ -224,8 +224,9 @@ def test_interventions_match_transformers(model):
     assert [row for row, one in enumerate(said["attribution"]) if any(one["replaced"])] == [7]
     said, _ = explain(folder, "--patch", "1.attention", "--from", text_of(OTHER))
     for row, one in enumerate(said["attribution"]):
-        replaced = row >= len(IDS) - len(OTHER)
-        assert one["replaced"] == [False, replaced, False] and (np.array(one["heads"][1]) == 0).all() == replaced
+        is_replaced = row >= len(IDS) - len(OTHER)
+        assert one["replaced"] == [False, is_replaced, False]
+        assert (np.array(one["heads"][1]) == 0).all() == is_replaced
         shares = [one["embedding"], *np.ravel(one["heads"]), *one["attention_bias"], *one["ffn"]]
         assert abs(one["remainder"]) < 1e-3 * np.abs(shares).max()
     logits_with(["--patch", "1.2@7:20", "--from", text_of(OTHER)], projections,

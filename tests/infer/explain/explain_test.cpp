@@ -54,7 +54,9 @@ TEST_P(Explain, LeavesCacheAndOtherSequencesAsTheyWere) {
     EXPECT_EQ(cache.find_prefix(std::span(text).first(40)).length, 32);
   };
   unchanged();
-  EXPECT_ERROR(static_cast<void>(explain(runner, tokenizer(), {})), "0 tokens, expected 1 to 256");
+  EXPECT_ERROR(static_cast<void>(explain(runner, tokenizer(), {})), "0 tokens, expected 1 to 100");
+  EXPECT_ERROR(static_cast<void>(explain(runner, tokenizer(), random_tokens(101, 1, 37))),
+               "101 tokens, expected 1 to 100; shorten it");
   EXPECT_ERROR(static_cast<void>(explain(runner, tokenizer(), {1, 37})), "token 37 is outside the vocabulary of 37");
   EXPECT_ERROR(static_cast<void>(explain(runner, tokenizer(), random_tokens(90, 1, 37))), "full");
   EXPECT_ERROR(static_cast<void>(explain(runner, tokenizer(), {1}, {.token = 37})), "token 37 is outside");
