@@ -230,6 +230,7 @@ TEST_P(ForwardPass, ObserverSeesEachIntermediateByName) {
                           : name.ends_with(".routes")                          ? c.n_experts
                           : name.ends_with(".ffn_hidden") ? of_experts ? c.shared_dim : c.hidden_dim
                           : name.ends_with(".query")      ? c.query_dim()
+                          : name.ends_with(".latent")     ? c.latent_dim()
                           : name.ends_with(".heads")      ? c.heads_dim()
                                                           : c.dim;
     EXPECT_EQ(values.size(), n_rows * static_cast<size_t>(width)) << name;
@@ -239,10 +240,10 @@ TEST_P(ForwardPass, ObserverSeesEachIntermediateByName) {
   });
   std::vector<std::string> expected{"embedding"};
   for (int64_t l = 0; l < c.n_layers; ++l) {
-    for (const std::string what : {"attention_norm", "query", "key", "value", "heads", "attention_residual", "ffn_norm",
-                                   "routes", "ffn_hidden", "ffn_residual"}) {
+    for (const std::string what : {"attention_norm", "query", "key", "latent", "value", "heads", "attention_residual",
+                                   "ffn_norm", "routes", "ffn_hidden", "ffn_residual"}) {
       const bool experts = c.has_experts(l);
-      if (c.latent() && (what == "key" || what == "value")) continue;
+      if (c.latent() ? what == "key" || what == "value" : what == "latent") continue;
       if (what == "routes" ? experts : what != "ffn_hidden" || !experts || c.shared_dim > 0) {
         expected.push_back(fmt::format("layers.{}.{}", l, what));
       }
