@@ -138,10 +138,22 @@ TEST(CudaFusion, FusesNormsAndActivationsIntoMatmuls) {
       Activate{Slot::SharedGate, Slot::SharedUp},
       GateRows{.slot = Slot::SharedGate, .weight = {}},
   };
-  constexpr std::array<std::string_view, std::variant_size_v<Operation>> kNames{
-      "embed",  "norm",          "norm_heads", "project",         "project_to_residual", "rotate_and_store",
-      "attend", "activate",      "route",      "project_experts", "combine_experts",     "gate_rows",
-      "gather", "finish_logits", "draw_tokens"};
+  constexpr std::array<std::string_view, std::variant_size_v<Operation>> kNames{"embed",
+                                                                                "norm",
+                                                                                "norm_heads",
+                                                                                "project",
+                                                                                "project_to_residual",
+                                                                                "project_heads",
+                                                                                "rotate_and_store",
+                                                                                "attend",
+                                                                                "activate",
+                                                                                "route",
+                                                                                "project_experts",
+                                                                                "combine_experts",
+                                                                                "gate_rows",
+                                                                                "gather",
+                                                                                "finish_logits",
+                                                                                "draw_tokens"};
   std::string got;
   for (const Fused& f : fuse(operations)) {
     got +=
