@@ -120,12 +120,8 @@ double distance_from_module(nn::Llama& model) {
                    c.qk_rope_head_dim, c.v_head_dim,   floats_of(wk_HRN.transpose(1, 2)),
                    floats_of(wv_HVR)};
     const nn::LatentAttentionImpl::Heads heads = attention->project(x_1TD);
-    const torch::Tensor latent_TR = x_1TD[0].matmul(parameters["wkv_a.weight"].t()).narrow(-1, 0, a.rank);
-    const torch::Tensor size_T1 = (latent_TR.square().mean(-1, /*keepdim=*/true) + c.norm_eps).sqrt();
-    const torch::Tensor c_TR = latent_TR / size_T1 * parameters["kv_a_norm.weight"];
-    const torch::Tensor r_TP = heads.k[0][0].narrow(-1, a.nope, a.rope);  // the same in all heads
     Work work;
-    Floats out = absorbed(a, floats_of(heads.q[0].transpose(0, 1)), floats_of(torch::cat({c_TR, r_TP}, -1)), work);
+    Floats out = absorbed(a, floats_of(heads.q[0].transpose(0, 1)), floats_of(heads.latent[0]), work);
     const torch::Tensor y_TX = torch::from_blob(out.data(), {c.context_length, a.n_heads * a.value});
     const torch::Tensor expected_TD = attention->forward(x_1TD)[0];
     const torch::Tensor error_TD = y_TX.matmul(parameters["wo.weight"].t()) - expected_TD;
