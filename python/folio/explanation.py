@@ -20,6 +20,7 @@ class Explanation(Mapping[str, np.ndarray]):
     attribution.embedding, attribution.remainder   (T)
     attribution.heads                              (T, layers, heads)
     attribution.attention_bias, attribution.ffn    (T, layers)
+    attribution.replaced                           whether an intervention replaced the attention: (T, layers)
 
     Other values are in the dict json, whose keys docs/explain.md lists. Its numbers are not rounded.
     """

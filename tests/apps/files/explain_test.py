@@ -60,9 +60,11 @@ def inputs_changed(modules, change):
     """Calls change(layer, input) before each of the modules, which then uses the result."""
     hooks = [module.register_forward_pre_hook(lambda _, args, layer=layer: (change(layer, args[0]), *args[1:]))
              for layer, module in enumerate(modules)]
-    yield
-    for hook in hooks:
-        hook.remove()
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def output_projections(reference):
