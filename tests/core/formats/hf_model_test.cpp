@@ -20,26 +20,21 @@ using test::numbered_weights;
 using test::several_shapes;
 using test::TempDir;
 
+void expect_round_trip(const ModelConfig& config) {
+  const TempDir dir;
+  const Weights weights = numbered_weights(config);
+  write_hf_directory(dir.path(), weights, 10);
+  const Weights read = read_hf_directory(dir.path());
+  EXPECT_EQ(read.config, config) << describe_difference(config, read.config);
+  EXPECT_EQ(read.tensors, weights.tensors);
+}
+
 TEST(HfDirectory, RoundTripKeepsEveryBit) {
-  for (const ModelConfig& config : several_shapes()) {
-    const TempDir dir;
-    const Weights weights = numbered_weights(config);
-    write_hf_directory(dir.path(), weights, 10);
-    const Weights read = read_hf_directory(dir.path());
-    EXPECT_EQ(read.config, config) << describe_difference(config, read.config);
-    EXPECT_EQ(read.tensors, weights.tensors);
-  }
+  for (const ModelConfig& config : several_shapes()) expect_round_trip(config);
 }
 
 TEST(HfDirectory, RoundTripKeepsLatentAttention) {
-  for (const ModelConfig& config : test::latent_shapes()) {
-    const TempDir dir;
-    const Weights weights = numbered_weights(config);
-    write_hf_directory(dir.path(), weights, 10);
-    const Weights read = read_hf_directory(dir.path());
-    EXPECT_EQ(read.config, config) << describe_difference(config, read.config);
-    EXPECT_EQ(read.tensors, weights.tensors);
-  }
+  for (const ModelConfig& config : test::latent_shapes()) expect_round_trip(config);
 }
 
 TEST(HfDirectory, NamesMissingAndMisshapenTensors) {
