@@ -10,6 +10,10 @@
 
 namespace folio::infer {
 
+CpuOptions cpu_options(const MachineOptions& options) {
+  return {.n_threads = options.n_threads, .fast = options.fast && kernels::fast_pays()};
+}
+
 Machines make_machines(const MachineOptions& options, const core::ModelConfig& config) {
   const int64_t n_layers = config.n_layers;
   Machines machines;
@@ -43,7 +47,7 @@ Machines make_machines(const MachineOptions& options, const core::ModelConfig& c
   const auto nodes = core::memory_nodes();
   const size_t n_threads = options.n_threads == 0 ? core::default_threads() : options.n_threads;
   machines.n_shards = options.n_shards.value_or(options.gpu ? 1 : default_shards(nodes.size(), n_threads, config));
-  const CpuOptions of_cpu{.n_threads = options.n_threads, .fast = options.fast && kernels::fast_pays()};
+  const CpuOptions of_cpu = cpu_options(options);
   if (machines.n_shards > 1) {
     auto& shards = own(std::make_unique<ShardedCpu>(machines.n_shards, of_cpu, nodes));
     machines.cpu = &shards.cpu(0);

@@ -30,6 +30,9 @@ struct MachineOptions {
   std::function<void(uint64_t done, uint64_t total)> on_progress{};  ///< receives bytes of weights sent to the GPU
 };
 
+/// Returns the options of one CPU, or of one process of several.
+[[nodiscard]] CpuOptions cpu_options(const MachineOptions& options);
+
 /// The machines of one model.
 struct Machines {
   std::vector<Placement> placements;

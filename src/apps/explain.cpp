@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/print_stderr.h"
+#include "infer/machines/machines.h"
 
 namespace {
 
@@ -86,8 +87,7 @@ int run(const apps::Flags& app, Options& o) {
   std::optional<infer::Cpu> cpu;
   std::optional<infer::ProfiledMachine> profiled;
   if (!machines.gpu && machines.n_shards.value_or(1) == 1) {  // otherwise, operations are not measured
-    cpu.emplace(
-        infer::CpuOptions{.n_threads = machines.n_threads, .fast = machines.fast && infer::kernels::fast_pays()});
+    cpu.emplace(infer::cpu_options(machines));
     profiled.emplace(*cpu);
     machines.given = {.machine = &*profiled, .cpu = &*cpu};
   }

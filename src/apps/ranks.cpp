@@ -8,8 +8,8 @@
 #include "core/error.h"
 #include "core/manifest.h"
 #include "infer/forward/machine_lost.h"
+#include "infer/machines/machines.h"
 #include "infer/ranks/net/rank_config.h"
-#include "infer/reference/kernels.h"
 
 namespace folio::apps {
 
@@ -44,9 +44,7 @@ Ranks::Ranks(const Flags& app, ModelFlags& flags, size_t n_stages) {
                                          flag, world->n_ranks));
     }
   }
-  machine_.emplace(
-      *world, n_stages,
-      infer::CpuOptions{.n_threads = machines.n_threads, .fast = machines.fast && infer::kernels::fast_pays()});
+  machine_.emplace(*world, n_stages, infer::cpu_options(machines));
   machines.given = {.machine = &*machine_, .cpu = &machine_->cpu()};
 }
 
