@@ -7,7 +7,6 @@
 namespace folio::infer {
 
 void CpuStage::run(const ProjectHeads& o) {
-  constexpr size_t kBatch = 16;  // rows per call of Kernels::quantize
   const auto n_heads = static_cast<size_t>(config_.n_heads);
   const std::span<const Matrix> weights =
       weights_.stack(o.weight, n_heads).subspan(kv_heads_.first, kv_heads_.last - kv_heads_.first);
@@ -21,13 +20,13 @@ void CpuStage::run(const ProjectHeads& o) {
     float* inputs = of_heads_.data();
     const kernels::QuantizedInputs quantized =
         weights[0].in_groups() ? quantized_.resize(n, k) : kernels::QuantizedInputs{};
-    const size_t batches = (n_rows_ + kBatch - 1) / kBatch;
+    const size_t batches = (n_rows_ + kQuantizedTogether - 1) / kQuantizedTogether;
     pool_.parallel_for(weights.size() * batches, 1, n * k / kWorthAThread, [&](size_t begin, size_t end) {
       for (size_t batch = begin; batch < end; ++batch) {
         const size_t head = kv_heads_.first + batch / batches;
-        const size_t first = batch % batches * kBatch;
+        const size_t first = batch % batches * kQuantizedTogether;
         const size_t to = batch / batches * n_rows_ + first;
-        const size_t n_together = std::min(kBatch, n_rows_ - first);
+        const size_t n_together = std::min(kQuantizedTogether, n_rows_ - first);
         for (size_t i = 0; i < n_together; ++i) {
           const float* in = at(o.in) + (first + i) * width(o.in) + head * in_dim;
           float* out = at(o.out) + (first + i) * width(o.out) + head * out_dim;

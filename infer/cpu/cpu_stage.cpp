@@ -286,9 +286,8 @@ void CpuStage::for_rows(size_t together, size_t k, Body&& body) {
 }
 
 kernels::QuantizedInputs CpuStage::quantize(const float* x, size_t k) {
-  constexpr size_t kRows = 16;  // rows per call of Kernels::quantize
   const kernels::QuantizedInputs all = quantized_.resize(n_rows_, k);
-  for_rows(kRows, k, [&](size_t i, size_t n) { kernels_.quantize(x + i * k, n, k, from(all, i, k)); });
+  for_rows(kQuantizedTogether, k, [&](size_t i, size_t n) { kernels_.quantize(x + i * k, n, k, from(all, i, k)); });
   return all;
 }
 

@@ -46,6 +46,8 @@ class CpuStage final : public Stage, public StageMemory, public StageResults {
   void write(Slot slot, std::span<const float> values) override;
 
  private:
+  static constexpr size_t kQuantizedTogether = 16;  ///< maximum number of rows per call of Kernels::quantize
+
   template <typename T>
   struct Cache {
     CacheBlocks<T> blocks;
