@@ -57,10 +57,10 @@ clang_version() {
   echo 16
 }
 
-system_packages() {
-  local missing=()
-  need() { [ "$goal" = book ] || command -v "$1" >/dev/null || missing+=("$2"); }
-  need_header() { [ "$goal" = book ] || [ -e "/usr/include/$1" ] || [ -e "/usr/local/include/$1" ] || missing+=("$2"); }
+# Adds what builds need, and their tests, to the array `missing`.
+build_packages() {
+  need() { command -v "$1" >/dev/null || missing+=("$2"); }
+  need_header() { [ -e "/usr/include/$1" ] || [ -e "/usr/local/include/$1" ] || missing+=("$2"); }
   need g++ g++
   need cmake cmake
   need ninja ninja-build
@@ -85,6 +85,11 @@ system_packages() {
   need_header boost/beast/http.hpp libboost-dev
   need_header boost/context/detail/fcontext.hpp libboost-context-dev
   need_header gloo/context.h libgloo-dev
+}
+
+system_packages() {
+  local missing=()
+  [ "$goal" = book ] || build_packages
   python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3-venv)
   if [ "$goal" = fuzz ] && ! scripts/clang.sh >/dev/null; then
     local version
