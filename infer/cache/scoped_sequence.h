@@ -7,7 +7,8 @@ namespace folio::infer {
 
 class ScopedSequence {
  public:
-  explicit ScopedSequence(BlockManager& cache) : cache_(cache), id_(cache.add_sequence()) {}
+  explicit ScopedSequence(BlockManager& cache, int32_t adapter = kNoAdapter)
+      : cache_(cache), id_(cache.add_sequence(adapter)) {}
   ~ScopedSequence() { cache_.release(id_); }
   ScopedSequence(const ScopedSequence&) = delete;
   ScopedSequence& operator=(const ScopedSequence&) = delete;

@@ -22,12 +22,12 @@ std::vector<float> normalized(std::vector<float> rows, const core::ModelConfig& 
   return rows;
 }
 
-// Returns queries or keys after RoPE with the elements of each head in the order of Hugging Face's files.
-std::vector<float> in_file_order(std::vector<float> heads, const core::ModelConfig& config) {
-  if (!std::ranges::any_of(core::tensor_manifest(config), &core::TensorSpec::rope_permuted)) return heads;
+// Returns heads of queries or keys after RoPE with the elements of each in the order of Hugging Face's files, for
+// families whose files have another order than the engine.
+std::vector<float> in_file_order(const std::vector<float>& heads, int64_t head_dim) {
   std::vector<float> out(heads.size());
   core::adjacent_to_split_halves(std::as_bytes(std::span(heads)), std::as_writable_bytes(std::span(out)),
-                                 static_cast<int64_t>(heads.size()) / config.head_dim, config.head_dim, sizeof(float));
+                                 static_cast<int64_t>(heads.size()) / head_dim, head_dim, sizeof(float));
   return out;
 }
 
@@ -44,14 +44,18 @@ std::map<std::string, Activation> named_activations(const core::ModelConfig& con
     const int64_t n_heads = static_cast<int64_t>(values.size()) / (n * head_dim);
     all[name] = {.shape = {n, n_heads, head_dim}, .values = std::move(values)};
   };
+  const bool permuted = std::ranges::any_of(core::tensor_manifest(config), &core::TensorSpec::rope_permuted);
+  const auto add_rotated = [&](const std::string& name, const std::vector<float>& heads) {
+    add_heads(name, permuted ? in_file_order(heads, config.head_dim) : heads, config.head_dim);
+  };
   const int64_t value_dim = config.heads_dim() / config.n_heads;
   add("hook_embed", trace.level(0));
   for (int64_t l = 0; l < config.n_layers; ++l) {
     const std::string block = fmt::format("blocks.{}.", l);
     const std::vector<float>& mid = trace.at("attention_residual", l);
     add(block + "hook_resid_pre", trace.level(l));
-    add_heads(block + "attn.hook_rot_q", in_file_order(trace.at("query", l), config), config.head_dim);
-    add_heads(block + "attn.hook_rot_k", in_file_order(trace.at("key", l), config), config.head_dim);
+    add_rotated(block + "attn.hook_rot_q", trace.at("query", l));
+    add_rotated(block + "attn.hook_rot_k", trace.at("key", l));
     add_heads(block + "attn.hook_v", trace.at("value", l), value_dim);
     all[block + "attn.hook_pattern"] = {.shape = {config.n_heads, n, n},
                                         .values = std::move(attention[static_cast<size_t>(l)])};

@@ -44,9 +44,25 @@ void require_fits(const Runner& runner, size_t n_tokens, std::string_view what);
 [[nodiscard]] Trace run_traced(Runner& runner, std::span<const int32_t> tokens, const Options& options,
                                const Change& change = {});
 
-/// Computes the keys and, if `with_values`, values of all heads from the latents of latent attention, as "key" and
-/// "value".
-void expand_latents(const core::StoredModel& model, Trace& trace, bool with_values);
+/// A model's tensors, by role and layer. The model must outlive the object.
+class Tensors {
+ public:
+  explicit Tensors(const core::StoredModel& model);
+
+  [[nodiscard]] const core::ModelConfig& config() const { return model_.config; }
+  /// Returns a tensor, or null if the model has no such tensor; its values, or none. `layer` is -1 outside the layers.
+  /// Output is the embedding if they are tied.
+  [[nodiscard]] const core::TensorView* find(core::Role role, int64_t layer = -1) const;
+  [[nodiscard]] std::vector<float> floats(core::Role role, int64_t layer = -1) const;
+
+ private:
+  const core::StoredModel& model_;
+  StageWeights indices_;  ///< of the tensors in the manifest
+};
+
+/// Computes the keys and, if `with_values`, values of a layer's heads from the latents of latent attention, as "key"
+/// and "value".
+void expand_latents(const Tensors& tensors, int64_t layer, Trace& trace, bool with_values);
 
 /// A place in the model where activations are replaced: Intervention::place.
 struct Place {
@@ -81,10 +97,6 @@ class Interventions {
   size_t head_dim_;
 };
 
-/// Returns a tensor of the model, or null if it has no such tensor; its values, or none.
-[[nodiscard]] const core::TensorView* find_tensor(const core::StoredModel& model, core::Role role, int64_t layer = -1);
-[[nodiscard]] std::vector<float> floats_of(const core::StoredModel& model, core::Role role, int64_t layer = -1);
-
 /// Returns x · wᵀ for x (n_rows, k) and w (n_out, k).
 [[nodiscard]] std::vector<float> product(std::span<const float> x, std::span<const float> w, size_t k);
 [[nodiscard]] std::vector<float> transposed(std::span<const float> matrix, size_t n_rows);
@@ -95,17 +107,16 @@ class Interventions {
 
 /// Returns a layer's attention weights (heads, T, T): the softmax of the scaled and capped products of queries and
 /// keys, over the positions that a row attends to. With sinks, a row sums to less than 1. Keys are not rounded to the
-/// type of the KV cache.
-[[nodiscard]] std::vector<float> attention_weights(const core::StoredModel& model, int64_t layer, const Trace& trace);
+/// type of the KV cache. Latent attention requires expand_latents() before.
+[[nodiscard]] std::vector<float> attention_weights(const Tensors& tensors, int64_t layer, const Trace& trace);
 
-/// Returns each row's likeliest next token. Throws core::Error if a logit is not finite.
-[[nodiscard]] std::vector<int32_t> likeliest_tokens(const Trace& trace);
 /// Return the JSON of the keys "lens", "candidates", "interventions" and "attribution". `targets` has a token per row.
+/// The first three throw core::Error if a logit is not finite.
 [[nodiscard]] Json logit_lens(Runner& runner, const Trace& trace, std::span<const int32_t> targets);
 [[nodiscard]] Json candidates_of(const Trace& trace, const Options& options);
 [[nodiscard]] Json effects_of(const Trace& before, const Trace& after, const Options& options);
-[[nodiscard]] Json attribute(Runner& runner, const Trace& trace, std::span<const int32_t> targets,
-                             const Interventions& interventions);
+[[nodiscard]] Json attribute(Runner& runner, const Tensors& tensors, const Trace& trace,
+                             std::span<const int32_t> targets, const Interventions& interventions);
 
 /// Returns all activations by TransformerLens's names. `attention` has the weights of each layer.
 [[nodiscard]] std::map<std::string, Activation> named_activations(const core::ModelConfig& config, const Trace& trace,

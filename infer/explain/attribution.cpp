@@ -21,31 +21,35 @@ double dot(std::span<const float> a, std::span<const float> b) {
 
 // Turns `directions` (T, dim), each row's u, into those whose products with Wo · heads + bias are the attention's
 // shares: times the residual scale and, if there is a post-norm, its weight and factor.
-void pass_post_norm(std::span<float> directions, const core::StoredModel& model, int64_t layer, const Trace& trace,
+void pass_post_norm(std::span<float> directions, const Tensors& tensors, int64_t layer, const Trace& trace,
                     std::span<const float> wo, std::span<const float> bias) {
-  const auto dim = static_cast<size_t>(model.config.dim);
-  for (float& v : directions) v *= model.config.residual_scale;
-  const std::vector<float> weight = floats_of(model, Role::PostAttentionNorm, layer);
+  const core::ModelConfig& config = tensors.config();
+  const auto dim = static_cast<size_t>(config.dim);
+  for (float& v : directions) v *= config.residual_scale;
+  const std::vector<float> weight = tensors.floats(Role::PostAttentionNorm, layer);
   if (weight.empty()) return;
   std::vector<float> y = product(trace.at("heads", layer), wo, wo.size() / dim);
   for (size_t i = 0; i < y.size() && !bias.empty(); ++i) y[i] += bias[i % dim];
   for (size_t row = 0; row < trace.tokens.size(); ++row) {
-    const double size = rms(trace.row(y, row), model.config.norm_eps);
+    const double size = rms(trace.row(y, row), config.norm_eps);
     for (size_t i = 0; i < dim; ++i) directions[row * dim + i] *= static_cast<float>(weight[i] / size);
   }
 }
 
 }  // namespace
 
-const core::TensorView* find_tensor(const core::StoredModel& model, Role role, int64_t layer) {
-  const auto manifest = core::tensor_manifest(model.config);
-  const auto found = std::ranges::find_if(
-      manifest, [&](const core::TensorSpec& spec) { return spec.role == role && spec.layer == layer; });
-  return found == manifest.end() ? nullptr : &model.tensors[static_cast<size_t>(found - manifest.begin())];
+Tensors::Tensors(const core::StoredModel& model)
+    : model_(model),
+      indices_(model, {.first = 0, .last = model.config.n_layers},
+               [n = int32_t{0}](const core::TensorSpec&, const core::TensorView&) mutable { return WeightId{n++}; }) {}
+
+const core::TensorView* Tensors::find(Role role, int64_t layer) const {
+  const WeightId id = indices_(role, layer);
+  return id.exists() ? &model_.tensors[static_cast<size_t>(id.index)] : nullptr;
 }
 
-std::vector<float> floats_of(const core::StoredModel& model, Role role, int64_t layer) {
-  const core::TensorView* found = find_tensor(model, role, layer);
+std::vector<float> Tensors::floats(Role role, int64_t layer) const {
+  const core::TensorView* found = find(role, layer);
   return found == nullptr ? std::vector<float>{} : core::to_floats(*found);
 }
 
@@ -71,14 +75,14 @@ std::vector<float> difference(std::vector<float> after, const std::vector<float>
   return after;
 }
 
-std::vector<float> attention_weights(const core::StoredModel& model, int64_t layer, const Trace& trace) {
-  const core::ModelConfig& config = model.config;
+std::vector<float> attention_weights(const Tensors& tensors, int64_t layer, const Trace& trace) {
+  const core::ModelConfig& config = tensors.config();
   const double cap = config.attention_cap;
   const size_t n = trace.tokens.size();
   const auto head_dim = static_cast<size_t>(config.head_dim);
   const auto n_heads = static_cast<size_t>(config.n_heads);
   const auto window = static_cast<size_t>(positions_seen(config, layer));
-  const std::vector<float> sinks = floats_of(model, Role::AttentionSinks, layer);
+  const std::vector<float> sinks = tensors.floats(Role::AttentionSinks, layer);
   const std::vector<float>& queries = trace.at("query", layer);
   const std::vector<float>& keys = trace.at("key", layer);
   std::vector<float> weights(n_heads * n * n);
@@ -104,22 +108,21 @@ std::vector<float> attention_weights(const core::StoredModel& model, int64_t lay
   return weights;
 }
 
-Json attribute(Runner& runner, const Trace& trace, std::span<const int32_t> targets,
+Json attribute(Runner& runner, const Tensors& tensors, const Trace& trace, std::span<const int32_t> targets,
                const Interventions& interventions) {
-  const core::StoredModel& model = runner.model();
-  const auto dim = static_cast<size_t>(model.config.dim);
-  const auto head_dim = static_cast<size_t>(model.config.heads_dim() / model.config.n_heads);
-  const std::vector<float>& last = trace.level(model.config.n_layers);
+  const core::ModelConfig& config = tensors.config();
+  const auto dim = static_cast<size_t>(config.dim);
+  const auto head_dim = static_cast<size_t>(config.heads_dim() / config.n_heads);
+  const std::vector<float>& last = trace.level(config.n_layers);
   const std::vector<float> logits = runner.logits_of(last, false);
-  const std::vector<float> norm = floats_of(model, Role::OutputNorm);
-  const core::TensorView& output =
-      *find_tensor(model, model.config.tie_embeddings ? Role::TokenEmbedding : Role::Output);
+  const std::vector<float> norm = tensors.floats(Role::OutputNorm);
+  const core::TensorView& output = *tensors.find(Role::Output);
   Json rows;
   std::vector<double> sums;       // of each row's shares
   std::vector<float> directions;  // (T, dim): u
   for (size_t row = 0; row < targets.size(); ++row) {
     std::vector<float> u = core::to_floats(core::rows_of(output, targets[row], 1));
-    const double size = rms(trace.row(last, row), model.config.norm_eps);
+    const double size = rms(trace.row(last, row), config.norm_eps);
     for (size_t i = 0; i < dim; ++i) u[i] *= static_cast<float>(norm[i] / size);
     sums.push_back(dot(trace.row(trace.level(0), row), u));
     rows.push_back({{"token", targets[row]},
@@ -131,12 +134,12 @@ Json attribute(Runner& runner, const Trace& trace, std::span<const int32_t> targ
     to.push_back(share);
     sums[row] += share;
   };
-  for (int64_t layer = 0; layer < model.config.n_layers; ++layer) {
+  for (int64_t layer = 0; layer < config.n_layers; ++layer) {
     const std::vector<float>& heads = trace.at("heads", layer);
-    const std::vector<float> wo = floats_of(model, Role::Wo, layer);  // (dim, heads * head_dim)
-    const std::vector<float> bias = floats_of(model, Role::Bo, layer);
+    const std::vector<float> wo = tensors.floats(Role::Wo, layer);  // (dim, heads * head_dim)
+    const std::vector<float> bias = tensors.floats(Role::Bo, layer);
     std::vector<float> u = directions;
-    pass_post_norm(u, model, layer, trace, wo, bias);
+    pass_post_norm(u, tensors, layer, trace, wo, bias);
     const std::vector<float> back = product(u, transposed(wo, dim), dim);  // u · Wo: (T, heads * head_dim)
     for (size_t row = 0; row < targets.size(); ++row) {
       const auto along = [&](const std::vector<float>& level) {

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/number.h"
+#include "infer/cache/scoped_sequence.h"
 #include "infer/explain/analysis.h"
 
 namespace folio::infer::explain {
@@ -16,19 +17,12 @@ namespace folio::infer::explain {
 
 namespace {
 
-// Releases a sequence at the end of a scope. The prefix cache never contains its blocks.
-struct PrivateSequence {
-  ~PrivateSequence() { cache.release(id); }
-  BlockManager& cache;
-  SequenceId id;
-};
-
 void run_alone(Runner& runner, std::span<const int32_t> tokens, int32_t adapter, const Observer& observer) {
   runner.require_adapter(adapter);
-  const PrivateSequence sequence{runner.cache(), runner.cache().add_sequence(adapter)};
+  const ScopedSequence sequence(runner.cache(), adapter);  // the prefix cache never contains its blocks
   std::vector<Row> rows;
   for (const int32_t token : tokens) {
-    rows.push_back({.token = token, .sequence = sequence.id, .position = std::ssize(rows)});
+    rows.push_back({.token = token, .sequence = sequence.id(), .position = std::ssize(rows)});
   }
   static_cast<void>(runner.forward(rows, observer));
 }
@@ -217,9 +211,11 @@ Explanation explain(Runner& runner, const data::Tokenizer& tokenizer, const std:
   const bool intervenes = !options.interventions.empty();
   Trace changed = intervenes ? run_traced(runner, tokens, options, std::cref(interventions)) : Trace{};
   Trace& trace = intervenes ? changed : clean;
-  if (config.latent()) expand_latents(runner.model(), trace, options.keep_activations);
-  const std::vector<int32_t> likeliest = likeliest_tokens(trace);
+  Json candidates = candidates_of(trace, options);
+  std::vector<int32_t> likeliest;
+  for (const Json& row : candidates) likeliest.push_back(row["list"][0][0]);
   const std::vector<int32_t> chosen(tokens.size(), options.token.value_or(0));
+  const Tensors tensors(runner.model());
   std::vector<std::vector<float>> attention;
   std::set<int32_t> mentioned{tokens.begin(), tokens.end()};
   mentioned.insert(likeliest.begin(), likeliest.end());
@@ -228,14 +224,15 @@ Explanation explain(Runner& runner, const data::Tokenizer& tokenizer, const std:
   Explanation e{.json = {{"version", 1}, {"model", model_info(runner.model())}}};
   for (const int32_t token : tokens) e.json["tokens"].push_back({{"id", token}, {"text", text_of(tokenizer, token)}});
   for (int64_t l = 0; l < config.n_layers; ++l) {
-    std::vector<float> weights = attention_weights(runner.model(), l, trace);
+    if (config.latent()) expand_latents(tensors, l, trace, options.keep_activations);
+    std::vector<float> weights = attention_weights(tensors, l, trace);
     e.json["attention"].push_back(attention_text(weights, tokens.size()));
     if (options.keep_activations) attention.push_back(std::move(weights));
   }
   e.json["lens"] = logit_lens(runner, trace, likeliest);
   e.json["residual"] = residual_sizes(config, trace);
-  e.json["attribution"] = attribute(runner, trace, options.token ? chosen : likeliest, interventions);
-  e.json["candidates"] = candidates_of(trace, options);
+  e.json["attribution"] = attribute(runner, tensors, trace, options.token ? chosen : likeliest, interventions);
+  e.json["candidates"] = std::move(candidates);
   e.json["experts"] = experts_of(config, trace);
   e.json["operations"] =
       options.profiled == nullptr ? Json::array() : measure(runner, *options.profiled, tokens, options.adapter);

@@ -66,14 +66,6 @@ class NextToken {
 
 }  // namespace
 
-std::vector<int32_t> likeliest_tokens(const Trace& trace) {
-  std::vector<int32_t> tokens;
-  for (size_t i = 0; i < trace.tokens.size(); ++i) {
-    tokens.push_back(NextToken(trace.row(trace.at("logits"), i)).top(1)[0][0]);
-  }
-  return tokens;
-}
-
 Json logit_lens(Runner& runner, const Trace& trace, std::span<const int32_t> targets) {
   Json lens;
   for (int64_t level = 0; level <= runner.config().n_layers; ++level) {

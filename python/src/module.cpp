@@ -195,7 +195,9 @@ nb::object attention(const Model& model, const Ids& ids, int64_t layer) {
   const auto places = observe(model, ids);
   for (auto& [name, place] : *places) trace.values.emplace(name, std::move(place.values));
   auto weights = with_model(model, [&](const SharedModel::Use& use) {
-    return infer::explain::attention_weights(use.loaded().file(), layer, trace);
+    const infer::explain::Tensors tensors(use.loaded().file());
+    if (tensors.config().latent()) infer::explain::expand_latents(tensors, layer, trace, false);
+    return infer::explain::attention_weights(tensors, layer, trace);
   });
   const size_t n_heads = weights.size() / (ids.size() * ids.size());
   return array_of(std::move(weights), {n_heads, ids.size(), ids.size()});

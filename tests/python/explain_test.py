@@ -120,7 +120,7 @@ def test_interventions_match_transformers(model, theirs):
     np.testing.assert_array_equal(model.explain(TEXT, ablate="1.1")["blocks.1.attn.hook_z"][:, 1], 0)
 
 
-@pytest.mark.parametrize("name", ["gemma2", "gpt_oss", "granite"])
+@pytest.mark.parametrize("name", ["gemma2", "gpt_oss", "granite", "deepseek_v3"])
 def test_attention_follows_the_family(name, tmp_path):
     """Windows, caps, scales and sinks count. Unlike explain(), attention() has no limit of 256 tokens."""
     import random_models
