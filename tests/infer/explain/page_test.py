@@ -85,6 +85,14 @@ def html_of(data):
     return page.replace(marker, text)
 
 
+# A canvas's pixels, from a copy: Chromium prints a warning when a canvas on the GPU is read several times.
+PIXELS = """canvas => {
+  const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
+  copy.drawImage(canvas, 0, 0);
+  return copy.getImageData(0, 0, canvas.width, canvas.height).data;
+}"""
+
+
 @pytest.fixture(scope="module")
 def browser():
     with sync_api.sync_playwright() as playwright:
@@ -239,10 +247,9 @@ def test_maps_show_each_head_and_enlarge(shown):
     page.locator("#maps > summary").click()
     canvas = page.locator("#heads canvas")
     alpha = np.array(canvas.evaluate("""canvas => {
-      const { width, height } = canvas;
-      const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+      const { width, height } = canvas, data = (%s)(canvas);
       return Array.from({ length: height }, (_, y) => Array.from({ length: width }, (_, x) => data[4 * (y * width + x) + 3]));
-    }"""))
+    }""" % PIXELS))
     assert alpha.shape == (4 * 10, 3 * 10)
     for layer, head in itertools.product(range(3), range(4)):
         own = alpha[10 * head:10 * head + 9, 10 * layer:10 * layer + 9]
@@ -411,7 +418,7 @@ def test_maps_follow_the_width_and_the_colours(shown):
     data, _ = explanation()
     page = shown(html_of(data), viewport={"width": 1280, "height": 800}, color_scheme="light")
     page.locator("#maps > summary").click()
-    colour = "canvas => [...canvas.getContext('2d').getImageData(0, 0, 1, 1).data.slice(0, 3)]"
+    colour = f"canvas => [...({PIXELS})(canvas).slice(0, 3)]"
     before = page.locator("#heads canvas").evaluate(colour)
     page.emulate_media(color_scheme="dark")
     page.wait_for_function(f"before => '' + ({colour})(document.querySelector('#heads canvas')) !== '' + before", arg=before)
