@@ -1,5 +1,5 @@
-// Study: what do many experts, a few of which process each token, buy at the cost of one network? The results are
-// explained in README.md.
+// Study: what does a mixture of experts gain over one feed-forward network if each token costs the same? The results
+// are explained in README.md.
 #include <fmt/format.h>
 
 #include <array>

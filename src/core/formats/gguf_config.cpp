@@ -231,7 +231,7 @@ void read_scales(const GgufFile& file, const Keys& key, const FamilyInfo& family
 
 constexpr int64_t kSoftmax = 1, kSigmoid = 2;  // values of llama.cpp's expert_gating_func
 
-// Reads the parameters of experts. Missing keys have llama.cpp's defaults.
+// Reads the parameters of experts. Keys that llama.cpp does not require have its defaults.
 void read_experts(const GgufFile& file, const Keys& key, const FamilyInfo& family, ModelConfig& c) {
   const std::string where = file.path().string();
   const MixtureInfo& mixture = family.mixture;
