@@ -188,7 +188,7 @@ def settled(server, descriptors):
 
 def test_outputs_do_not_depend_on_load(server):
     serve = server(GOLDEN, *FLAGS)
-    told = stories(48)
+    told = stories(12 if SANITIZED else 24)
     n_compared = 0
     descriptors = metric(serve, "process_open_fds")
     memory = []
