@@ -100,7 +100,7 @@ long: ## run tests that make test shortens at full length, and the engine's on a
 	@$(CORPUS)
 	@$(SMOLLM2)
 	@$(CONFIGURE)
-	@cmake --build --preset $(PRESET) --target all full
+	@cmake --build --preset $(PRESET) --target all full ranks
 	@ctest --preset long
 
 ANY_SMOLLM2 := $(firstword $(wildcard build/venv/bin/python) python3) scripts/get_smollm2.py
