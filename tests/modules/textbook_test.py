@@ -1,5 +1,6 @@
 """Tests that modules/ builds alone: its files, and the few that they include from src/core, are copied to an empty
-folder and make a program that trains with the losses and gradients of `train --fused false`."""
+folder. example.cpp trains with the losses and gradients of `train --fused false`; pretrained.cpp gives a published
+model's logits and samples, as transformers do."""
 
 import json
 import os
@@ -10,10 +11,14 @@ import subprocess
 
 import numpy as np
 import pytest
+import torch
+import transformers
 from safetensors.numpy import load_file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
+SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+PROMPT = "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n"
 STEPS = 20
 CMAKE = """cmake_minimum_required(VERSION 3.20)
 project(textbook CXX)
@@ -21,11 +26,19 @@ set(CMAKE_CXX_STANDARD 20)
 find_package(Torch REQUIRED)
 find_package(fmt REQUIRED)
 file(GLOB sources modules/*.cpp src/core/*.cpp)
-add_executable(example ${sources})
-target_include_directories(example BEFORE PRIVATE . src)
-target_link_libraries(example PRIVATE fmt::fmt ${TORCH_LIBRARIES})
-target_include_directories(example BEFORE PRIVATE FMT)
-set_target_properties(example PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+add_executable(textbook ${sources})
+target_include_directories(textbook BEFORE PRIVATE . src)
+target_link_libraries(textbook PRIVATE fmt::fmt ${TORCH_LIBRARIES})
+target_include_directories(textbook BEFORE PRIVATE FMT)
+set_target_properties(textbook PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+"""
+# The main functions of both files get other names, and are called by this one: so both compile in one unity build.
+MAIN = """#include <string>
+int example(int argc, char** argv);
+int pretrained(int argc, char** argv);
+int main(int argc, char** argv) {
+  return argv[1] == std::string("example") ? example(argc - 1, argv + 1) : pretrained(argc - 1, argv + 1);
+}
 """
 # C++ code for the first step that writes the gradient of each parameter to a file, before gradients are clipped.
 DUMP = """    if (step == 0) {
@@ -47,10 +60,13 @@ def needed(file, found):
         needed(ROOT / ("src" if header.startswith("core/") else "") / header, found)
 
 
-def build_alone(name, folder, edited=lambda text: text):
-    """Builds modules/NAME, changed by `edited`, and the files that it includes, as FOLDER/build/example."""
+@pytest.fixture(scope="module")
+def textbook(tmp_path_factory):
+    """Builds modules/ in an empty folder, and returns the folder and the program, FOLDER/build/textbook."""
+    folder = tmp_path_factory.mktemp("textbook")
     found = set()
-    needed(ROOT / "modules" / name, found)
+    for name in ("example", "pretrained"):
+        needed(ROOT / "modules" / f"{name}.cpp", found)
     core = {f.stem for f in found if f.parent.name == "core"}
     assert core == {"error", "families", "model_config", "utf8"}
     assert {f.parent for f in found} == {ROOT / "modules", ROOT / "src" / "core"}
@@ -58,27 +74,25 @@ def build_alone(name, folder, edited=lambda text: text):
         target = folder / file.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, target)
-    source = folder / "modules" / name
-    text = source.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 40
-    source.write_text(edited(text), encoding="utf-8")
+    for name in ("example", "pretrained"):
+        source = folder / "modules" / f"{name}.cpp"
+        text = source.read_text(encoding="utf-8")
+        assert len(text.splitlines()) <= 40 and text.count("int main(") == 1
+        text = text.replace("int main(", f"int {name}(").replace("<torch/utils.h>", "<torch/utils.h>\n\n#include <fstream>")
+        text = text.replace("    loss.backward();\n", "    loss.backward();\n" + DUMP)
+        source.write_text(text[:text.rindex("}")] + "  return 0;\n}\n", encoding="utf-8")
+    (folder / "modules/main.cpp").write_text(MAIN, encoding="utf-8")
     (folder / "CMakeLists.txt").write_text(CMAKE.replace("FMT", str(BUILD / "include")), encoding="utf-8")
-    torch = re.search(r"^Torch_DIR:\w+=(.*)$", (BUILD / "CMakeCache.txt").read_text(encoding="utf-8"), re.M).group(1)
-    subprocess.run(["cmake", "-S", folder, "-B", folder / "build", "-DCMAKE_BUILD_TYPE=Release", f"-DTorch_DIR={torch}",
-                    "-DCMAKE_CXX_FLAGS_RELEASE=-Og"], check=True, stdout=subprocess.DEVNULL)
+    torch_dir = re.search(r"^Torch_DIR:\w+=(.*)$", (BUILD / "CMakeCache.txt").read_text(encoding="utf-8"), re.M).group(1)
+    subprocess.run(["cmake", "-S", folder, "-B", folder / "build", "-DCMAKE_BUILD_TYPE=Release", f"-DTorch_DIR={torch_dir}",
+                    "-DCMAKE_CXX_FLAGS_RELEASE=-O0"], check=True, stdout=subprocess.DEVNULL)
     subprocess.run(["cmake", "--build", folder / "build"], check=True, stdout=subprocess.DEVNULL)
+    return folder, folder / "build/textbook"
 
 
 @pytest.fixture(scope="module")
-def example(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("textbook")
-    build_alone("example.cpp", folder, lambda text: text.replace("    loss.backward();\n", "    loss.backward();\n" + DUMP)
-                .replace("<torch/utils.h>", "<torch/utils.h>\n\n#include <fstream>"))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def trained(example):
+def trained(textbook):
+    example, program = textbook
     text = example / "text.txt"
     text.write_text("".join(f"{i} times {j} is {i * j}.\n" for i in range(60) for j in range(20)), encoding="utf-8")
     command = [BUILD / "train", text, "--fused", "false", "--threads", 1, "--steps", STEPS, "--dim", 64, "--layers", 3,
@@ -90,7 +104,7 @@ def trained(example):
     losses = [json.loads(line)["loss"] for line in (example / "run" / "log.jsonl").read_text().splitlines()]
     np.load(example / "batches.npy").tofile(example / "tokens")
     vocabulary = json.loads((example / "run/checkpoints/last/config.json").read_text())["vocab_size"]
-    lines = subprocess.run([example / "build" / "example", "tokens", str(STEPS), str(vocabulary)], cwd=example,
+    lines = subprocess.run([program, "example", "tokens", str(STEPS), str(vocabulary)], cwd=example,
                            env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True, capture_output=True, text=True).stdout
     return losses, [float(line.split()[-1]) for line in lines.splitlines()]
 
@@ -114,7 +128,8 @@ def own_name(name):
     return name
 
 
-def test_gradients_match_the_trainer_exactly(example, trained):
+def test_gradients_match_the_trainer_exactly(textbook, trained):
+    example, _ = textbook
     theirs = load_file(example / "grads.safetensors")
     assert len(theirs) == 2 + 3 * len(HF)
     for name, gradient in theirs.items():
@@ -123,3 +138,25 @@ def test_gradients_match_the_trainer_exactly(example, trained):
         if own.endswith(("wq.weight", "wk.weight")):  # Hugging Face pairs elements of a head's halves
             value = value.reshape(-1, 8, 2, 64).transpose(0, 2, 1, 3).reshape(-1, 64)
         assert value.tobytes() == gradient.tobytes(), name
+
+
+def test_pretrained_logits_match_transformers(textbook, tmp_path):
+    subprocess.run([BUILD / "export", SMOLLM2, "--out", tmp_path / "hf", "--format", "hf", "--type", "f32"], check=True)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "hf", dtype=torch.float32)
+    for name, value in theirs.named_parameters():
+        if name.endswith(("q_proj.weight", "k_proj.weight")):  # Hugging Face rotates halves, modules/ pairs
+            value = value.unflatten(0, (-1, 2, 32)).transpose(1, 2).flatten(0, 2)
+        value.detach().numpy().tofile(tmp_path / own_name(name))
+
+    prompt = tokenizer(PROMPT).input_ids
+    command = [textbook[1], "pretrained", tmp_path, *map(str, prompt)]
+    lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    sampled = [int(line) for line in lines]
+    with torch.no_grad():
+        expected = theirs(torch.tensor([prompt + sampled[:-1]])).logits[0]
+    ours = torch.from_numpy(np.fromfile(tmp_path / "logits", dtype=np.float32)).view_as(expected)
+    assert (ours - expected).abs().max().item() < 1e-4
+    torch.manual_seed(1337)
+    assert sampled == [torch.multinomial((row / 0.7).softmax(-1), 1).item() for row in expected[len(prompt) - 1:]]
+    assert "Paris" in tokenizer.decode(sampled)
