@@ -91,7 +91,7 @@ def test_chats_match_transformers(name, tmp_path):
     template = ALL[name]
     everything = chats = list(conversations())
     if not LONG:
-        chats = chats[:-7:16 if SANITIZED else 4] + chats[-7:]  # the last seven have unusual orders of roles
+        chats = chats[:-7:16 if SANITIZED else 12] + chats[-7:]  # the last seven have unusual orders of roles
     rendered = 0
     for messages, answer in zip(chats, folio([request(m, template=template) for m in chats], tmp_path), strict=True):
         expected = theirs(template, messages)
@@ -402,7 +402,7 @@ def test_unsupported_constructs_are_rejected_when_parsed(tmp_path):
 
 
 def draws():
-    return int(os.environ.get("FOLIO_FUZZ_RUNS", 40 if SANITIZED else 150)), random.Random(int(os.environ.get("FOLIO_FUZZ_SEED", 12)))
+    return int(os.environ.get("FOLIO_FUZZ_RUNS", 150 if LONG else 60)), random.Random(int(os.environ.get("FOLIO_FUZZ_SEED", 12)))
 
 
 def test_filters_match_jinja(tmp_path):
@@ -424,7 +424,7 @@ def test_jinja_tests_match_jinja(tmp_path):
 
 def test_random_templates_match_jinja(tmp_path):
     rng = random.Random(int(os.environ.get("FOLIO_FUZZ_SEED", 11)))
-    n = int(os.environ.get("FOLIO_FUZZ_RUNS", 600))
+    n = int(os.environ.get("FOLIO_FUZZ_RUNS", 600 if LONG else 300))
     rendered = check([jinja_cases.random_template(rng) for _ in range(n)], tmp_path, jinja_cases.VARIABLES)
     assert rendered > n // 4
 

@@ -12,6 +12,7 @@ import pytest
 from tokenizers import AddedToken, Tokenizer
 
 TOOL = os.environ["FOLIO_TOKENIZER_TOOL"]
+LONG = "FOLIO_LONG" in os.environ  # set by `make long`: more texts
 
 CODE = """
 def encode(text: str, *, limit=1_000) -> list[int]:
@@ -82,7 +83,7 @@ def drawn_texts(n, names=()):
     return ["".join(rng.choices(parts, k=rng.randrange(1, 14))) for _ in range(n)]
 
 
-def assert_same_added_tokens(directory, tmp_path, names=(), n=10_000, file=None):
+def assert_same_added_tokens(directory, tmp_path, names=(), n=10_000 if LONG else 2_000, file=None):
     """Asserts that `tokenizers` and Folio encode n random texts equally, both with special tokens parsed and with
     special tokens as plain text. Folio loads `file`, by default `directory`."""
     theirs = Tokenizer.from_file(str(directory / "tokenizer.json"))

@@ -70,11 +70,13 @@ def load_tokenizers(directory):
 
 
 def assert_same_tokens(theirs, tokenizer, tmp_path):
-    for text in TEXTS:
-        ids = theirs.encode(text, add_special_tokens=False).ids
-        assert tokenizer.encode(text) == ids, repr(text[:80])
-        decoded = tokenizer.decode(ids).decode()
-        assert decoded == theirs.decode(ids) == text.replace(MARK, " "), repr(text[:80])
+    (tmp_path / "texts").write_text(json.dumps(TEXTS))
+    encoded = json.loads(ours("encode-each", tokenizer.tokenizer, tmp_path / "texts"))
+    for i, (text, ids) in enumerate(zip(TEXTS, encoded, strict=True)):
+        assert ids == theirs.encode(text, add_special_tokens=False).ids, repr(text[:80])
+        if i % 5 == 0 or len(text) < 3:
+            decoded = tokenizer.decode(ids).decode()
+            assert decoded == theirs.decode(ids) == text.replace(MARK, " "), repr(text[:80])
 
 
 def test_tokens_match_tokenizers(files, tmp_path):
