@@ -14,7 +14,7 @@ from support import BUILD, LONG, SMALL_RUN, environment, held, read_until, succe
 
 # Each kill is two or three steps after a checkpoint or the start, so that some steps are repeated.
 FLAGS = ["--steps", "12", "--seed", "5", "--log-every", "1", "--checkpoint-every", "4"]
-KILLS = [3, 6, 11]
+KILLS = [3, 6, 11] if LONG else [6, 11]
 # Settings in a user's environment that must not change results.
 UNRULY = {"MKL_DYNAMIC": "TRUE", "OMP_DYNAMIC": "true", "OMP_MAX_ACTIVE_LEVELS": "3"}
 
@@ -42,7 +42,7 @@ def test_matmuls_are_bit_exact_across_processes():
     expected = digests(2, "fresh")
     others = {"LibTorch's own number": digests(0, "fresh"), "other numbers before": digests(2, "worked"),
               "an unruly environment": digests(0, "fresh", **UNRULY)}
-    for seed in range(3):
+    for seed in range(3 if LONG else 1):
         others[f"heap {seed}"] = digests(0, "fresh", **perturbed(seed))
     for name, other in others.items():
         assert [key for key in expected if other[key] != expected[key]] == [], name
@@ -87,7 +87,7 @@ def text_of_65_characters(length):
 
 
 @pytest.mark.parametrize("threads", [1, 2] if LONG else [2])
-def test_run_killed_three_times_is_bit_exact(tmp_path, threads):
+def test_killed_run_is_bit_exact(tmp_path, threads):
     (tmp_path / "cats.txt").write_text(text_of_65_characters(20000))
     with ThreadPoolExecutor(max_workers=2 // threads) as at_once:
         list(at_once.map(lambda dtype: repeats_the_bits(tmp_path, dtype, threads), ["f32", "bf16"]))

@@ -15,8 +15,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from exactness import numbers_of
-from support import (BUILD, FAILED, HANG, SMALL_RUN, TEXT, WRONG_USAGE, assert_refused, environment, generate, log_of, run,
-                     succeed)
+from support import (BUILD, FAILED, HANG, LONG, SMALL_RUN, TEXT, WRONG_USAGE, assert_refused, environment, generate, log_of,
+                     run, succeed)
 
 
 def train(home, *flags, ok=True, **more):
@@ -66,7 +66,7 @@ def on_a_terminal(columns, *arguments, home):
     return written.decode()
 
 
-@pytest.mark.parametrize("columns", [40, 80, 200])
+@pytest.mark.parametrize("columns", [40, 80, 200] if LONG else [40, 200])
 def test_progress_bar_fits_the_terminal(home, columns):
     written = on_a_terminal(columns, home / "cats.txt", *SMALL_RUN, "--steps", "400", "--eval-every", "200", home=home)
     drawn = re.findall(r"\r\x1b\[K([^\r\n]*)", written)
@@ -138,7 +138,7 @@ def embedding_of_gguf(path):
     return next(bytes(tensor.data) for tensor in gguf.GGUFReader(path).tensors if tensor.name == "token_embd.weight")
 
 
-@pytest.mark.parametrize("exported", ["best", "last"])
+@pytest.mark.parametrize("exported", ["best", "last"] if LONG else ["best"])
 def test_patience_ends_a_run(home, exported):
     flags = [f if f != "1e-2" else "0.5" for f in SMALL_RUN]  # a rate so high that the loss fluctuates
     done = succeed("train", home / "cats.txt", *flags, "--schedule", "constant", "--steps", "2000", "--eval-every", "2",

@@ -11,7 +11,7 @@ import torch
 import transformers
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers)
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
-from support import ACCENTED, FAILED, TEXT, assert_refused, generate, logits_of, run, succeed
+from support import ACCENTED, FAILED, LONG, TEXT, assert_refused, generate, logits_of, run, succeed
 
 IDS = [int(i) for i in np.random.default_rng(3).integers(0, 5, 120)]
 
@@ -90,7 +90,8 @@ def test_gemma2_27b_attention_scale(tmp_path):
     assert_refused(done, FAILED, "cannot store the attention scale", "use --format hf")
 
 
-@pytest.mark.parametrize("name", random_models.MODELS)
+# test_gguf_round_trip writes the plain families' directories, too.
+@pytest.mark.parametrize("name", [name for name in random_models.MODELS if " " in name or LONG])
 def test_hugging_face_round_trip_is_exact(tmp_path, name):
     model = random_models.make(name)
     theirs = random_models.write(model, tmp_path / "theirs")

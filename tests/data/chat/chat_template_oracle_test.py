@@ -402,7 +402,7 @@ def test_unsupported_constructs_are_rejected_when_parsed(tmp_path):
 
 
 def draws():
-    return int(os.environ.get("FOLIO_FUZZ_RUNS", 150 if LONG else 60)), random.Random(int(os.environ.get("FOLIO_FUZZ_SEED", 12)))
+    return int(os.environ.get("FOLIO_FUZZ_RUNS", 150 if LONG else 40)), random.Random(int(os.environ.get("FOLIO_FUZZ_SEED", 12)))
 
 
 def test_filters_match_jinja(tmp_path):

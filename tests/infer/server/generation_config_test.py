@@ -128,12 +128,15 @@ def test_server_and_page_use_the_defaults(plain, tmp_path):
         other.stop()
 
 
-@pytest.mark.parametrize("field, value, part", [
+INVALID = [
     ("temperature", -1, "[0, 100]"), ("temperature", "hot", "a number"), ("top_p", 1.5, "[0, 1]"), ("top_p", [0.5], "a number"),
     ("top_k", 2.5, "an integer"), ("top_k", -2, "[-1,"), ("min_p", True, "a number"), ("repetition_penalty", 0, "[0.001, 100]"),
     ("eos_token_id", 10**6, "the vocabulary has IDs 0 to"), ("eos_token_id", [1, "x"], "the vocabulary"),
-    ("eos_token_id", {"a": 1}, "the vocabulary"), ("eos_token_id", -1, "the vocabulary")])
-@pytest.mark.parametrize("program", ["generate", "chat", "serve", "export"])
+    ("eos_token_id", {"a": 1}, "the vocabulary"), ("eos_token_id", -1, "the vocabulary")]
+
+
+@pytest.mark.parametrize("field, value, part, program", [
+    *((*case, "generate") for case in INVALID), *((*INVALID[0], program) for program in ("chat", "serve", "export"))])
 def test_invalid_value_errors_name_file_field_and_remedy(plain, tmp_path, field, value, part, program):
     folder = tmp_path / "model"
     shutil.copytree(plain[0], folder)

@@ -115,13 +115,13 @@ Expected of_one_process(nn::Llama& model, const TrainConfig& c, const std::vecto
   return expected;
 }
 
-struct Case {
+struct MeshCase {
   MeshShape mesh;
   bool experts;
   int64_t chunks = 1;
   bool latent = false;
 };
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const MeshCase& c, std::ostream* out) {
   *out << (c.latent ? "latent" : c.experts ? "experts" : "dense");
   for (const Axis axis : kAxes) {
     if (c.mesh[axis] > 1) *out << "_" << name_of(axis) << c.mesh[axis];
@@ -129,8 +129,8 @@ void PrintTo(const Case& c, std::ostream* out) {
   *out << (c.chunks > 1 ? "_interleaved" : "");
 }
 
-std::vector<Case> cases_on(const MeshShape& mesh) {
-  std::vector<Case> cases;
+std::vector<MeshCase> cases_on(const MeshShape& mesh) {
+  std::vector<MeshCase> cases;
   if (mesh[Axis::Expert] == 1) cases.push_back({mesh, false});
   cases.push_back({mesh, true});
   if (mesh[Axis::Context] == 1) cases.push_back({mesh, true, 1, true});
@@ -138,7 +138,7 @@ std::vector<Case> cases_on(const MeshShape& mesh) {
   return cases;
 }
 
-class Meshes : public testing::TestWithParam<Case> {};
+class Meshes : public testing::TestWithParam<MeshCase> {};
 
 TEST_P(Meshes, MatchLossAndGradientsOfOneProcess) {
   const auto& [mesh, experts, chunks, latent] = GetParam();
@@ -182,12 +182,12 @@ TEST_P(Meshes, MatchLossAndGradientsOfOneProcess) {
 
 // Returns the cases with up to four ranks, or those with more. Of more, meshes in three dimensions have all kinds of
 // models, as the small ones in one and two have; others have one kind, in turn, except in `make long`.
-std::vector<Case> cases_of(bool more) {
-  std::vector<Case> cases;
+std::vector<MeshCase> cases_of(bool more) {
+  std::vector<MeshCase> cases;
   size_t turn = 0;
   for (const MeshShape& mesh : all_meshes()) {
     if ((mesh.n_ranks() > 4) != more) continue;
-    const std::vector<Case> of_mesh = cases_on(mesh);
+    const std::vector<MeshCase> of_mesh = cases_on(mesh);
     const auto n_dimensions = std::count_if(kAxes.begin(), kAxes.end(), [&](Axis axis) { return mesh[axis] > 1; });
     if (!more || n_dimensions > 2 || std::getenv("FOLIO_LONG") != nullptr) {
       cases.insert(cases.end(), of_mesh.begin(), of_mesh.end());

@@ -28,20 +28,20 @@ TEST(ZeroOwners, AreBalanced) {
   for (const int64_t n : held) EXPECT_NEAR(static_cast<double>(n), 290.0 / 3, 15.0);
 }
 
-struct Case {
+struct ZeroCase {
   MeshShape mesh;
   int64_t zero;
   OptimizerKind optimizer;
   bool shares_memory = true;
 };
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const ZeroCase& c, std::ostream* out) {
   *out << fmt::format("{}_zero{}_data{}_tensor{}_pipeline{}{}", name_of(c.optimizer), c.zero, c.mesh[Axis::Data],
                       c.mesh[Axis::Tensor], c.mesh[Axis::Pipeline], c.shares_memory ? "" : "_sockets");
 }
 
-std::vector<Case> all_cases() {
+std::vector<ZeroCase> all_cases() {
   constexpr OptimizerKind kAdamW = OptimizerKind::AdamW, kMuon = OptimizerKind::Muon;
-  std::vector<Case> cases;
+  std::vector<ZeroCase> cases;
   const auto add = [&](int64_t zero, OptimizerKind optimizer, int64_t data, int64_t tensor, int64_t pipeline) {
     cases.push_back(
         {test::mesh_of({{Axis::Data, data}, {Axis::Tensor, tensor}, {Axis::Pipeline, pipeline}}), zero, optimizer});
@@ -63,7 +63,7 @@ std::vector<Case> all_cases() {
   return cases;
 }
 
-TrainConfig config_of(const Case& test) {
+TrainConfig config_of(const ZeroCase& test) {
   TrainConfig c;
   c.model = {.vocab_size = 13,
              .dim = 12,
@@ -93,10 +93,10 @@ std::vector<data::Batch> batches_of(const TrainConfig& c, int step) {
   return batches;
 }
 
-class ZeroStages : public testing::TestWithParam<Case> {};
+class ZeroStages : public testing::TestWithParam<ZeroCase> {};
 
 TEST_P(ZeroStages, MatchTheWeightsOfOneProcess) {
-  const Case& test = GetParam();
+  const ZeroCase& test = GetParam();
   const TrainConfig c = config_of(test);
   torch::manual_seed(5);
   auto first = folio::test::in_double(nn::family_llama(c.model, {.written_out = true}), 0.3);

