@@ -44,7 +44,7 @@ def is_finished(directory):
     return (directory / "model.gguf").exists()
 
 
-@pytest.mark.parametrize("dtype, kills", [("f32", 30 if LONG else 10), ("bf16", 6 if LONG else 2)])
+@pytest.mark.parametrize("dtype, kills", [("f32", 30 if LONG else 6), ("bf16", 6 if LONG else 2)])
 def test_kills_at_random_moments(home, dtype, kills):
     flags = flags_of(steps=40, threads=2, dtype=dtype)
     finish(home, home / "whole", flags)

@@ -175,6 +175,8 @@ def test_nothing_is_cut_off_at_any_width(visit, width):
     pages = [page.relative_to(BOOK) for page in BOOK.rglob("*.html") if "_static" not in page.parts and page != EXPLAIN]
     pages.remove(pathlib.Path("index.html"))  # leads to README.html
     prose = [page for page in pages if page.parts[0] != "source"]
+    if width == 1600:  # as at 1280, with wider margins
+        prose = sorted(prose)[::8]
     listings = sorted(page for page in pages if page.parts[0] == "source")[::25]
     cut = {str(page): visit(page, width).evaluate(CUT_OFF) for page in [*prose, *listings]}
     assert {page: elements for page, elements in cut.items() if elements} == {}
@@ -226,11 +228,12 @@ def test_formulas_need_no_script(generator, tmp_path):
     assert not any("mathjax" in address for address in read(page).loads)
 
 
-@pytest.mark.parametrize("link", ["[gone](gone.h)", "[gone](gone.md)", "[gone](#gone)", "![gone](gone.svg)",
-                                  "[gone](page.md#gone)"])
-def test_broken_links_fail_the_build(generator, tmp_path, link):
-    result, _ = build(tmp_path, f" and {link}")
-    assert result.returncode != 0 and "gone" in result.stderr, result.stderr
+def test_broken_links_fail_the_build(generator, tmp_path):
+    links = ["[a](gone-1.h)", "[a](gone-2.md)", "[a](#gone-3)", "![a](gone-4.svg)", "[a](page.md#gone-5)"]
+    result, _ = build(tmp_path, " and " + ", ".join(links))
+    assert result.returncode != 0
+    for i in range(1, 6):
+        assert f"gone-{i}" in result.stderr, result.stderr
 
 
 def number(file, pattern):

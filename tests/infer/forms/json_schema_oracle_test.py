@@ -21,7 +21,7 @@ from hypothesis_jsonschema import from_schema
 from form_tool import SMOLLM2, Tool, tool
 
 LONG = "FOLIO_LONG" in os.environ
-N_SCHEMAS = 10_000 if LONG else 300
+N_SCHEMAS = 10_000 if LONG else 150
 DRAFT = jsonschema.Draft202012Validator
 
 # JSON doesn't limit the length of an integer, but Python by default reads at most 4,300 digits.

@@ -16,7 +16,7 @@ import pytest
 
 from form_tool import SMOLLM2, Tool, tool
 
-N = 30_000 if "FOLIO_LONG" in os.environ else 200
+N = 30_000 if "FOLIO_LONG" in os.environ else 120
 LETTERS = list("aab1_ -.^$]\\\n\réü日😀")
 
 

@@ -1,7 +1,7 @@
 """Runs many clients for a long time: every output equals that of `generate`. Some clients read slowly, late or not at
 all, request more than they read, or disconnect.
 
-FOLIO_SOAK=100000 sets the number of requests for `make soak`. The default is 2,000, or 300 under sanitizers."""
+FOLIO_SOAK=100000 sets the number of requests for `make soak`. The default is 1,000, or 300 under sanitizers."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from wire import Wire, metric
 sys.path.append(str(Path(__file__).resolve().parents[3] / "scripts"))
 from slow_clients import SlowClients  # noqa: E402
 
-REQUESTS = int(os.environ.get("FOLIO_SOAK", 300 if SANITIZED else 2000))
+REQUESTS = int(os.environ.get("FOLIO_SOAK", 300 if SANITIZED else 1000))
 CLIENTS = 24
 CONTEXT = 256
 GREEDY = {"n": 8, "logprobs": 20, "stream": True}  # about 5 MB of output
