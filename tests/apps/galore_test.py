@@ -152,31 +152,3 @@ def test_twelve_steps_match_galore_torch(galore_torch, take_signs, runs):
     print("smallest change:", min((value, name) for name, value in moved.items()))
     for name in moved:
         assert apart[name] <= 1e-4 < moved[name] / 50, name
-
-
-@pytest.mark.parametrize("shape", [(DIM, DIM), (DIM // 2, DIM), (HIDDEN, DIM)])
-def test_galore_torch_depends_on_signs_in_new_subspaces(galore_torch, shape):
-    """Negating a singular vector and its part of the first moment changes no bit until the next subspace: there, the
-    moment still has the old sign. tests/train/step/galore_test.cpp shows the same for Folio."""
-    torch.manual_seed(1)
-    start, gradients = torch.randn(shape), torch.randn(EVERY + 1, *shape)
-    rows = shape[0] >= shape[1]
-    signs = torch.ones(RANK)
-    signs[::3] = -1
-    results = []
-    for flips in (False, True):
-        p = torch.nn.Parameter(start.clone())
-        optimizer = galore_torch.AdamW(galore_group([p]), lr=LR, weight_decay=DECAY, no_deprecation_warning=True)
-        values = []
-        for step, gradient in enumerate(gradients):
-            p.grad = gradient.clone()
-            optimizer.step()
-            values.append(p.detach().clone())
-            if flips and step == 1:
-                state = optimizer.state[p]
-                state["projector"].ortho_matrix = state["projector"].ortho_matrix * (signs[:, None] if rows else signs)
-                state["exp_avg"].mul_(signs if rows else signs[:, None])
-        results.append(values)
-    plain, flipped = results
-    assert all(torch.equal(a, b) for a, b in zip(plain[:EVERY], flipped[:EVERY]))
-    assert (plain[EVERY] - flipped[EVERY]).abs().max() > 1e-4
