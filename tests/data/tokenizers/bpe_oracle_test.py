@@ -51,7 +51,8 @@ TEXT = mixed_text(1_100_000 if LONG else 100_000)
 
 @functools.cache
 def all_characters():
-    """Returns every character of the assigned planes, in random order, between letters, digits and spaces.
+    """Returns every character of the assigned planes, in random order, each after an "a", and before letters, digits and
+    spaces.
 
     Omits digits that are new in Unicode 17, because `tokenizers` uses Unicode 16 in regular expressions but Unicode
     17 in its pre-tokenizer Digits.
@@ -60,7 +61,7 @@ def all_characters():
     letters = [chr(c) for c in [*range(0x34000), *range(0xE0000, 0xE0200)] if c not in later]
     rng = random.Random(3)
     rng.shuffle(letters)
-    return "".join(c + rng.choice(["", "", "", " ", "  ", "a", "1", "\n", " \n", "'", "'s", "!"]) for c in letters)
+    return "".join("a" + c + rng.choice(["", "", "", " ", "  ", "a", "1", "\n", " \n", "'", "'s", "!"]) for c in letters)
 
 
 EDGES = ["", "iPhone HTTPServer ABC's Abc'LL ΑΒγ Ǆx ʰA ʰʰ 中A中a É\u0301É aʰB \u0301AB !/\n/ //\n a/b", " ", "  ", "\n", "\r\n", " \n ", "\n\n  x", "a\n", "a  \n  b", "a   b", "\t\ta", "x \r\n\r\n y", "\u00a0\u00a0x",
@@ -113,6 +114,17 @@ def smollm2():
     return tokenizer, SMOLLM2
 
 
+def with_merges_of_first_bytes(data):
+    """Adds merges of the letter "a" with the first bytes of characters, so that tokens show whether a rare character, of
+    which no merge was learned, is split from an "a" before it. Returns the contents of tokenizer.json."""
+    vocabulary, merges = data["model"]["vocab"], data["model"]["merges"]
+    for first in (byte_level([b]) for b in range(0xC2, 0xF5)):
+        if "a" + first not in vocabulary:
+            vocabulary["a" + first] = len(vocabulary)
+            merges.append(["a", first] if isinstance(merges[0], list) else "a " + first)
+    return json.dumps(data)
+
+
 @functools.cache
 def training(pre):
     """Trains a vocabulary with `tokenizers`. Returns the contents of tokenizer.json and tokenizer_config.json."""
@@ -126,6 +138,7 @@ def training(pre):
     # (?i:'s) also matches "'ſ" (long s). "ſa" becomes a token here, so that the tokens of "'ſa" show whether it was
     # split.
     tokenizer.train_from_iterator([TEXT[:300_000], "\nſa" * 500], trainer)
+    tokenizer = Tokenizer.from_str(with_merges_of_first_bytes(json.loads(tokenizer.to_str())))
     tokenizer.add_tokens([AddedToken("<tool>", normalized=False), AddedToken("<tool>>", normalized=False)])
     config = {"bos_token": None, "eos_token": "<|im_end|>"}
     if pre == "llama-bpe":

@@ -57,7 +57,8 @@ TrainConfig config_for(const MeshShape& mesh, bool experts, bool latent = false)
              .rope_theta = 500.0F,
              .tie_embeddings = !experts};
   if (experts) {
-    c.model.n_experts = 2 * mesh[Axis::Expert];
+    // At least four: if all are selected, the balancing loss has no gradient.
+    c.model.n_experts = std::max<int64_t>(4, 2 * mesh[Axis::Expert]);
     c.model.experts_per_token = 2;
     c.model.expert_dim = 8;
     c.model.normalize_routes = true;
