@@ -37,14 +37,15 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  // Reads up to the end of the connection. Returns the body.
+  // Reads up to the end of the connection. Returns the body, which is empty if the connection ends before it.
   std::string read_all() {
     std::string all;
     std::string buffer(65536, ' ');
     for (ssize_t n = 0; (n = recv(socket_, buffer.data(), buffer.size(), 0)) > 0;) {
       all.append(buffer, 0, static_cast<size_t>(n));
     }
-    return all.substr(all.find("\r\n\r\n") + 4);
+    const size_t end_of_head = all.find("\r\n\r\n");
+    return end_of_head == all.npos ? "" : all.substr(end_of_head + 4);
   }
 
  private:
