@@ -187,7 +187,8 @@ void require_fits(const Runner& runner, size_t n_tokens, std::string_view what) 
 
 Trace run_traced(Runner& runner, std::span<const int32_t> tokens, const Options& options, const Change& change) {
   const auto needed = [](std::string_view name) {  // for the JSON and interventions
-    return !name.ends_with("norm") && !name.ends_with(".value") && !name.ends_with(".ffn_hidden");
+    return !name.ends_with("norm") && !name.ends_with(".value") && !name.ends_with(".ffn_hidden") &&
+           name.find("projected") == std::string_view::npos;
   };
   Trace trace{.tokens = {tokens.begin(), tokens.end()}};
   run_alone(runner, tokens, options.adapter, [&](const std::string& name, std::span<float> values, size_t) {
