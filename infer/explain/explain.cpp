@@ -204,7 +204,7 @@ Explanation explain(Runner& runner, const data::Tokenizer& tokenizer, const std:
   const core::ModelConfig& config = runner.config();
   core::require(!options.token || (*options.token >= 0 && *options.token < config.vocab_size),
                 "token {} is outside the vocabulary of {}", options.token.value_or(0), config.vocab_size);
-  core::require(runner.writable(), "a model on several ranks cannot be explained; use one process");
+  core::require(runner.writable(), "a model in a pipeline of ranks cannot be explained; use one process");
   require_fits(runner, tokens.size(), "the prompt");
   if (options.profiled != nullptr) options.profiled->enabled = false;
   Trace clean = run_traced(runner, tokens, options);
