@@ -293,6 +293,17 @@ TEST_P(ForwardPass, TheStepContinuesWithWhatAnObserverChanges) {
                                 return false;
                               }),
                         plain));
+  // Keys are cached once they are rotated: only a change before that has an effect.
+  const auto without = [&](const std::string& part) {
+    return alone(text, {.n_threads = 1}, [&](const std::string& name, std::span<float> values, size_t) {
+      if (!name.ends_with(part)) return false;
+      std::ranges::fill(values, 0.0F);
+      return true;
+    });
+  };
+  const std::string keys = c.latent() ? "latent" : "key";
+  EXPECT_TRUE(same_bits(without("." + keys), plain));
+  EXPECT_FALSE(same_bits(without(".projected_" + keys), plain));
   RunnerOn runner(kind(), model_);
   EXPECT_TRUE(same_bits(runner.logits_of(residual), swapped));
   if (c.logit_scale == 1.0F && c.logit_cap == 0.0F) return;
