@@ -38,7 +38,7 @@ __device__ void join_parts(const Attention& in, const AttentionItem& item, size_
                            int32_t n_parts) {
   constexpr int kStride = H::kPadded + 2;
   constexpr int kOutputs = static_cast<int>(kItemSlots) * H::kPadded / static_cast<int>(kThreads);
-  constexpr int kAtOnce = 1024 / static_cast<int>(kThreads);  // loads in flight per thread
+  constexpr int kAtOnce = 8;  // loads in flight per thread
   FOLIO_SHARED(float, keep, kItemSlots* kJoinParts);
   FOLIO_SHARED(float, add, kItemSlots* kJoinParts);      // first the part's maximum score, then its join factor
   FOLIO_SHARED(float, before, kItemSlots* kJoinParts);   // maximum score of all earlier parts
@@ -54,6 +54,11 @@ __device__ void join_parts(const Attention& in, const AttentionItem& item, size_
 #pragma unroll
   for (int o = 0; o < kOutputs; ++o) totals[o] = 0.0F;
   const int thread = static_cast<int>(threadIdx.x);
+  // The slot and dimension of a thread's output o. If a slot has no fewer dimensions than there are threads, slot_of(o)
+  // is a compile-time constant, which saves registers.
+  constexpr int kStep = static_cast<int>(kThreads);
+  const auto slot_of = [&](int o) { return o * kStep / H::kPadded + (kStep > H::kPadded ? thread / H::kPadded : 0); };
+  const auto dimension_of = [&](int o) { return o * kStep % H::kPadded + thread % H::kPadded; };
   for (int32_t first = 0; first < n_parts; first += kJoinParts) {
     const int n = n_parts - first < kJoinParts ? n_parts - first : kJoinParts;
     for (int i = thread; i < n_slots * kJoinParts; i += static_cast<int>(kThreads)) {
@@ -83,14 +88,13 @@ __device__ void join_parts(const Attention& in, const AttentionItem& item, size_
     }
 #pragma unroll
     for (int o = 0; o < kOutputs; ++o) {
-      const int index = o * static_cast<int>(kThreads) + thread;
-      const int slot = index / H::kPadded;
+      const int slot = slot_of(o);
       if (slot >= n_slots) break;
       for (int part = 0; part < n; part += kAtOnce) {
         float numbers[kAtOnce];
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) {
-          numbers[i] = part + i < n ? number(first + part + i, slot, index % H::kPadded) : 0.0F;
+          numbers[i] = part + i < n ? number(first + part + i, slot, dimension_of(o)) : 0.0F;
         }
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) {
@@ -106,10 +110,9 @@ __device__ void join_parts(const Attention& in, const AttentionItem& item, size_
   __syncthreads();
 #pragma unroll
   for (int o = 0; o < kOutputs; ++o) {
-    const int index = o * static_cast<int>(kThreads) + thread;
-    const int slot = index / H::kPadded;
+    const int slot = slot_of(o);
     if (slot >= n_slots) break;
-    store_output(in, row_of(item, slot), head_of(in, item, kv_head, slot), static_cast<size_t>(index % H::kPadded),
+    store_output(in, row_of(item, slot), head_of(in, item, kv_head, slot), static_cast<size_t>(dimension_of(o)),
                  totals[o] / before[slot]);
   }
 }
