@@ -2,19 +2,16 @@
 // split into parts of 64, which attention_parts (few rows) and attention_rows (prompts) compute with one function and
 // join with one formula in the same order: a row's result does not depend on how its prompt was split. Parts before a
 // sliding window are skipped.
-#include "infer/cuda/attention_body.h"
-#include "infer/cuda/block.h"
+#include "infer/cuda/attention_join.h"
 
 namespace folio::infer::gpu {
 namespace {
 
-constexpr int kBlocksOfPart = kPartPositions / CacheView::kPositions;
 constexpr unsigned kPartWarps = 4;
 constexpr unsigned kPartThreads = kPartWarps * kWarp;
 // Warps of an attention_rows block: kGroupItems, or half as many if their queries need much shared memory.
 template <typename H>
 inline constexpr unsigned kRowWarps = H::kQueryBytes > 8192 ? kGroupItems / 2 : kGroupItems;
-constexpr int kJoinParts = 32;  // parts (64 positions each) whose join factors are computed at once
 
 __device__ float cache_number(const CacheView& cache, const uint8_t* head, size_t index) {
   return cache.half ? from_f16(reinterpret_cast<const uint16_t*>(head)[index])
@@ -28,13 +25,14 @@ __global__ void attention_plain(Attention in) {
   if (head >= in.heads.n_heads) return;
   const size_t kv_head = head / in.heads.queries();
   const size_t dim = in.heads.head_dim;
+  const size_t value_dim = in.cache.value_dim();
   const float* q = in.query + (row * in.heads.n_heads + head) * dim;
   float* out = in.out + (row * in.heads.n_heads + head) * dim;
   const int32_t last = in.rows.positions[row];
   const int32_t* table = in.rows.blocks + in.rows.tables[row];
   float max = kNothing;
   float sum = 0.0F;
-  for (size_t d = 0; d < dim; ++d) out[d] = 0.0F;
+  for (size_t d = 0; d < value_dim; ++d) out[d] = 0.0F;
   for (int32_t p = first_seen(last, in.window); p <= last; ++p) {
     const auto block = static_cast<size_t>(table[p / 32]);
     const auto in_block = static_cast<size_t>(p % 32);
@@ -49,116 +47,12 @@ __global__ void attention_plain(Attention in) {
     const Join join = join_of(max, score);
     max = larger_of(max, score);
     sum = joined(sum, 1.0F, join);
-    for (size_t d = 0; d < dim; ++d) {
+    for (size_t d = 0; d < value_dim; ++d) {
       out[d] = joined(out[d], cache_number(in.cache, values, in.cache.value_index(in_block, d)), join);
     }
   }
   sum = sum_with_sink(in, head, max, sum);
-  for (size_t d = 0; d < dim; ++d) out[d] /= sum;
-}
-
-__device__ int32_t first_part(const Slots& s) { return s.item_first / static_cast<int32_t>(kPartPositions); }
-__device__ int32_t last_part(const Slots& s) { return s.item_last / static_cast<int32_t>(kPartPositions); }
-
-// Returns the two cache blocks of a part (64 positions); null pointers past the last position attended to.
-__device__ PartBlocks blocks_of_part(const Attention& in, const Slots& slots, size_t kv_head, int32_t part) {
-  const int32_t* table = in.rows.blocks + in.rows.tables[slots.row[0]];
-  PartBlocks blocks;
-  for (int b = 0; b < kBlocksOfPart; ++b) {
-    const int32_t index = part * kBlocksOfPart + b;
-    const bool there = index * static_cast<int32_t>(CacheView::kPositions) <= slots.item_last;
-    const size_t block = there ? static_cast<size_t>(table[index]) : 0;
-    blocks.keys[b] = there ? in.cache.data + in.cache.key_offset(block, in.layer, kv_head) : nullptr;
-    blocks.values[b] = there ? in.cache.data + in.cache.value_offset(block, in.layer, kv_head) : nullptr;
-  }
-  return blocks;
-}
-
-__device__ void store_output(const Attention& in, size_t row, size_t head, size_t d, float value) {
-  if (d < in.heads.head_dim) in.out[(row * in.heads.n_heads + head) * in.heads.head_dim + d] = value;
-}
-
-// Joins the results of all parts of 64 positions for an item and key/value head. `partials` is (n_parts, in.n_slots,
-// kStride): for each slot its output, max and sum. Called by all threads of the block.
-template <typename H>
-__device__ void join_parts(const Attention& in, const AttentionItem& item, size_t kv_head, const float* partials,
-                           int32_t n_parts) {
-  constexpr int kStride = H::kPadded + 2;
-  constexpr int kOutputs = static_cast<int>(kItemSlots) * H::kPadded / static_cast<int>(kPartThreads);
-  constexpr int kAtOnce = 8;  // loads in flight per thread
-  FOLIO_SHARED(float, keep, kItemSlots* kJoinParts);
-  FOLIO_SHARED(float, add, kItemSlots* kJoinParts);      // first the part's maximum score, then its join factor
-  FOLIO_SHARED(float, before, kItemSlots* kJoinParts);   // maximum score of all earlier parts
-  FOLIO_SHARED(float, of_part, kItemSlots* kJoinParts);  // the part's sum of exponentials
-  const int n_slots = item.n_rows * item.n_queries;
-  const uint32_t part_numbers = in.n_slots * kStride;  // 32 bits suffice for offsets: see kMostPartials
-  const auto number = [&](int32_t part, int slot, int d) {
-    return partials[static_cast<uint32_t>(part) * part_numbers + static_cast<uint32_t>(slot * kStride + d)];
-  };
-  float most = kNothing;  // maximum score so far of the slot that has this thread's index
-  float sum = 0.0F;
-  float totals[kOutputs];
-#pragma unroll
-  for (int o = 0; o < kOutputs; ++o) totals[o] = 0.0F;
-  const int thread = static_cast<int>(threadIdx.x);
-  for (int32_t first = 0; first < n_parts; first += kJoinParts) {
-    const int n = n_parts - first < kJoinParts ? n_parts - first : kJoinParts;
-    for (int i = thread; i < n_slots * kJoinParts; i += static_cast<int>(kPartThreads)) {
-      if (i % kJoinParts >= n) continue;
-      add[i] = number(first + i % kJoinParts, i / kJoinParts, H::kPadded);
-      of_part[i] = number(first + i % kJoinParts, i / kJoinParts, H::kPadded + 1);
-    }
-    __syncthreads();
-    if (thread < n_slots) {
-      for (int i = thread * kJoinParts; i < thread * kJoinParts + n; ++i) {
-        before[i] = most;
-        most = larger_of(most, add[i]);
-      }
-    }
-    __syncthreads();
-    for (int i = thread; i < n_slots * kJoinParts; i += static_cast<int>(kPartThreads)) {
-      if (i % kJoinParts >= n) continue;
-      const Join join = join_of(before[i], add[i]);
-      keep[i] = join.keep;
-      add[i] = join.add;
-    }
-    __syncthreads();
-    if (thread < n_slots) {
-      for (int i = thread * kJoinParts; i < thread * kJoinParts + n; ++i) {
-        sum = joined(sum, of_part[i], Join{keep[i], add[i]});
-      }
-    }
-#pragma unroll
-    for (int o = 0; o < kOutputs; ++o) {
-      const int index = o * static_cast<int>(kPartThreads) + thread;
-      const int slot = index / H::kPadded;
-      if (slot >= n_slots) break;
-      for (int part = 0; part < n; part += kAtOnce) {
-        float numbers[kAtOnce];
-#pragma unroll
-        for (int i = 0; i < kAtOnce; ++i) {
-          numbers[i] = part + i < n ? number(first + part + i, slot, index % H::kPadded) : 0.0F;
-        }
-#pragma unroll
-        for (int i = 0; i < kAtOnce; ++i) {
-          if (part + i >= n) break;
-          const Join join{keep[slot * kJoinParts + part + i], add[slot * kJoinParts + part + i]};
-          totals[o] = joined(totals[o], numbers[i], join);
-        }
-      }
-    }
-    __syncthreads();
-  }
-  if (thread < n_slots) before[thread] = sum_with_sink(in, head_of(in, item, kv_head, thread), most, sum);
-  __syncthreads();
-#pragma unroll
-  for (int o = 0; o < kOutputs; ++o) {
-    const int index = o * static_cast<int>(kPartThreads) + thread;
-    const int slot = index / H::kPadded;
-    if (slot >= n_slots) break;
-    store_output(in, row_of(item, slot), head_of(in, item, kv_head, slot), static_cast<size_t>(index % H::kPadded),
-                 totals[o] / before[slot]);
-  }
+  for (size_t d = 0; d < value_dim; ++d) out[d] /= sum;
 }
 
 // Decode: a warp computes one part of 64 positions for all queries that share a key/value head (attention_body.h), so
@@ -217,7 +111,7 @@ __global__ __launch_bounds__(kPartThreads,
         });
   }
   if (!is_last_block(&in.counters[place], n_blocks)) return;
-  join_parts<H>(in, item, kv_head, partials, n_parts);
+  join_parts<H, kPartThreads>(in, item, kv_head, partials, n_parts);
   if (threadIdx.x == 0) in.counters[place] = 0;  // for the next launch
 }
 
@@ -367,6 +261,8 @@ void attention(Stream& stream, const Attention& in, Form form) {
   if (form == Form::Plain) {
     launch(attention_plain, {static_cast<unsigned>(ceil_div(in.heads.n_heads, 32)), in.rows.n_rows}, {32}, 0, stream,
            in);
+  } else if (in.cache.latent_rank > 0) {
+    attention_to_latents(stream, in);
   } else if (in.cache.half) {
     launch_padded<true>(stream, in);
   } else {

@@ -76,12 +76,12 @@ __device__ inline Slots slots_of(const Attention& in, const AttentionItem& item,
 }
 
 /// Writes an item's queries, scaled, as mma operands: 16 bytes per lane for each step of k. Thread `thread` of
-/// `n_threads` writes its share; synchronize before reading.
+/// `n_threads` writes its share of `bytes` bytes; synchronize before reading.
 template <typename H>
 __device__ void store_queries(const Attention& in, const AttentionItem& item, size_t kv_head, uint8_t* to,
-                              unsigned thread, unsigned n_threads) {
+                              unsigned thread, unsigned n_threads, unsigned bytes = H::kQueryBytes) {
 #pragma unroll 4
-  for (unsigned i = thread; i < static_cast<unsigned>(H::kQueryBytes) / 4; i += n_threads) {  // one word per iteration
+  for (unsigned i = thread; i < bytes / 4; i += n_threads) {  // one word per iteration
     const unsigned lane = i / 4 % kWarp;
     const unsigned word = i % 4;
     const unsigned step = i / 128;
@@ -113,35 +113,10 @@ struct PartResult {
   float sum[2];
 };
 
-/// Computes attention over the 64 positions from `begin` on. Caps scores if cap > 0. Calls before(result) with each
-/// slot's maximum score and sum, then take(n, sums) with Σ e^(s - max) v for dimensions 8 n to 8 n + 7. The
-/// accumulators of a score tile (16 slots x 8 positions) have the layout of the next product's operand, so
-/// probabilities stay in registers.
-template <typename H, typename Before, typename Take>
-__device__ void attend_part(const uint8_t* queries, const PartBlocks& blocks, int32_t begin, const Slots& slots,
-                            float cap, Before before, Take take) {
+/// Replaces each score s of the 64 positions from `begin` on by e^(s - max), and returns the maximums and sums. Caps
+/// scores if cap > 0. Masks positions that a slot does not attend to, whatever the memory holds.
+__device__ inline PartResult weigh(Sums (&scores)[8], int32_t begin, const Slots& slots, float cap) {
   const unsigned t = lane_in_group();
-  Sums scores[8] = {};
-#pragma unroll 1
-  for (int tile = 0; tile < H::kKeyTiles; ++tile) {
-    const TileA q0 = tile_a(load(queries + (tile * 2) * 512 + lane_id() * 16));
-    const TileA q1 = tile_a(load(queries + (tile * 2 + 1) * 512 + lane_id() * 16));
-#pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      if (blocks.keys[j / 4] == nullptr) break;
-      const Words k =
-          load(blocks.keys[j / 4] + ((j % 4 * H::kKeyTiles + tile) * 32 + static_cast<int>(lane_id())) * 16);
-      if constexpr (H::kHalf) {
-        multiply_f16(scores[j], q0, tile_b(k, 0));
-        multiply_f16(scores[j], q1, tile_b(k, 1));
-      } else {
-        multiply_f32(scores[j], q0, tile_b(k, 0));
-        multiply_f32(scores[j], q1, tile_b(k, 1));
-      }
-    }
-  }
-
-  // Replaces each score s by e^(s - max). Masks positions that a slot does not attend to, whatever the memory holds.
   PartResult part{{kNothing, kNothing}, {0.0F, 0.0F}};
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
@@ -173,6 +148,36 @@ __device__ void attend_part(const uint8_t* queries, const PartBlocks& blocks, in
     part.sum[h] += __shfl_xor_sync(kAllLanes, part.sum[h], 1);
     part.sum[h] += __shfl_xor_sync(kAllLanes, part.sum[h], 2);
   }
+  return part;
+}
+
+/// Computes attention over the 64 positions from `begin` on. Calls before(result) with each slot's maximum score and
+/// sum, then take(n, sums) with Σ e^(s - max) v for dimensions 8 n to 8 n + 7. The accumulators of a score tile (16
+/// slots x 8 positions) have the layout of the next product's operand, so probabilities stay in registers.
+template <typename H, typename Before, typename Take>
+__device__ void attend_part(const uint8_t* queries, const PartBlocks& blocks, int32_t begin, const Slots& slots,
+                            float cap, Before before, Take take) {
+  const unsigned t = lane_in_group();
+  Sums scores[8] = {};
+#pragma unroll 1
+  for (int tile = 0; tile < H::kKeyTiles; ++tile) {
+    const TileA q0 = tile_a(load(queries + (tile * 2) * 512 + lane_id() * 16));
+    const TileA q1 = tile_a(load(queries + (tile * 2 + 1) * 512 + lane_id() * 16));
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      if (blocks.keys[j / 4] == nullptr) break;
+      const Words k =
+          load(blocks.keys[j / 4] + ((j % 4 * H::kKeyTiles + tile) * 32 + static_cast<int>(lane_id())) * 16);
+      if constexpr (H::kHalf) {
+        multiply_f16(scores[j], q0, tile_b(k, 0));
+        multiply_f16(scores[j], q1, tile_b(k, 1));
+      } else {
+        multiply_f32(scores[j], q0, tile_b(k, 0));
+        multiply_f32(scores[j], q1, tile_b(k, 1));
+      }
+    }
+  }
+  const PartResult part = weigh(scores, begin, slots, cap);
   before(part);
 
   // Clears values past the item's last position: they are not stored yet and may be NaN, and 0 * NaN is not 0.

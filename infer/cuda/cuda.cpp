@@ -21,11 +21,17 @@ class Cuda final : public Machine {
 
   [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, const Shard& shard,
                                             CacheType cache_type) override {
-    core::require(!model.config.latent(), "{}: latent attention ({}) is supported only on CPUs; use --device cpu",
-                  model.path, model.config.family);
-    core::require(model.config.head_dim <= static_cast<int64_t>(gpu::kMaxGpuHeadDim),
-                  "head_dim is {}, but the GPU kernels support at most {}; use --device cpu", model.config.head_dim,
-                  gpu::kMaxGpuHeadDim);
+    const core::ModelConfig& c = model.config;
+    const auto require_at_most = [](size_t most, const char* name, int64_t value) {
+      core::require(value <= static_cast<int64_t>(most),
+                    "{} is {}, but the GPU kernels support at most {}; use --device cpu", name, value, most);
+    };
+    if (c.latent()) {
+      require_at_most(gpu::kMaxLatentRank, "kv_lora_rank", c.kv_lora_rank);
+      require_at_most(gpu::kMaxLatentRank, "qk_rope_head_dim", c.qk_rope_head_dim);
+    } else {
+      require_at_most(gpu::kMaxGpuHeadDim, "head_dim", c.head_dim);
+    }
     require_whole(shard, "a GPU");
     core::require(cache_type != CacheType::Q8_0,
                   "--cache-type q8_0 is supported only on CPUs; use --cache-type f16 or --device cpu");

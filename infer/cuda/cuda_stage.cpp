@@ -46,14 +46,15 @@ CudaStage::CudaStage(const CudaOptions& options, const gpu::DeviceInfo& device, 
             .max_rows = options.max_rows,
             .draws = layers.last == config_.n_layers && static_cast<size_t>(config_.vocab_size) <= gpu::kMostTokens},
       heads_{.n_heads = static_cast<uint32_t>(config_.n_heads),
-             .n_kv_heads = static_cast<uint32_t>(config_.n_kv_heads),
-             .head_dim = static_cast<uint32_t>(config_.head_dim)},
+             .n_kv_heads = static_cast<uint32_t>(config_.latent() ? 1 : config_.n_kv_heads),
+             .head_dim = static_cast<uint32_t>(config_.latent() ? config_.latent_dim() : config_.head_dim)},
       activation_(static_cast<gpu::Activation>(core::info(config_.family).gate)),
-      any_kind_(weights_.matrix(weights_.by_role()(core::Role::Wq, layers.first)).kind),
+      any_kind_(weights_.matrix(weights_.by_role()(core::Role::Wo, layers.first)).kind),
       cache_{.n_layers = static_cast<uint32_t>(layers.last - layers.first),
              .n_kv_heads = heads_.n_kv_heads,
              .head_dim = heads_.head_dim,
-             .half = cache_type == CacheType::F16} {
+             .half = cache_type == CacheType::F16,
+             .latent_rank = static_cast<uint32_t>(config_.kv_lora_rank)} {
   experts_.routing = routing_of(config_);
   for (int64_t l = layers.first; l < layers.last; ++l) {
     widest_window_ = std::max(widest_window_, positions_seen(config_, l));
@@ -114,7 +115,7 @@ gpu::DeviceMemory CudaStage::angles_of(const std::vector<double>& frequencies, f
 
 float* CudaStage::at(Slot slot) const {
   if (slot == Slot::Residual && gathered_rows_) return gathered_.as<float>();
-  if (slot == Slot::Heads && gathered_rows_) slot = Slot::Query;
+  if (slot == attended() && gathered_rows_) slot = queries();
   return slots_[static_cast<size_t>(slot)].as<float>();
 }
 
@@ -197,11 +198,16 @@ void CudaStage::reserve_buffers(const Step& step) {
     grow(slots_[s], rows * info_.widths[s] * sizeof(float));
   }
   grow(gathered_, n_rows_ * width(Slot::Residual) * sizeof(float));
+  gpu::HeadsProduct product;
+  product.n_rows = static_cast<uint32_t>(n_rows_);
+  const size_t rows_of_heads = config_.latent() ? heads_.n_heads * product.padded_rows() : 0;
+  const auto widest_head = static_cast<size_t>(std::max(config_.qk_nope_head_dim, config_.kv_lora_rank));
   for (size_t kind = 0; kind < kKinds; ++kind) {
     if (!weights_.uses(static_cast<Kind>(kind))) continue;
-    grow(packed_data_[kind], packed_bytes(n_rows_, widest, static_cast<Kind>(kind)));
+    grow(packed_data_[kind], std::max(packed_bytes(n_rows_, widest, static_cast<Kind>(kind)),
+                                      packed_bytes(rows_of_heads, widest_head, static_cast<Kind>(kind))));
   }
-  grow(row_scales_, (n_rows_ + gpu::kTileColumns) * sizeof(float));
+  grow(row_scales_, std::max(rows_of_heads, n_rows_ + gpu::kTileColumns) * sizeof(float));
   make_room_for_experts();
   if (attention_.max_parts > 0) {
     grow(partials_, gpu::partial_bytes(attention_of_step()));
@@ -306,10 +312,11 @@ void CudaStage::norm_and_pack(const Norm& norm, bool adds_branch, const gpu::Pac
 }
 
 // Holds back an operation until flush(), which fuses and launches all of them. An observed step flushes after each
-// operation except Gather, which is launched with the next Attend.
+// operation, but from Gather on only after the next Attend, with which Gather is launched.
 void CudaStage::issue(const Operation& operation) {
   held_.push_back(operation);
-  if (observed_ && !std::holds_alternative<Gather>(operation)) flush();
+  const bool gathers = std::holds_alternative<Gather>(held_.front()) && !std::holds_alternative<Attend>(operation);
+  if (observed_ && !gathers) flush();
 }
 
 void CudaStage::flush() {
@@ -328,8 +335,10 @@ void CudaStage::run(const Norm& o, const Fused& fused) {
 
 void CudaStage::run(const NormHeads& o, const Fused& /*fused*/) {
   const size_t dim = weights_.length(o.weight);  // size of one head, or of all heads together
-  gpu::rms_norm(stream_, at(o.slot), weights_.vector(o.weight), config_.norm_eps, n_rows_ * width(o.slot) / dim, dim,
-                at(o.slot));
+  const bool latent = o.slot == Slot::Latent;
+  const float eps = latent || o.slot == Slot::QueryLatent ? core::kLatentNormEps : config_.norm_eps;
+  gpu::rms_norm(stream_, at(o.slot), weights_.vector(o.weight), eps, latent ? n_rows_ : n_rows_ * width(o.slot) / dim,
+                dim, at(o.slot), gpu::Form::Fast, latent ? width(o.slot) : 0);
 }
 
 void CudaStage::run(const Project& o, const Fused& fused) {
@@ -363,15 +372,31 @@ void CudaStage::run(const ProjectToResidual& o, const Fused& fused) {
   if (!fused.leaves_branch) gpu::add(stream_, at(Slot::Residual), branch(), n_rows_ * width(Slot::Residual));
 }
 
+void CudaStage::run(const ProjectHeads& o, const Fused& /*fused*/) {
+  const gpu::HeadsProduct product{.weight = weights_.matrix(o.weight),
+                                  .in = at(o.in),
+                                  .out = at(o.out),
+                                  .in_dim = static_cast<uint32_t>(width(o.in) / heads_.n_heads),
+                                  .out_dim = static_cast<uint32_t>(width(o.out) / heads_.n_heads),
+                                  .n_heads = heads_.n_heads,
+                                  .n_rows = static_cast<uint32_t>(n_rows_)};
+  gpu::PackedInputs x = inputs(o.in, product.weight.kind);
+  x.n_rows = static_cast<uint32_t>(product.n_heads * product.padded_rows());
+  x.k = product.weight.k;
+  gpu::multiply_heads(stream_, product, x);
+}
+
 void CudaStage::run(const RotateAndStore& o, const Fused& /*fused*/) {
+  gpu::Heads heads = heads_;
+  heads.head_dim = static_cast<uint32_t>(config_.head_dim);
   const auto* angles = (has_local_angles(o.layer) ? local_angles_ : angles_).as<float>();
   const auto rotated = static_cast<uint32_t>(config_.rotated());
-  gpu::rotate_and_store(stream_, attention_of_step().rows, heads_,
+  gpu::rotate_and_store(stream_, attention_of_step().rows, heads,
                         {.cosines = angles,
                          .sines = angles + n_angles_ * rotated / 2,
                          .rotated = rotated,
                          .halves = core::info(config_.family).pairs == core::RopePairs::Halves},
-                        at(Slot::Query), at(Slot::Key), at(Slot::Value), cache_,
+                        at(Slot::Query), at(config_.latent() ? Slot::Latent : Slot::Key), at(Slot::Value), cache_,
                         static_cast<size_t>(o.layer - layers().first));
 }
 
@@ -391,8 +416,8 @@ gpu::Attention CudaStage::attention_of_step() const {
           .max_parts = attention_.max_parts,
           .scale = config_.score_scale(),
           .cap = config_.attention_cap,
-          .query = at(Slot::Query),
-          .out = at(Slot::Heads),
+          .query = at(queries()),
+          .out = at(attended()),
           .partials = attention_.max_parts > 0 ? partials_.as<float>() : nullptr,
           .counters = counters_.as<uint32_t>(),
           .shared_bytes = device_.shared_bytes};
@@ -410,7 +435,7 @@ void CudaStage::run(const Attend& o, const Fused& fused) {
 void CudaStage::gather_rows() {
   const int32_t* rows = step_.as<int32_t>() + places_.logit_rows / sizeof(int32_t);
   gpu::gather(stream_, at(Slot::Residual), {}, rows, n_logit_rows_, width(Slot::Residual), gathered_.as<float>());
-  gpu::gather(stream_, at(Slot::Heads), {}, rows, n_logit_rows_, width(Slot::Heads), at(Slot::Query));
+  gpu::gather(stream_, at(attended()), {}, rows, n_logit_rows_, width(attended()), at(queries()));
   gathered_rows_ = true;
   n_rows_ = n_logit_rows_;
 }

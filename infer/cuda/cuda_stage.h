@@ -69,7 +69,7 @@ class CudaStage final : public Stage, public StageMemory, public StageResults {
   void run(const NormHeads& o, const Fused& fused);
   void run(const Project& o, const Fused& fused);
   void run(const ProjectToResidual& o, const Fused& fused);
-  void run(const ProjectHeads& /*o*/, const Fused& /*fused*/) {}  // Cuda::load() rejects latent attention
+  void run(const ProjectHeads& o, const Fused& fused);
   void run(const RotateAndStore& o, const Fused& fused);
   void run(const Attend& o, const Fused& fused);
   void run(const Activate& o, const Fused& fused);
@@ -86,6 +86,9 @@ class CudaStage final : public Stage, public StageMemory, public StageResults {
   [[nodiscard]] float* at(Slot slot) const;
   [[nodiscard]] const float* vector_or_null(WeightId id) const { return id.exists() ? weights_.vector(id) : nullptr; }
   [[nodiscard]] gpu::Attention attention_of_step() const;
+  /// Returns the slots of attention's queries and results.
+  [[nodiscard]] Slot queries() const { return config_.latent() ? Slot::Absorbed : Slot::Query; }
+  [[nodiscard]] Slot attended() const { return config_.latent() ? Slot::Attended : Slot::Heads; }
   void send(const Step& step);
   void reserve_buffers(const Step& step);
   void grow(gpu::DeviceMemory& memory, size_t bytes);
@@ -116,7 +119,7 @@ class CudaStage final : public Stage, public StageMemory, public StageResults {
   int64_t widest_window_;  ///< maximum number of positions that a row attends to, over all layers
   CudaWeights weights_;
   StageInfo info_;
-  gpu::Heads heads_;
+  gpu::Heads heads_;  ///< of attention: with latents, a single key/value head as wide as a latent
   gpu::Activation activation_;
   gpu::Kind any_kind_;  ///< format in which a Norm packs its result if no product reads it
 
@@ -157,7 +160,7 @@ class CudaStage final : public Stage, public StageMemory, public StageResults {
   std::array<Drawn, 2> drawn_;  ///< tokens of the last two fetch_tokens() calls, in alternating slots
   uint64_t n_fetched_ = 0;      ///< number of fetch_tokens() calls
 
-  bool gathered_rows_ = false;  ///< true after Gather: Residual is in gathered_, and Heads in Query's memory
+  bool gathered_rows_ = false;  ///< true after Gather: Residual is in gathered_, attended() in queries()' memory
 
   std::map<Shape, gpu::Recording> recordings_;
 };

@@ -1,6 +1,7 @@
 #include "infer/cuda/fuse.h"
 
 #include <optional>
+#include <utility>
 
 namespace folio::infer {
 namespace {
@@ -18,7 +19,13 @@ std::optional<Slot> input_of(const Operation& operation) {
 
 std::vector<Fused> fuse(std::span<const Operation> operations) {
   std::vector<Fused> all;
+  bool gathers = false;  // the next Attend
   while (!operations.empty()) {
+    if (std::holds_alternative<Gather>(operations[0])) {
+      gathers = true;
+      operations = operations.subspan(1);
+      continue;
+    }
     Fused fused{.operation = &operations[0]};
     const Operation* next = operations.size() > 1 ? &operations[1] : nullptr;
     const auto* norm = std::get_if<Norm>(fused.operation);
@@ -26,8 +33,8 @@ std::vector<Fused> fuse(std::span<const Operation> operations) {
     fused.adds_branch = norm != nullptr && !all.empty() && all.back().leaves_branch;
     if (next != nullptr && norm != nullptr && input_of(*next) == Slot::Normed) fused.norm = norm;
     if (next != nullptr && activate != nullptr && input_of(*next) == activate->gate) fused.activate = activate;
-    fused.gathers = next != nullptr && std::holds_alternative<Gather>(*fused.operation);
-    const bool both = fused.norm != nullptr || fused.activate != nullptr || fused.gathers;
+    if (std::holds_alternative<Attend>(*fused.operation)) fused.gathers = std::exchange(gathers, false);
+    const bool both = fused.norm != nullptr || fused.activate != nullptr;
     if (both) fused.operation = next;
     operations = operations.subspan(both ? 2 : 1);
     fused.leaves_branch = std::holds_alternative<ProjectToResidual>(*fused.operation) && !operations.empty() &&

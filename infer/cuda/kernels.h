@@ -43,9 +43,9 @@ void copy_blocks(Stream& stream, const CacheView& cache, const int32_t* pairs, s
 void pack_inputs(Stream& stream, const float* x, const PackedInputs& to, Form form = Form::Fast);
 
 /// Computes out (n_vectors, dim) = RMSNorm(x) * weight: x_i / sqrt(mean(x²) + eps) * weight_i. Zhang & Sennrich 2019.
-/// `out` may be x.
+/// `out` may be x. Vectors of x and `out` are `stride` elements apart; 0: dim.
 void rms_norm(Stream& stream, const float* x, const float* weight, float eps, size_t n_vectors, size_t dim, float* out,
-              Form form = Form::Fast);
+              Form form = Form::Fast, size_t stride = 0);
 /// Adds delta to x, computes out = RMSNorm(x) * weight and packs it into `packed`: three operations in one kernel.
 void add_norm_pack(Stream& stream, float* x, const Delta& delta, const float* weight, float eps, float* out,
                    const PackedInputs& packed);
@@ -75,6 +75,26 @@ void multiply(Stream& stream, const PackedInputs& x, const Matmul* products, siz
 }
 /// Computes a product in the simplest way (Form::Plain): one thread per output, unpacked inputs.
 void multiply_plain(Stream& stream, const float* x, size_t n_rows, const Matmul& product);
+
+/// A product with a matrix per head: the first weight.k elements of each head of `in` (n_rows, n_heads, in_dim) are
+/// multiplied, and the first weight.n_out elements of each head of `out` (n_rows, n_heads, out_dim) are the result.
+struct HeadsProduct {
+  PackedMatrix weight;  ///< the first head's matrix of a stack
+  const float* in = nullptr;
+  float* out = nullptr;
+  uint32_t in_dim = 0;
+  uint32_t out_dim = 0;
+  uint32_t n_heads = 0;
+  uint32_t n_rows = 0;
+
+  /// Returns the rows of a head in the packed inputs, a multiple of kTileColumns. The heads follow one another.
+  [[nodiscard]] FOLIO_BOTH constexpr size_t padded_rows() const {
+    return ceil_div(n_rows, kTileColumns) * kTileColumns;
+  }
+};
+/// Computes the product, bit for bit that of multiply() on each head, and copies the elements of `in` after weight.k to
+/// the end of `out`. `x` is workspace for n_heads * padded_rows() rows of weight.k elements in the weight's kind.
+void multiply_heads(Stream& stream, const HeadsProduct& product, const PackedInputs& x);
 
 /// An adapter's update of a matrix. A view.
 struct LowRank {
@@ -118,7 +138,8 @@ struct Angles {
 };
 
 /// Rotates the pairs of query (rows, n_heads, head_dim) and key (rows, n_kv_heads, head_dim) in place by the angles of
-/// their positions (Su et al. 2021), and stores key and value in layer `layer` of the cache.
+/// their positions (Su et al. 2021), and stores key and value in layer `layer` of the cache. For a cache of latents,
+/// `key` is (rows, cache.head_dim), and the pairs are the last dimensions of a query head and of a key.
 void rotate_and_store(Stream& stream, const RowsView& rows, const Heads& heads, const Angles& angles, float* query,
                       float* key, const float* value, const CacheView& cache, size_t layer, Form form = Form::Fast);
 
@@ -134,6 +155,7 @@ inline constexpr size_t kItemSlots = 16;
 inline constexpr size_t kGroupItems = 8;      ///< AttentionItems of one sequence per block, if partials is null
 inline constexpr size_t kPartPositions = 64;  ///< attention to each part of 64 positions is computed separately
 inline constexpr size_t kMaxGpuHeadDim = 256;
+inline constexpr size_t kMaxLatentRank = 512;  ///< maximum of kv_lora_rank, and of the elements with RoPE
 
 struct Attention {
   RowsView rows;
@@ -158,12 +180,14 @@ struct Attention {
 /// Computes out = softmax(scale q kᵀ) v from the cache, over the positions that a row attends to. Positions are split
 /// into parts, which are joined in order by online softmax (Milakov & Gimelshein 2018; Dao 2023). With `partials`, an
 /// item's parts are computed in parallel and the last block joins them; without, a warp computes them in turn, and
-/// items are in groups of kGroupItems. Both give the same bits.
+/// items are in groups of kGroupItems. Both give the same bits. For a cache of latents, query and out have heads of
+/// cache.head_dim elements, and the first latent_rank of `out` are set.
 void attention(Stream& stream, const Attention& in, Form form = Form::Fast);
+void attention_to_latents(Stream& stream, const Attention& in);  ///< Form::Fast for a cache of latents
 /// Returns the size in bytes of Attention::partials for a step.
 [[nodiscard]] constexpr size_t partial_bytes(const Attention& in) {
-  return size_t{1} * in.n_items * in.heads.n_kv_heads * in.n_slots * in.max_parts * (in.cache.padded() + 2) *
-         sizeof(float);
+  const size_t padded = in.cache.latent_rank > 0 ? kMaxLatentRank : in.cache.padded();
+  return size_t{1} * in.n_items * in.heads.n_kv_heads * in.n_slots * in.max_parts * (padded + 2) * sizeof(float);
 }
 
 }  // namespace folio::infer::gpu

@@ -132,28 +132,35 @@ struct PackedInputs {
 
 /// The KV cache of a stage: (blocks, layers, keys then values, n_kv_heads, 32 positions x `padded` elements), F32 or
 /// F16. Keys are the 8-column operand of the scores (column = position, k = head dimension), values that of the output
-/// (column = dimension, k = position). A view.
+/// (column = dimension, k = position). In latent attention, there are only keys: the latents. A view.
 struct CacheView {
   uint8_t* data = nullptr;
   uint32_t n_layers = 0;
   uint32_t n_kv_heads = 0;
   uint32_t head_dim = 0;
   bool half = false;
+  uint32_t latent_rank = 0;  ///< latent attention: elements of a key that are its value; 0: values are stored
 
   static constexpr size_t kPositions = 32;
 
-  /// Returns head_dim padded to 32, 64, 128 or 256. The padding stays zero.
+  /// Returns head_dim padded to 32, 64, 128 or 256, or to a multiple of 64 for latents. The padding stays zero.
   [[nodiscard]] FOLIO_BOTH constexpr size_t padded() const {
+    if (latent_rank > 0) return ceil_div(head_dim, 64) * 64;
     return head_dim <= 32 ? 32 : head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
   }
   [[nodiscard]] FOLIO_BOTH constexpr size_t number_bytes() const { return half ? 2 : 4; }
   [[nodiscard]] FOLIO_BOTH constexpr size_t head_bytes() const { return kPositions * padded() * number_bytes(); }
-  [[nodiscard]] FOLIO_BOTH constexpr size_t block_bytes() const { return n_layers * 2 * n_kv_heads * head_bytes(); }
+  [[nodiscard]] FOLIO_BOTH constexpr size_t value_dim() const { return latent_rank > 0 ? latent_rank : head_dim; }
+  /// Returns the number of arrays per layer: keys and values, or latents.
+  [[nodiscard]] FOLIO_BOTH constexpr size_t n_arrays() const { return latent_rank > 0 ? 1 : 2; }
+  [[nodiscard]] FOLIO_BOTH constexpr size_t block_bytes() const {
+    return n_layers * n_arrays() * n_kv_heads * head_bytes();
+  }
   [[nodiscard]] FOLIO_BOTH constexpr size_t key_offset(size_t block, size_t layer, size_t head) const {
-    return block * block_bytes() + (layer * 2 * n_kv_heads + head) * head_bytes();
+    return block * block_bytes() + (layer * n_arrays() * n_kv_heads + head) * head_bytes();
   }
   [[nodiscard]] FOLIO_BOTH constexpr size_t value_offset(size_t block, size_t layer, size_t head) const {
-    return block * block_bytes() + ((layer * 2 + 1) * n_kv_heads + head) * head_bytes();
+    return key_offset(block, layer, head) + (n_arrays() - 1) * n_kv_heads * head_bytes();
   }
 
   /// Returns the index of an element in a head's keys. Eight positions are a tile; a lane's 16 bytes are consecutive
@@ -168,6 +175,7 @@ struct CacheView {
   /// Returns the index of an element in a head's values. A dimension's 32 positions are contiguous, in the order in
   /// which lanes hold the probabilities: position 8 j + 2 t + b at 8 t + 2 j + b.
   [[nodiscard]] FOLIO_BOTH constexpr size_t value_index(size_t position, size_t d) const {
+    if (latent_rank > 0) return key_index(position, d);
     const size_t j = position / 8;
     const size_t t = position % 8 / 2;
     return d * kPositions + 8 * t + 2 * j + position % 2;

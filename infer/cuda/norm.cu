@@ -12,31 +12,33 @@ __device__ float inverse_of(float sum, size_t dim, float eps) {
 }
 
 // Form::Plain: one thread per row. Slow: each load uses 4 bytes of a 32-byte sector, and one thread adds a whole row.
-__global__ void norm_plain(const float* x, const float* weight, float eps, size_t n_vectors, size_t dim, float* out) {
+__global__ void norm_plain(const float* x, const float* weight, float eps, size_t n_vectors, size_t dim, size_t stride,
+                           float* out) {
   const size_t row = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (row >= n_vectors) return;
   float sum = 0.0F;
-  for (size_t i = 0; i < dim; ++i) sum = fmaf(x[row * dim + i], x[row * dim + i], sum);
+  for (size_t i = 0; i < dim; ++i) sum = fmaf(x[row * stride + i], x[row * stride + i], sum);
   const float inverse = inverse_of(sum, dim, eps);
-  for (size_t i = 0; i < dim; ++i) out[row * dim + i] = x[row * dim + i] * inverse * weight[i];
+  for (size_t i = 0; i < dim; ++i) out[row * stride + i] = x[row * stride + i] * inverse * weight[i];
 }
 
 // Normalizes narrow vectors, such as the heads of Qwen3, with one warp per vector.
 __global__ __launch_bounds__(kBlockThreads) void norm_warp(const float* x, const float* weight, float eps,
-                                                           size_t n_vectors, size_t dim, float* out) {
+                                                           size_t n_vectors, size_t dim, size_t stride, float* out) {
   const size_t row = static_cast<size_t>(blockIdx.x) * kBlockWarps + threadIdx.x / kWarp;
   if (row >= n_vectors) return;
   float sum = 0.0F;
-  for (size_t i = threadIdx.x % kWarp; i < dim; i += kWarp) sum = fmaf(x[row * dim + i], x[row * dim + i], sum);
+  for (size_t i = threadIdx.x % kWarp; i < dim; i += kWarp) sum = fmaf(x[row * stride + i], x[row * stride + i], sum);
   const float inverse = inverse_of(warp_sum(sum), dim, eps);
-  for (size_t i = threadIdx.x % kWarp; i < dim; i += kWarp) out[row * dim + i] = x[row * dim + i] * inverse * weight[i];
+  for (size_t i = threadIdx.x % kWarp; i < dim; i += kWarp)
+    out[row * stride + i] = x[row * stride + i] * inverse * weight[i];
 }
 
 // One block per row: thread i sums the squares of elements i, i + 1024, …. Shuffles and shared memory join the sums.
 __global__ __launch_bounds__(kRowThreads) void norm_block(const float* x, const float* weight, float eps, size_t dim,
-                                                          float* out) {
-  x += blockIdx.x * dim;
-  out += blockIdx.x * dim;
+                                                          size_t stride, float* out) {
+  x += blockIdx.x * stride;
+  out += blockIdx.x * stride;
   float sum = 0.0F;
   for (size_t i = threadIdx.x; i < dim; i += kRowThreads) sum = fmaf(x[i], x[i], sum);
   const float inverse = inverse_of(block_sum(sum), dim, eps);
@@ -74,15 +76,16 @@ __global__ __launch_bounds__(kRowThreads) void add_norm_pack_rows(float* x, Delt
 }  // namespace
 
 void rms_norm(Stream& stream, const float* x, const float* weight, float eps, size_t n_vectors, size_t dim, float* out,
-              Form form) {
+              Form form, size_t stride) {
+  if (stride == 0) stride = dim;
   const auto n = static_cast<unsigned>(n_vectors);
   if (form == Form::Plain) {
-    launch(norm_plain, {(n + 31) / 32}, {32}, 0, stream, x, weight, eps, n_vectors, dim, out);
+    launch(norm_plain, {(n + 31) / 32}, {32}, 0, stream, x, weight, eps, n_vectors, dim, stride, out);
   } else if (dim <= 256) {
     launch(norm_warp, {(n + kBlockWarps - 1) / kBlockWarps}, {kBlockThreads}, 0, stream, x, weight, eps, n_vectors, dim,
-           out);
+           stride, out);
   } else {
-    launch(norm_block, {n}, {kRowThreads}, 0, stream, x, weight, eps, dim, out);
+    launch(norm_block, {n}, {kRowThreads}, 0, stream, x, weight, eps, dim, stride, out);
   }
 }
 

@@ -53,15 +53,18 @@ __device__ void rotate_row(const Rotation& r, size_t row, uint32_t first, uint32
   const float* cosines = r.angles.cosines + position * pairs;
   const float* sines = r.angles.sines + position * pairs;
   float* query = r.query + row * heads.n_heads * heads.head_dim;
-  float* key = r.key + row * heads.n_kv_heads * heads.head_dim;
-  const float* value = r.value + row * heads.n_kv_heads * heads.head_dim;
+  const uint32_t key_dim = cache.head_dim;
+  float* key = r.key + row * heads.n_kv_heads * key_dim;
+  const bool latent = cache.latent_rank > 0;
+  const uint32_t first_of_query = latent ? heads.head_dim - r.angles.rotated : 0;  // the first dimension with RoPE
+  const uint32_t first_of_key = latent ? cache.latent_rank : 0;
 
   const uint32_t n_query_pairs = heads.n_heads * pairs;
   for (uint32_t i = first; i < n_query_pairs + heads.n_kv_heads * pairs; i += step) {
     const bool is_key = i >= n_query_pairs;
     const uint32_t head = (is_key ? i - n_query_pairs : i) / pairs;
     const uint32_t pair = i % pairs;  // for keys too: n_query_pairs is a multiple of `pairs`
-    float* x = (is_key ? key : query) + head * heads.head_dim;
+    float* x = is_key ? key + head * key_dim + first_of_key : query + head * heads.head_dim + first_of_query;
     const uint32_t d = r.angles.halves ? pair : 2 * pair;
     const uint32_t e = r.angles.halves ? pair + pairs : 2 * pair + 1;
     const Rotated turned = rotate(x[d], x[e], cosines[pair], sines[pair]);
@@ -69,16 +72,18 @@ __device__ void rotate_row(const Rotation& r, size_t row, uint32_t first, uint32
     x[e] = turned.second;
     if (!is_key) continue;
     uint8_t* keys = cache.data + cache.key_offset(block, r.layer, head);
-    store_number<kHalf>(keys, cache.key_index(in_block, d), turned.first);
-    store_number<kHalf>(keys, cache.key_index(in_block, e), turned.second);
+    store_number<kHalf>(keys, cache.key_index(in_block, first_of_key + d), turned.first);
+    store_number<kHalf>(keys, cache.key_index(in_block, first_of_key + e), turned.second);
   }
-  const uint32_t rest = heads.head_dim - r.angles.rotated;  // unrotated dimensions of a key
+  const uint32_t rest = key_dim - r.angles.rotated;  // unrotated dimensions of a key
   for (uint32_t i = first; i < heads.n_kv_heads * rest; i += step) {
     const uint32_t head = i / rest;
-    const uint32_t d = r.angles.rotated + i % rest;
+    const uint32_t d = (latent ? 0 : r.angles.rotated) + i % rest;
     store_number<kHalf>(cache.data + cache.key_offset(block, r.layer, head), cache.key_index(in_block, d),
-                        key[head * heads.head_dim + d]);
+                        key[head * key_dim + d]);
   }
+  if (latent) return;
+  const float* value = r.value + row * heads.n_kv_heads * heads.head_dim;
   for (uint32_t i = first; i < heads.n_kv_heads * heads.head_dim; i += step) {
     uint8_t* values = cache.data + cache.value_offset(block, r.layer, i / heads.head_dim);
     store_number<kHalf>(values, cache.value_index(in_block, i % heads.head_dim), value[i]);

@@ -1,6 +1,8 @@
 // Tests attention on the GPU. Its three forms (plain, split, sequential) are within rounding errors of the formula.
 // Split and sequential attention give the same bits at every length, head width and window, for any division of rows
 // into items and batches, any order of threads, and any values in unused cache positions.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -31,6 +33,7 @@ struct Case {
   double scale_of_queries = 1.0;
   float cap = 0.0F;
   double scale_of_sinks = 0.0;  ///< 0: no sinks
+  uint32_t latent_rank = 0;     ///< latent attention, with latents of head_dim elements; 0: not latent
 };
 
 // Queries, and the keys and values of some sequences in a KV cache whose unused positions are NaN.
@@ -38,7 +41,11 @@ class Setting {
  public:
   explicit Setting(const Case& c) : case_(c) {
     heads_ = {.n_heads = c.n_kv_heads * c.queries, .n_kv_heads = c.n_kv_heads, .head_dim = c.head_dim};
-    cache_ = {.n_layers = 2, .n_kv_heads = c.n_kv_heads, .head_dim = c.head_dim, .half = c.half};
+    cache_ = {.n_layers = 2,
+              .n_kv_heads = c.n_kv_heads,
+              .head_dim = c.head_dim,
+              .half = c.half,
+              .latent_rank = c.latent_rank};
     int32_t n_blocks = 0;
     for (const int32_t length : c.lengths) n_blocks += (length + 31) / 32;
     bytes_.assign(static_cast<size_t>(n_blocks) * cache_.block_bytes(), 0xFF);
@@ -48,7 +55,7 @@ class Setting {
       for (int32_t b = 0; b < (c.lengths[s] + 31) / 32; ++b) blocks_.push_back(--next);
       const size_t numbers = static_cast<size_t>(c.lengths[s]) * c.n_kv_heads * c.head_dim;
       keys_.push_back(random_floats(numbers, 10 + s));
-      values_.push_back(random_floats(numbers, 20 + s));
+      values_.push_back(c.latent_rank > 0 ? keys_.back() : random_floats(numbers, 20 + s));
       for (int32_t p = 0; p < (c.lengths[s] + 31) / 32 * 32; ++p) store(s, p);
       for (int32_t p = c.lengths[s] - c.n_rows[s]; p < c.lengths[s]; ++p) {
         positions_.push_back(p);
@@ -146,7 +153,7 @@ class Setting {
                                 case_.cap * 16 * 0x1p-24;
         const double of_weight = (rounded ? 0x1p-11 : 3 * 0x1p-20) + static_cast<double>(scores.size() + 64) * 0x1p-22;
         const double bound = largest_value * (2 * (std::exp(of_score) - 1) + of_weight) + 1e-7;
-        for (size_t d = 0; d < dim; ++d) {
+        for (size_t d = 0; d < cache_.value_dim(); ++d) {
           double value = 0.0;
           for (int32_t p = first; p <= last; ++p) {
             value += scores[static_cast<size_t>(p - first)] / sum * kept(values[index(p, kv, d)]);
@@ -302,6 +309,56 @@ TEST_P(GpuAttention, RowsDoNotDependOnTheBatch) {
   EXPECT_TRUE(same_bits(Setting(all).run(Form::Fast, false), expected));
 }
 
+// Latents of 512 + 64 elements, of a few, and of one more than fills a tile or a group of tiles.
+TEST_P(GpuAttention, IsTheTextbooksOverLatentsOfEveryWidth) {
+  for (const auto& [rank, latent] :
+       {std::pair{1U, 3U}, {26U, 32U}, {31U, 33U}, {64U, 96U}, {65U, 66U}, {129U, 257U}, {512U, 576U}}) {
+    for (const uint32_t queries : {1U, 5U, 16U, 40U}) {
+      if (queries > 16 && rank > 64) continue;
+      SCOPED_TRACE(fmt::format("{} of {}, {} heads", rank, latent, queries));
+      expect_all_forms({.n_kv_heads = 1,
+                        .queries = queries,
+                        .head_dim = latent,
+                        .half = GetParam(),
+                        .lengths = {70},
+                        .n_rows = {4},
+                        .latent_rank = rank});
+    }
+  }
+}
+
+TEST_P(GpuAttention, IsTheTextbooksOverLatentsAtEveryLength) {
+  Case c{.n_kv_heads = 1, .queries = 5, .head_dim = 72, .half = GetParam(), .latent_rank = 66};
+  for (const int32_t length : {1, 2, 31, 32, 33, 63, 64, 65, 128, 129, 300}) {
+    SCOPED_TRACE(length);
+    c.lengths = {length};
+    c.n_rows = {std::min(length, 3)};
+    expect_all_forms(c);
+  }
+  c.lengths = {170, 40};  // with windows, caps and sinks
+  c.n_rows = {20, 3};
+  c.scale_of_queries = 3.0;
+  c.window = 100;
+  c.cap = 5.0F;
+  c.scale_of_sinks = 1.0;
+  expect_all_forms(c);
+}
+
+TEST_P(GpuAttention, RowsOverLatentsDoNotDependOnTheBatch) {
+  Case all{.n_kv_heads = 1,
+           .queries = 3,
+           .head_dim = 40,
+           .half = GetParam(),
+           .lengths = {100, 131, 7},
+           .n_rows = {100, 70, 7},
+           .latent_rank = 34};
+  const auto expected = Setting(all).run(Form::Fast, false);
+  EXPECT_TRUE(same_bits(Setting(all).run(Form::Fast, true), expected));
+  all.rows_of_item = 1;
+  EXPECT_TRUE(same_bits(Setting(all).run(Form::Fast, true), expected));
+  EXPECT_TRUE(same_bits(Setting(all).run(Form::Fast, false), expected));
+}
+
 // With less shared memory, keys and values are read from the cache directly. The bits are the same.
 TEST_P(GpuAttention, DoesNotDependOnSharedMemorySize) {
   Case c{.n_kv_heads = 1, .queries = 4, .head_dim = 128, .half = GetParam(), .lengths = {150}, .n_rows = {40}};
@@ -312,8 +369,13 @@ TEST_P(GpuAttention, DoesNotDependOnSharedMemorySize) {
 }
 
 TEST_P(GpuAttention, DoesNotDependOnThreadOrder) {
-  for (const bool in_parts : {true, false}) {
-    Setting setting({.half = GetParam(), .lengths = {300, 40}, .n_rows = {9, 1}});
+  for (const auto& [in_parts, rank] : {std::pair{true, 0U}, {false, 0U}, {true, 70U}, {false, 70U}}) {
+    Setting setting({.n_kv_heads = rank > 0 ? 1U : 2U,
+                     .head_dim = rank > 0 ? 80U : 32U,
+                     .half = GetParam(),
+                     .lengths = {300, 40},
+                     .n_rows = {9, 1},
+                     .latent_rank = rank});
     host::require_same_in_all_orders(
         [&] {
           const auto out = setting.run(Form::Fast, in_parts);

@@ -86,9 +86,25 @@ TEST(CudaStage, RejectsMissingDevicesAndWideHeads) {
   const core::StoredModel model = test::random_model_of(wide);
   EXPECT_ERROR(Runner(model, *make_cuda({})),
                "head_dim is 300, but the GPU kernels support at most 256; use --device cpu");
-  const core::StoredModel latent = test::random_model_of(test::latent_shapes()[0]);
-  EXPECT_ERROR(Runner(latent, *make_cuda({})),
-               "latent attention (deepseek_v2) is supported only on CPUs; use --device cpu");
+  core::ModelConfig latent = test::latent_shapes()[0].config;
+  latent.kv_lora_rank = 513;
+  const core::StoredModel wide_latent = test::random_model(latent);
+  EXPECT_ERROR(Runner(wide_latent, *make_cuda({})),
+               "kv_lora_rank is 513, but the GPU kernels support at most 512; use --device cpu");
+  latent.kv_lora_rank = 26;
+  latent.qk_rope_head_dim = 514;
+  latent.head_dim = latent.qk_nope_head_dim + 514;
+  const core::StoredModel wide_rope = test::random_model(latent);
+  EXPECT_ERROR(Runner(wide_rope, *make_cuda({})),
+               "qk_rope_head_dim is 514, but the GPU kernels support at most 512; use --device cpu");
+}
+
+// A position of a layer is one latent, padded from 96 to 128 elements, however many heads there are.
+TEST(CudaStage, CachesOneLatentForAllHeads) {
+  const core::StoredModel model = test::random_model_of(test::latent_shapes()[3]);
+  const auto positions = kBlockPositions * static_cast<uint64_t>(model.config.n_layers);
+  EXPECT_EQ(Runner(model, *make_cuda({}), {.type = CacheType::F32}).block_bytes(), positions * 128 * 4);
+  EXPECT_EQ(Runner(model, *make_cuda({}), {.type = CacheType::F16}).block_bytes(), positions * 128 * 2);
 }
 
 void expect_same_however_cut(const core::StoredModel& model, size_t n_tokens, const std::vector<size_t>& cuts) {
@@ -124,6 +140,13 @@ TEST(CudaStage, ExpertsDoNotDependOnStepSizes) {
   }
 }
 
+TEST(CudaStage, LatentAttentionDoesNotDependOnStepSizes) {
+  for (const test::Shape& shape : test::latent_shapes()) {
+    SCOPED_TRACE(shape.name);
+    expect_same_however_cut(test::random_model_of(shape), 70, {1, 7, 40});
+  }
+}
+
 TEST(CudaFusion, FusesNormsAndActivationsIntoMatmuls) {
   const std::vector<Operation> operations{
       Norm{},
@@ -137,6 +160,10 @@ TEST(CudaFusion, FusesNormsAndActivationsIntoMatmuls) {
       ProjectToResidual{.in = Slot::Gate, .weight = {}, .bias = {}, .post_norm = {}},
       Activate{Slot::SharedGate, Slot::SharedUp},
       GateRows{.slot = Slot::SharedGate, .weight = {}},
+      Gather{},
+      ProjectHeads{},
+      Attend{},
+      ProjectHeads{},
   };
   constexpr std::array<std::string_view, std::variant_size_v<Operation>> kNames{"embed",
                                                                                 "norm",
@@ -162,7 +189,7 @@ TEST(CudaFusion, FusesNormsAndActivationsIntoMatmuls) {
   }
   EXPECT_EQ(got,
             "norm+project gather+attend project_to_residual- add+norm+project activate+project_to_residual activate "
-            "gate_rows ");
+            "gate_rows project_heads gather+attend project_heads ");
 }
 
 // With --fast, a product's terms may be added in one sum instead of eight, so logits differ by rounding errors.

@@ -304,6 +304,41 @@ TEST_P(ExpertTypes, AssignmentsMatchSingleMatmuls) {
   }
 }
 
+// Each head of a row gives the bits of a single product with the head's matrix. The elements after the multiplied ones
+// are copied to the end of the result, if it has them.
+TEST_P(ExpertTypes, HeadsMatchSingleMatmuls) {
+  Stream stream(0);
+  constexpr size_t kHeads = 3;
+  const size_t block = core::info(GetParam()).block_elements;
+  const size_t k = block == 1 ? 33 : block;
+  const size_t n_out = block == 1 ? 21 : block;
+  const Stack stack(stream, GetParam(), kHeads, n_out, k, 1);
+  for (const auto& [n_rows, copied] : {std::pair{1U, 6U}, {1U, 0U}, {8U, 6U}, {9U, 6U}, {70U, 6U}}) {
+    const size_t in_dim = k + 6;
+    const size_t out_dim = n_out + copied;
+    const auto rows = random_floats(n_rows * kHeads * in_dim, 4);
+    const DeviceMemory in = on_device(stream, rows);
+    const DeviceMemory out = unwritten(stream, n_rows * kHeads * out_dim * sizeof(float));
+    const HeadsProduct product{.weight = stack.matrix,
+                               .in = in.as<float>(),
+                               .out = out.as<float>(),
+                               .in_dim = static_cast<uint32_t>(in_dim),
+                               .out_dim = static_cast<uint32_t>(out_dim),
+                               .n_heads = kHeads,
+                               .n_rows = n_rows};
+    const test::Packing x(stream, kHeads * product.padded_rows(), k, stack.matrix.kind);
+    multiply_heads(stream, product, x.view);
+    const auto got = on_host<float>(stream, out);
+    for (size_t i = 0; i < n_rows * kHeads; ++i) {
+      const auto head = rows.begin() + static_cast<ptrdiff_t>(i * in_dim);
+      const test::Inputs one(stream, {head, head + static_cast<ptrdiff_t>(k)}, k, stack.matrix.kind);
+      auto expected = test::product(stream, one, stack.each[i % kHeads]);
+      expected.insert(expected.end(), head + static_cast<ptrdiff_t>(k), head + static_cast<ptrdiff_t>(k + copied));
+      ASSERT_TRUE(same_bits(std::span(got).subspan(i * out_dim, out_dim), expected)) << n_rows << " rows, at " << i;
+    }
+  }
+}
+
 TEST(Experts, DoNotDependOnThreadOrder) {
   Stream stream(0);
   const Routing r{.n_experts = 4, .n_chosen = 2};

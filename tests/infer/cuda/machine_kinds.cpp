@@ -21,6 +21,8 @@ std::vector<MachineKind> machine_kinds() {
                      return machines;
                    },
                    kSplitFloats});
+  const auto latent = std::ranges::find(kinds, "latent", &MachineKind::name)->model;
+  kinds.push_back({"latent_cuda_f16", CacheType::F16, kinds.back().make, kSplitFloats, latent});
   kinds.push_back({"cpu_and_cuda_f16", CacheType::F16,
                    [=](const CpuOptions& options) {
                      Machines machines;

@@ -49,7 +49,8 @@ class PerturbedStage final : public PassThroughStage {
     const auto manifest = core::tensor_manifest(config_);
     const auto output = config_.tie_embeddings ? core::Role::TokenEmbedding : core::Role::Output;
     for (size_t i = 0; i < manifest.size(); ++i) {
-      if (manifest[i].role == core::Role::Wq) type_ = model.tensors[i].type;
+      if (manifest[i].role == core::Role::Wo) type_ = model.tensors[i].type;
+      if (manifest[i].role == core::Role::WkB) type_of_heads_ = model.tensors[i].type;
       if (manifest[i].role == core::Role::Router) router_type_ = model.tensors[i].type;
       if (manifest[i].role == core::Role::ExpertW1) expert_type_ = model.tensors[i].type;
       if (manifest[i].role == output) output_type_ = model.tensors[i].type;
@@ -91,12 +92,20 @@ class PerturbedStage final : public PassThroughStage {
     perturb(Slot::ExpertGate, error_of_product(expert_type_, k) + error_of_norm(config_.dim));
   }
   void perturb_inputs(const GateRows& /*o*/) { perturb_input(Slot::Normed, core::DType::F32); }
-  // Rounding a probability has the same effect as rounding the value that it weights.
+  // With Query, also perturbs the elements that are copied.
+  void perturb_inputs(const ProjectHeads& o) {
+    const size_t k = width(o.in) / static_cast<size_t>(config_.n_heads);
+    perturb(o.in, error_of_product(type_of_heads_, k) + error_of_norm(config_.dim));
+  }
+  // Rounding a probability has the same effect as rounding the value that it weights. A latent is also the key, so its
+  // scores are perturbed twice.
   void perturb_inputs(const RotateAndStore& /*o*/) {
-    perturb(Slot::Value, attention_ + (static_cast<double>(n_positions_) + 64.0) * 0x1p-22);
+    perturb(config_.latent() ? Slot::Latent : Slot::Value,
+            attention_ + (static_cast<double>(n_positions_) + 64.0) * 0x1p-22);
   }
   void perturb_inputs(const Attend& /*o*/) {
-    perturb(Slot::Query, attention_ + (static_cast<double>(config_.head_dim) + 8.0) * 0x1p-23);
+    const int64_t k = config_.latent() ? config_.latent_dim() : config_.head_dim;
+    perturb(config_.latent() ? Slot::Absorbed : Slot::Query, attention_ + (static_cast<double>(k) + 8.0) * 0x1p-23);
   }
 
   void perturb_input(Slot in, core::DType type) {
@@ -116,6 +125,7 @@ class PerturbedStage final : public PassThroughStage {
   uint64_t seed_;
   uint64_t counter_ = 0;
   core::DType type_ = core::DType::F32;  ///< type of the layers' matrices
+  core::DType type_of_heads_ = core::DType::F32;
   core::DType router_type_ = core::DType::F32;
   core::DType expert_type_ = core::DType::F32;
   core::DType output_type_ = core::DType::F32;

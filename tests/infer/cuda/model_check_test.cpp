@@ -62,6 +62,12 @@ INSTANTIATE_TEST_SUITE_P(Shapes, CheckExperts, ::testing::ValuesIn(expert_shapes
 
 TEST_P(CheckExperts, GpuIsWithinTheBound) { expect_within_the_bound(GetParam()); }
 
+class CheckLatents : public ::testing::TestWithParam<Shape> {};
+
+INSTANTIATE_TEST_SUITE_P(Shapes, CheckLatents, ::testing::ValuesIn(latent_shapes()), shape_name);
+
+TEST_P(CheckLatents, GpuIsWithinTheBound) { expect_within_the_bound(GetParam()); }
+
 // Returns models of families other than Llama, one of them with scaled RoPE.
 std::vector<Shape> other_families() {
   std::vector<Shape> shapes = part_shapes();

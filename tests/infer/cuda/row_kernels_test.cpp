@@ -70,6 +70,24 @@ TEST(RmsNorm, InPlaceGivesTheSame) {
   }
 }
 
+// Normalizes the first elements of wider rows. The others are unchanged.
+TEST(RmsNorm, StridedVectorsMatchAdjacentOnes) {
+  Stream stream(0);
+  for (const size_t dim : {31U, 300U}) {
+    auto expected = random_floats(4 * (dim + 5), 1);
+    const DeviceMemory wide = on_device(stream, expected);
+    const DeviceMemory w = on_device(stream, random_floats(dim, 2));
+    for (size_t row = 0; row < 4; ++row) {
+      const auto first = expected.begin() + static_cast<std::ptrdiff_t>(row * (dim + 5));
+      const DeviceMemory x = on_device(stream, std::vector<float>(first, first + static_cast<std::ptrdiff_t>(dim)));
+      rms_norm(stream, x.as<float>(), w.as<float>(), 1e-5F, 1, dim, x.as<float>());
+      std::ranges::copy(on_host<float>(stream, x), first);
+    }
+    rms_norm(stream, wide.as<float>(), w.as<float>(), 1e-5F, 4, dim, wide.as<float>(), Form::Fast, dim + 5);
+    EXPECT_TRUE(same_bits(on_host<float>(stream, wide), expected)) << dim;
+  }
+}
+
 TEST(RmsNorm, FusedMatchesAddNormAndPack) {
   Stream stream(0);
   for (const Kind kind : kKinds) {
@@ -345,6 +363,54 @@ TEST(Rope, RotatesLikeTheReferenceAndStores) {
         }
         EXPECT_TRUE(same_bits(on_host<float>(stream, q), query)) << head_dim;
         EXPECT_TRUE(same_bits(on_host<float>(stream, k), key)) << head_dim;
+      }
+    }
+  }
+}
+
+// The last elements of each query head and of the latent are rotated, and the latent is stored once.
+TEST(Rope, RotatesTheEndOfLatentsAndStoresThem) {
+  Stream stream(0);
+  constexpr size_t kHeads = 3;
+  constexpr size_t kQueryDim = 11;
+  constexpr size_t kRotated = 4;
+  constexpr size_t kRank = 70;
+  for (const bool half : {false, true}) {
+    for (const Form form : {Form::Plain, Form::Fast}) {
+      CacheView cache{.n_layers = 2, .n_kv_heads = 1, .head_dim = kRank + kRotated, .half = half, .latent_rank = kRank};
+      EXPECT_EQ(cache.block_bytes(), 2 * 32 * 128 * (half ? 2 : 4)) << "one latent per position, padded to 128";
+      const DeviceMemory memory = unwritten(stream, cache.block_bytes());
+      cache.data = memory.as<uint8_t>();
+      auto query = random_floats(kHeads * kQueryDim, 1);
+      auto latent = random_floats(kRank + kRotated, 2);
+      const std::vector<float> angles{0.6F, 0.8F, 0.28F, 0.96F};  // cosines of position 0, whatever it is, then sines
+      const DeviceMemory q = on_device(stream, query);
+      const DeviceMemory k = on_device(stream, latent);
+      const DeviceMemory zeros = on_device(stream, std::vector<int32_t>{0});
+      const DeviceMemory c = on_device(stream, angles);
+      const RowsView rows{.tokens = nullptr,
+                          .positions = zeros.as<int32_t>(),
+                          .tables = zeros.as<int32_t>(),
+                          .blocks = zeros.as<int32_t>(),
+                          .n_rows = 1};
+      rotate_and_store(stream, rows, {.n_heads = kHeads, .n_kv_heads = 1, .head_dim = kQueryDim},
+                       {c.as<float>(), c.as<float>() + 2, kRotated, false}, q.as<float>(), k.as<float>(), nullptr,
+                       cache, 1, form);
+      const std::vector<float> cos{angles[0], angles[0], angles[1], angles[1]};
+      const std::vector<float> sin{-angles[2], angles[2], -angles[3], angles[3]};
+      const auto rotate = [&](float* x) {
+        kernels::reference::rope(x, cos.data(), sin.data(), 1, kRotated, core::RopePairs::Adjacent);
+      };
+      for (size_t head = 0; head < kHeads; ++head) rotate(&query[(head + 1) * kQueryDim - kRotated]);
+      rotate(&latent[kRank]);
+      EXPECT_TRUE(same_bits(on_host<float>(stream, q), query));
+      EXPECT_TRUE(same_bits(on_host<float>(stream, k), latent));
+      const auto stored = on_host<uint8_t>(stream, memory);
+      for (size_t d = 0; d < latent.size(); ++d) {
+        const uint8_t* at = &stored[cache.key_offset(0, 1, 0) + cache.key_index(0, d) * cache.number_bytes()];
+        uint32_t bits = 0;
+        std::memcpy(&bits, at, cache.number_bytes());
+        ASSERT_EQ(bits, half ? core::float_to_f16(latent[d]) : std::bit_cast<uint32_t>(latent[d])) << d;
       }
     }
   }
