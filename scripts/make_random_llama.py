@@ -101,6 +101,7 @@ def write_f16(path, a):
     writer.add_head_count(a.heads)
     writer.add_head_count_kv(1 if a.latent else a.kv_heads)
     if a.latent:
+        writer.add_q_lora_rank(0)  # none for queries; llama.cpp requires the key
         writer.add_kv_lora_rank(LATENT)
         writer.add_key_length_mla(a.head_dim)
         writer.add_value_length_mla(VALUE)

@@ -232,12 +232,17 @@ inline void multiply_keys(const float* queries, const T* keys, size_t n, size_t 
   }
 }
 
+// True if latents of type T are multiplied as they are stored, by rows. Q8 is widened first. Pairs need keys of their
+// own.
+template <typename T>
+constexpr bool kByRows = std::is_same_v<T, float> || std::is_same_v<T, F16>;
+
 // Computes scores (kQueries, 32) from queries (kQueries, head_dim) and latents (32, head_dim); the first n columns are
 // valid.
-template <size_t kQueries>
-inline void multiply_latents(const float* queries, const float* latents, size_t n, size_t head_dim, float* scores) {
+template <size_t kQueries, typename T>
+inline void multiply_latents(const float* queries, const T* latents, size_t n, size_t head_dim, float* scores) {
   std::fill_n(scores, kQueries * kBlockPositions, 0.0F);
-  matmul_tiles<4, Prefetch::L2>(queries, kQueries, latents, head_dim, 0, n, scores, kBlockPositions, false);
+  matmul_tiles<4, Prefetch::None>(queries, kQueries, latents, head_dim, 0, n, scores, kBlockPositions, false);
 }
 
 // A head's keys and values in one block and the next. Blocks are scattered in memory, so the next block's keys are
@@ -268,8 +273,8 @@ template <size_t kQueries, typename T>
 inline Running attend_block(const float* queries, const HeadBlock<T>& block, const Seen<kQueries>& seen,
                             size_t head_dim, const Scores& scores, float* value) {
   float p[kQueries * kBlockPositions];
-  const bool latent = std::is_same_v<T, float> && block.keys == nullptr;
-  if constexpr (std::is_same_v<T, float>) {
+  const bool latent = kByRows<T> && block.keys == nullptr;
+  if constexpr (kByRows<T>) {
     if (latent) multiply_latents<kQueries>(queries, block.values, seen.end[kQueries - 1], head_dim, p);
   }
   if (!latent) {
@@ -385,27 +390,31 @@ constexpr Attend<T> attend_of() {
 // Maximum number of queries that share one load of a block: their passes run while the block is in the CPU's cache.
 constexpr size_t kNearQueries = 24;
 
-// Returns a block's latents (32, head_dim) as floats: `latents` itself, or the first n widened to `wide`.
-template <typename T>
-const float* widened(const T* latents, size_t n, size_t head_dim, [[maybe_unused]] float* wide) {
-  if constexpr (std::is_same_v<T, float>) {
-    return latents;
-  } else {
-    const Values<T> values{latents, head_dim, head_dim, {latents, head_dim}, latents};
+// Returns a block of n latents, with head.keys and head.values in the form that attend_block() reads. `buffer` is for
+// the latents as floats (Q8), or as keys (BF16Pair).
+template <typename T, typename Element>
+HeadBlock<Element> block_of_latents(const T* latents, const T* next, size_t n, size_t head_dim, size_t width,
+                                    Element* buffer) {
+  if constexpr (std::is_same_v<T, Q8>) {
+    const Values<Q8> values{latents, head_dim, head_dim, {latents, head_dim}, latents};
     for (size_t j = 0; j < n; ++j) {
       for_lanes(head_dim, [&](size_t d, size_t n_lanes) {
-        values.load_first(j, d, n_lanes).store_first(wide + j * head_dim + d, n_lanes);
+        values.load_first(j, d, n_lanes).store_first(buffer + j * head_dim + d, n_lanes);
       });
     }
-    return wide;
+    return {nullptr, buffer, nullptr, buffer, width};
+  } else if constexpr (kByRows<T>) {
+    return {nullptr, latents, nullptr, next, width};
+  } else {
+    Lane<T>::put_keys(latents, head_dim, buffer);
+    return {buffer, latents, buffer, next, width};
   }
 }
 
-// Computes attention for at most kNearQueries queries: [begin, end) of all rows' queries, (n_rows, n_queries). In
-// latent attention, blocks are multiplied as floats, since each element is used twice per query.
+// Computes attention for at most kNearQueries queries: [begin, end) of all rows' queries, (n_rows, n_queries).
 template <typename T, bool kLatent>
 void attend_near(const AttentionInput<T>& in, size_t begin, size_t end, float* out) {
-  using Element = std::conditional_t<kLatent, float, T>;
+  using Element = std::conditional_t<kLatent && std::is_same_v<T, Q8>, float, T>;
   static constexpr std::array kAttend{attend_of<Element, 12>(), attend_of<Element, 8>(), attend_of<Element, 6>(),
                                       attend_of<Element, 4>(),  attend_of<Element, 3>(), attend_of<Element, 2>(),
                                       attend_of<Element, 1>()};
@@ -428,7 +437,7 @@ void attend_near(const AttentionInput<T>& in, size_t begin, size_t end, float* o
       pass.at[q] = row * in.row_stride + first % in.n_queries * in.head_dim;
       pass.positions.end[q] = in.n_positions + row;
       pass.positions.begin[q] = pass.positions.end[q] - std::min(pass.positions.end[q], in.window);
-      if constexpr (kLatent) {
+      if constexpr (kLatent && kByRows<Element>) {
         std::copy_n(in.query + pass.at[q], in.head_dim, pass.queries + q * in.head_dim);
       } else {
         Lane<T>::put_query(in.query + pass.at[q], in.head_dim, pass.n_queries, pass.queries + q);
@@ -440,7 +449,7 @@ void attend_near(const AttentionInput<T>& in, size_t begin, size_t end, float* o
   const size_t n_blocks = (in.n_positions + kBlockPositions - 1) / kBlockPositions;
   const size_t first_seen = in.n_positions + begin / in.n_queries;  // one past the first row's position
   const size_t first_block = (first_seen - std::min(first_seen, in.window)) / kBlockPositions;
-  [[maybe_unused]] float wide[kLatent && !std::is_same_v<T, float> ? kBlockPositions * kMaxHeadDim : 1];
+  [[maybe_unused]] Element buffer[kLatent && !kByRows<T> ? kBlockPositions * kMaxHeadDim : 1];
   for (size_t b = first_block; b < n_blocks; ++b) {
     const size_t start = b * kBlockPositions;
     const T* base = in.blocks[b];
@@ -448,8 +457,7 @@ void attend_near(const AttentionInput<T>& in, size_t begin, size_t end, float* o
     HeadBlock<Element> head;
     if constexpr (kLatent) {
       const size_t n = std::min(kBlockPositions, in.n_positions + in.n_rows - 1 - start);
-      const float* latents = widened(base + in.value_offset, n, in.head_dim, wide);
-      head = {nullptr, latents, nullptr, latents, width};
+      head = block_of_latents(base + in.value_offset, next + in.value_offset, n, in.head_dim, width, buffer);
     } else {
       head = {base + in.key_offset, base + in.value_offset, next + in.key_offset, next + in.value_offset, width};
     }
@@ -487,11 +495,7 @@ void attention(const AttentionInput<T>& in, float* out) {
   const size_t all = in.n_rows * in.n_queries;
   for (size_t done = 0; done < all; done += kNearQueries) {
     const size_t end = std::min(all, done + kNearQueries);
-    if constexpr (std::is_same_v<T, BF16Pair>) {
-      attend_near<T, false>(in, done, end, out);
-    } else {
-      in.latent_rank > 0 ? attend_near<T, true>(in, done, end, out) : attend_near<T, false>(in, done, end, out);
-    }
+    in.latent_rank > 0 ? attend_near<T, true>(in, done, end, out) : attend_near<T, false>(in, done, end, out);
   }
 }
 

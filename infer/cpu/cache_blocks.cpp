@@ -48,8 +48,10 @@ void CacheBlocks<T>::store(BlockId block, size_t layer, size_t slot, const float
     T* values = to + value_offset(layer, h);
     if constexpr (std::is_same_v<T, kernels::BF16Pair>) {
       std::array<kernels::BF16, kernels::kMaxHeadDim> rounded;
-      kernels_.to_fast(key + h * head_dim_, head_dim_, rounded.data());
-      for (size_t d = 0; d < head_dim_; ++d) keys[d / 2 * kPositions + slot].of[d % 2] = rounded[d];
+      if (n_kinds_ == 2) {
+        kernels_.to_fast(key + h * head_dim_, head_dim_, rounded.data());
+        for (size_t d = 0; d < head_dim_; ++d) keys[d / 2 * kPositions + slot].of[d % 2] = rounded[d];
+      }
       kernels_.to_fast(value + h * head_dim_, head_dim_, rounded.data());
       for (size_t d = 0; d < head_dim_; ++d) values[slot / 2 * head_dim_ + d].of[slot % 2] = rounded[d];
     } else {

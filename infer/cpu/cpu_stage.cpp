@@ -31,7 +31,8 @@ CpuStage::CpuStage(Cpu& cpu, const core::StoredModel& model, const Shard& shard,
             .load_report = weights_.report()},
       cache_(cache_of<float>()) {
   if (cache_type == CacheType::F16) {
-    if (cpu.fast() && kernels_.attention_bf16 != nullptr && config_.head_dim % 2 == 0 && !config_.latent()) {
+    const int64_t key_dim = config_.latent() ? config_.latent_dim() : config_.head_dim;
+    if (cpu.fast() && kernels_.attention_bf16 != nullptr && key_dim % 2 == 0) {
       cache_.emplace<Cache<kernels::BF16Pair>>(cache_of<kernels::BF16Pair>());
     } else {
       cache_.emplace<Cache<kernels::F16>>(cache_of<kernels::F16>());

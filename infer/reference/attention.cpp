@@ -62,6 +62,15 @@ float score_of(const float* query, const BF16Pair* keys, size_t j, size_t head_d
   return score;
 }
 
+float score_of_latent(const float* query, const BF16Pair* latents, size_t j, size_t head_dim) {
+  const BF16Pair* pairs = latents + j / 2 * head_dim;
+  float score = 0.0F;
+  for (size_t d = 0; d < head_dim; d += 2) {
+    score = add_pair(rounded(query + d), {pairs[d].of[j % 2], pairs[d + 1].of[j % 2]}, score);
+  }
+  return score;
+}
+
 float value_of(const float* p, const BF16Pair* values, size_t begin, size_t n, size_t d, size_t head_dim) {
   float total = 0.0F;
   for (size_t j = begin / 2 * 2; j < n; j += 2) {
@@ -80,10 +89,7 @@ void attend_block(const float* query, const T* keys, const T* values, size_t beg
   std::array<float, kBlockPositions> p{};
   partial.max = -std::numeric_limits<float>::infinity();
   for (size_t j = begin; j < n; ++j) {
-    if constexpr (!std::is_same_v<T, BF16Pair>) {
-      if (in.latent_rank > 0) p[j] = score_of_latent(query, values, j, in.head_dim);
-    }
-    if (in.latent_rank == 0) p[j] = score_of(query, keys, j, in.head_dim);
+    p[j] = in.latent_rank > 0 ? score_of_latent(query, values, j, in.head_dim) : score_of(query, keys, j, in.head_dim);
     p[j] *= in.scale;
     if (in.cap > 0.0F) soft_cap(&p[j], 1, in.cap);
     partial.max = std::max(partial.max, p[j]);

@@ -63,7 +63,7 @@ template <typename T>
 
 /// Some rows of a sequence, and the keys and values that they attend to, for one key/value head, as the KV cache stores
 /// them. T is float, F16, Q8 or BF16Pair. The rows are consecutive positions in one cache block. In latent attention
-/// (DeepSeek-V2, 2024), a block has no keys: the values serve as the keys, too, and T isn't BF16Pair.
+/// (DeepSeek-V2, 2024), a block has no keys: the values serve as the keys, too.
 template <typename T>
 struct AttentionInput {
   const float* query;            ///< row r: (n_queries, head_dim) at r * row_stride
@@ -180,8 +180,8 @@ struct Kernels {
   /// cache block is computed separately: scores s, summed in increasing order of d; m = max s; p = exp(s - m); Σ p in
   /// lanes; Σ p v in increasing order of positions. Blocks are then joined in order, each rescaled to the larger
   /// maximum (online softmax, Milakov & Gimelshein 2018). A head's sink s is an extra score with the value 0:
-  /// finally, e^(s - m) is added to Σ p (gpt-oss, 2025). In latent attention, scores are summed like matmul, and only
-  /// the first latent_rank elements of each head of `out` are written.
+  /// finally, e^(s - m) is added to Σ p (gpt-oss, 2025). In latent attention, scores are summed like matmul (not in
+  /// attention_bf16), and only the first latent_rank elements of each head of `out` are written.
   void (*attention)(const AttentionInput<float>& in, float* out);
 
   /// Compute attention for keys and values in 16 or 8 bits, bit-identical to attention on the widened values. Widening

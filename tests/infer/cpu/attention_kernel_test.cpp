@@ -166,8 +166,10 @@ double rounding_bound(const AttentionCase& c, std::span<const float> query, cons
       for (size_t q = 0; q < c.n_queries; ++q) {
         double score = 0.0;
         for (size_t d = 0; d < c.head_dim; ++d) {
-          score += std::abs(static_cast<double>(query[r * (c.n_queries * c.head_dim + c.place) + q * c.head_dim + d] *
-                                                block[key_offset<float>(c.head_dim) + d * kBlockPositions + j]));
+          const size_t key = c.latent_rank > 0 ? value_offset<float>(c.head_dim) + j * c.head_dim + d
+                                               : key_offset<float>(c.head_dim) + d * kBlockPositions + j;
+          score += std::abs(
+              static_cast<double>(query[r * (c.n_queries * c.head_dim + c.place) + q * c.head_dim + d] * block[key]));
         }
         largest_score = std::max(largest_score, score);
       }
@@ -242,7 +244,7 @@ void check_attention(const Kernels& fast, const AttentionCase& c) {
   check_type<float>(fast, c);
   check_type<F16>(fast, c);
   check_type<Q8>(fast, c);
-  if (fast.attention_bf16 != nullptr && c.latent_rank == 0) check_type<BF16Pair>(fast, c);
+  if (fast.attention_bf16 != nullptr && c.head_dim % 2 == 0) check_type<BF16Pair>(fast, c);
 }
 
 TEST_P(IsaAttention, GivesTheReferencesBitsAtEveryLength) {
