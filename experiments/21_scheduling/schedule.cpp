@@ -31,6 +31,10 @@ class Run {
       request.options.speculate = variant.n_drafts;
       requests_.emplace_back(std::ssize(requests_), request, model.config, runner_.cache());
     }
+    infer::StepTime time;  // that of cost()
+    time.fixed = 1.0;
+    time.per_row = 1.0 / kRowsOfARead;
+    goodput_.plant(time, 0.0);
   }
 
   Schedule to_the_end() {
@@ -68,14 +72,26 @@ class Run {
     }
   }
 
-  // Proposes draft tokens for the running sequences by prompt lookup.
+  // Proposes draft tokens for the running sequences by prompt lookup: as many as pay by the modeled time of a step.
   void draft() {
+    std::vector<Sequence*> drafting;
+    std::vector<infer::Goodput::Text> chances;
+    size_t n_decoding = 0;
+    for (Sequence* s : scheduler_.running()) {
+      s->set_optional(0);
+      n_decoding += s->n_missing() == 1 ? 1 : 0;
+      const auto text = request_of(*s).chances(*s, schedule_.variant.max_rows);
+      if (!text) continue;
+      drafting.push_back(s);
+      chances.push_back(*text);
+    }
+    const auto wanted = goodput_.choose(chances, n_decoding);
     std::vector<infer::Drafter::Text> texts;
-    for (const Sequence* s : scheduler_.running()) {
-      if (const auto text = request_of(*s).begin_drafts(*s, scheduler_.n_drafts_each())) texts.push_back(*text);
+    for (size_t i = 0; i < drafting.size(); ++i) {
+      if (const auto text = request_of(*drafting[i]).begin_drafts(*drafting[i], 0, wanted[i])) texts.push_back(*text);
     }
     lookup_.draft(texts);
-    for (Sequence* s : scheduler_.running()) s->set_optional(request_of(*s).n_drafts(*s));
+    for (Sequence* s : drafting) s->set_optional(request_of(*s).n_drafts(*s));
   }
 
   // Admits requests to the scheduler; static batching admits a batch when the previous one has ended.
@@ -116,6 +132,7 @@ class Run {
   infer::Runner runner_;
   infer::Scheduler scheduler_;
   infer::PromptLookup lookup_;
+  infer::Goodput goodput_;
   std::deque<ActiveRequest> requests_;
   std::vector<size_t> highest_;  // largest number of positions computed, by request
   size_t n_in_ = 0;              // number of requests admitted so far

@@ -8,12 +8,11 @@ namespace folio::infer {
 namespace {
 
 constexpr double kStepDecay = 0.97;    // of a step's weight in the line
-constexpr double kOffsetDecay = 0.98;  // of its weight in the offset of its number of rows
-constexpr double kCountDecay = 0.92;   // of a step's drafts in the acceptance
-constexpr double kExceptions = 0.01;   // share of the time that exceptions from the best lengths may cost
+constexpr double kOffsetDecay = 0.99;  // of its weight in the offset of its number of rows
+constexpr double kCountDecay = 0.95;   // of a step's drafts in the acceptance
+constexpr double kExceptions = 0.005;  // share of the time that exceptions from the best lengths may cost
 constexpr double kRowsOfAStep = 8.0;   // rows whose computation takes as long as reading the weights: first estimate
 constexpr double kLeastSpread = 0.02;
-constexpr double kMinSeconds = 1e-9;
 
 struct Expected {
   size_t n_rows;
@@ -33,31 +32,33 @@ Expected expected(std::span<const Goodput::Text> texts, std::span<const size_t> 
 }  // namespace
 
 // A step that differs from the expected time by more than three times the usual distance counts as if it differed by
-// that. So one slow step on a busy machine changes little, and a lasting change is learned within some 20 steps, since
+// that. So one slow step on a busy machine changes little, and a lasting change is learned within some 100 steps, since
 // it widens the usual distance. If all steps have equally many rows, the slope stays as it is: the second term of its
 // quotient, worth half a row² of one step, outweighs what is forgotten.
-void StepTime::add(size_t n_rows, double seconds) {
+void StepTime::add(size_t n_rows, double seconds, bool in_line) {
   const auto rows = static_cast<double>(n_rows);
-  seconds = std::max(seconds, kMinSeconds);
+  seconds = std::max(seconds, 1e-9);
   const double w = 1.0 / (seconds * seconds);
-  if (!measured()) {
-    per_row = seconds / (rows + kRowsOfAStep);
-  } else {
+  if (measured()) {
     const double expected = (*this)(n_rows);
     const double most = 3.0 * spread_ * expected;
     const double off = std::clamp(seconds - expected, -std::min(most, expected / 2), most);
     spread_ = std::max(kLeastSpread, spread_ + 0.05 * (std::abs(off) / expected - spread_));
     seconds = expected + off;
+  } else {
+    per_row = seconds / (rows + kRowsOfAStep);
   }
-  for (double* sum : {&weight_, &x_, &y_, &xx_, &xy_}) *sum *= kStepDecay;
-  weight_ += w;
-  x_ += w * rows;
-  y_ += w * seconds;
-  xx_ += w * rows * rows;
-  xy_ += w * rows * seconds;
-  const double variance = std::max(0.0, xx_ - x_ * x_ / weight_);
-  per_row = std::clamp((xy_ - x_ * y_ / weight_ + w / 2 * per_row) / (variance + w / 2), 0.0, y_ / x_);
-  fixed = (y_ - per_row * x_) / weight_;
+  if (in_line) {
+    for (double* sum : {&weight_, &x_, &y_, &xx_, &xy_}) *sum *= kStepDecay;
+    weight_ += w;
+    x_ += w * rows;
+    y_ += w * seconds;
+    xx_ += w * rows * rows;
+    xy_ += w * rows * seconds;
+    const double variance = std::max(0.0, xx_ - x_ * x_ / weight_);
+    per_row = std::clamp((xy_ - x_ * y_ / weight_ + w / 2 * per_row) / (variance + w / 2), 0.0, y_ / x_);
+    fixed = (y_ - per_row * x_) / weight_;
+  }
   for (Offset& offset : offsets_) {
     offset.weight *= kOffsetDecay;
     offset.sum *= kOffsetDecay;
@@ -132,19 +133,16 @@ std::vector<size_t> Goodput::best(std::span<const Text> texts, size_t n_rows) co
 std::span<const size_t> Goodput::choose(std::span<const Text> texts, size_t n_rows) {
   lengths_.assign(texts.size(), 0);
   tried_.assign(texts.size(), false);
+  fewer_ = false;
   if (!time_.measured() && !planted_) return lengths_;  // the first step measures a step without drafts
   lengths_ = best(texts, n_rows);
   if (planted_ || credit_ < 0.0) return lengths_;
   const auto is_idle = [&](size_t i) { return lengths_[i] == 0 && texts[i].most > 0; };
-  bool any_idle = false;
-  for (size_t i = 0; i < texts.size(); ++i) any_idle = any_idle || is_idle(i);
-  if (any_idle) {
-    for (size_t i = 0; i < texts.size(); ++i) {
-      tried_[i] = is_idle(i);
-      if (tried_[i]) lengths_[i] = 1;
-    }
-    return lengths_;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    tried_[i] = is_idle(i);
+    if (tried_[i]) lengths_[i] = 1;
   }
+  if (std::ranges::find(tried_, true) != tried_.end()) return lengths_;
   shift_ = shift_ % 4 + 1;
   std::vector<size_t> fewer = lengths_;
   for (size_t& length : fewer) length >>= shift_;
@@ -152,6 +150,7 @@ std::span<const size_t> Goodput::choose(std::span<const Text> texts, size_t n_ro
   const auto [n_fewer, tokens_fewer] = expected(texts, fewer, n_rows);
   if (n_fewer == n || time_.recent(n_fewer)) return lengths_;
   credit_ -= std::max(0.0, time_(n_fewer) - time_(n) * tokens_fewer / tokens);
+  fewer_ = true;
   return lengths_ = fewer;
 }
 
@@ -174,7 +173,7 @@ void Goodput::drafted(std::span<const size_t> n_drafts, double seconds) {
 
 void Goodput::measured(size_t n_rows, double seconds) {
   if (planted_) return;
-  time_.add(n_rows, seconds);
+  time_.add(n_rows, seconds, !fewer_);
   credit_ = std::min(credit_ + kExceptions * seconds, seconds);
 }
 

@@ -13,12 +13,14 @@ namespace folio::infer {
 /// The seconds of a step as a function of its rows: a line, plus what numbers of rows that occurred differ from it.
 class StepTime {
  public:
-  /// Records a step. The line is fitted by least squares; a step's weight is 1 / seconds² and falls by 3 % per step.
-  void add(size_t n_rows, double seconds);
+  /// Records a step. The line is fitted by least squares; a step's weight is 1 / seconds² and falls by 3 % per step. A
+  /// step that is not `in_line` teaches only the time of its number of rows: near a bend, the line is that of the usual
+  /// numbers.
+  void add(size_t n_rows, double seconds, bool in_line = true);
   /// Returns the expected seconds of a step of `n_rows` rows. Before the first add(), every step takes 1 s.
   [[nodiscard]] double operator()(size_t n_rows) const;
   [[nodiscard]] bool measured() const { return weight_ > 0; }
-  /// Returns true if one of the last steps, about 35, had `n_rows` rows.
+  /// Returns true if one of the last 69 steps had `n_rows` rows.
   [[nodiscard]] bool recent(size_t n_rows) const { return n_rows < offsets_.size() && offsets_[n_rows].weight > 0.5; }
 
   double fixed = 1.0;    ///< seconds at 0 rows
@@ -68,7 +70,7 @@ class Goodput {
 
   /// Returns the number of drafts of each text for a step that has `n_rows` rows without drafts, one of each sequence.
   /// Usually best(); but where that is 0 drafts, now and then 1, and where all texts draft, now and then fewer, so that
-  /// changes are noticed. These exceptions cost 1 % of the time. Valid until the next call.
+  /// changes are noticed. These exceptions cost 0.5 % of the time. Valid until the next call.
   std::span<const size_t> choose(std::span<const Text> texts, size_t n_rows);
   /// Records the drafter's `seconds` for the last choose(), and how many drafts each text got.
   void drafted(std::span<const size_t> n_drafts, double seconds);
@@ -93,6 +95,7 @@ class Goodput {
   size_t shift_ = 0;             ///< exceptions divide lengths by 2 to this power
   std::vector<size_t> lengths_;  ///< result of the last choose()
   std::vector<bool> tried_;      ///< texts that got a draft as an exception
+  bool fewer_ = false;           ///< true if the last choose() was an exception with fewer drafts
 };
 
 }  // namespace folio::infer
