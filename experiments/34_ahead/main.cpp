@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/formats/model_files.h"
+#include "core/paths.h"
 #include "experiments/34_ahead/draws.h"
-#include "experiments/common/readers_model.h"
+#include "experiments/common/report.h"
 #include "infer/cpu/cpu.h"
 #include "infer/engine/engine.h"
 
@@ -13,7 +15,6 @@ namespace {
 
 using namespace folio;  // NOLINT: a program, never included by another file
 using experiments::Machine;
-using experiments::ReadersModel;
 using experiments::Report;
 
 constexpr size_t kMost = 8;
@@ -80,10 +81,10 @@ void lengths(Report& report) {
 
 // The engine's own line on this machine, and the acceptance from which a draft pays.
 void fitted(Report& report) {
-  const ReadersModel reader = experiments::readers_model(report);
+  const core::StoredModel model = core::read_model(core::folio_home() / "tests/golden/shakespeare_48");
   infer::Cpu cpu({.n_threads = 1});
-  infer::Engine engine(reader.model, cpu, {.n_sequences = 16});
-  const int64_t n_tokens = std::min<int64_t>(reader.model.config.context_length / 2, 200);
+  infer::Engine engine(model, cpu, {.n_sequences = 16});
+  const int64_t n_tokens = std::min<int64_t>(model.config.context_length / 2, 200);
   for (const size_t n : {1U, 4U, 16U}) {
     infer::ScopedRequests running(engine);
     for (size_t i = 0; i < n; ++i) {
