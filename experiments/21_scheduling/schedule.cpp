@@ -31,10 +31,6 @@ class Run {
       request.options.speculate = variant.n_drafts;
       requests_.emplace_back(std::ssize(requests_), request, model.config, runner_.cache());
     }
-    infer::StepTime time;  // that of cost()
-    time.fixed = 1.0;
-    time.per_row = 1.0 / kRowsOfARead;
-    goodput_.plant(time, 0.0);
   }
 
   Schedule to_the_end() {
@@ -70,9 +66,10 @@ class Run {
       if (schedule_.variant.caches_prefixes) s->remember();
       if (request.done()) scheduler_.remove(*s);
     }
+    if (n_drawn == rows.size()) goodput_.measured(rows.size(), cost(cells));  // no rows of prompts
   }
 
-  // Proposes draft tokens for the running sequences by prompt lookup: as many as pay by the modeled time of a step.
+  // Proposes draft tokens for the running sequences by prompt lookup: as many as pay by the times of earlier steps.
   void draft() {
     std::vector<Sequence*> drafting;
     std::vector<infer::Goodput::Text> chances;
@@ -91,7 +88,12 @@ class Run {
       if (const auto text = request_of(*drafting[i]).begin_drafts(*drafting[i], 0, wanted[i])) texts.push_back(*text);
     }
     lookup_.draft(texts);
-    for (Sequence* s : drafting) s->set_optional(request_of(*s).n_drafts(*s));
+    std::vector<size_t> n_drafts;
+    for (Sequence* s : drafting) {
+      n_drafts.push_back(request_of(*s).n_drafts(*s));
+      s->set_optional(n_drafts.back());
+    }
+    goodput_.drafted(n_drafts, 0.0);
   }
 
   // Admits requests to the scheduler; static batching admits a batch when the previous one has ended.

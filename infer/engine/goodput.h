@@ -37,14 +37,15 @@ class StepTime {
 };
 
 /// The share of right drafts of one sequence, separately for the first draft of a step and those after right ones,
-/// which differ most with n-grams. Each is the mean of a Beta distribution with decayed counts; its prior has the
-/// weight of one draft, and the mean 1/2 for the first draft (Jeffreys' prior), that of the first draft for the others.
+/// which differ most with n-grams. Each is the mean of a Beta distribution with decayed counts. Its prior has the
+/// weight of one draft; the mean is 1/2 for the first draft (Jeffreys' prior), and for others a third of the way from
+/// that of the first to 1.
 class Acceptance {
  public:
   /// Records a step with `n_drafts` drafts, of which the first `n_right` were right. 0 drafts change nothing.
   void learn(size_t n_drafts, size_t n_right);
   [[nodiscard]] double first() const { return first_.mean(0.5); }
-  [[nodiscard]] double next() const { return next_.mean(first()); }
+  [[nodiscard]] double next() const { return next_.mean((1.0 + 2.0 * first()) / 3.0); }
   /// Returns the number of recent steps whose drafts were all wrong, at most 6. A step with a right draft halves it.
   [[nodiscard]] size_t n_misses() const { return n_misses_; }
 

@@ -278,6 +278,7 @@ TEST_P(DraftModelTest, DrafterErrorsFailOnlyTheirStep) {
   FailingDrafter drafter;
   EngineOn engine(GetParam(), target_, {.n_threads = 1}, {.n_sequences = 2});
   engine.draft_with(drafter);
+  engine.goodput().plant({}, 0.0);
   std::vector<RequestId> ids;
   for (const uint64_t seed : {1U, 2U}) {
     ids.push_back(engine.add({.prompt = tokens(20, seed), .options = {.max_tokens = 30, .speculate = 3}}));

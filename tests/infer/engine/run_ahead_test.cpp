@@ -103,7 +103,8 @@ TEST_P(IssueOrder, RunsAheadIfDraftsDoNotPay) {
   r.options.speculate = 4;
   StepTime time;
   time.per_row = 100.0;
-  EXPECT_EQ(events({r}, time), runs_ahead_ ? "bbwbwbwbwbww" : draws_ ? "bwbwbwbwbwbw" : "bbbbbb");
+  const std::string got = events({r}, time);
+  EXPECT_EQ(got, runs_ahead_ ? "bwbbwbwbwbww" : draws_ ? "bwbwbwbwbwbw" : "bbbbbb");
 }
 
 TEST_P(RunAhead, RowsOfUnreadTokensMatchRowsOfTokens) {
