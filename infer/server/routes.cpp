@@ -139,7 +139,7 @@ struct Service::Handlers {
     reply->add_header(
         "Content-Security-Policy",
         fmt::format("default-src 'none'; style-src 'nonce-{0}'; script-src 'nonce-{0}'; connect-src 'self'; "
-                    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+                    "frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
                     nonce));
     reply->add_header("Cache-Control", "no-store");
     reply->add_header("Referrer-Policy", "no-referrer");
