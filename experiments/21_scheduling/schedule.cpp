@@ -66,16 +66,34 @@ class Run {
       if (schedule_.variant.caches_prefixes) s->remember();
       if (request.done()) scheduler_.remove(*s);
     }
+    if (n_drawn == rows.size()) goodput_.measured(rows.size(), cost(cells));  // no rows of prompts
   }
 
-  // Proposes draft tokens for the running sequences by prompt lookup.
+  // Proposes draft tokens for the running sequences by prompt lookup: as many as pay by the times of earlier steps.
   void draft() {
+    std::vector<Sequence*> drafting;
+    std::vector<infer::Goodput::Text> chances;
+    size_t n_decoding = 0;
+    for (Sequence* s : scheduler_.running()) {
+      s->set_optional(0);
+      n_decoding += s->n_missing() == 1 ? 1 : 0;
+      const auto text = request_of(*s).chances(*s, schedule_.variant.max_rows);
+      if (!text) continue;
+      drafting.push_back(s);
+      chances.push_back(*text);
+    }
+    const auto wanted = goodput_.choose(chances, n_decoding);
     std::vector<infer::Drafter::Text> texts;
-    for (const Sequence* s : scheduler_.running()) {
-      if (const auto text = request_of(*s).begin_drafts(*s, scheduler_.n_drafts_each())) texts.push_back(*text);
+    for (size_t i = 0; i < drafting.size(); ++i) {
+      if (const auto text = request_of(*drafting[i]).begin_drafts(*drafting[i], 0, wanted[i])) texts.push_back(*text);
     }
     lookup_.draft(texts);
-    for (Sequence* s : scheduler_.running()) s->set_optional(request_of(*s).n_drafts(*s));
+    std::vector<size_t> n_drafts;
+    for (Sequence* s : drafting) {
+      n_drafts.push_back(request_of(*s).n_drafts(*s));
+      s->set_optional(n_drafts.back());
+    }
+    goodput_.drafted(n_drafts, 0.0);
   }
 
   // Admits requests to the scheduler; static batching admits a batch when the previous one has ended.
@@ -116,6 +134,7 @@ class Run {
   infer::Runner runner_;
   infer::Scheduler scheduler_;
   infer::PromptLookup lookup_;
+  infer::Goodput goodput_;
   std::deque<ActiveRequest> requests_;
   std::vector<size_t> highest_;  // largest number of positions computed, by request
   size_t n_in_ = 0;              // number of requests admitted so far

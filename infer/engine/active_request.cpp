@@ -86,15 +86,23 @@ void ActiveRequest::was_preempted(Sequence& s) {
   c.logits.clear();  // the row that produced them will be recomputed
 }
 
-// Tries drafts only if a single token is left to compute, so that the next step draws a token. Reduces `most` so that
-// the token drawn after the last draft has a position, too.
-std::optional<Drafter::Text> ActiveRequest::begin_drafts(const Sequence& s, size_t most) {
+// Returns how many drafts have positions, and the token drawn after the last of them, too.
+size_t ActiveRequest::most_drafts(const Choice& c) const {
+  return std::min(n_most_ - c.history().size() - 1, n_left(c) - 1);
+}
+
+// Tries drafts only if a single token is left to compute, so that the next step draws a token.
+std::optional<Goodput::Text> ActiveRequest::chances(const Sequence& s, size_t most) {
   Choice& c = choices_[s.index()];
   if (!c.drafts || c.in_flight() > 0) return {};  // a step in flight may still verify drafts
   c.drafts->clear();
   if (c.n_missing() != 1) return {};
-  most = std::min({most, n_most_ - c.history().size() - 1, n_left(c) - 1});
-  return c.drafts->begin(c.history(), c.first(), most, c.sampling->sampler());
+  return c.drafts->chances(std::min(most, most_drafts(c)));
+}
+
+std::optional<Drafter::Text> ActiveRequest::begin_drafts(const Sequence& s, size_t most, size_t n_wanted) {
+  Choice& c = choices_[s.index()];
+  return c.drafts->begin(c.history(), c.first(), std::min(most, most_drafts(c)), n_wanted, c.sampling->sampler());
 }
 
 size_t ActiveRequest::append_rows(const Sequence& s, std::vector<Row>& rows, size_t most, size_t& most_reported) {
@@ -132,12 +140,15 @@ Row ActiveRequest::row_ahead(const Sequence& s, size_t draw) {
   Row row = s.row(s.history().size(), drawn_token(draw));
   row.sampler = &choices_[s.index()].sampling->sampler();
   row.history = s.history();
+  if (auto& drafts = choices_[s.index()].drafts) drafts->ran_ahead();
   return row;
 }
 
 bool ActiveRequest::needs_next_token(const Sequence& s) const {
   if (s.n_missing() > 0 || policy_) return true;
-  return !ends_next(s) && (choices_[s.index()].drafts || request_.options.sampler.needs_history() || n_left(s) <= 1);
+  const auto& drafts = choices_[s.index()].drafts;
+  const bool may_draft = drafts && (request_.options.form || !drafts->can_wait());
+  return !ends_next(s) && (may_draft || request_.options.sampler.needs_history() || n_left(s) <= 1);
 }
 
 size_t ActiveRequest::take(const Sequence& s, size_t n_rows, const StepOutput& output) {

@@ -61,9 +61,11 @@ class ActiveRequest {
   void started(const Sequence& s);
   /// Records that the sequence was preempted or paused and holds no blocks.
   void was_preempted(Sequence& s);
-  /// Begins the next step's drafts, at most `most`. Returns the input for a drafter, or nullopt if no drafter is
-  /// needed.
-  [[nodiscard]] std::optional<Drafter::Text> begin_drafts(const Sequence& s, size_t most);
+  /// Returns what decides how many drafts the sequence's next step tries, at most `most`, or nullopt if it tries none.
+  [[nodiscard]] std::optional<Goodput::Text> chances(const Sequence& s, size_t most);
+  /// Begins the next step's drafts: tokens that structured output forces, at most `most`, and others, up to a total of
+  /// `n_wanted`. Returns the input for a drafter, or nullopt if no drafter is needed. Requires chances().
+  [[nodiscard]] std::optional<Drafter::Text> begin_drafts(const Sequence& s, size_t most, size_t n_wanted);
   [[nodiscard]] size_t n_drafts(const Sequence& s) const {
     const auto& drafts = choices_[s.index()].drafts;
     return drafts ? drafts->n() : 0;
@@ -102,6 +104,7 @@ class ActiveRequest {
   void take_drawn(Choice& c, int32_t drawn, std::span<const float> logits);
   void take_candidates(Choice& c, const StepOutput& output);
   [[nodiscard]] size_t n_left(const Sequence& s) const;
+  [[nodiscard]] size_t most_drafts(const Choice& c) const;
   void slide(Choice& c);
   void end(Choice& c, FinishReason reason, std::string text = {});
   [[nodiscard]] bool ends_with(const Continuation& last) const;

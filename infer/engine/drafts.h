@@ -1,13 +1,16 @@
-// Speculation for one sequence: its draft tokens, how many to try, and which were correct. A step draws a token after
-// each draft, too, and accepts drafts that equal the tokens drawn. A wrong draft costs one row.
+// Speculation for one sequence: its draft tokens, and how many were correct. A step draws a token after each draft,
+// too, and accepts drafts that equal the tokens drawn. A wrong draft costs one row. goodput.h decides how many are
+// tried.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "infer/engine/goodput.h"
 #include "infer/sampling/sampler.h"
 
 namespace folio::infer {
@@ -35,36 +38,24 @@ class Drafter {
   virtual void draft(std::span<const Text> texts) = 0;
 };
 
-/// Adapts the number of drafts to how many were correct recently.
-class DraftPace {
- public:
-  /// Creates a pace of at most `most` drafts per step; 0: no drafts.
-  explicit DraftPace(size_t most) : most_(most), n_(most) {}
-
-  [[nodiscard]] size_t n_wanted() const { return pause_ > 0 ? 0 : n_; }
-  /// Returns the number of recent steps whose drafts were all wrong, at most 6. A step with a correct draft halves the
-  /// number.
-  [[nodiscard]] size_t n_misses() const { return misses_; }
-  /// Records a step that draws: the number of its drafts, possibly 0, and how many of them were correct.
-  void learn(size_t n_drafts, size_t n_right);
-
- private:
-  size_t most_;
-  size_t n_;          ///< drafts to try next
-  size_t pause_ = 0;  ///< remaining steps without drafts
-  size_t misses_ = 0;
-};
-
 class Drafts {
  public:
   /// Allows at most `most` drafts per step, and in addition all tokens that structured output forces.
-  explicit Drafts(size_t most) : pace_(most) {}
+  explicit Drafts(size_t most) : most_(most) {}
 
-  /// Replaces the drafts by at most `most` tokens that structured output forces after `history`. If further drafts are
-  /// wanted, returns the input for a drafter, otherwise nullopt. `first` is the index of the first token in the
+  /// Returns what decides how many drafts to try, at most `most`.
+  [[nodiscard]] Goodput::Text chances(size_t most) const {
+    return {.first = acceptance_.first(), .next = acceptance_.next(), .most = std::min(most, most_)};
+  }
+  /// Replaces the drafts by at most `most` tokens that structured output forces after `history`. If fewer than
+  /// `n_wanted`, returns the input for a drafter, otherwise nullopt. `first` is the index of the first token in the
   /// context.
   [[nodiscard]] std::optional<Drafter::Text> begin(std::span<const int32_t> history, size_t first, size_t most,
-                                                   Sampler& sampler);
+                                                   size_t n_wanted, Sampler& sampler);
+  /// Returns true if drafts do not pay now, so that the next step may run before this one's token is read: at most 32
+  /// times in a row, so that drafts are tried again.
+  [[nodiscard]] bool can_wait() const { return n_issued_ == 0 && (n_wanted_ == 0 || n_misses() > 3) && n_ahead_ < 32; }
+  void ran_ahead() { ++n_ahead_; }
   /// Discards the drafts; preempted() also discards the drafter's state for the sequence.
   void clear() { tokens_.resize(n_history_); }
   void preempted();
@@ -78,16 +69,21 @@ class Drafts {
   /// Records that the first `n_right` of the issued drafts were correct.
   void learn(size_t n_right);
 
+  [[nodiscard]] size_t n_misses() const { return acceptance_.n_misses(); }
   [[nodiscard]] size_t n_tried() const { return n_tried_; }
   [[nodiscard]] size_t n_right() const { return n_right_; }
 
  private:
-  DraftPace pace_;
+  size_t most_;
+  Acceptance acceptance_;
   std::unique_ptr<Drafter::Memory> memory_;
   std::vector<int32_t> tokens_;  ///< the first n_history_ tokens of the history, then the drafts
   size_t n_history_ = 0;
+  size_t n_forced_ = 0;  ///< of the drafts: tokens that structured output forces, from the first
   size_t n_issued_ = 0;
-  size_t n_tried_ = 0;  ///< drafts tried in all steps
+  size_t n_wanted_ = 1;  ///< number of drafts that the last begin() wanted
+  size_t n_ahead_ = 0;   ///< steps that ran ahead since
+  size_t n_tried_ = 0;   ///< drafts tried in all steps
   size_t n_right_ = 0;
 };
 

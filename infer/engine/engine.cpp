@@ -57,6 +57,8 @@ RequestId Engine::add(Request request, std::optional<RequestId> id) {
 bool Engine::step() {
   const auto start = std::chrono::steady_clock::now();
   failed_.reset();
+  draft_seconds_ = 0;
+  size_t n_rows = 0;
   retire();
   pause_and_resume();
   while (!in_flight_steps_.empty() && in_flight_steps_.front().planned.empty()) in_flight_steps_.pop_front();
@@ -72,6 +74,7 @@ bool Engine::step() {
     issue(plan_ahead());
     decide(runner_.collect(in_flight_steps_.front().issued));
     if (on_step_) on_step_(in_flight_steps_.front().report);
+    n_rows = in_flight_steps_.front().n_rows;
     in_flight_steps_.pop_front();
   } catch (...) {
     failed_ = std::exchange(current_, std::nullopt);
@@ -80,18 +83,46 @@ bool Engine::step() {
     throw;
   }
   retire();
-  done_.step_seconds += core::seconds_since(start);
+  const double seconds = core::seconds_since(start);
+  done_.step_seconds += seconds;
+  if (n_rows > 0) goodput_.measured(n_rows, seconds - draft_seconds_);
   return true;
 }
 
-// Collects draft tokens for the next plan, for all sequences at once.
+// Collects draft tokens for the next plan, for all sequences at once. Drafts, forced ones too, leave each running
+// sequence its share of the step's rows.
 void Engine::draft() {
+  std::vector<Sequence*> drafting;
+  std::vector<Goodput::Text> chances;
+  std::vector<size_t> n_drafts;
+  size_t n_decoding = 0;
+  const size_t n_running = std::max<size_t>(scheduler_.running().size(), 1);
+  const size_t most = std::max<size_t>(scheduler_.max_rows() / n_running, 1) - 1;
+  for (Sequence* s : scheduler_.running()) {
+    s->set_optional(0);
+    if (s->in_flight() == 0 && s->n_missing() == 1) ++n_decoding;
+    const auto text = request_of(*s).chances(*s, most);
+    if (!text) continue;
+    drafting.push_back(s);
+    chances.push_back(*text);
+  }
+  if (drafting.empty()) return;
+  const auto start = std::chrono::steady_clock::now();
+  const auto wanted = goodput_.choose(chances, n_decoding);
   std::vector<Drafter::Text> texts;
-  for (const Sequence* s : scheduler_.running()) {
-    if (const auto text = request_of(*s).begin_drafts(*s, scheduler_.n_drafts_each())) texts.push_back(*text);
+  for (size_t i = 0; i < drafting.size(); ++i) {
+    ActiveRequest& request = request_of(*drafting[i]);
+    if (const auto text = request.begin_drafts(*drafting[i], most, wanted[i])) texts.push_back(*text);
+    n_drafts.push_back(request.n_drafts(*drafting[i]));  // forced
   }
   if (!texts.empty()) drafter_->draft(texts);
-  for (Sequence* s : scheduler_.running()) s->set_optional(request_of(*s).n_drafts(*s));
+  for (size_t i = 0; i < drafting.size(); ++i) {
+    drafting[i]->set_optional(request_of(*drafting[i]).n_drafts(*drafting[i]));
+    n_drafts[i] = drafting[i]->n_optional() - n_drafts[i];
+  }
+  const double seconds = core::seconds_since(start);
+  draft_seconds_ += seconds;
+  if (!texts.empty()) goodput_.drafted(n_drafts, seconds);
 }
 
 std::vector<Engine::PlannedRows> Engine::plan() {
@@ -161,6 +192,8 @@ bool Engine::issue(std::vector<PlannedRows> planned) {
   InFlightStep step{.issued = runner_.issue(rows_, request_of(*planned.front().sequence).request().observer),
                     .planned = std::move(planned)};
   n_issued_ = runner_.n_issued();
+  const bool decodes = std::ranges::all_of(step.planned, [](const PlannedRows& r) { return r.n_draws == r.n_rows; });
+  step.n_rows = decodes ? rows_.size() : 0;
   for (const PlannedRows& rows : step.planned) rows.sequence->issued(rows.n_rows);
   if (on_step_) {
     step.report = std::exchange(report_, {});
@@ -286,6 +319,11 @@ EngineStatistics Engine::statistics() const {
   }
   all.blocks_in_use = runner_.cache().blocks_in_use();
   all.n_blocks = runner_.cache().n_blocks();
+  if (const StepTime& time = goodput_.time(); time.measured()) {
+    all.fixed_seconds = time.fixed;
+    all.row_seconds = time.per_row;
+    all.pass_seconds = goodput_.pass_seconds();
+  }
   return all;
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "infer/engine/active_request.h"
+#include "infer/engine/goodput.h"
 #include "infer/engine/prompt_lookup.h"
 #include "infer/engine/request.h"
 #include "infer/engine/scheduler.h"
@@ -34,8 +35,11 @@ struct EngineStatistics {
   size_t paused = 0;  ///< sequences paused until their callers read more output; see Request::backlog
   int64_t blocks_in_use = 0;
   int64_t n_blocks = 0;
-  double step_seconds = 0;  ///< total time of all steps
-  double plan_seconds = 0;  ///< part of step_seconds: time spent selecting and assembling rows
+  double step_seconds = 0;   ///< total time of all steps
+  double plan_seconds = 0;   ///< part of step_seconds: time spent selecting and assembling rows
+  double fixed_seconds = 0;  ///< the line fitted to the steps without prompt rows: seconds at 0 rows, and
+  double row_seconds = 0;    ///< seconds per row; both 0 before the first such step
+  double pass_seconds = 0;   ///< seconds of a drafter's pass: a draft token for each sequence
 };
 
 /// The number of rows of each sequence in a step, and the sequences that were started or preempted for the step.
@@ -82,6 +86,8 @@ class Engine {
   /// Sets the source of draft tokens; the default is prompt lookup. `drafter` must outlive the engine. Throws
   /// core::Error if the engine already has requests.
   void draft_with(Drafter& drafter);
+  /// Returns what decides how many draft tokens are tried.
+  [[nodiscard]] Goodput& goodput() { return goodput_; }
 
   /// Loads an adapter and returns its id, the value for GenerateOptions::adapter. Throws core::Error if a machine does
   /// not support adapters.
@@ -139,6 +145,7 @@ class Engine {
   struct InFlightStep {
     Issued issued;
     std::vector<PlannedRows> planned;
+    size_t n_rows = 0;    ///< number of rows; 0 if some belong to prompts
     StepReport report{};  ///< filled if on_step_ is set
   };
 
@@ -159,6 +166,7 @@ class Engine {
   Scheduler scheduler_;
   PromptLookup lookup_;
   Drafter* drafter_ = &lookup_;
+  Goodput goodput_;
   std::atomic<RequestId> next_id_ = 0;
   std::map<RequestId, ActiveRequest> active_;  ///< requests that have not ended, in order of arrival
   std::map<RequestId, std::vector<GenerateResult>> ended_;
@@ -169,7 +177,8 @@ class Engine {
   std::function<void(const StepReport&)> on_step_{};
   std::optional<RequestId> current_{};  ///< the request whose results are being processed
   std::optional<RequestId> failed_{};
-  size_t n_paused_ = 0;  ///< number of paused requests
+  size_t n_paused_ = 0;       ///< number of paused requests
+  double draft_seconds_ = 0;  ///< time of the drafter in the current call of step()
   EngineStatistics done_{};
 };
 

@@ -11,8 +11,6 @@
 namespace folio::infer {
 namespace {
 
-constexpr size_t kMostDrafts = 15;  // maximum draft rows per step
-
 bool together(const Sequence& a, const Sequence& b) { return a.needs().n_together > 1 && a.request() == b.request(); }
 
 int64_t n_missing(const Sequence& sequence) { return static_cast<int64_t>(sequence.n_missing()); }
@@ -30,8 +28,6 @@ Scheduler::Scheduler(BlockManager& cache, const SchedulerLimits& limits) : cache
                 "max_rows is {} and max_sequences is {}, but both must be at least 1", limits.max_rows,
                 limits.max_sequences);
 }
-
-size_t Scheduler::n_drafts_each() const { return kMostDrafts / std::max<size_t>(n_running_, 1); }
 
 // Returns the sequence's position in the ordered range [first, end), or the position at which to insert it.
 std::vector<Sequence*>::iterator Scheduler::place_of(const Sequence& sequence, size_t first, size_t end) {
@@ -83,7 +79,6 @@ const Scheduler::Trace& Scheduler::plan(const std::function<size_t(Sequence&, si
   trace_ = {};
   int64_t rows = static_cast<int64_t>(limits_.max_rows);
   int64_t free = cache_.free_blocks();
-  const auto drafts_each = static_cast<int64_t>(n_drafts_each());
   bool open = true;  // true while more sequences may join the step
   const auto joins = [&](const Sequence& sequence) { return !sequence.needs().alone || trace_.shares.empty(); };
   const auto has_capacity = [&, n = limits_.n_steps](size_t n_sequences) {  // n steps in flight share the sequences
@@ -92,7 +87,7 @@ const Scheduler::Trace& Scheduler::plan(const std::function<size_t(Sequence&, si
   const auto give = [&](Sequence& sequence) {
     int64_t most = std::min(rows, n_missing(sequence));
     if (most == 0) return;
-    if (most == n_missing(sequence)) most += n_drafts(sequence, std::min(rows - most, drafts_each), free);
+    if (most == n_missing(sequence)) most += n_drafts(sequence, rows - most, free);
     free -= cache_.blocks_needed(sequence.id(), most);
     const size_t n = append(sequence, static_cast<size_t>(most));
     if (n > 0) trace_.shares.push_back({.sequence = &sequence, .n_rows = n});

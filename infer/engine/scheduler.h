@@ -48,11 +48,10 @@ class Scheduler {
   /// Plans the next step: continues, preempts and starts sequences. `append`(sequence, most) must append at most `most`
   /// of the sequence's next rows to the step and return their number; `most` is at least 1.
   const Trace& plan(const std::function<size_t(Sequence& sequence, size_t most)>& append);
-  /// Returns the maximum number of draft tokens of each sequence in the next plan.
-  [[nodiscard]] size_t n_drafts_each() const;
   /// Returns true if there are free blocks for one more row of each sequence and no waiting sequence can be started.
   [[nodiscard]] bool can_continue(std::span<Sequence* const> sequences) const;
 
+  [[nodiscard]] size_t max_rows() const { return limits_.max_rows; }
   [[nodiscard]] std::span<Sequence* const> running() const { return std::span(sequences_).first(n_running_); }
   [[nodiscard]] std::span<Sequence* const> waiting() const { return std::span(sequences_).subspan(n_running_); }
 

@@ -75,7 +75,8 @@ bool LiveView::deliver(Engine& engine, Clock::time_point now) {
             {"running", running},
             {"waiting", waiting},
             {"blocks", {{"n", statistics.n_blocks}, {"positions", kBlockPositions}, {"free", n_free}}},
-            {"tokens_per_s", static_cast<double>(n_tokens) / passed.count()}});
+            {"tokens_per_s", static_cast<double>(n_tokens) / passed.count()},
+            {"step_ms", {{"fixed", statistics.fixed_seconds * 1e3}, {"per_row", statistics.row_seconds * 1e3}}}});
   return false;
 }
 

@@ -104,6 +104,11 @@ std::string Metrics::text(const EngineStatistics& e) const {
   add("folio_rows_total", "counter", "Rows of all steps.", e.rows);
   add("folio_step_seconds_total", "counter", "Time of all steps, in seconds.", e.step_seconds);
   add("folio_plan_seconds_total", "counter", "Time of scheduling within the steps, in seconds.", e.plan_seconds);
+  add("folio_step_fixed_seconds", "gauge", "Fitted time of a step without prompts at 0 rows, in seconds.",
+      e.fixed_seconds);
+  add("folio_step_row_seconds", "gauge", "Fitted time of each row of a step without prompts, in seconds.",
+      e.row_seconds);
+  add("folio_draft_pass_seconds", "gauge", "Time to draft one token of each sequence, in seconds.", e.pass_seconds);
   add("folio_cache_blocks", "gauge", "KV cache blocks.", e.n_blocks);
   add("folio_cache_blocks_in_use", "gauge", "KV cache blocks in use by sequences.", e.blocks_in_use);
   add("process_resident_memory_bytes", "gauge", "Resident memory, in bytes.", resident_bytes());

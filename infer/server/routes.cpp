@@ -274,6 +274,7 @@ std::string Service::path_of(const HttpRequest& request) {
 void Service::show(Ordered note) {
   note["first_token_ms"] = quantiles_json(metrics_.first_token);
   note["between_tokens_ms"] = quantiles_json(metrics_.between_tokens);
+  note["drafts"] = {{"tried", metrics_.drafts}, {"right", metrics_.drafts_right}};
   const std::string event = "data: " + dump(note) + "\n\n";
   for (const auto& [key, reply] : watchers_) {
     if (reply->unsent() < kReplyWindow) reply->add(literal(event));  // skip the event for slow clients

@@ -1,5 +1,7 @@
 """Tests --speculate and --draft-model: outputs don't depend on the draft tokens."""
 
+import re
+
 import pytest
 
 from chat_model import PIECES, write_chat_model
@@ -33,7 +35,8 @@ def test_speculation_does_not_change_outputs(models, flags):
 
 def test_accepted_drafts_are_reported(models):
     flags = ["-m", models["model"], "--temp", 0, "-n", 31, "-p", "hello", "--speculate", 5]
-    assert "25 of 25 draft tokens accepted" in succeed("generate", *flags, "--draft-model", models["model"]).stderr
+    reported = succeed("generate", *flags, "--draft-model", models["model"]).stderr
+    assert re.search(r"\b([1-9]\d*) of \1 draft tokens accepted", reported)  # their number depends on the time of a step
     assert "draft" not in succeed("generate", *flags[:-2]).stderr
 
 

@@ -166,7 +166,7 @@ SPOILERS = {"rms_norm": r"rsqrt|sqrt\(", "rope": r"\bcos\w* [-+*]|\* cos", "swig
             "derivative": r"derivative\(|nothing\(", "token_mask": r"token_mask\(|derivative\(",
             "experts": r"sort|topk|routes\.push_back|whose", "all_reduce": r"\.pass\(|std::plus",
             "feed_forward_part": r"part\.w2|output_of|part_of\(", "attribution": r"sqrt\(|readout|stream\[",
-            "absorbed": r"absorb",
+            "absorbed": r"absorb", "expected_tokens": r"\*=",
             "warp_sum": r"__shfl_(xor|down)_sync"}
 
 

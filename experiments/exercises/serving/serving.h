@@ -111,4 +111,6 @@ Floats attribution(const std::vector<Floats>& stream, const Readout& readout, si
 Floats absorbed_query(const LatentAttention& a, size_t head, const Floats& q, size_t position);
 Floats attend_to_latents(const LatentAttention& a, const Floats& q, const Floats& cache);
 
+double expected_tokens(const std::vector<double>& right);
+
 }  // namespace folio::exercises

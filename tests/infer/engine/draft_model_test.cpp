@@ -185,6 +185,7 @@ TEST_P(DraftModelTest, OutputsDoNotDependOnDrafts) {
     DraftModelOn drafter(GetParam(), model, target_, {.max_positions = draft_positions});
     EngineOn engine(GetParam(), target_, {.n_threads = 1}, {.max_positions = positions});
     engine.draft_with(drafter);
+    engine.goodput().plant({}, 0.0);
     std::vector<RequestId> ids;
     for (Request r : requests) {
       r.options.speculate = 6;
@@ -222,6 +223,7 @@ TEST_P(DraftModelTest, IdenticalDraftModelIsAlwaysAccepted) {
     DraftModelOn drafter(GetParam(), target_, target_, {.n_sequences = 3});
     EngineOn engine(GetParam(), target_, {.n_threads = 1}, {.n_sequences = 3});
     engine.draft_with(drafter);
+    engine.goodput().plant({}, 0.0);  // all drafts pay
     n_in_flight = engine.runner().steps_in_flight();
     std::vector<RequestId> ids;
     for (size_t i = 0; i < n_requests; ++i) {
@@ -241,8 +243,8 @@ TEST_P(DraftModelTest, IdenticalDraftModelIsAlwaysAccepted) {
     EXPECT_EQ(run(1, 1, o), 1U + 30 / 2);
     EXPECT_EQ(run(1, 5, o), 1U + 30 / 6);
     const size_t n = n_in_flight > 1 ? 3 : 1;  // the number of steps in which three sequences get a token
-    EXPECT_EQ(run(3, 5, o), n * (1U + 30 / 6)) << "fifteen rows of a step are tried, five of each";
-    EXPECT_EQ(run(3, 11, o), n * (1U + 30 / 6));
+    EXPECT_EQ(run(3, 5, o), n * (1U + 30 / 6));
+    EXPECT_EQ(run(3, 11, o), n * (1U + 36 / 12));
   }
 }
 
@@ -250,6 +252,10 @@ TEST_P(DraftModelTest, PoorDraftModelsAreUsedRarely) {
   DraftModelOn drafter(GetParam(), small_, target_);
   EngineOn engine(GetParam(), target_);
   engine.draft_with(drafter);
+  StepTime time;
+  time.fixed = 0.9;
+  time.per_row = 0.1;
+  engine.goodput().plant(time, 0.1);
   Request r{.prompt = tokens(20),
             .options = {.max_tokens = 75, .sampler = {.temperature = 1.0F, .top_p = 1.0F}, .speculate = 4}};
   const GenerateResult result = test::results_of(engine, r).front();
@@ -272,6 +278,7 @@ TEST_P(DraftModelTest, DrafterErrorsFailOnlyTheirStep) {
   FailingDrafter drafter;
   EngineOn engine(GetParam(), target_, {.n_threads = 1}, {.n_sequences = 2});
   engine.draft_with(drafter);
+  engine.goodput().plant({}, 0.0);
   std::vector<RequestId> ids;
   for (const uint64_t seed : {1U, 2U}) {
     ids.push_back(engine.add({.prompt = tokens(20, seed), .options = {.max_tokens = 30, .speculate = 3}}));

@@ -1,4 +1,4 @@
-// Tests infer/engine/prompt_lookup.h (draft tokens from the sequence itself), and how many are drafted (drafts.h).
+// Tests infer/engine/prompt_lookup.h (draft tokens from the sequence itself).
 #include "infer/engine/prompt_lookup.h"
 
 #include <gtest/gtest.h>
@@ -42,37 +42,6 @@ TEST(PromptLookup, PoorDraftsRequireLongerMatches) {
   EXPECT_EQ(n_drafts(0), 2U);
   EXPECT_EQ(n_drafts(2), 2U);
   EXPECT_EQ(n_drafts(3), 0U);
-}
-
-TEST(DraftPace, AdaptsToTheAcceptedDrafts) {
-  DraftPace pace(8);
-  EXPECT_EQ(pace.n_wanted(), 8U);
-  pace.learn(8, 2);
-  EXPECT_EQ(pace.n_wanted(), 3U);
-  pace.learn(3, 3);
-  EXPECT_EQ(pace.n_wanted(), 6U);
-  pace.learn(6, 6);
-  EXPECT_EQ(pace.n_wanted(), 8U);
-  EXPECT_EQ(DraftPace(0).n_wanted(), 0U);
-}
-
-TEST(DraftPace, RetriesRejectedDraftsRarely) {
-  DraftPace pace(8);
-  int tries = 0;
-  for (int step = 0; step < 1000; ++step) {
-    const size_t n = pace.n_wanted();
-    tries += n > 0 ? 1 : 0;
-    pace.learn(n, 0);
-  }
-  EXPECT_GT(tries, 1000 / 40);
-  EXPECT_LT(tries, 1000 / 25);
-  while (pace.n_wanted() == 0) pace.learn(0, 0);
-  pace.learn(1, 1);
-  EXPECT_EQ(pace.n_wanted(), 2U) << "one that does is enough to go on";
-  pace.learn(2, 0);
-  size_t pause = 0;
-  for (; pace.n_wanted() == 0; ++pause) pace.learn(0, 0);
-  EXPECT_EQ(pause, 8U) << "but not to begin anew";
 }
 
 }  // namespace

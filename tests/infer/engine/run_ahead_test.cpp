@@ -53,7 +53,7 @@ INSTANTIATE_TEST_SUITE_P(Machines, RunAhead, ::testing::ValuesIn(test::machine_k
 class IssueOrder : public RunAhead {
  protected:
   // Runs the requests and returns the last machine's events (watched_machine.h). Sets several_, runs_ahead_ and draws_.
-  std::string events(std::vector<Request> requests) {
+  std::string events(std::vector<Request> requests, const StepTime& time = {}) {
     auto machines = GetParam().make({.n_threads = 1});
     std::string events;
     test::WatchedMachine last(std::move(machines.back()), events);
@@ -62,6 +62,7 @@ class IssueOrder : public RunAhead {
     if (!machines.empty()) placements.push_back({*machines.front(), {0, 1}});
     placements.push_back({last, {machines.empty() ? 0 : 1, 2}});
     Engine engine(model_, placements, GetParam().with_type({.n_sequences = 4}));
+    engine.goodput().plant(time, 0.0);
     for (Request& r : requests) engine.add(std::move(r));
     while (engine.step()) continue;
     several_ = engine.runner().steps_in_flight() > 1;
@@ -95,6 +96,15 @@ TEST_P(IssueOrder, WaitsIfARequestNeedsTheToken) {
   sliding.options.slide = true;
   got = events({sliding});
   EXPECT_EQ(got, runs_ahead_ ? "bbwwbbwbww" : draws_ ? "bwbwbwbwbw" : "bbbbb");
+}
+
+TEST_P(IssueOrder, RunsAheadIfDraftsDoNotPay) {
+  Request r = request(5, 6, 1);
+  r.options.speculate = 4;
+  StepTime time;
+  time.per_row = 100.0;
+  const std::string got = events({r}, time);
+  EXPECT_EQ(got, runs_ahead_ ? "bwbbwbwbwbww" : draws_ ? "bwbwbwbwbwbw" : "bbbbbb");
 }
 
 TEST_P(RunAhead, RowsOfUnreadTokensMatchRowsOfTokens) {

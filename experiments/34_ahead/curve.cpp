@@ -1,0 +1,128 @@
+// Measures the engine's own numbers of draft tokens against fixed ones: tokens per second with 1 to 64 sequences, on
+// text that repeats itself and text that does not. Usage: ahead_curve MODEL [--draft-model FILE] [--threads N] [--pairs
+// N]
+// [--tokens N] [--sequences N,...]. Rounds alternate the order; a ratio is the median of those of the rounds.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/seconds_since.h"
+#include "infer/engine/loaded_model.h"
+
+namespace {
+
+using namespace folio;
+
+constexpr size_t kAuto = SIZE_MAX;  // the engine's own number
+constexpr size_t kMost = 8;
+const std::vector<size_t> kSides{0, 1, 2, 3, 4, 6, 8, kAuto};
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
+}
+
+std::vector<infer::Request> requests_of(const data::Tokenizer& tokenizer, size_t n, bool repeats, int64_t n_tokens) {
+  std::vector<infer::Request> requests;
+  for (size_t i = 0; i < n; ++i) {
+    const std::string verse = fmt::format("FIRST: What news of man {0}?\nSECOND: He is the man {0} of the king.\n", i);
+    infer::Request request{.prompt = tokenizer.encode(repeats ? verse + verse + verse.substr(0, 7) : verse),
+                           .options = {.max_tokens = n_tokens}};
+    request.options.sampler = {.temperature = repeats ? 0.0F : 1.0F, .top_p = 1.0F, .seed = i};
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+// Returns the tokens per second from the first step in which all sequences decode.
+double tokens_per_s(infer::Engine& engine, std::vector<infer::Request> requests, size_t side, infer::Goodput& learned) {
+  engine.goodput() = learned;
+  if (side != kAuto) engine.goodput().plant({}, 0.0);  // rows that cost nothing: all drafts
+  size_t n_silent = requests.size();
+  infer::ScopedRequests running(engine);
+  for (infer::Request& request : requests) {
+    request.options.speculate = side == kAuto ? kMost : side;
+    request.on_token = [&, first = true](size_t, int32_t, std::span<const float>) mutable {
+      if (std::exchange(first, false)) --n_silent;
+    };
+    running.add(std::move(request));
+  }
+  while (n_silent > 0) core::require(engine.step(), "the engine stopped early");
+  const uint64_t before = engine.statistics().tokens;
+  const auto start = std::chrono::steady_clock::now();
+  while (engine.step()) continue;
+  const double seconds = core::seconds_since(start);
+  if (side == kAuto) learned = engine.goodput();
+  return static_cast<double>(engine.statistics().tokens - before) / seconds;
+}
+
+void measure(infer::LoadedModel& model, size_t n, bool repeats, int64_t n_tokens, size_t n_pairs) {
+  infer::Engine& engine = model.engine();
+  const std::vector<infer::Request> requests = requests_of(model.tokenizer(), n, repeats, n_tokens);
+  infer::Goodput learned;
+  std::vector<std::vector<double>> speeds(kSides.size());
+  for (size_t round = 0; round <= n_pairs; ++round) {  // the first round warms up
+    for (size_t i = 0; i < kSides.size(); ++i) {
+      const size_t side = round % 2 == 0 ? i : kSides.size() - 1 - i;
+      const double speed = tokens_per_s(engine, requests, kSides[side], learned);
+      if (round > 0) speeds[side].push_back(speed);
+    }
+  }
+  std::string line = fmt::format("{:3} {:8}", n, repeats ? "repeats" : "does not");
+  double worst = 1e9;
+  for (size_t side = 0; side < kSides.size(); ++side) {
+    std::vector<double> ratios;
+    for (size_t r = 0; r < n_pairs; ++r) ratios.push_back(speeds.back()[r] / speeds[side][r]);
+    if (side + 1 < kSides.size()) {
+      line += fmt::format("  {:7.1f} ({:.3f})", median(speeds[side]), median(ratios));
+      worst = std::min(worst, median(ratios));
+    } else {
+      line += fmt::format("  {:7.1f}  least {:.3f}", median(speeds[side]), worst);
+    }
+  }
+  fmt::print("{}  {:.3f} + {:.4f} ms/row, {:.3f} ms/pass\n", line, learned.time().fixed * 1e3,
+             learned.time().per_row * 1e3, learned.pass_seconds() * 1e3);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  core::require(arguments.size() % 2 == 1, "expected MODEL and flags with values; see the top of curve.cpp");
+  infer::LoadOptions options{.context = 512, .n_contexts = 64};
+  size_t n_pairs = 10;
+  int64_t n_tokens = 128;
+  std::string counts = "1,4,16,64";
+  for (size_t i = 1; i < arguments.size(); i += 2) {
+    const std::string& value = arguments[i + 1];
+    if (arguments[i] == "--draft-model")
+      options.draft_model = value;
+    else if (arguments[i] == "--threads")
+      options.machines.n_threads = std::stoul(value);
+    else if (arguments[i] == "--pairs")
+      n_pairs = std::stoul(value);
+    else if (arguments[i] == "--tokens")
+      n_tokens = std::stol(value);
+    else if (arguments[i] == "--sequences")
+      counts = value;
+    else
+      core::fail("unknown flag {}", arguments[i]);
+  }
+  auto model = infer::LoadedModel::open(arguments[0], options);
+  fmt::print("tokens/s, and in parentheses those of the engine's own number relative to it, medians of {}\n", n_pairs);
+  fmt::print("sequences, text; fixed: 0, 1, 2, 3, 4, 6, 8; own number; fitted line\n");
+  std::stringstream list(counts);
+  for (std::string n; std::getline(list, n, ',');) {
+    for (const bool repeats : {true, false}) measure(model, std::stoul(n), repeats, n_tokens, n_pairs);
+  }
+  return 0;
+} catch (const std::exception& error) {
+  fmt::print(stderr, "ahead_curve: {}\n", error.what());
+  return 1;
+}

@@ -1,0 +1,186 @@
+#include "infer/engine/goodput.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+namespace folio::infer {
+namespace {
+
+constexpr double kStepDecay = 0.97;    // of a step's weight in the line
+constexpr double kOffsetDecay = 0.99;  // of its weight in the offset of its number of rows
+constexpr double kCountDecay = 0.95;   // of a step's drafts in the acceptance
+constexpr double kExceptions = 0.005;  // share of the time that exceptions from the best lengths may cost
+constexpr double kRowsOfAStep = 8.0;   // rows whose computation takes as long as reading the weights: first estimate
+constexpr double kLeastSpread = 0.02;
+
+struct Expected {
+  size_t n_rows;
+  double tokens;
+};
+
+Expected expected(std::span<const Goodput::Text> texts, std::span<const size_t> lengths, size_t n_rows) {
+  Expected all{n_rows, static_cast<double>(n_rows)};
+  for (size_t i = 0; i < texts.size(); ++i) {
+    all.n_rows += lengths[i];
+    double gain = texts[i].first;
+    for (size_t d = 0; d < lengths[i]; ++d, gain *= texts[i].next) all.tokens += gain;
+  }
+  return all;
+}
+
+}  // namespace
+
+// A step that differs from the expected time by more than three times the usual distance counts as if it differed by
+// that. So one slow step on a busy machine changes little, and a lasting change is learned within some 100 steps, since
+// it widens the usual distance. If all steps have equally many rows, the slope stays as it is: the second term of its
+// quotient, worth half a row² of one step, outweighs what is forgotten.
+void StepTime::add(size_t n_rows, double seconds, bool in_line) {
+  const auto rows = static_cast<double>(n_rows);
+  seconds = std::max(seconds, 1e-9);
+  const double w = 1.0 / (seconds * seconds);
+  if (measured()) {
+    const double expected = (*this)(n_rows);
+    const double most = 3.0 * spread_ * expected;
+    const double off = std::clamp(seconds - expected, -std::min(most, expected / 2), most);
+    spread_ = std::max(kLeastSpread, spread_ + 0.05 * (std::abs(off) / expected - spread_));
+    seconds = expected + off;
+  } else {
+    per_row = seconds / (rows + kRowsOfAStep);
+  }
+  if (in_line) {
+    for (double* sum : {&weight_, &x_, &y_, &xx_, &xy_}) *sum *= kStepDecay;
+    weight_ += w;
+    x_ += w * rows;
+    y_ += w * seconds;
+    xx_ += w * rows * rows;
+    xy_ += w * rows * seconds;
+    const double variance = std::max(0.0, xx_ - x_ * x_ / weight_);
+    per_row = std::clamp((xy_ - x_ * y_ / weight_ + w / 2 * per_row) / (variance + w / 2), 0.0, y_ / x_);
+    fixed = (y_ - per_row * x_) / weight_;
+  }
+  for (Offset& offset : offsets_) {
+    offset.weight *= kOffsetDecay;
+    offset.sum *= kOffsetDecay;
+  }
+  if (n_rows >= offsets_.size()) return;
+  offsets_[n_rows].weight += 1.0;
+  offsets_[n_rows].sum += seconds - (fixed + per_row * rows);
+}
+
+double StepTime::operator()(size_t n_rows) const {
+  const Offset offset = n_rows < offsets_.size() ? offsets_[n_rows] : Offset{};
+  const double on_line = fixed + per_row * static_cast<double>(n_rows);
+  return std::max(on_line + offset.sum / (offset.weight + 0.5), on_line / 2);
+}
+
+void Acceptance::Counts::add(size_t more_right, bool more_wrong) {
+  right = right * kCountDecay + static_cast<double>(more_right);
+  wrong = wrong * kCountDecay + (more_wrong ? 1.0 : 0.0);
+}
+
+void Acceptance::learn(size_t n_drafts, size_t n_right) {
+  if (n_drafts == 0) return;
+  n_misses_ = n_right > 0 ? n_misses_ / 2 : std::min<size_t>(n_misses_ + 1, 6);
+  first_.add(n_right > 0 ? 1 : 0, n_right == 0);
+  next_.add(n_right > 0 ? n_right - 1 : 0, n_right > 0 && n_right < n_drafts);
+}
+
+// Draft j of a text adds first next^(j - 1) expected tokens, never more than draft j - 1. So among all choices of r
+// drafts with at most `depth` per text, the r largest gains are the best, and they are the first drafts of each text.
+// Their time depends only on r and, by the drafter's passes, on the depth. Trying all r and depths is therefore exact
+// for every function of time, convex or not.
+std::vector<size_t> Goodput::best(std::span<const Text> texts, size_t n_rows) const {
+  struct Gain {
+    double tokens;
+    size_t depth;
+    size_t text;
+  };
+  std::vector<Gain> gains;
+  size_t deepest = 0;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    double tokens = texts[i].first;
+    deepest = std::max(deepest, texts[i].most);
+    for (size_t depth = 1; depth <= texts[i].most; ++depth, tokens *= texts[i].next)
+      gains.push_back({tokens, depth, i});
+  }
+  std::ranges::stable_sort(gains, [](const Gain& a, const Gain& b) { return a.tokens > b.tokens; });
+  size_t best_n = 0;
+  size_t best_depth = 0;
+  double best_rate = static_cast<double>(n_rows) / time_(n_rows);
+  for (size_t depth = pass_seconds_ > 0.0 ? 1 : deepest; depth <= deepest && depth > 0; ++depth) {
+    const double drafting = pass_seconds_ * static_cast<double>(depth);
+    double tokens = static_cast<double>(n_rows);
+    size_t n = 0;
+    for (const Gain& gain : gains) {
+      if (gain.depth > depth) continue;
+      tokens += gain.tokens;
+      const double rate = tokens / (time_(n_rows + ++n) + drafting);
+      if (rate >= best_rate) std::tie(best_rate, best_n, best_depth) = std::tuple(rate, n, depth);
+    }
+  }
+  std::vector<size_t> lengths(texts.size(), 0);
+  for (const Gain& gain : gains) {
+    if (gain.depth > best_depth) continue;
+    if (best_n-- == 0) break;
+    ++lengths[gain.text];
+  }
+  return lengths;
+}
+
+// The exceptions: if a text drafts nothing, it tries one draft, for its acceptance. Otherwise all texts try the best
+// lengths divided by 2, 4, …, for the times of fewer rows, unless these are known.
+std::span<const size_t> Goodput::choose(std::span<const Text> texts, size_t n_rows) {
+  lengths_.assign(texts.size(), 0);
+  tried_.assign(texts.size(), false);
+  fewer_ = false;
+  if (!time_.measured() && !planted_) return lengths_;  // the first step measures a step without drafts
+  lengths_ = best(texts, n_rows);
+  if (planted_ || credit_ < 0.0) return lengths_;
+  const auto is_idle = [&](size_t i) { return lengths_[i] == 0 && texts[i].most > 0; };
+  for (size_t i = 0; i < texts.size(); ++i) {
+    tried_[i] = is_idle(i);
+    if (tried_[i]) lengths_[i] = 1;
+  }
+  if (std::ranges::find(tried_, true) != tried_.end()) return lengths_;
+  shift_ = shift_ % 4 + 1;
+  std::vector<size_t> fewer = lengths_;
+  for (size_t& length : fewer) length >>= shift_;
+  const auto [n, tokens] = expected(texts, lengths_, n_rows);
+  const auto [n_fewer, tokens_fewer] = expected(texts, fewer, n_rows);
+  if (n_fewer == n || time_.recent(n_fewer)) return lengths_;
+  credit_ -= std::max(0.0, time_(n_fewer) - time_(n) * tokens_fewer / tokens);
+  fewer_ = true;
+  return lengths_ = fewer;
+}
+
+// The time of a pass is the least of the recent calls, since a call also computes the tokens that the drafter has not
+// seen: after a pause, many. It rises by at most 5 % per call.
+void Goodput::drafted(std::span<const size_t> n_drafts, double seconds) {
+  if (planted_ || n_drafts.empty()) return;
+  const size_t passes = std::ranges::max(n_drafts);
+  if (passes == 0) return;
+  const double each = seconds / static_cast<double>(passes);
+  pass_seconds_ = pass_seconds_ == 0.0 ? each : std::min(each, 1.05 * pass_seconds_);
+  size_t n_tried = 0;
+  size_t n = 0;
+  for (size_t i = 0; i < n_drafts.size(); ++i) {
+    n += n_drafts[i];
+    if (tried_[i]) n_tried += n_drafts[i];
+  }
+  credit_ -= time_.per_row * static_cast<double>(n_tried) + (n_tried == n ? seconds : 0.0);
+}
+
+void Goodput::measured(size_t n_rows, double seconds) {
+  if (planted_) return;
+  time_.add(n_rows, seconds, !fewer_);
+  credit_ = std::min(credit_ + kExceptions * seconds, seconds);
+}
+
+void Goodput::plant(const StepTime& time, double pass_seconds) {
+  planted_ = true;
+  time_ = time;
+  pass_seconds_ = pass_seconds;
+}
+
+}  // namespace folio::infer

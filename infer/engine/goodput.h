@@ -1,0 +1,102 @@
+// Decides how many draft tokens each sequence of a step tries: those with the most expected tokens per second, as
+// SmartSpec does (Liu et al., "Optimizing Speculative Decoding for Serving Large Language Models Using Goodput", 2024,
+// arXiv 2406.14066). It learns times and acceptance from steps that run anyway, and reads no clock.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace folio::infer {
+
+/// The seconds of a step as a function of its rows: a line, plus what numbers of rows that occurred differ from it.
+class StepTime {
+ public:
+  /// Records a step. The line is fitted by least squares; a step's weight is 1 / seconds² and falls by 3 % per step. A
+  /// step that is not `in_line` teaches only the time of its number of rows: near a bend, the line is that of the usual
+  /// numbers.
+  void add(size_t n_rows, double seconds, bool in_line = true);
+  /// Returns the expected seconds of a step of `n_rows` rows. Before the first add(), every step takes 1 s.
+  [[nodiscard]] double operator()(size_t n_rows) const;
+  [[nodiscard]] bool measured() const { return weight_ > 0; }
+  /// Returns true if one of the last 69 steps had `n_rows` rows.
+  [[nodiscard]] bool recent(size_t n_rows) const { return n_rows < offsets_.size() && offsets_[n_rows].weight > 0.5; }
+
+  double fixed = 1.0;    ///< seconds at 0 rows
+  double per_row = 0.0;  ///< seconds of a row
+
+ private:
+  struct Offset {
+    double weight = 0.0;
+    double sum = 0.0;  ///< of seconds minus the line
+  };
+  double weight_ = 0.0, x_ = 0.0, y_ = 0.0, xx_ = 0.0, xy_ = 0.0;  ///< weighted sums; x: rows, y: seconds
+  double spread_ = 0.2;                                            ///< mean relative distance from the expected time
+  std::array<Offset, 256> offsets_{};                              ///< by number of rows
+};
+
+/// The share of right drafts of one sequence, separately for the first draft of a step and those after right ones,
+/// which differ most with n-grams. Each is the mean of a Beta distribution with decayed counts. Its prior has the
+/// weight of one draft; the mean is 1/2 for the first draft (Jeffreys' prior), and for others a third of the way from
+/// that of the first to 1.
+class Acceptance {
+ public:
+  /// Records a step with `n_drafts` drafts, of which the first `n_right` were right. 0 drafts change nothing.
+  void learn(size_t n_drafts, size_t n_right);
+  [[nodiscard]] double first() const { return first_.mean(0.5); }
+  [[nodiscard]] double next() const { return next_.mean((1.0 + 2.0 * first()) / 3.0); }
+  /// Returns the number of recent steps whose drafts were all wrong, at most 6. A step with a right draft halves it.
+  [[nodiscard]] size_t n_misses() const { return n_misses_; }
+
+ private:
+  struct Counts {
+    double right = 0.0;
+    double wrong = 0.0;
+    void add(size_t more_right, bool more_wrong);
+    [[nodiscard]] double mean(double prior) const { return (right + prior) / (right + wrong + 1.0); }
+  };
+  Counts first_, next_;
+  size_t n_misses_ = 0;
+};
+
+class Goodput {
+ public:
+  /// A sequence that may try drafts. k drafts give 1 + first (1 + next + … + next^(k - 1)) expected tokens.
+  struct Text {
+    double first;  ///< probability that the first draft is right
+    double next;   ///< probability that a draft is right if the one before it is
+    size_t most;   ///< maximum number of drafts
+  };
+
+  /// Returns the number of drafts of each text for a step that has `n_rows` rows without drafts, one of each sequence.
+  /// Usually best(); but where that is 0 drafts, now and then 1, and where all texts draft, now and then fewer, so that
+  /// changes are noticed. These exceptions cost 0.5 % of the time. Valid until the next call.
+  std::span<const size_t> choose(std::span<const Text> texts, size_t n_rows);
+  /// Records the drafter's `seconds` for the last choose(), and how many drafts each text got.
+  void drafted(std::span<const size_t> n_drafts, double seconds);
+  /// Records the seconds of a step without prompt rows, without those of the drafter.
+  void measured(size_t n_rows, double seconds);
+
+  /// Returns the numbers of drafts with the most expected tokens per second, exactly.
+  [[nodiscard]] std::vector<size_t> best(std::span<const Text> texts, size_t n_rows) const;
+
+  /// Sets the time of a step and of a drafter's pass, and ignores measurements from now on. With per_row and
+  /// `pass_seconds` 0, all drafts pay, so each sequence tries its maximum.
+  void plant(const StepTime& time, double pass_seconds);
+  [[nodiscard]] const StepTime& time() const { return time_; }
+  /// Returns the seconds of one pass of the drafter, which drafts one token of each sequence.
+  [[nodiscard]] double pass_seconds() const { return pass_seconds_; }
+
+ private:
+  StepTime time_;
+  double pass_seconds_ = 0.0;
+  bool planted_ = false;
+  double credit_ = 0.0;          ///< seconds that exceptions may cost
+  size_t shift_ = 0;             ///< exceptions divide lengths by 2 to this power
+  std::vector<size_t> lengths_;  ///< result of the last choose()
+  std::vector<bool> tried_;      ///< texts that got a draft as an exception
+  bool fewer_ = false;           ///< true if the last choose() was an exception with fewer drafts
+};
+
+}  // namespace folio::infer
