@@ -1,6 +1,6 @@
 // Names as in TransformerLens (https://github.com/TransformerLensOrg/TransformerLens) with folded norms:
-// "hook_normalized" is a residual divided by its root mean square, before the norm's weight. Queries and keys are those
-// after RoPE, "hook_rot_q" and "hook_rot_k", with the elements of a head in the order of Hugging Face's files.
+// "hook_normalized" is a residual divided by its root mean square, before the norm's weight. Queries and keys have the
+// elements of a head in the order of Hugging Face's files; "hook_q" and "hook_k" precede the norm of heads and RoPE.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,8 +22,8 @@ std::vector<float> normalized(std::vector<float> rows, const core::ModelConfig& 
   return rows;
 }
 
-// Returns heads of queries or keys after RoPE with the elements of each in the order of Hugging Face's files, for
-// families whose files have another order than the engine.
+// Returns heads of queries or keys with the elements of each in the order of Hugging Face's files, for families whose
+// files have another order than the engine.
 std::vector<float> in_file_order(const std::vector<float>& heads, int64_t head_dim) {
   std::vector<float> out(heads.size());
   core::adjacent_to_split_halves(std::as_bytes(std::span(heads)), std::as_writable_bytes(std::span(out)),
@@ -45,8 +45,10 @@ std::map<std::string, Activation> named_activations(const core::ModelConfig& con
     all[name] = {.shape = {n, n_heads, head_dim}, .values = std::move(values)};
   };
   const bool permuted = std::ranges::any_of(core::tensor_manifest(config), &core::TensorSpec::rope_permuted);
-  const auto add_rotated = [&](const std::string& name, const std::vector<float>& heads) {
-    add_heads(name, permuted ? in_file_order(heads, config.head_dim) : heads, config.head_dim);
+  const auto add_rotated = [&](int64_t layer, const std::string& hook, const char* what) {
+    const std::vector<float>& heads = trace.at(what, layer);
+    add_heads(fmt::format("blocks.{}.attn.{}", layer, hook), permuted ? in_file_order(heads, config.head_dim) : heads,
+              config.head_dim);
   };
   const int64_t value_dim = config.heads_dim() / config.n_heads;
   add("hook_embed", trace.level(0));
@@ -54,8 +56,10 @@ std::map<std::string, Activation> named_activations(const core::ModelConfig& con
     const std::string block = fmt::format("blocks.{}.", l);
     const std::vector<float>& mid = trace.at("attention_residual", l);
     add(block + "hook_resid_pre", trace.level(l));
-    add_rotated(block + "attn.hook_rot_q", trace.at("query", l));
-    add_rotated(block + "attn.hook_rot_k", trace.at("key", l));
+    add_rotated(l, "hook_q", "projected_query");
+    add_rotated(l, "hook_k", "projected_key");
+    add_rotated(l, "hook_rot_q", "query");
+    add_rotated(l, "hook_rot_k", "key");
     add_heads(block + "attn.hook_v", trace.at("value", l), value_dim);
     all[block + "attn.hook_pattern"] = {.shape = {config.n_heads, n, n},
                                         .values = std::move(attention[static_cast<size_t>(l)])};

@@ -1,5 +1,5 @@
-// The parts of explain(): a prompt's activations and what they say. T is the number of tokens. A level of the residual
-// stream is 0 for the embedding, l + 1 after layer l.
+// The parts of explain(): a prompt's activations, and analyses of them such as attribution and the logit lens. T is the
+// number of tokens. A level of the residual stream is 0 for the embedding, l + 1 after layer l.
 #pragma once
 
 #include <functional>
@@ -60,9 +60,8 @@ class Tensors {
   StageWeights indices_;  ///< of the tensors in the manifest
 };
 
-/// Computes the keys and, if `with_values`, values of a layer's heads from the latents of latent attention, as "key"
-/// and "value".
-void expand_latents(const Tensors& tensors, int64_t layer, Trace& trace, bool with_values);
+/// Computes a layer's "key" and, if `for_saving`, "projected_key" and "value" from the latents of latent attention.
+void expand_latents(const Tensors& tensors, int64_t layer, Trace& trace, bool for_saving);
 
 /// A place in the model where activations are replaced: Intervention::place.
 struct Place {

@@ -2,6 +2,8 @@
 // 2021). The logit of token t is x · u with u = g ⊙ W_U[t] / rms(x): weight and factor of the final norm, and a row of
 // the output projection. The residual x is the sum of the embedding and of what the branches add, so the logit is the
 // sum of their products with u. The factor of a post-norm is held in the same way.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -73,6 +75,42 @@ double rms(std::span<const float> x, float eps) { return std::sqrt(dot(x, x) / s
 std::vector<float> difference(std::vector<float> after, const std::vector<float>& before) {
   for (size_t i = 0; i < after.size(); ++i) after[i] -= before[i];
   return after;
+}
+
+void expand_latents(const Tensors& tensors, int64_t layer, Trace& trace, bool for_saving) {
+  const core::ModelConfig& config = tensors.config();
+  const size_t n = trace.tokens.size();
+  const auto n_heads = static_cast<size_t>(config.n_heads);
+  const auto rank = static_cast<size_t>(config.kv_lora_rank);
+  const auto nope = static_cast<size_t>(config.qk_nope_head_dim);
+  const auto head_dim = static_cast<size_t>(config.head_dim);
+  const std::vector<float>& latents = trace.at("latent", layer);  // (T, rank + qk_rope_head_dim)
+  std::vector<float> c;                                           // (T, rank)
+  for (size_t row = 0; row < n; ++row) {
+    const auto latent = trace.row(latents, row).first(rank);
+    c.insert(c.end(), latent.begin(), latent.end());
+  }
+  const std::vector<float> wk = tensors.floats(core::Role::WkB, layer);  // (heads, rank, nope)
+  std::vector<float> keys(n * n_heads * head_dim);
+  for (size_t head = 0; head < n_heads; ++head) {
+    const auto of_head = std::span(wk).subspan(head * rank * nope, rank * nope);
+    const std::vector<float> key = product(c, transposed(of_head, rank), rank);
+    for (size_t row = 0; row < n; ++row) {
+      std::ranges::copy(trace.row(key, row), keys.begin() + static_cast<ptrdiff_t>((row * n_heads + head) * head_dim));
+    }
+  }
+  const auto keys_with = [&](const std::vector<float>& all) {  // with the shared elements, which have RoPE
+    for (size_t at = 0; at < n * n_heads; ++at) {
+      std::ranges::copy(trace.row(all, at / n_heads).subspan(rank),
+                        keys.begin() + static_cast<ptrdiff_t>(at * head_dim + nope));
+    }
+    return keys;
+  };
+  trace.values[fmt::format("layers.{}.key", layer)] = keys_with(latents);
+  if (!for_saving) return;
+  trace.values[fmt::format("layers.{}.projected_key", layer)] = keys_with(trace.at("projected_latent", layer));
+  const std::vector<float> wv = tensors.floats(core::Role::WvB, layer);        // (heads, value_dim, rank)
+  trace.values[fmt::format("layers.{}.value", layer)] = product(c, wv, rank);  // (T, heads * value_dim)
 }
 
 std::vector<float> attention_weights(const Tensors& tensors, int64_t layer, const Trace& trace) {

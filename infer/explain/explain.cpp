@@ -27,64 +27,55 @@ void run_alone(Runner& runner, std::span<const int32_t> tokens, int32_t adapter,
   static_cast<void>(runner.forward(rows, observer));
 }
 
-// Returns the shapes of a kind of operation for n rows: "rows × columns" of each operand of a product. Returns "" where
-// layers differ, some with experts and some without.
-std::string shape_of(std::string_view kind, const core::ModelConfig& c, int64_t n) {
-  const int64_t taken = n * c.experts_per_token;
-  const bool mixed = c.n_experts > 0 && c.dense_layers > 0;
-  const int64_t hidden = c.n_experts == 0 ? c.hidden_dim : c.dense_layers == 0 ? c.shared_dim : 0;
-  const int64_t first_queries = c.q_lora_rank > 0 ? c.q_lora_rank : c.query_dim();
+// Returns the shapes of operations on n rows by kind, "rows × columns" of each operand of a product. Kinds are missing
+// if layers differ, some with experts and some without.
+std::map<std::string_view, std::string> shapes_of(const core::ModelConfig& c, int64_t n) {
   const auto vectors = [](int64_t rows, int64_t width) { return fmt::format("{} × {}", rows, width); };
   const auto product = [&](int64_t rows, int64_t in, int64_t out) {
     return vectors(rows, in) + " · " + vectors(in, out);
   };
-  if (kind == "embedding" || kind == "norms") return vectors(n, c.dim);
-  if (kind == "q, k, v") {
-    return product(n, c.dim, first_queries + (c.latent() ? c.latent_dim() : 2 * c.kv_dim())) +
-           (c.q_lora_rank > 0 ? ", " + product(n, c.q_lora_rank, c.query_dim()) : "");
-  }
-  if (kind == "rotate and store") return vectors(n, c.query_dim() + (c.latent() ? c.latent_dim() : c.kv_dim()));
-  if (kind == "latent heads") {
-    return fmt::format("{} heads: {}, {}", c.n_heads, product(n, c.qk_nope_head_dim, c.kv_lora_rank),
-                       product(n, c.kv_lora_rank, c.v_head_dim));
-  }
-  if (kind == "attention") {  // of queries and keys
-    return fmt::format("{} heads: {}", c.n_heads, product(n, c.latent() ? c.latent_dim() : c.head_dim, n));
-  }
-  if (kind == "attention output") return product(n, c.heads_dim(), c.dim);
-  if (kind == "router") return product(n, c.dim, c.n_experts);
-  if (kind == "expert gate, up") return product(taken, c.dim, 2 * c.expert_dim);
-  if (kind == "expert down") return product(taken, c.expert_dim, c.dim);
-  if (kind == "gate, up") return hidden > 0 ? product(n, c.dim, 2 * hidden) : "";
-  if (kind == "activation" && !mixed) {
-    const std::string experts = c.n_experts > 0 ? vectors(taken, c.expert_dim) : "";
-    return experts + (c.n_experts > 0 && hidden > 0 ? ", " : "") + (hidden > 0 ? vectors(n, hidden) : "");
-  }
-  if (kind == "shared gate") return product(n, c.dim, 1);
-  if (kind == "down") return hidden > 0 ? product(n, hidden, c.dim) : "";
-  return kind == "logits" ? product(n, c.dim, c.vocab_size) : "";
+  const int64_t keys_dim = c.latent() ? c.latent_dim() : c.kv_dim();
+  const int64_t values_dim = c.latent() ? 0 : c.kv_dim();
+  const int64_t first_queries = c.q_lora_rank > 0 ? c.q_lora_rank : c.query_dim();
+  const int64_t taken = n * c.experts_per_token;
+  const int64_t hidden = c.n_experts > 0 ? c.shared_dim : c.hidden_dim;
+  std::map<std::string_view, std::string> shapes{
+      {"embedding", vectors(n, c.dim)},
+      {"norms", vectors(n, c.dim)},
+      {"q, k, v", product(n, c.dim, first_queries + keys_dim + values_dim)},
+      {"rotate and store", vectors(n, c.query_dim() + keys_dim)},
+      {"latent heads", fmt::format("{} heads: {}, {}", c.n_heads, product(n, c.qk_nope_head_dim, c.kv_lora_rank),
+                                   product(n, c.kv_lora_rank, c.v_head_dim))},
+      {"attention", fmt::format("{} heads: {}", c.n_heads, product(n, c.latent() ? keys_dim : c.head_dim, n))},
+      {"attention output", product(n, c.heads_dim(), c.dim)},
+      {"router", product(n, c.dim, c.n_experts)},
+      {"expert gate, up", product(taken, c.dim, 2 * c.expert_dim)},
+      {"expert down", product(taken, c.expert_dim, c.dim)},
+      {"shared gate", product(n, c.dim, 1)},
+      {"logits", product(n, c.dim, c.vocab_size)}};
+  if (c.q_lora_rank > 0) shapes["q, k, v"] += ", " + product(n, c.q_lora_rank, c.query_dim());
+  if (c.n_experts > 0 && c.dense_layers > 0) return shapes;
+  if (c.n_experts > 0) shapes["activation"] = vectors(taken, c.expert_dim) + (hidden > 0 ? ", " : "");
+  if (hidden == 0) return shapes;
+  shapes["activation"] += vectors(n, hidden);
+  shapes["gate, up"] = product(n, c.dim, 2 * hidden);
+  shapes["down"] = product(n, hidden, c.dim);
+  return shapes;
 }
-
-// Profiles a machine until the end of a scope.
-struct Profiling {
-  ~Profiling() { machine.enabled = false; }
-  ProfiledMachine& machine;
-};
 
 // Runs the prompt once more and returns its operations.
 Json measure(Runner& runner, ProfiledMachine& profiled, std::span<const int32_t> tokens, int32_t adapter) {
   profiled.profile = {};
   profiled.enabled = true;
-  {
-    const Profiling until_run{profiled};
-    run_alone(runner, tokens, adapter, {});
-  }
+  run_alone(runner, tokens, adapter, {});
+  profiled.enabled = false;
+  auto shapes = shapes_of(runner.config(), std::ssize(tokens));
   Json operations = Json::array();
   for (size_t kind = 0; kind < kWorkKinds.size(); ++kind) {
     const Work& work = profiled.profile.kinds[kind];
     if (work.operations == 0) continue;
     operations.push_back({{"kind", kWorkKinds[kind]},
-                          {"shape", shape_of(kWorkKinds[kind], runner.config(), std::ssize(tokens))},
+                          {"shape", shapes[kWorkKinds[kind]]},
                           {"bytes", work.bytes()},
                           {"ms", work.seconds * 1e3}});
   }
@@ -187,7 +178,8 @@ void require_fits(const Runner& runner, size_t n_tokens, std::string_view what) 
 
 Trace run_traced(Runner& runner, std::span<const int32_t> tokens, const Options& options, const Change& change) {
   const auto needed = [](std::string_view name) {  // for the JSON and interventions
-    return !name.ends_with("norm") && !name.ends_with(".value") && !name.ends_with(".ffn_hidden");
+    return !name.ends_with("norm") && !name.ends_with(".value") && !name.ends_with(".ffn_hidden") &&
+           name.find("projected") == std::string_view::npos;
   };
   Trace trace{.tokens = {tokens.begin(), tokens.end()}};
   run_alone(runner, tokens, options.adapter, [&](const std::string& name, std::span<float> values, size_t) {
@@ -203,7 +195,7 @@ Explanation explain(Runner& runner, const data::Tokenizer& tokenizer, const std:
   const core::ModelConfig& config = runner.config();
   core::require(!options.token || (*options.token >= 0 && *options.token < config.vocab_size),
                 "token {} is outside the vocabulary of {}", options.token.value_or(0), config.vocab_size);
-  core::require(runner.writable(), "a model on several ranks cannot be explained; use one process");
+  core::require(runner.writable(), "a model in a pipeline of ranks cannot be explained; use one process");
   require_fits(runner, tokens.size(), "the prompt");
   if (options.profiled != nullptr) options.profiled->enabled = false;
   Trace clean = run_traced(runner, tokens, options);

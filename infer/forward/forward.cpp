@@ -37,6 +37,9 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
                                      Projection{w(Role::Wk, l), w(Role::Bk, l), Key},
                                      Projection{w(Role::Wv, l), w(Role::Bv, l), Value}});
     }
+    see("projected_query", Query, n, l);
+    see("projected_key", Key, n, l);
+    see("projected_latent", Latent, n, l);
     if (w.has(Role::QueryNorm, l)) {
       m.norm_heads(Query, w(Role::QueryNorm, l));
       m.norm_heads(Key, w(Role::KeyNorm, l));

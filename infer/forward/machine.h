@@ -114,7 +114,7 @@ struct StageInfo {
   /// Maximum number of steps that may be begun before the results of the first one are read. Steps finish in order.
   size_t steps_in_flight = 1;
   bool draws = false;    ///< true: the stage draws tokens; false: the host draws them from the logits
-  bool writable = true;  ///< false: the host cannot set activations, by StageResults::write() or Step::residual
+  bool writable = true;  ///< false: no observers, and the host cannot set activations
 };
 
 /// The memory of a stage that is filled after loading: KV cache and adapters.

@@ -75,7 +75,7 @@ class Runner {
     return stages_.size() == 1 ? stages_.front()->info().steps_in_flight : 1;
   }
 
-  /// Returns true if observers can change activations and logits_of() is available: not on several ranks.
+  /// Returns true if steps can be observed and logits_of() is available: not in a pipeline of ranks.
   [[nodiscard]] bool writable() const { return stages_.back()->info().writable; }
 
   /// Loads an adapter on all machines, or on none if it throws. Returns the adapter's id; ids are not reused. A CPU

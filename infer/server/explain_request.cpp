@@ -7,7 +7,7 @@ namespace {
 
 using Tokens = std::vector<int32_t>;
 
-// Appends the replacement of each place in a field.
+// Appends an intervention for each place in the list `field`.
 void add_places(const Fields& fields, const char* field, explain::Replacement by, const Tokens& source,
                 std::vector<explain::Intervention>& all) {
   constexpr size_t kMostPlaces = 256;
@@ -44,16 +44,15 @@ explain::Explanation explanation_of(const Json& body, const ServedModel& served,
     if (all.size() != 1) refuse("token", "has {} tokens, expected 1", all.size());
     options.token = all.front();
   }
-  const std::string* by = fields.text("by");
-  if (by != nullptr && *by != "zero" && *by != "mean") refuse("by", "must be \"zero\" or \"mean\"");
-  const bool mean = by != nullptr && *by == "mean";
-  const Json* from = fields.find("from");
-  if (from != nullptr && !mean && fields.find("patch") == nullptr)
-    refuse("from", "requires 'patch' or \"by\": \"mean\"");
-  const Tokens source = from == nullptr ? Tokens{} : tokens_of("from", *from);
-  add_places(fields, "ablate", mean ? explain::Replacement::Mean : explain::Replacement::Zero, mean ? source : Tokens{},
-             options.interventions);
-  add_places(fields, "patch", explain::Replacement::Patch, source, options.interventions);
+  const auto source_of = [&](const char* field, const char* places) {
+    const Json* given = fields.find(field);
+    if (given == nullptr) return Tokens{};
+    if (fields.find(places) == nullptr) refuse(field, "requires '{}'", places);
+    return tokens_of(field, *given);
+  };
+  add_places(fields, "ablate", explain::Replacement::Zero, {}, options.interventions);
+  add_places(fields, "mean", explain::Replacement::Mean, source_of("mean_over", "mean"), options.interventions);
+  add_places(fields, "patch", explain::Replacement::Patch, source_of("from", "patch"), options.interventions);
 
   explain::Explanation made;
   const bool ran = made_for("", "", budget, [&] {

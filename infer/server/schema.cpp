@@ -188,15 +188,16 @@ constexpr const char* kSchemas = R"json({
   "ExplainRequest": {"type": "object", "required": ["prompt"], "additionalProperties": false, "properties": {
     "model": {"type": ["string", "null"]},
     "prompt": {"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "maxItems": 256, "items": {"type": "integer", "minimum": 0}}],
-      "description": "at most 256 tokens, as in from"},
+      "description": "at most 256 tokens, as in mean_over and from"},
     "parse_special": {"type": ["boolean", "null"], "default": true},
     "add_special_tokens": {"type": ["boolean", "null"], "default": true},
     "token": {"type": ["integer", "string", "null"],
       "description": "token whose logit is attributed: its ID, or a text of one token; default: each row's most likely token"},
     "ablate": {"type": ["array", "null"], "maxItems": 256, "items": {"type": "string"},
-      "description": "activations to replace: L (layer), L.H (head), L.heads, L.attention, L.ffn or L.residual"},
-    "by": {"enum": ["zero", "mean", null], "default": "zero",
-      "description": "what ablate puts there: zero, or the mean over the positions of the prompt or of from"},
+      "description": "activations to replace by zero: L (layer), L.H (head), L.heads, L.attention, L.ffn or L.residual"},
+    "mean": {"type": ["array", "null"], "maxItems": 256, "items": {"type": "string"},
+      "description": "activations to replace by their mean over the positions of mean_over"},
+    "mean_over": {"type": ["string", "array", "null"], "description": "text or token IDs; default: the prompt"},
     "patch": {"type": ["array", "null"], "maxItems": 256, "items": {"type": "string"},
       "description": "activations to replace by those of from, aligned at the last token; with @TO:FROM, only position TO"},
     "from": {"type": ["string", "array", "null"], "description": "another prompt, as a text or token IDs"}}},
@@ -229,7 +230,6 @@ Json sampler_numbers() {
   return fields;
 }
 
-// Sets the defaults of sampling parameters in the properties of a request's schema.
 void set_defaults(Json& properties, const SamplerOptions& defaults) {
   SamplerOptions::visit_fields([&](const char* name, auto member, auto&&...) {
     properties[name]["default"] = number(std::stod(fmt::format("{}", defaults.*member)));  // 0.6F becomes 0.6

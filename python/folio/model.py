@@ -222,17 +222,19 @@ class Model:
         return _engine.attention(self._model, token_ids(ids), index("layer", layer))
 
     def explain(self, prompt: Prompt, *, token: int | str | None = None, ablate: str | Sequence[str] | None = None,
-                by: str = "zero", patch: str | Sequence[str] | None = None, from_: Prompt | None = None) -> Explanation:
+                mean: str | Sequence[str] | None = None, mean_over: Prompt | None = None,
+                patch: str | Sequence[str] | None = None, from_: Prompt | None = None) -> Explanation:
         """Explains the next token of each position of a prompt of at most 256 tokens.
 
         `token`, an ID or its text, is the token whose logit is attributed; None: each row's likeliest token.
 
-        `ablate` has places, such as "3.5" (head 5 of layer 3; docs/explain.md lists all), whose activations are replaced
-        by zero or, with by="mean", by their mean over the positions of the prompt or of the prompt `from_`. `patch` has
-        places whose activations are replaced by those of `from_`, aligned at the last token.
+        `ablate`, `mean` and `patch` have places, such as "3.5" (head 5 of layer 3; docs/explain.md lists all), whose
+        activations are replaced: by zero, by their mean over the positions of the prompt or of `mean_over`, and by those
+        of the prompt `from_`, aligned at the last token.
         """
-        ablate, patch = ([given] if isinstance(given, str) else given for given in (ablate, patch))
-        body = {"prompt": prompt, "token": token, "ablate": ablate, "by": by, "patch": patch, "from": from_}
+        ablate, mean, patch = ([given] if isinstance(given, str) else given for given in (ablate, mean, patch))
+        body = {"prompt": prompt, "token": token, "ablate": ablate, "mean": mean, "mean_over": mean_over, "patch": patch,
+                "from": from_}
         try:
             return Explanation(*_engine.explain(self._model, body))
         except _engine.Refusal as refusal:

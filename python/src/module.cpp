@@ -158,34 +158,29 @@ nb::object logits(const Model& model, Ids ids) {
   return array_of(std::move(*values), {n_rows, n_vocab});
 }
 
-// Values of a place of the forward pass, a row for each token.
-struct Place {
-  std::vector<float> values{};
-  size_t n_rows = 0;
-};
-using Places = std::vector<std::pair<std::string, Place>>;
+// Values at each named place of the forward pass, one row per token.
+using Places = std::vector<std::pair<std::string, std::vector<float>>>;
 
-std::shared_ptr<Places> observe(const Model& model, Ids ids) {
+std::shared_ptr<Places> observe(const Model& model, const Ids& ids) {
   const auto places = std::make_shared<Places>();
-  infer::Request request{.prompt = std::move(ids)};
+  infer::Request request{.prompt = ids};
   request.on_logits = [](std::span<const float>) {};  // makes the engine compute the last layer and logits of all rows
-  request.observer = [places](const std::string& name, std::span<const float> values, size_t n_rows) {
-    auto found = std::ranges::find(*places, name, &std::pair<std::string, Place>::first);
+  request.observer = [places](const std::string& name, std::span<const float> values, size_t) {
+    auto found = std::ranges::find(*places, name, &Places::value_type::first);
     if (found == places->end()) found = places->insert(places->end(), {name, {}});
-    found->second.values.insert(found->second.values.end(), values.begin(), values.end());
-    found->second.n_rows += n_rows;
+    found->second.insert(found->second.end(), values.begin(), values.end());
     return false;
   };
   run_prompt(model, std::move(request));
   return places;
 }
 
-nb::dict trace(const Model& model, Ids ids) {
+nb::dict trace(const Model& model, const Ids& ids) {
   nb::dict arrays;
-  const auto places = observe(model, std::move(ids));
-  for (auto& [name, place] : *places) {
-    const size_t width = place.n_rows == 0 ? 0 : place.values.size() / place.n_rows;
-    arrays[name.c_str()] = array_of(std::move(place.values), {place.n_rows, width});
+  const auto places = observe(model, ids);
+  for (auto& [name, values] : *places) {
+    const size_t width = values.size() / ids.size();
+    arrays[name.c_str()] = array_of(std::move(values), {ids.size(), width});
   }
   return arrays;
 }
@@ -193,7 +188,7 @@ nb::dict trace(const Model& model, Ids ids) {
 nb::object attention(const Model& model, const Ids& ids, int64_t layer) {
   infer::explain::Trace trace{.tokens = ids};
   const auto places = observe(model, ids);
-  for (auto& [name, place] : *places) trace.values.emplace(name, std::move(place.values));
+  for (auto& [name, values] : *places) trace.values.emplace(name, std::move(values));
   auto weights = with_model(model, [&](const SharedModel::Use& use) {
     const infer::explain::Tensors tensors(use.loaded().file());
     if (tensors.config().latent()) infer::explain::expand_latents(tensors, layer, trace, false);

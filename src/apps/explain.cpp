@@ -24,8 +24,7 @@ struct Options {
   std::string activations;
   bool json = false;
   std::string token;
-  std::vector<std::string> ablate, patch;
-  std::string by = "zero";
+  std::vector<std::string> ablate, mean, patch;
   std::string mean_over, from;
 };
 
@@ -44,35 +43,33 @@ void add_flags(apps::Flags& app, Options& o) {
   apps::add_lora_flag(app, o.model.load);
   app.group("Experiments");
   app.add_option("--ablate PLACE", o.ablate,
-                 "replace an activation: L (layer), L.H (head), L.heads, L.attention, L.ffn or L.residual (repeatable)")
+                 "replace an activation by zero: L (layer), L.H (head), L.heads, L.attention, L.ffn or L.residual "
+                 "(repeatable)")
       ->one_value();
-  app.add_option("--by", o.by, "what --ablate puts there: zero, or the mean over the prompt's positions")
-      ->one_of({"zero", "mean"})
-      ->needs("--ablate");
-  app.add_option("--mean-over TEXT", o.mean_over, "text for the mean, instead of the prompt");
-  app.add_option(
-         "--patch PLACE[@TO:FROM]", o.patch,
-         "replace an activation by that of the prompt --from, aligned at the last token, or only at position TO "
-         "by that at position FROM (repeatable)")
+  app.add_option("--mean PLACE", o.mean, "replace an activation by its mean over the positions of a text (repeatable)")
+      ->one_value();
+  app.add_option("--mean-over TEXT", o.mean_over, "text of --mean (default: the prompt)")->needs("--mean");
+  app.add_option("--patch PLACE[@TO:FROM]", o.patch,
+                 "replace an activation by that of the prompt --from, aligned at the last token, or only at position "
+                 "TO by that at position FROM (repeatable)")
       ->one_value();
   app.add_option("--from TEXT", o.from, "prompt that --patch reads activations from")->needs("--patch");
 }
 
 std::vector<explain::Intervention> interventions_of(const Options& o, const data::Tokenizer& tokenizer) {
-  if (o.by == "zero" && !o.mean_over.empty()) throw core::UsageError("--mean-over requires --by mean");
   if (!o.patch.empty() && o.from.empty()) throw core::UsageError("--patch requires --from");
   std::vector<explain::Intervention> all;
-  for (const std::string& text : o.ablate) {
-    all.push_back({.place = text, .by = o.by == "mean" ? Replacement::Mean : Replacement::Zero});
-    if (!o.mean_over.empty()) all.back().source = tokenizer.encode_prompt(o.mean_over);
-  }
-  for (const std::string& text : o.patch) {
-    all.push_back({.place = text, .by = Replacement::Patch, .source = tokenizer.encode_prompt(o.from)});
-  }
+  const auto add = [&](const std::vector<std::string>& places, Replacement by, const std::string& source) {
+    const auto tokens = source.empty() ? std::vector<int32_t>{} : tokenizer.encode_prompt(source);
+    for (const std::string& place : places) all.push_back({.place = place, .by = by, .source = tokens});
+  };
+  add(o.ablate, Replacement::Zero, "");
+  add(o.mean, Replacement::Mean, o.mean_over);
+  add(o.patch, Replacement::Patch, o.from);
   return all;
 }
 
-// Returns the token that `text` is. Throws core::UsageError if it is several tokens.
+// Returns the ID of the single token that spells `text`. Throws core::UsageError if `text` has several tokens.
 int32_t token_of(const data::Tokenizer& tokenizer, const std::string& text) {
   const std::vector<int32_t> tokens = tokenizer.encode(text);
   if (tokens.size() != 1) {

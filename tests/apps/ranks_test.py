@@ -164,13 +164,26 @@ def test_server_gives_the_same_texts_and_ends_all_ranks(tmp_path):
     with Ranks(3, tmp_path / "r", "serve", "-m", GOLDEN, "--port", 0, "-t", 1) as ranks:
         address = address_of(ranks)
         assert json.load(ask(address))["choices"][0]["text"] == text
-        with pytest.raises(urllib.error.HTTPError) as error:
-            post(address, "/v1/explain", {"prompt": "ROMEO:"})
-        assert error.value.code == 400 and "one process" in json.load(error.value)["error"]["message"]
-        assert json.load(ask(address))["choices"][0]["text"] == text
         for process in ranks.processes:
             process.send_signal(signal.SIGTERM)  # as torchrun does
         assert ranks.wait() == [0, 0, 0]
+
+
+def test_explanations_match_one_process(tmp_path):
+    flags = ["--ablate", "0.2", "--mean", "1.ffn", "--patch", "0.residual@2:1", "--from", "JULIET:"]
+    body = {"ablate": ["0.2"], "mean": ["1.ffn"], "patch": ["0.residual@2:1"], "from": "JULIET:"}
+    expected = one_json(succeed("explain", "ROMEO:", "-m", GOLDEN, "-t", 1, "--json", *flags).stdout)
+    with Ranks(3, tmp_path / "r", "serve", "-m", GOLDEN, "--port", 0, "-t", 1) as ranks:
+        address = address_of(ranks)
+        text = json.load(ask(address))["choices"][0]["text"]
+        for _ in range(2):
+            got = json.load(post(address, "/v1/explain", {"prompt": "ROMEO:", **body}))
+            assert {**got, "operations": None} == {**expected, "operations": None}
+            assert json.load(ask(address))["choices"][0]["text"] == text
+    with Ranks(2, tmp_path / "p", "serve", "-m", GOLDEN, "--port", 0, "-t", 1, "--pipeline-parallel", 2) as ranks:
+        with pytest.raises(urllib.error.HTTPError) as error:
+            post(address_of(ranks), "/v1/explain", {"prompt": "ROMEO:"})
+        assert error.value.code == 400 and "one process" in json.load(error.value)["error"]["message"]
 
 
 def test_concurrent_requests_match_one_process(tmp_path):

@@ -108,10 +108,18 @@ def test_interventions_match_transformers(model, theirs):
         z[:, -len(source):, 12:24] = theirs_z["source"][..., 12:24]
         return z
 
+    def both(z):
+        z = replaced(lambda z: 0)(z)
+        z[..., 24:36] = z[..., 24:36].mean(1, keepdim=True)
+        return z
+
     logits(prompt=source)
     theirs_z["source"] = theirs_z["last"]
     for options, change in (({"ablate": "1.1"}, replaced(lambda z: 0)),
-                            ({"ablate": ["1.1"], "by": "mean"}, replaced(lambda z: z.mean(1, keepdim=True))),
+                            ({"mean": ["1.1"]}, replaced(lambda z: z.mean(1, keepdim=True))),
+                            ({"mean": "1.1", "mean_over": np.array(source)},
+                             replaced(lambda z: theirs_z["source"][..., 12:24].mean(1, keepdim=True))),
+                            ({"ablate": "1.1", "mean": "1.2"}, both),
                             ({"patch": "1.1", "from_": "JULIET: O"}, patched),
                             ({"patch": ["1.1"], "from_": np.array(source)}, patched)):
         made = model.explain(TEXT, **options)
@@ -152,7 +160,7 @@ def test_invalid_arguments_are_rejected(model):
             (dict(prompt="a" * 257), folio.Error, "'prompt' has 257 tokens"), (dict(prompt=[]), folio.Error, "empty list"),
             (dict(prompt=None), folio.Error, "'prompt' is required"), (dict(prompt=3), TypeError, "'prompt' must be a string"),
             (dict(ablate="9"), folio.Error, "layer 9 does not exist"), (dict(ablate=[1]), TypeError, "'ablate' must be a list"),
-            (dict(by="median"), ValueError, "'by' must be"), (dict(token="ab"), ValueError, "'token' has 2 tokens"),
+            (dict(mean_over="a"), ValueError, "'mean_over' requires"), (dict(token="ab"), ValueError, "'token' has 2 tokens"),
             (dict(patch="1"), folio.Error, "a patch needs a source"), (dict(from_="a"), ValueError, "'from_' requires"),
             (dict(ablate=["\ud800"]), ValueError, "surrogate")):
         with pytest.raises(error) as raised:

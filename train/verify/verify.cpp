@@ -33,7 +33,6 @@ void run(infer::Engine& engine, infer::Request request) {
   infer::run(engine, requests.ids());
 }
 
-// Reorders the engine's logits to the reference's vocabulary.
 std::vector<float> in_reference_order(const EngineSide& side, std::span<const float> logits) {
   if (side.ids.empty()) return {logits.begin(), logits.end()};
   const auto width = static_cast<size_t>(side.engine.config().vocab_size);
@@ -170,6 +169,7 @@ std::vector<Divergence> compare_forward(nn::Llama& reference, const EngineSide& 
                     .on_logits = [](std::span<const float>) {},  // requests logits for every row
                     .observer =
                         [&](const std::string& name, std::span<const float> part, size_t) {
+                          if (!seen.contains(name)) return false;  // heads before RoPE, which LibTorch's do not have
                           if (!values.contains(name)) order.push_back(name);
                           values[name].insert(values[name].end(), part.begin(), part.end());
                           return false;

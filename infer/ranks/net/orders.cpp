@@ -55,8 +55,8 @@ template <typename Archive, typename AnyOrder>
 void visit(Archive& archive, AnyOrder& o) {
   const auto value = [&](auto&... all) { (archive.values(std::span(&all, 1)), ...); };
   const auto list = [&](auto&... all) { ((archive.resize(all), archive.values(std::span(all))), ...); };
-  value(o.kind, o.stage, o.n_logit_rows, o.observed, o.number);
-  list(o.rows, o.tables, o.table_starts, o.copies, o.adapter.path);
+  value(o.kind, o.stage, o.n_logit_rows, o.observed, o.operation, o.slot, o.number);
+  list(o.rows, o.tables, o.table_starts, o.copies, o.values, o.adapter.path);
   archive.resize(o.adapter.parts);
   for (auto& part : o.adapter.parts) {
     value(part.role, part.layer, part.rank, part.scale);
@@ -73,18 +73,20 @@ Step Order::step() const {
           .copies = copies,
           .n_logit_rows = n_logit_rows,
           .draws = {},
-          .observed = observed};
+          .observed = observed,
+          .residual = values};
 }
 
 Order order_of(uint32_t stage, const Step& step) {
-  return {.kind = OrderKind::Step,
+  return {.kind = step.observed ? OrderKind::BeginStep : OrderKind::Step,
           .stage = stage,
           .rows = {step.rows.begin(), step.rows.end()},
           .tables = {step.tables.begin(), step.tables.end()},
           .table_starts = {step.table_starts.begin(), step.table_starts.end()},
           .copies = {step.copies.begin(), step.copies.end()},
           .n_logit_rows = step.n_logit_rows,
-          .observed = step.observed};
+          .observed = step.observed,
+          .values = {step.residual.begin(), step.residual.end()}};
 }
 
 std::vector<std::byte> to_bytes(const Order& order) {

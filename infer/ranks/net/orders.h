@@ -1,4 +1,5 @@
-// Orders: the messages by which rank 0 makes the other ranks run a step, load or unload an adapter, or end.
+// Orders: the messages by which rank 0 makes the other ranks run a step, load or unload an adapter, or end. Of a step
+// that is observed, each operation is an order, since rank 0 may change activations between them.
 #pragma once
 
 #include <cstddef>
@@ -11,19 +12,23 @@
 
 namespace folio::infer {
 
-enum class OrderKind : uint8_t { Step, LoadAdapter, UnloadAdapter, End };
+enum class OrderKind : uint8_t { Step, BeginStep, Operation, Write, LoadAdapter, UnloadAdapter, End };
 
 struct Order {
   OrderKind kind = OrderKind::End;
   uint32_t stage = 0;  ///< index of the model's stage, in the order of loading
 
-  // The fields of an order to run a step. A step's draws are not sent, because rank 0's host samples the tokens.
+  // The fields of an order to run or begin a step. Draws are not sent, because rank 0's host samples the tokens.
   std::vector<StepRow> rows{};
   std::vector<BlockId> tables{};
   std::vector<int32_t> table_starts{};
   std::vector<BlockCopy> copies{};
   uint64_t n_logit_rows = 0;
   bool observed = false;
+  std::vector<float> values{};  ///< the residual of a step that begins with it, or the values to write to `slot`
+
+  Operation operation{Gather{}};
+  Slot slot{};
 
   // The adapter to load or unload. `adapter` is empty in an order to unload.
   int32_t number = kNoAdapter;

@@ -25,7 +25,7 @@ RankedStage::RankedStage(RankedCpu& machine, std::unique_ptr<Stage> cpu_stage, b
       fit_(report.fit) {
   info_.load_report = report.load;
   info_.steps_in_flight = machine.n_stages();
-  info_.writable = false;
+  info_.writable = !in_pipeline();
 }
 
 // The runners of all ranks call this, but only rank 0's call has an effect: it loads the adapter on all ranks.
@@ -43,9 +43,9 @@ void RankedStage::unload_adapter(int32_t number) {
 
 bool RankedStage::begin(const Step& step) {
   core::require(!in_pipeline() || !step.observed, "operations cannot be observed in a pipeline of ranks");
-  core::require(step.residual.empty(), "a step of several ranks begins with tokens; use one process");
   if (in_pipeline()) machine_.logits_.receive_all_but(most_on_their_way(step));
   machine_.tell(order_of(number_, step));
+  observed_ = step.observed;
   if (!in_pipeline()) {
     or_mark_failed([&] { static_cast<void>(inner().begin(step)); });
     return false;
@@ -59,8 +59,14 @@ std::span<float> RankedStage::wait(Ticket ticket) {
   return in_pipeline() ? machine_.logits_.wait(ticket) : PassThroughResults::wait(ticket);
 }
 
-void RankedStage::write(Slot /*slot*/, std::span<const float> /*values*/) {
-  or_mark_failed([] { core::fail("activations cannot be changed on several ranks; use one process"); });
+void RankedStage::issue(const Operation& operation) {
+  if (observed_) machine_.tell({.kind = OrderKind::Operation, .stage = number_, .operation = operation});
+  PassThroughStage::issue(operation);
+}
+
+void RankedStage::write(Slot slot, std::span<const float> values) {
+  machine_.tell({.kind = OrderKind::Write, .stage = number_, .values = {values.begin(), values.end()}, .slot = slot});
+  PassThroughResults::write(slot, values);
 }
 
 // Runs this rank's layers for a step. Receives the residual from the previous stage and sends it to the next one. In
@@ -91,6 +97,9 @@ void RankedStage::run(const Step& step) {
 
 void RankedStage::do_order(Order& order) {
   if (order.kind == OrderKind::Step) run(order.step());
+  if (order.kind == OrderKind::BeginStep) static_cast<void>(inner().begin(order.step()));
+  if (order.kind == OrderKind::Operation) inner().issue(order.operation);
+  if (order.kind == OrderKind::Write) inner().results().write(order.slot, order.values);
   if (order.kind == OrderKind::UnloadAdapter) inner().memory().unload_adapter(order.number);
   if (order.kind == OrderKind::LoadAdapter) {
     inner().memory().load_adapter(order.number, std::make_shared<const core::Adapter>(std::move(order.adapter)));

@@ -23,8 +23,9 @@ class RankedStage final : public PassThroughStage, public StageMemory, public Pa
   [[nodiscard]] const StageInfo& info() const override { return info_; }
   [[nodiscard]] StageMemory& memory() override { return *this; }
   [[nodiscard]] StageResults& results() override { return *this; }
-  /// Starts a step. Throws core::Error if the step is observed and there is a pipeline, or begins with a residual.
+  /// Starts a step. Throws core::Error if the step is observed and there is a pipeline.
   bool begin(const Step& step) override;
+  void issue(const Operation& operation) override;
 
   [[nodiscard]] CacheFit cache_fit() const override { return fit_; }
   void load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) override;
@@ -32,7 +33,6 @@ class RankedStage final : public PassThroughStage, public StageMemory, public Pa
 
   Ticket fetch_logits() override { return in_pipeline() ? logits_ : PassThroughResults::fetch_logits(); }
   std::span<float> wait(Ticket ticket) override;
-  /// Throws core::Error and marks this rank as failed: the other ranks, in the middle of the step, lack the values.
   void write(Slot slot, std::span<const float> values) override;
 
   /// Executes an order that was received from rank 0.
@@ -50,7 +50,8 @@ class RankedStage final : public PassThroughStage, public StageMemory, public Pa
   uint32_t number_;
   StageInfo info_;
   CacheFit fit_;
-  Ticket logits_{};  ///< in a pipeline: ticket of the last step's logits
+  bool observed_ = false;  ///< the step is observed: the other ranks wait for its operations
+  Ticket logits_{};        ///< in a pipeline: ticket of the last step's logits
   std::vector<float> residual_;
 };
 

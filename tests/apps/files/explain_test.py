@@ -216,10 +216,17 @@ def test_interventions_match_transformers(model):
     effects = logits_with(["--ablate", "1.2"], projections, only(lambda z: replaced(z, everywhere, 0.0)))
     assert effects["description"] == ["1.2: zero"] and max(effects["kl"]) > 1e-4
     mean = lambda z: replaced(z, everywhere, z[0, :, columns].mean(0))
-    logits_with(["--ablate", "1.2", "--by", "mean"], projections, only(mean))
+    logits_with(["--mean", "1.2"], projections, only(mean))
     other = heads_of(reference, OTHER)[1][:, columns]
-    logits_with(["--ablate", "1.2", "--by", "mean", "--mean-over", text_of(OTHER)], projections,
+    logits_with(["--mean", "1.2", "--mean-over", text_of(OTHER)], projections,
                 only(lambda z: replaced(z, everywhere, other.mean(0))))
+    # One request has all three: a head of layer 1 by zero, of layer 0 by its mean, of layer 2 by the other prompt's.
+    others = heads_of(reference, OTHER)[2][:, columns]
+    three = {0: mean, 1: lambda z: replaced(z, everywhere, 0.0),
+             2: lambda z: replaced(z, slice(len(IDS) - len(OTHER), None), others)}
+    effects = logits_with(["--patch", "2.2", "--from", text_of(OTHER), "--mean", "0.2", "--ablate", "1.2"], projections,
+                          lambda layer, z: three[layer](z))
+    assert effects["description"] == ["1.2: zero", "0.2: mean", "2.2: patch from another text"]
     logits_with(["--patch", "1.2", "--from", text_of(OTHER)], projections,
                 only(lambda z: replaced(z, slice(len(IDS) - len(OTHER), None), other)))
     said, _ = explain(folder, "--patch", "1.attention@7:20", "--from", text_of(OTHER))
@@ -255,8 +262,9 @@ def test_activations_have_the_names_shapes_and_order_of_transformer_lens(model):
     T, config = len(IDS), reference.config
     heads, kv_heads, d = config.num_attention_heads, config.num_key_value_heads, config.head_dim
     rows = (T, config.hidden_size)
-    block = {"hook_resid_pre": rows, "ln1.hook_normalized": rows, "attn.hook_rot_q": (T, heads, d),
-             "attn.hook_rot_k": (T, kv_heads, d), "attn.hook_v": (T, kv_heads, d), "attn.hook_z": (T, heads, d),
+    block = {"hook_resid_pre": rows, "ln1.hook_normalized": rows, "attn.hook_q": (T, heads, d),
+             "attn.hook_k": (T, kv_heads, d), "attn.hook_rot_q": (T, heads, d), "attn.hook_rot_k": (T, kv_heads, d),
+             "attn.hook_v": (T, kv_heads, d), "attn.hook_z": (T, heads, d),
              "attn.hook_pattern": (heads, T, T), "hook_attn_out": rows, "hook_resid_mid": rows,
              "ln2.hook_normalized": rows, "mlp.hook_post": (T, config.intermediate_size), "hook_mlp_out": rows,
              "hook_resid_post": rows}
@@ -268,11 +276,39 @@ def test_activations_have_the_names_shapes_and_order_of_transformer_lens(model):
         normed = saved["blocks.1.ln1.hook_normalized"] * reference.model.layers[1].input_layernorm.weight
         q, k, v = (p(normed).view(1, T, -1, d).transpose(1, 2)
                    for p in (attention.q_proj, attention.k_proj, attention.v_proj))
-        q, k = sys.modules[type(reference).__module__].apply_rotary_pos_emb(q, k, *reference.model.rotary_emb(q, torch.arange(T)[None]))
+        angles = reference.model.rotary_emb(q, torch.arange(T)[None])
+        rot_q, rot_k = sys.modules[type(reference).__module__].apply_rotary_pos_emb(q, k, *angles)
         out = attention.o_proj(saved["blocks.1.attn.hook_z"].flatten(1))
-    for hook, expected in (("rot_q", q), ("rot_k", k), ("v", v)):
+    for hook, expected in (("q", q), ("k", k), ("rot_q", rot_q), ("rot_k", rot_k), ("v", v)):
         assert_rows_equal(saved[f"blocks.1.attn.hook_{hook}"], expected[0].transpose(0, 1), hook)
     assert_rows_equal(saved["blocks.1.hook_attn_out"], out, "hook_attn_out")
+
+
+@pytest.mark.parametrize("model", ["qwen3", "deepseek_v3"], indirect=True)
+def test_queries_and_keys_of_other_families_precede_norms_and_rope(model):
+    """Qwen3 has a norm of each head; DeepSeek-V3's keys are made of latents, and only their last elements have RoPE."""
+    name, reference, folder = model
+    _, saved = explain(folder)
+    attention, config = reference.model.layers[1].self_attn, reference.config
+    seen = {}
+    projections = {"q": attention.q_proj, "k": attention.k_proj} if name == "qwen3" else {
+        "q": attention.q_b_proj, "kv": attention.kv_b_proj, "latent": attention.kv_a_proj_with_mqa}
+    hooks = [module.register_forward_hook(lambda _, args, out, key=key: seen.setdefault(key, out[0]))
+             for key, module in projections.items()]
+    forward(reference)
+    for hook in hooks:
+        hook.remove()
+    got = {hook: saved[f"blocks.1.attn.hook_{hook}"] for hook in ("q", "k", "rot_q", "rot_k")}
+    if name == "qwen3":
+        keys = seen["k"].view(got["k"].shape)
+    else:
+        nope, rope = config.qk_nope_head_dim, config.qk_rope_head_dim
+        of_heads = seen["kv"].view(len(IDS), config.num_attention_heads, -1)[..., :nope]
+        keys = torch.cat([of_heads, seen["latent"][:, None, -rope:].expand(*of_heads.shape[:2], rope)], -1)
+        assert torch.equal(got["k"][..., :nope], got["rot_k"][..., :nope]), "elements without RoPE"
+    assert_rows_equal(got["q"], seen["q"].view(got["q"].shape), "hook_q")
+    assert_rows_equal(got["k"], keys, "hook_k")
+    assert not torch.allclose(got["q"], got["rot_q"]) and not torch.allclose(got["k"], got["rot_k"])
 
 
 @pytest.mark.parametrize("model", ["llama"], indirect=True)
@@ -281,7 +317,7 @@ def test_wrong_input_is_one_line(model, tmp_path):
     for flags, code, *parts in [
             ([text_of([2] * 257)], FAILED, "257 tokens", "1 to 256", "shorten"),
             (["ab", "--patch", "1.ffn", "--from", text_of([2] * 257)], FAILED, '"1.ffn": its source has 257', "shorten"),
-            (["ab", "--ablate", "1", "--by", "mean", "--mean-over", text_of([2] * 257)], FAILED, '"1": its source has 257'),
+            (["ab", "--mean", "1", "--mean-over", text_of([2] * 257)], FAILED, '"1": its source has 257'),
             (["ab", "--ablate", "9.1"], FAILED, "layer 9", "0 to 2"),
             (["ab", "--ablate", "1.4"], FAILED, "head 4", "0 to 3"),
             (["ab", "--ablate", "-1"], FAILED, '"-1"'),
@@ -291,9 +327,10 @@ def test_wrong_input_is_one_line(model, tmp_path):
             (["ab", "--patch", "1.ffn@0", "--from", "a"], FAILED, "1.ffn@0", "@TO:FROM"),
             (["ab", "--patch", "1.ffn@:", "--from", "a"], FAILED, "1.ffn@:", "@TO:FROM"),
             (["ab", "--ablate", "1.ffn@0:0"], FAILED, "only a patch"),
+            (["ab", "--mean", "1.ffn@0:0"], FAILED, "only a patch"),
             (["ab", "--patch", "1.ffn"], WRONG_USAGE, "--from"),
-            (["ab", "--mean-over", "a"], WRONG_USAGE, "--by mean"),
-            (["ab", "--by", "mean"], WRONG_USAGE, "--ablate"),
+            (["ab", "--mean-over", "a"], WRONG_USAGE, "--mean"),
+            (["ab", "--ablate", "1", "--mean-over", "a"], WRONG_USAGE, "--mean"),
             (["ab", "--token", "ab"], WRONG_USAGE, "2 tokens"),
             (["ab", "--json", "--out", tmp_path / "p.html"], WRONG_USAGE, "--out")]:
         assert_refused(run("explain", *flags, "-m", folder, "--out" if code == FAILED else "-t",

@@ -490,32 +490,77 @@ def test_experiments_ask_the_server(served):
     prompt = [one["id"] for one in data["tokens"]]
     page.locator("#cut-layer").select_option("1")
     page.locator("#cut-part").select_option("head 2")
+    expect(page.locator("#cut-text")).to_be_hidden()
     page.locator("#run").click()
     expect(page.locator("#effect")).to_be_visible()
-    assert asked == [("http://folio.test/v1/explain", {"prompt": prompt, "ablate": ["1.2"], "by": "zero"})]
+    assert asked == [("http://folio.test/v1/explain", {"prompt": prompt, "ablate": ["1.2"]})]
     assert bars(page, "next") == [(text_of(other, token), percent(p)) for token, _, p in other["candidates"][8]["list"]]
     assert bars(page, "after") == [(text_of(other, token), percent(p)) for token, p in other["interventions"]["rows"][8]["after"]]
 
     page.locator("#cut-layer").select_option("2")  # added to the first
     page.locator("#cut-part").select_option("FFN")
-    expect(page.locator("#cut-by")).to_be_disabled()  # it would change the first, too
+    page.locator("#cut-by").select_option("mean over the text")
     page.locator("#run").click()
     expect(page.locator("#run")).to_be_enabled()
-    assert asked[1][1]["ablate"] == ["1.2", "2.ffn"] and asked[1][1]["by"] == "zero"
+    assert asked[1][1] == {"prompt": prompt, "ablate": ["1.2"], "mean": ["2.ffn"]}
 
-    page.locator("#cut-part").select_option("all")
+    page.locator("#cut-part").select_option("")
+    page.locator("#cut-by").select_option("zero")
     page.locator("#run").click()
     expect(page.locator("#form-wrong")).to_have_text("layer 2 is broken; use another")
-    assert asked[2][1]["ablate"][2:] == ["0"]
+    assert asked[2][1] == {"prompt": prompt, "ablate": ["1.2", "2"], "mean": ["2.ffn"]}
 
     page.locator("#undo").click()
     expect(page.locator("#effect")).to_be_hidden()
     assert bars(page, "next") == [(text_of(data, token), percent(p)) for token, _, p in data["candidates"][8]["list"]]
     assert len(asked) == 3
-    page.locator("#cut-by").select_option("mean")
+    page.locator("#cut-by").select_option("mean over the text")
     page.locator("#run").click()
     expect(page.locator("#effect")).to_be_visible()
-    assert asked[3][1]["ablate"] == ["0"] and asked[3][1]["by"] == "mean"
+    assert asked[3][1] == {"prompt": prompt, "mean": ["2"]}
+
+
+def test_patches_ask_the_server(served):
+    data, _ = explanation()
+    data |= {"interventions": None, "server": ""}
+    other, _ = explanation(seed=2)
+    other["interventions"]["description"] = ["0.ffn@2:4: patch from another text"]
+    asked = []
+
+    def answer(request):
+        asked.append(request.post_data_json)
+        return 200, copy.deepcopy(other)
+
+    page = served(html_of(data), answer)
+    page.locator("#experiments > summary").click()
+    page.locator("#cut-by").select_option("another text's")
+    page.locator("#run").click()  # the browser requests a text
+    page.locator("#cut-text").fill("The dog")
+    expect(page.locator("#cut-from")).to_be_hidden()
+    page.locator("#cut-part").select_option("residual stream")
+    page.locator("#run").click()
+    expect(page.locator("#effect")).to_be_visible()
+    prompt = [one["id"] for one in data["tokens"]]
+    assert asked == [{"prompt": prompt, "patch": ["0.residual"], "from": "The dog"}]
+
+    expect(page.locator("#cut-text")).to_be_disabled()  # it would change the first, too
+    page.locator("#cut-part").select_option("FFN")
+    page.locator("#cut-to").select_option(f"{visible(other['tokens'][2]['text'])} (3)")
+    page.locator("#cut-from").fill("0")
+    page.locator("#run").click()  # the browser rejects it
+    page.locator("#cut-from").fill("5")
+    page.locator("#run").click()
+    expect(page.locator("#run")).to_be_enabled()
+    assert asked[1:] == [{"prompt": prompt, "patch": ["0.residual", "0.ffn@2:4"], "from": "The dog"}]
+    expect(page.locator("#experiments-say")).to_contain_text("0.ffn, token 3 by token 5: patch from another text.")
+
+    page.locator("#undo").click()
+    expect(page.locator("#cut-text")).to_be_enabled()
+    page.locator("#cut-text").fill("")
+    page.locator("#cut-by").select_option("zero")
+    page.locator("#run").click()  # needs no text
+    expect(page.locator("#effect")).to_be_visible()
+    assert asked[2:] == [{"prompt": prompt, "ablate": ["0.ffn"]}]
 
 
 def test_the_page_of_a_server_asks_for_a_text(served):

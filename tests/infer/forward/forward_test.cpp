@@ -225,14 +225,14 @@ TEST_P(ForwardPass, ObserverSeesEachIntermediateByName) {
     only_logits = only_logits || name == fmt::format("layers.{}.heads", c.n_layers - 1);
     EXPECT_EQ(n_rows, only_logits ? 3U : 5U) << name;
     const bool of_experts = name.starts_with("layers.") && c.has_experts(std::stol(name.substr(7)));
-    const int64_t width = name == "logits"                                     ? c.vocab_size
-                          : name.ends_with(".key") || name.ends_with(".value") ? c.kv_dim()
-                          : name.ends_with(".routes")                          ? c.n_experts
-                          : name.ends_with(".ffn_hidden") ? of_experts ? c.shared_dim : c.hidden_dim
-                          : name.ends_with(".query")      ? c.query_dim()
-                          : name.ends_with(".latent")     ? c.latent_dim()
-                          : name.ends_with(".heads")      ? c.heads_dim()
-                                                          : c.dim;
+    const int64_t width = name == "logits"                                    ? c.vocab_size
+                          : name.ends_with("key") || name.ends_with(".value") ? c.kv_dim()
+                          : name.ends_with(".routes")                         ? c.n_experts
+                          : name.ends_with(".ffn_hidden")                     ? of_experts ? c.shared_dim : c.hidden_dim
+                          : name.ends_with("query")                           ? c.query_dim()
+                          : name.ends_with("latent")                          ? c.latent_dim()
+                          : name.ends_with(".heads")                          ? c.heads_dim()
+                                                                              : c.dim;
     EXPECT_EQ(values.size(), n_rows * static_cast<size_t>(width)) << name;
     names.push_back(name);
     seen[name] = {values.begin(), values.end()};
@@ -240,10 +240,11 @@ TEST_P(ForwardPass, ObserverSeesEachIntermediateByName) {
   });
   std::vector<std::string> expected{"embedding"};
   for (int64_t l = 0; l < c.n_layers; ++l) {
-    for (const std::string what : {"attention_norm", "query", "key", "latent", "value", "heads", "attention_residual",
-                                   "ffn_norm", "routes", "ffn_hidden", "ffn_residual"}) {
+    for (const std::string what :
+         {"attention_norm", "projected_query", "projected_key", "projected_latent", "query", "key", "latent", "value",
+          "heads", "attention_residual", "ffn_norm", "routes", "ffn_hidden", "ffn_residual"}) {
       const bool experts = c.has_experts(l);
-      if (c.latent() ? what == "key" || what == "value" : what == "latent") continue;
+      if (c.latent() ? what.ends_with("key") || what == "value" : what.ends_with("latent")) continue;
       if (what == "routes" ? experts : what != "ffn_hidden" || !experts || c.shared_dim > 0) {
         expected.push_back(fmt::format("layers.{}.{}", l, what));
       }
@@ -292,6 +293,17 @@ TEST_P(ForwardPass, TheStepContinuesWithWhatAnObserverChanges) {
                                 return false;
                               }),
                         plain));
+  // Keys are cached once they are rotated: only a change before that has an effect.
+  const auto without = [&](const std::string& part) {
+    return alone(text, {.n_threads = 1}, [&](const std::string& name, std::span<float> values, size_t) {
+      if (!name.ends_with(part)) return false;
+      std::ranges::fill(values, 0.0F);
+      return true;
+    });
+  };
+  const std::string keys = c.latent() ? "latent" : "key";
+  EXPECT_TRUE(same_bits(without("." + keys), plain));
+  EXPECT_FALSE(same_bits(without(".projected_" + keys), plain));
   RunnerOn runner(kind(), model_);
   EXPECT_TRUE(same_bits(runner.logits_of(residual), swapped));
   if (c.logit_scale == 1.0F && c.logit_cap == 0.0F) return;

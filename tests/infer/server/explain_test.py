@@ -37,9 +37,10 @@ def ids_of(server, text):
     ({}, []),
     ({"token": "a"}, ["--token", "a"]),
     ({"ablate": ["1.2"]}, ["--ablate", "1.2"]),
-    ({"ablate": ["0", "1.ffn"], "by": "mean"}, ["--ablate", "0", "--ablate", "1.ffn", "--by", "mean"]),
-    ({"ablate": ["1.heads"], "by": "mean", "from": "JULIET:"},
-     ["--ablate", "1.heads", "--by", "mean", "--mean-over", "JULIET:"]),
+    ({"mean": ["0", "1.ffn"]}, ["--mean", "0", "--mean", "1.ffn"]),
+    ({"mean": ["1.heads"], "mean_over": "JULIET:"}, ["--mean", "1.heads", "--mean-over", "JULIET:"]),
+    ({"ablate": ["0.1"], "mean": ["1.ffn"], "mean_over": "JULIET:", "patch": ["0.residual"], "from": "NURSE: O"},
+     ["--ablate", "0.1", "--mean", "1.ffn", "--mean-over", "JULIET:", "--patch", "0.residual", "--from", "NURSE: O"]),
     ({"patch": ["1.residual@3:1"], "from": "JULIET:"}, ["--patch", "1.residual@3:1", "--from", "JULIET:"]),
 ], ids=str)
 def test_explanations_equal_those_of_the_program(golden, fields, flags):
@@ -47,7 +48,7 @@ def test_explanations_equal_those_of_the_program(golden, fields, flags):
     got = explain(golden, **fields)
     assert got.pop("operations") == [] != expected.pop("operations")
     assert got == expected
-    in_ids = {"from": ids_of(golden, fields["from"])} if "from" in fields else {}
+    in_ids = {field: ids_of(golden, fields[field]) for field in ("mean_over", "from") if field in fields}
     again = explain(golden, **{**fields, **in_ids, "prompt": ids_of(golden, PROMPT)})
     assert {**again, "operations": None} == {**expected, "operations": None}
 
@@ -112,9 +113,10 @@ WRONG = [
     ({"ablate": ["x"]}, None, '"x" is not a place'),
     ({"ablate": ["9.1"]}, None, "layer 9 does not exist"),
     ({"ablate": ["1@2:3"]}, None, "only a patch has positions"),
-    ({"by": "median"}, "by", "zero"),
+    ({"mean": ["1"], "mean_over": 3}, "mean_over", "a string"),
+    ({"ablate": ["1"], "mean_over": "a"}, "mean_over", "requires 'mean'"),
     ({"patch": ["1"]}, None, "a patch needs a source"),
-    ({"from": "a"}, "from", "requires"),
+    ({"mean": ["1"], "from": "a"}, "from", "requires 'patch'"),
     ({"patch": ["1@99:0"], "from": "a"}, None, "position 99 does not exist"),
     ({"ablat": ["1"]}, "ablat", "did you mean ablate"),
 ]

@@ -1,14 +1,12 @@
 """Tests the server's page in a browser: conversations, alternative tokens, structured output, tools, several tabs, and
 a restart of the server."""
 
-import base64
 import json
 import random
 import re
 import shutil
 
 import jsonschema
-import numpy as np
 import pytest
 
 from chat_model import write_chat_model
@@ -649,19 +647,14 @@ def test_live_view_shows_steps_and_blocks_but_no_text(text_page):
 
 
 def why(page, token):
-    """Opens the explanation of a token of the last answer, and returns the lines of its lists."""
+    """Opens the explanation of a token of the last answer, and returns its frame."""
     page.locator(".model .body").last.locator(".token").nth(token).dispatch_event("click")  # a line feed has no width
     page.get_by_role("button", name="Why this token?").click()
-    expect(page.locator("#choices .seen")).to_be_visible()
-    return [tuple(line.locator("span").all_text_contents()) for line in page.locator("#choices .line").all()]
+    return page.frame_locator("#why iframe")
 
 
-def ids_in(link):
-    return [int(token) for token in link.get_attribute("href").split("#")[1].split(",")]
-
-
-def shown_as(text):
-    return text.replace(" ", "␣").replace("\n", "⏎")
+def ids_in(page):
+    return [int(token) for token in page.locator("#why-link").get_attribute("href").split("#")[1].split(",")]
 
 
 def test_a_token_is_explained(server, visitor):
@@ -673,37 +666,35 @@ def test_a_token_is_explained(server, visitor):
     settle(page, max_tokens=40, seed=1)
     say(page, "ROMEO:")
     ended(page)
-    lines = why(page, 30)
-    texts = page.locator("#choices .seen span").all_text_contents()
-    assert "".join(texts) == "ROMEO:" + "".join(page.locator(".token").all_text_contents()[:30])
-    link = page.get_by_role("link", name="Open the whole explanation")
+    frame = why(page, 30)
+    expect(frame.locator("#text .token")).to_have_count(36)  # the frame has the key, too
     with Wire(serve) as wire:
-        made = json.loads(wire.request("POST", "/v1/explain", {"prompt": ids_in(link)}, Authorization="Bearer sesame").answer()[2])
-    n = len(made["tokens"])
-    assert n == 36 == len(texts)
+        made = json.loads(wire.request("POST", "/v1/explain", {"prompt": ids_in(page)}, Authorization="Bearer sesame").answer()[2])
+    assert "".join(token["text"] for token in made["tokens"]) == "ROMEO:" + "".join(page.locator(".model .token").all_text_contents()[:30])
 
-    # Each token that leads, at the last level before another one does.
-    tops = [level[-1]["top"][0] for level in made["lens"]]
-    leads = [(name, top) for name, top, after in zip(("embedding", "layer 0", "layer 1"), tops, [*tops[1:], [None]]) if top[0] != after[0]]
-    guesses = [(f"{name}: {shown_as(made['vocabulary'][str(token)])}", f"{100 * p:.1f} %") for name, (token, p) in leads]
-    weights = np.stack([np.frombuffer(base64.b64decode(layer), np.uint8).reshape(4, -1)[:, -n:] for layer in made["attention"]]) / 255
-    far = [(-weights[i, h, 1:-2].max(), f"{i}.{h} → {shown_as(texts[1 + weights[i, h, 1:-2].argmax()])}") for i in range(2) for h in range(4)]
-    heads = [(name, f"{-100 * weight:.1f} %") for weight, name in sorted(far, key=lambda one: one[0])[:3]]
-    assert lines == guesses + heads
-    mean = weights.reshape(-1, n).mean(0)
-    darkest = page.locator("#choices .seen span").evaluate_all("(all) => all.map((span) => Number(span.style.getPropertyValue('--weight')))")
-    np.testing.assert_allclose(darkest, np.minimum(1, mean / mean[1:].max()), atol=0.006)
+    def assert_shows(explained):
+        first = explained.locator("#next li").first
+        expect(first).to_contain_text(f"{100 * made['candidates'][-1]['list'][0][2]:.1f} %")
+        assert explained.locator("#lens tr td:last-child").all_text_contents() == [str(level[-1]["rank"]) for level in made["lens"]]
+        expect(explained.locator("#looked li").first).to_be_visible()
+        expect(explained.locator("#far li").first).to_be_visible()
 
+    assert_shows(frame)
     with page.context.expect_page() as opened:
-        link.click()
-    whole = opened.value
-    expect(whole.locator("#text .token")).to_have_count(n)  # the new tab has the key, too
-    expect(whole.locator("#next li").first).to_contain_text(f"{100 * made['candidates'][-1]['list'][0][2]:.1f} %")
-    whole.locator("#experiments > summary").click()
-    whole.locator("#cut-part").select_option("head 2")
-    whole.locator("#run").click()
-    expect(whole.locator("#effect")).to_be_visible()
-    expect(whole.locator("#experiments-say")).to_contain_text("0.2: zero")
+        page.locator("#why-link").click()
+    assert_shows(opened.value)  # the new tab has the key, too
+    frame.locator("#experiments > summary").click()
+    frame.locator("#cut-part").select_option("head 2")
+    frame.locator("#run").click()
+    expect(frame.locator("#effect")).to_be_visible()
+    expect(frame.locator("#experiments-say")).to_contain_text("0.2: zero")
+    frame.locator("#cut-by").select_option("another text's")
+    frame.locator("#cut-text").fill("JULIET:")
+    frame.locator("#cut-layer").select_option("1")
+    frame.locator("#run").click()
+    expect(frame.locator("#experiments-say")).to_contain_text("0.2: zero; 1.2: patch from another text")
+    page.locator("#why-close").click()
+    expect(page.locator("#why")).to_be_hidden()
 
 
 def test_why_shows_the_error_of_a_long_text(random_page):
@@ -712,9 +703,7 @@ def test_why_shows_the_error_of_a_long_text(random_page):
     settle(page, max_tokens=2)
     say(page, "he is the user " * 80)
     ended(page)
-    page.locator(".token").first.click()
-    page.get_by_role("button", name="Why this token?").click()
-    expect(page.locator("#choices .failed")).to_contain_text("tokens, but at most 256 can be explained")
+    expect(why(page, 0).locator("#ask .wrong")).to_contain_text("tokens, but at most 256 can be explained")
 
 
 def test_a_token_of_a_chat_is_explained(random_chat, random_page):
@@ -729,5 +718,6 @@ def test_a_token_of_a_chat_is_explained(random_chat, random_page):
         prompt = json.loads(wire.request("POST", "/tokenize", {"messages": messages}).answer()[2])["tokens"]
     for token in (0, 4):
         why(page, token)
-        assert ids_in(page.get_by_role("link", name="Open the whole explanation")) == prompt + tokens[:token]
-        page.keyboard.press("Escape")
+        expect(page.locator("#why")).to_be_visible()
+        assert ids_in(page) == prompt + tokens[:token]
+        page.locator("#why-close").click()
