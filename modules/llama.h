@@ -39,7 +39,7 @@ class LlamaImpl : public torch::nn::Module {
   [[nodiscard]] RMSNorm& norm() { return norm_; }
   [[nodiscard]] const core::ModelConfig& config() const { return config_; }
 
- private:
+ protected:
   torch::Tensor stream(const torch::Tensor& tokens, const torch::Tensor& starts);  ///< output of the last block
 
   core::ModelConfig config_;

@@ -9,12 +9,13 @@
 //     pre_norms, post_norms, residual_scale           block.cpp
 //     mixture                                         mixture.h
 //     scales of embeddings and logits, cap of logits  parts.cpp
+//     modules that predict later tokens               tokens_ahead.h
 #pragma once
 
 #include <memory>
 
 #include "modules/families/mixture.h"
-#include "modules/llama.h"
+#include "modules/families/tokens_ahead.h"
 
 namespace folio::nn {
 
@@ -40,7 +41,7 @@ class FamilyParts : public Parts {
 
 /// Builds a model of any family.
 [[nodiscard]] inline Llama family_llama(const core::ModelConfig& config, PartOptions options = {}) {
-  return Llama(config, std::make_shared<FamilyParts>(std::move(options)));
+  return llama_of(config, std::make_shared<FamilyParts>(std::move(options)));
 }
 
 }  // namespace folio::nn

@@ -33,6 +33,7 @@ struct Options {
   int version = 0;
   uint64_t max_shard_bytes = core::kMaxShardBytes;
   int64_t layers = 0;                    ///< number of layers to keep; 0: all
+  bool mtp = false;                      ///< keep the module of multi-token prediction in any GGUF
   std::vector<core::AdapterPath> merge;  ///< adapters to merge into the model
   std::string base;                      ///< path of the exported adapter's base model
 };
@@ -251,6 +252,7 @@ void check(const apps::Flags& app, const Options& o) {
   if (llama2c && !o.type.empty() && o.type != "f32" && o.type != "q8_0") {
     throw core::UsageError("--type " + o.type + ", expected f32, or q8_0 (version 2), for --format llama2c");
   }
+  if (o.mtp && o.format != "gguf") throw core::UsageError("--mtp requires --format gguf");
   if (o.format == "hf" && o.type.starts_with("q")) {
     throw core::UsageError("--type " + o.type + " requires --format gguf or llama2c");
   }
@@ -275,6 +277,11 @@ int run(const apps::Flags& app, Options& o) {
   model.generation = core::read_generation_config(model);
   static_cast<void>(infer::with_config({}, model.generation));  // throws if a sampling default is out of range
   if (o.layers > 0) model = core::with_layers(std::move(model), o.layers);
+  const int64_t ahead = model.config.n_tokens_ahead;
+  if (o.format != "hf" && !o.mtp) model = core::for_llama_cpp(std::move(model));
+  if (model.config.n_tokens_ahead < ahead) {
+    core::print_stderr("{}: the module of multi-token prediction is left out; --mtp keeps it\n", o.model);
+  }
   Source source{std::move(model), {}};
   for (const core::AdapterPath& adapter : o.merge) {
     source.adapters.push_back(core::read_adapter(adapter.path, source.model.config, adapter.scale));
@@ -314,6 +321,7 @@ int main(int argc, char** argv) {
       ->in_range(0, 2);
   app.add_option("--max-shard-bytes", o.max_shard_bytes, "maximum bytes per safetensors file, for hf")
       ->in_range(1, 1e15);
+  app.add_flag("--mtp", o.mtp, "for gguf: keep the module of multi-token prediction, which llama.cpp may reject");
   app.add_option("--layers", o.layers, "keep only the first N layers, for tests (default: all)")->in_range(1, 1024);
   apps::add_adapters_flag(app, "--merge", o.merge,
                           "LoRA adapter (peft directory or GGUF) to merge into the weights (repeatable)");

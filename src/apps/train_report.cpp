@@ -262,8 +262,13 @@ void end_run(const train::RunOptions& run, double seconds, const train::Trainer&
   train::naming_checkpoint(run.run, [&] {
     core::write_file_atomically(run.run / "summary.txt", summary + "\n");
     if (adapters) return;
-    core::write_gguf_model(model, core::read_hf_directory(exported), data.dataset->source().name,
+    const core::StoredModel best = core::for_llama_cpp(core::read_hf_model(exported));
+    core::write_gguf_model(model, best.config, best.tensors, data.dataset->source().name,
                            data.dataset->tokenizer().to_gguf());
+    if (best.config.n_tokens_ahead < c.model.n_tokens_ahead) {
+      core::print_stderr(
+          "note: model.gguf lacks the module of --mtp, which llama.cpp rejects; export --mtp keeps it\n");
+    }
   });
   if (const std::string lost = core::lost_in_gguf(c.model); !adapters && !lost.empty()) {
     core::print_stderr("note: {}; checkpoints/{} keeps it and can be used instead\n", lost, c.exported);

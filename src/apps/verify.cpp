@@ -137,7 +137,7 @@ bool compare_loss(nn::Llama& reference, const train::EngineSide& side, const Mat
 
 int run(const Options& o) {
   const fs::path checkpoint = core::without_links(o.checkpoint);
-  const core::StoredModel trained = core::read_model(checkpoint);
+  core::StoredModel trained = core::read_model(checkpoint);
   const auto tokenizer = data::load_tokenizer(trained, "");
   infer::LoadedModel model = infer::LoadedModel::open(
       o.model, {.tokenizer = o.tokenizer, .machines = o.machines, .cache_type = infer::CacheType::F32});
@@ -154,6 +154,9 @@ int run(const Options& o) {
     side.ids = train::matching_ids(*tokenizer, file_tokenizer);
     file = core::with_vocabulary(file, side.ids);
   }
+  const int64_t n_layers = trained.config.n_layers;
+  if (file.config.n_tokens_ahead < trained.config.n_tokens_ahead)  // see core::for_llama_cpp()
+    trained = core::with_layers(std::move(trained), n_layers);
   const bool is_gguf = file.format == core::ModelFormat::Gguf;
   const std::string difference =
       core::describe_difference(is_gguf ? core::as_in_gguf(trained.config) : trained.config, file.config);

@@ -52,8 +52,9 @@ float AdapterInfo::scale(float factor) const {
 
 std::vector<TensorSpec> adaptable_matrices(const ModelConfig& config) {
   std::vector<TensorSpec> matrices = tensor_manifest(config);
-  std::erase_if(matrices, [](const TensorSpec& spec) {
-    return spec.layer < 0 || !spec.is_matrix() || spec.is_stack() || spec.role == Role::Router;
+  std::erase_if(matrices, [&](const TensorSpec& spec) {
+    return spec.layer < 0 || spec.layer >= config.n_layers || !spec.is_matrix() || spec.is_stack() ||
+           spec.role == Role::Router;
   });
   return matrices;
 }

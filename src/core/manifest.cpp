@@ -123,7 +123,7 @@ std::vector<TensorSpec> tensor_manifest(const ModelConfig& c) {
   };
   const std::string hf_qkv = of_hf.qkv.empty() ? "" : fmt::format("self_attn.{}", of_hf.qkv);
   add(Role::TokenEmbedding, -1, {c.vocab_size, c.dim}, "token_embd", "model.embed_tokens", "tok_embeddings");
-  for (int64_t l = 0; l < c.n_layers; ++l) {
+  for (int64_t l = 0; l < c.n_layers + c.n_tokens_ahead; ++l) {
     if (family.pre_norms) {
       add(Role::AttentionNorm, l, {c.dim}, "attn_norm", "input_layernorm", "attention_norm");
     }
@@ -178,6 +178,11 @@ std::vector<TensorSpec> tensor_manifest(const ModelConfig& c) {
     if (family.post_norms) {
       add(Role::PostFfnNorm, l, {c.dim}, "post_ffw_norm", std::string(of_hf.post_ffn_norm), "post_ffn_norm");
     }
+    if (l < c.n_layers) continue;
+    add(Role::MtpEmbeddingNorm, l, {c.dim}, "nextn.enorm", "enorm", "embedding_norm");
+    add(Role::MtpHiddenNorm, l, {c.dim}, "nextn.hnorm", "hnorm", "hidden_norm");
+    add(Role::MtpProjection, l, {c.dim, 2 * c.dim}, "nextn.eh_proj", "eh_proj", "projection");
+    add(Role::MtpOutputNorm, l, {c.dim}, "nextn.shared_head_norm", "shared_head.norm", "output_norm");
   }
   add(Role::OutputNorm, -1, {c.dim}, "output_norm", "model.norm", "norm");
   if (!c.tie_embeddings) add(Role::Output, -1, {c.vocab_size, c.dim}, "output", "lm_head", "output");

@@ -12,7 +12,8 @@ namespace folio::core {
 
 /// The role of a tensor, in file order (AttentionNorm to W2 in each layer). Not every family or layer has all of them.
 /// Bq, Bk, Bv and Bo are biases; QueryNorm and KeyNorm apply to one head, or to all heads at once. Router to ExpertB2
-/// belong to layers with experts; W1, W3 and W2 of such a layer are its shared experts.
+/// belong to layers with experts; W1, W3 and W2 of such a layer are its shared experts. The module that predicts the
+/// token after the next is stored as layer n_layers: a layer's tensors, then MtpEmbeddingNorm to MtpOutputNorm.
 enum class Role {
   TokenEmbedding,
   AttentionNorm,
@@ -50,6 +51,10 @@ enum class Role {
   W3,
   W2,
   PostFfnNorm,
+  MtpEmbeddingNorm,
+  MtpHiddenNorm,
+  MtpProjection,  ///< shape [dim, 2 dim]: its input is the normalized embedding, then the normalized hidden state
+  MtpOutputNorm,
   OutputNorm,
   Output
 };
@@ -102,7 +107,8 @@ struct TensorSpec {
   [[nodiscard]] std::vector<int64_t> hf_shape() const;  ///< returns the shape of each of the hf_parts() tensors
 };
 
-/// Returns all tensors of a model in file order: those of its family, and Output unless embeddings are tied.
+/// Returns all tensors of a model in file order: those of its family, and Output unless embeddings are tied. Layer
+/// n_layers is the module of ModelConfig::n_tokens_ahead.
 [[nodiscard]] std::vector<TensorSpec> tensor_manifest(const ModelConfig& config);
 
 /// Returns the number of trainable parameters: the elements of all tensors in the manifest.

@@ -89,6 +89,9 @@ void validate(const ModelConfig& config, const std::string& where) {
   require(config.sliding_window == 0 || info(config.family).sliding_window,
           "{}: sliding_window is {}, but the family {} does not support it", where, config.sliding_window,
           config.family);
+  require(config.n_tokens_ahead == 0 || config.window_period == 1,
+          "{}: n_tokens_ahead is {}, but in the family {} layers differ in their windows", where, config.n_tokens_ahead,
+          config.family);
   require(std::isfinite(config.rope_theta) && config.rope_theta >= 1.0F,
           "{}: rope_theta is {}, but must be a finite number of at least 1", where, config.rope_theta);
   const RopeScaling& scaling = config.rope_scaling;

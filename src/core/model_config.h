@@ -61,8 +61,9 @@ struct ModelConfig {
   int64_t vocab_size = 0;  ///< number of tokens, including `<|endoftext|>`
   int64_t dim = 128;       ///< width of the residual stream
   int64_t n_layers = 4;
-  int64_t n_heads = 4;     ///< number of query heads
-  int64_t n_kv_heads = 4;  ///< number of key/value heads: n_heads (MHA), 1 (MQA), or a divisor of n_heads (GQA)
+  int64_t n_tokens_ahead = 0;  ///< modules that predict later tokens than the next one (tokens_ahead.h); 0 or 1
+  int64_t n_heads = 4;         ///< number of query heads
+  int64_t n_kv_heads = 4;      ///< number of key/value heads: n_heads (MHA), 1 (MQA), or a divisor of n_heads (GQA)
   /// Elements per head. n_heads * head_dim may differ from dim. Must be updated after a change of dim or n_heads.
   int64_t head_dim = n_heads > 0 ? dim / n_heads : 0;
   /// Latent attention (modules/families/latent_attention.h): elements that keys and values are computed from; 0: none.
@@ -126,6 +127,8 @@ struct ModelConfig {
     visit("vocab_size", self.vocab_size, F{"", "", 1, 1 << 22});
     visit("dim", self.dim, F{"dim", "width of the residual stream", 1, 1 << 17});
     visit("n_layers", self.n_layers, F{"layers", "number of transformer blocks", 1, 1 << 10});
+    visit("n_tokens_ahead", self.n_tokens_ahead,
+          F{"mtp", "multi-token prediction: 1 adds a module that predicts the token after the next", 0, 1, F::kLater});
     visit("n_heads", self.n_heads, F{"heads", "number of query heads", 1, 1 << 12});
     visit("n_kv_heads", self.n_kv_heads,
           F{"kv-heads", "number of key/value heads: fewer than --heads for GQA, 1 for MQA", 1, 1 << 12});

@@ -159,6 +159,7 @@ StoredModel with_layers(StoredModel model, int64_t n_layers) {
   }
   model.tensors = std::move(kept);
   model.config.n_layers = n_layers;
+  model.config.n_tokens_ahead = 0;
   return model;
 }
 

@@ -80,6 +80,38 @@ def test_progress_bar_fits_the_terminal(home, columns):
     assert re.search(r"step 200/400 .*% of peak", written)
 
 
+def test_a_module_of_multi_token_prediction_is_trained_and_saved(home):
+    train(home, "--steps", "30", "--eval-every", "10", "--log-every", "5", "--mtp", "1")
+    directory = home / "runs/cats"
+    log = log_of(directory)
+    assert all({"loss", "mtp_loss", "val_loss"} <= set(entry) for entry in log if entry["step"] % 10 == 0)
+    assert log[-1]["mtp_loss"] < log[0]["mtp_loss"]
+    best = directory / "checkpoints/best"
+    tensors = load_file(best / "model.safetensors")
+    assert {"model.layers.1.eh_proj.weight", "model.layers.1.enorm.weight", "model.layers.1.hnorm.weight",
+            "model.layers.1.shared_head.norm.weight", "model.layers.1.mlp.up_proj.weight"} <= tensors.keys()
+    assert not any(t.name.startswith("blk.1.") for t in gguf.GGUFReader(directory / "model.gguf").tensors)
+    succeed("export", best, "--mtp", "--out", home / "ahead.gguf")
+    for model in (directory / "model.gguf", home / "ahead.gguf"):
+        succeed("verify", best, model, "-t", "1")
+
+
+def test_the_module_of_multi_token_prediction_does_not_change_evaluation(home):
+    """With a weight of 0, the model is that of a run without the module."""
+    logs = []
+    for flags in (["--mtp", "1", "--mtp-weight", "0"], []):
+        train(home, "--steps", "10", "--log-every", "1", "--clip", "0", *flags, "--force")
+        logs.append([(entry["loss"], entry.get("val_loss")) for entry in log_of(home / "runs/cats")])
+    assert logs[0] == logs[1]
+
+
+def test_settings_of_multi_token_prediction_are_checked(home):
+    assert_refused(train(home, "--mtp", "2", ok=False), WRONG_USAGE, "--mtp", "2")
+    assert_refused(train(home, "--mtp-weight", "1", ok=False), WRONG_USAGE, "--mtp-weight has no effect with --mtp 0")
+    assert_refused(train(home, "--mtp", "1", "--family", "gemma2", ok=False), WRONG_USAGE,
+                   "n_tokens_ahead is 1, but in the family gemma2 layers differ in their windows")
+
+
 def test_sampling_can_be_disabled(home):
     done = train(home, "--steps", "4", "--eval-every", "2", "--sample", "0")
     assert "  | " not in done.stdout and all("sample" not in entry for entry in log_of(home / "runs/cats"))

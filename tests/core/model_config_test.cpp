@@ -312,8 +312,9 @@ TEST(ModelConfig, VisitsEveryField) {
     EXPECT_TRUE(test::contains(describe_difference(ModelConfig{}, changed), name + " "));
     field = {};
   });
-  EXPECT_EQ(n_fields, 46U);
+  EXPECT_EQ(n_fields, 47U);
   const ModelConfig zeros{Family::Llama,
+                          0,
                           0,
                           0,
                           0,

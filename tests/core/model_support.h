@@ -72,6 +72,14 @@ inline std::vector<ModelConfig> latent_shapes() {
   return shapes;
 }
 
+/// Returns models with a module that predicts the token after the next: a Llama, and latent models.
+inline std::vector<ModelConfig> ahead_shapes() {
+  std::vector<ModelConfig> shapes = latent_shapes();
+  shapes.push_back(kGrouped);
+  for (ModelConfig& c : shapes) c.n_tokens_ahead = 1;
+  return shapes;
+}
+
 /// Returns the configurations of several_shapes() with llama2.c's rope_theta and norm_eps.
 inline std::vector<ModelConfig> llama2c_shapes() {
   std::vector<ModelConfig> shapes = several_shapes();

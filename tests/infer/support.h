@@ -362,6 +362,15 @@ inline std::vector<Shape> latent_shapes() {
           {"deepseek_v2_Q8_0", blocks, core::DType::Q8_0, true}};
 }
 
+/// Returns models with a module that predicts the token after the next.
+inline std::vector<Shape> ahead_shapes() {
+  std::vector<Shape> shapes{small_shapes().front(), latent_shapes()[1]};
+  shapes[0].name = "llama_ahead";
+  shapes[1].name = "deepseek_v3_ahead";
+  for (Shape& shape : shapes) shape.config.n_tokens_ahead = 1;
+  return shapes;
+}
+
 /// Returns a shape for each type except F32, with widths that are multiples of the type's quantization block.
 inline std::vector<Shape> typed_shapes() {
   using core::DType;

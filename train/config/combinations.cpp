@@ -33,6 +33,7 @@ std::vector<Row> table(const TrainConfig& c, const Request& request) {
   const MeshFlags& mesh = c.mesh;
   const bool experts = model.n_experts > 0, lora = c.lora_rank > 0, cuda = c.device == DeviceKind::Cuda;
   const bool galore = c.optimizer == OptimizerKind::GaLore, is_constant = c.schedule == ScheduleKind::Constant;
+  const bool ahead = model.n_tokens_ahead > 0;
   const bool is_text = !request.text.empty(), is_chat = !request.conversations.empty();
   const int64_t n_data = std::max<int64_t>(1, mesh.data);
   const bool data_alone = mesh.tensor * mesh.pipeline * mesh.context * mesh.expert == 1;
@@ -54,6 +55,7 @@ std::vector<Row> table(const TrainConfig& c, const Request& request) {
            "use --qk-nope-head-dim, --qk-rope-head-dim and --v-head-dim"),
       idle({"--shared-experts"}, model.shared_dim != c.shared_experts * model.expert_dim, "--shared-dim",
            "remove --shared-dim"),
+      idle({"--mtp-weight"}, !ahead, "--mtp 0", "use --mtp 1"),
       idle({"--decay-fraction"}, c.schedule != ScheduleKind::Wsd, schedule, "use --schedule wsd"),
       idle({"--min-lr"}, is_constant, schedule, "use --schedule cosine"),
       idle({"--recompute"}, c.recompute && !c.fused, "--fused false", "use --fused true"),
@@ -93,6 +95,13 @@ std::vector<Row> table(const TrainConfig& c, const Request& request) {
       row(mesh.context > 1 && model.latent(),
           "--context-parallel does not support latent attention, which the family {} has; use another mesh",
           family.name),
+      row(lora && ahead,
+          "--lora-rank does not support a model with a module of --mtp; remove it with export --layers {}",
+          model.n_layers),
+      row(ahead && mesh.tensor * mesh.pipeline * mesh.context > 1,
+          "--mtp supports only data-parallel and expert-parallel ranks; use another mesh"),
+      row(ahead && mesh.zero == 3, "--mtp does not support --zero 3; use --zero 2"),
+      row(ahead && c.window < 2, "--mtp requires a --window of at least 2 tokens"),
       row(lora && !data_alone, "--lora-rank supports only data-parallel ranks"),
       row(lora && mesh.zero > 0, "--zero {} does not support adapters; remove it", mesh.zero),
 

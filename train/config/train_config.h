@@ -55,6 +55,8 @@ struct TrainConfig {
   double balance_rate = 1e-3;       ///< factor of the balancing loss, or change of the bias per step; 0: off
   double balance_loss = 0.0;        ///< factor of the balancing loss of each sequence; 0: off
 
+  double mtp_weight = 0.3;  ///< factor of the loss of the token after the next, with model.n_tokens_ahead
+
   OptimizerKind optimizer = OptimizerKind::AdamW;
   double lr = 2e-3;
   double min_lr = 2e-4;  ///< learning rate at the end of the run; unused by the constant schedule
@@ -177,6 +179,8 @@ struct TrainConfig {
     visit("Optimizer", self.decay_embeddings, F{"decay-embeddings", "apply weight decay to embeddings", 0, 0});
     visit("Optimizer", self.decay_norms, F{"decay-norms", "apply weight decay to norms", 0, 0});
     visit("Optimizer", self.clip, F{"clip", "maximum gradient norm; 0: off", 0, 1e9});
+    visit("Optimizer", self.mtp_weight,
+          F{"mtp-weight", "factor of the loss of --mtp's module in the total loss", 0, 100, F::kLater});
     visit("Optimizer", self.dropout, F{"dropout", "dropout probability", 0, 0.99});
     visit("Optimizer", self.ema,
           F{"ema", "decay of a moving average of the weights, which is evaluated and saved; 0: off", 0, 0.999999,

@@ -44,7 +44,7 @@ void Rank::add_activations(Costs& costs) const {
   const double line = static_cast<double>(config.batch_size) / (D * e) * static_cast<double>(config.window) / C;
   const double own = line / t;
   double layers = 0.0, mixtures = 0.0;
-  for (int64_t layer = 0; layer < c.n_layers; ++layer) {
+  for (int64_t layer = 0; layer < c.n_layers + c.n_tokens_ahead; ++layer) {
     if (!has_layer(layer)) continue;
     layers += 1;
     mixtures += c.has_experts(layer) ? 1 : 0;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <utility>
 
 #include "core/error.h"
@@ -14,10 +15,16 @@ namespace folio::train::parallel {
 
 using torch::Tensor;
 
-double loss_of(const std::vector<Microbatch>& parts) {
-  double loss = 0.0;
-  for (const Microbatch& part : parts) loss += part.loss.defined() ? part.loss.item<double>() : 0.0;
-  return loss;
+namespace {
+
+double n_counted(const Tensor& targets_BT) { return (targets_BT != nn::Parts::kIgnored).sum().item<double>(); }
+
+}  // namespace
+
+double loss_of(const std::vector<Microbatch>& parts, Tensor Microbatch::*loss) {
+  double sum = 0.0;
+  for (const Microbatch& part : parts) sum += (part.*loss).defined() ? (part.*loss).item<double>() : 0.0;
+  return sum;
 }
 
 RankModel::RankModel(TrainConfig config, World& world, torch::Device device, Use use,
@@ -39,7 +46,7 @@ RankModel::RankModel(TrainConfig config, World& world, torch::Device device, Use
   const auto parts = rank_parts(config_, world, linears, /*is_trained=*/use == Use::Training);
   const int64_t n_stages = mesh.size(Axis::Pipeline);
   if (n_stages == 1) {
-    llama_ = nn::Llama(config_.model, parts);
+    llama_ = nn::llama_of(config_.model, parts);
     if (frozen) {
       lora::freeze_rest(llama_, *frozen);
       lora::add_lora(llama_, lora_options(config_));
@@ -106,20 +113,34 @@ void RankModel::zero_grad() {
 }
 
 std::vector<Microbatch> RankModel::cut(const std::vector<data::Batch>& batches) const {
-  double n_counted = 0.0;
-  for (const data::Batch& batch : batches) n_counted += static_cast<double>(batch.n_counted());
+  double n_all = 0.0;
+  for (const data::Batch& batch : batches) n_all += static_cast<double>(batch.n_counted());
   std::vector<Microbatch> parts;
   for (const data::Batch& batch : batches) {
     Microbatch part{.tokens = slice_of(to_tensors(batch, pieces_.front().local.device()), world_.mesh())};
-    part.divisor = n_counted / (part.tokens.targets_BT != nn::Parts::kIgnored).sum().item<double>();
+    part.divisor = n_all / n_counted(part.tokens.targets_BT);
     parts.push_back(std::move(part));
   }
+  if (!trains_ahead()) return parts;
+  std::vector<double> n_ahead;
+  for (const Microbatch& part : parts) {
+    n_ahead.push_back(n_counted(nn::targets_ahead(part.tokens.targets_BT, part.tokens.starts_BT)));
+  }
+  const double n_all_ahead = world_.sum(std::accumulate(n_ahead.begin(), n_ahead.end(), 0.0));
+  for (size_t i = 0; i < parts.size(); ++i) parts[i].ahead_divisor = std::max(n_all_ahead, 1.0) / n_ahead[i];
   return parts;
 }
 
 Tensor RankModel::forward(Microbatch& part, int64_t chunk, const Tensor& x_BTD) {
   const auto& [inputs_BT, targets_BT, starts_BT] = part.tokens;
   Tensor loss;
+  if (trains_ahead()) {
+    const auto [next, after_next] = llama_->as<nn::LlamaAhead>()->losses(inputs_BT, targets_BT, starts_BT);
+    const Tensor main = next / part.divisor, ahead = after_next / part.ahead_divisor;
+    part.loss = main.detach();
+    part.ahead_loss = ahead.detach();
+    return main + config_.mtp_weight * ahead;
+  }
   if (!has_pipeline()) {
     loss = llama_->loss(inputs_BT, targets_BT, starts_BT);
   } else {

@@ -27,10 +27,12 @@ namespace folio::train::parallel {
 struct Microbatch {
   TensorBatch tokens;
   double divisor = 1.0;  ///< divides this part's mean loss: the step's targets / this part's targets; ∞ if it has none
-  torch::Tensor loss{};  ///< contribution to the step's mean loss; set by the last pipeline stage's forward pass
+  torch::Tensor loss{};        ///< contribution to the step's mean loss; set by the last pipeline stage's forward pass
+  double ahead_divisor = 1.0;  ///< like divisor, for the targets of --mtp's module
+  torch::Tensor ahead_loss{};  ///< like loss, for the module; undefined without it and in evaluations
 };
-/// Returns the sum of the losses of this rank's microbatches.
-[[nodiscard]] double loss_of(const std::vector<Microbatch>& parts);
+/// Returns the sum of the losses of this rank's microbatches, or of another of their members.
+[[nodiscard]] double loss_of(const std::vector<Microbatch>& parts, torch::Tensor Microbatch::*loss = &Microbatch::loss);
 
 /// Purpose of a model: training, or an average of weights, which is only evaluated and not fused.
 enum class Use { Training, Average };
@@ -63,7 +65,8 @@ class RankModel {
   void zero_grad();
   [[nodiscard]] std::vector<Microbatch> cut(const std::vector<data::Batch>& batches) const;
   /// Runs a microbatch through one of this rank's chunks; x is the previous stage's output. Returns the next stage's
-  /// input or, in the last stage, this rank's contribution to the step's mean loss, which is also stored in `part`.
+  /// input or, in the last stage, this rank's contribution to the step's mean loss, which is also stored in `part`. In
+  /// training with --mtp, adds the weighted loss of its module.
   torch::Tensor forward(Microbatch& part, int64_t chunk = 0, const torch::Tensor& x = {});
   [[nodiscard]] bool has_pipeline() const { return llama_.is_empty(); }
   /// Runs all microbatches through the pipeline in the order of its schedule, with backward passes if autograd is on.
@@ -92,6 +95,10 @@ class RankModel {
   [[nodiscard]] torch::Tensor part_of(const std::string& parameter, const torch::Tensor& whole);
 
  private:
+  /// Returns true if forward() computes the loss of --mtp's module: in training, not in evaluations.
+  [[nodiscard]] bool trains_ahead() const {
+    return config_.model.n_tokens_ahead > 0 && modules_.front()->is_training();
+  }
   [[nodiscard]] const Piece* find(const std::string& parameter) const;  ///< null if this rank has no part of it
   nn::Llama put_together(bool gradients);
 

@@ -32,9 +32,11 @@ int64_t active_parameters(const core::ModelConfig& c) {
 
 double operations_per_token(const core::ModelConfig& c, int64_t window, bool frozen) {
   const int64_t looked_up = c.tie_embeddings ? 0 : c.vocab_size * c.dim;
-  const int64_t parameters = active_parameters(c) - looked_up;
+  const int64_t used_again = c.n_tokens_ahead * c.vocab_size * c.dim;  // the output, by the module of --mtp
+  const int64_t parameters = active_parameters(c) - looked_up + used_again;
   return (frozen ? 4.0 : 6.0) * static_cast<double>(parameters) +
-         12.0 * static_cast<double>(c.n_layers * c.n_heads * c.head_dim) * static_cast<double>(window);
+         12.0 * static_cast<double>((c.n_layers + c.n_tokens_ahead) * c.n_heads * c.head_dim) *
+             static_cast<double>(window);
 }
 
 MatrixPeak matrix_peak(Precision dtype, torch::Device device) {

@@ -16,6 +16,7 @@ namespace fs = std::filesystem;
 template <typename Entry, typename Visit>
 void visit_metrics(Entry& e, Visit visit) {
   visit("loss", "loss/train", e.loss);
+  visit("mtp_loss", "loss/mtp", e.mtp_loss);
   visit("lr", "lr", e.lr);
   visit("grad_norm", "grad_norm", e.grad_norm);
   visit("tokens_per_s", "tokens_per_s", e.tokens_per_s);

@@ -13,9 +13,10 @@
 namespace folio::train {
 
 struct LogEntry {
-  int64_t step = 0;    ///< completed steps
-  int64_t tokens = 0;  ///< tokens processed in these steps
-  double loss = 0.0;   ///< loss of the last step, in nats
+  int64_t step = 0;                ///< completed steps
+  int64_t tokens = 0;              ///< tokens processed in these steps
+  double loss = 0.0;               ///< loss of the last step, in nats
+  std::optional<double> mtp_loss;  ///< loss of --mtp's module in the last step
   double lr = 0.0;
   double grad_norm = 0.0;  ///< global gradient norm before clipping
   double tokens_per_s = 0.0;

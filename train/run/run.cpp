@@ -50,6 +50,7 @@ class Reports {
     entry.step = trainer_.state().step;
     entry.tokens = entry.step * trainer_.tokens_per_step();
     entry.loss = result.loss;
+    entry.mtp_loss = result.mtp_loss;
     entry.lr = learning_rate(c, entry.step - 1);
     entry.grad_norm = result.grad_norm;
     entry.tokens_per_s =

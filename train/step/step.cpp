@@ -15,8 +15,8 @@ using parallel::Axis;
 using parallel::Microbatch;
 using torch::Tensor;
 
-double forward_backward(parallel::RankModel& model, const TrainConfig& c, const std::vector<data::Batch>& batches,
-                        std::vector<Tensor>& chosen) {
+StepLoss forward_backward(parallel::RankModel& model, const TrainConfig& c, const std::vector<data::Batch>& batches,
+                          std::vector<Tensor>& chosen) {
   parallel::World& world = model.world();
   std::vector<Microbatch> parts = model.cut(batches);
   const auto balance = [&]() -> Tensor {
@@ -54,7 +54,9 @@ double forward_backward(parallel::RankModel& model, const TrainConfig& c, const 
       loss.backward();
     }
   }
-  return world.sum(loss_of(parts));
+  StepLoss losses{.loss = world.sum(loss_of(parts))};
+  if (c.model.n_tokens_ahead > 0) losses.mtp_loss = world.sum(loss_of(parts, &Microbatch::ahead_loss));
+  return losses;
 }
 
 StepResult train_step(parallel::RankModel& model, Optimizer& optimizer, const TrainConfig& c, int64_t number,
@@ -62,7 +64,7 @@ StepResult train_step(parallel::RankModel& model, Optimizer& optimizer, const Tr
   StepResult result{};
   std::vector<Tensor> chosen;  // per mixture: the number of rows routed to each expert
   parallel::naming_lost_ranks([&] {
-    result.loss = forward_backward(model, c, batches, chosen);
+    static_cast<StepLoss&>(result) = forward_backward(model, c, batches, chosen);
     model.zero().finish();
   });
   core::require(std::isfinite(result.loss), "the loss is {} at step {}; lower --lr or clip gradients with --clip",

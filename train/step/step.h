@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "data/batches.h"
@@ -13,15 +14,19 @@
 
 namespace folio::train {
 
-struct StepResult {
-  double loss;       ///< mean over the step's targets in nats, without the loss of --balance
+struct StepLoss {
+  double loss;                       ///< mean over the step's targets in nats, without the losses of --balance, --mtp
+  std::optional<double> mtp_loss{};  ///< mean of the module of --mtp over its targets
+};
+struct StepResult : StepLoss {
   double grad_norm;  ///< global gradient norm before clipping
 };
 
-/// Computes the gradients of this rank's part of the batches' mean loss, plus the loss of --balance. Returns the mean
-/// loss, and in `chosen`, per mixture, the number of rows on all ranks that each expert received, int64 [experts].
-double forward_backward(parallel::RankModel& model, const TrainConfig& config, const std::vector<data::Batch>& batches,
-                        std::vector<torch::Tensor>& chosen);
+/// Computes the gradients of this rank's part of the batches' mean loss, plus the losses of --balance and --mtp.
+/// Returns the mean losses, and in `chosen`, per mixture, the number of rows on all ranks that each expert received,
+/// int64 [experts].
+StepLoss forward_backward(parallel::RankModel& model, const TrainConfig& config,
+                          const std::vector<data::Batch>& batches, std::vector<torch::Tensor>& chosen);
 
 /// Runs step `number`, counted from 0. Calls `see_gradients`, unless empty, before gradients are clipped. Throws
 /// core::Error, before any weight changes, if the loss or a gradient is not finite.

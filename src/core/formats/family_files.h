@@ -54,6 +54,7 @@ struct GgufFamily {
   bool qkv = false;                 ///< GGUFs have Wq, Wk and Wv fused as attn_qkv (readers accept it for all families)
   bool gate_up = false;             ///< ffn_up contains W1 followed by W3
   bool window = false;              ///< the file has keys for a sliding window
+  bool ahead = false;               ///< llama.cpp reads the module of ModelConfig::n_tokens_ahead
   bool yarn_between_pairs = false;  ///< RopeScaling::whole_pairs is false (GGUF has no key for it)
   int64_t layers_27b = 0;           ///< layer count (Gemma 27B) for which llama.cpp scales by sqrt(n_heads / dim)
 };

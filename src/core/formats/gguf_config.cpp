@@ -19,6 +19,8 @@ constexpr const char* kScalingContext = "rope.scaling.llama3.original_context_le
 constexpr const char* kLogMultiplier = "rope.scaling.yarn_log_multiplier";  // 0.1 times mscale_all_dim
 constexpr const char* kOriginalContext = "rope.scaling.original_context_length";
 
+constexpr const char* kAheadInGguf = "nextn_predict_layers";  // blocks at the end, counted in block_count
+
 // Builds the keys of an architecture, such as "llama.block_count".
 class Keys {
  public:
@@ -319,9 +321,13 @@ ModelConfig config_from_gguf(const GgufFile& file) {
   ModelConfig c;
   c.family = family.family;
   c.dim = file.integer(key("embedding_length"));
-  const int64_t ahead = file.integer(key("nextn_predict_layers"), 0);  // number of multi-token prediction layers
-  require(ahead >= 0 && ahead <= 1 << 10, "{}: {} is {}", where, key("nextn_predict_layers"), ahead);
+  const int64_t ahead = file.integer(key(kAheadInGguf), 0);
+  require(ahead >= 0 && ahead <= 1 << 10, "{}: {} is {}", where, key(kAheadInGguf), ahead);
   c.n_layers = file.integer(key("block_count")) - ahead;
+  if (file.find_tensor(fmt::format("blk.{}.nextn.eh_proj.weight", c.n_layers)) != nullptr) {
+    require(ahead <= 1, "{}: {} = {} is not supported, expected 0 or 1", where, key(kAheadInGguf), ahead);
+    c.n_tokens_ahead = ahead;
+  }
   c.n_heads = file.integer(key("attention.head_count"));
   c.n_kv_heads = file.integer(key("attention.head_count_kv"), c.n_heads);
   c.hidden_dim = file.integer(key("feed_forward_length"));
@@ -386,7 +392,7 @@ void write_latent(const Keys& key, const ModelConfig& c, GgufMetadata& metadata)
   metadata.emplace_back(key("attention.key_length_mla"), u32(c.head_dim));
   metadata.emplace_back(key("attention.value_length_mla"), u32(c.v_head_dim));
   if (c.n_experts > 0) return;
-  metadata.emplace_back(key("leading_dense_block_count"), u32(c.n_layers));
+  metadata.emplace_back(key("leading_dense_block_count"), u32(c.n_layers + c.n_tokens_ahead));
   metadata.emplace_back(key("expert_feed_forward_length"), u32(c.hidden_dim));
   metadata.emplace_back(key("expert_shared_count"), u32(0));
 }
@@ -458,7 +464,7 @@ GgufMetadata config_to_gguf(const ModelConfig& config, const std::string& model_
   GgufMetadata metadata{
       {"general.architecture", architecture},
       {"general.name", model_name},
-      {key("block_count"), u32(c.n_layers)},
+      {key("block_count"), u32(c.n_layers + c.n_tokens_ahead)},
       {key("context_length"), u32(c.context_length)},
       {key("embedding_length"), u32(c.dim)},
       {key("feed_forward_length"), u32(c.hidden_dim)},
@@ -476,6 +482,7 @@ GgufMetadata config_to_gguf(const ModelConfig& config, const std::string& model_
     metadata.emplace_back(key("attention.value_length"), u32(c.head_dim));
   }
   if (c.n_experts > 0) write_experts(family, key, c, metadata);
+  if (c.n_tokens_ahead > 0) metadata.emplace_back(key(kAheadInGguf), u32(c.n_tokens_ahead));
   write_window(family, key, c, metadata);
   write_scales(family, key, c, metadata);
   write_rope_scaling(c, key, metadata);

@@ -88,12 +88,14 @@ TensorView find_part(const GgufFile& file, const TensorSpec& spec, std::set<std:
   return part;
 }
 
-// Returns true for tensors of multi-token prediction layers: blocks with an index of `n_layers` or more.
-bool is_behind(std::string_view tensor, int64_t n_layers) {
+// Returns true for tensors of blocks after the last layer that are not needed: the copies of the embedding and the
+// output that a module of ModelConfig::n_tokens_ahead may have, or all of them if the model is read without a module.
+bool is_unused(std::string_view tensor, const ModelConfig& c) {
   if (!tensor.starts_with("blk.")) return false;
   int64_t layer = 0;
   std::from_chars(tensor.data() + 4, tensor.data() + tensor.size(), layer);
-  return layer >= n_layers;
+  return layer >= c.n_layers && (c.n_tokens_ahead == 0 || tensor.ends_with(".nextn.embed_tokens.weight") ||
+                                 tensor.ends_with(".nextn.shared_head_head.weight"));
 }
 
 bool is_rope_factors(std::string_view name) {
@@ -109,7 +111,7 @@ std::vector<TensorView> manifest_tensors(const GgufFile& file, const ModelConfig
   const int64_t behind = file.integer(fmt::format("{}.nextn_predict_layers", gguf_architecture(config.family)), 0);
   for (const TensorView& tensor : file.tensors()) {
     if (names.contains(tensor.name) || is_rope_factors(tensor.name)) continue;  // config_from_gguf reads RoPE factors
-    if (behind > 0 && is_behind(tensor.name, config.n_layers)) continue;
+    if (behind > 0 && is_unused(tensor.name, config)) continue;
     fail_extra_tensor(file.path().string(), tensor.name, config.family);
   }
   return views;
@@ -179,6 +181,12 @@ StoredModel read_gguf_model(const std::filesystem::path& path) {
   for (const MappedFile* mapped : file->mapped()) model.files.emplace_back(file, mapped);
   model.gguf = file;
   return model;
+}
+
+StoredModel for_llama_cpp(StoredModel model) {
+  const int64_t n_layers = model.config.n_layers;
+  const bool fits = model.config.n_tokens_ahead == 0 || gguf_family(model.config.family).ahead;
+  return fits ? std::move(model) : with_layers(std::move(model), n_layers);
 }
 
 void write_gguf_model(const std::filesystem::path& path, const ModelConfig& config, TensorStream stream,

@@ -27,6 +27,9 @@ inline constexpr const char* kShortFactors = "rope_factors_short.weight";
 /// Describes in one line what is lost if this model is written as a GGUF. Returns "" if nothing is lost.
 [[nodiscard]] std::string lost_in_gguf(const ModelConfig& config);
 
+/// Returns the model without the module of ModelConfig::n_tokens_ahead if llama.cpp rejects it in a GGUF of the family.
+[[nodiscard]] StoredModel for_llama_cpp(StoredModel model);
+
 /// Returns the tensors of `config` as views, in manifest order. Throws Error if one is missing or has another shape, or
 /// if the file has a tensor that doesn't belong to the model. Appends the owners of bytes that are not the file's to
 /// `copies`.

@@ -14,6 +14,8 @@
 namespace folio::core {
 namespace {
 
+constexpr const char* kAheadInHf = "num_nextn_predict_layers";
+
 // Returns the double with the float's shortest decimal form: 1e-05, not 9.999999747378752e-06.
 double shortest(float value) { return std::stod(fmt::format("{}", value)); }
 
@@ -97,7 +99,6 @@ void write_experts(const ModelConfig& c, OrderedJson& json) {
     json["n_group"] = c.expert_groups;
     json["topk_group"] = c.groups_per_token;
     json["routed_scaling_factor"] = shortest(c.route_scale);
-    json["num_nextn_predict_layers"] = 0;
   } else if (of_hf.expert_dim == "moe_intermediate_size") {
     json["decoder_sparse_step"] = 1;
     json["mlp_only_layers"] = OrderedJson::array();
@@ -205,6 +206,7 @@ std::string config_to_hf_json(const ModelConfig& c, int64_t begin_of_text, int64
   write_latent(c, json);
   write_window(c, json);
   write_experts(c, json);
+  if (family.mixture.deepseek || c.n_tokens_ahead > 0) json[kAheadInHf] = c.n_tokens_ahead;
   write_scales(c, json);
   if (const RopeScaling& s = c.rope_scaling; s.active()) {
     json["rope_scaling"] = rope_scaling_json(c);
@@ -526,6 +528,9 @@ ModelConfig config_from_hf_json(const std::filesystem::path& path) {
   c.vocab_size = json_get<int64_t>(json, "vocab_size", where);
   c.dim = json_get<int64_t>(json, "hidden_size", where);
   c.n_layers = json_get<int64_t>(json, "num_hidden_layers", where);
+  c.n_tokens_ahead = get_or<int64_t>(json, kAheadInHf, where, 0);
+  require(c.n_tokens_ahead >= 0 && c.n_tokens_ahead <= 1, "{}: {} = {} is not supported, expected 0 or 1", where,
+          kAheadInHf, c.n_tokens_ahead);
   c.n_heads = json_get<int64_t>(json, "num_attention_heads", where);
   c.n_kv_heads = get_or(json, "num_key_value_heads", where, c.n_heads);
   c.hidden_dim = json_get<int64_t>(json, "intermediate_size", where);

@@ -65,7 +65,8 @@ struct Shards {
 bool is_norm(Role role) {
   return role == Role::AttentionNorm || role == Role::QueryNorm || role == Role::KeyNorm ||
          role == Role::PostAttentionNorm || role == Role::FfnNorm || role == Role::PostFfnNorm ||
-         role == Role::OutputNorm;
+         role == Role::OutputNorm || role == Role::MtpEmbeddingNorm || role == Role::MtpHiddenNorm ||
+         role == Role::MtpOutputNorm;
 }
 
 std::vector<float> plus(const TensorView& tensor, float summand) {
@@ -183,6 +184,8 @@ StoredModel read_hf_model(const fs::path& directory) {
   for (const auto& file : shards.files) model.files.emplace_back(file, &file->mapped());
   const std::string where = shards.files.size() == 1 ? shards.files[0]->path().string() : directory.string();
   const int64_t head_dim = model.config.head_dim;
+  const std::string ahead = fmt::format("model.layers.{}.", model.config.n_layers);
+  if (!shards.tensors.contains(ahead + "eh_proj.weight")) model.config.n_tokens_ahead = 0;
   for (const TensorSpec& spec : tensor_manifest(model.config)) {
     TensorView view = !spec.hf_packed.name.empty() ? unpacked(shards, spec, where, model.storage)
                       : spec.is_stack()            ? stacked(shards, spec, where, model)
@@ -204,12 +207,13 @@ StoredModel read_hf_model(const fs::path& directory) {
     }
     model.tensors.push_back(std::move(view));
   }
-  // Published models of some families have a multi-token prediction layer after the last one, which transformers
-  // ignores as well.
-  if (info(model.config.family).mixture.deepseek) {
-    const std::string behind = fmt::format("model.layers.{}.", model.config.n_layers);
-    std::erase_if(shards.tensors, [&](const auto& entry) { return entry.first.starts_with(behind); });
-  }
+  // Published modules also contain copies of the embedding and the output. What else follows the last layer is ignored,
+  // as by transformers.
+  std::erase_if(shards.tensors, [&](const auto& entry) {
+    if (!entry.first.starts_with(ahead)) return false;
+    if (model.config.n_tokens_ahead == 0) return info(model.config.family).mixture.deepseek;
+    return entry.first == ahead + "embed_tokens.weight" || entry.first == ahead + "shared_head.head.weight";
+  });
   // Some files store a tied embedding a second time, as the output matrix.
   const auto head = shards.tensors.find("lm_head.weight");
   const TensorView& embedding = model.tensors.front();

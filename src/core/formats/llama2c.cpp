@@ -261,10 +261,11 @@ StoredModel read_llama2c(const std::filesystem::path& path) {
 void write_llama2c(const std::filesystem::path& path, const ModelConfig& config, const TensorStream& stream,
                    int version) {
   const bool llama = config.family == Family::Llama || config.family == Family::Mistral;
-  require(llama && config.query_dim() == config.dim && config.sliding_window == 0,
+  require(llama && config.query_dim() == config.dim && config.sliding_window == 0 && config.n_tokens_ahead == 0,
           "llama2.c cannot store {}; use --format gguf",
           !llama                       ? fmt::format("the family {}", config.family)
           : config.sliding_window != 0 ? std::string("a sliding window")
+          : config.n_tokens_ahead != 0 ? std::string("a module that predicts later tokens")
                                        : std::string("a head_dim other than dim / n_heads"));
   require(config.rope_theta == kTheta, "llama2.c fixes rope_theta at 10000, but this model's is {}; use --format gguf",
           config.rope_theta);

@@ -147,7 +147,9 @@ std::string base_difference(const AdapterInfo& adapter, const ModelConfig& confi
   std::error_code error;
   if (!std::filesystem::exists(adapter.base, error)) return "";
   try {
-    const std::string difference = describe_difference(read_model_config(adapter.base), config);
+    ModelConfig base = read_model_config(adapter.base);
+    base.n_tokens_ahead = config.n_tokens_ahead;  // config.json may list a module that the weights lack
+    const std::string difference = describe_difference(base, config);
     if (difference.empty()) return "";
     return fmt::format("; its base model {} differs: {}", printable(adapter.base), printable(difference, 120));
   } catch (const Error&) {

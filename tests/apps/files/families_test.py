@@ -11,7 +11,8 @@ import torch
 import transformers
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers)
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
-from support import ACCENTED, FAILED, LONG, TEXT, assert_refused, generate, logits_of, run, succeed
+from support import (ACCENTED, FAILED, LONG, TEXT, WRONG_USAGE, assert_refused, generate, logits_of, run,
+                     succeed)
 
 IDS = [int(i) for i in np.random.default_rng(3).integers(0, 5, 120)]
 
@@ -306,22 +307,52 @@ def test_stacked_experts_may_span_several_files(tmp_path):
     assert (by_transformers(again, IDS[:20]) - by_transformers(model, IDS[:20])).abs().max() == 0
 
 
-def test_multi_token_prediction_layers_are_skipped(tmp_path):
-    """Published GLM-4.5 has a prediction layer that num_hidden_layers excludes and GGUF's block_count includes."""
+@pytest.mark.parametrize("name, in_gguf", [("llama", False), ("deepseek_v3", True), ("glm4_moe", True)])
+def test_modules_of_multi_token_prediction_are_kept_where_other_programs_read_them(tmp_path, name, in_gguf):
+    """num_hidden_layers excludes the module, and GGUF's block_count includes it."""
+    from safetensors.torch import load_file
+    directory = random_models.write_ahead(name, tmp_path / "m")
+    succeed("export", directory, "--out", tmp_path / "without.gguf", "--layers", "3")
+    expected = log_probabilities(tmp_path / "without.gguf", IDS[:20])
+    for flags, kept in (([], in_gguf), (["--mtp"], True)):
+        done = succeed("export", directory, "--out", tmp_path / "m.gguf", *flags)
+        assert done.stderr == ("" if kept else f"{directory}: the module of multi-token prediction is left out; --mtp keeps it\n")
+        reader = gguf.GGUFReader(tmp_path / "m.gguf")
+        architecture = random_models.ARCHITECTURES.get(name, (name.replace("_", ""),))[0]
+        value = lambda key: int(reader.fields[f"{architecture}.{key}"].parts[-1][0])  # noqa: E731
+        assert value("block_count") == (4 if kept else 3)
+        assert (f"{architecture}.nextn_predict_layers" in reader.fields) == kept
+        names = {t.name for t in reader.tensors if ".nextn." in t.name}
+        assert names == ({f"blk.3.nextn.{part}.weight" for part in ("eh_proj", "enorm", "hnorm", "shared_head_norm")} if kept else set())
+        assert (log_probabilities(tmp_path / "m.gguf", IDS[:20]) == expected).all()
+    succeed("export", tmp_path / "m.gguf", "--out", tmp_path / "again", "--format", "hf")
+    theirs, ours = load_file(directory / "model.safetensors"), load_file(tmp_path / "again/model.safetensors")
+    assert theirs.keys() == {key for key in ours if not key.startswith("__pad__.")}
+    assert all((theirs[key] == ours[key]).all() for key in theirs)
+    assert json.loads((tmp_path / "again/config.json").read_text())["num_nextn_predict_layers"] == 1
+    assert "n_tokens_ahead           1\n" in succeed("inspect", tmp_path / "m.gguf").stdout
+    assert_refused(run("export", directory, "--out", tmp_path / "bad", "--format", "hf", "--mtp"), WRONG_USAGE, "--mtp requires --format gguf")
+
+
+def test_incomplete_modules_of_multi_token_prediction_are_rejected(tmp_path):
     from safetensors.torch import load_file, save_file
-    directory = random_models.write(random_models.make("glm4_moe"), tmp_path / "m")
-    succeed("export", directory, "--out", tmp_path / "plain.gguf")
-    expected = log_probabilities(directory, IDS[:20])
+    directory = random_models.write_ahead("glm4_moe", tmp_path / "m")
     tensors = load_file(directory / "model.safetensors")
-    save_file({**tensors, "model.layers.3.eh_proj.weight": torch.ones(32, 64)}, directory / "model.safetensors")
-    assert (log_probabilities(directory, IDS[:20]) == expected).all()
-    more = lambda t: t | {"blk.3.nextn.eh_proj.weight": (np.ones((32, 64), np.float32), gguf.GGMLQuantizationType.F32)}  # noqa: E731
-    gguf_copies.copy(tmp_path / "plain.gguf", tmp_path / "more.gguf", more,
-                     keys={"glm4moe.block_count": 4, "glm4moe.nextn_predict_layers": 1})
-    assert (log_probabilities(tmp_path / "more.gguf", IDS[:20]) == expected).all()
-    gguf_copies.copy(tmp_path / "plain.gguf", tmp_path / "unsaid.gguf", more)
-    assert_refused(run("export", tmp_path / "unsaid.gguf", "--out", tmp_path / "m.gguf"), FAILED,
-                   "unexpected tensor blk.3.nextn.eh_proj.weight for the family glm4_moe")
+    copies = {f"model.layers.3.{name}": tensors["lm_head.weight"].clone() for name in ("embed_tokens.weight", "shared_head.head.weight")}
+    save_file({**tensors, **copies}, directory / "model.safetensors")  # as published
+    succeed("export", directory, "--out", tmp_path / "m.gguf")
+    expected = log_probabilities(directory, IDS[:20])
+    save_file({key: t for key, t in tensors.items() if "layers.3." not in key}, directory / "model.safetensors")
+    assert (log_probabilities(directory, IDS[:20]) == expected).all()  # as transformers saves it
+    save_file({key: t for key, t in tensors.items() if "layers.3.hnorm" not in key}, directory / "model.safetensors")
+    assert_refused(run("export", directory, "--out", tmp_path / "n.gguf"), FAILED, "tensor model.layers.3.hnorm.weight of shape [32] is missing")
+    without = lambda t: {key: value for key, value in t.items() if key != "blk.3.nextn.enorm.weight"}  # noqa: E731
+    gguf_copies.copy(tmp_path / "m.gguf", tmp_path / "less.gguf", without)
+    assert_refused(run("export", tmp_path / "less.gguf", "--out", tmp_path / "n.gguf"), FAILED, "tensor blk.3.nextn.enorm.weight of shape [32] is missing")
+    gguf_copies.copy(tmp_path / "m.gguf", tmp_path / "two.gguf", keys={"glm4moe.block_count": 5, "glm4moe.nextn_predict_layers": 2})
+    assert_refused(run("export", tmp_path / "two.gguf", "--out", tmp_path / "n.gguf"), FAILED, "nextn_predict_layers = 2 is not supported")
+    gguf_copies.copy(tmp_path / "m.gguf", tmp_path / "unsaid.gguf", keys={"glm4moe.block_count": 3, "glm4moe.nextn_predict_layers": 0})
+    assert_refused(run("export", tmp_path / "unsaid.gguf", "--out", tmp_path / "n.gguf"), FAILED, "unexpected tensor blk.3.")
 
 
 @pytest.mark.parametrize("name, target, why", [

@@ -140,6 +140,19 @@ def write(model, folder):
     return folder
 
 
+def write_ahead(name, folder):
+    """Saves a model of three layers with a module that predicts the token after the next, made from a fourth layer."""
+    write(make(name, num_hidden_layers=4), folder)
+    tensors = safetensors.torch.load_file(folder / "model.safetensors")
+    for key in ("enorm", "hnorm", "shared_head.norm"):
+        tensors[f"model.layers.3.{key}.weight"] = torch.empty(32).normal_(1.0, 0.3)
+    tensors["model.layers.3.eh_proj.weight"] = torch.empty(32, 64).normal_(0.0, 0.2)
+    safetensors.torch.save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3, "num_nextn_predict_layers": 1}))
+    return folder
+
+
 def write_mxfp4(model, folder):
     """Saves the model like published gpt-oss: experts in MXFP4 (elements 2i and 2i + 1 in a byte), the rest in BF16."""
     model.to(torch.bfloat16)

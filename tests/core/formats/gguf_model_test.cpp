@@ -75,6 +75,60 @@ TEST(ModelGguf, RoundTripKeepsLatentAttention) {
   }
 }
 
+TEST(ModelGguf, RoundTripKeepsTheModuleOfTheTokenAfterTheNext) {
+  const TempDir dir;
+  for (const ModelConfig& config : test::ahead_shapes()) {
+    const Weights weights = numbered_weights(config);
+    write_gguf_model(dir / "m.gguf", weights, "a name", {});
+    const StoredModel model = read_gguf_model(dir / "m.gguf");
+    EXPECT_EQ(model.config, config) << describe_difference(config, model.config);
+    EXPECT_EQ(to_weights(model).tensors, weights.tensors);
+    const std::string architecture = config.latent() ? "deepseek2" : "llama";
+    EXPECT_EQ(model.gguf->integer(architecture + ".block_count"), config.n_layers + 1);
+    EXPECT_EQ(model.gguf->integer(architecture + ".nextn_predict_layers"), 1);
+    const StoredModel without = with_layers(model, config.n_layers);
+    EXPECT_EQ(without.tensors.size(), tensor_manifest(without.config).size());
+    EXPECT_EQ(without.config.n_tokens_ahead, 0);
+  }
+}
+
+TEST(ModelGguf, ReadsModulesOfOtherProgramsAndRejectsIncompleteOnes) {
+  const TempDir dir;
+  const Weights weights = numbered_weights(test::ahead_shapes().back());
+  const auto error = [&](auto&& change) -> std::string {
+    static_cast<void>(changed_gguf(dir / "m", weights, change));
+    try {
+      EXPECT_EQ(to_weights(read_gguf_model(dir / "m")).config.n_layers, weights.config.n_layers);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  const auto without = [](std::vector<TensorView>& tensors, std::string_view part) {
+    std::erase_if(tensors, [&](const TensorView& t) { return t.name.find(part) != t.name.npos; });
+  };
+  EXPECT_EQ(error([](auto&, std::vector<TensorView>& tensors) {
+              for (const char* copy : {"blk.2.nextn.embed_tokens.weight", "blk.2.nextn.shared_head_head.weight"}) {
+                tensors.push_back(tensors.front());
+                tensors.back().name = copy;
+              }
+            }),
+            "");
+  EXPECT_EQ(error([&](auto&, auto& tensors) { without(tensors, "blk.2."); }), "") << "as llama.cpp reads it";
+  EXPECT_TRUE(test::contains(error([&](auto&, auto& tensors) { without(tensors, "hnorm"); }),
+                             "tensor blk.2.nextn.hnorm.weight of shape [24] is missing"));
+  EXPECT_TRUE(test::contains(error([&](auto& metadata, auto&) {
+                               set(metadata, "llama.block_count", uint32_t{4});
+                               set(metadata, "llama.nextn_predict_layers", uint32_t{2});
+                             }),
+                             "llama.nextn_predict_layers = 2 is not supported, expected 0 or 1"));
+  EXPECT_TRUE(test::contains(error([&](auto&, auto& tensors) {
+                               tensors.push_back(tensors.front());
+                               tensors.back().name = "blk.2.nextn.other.weight";
+                             }),
+                             "unexpected tensor blk.2.nextn.other.weight"));
+}
+
 TEST(ModelGguf, RejectsYarnThatLatentAttentionCannotStore) {
   const TempDir dir;
   const ModelConfig c = test::latent_shapes()[1];

@@ -37,6 +37,10 @@ TEST(HfDirectory, RoundTripKeepsLatentAttention) {
   for (const ModelConfig& config : test::latent_shapes()) expect_round_trip(config);
 }
 
+TEST(HfDirectory, RoundTripKeepsTheModuleOfTheTokenAfterTheNext) {
+  for (const ModelConfig& config : test::ahead_shapes()) expect_round_trip(config);
+}
+
 TEST(HfDirectory, NamesMissingAndMisshapenTensors) {
   const TempDir dir;
   write_hf_directory(dir.path(), numbered_weights(kGrouped), 10);
@@ -268,6 +272,32 @@ TEST(HfModel, AcceptsACopyOfTheTiedEmbeddingAsOutput) {
   };
   EXPECT_EQ(with_head(kGrouped, true), "");
   EXPECT_TRUE(test::contains(with_head(kGrouped, false), "unexpected tensor lm_head.weight for the family llama"));
+}
+
+TEST(HfModel, ReadsPublishedModulesAndRejectsIncompleteOnes) {
+  const ModelConfig config = test::ahead_shapes().back();
+  const auto error = [&](const char* removed, std::initializer_list<const char*> added) {
+    return hf_error(config, [&](std::vector<TensorView>& tensors) {
+      std::erase_if(tensors, [&](const TensorView& t) { return t.name.find(removed) != t.name.npos; });
+      for (const char* name : added) {
+        tensors.push_back(tensors.front());
+        tensors.back().name = name;
+      }
+    });
+  };
+  EXPECT_EQ(error("none", {"model.layers.2.embed_tokens.weight", "model.layers.2.shared_head.head.weight"}), "");
+  EXPECT_EQ(error("model.layers.2.", {}), "") << "transformers saves models without the module";
+  EXPECT_TRUE(test::contains(error("enorm", {}), "tensor model.layers.2.enorm.weight of shape [24] is missing"));
+  EXPECT_TRUE(test::contains(error("none", {"model.layers.2.other"}), "unexpected tensor model.layers.2.other"));
+}
+
+TEST(HfModel, RejectsMoreThanOneModule) {
+  const TempDir dir;
+  auto json = nlohmann::json::parse(config_to_hf_json(test::ahead_shapes().back(), 10, 10));
+  json["num_nextn_predict_layers"] = 2;
+  test::write_bytes(dir / "config.json", json.dump());
+  EXPECT_ERROR(config_from_hf_json(dir / "config.json"),
+               "num_nextn_predict_layers = 2 is not supported, expected 0 or 1");
 }
 
 // Only wq and wk of Llama and Mistral are copied, to permute rows. All other tensors are views of the mapped file.

@@ -204,6 +204,19 @@ TEST(TrainConfig, ValidationErrorsNameTheFlag) {
          c.mesh = {.data = 2, .zero = 1};
        }},
       {"--zero 2 shards", [](TrainConfig& c) { c.mesh.zero = 2; }},
+      {"--lora-rank does not support a model with a module of --mtp; remove it with export --layers 4",
+       [](TrainConfig& c) { c.lora_rank = c.model.n_tokens_ahead = 1; }},
+      {"--mtp supports only data-parallel and expert-parallel ranks",
+       [](TrainConfig& c) {
+         c.model.n_tokens_ahead = 1;
+         c.mesh.pipeline = 2;
+       }},
+      {"--mtp does not support --zero 3",
+       [](TrainConfig& c) {
+         c.model.n_tokens_ahead = 1;
+         c.mesh = {.data = 2, .zero = 3};
+       }},
+      {"--mtp requires a --window of at least 2", [](TrainConfig& c) { c.model.n_tokens_ahead = c.window = 1; }},
       {"--tensor-parallel 3: the model has 4 heads",
        [](TrainConfig& c) {
          c.mesh.tensor = 3;

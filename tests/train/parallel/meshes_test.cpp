@@ -84,7 +84,7 @@ TrainConfig config_for(const MeshShape& mesh, bool experts, bool latent = false)
 }
 
 struct Expected {
-  double loss = 0.0;
+  double loss = 0.0, mtp_loss = 0.0;
   std::map<std::string, Tensor> gradients;
 };
 
@@ -94,8 +94,20 @@ Expected of_one_process(nn::Llama& model, const TrainConfig& c, const std::vecto
   double n_counted = 0.0;
   for (const data::Batch& batch : batches) n_counted += static_cast<double>(batch.n_counted());
   std::vector<nn::Mixture> mixtures = nn::mixtures_of(*model);
+  const auto n_ahead = [](const data::Batch& batch) {
+    return (nn::targets_ahead(to_tensors(batch, torch::kCPU).targets_BT, {}) >= 0).sum().item<double>();
+  };
+  double n_all_ahead = 0.0;
+  for (const data::Batch& batch : batches) n_all_ahead += n_ahead(batch);
   for (const data::Batch& part : batches) {
     const TensorBatch batch = to_tensors(part, torch::kCPU);
+    if (c.model.n_tokens_ahead > 0) {
+      const auto [next, after_next] = model->as<nn::LlamaAhead>()->losses(batch.inputs_BT, batch.targets_BT);
+      const Tensor ahead = after_next * (n_ahead(part) / n_all_ahead);
+      expected.mtp_loss += ahead.item<double>();
+      (c.mtp_weight * ahead).backward();
+      static_cast<void>(take_loads(mixtures));  // losses of balancing are those of the second pass, below
+    }
     const Tensor loss =
         model->loss(batch.inputs_BT, batch.targets_BT) * (static_cast<double>(part.n_counted()) / n_counted);
     expected.loss += loss.item<double>();
@@ -120,14 +132,14 @@ struct MeshCase {
   MeshShape mesh;
   bool experts;
   int64_t chunks = 1;
-  bool latent = false;
+  bool latent = false, ahead = false;
 };
 void PrintTo(const MeshCase& c, std::ostream* out) {
   *out << (c.latent ? "latent" : c.experts ? "experts" : "dense");
   for (const Axis axis : kAxes) {
     if (c.mesh[axis] > 1) *out << "_" << name_of(axis) << c.mesh[axis];
   }
-  *out << (c.chunks > 1 ? "_interleaved" : "");
+  *out << (c.chunks > 1 ? "_interleaved" : "") << (c.ahead ? "_ahead" : "");
 }
 
 std::vector<MeshCase> cases_on(const MeshShape& mesh) {
@@ -136,14 +148,19 @@ std::vector<MeshCase> cases_on(const MeshShape& mesh) {
   cases.push_back({mesh, true});
   if (mesh[Axis::Context] == 1) cases.push_back({mesh, true, 1, true});
   if (mesh[Axis::Pipeline] > 1) cases.push_back({mesh, true, 2});
+  if (mesh[Axis::Data] * mesh[Axis::Expert] != mesh.n_ranks()) return cases;
+  if (mesh[Axis::Expert] == 1) cases.push_back({mesh, false, 1, false, true});
+  cases.push_back({mesh, true, 1, true, true});
   return cases;
 }
 
 class Meshes : public testing::TestWithParam<MeshCase> {};
 
 TEST_P(Meshes, MatchLossAndGradientsOfOneProcess) {
-  const auto& [mesh, experts, chunks, latent] = GetParam();
+  const auto& [mesh, experts, chunks, latent, ahead] = GetParam();
   TrainConfig c = config_for(mesh, experts, latent);
+  if (ahead) c.model.n_tokens_ahead = 1;
+  c.balance_loss = ahead ? 0.0 : c.balance_loss;              // of_one_process() balances without the module
   if (chunks > 1) c.accumulation = 2 * mesh[Axis::Pipeline];  // must be a multiple of the number of stages
   c.mesh.pipeline_chunks = chunks;
   torch::manual_seed(5);
@@ -158,7 +175,7 @@ TEST_P(Meshes, MatchLossAndGradientsOfOneProcess) {
     RankModel model(c, world, torch::kCPU, Use::Training, nullptr, torch::kDouble);
     model.load(whole);
     std::vector<Tensor> chosen;
-    const double loss = forward_backward(model, c, batches, chosen);
+    const auto [loss, mtp_loss] = forward_backward(model, c, batches, chosen);
     std::vector<Tensor> gradients;
     for (const Piece& piece : model.pieces()) {
       const Tensor gradient = gradients.emplace_back(piece.local.grad());
@@ -171,6 +188,7 @@ TEST_P(Meshes, MatchLossAndGradientsOfOneProcess) {
     const std::lock_guard lock(one_at_a_time);
     const auto where = fmt::format("{}, rank {}", to_string(mesh), world.mesh().rank());
     EXPECT_NEAR(loss, expected.loss, 1e-9) << where;
+    EXPECT_NEAR(mtp_loss.value_or(0.0), expected.mtp_loss, 1e-9) << where;
     for (size_t i = 0; i < gradients.size(); ++i) {
       const std::string& name = model.pieces()[i].name;
       if (!gradients[i].defined()) continue;

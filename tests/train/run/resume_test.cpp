@@ -107,6 +107,30 @@ TEST(Resume, ExpertsAreBitExact) {
   expect_repeated_bits(c, {6});
 }
 
+// Tests a module of multi-token prediction: of a fused Llama with recomputation, and of a DeepSeek-V3 with an average.
+TEST(Resume, TokensAheadAreBitExact) {
+  TrainConfig c = small_config();
+  c.model.n_tokens_ahead = 1;
+  c.recompute = true;
+  expect_repeated_bits(c, {1, 6});
+  c.recompute = false;
+  c.model.family = core::Family::DeepseekV3;
+  c.model.n_experts = 4;
+  c.model.experts_per_token = 2;
+  c.model.expert_dim = c.model.shared_dim = 20;
+  c.model.dense_layers = 1;
+  c.model.normalize_routes = true;
+  c.model.n_kv_heads = c.model.n_heads;
+  c.model.kv_lora_rank = 12;
+  c.model.qk_nope_head_dim = 4;
+  c.model.qk_rope_head_dim = c.model.v_head_dim = 6;
+  c.model.head_dim = 10;
+  c.balance = Balance::Bias;
+  c.ema = 0.9;
+  c.optimizer = OptimizerKind::Muon;
+  expect_repeated_bits(c, {6});
+}
+
 TEST(Resume, WeightAveragingIsBitExact) {
   TrainConfig c = small_config();
   c.ema = 0.9;

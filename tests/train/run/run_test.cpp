@@ -172,6 +172,7 @@ TEST(RunLog, KeepsEveryBitOfItsValues) {
   const LogEntry entry{.step = 3,
                        .tokens = 99,
                        .loss = 0.1 + 0.2,
+                       .mtp_loss = 0.7 - 0.1,
                        .lr = 1.0 / 3.0,
                        .grad_norm = 1e-17,
                        .tokens_per_s = 12345.678,
@@ -187,6 +188,7 @@ TEST(RunLog, KeepsEveryBitOfItsValues) {
   const auto entries = read_log(directory / "log.jsonl");
   ASSERT_EQ(entries.size(), 1U);
   EXPECT_EQ(entries[0].loss, entry.loss);
+  EXPECT_EQ(entries[0].mtp_loss, entry.mtp_loss);
   EXPECT_EQ(entries[0].lr, entry.lr);
   EXPECT_EQ(entries[0].grad_norm, entry.grad_norm);
   EXPECT_EQ(entries[0].peak_share, entry.peak_share);

@@ -1,0 +1,52 @@
+"""Measures what a module of multi-token prediction (train --mtp 1) costs in training, and what it gives the model's own
+loss: runs train with and without it, with the same seeds, and prints a line per seed and the means.
+
+    experiments/34_ahead/training.py --build build --steps 300 --seeds 5
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import tempfile
+
+
+def trained(build, text, out, seed, steps, flags):
+    """Returns the log of a run, and its processor time per step in milliseconds."""
+    done = subprocess.Popen([build / "train", text, "--out", out, "--seed", str(seed), "--steps", str(steps), "--threads", "1",
+                             "--eval-every", str(steps), "--checkpoint-every", str(steps), "--sample", "0", *flags],
+                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(done.pid, 0)
+    assert status == 0, out
+    log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    return log, 1e3 * (usage.ru_utime + usage.ru_stime) / steps
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build"))
+    parser.add_argument("--text", default="tinyshakespeare")
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--weight", default="0.3")
+    o = parser.parse_args()
+    rows = []
+    print("seed   loss without   with   difference   loss of the token after the next   CPU ms a step without   with")
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in range(1, o.seeds + 1):
+            results = [trained(o.build, o.text, pathlib.Path(folder) / f"{seed}-{len(flags)}", seed, o.steps, flags)
+                       for flags in ([], ["--mtp", "1", "--mtp-weight", o.weight])]
+            (plain, alone), (ahead, both) = results
+            row = plain[-1]["val_loss"], ahead[-1]["val_loss"], statistics.mean(e["mtp_loss"] for e in ahead[-10:]), alone, both
+            rows.append(row)
+            print(f"{seed:4} {row[0]:14.4f} {row[1]:6.4f} {row[1] - row[0]:12.4f} {row[2]:34.3f} {alone:23.1f} {both:6.1f}", flush=True)
+    differences = [row[1] - row[0] for row in rows]
+    error = statistics.stdev(differences) / len(rows) ** 0.5 if len(rows) > 1 else 0.0
+    print(f"difference of the validation loss: {statistics.mean(differences):+.4f} ± {error:.4f} (standard error)")
+    print(f"time of a step: × {statistics.median(row[4] / row[3] for row in rows):.3f} (median)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+// Multi-token prediction (MTP): a module that predicts the token after the next from the model's hidden state h_i and
+// the next token. It shares embedding and head with the model, and its block is layer n_layers:
+//
+//     x_i = M [norm(Emb(t_{i+1})); norm(h_i)]      y = Block(x)      logits of t_{i+2} = Head(norm(y_i))
+//     total loss = loss of the next tokens + weight · loss of the tokens after them
+#pragma once
+
+#include <memory>
+
+#include "modules/llama.h"
+
+namespace folio::nn {
+
+/// A Llama with the module. Source: DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024, section 2.2, equations 21 to 25
+/// for one module. As in its published weights, M reads the embedding first (equation 21 has the hidden state first),
+/// and h_i is behind the final norm. Equation 24 divides by T, after_next by the number of targets.
+class LlamaAheadImpl : public LlamaImpl {
+ public:
+  struct Losses {
+    torch::Tensor next;        ///< as returned by loss()
+    torch::Tensor after_next;  ///< mean cross-entropy of targets_ahead(), in nats; 0 if there are none
+  };
+
+  /// Initializes the weights of LlamaImpl before those of the module, so that they do not depend on it. Throws as
+  /// LlamaImpl does.
+  LlamaAheadImpl(const core::ModelConfig& config, const std::shared_ptr<const Parts>& parts);
+
+  /// Returns y [B, T, dim], the module's output before its norm, for h [B, T, dim] and the next tokens, int64 [B, T].
+  torch::Tensor ahead(const torch::Tensor& h, const torch::Tensor& next, const torch::Tensor& starts = {});
+  /// Returns both losses, with gradients into all weights. Arguments and exceptions are those of loss().
+  Losses losses(const torch::Tensor& tokens, const torch::Tensor& targets, const torch::Tensor& starts = {});
+
+  [[nodiscard]] RMSNorm& output_norm() { return output_norm_; }
+
+ private:
+  // Registered as modules of the block, so that parameters are named as in the manifest: layers.N.projection.weight.
+  Block block_;
+  RMSNorm embedding_norm_, hidden_norm_, output_norm_;
+  Linear projection_;
+};
+TORCH_MODULE(LlamaAhead);
+
+/// Returns the targets of the module, [B, T]: those of the next position. The last position has none, and neither has
+/// the last one of a packed sequence; they are Parts::kIgnored.
+[[nodiscard]] torch::Tensor targets_ahead(const torch::Tensor& targets, const torch::Tensor& starts);
+
+/// Builds a Llama, with the module if config.n_tokens_ahead is 1.
+[[nodiscard]] Llama llama_of(const core::ModelConfig& config, std::shared_ptr<const Parts> parts);
+
+}  // namespace folio::nn

@@ -1,0 +1,37 @@
+// Writes the output of a model's module of multi-token prediction, behind its norm, as float32 [tokens, dim]:
+// ahead_tool HF_DIRECTORY OUT TOKEN... The last token is only the next token of the one before it.
+#include <torch/utils.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "core/formats/hf_model.h"
+#include "core/manifest.h"
+#include "modules/families/parts.h"
+
+using namespace folio;
+
+int main(int argc, char** argv) {
+  if (argc < 5) return 2;
+  const torch::NoGradGuard no_grad;
+  const core::Weights weights = core::read_hf_directory(argv[1]);
+  nn::Llama model = nn::family_llama(weights.config);
+  const auto manifest = core::tensor_manifest(weights.config);
+  auto parameters = model->named_parameters();
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    parameters[manifest[i].module_name].copy_(
+        torch::tensor(at::ArrayRef<float>(weights.tensors[i])).view(manifest[i].shape));
+  }
+  std::vector<int64_t> tokens;
+  for (int i = 3; i < argc; ++i) tokens.push_back(std::stoll(argv[i]));
+  const torch::Tensor all = torch::tensor(tokens, torch::kLong).unsqueeze(0);
+  const int64_t T = all.size(1) - 1;
+  auto* ahead = model->as<nn::LlamaAhead>();
+  torch::Tensor x = model->embed(all.narrow(1, 0, T));
+  for (nn::Block& block : model->blocks()) x = block->forward(x);
+  const torch::Tensor y = ahead->output_norm()->forward(ahead->ahead(model->norm()->forward(x), all.narrow(1, 1, T)));
+  const auto written = y.contiguous();
+  std::ofstream(argv[2], std::ios::binary)
+      .write(static_cast<const char*>(written.data_ptr()), static_cast<std::streamsize>(written.nbytes()));
+}
