@@ -24,9 +24,10 @@ std::vector<Fused> fuse(std::span<const Operation> operations) {
     const auto* norm = std::get_if<Norm>(fused.operation);
     const auto* activate = std::get_if<Activate>(fused.operation);
     fused.adds_branch = norm != nullptr && !all.empty() && all.back().leaves_branch;
-    if (next != nullptr && norm != nullptr && input_of(*next) == Slot::Normed) fused.norm = norm;
+    if (next != nullptr && norm != nullptr && input_of(*next) == norm->out) fused.norm = norm;
     if (next != nullptr && activate != nullptr && input_of(*next) == activate->gate) fused.activate = activate;
-    fused.gathers = next != nullptr && std::holds_alternative<Gather>(*fused.operation);
+    const bool gathers = std::holds_alternative<Gather>(*fused.operation);
+    fused.gathers = next != nullptr && gathers && std::holds_alternative<Attend>(*next);
     const bool both = fused.norm != nullptr || fused.activate != nullptr || fused.gathers;
     if (both) fused.operation = next;
     operations = operations.subspan(both ? 2 : 1);

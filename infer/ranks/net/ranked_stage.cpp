@@ -43,7 +43,8 @@ void RankedStage::unload_adapter(int32_t number) {
 
 bool RankedStage::begin(const Step& step) {
   core::require(!in_pipeline() || !step.observed, "operations cannot be observed in a pipeline of ranks");
-  core::require(step.residual.empty(), "a step of several ranks begins with tokens; use one process");
+  core::require(step.residual.empty() && !step.keeps_hidden,
+                "a step of several ranks begins with tokens and keeps no hidden states; use one process");
   if (in_pipeline()) machine_.logits_.receive_all_but(most_on_their_way(step));
   machine_.tell(order_of(number_, step));
   if (!in_pipeline()) {
