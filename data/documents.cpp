@@ -28,7 +28,6 @@ bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r") ==
 using TakeLine = std::function<void(std::string_view line, const std::string& where, uint64_t n_read)>;
 using TakePiece = std::function<void(const Documents::Piece&)>;
 
-// Cuts the contents of a file into documents or into lines.
 class Cutter {
  public:
   /// Cuts documents and calls `take_piece`, or cuts lines and calls `take_line`. The other callback must be null.

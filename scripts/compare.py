@@ -8,16 +8,17 @@ Usage: scripts/compare.py COMMAND... [--models FILE...] [--busy 0 1] [--copies N
   scripts/compare.py "bench -m {}" "bench -m {} -t 1" "llama.cpp -m {} -t 1" "llama.cpp -m {} -t 2" --models A.gguf ...
 
 A command is a quoted string of environment variables and a program with its flags, as in ENGINES. The program is train,
-bench or generate in build/, or an absolute path to one of another build. llama.cpp is llama_cpp_speed.py, and serve is
-serve_speed.py, which measures as a client; both have their flags. run is a path to llama2.c's program. {} stands for
-each of --models. A busy process runs `while True: pass` in Python. --copies 2 also runs two instances of a command at
-once without a busy process, and adds their speeds.
+bench or generate in build/, or an absolute path to one of another build. llama.cpp is llama_cpp_speed.py, openvino is
+openvino_speed.py, and serve is serve_speed.py, which measures as a client; all have their flags. llama-bench is a path
+to llama.cpp's or ik_llama.cpp's program (best with `-rtr 1 -fa 1`), and run one to llama2.c's. {} stands for each of
+--models. A busy process runs `while True: pass` in Python. --copies 2 also runs two instances of a command at once
+without a busy process, and adds their speeds.
 
 Each round runs every command once in each of these ways, in alternating order. Prints medians of tokens/s, and medians
 with 95 % bootstrap intervals of three ratios within a round: to the same command on the idle machine, and, under the
-same load, to the first command and to the fastest of llama.cpp's. For train, `steps` excludes the startup, evaluations,
-samples and checkpoints that `run` includes. --keep appends each measurement to FILE, and also reports those already in
-it: repeat the command to continue an interrupted run, or with a larger --rounds to add rounds."""
+same load, to the first command and to the fastest engine of other projects. For train, `steps` excludes the startup,
+evaluations, samples and checkpoints that `run` includes. --keep appends each measurement to FILE, and also reports
+those already in it: repeat the command to continue an interrupted run, or with a larger --rounds to add rounds."""
 import argparse
 import collections
 import contextlib
@@ -129,6 +130,11 @@ def speeds_of_training(result, folder):
     return {"steps": sum(tokens) / in_steps, "run": sum(tokens) / result.seconds}
 
 
+def speeds_of_llama_bench(result, _):
+    tests = json.loads(result.out)
+    return {"prefill" if test["n_prompt"] else "decode": test["avg_ts"] for test in tests}
+
+
 def speeds_of_llama2c(result, _):
     return {"decode": float(re.search(r"achieved tok/s: ([\d.]+)", result.error)[1])}
 
@@ -138,12 +144,15 @@ ENGINES = {"train": Engine(None, ["--out", RUN], speeds_of_training),
            "generate": Engine(None, ["--json"], speeds_of_json),
            "serve": Engine(HERE / "serve_speed.py", [], speeds_of_json),
            "llama.cpp": Engine(HERE / "llama_cpp_speed.py", [], speeds_of_json),
+           "openvino": Engine(HERE / "openvino_speed.py", [], speeds_of_json),
+           "llama-bench": Engine(None, ["-o", "json"], speeds_of_llama_bench),
            "run": Engine(None, [], speeds_of_llama2c)}
+PEERS = {"llama.cpp", "openvino", "llama-bench", "run"}  # engines of other projects
 
 
 class Command:
     """A command to measure: environment variables, a program of ENGINES and its flags. `python` is the path of a Python
-    interpreter with llama-cpp-python."""
+    interpreter with llama-cpp-python or openvino-genai."""
 
     def __init__(self, line, python=sys.executable):
         words, self.environment = shlex.split(line), {}
@@ -153,9 +162,9 @@ class Command:
         name = pathlib.Path(words[0]).name if words else ""
         if name not in ENGINES:
             sys.exit(f"{line}: the program is none of {', '.join(ENGINES)}")
-        self.engine = ENGINES[name]
+        self.engine, self.is_peer = ENGINES[name], name in PEERS
         program = BUILD / name if words[0] == name else pathlib.Path(words[0]).resolve()
-        interpreter = python if name == "llama.cpp" else sys.executable
+        interpreter = python if name in ("llama.cpp", "openvino") else sys.executable
         start = [interpreter, self.engine.script] if self.engine.script else [program]
         if name == "serve":
             self.environment["FOLIO_BUILD_DIR"] = str(program.parent)
@@ -272,7 +281,7 @@ def rows_of(results):
     for key in sorted(speed, key=lambda key: (key[0], key[3], key[2], key[4])):
         model, command, n_busy, copies, what = key
         beside = [k for k in speed if k[0] == model and k[2:] == key[2:]]
-        peers = [k for k in beside if "llama.cpp" in k[1]]
+        peers = [k for k in beside if Command(k[1]).is_peer]
         alone = speed.get((model, command, 0, 1, what)) if (n_busy, copies) != (0, 1) else None
         first = speed[beside[0]] if key != beside[0] else None
         best = [max(values) for values in zip(*(speed[k] for k in peers))] if key not in peers else None
@@ -288,7 +297,7 @@ def main():
     p.add_argument("--models", nargs="+", default=[""], metavar="FILE")
     p.add_argument("--busy", nargs="+", type=int, default=[0, 1], metavar="N")
     p.add_argument("--copies", nargs="+", type=int, default=[], metavar="N")
-    p.add_argument("--python", default=sys.executable, help="that has llama-cpp-python")
+    p.add_argument("--python", default=sys.executable, help="that has llama-cpp-python or openvino-genai")
     a = p.parse_args()
 
     def measure(name, _):
@@ -301,7 +310,7 @@ def main():
     names = [(model, line, *way) for model in a.models for way in ways for line in a.commands]
     results = alternate(names, measure, a)
     report(a, results, ["command", "model", "", "busy", "tokens/s", "ratio to itself alone", "to the first command",
-                        "to llama.cpp's best"], rows_of(results))
+                        "to the best peer"], rows_of(results))
 
 
 if __name__ == "__main__":

@@ -122,7 +122,7 @@ def decode(args):
         for name, way in ways.items():
             try:
                 seconds = per_token(way(), args.tokens, args.repetitions, device)
-            except Exception as error:  # this version of transformers doesn't support this way
+            except Exception as error:  # not supported by this version of transformers
                 print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}", flush=True)
                 failed += 1
                 continue

@@ -28,8 +28,8 @@ const std::string* text_at(const Json& object, const char* key) {
   return found == object.end() ? nullptr : found->template get_ptr<const std::string*>();
 }
 
-// Returns a message's content: the string, or its text parts joined. Missing content is an error, unless the message
-// has calls or reasoning (`has_more`): then returns "".
+// Returns a message's content: the string, or its text parts joined. Missing content is "" if the message has calls or
+// reasoning (`has_more`), otherwise an error.
 template <typename Json>
 std::string content_of(const Json& message, bool has_more) {
   if (const std::string* text = text_at(message, "content")) return *text;

@@ -34,7 +34,7 @@ std::string text_of_special(const Tokenizer& tokenizer, int32_t id) {
   return "";
 }
 
-// Parses JSON and keeps the order of keys. Spends several budget steps per byte, since each key is searched linearly.
+// Parses JSON and keeps the order of keys. Each key is searched linearly, so a byte costs several steps of the budget.
 core::OrderedJson read_in_order(jinja::Session& session, const std::string& text, const char* where) {
   constexpr size_t kStepsPerByte = 4;
   session.spend(kStepsPerByte * text.size());

@@ -41,7 +41,6 @@ Conversation conversation_of(std::string_view line, const std::string& where) {
   return conversation;
 }
 
-// A rendered chat that distinguishes template text from message content.
 struct Rendered {
   std::string text;
   std::string kinds;  // for each byte of the text: kTemplate or kSaid (message content)
@@ -79,7 +78,6 @@ struct Rendered {
   }
 };
 
-// A rendered chat and the ranges of its answers.
 struct MarkedText {
   Rendered rendered;
   std::vector<ChatSpan> answers;
@@ -157,8 +155,8 @@ size_t end_of_answer(const Rendered& whole, size_t begin, const std::string& mar
   return end;
 }
 
-// Returns the text that ends the last turn of `whole`. `more` is the same chat with one more turn. The result is what
-// follows `whole` there: white space, if any, and a special token. Empty unless generation stops at that token.
+// Returns the text that ends the last turn of `whole`: the white space, if any, and the special token that follow
+// `whole` in `more`, the same chat with one more turn. Empty unless generation stops at that token.
 std::string mark_between(const Tokenizer& tokenizer, const Rendered& whole, const Rendered& more) {
   if (!more.starts_with(whole)) return "";
   const std::string_view behind = std::string_view(more.text).substr(whole.size());

@@ -80,8 +80,8 @@ double PackedExamples::fullness() const {
   return static_cast<double>(n_inputs_) / (static_cast<double>(n_windows()) * static_cast<double>(length_));
 }
 
-// Returns the order of epoch `number`: windows are shuffled, and examples of equal length trade places, which leaves
-// the number of tokens in each window unchanged.
+// Returns the order of epoch `number`: windows are shuffled, and examples of equal length are exchanged, which keeps
+// the number of tokens in each window.
 PackedExamples::Epoch PackedExamples::epoch(uint64_t seed, uint64_t number) const {
   Epoch epoch{.windows = std::vector<size_t>(windows_.size()), .examples = std::vector<size_t>(examples_.size())};
   std::iota(epoch.windows.begin(), epoch.windows.end(), size_t{0});

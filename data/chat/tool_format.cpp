@@ -92,7 +92,7 @@ class Recognizer {
   [[nodiscard]] ToolFormat recognize() {
     if (rendered(conversation(0), true).value_or("").find(kNames[0]) != std::string::npos) {
       if (found()) return format_;
-      // The template needs arguments as a string if it concatenates them, or prints objects in Python's notation.
+      // A template that concatenates arguments, or prints objects in Python's notation, needs them as a string.
       const auto call = rendered(conversation(1), false);
       format_ = {.arguments_as_text = true};
       if ((!call || call->find(kPrinted) != std::string::npos) && found()) return format_;

@@ -99,7 +99,6 @@ MergeTable::MergeTable(const std::vector<BpeVocabulary::Merge>& merges, const st
   }
 }
 
-// Encodes one text, with a cache of the words in it.
 class BpeTokenizer::Encoder {
  public:
   Encoder(const BpeTokenizer& tokenizer, CutText text)

@@ -11,7 +11,6 @@ namespace {
 using core::fail;
 using core::require;
 
-// Returns the location of the byte at `at`, such as "line 3, column 14".
 std::string place_of(std::string_view text, size_t at) {
   core::TextPlace place;
   place.move_past(text.substr(0, at));

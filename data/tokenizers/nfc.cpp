@@ -12,7 +12,6 @@
 namespace folio::data {
 namespace {
 
-// Returns the end of the valid UTF-8 that begins at `at`.
 size_t valid_end(std::string_view text, size_t at) {
   while (at < text.size()) {
     const core::Utf8Char c = core::decode_utf8(text, at);
@@ -24,9 +23,8 @@ size_t valid_end(std::string_view text, size_t at) {
 
 constexpr auto kOptions = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
 
-// Appends the canonical decomposition of a character to `to`.
 void append_decomposed(uint32_t code_point, std::vector<utf8proc_int32_t>& to) {
-  std::array<utf8proc_int32_t, 32> parts{};  // a decomposition has at most 4 code points
+  std::array<utf8proc_int32_t, 32> parts{};  // more than needed: a canonical decomposition has at most 4 code points
   int boundary = 0;
   const utf8proc_ssize_t n = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(code_point), parts.data(),
                                                      parts.size(), kOptions, &boundary);

@@ -10,7 +10,6 @@
 namespace folio::data {
 namespace {
 
-// Iterates over the characters of a text.
 class Scanner {
  public:
   Scanner(std::string_view text, size_t at) : text_(text) { move_to(at); }
@@ -184,8 +183,7 @@ size_t o200k_end(std::string_view text, size_t at, bool contractions, int most_n
   return end_without_letters(begin, most_numbers, true);
 }
 
-// Of several names with equal settings, files are written with the first. The others are llama.cpp's synonyms
-// (llama-vocab.cpp).
+// The first of several names with equal settings is written to files; the others are from llama.cpp's llama-vocab.cpp.
 constexpr std::array kNames = {
     PreTokenizerName{.name = "gpt-2", .kind = PreTokenizer::Gpt2},
     PreTokenizerName{.name = "phi-2", .kind = PreTokenizer::Gpt2},

@@ -65,7 +65,6 @@ ChatTemplates chat_templates_of(const nlohmann::json& config, const fs::path& di
   return templates;
 }
 
-// Returns vocab_size of the config.json in `directory`, or 0 if there is none.
 size_t model_vocab_size(const fs::path& directory) {
   constexpr uint64_t kMost = uint64_t{1} << 22U;
   const fs::path path = directory / "config.json";

@@ -11,7 +11,7 @@ namespace folio::experiments {
 /// then rises again, as PyTorch's CosineAnnealingLR does.
 [[nodiscard]] double cosine_rate(double highest, int64_t step, int64_t period);
 
-/// Demonstrates each of the three mistakes: trains small models, prints a table and checks the results.
+/// Demonstrates each mistake named at the top of this file: trains small models, prints a table and checks results.
 void study_own_mistakes(Report& report, const Shakespeare& text);
 
 }  // namespace folio::experiments

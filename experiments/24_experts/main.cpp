@@ -1,5 +1,5 @@
-// Study: what do many experts, a few of which process each token, buy at the cost of one network? The results are
-// explained in README.md.
+// Study: what does a mixture of experts gain over one feed-forward network if each token costs the same? The results
+// are explained in README.md.
 #include <fmt/format.h>
 
 #include <array>
@@ -71,9 +71,10 @@ void dense_and_experts(Report& report, const Shakespeare& text, const train::Tra
 
 void balances(Report& report, const Shakespeare& text, const train::TrainConfig& setting) {
   std::vector<Method> methods;
-  const auto add = [&](const std::string& name, Balance balance, double rate) {
+  const auto add = [&](const std::string& name, Balance balance, double rate, double sequence_loss = 0.0) {
     methods.push_back(experts(setting, 8, 2, balance, rate));
     methods.back().name = name;
+    methods.back().sequence_loss = sequence_loss;
   };
   add("softmax, no balance", Balance::Loss, 0.0);
   add("softmax, loss times 0.001", Balance::Loss, 0.001);
@@ -81,19 +82,22 @@ void balances(Report& report, const Shakespeare& text, const train::TrainConfig&
   add("sigmoid, no balance", Balance::Bias, 0.0);
   add("sigmoid, bias by 0.001", Balance::Bias, 0.001);
   add("sigmoid, bias by 0.01", Balance::Bias, 0.01);
+  add("sigmoid, bias by 0.01, sequence loss times 0.0001", Balance::Bias, 0.01, 1e-4);
+  add("sigmoid, bias by 0.01, sequence loss times 0.1", Balance::Bias, 0.01, 0.1);
   report.say("balance");
   judge(report, text, setting, methods, /*in_time=*/false);
   std::vector<std::vector<Report::Json>> rows;
   for (size_t i = 0; i < methods.size(); ++i) {
-    const Method &m = methods[i], &without = methods[i / 3 * 3];
+    const Method &m = methods[i], &without = methods[i < 3 ? 0 : 3];
     const bool first = &m == &without;
-    rows.push_back({m.name, mean_of(m.loads), mean_of(m.judged),
+    rows.push_back({m.name, mean_of(m.loads), mean_of(m.window_loads), mean_of(m.judged),
                     first ? Report::Json() : Report::Json(shown(paired_interval(m.judged, without.judged)))});
     if (!first) report.value(m.name + " costs", mean_of(m.judged) - mean_of(without.judged));
   }
+  rows.push_back({"uniformly random", 1.0, random_window_load(setting.window, 8, 2, report.seed()), {}, {}});
   report.table(fmt::format("2 of 8 experts, after {} steps: the load of the fullest expert, over the mean; {}",
-                           setting.steps, count_of_intervals(4)),
-               {"", "load", "loss", "against no balance"}, rows);
+                           setting.steps, count_of_intervals(6)),
+               {"", "load", "load in a window", "loss", "against no balance"}, rows);
   if (report.short_form()) return;
   for (const size_t without : {size_t{0}, size_t{3}}) {
     const Method& with = methods[without + 2];

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <ctime>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -45,7 +46,9 @@ class Running {
   torch::Tensor objective(const torch::Tensor& loss) {
     loads_ = train::take_loads(mixtures_);
     const bool auxiliary = !loads_.empty() && method_.balance == train::Balance::Loss && method_.rate > 0.0;
-    return auxiliary ? loss + train::balance_loss(loads_) * method_.rate : loss;
+    if (auxiliary) return loss + train::balance_loss(loads_) * method_.rate;
+    if (method_.sequence_loss == 0.0) return loss;
+    return loss + train::sequence_balance_loss(loads_, method_.model.experts_per_token) * method_.sequence_loss;
   }
   void update(double lr) {
     adamw_.step(lr);
@@ -81,6 +84,35 @@ train::TrainConfig config_for(train::TrainConfig setting, const Method& method, 
 
 // Returns the process's CPU time in seconds, which other programs affect little. Measured training uses one thread.
 double seconds_of_processor() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+// Runs the model on the validation split. Calls observe(layer, inputs [B, T], experts [B · T, K]) for each batch and
+// layer with experts.
+void observe_routes(nn::Llama& model, const Shakespeare& text, int64_t window,
+                    const std::function<void(size_t, const torch::Tensor&, const torch::Tensor&)>& observe) {
+  const torch::NoGradGuard no_grad;
+  model->eval();
+  std::vector<nn::Mixture> mixtures = nn::mixtures_of(*model);
+  if (mixtures.empty()) return;
+  const auto tokens = text.splits.validation.first(kValidationTokens + 1);
+  const data::Batches batches = data::consecutive_batches(tokens, window, {});
+  for (uint64_t number = 0; number < batches.n; ++number) {
+    const auto batch = train::to_tensors(batches.batch(number), torch::kCPU);
+    size_t layer = 0;
+    train::forward_observed(model, batch.inputs_BT, [&](const std::string& name, const torch::Tensor& value) {
+      if (!name.ends_with(".ffn_norm")) return;
+      observe(layer, batch.inputs_BT, mixtures[layer]->route(value.flatten(0, 1)).experts);
+      ++layer;
+    });
+  }
+}
+
+// Returns the rows of the fullest of E experts divided by the mean over experts, averaged over the windows of
+// experts_WN, the experts selected in each window.
+double mean_fullest(const torch::Tensor& experts_WN, int64_t E) {
+  const torch::Tensor counts_WE =
+      torch::zeros({experts_WN.size(0), E}).scatter_add(1, experts_WN, torch::ones(experts_WN.sizes()));
+  return (counts_WE.amax(1) / counts_WE.mean(1)).mean().item<double>();
+}
 
 std::vector<uint64_t> five_seeds(const Report& report) {
   std::vector<uint64_t> seeds(report.short_form() ? 2 : 5);
@@ -171,16 +203,19 @@ void judge(const Report& report, const Shakespeare& text, const train::TrainConf
   torch::set_num_threads(1);
   const std::vector<uint64_t> seeds = five_seeds(report);
   for (Method& method : methods) {
-    for (auto* values : {&method.judged, &method.judged_in_time, &method.loads}) values->resize(seeds.size());
+    for (auto* values : {&method.judged, &method.judged_in_time, &method.loads, &method.window_loads}) {
+      values->resize(seeds.size());
+    }
   }
   run_jobs((in_time ? 2 : 1) * methods.size() * seeds.size(), [&](size_t i) {
     const size_t run = i % (methods.size() * seeds.size());
     Method& method = methods[run / seeds.size()];
     const size_t s = run % seeds.size();
     if (i == run) {
-      const Trained result = trained(text, setting, method, method.lr, seeds[s], setting.steps);
+      Trained result = trained(text, setting, method, method.lr, seeds[s], setting.steps);
       method.judged[s] = result.loss;
       method.loads[s] = result.load;
+      method.window_loads[s] = window_load(result.model, text, setting.window);
     } else if (&method != &methods[0]) {
       method.judged_in_time[s] = trained(text, setting, method, method.lr, seeds[s], method.steps_in_time).loss;
     }
@@ -188,26 +223,32 @@ void judge(const Report& report, const Shakespeare& text, const train::TrainConf
   methods[0].judged_in_time = methods[0].judged;
 }
 
+double window_load(nn::Llama& model, const Shakespeare& text, int64_t window) {
+  std::vector<double> sums(nn::mixtures_of(*model).size());
+  int64_t n_windows = 0;
+  observe_routes(
+      model, text, window, [&](size_t layer, const torch::Tensor& inputs_BT, const torch::Tensor& experts_NK) {
+        const int64_t B = inputs_BT.size(0);
+        sums[layer] += mean_fullest(experts_NK.view({B, -1}), model->config().n_experts) * static_cast<double>(B);
+        if (layer == 0) n_windows += B;
+      });
+  return n_windows > 0 ? *std::ranges::max_element(sums) / static_cast<double>(n_windows) : 0.0;
+}
+
+double random_window_load(int64_t window, int64_t n, int64_t chosen, uint64_t seed) {
+  torch::manual_seed(seed);
+  const torch::Tensor experts_WN = std::get<1>(torch::rand({10'000, window, n}).topk(chosen)).flatten(1);
+  return mean_fullest(experts_WN, n);
+}
+
 std::vector<Choices> choices_of(nn::Llama& model, const Shakespeare& text, int64_t window) {
-  const torch::NoGradGuard no_grad;
-  model->eval();
-  std::vector<nn::Mixture> mixtures = nn::mixtures_of(*model);
   const int64_t E = model->config().n_experts, V = text.vocab_size, K = model->config().experts_per_token;
-  std::vector<torch::Tensor> counts(mixtures.size(), torch::zeros({E * V}, torch::kLong));
-  const auto tokens = text.splits.validation.first(kValidationTokens + 1);
-  const data::Batches batches = data::consecutive_batches(tokens, window, {});
-  for (uint64_t number = 0; number < batches.n; ++number) {
-    const auto batch = train::to_tensors(batches.batch(number), torch::kCPU);
-    const torch::Tensor characters_N = batch.inputs_BT.flatten();
-    size_t layer = 0;
-    train::forward_observed(model, batch.inputs_BT, [&](const std::string& name, const torch::Tensor& value) {
-      if (!name.ends_with(".ffn_norm")) return;
-      const torch::Tensor experts_NK = mixtures[layer]->route(value.flatten(0, 1)).experts;
-      const torch::Tensor pairs = (experts_NK * V + characters_N.unsqueeze(-1)).flatten();
-      counts[layer] = counts[layer] + pairs.bincount({}, E * V);
-      ++layer;
-    });
-  }
+  std::vector<torch::Tensor> counts(nn::mixtures_of(*model).size(), torch::zeros({E * V}, torch::kLong));
+  observe_routes(model, text, window,
+                 [&](size_t layer, const torch::Tensor& inputs_BT, const torch::Tensor& experts_NK) {
+                   const torch::Tensor pairs = (experts_NK * V + inputs_BT.flatten().unsqueeze(-1)).flatten();
+                   counts[layer] = counts[layer] + pairs.bincount({}, E * V);
+                 });
   std::vector<Choices> choices;
   for (const torch::Tensor& count : counts) {
     const torch::Tensor table_EV = count.view({E, V}).to(torch::kDouble);

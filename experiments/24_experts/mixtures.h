@@ -18,6 +18,7 @@ struct Method {
   core::ModelConfig model;
   train::Balance balance = train::Balance::Loss;  ///< balancing of experts; Bias uses sigmoid scores, as in DeepSeek-V3
   double rate = 0.0;                              ///< weight of the balance loss, or step size of the bias; 0: none
+  double sequence_loss = 0.0;                     ///< weight of the balance loss of each sequence; 0: none
   RateSearch search{};                            ///< search for the learning rate, on tuning_seeds
   double lr = 3e-3;                               ///< best learning rate
   double step_seconds = 0.0;                      ///< CPU time per step
@@ -25,6 +26,7 @@ struct Method {
   std::vector<double> judged{};                   ///< validation losses after the setting's steps, by seed
   std::vector<double> judged_in_time{};           ///< validation losses after steps_in_time, by seed
   std::vector<double> loads{};                    ///< train::largest_load() on the validation split, by seed
+  std::vector<double> window_loads{};             ///< window_load() on the validation split, by seed
 };
 
 /// Returns the method with one feed-forward network of the setting's width.
@@ -49,9 +51,16 @@ void choose_rates(const Report& report, const Shakespeare& text, const train::Tr
 /// the first method.
 void measure_steps(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
                    std::vector<Method>& methods);
-/// Trains each method from each seed and sets `judged` and `loads`. With `in_time`, also sets `judged_in_time`.
+/// Trains each method from each seed and sets `judged`, `loads` and `window_loads`. With `in_time`, also sets
+/// `judged_in_time`.
 void judge(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
            std::vector<Method>& methods, bool in_time);
+
+/// Returns the rows of the fullest expert of a window divided by the mean over experts: the mean over the windows of
+/// the validation split, for the layer where it is largest. 0 without experts.
+[[nodiscard]] double window_load(nn::Llama& model, const Shakespeare& text, int64_t window);
+/// Returns window_load() for `chosen` of `n` experts that are drawn at random for each position.
+[[nodiscard]] double random_window_load(int64_t window, int64_t n, int64_t chosen, uint64_t seed);
 
 /// The experts selected for the characters of the validation split in one layer.
 struct Choices {

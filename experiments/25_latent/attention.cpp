@@ -110,26 +110,26 @@ Floats absorbed(const Latent& a, const Floats& q, const Floats& cache, Work& wor
 namespace {
 
 // Returns the number of (row, position) pairs for which one head computes a score.
-int64_t scores(int64_t behind, int64_t rows) { return rows * behind + rows * (rows + 1) / 2; }
+int64_t scores(int64_t n_cached, int64_t rows) { return rows * n_cached + rows * (rows + 1) / 2; }
 
 int64_t weights_of(const Latent& a) { return a.n_heads * a.rank * (a.nope + a.value); }
 
 }  // namespace
 
-Work plain_work(const Latent& a, int64_t behind, int64_t rows) {
-  const int64_t head = a.nope + a.rope + a.value, positions = behind + rows;
-  return {positions * weights_of(a) + a.n_heads * scores(behind, rows) * head,
+Work plain_work(const Latent& a, int64_t n_cached, int64_t rows) {
+  const int64_t head = a.nope + a.rope + a.value, positions = n_cached + rows;
+  return {positions * weights_of(a) + a.n_heads * scores(n_cached, rows) * head,
           positions * (a.rank + a.rope) + weights_of(a) + 2 * positions * a.n_heads * head};
 }
 
-Work absorbed_work(const Latent& a, int64_t behind, int64_t rows) {
-  return {rows * weights_of(a) + a.n_heads * scores(behind, rows) * (2 * a.rank + a.rope),
-          (behind + rows) * (a.rank + a.rope) + weights_of(a)};
+Work absorbed_work(const Latent& a, int64_t n_cached, int64_t rows) {
+  return {rows * weights_of(a) + a.n_heads * scores(n_cached, rows) * (2 * a.rank + a.rope),
+          (n_cached + rows) * (a.rank + a.rope) + weights_of(a)};
 }
 
-int64_t crossing(const Latent& a, int64_t behind) {
+int64_t crossing(const Latent& a, int64_t n_cached) {
   int64_t rows = 1;
-  while (plain_work(a, behind, rows).multiply_adds >= absorbed_work(a, behind, rows).multiply_adds) ++rows;
+  while (plain_work(a, n_cached, rows).multiply_adds >= absorbed_work(a, n_cached, rows).multiply_adds) ++rows;
   return rows;
 }
 

@@ -39,11 +39,11 @@ struct Latent {
 [[nodiscard]] Floats plain(const Latent& a, const Floats& q, const Floats& cache, Work& work);
 [[nodiscard]] Floats absorbed(const Latent& a, const Floats& q, const Floats& cache, Work& work);
 
-/// Returns the work of plain() or absorbed() by formula, for `rows` rows behind `behind` cached positions.
-[[nodiscard]] Work plain_work(const Latent& a, int64_t behind, int64_t rows);
-[[nodiscard]] Work absorbed_work(const Latent& a, int64_t behind, int64_t rows);
+/// Returns the work of plain() or absorbed() by formula, for `rows` rows after `n_cached` cached positions.
+[[nodiscard]] Work plain_work(const Latent& a, int64_t n_cached, int64_t rows);
+[[nodiscard]] Work absorbed_work(const Latent& a, int64_t n_cached, int64_t rows);
 
 /// Returns the smallest number of rows for which plain() has fewer multiply-adds than absorbed().
-[[nodiscard]] int64_t crossing(const Latent& a, int64_t behind);
+[[nodiscard]] int64_t crossing(const Latent& a, int64_t n_cached);
 
 }  // namespace folio::experiments

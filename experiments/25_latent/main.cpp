@@ -226,10 +226,10 @@ void run_both_forms(Report& report) {
   int64_t as_by_formula = 0;
   const std::vector<int64_t> lengths =
       report.short_form() ? std::vector<int64_t>{500} : std::vector<int64_t>{500, 2000, 8000};
-  for (const int64_t behind : lengths) {
-    const int64_t here = crossing(a, behind);
+  for (const int64_t n_cached : lengths) {
+    const int64_t here = crossing(a, n_cached);
     for (const int64_t n : {int64_t{1}, here - 1, here}) {
-      const Floats cache = random_floats((behind + n) * (a.rank + a.rope), report.seed() + 2);
+      const Floats cache = random_floats((n_cached + n) * (a.rank + a.rope), report.seed() + 2);
       const Floats q = random_floats(n * a.n_heads * (a.nope + a.rope), report.seed() + 3);
       Work of_plain, of_absorbed;
       const Floats expected = plain(a, q, cache, of_plain), y = absorbed(a, q, cache, of_absorbed);
@@ -239,8 +239,8 @@ void run_both_forms(Report& report) {
         largest = std::max(largest, std::abs(static_cast<double>(expected[i])));
       }
       distances.push_back(error / largest);
-      as_by_formula += of_plain == plain_work(a, behind, n) && of_absorbed == absorbed_work(a, behind, n) ? 1 : 0;
-      rows.push_back({fmt::format("{} behind {}", n == 1 ? "1 row" : fmt::format("{} rows", n), behind),
+      as_by_formula += of_plain == plain_work(a, n_cached, n) && of_absorbed == absorbed_work(a, n_cached, n) ? 1 : 0;
+      rows.push_back({fmt::format("{} after {}", n == 1 ? "1 row" : fmt::format("{} rows", n), n_cached),
                       of_absorbed.multiply_adds, of_plain.multiply_adds,
                       static_cast<double>(of_plain.multiply_adds) / static_cast<double>(of_absorbed.multiply_adds),
                       of_absorbed.elements, of_plain.elements, error / largest});
@@ -258,19 +258,19 @@ void show_published_work(Report& report) {
   std::vector<std::vector<Report::Json>> decode, crossings;
   std::vector<train::LineChart::Series> lines;
   for (const auto& [name, a] : {std::pair{"V2-Lite", kV2Lite}, std::pair{"V3", kV3}}) {
-    for (const int64_t behind : {500, 2000, 8000}) {
-      const Work of_absorbed = absorbed_work(a, behind, 1), of_plain = plain_work(a, behind, 1);
+    for (const int64_t n_cached : {500, 2000, 8000}) {
+      const Work of_absorbed = absorbed_work(a, n_cached, 1), of_plain = plain_work(a, n_cached, 1);
       // Keys and values of all heads in the cache: the scores and sums of plain(), without computing keys and values.
-      const int64_t mha = (behind + 1) * a.n_heads * (a.nope + a.rope + a.value);
+      const int64_t mha = (n_cached + 1) * a.n_heads * (a.nope + a.rope + a.value);
       const auto per_element = [](int64_t adds, int64_t elements) {
         return static_cast<double>(adds) / static_cast<double>(elements);
       };
-      decode.push_back({fmt::format("{}, behind {}", name, behind), mha, mha, of_absorbed.multiply_adds,
+      decode.push_back({fmt::format("{}, after {}", name, n_cached), mha, mha, of_absorbed.multiply_adds,
                         of_absorbed.elements, per_element(of_absorbed.multiply_adds, of_absorbed.elements),
                         of_plain.multiply_adds, of_plain.elements});
-      crossings.push_back({fmt::format("{}, behind {}", name, behind), crossing(a, behind),
-                           plain_work(a, behind, 512).multiply_adds, absorbed_work(a, behind, 512).multiply_adds,
-                           plain_work(a, behind, 512).elements, absorbed_work(a, behind, 512).elements});
+      crossings.push_back({fmt::format("{}, after {}", name, n_cached), crossing(a, n_cached),
+                           plain_work(a, n_cached, 512).multiply_adds, absorbed_work(a, n_cached, 512).multiply_adds,
+                           plain_work(a, n_cached, 512).elements, absorbed_work(a, n_cached, 512).elements});
     }
   }
   report.table("One row, by the formulas",
@@ -279,14 +279,14 @@ void show_published_work(Report& report) {
                decode);
   report.table("Rows from which the plain form has fewer multiply-adds, and the work of 512 rows",
                {"DeepSeek", "rows", "plain: multiply-adds", "absorbed", "plain: elements", "absorbed "}, crossings);
-  for (const int64_t behind : {500, 8000}) {
-    auto& plain_line = lines.emplace_back(train::LineChart::Series{fmt::format("plain behind {}", behind), {}});
+  for (const int64_t n_cached : {500, 8000}) {
+    auto& plain_line = lines.emplace_back(train::LineChart::Series{fmt::format("plain after {}", n_cached), {}});
     for (int64_t n = 1; n <= 1024; n *= 2) {
-      plain_line.points.push_back({static_cast<double>(n), plain_work(kV2Lite, behind, n).multiply_adds / 1e9});
+      plain_line.points.push_back({static_cast<double>(n), plain_work(kV2Lite, n_cached, n).multiply_adds / 1e9});
     }
-    auto& line = lines.emplace_back(train::LineChart::Series{fmt::format("absorbed behind {}", behind), {}});
+    auto& line = lines.emplace_back(train::LineChart::Series{fmt::format("absorbed after {}", n_cached), {}});
     for (int64_t n = 1; n <= 1024; n *= 2) {
-      line.points.push_back({static_cast<double>(n), absorbed_work(kV2Lite, behind, n).multiply_adds / 1e9});
+      line.points.push_back({static_cast<double>(n), absorbed_work(kV2Lite, n_cached, n).multiply_adds / 1e9});
     }
   }
   report.picture("work.svg", train::LineChart{.title = "Latent attention of n rows, in both forms",

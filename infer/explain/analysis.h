@@ -1,5 +1,5 @@
-// The parts of explain(): a prompt's activations and what they say. T is the number of tokens. A level of the residual
-// stream is 0 for the embedding, l + 1 after layer l.
+// The parts of explain(): a prompt's activations, and analyses of them such as attribution and the logit lens. T is the
+// number of tokens. A level of the residual stream is 0 for the embedding, l + 1 after layer l.
 #pragma once
 
 #include <functional>

@@ -138,7 +138,7 @@ int32_t Form::alike_stack(int32_t stack) {
   return alike;
 }
 
-// Returns the place for the parses `todo`, or kDead if none of them can continue or end the output.
+// Returns the place that the parses `todo` reach without reading a byte, or kDead if none can continue or end.
 Form::Place Form::place_of(std::vector<Way> todo) {
   ways_.clear();
   seen_.clear();
@@ -229,7 +229,7 @@ void Form::expand(Place place) {
     }
   }
   std::vector<Step> steps;
-  std::vector<std::pair<std::vector<Way>, Place>> known;  // places found so far; many byte intervals share one
+  std::vector<std::pair<std::vector<Way>, Place>> known;  // places by their parses; many byte intervals share one
   for (size_t low = 0; low < 256;) {
     size_t high = low;
     while (high < 255 && !cuts[high + 1]) ++high;

@@ -72,7 +72,6 @@ class GbnfParser {
   }
   [[noreturn]] void refuse(std::string_view what) { core::fail("line {}: {}", line(), what); }
 
-  // Skips spaces and comments, and line breaks if `lines`.
   void skip(bool lines) {
     while (!at_end()) {
       const char c = text_[at_];
@@ -90,7 +89,6 @@ class GbnfParser {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
   }
 
-  // Reads a rule name; returns an empty one if none comes next.
   std::string_view name() {
     const size_t from = at_;
     while (!at_end() && is_of_name(text_[at_])) ++at_;

@@ -170,7 +170,7 @@ Grammar::Part Grammar::repeat(const Build& build, int64_t least, int64_t most) {
     if (ends) join(one.end, end);
     return Loop{.first = first, .one = one};
   };
-  // Builds a first copy whose result is unused, so that rules it defines aren't counted as states of a later copy.
+  // The first call of build() can also add states of new rules, which belong to no copy. So its result is not used.
   if (std::max(least, most) > far) (void)build();
   std::optional<size_t> closed;
   size_t open = 0;

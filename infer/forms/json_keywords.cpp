@@ -16,7 +16,6 @@ using Kind = JsonValue::Kind;
 
 constexpr int64_t kMostCount = 1'000'000;  // maximum of minItems, maxLength and similar keywords
 
-// The type of value that a keyword requires.
 enum class Takes : uint8_t { Any, Schema, Schemas, NamedSchemas, Count, Number, Text, Texts, Types, List, Flag };
 
 struct Keyword {

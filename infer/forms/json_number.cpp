@@ -158,7 +158,6 @@ class NumberAutomaton {
     return n_read < bound.n_fraction() ? Side::Less : Side::Equal;  // a bound with more digits is larger
   }
 
-  // Updates `state` with a digit before (`is_whole`) or after the decimal point.
   void read_digit(NumberState& state, int digit, bool is_whole) const {
     for (size_t b = 0; b < bounds(state).size(); ++b) {
       const SizeBound& bound = bounds(state)[b];

@@ -17,7 +17,7 @@ using Kind = JsonValue::Kind;
 constexpr size_t kMostSchemaBytes = size_t{1} << 19U;
 constexpr size_t kMostDepth = 64;
 
-// Builds a value from the events of nlohmann's SAX parser. Numbers beyond 64-bit integers arrive as text.
+// Builds a value from the events of nlohmann's SAX parser. Numbers are kept as text, so that none is rounded.
 class ValueBuilder : public nlohmann::json_sax<nlohmann::json> {
  public:
   bool null() override { return add({.kind = Kind::Null}); }

@@ -28,7 +28,6 @@ Chat chat_template_of(const LoadedModel& model) {
   return data::chat_template_of(model.tokenizer(), model.file().path);
 }
 
-// Throws core::Error if an option is out of range. The message contains FastLLM's name of the option.
 void check(const GenerationConfig& config) {
   core::require(config.repeat_penalty >= 1e-3F && config.repeat_penalty <= 100.0F,
                 "repeat_penalty is {}, but must be in [0.001, 100]", config.repeat_penalty);

@@ -126,9 +126,9 @@ struct Kernels {
   void (*matmul_bf16)(const float* x, size_t n_rows, const BF16* weight, size_t k, size_t row_begin, size_t row_end,
                       float* out, size_t out_stride, bool accumulate);
 
-  /// Computes matmul for many inputs in a packed layout, with the same bits. pack() writes n <= packed_inputs inputs
-  /// (n, k) to packed_inputs * in_lanes(k) floats; the outputs of successive calls are contiguous. Each instruction set
-  /// has its own layout. AVX-512 only, null elsewhere.
+  /// Computes matmul for many inputs in a packed layout, with matmul's bits. pack() writes n <= packed_inputs inputs
+  /// (n, k) to packed_inputs * in_lanes(k) floats; the outputs of successive calls are contiguous. The layout is that of
+  /// the instruction set. Null except with AVX-512.
   size_t packed_inputs;
   void (*pack)(const float* x, size_t n, size_t k, float* out);
   void (*matmul_packed)(const float* packed, size_t n_rows, const float* weight, size_t k, size_t row_begin,

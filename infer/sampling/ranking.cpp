@@ -97,7 +97,6 @@ void Ranking::reset(std::span<const float> logits, float largest, double tempera
   size_ = n_sorted_ = top_k;
 }
 
-// Appends the candidates whose logits are in [from, to].
 void Ranking::gather(float from, float to) {
   size_t n = n_gathered_;
   for (size_t id = 0; id < logits_.size(); ++id) {  // no branch, since it could not be predicted

@@ -130,7 +130,6 @@ size_t Sampler::at_total(F f) {
   return low == high || f(high) == value ? value : f(ranking_.total());
 }
 
-// Returns the number of candidates that top-p keeps.
 size_t Sampler::n_in_top_p() {
   if (options_.top_p >= 1.0F) return ranking_.size();
   return at_total([&](double total) {

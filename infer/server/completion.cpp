@@ -175,7 +175,7 @@ void Completion::take(ChoiceUpdate update) {
   }
 }
 
-// Adds a choice's last output and its finish reason: OpenAI's "length" if structured output allows no token.
+// Adds a choice's last output and its finish reason, which is OpenAI's "length" if structured output allows no token.
 void Completion::finish(ChoiceUpdate& update, const GenerateResult& result) {
   ChoiceText& text = update.text;
   bool calls = false;
@@ -219,7 +219,6 @@ void Completion::stream(size_t index, ChoiceText piece, size_t cost) {
   reply->add(replies_->chunk(index, std::move(piece)), cost);
 }
 
-// Subtracts `cost` from the queue's unread bytes, after that output was read or dropped.
 void Completion::was_read(size_t cost) {
   if (queue_ != nullptr) queue_->release(cost);
 }

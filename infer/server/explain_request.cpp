@@ -7,7 +7,7 @@ namespace {
 
 using Tokens = std::vector<int32_t>;
 
-// Appends the replacement of each place in a field.
+// Appends an intervention for each place in the list `field`.
 void add_places(const Fields& fields, const char* field, explain::Replacement by, const Tokens& source,
                 std::vector<explain::Intervention>& all) {
   constexpr size_t kMostPlaces = 256;

@@ -80,7 +80,6 @@ class Session final : public HttpReply {
     if (now >= deadline_) lose();
   }
 
-  // Closes the connection at shutdown if no request is being answered.
   void close_if_idle() {
     const auto self = shared_from_this();
     if (state_ == State::Reading) close();
@@ -110,7 +109,7 @@ class Session final : public HttpReply {
 
   void wait_to_read() {
     socket_.async_wait(tcp::socket::wait_read, [self = own()](error_code) {
-      // Posts twice: delivering a signal takes two turns of the event loop, and an earlier signal must come first.
+      // Posts twice: delivering a signal takes two iterations of the event loop, and an earlier signal must come first.
       asio::post(self->server_.io, [self] { asio::post(self->server_.io, [self] { self->read_and_parse(); }); });
     });
   }
@@ -121,7 +120,6 @@ class Session final : public HttpReply {
     parse();
   }
 
-  // Reads at most `n` bytes into buffer_. Returns false if the connection has ended.
   bool read_some(size_t n) {
     error_code error;
     n = socket_.read_some(asio::buffer(server_.bytes.data(), std::min(n, kReadSize)), error);
@@ -133,7 +131,6 @@ class Session final : public HttpReply {
 
   void parse() {
     while (!buffer_.empty()) {
-      // kReadTimeout begins with a request's first byte.
       if (!reader_->has_begun()) deadline_ = Clock::now() + kReadTimeout;
       const bool had_head = reader_->has_head();
       try {
@@ -375,7 +372,6 @@ void Connections::accept() {
   });
 }
 
-// Calls on_tick and checks the deadlines of all connections, ten times a second.
 void Connections::tick() {
   ticker.expires_after(std::chrono::milliseconds(100));
   ticker.async_wait([this](error_code error) {

@@ -179,7 +179,6 @@ TextSource Replies::choice_source(size_t index, std::shared_ptr<const ChoiceText
   return joined(std::move(parts));
 }
 
-// Returns the message of a chat's choice, or the delta if `chunk`.
 Ordered Replies::message_json(const ChoiceText& choice, bool chunk) const {
   const AnswerUpdate& answer = choice.answer;
   if (chunk) {

@@ -123,8 +123,7 @@ Ordered tools_of(const Ordered& tools) {
   return all;
 }
 
-// Returns the request as the JSON of a chat request. `logit_bias` is the field of this name, which `fields` doesn't
-// contain; null: none.
+// Returns the request as the JSON of a chat request. `logit_bias`, null if absent, is a field that `fields` lacks.
 std::string chat_of(const OrderedFields& fields, const Json* logit_bias) {
   constexpr std::array kOther{"tools", "tool_choice", "stream_options", "top_logprobs"};
   Ordered chat = Ordered::object();

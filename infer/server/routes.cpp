@@ -183,7 +183,7 @@ const std::vector<Service::Route>& Service::routes() {
   static const std::vector<Route> all = {
       {{.path = "/", .summary = "Web interface.", .media = "text/html", .open = true}, &Handlers::send_page},
       {{.path = "/explain", .summary = "Web page that explains next tokens.", .media = "text/html", .open = true},
-       [](Service& s, Request& r, const Reply& to) {  // without an explanation, which the page requests
+       [](Service& s, Request& r, const Reply& to) {  // without an explanation: the page requests it
          Handlers::send_html(s, r, to, infer::explain::to_html({{"server", ""}}));
        }},
       {{.path = "/health", .summary = "Health check.", .open = true},
@@ -266,7 +266,6 @@ const Service::Route* Service::route_of(std::string_view path) {
   return found == routes().end() ? nullptr : &*found;
 }
 
-// Returns the path of a request's route, for metrics; empty if there is none.
 std::string Service::path_of(const HttpRequest& request) {
   const Route* route = route_of(request.path);
   return route == nullptr ? "" : std::string(route->description.path);

@@ -229,7 +229,6 @@ Json sampler_numbers() {
   return fields;
 }
 
-// Sets the defaults of sampling parameters in the properties of a request's schema.
 void set_defaults(Json& properties, const SamplerOptions& defaults) {
   SamplerOptions::visit_fields([&](const char* name, auto member, auto&&...) {
     properties[name]["default"] = number(std::stod(fmt::format("{}", defaults.*member)));  // 0.6F becomes 0.6

@@ -17,7 +17,6 @@ constexpr size_t kMaxValues = size_t{1} << 24U;
 
 std::string python_type(nb::handle object) { return Py_TYPE(object.ptr())->tp_name; }
 
-// Describes the lone surrogate of a str that cannot be encoded as UTF-8.
 std::string lone_surrogate(nb::handle text) {
   const Py_ssize_t length = PyUnicode_GetLength(text.ptr());
   for (Py_ssize_t i = 0; i < length; ++i) {

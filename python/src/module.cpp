@@ -159,7 +159,7 @@ nb::object logits(const Model& model, Ids ids) {
   return array_of(std::move(*values), {n_rows, n_vocab});
 }
 
-// Values of a place of the forward pass, a row for each token.
+// Values at a named place of the forward pass, one row per token.
 struct Place {
   std::vector<float> values{};
   size_t n_rows = 0;

@@ -17,7 +17,7 @@ from sphinx.errors import ExtensionError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LADDER, GROWING, EXERCISES = (f"experiments/{page}README" for page in ("", "growing/", "exercises/"))
-MOST_WORDS = 12_000  # in the first read
+MOST_WORDS = 12_000  # maximum length of the pages in "The first read" together
 WORDS_A_MINUTE = 120  # as in experiments/README.md
 EXPLAIN = ROOT / "build/explain", ROOT / "runs/tinyshakespeare/model.gguf"
 EXPLAINED = {"06_causal_mask", "07_heads", "09_llama", *range(4, 12)}  # studies and rungs that link to explain's page
@@ -29,14 +29,14 @@ extensions = ["myst_parser"]
 include_patterns = ["*.md", "docs/**.md", "experiments/**.md", "infer/**.md", "modules/*.md", "python/*.md",
                     "tests/infer/cuda/host/*.md"]
 exclude_patterns = ["build*", "data", "runs", "gpu_results", ".*", "**/hints", "**/__pycache__"]
-myst_heading_anchors = 6  # GitHub's anchors
+myst_heading_anchors = 6  # headings of all six levels get anchors, as on GitHub
 myst_enable_extensions = ["dollarmath"]  # GitHub's formulas; rendered as MathML, which needs no script
 myst_fence_as_directive = ["math"]
 html_math_renderer = "mathml"
 html_theme = "furo"
 html_static_path = html_css_files = ["book.css"]
 html_copy_source = smartquotes = False
-html_show_search_summary = False  # would fetch pages, which browsers forbid for file://
+html_show_search_summary = False  # search summaries fetch pages, which browsers forbid for file://
 pygments_style, pygments_dark_style = "friendly", "github-dark"
 
 
@@ -172,7 +172,7 @@ def listings(app):
             items = [f'<li><a href="{to[file]}">{file}</a>' if file in to else f"<li>{file}" for file in files]
             body = f'<ul>{"".join(items)}</ul>'
         else:
-            app.env.dlfiles.pop(path, None)  # would be copied
+            app.env.dlfiles.pop(path, None)  # keeps Sphinx from copying the file
             lexer = find_lexer_class_for_filename(path.name)
             language = lexer.aliases[0] if lexer else "text"
             body = app.builder.highlighter.highlight_block((app.srcdir / path).read_text(), language, force=True)

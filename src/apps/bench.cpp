@@ -133,8 +133,8 @@ struct FormSpeeds {
   double share;   ///< median of decode / free over the repetitions
 };
 
-// Measures decoding with one schema per sequence, compiled anew in each run, and without schemas. Each repetition
-// assigns the schemas to other sequences. In odd repetitions, the measured run with schemas is the last.
+// Measures decoding with one schema per sequence, compiled again in each run, and without schemas. Each repetition
+// assigns the schemas to other sequences. Odd repetitions run with schemas last.
 FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch, const data::Tokenizer& tokenizer,
                          const std::vector<std::string>& schemas) {
   const auto tokens = std::make_shared<infer::forms::TokenTree>(tokenizer);
@@ -231,7 +231,6 @@ int bench_operations(const infer::LoadedModel& model, const Options& o, const Me
   return 0;
 }
 
-// Measures and prints the speed with JSON schemas for each batch.
 int bench_schemas(infer::LoadedModel& model, const Options& o) {
   std::vector<std::string> schemas;
   std::istringstream lines(core::read_text_file(o.schemas, size_t{16} << 20U));
@@ -282,7 +281,6 @@ nlohmann::ordered_json bench_batch(infer::LoadedModel& model, const Options& o, 
   return row;
 }
 
-// Measures each batch size, and prints the results and the size of the weights.
 int bench_batches(infer::LoadedModel& model, const Options& o, const apps::Ranks& ranks, const Memory& memory) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const int64_t batch : o.batch) rows.push_back(bench_batch(model, o, batch, ranks, memory));

@@ -47,7 +47,6 @@ double product_rate(infer::Cpu& cpu) {
   return best;
 }
 
-// Measured times of steps, by operation and in total.
 struct Times {
   infer::Profile profile;
   double seconds = 0.0;                 ///< total duration of the steps, including the host's work between operations

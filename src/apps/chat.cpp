@@ -54,7 +54,6 @@ void add_flags(apps::Flags& app, Options& o) {
   apps::add_draft_flags(app, o.model.load);
 }
 
-// Prints the token counts and speeds of one answer to stderr.
 void print_costs(const infer::Answer& answer, uint64_t seed) {
   const size_t computed = answer.prompt_tokens.size() - answer.result.n_cached;
   const size_t n = answer.result.tokens.size();

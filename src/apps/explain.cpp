@@ -72,7 +72,7 @@ std::vector<explain::Intervention> interventions_of(const Options& o, const data
   return all;
 }
 
-// Returns the token that `text` is. Throws core::UsageError if it is several tokens.
+// Returns the ID of the single token that spells `text`. Throws core::UsageError if `text` has several tokens.
 int32_t token_of(const data::Tokenizer& tokenizer, const std::string& text) {
   const std::vector<int32_t> tokens = tokenizer.encode(text);
   if (tokens.size() != 1) {

@@ -188,7 +188,6 @@ void export_hf(const Source& source, const Options& o) {
 // Returns false if `out` is a device or a pipe, which cannot be read back.
 bool is_file_or_folder(const std::string& out) { return core::is_plain_file(out) || core::is_folder(out); }
 
-// Returns the path of the tokenizer file that is written next to a llama2.c model.
 fs::path llama2c_tokenizer_of(const Options& o) { return fs::path(o.out).replace_extension(".tokenizer.bin"); }
 
 // Writes the model and its tokenizer for llama2.c. llama2.c hard-codes token ids, so embedding rows are reordered.
@@ -234,7 +233,6 @@ int export_adapter(const Options& o) {
   return 0;
 }
 
-// Returns the type that --bits (16, 8 or 4) selects.
 std::string type_of_bits(int bits) { return bits == 16 ? "f16" : bits == 8 ? "q8_0" : "q4_0"; }
 
 void check(const apps::Flags& app, const Options& o) {

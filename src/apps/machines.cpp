@@ -91,8 +91,8 @@ void print_devices() {
   }
 }
 
-// The last `done` may be less than `total`, because some padding isn't copied. Percentages are rounded up, so the last
-// one is still 100.
+// Returns a callback that shows progress on one line. The last `done` may be less than `total`, because some padding
+// isn't copied, so percentages are rounded up to reach 100.
 std::function<void(uint64_t, uint64_t)> progress_line() {
   return [shown = uint64_t{101}](uint64_t done, uint64_t total) mutable {
     const uint64_t percent = total == 0 ? 100 : (done * 100 + total - 1) / total;

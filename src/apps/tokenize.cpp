@@ -81,7 +81,6 @@ data::WordCounts count_words(const Options& o, core::ThreadPool& pool) {
   return counts;
 }
 
-// Returns the path of tokenizer_config.json, which is written into the folder of the tokenizer file.
 fs::path config_beside(const fs::path& out) { return out.parent_path() / "tokenizer_config.json"; }
 
 void check_out(const Options& o) {

@@ -10,7 +10,7 @@ namespace {
 template <typename Json>
 Json parse(std::string_view text, const std::string& where, size_t max_keys, std::string_view leave_out) {
   constexpr int kMaxDepth = 64;
-  constexpr size_t kMaxValues = size_t{1} << 22U;  // limits memory; the largest vocabularies have a million tokens
+  constexpr size_t kMaxValues = size_t{1} << 22U;  // limits memory; the largest tokenizer.json files have fewer
   size_t n_values = 0;
   std::vector<std::set<std::string>> keys;  // keys seen in each enclosing object, by depth
   bool left_out = false;

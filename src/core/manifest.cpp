@@ -99,7 +99,7 @@ std::vector<TensorSpec> tensor_manifest(const ModelConfig& c) {
     add(Role::LatentNorm, l, {c.kv_lora_rank}, "attn_kv_a_norm", "self_attn.kv_a_layernorm", "attention.kv_a_norm");
     add(Role::WkB, l, {c.n_heads, c.kv_lora_rank, c.qk_nope_head_dim}, "attn_k_b", "self_attn.kv_b_proj",
         "attention.wk_b");
-    // The latent's matrices in Hugging Face files: for each head nope rows for its keys, then v rows for its values.
+    // Hugging Face files store both as one matrix: for each head, qk_nope_head_dim rows for keys, then v_head_dim rows.
     const int64_t rank = c.kv_lora_rank, keys = c.qk_nope_head_dim * rank, head = keys + c.v_head_dim * rank;
     const std::vector<int64_t> both{c.n_heads * head / rank, rank};
     tensors.back().hf_packed = {tensors.back().hf_name, both, 0, {head, 1, rank}, false};

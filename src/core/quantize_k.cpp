@@ -80,7 +80,7 @@ Levels put_affine(const BlockSource& source, std::span<const float> x, std::byte
   source.put_half(block + 2, largest_minimum / 63.0F);
   put_six_bits(scale_bits, minimum_bits, block + 4);
 
-  // Computes the quants anew with the scales and minimums as stored, which are rounded.
+  // Recomputes the quants with the stored scales and minimums, which are rounded.
   Levels levels;
   const float d = stored_half(block);
   const float dmin = stored_half(block + 2);

@@ -90,7 +90,6 @@ class Lexer {
     return at < source_.size() && (source_[at] == '-' || source_[at] == '+') ? source_[at] : '\0';
   }
 
-  // Reads the text before the next tag, then the tag.
   void data() {
     size_t tag = source_.find('{', at_);
     while (tag != std::string::npos && !starts("{%", tag) && !starts("{{", tag) && !starts("{#", tag)) {
@@ -150,7 +149,6 @@ class Lexer {
     return sign != '+' && starts("\n", at) ? at + 1 : at;
   }
 
-  // Reads the tokens of a tag, including its end.
   void tag_tokens(bool is_block) {
     add(is_block ? TokenKind::BlockBegin : TokenKind::OutputBegin, "");
     const std::string_view end = is_block ? "%}" : "}}";

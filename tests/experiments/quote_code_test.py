@@ -1,4 +1,5 @@
-"""Tests scripts/quote_code.py, the code quoted in READMEs, and the length of the pages under "The first read"."""
+"""Tests scripts/quote_code.py, the code quoted in READMEs, and the total length of the pages that
+experiments/README.md lists under "The first read"."""
 
 import pathlib
 import re

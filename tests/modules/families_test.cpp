@@ -54,7 +54,7 @@ std::vector<core::ModelConfig> configs() {
   return all;
 }
 
-// Dimensions that differ, with and without a rank of queries, and a score scale.
+// Returns models of latent attention whose dimensions all differ, with q_lora_rank 0 and 4, and with a score scale.
 std::vector<core::ModelConfig> latent_configs() {
   std::vector<core::ModelConfig> all;
   for (const int64_t q_lora_rank : {0, 4}) {

@@ -19,7 +19,7 @@ namespace folio::train::fused {
 // The settings that all blocks of a model share.
 struct BlockSettings {
   core::ModelConfig config;
-  double dropout;  // probability; each forward pass of a block draws one hash key from LibTorch's generator
+  double dropout;  // probability; each forward pass of a block draws the key of its masks from LibTorch's generator
   bool recompute;
   std::array<Tensor, 2> rotations;  // cos and sin [2, context, head_dim / 2], as f32 and as f64
 };

@@ -16,7 +16,6 @@ double of_one_way(double n) { return (n - 1) / n; }  // all-gather, reduce-scatt
 // Reduce to one rank: Gloo runs a ring reduce-scatter, and then the other ranks send their parts to that rank.
 double of_sum_at_one(double n) { return of_one_way(n) * (1 + 1 / n); }
 
-// A rank of the mesh, with the sizes that the formulas need.
 struct Rank {
   const TrainConfig& config;
   const Mesh& mesh;

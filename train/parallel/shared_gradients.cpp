@@ -16,7 +16,6 @@ constexpr int64_t kBlock = int64_t{1} << 17U;  // elements per block; fits in a 
 
 int64_t rounded_up(int64_t n) { return (n + kAligned - 1) / kAligned * kAligned; }
 
-// Returns true on all ranks if `can` is true on all ranks.
 bool all_can(bool can, Group& group) { return group.largest(can ? 0.0 : 1.0) == 0.0; }
 
 // Returns shared memory that all ranks have mapped, or empty memory if a rank cannot map it.

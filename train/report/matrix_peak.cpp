@@ -11,7 +11,6 @@
 namespace folio::train {
 namespace {
 
-// Returns the seconds of one product. Waits for a GPU to finish.
 double time_product(const torch::Tensor& a, torch::Tensor& out) {
   const auto start = std::chrono::steady_clock::now();
   torch::mm_out(out, a, a);

@@ -15,7 +15,6 @@ namespace fs = std::filesystem;
 
 std::string step_name(int64_t step) { return fmt::format("step-{:06}", step); }
 
-// Returns the target of a symbolic link, or "" if there is none.
 std::string target_of(const fs::path& link) {
   std::error_code error;
   return fs::read_symlink(link, error).string();

@@ -46,7 +46,7 @@ torch::Tensor sequence_balance_loss(const Loads& loads, int64_t experts_per_toke
     const torch::Tensor f_BE = torch::zeros_like(s_BTE).scatter(-1, chosen, 1.0).mean(1);  // eq. 18, without its factor
     const torch::Tensor p_BE = (s_BTE / s_BTE.sum(-1, /*keepdim=*/true)).mean(1);          // eq. 19, 20
     const double factor = static_cast<double>(s_BTE.size(-1)) / static_cast<double>(experts_per_token);
-    const torch::Tensor loss = (f_BE * p_BE).sum(-1).mean() * factor;  // eq. 17, mean over sequences
+    const torch::Tensor loss = (f_BE * p_BE).sum(-1).mean() * factor;  // eq. 17 of "DeepSeek-V3", mean over sequences
     sum = sum.defined() ? sum + loss : loss;
   }
   return sum;

@@ -14,7 +14,7 @@ GaLore::GaLore(const Parameters& parameters, const TrainConfig& config)
   for (const auto& [name, w, cut_dim, ranks] : parameters.filtered(/*matrices_of_blocks=*/true).all) {
     const int64_t n = w.size(0), m = w.size(1), rank = std::min({config.rank, n, m});
     const torch::Tensor rows = w.new_zeros({n, rank}), columns = w.new_zeros({rank, m});
-    const torch::Tensor &p = n >= m ? columns : rows, &moments = n >= m ? rows : columns;  // P is the smaller one
+    const torch::Tensor &p = n >= m ? columns : rows, &moments = n >= m ? rows : columns;  // p is the smaller one
     subspaces_.push_back({.matrix = w, .projection = p, .first = moments, .second = moments.clone()});
     own.push_back({"ortho_matrix." + name, p});
     own.push_back({"exp_avg." + name, subspaces_.back().first});

@@ -33,7 +33,6 @@ void run(infer::Engine& engine, infer::Request request) {
   infer::run(engine, requests.ids());
 }
 
-// Reorders the engine's logits to the reference's vocabulary.
 std::vector<float> in_reference_order(const EngineSide& side, std::span<const float> logits) {
   if (side.ids.empty()) return {logits.begin(), logits.end()};
   const auto width = static_cast<size_t>(side.engine.config().vocab_size);

@@ -22,7 +22,6 @@ constexpr std::array<std::pair<const char*, bool TokenFlags::*>, 4> kFlags = {
      {"rstrip", &TokenFlags::rstrip},
      {"normalized", &TokenFlags::normalized}}};
 
-// Returns a token as an element of tokenizer.json's list "added_tokens".
 Json added_token(size_t id, const std::string& content, const TokenFlags& flags, bool special) {
   Json token = {{"id", id}, {"content", content}};
   for (const auto& [name, member] : kFlags) token[name] = flags.*member;

@@ -99,7 +99,6 @@ Json decoder_of(bool add_space_prefix) {
   return {{"type", "Sequence"}, {"decoders", steps}};
 }
 
-// Reads a vocabulary from a tokenizer.json.
 class HfReader {
  public:
   explicit HfReader(const hf::Source& source) : source_(source), where_(source.where), model_(hf::read_model(source)) {}

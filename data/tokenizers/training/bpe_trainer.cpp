@@ -21,7 +21,6 @@ Pair pair_of(int32_t left, int32_t right) {
 int32_t left_of(Pair pair) { return static_cast<int32_t>(pair >> 32U); }
 int32_t right_of(Pair pair) { return static_cast<int32_t>(pair & 0xFFFFFFFFU); }
 
-// A hash table of pairs of tokens, with open addressing.
 class PairTable {
  public:
   struct Info {

@@ -37,7 +37,6 @@ class MessageTransport final : public Transport {
 
 std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
 
-// Exchanges `can` with all members, and returns true if it is true for all.
 bool all_can(Transport& transport, bool can, std::chrono::seconds timeout) {
   bool all = can;
   transport.all_gather(

@@ -65,8 +65,8 @@ struct GgufFamily {
 [[nodiscard]] std::string hf_architecture(Family family);    ///< returns a name such as "LlamaForCausalLM"
 [[nodiscard]] std::string gguf_architecture(Family family);  ///< returns a name such as "llama"
 
-/// Returns the first family in families() that has this GGUF architecture, and that has experts only if `experts` is
-/// true. Prefers one whose router has this score. Throws Error that begins with `what` if there is none.
+/// Returns the family for a file with this GGUF architecture, with or without experts: the one whose router has the
+/// score `score`, otherwise the first of families(). Throws Error that begins with `what` if none fits.
 [[nodiscard]] const FamilyInfo& family_of_gguf(std::string_view architecture, bool experts, RouterScore score,
                                                const std::string& what);
 

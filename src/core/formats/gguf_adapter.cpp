@@ -14,7 +14,6 @@ namespace {
 
 constexpr const char* kAlpha = "adapter.lora.alpha";
 
-// Throws Error unless the file is a LoRA adapter for this model's architecture.
 void check_kind(const GgufFile& file, const ModelConfig& config) {
   const std::string where = file.path().string();
   const bool adapter = file.find("general.type") != nullptr && file.string("general.type") == "adapter";

@@ -110,7 +110,7 @@ void read_rope_scaling(const GgufFile& file, const Keys& key, ModelConfig& c) {
     s.magnitude = yarn_magnitude(s.factor) * own_factor;
     require(!c.latent() || own_factor == 1.0F, "{}: {} = {} is not supported, expected 1", where,
             key("rope.scaling.attn_factor"), own_factor);
-    if (c.latent() && s.factor > 1.0F) {  // as llama.cpp: rotations have no factor, and scores the multiplier's
+    if (c.latent() && s.factor > 1.0F) {  // as in llama.cpp, the multiplier scales scores, and rotations are not scaled
       s.magnitude = 1.0F;
       const float multiplier = file.real(key(kLogMultiplier));
       c.attention_scale = scale_of_multiplier(c, multiplier);
@@ -233,7 +233,7 @@ void read_scales(const GgufFile& file, const Keys& key, const FamilyInfo& family
 
 constexpr int64_t kSoftmax = 1, kSigmoid = 2;  // values of llama.cpp's expert_gating_func
 
-// Reads the parameters of experts. Missing keys have llama.cpp's defaults.
+// Reads the parameters of experts. Keys that llama.cpp does not require have its defaults.
 void read_experts(const GgufFile& file, const Keys& key, const FamilyInfo& family, ModelConfig& c) {
   const std::string where = file.path().string();
   const MixtureInfo& mixture = family.mixture;
@@ -290,7 +290,6 @@ void read_latent(const GgufFile& file, const Keys& key, ModelConfig& c) {
   validate(c, where);
 }
 
-// Reads the dimensions of heads.
 void read_heads(const GgufFile& file, const Keys& key, const FamilyInfo& family, ModelConfig& c) {
   const std::string where = file.path().string();
   const bool own_width = file.find(key("attention.key_length")) != nullptr;
@@ -383,8 +382,8 @@ namespace {
 
 GgufValue u32(int64_t value) { return static_cast<uint32_t>(value); }
 
-// Writes the dimensions of latent attention as llama.cpp's converter does, which counts the cached latent as one key
-// head. llama.cpp also requires a rank of queries and, without experts, their keys.
+// Writes the dimensions of latent attention as llama.cpp's converter does: the cached latent counts as one key head.
+// llama.cpp requires q_lora_rank even if it is 0, and the keys of experts even without experts.
 void write_latent(const Keys& key, const ModelConfig& c, GgufMetadata& metadata) {
   metadata.emplace_back(key("attention.kv_lora_rank"), u32(c.kv_lora_rank));
   metadata.emplace_back(key("attention.q_lora_rank"), u32(c.q_lora_rank));

@@ -39,7 +39,7 @@ uint32_t main_type(const std::vector<TensorView>& tensors) {
 
 using Copies = std::vector<std::shared_ptr<const void>>;
 
-// Returns WkB or WvB as a float32 copy, taken from the tensor that older GGUFs have for both, as Hugging Face's do.
+// Returns a float32 copy of WkB or WvB from the tensor that holds both in older GGUFs and in Hugging Face files.
 TensorView unpacked(const GgufFile& file, const TensorView& both, const TensorSpec& spec, Copies& copies) {
   const std::string where = file.path().string();
   require(both.shape == spec.hf_packed.shape, "{}: tensor {} has shape {}, expected {}", where, both.name,
@@ -59,7 +59,7 @@ TensorView find_part(const GgufFile& file, const TensorSpec& spec, std::set<std:
   const TensorView* const alone = file.find_tensor(spec.gguf_name);
   const TensorView* const both = file.find_tensor(fmt::format("blk.{}.attn_kv_b.weight", spec.layer));
   if (both != nullptr && (spec.role == Role::WkB || spec.role == Role::WvB)) {
-    names.insert(both->name);  // unused if the file also has its parts as stacks; some have matrices of other shapes
+    names.insert(both->name);  // inserted even if unused: some files also have the two parts, in this or another shape
     if (alone != nullptr) names.insert(alone->name);
     if (alone == nullptr || alone->shape != spec.shape) return unpacked(file, *both, spec, copies);
   }

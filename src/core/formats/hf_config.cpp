@@ -392,7 +392,7 @@ void read_latent(const nlohmann::json& json, const std::string& where, ModelConf
   require(get_or(json, "rope_interleave", where, true), "{}: rope_interleave = false is not supported", where);
 }
 
-// Returns the number of first layers without experts.
+// Returns the number of leading layers without experts.
 int64_t read_dense_layers(const nlohmann::json& json, const std::string& where, const ModelConfig& c) {
   if (!hf_family(c.family).ffn_types || !has(json, "mlp_layer_types")) {
     return json_get<int64_t>(json, "first_k_dense_replace", where);
@@ -487,7 +487,6 @@ bool has_other_bias(const nlohmann::json& json, const FamilyInfo& family) {
   return has(json, "attention_bias") && json["attention_bias"] != published;
 }
 
-// Throws Error if a value selects a computation that Folio does not support.
 void require_supported(const nlohmann::json& json, const std::string& where, const FamilyInfo& family) {
   const auto refuse = [&](const char* key, const auto& allowed) {
     require(!has(json, key) || json[key] == allowed, "{}: {} = {} is not supported", where, key,

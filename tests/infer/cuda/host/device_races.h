@@ -40,7 +40,7 @@ struct DeviceCell {
   bool many_blocks = false;
 };
 
-/// A device allocation, with cells for the bytes that were accessed.
+/// A device allocation, with a cell that records the last accesses for each byte that was accessed.
 class DeviceRange {
  public:
   DeviceRange(const void* begin, size_t bytes)

@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""Measures OpenVINO GenAI (`pip install openvino-genai`) on a Llama's GGUF, like build/bench.
+
+Usage: python3 scripts/openvino_speed.py -m MODEL.gguf [-t N] [--prompt-tokens N] [--gen-tokens N] [--repetitions N]
+       [--precision f32]
+
+Prints one JSON object: tokens/s of prefill and decode, medians over the repetitions. The time to the first token is the
+prompt's. Each repetition has another prompt, since the pipeline caches prompts that repeat. --precision is
+INFERENCE_PRECISION_HINT: processors with BF16 instructions compute in BF16 by default."""
+import argparse
+import json
+import statistics
+import sys
+
+import numpy as np
+import openvino as ov
+import openvino_genai as genai
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("-m", "--model", required=True)
+    parser.add_argument("-t", "--threads", type=int, default=0)
+    parser.add_argument("--prompt-tokens", type=int, default=128)
+    parser.add_argument("--gen-tokens", type=int, default=64)
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--precision", choices=["f32", "f16", "bf16"])
+    a = parser.parse_args()
+    settings = {"INFERENCE_NUM_THREADS": a.threads} if a.threads else {}
+    if a.precision:
+        settings["INFERENCE_PRECISION_HINT"] = a.precision
+    try:
+        pipeline = genai.LLMPipeline(a.model, "CPU", **settings)
+    except RuntimeError as error:
+        sys.exit(f"OpenVINO refuses {a.model}: {str(error).strip().splitlines()[-1]}")
+    vocab = len(pipeline.get_tokenizer().get_vocab())
+    prefill, decode = [], []
+    for repetition in range(a.repetitions + 1):  # the first is a short warm-up
+        n_prompt, n_gen = (16, 16) if repetition == 0 else (a.prompt_tokens, a.gen_tokens)
+        tokens = (np.arange(n_prompt, dtype=np.int64)[None] * 7919 + repetition * 104729 + 13) % vocab
+        options = genai.GenerationConfig(max_new_tokens=n_gen, ignore_eos=True, do_sample=False)
+        measured = pipeline.generate(genai.TokenizedInputs(ov.Tensor(tokens), ov.Tensor(np.ones_like(tokens))),
+                                     options).perf_metrics
+        prefill.append(1000 * n_prompt / measured.get_ttft().mean)
+        decode.append(1000 / measured.get_tpot().mean)
+    print(json.dumps({"prefill_tokens_per_s": statistics.median(prefill[1:]),
+                      "decode_tokens_per_s": statistics.median(decode[1:])}))
+
+
+if __name__ == "__main__":
+    main()
