@@ -125,7 +125,7 @@ void CpuStage::run(const Embed& o) {
   const auto index = [&](size_t i) { return static_cast<size_t>(rows_[i].token) - rows.first; };  // wraps if negative
   for_rows(1, dim * 8, [&](size_t i, size_t) {
     if (index(i) >= rows.n_out) return;
-    float* x = at(Slot::Residual) + i * dim;
+    float* x = at(o.out) + i * dim;
     rows.row(index(i), {x, dim});
     if (config_.embedding_scale != 1.0F)
       std::transform(x, x + dim, x, [&](float v) { return v * config_.embedding_scale; });
@@ -133,7 +133,7 @@ void CpuStage::run(const Embed& o) {
   if (shard_.exchange == nullptr) return;
   for (size_t i = 0; i < n_rows_; ++i) {
     if (index(i) >= rows.n_out) continue;
-    shard_.exchange->give({.slot = Slot::Residual, .first_row = i, .n_rows = 1, .first = 0, .last = dim});
+    shard_.exchange->give({.slot = o.out, .first_row = i, .n_rows = 1, .first = 0, .last = dim});
   }
   shard_.exchange->meet();
 }
@@ -163,7 +163,7 @@ bool CpuStage::rounds_input(core::Role role) const {
 }
 
 void CpuStage::run(const Norm& o) {
-  norm_vectors(at(Slot::Residual), o.weight, config_.norm_eps, n_rows_, width(Slot::Residual), at(Slot::Normed));
+  norm_vectors(at(o.in), o.weight, config_.norm_eps, n_rows_, width(o.in), at(o.out));
 }
 
 void CpuStage::run(const NormHeads& o) {
@@ -191,7 +191,7 @@ void CpuStage::run(const Project& o) {
   const Slot first = o.projections().front().out;
   if (first == Slot::QueryLatent) exchange({Slot::QueryLatent});
   if (first == Slot::Query) exchange({Slot::Query, Slot::Key, Slot::Value, Slot::Latent});
-  if (first == Slot::Logits) exchange({Slot::Logits});
+  if (first == Slot::Logits || first == Slot::Residual) exchange({first});
 }
 
 void CpuStage::run(const ProjectToResidual& o) {

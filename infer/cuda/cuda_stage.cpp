@@ -44,7 +44,8 @@ CudaStage::CudaStage(const CudaOptions& options, const gpu::DeviceInfo& device, 
             .widths = slot_widths(config_),
             .load_report = weights_.report(),
             .max_rows = options.max_rows,
-            .draws = layers.last == config_.n_layers && static_cast<size_t>(config_.vocab_size) <= gpu::kMostTokens},
+            .draws =
+                layers.last == all_layers(config_).last && static_cast<size_t>(config_.vocab_size) <= gpu::kMostTokens},
       heads_{.n_heads = static_cast<uint32_t>(config_.n_heads),
              .n_kv_heads = static_cast<uint32_t>(config_.latent() ? 1 : config_.n_kv_heads),
              .head_dim = static_cast<uint32_t>(config_.latent() ? config_.latent_dim() : config_.head_dim)},
@@ -169,8 +170,8 @@ bool CudaStage::begin(const Step& step) {
   shape_.reset();
   if (observed_ || !step.may_replay || n_rows_ > kRecordedRows) return false;
   shape_ = {
-      n_rows_,      n_logit_rows_, draws_.size(), attention_.items.size(), attention_.n_slots, attention_.max_parts,
-      has_adapters_};
+      n_rows_,       n_logit_rows_,    draws_.size(), attention_.items.size(), attention_.n_slots, attention_.max_parts,
+      has_adapters_, step.keeps_hidden};
   const auto found = recordings_.find(*shape_);
   if (found == recordings_.end()) return false;
   stream_.run(found->second);
@@ -307,8 +308,8 @@ gpu::PackedInputs CudaStage::pack(Slot slot, Kind kind, const Fused& fused) {
 }
 
 void CudaStage::norm_and_pack(const Norm& norm, bool adds_branch, const gpu::PackedInputs& to) {
-  gpu::add_norm_pack(stream_, at(Slot::Residual), adds_branch ? branch() : gpu::Delta{}, weights_.vector(norm.weight),
-                     config_.norm_eps, at(Slot::Normed), to);
+  gpu::add_norm_pack(stream_, at(norm.in), adds_branch ? branch() : gpu::Delta{}, weights_.vector(norm.weight),
+                     config_.norm_eps, at(norm.out), to);
 }
 
 // Holds back an operation until flush(), which fuses and launches all of them. An observed step flushes after each
@@ -326,7 +327,7 @@ void CudaStage::flush() {
 
 void CudaStage::run(const Embed& o, const Fused& /*fused*/) {
   gpu::embed(stream_, weights_.matrix(o.table), step_.as<int32_t>() + places_.tokens / sizeof(int32_t),
-             tokens_.as<int32_t>(), config_.embedding_scale, n_rows_, at(Slot::Residual));
+             tokens_.as<int32_t>(), config_.embedding_scale, n_rows_, at(o.out));
 }
 
 void CudaStage::run(const Norm& o, const Fused& fused) {
@@ -430,6 +431,10 @@ void CudaStage::run(const Attend& o, const Fused& fused) {
   in.sinks = vector_or_null(o.sinks);
   gpu::attention(stream_, in);
   if (fused.gathers && n_logit_rows_ < n_rows_) gather_rows();
+}
+
+void CudaStage::run(const Gather& /*o*/, const Fused& /*fused*/) {  // otherwise, Attend gathers
+  if (n_logit_rows_ < n_rows_) gather_rows();
 }
 
 void CudaStage::gather_rows() {

@@ -50,8 +50,9 @@ class CudaStage final : public Stage, public StageMemory, public StageResults {
   void write(Slot slot, std::span<const float> values) override;
 
  private:
-  /// Key of a recording: numbers of rows, logit rows, draws, attention items, slots and parts; then has_adapters_.
-  using Shape = std::tuple<size_t, size_t, size_t, size_t, size_t, size_t, bool>;
+  /// Key of a recording: numbers of rows, logit rows, draws, attention items, slots and parts; then has_adapters_ and
+  /// Step::keeps_hidden.
+  using Shape = std::tuple<size_t, size_t, size_t, size_t, size_t, size_t, bool, bool>;
   /// Byte offsets of the parts of begin()'s upload.
   struct Places {
     size_t draws, tokens, positions, tables, adapters, logit_rows, logit_adapters, items;
@@ -77,7 +78,7 @@ class CudaStage final : public Stage, public StageMemory, public StageResults {
   void run(const ProjectExperts& o, const Fused& fused);
   void run(const CombineExperts& o, const Fused& fused);
   void run(const GateRows& o, const Fused& fused);
-  void run(const Gather& /*o*/, const Fused& /*fused*/) {}  // done by Attend
+  void run(const Gather& o, const Fused& fused);
   void run(const FinishLogits& o, const Fused& fused);
   void run(const DrawTokens& o, const Fused& fused);
 

@@ -83,6 +83,7 @@ StageWeights CudaWeights::load(const core::StoredModel& model, LayerRange layers
   Upload upload(stream, memory_.as<uint8_t>(), report_.weight_bytes, on_progress);
   StageWeights by_role(model, layers, [&](const core::TensorSpec& spec, const core::TensorView& tensor) {
     Weight weight;
+    const WeightId id{static_cast<int32_t>(weights_.size())};
     if (!spec.is_matrix()) {
       weight.vector = reinterpret_cast<const float*>(upload.place());
       const std::vector<float> values = core::to_floats(tensor);
@@ -104,11 +105,14 @@ StageWeights CudaWeights::load(const core::StoredModel& model, LayerRange layers
         }
         report_.repacked_bytes += weight.matrix.bytes();
         model.release(matrix);
+        if (spec.is_stack() || &matrix == &matrices.back()) continue;
+        weights_.push_back(weight);  // half of a module's projection, each with an id (module_of())
+        weight.matrix.data = upload.place();
       }
     }
     upload.align();
     weights_.push_back(weight);
-    return WeightId{static_cast<int32_t>(weights_.size() - 1)};
+    return id;
   });
   stream.wait();  // before the pinned buffers are freed
   report_.repack_seconds = core::seconds_since(start);

@@ -1,5 +1,6 @@
 #include "infer/cuda/fuse.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -21,7 +22,8 @@ std::vector<Fused> fuse(std::span<const Operation> operations) {
   std::vector<Fused> all;
   bool gathers = false;  // the next Attend
   while (!operations.empty()) {
-    if (std::holds_alternative<Gather>(operations[0])) {
+    const auto attends = [](const Operation& o) { return std::holds_alternative<Attend>(o); };
+    if (std::holds_alternative<Gather>(operations[0]) && std::ranges::any_of(operations, attends)) {
       gathers = true;
       operations = operations.subspan(1);
       continue;
@@ -31,7 +33,7 @@ std::vector<Fused> fuse(std::span<const Operation> operations) {
     const auto* norm = std::get_if<Norm>(fused.operation);
     const auto* activate = std::get_if<Activate>(fused.operation);
     fused.adds_branch = norm != nullptr && !all.empty() && all.back().leaves_branch;
-    if (next != nullptr && norm != nullptr && input_of(*next) == Slot::Normed) fused.norm = norm;
+    if (next != nullptr && norm != nullptr && input_of(*next) == norm->out) fused.norm = norm;
     if (next != nullptr && activate != nullptr && input_of(*next) == activate->gate) fused.activate = activate;
     if (std::holds_alternative<Attend>(*fused.operation)) fused.gathers = std::exchange(gathers, false);
     const bool both = fused.norm != nullptr || fused.activate != nullptr;

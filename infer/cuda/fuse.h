@@ -14,7 +14,7 @@ struct Fused {
   const Operation* operation;
   const Norm* norm = nullptr;          ///< the norm to compute while packing its result
   const Activate* activate = nullptr;  ///< the activation to compute while packing its result
-  bool gathers = false;                ///< for Attend: computes all rows, then runs the last Gather
+  bool gathers = false;                ///< for Attend: computes all rows, then runs the Gather issued before it
   bool leaves_branch = false;          ///< for ProjectToResidual: the next Norm adds Branch to Residual
   bool adds_branch = false;            ///< for Norm: adds Branch to Residual first
 };

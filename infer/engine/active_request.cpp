@@ -105,6 +105,15 @@ std::optional<Drafter::Text> ActiveRequest::begin_drafts(const Sequence& s, size
   return c.drafts->begin(c.history(), c.first(), std::min(most, most_drafts(c)), n_wanted, c.sampling->sampler());
 }
 
+std::optional<Drafter::Computed> ActiveRequest::computed(const Sequence& s, size_t first, std::span<const float> hidden,
+                                                         size_t dim) {
+  Choice& c = choices_[s.index()];
+  const size_t end = c.n_computed();  // before `first` if the context slid
+  if (!speculates(s) || c.reason || end <= first || end >= c.history().size()) return {};
+  return Drafter::Computed{
+      .tokens = c.history(), .first = first, .hidden = hidden.first((end - first) * dim), .memory = c.drafts->memory()};
+}
+
 size_t ActiveRequest::append_rows(const Sequence& s, std::vector<Row>& rows, size_t most, size_t& most_reported) {
   Choice& c = choices_[s.index()];
   if (c.drafts) static_cast<void>(c.drafts->issue(0, nullptr));

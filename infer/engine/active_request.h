@@ -70,6 +70,14 @@ class ActiveRequest {
     const auto& drafts = choices_[s.index()].drafts;
     return drafts ? drafts->n() : 0;
   }
+  /// Returns true if drafters may draft for the sequence.
+  [[nodiscard]] bool speculates(const Sequence& s) const {
+    return request_.options.speculate > 0 && choices_[s.index()].drafts.has_value();
+  }
+  /// Returns a drafter's input after take() of rows with these hidden states, (rows, dim), that begin at history index
+  /// `first`; or nullopt if the sequence gets no more drafts or must be computed again.
+  [[nodiscard]] std::optional<Drafter::Computed> computed(const Sequence& s, size_t first,
+                                                          std::span<const float> hidden, size_t dim);
   /// Appends at most `most` rows: tokens that are not cached yet, then drafts. At most `most_reported` of them are
   /// prompt rows with reported logits, and their number is subtracted from `most_reported`. Returns the number of rows
   /// appended.

@@ -36,7 +36,7 @@ class DraftModel::CachedText final : public Drafter::Memory {
     cache_.remember(id(), known.first(static_cast<size_t>(cache_.length(id()))));
     tokens_.assign(tokens.begin(), tokens.end());
   }
-  void push(int32_t token) { tokens_.push_back(token); }
+  void set(std::span<const int32_t> tokens) { tokens_.assign(tokens.begin(), tokens.end()); }
 
  private:
   BlockManager& cache_;
@@ -53,21 +53,33 @@ void DraftModel::draft(std::span<const Text> texts) {
   drafted_.clear();
   int64_t reserved = 0;
   for (const Text& text : texts) read(text, reserved);
+  draw();
+  for (const Text& text : texts) {
+    if (text.memory) static_cast<CachedText&>(*text.memory).set(std::span(text.tokens).subspan(text.first));
+  }
+}
+
+void DraftModel::draw() {
   while (!rows_.empty()) {
-    const std::span<const int32_t> drawn = runner_.forward(rows_).tokens;
+    const auto [logits, drawn, hidden] = runner_.forward(rows_);
+    const size_t dim = hidden.size() / rows_.size();
     rows_.clear();
     for (size_t i = 0; i < drafted_.size(); ++i) {
       DraftedText& part = drafted_[i];
       part.n_left = drawn[i] < 0 ? 0 : part.n_left - 1;  // negative: no token can be drawn
       if (drawn[i] >= 0) part.text->tokens.push_back(drawn[i]);
       if (part.n_left == 0) continue;
-      static_cast<CachedText&>(*part.text->memory).push(drawn[i]);
+      const auto next = hidden.subspan(part.row * dim, dim);
+      part.hidden.assign(next.begin(), next.end());
+      part.row = rows_.size();
       rows_.push_back({.token = drawn[i],
                        .sequence = part.sequence,
                        .position = runner_.cache().length(part.sequence),
                        .wants_logits = false,
                        .sampler = &part.text->sampler,
-                       .history = part.text->tokens});
+                       .history = part.text->tokens,
+                       .keeps_hidden = dim > 0,
+                       .hidden = part.hidden});
     }
     std::erase_if(drafted_, [](const DraftedText& part) { return part.n_left == 0; });
   }
@@ -97,7 +109,7 @@ void DraftModel::read(const Text& text, int64_t& reserved) {
   if (end < tokens.size()) return;
   rows_.back().sampler = &text.sampler;
   rows_.back().history = text.tokens;
-  drafted_.push_back({.text = &text, .sequence = sequence.id(), .n_left = n});
+  drafted_.push_back({.text = &text, .sequence = sequence.id(), .n_left = n, .row = rows_.size() - 1});
 }
 
 }  // namespace folio::infer

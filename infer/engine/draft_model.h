@@ -29,20 +29,27 @@ class DraftModel : public Drafter {
 
   [[nodiscard]] Runner& runner() { return runner_; }
 
- private:
-  class CachedText;
+ protected:
   // A sequence whose drafts are being drawn.
   struct DraftedText {
     const Text* text;
     SequenceId sequence;
-    size_t n_left;  ///< drafts left to draw
+    size_t n_left;                ///< drafts left to draw
+    size_t row;                   ///< index in rows_ of the row that draws the next one
+    std::vector<float> hidden{};  ///< (dim): in a module (mtp_drafter.h), input of its next row
   };
 
-  void read(const Text& text, int64_t& reserved);
+  /// Runs rows_, in which the last row of each text of drafted_ draws its first draft, and then a row for each further
+  /// draft. A module's rows use the hidden states that its rows before kept.
+  void draw();
 
   Runner runner_;
   std::vector<Row> rows_;
   std::vector<DraftedText> drafted_;
+
+ private:
+  class CachedText;
+  void read(const Text& text, int64_t& reserved);
 };
 
 }  // namespace folio::infer

@@ -33,7 +33,18 @@ class Drafter {
     std::unique_ptr<Memory>& memory;  ///< the drafter's state for this sequence; null at first
   };
 
+  /// Rows of a sequence that a step computed, without those of wrong drafts.
+  struct Computed {
+    std::span<const int32_t> tokens;  ///< the sequence so far, longer than the rows
+    size_t first;                     ///< index of the first row's token
+    std::span<const float> hidden;    ///< (rows, dim): the rows' hidden states behind the final norm
+    std::unique_ptr<Memory>& memory;  ///< the drafter's state for this sequence; null at first
+  };
+
   virtual ~Drafter() = default;
+  /// Returns true if observe() must be called after each step with rows of sequences that may get drafts.
+  [[nodiscard]] virtual bool reads_hidden() const { return false; }
+  virtual void observe(std::span<const Computed> /*all*/) {}
   /// Appends drafts to the tokens of each text. `texts` has one entry for each sequence of a step that needs drafts.
   virtual void draft(std::span<const Text> texts) = 0;
 };
@@ -59,6 +70,8 @@ class Drafts {
   /// Discards the drafts; preempted() also discards the drafter's state for the sequence.
   void clear() { tokens_.resize(n_history_); }
   void preempted();
+
+  [[nodiscard]] std::unique_ptr<Drafter::Memory>& memory() { return memory_; }
 
   [[nodiscard]] size_t n() const { return tokens_.size() - n_history_; }
   /// Returns the history followed by the drafts that this step verifies: at most `most`, ending before the first that

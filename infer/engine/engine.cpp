@@ -30,6 +30,9 @@ Engine::Engine(const core::StoredModel& model, std::span<const Placement> placem
 
 void Engine::draft_with(Drafter& drafter) {
   core::require(active_.empty(), "cannot change the drafter while {} requests are active", active_.size());
+  core::require(!drafter.reads_hidden() || runner_.steps_in_flight() == 1,
+                "drafts that read hidden states need a machine with one step in flight, not {}; use n-grams",
+                runner_.steps_in_flight());
   drafter_ = &drafter;
 }
 
@@ -137,9 +140,11 @@ std::vector<Engine::PlannedRows> Engine::plan() {
   const auto& trace = scheduler_.plan([&](Sequence& s, size_t most) {
     const size_t n = request_of(s).append_rows(s, rows_, most, most_reported);
     if (n == 0) return n;
-    PlannedRows& own =
-        planned.emplace_back(PlannedRows{.sequence = &s, .n_rows = n, .draw = n_draws, .logit_row = n_logit_rows});
-    for (const Row& row : std::span(rows_).last(n)) {
+    PlannedRows& own = planned.emplace_back(
+        PlannedRows{.sequence = &s, .n_rows = n, .row = rows_.size() - n, .draw = n_draws, .logit_row = n_logit_rows});
+    const bool keeps_hidden = drafter_->reads_hidden() && request_of(s).speculates(s);
+    for (Row& row : std::span(rows_).last(n)) {
+      row.keeps_hidden = keeps_hidden;
       own.n_draws += row.sampler != nullptr ? 1 : 0;
       own.n_logit_rows += row.wants_logits ? 1 : 0;
     }
@@ -208,19 +213,27 @@ bool Engine::issue(std::vector<PlannedRows> planned) {
 void Engine::decide(const StepOutput& output) {
   const auto vocab_size = static_cast<size_t>(config().vocab_size);
   const std::vector<PlannedRows>& planned = in_flight_steps_.front().planned;
+  std::vector<Drafter::Computed> computed;
   for (const PlannedRows& rows : planned) {
     current_ = rows.sequence->request();
+    const size_t first = rows.sequence->n_computed();
     done_.tokens += active_.at(*current_).take(
         *rows.sequence, rows.n_rows,
         {.logits = output.logits.subspan(rows.logit_row * vocab_size, rows.n_logit_rows * vocab_size),
          .tokens = output.tokens.subspan(rows.draw, rows.n_draws)});
     rows.sequence->remember();
+    if (output.hidden.empty()) continue;
+    const auto dim = static_cast<size_t>(config().dim);
+    const auto hidden = output.hidden.subspan(rows.row * dim, rows.n_rows * dim);
+    const auto own = active_.at(*current_).computed(*rows.sequence, first, hidden, dim);
+    if (own) computed.push_back(*own);
   }
   for (const PlannedRows& rows : planned) {
     current_ = rows.sequence->request();
     active_.at(*current_).decide(scheduler_);
   }
   current_.reset();
+  if (!computed.empty()) drafter_->observe(computed);
 }
 
 // Discards all steps in flight without waiting for their results. The sequences compute these rows again.

@@ -84,7 +84,8 @@ class Engine {
   [[nodiscard]] Runner& runner() { return runner_; }
 
   /// Sets the source of draft tokens; the default is prompt lookup. `drafter` must outlive the engine. Throws
-  /// core::Error if the engine already has requests.
+  /// core::Error if the engine already has requests, or if the drafter reads hidden states and several steps are in
+  /// flight.
   void draft_with(Drafter& drafter);
   /// Returns what decides how many draft tokens are tried.
   [[nodiscard]] Goodput& goodput() { return goodput_; }
@@ -136,6 +137,7 @@ class Engine {
   struct PlannedRows {
     Sequence* sequence;
     size_t n_rows;
+    size_t row = 0;   ///< index of the sequence's first row in the step
     size_t draw = 0;  ///< index of the sequence's first draw among the step's draws
     size_t n_draws = 0;
     size_t logit_row = 0;  ///< index of the sequence's first row among the step's rows with logits

@@ -24,6 +24,29 @@ void require_same_tokens(const core::StoredModel& draft, const core::StoredModel
   }
 }
 
+// Returns the source of drafts that the options select for a model. Throws if they contradict each other or the model.
+DraftSource draft_source(const LoadOptions& o, const core::StoredModel& model) {
+  const bool has_module = model.config.n_tokens_ahead > 0;
+  const bool ranks = o.machines.given.machine != nullptr;
+  if (o.draft == DraftSource::Auto && has_module && !ranks) return DraftSource::Mtp;
+  if (o.draft.value_or(DraftSource::Auto) == DraftSource::Auto) {
+    return o.draft_model.empty() ? DraftSource::NGrams : DraftSource::Model;
+  }
+  if (o.draft == DraftSource::Model && o.draft_model.empty()) {
+    throw core::UsageError("--draft is model, but there is no draft model; use --draft-model PATH");
+  }
+  if (o.draft != DraftSource::Model && !o.draft_model.empty()) {
+    throw core::UsageError("--draft-model is unused with --draft ngram or mtp; use --draft model");
+  }
+  if (o.draft == DraftSource::Mtp && ranks) {
+    throw core::UsageError("--draft mtp does not run in several processes; use --draft ngram or one process");
+  }
+  core::require(o.draft != DraftSource::Mtp || has_module,
+                "{}: --draft is mtp, but the model has no module for multi-token prediction; use --draft ngram",
+                model.path);
+  return *o.draft;
+}
+
 }  // namespace
 
 LoadedModel LoadedModel::open(const std::string& path, const LoadOptions& options) {
@@ -35,6 +58,7 @@ LoadedModel LoadedModel::open(const std::string& path, const LoadOptions& option
     throw core::UsageError(fmt::format("--context is {}, but the model supports at most {}", options.context, most));
   }
   if (options.context == 0) model.options_.context = most;
+  model.options_.draft = draft_source(options, model.file());
   if (options.cache_positions == kForMany) {
     constexpr int64_t kUsually = 16'384;
     const int64_t one = model.options_.context;
@@ -62,7 +86,10 @@ Engine& LoadedModel::engine() {
     cache.max_positions = options_.cache_positions;
     cache.n_sequences = 1;
   }
-  if (!options_.draft_model.empty()) {  // load the draft model before the main model fills the memory
+  if (options_.draft == DraftSource::Mtp) {
+    drafter_ = std::make_unique<MtpDrafter>(*file_, machines_.placements.back().machine, cache);
+  }
+  if (options_.draft == DraftSource::Model) {  // load the draft model before the main model fills the memory
     draft_file_ = std::make_unique<core::StoredModel>(core::read_model(options_.draft_model));
     CacheOptions draft = cache;
     draft.type = options_.cache_type.value_or(default_cache_type(*draft_file_));

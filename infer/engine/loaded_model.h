@@ -19,6 +19,7 @@
 #include "infer/engine/draft_model.h"
 #include "infer/engine/engine.h"
 #include "infer/engine/generate.h"
+#include "infer/engine/mtp_drafter.h"
 #include "infer/machines/machines.h"
 
 namespace folio::infer {
@@ -27,8 +28,14 @@ namespace folio::infer {
 /// at most 16,384 positions or four contexts, whichever is more. Memory is used only as sequences need it.
 inline constexpr int64_t kForMany = -1;
 
+/// Sources of draft tokens: n-grams of the sequence, a draft model, or the model's own module (engine/mtp_drafter.h).
+/// In this order in python/folio/checks.py. Auto is the module if there is one, else the draft model if there is one,
+/// else n-grams.
+enum class DraftSource : uint8_t { Auto, NGrams, Model, Mtp };
+
 struct LoadOptions {
   std::string tokenizer{};                    ///< a tokenizer file, if the model's own file has none
+  std::optional<DraftSource> draft{};         ///< empty: the draft model if there is one, else n-grams
   std::string draft_model{};                  ///< a smaller model of the same vocabulary, for speculation; empty: none
   std::vector<core::AdapterPath> adapters{};  ///< low-rank adapters, applied as their sum; empty: none
   MachineOptions machines{};
@@ -65,7 +72,7 @@ class LoadedModel {
   /// Returns the engine; the first call loads the weights. Throws core::Error if a machine cannot run the model or
   /// lacks memory, or if the draft model's tokens differ.
   [[nodiscard]] Engine& engine();
-  /// Returns the load reports of the draft model, if there is one, and of the model.
+  /// Returns the load reports of the draft model or module, if there is one, and of the model.
   [[nodiscard]] std::vector<LoadReport> load_reports();
 
   /// Generates a completion with the adapter, if any. Special tokens in `prompt` are parsed (Tokenizer::encode_prompt).

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "infer/forward/latent_attention.h"
+#include "infer/forward/tokens_ahead.h"
 #include "infer/forward/watch.h"
 
 namespace folio::infer {
@@ -17,7 +18,9 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
   size_t n = step.rows.size();
   Watch see(m, observer);
 
-  if (w.has(Role::TokenEmbedding)) {
+  if (w.has(Role::MtpProjection, m.layers().first)) {
+    join_hidden(m);
+  } else if (w.has(Role::TokenEmbedding)) {
     m.embed(w(Role::TokenEmbedding));
     see("embedding", Residual, n);
   }
@@ -49,7 +52,7 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
     see("key", Key, n, l);
     see("latent", Latent, n, l);
     see("value", Value, n, l);
-    if (w.has(Role::Output) && l + 1 == m.layers().last) {
+    if (w.has(Role::Output) && l + 1 == m.layers().last && !step.keeps_hidden) {
       // From here on, only the rows that need logits are computed.
       n = step.n_logit_rows;
       if (n == 0) return;
@@ -81,6 +84,10 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
     see("ffn_residual", Residual, n, l);
   }
   if (!w.has(Role::Output)) return;
+  if (step.keeps_hidden) {
+    n = step.n_logit_rows;
+    if (!keep_hidden(m, n)) return;
+  }
   m.norm(w(Role::OutputNorm));
   see("norm", Normed, n);
   m.project(Normed, std::array{Projection{w(Role::Output), {}, Logits}});

@@ -20,12 +20,13 @@ SlotWidths slot_widths(const core::ModelConfig& c) {
   const auto n_experts = static_cast<size_t>(c.n_experts);
   const auto expert_dim = static_cast<size_t>(c.experts_per_token * c.expert_dim);
   const auto shared_dim = static_cast<size_t>(c.shared_dim);
+  const size_t of_hidden = c.n_tokens_ahead > 0 ? dim : 0;
   const auto vocab_size = static_cast<size_t>(c.vocab_size);
   // In the order of Slot: Residual, Normed, Query, Key, Value, QueryLatent, Latent, Absorbed, Attended, Heads, Gate,
-  // Up, Routes, ExpertGate, ExpertUp, SharedGate, SharedUp, Branch, Logits.
+  // Up, Routes, ExpertGate, ExpertUp, SharedGate, SharedUp, Branch, Hidden, Logits.
   return {dim,        dim,        query_dim,  kv_dim,     kv_dim,     q_rank,    latent_dim,
           latents,    latents,    heads_dim,  hidden_dim, hidden_dim, n_experts, expert_dim,
-          expert_dim, shared_dim, shared_dim, dim,        vocab_size};
+          expert_dim, shared_dim, shared_dim, dim,        of_hidden,  vocab_size};
 }
 
 CacheType default_cache_type(const core::StoredModel& model) {

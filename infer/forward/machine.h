@@ -56,6 +56,7 @@ struct Step {
   bool observed = false;                  ///< true: slots are read between operations, which forbids fusion and replay
   bool may_replay = true;                 ///< false: issue all operations, even if the step was recorded
   std::span<const float> residual{};      ///< (rows, dim): output of the previous stage; empty for the first
+  bool keeps_hidden = false;              ///< true: the last stage computes Slot::Hidden of all rows
 };
 
 inline constexpr size_t kMaxRows = 256;  ///< maximum rows per step on a CPU
@@ -114,7 +115,8 @@ struct StageInfo {
   /// Maximum number of steps that may be begun before the results of the first one are read. Steps finish in order.
   size_t steps_in_flight = 1;
   bool draws = false;    ///< true: the stage draws tokens; false: the host draws them from the logits
-  bool writable = true;  ///< false: no observers, and the host cannot set activations
+  bool writable = true;      ///< false: no observers, and the host cannot set activations
+  bool keeps_hidden = true;  ///< false: rejects steps with Step::keeps_hidden
 };
 
 /// The memory of a stage that is filled after loading: KV cache and adapters.
@@ -175,8 +177,8 @@ class Stage {
   [[nodiscard]] size_t width(Slot slot) const { return info().widths[static_cast<size_t>(slot)]; }
 
   // The functions below issue the operations of the same names: see operation.h.
-  void embed(WeightId table) { issue(Embed{table}); }
-  void norm(WeightId weight) { issue(Norm{weight}); }
+  void embed(WeightId table, Slot out = Slot::Residual) { issue(Embed{table, out}); }
+  void norm(WeightId weight, Slot in = Slot::Residual, Slot out = Slot::Normed) { issue(Norm{weight, in, out}); }
   void norm_heads(Slot slot, WeightId weight) { issue(NormHeads{slot, weight}); }
   template <size_t N>
   void project(Slot in, const std::array<Projection, N>& projections) {

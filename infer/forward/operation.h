@@ -14,14 +14,17 @@
 
 namespace folio::infer {
 
-/// Residual = embeddings of the rows' tokens * embedding_scale.
+/// out = embeddings of the rows' tokens * embedding_scale. `out` is Residual or Branch.
 struct Embed {
   WeightId table;
+  Slot out = Slot::Residual;
 };
 
-/// Normed = RMSNorm(Residual) * weight, for each row.
+/// out = RMSNorm(in) * weight, for each row. `in` is Residual or Branch, `out` Normed or Hidden.
 struct Norm {
   WeightId weight;
+  Slot in = Slot::Residual;
+  Slot out = Slot::Normed;
 };
 
 /// head = RMSNorm(head) * weight, for each head of `slot`, which is Query or Key; or for all of QueryLatent, or for the
@@ -123,7 +126,8 @@ struct GateRows {
 };
 
 /// Moves the rows of Residual and Query that need logits, at least one, to the front. Later operations compute only
-/// these rows. Issued right before the last layer's Attend.
+/// these rows. Issued right before the last layer's Attend or, if the step keeps all rows' Hidden, after it is
+/// computed.
 struct Gather {};
 
 /// Applies the configuration's logit_scale and logit_cap to Logits.

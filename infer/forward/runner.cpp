@@ -22,7 +22,8 @@ std::vector<std::unique_ptr<Stage>> load_stages(const core::StoredModel& model, 
     next = p.layers.last;
     stages.push_back(p.machine.load(model, {.layers = p.layers}, cache_type));
   }
-  require(next == model.config.n_layers, "{} layers were placed, but the model has {}", next, model.config.n_layers);
+  const int64_t n_layers = all_layers(model.config).last;
+  require(next == n_layers, "{} layers were placed, but the model has {}", next, n_layers);
   return stages;
 }
 
@@ -75,7 +76,7 @@ Runner::Runner(const core::StoredModel& model, std::span<const Placement> placem
 }
 
 Runner::Runner(const core::StoredModel& model, Machine& machine, const CacheOptions& options)
-    : Runner(model, std::array{Placement{machine, {0, model.config.n_layers}}}, options) {}
+    : Runner(model, std::array{Placement{machine, all_layers(model.config)}}, options) {}
 
 int32_t Runner::load_adapter(const core::Adapter& adapter) {
   return load_adapter(std::make_shared<const core::Adapter>(adapter));
@@ -156,14 +157,17 @@ Issued Runner::start(std::span<const Row> rows, const Observer& observer) {
                   .copies = cache_.copies(),
                   .n_logit_rows = n_logit_rows_,
                   .draws = on_host ? std::span<const Draw>{} : issued.draws,
-                  .observed = static_cast<bool>(observer)};
+                  .observed = static_cast<bool>(observer),
+                  .residual = residual_,
+                  .keeps_hidden = issued.n_hidden > 0 && !observer};
+  if (observer) issued.n_hidden = 0;
   ++n_issued_;
   issued.drawn_on_host = on_host;
   n_fed_ = 0;  // if issuing the step throws, the next step can't use its draws
   infer::forward(stages_, step, observer);
   if (on_host ? n_logit_rows_ > 0 : !issued.reported.empty()) issued.logits = last.results().fetch_logits();
   if (!step.draws.empty()) issued.tokens = last.results().fetch_tokens();
-  if (stages_.size() == 1 && !issued.logits && !observer) n_fed_ = step.draws.size();
+  if (stages_.size() == 1 && !issued.logits && !observer && !step.keeps_hidden) n_fed_ = step.draws.size();
   return issued;
 }
 
@@ -175,7 +179,9 @@ StepOutput Runner::collect(const Issued& issued) {
   std::span<const int32_t> tokens;
   if (issued.tokens) tokens = last.wait_tokens(*issued.tokens);
   if (issued.drawn_on_host) tokens = draw_on_host(issued, logits);
-  if (!issued.logits) return {.logits = {}, .tokens = tokens};
+  hidden_.resize(issued.n_hidden * static_cast<size_t>(config().dim));
+  if (issued.n_hidden > 0) last.read(Slot::Hidden, hidden_);
+  if (!issued.logits) return {.logits = {}, .tokens = tokens, .hidden = hidden_};
   const auto vocab_size = static_cast<size_t>(config().vocab_size);
   const std::vector<size_t>& reported = issued.reported;
   for (size_t i = 0; i < reported.size(); ++i) {
@@ -183,7 +189,7 @@ StepOutput Runner::collect(const Issued& issued) {
     std::copy_n(logits.begin() + static_cast<std::ptrdiff_t>(reported[i] * vocab_size), vocab_size,
                 logits.begin() + static_cast<std::ptrdiff_t>(i * vocab_size));
   }
-  return {.logits = logits.first(reported.size() * vocab_size), .tokens = tokens};
+  return {.logits = logits.first(reported.size() * vocab_size), .tokens = tokens, .hidden = hidden_};
 }
 
 // Draws a step's tokens. A sampler overwrites its logits, so logits that the caller requested are copied first.
@@ -228,6 +234,9 @@ void Runner::check(std::span<const Row> rows) {
     int64_t& count = sequences_[static_cast<size_t>(rows_of_[sequence])].count;
     require(row.position == length + count, "sequence {} continues at position {}, not {}", row.sequence,
             length + count, row.position);
+    const size_t n_hidden = config().n_layers > 0 ? 0 : static_cast<size_t>(config().dim);  // 0: not a module
+    require(row.hidden.size() == n_hidden, "a row has {} elements of a hidden state, expected {}", row.hidden.size(),
+            n_hidden);
     require(row.position < config().context_length, "position {} is past the context of {}", row.position,
             config().context_length);
     ++count;
@@ -243,6 +252,7 @@ Issued Runner::build_step(std::span<const Row> rows) {
     table_starts_.push_back(static_cast<int32_t>(tables_.size()));
   }
   rows_.clear();
+  residual_.clear();
   n_logit_rows_ = 0;
   Issued issued;
   for (const Row& row : rows) {
@@ -252,6 +262,8 @@ Issued Runner::build_step(std::span<const Row> rows) {
                      .position = row.position,
                      .needs_logits = needs_logits,
                      .adapter = cache_.adapter(row.sequence)});
+    residual_.insert(residual_.end(), row.hidden.begin(), row.hidden.end());
+    if (row.keeps_hidden) issued.n_hidden = rows.size();
     if (row.wants_logits) issued.reported.push_back(n_logit_rows_);
     if (row.sampler != nullptr) {
       issued.draws.push_back({.row = n_logit_rows_,

@@ -22,6 +22,8 @@ struct Row {
   bool wants_logits = true;
   Sampler* sampler = nullptr;          ///< draws the token that follows this row; null: no draw
   std::span<const int32_t> history{};  ///< the sequence's tokens so far, without a drawn_token(); read by the sampler
+  bool keeps_hidden = false;           ///< asks for StepOutput::hidden
+  std::span<const float> hidden{};     ///< (dim): the model's hidden state, in a row of its module; see module_of()
 };
 
 /// A step that was issued and not yet collected.
@@ -29,6 +31,7 @@ struct Issued {
   std::optional<Ticket> logits{};
   std::optional<Ticket> tokens{};
   bool drawn_on_host = false;      ///< the host draws the tokens from the logits
+  size_t n_hidden = 0;             ///< rows of StepOutput::hidden
   std::vector<Draw> draws{};       ///< tokens to draw; one whose `sampler` was set to null is not drawn
   std::vector<size_t> reported{};  ///< rows whose logits the caller requested, as indices among the rows with logits
 };
@@ -37,6 +40,8 @@ struct Issued {
 struct StepOutput {
   std::span<float> logits;          ///< (rows with wants_logits, vocab_size); the caller may overwrite them
   std::span<const int32_t> tokens;  ///< (rows with a sampler): each a token, kNotFinite or kNothingLeft
+  std::span<const float>
+      hidden{};  ///< (rows, dim): behind the final norm, if a row keeps_hidden in a step not observed
 };
 
 struct CacheOptions {
@@ -77,6 +82,8 @@ class Runner {
 
   /// Returns true if steps can be observed and logits_of() is available: not in a pipeline of ranks.
   [[nodiscard]] bool writable() const { return stages_.back()->info().writable; }
+  /// Returns true if rows may ask for hidden states (Row::keeps_hidden): not on several ranks.
+  [[nodiscard]] bool keeps_hidden() const { return stages_.back()->info().keeps_hidden; }
 
   /// Loads an adapter on all machines, or on none if it throws. Returns the adapter's id; ids are not reused. A CPU
   /// rounds the adapter's matrices to 8 bits where the model's are quantized.
@@ -134,6 +141,8 @@ class Runner {
   std::vector<StepRow> rows_;
   std::vector<BlockId> tables_;
   std::vector<int32_t> table_starts_;
+  std::vector<float> residual_;  ///< (rows, dim): the rows' hidden states, if the model is a module
+  std::vector<float> hidden_;    ///< (rows, dim): StepOutput::hidden
   size_t n_logit_rows_ = 0;
   size_t n_fed_ = 0;             ///< number of the last step's draws that the next step may use as drawn_token()
   uint64_t n_issued_ = 0;        ///< steps issued so far

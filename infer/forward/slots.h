@@ -33,9 +33,10 @@ enum class Slot : uint8_t {
   SharedGate,
   SharedUp,
   Branch,  ///< a result that is normalized or scaled before it is added to Residual
+  Hidden,  ///< Residual behind the final norm, of all rows, in models with n_tokens_ahead; see Step::keeps_hidden
   Logits
 };
-inline constexpr size_t kSlots = 19;
+inline constexpr size_t kSlots = 20;
 
 /// Elements per row in each slot.
 using SlotWidths = std::array<size_t, kSlots>;

@@ -4,9 +4,13 @@ namespace folio::infer {
 
 using core::Role;
 
+LayerRange all_layers(const core::ModelConfig& config) {
+  return {0, config.n_layers > 0 ? config.n_layers : config.n_tokens_ahead};
+}
+
 bool needed_by(LayerRange range, const core::TensorSpec& spec, const core::ModelConfig& config) {
   const bool is_first = range.first == 0;
-  const bool is_last = range.last == config.n_layers;
+  const bool is_last = range.last == all_layers(config).last;
   switch (spec.role) {
     case Role::TokenEmbedding:
       return is_first || (is_last && config.tie_embeddings);
@@ -38,7 +42,7 @@ StageWeights::StageWeights(const core::StoredModel& model, LayerRange range, con
     place[static_cast<size_t>(spec.role)] = load(spec, model.tensors[i]);
   }
   WeightId& embedding = model_[static_cast<size_t>(Role::TokenEmbedding)];
-  if (range.last == model.config.n_layers && model.config.tie_embeddings) {
+  if (range.last == all_layers(model.config).last && model.config.tie_embeddings) {
     model_[static_cast<size_t>(Role::Output)] = embedding;
   }
   if (range.first != 0) embedding = {};

@@ -25,6 +25,9 @@ struct LayerRange {
   int64_t last = 0;
 };
 
+/// Returns all layers of a model, without its module; or, if it has no layers, the module (see module_of()).
+[[nodiscard]] LayerRange all_layers(const core::ModelConfig& config);
+
 /// Returns true if the layers need the tensor. The last layer needs the embedding, too, if it is tied to the output.
 [[nodiscard]] bool needed_by(LayerRange range, const core::TensorSpec& spec, const core::ModelConfig& config);
 

@@ -9,6 +9,7 @@ from typing import Any
 from . import _engine
 
 CACHE_TYPES = {"f32": 0, "f16": 1, "q8_0": 2}
+DRAFT_SOURCES = {"auto": 0, "ngram": 1, "model": 2, "mtp": 3}
 MAX_CONTEXT = 1 << 24
 # Minimum and maximum of each number that Model() accepts.
 RANGES = {
@@ -80,6 +81,12 @@ def cache(cache_type: Any) -> dict[str, int]:
     if cache_type not in CACHE_TYPES:
         raise ValueError(f"cache_type is {cache_type!r}, but has to be one of {', '.join(CACHE_TYPES)}")
     return {"cache_type": CACHE_TYPES[cache_type]}
+
+
+def draft_source(draft: Any) -> int:
+    if draft not in DRAFT_SOURCES:
+        raise ValueError(f"draft is {draft!r}, but has to be one of {', '.join(DRAFT_SOURCES)}")
+    return DRAFT_SOURCES[draft]
 
 
 def token_id(value: Any) -> int:

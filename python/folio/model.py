@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, Iterator, Mapping, Sequenc
 import numpy as np
 
 from . import _engine
-from .checks import cache, gpu, index, path_text, scale, seconds, text, token_id, token_ids, whole
+from .checks import cache, draft_source, gpu, index, path_text, scale, seconds, text, token_id, token_ids, whole
 from .explanation import Explanation
 from .options import FORMS, as_json, renamed, server_options, with_names
 
@@ -36,8 +36,9 @@ class Model:
     cache_tokens     positions in the KV cache; None: max_sequences contexts, but at most max(16384, 4 * context)
     max_sequences    maximum number of running sequences; others wait
     max_batch_tokens maximum number of rows per step
+    draft            source of drafts: "ngram", "model" or "mtp" (the model's own module); "auto": what there is
     draft_model      a smaller model with the same vocabulary, for speculation
-    speculate        draft tokens per step; does not change outputs
+    speculate        draft tokens per step; does not change outputs; None: 4 with draft or draft_model, else 0
     adapter          a LoRA adapter (peft directory or GGUF), scaled by adapter_scale
     tokenizer        a tokenizer file, if the model does not include one
     chat_template    name of a template, or a Jinja file; None: the model's own
@@ -66,6 +67,7 @@ class Model:
         cache_tokens: int | None = None,
         max_sequences: int = 16,
         max_batch_tokens: int = 256,
+        draft: str = "auto",
         draft_model: Union[str, os.PathLike[str], None] = None,
         speculate: int | None = None,
         adapter: Union[str, os.PathLike[str], None] = None,
@@ -77,7 +79,7 @@ class Model:
         fast: bool = False,
     ) -> None:
         if speculate is None:
-            speculate = 0 if draft_model is None else 4
+            speculate = 0 if draft_model is None and draft == "auto" else 4
         numbers = {"threads": threads, "context": context, "cache_tokens": cache_tokens, "speculate": speculate,
                    "max_sequences": max_sequences, "max_batch_tokens": max_batch_tokens}
         files = {"draft_model": draft_model, "adapter": adapter, "tokenizer": tokenizer,
@@ -87,7 +89,7 @@ class Model:
         options |= {key: text(key, value) for key, value in (("chat_template", chat_template), ("name", name))
                     if value is not None}
         options |= {"fast": bool(fast), "adapter_scale": scale(adapter_scale), **gpu(device)}
-        options |= cache(cache_type)
+        options |= {**cache(cache_type), "draft": draft_source(draft)}
         self._model = _engine.open(path_text("path", path), options)
         self._events: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Events] = weakref.WeakKeyDictionary()
         self._service: Any = None  # set by folio.service.Service

@@ -112,6 +112,7 @@ std::unique_ptr<Model> open(nb::handle given_path, const nb::dict& given) {
   infer::LoadOptions& load = options.load;
   load.tokenizer = o.value("tokenizer", "");
   load.draft_model = o.value("draft_model", "");
+  if (options.speculate > 0) load.draft = static_cast<infer::DraftSource>(o.value("draft", 0));
   load.generation_config = o.value("generation_config", "auto");
   if (const std::string folder = o.value("adapter", ""); !folder.empty()) {
     load.adapters = {{.path = folder, .scale = o.value("adapter_scale", 1.0F)}};

@@ -51,7 +51,7 @@ void add_flags(apps::Flags& app, Options& o) {
                  "maximum number of tokens per answer (default: the remaining context)")
       ->in_range(1, 1e9);
   apps::add_generation_flags(app, o.generate);
-  apps::add_draft_flag(app, o.model.load.draft_model);
+  apps::add_draft_flags(app, o.model.load);
 }
 
 void print_costs(const infer::Answer& answer, uint64_t seed) {
@@ -155,6 +155,7 @@ int run(const apps::Flags& app, Options& o) {
   if (o.json && !one_shot) throw core::UsageError("--json requires a single turn; add --prompt TEXT");
   apps::complete_generation_options(app, o.generate);
   o.model.load.context = o.generate.context;
+  apps::complete_draft_source(app, o.model.load);
   infer::LoadedModel model = apps::open_model(o.model);
   if (app.count("--max-tokens") == 0) o.generate.max_tokens = model.context();
   o.generate.adapter = model.adapter();

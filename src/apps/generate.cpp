@@ -91,7 +91,7 @@ void add_flags(apps::Flags& app, Options& o) {
   app.add_option("-n,--max-tokens", o.generate.max_tokens, "maximum number of tokens to generate")->in_range(0, 1e9);
   app.add_flag("--slide", o.generate.slide, "at the end of the context, keep its last half and continue");
   apps::add_generation_flags(app, o.generate);
-  apps::add_draft_flag(app, o.model.load.draft_model);
+  apps::add_draft_flags(app, o.model.load);
   add_beam_flags(app, o.generate, o.early_stopping);
   app.group("Structured output");
   apps::add_form_flags(app, o.form);
@@ -178,6 +178,7 @@ int run(const apps::Flags& app, Options& o) {
   // In the worst case, beams share no KV cache blocks and a step copies all of them, which needs two contexts per beam.
   o.model.load.n_contexts = std::ssize(prompts) * std::max<int64_t>(1, 2 * o.generate.beams.width);
   apps::Ranks ranks(app, o.model, o.n_stages);
+  apps::complete_draft_source(app, o.model.load);
   infer::LoadedModel model = apps::open_model(o.model);
   if (ranks.follow(model)) return 0;
   const data::Tokenizer& tokenizer = model.tokenizer();

@@ -94,9 +94,26 @@ void report_repacking(infer::LoadedModel& model) {
   }
 }
 
-void add_draft_flag(Flags& app, std::string& file) {
-  app.add_option("--draft-model PATH", file, "smaller model with the same vocabulary that proposes the draft tokens")
+void add_draft_flags(Flags& app, infer::LoadOptions& options) {
+  using infer::DraftSource;
+  app.add_option_function(
+         "--draft auto|ngram|model|mtp",
+         [&options](const std::string& number) { options.draft = static_cast<DraftSource>(std::stoi(number)); },
+         "source of draft tokens: n-gram lookup, --draft-model, or the model's module for multi-token prediction; "
+         "auto: the first of mtp, model and ngram that there is")
+      ->by_name({{"auto", static_cast<int>(DraftSource::Auto)},
+                 {"ngram", static_cast<int>(DraftSource::NGrams)},
+                 {"model", static_cast<int>(DraftSource::Model)},
+                 {"mtp", static_cast<int>(DraftSource::Mtp)}})
+      ->default_str("auto")
       ->needs("--speculate");
+  app.add_option("--draft-model PATH", options.draft_model,
+                 "smaller model with the same vocabulary that proposes the draft tokens")
+      ->needs("--speculate");
+}
+
+void complete_draft_source(const Flags& app, infer::LoadOptions& options) {
+  if (!options.draft && app.count("--speculate") > 0) options.draft = infer::DraftSource::Auto;
 }
 
 core::AdapterPath adapter_path(const char* flag, const std::string& text) {

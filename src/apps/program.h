@@ -33,8 +33,10 @@ void add_model_flags(Flags& app, ModelFlags& flags);
 /// Loads the weights. If any were repacked, prints their size and the time on stderr.
 void report_repacking(infer::LoadedModel& model);
 
-/// Adds --draft-model, which requires the flag --speculate. The caller must have added --speculate before.
-void add_draft_flag(Flags& app, std::string& file);
+/// Adds --draft and --draft-model, which require the flag --speculate. The caller must have added --speculate before.
+void add_draft_flags(Flags& app, infer::LoadOptions& options);
+/// Sets the default of --draft: auto, if there is --speculate; otherwise no module is loaded.
+void complete_draft_source(const Flags& app, infer::LoadOptions& options);
 
 /// Parses PATH[:SCALE]. A value that is an existing path as a whole has no scale. Throws core::UsageError that names
 /// `flag`.

@@ -70,9 +70,9 @@ void add_flags(apps::Flags& app, Options& o) {
       ->in_range(1, 1e9);
   app.group("Speculative decoding");
   app.add_option("--speculate", o.speculate,
-                 "maximum draft tokens per sequence and step; the output does not change; 0: off")
+                 "maximum draft tokens per sequence and step (see --draft); the output does not change; 0: off")
       ->in_range(0, 64);
-  apps::add_draft_flag(app, o.model.load.draft_model);
+  apps::add_draft_flags(app, o.model.load);
   app.group("Adapters");
   app.add_list_function(
          "--adapter NAME=PATH[:SCALE]",
@@ -130,6 +130,7 @@ int run(const apps::Flags& app, Options& o) {
   infer::LoadOptions& load = o.model.load;
   if (load.cache_positions == 0) load.cache_positions = infer::kForMany;
   apps::Ranks ranks(app, o.model, o.n_stages);
+  apps::complete_draft_source(app, o.model.load);
   infer::LoadedModel model = apps::open_model(o.model);
   if (ranks.follow(model)) return 0;
   infer::server::ServedModel served{

@@ -60,8 +60,7 @@ void add_generation_flags(Flags& app, infer::GenerateOptions& options) {
       ->in_range(2, 1 << 24);
   app.group("Speculative decoding");
   app.add_option("--speculate", options.speculate,
-                 "maximum draft tokens per step, from n-gram lookup or --draft-model; the output does not change; 0: "
-                 "off")
+                 "maximum draft tokens per step (see --draft); the output does not change; 0: off")
       ->in_range(0, 64);
 }
 

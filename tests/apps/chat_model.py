@@ -20,15 +20,23 @@ PIECES = [*sound.PIECES, *((mark, 0.0, 3) for mark in MARKS),
 SHAPE = sound.Shape(dim=32, hidden=48, layers=2, heads=4, kv_heads=2, vocab=len(PIECES), context=512, tied=False)
 
 
-def write_chat_model(path, template=published_templates.SMOLLM2, context=SHAPE.context, layers=SHAPE.layers, pieces=PIECES):
+def write_chat_model(path, template=published_templates.SMOLLM2, context=SHAPE.context, layers=SHAPE.layers,
+                     pieces=PIECES, ahead=False):
     """Writes a model whose greedy output never ends and consists of words: byte and special tokens always have logits
-    of 0."""
-    shape = sound.dataclasses.replace(SHAPE, context=context, layers=layers, vocab=len(pieces))
+    of 0. With `ahead`, one more layer is a module that predicts the token after the next."""
+    shape = sound.dataclasses.replace(SHAPE, context=context, layers=layers + ahead, vocab=len(pieces))
     arrays = {name: array / np.sqrt(shape.dim) if array.ndim == 2 and "embd" not in name else array
               for name, array in sound.weights(shape).items()}
     arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
+    if ahead:
+        module = f"blk.{layers}.nextn"
+        arrays |= {f"{module}.{norm}.weight": np.ones(shape.dim, np.float32)
+                   for norm in ("enorm", "hnorm", "shared_head_norm")}
+        arrays[f"{module}.eh_proj.weight"] = np.eye(shape.dim, 2 * shape.dim, dtype=np.float32)
     arrays["output.weight"][[kind != 1 for _, _, kind in pieces]] = 0
     model = sound.Gguf(shape, arrays, sound.sentencepiece_metadata(pieces))
+    if ahead:
+        model.key("llama.nextn_predict_layers", sound.U32, 1)
     model.key("tokenizer.ggml.add_bos_token", sound.BOOL, False)
     model.key("tokenizer.ggml.add_space_prefix", sound.BOOL, False)
     if template is not None:

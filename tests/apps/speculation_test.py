@@ -1,4 +1,6 @@
-"""Tests --speculate and --draft-model: outputs don't depend on the draft tokens."""
+"""Tests --speculate, --draft and --draft-model: outputs don't depend on the draft tokens."""
+
+import re
 
 import re
 
@@ -18,6 +20,7 @@ def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     swapped = [*PIECES[:-2], PIECES[-1], PIECES[-2]]
     return {"model": write_chat_model(folder / "model.gguf", context=160),
+            "module": write_chat_model(folder / "module.gguf", context=160, ahead=True),
             "one layer": write_chat_model(folder / "one_layer.gguf", context=96, layers=1),
             "other tokens": write_chat_model(folder / "other_tokens.gguf", pieces=swapped),
             "fewer tokens": write_chat_model(folder / "fewer_tokens.gguf", pieces=PIECES[:-2])}
@@ -31,6 +34,37 @@ def test_speculation_does_not_change_outputs(models, flags):
         got = generate(model, "-p", "hello world, hello", *flags, "--speculate", 5, *draft)
         for key in ("prompt_tokens", "tokens", "text", "finish_reason"):
             assert got[key] == expected[key], f"{key} with {draft}"
+
+
+@pytest.mark.parametrize("flags", SETTINGS)
+def test_modules_do_not_change_outputs(models, flags):
+    expected = generate(models["module"], "-p", "hello world, hello", *flags)
+    for draft in ([], ["--draft", "mtp"], ["--draft", "ngram"], ["--draft", "model", "--draft-model", models["model"]]):
+        got = generate(models["module"], "-p", "hello world, hello", *flags, "--speculate", 5, *draft)
+        for key in ("prompt_tokens", "tokens", "text", "finish_reason"):
+            assert got[key] == expected[key], f"{key} with {draft}"
+
+
+def test_auto_uses_the_module(models):
+    """The drafts of "auto" are those of "mtp" for a model with a module, also if a draft model is given."""
+    flags = ["generate", "-p", "hello", "-n", 100, "--temp", 0, "--speculate", 5, "-m"]
+    tried = lambda *draft: re.search(r"\d+ of \d+ draft tokens accepted", succeed(*flags, *draft).stderr)[0]
+    of_module = tried(models["module"], "--draft", "mtp")
+    itself = ["--draft-model", models["module"]]  # as a draft model, it is always right
+    assert of_module == tried(models["module"]) == tried(models["module"], *itself)
+    assert of_module != tried(models["module"], "--draft", "model", *itself)
+    assert tried(models["model"], "--draft-model", models["model"]) == tried(models["model"], "--draft", "model",
+                                                                            "--draft-model", models["model"])
+
+
+def test_sources_that_are_absent_are_rejected(models):
+    flags = ["generate", "-p", "hello", "-n", 3, "-m", models["model"]]
+    with_drafts = [*flags, "--speculate", 4]
+    assert_refused(run(*with_drafts, "--draft", "mtp"), FAILED, models["model"], "no module", "--draft ngram")
+    assert_refused(run(*with_drafts, "--draft", "model"), WRONG_USAGE, "--draft-model PATH")
+    assert_refused(run(*with_drafts, "--draft", "ngram", "--draft-model", models["model"]), WRONG_USAGE, "unused")
+    assert_refused(run(*with_drafts, "--draft", "beam"), WRONG_USAGE, "--draft")
+    assert_refused(run(*flags, "--draft", "ngram"), WRONG_USAGE, "--speculate")
 
 
 def test_accepted_drafts_are_reported(models):

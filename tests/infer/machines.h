@@ -50,6 +50,7 @@ class RecordingStage final : public PassThroughStage, public StageResults {
     own.n_logit_rows = step.n_logit_rows;
     own.observed = step.observed;
     own.residual.assign(step.residual.begin(), step.residual.end());
+    own.keeps_hidden = step.keeps_hidden;
     for (const Draw& d : step.draws) {
       const auto never = d.sampler->never();
       own.draws.push_back({.row = d.row,
@@ -57,7 +58,7 @@ class RecordingStage final : public PassThroughStage, public StageResults {
                            .history = {d.history.begin(), d.history.end()},
                            .position = d.position});
     }
-    shape_ = {step.rows.size(), step.n_logit_rows, step.table_starts.size(), step.draws.size()};
+    shape_ = {step.rows.size(), step.n_logit_rows, step.table_starts.size(), step.draws.size(), step.keeps_hidden};
     const auto recorded = recorded_.find(shape_);
     open_ = step.observed || !step.may_replay || recorded == recorded_.end();
     if (open_) return false;
@@ -102,7 +103,7 @@ class RecordingStage final : public PassThroughStage, public StageResults {
     return logits_.at(number);
   }
   void read(Slot slot, std::span<float> values) override {
-    core::require(step().observed || (!open_ && slot == Slot::Residual),
+    core::require(step().observed || (!open_ && (slot == Slot::Residual || slot == Slot::Hidden)),
                   "a slot is read within a step that nobody observes");
     catch_up(n_begun_);
     inner().results().read(slot, values);
@@ -115,7 +116,8 @@ class RecordingStage final : public PassThroughStage, public StageResults {
   uint64_t most_in_flight = 0;
 
  private:
-  using Shape = std::tuple<size_t, size_t, size_t, size_t>;  ///< number of rows, rows with logits, sequences and draws
+  /// Number of rows, rows with logits, sequences and draws; then Step::keeps_hidden.
+  using Shape = std::tuple<size_t, size_t, size_t, size_t, bool>;
   struct OwnDraw {
     size_t row;
     Sampler sampler;
@@ -132,6 +134,7 @@ class RecordingStage final : public PassThroughStage, public StageResults {
     bool observed = false;
     std::vector<OwnDraw> draws;
     std::vector<float> residual;
+    bool keeps_hidden = false;
     bool begun = false;                 ///< true if the inner stage's step has begun
     std::vector<Operation> operations;  ///< issued, but not yet executed
   };
@@ -158,7 +161,8 @@ class RecordingStage final : public PassThroughStage, public StageResults {
                                        .n_logit_rows = step.n_logit_rows,
                                        .draws = {},
                                        .observed = step.observed,
-                                       .residual = step.residual}));
+                                       .residual = step.residual,
+                                       .keeps_hidden = step.keeps_hidden}));
     }
     for (const Operation& operation : std::exchange(step.operations, {})) {
       std::holds_alternative<DrawTokens>(operation) ? draw(step) : inner().issue(operation);

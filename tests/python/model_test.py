@@ -251,6 +251,17 @@ def test_draft_model_does_not_change_outputs(golden_gguf, model):
         assert drafts.generate(PROMPTS, max_tokens=40, seed=4) == model.generate(PROMPTS, max_tokens=40, seed=4)
 
 
+def test_draft_sources(golden_gguf, model):
+    with folio.Model(golden_gguf, threads=1, draft="ngram", speculate=3) as drafts:
+        assert drafts.generate(PROMPTS, max_tokens=40, seed=4) == model.generate(PROMPTS, max_tokens=40, seed=4)
+    with pytest.raises(folio.Error, match="no module for multi-token prediction"):
+        folio.Model(golden_gguf, draft="mtp")
+    with pytest.raises(folio.Error, match="there is no draft model"):
+        folio.Model(golden_gguf, draft="model")
+    with pytest.raises(ValueError, match="draft is 'beam', but has to be one of auto, ngram, model, mtp"):
+        folio.Model(golden_gguf, draft="beam")
+
+
 def test_other_formats_of_the_same_model(model, tmp_path):
     text = model.generate("ROMEO:", max_tokens=30, seed=1)
     with folio.Model(support.GOLDEN, threads=1) as directory:

@@ -26,6 +26,7 @@ RankedStage::RankedStage(RankedCpu& machine, std::unique_ptr<Stage> cpu_stage, b
   info_.load_report = report.load;
   info_.steps_in_flight = machine.n_stages();
   info_.writable = !in_pipeline();
+  info_.keeps_hidden = false;
 }
 
 // The runners of all ranks call this, but only rank 0's call has an effect: it loads the adapter on all ranks.
@@ -43,6 +44,7 @@ void RankedStage::unload_adapter(int32_t number) {
 
 bool RankedStage::begin(const Step& step) {
   core::require(!in_pipeline() || !step.observed, "operations cannot be observed in a pipeline of ranks");
+  core::require(!step.keeps_hidden, "several ranks keep no hidden states of a step; use one process");
   if (in_pipeline()) machine_.logits_.receive_all_but(most_on_their_way(step));
   machine_.tell(order_of(number_, step));
   observed_ = step.observed;

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "infer/engine/draft_model.h"
+#include "infer/engine/mtp_drafter.h"
 #include "tests/infer/engine/form_texts.h"
 #include "tests/infer/engine/letter_tokenizer.h"
 
@@ -194,6 +194,29 @@ TEST_P(Forms, DraftModelsFollowTheForm) {
     expect_same(results, expected);
     EXPECT_GT(results.front().n_right, 0U);
   }
+}
+
+// The module's drafts follow those that the form forces, or are drawn under it.
+TEST_P(Forms, ModulesFollowTheForm) {
+  if (GetParam().name == "three_in_flight") GTEST_SKIP() << "several steps in flight keep no hidden states";
+  core::ModelConfig config = model_.config;
+  config.n_tokens_ahead = 1;
+  const core::StoredModel model = test::random_model(config);
+  EngineOn plain(GetParam(), model);
+  EngineOn engine(GetParam(), model);
+  MtpDrafter drafts(model, engine.machine(0));
+  engine.draft_with(drafts);
+  size_t n_drafts = 0;
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    Request request = drawing(form_of(pieces_, words(6)), seed);
+    const auto expected = test::results_of(plain, request);
+    request.options.speculate = 4;
+    const auto results = test::results_of(engine, request);
+    expect_same(results, expected);
+    n_drafts += results.front().n_drafts;
+  }
+  EXPECT_GT(n_drafts, 0U);
+  EXPECT_GT(drafts.runner().n_issued(), 0U);
 }
 
 TEST_P(Forms, BeamsFitTheForm) {

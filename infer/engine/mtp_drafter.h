@@ -1,0 +1,40 @@
+// Drafts from the model's own module for multi-token prediction (forward/tokens_ahead.h). It has a KV cache of its own,
+// with a row for each position of the model that was computed while the engine drafts. To draft several tokens, it runs
+// again on its own hidden state and draft. As in DraftModel, the sequence's own sampler draws the drafts.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "infer/engine/draft_model.h"
+
+namespace folio::infer {
+
+class MtpDrafter : public DraftModel {
+ public:
+  /// Creates a drafter for sequences of `model`, which must outlive it, as must the machine; the drafter must outlive
+  /// its requests. Throws core::Error if the model has no module or the machine is several processes, and as Runner's
+  /// constructor does.
+  MtpDrafter(const core::StoredModel& model, Machine& machine, const CacheOptions& options = {});
+  MtpDrafter(core::StoredModel&&, Machine&, const CacheOptions& = {}) = delete;
+
+  [[nodiscard]] bool reads_hidden() const override { return true; }
+  /// Stores the rows for the module. Runs it if a sequence has many, without waiting for draft().
+  void observe(std::span<const Computed> all) override;
+  /// Appends drafts for all sequences together. A sequence gets none before it is observed, after tokens that
+  /// structured output forces, or if it exceeds the module's cache.
+  void draft(std::span<const Text> texts) override;
+
+ private:
+  class Follower;
+
+  MtpDrafter(std::unique_ptr<const core::StoredModel> module, const core::StoredModel& model, Machine& machine,
+             const CacheOptions& options);
+  bool append_rows(const Follower& follower, size_t n_rows, size_t n_drafts);
+
+  std::unique_ptr<const core::StoredModel> module_;
+  size_t dim_;
+  int64_t reserved_ = 0;  ///< free blocks that rows_ and the drafts after them need
+};
+
+}  // namespace folio::infer

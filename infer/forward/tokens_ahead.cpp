@@ -1,0 +1,73 @@
+#include "infer/forward/tokens_ahead.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "core/error.h"
+
+namespace folio::infer {
+namespace {
+
+using core::Role;
+
+// Returns `matrix`, (n, 2 k), as a stack (2, n, k) of its halves, whose bytes are appended to `storage`. A row that is
+// not two whole numbers of blocks is converted to F32.
+core::TensorView in_halves(core::TensorView matrix, std::vector<std::shared_ptr<const void>>& storage) {
+  const int64_t n = matrix.shape[0], k = matrix.shape[1] / 2;
+  const bool whole = k % static_cast<int64_t>(core::info(matrix.type).block_elements) == 0;
+  const std::vector<float> floats = whole ? std::vector<float>{} : core::to_floats(matrix);
+  if (!whole) matrix.type = core::DType::F32;
+  const std::span<const std::byte> from = whole ? matrix.bytes : std::as_bytes(std::span(floats));
+  const size_t half = from.size() / static_cast<size_t>(2 * n);  // bytes of half a row
+  const auto bytes = std::make_shared<std::vector<std::byte>>(from.size());
+  for (size_t i = 0; i < static_cast<size_t>(2 * n); ++i) {
+    const size_t to = i % 2 * static_cast<size_t>(n) + i / 2;
+    std::memcpy(bytes->data() + to * half, from.data() + i * half, half);
+  }
+  matrix.bytes = *bytes;
+  matrix.shape = {2, n, k};
+  storage.push_back(bytes);
+  return matrix;
+}
+
+}  // namespace
+
+core::StoredModel module_of(const core::StoredModel& model) {
+  const core::ModelConfig& of = model.config;
+  core::require(of.n_tokens_ahead > 0, "{}: the model has no module that predicts further tokens", model.path);
+  core::StoredModel module{.path = model.path, .format = model.format, .config = of};
+  core::ModelConfig& c = module.config;
+  c.dense_layers = of.has_experts(of.n_layers) ? 0 : 1;
+  if (!of.has_window(of.n_layers)) c.sliding_window = 0;
+  c.n_layers = 0;
+  const auto all = core::tensor_manifest(of);
+  for (const core::TensorSpec& spec : core::tensor_manifest(c)) {
+    const Role role = spec.role == Role::OutputNorm ? Role::MtpOutputNorm : spec.role;
+    const auto found = std::ranges::find_if(
+        all, [&](const core::TensorSpec& s) { return s.role == role && (s.layer < 0 || s.layer == of.n_layers); });
+    const core::TensorView& tensor = model.tensors[static_cast<size_t>(found - all.begin())];
+    module.tensors.push_back(role == Role::MtpProjection ? in_halves(tensor, module.storage) : tensor);
+  }
+  return module;
+}
+
+void join_hidden(Stage& m) {
+  using enum Slot;
+  const StageWeights& w = m.weights();
+  const int64_t l = m.layers().first;
+  const WeightId of_embedding = w(Role::MtpProjection, l), of_hidden{of_embedding.index + 1};
+  m.norm(w(Role::MtpHiddenNorm, l));
+  m.project(Normed, std::array{Projection{of_hidden, {}, Residual}});
+  m.embed(w(Role::TokenEmbedding), Branch);
+  m.norm(w(Role::MtpEmbeddingNorm, l), Branch);
+  m.project_to_residual(Normed, of_embedding, {}, {});
+}
+
+bool keep_hidden(Stage& m, size_t n_logit_rows) {
+  m.norm(m.weights()(Role::OutputNorm), Slot::Residual, Slot::Hidden);
+  if (n_logit_rows > 0) m.gather();
+  return n_logit_rows > 0;
+}
+
+}  // namespace folio::infer

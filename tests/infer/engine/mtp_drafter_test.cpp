@@ -1,0 +1,446 @@
+// Tests infer/engine/mtp_drafter.h and forward/tokens_ahead.h: the module's logits are those of a model of one layer
+// whose embeddings are the module's inputs, computed here; a module that cannot be wrong is never wrong; and outputs do
+// not depend on drafts.
+#include "infer/engine/mtp_drafter.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "infer/engine/engine.h"
+#include "infer/forward/tokens_ahead.h"
+#include "tests/infer/engine/letter_tokenizer.h"
+#include "tests/infer/machines.h"
+#include "tests/infer/support.h"
+
+namespace folio::infer {
+namespace {
+
+using core::Role;
+using test::EngineOn;
+using test::MachineKind;
+using test::random_tokens;
+using test::RunnerOn;
+
+// A drafter on the last machine of a kind.
+class MtpDrafterOn : private test::Rig, public MtpDrafter {
+ public:
+  MtpDrafterOn(const MachineKind& kind, const core::StoredModel& model, const CacheOptions& options = {})
+      : Rig(kind, model.config, {.n_threads = 1}), MtpDrafter(model, machine(0), kind.with_type(options)) {}
+};
+
+// The values of one tensor.
+std::vector<float>& values_of(core::Weights& weights, Role role, int64_t layer = -1) {
+  const auto manifest = core::tensor_manifest(weights.config);
+  const auto found =
+      std::ranges::find_if(manifest, [&](const core::TensorSpec& s) { return s.role == role && s.layer == layer; });
+  return weights.tensors.at(static_cast<size_t>(found - manifest.begin()));
+}
+
+// x / sqrt(mean(x²) + eps) * weight, in doubles.
+std::vector<double> norm_of(std::span<const float> x, const std::vector<float>& weight, double eps) {
+  double sum = 0.0;
+  for (const float v : x) sum += static_cast<double>(v) * v;
+  std::vector<double> y;
+  for (size_t i = 0; i < x.size(); ++i) {
+    y.push_back(x[i] / std::sqrt(sum / static_cast<double>(x.size()) + eps) * weight[i]);
+  }
+  return y;
+}
+
+class MtpDrafterTest : public ::testing::TestWithParam<MachineKind> {
+ protected:
+  void SetUp() override {
+    if (GetParam().name == "three_in_flight")
+      GTEST_SKIP() << "rejected: see RejectsModelsWithoutModuleAndSeveralStepsInFlight";
+  }
+  static core::ModelConfig config(int64_t context = 100) {
+    core::ModelConfig c = GetParam().model;  // a vocabulary of 37
+    c.n_tokens_ahead = 1;
+    c.context_length = context;
+    return c;
+  }
+  [[nodiscard]] static std::vector<int32_t> tokens(size_t n, uint64_t seed = 1) { return random_tokens(n, seed, 37); }
+
+  // Returns the rows that the observer sees as "norm", and the logits, of a sequence of tokens.
+  static std::pair<std::vector<float>, std::vector<float>> observed(const core::StoredModel& model,
+                                                                    std::span<const int32_t> tokens) {
+    RunnerOn runner(GetParam(), model);
+    std::vector<float> hidden;
+    auto logits = test::run(runner, test::rows_of(runner.cache().add_sequence(), tokens),
+                            [&](const std::string& name, std::span<float> values, size_t) {
+                              if (name == "norm") hidden.insert(hidden.end(), values.begin(), values.end());
+                              return false;
+                            });
+    return {hidden, logits};
+  }
+
+  // The module by other means: eh_proj [enorm(embedding); hnorm(hidden)] in doubles, as embeddings of a plain model.
+  struct Oracle {
+    core::Weights weights;
+    std::vector<float> inputs{};  // (rows, dim)
+
+    void add(int32_t token, std::span<const float> hidden) {
+      const core::ModelConfig& c = weights.config;
+      const auto dim = static_cast<size_t>(c.dim);
+      const auto& table = values_of(weights, Role::TokenEmbedding);
+      const auto embedding = std::span(table).subspan(static_cast<size_t>(token) * dim, dim);
+      auto x = norm_of(embedding, values_of(weights, Role::MtpEmbeddingNorm, c.n_layers), c.norm_eps);
+      const auto h = norm_of(hidden, values_of(weights, Role::MtpHiddenNorm, c.n_layers), c.norm_eps);
+      x.insert(x.end(), h.begin(), h.end());
+      const auto& projection = values_of(weights, Role::MtpProjection, c.n_layers);
+      for (size_t i = 0; i < dim; ++i) {
+        inputs.push_back(static_cast<float>(std::inner_product(
+            x.begin(), x.end(), projection.begin() + static_cast<std::ptrdiff_t>(i * 2 * dim), 0.0)));
+      }
+    }
+    // Returns the last row's hidden state behind the final norm, and its logits.
+    std::pair<std::vector<float>, std::vector<float>> last() {
+      const core::ModelConfig& c = weights.config;
+      const auto dim = static_cast<size_t>(c.dim);
+      const auto n = static_cast<int64_t>(inputs.size() / dim);
+      core::Weights plain{.config = c, .tensors = {}};
+      plain.config.n_tokens_ahead = 0;
+      plain.config.n_layers = 1;
+      plain.config.dense_layers = c.has_experts(c.n_layers) ? 0 : 1;
+      plain.config.tie_embeddings = false;
+      plain.config.vocab_size = std::max(c.vocab_size, n);
+      for (const core::TensorSpec& spec : core::tensor_manifest(plain.config)) {
+        const bool of_output = spec.role == Role::Output;
+        plain.tensors.push_back(spec.role == Role::TokenEmbedding ? inputs
+                                : of_output && c.tie_embeddings   ? values_of(weights, Role::TokenEmbedding)
+                                : of_output                       ? values_of(weights, Role::Output)
+                                : spec.role == Role::OutputNorm   ? values_of(weights, Role::MtpOutputNorm, c.n_layers)
+                                                                  : values_of(weights, spec.role, c.n_layers));
+        plain.tensors.back().resize(static_cast<size_t>(spec.elements()));
+      }
+      std::vector<int32_t> ids(static_cast<size_t>(n));
+      std::iota(ids.begin(), ids.end(), 0);
+      auto [hidden, logits] = observed(test::model_in_memory(plain), ids);
+      hidden.erase(hidden.begin(), hidden.end() - c.dim);
+      logits.erase(logits.begin(), logits.end() - plain.config.vocab_size);
+      logits.resize(static_cast<size_t>(c.vocab_size));
+      return {hidden, logits};
+    }
+    // Returns n drafts after `text`, whose last row is the oracle's.
+    std::vector<int32_t> drafts(std::vector<int32_t> text, size_t n, Sampler& sampler) {
+      const size_t n_text = text.size();
+      for (size_t i = 0; i < n; ++i) {
+        auto [hidden, logits] = last();
+        text.push_back(sampler.sample(logits, text, static_cast<int64_t>(text.size())));
+        if (i + 1 < n) add(text.back(), hidden);
+      }
+      return {text.begin() + static_cast<std::ptrdiff_t>(n_text), text.end()};
+    }
+  };
+  // Returns the oracle of all rows after `text`'s first `n_skipped` rows.
+  static Oracle oracle_of(const core::Weights& weights, std::span<const int32_t> text, size_t n_skipped = 0) {
+    Oracle oracle{.weights = weights};
+    const auto hidden = observed(test::model_in_memory(weights), text.first(text.size() - 1)).first;
+    const auto dim = static_cast<size_t>(weights.config.dim);
+    for (size_t i = n_skipped; i + 1 < text.size(); ++i) {
+      oracle.add(text[i + 1], std::span(hidden).subspan(i * dim, dim));
+    }
+    return oracle;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Machines, MtpDrafterTest, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
+
+// Hidden states of all rows are those that an observer sees if all rows need logits; and logits do not change.
+TEST_P(MtpDrafterTest, StepsKeepTheHiddenStatesOfAllRows) {
+  const core::StoredModel model = test::random_model(config());
+  const auto dim = static_cast<size_t>(model.config.dim);
+  const auto [hidden, logits] = observed(model, tokens(40));
+  const auto vocab_size = static_cast<size_t>(model.config.vocab_size);
+  for (const size_t n_before : {size_t{0}, size_t{7}, size_t{39}}) {
+    RunnerOn runner(GetParam(), model);
+    auto rows = test::rows_of(runner.cache().add_sequence(), tokens(40), 0, false);
+    for (size_t i = 0; i < rows.size(); ++i) rows[i].keeps_hidden = i % 2 == 0;
+    const auto first = std::span(rows).first(n_before);
+    if (n_before > 0) {
+      const StepOutput output = runner.forward(first);
+      EXPECT_TRUE(output.logits.empty());
+      EXPECT_TRUE(test::same_bits(output.hidden, std::span(hidden).first(n_before * dim)));
+    }
+    rows.back().wants_logits = true;
+    rows.back().keeps_hidden = true;
+    for (int again = 0; again < 2; ++again) {  // replays a recorded step
+      const StepOutput output = runner.forward(std::span(rows).subspan(n_before));
+      EXPECT_TRUE(test::same_bits(output.hidden, std::span(hidden).subspan(n_before * dim)));
+      EXPECT_TRUE(test::same_bits(output.logits, std::span(logits).last(vocab_size)));
+      runner.cache().truncate(rows.back().sequence, static_cast<int64_t>(n_before));
+    }
+    for (Row& row : rows) row.keeps_hidden = false;
+    const StepOutput plain = runner.forward(std::span(rows).subspan(n_before));
+    EXPECT_TRUE(plain.hidden.empty());
+    EXPECT_TRUE(test::same_bits(plain.logits, std::span(logits).last(vocab_size)));
+  }
+}
+
+TEST_P(MtpDrafterTest, ModulesLogitsAndHiddenStatesAreTheOracles) {
+  const core::Weights weights = test::random_weights(config(), 7);
+  const core::StoredModel model = test::model_in_memory(weights);
+  const auto text = tokens(30);
+  auto [expected_hidden, expected] = oracle_of(weights, text).last();
+  const auto hidden = observed(model, std::span(text).first(29)).first;
+  const auto dim = static_cast<size_t>(model.config.dim);
+  const core::StoredModel module = module_of(model);
+  test::Rig rig(GetParam(), model.config, {.n_threads = 1});
+  Runner runner(module, rig.machine(0), GetParam().with_type({}));
+  auto rows = test::rows_of(runner.cache().add_sequence(), std::span(text).subspan(1));
+  for (size_t i = 0; i < rows.size(); ++i) rows[i].hidden = std::span(hidden).subspan(i * dim, dim);
+  rows.back().keeps_hidden = true;
+  const StepOutput output = runner.forward(rows);
+  // Rounding to the cache's type may fall to the other side, and a selected expert may change.
+  const double tolerance = GetParam().cache_type == CacheType::Q8_0  ? 0.05
+                           : GetParam().cache_type == CacheType::F16 ? 0.005
+                                                                     : 200 * GetParam().roundoff;
+  const auto logits = output.logits.last(expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(logits[i], expected[i], tolerance) << "logit " << i;
+  const auto own = output.hidden.last(dim);
+  for (size_t i = 0; i < dim; ++i) EXPECT_NEAR(own[i], expected_hidden[i], tolerance) << "element " << i;
+  runner.cache().truncate(rows.front().sequence, 0);
+  rows.front().hidden = {};
+  EXPECT_ERROR(runner.forward(rows), "0 elements of a hidden state, expected ");
+}
+
+// Drafts are the oracle's, in whatever pieces the rows come, after wrong drafts, and if the first rows are missing.
+TEST_P(MtpDrafterTest, DraftsAreTheOracles) {
+  const core::Weights weights = test::random_weights(config(), 7);
+  const core::StoredModel model = test::model_in_memory(weights);
+  const auto dim = static_cast<size_t>(model.config.dim);
+  const auto text = tokens(60);
+  const auto hidden = observed(model, text).first;
+  const SamplerOptions greedy{.temperature = 0.0F};
+  for (const SamplerOptions& options :
+       {greedy, SamplerOptions{.temperature = 1.0F, .top_p = 1.0F, .repetition_penalty = 1.2F, .seed = 3}}) {
+    for (const size_t n_skipped : {size_t{0}, size_t{5}}) {
+      MtpDrafterOn drafter(GetParam(), model);
+      Sampler sampler(options, {}, text.size());
+      std::unique_ptr<Drafter::Memory> memory;
+      size_t first = n_skipped;
+      for (const size_t end : {size_t{41}, size_t{42}, size_t{44}, size_t{59}}) {
+        std::vector<int32_t> so_far(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end + 1));
+        drafter.observe(
+            std::array{Drafter::Computed{.tokens = so_far,
+                                         .first = first,
+                                         .hidden = std::span(hidden).subspan(first * dim, (end - first) * dim),
+                                         .memory = memory}});
+        first = end;
+        for (const size_t n : {size_t{3}, size_t{1}}) {  // the second call: without new rows
+          std::vector<int32_t> drafted = so_far;
+          drafter.draft(std::array{Drafter::Text{
+              .tokens = drafted, .first = 0, .most = n, .n_misses = 0, .sampler = sampler, .memory = memory}});
+          ASSERT_EQ(drafted.size(), so_far.size() + n);
+          drafted.erase(drafted.begin(), drafted.begin() + std::ssize(so_far));
+          Sampler own(options, {}, text.size());
+          EXPECT_EQ(drafted, oracle_of(weights, so_far, n_skipped).drafts(so_far, n, own)) << "after " << end;
+        }
+      }
+      memory.reset();
+      EXPECT_EQ(drafter.runner().cache().blocks_in_use(), 0);
+    }
+  }
+}
+
+// A model of one layer with a sliding window of 8 positions, whose module is that layer: from position 8 on, its row
+// for a token computes what the model computes for the token.
+core::Weights own_copy() {
+  const core::ModelConfig c{.family = core::Family::Mistral,
+                            .vocab_size = 37,
+                            .dim = 48,
+                            .n_layers = 1,
+                            .n_tokens_ahead = 1,
+                            .n_heads = 6,
+                            .n_kv_heads = 2,
+                            .hidden_dim = 40,
+                            .context_length = 300,
+                            .sliding_window = 8,
+                            .tie_embeddings = false};
+  core::Weights weights = test::random_weights(c, 11);
+  const auto dim = static_cast<size_t>(c.dim);
+  auto& table = values_of(weights, Role::TokenEmbedding);  // in rows of norm 1, which the module's norm keeps
+  for (size_t row = 0; row < table.size(); row += dim) {
+    const auto normed = norm_of(std::span(table).subspan(row, dim), std::vector<float>(dim, 1.0F), 0.0);
+    std::ranges::copy(normed, table.begin() + static_cast<std::ptrdiff_t>(row));
+  }
+  for (const core::TensorSpec& spec : core::tensor_manifest(c)) {
+    if (spec.layer == 0) values_of(weights, spec.role, 1) = values_of(weights, spec.role, 0);
+  }
+  std::ranges::fill(values_of(weights, Role::MtpEmbeddingNorm, 1), std::sqrt(1.0F + c.norm_eps));
+  values_of(weights, Role::MtpOutputNorm, 1) = values_of(weights, Role::OutputNorm);
+  auto& projection = values_of(weights, Role::MtpProjection, 1);
+  std::ranges::fill(projection, 0.0F);
+  for (size_t i = 0; i < dim; ++i) projection[i * 2 * dim + i] = 1.0F;  // the embedding's half
+  return weights;
+}
+
+// A model whose token t is followed by t + 1, and whose module computes that from the hidden state only.
+core::Weights counting() {
+  core::ModelConfig c = test::small_shapes().front().config;  // 64 elements, a tied vocabulary of 50
+  c.n_tokens_ahead = 1;
+  c.tie_embeddings = false;
+  c.vocab_size = 37;
+  core::Weights weights = test::random_weights(c, 12);
+  const auto dim = static_cast<size_t>(c.dim), n = static_cast<size_t>(c.vocab_size);
+  for (const core::TensorSpec& spec : core::tensor_manifest(c)) {
+    if (spec.role == Role::Wo || spec.role == Role::W2 || spec.role == Role::TokenEmbedding ||
+        spec.role == Role::Output || spec.role == Role::MtpProjection) {
+      std::ranges::fill(values_of(weights, spec.role, spec.layer), 0.0F);
+    }
+  }
+  for (size_t t = 0; t < n; ++t) {
+    const size_t next = (t + 1) % n;
+    values_of(weights, Role::TokenEmbedding)[t * dim + t] = 1.0F;
+    values_of(weights, Role::Output)[next * dim + t] = 1.0F;
+    values_of(weights, Role::MtpProjection, c.n_layers)[next * 2 * dim + dim + t] = 1.0F;  // the hidden state's half
+  }
+  return weights;
+}
+
+// With n accepted drafts, a step yields n + 1 tokens. A second request finds the first one's prompt in both caches.
+TEST_P(MtpDrafterTest, ModulesThatCannotBeWrongAreAlwaysAccepted) {
+  for (const core::Weights& weights : {own_copy(), counting()}) {
+    const core::StoredModel model = test::model_in_memory(weights);
+    // The module's positions are one less than the model's: rotated keys differ in rounding, which 8 bits show.
+    const bool sampled_too = weights.config.n_layers == 1 && GetParam().cache_type != CacheType::Q8_0;
+    for (const float temperature : {0.0F, 1.0F}) {
+      if (temperature > 0.0F && !sampled_too) continue;
+      for (const size_t n_drafts : {size_t{1}, size_t{5}}) {
+        MtpDrafterOn drafter(GetParam(), model, {.max_positions = 300});
+        EngineOn engine(GetParam(), model, {.n_threads = 1}, {.max_positions = 300});
+        engine.draft_with(drafter);
+        for (int again = 0; again < 2; ++again) {
+          const uint64_t before = engine.statistics().steps;
+          const Request r{.prompt = tokens(70),
+                          .options = {.max_tokens = 31,
+                                      .sampler = {.temperature = temperature, .top_p = 1.0F, .seed = 5},
+                                      .speculate = n_drafts}};
+          const GenerateResult result = test::results_of(engine, r).front();
+          EXPECT_EQ(result.n_right, result.n_drafts);
+          EXPECT_EQ(engine.statistics().steps - before, 1 + 30 / (n_drafts + 1));
+          EXPECT_EQ(result.n_cached, again == 0 ? 0U : 64U);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(MtpDrafterTest, OutputsDoNotDependOnDrafts) {
+  const core::StoredModel model = test::random_model(config());
+  const test::LetterTokenizer tokenizer;
+  const SamplerOptions options[] = {
+      {.temperature = 0.0F},
+      {.temperature = 1.0F, .top_p = 1.0F, .seed = 3},
+      {.temperature = 0.7F, .repetition_penalty = 1.3F, .frequency_penalty = 0.2F, .seed = 5}};
+  std::vector<Request> requests;
+  for (const SamplerOptions& o : options) {
+    Request r{.prompt = tokens(40, 3),
+              .options = {.max_tokens = 40, .sampler = o, .context = 56, .slide = o.temperature > 0.0F, .n = 2}};
+    requests.push_back(r);
+    r.prompt = tokens(23, 2);
+    r.options.n = 1;
+    r.tokenizer = &tokenizer;
+    r.options.end_tokens = {11};
+    requests.push_back(r);
+    r.options.end_tokens = {};
+    r.options.stops = {"M", "3B"};
+    r.options.context = 0;
+    r.options.slide = false;
+    requests.push_back(r);
+  }
+  std::vector<std::vector<GenerateResult>> expected;
+  for (const Request& r : requests) {
+    EngineOn alone(GetParam(), model);
+    expected.push_back(test::results_of(alone, r));
+  }
+  struct Setting {
+    int64_t positions;  // few, so that requests are preempted repeatedly
+    int64_t draft_positions;
+    size_t max_rows;
+    size_t n_threads;
+  };
+  for (const auto& [positions, draft_positions, max_rows, n_threads] :
+       {Setting{2000, 2000, 4096, 1}, Setting{160, 100, 4096, 2}, Setting{160, 2000, 9, 1},
+        Setting{2000, 160, 40, 2}}) {
+    MtpDrafterOn drafter(GetParam(), model, {.max_positions = draft_positions});
+    EngineOn engine(GetParam(), model, {.n_threads = n_threads}, {.max_positions = positions}, {.max_rows = max_rows});
+    engine.draft_with(drafter);
+    for (int again = 0; again < 2; ++again) {  // then with the prefixes in the cache
+      std::vector<RequestId> ids;
+      for (size_t i = 0; i < requests.size(); ++i) {
+        Request r = requests[i];
+        r.options.speculate = i == 4 ? 0 : 6;
+        ids.push_back(engine.add(r));
+      }
+      while (engine.step()) continue;
+      size_t n_drafts = 0;
+      for (size_t i = 0; i < ids.size(); ++i) {
+        const auto results = engine.take_all(ids[i]);
+        for (size_t choice = 0; choice < results.size(); ++choice) {
+          EXPECT_EQ(results[choice].tokens, expected[i][choice].tokens) << "request " << i;
+          EXPECT_EQ(results[choice].text, expected[i][choice].text) << "request " << i;
+          EXPECT_EQ(results[choice].finish_reason, expected[i][choice].finish_reason) << "request " << i;
+          n_drafts += results[choice].n_drafts;
+        }
+      }
+      EXPECT_GT(n_drafts, 0U);
+      EXPECT_EQ(drafter.runner().cache().blocks_in_use(), 0);
+      EXPECT_EQ(engine.cache().blocks_in_use(), 0);
+    }
+    EXPECT_EQ(positions == 160, engine.statistics().preemptions > 0);
+  }
+}
+
+TEST(MtpDrafter, RejectsModelsWithoutModuleAndSeveralStepsInFlight) {
+  core::ModelConfig c = test::small_shapes().front().config;
+  const core::StoredModel plain = test::random_model(c);
+  Cpu cpu({.n_threads = 1});
+  EXPECT_ERROR(MtpDrafter(plain, cpu), "the model has no module that predicts further tokens");
+  c.n_tokens_ahead = 1;
+  const core::StoredModel model = test::random_model(c);
+  MtpDrafter drafter(model, cpu);
+  test::RecordingMachine three(std::make_unique<Cpu>(CpuOptions{.n_threads = 1}), 3);
+  Engine engine(model, three);
+  EXPECT_ERROR(engine.draft_with(drafter), "need a machine with one step in flight, not 3");
+}
+
+// Rows of matrices in blocks are cut between blocks, and converted where a half is no whole number of blocks.
+TEST(TokensAhead, HalvesOfTheProjectionAreItsColumns) {
+  for (const core::DType type : {core::DType::Q8_0, core::DType::F16, core::DType::Q4_K}) {
+    test::Shape shape = test::typed_shapes().front();
+    shape.config.n_tokens_ahead = 1;
+    shape.config.dim = shape.config.hidden_dim = 128;
+    shape.config.n_heads = shape.config.n_kv_heads = 2;
+    shape.config.head_dim = 64;
+    shape.type = type == core::DType::Q4_K ? core::DType::F32 : type;
+    shape.in_memory = true;
+    core::StoredModel model = test::random_model_of(shape);
+    const auto manifest = core::tensor_manifest(model.config);
+    const auto at = static_cast<size_t>(std::ranges::find(manifest, Role::MtpProjection, &core::TensorSpec::role) -
+                                        manifest.begin());
+    const auto blocks = test::random_blocks(core::DType::Q4_K, 128, 5, 0.2);  // a block has a whole row
+    if (type == core::DType::Q4_K) {
+      model.tensors[at].type = type;
+      model.tensors[at].bytes = blocks;
+    }
+    const std::vector<float> whole = core::to_floats(model.tensors[at]);
+    const core::StoredModel module = module_of(model);
+    const auto of_module = core::tensor_manifest(module.config);
+    const auto own = static_cast<size_t>(std::ranges::find(of_module, Role::MtpProjection, &core::TensorSpec::role) -
+                                         of_module.begin());
+    const core::TensorView& halves = module.tensors[own];
+    EXPECT_EQ(halves.shape, (std::vector<int64_t>{2, 128, 128}));
+    EXPECT_EQ(halves.type, type == core::DType::Q4_K ? core::DType::F32 : type);
+    const std::vector<float> values = core::to_floats(halves);
+    for (size_t i = 0; i < whole.size(); ++i) {
+      const size_t row = i / 256, column = i % 256;
+      ASSERT_EQ(values[(column / 128 * 128 + row) * 128 + column % 128], whole[i]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace folio::infer
