@@ -114,7 +114,7 @@ struct StageInfo {
   size_t max_rows = kMaxRows;  ///< maximum rows per step
   /// Maximum number of steps that may be begun before the results of the first one are read. Steps finish in order.
   size_t steps_in_flight = 1;
-  bool draws = false;    ///< true: the stage draws tokens; false: the host draws them from the logits
+  bool draws = false;        ///< true: the stage draws tokens; false: the host draws them from the logits
   bool writable = true;      ///< false: no observers, and the host cannot set activations
   bool keeps_hidden = true;  ///< false: rejects steps with Step::keeps_hidden
 };

@@ -127,8 +127,8 @@ struct Kernels {
                       float* out, size_t out_stride, bool accumulate);
 
   /// Computes matmul for many inputs in a packed layout, with matmul's bits. pack() writes n <= packed_inputs inputs
-  /// (n, k) to packed_inputs * in_lanes(k) floats; the outputs of successive calls are contiguous. The layout is that of
-  /// the instruction set. Null except with AVX-512.
+  /// (n, k) to packed_inputs * in_lanes(k) floats; the outputs of successive calls are contiguous. The layout depends
+  /// on the instruction set. Null except with AVX-512.
   size_t packed_inputs;
   void (*pack)(const float* x, size_t n, size_t k, float* out);
   void (*matmul_packed)(const float* packed, size_t n_rows, const float* weight, size_t k, size_t row_begin,
