@@ -15,8 +15,9 @@ import tempfile
 
 def trained(build, text, out, seed, steps, flags):
     """Returns the log of a run, and its processor time per step in milliseconds."""
-    done = subprocess.Popen([build / "train", text, "--out", out, "--seed", str(seed), "--steps", str(steps), "--threads", "1",
-                             "--eval-every", str(steps), "--checkpoint-every", str(steps), "--sample", "0", *flags],
+    n = str(steps)
+    done = subprocess.Popen([build / "train", text, "--out", out, "--seed", str(seed), "--steps", n, "--threads", "1",
+                             "--eval-every", n, "--checkpoint-every", n, "--sample", "0", *flags],
                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(done.pid, 0)
     assert status == 0, out
@@ -39,9 +40,11 @@ def main():
             results = [trained(o.build, o.text, pathlib.Path(folder) / f"{seed}-{len(flags)}", seed, o.steps, flags)
                        for flags in ([], ["--mtp", "1", "--mtp-weight", o.weight])]
             (plain, alone), (ahead, both) = results
-            row = plain[-1]["val_loss"], ahead[-1]["val_loss"], statistics.mean(e["mtp_loss"] for e in ahead[-10:]), alone, both
+            later = statistics.mean(entry["mtp_loss"] for entry in ahead[-10:])
+            row = plain[-1]["val_loss"], ahead[-1]["val_loss"], later, alone, both
             rows.append(row)
-            print(f"{seed:4} {row[0]:14.4f} {row[1]:6.4f} {row[1] - row[0]:12.4f} {row[2]:34.3f} {alone:23.1f} {both:6.1f}", flush=True)
+            print(f"{seed:4} {row[0]:14.4f} {row[1]:6.4f} {row[1] - row[0]:12.4f} {later:34.3f} {alone:23.1f} {both:6.1f}",
+                  flush=True)
     differences = [row[1] - row[0] for row in rows]
     error = statistics.stdev(differences) / len(rows) ** 0.5 if len(rows) > 1 else 0.0
     print(f"difference of the validation loss: {statistics.mean(differences):+.4f} ± {error:.4f} (standard error)")
