@@ -312,6 +312,7 @@ TEST_P(MtpDrafterTest, ModulesThatCannotBeWrongAreAlwaysAccepted) {
         MtpDrafterOn drafter(GetParam(), model, {.max_positions = 300});
         EngineOn engine(GetParam(), model, {.n_threads = 1}, {.max_positions = 300});
         engine.draft_with(drafter);
+        engine.goodput().plant({}, 0.0);  // all drafts pay
         for (int again = 0; again < 2; ++again) {
           const uint64_t before = engine.statistics().steps;
           const Request r{.prompt = tokens(70),
@@ -368,6 +369,7 @@ TEST_P(MtpDrafterTest, OutputsDoNotDependOnDrafts) {
     MtpDrafterOn drafter(GetParam(), model, {.max_positions = draft_positions});
     EngineOn engine(GetParam(), model, {.n_threads = n_threads}, {.max_positions = positions}, {.max_rows = max_rows});
     engine.draft_with(drafter);
+    engine.goodput().plant({}, 0.0);
     for (int again = 0; again < 2; ++again) {  // then with the prefixes in the cache
       std::vector<RequestId> ids;
       for (size_t i = 0; i < requests.size(); ++i) {
