@@ -249,7 +249,7 @@ inline void multiply_latents(const float* queries, const T* latents, size_t n, s
 // prefetched while keys are read, and its values while values are read.
 template <typename T>
 struct HeadBlock {
-  const T* keys;    // (head_dim, 32 positions); null: the values are the keys (latent attention)
+  const T* keys;    // (head_dim, 32 positions); null: the values are the keys (latent attention, unless T is BF16Pair)
   const T* values;  // (32 positions, head_dim)
   const T* next_keys;
   const T* next_values;
@@ -268,7 +268,8 @@ struct Scores {
 };
 
 // Computes a block's softmax state and its unnormalized output value (kQueries, head_dim) from queries (head_dim,
-// kQueries), or (kQueries, head_dim) in latent attention. The order of the sums is that of reference/attention.cpp.
+// kQueries), or (kQueries, head_dim) in latent attention unless T is BF16Pair. The order of the sums is that of
+// reference/attention.cpp.
 template <size_t kQueries, typename T>
 inline Running attend_block(const float* queries, const HeadBlock<T>& block, const Seen<kQueries>& seen,
                             size_t head_dim, const Scores& scores, float* value) {
@@ -332,7 +333,7 @@ struct Pass {
   size_t at[kMostQueries];  // offset of each query in AttentionInput::query and in the output
   Seen<kMostQueries> positions;
   Running running;
-  float* queries;  // (head_dim, n_queries), or (n_queries, head_dim) in latent attention
+  float* queries;  // (head_dim, n_queries); in latent attention except with BF16Pair, (n_queries, head_dim)
   float* total;    // (n_queries, head_dim)
 };
 

@@ -109,9 +109,12 @@ std::optional<Drafter::Computed> ActiveRequest::computed(const Sequence& s, size
                                                          size_t dim) {
   Choice& c = choices_[s.index()];
   const size_t end = c.n_computed();  // before `first` if the context slid
-  if (!speculates(s) || c.reason || end <= first || end >= c.history().size()) return {};
-  return Drafter::Computed{
-      .tokens = c.history(), .first = first, .hidden = hidden.first((end - first) * dim), .memory = c.drafts->memory()};
+  if (!needs_hidden(s) || c.reason || end <= first || end >= c.history().size()) return {};
+  return Drafter::Computed{.tokens = c.history(),
+                           .begin = c.first(),
+                           .first = first,
+                           .hidden = hidden.first((end - first) * dim),
+                           .memory = c.drafts->memory()};
 }
 
 size_t ActiveRequest::append_rows(const Sequence& s, std::vector<Row>& rows, size_t most, size_t& most_reported) {
@@ -243,6 +246,7 @@ void ActiveRequest::slide(Choice& c) {
 void ActiveRequest::end(Choice& c, FinishReason reason, std::string text) {
   c.reason = reason;
   c.end = Choice::Clock::now();
+  if (c.drafts) c.drafts->preempted();  // releases the drafter's blocks
   if (c.sampling) text += c.sampling->finish();
   if (request_.on_text && !text.empty()) request_.on_text(c.index(), text);
   if (request_.on_end) request_.on_end(c.index(), c.result());

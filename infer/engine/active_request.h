@@ -70,9 +70,10 @@ class ActiveRequest {
     const auto& drafts = choices_[s.index()].drafts;
     return drafts ? drafts->n() : 0;
   }
-  /// Returns true if drafters may draft for the sequence.
-  [[nodiscard]] bool speculates(const Sequence& s) const {
-    return request_.options.speculate > 0 && choices_[s.index()].drafts.has_value();
+  /// Returns true if a drafter that reads hidden states needs those of the sequence's rows.
+  [[nodiscard]] bool needs_hidden(const Sequence& s) const {
+    const auto& drafts = choices_[s.index()].drafts;
+    return request_.options.speculate > 0 && drafts && !drafts->rest();
   }
   /// Returns a drafter's input after take() of rows with these hidden states, (rows, dim), that begin at history index
   /// `first`; or nullopt if the sequence gets no more drafts or must be computed again.

@@ -30,6 +30,7 @@ std::optional<Drafter::Text> Drafts::begin(std::span<const int32_t> history, siz
   clear();
   n_forced_ = n_ahead_ = 0;
   n_wanted_ = n_wanted;
+  n_idle_ = n_wanted > 0 ? 0 : n_idle_ + 1;
   if ((sampler.form() != nullptr ? most : n_wanted) == 0) return {};
   tokens_.insert(tokens_.end(), history.begin() + static_cast<std::ptrdiff_t>(n_history_), history.end());
   n_history_ = history.size();

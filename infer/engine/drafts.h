@@ -36,8 +36,9 @@ class Drafter {
   /// Rows of a sequence that a step computed, without those of wrong drafts.
   struct Computed {
     std::span<const int32_t> tokens;  ///< the sequence so far, longer than the rows
+    size_t begin;                     ///< index of the first token in the context
     size_t first;                     ///< index of the first row's token
-    std::span<const float> hidden;    ///< (rows, dim): the rows' hidden states behind the final norm
+    std::span<const float> hidden;    ///< (rows, dim): the rows' hidden states after the final norm
     std::unique_ptr<Memory>& memory;  ///< the drafter's state for this sequence; null at first
   };
 
@@ -67,6 +68,9 @@ class Drafts {
   /// times in a row, so that drafts are tried again.
   [[nodiscard]] bool can_wait() const { return n_issued_ == 0 && (n_wanted_ == 0 || n_misses() > 3) && n_ahead_ < 32; }
   void ran_ahead() { ++n_ahead_; }
+  /// Returns true if no drafts were wanted for 32 steps: a drafter need not follow the sequence. When drafts are wanted
+  /// again, it has none at first.
+  [[nodiscard]] bool rest() const { return n_idle_ >= 32; }
   /// Discards the drafts; preempted() also discards the drafter's state for the sequence.
   void clear() { tokens_.resize(n_history_); }
   void preempted();
@@ -96,6 +100,7 @@ class Drafts {
   size_t n_issued_ = 0;
   size_t n_wanted_ = 1;  ///< number of drafts that the last begin() wanted
   size_t n_ahead_ = 0;   ///< steps that ran ahead since
+  size_t n_idle_ = 0;    ///< calls of begin() since the last that wanted drafts
   size_t n_tried_ = 0;   ///< drafts tried in all steps
   size_t n_right_ = 0;
 };

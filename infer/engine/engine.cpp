@@ -142,7 +142,7 @@ std::vector<Engine::PlannedRows> Engine::plan() {
     if (n == 0) return n;
     PlannedRows& own = planned.emplace_back(
         PlannedRows{.sequence = &s, .n_rows = n, .row = rows_.size() - n, .draw = n_draws, .logit_row = n_logit_rows});
-    const bool keeps_hidden = drafter_->reads_hidden() && request_of(s).speculates(s);
+    const bool keeps_hidden = drafter_->reads_hidden() && request_of(s).needs_hidden(s);
     for (Row& row : std::span(rows_).last(n)) {
       row.keeps_hidden = keeps_hidden;
       own.n_draws += row.sampler != nullptr ? 1 : 0;

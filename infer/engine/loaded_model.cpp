@@ -28,7 +28,10 @@ void require_same_tokens(const core::StoredModel& draft, const core::StoredModel
 DraftSource draft_source(const LoadOptions& o, const core::StoredModel& model) {
   const bool has_module = model.config.n_tokens_ahead > 0;
   const bool ranks = o.machines.given.machine != nullptr;
-  if (o.draft == DraftSource::Auto && has_module && !ranks) return DraftSource::Mtp;
+  if (o.draft == DraftSource::Auto && has_module && !ranks) {
+    if (o.draft_model.empty()) return DraftSource::Mtp;
+    throw core::UsageError("--draft-model is unused, since the model has a module of its own; use --draft model");
+  }
   if (o.draft.value_or(DraftSource::Auto) == DraftSource::Auto) {
     return o.draft_model.empty() ? DraftSource::NGrams : DraftSource::Model;
   }

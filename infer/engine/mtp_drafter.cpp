@@ -17,10 +17,12 @@ constexpr size_t kManyRows = 32;  // rows of a sequence that observe() runs, sin
 // not be computed yet. Blocks are shared by these tokens, since drafts need not be exact: the first token may differ.
 class MtpDrafter::Follower final : public Drafter::Memory {
  public:
-  // Begins at index `first` of the sequence's tokens. Earlier rows are taken from other sequences, or are missing.
-  Follower(BlockManager& cache, std::span<const int32_t> tokens, size_t first)
+  // Begins at index `first` of the sequence's tokens, whose context begins at index `begin`. Earlier rows are taken
+  // from other sequences, or are missing.
+  Follower(BlockManager& cache, std::span<const int32_t> tokens, size_t begin, size_t first)
       : cache_(cache), sequence_(cache), end_(first) {
-    const auto n = cache.share_prefix(id(), tokens.subspan(1, first));
+    tokens = tokens.subspan(begin);
+    const auto n = cache.share_prefix(id(), tokens.subspan(1, first - begin));
     rows_.assign(tokens.begin() + 1, tokens.begin() + 1 + n);
   }
 
@@ -29,6 +31,8 @@ class MtpDrafter::Follower final : public Drafter::Memory {
   [[nodiscard]] size_t n_pending() const { return rows_.size() - static_cast<size_t>(cache_.length(id())); }
 
   void add(const Computed& c, size_t dim) {
+    // Accepted drafts are computed again, from the model's hidden states instead of the module's.
+    cache_.truncate(id(), std::min(cache_.length(id()), std::ssize(rows_)));
     const size_t n = c.hidden.size() / dim;
     const auto tokens = c.tokens.subspan(c.first + 1, n);
     rows_.insert(rows_.end(), tokens.begin(), tokens.end());
@@ -88,9 +92,9 @@ bool MtpDrafter::append_rows(const Follower& follower, size_t n_rows, size_t n_d
 void MtpDrafter::observe(std::span<const Computed> all) {
   for (const Computed& c : all) {
     const auto* known = static_cast<const Follower*>(c.memory.get());
-    if (known == nullptr || known->end() > c.first) {  // new, or computed again since the context slid
+    if (known == nullptr || known->end() != c.first) {  // new, computed again, or not observed for some steps
       c.memory.reset();
-      c.memory = std::make_unique<Follower>(runner_.cache(), c.tokens, c.first);
+      c.memory = std::make_unique<Follower>(runner_.cache(), c.tokens, c.begin, c.first);
     }
     static_cast<Follower&>(*c.memory).add(c, dim_);
   }

@@ -79,6 +79,11 @@ const Scheduler::Trace& Scheduler::plan(const std::function<size_t(Sequence&, si
   trace_ = {};
   int64_t rows = static_cast<int64_t>(limits_.max_rows);
   int64_t free = cache_.free_blocks();
+  const auto needed_by = [&, rows](const Sequence& s) {
+    return cache_.blocks_needed(s.id(), std::min(rows, n_missing(s)));
+  };
+  int64_t later = 0;  // blocks for the rows of running sequences that are planned later: drafts leave them free
+  for (const Sequence* s : running()) later += needed_by(*s);
   bool open = true;  // true while more sequences may join the step
   const auto joins = [&](const Sequence& sequence) { return !sequence.needs().alone || trace_.shares.empty(); };
   const auto has_capacity = [&, n = limits_.n_steps](size_t n_sequences) {  // n steps in flight share the sequences
@@ -87,7 +92,7 @@ const Scheduler::Trace& Scheduler::plan(const std::function<size_t(Sequence&, si
   const auto give = [&](Sequence& sequence) {
     int64_t most = std::min(rows, n_missing(sequence));
     if (most == 0) return;
-    if (most == n_missing(sequence)) most += n_drafts(sequence, rows - most, free);
+    if (most == n_missing(sequence)) most += n_drafts(sequence, rows - most, free - later);
     free -= cache_.blocks_needed(sequence.id(), most);
     const size_t n = append(sequence, static_cast<size_t>(most));
     if (n > 0) trace_.shares.push_back({.sequence = &sequence, .n_rows = n});
@@ -104,9 +109,13 @@ const Scheduler::Trace& Scheduler::plan(const std::function<size_t(Sequence&, si
       free += cache_.free_blocks() - before;
       open = unit.front()->runs();
     }
-    for (size_t b = 0; has_capacity(n_ran) && b < unit.size(); ++b) give(*unit[b]);
+    for (size_t b = 0; has_capacity(n_ran) && b < unit.size(); ++b) {
+      later -= needed_by(*unit[b]);
+      give(*unit[b]);
+    }
     i += unit.size();
   }
+  later = 0;
   while (has_capacity(sequences_.size()) && trace_.preempted.empty() && next_fits(free) &&
          joins(*sequences_[n_running_])) {
     const int64_t before = cache_.free_blocks();

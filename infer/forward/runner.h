@@ -40,8 +40,7 @@ struct Issued {
 struct StepOutput {
   std::span<float> logits;          ///< (rows with wants_logits, vocab_size); the caller may overwrite them
   std::span<const int32_t> tokens;  ///< (rows with a sampler): each a token, kNotFinite or kNothingLeft
-  std::span<const float>
-      hidden{};  ///< (rows, dim): behind the final norm, if a row keeps_hidden in a step not observed
+  std::span<const float> hidden{};  ///< (rows, dim): after the final norm, if a row keeps_hidden in a step not observed
 };
 
 struct CacheOptions {

@@ -33,7 +33,7 @@ enum class Slot : uint8_t {
   SharedGate,
   SharedUp,
   Branch,  ///< a result that is normalized or scaled before it is added to Residual
-  Hidden,  ///< Residual behind the final norm, of all rows, in models with n_tokens_ahead; see Step::keeps_hidden
+  Hidden,  ///< Residual after the final norm, of all rows, in models with n_tokens_ahead; see Step::keeps_hidden
   Logits
 };
 inline constexpr size_t kSlots = 20;

@@ -31,6 +31,17 @@ core::TensorView in_halves(core::TensorView matrix, std::vector<std::shared_ptr<
   return matrix;
 }
 
+// Returns a norm's weight divided by `scale`, by which project_to_residual() will multiply: join_hidden() uses it for
+// the embedding's half of a product, whose other half is not scaled.
+core::TensorView divided(core::TensorView weight, float scale, std::vector<std::shared_ptr<const void>>& storage) {
+  const auto values = std::make_shared<std::vector<float>>(core::to_floats(weight));
+  for (float& value : *values) value /= scale;
+  weight.type = core::DType::F32;
+  weight.bytes = std::as_bytes(std::span(*values));
+  storage.push_back(values);
+  return weight;
+}
+
 }  // namespace
 
 core::StoredModel module_of(const core::StoredModel& model) {
@@ -46,8 +57,12 @@ core::StoredModel module_of(const core::StoredModel& model) {
     const Role role = spec.role == Role::OutputNorm ? Role::MtpOutputNorm : spec.role;
     const auto found = std::ranges::find_if(
         all, [&](const core::TensorSpec& s) { return s.role == role && (s.layer < 0 || s.layer == of.n_layers); });
-    const core::TensorView& tensor = model.tensors[static_cast<size_t>(found - all.begin())];
-    module.tensors.push_back(role == Role::MtpProjection ? in_halves(tensor, module.storage) : tensor);
+    core::TensorView tensor = model.tensors[static_cast<size_t>(found - all.begin())];
+    if (role == Role::MtpProjection) tensor = in_halves(tensor, module.storage);
+    if (role == Role::MtpEmbeddingNorm && of.residual_scale != 1.0F) {
+      tensor = divided(tensor, of.residual_scale, module.storage);
+    }
+    module.tensors.push_back(tensor);
   }
   return module;
 }

@@ -1,6 +1,6 @@
 // The module that predicts the token after the next (DeepSeek-V3, arXiv:2412.19437, section 2.2; core::Role
 // MtpEmbeddingNorm to MtpOutputNorm), as a model of one layer. Row p has the token after the model's position p and the
-// model's hidden state of p, behind its final norm; its logits are for the token after the row's.
+// model's hidden state of p, after its final norm; its logits are for the token after the row's.
 #pragma once
 
 #include "core/weights.h"
@@ -18,7 +18,7 @@ namespace folio::infer {
 /// in Residual: Residual = projection · [norm(embedding); norm(hidden state)], as the sum of both halves.
 void join_hidden(Stage& stage);
 
-/// Issues the operation for Hidden, the hidden states of all rows behind the final norm; then drops the rows that need
+/// Issues the operation for Hidden, the hidden states of all rows after the final norm; then drops the rows that need
 /// no logits. Returns false if no row needs any.
 bool keep_hidden(Stage& stage, size_t n_logit_rows);
 

@@ -13,7 +13,7 @@ namespace folio::nn {
 
 /// A Llama with the module. Source: DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024, section 2.2, equations 21 to 25
 /// for one module. As in its published weights, M reads the embedding first (equation 21 has the hidden state first),
-/// and h_i is behind the final norm. Equation 24 divides by T, after_next by the number of targets.
+/// and h_i is after the final norm. Equation 24 divides by T, after_next by the number of targets.
 class LlamaAheadImpl : public LlamaImpl {
  public:
   struct Losses {

@@ -155,7 +155,7 @@ int run(const apps::Flags& app, Options& o) {
   if (o.json && !one_shot) throw core::UsageError("--json requires a single turn; add --prompt TEXT");
   apps::complete_generation_options(app, o.generate);
   o.model.load.context = o.generate.context;
-  apps::complete_draft_source(app, o.model.load);
+  apps::complete_draft_source(o.generate.speculate, o.model.load);
   infer::LoadedModel model = apps::open_model(o.model);
   if (app.count("--max-tokens") == 0) o.generate.max_tokens = model.context();
   o.generate.adapter = model.adapter();

@@ -278,9 +278,14 @@ int run(const apps::Flags& app, Options& o) {
   static_cast<void>(infer::with_config({}, model.generation));  // throws if a sampling default is out of range
   if (o.layers > 0) model = core::with_layers(std::move(model), o.layers);
   const int64_t ahead = model.config.n_tokens_ahead;
+  if (o.mtp && ahead == 0) {
+    throw core::UsageError(o.layers > 0 ? "--mtp does not support --layers, which removes the module"
+                                        : fmt::format("{} has no module for --mtp; remove --mtp", o.model));
+  }
   if (o.format != "hf" && !o.mtp) model = core::for_llama_cpp(std::move(model));
   if (model.config.n_tokens_ahead < ahead) {
-    core::print_stderr("{}: the module of multi-token prediction is left out; --mtp keeps it\n", o.model);
+    core::print_stderr("{}: the module of multi-token prediction is left out; {}--mtp keeps it\n", o.model,
+                       o.format == "gguf" ? "" : "--format gguf ");
   }
   Source source{std::move(model), {}};
   for (const core::AdapterPath& adapter : o.merge) {

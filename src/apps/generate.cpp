@@ -178,7 +178,7 @@ int run(const apps::Flags& app, Options& o) {
   // In the worst case, beams share no KV cache blocks and a step copies all of them, which needs two contexts per beam.
   o.model.load.n_contexts = std::ssize(prompts) * std::max<int64_t>(1, 2 * o.generate.beams.width);
   apps::Ranks ranks(app, o.model, o.n_stages);
-  apps::complete_draft_source(app, o.model.load);
+  apps::complete_draft_source(o.generate.speculate, o.model.load);
   infer::LoadedModel model = apps::open_model(o.model);
   if (ranks.follow(model)) return 0;
   const data::Tokenizer& tokenizer = model.tokenizer();

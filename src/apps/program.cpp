@@ -112,8 +112,8 @@ void add_draft_flags(Flags& app, infer::LoadOptions& options) {
       ->needs("--speculate");
 }
 
-void complete_draft_source(const Flags& app, infer::LoadOptions& options) {
-  if (!options.draft && app.count("--speculate") > 0) options.draft = infer::DraftSource::Auto;
+void complete_draft_source(size_t speculate, infer::LoadOptions& options) {
+  if (!options.draft && speculate > 0) options.draft = infer::DraftSource::Auto;
 }
 
 core::AdapterPath adapter_path(const char* flag, const std::string& text) {

@@ -35,8 +35,8 @@ void report_repacking(infer::LoadedModel& model);
 
 /// Adds --draft and --draft-model, which require the flag --speculate. The caller must have added --speculate before.
 void add_draft_flags(Flags& app, infer::LoadOptions& options);
-/// Sets the default of --draft: auto, if there is --speculate; otherwise no module is loaded.
-void complete_draft_source(const Flags& app, infer::LoadOptions& options);
+/// Sets the default of --draft: auto if `speculate`, the maximum of drafts, is not 0; otherwise no module is loaded.
+void complete_draft_source(size_t speculate, infer::LoadOptions& options);
 
 /// Parses PATH[:SCALE]. A value that is an existing path as a whole has no scale. Throws core::UsageError that names
 /// `flag`.

@@ -130,7 +130,7 @@ int run(const apps::Flags& app, Options& o) {
   infer::LoadOptions& load = o.model.load;
   if (load.cache_positions == 0) load.cache_positions = infer::kForMany;
   apps::Ranks ranks(app, o.model, o.n_stages);
-  apps::complete_draft_source(app, o.model.load);
+  apps::complete_draft_source(o.speculate, o.model.load);
   infer::LoadedModel model = apps::open_model(o.model);
   if (ranks.follow(model)) return 0;
   infer::server::ServedModel served{

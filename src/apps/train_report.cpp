@@ -271,7 +271,7 @@ void end_run(const train::RunOptions& run, double seconds, const train::Trainer&
     }
   });
   if (const std::string lost = core::lost_in_gguf(c.model); !adapters && !lost.empty()) {
-    core::print_stderr("note: {}; checkpoints/{} keeps it and can be used instead\n", lost, c.exported);
+    core::print_stderr("note: {}; checkpoints/{} has the whole model\n", lost, c.exported);
   }
   print_sample(adapters ? fs::path(state.base) : model, adapters ? exported : fs::path(), data);
 }

@@ -1,5 +1,6 @@
 """Compares greedy outputs with llama.cpp for families other than Llama, on the same GGUF files, F32 and quantized."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -38,6 +39,16 @@ def test_outputs_are_the_same(tmp_path, name):
     n = 30 if "window" in name else 200  # in a GGUF, the context isn't longer than a sliding window
     for prompt in ("ab", "é a b"):
         assert_same_output(tmp_path / "m.gguf", prompt, n)
+
+
+@pytest.mark.parametrize("name", ["deepseek_v3", "glm4_moe"])
+def test_files_with_a_module_of_multi_token_prediction(tmp_path, name):
+    """llama.cpp counts the module as a block and does not run it."""
+    directory = random_models.write_ahead(name, tmp_path / "m")
+    config = directory / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | LATENT.get(name, {})))
+    folio("export", directory, "--out", tmp_path / "m.gguf")
+    assert_same_output(tmp_path / "m.gguf", "é a b", 60)
 
 
 def test_chatglm_with_fused_qkv(tmp_path):

@@ -12,14 +12,13 @@ import transformers
 sys.path += [str(pathlib.Path(__file__).resolve().parents[1] / folder) for folder in ("apps", "apps/files")]
 import random_models  # noqa: E402
 from support import BUILD  # noqa: E402
-from transformers.cache_utils import MtpCache  # noqa: E402
 from transformers.modeling_layers import MtpModel  # noqa: E402
 
 IDS = [3, 1, 4, 1, 5, 2, 0, 3, 5, 4, 2, 2, 1, 0, 5, 3, 3, 0, 1, 4]
 
 
 def by_transformers(directory):
-    """Returns the module's hidden states behind its norm, [tokens - 1, dim]."""
+    """Returns the module's hidden states after its norm, [tokens - 1, dim]."""
     model = transformers.AutoModelForCausalLM.from_pretrained(directory).eval()
     # transformers finds the module of published models by their number of layers.
     model._keys_to_ignore_on_load_unexpected = [r"model\.layers\.3.*"]

@@ -1,4 +1,4 @@
-// Writes the output of a model's module of multi-token prediction, behind its norm, as float32 [tokens, dim]:
+// Writes the output of a model's module of multi-token prediction, after its norm, as float32 [tokens, dim]:
 // ahead_tool HF_DIRECTORY OUT TOKEN... The last token is only the next token of the one before it.
 #include <torch/utils.h>
 

@@ -154,7 +154,11 @@ Trainer::Trainer(TrainConfig config, const Dataset& dataset, const fs::path& ini
   model_ = std::make_unique<parallel::RankModel>(c, *world_, device_, parallel::Use::Training, frozen_);
   if (!init.empty() && !frozen_) {
     nn::Llama whole = model_->to_fill();
-    load_weights(core::to_weights(core::read_model(init)), whole);
+    core::StoredModel from = core::read_model(init);
+    const int64_t n_ahead = from.config.n_tokens_ahead;
+    require(c.model.n_tokens_ahead <= n_ahead, "{}: the model has no module for --mtp 1; remove --mtp", init.string());
+    if (c.model.n_tokens_ahead < n_ahead) from = core::with_layers(std::move(from), c.model.n_layers);
+    load_weights(core::to_weights(from), whole);
     model_->load(whole);
   }
   if (average_) {

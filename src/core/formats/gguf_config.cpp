@@ -372,6 +372,10 @@ ModelConfig as_in_gguf(ModelConfig c) {
 }
 
 std::string lost_in_gguf(const ModelConfig& c) {
+  if (c.latent() && c.n_experts > 0 && c.shared_dim == 0) {
+    return fmt::format("llama.cpp does not load a GGUF of architecture {} without shared experts (--shared-experts)",
+                       gguf_architecture(c.family));
+  }
   const int64_t context = as_in_gguf(c).context_length;
   if (context == c.context_length) return {};
   return fmt::format("a GGUF of architecture {} cannot store a sliding window; its context length is {} instead of {}",

@@ -108,10 +108,10 @@ std::vector<TensorView> manifest_tensors(const GgufFile& file, const ModelConfig
   std::vector<TensorView> views;
   std::set<std::string_view> names;
   for (const TensorSpec& spec : tensor_manifest(config)) views.push_back(find_part(file, spec, names, copies));
-  const int64_t behind = file.integer(fmt::format("{}.nextn_predict_layers", gguf_architecture(config.family)), 0);
+  const int64_t n_after = file.integer(fmt::format("{}.nextn_predict_layers", gguf_architecture(config.family)), 0);
   for (const TensorView& tensor : file.tensors()) {
     if (names.contains(tensor.name) || is_rope_factors(tensor.name)) continue;  // config_from_gguf reads RoPE factors
-    if (behind > 0 && is_unused(tensor.name, config)) continue;
+    if (n_after > 0 && is_unused(tensor.name, config)) continue;
     fail_extra_tensor(file.path().string(), tensor.name, config.family);
   }
   return views;

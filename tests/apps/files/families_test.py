@@ -332,6 +332,8 @@ def test_modules_of_multi_token_prediction_are_kept_where_other_programs_read_th
     assert json.loads((tmp_path / "again/config.json").read_text())["num_nextn_predict_layers"] == 1
     assert "n_tokens_ahead           1\n" in succeed("inspect", tmp_path / "m.gguf").stdout
     assert_refused(run("export", directory, "--out", tmp_path / "bad", "--format", "hf", "--mtp"), WRONG_USAGE, "--mtp requires --format gguf")
+    assert_refused(run("export", directory, "--out", tmp_path / "bad", "--layers", "2", "--mtp"), WRONG_USAGE, "--mtp does not support --layers")
+    assert_refused(run("export", tmp_path / "without.gguf", "--out", tmp_path / "bad", "--mtp"), WRONG_USAGE, "has no module for --mtp")
 
 
 def test_incomplete_modules_of_multi_token_prediction_are_rejected(tmp_path):

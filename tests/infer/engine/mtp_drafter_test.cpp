@@ -95,7 +95,7 @@ class MtpDrafterTest : public ::testing::TestWithParam<MachineKind> {
             x.begin(), x.end(), projection.begin() + static_cast<std::ptrdiff_t>(i * 2 * dim), 0.0)));
       }
     }
-    // Returns the last row's hidden state behind the final norm, and its logits.
+    // Returns the last row's hidden state after the final norm, and its logits.
     std::pair<std::vector<float>, std::vector<float>> last() {
       const core::ModelConfig& c = weights.config;
       const auto dim = static_cast<size_t>(c.dim);
@@ -180,30 +180,35 @@ TEST_P(MtpDrafterTest, StepsKeepTheHiddenStatesOfAllRows) {
 }
 
 TEST_P(MtpDrafterTest, ModulesLogitsAndHiddenStatesAreTheOracles) {
-  const core::Weights weights = test::random_weights(config(), 7);
-  const core::StoredModel model = test::model_in_memory(weights);
-  const auto text = tokens(30);
-  auto [expected_hidden, expected] = oracle_of(weights, text).last();
-  const auto hidden = observed(model, std::span(text).first(29)).first;
-  const auto dim = static_cast<size_t>(model.config.dim);
-  const core::StoredModel module = module_of(model);
-  test::Rig rig(GetParam(), model.config, {.n_threads = 1});
-  Runner runner(module, rig.machine(0), GetParam().with_type({}));
-  auto rows = test::rows_of(runner.cache().add_sequence(), std::span(text).subspan(1));
-  for (size_t i = 0; i < rows.size(); ++i) rows[i].hidden = std::span(hidden).subspan(i * dim, dim);
-  rows.back().keeps_hidden = true;
-  const StepOutput output = runner.forward(rows);
-  // Rounding to the cache's type may fall to the other side, and a selected expert may change.
-  const double tolerance = GetParam().cache_type == CacheType::Q8_0  ? 0.05
-                           : GetParam().cache_type == CacheType::F16 ? 0.005
-                                                                     : 200 * GetParam().roundoff;
-  const auto logits = output.logits.last(expected.size());
-  for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(logits[i], expected[i], tolerance) << "logit " << i;
-  const auto own = output.hidden.last(dim);
-  for (size_t i = 0; i < dim; ++i) EXPECT_NEAR(own[i], expected_hidden[i], tolerance) << "element " << i;
-  runner.cache().truncate(rows.front().sequence, 0);
-  rows.front().hidden = {};
-  EXPECT_ERROR(runner.forward(rows), "0 elements of a hidden state, expected ");
+  for (const float scale : {1.0F, 0.5F}) {
+    SCOPED_TRACE(scale);
+    core::ModelConfig c = config();
+    c.residual_scale = scale;
+    const core::Weights weights = test::random_weights(c, 7);
+    const core::StoredModel model = test::model_in_memory(weights);
+    const auto text = tokens(30);
+    auto [expected_hidden, expected] = oracle_of(weights, text).last();
+    const auto hidden = observed(model, std::span(text).first(29)).first;
+    const auto dim = static_cast<size_t>(model.config.dim);
+    const core::StoredModel module = module_of(model);
+    test::Rig rig(GetParam(), model.config, {.n_threads = 1});
+    Runner runner(module, rig.machine(0), GetParam().with_type({}));
+    auto rows = test::rows_of(runner.cache().add_sequence(), std::span(text).subspan(1));
+    for (size_t i = 0; i < rows.size(); ++i) rows[i].hidden = std::span(hidden).subspan(i * dim, dim);
+    rows.back().keeps_hidden = true;
+    const StepOutput output = runner.forward(rows);
+    // Rounding to the cache's type may fall to the other side, and a selected expert may change.
+    const double tolerance = GetParam().cache_type == CacheType::Q8_0  ? 0.05
+                             : GetParam().cache_type == CacheType::F16 ? 0.005
+                                                                       : 200 * GetParam().roundoff;
+    const auto logits = output.logits.last(expected.size());
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(logits[i], expected[i], tolerance) << "logit " << i;
+    const auto own = output.hidden.last(dim);
+    for (size_t i = 0; i < dim; ++i) EXPECT_NEAR(own[i], expected_hidden[i], tolerance) << "element " << i;
+    runner.cache().truncate(rows.front().sequence, 0);
+    rows.front().hidden = {};
+    EXPECT_ERROR(runner.forward(rows), "0 elements of a hidden state, expected ");
+  }
 }
 
 // Drafts are the oracle's, in whatever pieces the rows come, after wrong drafts, and if the first rows are missing.
@@ -225,11 +230,12 @@ TEST_P(MtpDrafterTest, DraftsAreTheOracles) {
         std::vector<int32_t> so_far(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end + 1));
         drafter.observe(
             std::array{Drafter::Computed{.tokens = so_far,
+                                         .begin = 0,
                                          .first = first,
                                          .hidden = std::span(hidden).subspan(first * dim, (end - first) * dim),
                                          .memory = memory}});
         first = end;
-        for (const size_t n : {size_t{3}, size_t{1}}) {  // the second call: without new rows
+        for (const size_t n : {size_t{1}, size_t{3}}) {  // the second call: without new rows
           std::vector<int32_t> drafted = so_far;
           drafter.draft(std::array{Drafter::Text{
               .tokens = drafted, .first = 0, .most = n, .n_misses = 0, .sampler = sampler, .memory = memory}});

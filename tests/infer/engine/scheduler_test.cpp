@@ -116,6 +116,21 @@ TEST(Scheduler, BeamsCountAsManySequences) {
   EXPECT_ERROR(s.add(too_long), "2 beams of 1663 positions need 104 blocks");
 }
 
+TEST(Scheduler, DraftsLeaveBlocksToLaterSequences) {
+  Simulation s(4, {.max_rows = 50, .max_sequences = 2});
+  TextRequest oldest(text_of(15, 1), 40);
+  TextRequest later(text_of(16, 2), 10);  // its next row needs a block
+  s.add(oldest);
+  s.add(later);
+  s.step();
+  oldest.sequences[0].set_optional(20);  // needs both free blocks
+  const auto& trace = s.scheduler.plan([](Sequence&, size_t most) { return most; });
+  EXPECT_TRUE(trace.preempted.empty());
+  ASSERT_EQ(trace.shares.size(), 2U);
+  EXPECT_EQ(trace.shares[0].n_rows, 1U);
+  EXPECT_EQ(trace.shares[1].n_rows, 1U);
+}
+
 TEST(Scheduler, RejectsRequestsLargerThanTheCache) {
   Simulation s(3, {.max_rows = 50, .max_sequences = 2});
   TextRequest fits(text_of(90, 1), 7);
