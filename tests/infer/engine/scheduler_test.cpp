@@ -117,13 +117,13 @@ TEST(Scheduler, BeamsCountAsManySequences) {
 }
 
 TEST(Scheduler, DraftsLeaveBlocksToLaterSequences) {
-  Simulation s(4, {.max_rows = 50, .max_sequences = 2});
-  TextRequest oldest(text_of(15, 1), 40);
-  TextRequest later(text_of(16, 2), 10);  // its next row needs a block
+  Simulation s(3, {.max_rows = 100, .max_sequences = 2});
+  TextRequest oldest(text_of(kBlockPositions - 1, 1), 20);
+  TextRequest later(text_of(kBlockPositions, 2), 10);  // its next row needs a block
   s.add(oldest);
   s.add(later);
   s.step();
-  oldest.sequences[0].set_optional(20);  // needs both free blocks
+  oldest.sequences[0].set_optional(15);  // needs the only free block
   const auto& trace = s.scheduler.plan([](Sequence&, size_t most) { return most; });
   EXPECT_TRUE(trace.preempted.empty());
   ASSERT_EQ(trace.shares.size(), 2U);
