@@ -46,14 +46,16 @@ def test_modules_do_not_change_outputs(models, flags):
 
 
 def test_auto_uses_the_module(models):
-    """The drafts of "auto" are those of "mtp" for a model with a module, also if a draft model is given."""
+    """The drafts of "auto" are those of "mtp" for a model with a module, for which a draft model must be selected."""
     flags = ["generate", "-p", "hello", "-n", 100, "--temp", 0, "--speculate", 5, "-m"]
 
     def all_are_right(*draft):  # how many are tried depends on the time of a step
         right, tried = re.search(r"(\d+) of (\d+) draft tokens accepted", succeed(*flags, *draft).stderr).groups()
         return right == tried
     itself = ["--draft-model", models["module"]]  # as a draft model, it is always right
-    assert not any(all_are_right(models["module"], *draft) for draft in (["--draft", "mtp"], [], itself))
+    assert not any(all_are_right(models["module"], *draft) for draft in (["--draft", "mtp"], []))
+    refused = run("generate", "-m", models["module"], "-p", "hello", "--speculate", 5, *itself)
+    assert_refused(refused, WRONG_USAGE, "--draft-model is unused", "--draft model")
     assert all_are_right(models["module"], "--draft", "model", *itself)
     assert all_are_right(models["model"], "--draft-model", models["model"])
 
