@@ -1,7 +1,6 @@
 // Measures the engine's own numbers of draft tokens against fixed ones: tokens per second with 1 to 64 sequences, on
-// text that repeats itself and text that does not. Usage: ahead_curve MODEL [--draft-model FILE] [--threads N] [--pairs
-// N]
-// [--tokens N] [--sequences N,...]. Rounds alternate the order; a ratio is the median of those of the rounds.
+// text that repeats itself and text that does not. Rounds alternate the order; a ratio is the median of the rounds'.
+// Usage: ahead_curve MODEL [--draft-model FILE] [--threads N] [--pairs N] [--tokens N] [--sequences N,...]
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -95,7 +94,9 @@ void measure(infer::LoadedModel& model, size_t n, bool repeats, int64_t n_tokens
 int main(int argc, char** argv) try {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   core::require(arguments.size() % 2 == 1, "expected MODEL and flags with values; see the top of curve.cpp");
-  infer::LoadOptions options{.context = 512, .n_contexts = 64};
+  infer::LoadOptions options;
+  options.context = 512;
+  options.n_contexts = 64;
   size_t n_pairs = 10;
   int64_t n_tokens = 128;
   std::string counts = "1,4,16,64";
