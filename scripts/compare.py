@@ -199,6 +199,17 @@ def parser(doc, rounds, threads=2):
     return p
 
 
+def speed_parser(doc, **more):
+    """Returns a parser with the flags of scripts that measure another engine as build/bench does. The flags in `more`
+    have the given default and its type."""
+    p = argparse.ArgumentParser(description=doc.splitlines()[0])
+    p.add_argument("-m", "--model", required=True)
+    p.add_argument("-t", "--threads", type=int, default=0)
+    for name, value in {"prompt_tokens": 128, "gen_tokens": 64, "repetitions": 5, **more}.items():
+        p.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value)
+    return p
+
+
 def alternate(names, measure, a, warm_up=0):
     """Calls measure(name, round) for each name once per round, in alternating order, after `warm_up` rounds that don't
     count. A name is a string or a tuple. Returns {name: [result of each round]}, with the results that --keep

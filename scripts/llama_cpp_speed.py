@@ -8,7 +8,6 @@ Prints one JSON object: tokens/s of prefill and decode, medians over the repetit
 settings are llama.cpp's defaults, including one thread per physical core. Some virtual machines report AMX but reject
 its instructions, so that llama.cpp crashes. There, use --plain, which disables repacked kernels (and is slower), or
 build llama.cpp with CMAKE_ARGS=-DGGML_NATIVE=OFF and the machine's other instruction sets."""
-import argparse
 import ctypes
 import json
 import os
@@ -18,6 +17,8 @@ import sys
 import time
 
 import llama_cpp as lc
+
+from compare import speed_parser
 
 
 def physical_cores():
@@ -67,13 +68,7 @@ class Engine:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("-m", "--model", required=True)
-    parser.add_argument("-t", "--threads", type=int, default=0)
-    parser.add_argument("--prompt-tokens", type=int, default=128)
-    parser.add_argument("--gen-tokens", type=int, default=64)
-    parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--repetitions", type=int, default=5)
+    parser = speed_parser(__doc__, batch=1)
     parser.add_argument("--plain", action="store_true")
     a = parser.parse_args()
     engine = Engine(a)

@@ -7,7 +7,6 @@ Usage: python3 scripts/openvino_speed.py -m MODEL.gguf [-t N] [--prompt-tokens N
 Prints one JSON object: tokens/s of prefill and decode, medians over the repetitions. The time to the first token is the
 prompt's. Each repetition has another prompt, since the pipeline caches prompts that repeat. --precision is
 INFERENCE_PRECISION_HINT: processors with BF16 instructions compute in BF16 by default."""
-import argparse
 import json
 import statistics
 import sys
@@ -16,14 +15,11 @@ import numpy as np
 import openvino as ov
 import openvino_genai as genai
 
+from compare import speed_parser
+
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("-m", "--model", required=True)
-    parser.add_argument("-t", "--threads", type=int, default=0)
-    parser.add_argument("--prompt-tokens", type=int, default=128)
-    parser.add_argument("--gen-tokens", type=int, default=64)
-    parser.add_argument("--repetitions", type=int, default=5)
+    parser = speed_parser(__doc__)
     parser.add_argument("--precision", choices=["f32", "f16", "bf16"])
     a = parser.parse_args()
     settings = {"INFERENCE_NUM_THREADS": a.threads} if a.threads else {}

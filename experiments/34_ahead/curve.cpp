@@ -1,11 +1,10 @@
 // Measures the engine's own numbers of draft tokens against fixed ones: tokens per second with 1 to 64 sequences, on
 // text that repeats itself and text that does not. Rounds alternate the order; a ratio is the median of the rounds'.
-// Usage: ahead_curve MODEL [--draft-model FILE] [--threads N] [--pairs N] [--tokens N] [--sequences N,...]
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -91,39 +90,39 @@ void measure(infer::LoadedModel& model, size_t n, bool repeats, int64_t n_tokens
 
 }  // namespace
 
-int main(int argc, char** argv) try {
-  std::vector<std::string> arguments(argv + 1, argv + argc);
-  core::require(arguments.size() % 2 == 1, "expected MODEL and flags with values; see the top of curve.cpp");
+int main(int argc, char** argv) {
+  CLI::App app("Measures the engine's own numbers of draft tokens against fixed ones.", "ahead_curve");
+  std::string model_path;
   infer::LoadOptions options;
   options.context = 512;
   options.n_contexts = 64;
   size_t n_pairs = 10;
   int64_t n_tokens = 128;
-  std::string counts = "1,4,16,64";
-  for (size_t i = 1; i < arguments.size(); i += 2) {
-    const std::string& value = arguments[i + 1];
-    if (arguments[i] == "--draft-model")
-      options.draft_model = value;
-    else if (arguments[i] == "--threads")
-      options.machines.n_threads = std::stoul(value);
-    else if (arguments[i] == "--pairs")
-      n_pairs = std::stoul(value);
-    else if (arguments[i] == "--tokens")
-      n_tokens = std::stol(value);
-    else if (arguments[i] == "--sequences")
-      counts = value;
-    else
-      core::fail("unknown flag {}", arguments[i]);
+  std::vector<size_t> counts{1, 4, 16, 64};
+  app.add_option("model", model_path)->required();
+  app.add_option("--draft-model", options.draft_model);
+  app.add_option("--threads", options.machines.n_threads);
+  app.add_option("--pairs", n_pairs)->check(CLI::Range(1, 1000))->capture_default_str();
+  app.add_option("--tokens", n_tokens)->check(CLI::Range(1, 400))->capture_default_str();
+  app.add_option("--sequences", counts)->check(CLI::Range(1, 64))->delimiter(',')->capture_default_str();
+  try {
+    app.parse(argc, argv);
+    auto model = infer::LoadedModel::open(model_path, options);
+    fmt::print("tokens/s, and in parentheses those of the engine's own number relative to it, medians of {}\n",
+               n_pairs);
+    fmt::print("sequences, text; fixed: 0, 1, 2, 3, 4, 6, 8; own number; fitted line\n");
+    for (const size_t n : counts) {
+      for (const bool repeats : {true, false}) measure(model, n, repeats, n_tokens, n_pairs);
+    }
+    return 0;
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help());
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    fmt::print(stderr, "ahead_curve: {}\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "ahead_curve: {}\n", error.what());
+    return 1;
   }
-  auto model = infer::LoadedModel::open(arguments[0], options);
-  fmt::print("tokens/s, and in parentheses those of the engine's own number relative to it, medians of {}\n", n_pairs);
-  fmt::print("sequences, text; fixed: 0, 1, 2, 3, 4, 6, 8; own number; fitted line\n");
-  std::stringstream list(counts);
-  for (std::string n; std::getline(list, n, ',');) {
-    for (const bool repeats : {true, false}) measure(model, std::stoul(n), repeats, n_tokens, n_pairs);
-  }
-  return 0;
-} catch (const std::exception& error) {
-  fmt::print(stderr, "ahead_curve: {}\n", error.what());
-  return 1;
 }

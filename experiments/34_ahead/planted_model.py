@@ -62,6 +62,8 @@ def main():
     for name, value in {"layers": 24, "width": 1024, "seed": 1}.items():
         parser.add_argument(f"--{name}", type=int, default=value)
     a = parser.parse_args()
+    if a.width < 256 or a.width % 256:
+        parser.error(f"--width is {a.width}, but must be a multiple of 256: heads have 64 elements, four share keys")
     tokenizer = gguf.GGUFReader(SMOLLM2)
     vocab = len(tokenizer.fields["tokenizer.ggml.tokens"].data)
     writer = gguf.GGUFWriter(a.out, "llama")

@@ -6,23 +6,21 @@ loss: runs train with and without it, with the same seeds, and prints a line per
 
 import argparse
 import json
-import os
 import pathlib
 import statistics
-import subprocess
+import sys
 import tempfile
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+from compare import run  # noqa: E402
 
 
 def trained(build, text, out, seed, steps, flags):
     """Returns the log of a run, and its processor time per step in milliseconds."""
-    n = str(steps)
-    done = subprocess.Popen([build / "train", text, "--out", out, "--seed", str(seed), "--steps", n, "--threads", "1",
-                             "--eval-every", n, "--checkpoint-every", n, "--sample", "0", *flags],
-                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, status, usage = os.wait4(done.pid, 0)
-    assert status == 0, out
+    done = run(build / "train", text, "--out", out, "--seed", seed, "--steps", steps, "--threads", 1,
+               "--eval-every", steps, "--checkpoint-every", steps, "--sample", 0, *flags)
     log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
-    return log, 1e3 * (usage.ru_utime + usage.ru_stime) / steps
+    return log, 1e3 * done.cpu_seconds / steps
 
 
 def main():

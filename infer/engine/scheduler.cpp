@@ -79,8 +79,9 @@ const Scheduler::Trace& Scheduler::plan(const std::function<size_t(Sequence&, si
   trace_ = {};
   int64_t rows = static_cast<int64_t>(limits_.max_rows);
   int64_t free = cache_.free_blocks();
+  const bool drafts = std::ranges::any_of(running(), [](const Sequence* s) { return s->n_optional() > 0; });
   const auto needed_by = [&, rows](const Sequence& s) {
-    return cache_.blocks_needed(s.id(), std::min(rows, n_missing(s)));
+    return drafts ? cache_.blocks_needed(s.id(), std::min(rows, n_missing(s))) : 0;
   };
   int64_t later = 0;  // blocks for the rows of running sequences that are planned later: drafts leave them free
   for (const Sequence* s : running()) later += needed_by(*s);

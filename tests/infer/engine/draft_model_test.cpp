@@ -8,6 +8,7 @@
 
 #include "infer/engine/engine.h"
 #include "tests/infer/engine/letter_tokenizer.h"
+#include "tests/infer/engine/varied_requests.h"
 #include "tests/infer/machines.h"
 #include "tests/infer/support.h"
 
@@ -151,25 +152,7 @@ TEST_P(DraftModelTest, RejectsAnotherVocabulary) {
 
 TEST_P(DraftModelTest, OutputsDoNotDependOnDrafts) {
   const test::LetterTokenizer tokenizer;
-  const SamplerOptions options[] = {
-      {.temperature = 0.0F},
-      {.temperature = 1.0F, .top_p = 1.0F, .seed = 3},
-      {.temperature = 0.7F, .repetition_penalty = 1.3F, .frequency_penalty = 0.2F, .seed = 5}};
-  std::vector<Request> requests;
-  for (const SamplerOptions& o : options) {
-    Request r{.prompt = tokens(30, 3),
-              .options = {.max_tokens = 40, .sampler = o, .context = 56, .slide = o.temperature > 0.0F}};
-    requests.push_back(r);
-    r.prompt = tokens(23, 2);
-    r.tokenizer = &tokenizer;
-    r.options.end_tokens = {11};
-    requests.push_back(r);
-    r.options.end_tokens = {};
-    r.options.stops = {"M", "3B"};
-    r.options.context = 0;
-    r.options.slide = false;
-    requests.push_back(r);
-  }
+  const std::vector<Request> requests = test::varied_requests(tokens(30, 3), 1, tokens(23, 2), tokenizer);
   std::vector<GenerateResult> expected;
   for (const Request& r : requests) {
     EngineOn alone(GetParam(), target_);

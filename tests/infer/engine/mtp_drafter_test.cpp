@@ -11,6 +11,7 @@
 #include "infer/engine/engine.h"
 #include "infer/forward/tokens_ahead.h"
 #include "tests/infer/engine/letter_tokenizer.h"
+#include "tests/infer/engine/varied_requests.h"
 #include "tests/infer/machines.h"
 #include "tests/infer/support.h"
 
@@ -338,26 +339,7 @@ TEST_P(MtpDrafterTest, ModulesThatCannotBeWrongAreAlwaysAccepted) {
 TEST_P(MtpDrafterTest, OutputsDoNotDependOnDrafts) {
   const core::StoredModel model = test::random_model(config());
   const test::LetterTokenizer tokenizer;
-  const SamplerOptions options[] = {
-      {.temperature = 0.0F},
-      {.temperature = 1.0F, .top_p = 1.0F, .seed = 3},
-      {.temperature = 0.7F, .repetition_penalty = 1.3F, .frequency_penalty = 0.2F, .seed = 5}};
-  std::vector<Request> requests;
-  for (const SamplerOptions& o : options) {
-    Request r{.prompt = tokens(40, 3),
-              .options = {.max_tokens = 40, .sampler = o, .context = 56, .slide = o.temperature > 0.0F, .n = 2}};
-    requests.push_back(r);
-    r.prompt = tokens(23, 2);
-    r.options.n = 1;
-    r.tokenizer = &tokenizer;
-    r.options.end_tokens = {11};
-    requests.push_back(r);
-    r.options.end_tokens = {};
-    r.options.stops = {"M", "3B"};
-    r.options.context = 0;
-    r.options.slide = false;
-    requests.push_back(r);
-  }
+  const std::vector<Request> requests = test::varied_requests(tokens(40, 3), 2, tokens(23, 2), tokenizer);
   std::vector<std::vector<GenerateResult>> expected;
   for (const Request& r : requests) {
     EngineOn alone(GetParam(), model);

@@ -1,0 +1,38 @@
+// Requests with which the tests of drafters compare outputs with and without drafts.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "infer/engine/request.h"
+
+namespace folio::infer::test {
+
+/// Returns nine requests of 40 tokens: greedy, sampled and with penalties, each with the prompt `sliding`, whose `n`
+/// sampled choices slide in a context of 56, and twice with the prompt `ending`: with an end token, and with stops.
+inline std::vector<Request> varied_requests(const std::vector<int32_t>& sliding, int64_t n,
+                                            const std::vector<int32_t>& ending, const data::Tokenizer& tokenizer) {
+  const SamplerOptions options[] = {
+      {.temperature = 0.0F},
+      {.temperature = 1.0F, .top_p = 1.0F, .seed = 3},
+      {.temperature = 0.7F, .repetition_penalty = 1.3F, .frequency_penalty = 0.2F, .seed = 5}};
+  std::vector<Request> requests;
+  for (const SamplerOptions& o : options) {
+    Request r{.prompt = sliding,
+              .options = {.max_tokens = 40, .sampler = o, .context = 56, .slide = o.temperature > 0.0F, .n = n}};
+    requests.push_back(r);
+    r.prompt = ending;
+    r.options.n = 1;
+    r.tokenizer = &tokenizer;
+    r.options.end_tokens = {11};
+    requests.push_back(r);
+    r.options.end_tokens = {};
+    r.options.stops = {"M", "3B"};
+    r.options.context = 0;
+    r.options.slide = false;
+    requests.push_back(r);
+  }
+  return requests;
+}
+
+}  // namespace folio::infer::test
