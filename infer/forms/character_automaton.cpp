@@ -63,6 +63,28 @@ CharacterAutomaton::CharacterAutomaton(std::span<const std::string> texts, core:
   }
 }
 
+// State i: equal for i characters; the last state: greater.
+CharacterAutomaton CharacterAutomaton::at_least(std::string_view least, bool strictly, core::WorkBudget budget) {
+  CharacterAutomaton all(std::move(budget), kMostAutomatonStates);
+  for (size_t i = 0; i < least.size() + 2; ++i) (void)all.add_state();
+  const auto equal = static_cast<int32_t>(least.size());
+  const int32_t greater = equal + 1;
+  for (size_t i = 0; i < least.size(); ++i) {
+    const auto c = static_cast<uint8_t>(least[i]);
+    all.edges_[i].push_back({c, c, static_cast<int32_t>(i) + 1});
+    if (c >= '0' && c < '9') all.edges_[i].push_back({c + 1U, '9', greater});
+  }
+  if (strictly) {
+    all.edges_[least.size()] = {{'.', '.', equal}, {'0', '0', equal}, {'1', '9', greater}};
+  } else {
+    all.edges_[least.size()] = {{0, kLastCodePoint, greater}};
+  }
+  all.edges_.back() = {{0, kLastCodePoint, greater}};
+  all.accepts_[least.size()] = !strictly;
+  all.accepts_.back() = true;
+  return all;
+}
+
 CharacterAutomaton CharacterAutomaton::multiples(uint32_t divisor, core::WorkBudget budget) {
   CharacterAutomaton all(std::move(budget), kMostAutomatonStates);
   for (uint32_t rest = 0; rest < divisor; ++rest) {

@@ -28,6 +28,9 @@ class CharacterAutomaton {
   CharacterAutomaton(const CharacterAutomaton& other, core::WorkBudget budget) : CharacterAutomaton(other) {
     budget_ = std::move(budget);
   }
+  /// Returns the automaton for numbers that are at least `least`, or more if `strictly`, of all those with as many
+  /// digits before the point and the same exponent. `least` has no zeros at the end of its fraction.
+  [[nodiscard]] static CharacterAutomaton at_least(std::string_view least, bool strictly, core::WorkBudget budget);
   /// Returns the automaton for the decimal digits of the multiples of `divisor`, and the empty string.
   [[nodiscard]] static CharacterAutomaton multiples(uint32_t divisor, core::WorkBudget budget);
 

@@ -8,7 +8,6 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
-#include <ranges>
 #include <vector>
 
 #include "core/error.h"
@@ -53,20 +52,6 @@ std::string exponents(int64_t low, int64_t high) {
   return all.empty() ? "" : fmt::format("[eE](?:{})", fmt::join(all, "|"));
 }
 
-// Returns an expression for the numbers that are at least `least`, or more if `strictly`, of all those with as many
-// digits before the point and the same exponent. `least` has no zeros at the end of its fraction.
-Syntax at_least(std::string_view least, bool strictly) {
-  Syntax rest = parse_regex(strictly ? "[0-9.]*[1-9].*" : ".*");
-  for (const char c : least | std::views::reverse) {
-    Syntax equal{.parts = {parse_regex(fmt::format("[{}]", c))}};
-    equal.parts.push_back(std::move(rest));
-    rest = {.kind = Syntax::Kind::Choice};
-    rest.parts.push_back(std::move(equal));
-    if (c != '.' && c != '9') rest.parts.push_back(parse_regex(fmt::format("[{}-9].*", static_cast<char>(c + 1))));
-  }
-  return rest;
-}
-
 // A bound on the absolute value of a number.
 struct SizeBound {
   Decimal value;
@@ -102,7 +87,8 @@ class Sizes {
     core::require(digits.size() <= kMostBoundDigits, "a bound has more than {} digits", kMostBoundDigits);
     const bool or_equal = bound.is_least == bound.exclusive;  // of the numbers below
     CharacterAutomaton below = larger.empty() ? all_ : all_.but_not(of(larger));
-    if (!same.empty()) below = below.but_not(of(same).and_also({at_least(digits, or_equal), budget_}));
+    if (!same.empty())
+      below = below.but_not(of(same).and_also(CharacterAutomaton::at_least(digits, or_equal, budget_)));
     all_ = bound.is_least ? all_.but_not(below) : all_.and_also(below);
   }
 
