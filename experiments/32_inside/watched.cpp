@@ -11,7 +11,7 @@ namespace folio::experiments {
 
 WatchedModel::Watched WatchedModel::run(std::span<const int32_t> tokens, std::span<const Head> off) {
   infer::explain::Options options;
-  for (const Head& one : off) options.interventions.push_back({.place = fmt::format("{}.{}", one.layer, one.head)});
+  for (const Head& one : off) options.experiment.ablate.push_back(fmt::format("{}.{}", one.layer, one.head));
   const infer::explain::Trace prompt{.tokens = {tokens.begin(), tokens.end()}};
   const infer::explain::Interventions silence(runner_, options, prompt);
   const infer::explain::Trace trace = infer::explain::run_traced(runner_, tokens, options, std::cref(silence));

@@ -63,7 +63,7 @@ class Tensors {
 /// Computes a layer's "key" and, if `for_saving`, "projected_key" and "value" from the latents of latent attention.
 void expand_latents(const Tensors& tensors, int64_t layer, Trace& trace, bool for_saving);
 
-/// A place in the model where activations are replaced: Intervention::place.
+/// A place in the model where activations are replaced: see Experiment.
 struct Place {
   int64_t layer = -1;
   std::string part;               ///< "heads", "attention", "ffn", "layer" or "residual"
@@ -75,8 +75,8 @@ struct Place {
 /// Replaces activations while a prompt runs.
 class Interventions {
  public:
-  /// Runs the sources. `options` and `clean`, the prompt without interventions, must outlive this object. Throws
-  /// core::Error if a place or a position does not exist, or a patch has no source.
+  /// Runs the experiment's texts. `clean`, the prompt without interventions, must outlive this object. Throws
+  /// core::Error if a place or a position does not exist, or a patch has no text.
   Interventions(Runner& runner, const Options& options, const Trace& clean);
   /// See Change.
   bool operator()(const std::string& name, std::span<float> values, const Trace& before) const;
@@ -86,8 +86,8 @@ class Interventions {
  private:
   struct One {
     Place place;
-    Replacement by;
-    std::shared_ptr<const Trace> source{};  ///< shared by places with the same source; null: clean_
+    bool patches;
+    std::shared_ptr<const Trace> source;  ///< null: zero
 
     [[nodiscard]] bool replaces(size_t row, size_t n_rows) const;
   };
@@ -112,7 +112,7 @@ class Interventions {
 /// Return the JSON of the keys "lens", "candidates", "interventions" and "attribution". `targets` has a token per row.
 /// The first three throw core::Error if a logit is not finite.
 [[nodiscard]] Json logit_lens(Runner& runner, const Trace& trace, std::span<const int32_t> targets);
-[[nodiscard]] Json candidates_of(const Trace& trace, const Options& options);
+[[nodiscard]] Json candidates_of(const Trace& trace);
 [[nodiscard]] Json effects_of(const Trace& before, const Trace& after, const Options& options);
 [[nodiscard]] Json attribute(Runner& runner, const Tensors& tensors, const Trace& trace,
                              std::span<const int32_t> targets, const Interventions& interventions);

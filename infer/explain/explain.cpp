@@ -200,10 +200,10 @@ Explanation explain(Runner& runner, const data::Tokenizer& tokenizer, const std:
   if (options.profiled != nullptr) options.profiled->enabled = false;
   Trace clean = run_traced(runner, tokens, options);
   const Interventions interventions(runner, options, clean);
-  const bool intervenes = !options.interventions.empty();
+  const bool intervenes = !options.experiment.empty();
   Trace changed = intervenes ? run_traced(runner, tokens, options, std::cref(interventions)) : Trace{};
   Trace& trace = intervenes ? changed : clean;
-  Json candidates = candidates_of(trace, options);
+  Json candidates = candidates_of(trace);
   std::vector<int32_t> likeliest;
   for (const Json& row : candidates) likeliest.push_back(row["list"][0][0]);
   const std::vector<int32_t> chosen(tokens.size(), options.token.value_or(0));
@@ -229,7 +229,7 @@ Explanation explain(Runner& runner, const data::Tokenizer& tokenizer, const std:
   e.json["operations"] =
       options.profiled == nullptr ? Json::array() : measure(runner, *options.profiled, tokens, options.adapter);
   e.json["interventions"] = intervenes ? effects_of(clean, trace, options) : Json();
-  e.json["server"] = options.server.empty() ? Json() : Json(options.server);
+  e.json["server"] = nullptr;
   for (const char* key : {"lens", "candidates", "interventions"}) add_tokens(e.json[key], mentioned);
   for (const int32_t token : mentioned) e.json["vocabulary"][std::to_string(token)] = text_of(tokenizer, token);
   if (options.keep_activations) e.activations = named_activations(config, trace, std::move(attention));

@@ -17,32 +17,29 @@
 
 namespace folio::infer::explain {
 
-inline constexpr size_t kMostTokens = 256;  ///< of a prompt, and of an intervention's source
+inline constexpr size_t kMostTokens = 256;  ///< of a prompt, and of each text of an experiment
 
-/// What replaces an activation. Mean: its mean over the positions of `source`. Patch: the activations of `source`.
-enum class Replacement : uint8_t { Zero, Mean, Patch };
+/// Activations of each row to replace, by place: "L.heads", the output of all heads of layer L before Wo, or "L.H" of
+/// head H; "L.attention" or "L.ffn", what the branch adds to the residual stream; "L", both branches; "L.residual", the
+/// residual stream after the layer. At the same place, a patch counts before a mean, and a mean before zero.
+struct Experiment {
+  std::vector<std::string> ablate{};  ///< by zero
+  std::vector<std::string> mean{};    ///< by their means over the positions of mean_over
+  /// By those of `from`, aligned from the end: the last position gets that of the last position of `from`, and
+  /// positions before the beginning of a shorter `from` stay. With "@TO:FROM" after it, only position TO is replaced,
+  /// by FROM.
+  std::vector<std::string> patch{};
+  std::vector<int32_t> mean_over{};  ///< tokens of another text; empty: the prompt
+  std::vector<int32_t> from{};       ///< tokens of another text
 
-/// The replacement of one activation of each row.
-struct Intervention {
-  /// "L.heads", the output of all heads of layer L before Wo, or "L.H" of head H; "L.attention" or "L.ffn", what the
-  /// branch adds to the residual stream; "L", both branches; "L.residual", the residual stream after the layer. A patch
-  /// is aligned from the end: the last position gets that of the source's last position, and positions before the
-  /// beginning of a shorter source stay. Followed by "@TO:FROM", only position TO is replaced, by position FROM.
-  std::string place;
-  Replacement by = Replacement::Zero;
-  /// Tokens of another text, which runs without interventions. Empty: for Mean, the prompt; not allowed for Patch.
-  std::vector<int32_t> source{};
+  [[nodiscard]] bool empty() const { return ablate.empty() && mean.empty() && patch.empty(); }
 };
 
 struct Options {
   int32_t adapter = kNoAdapter;
   std::optional<int32_t> token{};  ///< the token whose logits are attributed; empty: each row's likeliest token
-  std::vector<Intervention> interventions{};  ///< a later one replaces what an earlier one does at the same place
-  size_t top_k = 40;  ///< limits whose numbers of candidates are counted, each alone and at temperature 1
-  double top_p = 0.95;
-  double min_p = 0.05;
-  std::string server{};           ///< base of the URL of POST /v1/explain, if the page may run experiments
-  bool keep_activations = false;  ///< fills Explanation::activations
+  Experiment experiment{};         ///< its other texts run without it
+  bool keep_activations = false;   ///< fills Explanation::activations
   /// The machine that has the runner's model. If set, its operations are measured in another step. It is then disabled.
   ProfiledMachine* profiled = nullptr;
 };
@@ -58,9 +55,9 @@ struct Explanation {
   std::map<std::string, Activation> activations{};
 };
 
-/// Runs the prompt, with the interventions if there are any, and explains what was computed. Throws core::Error if
-/// there are no tokens, or more than kMostTokens or a step allows; if a token, place or position does not exist; if a
-/// logit is not finite; or if the KV cache is full. No step of the runner may be in flight.
+/// Runs the prompt, with the experiment if there is one, and explains what was computed. Throws core::Error if there
+/// are no tokens, or more than kMostTokens or a step allows; if a token, place or position does not exist; if a logit
+/// is not finite; or if the KV cache is full. No step of the runner may be in flight.
 [[nodiscard]] Explanation explain(Runner& runner, const data::Tokenizer& tokenizer, const std::vector<int32_t>& tokens,
                                   const Options& options = {});
 

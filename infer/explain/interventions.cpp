@@ -10,7 +10,7 @@
 namespace folio::infer::explain {
 namespace {
 
-// Parses Intervention::place. Throws core::Error if it does not exist in the model or in prompts of these lengths.
+// Parses a place of an experiment. Throws core::Error if it does not exist in the model or in prompts of these lengths.
 Place place_of(const std::string& text, const core::ModelConfig& config, size_t n_rows, size_t n_source) {
   constexpr std::array<std::string_view, 5> kParts{"heads", "attention", "ffn", "layer", "residual"};
   const size_t at = std::min(text.find('@'), text.size());
@@ -65,19 +65,26 @@ std::vector<float> mean_of(const std::vector<float>& rows, size_t width) {
 
 Interventions::Interventions(Runner& runner, const Options& options, const Trace& clean)
     : clean_(clean), head_dim_(static_cast<size_t>(runner.config().heads_dim() / runner.config().n_heads)) {
-  for (const Intervention& i : options.interventions) {
-    const bool patches = i.by == Replacement::Patch;
-    core::require(!patches || !i.source.empty(), "\"{}\": a patch needs a source; give the prompt to patch from",
-                  i.place);
-    core::require(i.by != Replacement::Zero || i.source.empty(), "\"{}\": zero needs no source; leave it out", i.place);
-    core::require(patches || i.place.find('@') == std::string::npos, "\"{}\": only a patch has positions", i.place);
-    if (!i.source.empty()) require_fits(runner, i.source.size(), fmt::format("\"{}\": its source", i.place));
-    all_.push_back({.place = place_of(i.place, runner.config(), clean.tokens.size(), i.source.size()), .by = i.by});
-    if (i.source.empty()) continue;
-    const auto first = std::ranges::find(options.interventions, i.source, &Intervention::source);
-    const auto& known = all_[static_cast<size_t>(first - options.interventions.begin())].source;
-    all_.back().source = known ? known : std::make_shared<const Trace>(run_traced(runner, i.source, options));
+  const auto add = [&](const std::vector<std::string>& places, std::shared_ptr<const Trace> source, bool patches) {
+    for (const std::string& text : places) {
+      core::require(patches || text.find('@') == std::string::npos, "\"{}\": only a patch has positions", text);
+      const size_t n_source = source ? source->tokens.size() : 0;
+      all_.push_back({place_of(text, runner.config(), clean.tokens.size(), n_source), patches, source});
+    }
+  };
+  const auto run = [&](const std::string& place, const std::vector<int32_t>& tokens) {
+    require_fits(runner, tokens.size(), fmt::format("\"{}\": its source", place));
+    return std::make_shared<const Trace>(run_traced(runner, tokens, options));
+  };
+  const auto& [ablate, mean, patch, mean_over, from] = options.experiment;
+  add(ablate, nullptr, false);
+  if (!mean.empty()) {
+    const std::shared_ptr<const Trace> own(std::shared_ptr<void>(), &clean);
+    add(mean, mean_over.empty() ? own : run(mean.front(), mean_over), false);
   }
+  if (patch.empty()) return;
+  core::require(!from.empty(), "\"{}\": a patch needs a source; give the prompt to patch from", patch.front());
+  add(patch, run(patch.front(), from), true);
 }
 
 bool Interventions::operator()(const std::string& name, std::span<float> values, const Trace& before) const {
@@ -85,24 +92,23 @@ bool Interventions::operator()(const std::string& name, std::span<float> values,
   const size_t width = values.size() / n_rows;
   bool changes = false;
   for (const One& one : all_) {
-    const auto& [place, by, own_source] = one;
+    const auto& [place, patches, source] = one;
     const std::string prefix = fmt::format("layers.{}.", place.layer);
     const std::string what = name.starts_with(prefix) ? name.substr(prefix.size()) : "";
     if (!is_at(place, what)) continue;
     changes = true;
-    const Trace& source = own_source ? *own_source : clean_;
-    std::vector<float> rows(width);  // Zero and Mean: one row; Patch: those of the source
-    if (by != Replacement::Zero) {
-      rows = source.at(what, place.layer);
-      if (const auto* base = base_of(place, what, source)) rows = difference(std::move(rows), *base);
+    std::vector<float> rows(width);  // zero and mean: one row; patch: those of the source
+    if (source) {
+      rows = source->at(what, place.layer);
+      if (const auto* base = base_of(place, what, *source)) rows = difference(std::move(rows), *base);
+      if (!patches) rows = mean_of(rows, width);
     }
-    if (by == Replacement::Mean) rows = mean_of(rows, width);
     const std::vector<float>* base = base_of(place, what, before);
     const size_t first = place.head ? static_cast<size_t>(*place.head) * head_dim_ : 0;
     const size_t last = place.head ? first + head_dim_ : width;
     for (size_t to = 0; to < n_rows; ++to) {
       if (!one.replaces(to, n_rows)) continue;
-      const size_t aligned = by == Replacement::Patch ? to + source.tokens.size() - n_rows : 0;
+      const size_t aligned = patches ? to + source->tokens.size() - n_rows : 0;
       const size_t from = place.to ? static_cast<size_t>(place.from) : aligned;
       for (size_t c = first; c < last; ++c) {
         values[to * width + c] = rows[from * width + c] + (base == nullptr ? 0.0F : (*base)[to * width + c]);
@@ -114,7 +120,7 @@ bool Interventions::operator()(const std::string& name, std::span<float> values,
 
 bool Interventions::One::replaces(size_t row, size_t n_rows) const {
   if (place.to) return static_cast<size_t>(*place.to) == row;
-  return by != Replacement::Patch || row + source->tokens.size() >= n_rows;
+  return !patches || row + source->tokens.size() >= n_rows;
 }
 
 bool Interventions::replace_attention(int64_t layer, size_t row) const {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "core/error.h"
@@ -15,6 +14,10 @@ namespace {
 
 constexpr size_t kLensTokens = 5;   // likeliest tokens of a level of the lens, and of an effect
 constexpr size_t kCandidates = 20;  // likeliest tokens of a row
+// Limits whose numbers of candidates are counted, each alone and at temperature 1.
+constexpr size_t kTopK = 40;
+constexpr double kTopP = 0.95;
+constexpr double kMinP = 0.05;
 
 // The softmax of a row of logits (vocab_size), which must stay valid.
 class NextToken {
@@ -45,14 +48,14 @@ class NextToken {
     }
     return all;
   }
-  [[nodiscard]] size_t n_in_top_p(double top_p) {
+  [[nodiscard]] size_t n_in_top_p() {
     size_t n = 0;
-    for (double sum = 0.0; n < ranking_.size() && sum < top_p; ++n) sum += ranking_[n].weight / total_;
+    for (double sum = 0.0; n < ranking_.size() && sum < kTopP; ++n) sum += ranking_[n].weight / total_;
     return n;
   }
-  [[nodiscard]] size_t n_in_min_p(double min_p) {
+  [[nodiscard]] size_t n_in_min_p() {
     size_t n = 0;
-    while (n < ranking_.size() && ranking_[n].weight >= min_p) ++n;
+    while (n < ranking_.size() && ranking_[n].weight >= kMinP) ++n;
     return n;
   }
 
@@ -79,26 +82,27 @@ Json logit_lens(Runner& runner, const Trace& trace, std::span<const int32_t> tar
   return lens;
 }
 
-Json candidates_of(const Trace& trace, const Options& options) {
+Json candidates_of(const Trace& trace) {
   Json rows;
   for (size_t i = 0; i < trace.tokens.size(); ++i) {
     const std::span<const float> logits = trace.row(trace.at("logits"), i);
     NextToken next(logits);
     rows.push_back({{"list", next.top(kCandidates, true)},
-                    {"top_k", options.top_k == 0 ? logits.size() : std::min(options.top_k, logits.size())},
-                    {"top_p", next.n_in_top_p(options.top_p)},
-                    {"min_p", next.n_in_min_p(options.min_p)}});
+                    {"top_k", std::min(kTopK, logits.size())},
+                    {"top_p", next.n_in_top_p()},
+                    {"min_p", next.n_in_min_p()}});
   }
   return rows;
 }
 
 Json effects_of(const Trace& before, const Trace& after, const Options& options) {
-  constexpr std::array<const char*, 3> kBy{"zero", "mean", "patch"};
   Json effects;
-  for (const Intervention& i : options.interventions) {
-    const char* source = i.source.empty() ? "" : " from another text";
-    effects["description"].push_back(fmt::format("{}: {}{}", i.place, kBy[static_cast<size_t>(i.by)], source));
-  }
+  const auto describe = [&](const std::vector<std::string>& places, const char* by) {
+    for (const std::string& place : places) effects["description"].push_back(fmt::format("{}: {}", place, by));
+  };
+  describe(options.experiment.ablate, "zero");
+  describe(options.experiment.mean, options.experiment.mean_over.empty() ? "mean" : "mean from another text");
+  describe(options.experiment.patch, "patch from another text");
   for (size_t row = 0; row < before.tokens.size(); ++row) {
     const std::span<const float> logits = before.row(before.at("logits"), row);
     NextToken was(logits);

@@ -5,6 +5,8 @@
 #include <array>
 
 #include "core/error.h"
+#include "infer/forms/character_automaton.h"
+#include "infer/forms/regex.h"
 
 namespace folio::infer::forms {
 namespace {
@@ -13,37 +15,17 @@ using Part = Grammar::Part;
 using Kind = data::CallPiece::Kind;
 
 // If `with`, returns the part that matches all bytes up to and including the first `trigger`. Otherwise, returns the
-// part that matches any bytes without a trigger. If `at_start`, a trigger counts only at the start of the text. The
-// automaton's state is the number of trigger bytes matched so far.
+// part that matches any bytes without a trigger. If `at_start`, a trigger counts only at the start of the text.
 Part text(Grammar& grammar, const std::string& trigger, bool at_start, bool with) {
   if (at_start && with) return grammar.text(trigger);
-  const size_t n = trigger.size();
-  const size_t elsewhere = at_start ? n + 1 : 0;  // state after a mismatch; from state n + 1, no trigger can match
-  std::vector<std::vector<size_t>> after(n + 2, std::vector<size_t>(256, elsewhere));
-  for (size_t state = 0, fallback = 0; state < n; ++state) {
-    const auto next = static_cast<uint8_t>(trigger[state]);
-    if (!at_start && state > 0) {
-      after[state] = after[fallback];
-      fallback = after[fallback][next];
-    }
-    after[state][next] = state + 1;
-  }
-  std::vector<Grammar::Transition> transitions;
-  std::vector<int32_t> accepting;
-  for (size_t state = 0; state < n + 2; ++state) {
-    if (with == (state == n)) accepting.push_back(static_cast<int32_t>(state));
-    if (state == n) continue;
-    for (size_t low = 0, high = 0; low < 256; low = high) {
-      const size_t to = after[state][low];
-      while (high < 256 && after[state][high] == to) ++high;
-      if (to == n && !with) continue;
-      transitions.push_back({.from = static_cast<int32_t>(state),
-                             .low = static_cast<uint8_t>(low),
-                             .high = static_cast<uint8_t>(high - 1),
-                             .to = static_cast<int32_t>(to)});
-    }
-  }
-  return grammar.automaton(n + 2, transitions, accepting);
+  const std::string any = R"([\x00-\xff]*)";
+  std::string found = at_start ? "" : any;
+  for (const char c : trigger) found += fmt::format("\\x{:02x}", static_cast<uint8_t>(c));
+  const auto texts = [&](const std::string& expression) {
+    return CharacterAutomaton(parse_regex(expression), grammar.budget());
+  };
+  const CharacterAutomaton wanted = texts(with ? found : any);
+  return wanted.but_not(texts(with ? found + any + R"([\x00-\xff])" : found + any)).build_bytes(grammar);
 }
 
 Part call(Grammar& grammar, const data::ToolFormat& format, const CallsForm::Function& function) {

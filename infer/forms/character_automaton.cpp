@@ -12,13 +12,14 @@ namespace folio::infer::forms {
 namespace {
 
 constexpr size_t kMostAutomatonStates = 10'000;
-constexpr size_t kMostSteps = 200'000;  // most transitions followed by a subset construction, or edges of a product
+constexpr size_t kMostTextStates = 200'000;  // of the automata of given strings, and of products with these
+constexpr size_t kMostStepsOfEach = 20;  // most steps per possible state: transitions followed, or edges of a product
 
 }  // namespace
 
 int32_t CharacterAutomaton::add_state() {
-  core::require(edges_.size() < kMostAutomatonStates,
-                "needs more than {} states when combined with the other constraints", kMostAutomatonStates);
+  core::require(edges_.size() < most_states_, "needs more than {} states when combined with the other constraints",
+                most_states_);
   budget_.spend(1);
   edges_.emplace_back();
   accepts_.push_back(false);
@@ -26,7 +27,7 @@ int32_t CharacterAutomaton::add_state() {
 }
 
 CharacterAutomaton::CharacterAutomaton(int64_t least, int64_t most, core::WorkBudget budget)
-    : CharacterAutomaton(std::move(budget)) {
+    : CharacterAutomaton(std::move(budget), kMostAutomatonStates) {
   int32_t state = add_state();
   for (int64_t n = 0;; ++n) {
     accepts_[static_cast<size_t>(state)] = n >= least;
@@ -39,7 +40,7 @@ CharacterAutomaton::CharacterAutomaton(int64_t least, int64_t most, core::WorkBu
 }
 
 CharacterAutomaton::CharacterAutomaton(std::span<const std::string> texts, core::WorkBudget budget)
-    : CharacterAutomaton(std::move(budget)) {
+    : CharacterAutomaton(std::move(budget), kMostTextStates) {
   std::vector<std::map<uint32_t, int32_t>> children(1);
   (void)add_state();
   for (const std::string& text : texts) {
@@ -62,10 +63,44 @@ CharacterAutomaton::CharacterAutomaton(std::span<const std::string> texts, core:
   }
 }
 
+// State i: equal for i characters; the last state: greater.
+CharacterAutomaton CharacterAutomaton::at_least(std::string_view least, bool strictly, core::WorkBudget budget) {
+  CharacterAutomaton all(std::move(budget), kMostAutomatonStates);
+  for (size_t i = 0; i < least.size() + 2; ++i) (void)all.add_state();
+  const auto equal = static_cast<int32_t>(least.size());
+  const int32_t greater = equal + 1;
+  for (size_t i = 0; i < least.size(); ++i) {
+    const auto c = static_cast<uint8_t>(least[i]);
+    all.edges_[i].push_back({c, c, static_cast<int32_t>(i) + 1});
+    if (c >= '0' && c < '9') all.edges_[i].push_back({c + 1U, '9', greater});
+  }
+  if (strictly) {
+    all.edges_[least.size()] = {{'.', '.', equal}, {'0', '0', equal}, {'1', '9', greater}};
+  } else {
+    all.edges_[least.size()] = {{0, kLastCodePoint, greater}};
+  }
+  all.edges_.back() = {{0, kLastCodePoint, greater}};
+  all.accepts_[least.size()] = !strictly;
+  all.accepts_.back() = true;
+  return all;
+}
+
+CharacterAutomaton CharacterAutomaton::multiples(uint32_t divisor, core::WorkBudget budget) {
+  CharacterAutomaton all(std::move(budget), kMostAutomatonStates);
+  for (uint32_t rest = 0; rest < divisor; ++rest) {
+    (void)all.add_state();
+    for (uint32_t digit = 0; digit < 10; ++digit) {
+      all.edges_[rest].push_back({'0' + digit, '0' + digit, static_cast<int32_t>((10 * rest + digit) % divisor)});
+    }
+  }
+  all.accepts_[0] = true;
+  return all;
+}
+
 // Compiles the expression to a nondeterministic automaton: a Grammar in which each character class is a call of an
 // undefined rule. The subset construction then makes it deterministic.
 CharacterAutomaton::CharacterAutomaton(const Syntax& syntax, core::WorkBudget budget)
-    : CharacterAutomaton(std::move(budget)) {
+    : CharacterAutomaton(std::move(budget), kMostAutomatonStates) {
   Grammar grammar({}, budget_);
   std::vector<CharacterRanges> classes;
   const Grammar::Part whole = forms::build(grammar, syntax, [&](std::span<const CharacterRange> ranges) {
@@ -76,7 +111,8 @@ CharacterAutomaton::CharacterAutomaton(const Syntax& syntax, core::WorkBudget bu
   using Set = std::vector<Grammar::State>;
   size_t n_steps = 0;
   const auto step = [&] {
-    core::require(++n_steps <= kMostSteps, "the pattern is too large to combine with other constraints");
+    core::require(++n_steps <= kMostStepsOfEach * most_states_,
+                  "the pattern is too large to combine with other constraints");
     budget_.spend(1);
   };
   std::map<Set, int32_t> numbers;
@@ -153,7 +189,7 @@ bool CharacterAutomaton::takes_nothing() const {  // correct because every state
 // Returns the intersection with `other`, or the difference if `negated`. Each state of the result is a pair: a state
 // of this automaton, and a state of `other` or -1 if `other` has rejected the string.
 CharacterAutomaton CharacterAutomaton::product(const CharacterAutomaton& other, bool negated) const {
-  CharacterAutomaton both(budget_);
+  CharacterAutomaton both(budget_, std::max(most_states_, other.most_states_));
   std::map<std::pair<int32_t, int32_t>, int32_t> numbers;
   std::vector<std::pair<int32_t, int32_t>> order;
   const auto number_of = [&](int32_t a, int32_t b) {
@@ -173,7 +209,8 @@ CharacterAutomaton CharacterAutomaton::product(const CharacterAutomaton& other, 
     for (const Edge& edge : edges_[static_cast<size_t>(a)]) {
       const auto add = [&](uint32_t low, uint32_t high, int32_t to) {
         if (low > high || (to < 0 && !negated)) return;
-        core::require(++n_edges <= kMostSteps, "the pattern is too large to combine with other constraints");
+        core::require(++n_edges <= kMostStepsOfEach * both.most_states_,
+                      "the pattern is too large to combine with other constraints");
         budget_.spend(1);
         const int32_t state = number_of(edge.to, to);
         both.edges_[i].push_back({low, high, state});
@@ -211,6 +248,23 @@ Grammar::Part CharacterAutomaton::build(Grammar& grammar, const CharacterPart& c
         grammar.define(found->second, characters(found->first));
       }
       transitions.push_back({.from = static_cast<int32_t>(i), .low = 0, .high = 0, .to = to, .rule = found->second});
+    }
+  }
+  return grammar.automaton(edges_.size(), transitions, accepting);
+}
+
+Grammar::Part CharacterAutomaton::build_bytes(Grammar& grammar) const {
+  constexpr uint32_t kLastByte = 255;
+  std::vector<Grammar::Transition> transitions;
+  std::vector<int32_t> accepting;
+  for (size_t i = 0; i < edges_.size(); ++i) {
+    if (accepts_[i]) accepting.push_back(static_cast<int32_t>(i));
+    for (const auto& [low, high, to] : edges_[i]) {
+      if (low > kLastByte) continue;
+      transitions.push_back({.from = static_cast<int32_t>(i),
+                             .low = static_cast<uint8_t>(low),
+                             .high = static_cast<uint8_t>(std::min(high, kLastByte)),
+                             .to = to});
     }
   }
   return grammar.automaton(edges_.size(), transitions, accepting);

@@ -1,5 +1,6 @@
 // A set of strings as a deterministic automaton over code points, for conditions that one regular expression can't
-// express, such as a pattern with a limit on the length, or a match of one expression but not of another.
+// express, such as a pattern with a limit on the length, or a match of one expression but not of another. The bytes of
+// strings can be such characters, too.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +24,15 @@ class CharacterAutomaton {
   CharacterAutomaton(const Syntax& syntax, core::WorkBudget budget);
   /// Accepts exactly the strings `texts`, encoded in UTF-8.
   CharacterAutomaton(std::span<const std::string> texts, core::WorkBudget budget);
+  /// Copies an automaton that is combined under another budget.
+  CharacterAutomaton(const CharacterAutomaton& other, core::WorkBudget budget) : CharacterAutomaton(other) {
+    budget_ = std::move(budget);
+  }
+  /// Returns the automaton for numbers that are at least `least`, or more if `strictly`, of all those with as many
+  /// digits before the point and the same exponent. `least` has no zeros at the end of its fraction.
+  [[nodiscard]] static CharacterAutomaton at_least(std::string_view least, bool strictly, core::WorkBudget budget);
+  /// Returns the automaton for the decimal digits of the multiples of `divisor`, and the empty string.
+  [[nodiscard]] static CharacterAutomaton multiples(uint32_t divisor, core::WorkBudget budget);
 
   // Intersection and difference. Like the constructors, they throw core::Error if there are too many states.
   [[nodiscard]] CharacterAutomaton and_also(const CharacterAutomaton& other) const { return product(other, false); }
@@ -31,6 +41,8 @@ class CharacterAutomaton {
   [[nodiscard]] bool takes(std::string_view utf8) const;
   [[nodiscard]] bool takes_nothing() const;
   [[nodiscard]] Grammar::Part build(Grammar& grammar, const CharacterPart& characters) const;
+  /// Returns the part for strings of bytes, which are the characters up to 255.
+  [[nodiscard]] Grammar::Part build_bytes(Grammar& grammar) const;
 
  private:
   struct Edge {
@@ -38,12 +50,14 @@ class CharacterAutomaton {
     int32_t to;
   };
 
-  explicit CharacterAutomaton(core::WorkBudget budget) : budget_(std::move(budget)) {}
+  CharacterAutomaton(core::WorkBudget budget, size_t most_states)
+      : budget_(std::move(budget)), most_states_(most_states) {}
   [[nodiscard]] int32_t add_state();
   [[nodiscard]] int32_t after(int32_t state, uint32_t character) const;
   [[nodiscard]] CharacterAutomaton product(const CharacterAutomaton& other, bool negated) const;
 
   core::WorkBudget budget_;
+  size_t most_states_;
   std::vector<std::vector<Edge>> edges_;  ///< edges of each state, sorted and disjoint; state 0 is the start
   std::vector<bool> accepts_;
 };

@@ -3,52 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 #include "core/error.h"
-#include "core/utf8.h"
 
 namespace folio::infer::forms {
 namespace {
 
-constexpr uint32_t kLastCharacter = 0x10FFFF;
 constexpr size_t kMaxEdges = 600'000;  // maximum of one grammar
-
-// A range of code points whose UTF-8 encodings have the same length, as one range of values per byte. All bytes after
-// the first one that varies have the full range 80-BF; cut() ensures this.
-using ByteRange = std::pair<uint8_t, uint8_t>;
-using Utf8 = std::vector<ByteRange>;
-
-// Splits the code points [low, high] into ranges that Utf8 can represent, as RE2 does (Russ Cox, "Regular Expression
-// Matching in the Wild"): where the encoded length changes, and where a byte varies but a later byte lacks some values.
-void cut(uint32_t low, uint32_t high, std::vector<Utf8>& to) {
-  if (low > high) return;
-  for (const uint32_t last : {0x7FU, 0x7FFU, 0xD7FFU, 0xDFFFU, 0xFFFFU}) {
-    if (low <= last && last < high) {
-      cut(low, last, to);
-      return cut(last + 1, high, to);
-    }
-  }
-  if (low >= 0xD800 && high <= 0xDFFF) return;  // surrogates have no encoding
-  std::string first;
-  std::string last;
-  core::append_utf8(first, low);
-  core::append_utf8(last, high);
-  for (size_t i = 1; i < first.size(); ++i) {
-    const uint32_t mask = (1U << (6 * i)) - 1;
-    if ((low & ~mask) == (high & ~mask)) continue;
-    if ((low & mask) != 0) {
-      cut(low, low | mask, to);
-      return cut((low | mask) + 1, high, to);
-    }
-    if ((high & mask) != mask) {
-      cut(low, (high & ~mask) - 1, to);
-      return cut(high & ~mask, high, to);
-    }
-  }
-  Utf8& bytes = to.emplace_back();
-  for (size_t i = 0; i < first.size(); ++i) bytes.emplace_back(first[i], last[i]);
-}
 
 }  // namespace
 
@@ -85,29 +46,6 @@ Grammar::Part Grammar::bytes(uint8_t low, uint8_t high) {
   const State begin = add_state();
   const State end = add_state();
   add_edge(begin, {Edge::Kind::Bytes, low, high, -1, end});
-  return {.begin = begin, .end = end};
-}
-
-Grammar::Part Grammar::characters(std::span<const std::pair<uint32_t, uint32_t>> ranges) {
-  std::vector<Utf8> all;
-  for (const auto& [low, high] : ranges) cut(low, std::min(high, kLastCharacter), all);
-  budget_.spend(ranges.size() + all.size());
-  const State begin = add_state();
-  const State end = add_state();
-  // Ranges with the same last bytes share states. In nearly all ranges, the bytes after the first are 80-BF.
-  std::map<Utf8, State> tails{{{}, end}};
-  const auto state_of = [&](Utf8 tail, auto&& self) -> State {
-    if (const auto found = tails.find(tail); found != tails.end()) return found->second;
-    const State to = self({tail.begin() + 1, tail.end()}, self);
-    const State state = add_state();
-    add_edge(state, {Edge::Kind::Bytes, tail[0].first, tail[0].second, -1, to});
-    tails.emplace(std::move(tail), state);
-    return state;
-  };
-  for (const Utf8& u : all) {
-    const State to = state_of({u.begin() + 1, u.end()}, state_of);
-    add_edge(begin, {Edge::Kind::Bytes, u[0].first, u[0].second, -1, to});
-  }
   return {.begin = begin, .end = end};
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "infer/forms/grammar.h"
+#include "infer/forms/syntax.h"
 
 namespace folio::infer::forms {
 
@@ -16,6 +17,19 @@ Grammar::Part Grammar::automaton(size_t n_states, std::span<const Transition> tr
     add_edge(first + t.from, {t.rule < 0 ? Edge::Kind::Bytes : Edge::Kind::Call, t.low, t.high, t.rule, first + t.to});
   }
   for (const int32_t state : accepting) join(first + state, end);
+  return {.begin = begin, .end = end};
+}
+
+Grammar::Part Grammar::characters(std::span<const std::pair<uint32_t, uint32_t>> ranges) {
+  const std::vector<Spelling> spellings = utf8_spellings(ranges);
+  budget_.spend(ranges.size() + spellings.size());
+  const State begin = add_state();
+  const State end = add_state();
+  build_spellings(
+      spellings, begin, end, [&] { return add_state(); },
+      [&](State from, uint8_t low, uint8_t high, State to) {
+        add_edge(from, {Edge::Kind::Bytes, low, high, -1, to});
+      });
   return {.begin = begin, .end = end};
 }
 

@@ -163,38 +163,29 @@ Json SchemaKeywords::assertions(const Schema& schema) const {
 
 TypeSet types_of(const JsonValue& alternative) {
   const Json type = alternative.at("type");
-  if (!type) return {};
-  const auto has = [&](const char* name) {
-    if (type->is(Kind::String)) return type->text == name;
-    return std::ranges::any_of(type->items, [&](const Json& one) { return one->text == name; });
-  };
-  const bool number = has("number");
-  return {.null = has("null"),
-          .boolean = has("boolean"),
-          .integer = number || has("integer"),
-          .number = number,
-          .string = has("string"),
-          .array = has("array"),
-          .object = has("object")};
+  if (!type) return TypeSet().set();
+  TypeSet types;
+  for (const Json& one : type->is(Kind::String) ? std::vector{type} : type->items) {
+    types.set(static_cast<size_t>(std::ranges::find(kTypes, one->text) - kTypes.begin()));
+  }
+  if (types[Type::Number]) types.set(Type::Integer);
+  return types;
+}
+
+Json types_json(TypeSet types) {
+  if (types[Type::Number]) types.reset(Type::Integer);
+  std::vector<Json> names;
+  for (size_t i = 0; i < kTypes.size(); ++i) {
+    if (types[i]) names.push_back(make_json({.kind = Kind::String, .text = std::string(kTypes[i])}));
+  }
+  return make_list(std::move(names));
 }
 
 bool has_type(const JsonValue& value, const TypeSet& types) {
-  switch (value.kind) {
-    case Kind::Null:
-      return types.null;
-    case Kind::False:
-    case Kind::True:
-      return types.boolean;
-    case Kind::Number:
-      return types.number || (types.integer && Decimal(value.text).is_integer());
-    case Kind::String:
-      return types.string;
-    case Kind::Array:
-      return types.array;
-    case Kind::Object:
-      return types.object;
-  }
-  return false;
+  constexpr std::array kTypeOf{Type::Null,   Type::Boolean, Type::Boolean, Type::Number,
+                               Type::String, Type::Array,   Type::Object};  // by Kind
+  if (types[kTypeOf[static_cast<size_t>(value.kind)]]) return true;
+  return value.is(Kind::Number) && types[Type::Integer] && Decimal(value.text).is_integer();
 }
 
 std::pair<int64_t, int64_t> counts(const JsonValue& assertions, const char* least, const char* most,

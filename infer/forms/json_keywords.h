@@ -1,6 +1,7 @@
 // The supported keywords of JSON Schema: the types of their values, and what they assert.
 #pragma once
 
+#include <bitset>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -32,11 +33,15 @@ class SchemaKeywords {
   bool is_old_ = false;  ///< true for drafts before 2019-09, which ignore keywords next to a $ref
 };
 
-/// The types that a schema allows; all by default.
-struct TypeSet {
-  bool null = true, boolean = true, integer = true, number = true, string = true, array = true, object = true;
+/// The types of JSON schemas.
+struct Type {
+  enum : uint8_t { Null, Boolean, Integer, Number, String, Array, Object };
 };
+using TypeSet = std::bitset<Type::Object + 1>;  ///< a set with Number has Integer, too
+/// Returns the types that a schema allows, all by default.
 [[nodiscard]] TypeSet types_of(const JsonValue& assertions);
+/// Returns a value of the keyword "type" that allows these types.
+[[nodiscard]] Json types_json(TypeSet types);
 /// Returns true if `value` has one of `types`.
 [[nodiscard]] bool has_type(const JsonValue& value, const TypeSet& types);
 

@@ -42,22 +42,6 @@ std::string unescaped(std::string_view token, const std::string& ref, const std:
   return to;
 }
 
-// Returns the value of the keyword "type" that allows the types in both sets; null if the sets have no common type.
-Json common_types(const TypeSet& a, const TypeSet& b) {
-  std::vector<Json> names;
-  const auto keep = [&](bool both, const char* name) {
-    if (both) names.push_back(make_json({.kind = Kind::String, .text = name}));
-  };
-  keep(a.null && b.null, "null");
-  keep(a.boolean && b.boolean, "boolean");
-  keep(a.number && b.number, "number");
-  keep(a.integer && b.integer && !(a.number && b.number), "integer");
-  keep(a.string && b.string, "string");
-  keep(a.array && b.array, "array");
-  keep(a.object && b.object, "object");
-  return names.empty() ? nullptr : make_list(std::move(names));
-}
-
 }  // namespace
 
 SchemaMerger::SchemaMerger(Json root, core::WorkBudget budget)
@@ -224,10 +208,9 @@ bool SchemaMerger::disjoint(const JsonValue& a, const JsonValue& b, const std::s
   const TypeSet y = types_of(b);
   if (values) return std::ranges::none_of(values->items, [&](const Json& value) { return has_type(*value, y); });
   if (others) return std::ranges::none_of(others->items, [&](const Json& value) { return has_type(*value, x); });
-  const bool share_scalars = (x.null && y.null) || (x.boolean && y.boolean) || (x.integer && y.integer) ||
-                             (x.string && y.string) || (x.array && y.array);
-  if (share_scalars) return false;
-  if (!(x.object && y.object)) return true;
+  const TypeSet shared = x & y;
+  if (TypeSet(shared).reset(Type::Object).any()) return false;
+  if (shared.none()) return true;
   const Json required = a.at("required");
   const Json properties = a.at("properties");
   const Json other_required = b.at("required");
@@ -270,7 +253,10 @@ Json SchemaMerger::both(const Json& a, const Json& b) {
 // merge_objects() and merge_arrays() combine those.
 Json SchemaMerger::merged_keyword(const std::string& key, const JsonValue& a, const JsonValue& b,
                                   const std::string& at) {
-  if (key == "type") return common_types(types_of(a), types_of(b));
+  if (key == "type") {
+    const TypeSet types = types_of(a) & types_of(b);
+    return types.any() ? types_json(types) : nullptr;
+  }
   const Json x = a.at(key);
   const Json y = b.at(key);
   if (key == "enum") {

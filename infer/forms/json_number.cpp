@@ -1,339 +1,157 @@
 #include "infer/forms/json_number.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <compare>
 #include <limits>
-#include <map>
 #include <vector>
 
 #include "core/error.h"
+#include "infer/forms/character_automaton.h"
+#include "infer/forms/regex.h"
 
 namespace folio::infer::forms {
 namespace {
 
-constexpr size_t kMostNumberStates = 5'000;
-constexpr int kMostExponent = 307;      // maximum |exponent| of d.ddd, so that no double overflows or underflows
-constexpr int kMostOtherExponent = 99;  // maximum |exponent| of a number of any other form
+constexpr size_t kMostBoundDigits = 1'000;
+constexpr int64_t kMostExponent = 307;      // maximum |exponent| of d.ddd, so that no double overflows or underflows
+constexpr int64_t kMostOtherExponent = 99;  // maximum |exponent| of a number of any other form
 constexpr int kMostExponentDigits = 3;
-constexpr int kAnyExponent = -1;
-constexpr std::string_view kBytes = "0123456789-+.eE";  // all bytes that numbers may contain
+constexpr std::string_view kWhole = "(?:0|[1-9][0-9]*)";
+constexpr std::string_view kFraction = "(?:\\.[0-9]+)?";
 
-/// Result of comparing a number's digits with those of a bound.
-enum class Side : int8_t { Less = -1, Equal = 0, Greater = 1 };
+// Returns an expression for `n` digits whose value is in [low, high].
+std::string digits_between(int64_t low, int64_t high, int n) {
+  constexpr std::array<int64_t, kMostExponentDigits + 1> kPowers{1, 10, 100, 1000};
+  if (low == 0 && high == kPowers[static_cast<size_t>(n)] - 1) return fmt::format("[0-9]{{{}}}", n);
+  const int64_t unit = kPowers[static_cast<size_t>(n - 1)];
+  std::vector<std::string> all;
+  for (int64_t digit = low / unit; digit <= high / unit; ++digit) {
+    const int64_t below = digit == low / unit ? low % unit : 0;
+    const int64_t above = digit == high / unit ? high % unit : unit - 1;
+    all.push_back(fmt::format("{}{}", digit, n == 1 ? "" : digits_between(below, above, n - 1)));
+  }
+  return fmt::format("(?:{})", fmt::join(all, "|"));
+}
 
-Side side_of(int digit, int other) { return digit < other ? Side::Less : digit > other ? Side::Greater : Side::Equal; }
+// Returns an expression for an exponent in [low, high], such as e+03; an empty one if there is none.
+std::string exponents(int64_t low, int64_t high) {
+  std::vector<std::string> all;
+  const auto add = [&](const char* sign, int64_t first, int64_t last) {
+    int64_t largest = 9;  // of n digits
+    for (int n = 1; n <= kMostExponentDigits; ++n, largest = 10 * largest + 9) {
+      if (first <= std::min(last, largest)) all.push_back(sign + digits_between(first, std::min(last, largest), n));
+    }
+  };
+  add("\\+?", std::max<int64_t>(low, 0), std::min(high, kMostExponent));
+  add("-", std::max<int64_t>(-high, 0), std::min(-low, kMostExponent));
+  return all.empty() ? "" : fmt::format("[eE](?:{})", fmt::join(all, "|"));
+}
 
 // A bound on the absolute value of a number.
 struct SizeBound {
   Decimal value;
   bool is_least;
   bool exclusive;
-
-  [[nodiscard]] bool holds(Side side) const {
-    if (side == Side::Equal) return !exclusive;
-    return is_least == (side == Side::Greater);
-  }
-  /// Returns digit i of `value.digits`, or 0 if there is no digit i.
-  [[nodiscard]] int digit(int64_t i) const {
-    return i >= 0 && i < static_cast<int64_t>(value.digits.size()) ? value.digits[static_cast<size_t>(i)] - '0' : 0;
-  }
-  [[nodiscard]] int64_t n_whole() const { return std::max<int64_t>(value.exponent, 1); }  // digits before "."
-  [[nodiscard]] int whole_digit(int64_t i) const { return value.exponent < 1 ? 0 : digit(i); }
-  [[nodiscard]] int fraction_digit(int64_t i) const { return digit(i + value.exponent); }
-  [[nodiscard]] int64_t n_fraction() const {  // digits after ".", without trailing zeros
-    return std::max<int64_t>(static_cast<int64_t>(value.digits.size()) - value.exponent, 0);
-  }
 };
 
-// Comparison of the digits read so far with one bound.
-struct Seen {
-  int32_t n = 0;                // number of digits of the current part, capped where further digits don't matter
-  Side plain = Side::Equal;     // digits compared as a number without an exponent
-  Side mantissa = Side::Equal;  // digits compared as d.ddd
-  int32_t n_mantissa = 0;
-  auto operator<=>(const Seen&) const = default;
-};
+// Returns the bounds of the absolute values of numbers with one sign; nullopt if the range has no such number.
+std::optional<std::vector<SizeBound>> size_bounds(const NumberRange& range, bool negative) {
+  std::vector<SizeBound> bounds;
+  for (const bool is_least : {true, false}) {
+    const auto& bound = is_least ? range.least : range.most;
+    if (!bound) continue;
+    if (bound->value.is_zero() || bound->value.negative == negative) {
+      bounds.push_back({bound->value, is_least != negative, bound->exclusive});
+    } else if (is_least == negative) {  // otherwise it always holds: x >= -5 for x >= 0, or x <= 5 for x <= 0
+      return std::nullopt;
+    }
+  }
+  return bounds;
+}
 
-enum class At : uint8_t { Begin, Sign, Zero, Whole, Point, Fraction, E, ExponentSign, Exponent };
-
-struct NumberState {
-  At at = At::Begin;
-  bool negative = false;
-  bool is_zero = true;             // true while all digits are 0
-  bool may_have_exponent = false;  // true for d or d.ddd with d > 0, whose exponent is checked against bounds
-  bool exponent_negative = false;
-  uint32_t rest = 0;  // value of the integer's digits so far, modulo multiple_of
-  // The allowed range of exponents, the exponent so far (kAnyExponent: any digits may follow), and the digits left.
-  int32_t first_exponent = 0, last_exponent = 0;
-  int32_t exponent = 0;
-  int32_t n_exponent_left = 0;
-  std::array<Seen, 2> seen{};
-  auto operator<=>(const NumberState&) const = default;
-};
-
-class NumberAutomaton {
+// The absolute values that one notation, with or without an exponent, can write, limited by bounds.
+class Sizes {
  public:
-  NumberAutomaton(const NumberRange& range, bool is_integer) : range_(range), is_integer_(is_integer) {
-    for (const bool negative : {false, true}) {
-      auto& bounds = bounds_[negative ? 1 : 0];
-      possible_[negative ? 1 : 0] = true;
-      for (const bool is_least : {true, false}) {
-        const auto& bound = is_least ? range.least : range.most;
-        if (!bound) continue;
-        // A bound of the opposite sign holds either for all numbers of this sign or for none.
-        Decimal size = bound->value;
-        size.negative = false;
-        if (bound->value.is_zero() || bound->value.negative == negative) {
-          bounds.push_back({.value = size, .is_least = is_least != negative, .exclusive = bound->exclusive});
-        } else if (is_least != negative) {
-          // The bound always holds: x >= -5 for x >= 0, or x <= 5 for x <= 0.
-        } else {
-          possible_[negative ? 1 : 0] = false;
-        }
-      }
-    }
-  }
+  Sizes(const CharacterAutomaton& all, const core::WorkBudget& budget) : budget_(budget), all_(all, budget) {}
 
-  [[nodiscard]] Grammar::Part build(Grammar& grammar) {
-    (void)number_of({});
-    for (size_t i = 0; i < order_.size(); ++i) {
-      grammar.budget().spend(kBytes.size());
-      const NumberState state = order_[i];
-      for (const char c : kBytes) {
-        const auto byte = static_cast<uint8_t>(c);
-        NumberState next = state;
-        if (step(next, byte)) {
-          const int32_t to = number_of(next);
-          transitions_.push_back({.from = static_cast<int32_t>(i), .low = byte, .high = byte, .to = to});
-        }
-      }
-    }
-    return grammar.automaton(order_.size(), transitions_, accepting_);
+  [[nodiscard]] const CharacterAutomaton& all() const { return all_; }
+
+  // Limits the values. `larger` and `same` are expressions for the numbers with more digits before the point, or a
+  // larger exponent, and with as many as the bound, whose digits and point are `digits`. An empty one has no numbers.
+  void limit(const SizeBound& bound, const std::string& larger, const std::string& same, std::string_view digits) {
+    core::require(digits.size() <= kMostBoundDigits, "a bound has more than {} digits", kMostBoundDigits);
+    const bool or_equal = bound.is_least == bound.exclusive;  // of the numbers below
+    CharacterAutomaton below = larger.empty() ? all_ : all_.but_not(of(larger));
+    if (!same.empty())
+      below = below.but_not(of(same).and_also(CharacterAutomaton::at_least(digits, or_equal, budget_)));
+    all_ = bound.is_least ? all_.but_not(below) : all_.and_also(below);
   }
 
  private:
-  [[nodiscard]] const std::vector<SizeBound>& bounds(const NumberState& state) const {
-    return bounds_[state.negative ? 1 : 0];
+  [[nodiscard]] CharacterAutomaton of(const std::string& expression) const {
+    return {parse_regex(expression, RegexMatch::Whole, RegexDialect::Re2, budget_), budget_};
   }
 
-  int32_t number_of(const NumberState& state) {
-    const auto [found, is_new] = numbers_.try_emplace(state, static_cast<int32_t>(order_.size()));
-    if (is_new) {
-      core::require(order_.size() < kMostNumberStates, "the number range needs more than {} states", kMostNumberStates);
-      order_.push_back(state);
-      if (accepts(state)) accepting_.push_back(found->second);
-    }
-    return found->second;
-  }
-
-  [[nodiscard]] bool accepts(const NumberState& state) const {
-    const bool plain = state.at == At::Zero || state.at == At::Whole || state.at == At::Fraction;
-    if (!plain && state.at != At::Exponent) return false;
-    if (is_integer_ && (state.rest != 0 || (state.negative && state.is_zero))) return false;
-    if (!plain) return state.exponent == kAnyExponent || has_exponent(state, state.exponent);
-    for (size_t b = 0; b < bounds(state).size(); ++b) {
-      const SizeBound& bound = bounds(state)[b];
-      if (!bound.holds(plain_side(state, bound, state.seen[b]))) return false;
-    }
-    return true;
-  }
-
-  [[nodiscard]] static bool has_exponent(const NumberState& state, int digits) {
-    const int exponent = state.exponent_negative ? -digits : digits;
-    return state.first_exponent <= exponent && exponent <= state.last_exponent;
-  }
-
-  [[nodiscard]] static Side plain_side(const NumberState& state, const SizeBound& bound, const Seen& seen) {
-    if (state.at != At::Fraction) {
-      if (seen.n < bound.n_whole()) return Side::Less;
-      if (seen.n > bound.n_whole()) return Side::Greater;
-    }
-    if (seen.plain != Side::Equal) return seen.plain;
-    const int64_t n_read = state.at == At::Fraction ? seen.n : 0;
-    return n_read < bound.n_fraction() ? Side::Less : Side::Equal;  // a bound with more digits is larger
-  }
-
-  void read_digit(NumberState& state, int digit, bool is_whole) const {
-    for (size_t b = 0; b < bounds(state).size(); ++b) {
-      const SizeBound& bound = bounds(state)[b];
-      Seen& seen = state.seen[b];
-      if (is_whole) {
-        if (seen.plain == Side::Equal) seen.plain = side_of(digit, bound.whole_digit(seen.n));
-        seen.n = static_cast<int32_t>(std::min<int64_t>(seen.n + 1, bound.n_whole() + 1));
-        if (seen.n > bound.n_whole()) seen.plain = Side::Greater;
-      } else if (seen.plain == Side::Equal) {
-        seen.plain = side_of(digit, bound.fraction_digit(seen.n));
-        seen.n = static_cast<int32_t>(std::min<int64_t>(seen.n + 1, bound.n_fraction()));
-        if (seen.plain != Side::Equal) seen.n = 0;
-      }
-      if (state.may_have_exponent && seen.mantissa == Side::Equal) {
-        seen.mantissa = side_of(digit, bound.digit(seen.n_mantissa));
-        seen.n_mantissa = static_cast<int32_t>(
-            std::min<int64_t>(seen.n_mantissa + 1, static_cast<int64_t>(bound.value.digits.size())));
-        if (seen.mantissa != Side::Equal) seen.n_mantissa = 0;
-      }
-    }
-    if (digit != 0) state.is_zero = false;
-    if (is_integer_)
-      state.rest =
-          static_cast<uint32_t>((state.rest * uint64_t{10} + static_cast<uint64_t>(digit)) % range_.multiple_of);
-  }
-
-  // Ends the digits before the decimal point. Afterwards only the result of comparing them with each bound matters.
-  void end_whole(NumberState& state) const {
-    for (size_t b = 0; b < bounds(state).size(); ++b) {
-      Seen& seen = state.seen[b];
-      const int64_t n = bounds(state)[b].n_whole();
-      if (seen.n != n) seen.plain = seen.n < n ? Side::Less : Side::Greater;
-      seen.n = 0;
-    }
-  }
-
-  void forget_mantissa(NumberState& state) const {
-    state.may_have_exponent = false;
-    for (Seen& seen : state.seen) {
-      seen.mantissa = Side::Equal;
-      seen.n_mantissa = 0;
-    }
-  }
-
-  // Updates `state` with the next byte of the number. Returns false if `byte` can't come next.
-  [[nodiscard]] bool step(NumberState& state, uint8_t byte) const {
-    const bool is_digit = byte >= '0' && byte <= '9';
-    const int digit = byte - '0';
-    const bool is_e = byte == 'e' || byte == 'E';
-    switch (state.at) {
-      case At::Begin:
-        if (byte == '-') {
-          state.negative = true;
-          state.at = At::Sign;
-          return possible_[1];
-        }
-        if (!possible_[0]) return false;
-        [[fallthrough]];
-      case At::Sign:
-        if (!is_digit) return false;
-        state.may_have_exponent = !is_integer_ && digit != 0;
-        read_digit(state, digit, true);
-        state.at = digit == 0 ? At::Zero : At::Whole;
-        return true;
-      case At::Whole:
-        if (is_digit) {
-          forget_mantissa(state);
-          read_digit(state, digit, true);
-          return true;
-        }
-        [[fallthrough]];
-      case At::Zero:
-        if (is_integer_) return false;
-        if (byte == '.') {
-          end_whole(state);
-          state.at = At::Point;
-          return true;
-        }
-        return is_e && begin_exponent(state);
-      case At::Point:
-      case At::Fraction:
-        if (is_digit) {
-          read_digit(state, digit, false);
-          state.at = At::Fraction;
-          return true;
-        }
-        return state.at == At::Fraction && is_e && begin_exponent(state);
-      case At::E:
-        if (byte == '-' || byte == '+') {
-          state.exponent_negative = byte == '-';
-          state.at = At::ExponentSign;
-          return true;
-        }
-        [[fallthrough]];
-      case At::ExponentSign:
-      case At::Exponent:
-        return is_digit && read_exponent(state, digit);
-    }
-    return false;
-  }
-
-  [[nodiscard]] bool begin_exponent(NumberState& state) const {
-    if (!state.may_have_exponent && !bounds(state).empty()) return false;
-    int64_t last = state.may_have_exponent ? kMostExponent : kMostOtherExponent;
-    int64_t first = -last;
-    for (size_t b = 0; b < bounds(state).size(); ++b) {
-      const SizeBound& bound = bounds(state)[b];
-      if (bound.value.is_zero()) {
-        if (!bound.is_least) return false;
-        continue;
-      }
-      const int64_t same = bound.value.exponent - 1;
-      Side side = state.seen[b].mantissa;
-      if (side == Side::Equal && state.seen[b].n_mantissa < static_cast<int64_t>(bound.value.digits.size())) {
-        side = Side::Less;
-      }
-      const int64_t off = bound.holds(side) ? 0 : 1;
-      if (bound.is_least) {
-        first = std::max(first, same + off);
-      } else {
-        last = std::min(last, same - off);
-      }
-    }
-    if (first > last) return false;
-    NumberState next{.at = At::E, .negative = state.negative};
-    next.first_exponent = static_cast<int32_t>(first);
-    next.last_exponent = static_cast<int32_t>(last);
-    next.n_exponent_left = kMostExponentDigits;
-    state = next;
-    return true;
-  }
-
-  // Reads an exponent digit. Returns false if no allowed exponent is left; sets kAnyExponent if any digits may follow.
-  [[nodiscard]] static bool read_exponent(NumberState& state, int digit) {
-    if (state.n_exponent_left == 0) return false;
-    --state.n_exponent_left;
-    state.at = At::Exponent;
-    if (state.exponent == kAnyExponent) return true;
-    state.exponent = state.exponent * 10 + digit;
-    // span() returns the range of exponents that begin with the digits so far and have `more` further digits. some()
-    // and all() return true if some or all of these exponents are allowed.
-    const auto span = [&](int more) {
-      int power = 1;
-      for (int i = 0; i < more; ++i) power *= 10;
-      const int low = state.exponent * power;
-      const int high = low + power - 1;
-      return state.exponent_negative ? std::pair(-high, -low) : std::pair(low, high);
-    };
-    const auto some = [&](int more) {
-      const auto [low, high] = span(more);
-      return std::max(low, state.first_exponent) <= std::min(high, state.last_exponent);
-    };
-    const auto all = [&](int more) {
-      const auto [low, high] = span(more);
-      return state.first_exponent <= low && high <= state.last_exponent;
-    };
-    while (state.n_exponent_left > 0 && !some(state.n_exponent_left)) --state.n_exponent_left;
-    bool may_come = false;
-    bool is_free = true;
-    for (int more = 0; more <= state.n_exponent_left; ++more) {
-      may_come = may_come || some(more);
-      is_free = is_free && all(more);
-    }
-    if (is_free) state.exponent = kAnyExponent;
-    return may_come;
-  }
-
-  NumberRange range_;
-  bool is_integer_;
-  std::array<std::vector<SizeBound>, 2> bounds_;  // bounds of nonnegative and of negative numbers
-  std::array<bool, 2> possible_{};
-  std::map<NumberState, int32_t> numbers_;
-  std::vector<NumberState> order_;
-  std::vector<Grammar::Transition> transitions_;
-  std::vector<int32_t> accepting_;
+  const core::WorkBudget& budget_;
+  CharacterAutomaton all_;
 };
+
+void limit_plain(Sizes& sizes, const SizeBound& bound) {
+  const auto n_whole = static_cast<size_t>(std::max<int64_t>(bound.value.exponent, 1));
+  std::string digits = bound.value.digits;
+  if (bound.value.exponent < 1) digits.insert(0, static_cast<size_t>(1 - bound.value.exponent), '0');
+  if (digits.size() < n_whole) digits.resize(n_whole, '0');
+  if (digits.size() > n_whole) digits.insert(n_whole, 1, '.');
+  sizes.limit(bound, fmt::format("[1-9][0-9]{{{},}}{}", n_whole, kFraction),
+              fmt::format("[0-9]{{{}}}{}", n_whole, kFraction), digits);
+}
+
+// Limits numbers d or d.ddd with an exponent. None is 0.
+void limit_scientific(Sizes& sizes, const SizeBound& bound) {
+  const auto with = [](const std::string& some) { return some.empty() ? some : "[0-9.]+" + some; };
+  if (bound.value.is_zero()) return sizes.limit(bound, with(exponents(-kMostExponent, kMostExponent)), "", "");
+  const int64_t exponent = bound.value.exponent - 1;
+  std::string digits = bound.value.digits;
+  if (digits.size() > 1) digits.insert(1, 1, '.');
+  sizes.limit(bound, with(exponents(std::max(exponent + 1, -kMostExponent), kMostExponent)),
+              with(exponents(exponent, exponent)), digits);
+}
+
+Grammar::Part part_in(Grammar& grammar, const NumberRange& range, bool is_integer) {
+  // All numbers of each notation, made once. Without bounds, other numbers than d or d.ddd have exponents, too.
+  const auto all = [](const std::string& expression) {
+    return CharacterAutomaton(parse_regex(expression), core::WorkBudget());
+  };
+  static const std::string kOne = fmt::format("[1-9]{}{}", kFraction, exponents(-kMostExponent, kMostExponent));
+  static const CharacterAutomaton kNatural = all(std::string(kWhole));
+  static const CharacterAutomaton kPositive = all("[1-9][0-9]*");
+  static const CharacterAutomaton kPlain = all(fmt::format("{}{}", kWhole, kFraction));
+  static const CharacterAutomaton kScientific = all(kOne);
+  static const CharacterAutomaton kAnyScientific =
+      all(fmt::format("{}|{}{}{}", kOne, kWhole, kFraction, exponents(-kMostOtherExponent, kMostOtherExponent)));
+  std::vector<Grammar::Part> ways;
+  for (const bool negative : {false, true}) {
+    const auto bounds = size_bounds(range, negative);
+    if (!bounds) continue;
+    const auto add = [&](const CharacterAutomaton& sizes) {
+      ways.push_back(grammar.sequence(std::array{grammar.text(negative ? "-" : ""), sizes.build_bytes(grammar)}));
+    };
+    Sizes plain(!is_integer ? kPlain : negative ? kPositive : kNatural, grammar.budget());
+    for (const SizeBound& bound : *bounds) limit_plain(plain, bound);
+    const uint32_t divisor = range.multiple_of;
+    add(divisor == 1 ? plain.all() : plain.all().and_also(CharacterAutomaton::multiples(divisor, grammar.budget())));
+    if (is_integer) continue;
+    Sizes scientific(bounds->empty() ? kAnyScientific : kScientific, grammar.budget());
+    for (const SizeBound& bound : *bounds) limit_scientific(scientific, bound);
+    add(scientific.all());
+  }
+  return grammar.choice(ways);
+}
 
 // Replaces an exclusive bound with an inclusive one: the next double in the direction of `towards`.
 void round_exclusive(std::optional<NumberBound>& bound, double towards) {
@@ -402,15 +220,13 @@ int compare(const Decimal& a, const Decimal& b) {
   return order == 0 ? 0 : order < 0 ? -greater : greater;
 }
 
-Grammar::Part integer_part(Grammar& grammar, const NumberRange& range) {
-  return NumberAutomaton(range, true).build(grammar);
-}
+Grammar::Part integer_part(Grammar& grammar, const NumberRange& range) { return part_in(grammar, range, true); }
 
 Grammar::Part number_part(Grammar& grammar, const NumberRange& range) {
   NumberRange rounded = range;
   round_exclusive(rounded.least, std::numeric_limits<double>::infinity());
   round_exclusive(rounded.most, -std::numeric_limits<double>::infinity());
-  return NumberAutomaton(rounded, false).build(grammar);
+  return part_in(grammar, rounded, false);
 }
 
 }  // namespace folio::infer::forms

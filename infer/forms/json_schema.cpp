@@ -121,15 +121,15 @@ class SchemaCompiler {
       ways.push_back(parts_.constants(fitting(all, at)));
       return;
     }
-    if (types.null) ways.push_back(grammar_.text("null"));
-    if (types.boolean) {
+    if (types[Type::Null]) ways.push_back(grammar_.text("null"));
+    if (types[Type::Boolean]) {
       ways.push_back(grammar_.text("true"));
       ways.push_back(grammar_.text("false"));
     }
-    if (types.integer) ways.push_back(number(all, !types.number, at));
-    if (types.string) ways.push_back(string(all, at));
-    if (types.array) ways.push_back(array(all, at));
-    if (types.object)
+    if (types[Type::Integer]) ways.push_back(number(all, !types[Type::Number], at));
+    if (types[Type::String]) ways.push_back(string(all, at));
+    if (types[Type::Array]) ways.push_back(array(all, at));
+    if (types[Type::Object])
       ways.push_back(
           object_part({grammar_, parts_, merger_, [&](const Schema& schema) { return value(schema); }}, all, at));
   }
@@ -301,11 +301,13 @@ class SchemaCompiler {
         values.insert(values.end(), some.begin(), some.end());
         continue;
       }
-      if (types.number || types.string || types.array || types.object) return std::nullopt;
-      if (types.null) values.push_back(make_json({.kind = Kind::Null}));
-      if (types.boolean) values.push_back(make_json({.kind = Kind::True}));
-      if (types.boolean) values.push_back(make_json({.kind = Kind::False}));
-      if (!types.integer) continue;
+      for (const auto type : {Type::Number, Type::String, Type::Array, Type::Object}) {
+        if (types[type]) return std::nullopt;
+      }
+      if (types[Type::Null]) values.push_back(make_json({.kind = Kind::Null}));
+      if (types[Type::Boolean]) values.push_back(make_json({.kind = Kind::True}));
+      if (types[Type::Boolean]) values.push_back(make_json({.kind = Kind::False}));
+      if (!types[Type::Integer]) continue;
       const NumberRange range = range_of(all, schema.at);
       if (!range.least || !range.most || all.at("multipleOf")) return std::nullopt;
       const std::optional<int64_t> low = range.least->value.to_integer();

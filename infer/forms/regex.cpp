@@ -22,9 +22,9 @@ bool is_letter(uint32_t c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 
 
 Syntax any_of(CharacterRanges ranges) { return {.kind = Syntax::Kind::Characters, .ranges = std::move(ranges)}; }
 
-class Parser {
+class RegexParser {
  public:
-  Parser(std::string_view expression, RegexDialect dialect, const core::WorkBudget& budget)
+  RegexParser(std::string_view expression, RegexDialect dialect, const core::WorkBudget& budget)
       : is_ecma_(dialect == RegexDialect::Ecma), budget_(budget) {
     budget_.spend(1 + expression.size());
     core::require(expression.size() <= kMostBytes, "has {} bytes, but at most {} are allowed", expression.size(),
@@ -408,7 +408,7 @@ class Anchors {
 
 Syntax parse_regex(std::string_view expression, RegexMatch match, RegexDialect dialect,
                    const core::WorkBudget& budget) {
-  Syntax all = Parser(expression, dialect, budget).parse();
+  Syntax all = RegexParser(expression, dialect, budget).parse();
   Anchors(Syntax::Kind::Begin, match, budget).resolve(all);
   Anchors(Syntax::Kind::End, match, budget).resolve(all);
   return all;

@@ -1,13 +1,62 @@
 #include "infer/forms/syntax.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
+
+#include "core/utf8.h"
 
 namespace folio::infer::forms {
 namespace {
 
 constexpr size_t kFewRanges = 8;
+
+std::string utf8(uint32_t c) {
+  std::string text;
+  core::append_utf8(text, c);
+  return text;
+}
+
+std::string escape(uint32_t c) { return fmt::format("\\u{:04x}", c); }
+
+std::string pair_of(uint32_t above) {  // the surrogates of the code point 0x10000 + above
+  return escape(0xD800 + (above >> 10U)) + escape(0xDC00 + (above & 0x3FFU));
+}
+
+// Appends the spellings of [low, high] by text(). Splits the range, as RE2 does (Russ Cox, "Regular Expression Matching
+// in the Wild"), so that in each piece, all digits after the first one that varies have all values. `bits` are the
+// numbers of bits below each digit except the last. Hexadecimal digits have either case.
+void add_spellings(uint32_t low, uint32_t high, std::span<const unsigned> bits, std::string (*text)(uint32_t),
+                   std::vector<Spelling>& to) {
+  for (const unsigned n : bits) {
+    const uint32_t mask = (1U << n) - 1;
+    if ((low & ~mask) == (high & ~mask)) break;
+    const bool begins = (low & mask) == 0;
+    if (begins && (high & mask) == mask) continue;
+    const uint32_t next = begins ? high & ~mask : (low | mask) + 1;
+    add_spellings(low, next - 1, bits, text, to);
+    return add_spellings(next, high, bits, text, to);
+  }
+  const std::string begin = text(low);
+  const std::string end = text(high);
+  Spelling& spelling = to.emplace_back();
+  for (size_t i = 0; i < begin.size(); ++i) {
+    auto& ranges = spelling.emplace_back();
+    const auto first = static_cast<uint8_t>(begin[i]);
+    const auto last = static_cast<uint8_t>(end[i]);
+    if (text == utf8 || last < 'a' || last > 'f') {
+      ranges.emplace_back(first, last);
+      continue;
+    }
+    if (first <= '9') ranges.emplace_back(first, '9');
+    const uint8_t letter = std::max<uint8_t>(first, 'a');
+    ranges.emplace_back(letter, last);
+    ranges.emplace_back(letter - 'a' + 'A', last - 'a' + 'A');
+  }
+}
 
 }  // namespace
 
@@ -33,6 +82,60 @@ CharacterRanges others(const CharacterRanges& ranges) {
   }
   if (next <= kLastCodePoint) result.emplace_back(next, kLastCodePoint);
   return result;
+}
+
+CharacterRanges intersection(std::span<const CharacterRange> ranges, const CharacterRanges& with) {
+  CharacterRanges both;
+  for (const auto& [low, high] : ranges) {
+    for (const auto& [first, last] : with) {
+      if (std::max(low, first) <= std::min(high, last)) both.emplace_back(std::max(low, first), std::min(high, last));
+    }
+  }
+  return both;
+}
+
+std::vector<Spelling> utf8_spellings(std::span<const CharacterRange> ranges) {
+  constexpr std::array kBits{6U, 12U, 18U};
+  std::vector<Spelling> all;
+  for (const auto& [low, high] :
+       intersection(ranges, {{0, 0x7F}, {0x80, 0x7FF}, {0x800, 0xD7FF}, {0xE000, 0xFFFF}, {0x10000, kLastCodePoint}})) {
+    add_spellings(low, high, std::span(kBits).first(utf8(low).size() - 1), utf8, all);
+  }
+  return all;
+}
+
+std::vector<Spelling> hex_spellings(std::span<const CharacterRange> ranges) {
+  std::vector<Spelling> all;
+  for (const auto& [low, high] : intersection(ranges, {{0, 0xD7FF}, {0xE000, 0xFFFF}})) {
+    add_spellings(low, high, std::array{4U, 8U, 12U}, escape, all);
+  }
+  for (const auto& [low, high] : intersection(ranges, {{0x10000, kLastCodePoint}})) {
+    add_spellings(low - 0x10000, high - 0x10000, std::array{4U, 8U, 10U, 14U, 18U}, pair_of, all);
+  }
+  return all;
+}
+
+void build_spellings(std::span<const Spelling> spellings, int32_t begin, int32_t end,
+                     const std::function<int32_t()>& state,
+                     const std::function<void(int32_t from, uint8_t low, uint8_t high, int32_t to)>& edge) {
+  using Rest = std::vector<Spelling>;  // what may follow in a state
+  std::map<Rest, int32_t> states{{{{}}, end}};
+  const auto add = [&](int32_t from, std::span<const Spelling> rest, auto&& self) -> void {
+    for (size_t first = 0, next = 0; first < rest.size(); first = next) {
+      Rest tails;
+      for (; next < rest.size() && rest[next].front() == rest[first].front(); ++next) {
+        tails.emplace_back(rest[next].begin() + 1, rest[next].end());
+      }
+      auto found = states.find(tails);
+      if (found == states.end()) {
+        const int32_t made = state();
+        self(made, tails, self);
+        found = states.emplace(std::move(tails), made).first;
+      }
+      for (const auto& [low, high] : rest[first].front()) edge(from, low, high, found->second);
+    }
+  };
+  add(begin, spellings, add);
 }
 
 CharacterPart called(Grammar& grammar, CharacterPart characters) {

@@ -1,5 +1,5 @@
-// The syntax tree shared by regular expressions and GBNF (characters, sequences, choices, repetitions), and its
-// translation into parts of a Grammar.
+// The syntax tree shared by regular expressions and GBNF (characters, sequences, choices, repetitions), its translation
+// into parts of a Grammar, and the spellings of characters as bytes: in UTF-8, and as escapes of JSON strings.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,22 @@ inline constexpr uint32_t kLastCodePoint = 0x10FFFF;
 [[nodiscard]] CharacterRanges merged(CharacterRanges ranges);
 /// Returns all code points outside of `ranges`, which must be merged.
 [[nodiscard]] CharacterRanges others(const CharacterRanges& ranges);
+/// Returns the code points that are in `ranges` and in `with`.
+[[nodiscard]] CharacterRanges intersection(std::span<const CharacterRange> ranges, const CharacterRanges& with);
+
+/// Strings of one length: for each byte, the inclusive ranges of its values.
+using Spelling = std::vector<std::vector<std::pair<uint8_t, uint8_t>>>;
+/// Returns the code points of `ranges` in UTF-8. Surrogates are left out.
+[[nodiscard]] std::vector<Spelling> utf8_spellings(std::span<const CharacterRange> ranges);
+/// Returns the code points of `ranges` as \uXXXX, or as a pair of surrogates \uXXXX\uXXXX, in hexadecimal digits of
+/// either case. Lone surrogates are left out.
+[[nodiscard]] std::vector<Spelling> hex_spellings(std::span<const CharacterRange> ranges);
+/// Builds the automaton of all strings of `spellings`, none of which may begin another. state() makes a state, and
+/// edge() an edge that reads a byte in [low, high]. Neighbors with the same first ranges share the states after these,
+/// and all share the states before common ends.
+void build_spellings(std::span<const Spelling> spellings, int32_t begin, int32_t end,
+                     const std::function<int32_t()>& state,
+                     const std::function<void(int32_t from, uint8_t low, uint8_t high, int32_t to)>& edge);
 
 struct Syntax {
   enum class Kind : uint8_t { Characters, Sequence, Choice, Repeat, Call, Begin, End };

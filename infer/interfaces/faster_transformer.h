@@ -106,7 +106,7 @@ class Llama {
   struct Session {
     size_t length = 0;  ///< maximum number of tokens of a sequence, the input session_len
     size_t beam_width = 0;
-    std::vector<std::vector<int32_t>> texts{};  ///< tokens of each sequence so far; with beams, of the best beam
+    std::vector<std::vector<int32_t>> sequences{};  ///< tokens of each sequence so far; with beams, of the best beam
     std::vector<size_t> n_hidden{};             ///< per sequence: 1 if it begins with a start_id that the output omits
   };
 

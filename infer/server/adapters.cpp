@@ -52,12 +52,13 @@ std::string parse_unload_adapter(const Json& body) {
 struct Adapters::Entry {
   NamedAdapter adapter;
   size_t bytes = 0;
-  enum class State : uint8_t { Absent, Coming, Held } state = State::Absent;
   bool named = false;
-  int32_t number = kNoAdapter;  ///< the adapter's id in the engine; valid if state is Held
+  int32_t number = kNoAdapter;  ///< the adapter's id in the engine, if it is in memory
   size_t n_uses = 0;            ///< requests that use `number`
   uint64_t last_use = 0;
   std::function<void(const std::optional<ApiError>&)> added{};  ///< add()'s callback, until the files were read
+
+  [[nodiscard]] bool is_idle() const { return number != kNoAdapter && n_uses == 0; }
 };
 
 struct Adapters::Use {
@@ -85,7 +86,6 @@ Adapters::Adapters(AsyncEngine& engine, std::string base, AdapterOptions options
     engine_.call([&](Engine& e) { load(e); });
     entry->number = load.get_future().get();
     hold(entry);
-    entry->state = Entry::State::Held;
     ++n_loads_;
   }
 }
@@ -127,7 +127,7 @@ void Adapters::remove(const std::string& name) {
   const auto entry = found->second;
   entry->named = false;
   named_.erase(found);
-  drop_if_gone(entry);
+  unload_if_removed(entry);
 }
 
 std::vector<std::string> Adapters::names() const {
@@ -153,7 +153,7 @@ void Adapters::release(const Use& use) {
     --use.entry->n_uses;
     use.entry->last_use = ++now_;
   }
-  drop_if_gone(use.entry);
+  unload_if_removed(use.entry);
   if (!waiting_.empty()) post_([this] { serve_waiting(); });
 }
 
@@ -166,7 +166,7 @@ void Adapters::serve_waiting() {
     const auto use = one.lock();
     if (use == nullptr) continue;
     const auto& entry = use->entry;
-    if (!blocked && entry->state == Entry::State::Held) {
+    if (!blocked && entry->number != kNoAdapter) {
       ++entry->n_uses;
       use->number = entry->number;
       post_([one] {
@@ -175,7 +175,7 @@ void Adapters::serve_waiting() {
       continue;
     }
     left.push_back(one);
-    if (blocked || entry->state != Entry::State::Absent) continue;
+    if (blocked || held_.contains(entry)) continue;
     if (evict_idle(entry->bytes)) {
       hold(entry);
       reader_.post([this, entry] { read_folder(entry); });
@@ -186,52 +186,47 @@ void Adapters::serve_waiting() {
   waiting_ = std::move(left);
 }
 
-bool Adapters::is_idle(const std::shared_ptr<Entry>& entry) const {
-  return entry->state == Entry::State::Held && entry->n_uses == 0;
-}
-
 bool Adapters::evict_idle(size_t bytes) {
   size_t most = options_.memory - bytes_;
-  for (const auto& entry : held_) most += is_idle(entry) ? entry->bytes : 0;
+  for (const auto& entry : held_) most += entry->is_idle() ? entry->bytes : 0;
   if (bytes > most) return false;
   while (bytes > options_.memory - bytes_) {
     std::shared_ptr<Entry> oldest;
     for (const auto& entry : held_) {
-      if (is_idle(entry) && (oldest == nullptr || entry->last_use < oldest->last_use)) oldest = entry;
+      if (entry->is_idle() && (oldest == nullptr || entry->last_use < oldest->last_use)) oldest = entry;
     }
-    drop(oldest);
+    unload(oldest);
   }
   return true;
 }
 
 // Unloads an adapter that no request uses.
-void Adapters::drop(const std::shared_ptr<Entry>& entry) {
+void Adapters::unload(const std::shared_ptr<Entry>& entry) {
   engine_.call([number = entry->number](Engine& e) { e.unload_adapter(number); });
   forget(entry);
-  ++n_drops_;
+  ++n_unloads_;
 }
 
 // Counts an adapter's memory as used, before the adapter is loaded.
 void Adapters::hold(const std::shared_ptr<Entry>& entry) {
-  entry->state = Entry::State::Coming;
   bytes_ += entry->bytes;
   held_.insert(entry);
 }
 
 void Adapters::forget(const std::shared_ptr<Entry>& entry) {
-  entry->state = Entry::State::Absent;
+  entry->number = kNoAdapter;
   bytes_ -= entry->bytes;
   held_.erase(entry);
 }
 
 // Unloads an adapter whose name was removed, unless a request uses it or waits for it.
-void Adapters::drop_if_gone(const std::shared_ptr<Entry>& entry) {
-  if (entry->named || !is_idle(entry)) return;
+void Adapters::unload_if_removed(const std::shared_ptr<Entry>& entry) {
+  if (entry->named || !entry->is_idle()) return;
   const bool waits = std::ranges::any_of(waiting_, [&](const std::weak_ptr<Use>& one) {
     const auto use = one.lock();
     return use != nullptr && use->entry == entry;
   });
-  if (!waits) drop(entry);
+  if (!waits) unload(entry);
 }
 
 // Reads an adapter's files on the reader's thread. Uses only the entry's path and scale, which don't change.
@@ -288,7 +283,6 @@ void Adapters::was_read(const std::shared_ptr<Entry>& entry, std::shared_ptr<con
 void Adapters::was_loaded(const std::shared_ptr<Entry>& entry, int32_t number) {
   if (number != kNoAdapter) {
     entry->number = number;
-    entry->state = Entry::State::Held;
     entry->last_use = ++now_;
     ++n_loads_;
   }
@@ -297,11 +291,11 @@ void Adapters::was_loaded(const std::shared_ptr<Entry>& entry, int32_t number) {
     added({});
   }
   serve_waiting();
-  drop_if_gone(entry);
+  unload_if_removed(entry);
 }
 
 void Adapters::failed(const std::shared_ptr<Entry>& entry, const ApiError& error) {
-  if (entry->state == Entry::State::Coming) forget(entry);
+  if (held_.contains(entry)) forget(entry);
   if (const auto added = std::exchange(entry->added, {})) {
     named_.erase(entry->adapter.name);
     return added(error);
@@ -331,7 +325,7 @@ std::string Adapters::metrics() const {
       held_.size());
   add("folio_adapter_bytes", "gauge", "Memory used by adapters, in bytes.", bytes_);
   add("folio_adapter_loads_total", "counter", "Adapters loaded into memory.", n_loads_);
-  add("folio_adapter_drops_total", "counter", "Adapters dropped from memory.", n_drops_);
+  add("folio_adapter_drops_total", "counter", "Adapters dropped from memory.", n_unloads_);
   return text;
 }
 

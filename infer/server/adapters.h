@@ -79,11 +79,10 @@ class Adapters {
   [[nodiscard]] bool evict_idle(size_t bytes);
   void hold(const std::shared_ptr<Entry>& entry);
   void forget(const std::shared_ptr<Entry>& entry);
-  void drop(const std::shared_ptr<Entry>& entry);
-  void drop_if_gone(const std::shared_ptr<Entry>& entry);
+  void unload(const std::shared_ptr<Entry>& entry);
+  void unload_if_removed(const std::shared_ptr<Entry>& entry);
   void release(const Use& use);
   void serve_waiting();
-  [[nodiscard]] bool is_idle(const std::shared_ptr<Entry>& entry) const;
 
   AsyncEngine& engine_;
   std::string base_;
@@ -95,7 +94,7 @@ class Adapters {
   size_t bytes_ = 0;                        ///< total size of the adapters in held_
   uint64_t now_ = 0;                        ///< a logical clock: the number of uses so far
   uint64_t n_loads_ = 0;
-  uint64_t n_drops_ = 0;
+  uint64_t n_unloads_ = 0;
   Worker reader_;  ///< reads adapters' files; declared last, since it uses the other members
 };
 

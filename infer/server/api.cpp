@@ -101,7 +101,7 @@ CompletionRequest parse_completion(const Json& body, const ServedModel& served, 
   request.options.max_tokens = std::min(max_tokens, free_positions(request, served));
   check_logprobs(request);
   const Ordered ordered = forms_in_order(fields, text, options.budget);
-  take_form(OrderedFields(ordered, schema("CompletionRequest")), {}, nullptr, served, options.budget, request);
+  take_form(fields, ordered, {}, nullptr, served, options.budget, request);
   return request;
 }
 
@@ -127,15 +127,14 @@ CompletionRequest parse_chat(const Json& body, const ServedModel& served, uint64
   const std::string variables = variables_of(fields);
   options.admit(1, static_cast<size_t>(request.n_sequences()));
   const Ordered ordered = forms_in_order(fields, text, options.budget);
-  const OrderedFields forms(ordered, schema("ChatRequest"));
-  const RequestedTools tools = requested_tools(fields, forms);
+  const RequestedTools tools = requested_tools(fields, ordered);
   ChatPrompt chat = chat_prompt(fields.find("messages"), tools.list, variables, served, options.budget);
   request.prompts = {std::move(chat.prompt)};
   if (options.splits_reasoning) request.thinking = chat.thinking;
   const int64_t n_free = free_positions(request, served);
   request.options.max_tokens = std::min(max_tokens.value_or(old_name.value_or(n_free)), n_free);
   check_logprobs(request);
-  take_form(forms, tools, std::move(chat.writing), served, options.budget, request);
+  take_form(fields, ordered, tools, std::move(chat.writing), served, options.budget, request);
   end_at_turn(served.tokenizer, *served.chat_template, request.options);
   return request;
 }

@@ -1,5 +1,7 @@
 #include "infer/server/explain_request.h"
 
+#include <algorithm>
+
 #include "infer/server/request_fields.h"
 
 namespace folio::infer::server {
@@ -7,18 +9,15 @@ namespace {
 
 using Tokens = std::vector<int32_t>;
 
-// Appends an intervention for each place in the list `field`.
-void add_places(const Fields& fields, const char* field, explain::Replacement by, const Tokens& source,
-                std::vector<explain::Intervention>& all) {
+std::vector<std::string> places_of(const Fields& fields, const char* field) {
   constexpr size_t kMostPlaces = 256;
   const Json* places = fields.find(field);
-  if (places == nullptr) return;
-  if (!places->is_array()) refuse_type(field, "a list of places, such as \"3.5\"");
-  if (places->size() > kMostPlaces) refuse(field, "has {} places, more than {}", places->size(), kMostPlaces);
-  for (const Json& place : *places) {
-    if (!place.is_string()) refuse_type(field, "a list of places, such as \"3.5\"");
-    all.push_back({.place = place.get<std::string>(), .by = by, .source = source});
+  if (places == nullptr) return {};
+  if (!places->is_array() || !std::ranges::all_of(*places, &Json::is_string)) {
+    refuse_type(field, "a list of places, such as \"3.5\"");
   }
+  if (places->size() > kMostPlaces) refuse(field, "has {} places, more than {}", places->size(), kMostPlaces);
+  return *places;
 }
 
 }  // namespace
@@ -44,15 +43,17 @@ explain::Explanation explanation_of(const Json& body, const ServedModel& served,
     if (all.size() != 1) refuse("token", "has {} tokens, expected 1", all.size());
     options.token = all.front();
   }
-  const auto source_of = [&](const char* field, const char* places) {
+  const auto text_of = [&](const char* field, const char* places) {
     const Json* given = fields.find(field);
     if (given == nullptr) return Tokens{};
     if (fields.find(places) == nullptr) refuse(field, "requires '{}'", places);
     return tokens_of(field, *given);
   };
-  add_places(fields, "ablate", explain::Replacement::Zero, {}, options.interventions);
-  add_places(fields, "mean", explain::Replacement::Mean, source_of("mean_over", "mean"), options.interventions);
-  add_places(fields, "patch", explain::Replacement::Patch, source_of("from", "patch"), options.interventions);
+  options.experiment = {.ablate = places_of(fields, "ablate"),
+                        .mean = places_of(fields, "mean"),
+                        .patch = places_of(fields, "patch"),
+                        .mean_over = text_of("mean_over", "mean"),
+                        .from = text_of("from", "patch")};
 
   explain::Explanation made;
   const bool ran = made_for("", "", budget, [&] {

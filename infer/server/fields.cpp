@@ -79,9 +79,8 @@ void refuse_type(const std::string& field, const std::string& what) {
   throw ApiError(400, fmt::format("'{}' must be {}", field, what), field, "invalid_type");
 }
 
-template <typename J>
-BasicFields<J>::BasicFields(const J& body, const Json& schema, std::initializer_list<const char*> unsupported,
-                            const std::string& name)
+Fields::Fields(const Json& body, const Json& schema, std::initializer_list<const char*> unsupported,
+               const std::string& name)
     : body_(body), fields_(schema["properties"]), prefix_(name.empty() ? "" : name + ".") {
   if (!body.is_object() && !name.empty()) refuse_type(name, "a JSON object");
   if (!body.is_object()) throw ApiError(400, "the body must be a JSON object");
@@ -106,69 +105,59 @@ BasicFields<J>::BasicFields(const J& body, const Json& schema, std::initializer_
       first, "unknown_parameter");
 }
 
-template <typename J>
-const J* BasicFields<J>::find(const std::string& name) const {
+const Json* Fields::find(const std::string& name) const {
   const auto found = body_.find(name);
   return found == body_.end() || found->is_null() ? nullptr : &*found;
 }
 
-template <typename J>
-BasicFields<J> BasicFields<J>::inside(const std::string& name) const {
-  static const J kNone = J::object();
-  const J* value = find(name);
-  return BasicFields(value == nullptr ? kNone : *value, schema(name), {}, prefix_ + name);
+Fields Fields::inside(const std::string& name) const {
+  static const Json kNone = Json::object();
+  const Json* value = find(name);
+  return Fields(value == nullptr ? kNone : *value, schema(name), {}, prefix_ + name);
 }
 
-template <typename J>
-double BasicFields<J>::number(const std::string& name) const {
+double Fields::number(const std::string& name) const {
   const Json& known = schema(name);
   const auto low = known["minimum"].get<double>();
   const auto high = known["maximum"].get<double>();
-  const J* value = find(name);
+  const Json* value = find(name);
   if (value == nullptr) return known["default"];
   if (!value->is_number()) refuse_type(prefix_ + name, "a number");
-  const auto number = value->template get<double>();
+  const auto number = value->get<double>();
   if (!(number >= low && number <= high)) refuse(prefix_ + name, "is {}, but must be in [{}, {}]", number, low, high);
   return number;
 }
 
-template <typename J>
-std::optional<int64_t> BasicFields<J>::integer(const std::string& name, int64_t low, int64_t high) const {
+std::optional<int64_t> Fields::integer(const std::string& name, int64_t low, int64_t high) const {
   const Json& known = schema(name);
   low = std::max(low, known.value("minimum", INT64_MIN));
   high = std::min(high, known.value("maximum", INT64_MAX));
-  const J* value = find(name);
+  const Json* value = find(name);
   if (value == nullptr && !known.contains("default")) return std::nullopt;
   if (value == nullptr) return known["default"].get<int64_t>();
   if (!value->is_number_integer()) refuse_type(prefix_ + name, "an integer");
-  const bool huge = value->is_number_unsigned() && value->template get<uint64_t>() > static_cast<uint64_t>(INT64_MAX);
-  if (huge || value->template get<int64_t>() < low || value->template get<int64_t>() > high)
+  const bool huge = value->is_number_unsigned() && value->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX);
+  if (huge || value->get<int64_t>() < low || value->get<int64_t>() > high)
     refuse(prefix_ + name, "is {}, but must be in [{}, {}]", value->dump(), low, high);
-  return value->template get<int64_t>();
+  return value->get<int64_t>();
 }
 
-template <typename J>
-bool BasicFields<J>::flag(const std::string& name) const {
-  const J* value = find(name);
+bool Fields::flag(const std::string& name) const {
+  const Json* value = find(name);
   if (value == nullptr) return schema(name)["default"];
   if (!value->is_boolean()) refuse_type(prefix_ + name, "true or false");
-  return value->template get<bool>();
+  return value->get<bool>();
 }
 
-template <typename J>
-const std::string* BasicFields<J>::text(const std::string& name) const {
-  const J* value = find(name);
+const std::string* Fields::text(const std::string& name) const {
+  const Json* value = find(name);
   if (value != nullptr && !value->is_string()) refuse_type(prefix_ + name, "a string");
-  return value == nullptr ? nullptr : value->template get_ptr<const std::string*>();
+  return value == nullptr ? nullptr : value->get_ptr<const std::string*>();
 }
 
-template <typename J>
-void BasicFields<J>::only(const std::string& name, const J& value) const {
-  const J* given = find(name);
+void Fields::only(const std::string& name, const Json& value) const {
+  const Json* given = find(name);
   if (given != nullptr && *given != value) refuse(prefix_ + name, "is only supported as {}", value.dump());
 }
-
-template class BasicFields<Json>;
-template class BasicFields<Ordered>;
 
 }  // namespace folio::infer::server

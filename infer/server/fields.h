@@ -45,21 +45,19 @@ template <typename Make>
 [[nodiscard]] Ordered in_order(const Json& body, std::string_view text, const core::WorkBudget& budget);
 
 /// The fields of a JSON object, checked against a schema. A field that is null counts as absent, even an unknown one.
-/// `J` is Json or Ordered.
-template <typename J>
-class BasicFields {
+class Fields {
  public:
   /// Throws ApiError 400 if `body` has a field that the schema doesn't have, or one of `unsupported`, fields that only
   /// other servers support. `name` is the field that contains `body`, if any. `body` and `schema` must outlive this.
-  BasicFields(const J& body, const Json& schema, std::initializer_list<const char*> unsupported = {},
-              const std::string& name = {});
+  Fields(const Json& body, const Json& schema, std::initializer_list<const char*> unsupported = {},
+         const std::string& name = {});
 
-  [[nodiscard]] const J& json() const { return body_; }
+  [[nodiscard]] const Json& json() const { return body_; }
   /// Returns the field's value, or null if the field is absent.
-  [[nodiscard]] const J* find(const std::string& name) const;
+  [[nodiscard]] const Json* find(const std::string& name) const;
   /// Returns the members of a field that is an object; no members if the field is absent. Throws ApiError if a member
   /// is unknown.
-  [[nodiscard]] BasicFields inside(const std::string& name) const;
+  [[nodiscard]] Fields inside(const std::string& name) const;
   [[nodiscard]] const Json& schema(const std::string& name) const { return fields_.at(name); }
   /// Returns the number, or the schema's default if the field is absent. Throws ApiError if it is out of range.
   [[nodiscard]] double number(const std::string& name) const;
@@ -71,15 +69,12 @@ class BasicFields {
   /// Returns the string, or null if the field is absent.
   [[nodiscard]] const std::string* text(const std::string& name) const;
   /// Throws ApiError unless the field is absent or has `value`, the only supported value.
-  void only(const std::string& name, const J& value) const;
+  void only(const std::string& name, const Json& value) const;
 
  private:
-  const J& body_;
+  const Json& body_;
   const Json& fields_;
   std::string prefix_;  ///< prepended to field names in messages
 };
-
-using Fields = BasicFields<Json>;
-using OrderedFields = BasicFields<Ordered>;
 
 }  // namespace folio::infer::server

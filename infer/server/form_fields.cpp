@@ -30,13 +30,16 @@ struct RequestedForm {
   forms::FormOptions options{};
 };
 
-RequestedForm form_of(const std::string& field, FormKind kind, const Ordered& value) {
+// Returns the constraint in a field, a path such as structured_outputs.json. `ordered` is the body.
+RequestedForm form_of(const std::string& field, FormKind kind, const Json& value, const Ordered& ordered) {
   RequestedForm form{.place = field, .options = {.kind = kind}};
   if (kind == FormKind::Choice) {
-    if (!value.is_array() || !std::ranges::all_of(value, &Ordered::is_string)) refuse_type(field, "a list of strings");
+    if (!value.is_array() || !std::ranges::all_of(value, &Json::is_string)) refuse_type(field, "a list of strings");
     form.options.choices = value.get<std::vector<std::string>>();
   } else if (kind == FormKind::JsonSchema && (value.is_object() || value.is_boolean())) {
-    form.options.text = value.dump();
+    std::string pointer = "/" + field;
+    std::ranges::replace(pointer, '.', '/');
+    form.options.text = ordered.at(Ordered::json_pointer(pointer)).dump();
   } else if (value.is_string()) {
     form.options.text = value.get<std::string>();
   } else {
@@ -45,7 +48,7 @@ RequestedForm form_of(const std::string& field, FormKind kind, const Ordered& va
   return form;
 }
 
-RequestedForm response_format(const OrderedFields& fields) {
+RequestedForm response_format(const Fields& fields, const Ordered& ordered) {
   const std::string* type = fields.text("type");
   const bool has_schema = fields.find("json_schema") != nullptr;
   if (type != nullptr && *type == "text" && !has_schema) return {};
@@ -53,21 +56,21 @@ RequestedForm response_format(const OrderedFields& fields) {
   if (type == nullptr || *type != "json_schema")
     refuse("response_format", "must have the type \"text\", \"json_object\", or \"json_schema\" with a json_schema");
   if (!has_schema) refuse("response_format.json_schema", "is missing");
-  const OrderedFields inner = fields.inside("json_schema");
+  const Fields inner = fields.inside("json_schema");
   static_cast<void>(inner.text("name"));
   static_cast<void>(inner.text("description"));
   static_cast<void>(inner.flag("strict"));  // no effect: the schema is always enforced
   if (inner.find("schema") == nullptr) refuse("response_format.json_schema.schema", "is missing");
-  return form_of("response_format.json_schema.schema", FormKind::JsonSchema, *inner.find("schema"));
+  return form_of("response_format.json_schema.schema", FormKind::JsonSchema, *inner.find("schema"), ordered);
 }
 
-RequestedForm structured_outputs(const OrderedFields& fields) {
+RequestedForm structured_outputs(const Fields& fields, const Ordered& ordered) {
   RequestedForm form{.options = {.kind = FormKind::JsonObject}};
   int n = fields.find("json_object") != nullptr && fields.flag("json_object") ? 1 : 0;
   for (const auto& [field, part, kind] : kForms) {
     const std::string name(part);
     if (name.empty() || fields.find(name) == nullptr) continue;
-    form = form_of("structured_outputs." + name, kind, *fields.find(name));
+    form = form_of("structured_outputs." + name, kind, *fields.find(name), ordered);
     ++n;
   }
   if (n != 1) refuse("structured_outputs", "must have exactly one of json, regex, choice, grammar and json_object");
@@ -93,38 +96,38 @@ Ordered objects_of(Ordered schema, const std::string& function) {
   return schema;
 }
 
-forms::CallsForm::Function function_of(const Ordered& tool, const Json& schema) {
-  const OrderedFields fields(tool, schema, {}, "tools");
+forms::CallsForm::Function function_of(const Json& tool, const Ordered& ordered, const Json& schema) {
+  const Fields fields(tool, schema, {}, "tools");
   const std::string* type = fields.text("type");
   if (type == nullptr || *type != "function" || fields.find("function") == nullptr)
     refuse("tools", "must be a list of {{\"type\": \"function\", \"function\": {{…}}}}");
-  const OrderedFields inner = fields.inside("function");
+  const Fields inner = fields.inside("function");
   const std::string* name = inner.text("name");
   static_cast<void>(inner.text("description"));
   static_cast<void>(inner.flag("strict"));
   if (name == nullptr) refuse("tools", "has a function without a name");
   check_name(*name);
-  const Ordered* parameters = inner.find("parameters");
+  const Json* parameters = inner.find("parameters");
   if (parameters == nullptr) return {.name = *name, .parameters = R"({"type":"object"})"};
   if (!parameters->is_object()) refuse_type("tools", "functions whose parameters are a JSON schema");
-  return {.name = *name, .parameters = objects_of(*parameters, *name).dump()};
+  return {.name = *name, .parameters = objects_of(ordered["function"]["parameters"], *name).dump()};
 }
 
 // Applies tool_choice: keeps only the functions that it allows.
-void choose(const OrderedFields& fields, RequestedTools& asked) {
-  const Ordered* choice = fields.find("tool_choice");
+void choose(const Fields& fields, RequestedTools& asked) {
+  const Json* choice = fields.find("tool_choice");
   if (choice == nullptr || *choice == "auto") return;
   if (*choice == "none") {
     asked = {};
   } else if (*choice == "required") {
     asked.calls.has_answer = false;
   } else if (choice->is_object()) {
-    const Ordered* function = choice->contains("function") ? &choice->at("function") : nullptr;
+    const Json* function = choice->contains("function") ? &choice->at("function") : nullptr;
     const std::string* name = nullptr;
     if (function != nullptr && function->is_object() && function->contains("name")) {
       name = function->at("name").get_ptr<const std::string*>();
     }
-    if (name == nullptr || choice->value("type", Ordered()) != "function")
+    if (name == nullptr || choice->value("type", Json()) != "function")
       refuse("tool_choice", "must name a function as {{\"type\": \"function\", \"function\": {{\"name\": …}}}}");
     std::erase_if(asked.calls.functions, [&](const auto& f) { return f.name != *name; });
     if (asked.calls.functions.empty())
@@ -138,7 +141,7 @@ void choose(const OrderedFields& fields, RequestedTools& asked) {
 }
 
 // Returns the constraint that the fields request, if any. Throws ApiError if two fields request one.
-RequestedForm requested_form(const OrderedFields& fields) {
+RequestedForm requested_form(const Fields& fields, const Ordered& ordered) {
   RequestedForm asked;
   const auto ask = [&](const std::string& name, const auto& form_in) {
     if (fields.find(name) == nullptr) return;
@@ -149,11 +152,11 @@ RequestedForm requested_form(const OrderedFields& fields) {
     asked.field = name;
     if (asked.place.empty()) asked.place = name;
   };
-  ask("response_format", [&] { return response_format(fields.inside("response_format")); });
-  ask("structured_outputs", [&] { return structured_outputs(fields.inside("structured_outputs")); });
+  ask("response_format", [&] { return response_format(fields.inside("response_format"), ordered); });
+  ask("structured_outputs", [&] { return structured_outputs(fields.inside("structured_outputs"), ordered); });
   for (const auto& [field, part, kind] : kForms) {
     const std::string name(field);
-    ask(name, [&] { return form_of(name, kind, *fields.find(name)); });
+    ask(name, [&] { return form_of(name, kind, *fields.find(name), ordered); });
   }
   return asked;
 }
@@ -168,28 +171,27 @@ Ordered forms_in_order(const Fields& fields, std::string_view text, const core::
   return needed ? in_order(fields.json(), text, budget) : Ordered::object();
 }
 
-RequestedTools requested_tools(const Fields& unordered, const OrderedFields& fields) {
+RequestedTools requested_tools(const Fields& fields, const Ordered& ordered) {
   constexpr size_t kMost = 128;
   RequestedTools asked;
-  const Ordered* tools = fields.find("tools");
+  const Json* tools = fields.find("tools");
   if (tools == nullptr || (tools->is_array() && tools->empty())) {
-    const Json* choice = unordered.find("tool_choice");
+    const Json* choice = fields.find("tool_choice");
     if (choice != nullptr && *choice != "none" && *choice != "auto") refuse("tool_choice", "requires 'tools'");
     return asked;
   }
   if (!tools->is_array()) refuse_type("tools", "a list of functions");
   if (tools->size() > kMost) refuse("tools", "has {} functions, but at most {} are allowed", tools->size(), kMost);
   for (size_t i = 0; i < tools->size(); ++i) {
-    asked.calls.functions.push_back(function_of((*tools)[i], fields.schema("tools")["items"]));
+    asked.calls.functions.push_back(function_of((*tools)[i], ordered["tools"][i], fields.schema("tools")["items"]));
     asked.calls.functions.back().place = fmt::format("[{}].function.parameters", i);
     for (size_t j = 0; j < i; ++j) {
       if (asked.calls.functions[i].name == asked.calls.functions[j].name)
         refuse("tools", "has two functions {}", asked.calls.functions[i].name);
     }
   }
-  asked.list = tools->dump();
-  const Ordered* several = fields.find("parallel_tool_calls");
-  asked.calls.several = several == nullptr || fields.flag("parallel_tool_calls");
+  asked.list = ordered["tools"].dump();
+  asked.calls.several = fields.flag("parallel_tool_calls");
   choose(fields, asked);
   return asked;
 }
@@ -199,9 +201,10 @@ AnswerForms& forms_of(const std::string& field, const ServedModel& served) {
   return *served.forms;
 }
 
-void take_form(const OrderedFields& fields, const RequestedTools& tools, std::shared_ptr<CallWriting> writing,
-               const ServedModel& served, const core::WorkBudget& budget, CompletionRequest& request) {
-  RequestedForm answer = requested_form(fields);
+void take_form(const Fields& fields, const Ordered& ordered, const RequestedTools& tools,
+               std::shared_ptr<CallWriting> writing, const ServedModel& served, const core::WorkBudget& budget,
+               CompletionRequest& request) {
+  RequestedForm answer = requested_form(fields, ordered);
   if (tools.calls.functions.empty()) {
     if (answer.options.kind == FormKind::None) return;
     answer.options.thinking = request.thinking;

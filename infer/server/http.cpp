@@ -36,7 +36,7 @@ constexpr std::chrono::seconds kLinger{2};        // time for clients to read th
 
 }  // namespace
 
-class Session;
+class Connection;
 
 struct Connections {
   Connections(const HttpOptions& o, HttpServer::Handlers h) : options(o), handlers(std::move(h)) {}
@@ -44,7 +44,7 @@ struct Connections {
   void accept();
   void tick();
   void wait_for_signal(std::function<void()> work);
-  void forget(const std::shared_ptr<Session>& session);
+  void forget(const std::shared_ptr<Connection>& connection);
   void end_if_done();
   [[nodiscard]] bool closing() const { return !acceptor.is_open(); }
 
@@ -59,13 +59,13 @@ struct Connections {
   std::function<void()> on_tick{};
   asio::signal_set signals{io};
   Clock::time_point closed_at;
-  std::set<std::shared_ptr<Session>> sessions;
+  std::set<std::shared_ptr<Connection>> open;
 };
 
 // A connection: reads a request, answers it, and reads the next one. Detects disconnects during an answer.
-class Session final : public HttpReply {
+class Connection final : public HttpReply {
  public:
-  Session(Connections& server, tcp::socket socket) : server_(server), socket_(std::move(socket)) {}
+  Connection(Connections& server, tcp::socket socket) : server_(server), socket_(std::move(socket)) {}
 
   void start() { read_request(); }
 
@@ -90,7 +90,7 @@ class Session final : public HttpReply {
  private:
   enum class State { Reading, Answering, Draining, Closed };
 
-  std::shared_ptr<Session> own() { return std::static_pointer_cast<Session>(shared_from_this()); }
+  std::shared_ptr<Connection> own() { return std::static_pointer_cast<Connection>(shared_from_this()); }
 
   void read_request() {
     if (server_.closing()) return drain();
@@ -355,13 +355,13 @@ void Connections::accept() {
     socket.non_blocking(true, ignored);
     // Limits the kernel's send buffer, which could otherwise grow to megabytes for a client that doesn't read.
     socket.set_option(tcp::socket::send_buffer_size(static_cast<int>(kSendBuffer)), ignored);
-    if (sessions.size() < kMaxConnections) {
-      const auto session = std::make_shared<Session>(*this, std::move(socket));
-      sessions.insert(session);
-      session->start();
+    if (open.size() < kMaxConnections) {
+      const auto connection = std::make_shared<Connection>(*this, std::move(socket));
+      open.insert(connection);
+      connection->start();
     } else {
       const std::string body =
-          handlers.refuse(503, fmt::format("{} connections are open, the maximum; retry", sessions.size()));
+          handlers.refuse(503, fmt::format("{} connections are open, the maximum; retry", open.size()));
       const std::string answer = fmt::format(
           "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\nRetry-After: "
           "1\r\nContent-Length: {}\r\n\r\n{}",
@@ -379,10 +379,10 @@ void Connections::tick() {
     if (on_tick && !closing()) on_tick();
     const auto now = options.now();
     const bool is_over = closing() && Clock::now() > closed_at + kLinger;
-    for (const auto& session : std::vector(sessions.begin(), sessions.end())) {
-      is_over ? session->lose() : session->check_deadline(now);
+    for (const auto& connection : std::vector(open.begin(), open.end())) {
+      is_over ? connection->lose() : connection->check_deadline(now);
     }
-    if (!closing() || !sessions.empty()) tick();  // otherwise end the timer, so that run() returns
+    if (!closing() || !open.empty()) tick();  // otherwise end the timer, so that run() returns
   });
 }
 
@@ -390,18 +390,18 @@ void Connections::wait_for_signal(std::function<void()> work) {
   signals.async_wait([this, work = std::move(work)](error_code error, int) {
     if (error) return;
     work();
-    if (!closing() || !sessions.empty()) wait_for_signal(work);
+    if (!closing() || !open.empty()) wait_for_signal(work);
   });
 }
 
-void Connections::forget(const std::shared_ptr<Session>& session) {
-  sessions.erase(session);
+void Connections::forget(const std::shared_ptr<Connection>& connection) {
+  open.erase(connection);
   end_if_done();
 }
 
-// After close(), cancels all waits once the last session has ended, so that run() returns.
+// After close(), cancels all waits once the last connection has ended, so that run() returns.
 void Connections::end_if_done() {
-  if (!closing() || !sessions.empty()) return;
+  if (!closing() || !open.empty()) return;
   signals.cancel();
   retry.cancel();
   ticker.cancel();
@@ -442,8 +442,8 @@ void HttpServer::close() {
   error_code ignored;
   connections_->acceptor.close(ignored);
   connections_->closed_at = Clock::now();
-  for (const auto& session : std::vector(connections_->sessions.begin(), connections_->sessions.end()))
-    session->close_if_idle();
+  for (const auto& connection : std::vector(connections_->open.begin(), connections_->open.end()))
+    connection->close_if_idle();
   connections_->end_if_done();
 }
 

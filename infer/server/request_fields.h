@@ -58,11 +58,12 @@ struct RequestedTools {
   forms::CallsForm calls{};  ///< without `format` and `answer`, which the caller sets
   bool is_named = false;
 };
-/// Parses tools, tool_choice and parallel_tool_calls. `fields` is the ordered body from forms_in_order().
-[[nodiscard]] RequestedTools requested_tools(const Fields& unordered, const OrderedFields& fields);
+/// Parses tools, tool_choice and parallel_tool_calls. `ordered` is the body from forms_in_order(), here and below.
+[[nodiscard]] RequestedTools requested_tools(const Fields& fields, const Ordered& ordered);
 /// Sets in `request` the constraint on the answer, and the tools that the answer may call in the format `writing`.
-void take_form(const OrderedFields& fields, const RequestedTools& tools, std::shared_ptr<CallWriting> writing,
-               const ServedModel& served, const core::WorkBudget& budget, CompletionRequest& request);
+void take_form(const Fields& fields, const Ordered& ordered, const RequestedTools& tools,
+               std::shared_ptr<CallWriting> writing, const ServedModel& served, const core::WorkBudget& budget,
+               CompletionRequest& request);
 /// Returns the object that compiles constraints. Throws ApiError that names `field` if the server has none.
 [[nodiscard]] AnswerForms& forms_of(const std::string& field, const ServedModel& served);
 

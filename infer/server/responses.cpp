@@ -16,21 +16,21 @@ namespace {
 
 // ---- Requests: translation to chat requests ----
 
-const std::string& text_of(const Ordered& object, const char* key) {
+const std::string& text_of(const Json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end() || !found->is_string()) refuse("input", "has an item without a string {}", key);
   return found->get_ref<const std::string&>();
 }
 
-bool has(const Ordered& object, const char* key) { return object.contains(key) && !object.at(key).is_null(); }
+bool has(const Json& object, const char* key) { return object.contains(key) && !object.at(key).is_null(); }
 
 // Returns the content of an input item (a message): a string, or the concatenated texts of a list of content parts.
-std::string content_of(const Ordered& content) {
+std::string content_of(const Json& content) {
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array()) refuse("input", "has an item whose content is neither a string nor a list of parts");
   std::string text;
-  for (const Ordered& part : content) {
-    const std::string type = part.is_object() ? part.value("type", Ordered()).dump() : "";
+  for (const Json& part : content) {
+    const std::string type = part.is_object() ? part.value("type", Json()).dump() : "";
     if (type == "\"refusal\"") {
       text += text_of(part, "refusal");
     } else if (type.ends_with("text\"")) {  // input_text, output_text, reasoning_text, summary_text
@@ -45,11 +45,11 @@ std::string content_of(const Ordered& content) {
 // Collects a conversation's messages for a chat request. Successive assistant items become one message.
 class Messages {
  public:
-  void add(const Ordered& item) {
+  void add(const Json& item) {
     if (!item.is_object()) refuse_type("input", "a text or a list of items");
     const std::string type = has(item, "type") ? text_of(item, "type") : "message";
     if (type == "message") {
-      add_message(text_of(item, "role"), content_of(item.value("content", Ordered())));
+      add_message(text_of(item, "role"), content_of(item.value("content", Json())));
     } else if (type == "function_call") {
       assistant("tool_calls", false)["tool_calls"].push_back(
           {{"id", text_of(item, "call_id")},
@@ -58,10 +58,10 @@ class Messages {
     } else if (type == "function_call_output") {
       all_.push_back({{"role", "tool"},
                       {"tool_call_id", text_of(item, "call_id")},
-                      {"content", content_of(item.value("output", Ordered()))}});
+                      {"content", content_of(item.value("output", Json()))}});
     } else if (type == "reasoning") {
       const bool has_content = has(item, "content") && !item.at("content").empty();
-      const std::string text = content_of(item.value(has_content ? "content" : "summary", Ordered::array()));
+      const std::string text = content_of(item.value(has_content ? "content" : "summary", Json::array()));
       if (!text.empty()) assistant("reasoning_content", true)["reasoning_content"] = text;
     } else {
       refuse("input", "has an item of type {}, which is not supported", core::printable(type, 80));
@@ -78,13 +78,13 @@ class Messages {
     }
   }
 
-  [[nodiscard]] Ordered take() { return std::move(all_); }
+  [[nodiscard]] Json take() { return std::move(all_); }
 
  private:
   // Returns the assistant message to which to add the field `key`: the last message if possible, otherwise a new one.
   // If `first`, `key` must come before content and calls, so the last message can't be used if it has content, calls or
   // `key`.
-  Ordered& assistant(const char* key, bool first) {
+  Json& assistant(const char* key, bool first) {
     const bool fits = !all_.empty() && all_.back()["role"] == "assistant" && !has(all_.back(), "tool_calls") &&
                       !has(all_.back(), "content");
     const bool continues = !all_.empty() && all_.back()["role"] == "assistant" && !first;
@@ -92,18 +92,18 @@ class Messages {
     return all_.back();
   }
 
-  Ordered all_ = Ordered::array();
+  Json all_ = Json::array();
 };
 
-Ordered messages_of(const OrderedFields& fields) {
+Json messages_of(const Fields& fields) {
   Messages messages;
   if (const std::string* instructions = fields.text("instructions")) messages.add_message("system", *instructions);
-  const Ordered* input = fields.find("input");
+  const Json* input = fields.find("input");
   if (input == nullptr) refuse("input", "is missing");
   if (input->is_string()) {
     messages.add_message("user", input->get<std::string>());
   } else if (input->is_array() && !input->empty()) {
-    for (const Ordered& item : *input) messages.add(item);
+    for (const Json& item : *input) messages.add(item);
   } else {
     refuse_type("input", "a text or a list of items");
   }
@@ -123,21 +123,21 @@ Ordered tools_of(const Ordered& tools) {
   return all;
 }
 
-// Returns the request as the JSON of a chat request. `logit_bias`, null if absent, is a field that `fields` lacks.
-std::string chat_of(const OrderedFields& fields, const Json* logit_bias) {
+// Returns the request as the JSON of a chat request. `ordered` is the body in order, without logit_bias.
+std::string chat_of(const Fields& fields, const Ordered& ordered) {
   constexpr std::array kOther{"tools", "tool_choice", "stream_options", "top_logprobs"};
   Ordered chat = Ordered::object();
   const Json& known = schema("ChatRequest")["properties"];
-  for (const auto& [key, value] : fields.json().items()) {
+  for (const auto& [key, value] : ordered.items()) {
     if (known.contains(key) && std::ranges::find(kOther, key) == kOther.end()) chat[key] = value;
   }
   chat["messages"] = messages_of(fields);
   if (const auto n = fields.integer("max_output_tokens")) chat["max_completion_tokens"] = *n;
   bool wants_logprobs = fields.integer("top_logprobs").has_value();
-  const Ordered* include = fields.find("include");
+  const Json* include = fields.find("include");
   if (include != nullptr && !include->is_array()) refuse_type("include", "a list of strings");
   for (size_t i = 0; include != nullptr && i < include->size(); ++i) {
-    const Ordered& what = (*include)[i];
+    const Json& what = (*include)[i];
     if (what == "message.output_text.logprobs") {
       wants_logprobs = true;
     } else if (what != "reasoning.encrypted_content") {
@@ -150,26 +150,27 @@ std::string chat_of(const OrderedFields& fields, const Json* logit_bias) {
   }
   static_cast<void>(fields.inside("stream_options").flag("include_obfuscation"));
   static_cast<void>(fields.integer("max_tool_calls"));  // only checked: it limits tools that OpenAI runs
-  const OrderedFields text = fields.inside("text");
+  const Fields text = fields.inside("text");
   if (const std::string* verbosity = text.text("verbosity")) chat["verbosity"] = *verbosity;
-  if (const Ordered* given = text.find("format")) {
-    Ordered format = *given;
+  if (text.find("format") != nullptr) {
+    Ordered format = ordered["text"]["format"];
     if (format.is_object() && format.value("type", Ordered()) == "json_schema") {
       format.erase("type");
       format = {{"type", "json_schema"}, {"json_schema", std::move(format)}};
     }
     chat["response_format"] = std::move(format);
   }
-  const OrderedFields reasoning = fields.inside("reasoning");
+  const Fields reasoning = fields.inside("reasoning");
   if (const std::string* effort = reasoning.text("effort")) chat["reasoning_effort"] = *effort;
-  if (const Ordered* tools = fields.find("tools")) chat["tools"] = tools_of(*tools);
-  if (const Ordered* choice = fields.find("tool_choice")) {
-    const bool is_named = choice->is_object() && choice->value("type", Ordered()) == "function" && has(*choice, "name");
-    chat["tool_choice"] =
-        is_named ? Ordered{{"type", "function"}, {"function", {{"name", choice->at("name")}}}} : *choice;
+  if (fields.find("tools") != nullptr) chat["tools"] = tools_of(ordered["tools"]);
+  if (const Json* choice = fields.find("tool_choice")) {
+    const bool is_named = choice->is_object() && choice->value("type", Json()) == "function" && has(*choice, "name");
+    chat["tool_choice"] = is_named ? Json{{"type", "function"}, {"function", {{"name", choice->at("name")}}}} : *choice;
   }
   std::string json = chat.dump();
-  if (logit_bias != nullptr) json.replace(json.size() - 1, 1, ",\"logit_bias\":" + logit_bias->dump() + "}");
+  if (const Json* logit_bias = fields.find("logit_bias")) {
+    json.replace(json.size() - 1, 1, ",\"logit_bias\":" + logit_bias->dump() + "}");
+  }
   return json;
 }
 
@@ -204,10 +205,10 @@ std::string renamed(std::string text) {
 // ---- Answers: items and events ----
 
 // Returns the fields of a response that repeat its request.
-Ordered response_head(const OrderedFields& fields, const CompletionRequest& request) {
+Ordered response_head(const Ordered& body, const CompletionRequest& request) {
   const auto given = [&](const char* name, const Ordered& otherwise) {
-    const Ordered* value = fields.find(name);
-    return value == nullptr ? otherwise : *value;
+    const auto found = body.find(name);
+    return found == body.end() || found->is_null() ? otherwise : *found;
   };
   return {{"error", nullptr},
           {"incomplete_details", nullptr},
@@ -377,8 +378,7 @@ CompletionRequest parse_response(const Json& body, const ServedModel& served, ui
   const Fields fields(body, schema("ResponseRequest"));
   check_stateless(fields);
   const Ordered ordered = in_order(body, text, options.budget);
-  const OrderedFields ordered_fields(ordered, schema("ResponseRequest"));
-  const std::string chat = chat_of(ordered_fields, fields.find("logit_bias"));
+  const std::string chat = chat_of(fields, ordered);
   CompletionRequest request;
   try {
     request = parse_chat(Json::parse(chat), served, random_seed, chat, options);
@@ -397,8 +397,8 @@ CompletionRequest parse_response(const Json& body, const ServedModel& served, ui
   }
   request.path = "/v1/responses";
   request.id_prefix = "resp_";
-  request.make_replies = [head = response_head(ordered_fields, request)](
-                             const CompletionRequest& r, const ServedModel& m, const std::string& id, int64_t created) {
+  request.make_replies = [head = response_head(ordered, request)](const CompletionRequest& r, const ServedModel& m,
+                                                                  const std::string& id, int64_t created) {
     return std::make_unique<ResponseReplies>(r, m, id, created, head);
   };
   return request;

@@ -56,55 +56,41 @@ def draw_loss(run, path):
     svg(path, width, height, *parts)
 
 
-def draw_attention(model, text, path):
-    # With matplotlib: plt.imshow(model.attention(ids, layer)[head])
-    ids = model.tokenizer.encode(text)
-    cell, pad, heads, layers = 7, 26, model.config["n_heads"], model.config["n_layers"]
-    side = cell * len(ids)
+def draw_attention(explanation, path):
+    # With matplotlib: plt.imshow(explanation["attention"][layer, head])
+    weights = explanation["attention"]
+    layers, heads, n_tokens, _ = weights.shape
+    cell, pad = 7, 26
+    side = cell * n_tokens
     parts = []
-    for layer in range(layers):
-        maps = model.attention(ids, layer)
-        for head in range(heads):
-            left, top = pad + head * (side + pad), pad + layer * (side + pad)
-            parts.append(label(left, top - 6, f"layer {layer}, head {head}", "start"))
-            parts.append(f'<rect x="{left}" y="{top}" width="{side}" height="{side}" fill="none" stroke="#ccc"/>')
-            for row, column in zip(*np.nonzero(maps[head] > 0.01)):
-                parts.append(f'<rect x="{left + cell * column}" y="{top + cell * row}" width="{cell}" height="{cell}" '
-                             f'fill="#136" fill-opacity="{maps[head][row, column]:.2f}"/>')
+    for layer, head in np.ndindex(layers, heads):
+        left, top = pad + head * (side + pad), pad + layer * (side + pad)
+        parts.append(label(left, top - 6, f"layer {layer}, head {head}", "start"))
+        parts.append(f'<rect x="{left}" y="{top}" width="{side}" height="{side}" fill="none" stroke="#ccc"/>')
+        for row, column in zip(*np.nonzero(weights[layer, head] > 0.01)):
+            parts.append(f'<rect x="{left + cell * column}" y="{top + cell * row}" width="{cell}" height="{cell}" '
+                         f'fill="#136" fill-opacity="{weights[layer, head, row, column]:.2f}"/>')
     svg(path, pad + heads * (side + pad), pad + layers * (side + pad), *parts)
 
 
-def logit_lens(model, ids):
-    """Applies the output norm and matrix to the residual stream after the embedding and after each layer.
-    Returns logits (layers + 1, ids, vocab_size)."""
-    places = model.trace(ids)
-    names = ["embedding"] + [f"layers.{layer}.ffn_residual" for layer in range(model.config["n_layers"])]
-    residual = np.stack([places[name] for name in names])
-    rms = np.sqrt(np.mean(residual**2, axis=-1, keepdims=True) + model.config["norm_eps"])
-    output = model.tensor("token_embd.weight" if model.config["tie_embeddings"] else "output.weight")
-    logits = residual / rms * model.tensor("output_norm.weight") @ output.T
-    np.testing.assert_allclose(logits[-1], places["logits"], atol=1e-3)  # the last layer gives the model's logits
-    return logits
-
-
-def draw_logit_lens(model, text, path):
-    ids = model.tokenizer.encode(text)
-    logits = logit_lens(model, ids)
-    chances = np.exp(logits - logits.max(-1, keepdims=True))
-    chances /= chances.sum(-1, keepdims=True)
+def draw_logit_lens(explanation, path):
+    # With matplotlib: plt.imshow(explanation["lens.probabilities"][..., 0])
+    tokens, chances = explanation["lens.tokens"][..., 0], explanation["lens.probabilities"][..., 0]  # of the likeliest
+    levels, n_tokens = tokens.shape
     cell, row, left, top = 34, 26, 120, 40
     parts = [label(left - 8, top - 14, "after", "end")]
-    for column, token in enumerate(ids):
-        parts.append(label(left + cell * (column + 0.5), top - 14, shown(model.tokenizer.decode([token])), color="#136"))
-    for layer, at_layer in enumerate(chances):
-        parts.append(label(left - 8, top + row * layer + 17, "the embedding" if layer == 0 else f"layer {layer - 1}", "end"))
-        for column, likely in enumerate(at_layer):
-            best = int(likely.argmax())
-            x, y = left + cell * column, top + row * layer
+    for column, token in enumerate(explanation.json["tokens"]):
+        parts.append(label(left + cell * (column + 0.5), top - 14, shown(token["text"]), color="#136"))
+    for level in range(levels):
+        name = "the embedding" if level == 0 else f"layer {level - 1}"
+        parts.append(label(left - 8, top + row * level + 17, name, "end"))
+        for column in range(n_tokens):
+            x, y = left + cell * column, top + row * level
             parts.append(f'<rect x="{x}" y="{y}" width="{cell - 1}" height="{row - 1}" fill="#e92" '
-                         f'fill-opacity="{likely[best]:.2f}" stroke="#eee"/>')
-            parts.append(label(x + cell / 2, y + 17, shown(model.tokenizer.decode([best]))))
-    svg(path, left + cell * len(ids) + 10, top + row * len(chances) + 10, *parts)
+                         f'fill-opacity="{chances[level, column]:.2f}" stroke="#eee"/>')
+            word = explanation.json["vocabulary"][str(tokens[level, column])]
+            parts.append(label(x + cell / 2, y + 17, shown(word)))
+    svg(path, left + cell * n_tokens + 10, top + row * levels + 10, *parts)
 
 
 def draw_texts(model, prompts, path):
@@ -134,8 +120,9 @@ def main():
     draw_loss(run, out / "loss.svg")
     with run.model() as model:
         print(model)
-        draw_attention(model, options.prompt, out / "attention.svg")
-        draw_logit_lens(model, options.prompt, out / "logit_lens.svg")
+        explanation = model.explain(options.prompt)
+        draw_attention(explanation, out / "attention.svg")
+        draw_logit_lens(explanation, out / "logit_lens.svg")
         draw_texts(model, [options.prompt, "JULIET:\n", "KING RICHARD III:\n", "First Citizen:\n"], out / "texts.svg")
 
 

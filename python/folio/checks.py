@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import json
+import math
+import operator
 import os
-from typing import Any
+from typing import Any, Mapping, NoReturn
 
 from . import _engine
 
 CACHE_TYPES = {"f32": 0, "f16": 1, "q8_0": 2}
 DRAFT_SOURCES = {"auto": 0, "ngram": 1, "model": 2, "mtp": 3}
 MAX_CONTEXT = 1 << 24
+MAX_DEPTH = 64  # nesting of an argument
+MAX_VALUES = 1 << 24  # of an argument
 # Minimum and maximum of each number that Model() accepts.
 RANGES = {
     "threads": (1, 1024),
@@ -101,3 +106,73 @@ def token_ids(ids: Any) -> list[int]:
     if len(given) > MAX_CONTEXT:
         raise ValueError(f"the sequence has more than {MAX_CONTEXT} tokens, which no context has")
     return [token_id(one) for one in given]
+
+
+def as_json(value: Any, name: str = "") -> str:
+    """Returns None, booleans, numbers, strings, mappings, sequences, and NumPy arrays and scalars as JSON text.
+
+    Raises TypeError for other objects, and ValueError for a number that is not finite, a string with a lone surrogate,
+    nesting deeper than MAX_DEPTH and more than MAX_VALUES values. Errors begin with `name` or, if it is empty, with the
+    key of the outermost mapping. Integers are clamped to 64 bits, out of range for every option.
+    """
+    n_left = MAX_VALUES
+
+    def fail(error: type[Exception], path: tuple[Any, ...], why: str) -> NoReturn:
+        root, inner = (name, path) if name or not path or isinstance(path[0], int) else (path[0], path[1:])
+        at = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in inner).removeprefix(".")
+        place = f"'{root or 'value'}'" + (f" at {at}" if at else "")
+        raise error("".join(c if c.isprintable() else ascii(c)[1:-1] for c in place) + f" {why}")
+
+    def refuse(one: Any, path: tuple[Any, ...]) -> NoReturn:
+        fail(TypeError, path, "must consist of JSON types (numbers, strings, booleans, None, dicts and lists), not "
+                              f"{type(one).__name__}")
+
+    def string(one: str, path: tuple[Any, ...]) -> str:
+        try:
+            one.encode()
+        except UnicodeEncodeError as error:
+            fail(ValueError, path, f"has a lone surrogate (U+{ord(one[error.start]):X}) at character {error.start}, "
+                                   "which UTF-8 cannot encode; replace or remove it")
+        return one
+
+    def key(one: Any, path: tuple[Any, ...]) -> str:
+        if not (one is None or isinstance(one, (str, float)) or hasattr(one, "__index__")):
+            refuse(one, path)
+        return string(one if isinstance(one, str) else str(one), path)
+
+    def plain(one: Any, path: tuple[Any, ...]) -> Any:
+        nonlocal n_left
+        n_left -= 1
+        size = getattr(one, "size", 0)
+        if n_left < 0 or (isinstance(size, int) and size > n_left):
+            fail(ValueError, path, f"has more than {MAX_VALUES} values")
+        if one is None or isinstance(one, bool):
+            return one
+        if isinstance(one, str):
+            return string(one, path)
+        if isinstance(one, float):
+            return one if math.isfinite(one) else fail(ValueError, path, f"is {one}, but must be finite")
+        if isinstance(one, (bytes, bytearray)):
+            refuse(one, path)
+        if hasattr(one, "tolist"):
+            given = one.tolist()
+            return refuse(one, path) if hasattr(given, "tolist") else plain(given, path)
+        if hasattr(one, "__index__"):
+            return min(max(operator.index(one), -2**63), 2**64 - 1)
+        if len(path) == MAX_DEPTH:  # the error names only the root: 64 levels would not help
+            fail(ValueError, path[:not name], f"is nested deeper than {MAX_DEPTH} levels, or contains itself")
+        if isinstance(one, Mapping):
+            return {key(k, (*path, "a key")): plain(v, (*path, str(k))) for k, v in list(one.items())}
+        if not (hasattr(one, "__len__") and hasattr(one, "__getitem__")):
+            refuse(one, path)
+        if len(one) > n_left:
+            fail(ValueError, path, f"has more than {MAX_VALUES} values")
+        elements = list(itertools.islice(one, len(one) + 1))  # a copy: reading an element may run code that changes it
+        if len(elements) > len(one):
+            fail(ValueError, path, "has more elements than its length")
+        if all(type(element) is int and 0 <= element < 2**31 for element in elements):  # token IDs, quickly
+            n_left -= len(elements)
+            return elements
+        return [plain(element, (*path, i)) for i, element in enumerate(elements)]
+
+    return json.dumps(plain(value, ()), ensure_ascii=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 from typing import Any, Iterator, Mapping
 
 import numpy as np
@@ -27,7 +28,7 @@ class Explanation(Mapping[str, np.ndarray]):
 
     def __init__(self, arrays: dict[str, np.ndarray], made: Any) -> None:
         self._made = made
-        self.json: dict[str, Any] = made.json()
+        self.json: dict[str, Any] = json.loads(made.json())
         patterns = [f"blocks.{layer}.attn.hook_pattern" for layer in range(self.json["model"]["n_layers"])]
         arrays["attention"] = np.stack([arrays[name] for name in patterns])
         arrays.update(zip(patterns, arrays["attention"]))  # views, so that the weights are not duplicated

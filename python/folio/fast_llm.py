@@ -17,7 +17,7 @@ import threading
 from typing import Any, Callable, Collection, Iterator, Sequence, Union
 
 from . import _engine
-from .checks import token_id
+from .checks import as_json, token_id
 from .model import Model, _checked
 
 History = Sequence[tuple[str, str]]  # (question, answer) of each turn
@@ -172,7 +172,7 @@ class model:
             "seed": config.seed,
             "stop": stops,
         }
-        return _checked(_engine.submit, self.model._model, False, body, pieces, None,
+        return _checked(_engine.submit, self.model._model, False, as_json(body), pieces, None,
                         [*end_tokens, *map(token_id, config.stop_token_ids)])
 
 

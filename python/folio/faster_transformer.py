@@ -19,7 +19,7 @@ from typing import Any, Iterable, Mapping, Union
 import numpy as np
 
 from . import _engine
-from .checks import RANGES, cache, gpu, path_text
+from .checks import as_json, cache, gpu, path_text, whole
 
 __all__ = ["Llama"]
 
@@ -63,13 +63,14 @@ class Llama:
     ) -> None:
         options: dict[str, Any] = {"is_free_buffer_after_forward": bool(is_free_buffer_after_forward), **gpu(device)}
         if threads is not None:
-            options["threads"] = _whole("threads", threads, *RANGES["threads"])
+            options["threads"] = whole("threads", threads)
         for name, value in (("start_id", start_id), ("end_id", end_id)):
             if value is not None:
-                options[name] = _whole(name, value, 0 if name == "start_id" else -1, 2**31 - 1)
+                options[name] = whole(name, value, 0 if name == "start_id" else -1, 2**31 - 1)
         options |= cache(cache_type)
         self._llama = _engine.FasterTransformerLlama(
-            path_text("path", path), "" if tokenizer is None else path_text("tokenizer", tokenizer), options)
+            path_text("path", path), "" if tokenizer is None else path_text("tokenizer", tokenizer),
+            as_json(options))
 
     def initialize(self) -> None:
         """Starts the threads, or opens the GPU. Other calls do so if necessary."""
@@ -80,7 +81,7 @@ class Llama:
         prompts of up to max_input_len tokens. Keeps the current engine if it is large enough."""
         sizes = {"batch_size": batch_size, "beam_width": beam_width, "max_seq_len": max_seq_len,
                  "max_input_len": max_input_len}
-        self._llama.allocate_buffer(*(_whole(name, size, 1, 2**31 - 1) for name, size in sizes.items()))
+        self._llama.allocate_buffer(*(whole(name, size, 1, 2**31 - 1) for name, size in sizes.items()))
 
     def freeBuffer(self) -> None:
         """Frees the engine, its KV cache and the session."""
@@ -119,8 +120,8 @@ class Llama:
         ids = np.asarray(input_tensors["input_ids"])
         lengths = np.asarray(input_tensors["input_lengths"])
         most = np.broadcast_to(np.asarray(input_tensors["output_seq_len"], np.int64), lengths.shape)
-        _whole("output_seq_len", int(most.max(initial=1)), 1, self.context_length)
-        shape = (len(ids), _whole("beam_width", beam_width, 1, 2**31 - 1))
+        whole("output_seq_len", int(most.max(initial=1)), 1, self.context_length)
+        shape = (len(ids), whole("beam_width", beam_width, 1, 2**31 - 1))
         shapes: dict[str, tuple[int, ...]] = {"output_ids": (*shape, int(most.max())), "sequence_length": shape,
                                               "cum_log_probs": shape}
         if not np.any(input_tensors.get("continue_gen", False)):
@@ -147,16 +148,6 @@ class Llama:
     def end_tokens(self) -> list[int]:
         """The tokens that end a sequence if no end_id is given."""
         return self._llama.end_tokens
-
-
-def _whole(name: str, value: Any, low: int, high: int) -> int:
-    try:
-        number = value.__index__()
-    except AttributeError:
-        raise TypeError(f"{name} has to be a whole number, not {type(value).__name__}") from None
-    if not low <= number <= high:
-        raise ValueError(f"{name} is {number}, but has to be in [{low}, {high}]")
-    return number
 
 
 def _tensor(name: str, value: Any) -> np.ndarray:

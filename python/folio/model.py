@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import difflib
+import json
 import math
 import os
 import weakref
@@ -13,9 +14,10 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, Iterator, Mapping, Sequenc
 import numpy as np
 
 from . import _engine
-from .checks import cache, draft_source, gpu, index, path_text, scale, seconds, text, token_id, token_ids, whole
+from .checks import (as_json, cache, draft_source, gpu, index, path_text, scale, seconds, text, token_id, token_ids,
+                     whole)
 from .explanation import Explanation
-from .options import FORMS, as_json, renamed, server_options, with_names
+from .options import FORMS, renamed, server_options, with_names
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -90,14 +92,14 @@ class Model:
                     if value is not None}
         options |= {"fast": bool(fast), "adapter_scale": scale(adapter_scale), **gpu(device)}
         options |= {**cache(cache_type), "draft": draft_source(draft)}
-        self._model = _engine.open(path_text("path", path), options)
+        self._model = _engine.open(path_text("path", path), as_json(options))
         self._events: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Events] = weakref.WeakKeyDictionary()
         self._service: Any = None  # set by folio.service.Service
         self.tokenizer = Tokenizer(self._model)
         """The model's tokenizer."""
         self.config: dict[str, Any] = _engine.config(self._model)
         """The model's configuration: vocab_size, dim, n_layers, …"""
-        self.about: dict[str, Any] = _engine.about(self._model)
+        self.about: dict[str, Any] = json.loads(_engine.about(self._model))
         """name, path, context, chat (True with a chat template), threads, vocab_size, tokenizer, bos, eos."""
         _open.add(self)
 
@@ -238,7 +240,7 @@ class Model:
         body = {"prompt": prompt, "token": token, "ablate": ablate, "mean": mean, "mean_over": mean_over, "patch": patch,
                 "from": from_}
         try:
-            return Explanation(*_engine.explain(self._model, body))
+            return Explanation(*_engine.explain(self._model, as_json(body)))
         except _engine.Refusal as refusal:
             raise _exception(refusal, {"from": "from_"}) from None
 
@@ -262,11 +264,8 @@ class Model:
             if name in body:
                 raise TypeError(f"{name!r} is an option of the server's alone")
         body, names = server_options(body)
-        # `forms`, the options as JSON text, keeps the order of a JSON schema's keys. The engine sorts those of `body`.
-        said = {name: value for name, value in body.items() if name not in ("prompt", "messages", "logit_bias")}
         try:
-            forms = as_json(said) if any(isinstance(value, Mapping) for value in said.values()) else ""
-            return _engine.submit(self._model, chat, body, pieces, notifier, forms=forms)
+            return _engine.submit(self._model, chat, as_json(body), pieces, notifier)
         except _engine.Refusal as refusal:
             raise _exception(refusal, names) from None
         except (TypeError, ValueError) as error:
@@ -313,7 +312,7 @@ class Tokenizer:
 
     def decode(self, ids: Ids) -> str:
         """Returns the text of tokens. Invalid UTF-8 becomes U+FFFD."""
-        return _checked(_engine.decode, self._model, ids) if len(ids) else ""
+        return _checked(_engine.decode, self._model, as_json(ids, "tokens")) if len(ids) else ""
 
     def token_bytes(self, token: int) -> bytes:
         """Returns the bytes of a token, which may be part of a character; empty for special tokens."""
@@ -321,7 +320,7 @@ class Tokenizer:
 
     def apply_chat_template(self, messages: Sequence[Message]) -> list[int]:
         """Returns the tokens of a conversation, including the prompt for the next answer."""
-        return _checked(_engine.encode_chat, self._model, _messages(messages))
+        return _checked(_engine.encode_chat, self._model, as_json(_messages(messages), "messages"))
 
 
 class _Events:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Mapping, Sequence, TypedDict, Union
-
-from . import _engine
 
 
 class Options(TypedDict, total=False):
@@ -66,19 +63,3 @@ def renamed(message: str, names: Mapping[str, str]) -> str:
 def with_names(error: Exception, names: Mapping[str, str]) -> Exception:
     """Returns a TypeError or ValueError with the names that the caller used, and other errors unchanged."""
     return type(error)(renamed(str(error), names)) if type(error) in (TypeError, ValueError) else error
-
-
-def as_json(value: Any) -> str:
-    _engine.check_json(value)
-
-    def plain(other: Any) -> Any:
-        if hasattr(other, "tolist"):  # NumPy arrays and scalars
-            return other.tolist()
-        if isinstance(other, Mapping):
-            return dict(other)
-        return other.__index__() if hasattr(other, "__index__") else list(other)
-
-    try:
-        return json.dumps(value, default=plain)
-    except RecursionError:  # the value changed after check_json()
-        raise ValueError("an option is nested too deeply") from None

@@ -15,9 +15,9 @@ import threading
 from typing import Any, AsyncIterator, Iterator, Mapping, Sequence
 
 from . import _engine
-from .checks import text, whole
+from .checks import as_json, text, whole
 from .model import Model, _exception
-from .options import as_json, server_options, with_names
+from .options import server_options, with_names
 
 LOCAL = {"host": "localhost", "content-type": "application/json"}
 
@@ -48,13 +48,13 @@ class Service:
         log_texts: bool = False,
     ) -> None:
         self.model = model
-        _engine.serve(model._model, {
+        _engine.serve(model._model, as_json({
             "api_key": text("api_key", api_key), "allowed_hosts": _texts("allowed_hosts", allowed_hosts),
             "allowed_origins": _texts("allowed_origins", allowed_origins),
             "max_queue": whole("max_queue", max_queue, 0, 2**31 - 1),
             "request_work": whole("request_work", request_work, 1, 10**15),
             "request_timeout": whole("request_timeout", request_timeout, 0, 2**31 - 1), "log": bool(log),
-            "log_texts": bool(log_texts)})
+            "log_texts": bool(log_texts)}))
         model._service = self
 
     def request(

@@ -3,6 +3,7 @@
 #include "infer/interfaces/faster_transformer.h"
 
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
 
 #include <mutex>
 #include <utility>
@@ -42,8 +43,8 @@ auto with(const Llama& llama, Work work) {
   return work(parts.llama, parts.weights);
 }
 
-ft::LlamaOptions options_of(const nb::dict& given) {
-  const Json o = json_of(given);
+ft::LlamaOptions options_of(const std::string& given) {
+  const Json o = Json::parse(given);
   ft::LlamaOptions options{.is_free_buffer_after_forward = o.value("is_free_buffer_after_forward", false)};
   options.machines.n_threads = o.value("threads", size_t{0});
   if (o.contains("gpu")) options.machines.gpu = o["gpu"].get<int>();
@@ -106,7 +107,7 @@ nb::dict statistics_of(const Llama& model) {
 void bind_faster_transformer(nb::module_& m) {
   nb::class_<Llama>(m, "FasterTransformerLlama")
       .def("__init__",
-           [](Llama* self, nb::handle given_path, nb::handle given_tokenizer, const nb::dict& options) {
+           [](Llama* self, nb::handle given_path, nb::handle given_tokenizer, const std::string& options) {
              const std::string path = utf8_of(given_path, "path");
              const std::string tokenizer = utf8_of(given_tokenizer, "tokenizer");
              const ft::LlamaOptions o = options_of(options);

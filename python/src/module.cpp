@@ -103,9 +103,9 @@ nb::list results_of(const std::vector<infer::GenerateResult>& results) {
   return list;
 }
 
-std::unique_ptr<Model> open(nb::handle given_path, const nb::dict& given) {
+std::unique_ptr<Model> open(nb::handle given_path, const std::string& given) {
   const std::string path = utf8_of(given_path, "path");
-  const Json o = json_of(given);
+  const Json o = Json::parse(given);
   OpenOptions options{.name = o.value("name", ""),
                       .chat_template = o.value("chat_template", ""),
                       .speculate = o.value("speculate", size_t{0})};
@@ -200,11 +200,11 @@ nb::object attention(const Model& model, const Ids& ids, int64_t layer) {
 }
 
 // Returns the activations by name, and the explanation without them.
-nb::tuple explain(const Model& model, const nb::dict& body) {
-  infer::explain::Explanation made = with_model(model, [given = json_of(body)](const SharedModel::Use& use) {
+nb::tuple explain(const Model& model, const std::string& body) {
+  infer::explain::Explanation made = with_model(model, [&body](const SharedModel::Use& use) {
     infer::server::ServedModel served = use.served();
     served.adapter = use.loaded().adapter();
-    return infer::server::explanation_of(given, served, use.engine(), core::WorkBudget(), true);
+    return infer::server::explanation_of(Json::parse(body), served, use.engine(), core::WorkBudget(), true);
   });
   nb::dict arrays;
   for (auto& [name, one] : made.activations) {
@@ -222,14 +222,12 @@ std::vector<double> score(const Model& model, Ids ids) {
   return *all;
 }
 
-std::unique_ptr<Stream> submit(const Model& model, bool chat, const nb::dict& body, bool pieces,
-                               const Notifier* notifier, const std::vector<int32_t>& end_tokens,
-                               const std::string& forms) {
-  Json json = json_of(body);
+std::unique_ptr<Stream> submit(const Model& model, bool chat, const std::string& body, bool pieces,
+                               const Notifier* notifier, const std::vector<int32_t>& end_tokens) {
   std::function<void()> on_delivery;
   if (notifier != nullptr) on_delivery = [told = **notifier] { told->notify(); };
   auto stream = with_model(model, [&](const SharedModel::Use& use) {
-    auto request = parse_request(use, chat, std::move(json), core::system_random() >> 11U, forms);
+    auto request = parse_request(use, chat, body, core::system_random() >> 11U);
     auto requests = engine_requests(use, std::move(request));
     for (infer::Request& r : requests) {
       r.options.end_tokens.insert(r.options.end_tokens.end(), end_tokens.begin(), end_tokens.end());
@@ -259,37 +257,19 @@ nb::dict statistics(const Model& model) {
   return dict_of(now);
 }
 
-nb::dict about(const Model& model) {
-  struct About {
-    std::string name, path, tokenizer;
-    int64_t context;
-    bool chat;
-    size_t n_threads;
-    int32_t vocab_size, bos, eos;
-  };
-  const About a = with_model(model, [](const SharedModel::Use& use) {
+std::string about(const Model& model) {
+  return with_model(model, [](const SharedModel::Use& use) {
     const data::Tokenizer& tokenizer = use.tokenizer();
-    return About{.name = use.served().name,
-                 .path = use.loaded().file().path,
-                 .tokenizer = tokenizer.kind(),
-                 .context = use.served().context,
-                 .chat = use.served().chat_template.has_value(),
-                 .n_threads = use.loaded().machines().n_threads,
-                 .vocab_size = tokenizer.vocab_size(),
-                 .bos = tokenizer.begin_of_text(),
-                 .eos = tokenizer.end_of_text()};
+    return infer::server::dump({{"name", use.served().name},
+                                {"path", use.loaded().file().path},
+                                {"context", use.served().context},
+                                {"chat", use.served().chat_template.has_value()},
+                                {"threads", use.loaded().machines().n_threads},
+                                {"vocab_size", tokenizer.vocab_size()},
+                                {"tokenizer", tokenizer.kind()},
+                                {"bos", tokenizer.begin_of_text()},
+                                {"eos", tokenizer.end_of_text()}});
   });
-  nb::dict d;
-  d["name"] = text_of(a.name);
-  d["path"] = text_of(a.path);
-  d["context"] = a.context;
-  d["chat"] = a.chat;
-  d["threads"] = a.n_threads;
-  d["vocab_size"] = a.vocab_size;
-  d["tokenizer"] = text_of(a.tokenizer);
-  d["bos"] = a.bos;
-  d["eos"] = a.eos;
-  return d;
 }
 
 nb::dict tensors(const Model& model) {
@@ -320,11 +300,10 @@ Ids encode(const Model& model, nb::handle text, bool prefix, bool parse_special)
   });
 }
 
-nb::str decode(const Model& model, nb::handle ids) {
-  const std::string text =
-      with_model(model, [given = Json{{"tokens", json_of(ids, "tokens")}}](const SharedModel::Use& use) {
-        return use.tokenizer().decode(infer::server::parse_detokenize(given, use.served()));
-      });
+nb::str decode(const Model& model, const std::string& ids) {
+  const std::string text = with_model(model, [&ids](const SharedModel::Use& use) {
+    return use.tokenizer().decode(infer::server::parse_detokenize({{"tokens", Json::parse(ids)}}, use.served()));
+  });
   return text_of(text);
 }
 
@@ -338,9 +317,9 @@ nb::bytes token_bytes(const Model& model, int64_t id) {
   return nb::bytes(bytes.data(), bytes.size());
 }
 
-Ids encode_chat(const Model& model, nb::handle messages) {
-  return with_model(model, [given = Json{{"messages", json_of(messages, "messages")}}](const SharedModel::Use& use) {
-    return infer::server::parse_tokenize(given, use.served());
+Ids encode_chat(const Model& model, const std::string& messages) {
+  return with_model(model, [&messages](const SharedModel::Use& use) {
+    return infer::server::parse_tokenize({{"messages", Json::parse(messages)}}, use.served());
   });
 }
 
@@ -373,13 +352,12 @@ void bind_model(nb::module_& m) {
       .def("check_process", [](const Model& model) { static_cast<void>(model.get()); })
       .def("close", &close);
   nb::class_<infer::explain::Explanation>(m, "Explanation")
-      .def("json", [](const infer::explain::Explanation& e) { return object_of(Json(e.json)); })
+      .def("json", [](const infer::explain::Explanation& e) { return infer::server::dump(e.json); })
       .def("html", [](const infer::explain::Explanation& e) { return text_of(infer::explain::to_html(e.json)); });
   m.def("open", &open);
   m.def("wait_for_threads", &wait_for_threads);
-  m.def("check_json", [](nb::handle object) { static_cast<void>(json_of(object)); });
   m.def("submit", &submit, nb::keep_alive<0, 1>(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
-        nb::arg("notifier").none() = nb::none(), nb::arg("end_tokens") = std::vector<int32_t>(), nb::arg("forms") = "");
+        nb::arg("notifier").none() = nb::none(), nb::arg("end_tokens") = std::vector<int32_t>());
   m.def("logits", &logits);
   m.def("trace", &trace);
   m.def("attention", &attention);
@@ -402,8 +380,8 @@ void throw_api_error(const std::exception_ptr& error, void* type) {
   try {
     std::rethrow_exception(error);
   } catch (const infer::server::ApiError& e) {
-    const Json json = e.json()["error"];
-    const nb::object args = nb::make_tuple(text_of(e.what()), object_of(json["param"]), object_of(json["code"]));
+    const auto or_none = [](const std::string& s) { return s.empty() ? nb::none() : nb::object(text_of(s)); };
+    const nb::object args = nb::make_tuple(text_of(e.what()), or_none(e.param()), or_none(e.code()));
     PyErr_SetObject(static_cast<PyObject*>(type), args.ptr());
   }
 }

@@ -1,13 +1,22 @@
-// Declarations shared by the files of folio._engine: a model owned by Python, and calls on it without the GIL.
+// Declarations shared by the files of folio._engine: a model owned by Python, calls on it without the GIL, and
+// conversions of values between Python and C++. Those of JSON types are passed as text: checks.py writes that of
+// arguments.
 #pragma once
 
-#include <memory>
+#include <nanobind/nanobind.h>
 
-#include "src/conversions.h"
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "src/process.h"
 #include "src/shared_model.h"
 
 namespace folio::python {
+
+using Json = nlohmann::json;
 
 template <>
 inline constexpr bool kJoinsThreads<SharedModel> = true;
@@ -24,6 +33,18 @@ auto with_model(const Model& model, Work work) {
   const WithoutGil released;
   return work(use);
 }
+
+/// Returns a NumPy array of float32 with the given shape. The array takes over the memory of `values`.
+[[nodiscard]] nb::object array_of(std::vector<float> values, std::vector<size_t> shape);
+
+[[nodiscard]] nb::dict dict_of(const infer::EngineStatistics& statistics);
+
+/// Converts UTF-8 to a str. Invalid UTF-8 becomes U+FFFD.
+[[nodiscard]] nb::str text_of(std::string_view text);
+
+/// Returns a str as UTF-8. Raises TypeError for other objects, and ValueError for a lone surrogate. Error messages
+/// begin with `name`.
+[[nodiscard]] std::string utf8_of(nb::handle text, std::string_view name);
 
 void bind_fast_llm(nb::module_& m);
 void bind_faster_transformer(nb::module_& m);

@@ -37,8 +37,8 @@ auto wait(const Reply& owned, Look look) {
   }
 }
 
-void serve(const Model& model, const nb::dict& given) {
-  const Json o = json_of(given);
+void serve(const Model& model, const std::string& given) {
+  const Json o = Json::parse(given);
   infer::server::ServiceOptions options;
   options.api_key = o.value("api_key", "");
   options.allowed_hosts = o.value("allowed_hosts", std::vector<std::string>());

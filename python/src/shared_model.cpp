@@ -102,17 +102,18 @@ infer::server::ParseOptions parse_options(const Json& body) {
 
 }  // namespace
 
-infer::server::CompletionRequest parse_request(const SharedModel::Use& use, bool chat, Json body, uint64_t random_seed,
-                                               std::string_view forms) {
+infer::server::CompletionRequest parse_request(const SharedModel::Use& use, bool chat, const std::string& text,
+                                               uint64_t random_seed) {
+  Json body = Json::parse(text);
   if (!body.value("use_beam_search", false)) {
     const infer::SamplerOptions defaults = use.loaded().sampler_defaults();
     infer::SamplerOptions::visit_fields([&](const char* name, auto member, auto&&...) {
       if (!body.contains(name) || body[name].is_null()) body[name] = defaults.*member;
     });
   }
-  if (chat) return infer::server::parse_chat(body, use.served(), random_seed, forms, parse_options(body));
+  if (chat) return infer::server::parse_chat(body, use.served(), random_seed, text, parse_options(body));
   if (!body.contains("max_tokens") || body["max_tokens"].is_null()) body["max_tokens"] = kMaxTokens;
-  auto request = infer::server::parse_completion(body, use.served(), random_seed, forms, parse_options(body));
+  auto request = infer::server::parse_completion(body, use.served(), random_seed, text, parse_options(body));
   // The server reduces max_tokens for the longest prompt. Here each output may extend to the end of its own context.
   request.options.max_tokens = body["max_tokens"].get<int64_t>();
   return request;

@@ -9,7 +9,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "infer/engine/loaded_model.h"
@@ -88,13 +87,10 @@ class SharedModel {
   std::atomic<bool> closed_ = false;  ///< modified with the mutex held, read without it
 };
 
-/// Parses the JSON body of a completion request, or of a chat request if `chat` is true. Sampling values and max_tokens
-/// default to those of generate() or chat(), and the seed to `random_seed`. `forms` is JSON text of the body's options,
-/// from which the order of keys in JSON schemas is taken; if it is empty, keys are sorted. Throws
-/// infer::server::ApiError.
+/// Parses the body of a completion request, or of a chat request if `chat` is true. Sampling values and max_tokens
+/// default to those of generate() or chat(), and the seed to `random_seed`. Throws infer::server::ApiError.
 [[nodiscard]] infer::server::CompletionRequest parse_request(const SharedModel::Use& use, bool chat,
-                                                             infer::server::Json body, uint64_t random_seed,
-                                                             std::string_view forms = {});
+                                                             const std::string& text, uint64_t random_seed);
 
 /// Returns one engine request per prompt, each of which generates all choices of its prompt.
 [[nodiscard]] std::vector<infer::Request> engine_requests(const SharedModel::Use& use,

@@ -15,7 +15,6 @@ namespace {
 
 using namespace folio;
 namespace explain = infer::explain;
-using explain::Replacement;
 
 struct Options {
   apps::ModelFlags model;
@@ -24,7 +23,7 @@ struct Options {
   std::string activations;
   bool json = false;
   std::string token;
-  std::vector<std::string> ablate, mean, patch;
+  explain::Experiment experiment;
   std::string mean_over, from;
 };
 
@@ -42,31 +41,19 @@ void add_flags(apps::Flags& app, Options& o) {
   apps::add_tokenizer_flag(app, o.model.load.tokenizer);
   apps::add_lora_flag(app, o.model.load);
   app.group("Experiments");
-  app.add_option("--ablate PLACE", o.ablate,
+  app.add_option("--ablate PLACE", o.experiment.ablate,
                  "replace an activation by zero: L (layer), L.H (head), L.heads, L.attention, L.ffn or L.residual "
                  "(repeatable)")
       ->one_value();
-  app.add_option("--mean PLACE", o.mean, "replace an activation by its mean over the positions of a text (repeatable)")
+  app.add_option("--mean PLACE", o.experiment.mean,
+                 "replace an activation by its mean over the positions of a text (repeatable)")
       ->one_value();
   app.add_option("--mean-over TEXT", o.mean_over, "text of --mean (default: the prompt)")->needs("--mean");
-  app.add_option("--patch PLACE[@TO:FROM]", o.patch,
+  app.add_option("--patch PLACE[@TO:FROM]", o.experiment.patch,
                  "replace an activation by that of the prompt --from, aligned at the last token, or only at position "
                  "TO by that at position FROM (repeatable)")
       ->one_value();
   app.add_option("--from TEXT", o.from, "prompt that --patch reads activations from")->needs("--patch");
-}
-
-std::vector<explain::Intervention> interventions_of(const Options& o, const data::Tokenizer& tokenizer) {
-  if (!o.patch.empty() && o.from.empty()) throw core::UsageError("--patch requires --from");
-  std::vector<explain::Intervention> all;
-  const auto add = [&](const std::vector<std::string>& places, Replacement by, const std::string& source) {
-    const auto tokens = source.empty() ? std::vector<int32_t>{} : tokenizer.encode_prompt(source);
-    for (const std::string& place : places) all.push_back({.place = place, .by = by, .source = tokens});
-  };
-  add(o.ablate, Replacement::Zero, "");
-  add(o.mean, Replacement::Mean, o.mean_over);
-  add(o.patch, Replacement::Patch, o.from);
-  return all;
 }
 
 // Returns the ID of the single token that spells `text`. Throws core::UsageError if `text` has several tokens.
@@ -90,7 +77,10 @@ int run(const apps::Flags& app, Options& o) {
   }
   infer::LoadedModel model = apps::open_model(o.model);
   const data::Tokenizer& tokenizer = model.tokenizer();
-  explain::Options options{.interventions = interventions_of(o, tokenizer),
+  if (!o.experiment.patch.empty() && o.from.empty()) throw core::UsageError("--patch requires --from");
+  if (!o.mean_over.empty()) o.experiment.mean_over = tokenizer.encode_prompt(o.mean_over);
+  if (!o.from.empty()) o.experiment.from = tokenizer.encode_prompt(o.from);
+  explain::Options options{.experiment = o.experiment,
                            .keep_activations = !o.activations.empty(),
                            .profiled = profiled ? &*profiled : nullptr};
   if (!o.token.empty()) options.token = token_of(tokenizer, o.token);

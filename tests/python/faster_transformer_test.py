@@ -249,7 +249,7 @@ def test_invalid_outputs_and_options_are_rejected(llama, prompts):
         Llama(GOLDEN, cache_type="int4")
     with pytest.raises(ValueError, match="threads is 0"):
         Llama(GOLDEN, threads=0)
-    with pytest.raises(TypeError, match="end_id has to be a whole number"):
+    with pytest.raises(TypeError, match="end_id has to be an integer"):
         Llama(GOLDEN, end_id="x")
     with pytest.raises(folio.Error):
         Llama("/nonexistent/model.gguf")

@@ -43,10 +43,8 @@ TEST_P(Explain, LeavesCacheAndOtherSequencesAsTheyWere) {
   const auto a = cache.add_sequence();
   run(runner, rows_of(a, std::span(text).first(40)));
   cache.remember(a, std::span(text).first(40));
-  const std::vector<Intervention> all{{.place = "0.1"},
-                                      {.place = "1", .by = Replacement::Mean},
-                                      {.place = "1.residual", .by = Replacement::Patch, .source = text}};
-  const Explanation explanation = explain(runner, tokenizer(), prompt_, {.interventions = all});
+  const Experiment all{.ablate = {"0.1"}, .mean = {"1"}, .patch = {"1.residual"}, .from = text};
+  const Explanation explanation = explain(runner, tokenizer(), prompt_, {.experiment = all});
   EXPECT_EQ(explanation.json["interventions"]["rows"].size(), prompt_.size());
   const auto unchanged = [&] {
     EXPECT_EQ(cache.blocks_in_use(), 2);
@@ -61,10 +59,8 @@ TEST_P(Explain, LeavesCacheAndOtherSequencesAsTheyWere) {
   EXPECT_ERROR(static_cast<void>(explain(runner, tokenizer(), random_tokens(90, 1, 37))), "full");
   EXPECT_ERROR(static_cast<void>(explain(runner, tokenizer(), {1}, {.token = 37})), "token 37 is outside");
   EXPECT_ERROR(static_cast<void>(explain(runner, tokenizer(), {1}, {.adapter = 5})), "adapter 5 is not loaded");
-  EXPECT_ERROR(static_cast<void>(explain(runner, tokenizer(), {1}, {.interventions = {{.place = "2.ffn"}}})),
+  EXPECT_ERROR(static_cast<void>(explain(runner, tokenizer(), {1}, {.experiment = {.ablate = {"2.ffn"}}})),
                "layer 2 does not exist, expected 0 to 1");
-  EXPECT_ERROR(static_cast<void>(explain(runner, tokenizer(), {1}, {.interventions = {{.place = "1", .source = {2}}}})),
-               "zero needs no source");
   unchanged();
   const auto rest = run(runner, rows_of(a, std::span(text).subspan(40), 40));
   EXPECT_TRUE(same_bits(rest, std::span(expected).last(rest.size())));
@@ -99,7 +95,7 @@ TEST_P(Explain, SharesAddUpToTheLogit) {
 TEST_P(Explain, AnAblatedHeadEqualsAModelWithoutItsColumnsOfWo) {
   RunnerOn runner(GetParam(), model_);
   const auto ablated =
-      explain(runner, tokenizer(), prompt_, {.interventions = {{.place = "1.4"}}, .keep_activations = true});
+      explain(runner, tokenizer(), prompt_, {.experiment = {.ablate = {"1.4"}}, .keep_activations = true});
   core::Weights weights = core::to_weights(model_);
   const core::ModelConfig& c = model_.config;
   const auto manifest = core::tensor_manifest(c);
@@ -152,9 +148,8 @@ TEST_P(ExplainShape, WeightsAreCausalWindowedAndSumToOne) {
   }
   // A prompt patched with its own activations stays the same.
   for (const char* place : {"0.heads", "0.1", "0.residual", "0.residual@7:7"}) {
-    const auto same = explain(
-        runner, tokenizer(), prompt,
-        {.interventions = {{.place = place, .by = Replacement::Patch, .source = prompt}}, .keep_activations = true});
+    const auto same = explain(runner, tokenizer(), prompt,
+                              {.experiment = {.patch = {place}, .from = prompt}, .keep_activations = true});
     EXPECT_TRUE(same_bits(logits_of(same), logits_of(plain))) << place;
     for (const double kl : same.json["interventions"]["kl"]) EXPECT_EQ(kl, 0.0);
   }
