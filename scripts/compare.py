@@ -150,7 +150,7 @@ def speeds_of_pytorch(result, _):
 
 
 def speeds_of_llama_bench(result, _):
-    tests = json.loads(result.out)
+    tests = json.loads(re.sub("^[=C].*", "", result.out, flags=re.MULTILINE))  # without ik_llama.cpp's notes
     return {"prefill" if test["n_prompt"] else "decode": test["avg_ts"] for test in tests}
 
 
