@@ -5,7 +5,7 @@ CONFIGURE := cmake --preset $(PRESET) $(if $(CI),,-DFOLIO_KERNELS=native) --log-
 RUN := runs/tinyshakespeare
 
 .DEFAULT_GOAL := help
-.PHONY: help book demo serve programs check wheel test test-all full studies ranks long links smollm2 ladder cuda-lesson exercise sanitize tsan races fuzz neon soak interop cuda-all cuda-report format
+.PHONY: help book demo serve programs check wheel test test-all test-needs test-build full studies ranks long links smollm2 ladder cuda-lesson exercise sanitize tsan races fuzz neon soak interop cuda-all cuda-report format
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -62,44 +62,31 @@ test: ## build all programs and run each layer's tests (minutes)
 	@ctest --preset $(PRESET)
 
 test-all: ## run test, book, full, ranks, studies, sanitize and cuda-report
-	@$(MAKE) --no-print-directory test
-	@$(MAKE) --no-print-directory book
-	@$(MAKE) --no-print-directory full
-	@$(MAKE) --no-print-directory ranks
-	@$(MAKE) --no-print-directory studies
-	@$(MAKE) --no-print-directory sanitize
-	@$(MAKE) --no-print-directory cuda-report
+	@for goal in test book full ranks studies sanitize cuda-report; do $(MAKE) --no-print-directory $$goal || exit 1; done
 
-full: ## run the tests that make test leaves out: the emulated GPU, the web page, bad files, signals, long runs (minutes)
+# Packages and data of the tests; test-build is the configured build folder, too.
+test-needs:
 	@scripts/bootstrap.sh test
 	@$(CORPUS)
 	@$(SMOLLM2)
+
+test-build: test-needs
 	@$(CONFIGURE)
+
+full: test-build ## run the tests that make test leaves out: the emulated GPU, the web page, bad files, signals, long runs (minutes)
 	@cmake --build --preset $(PRESET) --target all full
 	@ctest --preset full
 
-studies: ## run short forms of experiments/, with a table of results, and the exercises' tests on solutions and mistakes
-	@scripts/bootstrap.sh test
-	@$(CORPUS)
-	@$(SMOLLM2)
-	@$(CONFIGURE)
+studies: test-build ## run short forms of experiments/, with a table of results, and the exercises' tests on solutions and mistakes
 	@cmake --build --preset $(PRESET) --target all studies
 	@ctest --preset studies
 	@scripts/ladder.py --results build/experiments/short
 
-ranks: ## test training and serving in several processes: every mesh of up to eight ranks, kills, bytes sent (minutes)
-	@scripts/bootstrap.sh test
-	@$(CORPUS)
-	@$(SMOLLM2)
-	@$(CONFIGURE)
+ranks: test-build ## test training and serving in several processes: every mesh of up to eight ranks, kills, bytes sent (minutes)
 	@cmake --build --preset $(PRESET) --target all ranks
 	@ctest --preset ranks
 
-long: ## run tests that make test shortens at full length, and the engine's on a CPU and an emulated GPU together (minutes)
-	@scripts/bootstrap.sh test
-	@$(CORPUS)
-	@$(SMOLLM2)
-	@$(CONFIGURE)
+long: test-build ## run tests that make test shortens at full length, and the engine's on a CPU and an emulated GPU together (minutes)
 	@cmake --build --preset $(PRESET) --target all full ranks
 	@ctest --preset long
 
@@ -135,10 +122,7 @@ links: ## check the links of the book to other sites, for which it needs a netwo
 exercise: ## list the exercises; N=1 (a number or a name) checks your code in one of them, HINT=1 prints a hint
 	@scripts/exercise.py $(N) $(if $(HINT),--hint $(HINT))
 
-sanitize: ## test the serving half under AddressSanitizer and UndefinedBehaviorSanitizer
-	@scripts/bootstrap.sh test
-	@$(CORPUS)
-	@$(SMOLLM2)
+sanitize: test-needs ## test the serving half under AddressSanitizer and UndefinedBehaviorSanitizer
 	@cmake --preset sanitize --log-level=ERROR
 	@cmake --build --preset sanitize --target all full
 	@ctest --preset sanitize
@@ -200,7 +184,6 @@ cuda-all: ## build the serving programs with kernels for all GPUs from Ampere to
 	@cmake --build --preset cuda-all --target programs
 
 cuda-report: ## compare nvcc's report of each kernel (registers, shared memory, spills) with infer/cuda/resources.txt
-	@scripts/cuda_bounds.py --check
 	@scripts/cuda_report.py
 
 format: ## format all sources with clang-format

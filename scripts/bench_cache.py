@@ -24,13 +24,6 @@ def measure(text, cache_type, positions, a):
     return len(result["prompt_tokens"]) + made / 2, 1000 / result["decode_tokens_per_s"]
 
 
-def fitted(points):
-    """Returns slope and intercept of the least-squares line through (x, y)."""
-    mean_x, mean_y = (statistics.mean(v) for v in zip(*points))
-    slope = sum((x - mean_x) * (y - mean_y) for x, y in points) / sum((x - mean_x) ** 2 for x, _ in points)
-    return slope, mean_y - slope * mean_x
-
-
 def bytes_of_position(model, cache_type):
     """Returns the cache's bytes per position, all layers together, from the configuration that inspect prints."""
     lines = run(BUILD / "inspect", model).out.splitlines()
@@ -58,7 +51,7 @@ def main():
         runs = [results[type_, n] for n in a.contexts if (type_, n) in results]
         points = [(statistics.median(x for x, _ in of), [ms for _, ms in of]) for of in runs]
         lines[type_] = points
-        slope, intercept = fitted([(x, statistics.median(ys)) for x, ys in points])
+        slope, intercept = statistics.linear_regression(*zip(*((x, statistics.median(ys)) for x, ys in points)))
         size = bytes_of_position(a.model, type_)
         times = ", ".join(f"{statistics.median(ys):.2f} ms at {x:,.0f}" for x, ys in points)
         rows.append([type_, times, f"{intercept:.2f}", f"{1e6 * slope:.0f}", f"{size:,}", f"{size / slope / 1e6:.1f}"])

@@ -4,9 +4,9 @@
     ninja -C build form_tool && build/venv/bin/python scripts/bench_forms.py [MODEL]
 
 The schemas: those contained in PACKAGES, parts of them (a definition with everything that it references), and random
-ones, generated as in tests/infer/forms. pip downloads the packages to build/bench_forms/ and installs the other engines
-in build/venv-forms, which can import this Python's torch and transformers. Folio samples the texts, with equal
-probability for each allowed token; the others are given the same tokens, as far as they allow them.
+ones, generated as in tests/infer/forms. pip downloads the packages to build/bench_forms/; `make interop` installs the
+other engines in build/venv-forms. Folio samples the texts, with equal probability for each allowed token; the others
+are given the same tokens, as far as they allow them.
 
     compile  from a schema's text to the first mask, without caches
     mask     advance by a token and compute a bit for each token of the vocabulary. Each schema is compiled again
@@ -180,20 +180,15 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("model", nargs="?", default=SMOLLM2)
     p.add_argument("--only", type=int, default=1, metavar="N", help="every N-th schema")
-    p.add_argument("--without", action="store_true", help="Folio alone")
     p.add_argument("--decode", action="store_true", help="instead: decoding with 16 schemas, and without")
-    p.add_argument("--slowest", type=int, default=0, metavar="N", help="names of the N schemas with slow masks")
     args = p.parse_args()
     folio = Program(BUILD / "tests/form_tool", "--tokens", args.model)
     if args.decode:
         return decode(folio, args.model)
     texts, ours = ask_folio(folio, args)
-    answers = {"folio": ours}
-    if not args.without:
-        answers |= {engine: ask_peer(engine, folio, texts) for engine in PEERS}
-    tables = {"For each engine, all schemas that it supports": list(texts)}
-    if len(answers) > 1:
-        tables["Schemas that all engines support"] = [name for name in texts if all(name in of for of in answers.values())]
+    answers = {"folio": ours} | {engine: ask_peer(engine, folio, texts) for engine in PEERS}
+    tables = {"For each engine, all schemas that it supports": list(texts), "Schemas that all engines support":
+              [name for name in texts if all(name in of for of in answers.values())]}
     for title, names in tables.items():
         rows = []
         for engine, of in answers.items():
@@ -202,11 +197,6 @@ def main():
         table(HEAD, rows, f"\n{title}\n")
     most = max(ours, key=lambda name: ours[name]["bytes"])
     print(f"{most} needs the most memory for its places: {ours[most]['bytes'] / 1e6:.2f} MB")
-    for name in sorted(ours, key=lambda name: -sum(ours[name]["us"]))[: args.slowest]:
-        said, us = ours[name], ours[name]["us"]
-        print(f"{name}: {sum(us) / 1e3:.1f} ms in {len(us)} masks, the slowest {max(us):.0f} us, "
-              f"compile {said['ms']:.2f} ms, {said['states']} states, {said['places']} places, "
-              f"{said['bytes'] / 1e3:.0f} KB")
 
 
 if __name__ == "__main__":

@@ -57,8 +57,8 @@ clang_version() {
   echo 16
 }
 
-# Adds what builds need, and their tests, to the array `missing`.
-build_packages() {
+# Adds the system packages that builds and tests need to the array `missing`.
+find_missing() {
   need() { command -v "$1" >/dev/null || missing+=("$2"); }
   need_header() { [ -e "/usr/include/$1" ] || [ -e "/usr/local/include/$1" ] || missing+=("$2"); }
   need g++ g++
@@ -89,7 +89,7 @@ build_packages() {
 
 system_packages() {
   local missing=()
-  [ "$goal" = book ] || build_packages
+  [ "$goal" = book ] || find_missing
   python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3-venv)
   if [ "$goal" = fuzz ] && ! scripts/clang.sh >/dev/null; then
     local version
@@ -206,48 +206,37 @@ book_packages() {
   pip_install -r scripts/requirements-book.txt
 }
 
-# A separate environment, because Ray requires its own versions of many packages. It uses the same Python as $venv, for
-# which the module is built.
-ray_packages() {
-  say "installing $ray into build/venv-ray (500 MB)"
-  $venv/bin/python -m venv build/venv-ray
-  venv=build/venv-ray pip_install $ray numpy pytest
+# separate NAME MB PACKAGES...: installs packages whose versions differ from those in $venv, such as Ray's or instructor's
+# requirements, into build/venv-NAME, with the Python of $venv, for which the module is built.
+separate() {
+  say "installing ${*:3} into build/venv-$1 ($2 MB)"
+  $venv/bin/python -m venv "build/venv-$1"
+  venv=build/venv-$1 pip_install "${@:3}" numpy pytest
 }
 
-gradio_packages() {
-  say "installing $gradio into build/venv-gradio (370 MB)"
-  $venv/bin/python -m venv build/venv-gradio
-  venv=build/venv-gradio pip_install "$gradio" numpy pytest
+# Makes a virtual environment that can import the packages of $venv.
+extend_venv() {
+  $venv/bin/python -m venv "$1"
+  $venv/bin/python -c 'import sys; print(*(path for path in sys.path if path.endswith("site-packages")), sep="\n")' \
+    >"$(echo "$1"/lib/python*/site-packages)/torch.pth"
 }
 
-# instructor requires an older version of OpenAI's client than the tests.
-agent_packages() {
-  say "installing $agents into build/venv-agents (640 MB)"
-  $venv/bin/python -m venv build/venv-agents
-  venv=build/venv-agents pip_install $agents numpy pytest
-}
-
-# TRL and its other requirements are in $venv, which this environment can import.
+# TRL and its other requirements are in $venv.
 trl_packages() {
   say "installing $trl into build/venv-trl (250 MB)"
-  local folder=build/venv-trl
-  $venv/bin/python -m venv $folder
-  $venv/bin/python -c 'import sys; print(*(path for path in sys.path if path.endswith("site-packages")), sep="\n")' \
-    >"$(echo $folder/lib/python*/site-packages)/torch.pth"
-  venv=$folder pip_install ${trl#* } psutil
-  venv=$folder pip_install --no-deps ${trl% *}
+  extend_venv build/venv-trl
+  venv=build/venv-trl pip_install ${trl#* } psutil
+  venv=build/venv-trl pip_install --no-deps ${trl% *}
 }
 
-# The other requirements are in $venv, which this environment can import: xgrammar requires torch, and would install
-# CUDA's libraries. Includes the JSON-Schema-Test-Suite from the source package of jsonschema.
+# The other requirements are in $venv: xgrammar requires torch, and would install CUDA's libraries. Includes the
+# JSON-Schema-Test-Suite from the source package of jsonschema.
 forms_packages() {
   say "installing $forms into build/venv-forms (20 MB)"
   local jsonschema folder=build/venv-forms
   jsonschema=$(grep '^jsonschema==' scripts/requirements-test.txt)
-  $venv/bin/python -m venv $folder
+  extend_venv $folder
   venv=$folder pip_install --no-deps $forms
-  $venv/bin/python -c 'import sys; print(*(path for path in sys.path if path.endswith("site-packages")), sep="\n")' \
-    >"$(echo $folder/lib/python*/site-packages)/torch.pth"
   $venv/bin/python -m pip --disable-pip-version-check download --quiet --no-deps --no-binary jsonschema --dest $folder "$jsonschema"
   rm -rf $folder/json-schema-tests
   mkdir $folder/json-schema-tests
@@ -288,9 +277,9 @@ fi
 case $goal in
   interop*)
     once interop "$llama_cpp" build_llama_cpp
-    once ray "$ray" ray_packages
-    once gradio "$gradio" gradio_packages
-    once agents "$agents" agent_packages
+    once ray "$ray" separate ray 500 $ray
+    once gradio "$gradio" separate gradio 370 $gradio
+    once agents "$agents" separate agents 640 $agents
     once forms "$forms" forms_packages
     once trl "$trl" trl_packages ;;
 esac

@@ -2,23 +2,34 @@
 """Compares programs in alternating rounds, on an idle machine and with busy processes running. scripts/bench_*.py use
 the functions.
 
-Usage: scripts/compare.py COMMAND... [--models FILE...] [--busy 0 1] [--copies N...] [--rounds 7] [--keep FILE] [--json]
+Usage: scripts/compare.py COMMAND... [--models FILE...] [--with FLAGS...] [--busy 0 1] [--copies N...] [--rounds 7]
+       [--python PATH] [--svg FILE] [--keep FILE] [--json]
 
   scripts/compare.py "train tinyshakespeare --steps 200" "GOMP_SPINCOUNT=300000 train tinyshakespeare --steps 200"
-  scripts/compare.py "bench -m {}" "bench -m {} -t 1" "llama.cpp -m {} -t 1" "llama.cpp -m {} -t 2" --models A.gguf ...
+  scripts/compare.py "bench -m {}" "llama.cpp -m {}" --models A.gguf B.gguf --with "--prompt-tokens 512 -t 2" "-t 1"
+
+  training: "train tinyshakespeare --steps 100 --sample 0 --eval-batches 1" "pytorch" "pytorch --compile" --with
+            "--layers 6 --dim 384 --heads 6 --hidden-dim 1024 --batch-size 8 --context 256 --dtype bf16 --dropout 0.2"
+  llama2.c: "generate -m M.bin --tokenizer M.tokenizer.bin --temp 0 -n 255 -t 2" "OMP_NUM_THREADS=2 PATH/run M.bin -z
+            M.tokenizer.bin -t 0 -n 256", after `build/export MODEL --out M.bin --format llama2c`
+  beams:    "generate --beams 4 --beams-out 4 --early-stopping=never --length-penalty 10 -p TEXT -m {} -n 128 -t 2"
+            "generate --prompts FILE_WITH_4_TIMES_TEXT --logit-bias 0=-100 --logit-bias 2=-100 -m {} -n 128 -t 2"
+            "transformers -m DIRECTORY --beams 4 --prompt-tokens 8 --gen-tokens 128 -t 2", with an F32 model
 
 A command is a quoted string of environment variables and a program with its flags, as in ENGINES. The program is train,
-bench or generate in build/, or an absolute path to one of another build. llama.cpp is llama_cpp_speed.py, openvino is
-openvino_speed.py, and serve is serve_speed.py, which measures as a client; all have their flags. llama-bench is a path
-to llama.cpp's or ik_llama.cpp's program (best with `-rtr 1 -fa 1`), and run one to llama2.c's. {} stands for each of
---models. A busy process runs `while True: pass` in Python. --copies 2 also runs two instances of a command at once
-without a busy process, and adds their speeds.
+bench or generate in build/, or an absolute path to one of another build. serve, llama.cpp, openvino, transformers and
+pytorch (a training step) are the scripts *_speed.py, which have flags like those programs. llama-bench is a path to
+llama.cpp's or ik_llama.cpp's program (best with `-rtr 1 -fa 1`), and run one to llama2.c's. {} stands for each of
+--models; --with measures all commands with each of these strings of further flags. A busy process runs `while True:
+pass` in Python. --copies 2 also runs two instances of a command at once without a busy process, and adds their speeds.
 
 Each round runs every command once in each of these ways, in alternating order. Prints medians of tokens/s, and medians
 with 95 % bootstrap intervals of three ratios within a round: to the same command on the idle machine, and, under the
 same load, to the first command and to the fastest engine of other projects. For train, `steps` excludes the startup,
-evaluations, samples and checkpoints that `run` includes. --keep appends each measurement to FILE, and also reports
-those already in it: repeat the command to continue an interrupted run, or with a larger --rounds to add rounds."""
+evaluations, samples and checkpoints that `run` includes. Also prints the peak memory of training in MB, and for bench
+the share of the memory's read bandwidth, measured by the same process. --svg draws the ratios of the first command to
+the fastest other engine. --keep appends each measurement to FILE, and also reports those already in it: repeat the
+command to continue an interrupted run, or with a larger --rounds to add rounds."""
 import argparse
 import collections
 import contextlib
@@ -35,6 +46,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from picture import plot_ratios
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -116,18 +129,24 @@ def busy(n):
 # function that maps its Result and that directory to {what: tokens/s}.
 Engine = collections.namedtuple("Engine", "script flags speeds")
 RUN = object()
+MEMORY = "peak, MB"
 
 
 def speeds_of_json(result, _):
     said = json.loads(result.out)
-    return {what: said[f"{what}_tokens_per_s"] for what in ("prefill", "decode")}
+    speeds = {what: said[f"{what}_tokens_per_s"] for what in ("prefill", "decode")}
+    return speeds | ({"bandwidth, %": 100 * said["bandwidth_share"]} if said.get("bandwidth_share") else {})
 
 
 def speeds_of_training(result, folder):
     log = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
     tokens = [entry["tokens"] - before for entry, before in zip(log, [0] + [e["tokens"] for e in log])]
     in_steps = sum(n / entry["tokens_per_s"] for n, entry in zip(tokens, log))
-    return {"steps": sum(tokens) / in_steps, "run": sum(tokens) / result.seconds}
+    return {"steps": sum(tokens) / in_steps, "run": sum(tokens) / result.seconds, MEMORY: result.peak_mb}
+
+
+def speeds_of_pytorch(result, _):
+    return {"steps": json.loads(result.out)["steps_tokens_per_s"], MEMORY: result.peak_mb}
 
 
 def speeds_of_llama_bench(result, _):
@@ -145,14 +164,16 @@ ENGINES = {"train": Engine(None, ["--out", RUN], speeds_of_training),
            "serve": Engine(HERE / "serve_speed.py", [], speeds_of_json),
            "llama.cpp": Engine(HERE / "llama_cpp_speed.py", [], speeds_of_json),
            "openvino": Engine(HERE / "openvino_speed.py", [], speeds_of_json),
+           "transformers": Engine(HERE / "transformers_speed.py", [], speeds_of_json),
+           "pytorch": Engine(HERE / "pytorch_speed.py", [], speeds_of_pytorch),
            "llama-bench": Engine(None, ["-o", "json"], speeds_of_llama_bench),
            "run": Engine(None, [], speeds_of_llama2c)}
-PEERS = {"llama.cpp", "openvino", "llama-bench", "run"}  # engines of other projects
+PEERS = {"llama.cpp", "openvino", "transformers", "pytorch", "llama-bench", "run"}  # engines of other projects
 
 
 class Command:
     """A command to measure: environment variables, a program of ENGINES and its flags. `python` is the path of a Python
-    interpreter with llama-cpp-python or openvino-genai."""
+    interpreter with the packages of other projects."""
 
     def __init__(self, line, python=sys.executable):
         words, self.environment = shlex.split(line), {}
@@ -164,7 +185,7 @@ class Command:
             sys.exit(f"{line}: the program is none of {', '.join(ENGINES)}")
         self.engine, self.is_peer = ENGINES[name], name in PEERS
         program = BUILD / name if words[0] == name else pathlib.Path(words[0]).resolve()
-        interpreter = python if name in ("llama.cpp", "openvino") else sys.executable
+        interpreter = python if self.is_peer else sys.executable
         start = [interpreter, self.engine.script] if self.engine.script else [program]
         if name == "serve":
             self.environment["FOLIO_BUILD_DIR"] = str(program.parent)
@@ -208,6 +229,15 @@ def speed_parser(doc, **more):
     for name, value in {"prompt_tokens": 128, "gen_tokens": 64, "repetitions": 5, **more}.items():
         p.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value)
     return p
+
+
+def print_speeds(measure, a):
+    """Calls measure(prompt tokens, output tokens, repetition), which returns tokens/s of prefill and decode, once as a
+    short warm-up and then for each of --repetitions. Prints the medians as a line of JSON."""
+    measure(min(16, a.prompt_tokens), min(16, a.gen_tokens), 0)
+    speeds = [measure(a.prompt_tokens, a.gen_tokens, i + 1) for i in range(a.repetitions)]
+    prefill, decode = map(statistics.median, zip(*speeds))
+    print(json.dumps({"prefill_tokens_per_s": prefill, "decode_tokens_per_s": decode}))
 
 
 def alternate(names, measure, a, warm_up=0):
@@ -285,43 +315,67 @@ def report(a, results, head, rows, title=""):
         table(head, rows, title)
 
 
-def rows_of(results):
-    """Returns the table's rows. Keys of `results` are (model, command, busy processes, copies)."""
+def comparisons(results):
+    """Yields (key, speeds, ratios to the command on the idle machine, to the first command, to the best peer). Keys of
+    `results` are (model, flags, command, busy processes, copies); a yielded key also has the name of the speed."""
     speed = {(*name, what): [r[what] for r in rounds] for name, rounds in results.items() for what in rounds[0]}
+    for key in sorted(speed, key=lambda key: (*key[:2], key[4], key[3], key[5])):
+        model, flags, command, n_busy, copies, what = key
+        beside = [k for k in speed if k[:2] == key[:2] and k[3:] == key[3:]]
+        peers = [k for k in beside if Command(k[2]).is_peer]
+        best_of = min if what == MEMORY else max
+        others = [speed.get((model, flags, command, 0, 1, what)) if (n_busy, copies) != (0, 1) else None,
+                  speed[beside[0]] if key != beside[0] else None,
+                  [best_of(values) for values in zip(*(speed[k] for k in peers))] if key not in peers else None]
+        yield key, speed[key], *(ratios(speed[key], other) if other else [] for other in others)
+
+
+def rows_of(results):
     rows = []
-    for key in sorted(speed, key=lambda key: (key[0], key[3], key[2], key[4])):
-        model, command, n_busy, copies, what = key
-        beside = [k for k in speed if k[0] == model and k[2:] == key[2:]]
-        peers = [k for k in beside if Command(k[1]).is_peer]
-        alone = speed.get((model, command, 0, 1, what)) if (n_busy, copies) != (0, 1) else None
-        first = speed[beside[0]] if key != beside[0] else None
-        best = [max(values) for values in zip(*(speed[k] for k in peers))] if key not in peers else None
-        shown = f"{copies} x {command}" if copies > 1 else command
-        rows.append([f"`{shown}`", pathlib.Path(model).name, what, n_busy, f"{statistics.median(speed[key]):,.0f}",
-                     *(with_interval(ratios(speed[key], other)) if other else "" for other in (alone, first, best))])
+    for (model, flags, command, n_busy, copies, what), speeds, *all_ratios in comparisons(results):
+        median = statistics.median(speeds)
+        shown = f"{f'{copies} x ' if copies > 1 else ''}{command} {flags}".strip()
+        rows.append([f"`{shown}`", pathlib.Path(model).name, what, n_busy,
+                     f"{median:,.0f}" if median >= 100 else f"{median:.3g}",
+                     *(with_interval(values) if values else "" for values in all_ratios)])
     return rows
+
+
+def picture_of(results):
+    groups = {}
+    for (model, flags, command, n_busy, copies, what), _, _, to_first, to_peer in comparisons(results):
+        if not to_first and to_peer and what != MEMORY:  # the first command
+            column = f"{what} {flags}" + f", {n_busy} busy" * (n_busy > 0) + f", {copies} at once" * (copies > 1)
+            groups[pathlib.Path(model).stem, column] = to_peer
+    return plot_ratios(groups, "Folio's tokens a second over those of the fastest other engine",
+                       "Right of 1 Folio is faster. Medians of alternating rounds, with bars from minimum to maximum")
 
 
 def main():
     p = parser(__doc__, rounds=7, threads=None)
     p.add_argument("commands", nargs="+", metavar="COMMAND")
     p.add_argument("--models", nargs="+", default=[""], metavar="FILE")
+    p.add_argument("--with", nargs="+", default=[""], metavar="FLAGS", dest="flags")
     p.add_argument("--busy", nargs="+", type=int, default=[0, 1], metavar="N")
     p.add_argument("--copies", nargs="+", type=int, default=[], metavar="N")
-    p.add_argument("--python", default=sys.executable, help="that has llama-cpp-python or openvino-genai")
+    p.add_argument("--python", default=sys.executable, help="that has the packages of other projects")
+    p.add_argument("--svg", type=pathlib.Path)
     a = p.parse_args()
 
     def measure(name, _):
-        model, line, n_busy, copies = name
-        command = Command(line.replace("{}", model), a.python)
+        model, flags, line, n_busy, copies = name
+        command = Command(f"{line} {flags}".replace("{}", model), a.python)
         with busy(n_busy):
             return command.speeds(copies)
 
     ways = [(n, 1) for n in a.busy] + [(0, n) for n in a.copies]
-    names = [(model, line, *way) for model in a.models for way in ways for line in a.commands]
+    names = [(model, flags, line, *way)
+             for model in a.models for flags in a.flags for way in ways for line in a.commands]
     results = alternate(names, measure, a)
     report(a, results, ["command", "model", "", "busy", "tokens/s", "ratio to itself alone", "to the first command",
                         "to the best peer"], rows_of(results))
+    if a.svg:
+        a.svg.write_text(picture_of(results))
 
 
 if __name__ == "__main__":

@@ -88,18 +88,11 @@ def pinned_nvcc():
 
 def readable(mangled):
     """Returns {mangled name: "product<16, true>"}, without namespaces and parameters."""
-    done = subprocess.run(["c++filt"], input="\n".join(mangled), capture_output=True, text=True, check=True)
+    done = subprocess.run(["c++filt", "--no-params"], input="\n".join(mangled), capture_output=True, text=True, check=True)
     names = {}
     for name, full in zip(mangled, done.stdout.splitlines()):
         full = re.sub(r"\(anonymous namespace\)::|folio::infer::gpu::|folio::experiments::", "", full)
-        full = re.sub(r"\((?:\w+ )*\w+\)(?=\d)", "", full)  # types of template arguments
-        depth, end = 0, len(full)
-        for i, c in enumerate(full):
-            depth += (c == "<") - (c == ">")
-            if c == "(" and depth == 0:
-                end = i
-                break
-        names[name] = full[:end].removeprefix("void ").replace("> >", ">>")
+        names[name] = re.sub(r"\((?:\w+ )*\w+\)(?=\d)", "", full).replace("> >", ">>")  # without types of arguments
     return names
 
 

@@ -6,12 +6,9 @@ import select
 import subprocess
 import sys
 import time
-import venv
 
 from compare import BUILD
 
-PEERS = {"xgrammar": "xgrammar==0.2.8", "llguidance": "llguidance==1.9.1"}
-TVM_FFI = "apache-tvm-ffi==0.1.15.post2"  # which xgrammar imports; versions as in scripts/bootstrap.sh
 PATIENCE = 60  # timeout in seconds of an engine's answer for a schema
 
 
@@ -39,6 +36,81 @@ class Program:
         return None
 
 
+def xgrammar(tokens, end, mask):
+    """Returns two functions, as llguidance() does: one compiles a schema; the other begins a text, and returns functions
+    that accept a token and that write the bits of the allowed tokens to `mask`."""
+    import xgrammar
+
+    info = xgrammar.TokenizerInfo(tokens, xgrammar.VocabType.RAW, vocab_size=len(tokens), stop_token_ids=[end])
+    compiler = xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
+
+    def compiled(schema):
+        return compiler.compile_json_schema(schema, any_whitespace=False, separators=(",", ":"), strict_mode=False)
+
+    def begin(grammar):
+        matcher = xgrammar.GrammarMatcher(grammar)
+        return matcher.accept_token, lambda: matcher.fill_next_token_bitmask(mask)
+
+    return compiled, begin
+
+
+def llguidance(tokens, end, mask):
+    import llguidance
+
+    number = {token: i for i, token in reversed([*enumerate(tokens)]) if token}
+    longest = max(map(len, number))
+
+    class Tokenizer:  # splits by longest match; llguidance uses it for bytes that a schema forces
+        eos_token_id, bos_token_id = end, None
+
+        def __call__(self, text):
+            ids, begin = [], 0
+            while begin < len(text):
+                ends = range(min(len(text), begin + longest), begin, -1)
+                ending = next(ending for ending in ends if bytes(text[begin:ending]) in number)
+                ids.append(number[bytes(text[begin:ending])])
+                begin = ending
+            return ids
+
+    Tokenizer.tokens = tokens
+    tokenizer = llguidance.LLTokenizer(llguidance.TokenizerWrapper(Tokenizer()))
+    tokenizer = tokenizer.with_slices(llguidance.LLTokenizer.json_slices())
+
+    def compiled(schema):
+        grammar = llguidance.LLMatcher.grammar_from_json_schema(schema, {"whitespace_flexible": False})
+        matcher = llguidance.LLMatcher(tokenizer, grammar, log_level=0)
+        if matcher.is_error():
+            raise ValueError(matcher.get_error())
+        return matcher
+
+    def begin(grammar):
+        matcher = grammar.deep_copy()
+        address, size = mask.ctypes.data, mask.nbytes
+        return matcher.consume_token, lambda: matcher.unsafe_compute_mask_ptr(address, size)
+
+    return compiled, begin
+
+
+PEERS = {"xgrammar": xgrammar, "llguidance": llguidance}
+
+
+def answer(compiled, begin, schema, texts):
+    at = time.process_time()
+    grammar = compiled(schema)
+    ms = 1e3 * (time.process_time() - at)
+    all_us, cut = [], 0
+    for text in texts:
+        take, write = begin(grammar)
+        for token in [None, *text]:
+            at = time.process_time()
+            if token is not None and not take(token):
+                cut += 1
+                break
+            write()
+            all_us.append(1e6 * (time.process_time() - at))
+    return {"ms": ms, "us": all_us, "cut": cut}
+
+
 def peer(name, vocabulary):
     """Measures an engine: reads a schema and its texts from each line of stdin, and answers with the times as a line of
     JSON. Runs in build/venv-forms."""
@@ -46,88 +118,20 @@ def peer(name, vocabulary):
 
     with open(vocabulary) as file:
         said = json.load(file)
-    tokens, end = [bytes.fromhex(token) for token in said["tokens"]], said["end"]
-    mask = np.zeros((1, (len(tokens) + 31) // 32), dtype=np.int32)
-    if name == "xgrammar":
-        import xgrammar
-
-        info = xgrammar.TokenizerInfo(tokens, xgrammar.VocabType.RAW, vocab_size=len(tokens), stop_token_ids=[end])
-        compiler = xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
-
-        def compiled(schema):
-            return compiler.compile_json_schema(schema, any_whitespace=False, separators=(",", ":"), strict_mode=False)
-
-        def begin(grammar):
-            matcher = xgrammar.GrammarMatcher(grammar)
-            return matcher.accept_token, lambda: matcher.fill_next_token_bitmask(mask)
-    else:
-        import llguidance
-
-        number = {token: i for i, token in reversed([*enumerate(tokens)]) if token}
-        longest = max(map(len, number))
-
-        class Tokenizer:  # splits by longest match; llguidance uses it for bytes that a schema forces
-            eos_token_id, bos_token_id = end, None
-
-            def __call__(self, text):
-                ids, begin = [], 0
-                while begin < len(text):
-                    ends = range(min(len(text), begin + longest), begin, -1)
-                    ending = next(ending for ending in ends if bytes(text[begin:ending]) in number)
-                    ids.append(number[bytes(text[begin:ending])])
-                    begin = ending
-                return ids
-
-        Tokenizer.tokens = tokens
-        tokenizer = llguidance.LLTokenizer(llguidance.TokenizerWrapper(Tokenizer()))
-        tokenizer = tokenizer.with_slices(llguidance.LLTokenizer.json_slices())
-
-        def compiled(schema):
-            defaults = {"whitespace_flexible": False}
-            grammar = llguidance.LLMatcher.grammar_from_json_schema(schema, defaults)
-            matcher = llguidance.LLMatcher(tokenizer, grammar, log_level=0)
-            if matcher.is_error():
-                raise ValueError(matcher.get_error())
-            return matcher
-
-        def begin(grammar):
-            matcher = grammar.deep_copy()
-            address, size = mask.ctypes.data, mask.nbytes
-            return matcher.consume_token, lambda: matcher.unsafe_compute_mask_ptr(address, size)
-
-    def answer(schema, texts):
-        at = time.process_time()
-        grammar = compiled(schema)
-        ms = 1e3 * (time.process_time() - at)
-        all_us, cut = [], 0
-        for text in texts:
-            take, write = begin(grammar)
-            for token in [None, *text]:
-                at = time.process_time()
-                if token is not None and not take(token):
-                    cut += 1
-                    break
-                write()
-                all_us.append(1e6 * (time.process_time() - at))
-        return {"ms": ms, "us": all_us, "cut": cut}
-
+    tokens = [bytes.fromhex(token) for token in said["tokens"]]
+    engine = PEERS[name](tokens, said["end"], np.zeros((1, (len(tokens) + 31) // 32), dtype=np.int32))
     for line in sys.stdin:
         try:
-            said = answer(**json.loads(line))
+            said = answer(*engine, **json.loads(line))
         except Exception as error:  # the engine doesn't support this schema
             said = {"error": str(error)}
         print(json.dumps(said), flush=True)
 
 
 def peer_program(name, vocabulary):
-    folder = BUILD / "venv-forms"
-    python = folder / "bin/python"
-    if not all(any(folder.glob(f"lib/*/site-packages/{module}")) for module in (*PEERS, "torch.pth")):
-        venv.create(folder, with_pip=True)
-        pip = [python, "-m", "pip", "install", "-q", "--no-deps", TVM_FFI, *PEERS.values()]
-        subprocess.run(pip, check=True)
-        (pth,) = folder.glob("lib/*/site-packages")
-        (pth / "torch.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
+    python = BUILD / "venv-forms/bin/python"
+    if not python.exists():
+        sys.exit(f"{python} is not there; scripts/bootstrap.sh interop-library installs the engines")
     return Program(python, __file__, name, str(vocabulary))
 
 

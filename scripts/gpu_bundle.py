@@ -12,30 +12,22 @@ MOST_BYTES = 60_000_000
 LAYERS = 8  # layers of SmolLM2 in the bundled model
 MODEL = f"models/smollm2-{LAYERS}.Q4_1.gguf"
 
+
+def header_only(target, properties=""):
+    return f"""\
+if(NOT TARGET {target})
+  add_library({target} INTERFACE IMPORTED GLOBAL)
+  set_target_properties({target} PROPERTIES {properties}
+    INTERFACE_INCLUDE_DIRECTORIES "${{CMAKE_CURRENT_LIST_DIR}}/../../include")
+endif()
+"""
+
+
 # {NAME: contents of NAMEConfig.cmake}, for find_package() in the bundle. GTest is built from the included sources.
 CONFIGS = {
-    "fmt": """\
-if(NOT TARGET fmt::fmt)
-  add_library(fmt::fmt INTERFACE IMPORTED GLOBAL)
-  set_target_properties(fmt::fmt PROPERTIES
-    INTERFACE_INCLUDE_DIRECTORIES "${CMAKE_CURRENT_LIST_DIR}/../../include"
-    INTERFACE_COMPILE_DEFINITIONS FMT_HEADER_ONLY=1)
-endif()
-""",
-    "nlohmann_json": """\
-if(NOT TARGET nlohmann_json::nlohmann_json)
-  add_library(nlohmann_json::nlohmann_json INTERFACE IMPORTED GLOBAL)
-  set_target_properties(nlohmann_json::nlohmann_json PROPERTIES
-    INTERFACE_INCLUDE_DIRECTORIES "${CMAKE_CURRENT_LIST_DIR}/../../include")
-endif()
-""",
-    "CLI11": """\
-if(NOT TARGET CLI11::CLI11)
-  add_library(CLI11::CLI11 INTERFACE IMPORTED GLOBAL)
-  set_target_properties(CLI11::CLI11 PROPERTIES
-    INTERFACE_INCLUDE_DIRECTORIES "${CMAKE_CURRENT_LIST_DIR}/../../include")
-endif()
-""",
+    "fmt": header_only("fmt::fmt", "INTERFACE_COMPILE_DEFINITIONS FMT_HEADER_ONLY=1"),
+    "nlohmann_json": header_only("nlohmann_json::nlohmann_json"),
+    "CLI11": header_only("CLI11::CLI11"),
     "GTest": """\
 if(NOT TARGET GTest::gtest)
   find_package(Threads REQUIRED)

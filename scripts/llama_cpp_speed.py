@@ -4,21 +4,19 @@
 Usage: build/venv/bin/python scripts/llama_cpp_speed.py -m MODEL.gguf [-t N] [--prompt-tokens N] [--gen-tokens N]
        [--batch N] [--repetitions N] [--plain]
 
-Prints one JSON object: tokens/s of prefill and decode, medians over the repetitions, and the bytes of the weights. All
-settings are llama.cpp's defaults, including one thread per physical core. Some virtual machines report AMX but reject
+Prints one JSON object: tokens/s of prefill and decode, medians over the repetitions. All settings are llama.cpp's
+defaults, including one thread per physical core. Some virtual machines report AMX but reject
 its instructions, so that llama.cpp crashes. There, use --plain, which disables repacked kernels (and is slower), or
 build llama.cpp with CMAKE_ARGS=-DGGML_NATIVE=OFF and the machine's other instruction sets."""
 import ctypes
-import json
 import os
 import pathlib
-import statistics
 import sys
 import time
 
 import llama_cpp as lc
 
-from compare import speed_parser
+from compare import print_speeds, speed_parser
 
 
 def physical_cores():
@@ -37,7 +35,6 @@ class Engine:
         self.model = lc.llama_model_load_from_file(os.fsencode(a.model), params)
         if not self.model:
             sys.exit(f"llama.cpp refuses {a.model}")
-        self.weight_bytes = lc.llama_model_size(self.model)
         self.vocab = lc.llama_vocab_n_tokens(lc.llama_model_get_vocab(self.model))
         params = lc.llama_context_default_params()
         params.n_seq_max, params.n_ctx = a.batch, a.batch * (a.prompt_tokens + a.gen_tokens)
@@ -72,15 +69,13 @@ def main():
     parser.add_argument("--plain", action="store_true")
     a = parser.parse_args()
     engine = Engine(a)
-    prefill, decode = [], []
-    for repetition in range(a.repetitions + 1):  # the first is a short warm-up
-        most = 16 if repetition == 0 else sys.maxsize
-        n_prompt, n_gen = min(a.prompt_tokens, most), min(a.gen_tokens, most)
+
+    def measure(n_prompt, n_gen, _):
         engine.clear()
-        prefill.append(a.batch * n_prompt / engine.seconds(a.batch, 0, n_prompt))
-        decode.append(a.batch * n_gen / sum(engine.seconds(a.batch, n_prompt + i, 1) for i in range(n_gen)))
-    print(json.dumps({"prefill_tokens_per_s": statistics.median(prefill[1:]),
-                      "decode_tokens_per_s": statistics.median(decode[1:]), "weight_bytes": engine.weight_bytes}))
+        return (a.batch * n_prompt / engine.seconds(a.batch, 0, n_prompt),
+                a.batch * n_gen / sum(engine.seconds(a.batch, n_prompt + i, 1) for i in range(n_gen)))
+
+    print_speeds(measure, a)
 
 
 if __name__ == "__main__":

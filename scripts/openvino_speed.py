@@ -7,15 +7,13 @@ Usage: python3 scripts/openvino_speed.py -m MODEL.gguf [-t N] [--prompt-tokens N
 Prints one JSON object: tokens/s of prefill and decode, medians over the repetitions. The time to the first token is the
 prompt's. Each repetition has another prompt, since the pipeline caches prompts that repeat. --precision is
 INFERENCE_PRECISION_HINT: processors with BF16 instructions compute in BF16 by default."""
-import json
-import statistics
 import sys
 
 import numpy as np
 import openvino as ov
 import openvino_genai as genai
 
-from compare import speed_parser
+from compare import print_speeds, speed_parser
 
 
 def main():
@@ -30,17 +28,15 @@ def main():
     except RuntimeError as error:
         sys.exit(f"OpenVINO refuses {a.model}: {str(error).strip().splitlines()[-1]}")
     vocab = len(pipeline.get_tokenizer().get_vocab())
-    prefill, decode = [], []
-    for repetition in range(a.repetitions + 1):  # the first is a short warm-up
-        n_prompt, n_gen = (16, 16) if repetition == 0 else (a.prompt_tokens, a.gen_tokens)
+
+    def measure(n_prompt, n_gen, repetition):
         tokens = (np.arange(n_prompt, dtype=np.int64)[None] * 7919 + repetition * 104729 + 13) % vocab
         options = genai.GenerationConfig(max_new_tokens=n_gen, ignore_eos=True, do_sample=False)
         measured = pipeline.generate(genai.TokenizedInputs(ov.Tensor(tokens), ov.Tensor(np.ones_like(tokens))),
                                      options).perf_metrics
-        prefill.append(1000 * n_prompt / measured.get_ttft().mean)
-        decode.append(1000 / measured.get_tpot().mean)
-    print(json.dumps({"prefill_tokens_per_s": statistics.median(prefill[1:]),
-                      "decode_tokens_per_s": statistics.median(decode[1:])}))
+        return 1000 * n_prompt / measured.get_ttft().mean, 1000 / measured.get_tpot().mean
+
+    print_speeds(measure, a)
 
 
 if __name__ == "__main__":

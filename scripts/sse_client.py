@@ -26,14 +26,13 @@ class Answer:
     start: float  # due time, or time of sending if concurrency is limited; all times are time.perf_counter()
     times: list = field(default_factory=list)  # arrival time of each token
     tokens: int = 0  # number of tokens that the server reports
-    cached: int = 0
     text: str = ""
 
 
-def post(path, body):
-    """Returns the bytes of a POST request, after whose response the server closes the connection."""
+def post(body):
+    """Returns the bytes of a request for a completion, after whose response the server closes the connection."""
     data = json.dumps(body).encode()
-    return (f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    return (f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(data)}\r\nConnection: close\r\n\r\n").encode() + data
 
 
@@ -78,7 +77,6 @@ def read(pieces, start):
         reply = json.loads(event[1])
         if usage := reply.get("usage"):
             answer.tokens = usage["completion_tokens"]
-            answer.cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
         for choice in reply.get("choices", []):
             if choice.get("text"):
                 answer.text += choice["text"]
@@ -133,7 +131,7 @@ async def run(server, requests, no_end, at_once=None, **fields):
     tokens are suppressed, so that each completion has exactly the requested length. `fields` are added to the body of
     each request. Returns a Load."""
     bias = {str(token): -100 for token in no_end}
-    payloads = [post("/v1/completions", {"prompt": r.prompt, "max_tokens": r.max_tokens, "temperature": 0,
+    payloads = [post({"prompt": r.prompt, "max_tokens": r.max_tokens, "temperature": 0,
                                          "stream": True, "stream_options": {"include_usage": True},
                                          "logit_bias": bias, **fields}) for r in requests]
     gc.collect()

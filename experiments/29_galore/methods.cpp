@@ -82,7 +82,8 @@ nn::Llama model_for(const Task& task, const Method& method, uint64_t seed) {
     for (torch::Tensor& p : model->parameters()) p.set_requires_grad(false);
     train::lora::add_lora(model, {.rank = method.lora_rank,
                                   .alpha = 2.0 * static_cast<double>(method.lora_rank),
-                                  .targets = train::lora::lora_targets("all")});
+                                  .targets = train::lora::lora_targets("all"),
+                                  .base = {}});
   }
   return model;
 }

@@ -234,13 +234,14 @@ void choose_run(TrainOptions& o, const std::string& dataset) {
 
 void find_ranks(TrainOptions& o, const train::MeshFlags& mesh) {
   const auto launch = train::parallel::launch_from_environment();
-  o.session = std::make_unique<train::parallel::Session>(launch.value_or(train::parallel::Launch{}), mesh,
-                                                         [](const std::string& why) { end_rank(why, 1); });
+  o.session = std::make_unique<train::parallel::RankSession>(launch.value_or(train::parallel::Launch{}), mesh,
+                                                             [](const std::string& why) { end_rank(why, 1); });
   if (!o.session->is_first() && std::freopen("/dev/null", "w", stdout) == nullptr) core::fail("cannot open /dev/null");
 }
 
 // Returns true if torchrun --max-restarts has restarted the ranks and the run has a checkpoint to continue from.
-bool resumes_automatically(const TrainOptions& first, train::parallel::Session& session, const std::string& dataset) {
+bool resumes_automatically(const TrainOptions& first, train::parallel::RankSession& session,
+                           const std::string& dataset) {
   if (session.launch().attempt == 0 || session.is_alone() || first.resume) return false;
   return session.from_first("continues", [&]() -> std::string {
     const std::filesystem::path run = train::run_path(dataset, first.out, false);

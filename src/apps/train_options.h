@@ -30,10 +30,10 @@ struct TrainOptions {
   bool force = false;
   train::TrainConfig config;
 
-  std::unique_ptr<Flags> flags;                       ///< the flags, which store their values in the members above
-  train::Request request;                             ///< stores which of `flags` were given
-  std::unique_ptr<train::parallel::Session> session;  ///< connects the ranks; has one rank without torchrun
-  std::optional<train::RunChoice> choice;             ///< the locked run directory; unset with `profile`
+  std::unique_ptr<Flags> flags;                           ///< the flags, which store their values in the members above
+  train::RunRequest request;                              ///< stores which of `flags` were given
+  std::unique_ptr<train::parallel::RankSession> session;  ///< connects the ranks; has one rank without torchrun
+  std::optional<train::RunChoice> choice;                 ///< the locked run directory; unset with `profile`
 };
 
 /// Returns flags that store their values in `options`, whose current values are the defaults.

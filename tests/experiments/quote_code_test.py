@@ -1,4 +1,4 @@
-"""Tests scripts/quote_code.py, the code quoted in READMEs, and the total length of the pages that
+"""Tests how scripts/quote.py quotes code, the quotations of all READMEs, and the total length of the pages that
 experiments/README.md lists under "The first read"."""
 
 import pathlib
@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SCRIPT = ROOT / "scripts" / "quote_code.py"
+SCRIPT = ROOT / "scripts" / "quote.py"
 
 SOURCE = """\
 namespace {

@@ -23,4 +23,4 @@ def test_counts_match_the_committed_results(study, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     committed = json.loads((ROOT / "experiments" / study / "results.json").read_text())
     assert counts(json.loads((tmp_path / "results.json").read_text())) == counts(committed), (
-        f"run build/experiments/{study} and scripts/quote_results.py --take runs/experiments")
+        f"run build/experiments/{study} and scripts/quote.py --take runs/experiments")

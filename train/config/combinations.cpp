@@ -7,27 +7,27 @@
 namespace folio::train {
 namespace {
 
-struct Row {
+struct Rejection {
   std::vector<const char*> typed;  // if not empty, the row applies only if one of these flags was typed
   bool refused;
   std::string message;
 };
 
-Row idle(std::vector<const char*> flags, bool is_idle, const std::string& other, const char* remedy) {
+Rejection idle(std::vector<const char*> flags, bool is_idle, const std::string& other, const char* remedy) {
   return {std::move(flags), is_idle, fmt::format(" has no effect with {}; remove it or {}", other, remedy)};
 }
 
 template <class... Args>
-Row row(bool refused, fmt::format_string<const Args&...> message, const Args&... args) {
+Rejection row(bool refused, fmt::format_string<const Args&...> message, const Args&... args) {
   return {{}, refused, fmt::format(message, args...)};
 }
 
-Row misfit(const char* what, int64_t n, const char* axis, int64_t parts, bool counts = true) {
+Rejection misfit(const char* what, int64_t n, const char* axis, int64_t parts, bool counts = true) {
   return row(counts && n % parts != 0, "--{}-parallel {}: the model has {} {}, expected a multiple of {}", axis, parts,
              n, what, parts);
 }
 
-std::vector<Row> table(const TrainConfig& c, const Request& request) {
+std::vector<Rejection> table(const TrainConfig& c, const RunRequest& request) {
   const core::ModelConfig& model = c.model;
   const core::FamilyInfo& family = core::info(model.family);
   const MeshFlags& mesh = c.mesh;
@@ -168,7 +168,7 @@ std::vector<Row> table(const TrainConfig& c, const Request& request) {
 
 }  // namespace
 
-void validate(const TrainConfig& c, const Request& request) {
+void validate(const TrainConfig& c, const RunRequest& request) {
   try {
     core::ModelConfig shape = c.model;
     shape.vocab_size = std::max<int64_t>(1, shape.vocab_size);  // 0 until the corpus is known

@@ -145,11 +145,12 @@ TrainConfig preset(const std::string& name) {
       fmt::format("--preset is \"{}\", expected one of: {}", core::printable(name), fmt::join(preset_names(), ", ")));
 }
 
-lora::LoraOptions lora_options(const TrainConfig& c) {
+core::AdapterInfo adapter_info(const TrainConfig& c) {
   return {.rank = c.lora_rank,
           .alpha = c.lora_alpha,
           .dropout = c.lora_dropout,
-          .targets = lora::lora_targets(c.lora_targets)};
+          .targets = lora::lora_targets(c.lora_targets),
+          .base = {}};
 }
 
 nlohmann::ordered_json to_json(const TrainConfig& config) {

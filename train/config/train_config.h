@@ -212,7 +212,7 @@ struct TrainConfig {
 [[nodiscard]] TrainConfig preset(const std::string& name);
 
 /// Facts about a run that validate() needs in addition to the configuration.
-struct Request {
+struct RunRequest {
   static bool none(const char*) { return false; }
   std::function<bool(const char* flag)> given = none;  ///< true if the flag is on the command line or in --config FILE
   std::function<bool(const char* flag)> typed = none;  ///< true if the flag is on the command line
@@ -223,10 +223,10 @@ struct Request {
 
 /// Throws core::UsageError if the model's shape is invalid, or if a row of combinations.cpp rejects `config` and
 /// `request`.
-void validate(const TrainConfig& config, const Request& request = {});
+void validate(const TrainConfig& config, const RunRequest& request = {});
 
-/// Returns the LoRA options of a configuration with lora_rank > 0.
-[[nodiscard]] lora::LoraOptions lora_options(const TrainConfig& config);
+/// Returns the settings of the adapters of a configuration with lora_rank > 0, without their base model.
+[[nodiscard]] core::AdapterInfo adapter_info(const TrainConfig& config);
 
 /// Converts a configuration to JSON as in trainer.json. Keys are flag names with underscores. config_from_json() reads
 /// it; `where` is the file's name for errors. Fields added since the first version may be missing. Any other missing

@@ -28,12 +28,12 @@ inline void store_rows(const Real<T>* x, size_t stride, size_t n, size_t dim, Re
 }
 
 /// A block of queries and the keys [first, first + n_keys) that they attend to. Query i attends to [first_of(i), i].
-struct Seen {
+struct KeyRange {
   size_t window;
   const int64_t* starts;
   size_t n_queries, first, n_keys;
 
-  Seen(const AttentionShape& shape, size_t sequence, size_t block)
+  KeyRange(const AttentionShape& shape, size_t sequence, size_t block)
       : window(shape.window == 0 ? shape.n_positions : shape.window),
         starts(shape.starts == nullptr ? nullptr : shape.starts + sequence * shape.n_positions),
         n_queries(std::min(kQueryBlock, shape.n_positions - block)),
@@ -52,13 +52,13 @@ inline uint64_t attention_row(const AttentionShape& shape, size_t sequence, size
 }
 
 /// Column offsets of one key/value head in a row of qkv, and row strides of scratch memory.
-struct Layout {
+struct HeadLayout {
   size_t group;  ///< query heads per key/value head
   size_t n, dim, stride, at_key, at_value;
   size_t width;   ///< stride of rows of K values, padded to a multiple of 16
   size_t length;  ///< stride of rows of T values, padded to a multiple of 16, plus 16
 
-  Layout(const AttentionShape& shape, size_t kv_head)
+  HeadLayout(const AttentionShape& shape, size_t kv_head)
       : group(shape.n_heads / shape.n_kv_heads),
         n(shape.n_positions),
         dim(shape.head_dim),
@@ -75,10 +75,10 @@ void attention(const T* qkv, const AttentionShape& shape, size_t kv_head, const 
   using R = Real<T>;
   using P = Arithmetic<T>;
   using E = typename P::E;
-  const Layout l(shape, kv_head);
+  const HeadLayout l(shape, kv_head);
   const R scale = 1 / std::sqrt(static_cast<R>(l.dim));
 
-  // Packed matrices have g values per element (products_body.h). Rows of T or K values are padded (Layout).
+  // Packed matrices have g values per element (products_body.h). Rows of T or K values are padded (HeadLayout).
   const auto packed = scratch<E>(l.dim * l.length + l.n * l.width + kQueryBlock * (l.width + l.length) + l.width);
   E* keys = packed.get();                               // packed kᵀ [K, T]
   E* values = keys + l.dim * l.length;                  // packed v [T, K]
@@ -91,7 +91,7 @@ void attention(const T* qkv, const AttentionShape& shape, size_t kv_head, const 
   pack_row_groups<T>(qkv + l.at_value, l.stride, l.n, l.dim, values, l.width);
   for (size_t head = kv_head * l.group; head < (kv_head + 1) * l.group; ++head) {
     for (size_t block = 0; block < l.n; block += kQueryBlock) {
-      const Seen seen(shape, sequence, block);
+      const KeyRange seen(shape, sequence, block);
       const size_t n_queries = seen.n_queries, n_keys = seen.n_keys, width = seen.width();
       pack_rows<T>(qkv + block * l.stride + head * l.dim, l.stride, n_queries, l.dim, queries, l.width);
       multiply<P>(n_queries, width, l.dim, {queries, l.width, 1}, keys + seen.first, l.length, weights, l.length,
@@ -133,7 +133,7 @@ void attention_backward(const T* dout, const T* out, const T* qkv, const Real<T>
   using R = Real<T>;
   using P = Arithmetic<T>;
   using E = typename P::E;
-  const Layout l(shape, kv_head);
+  const HeadLayout l(shape, kv_head);
   const R scale = 1 / std::sqrt(static_cast<R>(l.dim));
 
   const auto packed =
@@ -159,7 +159,7 @@ void attention_backward(const T* dout, const T* out, const T* qkv, const Real<T>
   std::fill(dkeys, dkeys + 2 * l.n * l.width, R{0});
   for (size_t head = kv_head * l.group; head < (kv_head + 1) * l.group; ++head) {
     for (size_t block = 0; block < l.n; block += kQueryBlock) {
-      const Seen seen(shape, sequence, block);
+      const KeyRange seen(shape, sequence, block);
       const size_t n_queries = seen.n_queries, n_keys = seen.n_keys, width = seen.width();
       const T* query = qkv + block * l.stride + head * l.dim;
       const size_t at_out = block * shape.query_dim() + head * l.dim;

@@ -1,8 +1,6 @@
 // A whole block as one autograd function with a hand-written backward pass. Matrix products are LibTorch's (linears.h),
 // everything between them uses the kernels of loops.h. nn::Block is the reference that tests compare with.
 // Shapes: B sequences, T positions, N = B T rows, D model width, C columns of queries, keys and values, F hidden width.
-#include <torch/csrc/autograd/custom_function.h>
-
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -13,6 +11,7 @@
 #include "modules/swiglu.h"
 #include "train/fused/linears.h"
 #include "train/fused/parts.h"
+#include "train/lora/with_backward.h"
 
 namespace folio::train::fused {
 
@@ -26,8 +25,7 @@ struct BlockSettings {
 
 namespace {
 
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
+using variable_list = std::vector<Tensor>;
 
 // The matrix products of a block. If its feed-forward network is not a SwiGLU, the last two are empty and the autograd
 // function covers only the attention branch.
@@ -69,8 +67,8 @@ struct Activations {
   Tensor gate_up;
 };
 
-// State of one forward and backward pass of a block. The base class allows an autograd context to store it.
-struct Pass : torch::CustomClassHolder {
+// State of one forward and backward pass of a block.
+struct BlockPass {
   std::shared_ptr<const BlockSettings> settings;
   std::shared_ptr<BlockLinears> linears;
   torch::ScalarType type;
@@ -81,9 +79,14 @@ struct Pass : torch::CustomClassHolder {
   Tensor x_ND, attention_norm_D, ffn_norm_D;
   Activations a;
 
-  Pass(std::shared_ptr<const BlockSettings> of_model, std::shared_ptr<BlockLinears> of_block, const Tensor& x_BTD,
-       const Tensor& starts, bool training, uint64_t key)
-      : settings(std::move(of_model)), linears(std::move(of_block)), type(product_type(x_BTD)) {
+  BlockPass(std::shared_ptr<const BlockSettings> of_model, std::shared_ptr<BlockLinears> of_block, const Tensor& x_BTD,
+            const variable_list& norms, const Tensor& starts, bool training, uint64_t key)
+      : settings(std::move(of_model)),
+        linears(std::move(of_block)),
+        type(product_type(x_BTD)),
+        x_ND(x_BTD.detach().contiguous().flatten(0, 1)),
+        attention_norm_D(norms[0].detach()),
+        ffn_norm_D(norms[1].detach()) {
     const core::ModelConfig& c = settings->config;
     if (starts.defined()) starts_BT = starts.contiguous();
     shape = {.n_positions = static_cast<size_t>(x_BTD.size(1)),
@@ -146,53 +149,11 @@ struct Pass : torch::CustomClassHolder {
     return all;
   }
 
-  // Returns all tensors that autograd must save between the passes.
-  [[nodiscard]] std::vector<Tensor*> tensors() {
-    return {&x_ND,          &attention_norm_D, &ffn_norm_D,
-            &w[Qkv].weight, &w[Wo].weight,     &w[GateUp].weight,
-            &w[W2].weight,  &a.normed.y,       &a.normed.inverse_rms,
-            &a.qkv,         &a.attended.heads, &a.attended.log_sums,
-            &a.h,           &a.normed_h.y,     &a.normed_h.inverse_rms,
-            &a.gate_up};
-  }
-};
-
-struct BlockFunction : torch::autograd::Function<BlockFunction> {
-  // `parameters` holds both norms' weights, then the linear layers' parameters in the order of parameter_gradients().
-  static Tensor forward(AutogradContext* context, const Tensor& x_BTD, at::TensorList parameters,
-                        const c10::intrusive_ptr<Pass>& pass) {
-    pass->x_ND = x_BTD.contiguous().flatten(0, 1);
-    pass->attention_norm_D = parameters[0].detach();
-    pass->ffn_norm_D = parameters[1].detach();
-    const Tensor out_ND = with_type(pass->type, [&]<typename T>() { return pass->forward<T>(); });
-    if (pass->settings->recompute) pass->a = {};
-    for (size_t i = 0; i < kMatrices; ++i) {  // frozen weights are not saved; backward() loads them from the file again
-      if ((*pass->linears)[i].frozen()) pass->w[i].weight = Tensor();
-    }
-    variable_list kept;
-    for (Tensor* t : pass->tensors()) kept.push_back(std::exchange(*t, Tensor()));
-    context->save_for_backward(std::move(kept));
-    context->saved_data["pass"] = c10::IValue::make_capsule(pass);
-    return out_ND.view(x_BTD.sizes());
-  }
-
-  static variable_list backward(AutogradContext* context, const variable_list& douts) {
-    const auto capsule = context->saved_data["pass"].toCapsule();
-    Pass pass = static_cast<const Pass&>(*capsule);
-    const auto tensors = pass.tensors();
-    const variable_list saved = context->get_saved_variables();
-    for (size_t i = 0; i < tensors.size(); ++i) *tensors[i] = saved[i];
+  // Frozen weights are not kept between the passes, but loaded from the file again.
+  void set_frozen_weights(bool loaded) {
     for (size_t i = 0; i < kMatrices; ++i) {
-      if ((*pass.linears)[i].frozen()) pass.w[i].weight = (*pass.linears)[i].weight(pass.type);
+      if ((*linears)[i].frozen()) w[i].weight = loaded ? (*linears)[i].weight(type) : Tensor();
     }
-    const bool by_input = context->needs_input_grad(0) || context->needs_input_grad(1);
-    variable_list gradients = with_type(pass.type, [&]<typename T>() {
-      if (!pass.a.qkv.defined()) pass.forward<T>();
-      return pass.backward<T>(douts[0].contiguous().flatten(0, 1), by_input);
-    });
-    if (gradients[0].defined()) gradients[0] = gradients[0].view_as(douts[0]);
-    gradients.emplace_back();  // no gradient for `pass`
-    return gradients;
   }
 };
 
@@ -206,21 +167,38 @@ class FusedBlockImpl : public nn::BlockImpl {
         norms_{named_parameters()["attention_norm.weight"], named_parameters()["ffn_norm.weight"]} {}
 
   Tensor forward(const Tensor& x_BTD, const Tensor& starts_BT) override {
-    variable_list parameters = norms_;  // inputs for autograd; forward() reads the linear weights from the layers
+    variable_list inputs{x_BTD, norms_[0], norms_[1]};  // for autograd, in the order of BlockPass::backward()'s results
     double most_dropout = settings_->dropout;
     for (const StackedLinears& of : *linears_) {
       for (const nn::Linear& layer : of.layers) {
-        if (frozen_of(layer) == nullptr) parameters.push_back(layer->weight);
-        const lora::LowRank* adapter = low_rank_of(layer);
+        if (frozen_of(layer) == nullptr) inputs.push_back(layer->weight);
+        const lora::LoraWeights* adapter = low_rank_of(layer);
         if (adapter == nullptr) continue;
-        parameters.insert(parameters.end(), {adapter->a, adapter->b});
+        inputs.insert(inputs.end(), {adapter->a, adapter->b});
         most_dropout = std::max(most_dropout, adapter->dropout);
       }
     }
     const bool draws = is_training() && most_dropout > 0;
-    const auto pass = c10::make_intrusive<Pass>(settings_, linears_, x_BTD, starts_BT, is_training(),
-                                                static_cast<uint64_t>(draws ? random_key() : 0));
-    const Tensor h_BTD = BlockFunction::apply(x_BTD, at::TensorList(parameters), pass);
+    const auto pass = std::make_shared<BlockPass>(settings_, linears_, x_BTD, norms_, starts_BT, is_training(),
+                                                  static_cast<uint64_t>(draws ? random_key() : 0));
+    const bool by_input = x_BTD.requires_grad() || norms_[0].requires_grad();
+    const Tensor h_BTD = with_backward(
+        inputs,
+        [&] {
+          const Tensor h_ND = with_type(pass->type, [&]<typename T>() { return pass->template forward<T>(); });
+          if (settings_->recompute) pass->a = {};
+          pass->set_frozen_weights(false);
+          return h_ND.view(x_BTD.sizes());
+        },
+        [pass, by_input](const Tensor& dh_BTD) {
+          pass->set_frozen_weights(true);
+          variable_list gradients = with_type(pass->type, [&]<typename T>() {
+            if (!pass->a.qkv.defined()) pass->template forward<T>();
+            return pass->template backward<T>(dh_BTD.contiguous().flatten(0, 1), by_input);
+          });
+          if (gradients[0].defined()) gradients[0] = gradients[0].view_as(dh_BTD);
+          return gradients;
+        });
     if (has_swiglu_) return h_BTD;
     const Tensor y_BTD = fed(h_BTD);
     return h_BTD + (is_training() && dropout_ > 0 ? dropout(y_BTD.to(h_BTD.scalar_type()), dropout_) : y_BTD);

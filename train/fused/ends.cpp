@@ -4,38 +4,26 @@
 // and the backward pass scales them by the loss's gradient (Hsu et al., "Liger Kernel", 2024, section 3.2).
 // Shapes: B sequences, T positions, N rows, D model width, V vocabulary.
 #include <ATen/CPUGeneratorImpl.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <memory>
 #include <mutex>
+#include <tuple>
 
 #include "core/error.h"
 #include "train/fused/linears.h"
 #include "train/fused/parts.h"
+#include "train/lora/with_backward.h"
 
 namespace folio::train::fused {
 namespace {
 
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
+using variable_list = std::vector<Tensor>;
 
-Tensor dropped(const Tensor& x, double probability, int64_t key) {
-  const Dropout dropout = make_dropout(probability, static_cast<uint64_t>(key), 0);
+Tensor dropped(const Tensor& x, const Dropout& dropout) {
   const auto x_ND = x.contiguous().flatten(0, -2);
   return (x.scalar_type() == torch::kDouble ? drop<double>(x_ND, dropout) : drop<float>(x_ND, dropout)).view(x.sizes());
 }
-
-struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
-  static Tensor forward(AutogradContext* context, const Tensor& x, double probability, int64_t key) {
-    context->saved_data["probability"] = probability;
-    context->saved_data["key"] = key;
-    return dropped(x, probability, key);
-  }
-  static variable_list backward(AutogradContext* context, const variable_list& douts) {
-    auto& saved = context->saved_data;
-    return {dropped(douts[0], saved["probability"].toDouble(), saved["key"].toInt()), {}, {}};
-  }
-};
 
 // Logits per chunk of rows. Smaller chunks would read a large head's weight from memory more often.
 constexpr int64_t kLogitsAtOnce = int64_t{1} << 23;
@@ -69,28 +57,6 @@ std::pair<double, variable_list> compute(const Tensor& x_ND, const Tensor& norm_
   return {loss, {dx_ND, dweight_D, dhead_VD}};
 }
 
-struct HeadFunction : torch::autograd::Function<HeadFunction> {
-  static Tensor forward(AutogradContext* context, const Tensor& x_ND, const Tensor& norm_weight_D,
-                        const Tensor& head_VD, double norm_eps, const Tensor& operand_VD, const Tensor& targets_N,
-                        bool needs_gradients) {
-    const auto [loss, gradients] = with_type(operand_VD.scalar_type(), [&]<typename T>() {
-      return compute<T>(x_ND.contiguous(), norm_weight_D, norm_eps, operand_VD, targets_N, needs_gradients,
-                        head_VD.requires_grad());
-    });
-    context->save_for_backward(gradients);
-    return torch::full({}, loss, x_ND.scalar_type());
-  }
-  static variable_list backward(AutogradContext* context, const variable_list& douts) {
-    variable_list gradients = context->get_saved_variables();
-    const double dloss = douts[0].item<double>();
-    for (Tensor& d : gradients) {
-      if (dloss != 1.0 && d.defined()) d = d * dloss;
-    }
-    gradients.resize(7);  // forward() has 7 arguments; the others get no gradient
-    return gradients;
-  }
-};
-
 }  // namespace
 
 int64_t random_key() {
@@ -99,7 +65,12 @@ int64_t random_key() {
   return static_cast<int64_t>(at::check_generator<at::CPUGeneratorImpl>(generator)->random64() >> 2U);
 }
 
-Tensor dropout(const Tensor& x, double probability) { return DropoutFunction::apply(x, probability, random_key()); }
+Tensor dropout(const Tensor& x, double probability) {
+  const Dropout dropout = make_dropout(probability, static_cast<uint64_t>(random_key()), 0);
+  return with_backward(
+      {x}, [&] { return dropped(x, dropout); },
+      [dropout](const Tensor& dy) { return variable_list{dropped(dy, dropout)}; });
+}
 
 Tensor linear_cross_entropy(const Tensor& x_ND, const Tensor& norm_weight_D, double norm_eps, const Tensor& head_VD,
                             const Tensor& targets_N, Operand& operand) {
@@ -107,8 +78,25 @@ Tensor linear_cross_entropy(const Tensor& x_ND, const Tensor& norm_weight_D, dou
   core::require(low >= 0 && high < V, "Llama: targets range from {} to {}, expected values in [0, {})", low, high, V);
   const bool gradients = torch::GradMode::is_enabled() &&
                          (x_ND.requires_grad() || norm_weight_D.requires_grad() || head_VD.requires_grad());
-  return HeadFunction::apply(x_ND, norm_weight_D, head_VD, norm_eps, operand.get({head_VD}, product_type(x_ND)),
-                             targets_N.contiguous(), gradients);
+  const Tensor operand_VD = operand.get({head_VD}, product_type(x_ND));
+  const auto all = std::make_shared<variable_list>();
+  return with_backward(
+      {x_ND, norm_weight_D, head_VD},
+      [&] {
+        double loss = 0.0;
+        std::tie(loss, *all) = with_type(operand_VD.scalar_type(), [&]<typename T>() {
+          return compute<T>(x_ND.detach().contiguous(), norm_weight_D.detach(), norm_eps, operand_VD,
+                            targets_N.contiguous(), gradients, head_VD.requires_grad());
+        });
+        return torch::full({}, loss, x_ND.scalar_type());
+      },
+      [all](const Tensor& dloss) {
+        const double factor = dloss.item<double>();
+        for (Tensor& d : *all) {
+          if (factor != 1.0 && d.defined()) d = d * factor;
+        }
+        return *all;
+      });
 }
 
 Tensor FusedParts::embed(const core::ModelConfig& config, nn::Embedding embedding, const Tensor& tokens) const {

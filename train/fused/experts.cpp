@@ -1,36 +1,32 @@
 // The experts of a mixture as one autograd function with a hand-written backward pass. Each pair of a row and one of
-// its experts is a slot. Slots are sorted by expert, so that each expert computes all its rows in one product. With X
-// the rows of an expert's slots, g their weights, and y_n the sum of row n's slots:
+// its experts is a slot. ExpertSlots are sorted by expert, so that each expert computes all its rows in one product.
+// With X the rows of an expert's slots, g their weights, and y_n the sum of row n's slots:
 //   G = X W1ᵀ,  U = X W3ᵀ,  H = g silu(G) ⊙ U,  Y = H W2ᵀ,  y_n = Σ Y_s.
 // Backward, with dY_s = dy_n and dH = dY W2:
 //   dW2 = dYᵀ H,  dg = Σ dH ⊙ silu(G) ⊙ U,  dG and dU from g dH as in loop_table.cpp,
 //   dW1 = dGᵀ X,  dW3 = dUᵀ X,  dX = dG W1 + dU W3,  dx_n = Σ dX_s.
 // Shapes: N rows, K experts per row, S = N K slots, D model width, E experts, F hidden width of an expert.
-#include <torch/csrc/autograd/custom_function.h>
-
 #include <array>
 #include <memory>
 #include <vector>
 
 #include "train/fused/operations.h"
 #include "train/fused/parts.h"
+#include "train/lora/with_backward.h"
 
 namespace folio::train::fused {
 namespace {
 
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
-
-struct Slots {
+struct ExpertSlots {
   Tensor row_S;                // int64: the row of each slot
   Tensor of_row_NK;            // int64: the slots of each row
   std::vector<int64_t> begin;  // [E + 1]: first slot of each expert, then the number of slots
 };
 
 // Sorts slots by expert; an expert's slots are in row order.
-Slots sorted_by_expert(const Tensor& experts_NK, int64_t n_experts) {
+ExpertSlots sorted_by_expert(const Tensor& experts_NK, int64_t n_experts) {
   const Tensor expert_S = experts_NK.flatten(), end_E = expert_S.bincount({}, n_experts).cumsum(0);
-  Slots slots{.row_S = torch::empty_like(expert_S), .of_row_NK = torch::empty_like(experts_NK), .begin = {0}};
+  ExpertSlots slots{.row_S = torch::empty_like(expert_S), .of_row_NK = torch::empty_like(experts_NK), .begin = {0}};
   slots.begin.insert(slots.begin.end(), data<int64_t>(end_E), data<int64_t>(end_E) + n_experts);
   std::vector<int64_t> next = slots.begin;
   for (int64_t i = 0; i < expert_S.size(0); ++i) {
@@ -44,7 +40,7 @@ Slots sorted_by_expert(const Tensor& experts_NK, int64_t n_experts) {
 // Calls body(expert, first, n) in parallel for each expert with slots. One thread computes all products of an expert,
 // so results do not depend on the number of threads, and small products are not split.
 template <typename Body>
-void for_experts(const Slots& slots, Body&& body) {
+void for_experts(const ExpertSlots& slots, Body&& body) {
   RECORD_FUNCTION("folio::experts", {});
   at::parallel_for(0, static_cast<int64_t>(slots.begin.size()) - 1, 1, [&](int64_t from, int64_t to) {
     for (int64_t e = from; e < to; ++e) {
@@ -72,7 +68,7 @@ struct ExpertActivations {
 };
 
 template <typename T>
-Tensor experts_forward(const Stacks& w, const Slots& slots, const Tensor& x_ND, const Tensor& weights_NK,
+Tensor experts_forward(const Stacks& w, const ExpertSlots& slots, const Tensor& x_ND, const Tensor& weights_NK,
                        ExpertActivations& a) {
   using R = Real<T>;
   const int64_t S = slots.row_S.size(0);
@@ -96,7 +92,8 @@ Tensor experts_forward(const Stacks& w, const Slots& slots, const Tensor& x_ND, 
 
 // Returns the gradients of x, of the routing weights and of the stacked matrices, of type R.
 template <typename T>
-variable_list experts_backward(const Stacks& w, const Slots& slots, const ExpertActivations& a, const Tensor& dy_ND) {
+std::vector<Tensor> experts_backward(const Stacks& w, const ExpertSlots& slots, const ExpertActivations& a,
+                                     const Tensor& dy_ND) {
   using R = Real<T>;
   const auto zeros = [](const Tensor& like) { return torch::zeros_like(like, kType<T>); };
   const Stacks d{.w1_EFD = zeros(w.w1_EFD), .w3_EFD = zeros(w.w3_EFD), .w2_EDF = zeros(w.w2_EDF)};
@@ -123,32 +120,6 @@ variable_list experts_backward(const Stacks& w, const Slots& slots, const Expert
           d.w2_EDF.to(kType<R>)};
 }
 
-struct ExpertsFunction : torch::autograd::Function<ExpertsFunction> {
-  static Tensor forward(AutogradContext* context, const Tensor& x_ND, const Tensor& weights_NK,
-                        at::TensorList /*w1, w3, w2*/, const Tensor& experts_NK, const Stacks& w,
-                        torch::ScalarType type) {
-    const Slots slots = sorted_by_expert(experts_NK.contiguous(), w.w1_EFD.size(0));
-    ExpertActivations a;
-    const Tensor y_ND =
-        with_type(type, [&]<typename T>() { return experts_forward<T>(w, slots, x_ND.detach(), weights_NK, a); });
-    context->save_for_backward(
-        {w.w1_EFD, w.w3_EFD, w.w2_EDF, a.x_SD, a.gate_SF, a.up_SF, a.weights_S, slots.row_S, slots.of_row_NK});
-    context->saved_data["begin"] = slots.begin;
-    return y_ND;
-  }
-
-  static variable_list backward(AutogradContext* context, const variable_list& douts) {
-    const auto saved = context->get_saved_variables();
-    const Stacks w{.w1_EFD = saved[0], .w3_EFD = saved[1], .w2_EDF = saved[2]};
-    const ExpertActivations a{.x_SD = saved[3], .gate_SF = saved[4], .up_SF = saved[5], .weights_S = saved[6]};
-    const Slots slots{.row_S = saved[7], .of_row_NK = saved[8], .begin = context->saved_data["begin"].toIntVector()};
-    variable_list gradients =
-        with_type(a.x_SD.scalar_type(), [&]<typename T>() { return experts_backward<T>(w, slots, a, douts[0]); });
-    gradients.resize(8);  // forward() has 8 arguments; the others get no gradient
-    return gradients;
-  }
-};
-
 }  // namespace
 
 nn::ExpertProducts expert_products(const core::ModelConfig& config) {
@@ -164,7 +135,18 @@ nn::ExpertProducts expert_products(const core::ModelConfig& config) {
       return (*operands)[i].get({stack.flatten(0, 1)}, type).view(stack.sizes());
     };
     const Stacks w{.w1_EFD = operand(0, w1), .w3_EFD = operand(1, w3), .w2_EDF = operand(2, w2)};
-    return Tensor(ExpertsFunction::apply(x_ND, weights_NK, at::TensorList({w1, w3, w2}), chosen_NK, w, type));
+    const ExpertSlots slots = sorted_by_expert(chosen_NK.contiguous(), w1.size(0));
+    const auto a = std::make_shared<ExpertActivations>();
+    return with_backward(
+        {x_ND, weights_NK, w1, w3, w2},
+        [&] {
+          return with_type(type,
+                           [&]<typename T>() { return experts_forward<T>(w, slots, x_ND.detach(), weights_NK, *a); });
+        },
+        [w, slots, a](const Tensor& dy_ND) {
+          return with_type(a->x_SD.scalar_type(),
+                           [&]<typename T>() { return experts_backward<T>(w, slots, *a, dy_ND); });
+        });
   };
 }
 

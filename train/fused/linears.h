@@ -18,7 +18,7 @@ namespace folio::train::fused {
   const auto* lora = layer->as<lora::LoraLinearImpl>();
   return lora == nullptr ? nullptr : lora->frozen().get();
 }
-[[nodiscard]] inline const lora::LowRank* low_rank_of(const nn::Linear& layer) {
+[[nodiscard]] inline const lora::LoraWeights* low_rank_of(const nn::Linear& layer) {
   const auto* lora = layer->as<lora::LoraLinearImpl>();
   return lora == nullptr || !lora->low_rank().a.defined() ? nullptr : &lora->low_rank();
 }
@@ -27,8 +27,8 @@ namespace folio::train::fused {
 struct Columns {
   int64_t first, n;
   bool frozen;
-  const lora::LowRank* adapter;  ///< LoRA matrices a [r, k] and b [n, r]; null: no adapter
-  Dropout dropout;               ///< dropout of the adapter's input
+  const lora::LoraWeights* adapter;  ///< LoRA matrices a [r, k] and b [n, r]; null: no adapter
+  Dropout dropout;                   ///< dropout of the adapter's input
 };
 
 /// The weights of linear layers that are multiplied in one product of type T. Created for each pass.
@@ -66,7 +66,7 @@ struct StackedLinears {
     StackedWeight product{.weight = weight(type), .layers = {}};
     int64_t first = 0;
     for (size_t i = 0; i < layers.size(); ++i) {
-      const lora::LowRank* adapter = low_rank_of(layers[i]);
+      const lora::LoraWeights* adapter = low_rank_of(layers[i]);
       const double dropout = training && adapter != nullptr ? adapter->dropout : 0.0;
       product.layers.push_back({.first = first,
                                 .n = layers[i]->out(),

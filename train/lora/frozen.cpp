@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/record_function.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <map>
@@ -11,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/quants.h"
+#include "train/lora/with_backward.h"
 
 namespace folio::train::lora {
 namespace {
@@ -19,21 +19,6 @@ using torch::Tensor;
 
 const std::map<core::DType, torch::ScalarType> kNumberTypes{
     {core::DType::F32, torch::kFloat}, {core::DType::F16, torch::kHalf}, {core::DType::BF16, torch::kBFloat16}};
-
-// Computes x Wᵀ with W in the type of x. The backward pass dequantizes W again instead of storing it.
-struct FrozenProduct : torch::autograd::Function<FrozenProduct> {
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x,
-                        const c10::intrusive_ptr<FrozenMatrix>& matrix) {
-    context->saved_data["matrix"] = c10::IValue::make_capsule(matrix);
-    return x.matmul(matrix->to(x.scalar_type()).t());
-  }
-
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 const torch::autograd::variable_list& douts) {
-    const auto capsule = context->saved_data["matrix"].toCapsule();
-    return {douts[0].matmul(static_cast<const FrozenMatrix&>(*capsule).to(douts[0].scalar_type())), {}};
-  }
-};
 
 }  // namespace
 
@@ -100,8 +85,12 @@ torch::ScalarType product_type(const Tensor& x) {
   return at::autocast::is_autocast_enabled(at::kCPU) ? at::autocast::get_autocast_dtype(at::kCPU) : x.scalar_type();
 }
 
-Tensor multiply(const Tensor& x, const c10::intrusive_ptr<FrozenMatrix>& matrix) {
-  return FrozenProduct::apply(x.to(product_type(x)), matrix);
+Tensor multiply(const Tensor& x, const std::shared_ptr<const FrozenMatrix>& matrix) {
+  const Tensor operand = x.to(product_type(x));
+  // The backward pass dequantizes the matrix again instead of storing it.
+  return with_backward(
+      {operand}, [&] { return operand.matmul(matrix->to(operand.scalar_type()).t()); },
+      [matrix](const Tensor& dy) { return std::vector{dy.matmul(matrix->to(dy.scalar_type()))}; });
 }
 
 }  // namespace folio::train::lora

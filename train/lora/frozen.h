@@ -3,7 +3,6 @@
 // matrices are in memory at a time (Dettmers et al., "QLoRA", 2023, section 3).
 #pragma once
 
-#include <torch/custom_class.h>
 #include <torch/types.h>
 
 #include <memory>
@@ -14,8 +13,8 @@
 
 namespace folio::train::lora {
 
-/// A frozen matrix [rows, columns] of a model file. The base class allows an autograd graph to store it.
-class FrozenMatrix : public torch::CustomClassHolder {
+/// A frozen matrix [rows, columns] of a model file.
+class FrozenMatrix {
  public:
   /// Refers to `stored`, which must be a tensor of `model`.
   FrozenMatrix(std::shared_ptr<const core::StoredModel> model, const core::TensorView& stored);
@@ -48,6 +47,6 @@ class FrozenMatrix : public torch::CustomClassHolder {
 [[nodiscard]] torch::ScalarType product_type(const torch::Tensor& x);
 
 /// Returns x Wᵀ for x [..., columns], of the type product_type(x), with a gradient for x only.
-[[nodiscard]] torch::Tensor multiply(const torch::Tensor& x, const c10::intrusive_ptr<FrozenMatrix>& matrix);
+[[nodiscard]] torch::Tensor multiply(const torch::Tensor& x, const std::shared_ptr<const FrozenMatrix>& matrix);
 
 }  // namespace folio::train::lora

@@ -20,7 +20,7 @@ nn::Linear lora_linear(Args&&... args) {
 // An embedding with a frozen matrix. It returns rows in the model's floating-point type.
 class FrozenEmbeddingImpl : public nn::EmbeddingImpl {
  public:
-  explicit FrozenEmbeddingImpl(c10::intrusive_ptr<FrozenMatrix> matrix) : matrix_(std::move(matrix)) {}
+  explicit FrozenEmbeddingImpl(std::shared_ptr<const FrozenMatrix> matrix) : matrix_(std::move(matrix)) {}
 
   torch::Tensor forward(const torch::Tensor& tokens) override { return matrix_->rows_of(tokens).to(type_); }
   [[nodiscard]] nn::Linear as_head() const override { return lora_linear(matrix_); }
@@ -30,13 +30,13 @@ class FrozenEmbeddingImpl : public nn::EmbeddingImpl {
   using torch::nn::Module::to;
 
  private:
-  c10::intrusive_ptr<FrozenMatrix> matrix_;
+  std::shared_ptr<const FrozenMatrix> matrix_;
   torch::Dtype type_ = torch::kFloat;
 };
 
 }  // namespace
 
-LoraLinearImpl::LoraLinearImpl(c10::intrusive_ptr<FrozenMatrix> matrix, bool with_bias)
+LoraLinearImpl::LoraLinearImpl(std::shared_ptr<const FrozenMatrix> matrix, bool with_bias)
     : nn::LinearImpl(matrix->columns(), matrix->rows(), WithoutWeight()), frozen_(std::move(matrix)) {
   if (with_bias) bias = register_parameter("bias", torch::zeros({out()}), /*requires_grad=*/false);
 }
@@ -62,8 +62,8 @@ LoraLinears::LoraLinears(std::shared_ptr<const core::StoredModel> weights) : wei
   if (weights_) manifest_ = core::tensor_manifest(weights_->config);
 }
 
-c10::intrusive_ptr<FrozenMatrix> LoraLinears::frozen(const std::string& name) const {
-  return c10::make_intrusive<FrozenMatrix>(weights_, tensor_of(*weights_, manifest_, name + ".weight"));
+std::shared_ptr<const FrozenMatrix> LoraLinears::frozen(const std::string& name) const {
+  return std::make_shared<const FrozenMatrix>(weights_, tensor_of(*weights_, manifest_, name + ".weight"));
 }
 
 nn::Linear LoraLinears::make(const std::string& name, int64_t in, int64_t out, bool bias) const {
@@ -111,12 +111,12 @@ void freeze_rest(nn::Llama& model, const core::StoredModel& weights) {
   }
 }
 
-void add_lora(nn::Llama& model, const LoraOptions& options) {
+void add_lora(nn::Llama& model, const core::AdapterInfo& info) {
   const auto modules = model->named_modules();
   for (const core::TensorSpec& spec : core::tensor_manifest(model->config())) {
-    if (std::ranges::find(options.targets, spec.role) == options.targets.end()) continue;
+    if (std::ranges::find(info.targets, spec.role) == info.targets.end()) continue;
     auto* linear = modules[lora_module(spec)]->as<LoraLinearImpl>();
-    linear->adapt(options.rank, options.alpha / static_cast<double>(options.rank), options.dropout);
+    linear->adapt(info.rank, info.alpha / static_cast<double>(info.rank), info.dropout);
   }
 }
 

@@ -10,13 +10,14 @@
 #include <string_view>
 #include <vector>
 
+#include "core/adapter.h"
 #include "core/manifest.h"
 #include "modules/llama.h"
 #include "train/lora/frozen.h"
 
 namespace folio::train::lora {
 
-struct LowRank {
+struct LoraWeights {
   torch::Tensor a, b;  ///< the parameters "lora_a" [rank, in] and "lora_b" [out, rank]; undefined without an adapter
   double scale = 0.0;
   double dropout = 0.0;  ///< dropout probability of the adapter's input in training
@@ -26,7 +27,7 @@ class LoraLinearImpl : public nn::LinearImpl {
  public:
   using nn::LinearImpl::LinearImpl;
   /// Uses a frozen matrix instead of a parameter `weight`. The bias is initialized to 0 and gets no gradient.
-  explicit LoraLinearImpl(c10::intrusive_ptr<FrozenMatrix> matrix, bool bias = false);
+  explicit LoraLinearImpl(std::shared_ptr<const FrozenMatrix> matrix, bool bias = false);
 
   torch::Tensor forward(const torch::Tensor& x) override;
 
@@ -34,12 +35,12 @@ class LoraLinearImpl : public nn::LinearImpl {
   void adapt(int64_t rank, double scale, double dropout);
 
   /// Returns the frozen matrix; null if the weight is a parameter.
-  [[nodiscard]] const c10::intrusive_ptr<FrozenMatrix>& frozen() const { return frozen_; }
-  [[nodiscard]] const LowRank& low_rank() const { return low_rank_; }
+  [[nodiscard]] const std::shared_ptr<const FrozenMatrix>& frozen() const { return frozen_; }
+  [[nodiscard]] const LoraWeights& low_rank() const { return low_rank_; }
 
  private:
-  c10::intrusive_ptr<FrozenMatrix> frozen_;
-  LowRank low_rank_;
+  std::shared_ptr<const FrozenMatrix> frozen_;
+  LoraWeights low_rank_;
 };
 
 /// Creates layers that support adapters: with the frozen matrices of a file, or, if there is none, trainable weights.
@@ -51,17 +52,10 @@ class LoraLinears : public nn::Linears {
   [[nodiscard]] nn::Embedding embedding(const std::string& name, int64_t vocab_size, int64_t dim) const override;
 
  private:
-  [[nodiscard]] c10::intrusive_ptr<FrozenMatrix> frozen(const std::string& name) const;
+  [[nodiscard]] std::shared_ptr<const FrozenMatrix> frozen(const std::string& name) const;
 
   std::shared_ptr<const core::StoredModel> weights_;  ///< null: layers have trainable weights
   std::vector<core::TensorSpec> manifest_;
-};
-
-struct LoraOptions {
-  int64_t rank = 8;
-  double alpha = 16.0;  ///< B A is scaled by alpha / rank
-  double dropout = 0.0;
-  std::vector<core::Role> targets;  ///< matrices with adapters, from Wq, Wk, Wv, Wo, W1, W3 and W2
 };
 
 /// Parses a list of matrices such as "q,v" or "all", and returns them in the manifest's order. The names are q, k, v,
@@ -72,7 +66,7 @@ struct LoraOptions {
 void freeze_rest(nn::Llama& model, const core::StoredModel& weights);
 
 /// Adds an adapter to each target matrix of a model created with LoraLinears. Outputs are unchanged until training.
-void add_lora(nn::Llama& model, const LoraOptions& options);
+void add_lora(nn::Llama& model, const core::AdapterInfo& info);
 
 /// Returns the module that holds a tensor's adapter: "layers.0.attention.wq" has parameters .lora_a and .lora_b.
 [[nodiscard]] std::string lora_module(const core::TensorSpec& spec);

@@ -10,18 +10,11 @@
 
 #include <torch/types.h>
 
-#include <functional>
 #include <vector>
 
 #include "train/parallel/group.h"
 
 namespace folio::train::parallel {
-
-/// Returns forward(), computed without autograd. `backward`, which maps the result's gradient to the gradients of
-/// `inputs`, is called at most once and then destroyed with everything that it captured.
-[[nodiscard]] torch::Tensor with_backward(
-    at::TensorList inputs, const std::function<torch::Tensor()>& forward,
-    std::function<std::vector<torch::Tensor>(const torch::Tensor& gradient)> backward);
 
 /// Differentiable versions of Group::gather(), sum_scatter() and exchange(). The group must outlive the graph.
 [[nodiscard]] torch::Tensor gather_rows(const torch::Tensor& x, int64_t dim, Group& group);

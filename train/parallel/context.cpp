@@ -4,20 +4,20 @@
 
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
-#include <torch/csrc/autograd/custom_function.h>
 #include <torch/utils.h>
 
 #include <functional>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
+#include "train/lora/with_backward.h"
 
 namespace folio::train::parallel {
 namespace {
 
 using torch::Tensor;
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 constexpr int64_t kT = 2;  // index of the dimension of positions in [B, H, T, K]
 
@@ -60,14 +60,17 @@ Tensor keys_of(const Tensor& x, const RingBlock& block) { return x.narrow(kT, 0,
 Tensor for_each_query_head(const Tensor& k_BGSK, int64_t H) { return k_BGSK.repeat_interleave(H / k_BGSK.size(1), 1); }
 Tensor sum_of_query_heads(const Tensor& dk_BHSK, int64_t G) { return dk_BHSK.unflatten(1, {G, -1}).sum(2); }
 
-struct RingFunction : torch::autograd::Function<RingFunction> {
-  static Tensor forward(AutogradContext* context, const Tensor& q_BHTK, const Tensor& k_BGTK, const Tensor& v_BGTK,
-                        double scale, Group* ring) {
+// State of one forward and backward pass.
+struct RingPass {
+  Tensor q_BHTK, kv;  // kv: keys and values [2, B, G, T, K]
+  double scale;
+  Group& ring;
+  Tensor out_BHTK{}, lse_BHT{};  // the result, and the log-sum-exp of its scores
+
+  Tensor forward() {
     const int64_t H = q_BHTK.size(1);
-    const Tensor kv = torch::stack({k_BGTK, v_BGTK});
-    Tensor out_BHTK, lse_BHT;
-    around(*ring, kv, [&](int64_t from, const Tensor& kv_here) {
-      const RingBlock block = ring_block(ring->index(), from);
+    around(ring, kv, [&](int64_t from, const Tensor& kv_here) {
+      const RingBlock block = ring_block(ring.index(), from);
       auto [mean_BHNK, sum_BHN] = at::_scaled_dot_product_flash_attention_for_cpu(
           queries_of(q_BHTK, block), for_each_query_head(keys_of(kv_here[0], block), H),
           for_each_query_head(keys_of(kv_here[1], block), H), /*dropout_p=*/0.0, block.causal, /*attn_mask=*/{}, scale);
@@ -82,18 +85,11 @@ struct RingFunction : torch::autograd::Function<RingFunction> {
       lse.sub_(torch::log_sigmoid(lse - sum_BHN));
     });
     out_BHTK = out_BHTK.to(q_BHTK.scalar_type());
-    context->saved_data["ring"] = reinterpret_cast<int64_t>(ring);  // the group outlives the graph
-    context->save_for_backward({q_BHTK, kv, out_BHTK, lse_BHT});
-    context->saved_data["scale"] = scale;
-    return out_BHTK;
+    return out_BHTK.detach();
   }
 
-  static variable_list backward(AutogradContext* context, const variable_list& douts) {
-    const auto saved = context->get_saved_variables();
-    const Tensor &q_BHTK = saved[0], &kv = saved[1], &out_BHTK = saved[2], &lse_BHT = saved[3];
-    const Tensor dout_BHTK = douts[0].contiguous();
-    const double scale = context->saved_data["scale"].toDouble();
-    Group& ring = *reinterpret_cast<Group*>(context->saved_data["ring"].toInt());
+  // Returns the gradients of q, k and v.
+  std::vector<Tensor> backward(const Tensor& dout_BHTK) {
     const int64_t H = q_BHTK.size(1), G = kv.size(2);
     const Tensor dq_BHTK = torch::zeros_like(q_BHTK, sum_type(q_BHTK));
     // Gradients of keys and values travel around the ring one step after them, and each rank adds its terms.
@@ -113,7 +109,7 @@ struct RingFunction : torch::autograd::Function<RingFunction> {
     });
     if (gradients) dkv = gradients();
     dkv = dkv.to(kv.scalar_type());
-    return {dq_BHTK.to(q_BHTK.scalar_type()), dkv[0], dkv[1], {}, {}};
+    return {dq_BHTK.to(q_BHTK.scalar_type()), dkv[0], dkv[1]};
   }
 };
 
@@ -127,7 +123,12 @@ RingBlock ring_block(int64_t rank, int64_t from) {
 
 Tensor ring_attention(const Tensor& q_BHTK, const Tensor& k_BGTK, const Tensor& v_BGTK, double scale, Group& context) {
   // The kernel requires one type, but under autocast, query-key norms may return float.
-  return RingFunction::apply(q_BHTK.to(v_BGTK.scalar_type()), k_BGTK.to(v_BGTK.scalar_type()), v_BGTK, scale, &context);
+  const Tensor q = q_BHTK.to(v_BGTK.scalar_type()), k = k_BGTK.to(v_BGTK.scalar_type());
+  const auto pass = std::make_shared<RingPass>(RingPass{
+      .q_BHTK = q.detach(), .kv = torch::stack({k.detach(), v_BGTK.detach()}), .scale = scale, .ring = context});
+  return with_backward(
+      {q, k, v_BGTK}, [&] { return pass->forward(); },
+      [pass](const Tensor& dout) { return pass->backward(dout.contiguous()); });
 }
 
 ContextAttentionImpl::ContextAttentionImpl(const core::ModelConfig& config, nn::RopeCache rope, Group& context,

@@ -33,7 +33,7 @@ class PipelineRun {
     Tensor t{};
     Pending pending{};
   };
-  struct Pass {  // a forward pass whose backward pass is pending
+  struct ForwardPass {  // a forward pass whose backward pass is pending
     Tensor x, y;
     Pending sent;
   };
@@ -60,7 +60,7 @@ class PipelineRun {
   void forward(const Action& action, Tensor x) {
     const bool goes_back = torch::GradMode::is_enabled();
     if (x.defined() && goes_back) x.requires_grad_();
-    Pass pass{.x = x, .y = work_.forward(action.chunk, action.microbatch, x), .sent = {}};
+    ForwardPass pass{.x = x, .y = work_.forward(action.chunk, action.microbatch, x), .sent = {}};
     if (!is_last(action)) {
       const Tensor y = pass.y.detach().contiguous();
       pass.sent = line_.send(y, line_.next(), tag(stage_of(action), action.microbatch, action.kind));
@@ -70,7 +70,7 @@ class PipelineRun {
   }
 
   void backward(const Action& action, const Tensor& dy) {
-    Pass pass = std::exchange(passes_[{action.chunk, action.microbatch}], {});
+    ForwardPass pass = std::exchange(passes_[{action.chunk, action.microbatch}], {});
     pass.sent.wait();  // does not block: the gradient's arrival shows that y was received
     torch::autograd::backward({pass.y}, {dy});
     if (stage_of(action) == 0) return;
@@ -83,7 +83,7 @@ class PipelineRun {
   int64_t n_stages_;
   const StageWork& work_;
   Group& line_;
-  std::map<std::pair<int64_t, int64_t>, Pass> passes_;  // key: (chunk, microbatch)
+  std::map<std::pair<int64_t, int64_t>, ForwardPass> passes_;  // key: (chunk, microbatch)
   std::vector<Pending> gradients_sent_;
 };
 

@@ -49,7 +49,7 @@ RankModel::RankModel(TrainConfig config, World& world, torch::Device device, Use
     llama_ = nn::llama_of(config_.model, parts);
     if (frozen) {
       lora::freeze_rest(llama_, *frozen);
-      lora::add_lora(llama_, lora_options(config_));
+      lora::add_lora(llama_, adapter_info(config_));
     }
     modules_.push_back(llama_.ptr());
   } else {

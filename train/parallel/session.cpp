@@ -39,7 +39,7 @@ std::string digest_of_program() {
 
 }  // namespace
 
-Session::Session(const Launch& launch, const MeshFlags& flags, std::function<void(const std::string&)> end)
+RankSession::RankSession(const Launch& launch, const MeshFlags& flags, std::function<void(const std::string&)> end)
     : launch_(launch), timeout_(static_cast<int64_t>(1000.0 * flags.timeout)) {
   const MeshShape shape = mesh_of(flags, launch.n_ranks);
   if (!is_alone()) {
@@ -54,9 +54,9 @@ Session::Session(const Launch& launch, const MeshFlags& flags, std::function<voi
   world_ = std::make_unique<World>(store_, shape, launch.rank, timeout_);
 }
 
-Session::~Session() = default;
+RankSession::~RankSession() = default;
 
-void Session::require_same(const std::string& what, const std::string& text) {
+void RankSession::require_same(const std::string& what, const std::string& text) {
   if (is_alone()) return;
   const auto key = [&](int64_t rank) { return fmt::format("same {} {}", what, rank); };
   put(*store_, key(launch_.rank), text);
@@ -81,7 +81,7 @@ void Session::require_same(const std::string& what, const std::string& text) {
   }
 }
 
-std::string Session::from_first(const std::string& key, const std::function<std::string()>& make) {
+std::string RankSession::from_first(const std::string& key, const std::function<std::string()>& make) {
   if (is_first()) {
     std::string text = make();
     if (!is_alone()) put(*store_, key, text);

@@ -14,13 +14,13 @@
 
 namespace folio::train::parallel {
 
-class Session {
+class RankSession {
  public:
   /// Connects all ranks, which must all call it; a single process is one rank. RollCall calls `end` to end the process.
   /// Throws core::UsageError if the flags require another number of ranks or a rank runs another program, and
   /// core::Error for other failures.
-  Session(const Launch& launch, const MeshFlags& flags, std::function<void(const std::string&)> end);
-  ~Session();
+  RankSession(const Launch& launch, const MeshFlags& flags, std::function<void(const std::string&)> end);
+  ~RankSession();
 
   [[nodiscard]] bool is_alone() const { return launch_.n_ranks == 1; }
   [[nodiscard]] const Launch& launch() const { return launch_; }

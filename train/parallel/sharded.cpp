@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "train/parallel/collectives.h"
+#include "train/lora/with_backward.h"
 
 namespace folio::train::parallel {
 namespace {

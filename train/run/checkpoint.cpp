@@ -93,13 +93,9 @@ Environment this_environment() {
 }
 
 void write_adapter(const fs::path& directory, const nn::Llama& model, const TrainerState& state, Copied what) {
-  const TrainConfig& c = state.config;
-  core::write_adapter(directory, model->config(), adapter_of(model, c, what),
-                      {.rank = c.lora_rank,
-                       .alpha = c.lora_alpha,
-                       .dropout = c.lora_dropout,
-                       .targets = lora::lora_targets(c.lora_targets),
-                       .base = state.base});
+  core::AdapterInfo info = adapter_info(state.config);
+  info.base = state.base;
+  core::write_adapter(directory, model->config(), adapter_of(model, state.config, what), info);
 }
 
 void save_checkpoint(const fs::path& run, parallel::RankModel& model, parallel::RankModel* average,

@@ -35,14 +35,15 @@ core::Weights weights_of(const nn::Llama& model, Copied what) {
 
 core::Adapter adapter_of(const nn::Llama& model, const TrainConfig& c, Copied what) {
   core::Adapter adapter;
+  const core::AdapterInfo info = adapter_info(c);
   const auto parameters = model->named_parameters();
   for (const core::TensorSpec& spec : core::adaptable_matrices(model->config())) {
     const std::string module = lora::lora_module(spec);
     if (!parameters.contains(module + ".lora_a")) continue;
     adapter.parts.push_back({.role = spec.role,
                              .layer = spec.layer,
-                             .rank = static_cast<size_t>(c.lora_rank),
-                             .scale = static_cast<float>(c.lora_alpha / static_cast<double>(c.lora_rank)),
+                             .rank = static_cast<size_t>(info.rank),
+                             .scale = info.scale(),
                              .a = floats(parameters[module + ".lora_a"], what),
                              .b = floats(parameters[module + ".lora_b"], what)});
   }

@@ -1,11 +1,11 @@
 #include "train/step/step.h"
 
+#include <ATen/autocast_mode.h>
 #include <ATen/record_function.h>
 
 #include <cmath>
 
 #include "core/error.h"
-#include "train/step/autocast.h"
 #include "train/step/balance.h"
 #include "train/step/schedule.h"
 
@@ -14,6 +14,31 @@ namespace folio::train {
 using parallel::Axis;
 using parallel::Microbatch;
 using torch::Tensor;
+
+namespace {
+
+// If `on`, LibTorch computes matrix products in bfloat16 while this object exists.
+class Autocast {
+ public:
+  Autocast(bool on, torch::Device device) : on_(on), type_(device.type()) {
+    if (!on_) return;
+    at::autocast::set_autocast_dtype(type_, at::kBFloat16);
+    at::autocast::set_autocast_enabled(type_, true);
+  }
+  ~Autocast() {
+    if (!on_) return;
+    at::autocast::clear_cache();
+    at::autocast::set_autocast_enabled(type_, false);
+  }
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  bool on_;
+  at::DeviceType type_;
+};
+
+}  // namespace
 
 StepLoss forward_backward(parallel::RankModel& model, const TrainConfig& c, const std::vector<data::Batch>& batches,
                           std::vector<Tensor>& chosen) {

@@ -24,16 +24,16 @@ namespace {
 #error this file has to be compiled with OpenMP
 #endif
 
-struct Usage {
+struct ProcessorUsage {
   int processors = 0;   // processors available to this process; 0: unknown
   double others = 0.0;  // CPU seconds used on these by other programs and virtual machines (steal)
 };
 
 // Returns the usage since boot. Source: proc(5), /proc/stat: "cpu0 user nice system idle iowait irq softirq steal …".
-Usage usage() {
+ProcessorUsage usage() {
   cpu_set_t mine;
   if (::sched_getaffinity(0, sizeof mine, &mine) != 0) return {};
-  Usage result;
+  ProcessorUsage result;
   double ticks = 0.0;
   std::ifstream file("/proc/stat");
   for (std::string line; std::getline(file, line) && line.starts_with("cpu");) {
@@ -102,7 +102,7 @@ void StepThreads::watch() {
   if (!watches_) return;
   const double seconds = core::seconds_since(since_);
   if (seconds < kInterval) return;
-  const Usage now = usage();
+  const ProcessorUsage now = usage();
   since_ = std::chrono::steady_clock::now();
   const double others = (now.others - std::exchange(others_before_, now.others)) / seconds;
   if (now.processors > 0) fit(threads_that_fit(now_, now.processors - others, threads_));

@@ -99,8 +99,8 @@ nn::Llama adapted_llama(const LoraCase& c, double dropout = 0.0) {
   const auto weights = std::make_shared<const core::StoredModel>(stored(lora_shape(c.family, c.tied), DType::F32));
   nn::Llama model = frozen_llama(c, weights);
   torch::manual_seed(4);
-  train::lora::add_lora(model,
-                        {.rank = 3, .alpha = 6, .dropout = dropout, .targets = train::lora::lora_targets(c.targets)});
+  train::lora::add_lora(
+      model, {.rank = 3, .alpha = 6, .dropout = dropout, .targets = train::lora::lora_targets(c.targets), .base = {}});
   model->to(torch::kDouble);
   const torch::NoGradGuard no_grad;
   for (auto& parameter : model->named_parameters()) {
@@ -153,7 +153,8 @@ TEST_P(FusedLora, NewAdapterChangesNothingAndIsTrainedAlone) {
   const LoraTokens t = lora_tokens();
   const auto before = model->loss(t.inputs, t.targets).item<double>();
   train::lora::add_lora(
-      model, {.rank = 3, .alpha = 6, .dropout = 0.0, .targets = train::lora::lora_targets(GetParam().targets)});
+      model,
+      {.rank = 3, .alpha = 6, .dropout = 0.0, .targets = train::lora::lora_targets(GetParam().targets), .base = {}});
   EXPECT_EQ(model->loss(t.inputs, t.targets).item<double>(), before);
   for (const auto& parameter : model->named_parameters()) {
     EXPECT_EQ(parameter->requires_grad(), parameter.key().find(".lora_") != std::string::npos) << parameter.key();

@@ -1,8 +1,20 @@
 #!/usr/bin/env python3
-"""Keeps the numbers in a study's README equal to its last full run, experiments/NAME/results.json.
+"""Keeps the code and the numbers quoted in READMEs equal to the sources and to the studies' results.
 
-A comment above a table of the README specifies a table of results.json by a part of its title. Columns and rows are in
-the same order, unless numbers (from 1 on) select some of them:
+Code. A comment specifies the quotation, and the fenced block below it holds the lines:
+
+    <!-- code: experiments/growing/one_head.h | Tensor forward(const Tensor& x_BTD) -->
+    ```cpp
+    ...
+    ```
+
+The path is relative to the project's root. The quotation begins with the only line that contains the text after the
+bar. It ends where the first brace that opens there closes, or at the statement's semicolon if none opens; a third part
+such as `| 3 lines` sets the number of lines instead. Common indentation is removed.
+
+Numbers. Those of a study's README are those of its last full run, experiments/NAME/results.json. A comment above a
+table of the README specifies a table of results.json by a part of its title. Columns and rows are in the same order,
+unless numbers (from 1 on) select some of them:
 
     <!-- results: 1000 sequences -->
     <!-- results: 1000 sequences | columns 1 5 6 | rows 2 4 -->
@@ -16,21 +28,65 @@ measured number of a result by a part of its text; or a value by its name:
 
 Numbers are rounded to the decimals shown in the README. Cells without a number are left unchanged.
 
-Rewrites the numbers; with --check, reports an error for each that differs. --take DIR first copies the results and
-pictures of full runs from DIR/NAME (`make ladder` writes to runs/experiments)."""
+Rewrites the quotations; with --check, prints those that differ and exits with 1. --take DIR first copies the results
+and pictures of full runs from DIR/NAME (`make ladder` writes to runs/experiments)."""
 
 import argparse
+import difflib
 import json
 import pathlib
 import re
 import shutil
 import sys
+import textwrap
 from decimal import ROUND_HALF_UP, Decimal
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+QUOTE = re.compile(r"^<!-- code: ([^|\n]+?) \| (.+?)(?: \| (\d+) lines?)? -->\n(```\w*\n)(.*?)^```$", re.M | re.S)
 NUMBER = re.compile(r"[+−-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+−-]?\d+)?")
 TABLE = re.compile(r"^( *)<!-- results: ([^\n]+?) -->\n((?:\1\|[^\n]*\n)+)", re.M)
 INLINE = re.compile(rf"({NUMBER.pattern})([^\d\n<]{{0,12}}<!--= ([^\n]+?) -->)")
+
+
+def end_of(lines, first):
+    """Returns the index after the last line of the definition or statement that begins in lines[first]."""
+    depth, opened = 0, False
+    for i in range(first, len(lines)):
+        code = re.sub(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'|//.*', "", lines[i])
+        for c in code:
+            if c == "{":
+                depth, opened = depth + 1, True
+            elif c == "}":
+                depth -= 1
+            if c in "};" and depth == 0 and (opened or c == ";"):
+                return i + 1
+    raise ValueError("its braces don't close")
+
+
+def lines_of(root, path, start, count):
+    file = root / path
+    if not file.is_file():
+        raise ValueError(f"there is no file {path}")
+    lines = file.read_text().splitlines()
+    firsts = [i for i, line in enumerate(lines) if start in line]
+    if len(firsts) != 1:
+        raise ValueError(f"{path}: {len(firsts)} lines contain \"{start}\"; one has to")
+    end = firsts[0] + int(count) if count else end_of(lines, firsts[0])
+    if end > len(lines):
+        raise ValueError(f"{path}: it has no {count} lines from \"{start}\" on")
+    return textwrap.dedent("\n".join(lines[firsts[0]:end])) + "\n"
+
+
+def with_quotes(root, text):
+    def replaced(match):
+        path, start, count, fence, _ = match.groups()
+        comment = match.group(0).split("\n", 1)[0]
+        return f"{comment}\n{fence}{lines_of(root, path, start, count)}```"
+
+    if len(QUOTE.findall(text)) != len(re.findall(r"^<!-- code:", text, re.M)):
+        raise ValueError("a `<!-- code: PATH | TEXT -->` is not followed by a fenced block, or is not written so")
+    return QUOTE.sub(replaced, text)
+
 
 
 def shown_as(text, value):
@@ -137,37 +193,39 @@ def take(source, folder):
             shutil.copyfile(source / name, folder / name)
 
 
+def quoted(root, page, taken):
+    """Returns the page's text with current quotations, after copying the study's results from `taken`, if given."""
+    folder, text = page.parent, with_quotes(root, page.read_text())
+    if taken and (taken / folder.name / "results.json").exists():
+        take(taken / folder.name, folder)
+    if not (folder / "results.json").exists():
+        if re.search(r"<!--=|<!-- results:", text):
+            raise ValueError("it shows results, and has no results.json")
+        return text
+    results = json.loads((folder / "results.json").read_text())
+    if results["short"]:
+        raise ValueError("results.json is of a short run")
+    return with_results(results, text)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="change nothing; exit with 1 if a number is not the result")
+    parser.add_argument("--check", action="store_true", help="change nothing; exit with 1 if a quotation is not true")
     parser.add_argument("--take", type=pathlib.Path, metavar="DIR", help="first copy results and pictures from DIR/NAME")
     parser.add_argument("--root", type=pathlib.Path, default=ROOT, help="the project's root")
     options = parser.parse_args()
     wrong = 0
-    for page in sorted(options.root.glob("experiments/*/README.md")):
-        folder, text = page.parent, page.read_text()
-        name = page.relative_to(options.root)
+    for page in sorted([*options.root.glob("experiments/**/README.md"), *options.root.glob("modules/README.md")]):
+        name, text = str(page.relative_to(options.root)), page.read_text()
         try:
-            if options.take and (options.take / folder.name / "results.json").exists():
-                take(options.take / folder.name, folder)
-            if not (folder / "results.json").exists():
-                if re.search(r"<!--=|<!-- results:", text):
-                    raise ValueError("it shows results, and has no results.json")
-                continue
-            results = json.loads((folder / "results.json").read_text())
-            if results["short"]:
-                raise ValueError("results.json is of a short run")
-            new = with_results(results, text)
+            new = quoted(options.root, page, options.take)
         except (KeyError, ValueError) as error:
             print(f"{name}: {error}", file=sys.stderr)
             wrong += 1
             continue
         if new != text and options.check:
-            old_lines, new_lines = text.splitlines(), new.splitlines()
-            for old, line in zip(old_lines, new_lines):
-                if old != line:
-                    print(f"{name}: shows\n  {old}\nbut results.json has\n  {line}", file=sys.stderr)
-            print(f"{name}: run scripts/quote_results.py", file=sys.stderr)
+            print(*difflib.unified_diff(text.splitlines(), new.splitlines(), name, "as scripts/quote.py writes it", n=0,
+                                        lineterm=""), sep="\n", file=sys.stderr)
             wrong += 1
         elif new != text:
             page.write_text(new)

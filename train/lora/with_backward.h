@@ -1,0 +1,18 @@
+// Differentiable functions with a hand-written backward pass, without an autograd class for each of them.
+#pragma once
+
+#include <torch/types.h>
+
+#include <functional>
+#include <vector>
+
+namespace folio::train {
+
+/// Returns forward(), computed without autograd. `backward`, which maps the result's gradient to the gradients of
+/// `inputs`, is called at most once and then destroyed with everything that it captured. It must not capture the result
+/// itself, whose graph owns it: only a detached copy.
+[[nodiscard]] torch::Tensor with_backward(
+    at::TensorList inputs, const std::function<torch::Tensor()>& forward,
+    std::function<std::vector<torch::Tensor>(const torch::Tensor& gradient)> backward);
+
+}  // namespace folio::train
