@@ -35,7 +35,7 @@ void attention_f16(const AttentionInput<F16>& in, float* out) {
   const size_t positions = std::min(in.window, in.n_positions) + in.n_rows - 1;
   work.cache_bytes += positions * 2 * in.head_dim * sizeof(F16);
   work.activation_bytes += in.n_rows * in.n_queries * 2 * in.head_dim * sizeof(float);
-  plain().attention_f16(in, out);
+  plain().attention(in, out);
 }
 
 // Counts the bytes of keys and values, which the engine converts with this kernel when it stores them in the cache.
@@ -66,9 +66,9 @@ const Kernels& counting_kernels() {
     Kernels counted{};  // kernels without a counter stay null
     counted.isa = plain().isa;
     counted.rms_norm = rms_norm;
-    counted.matmul = matmul;
+    counted.matmul = {{matmul}, {}, {}, {}};
     counted.rope = rope;
-    counted.attention_f16 = attention_f16;
+    counted.attention = {{}, {attention_f16}, {}};
     counted.to_f16 = to_f16;
     counted.swiglu = swiglu;
     return counted;

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "core/random.h"
-#include "infer/cache/scoped_sequence.h"
+#include "infer/cache/block_manager.h"
 
 namespace folio::experiments {
 namespace {

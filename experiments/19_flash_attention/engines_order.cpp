@@ -68,18 +68,18 @@ std::vector<float> engines(const Case& c, core::Isa isa) {
   std::vector<const float*> blocks;
   for (const auto& block : c.blocks) blocks.push_back(block.data());
   std::vector<float> out(c.head_dim);
-  kernels::kernels_for(isa).attention({.query = c.query.data(),
-                                       .blocks = blocks.data(),
-                                       .key_offset = 0,
-                                       .value_offset = c.half(),
-                                       .n_positions = c.length,
-                                       .window = c.length,
-                                       .n_rows = 1,
-                                       .row_stride = c.head_dim,
-                                       .n_queries = 1,
-                                       .head_dim = c.head_dim,
-                                       .scale = c.scale()},
-                                      out.data());
+  const kernels::AttentionInput<float> in{.query = c.query.data(),
+                                          .blocks = blocks.data(),
+                                          .key_offset = 0,
+                                          .value_offset = c.half(),
+                                          .n_positions = c.length,
+                                          .window = c.length,
+                                          .n_rows = 1,
+                                          .row_stride = c.head_dim,
+                                          .n_queries = 1,
+                                          .head_dim = c.head_dim,
+                                          .scale = c.scale()};
+  kernels::kernels_for(isa).attention(in, out.data());
   return out;
 }
 

@@ -9,7 +9,6 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "core/read_memory.h"
-#include "infer/cache/scoped_sequence.h"
 #include "infer/forward/runner.h"
 #include "infer/profile/profiled_machine.h"
 

@@ -125,7 +125,7 @@ struct Values {
 
 // Positions of a block that each query attends to: [begin[q], end[q]). Both are non-decreasing in q.
 template <size_t kQueries>
-struct Seen {
+struct SeenPositions {
   size_t begin[kQueries];
   size_t end[kQueries];
 };
@@ -144,7 +144,7 @@ inline void add_values(const float* p, const Values<T>& values, size_t d, size_t
 // Computes value (kQueries, head_dim) = Σ_j p[j] values[j] over the positions that each query attends to, for kVecs
 // vectors of dimensions from d on. p is (kQueries, 32). The sums stay in registers.
 template <size_t kQueries, size_t kVecs, typename T>
-inline void weighted_values(const float* p, const Values<T>& values, size_t d, const Seen<kQueries>& seen,
+inline void weighted_values(const float* p, const Values<T>& values, size_t d, const SeenPositions<kQueries>& seen,
                             float* value) {
   const size_t head_dim = values.head_dim;
   // All queries attend to [begin, end), which are whole lanes. With a window, earlier rows also attend to positions
@@ -271,7 +271,7 @@ struct Scores {
 // kQueries), or (kQueries, head_dim) in latent attention unless T is BF16Pair. The order of the sums is that of
 // reference/attention.cpp.
 template <size_t kQueries, typename T>
-inline Running attend_block(const float* queries, const HeadBlock<T>& block, const Seen<kQueries>& seen,
+inline Running attend_block(const float* queries, const HeadBlock<T>& block, const SeenPositions<kQueries>& seen,
                             size_t head_dim, const Scores& scores, float* value) {
   float p[kQueries * kBlockPositions];
   const bool latent = kByRows<T> && block.keys == nullptr;
@@ -328,41 +328,42 @@ inline Running attend_block(const float* queries, const HeadBlock<T>& block, con
 }
 
 // Queries (one head of one row each) that share the reads of a block, and their softmax state.
-struct Pass {
+struct SharedQueries {
   size_t n_queries;
   size_t at[kMostQueries];  // offset of each query in AttentionInput::query and in the output
-  Seen<kMostQueries> positions;
+  SeenPositions<kMostQueries> positions;
   Running running;
   float* queries;  // (head_dim, n_queries); in latent attention except with BF16Pair, (n_queries, head_dim)
   float* total;    // (n_queries, head_dim)
 };
 
-// Attends to the block that begins at position `start` and updates the pass's softmax state and total.
+// Attends to the block that begins at position `start` and updates the queries' softmax state and total.
 template <size_t kQueries, typename T>
-void attend(Pass& pass, const HeadBlock<T>& head, size_t start, bool is_first, size_t head_dim, const Scores& scores) {
+void attend(SharedQueries& shared, const HeadBlock<T>& head, size_t start, bool is_first, size_t head_dim,
+            const Scores& scores) {
   float value[kQueries * kMaxHeadDim];
-  Seen<kQueries> seen;
+  SeenPositions<kQueries> seen;
   for (size_t q = 0; q < kQueries; ++q) {
-    seen.begin[q] = std::max(pass.positions.begin[q], start) - start;
-    seen.end[q] = std::min(kBlockPositions, pass.positions.end[q] - start);
+    seen.begin[q] = std::max(shared.positions.begin[q], start) - start;
+    seen.end[q] = std::min(kBlockPositions, shared.positions.end[q] - start);
   }
   const Running block =
-      attend_block<kQueries>(pass.queries, head, seen, head_dim, scores, is_first ? pass.total : value);
+      attend_block<kQueries>(shared.queries, head, seen, head_dim, scores, is_first ? shared.total : value);
   if (is_first) {
-    pass.running = block;
+    shared.running = block;
     return;
   }
-  const Running before = pass.running;
+  const Running before = shared.running;
   const Vec max = Vec::max(before.max, block.max);
   const Vec keeps = exp(before.max - max);
   const Vec joins = exp(block.max - max);
-  pass.running = {max, Vec::fma(block.sum, joins, before.sum * keeps)};
+  shared.running = {max, Vec::fma(block.sum, joins, before.sum * keeps)};
   float keep[kLanes];
   float join[kLanes];
   keeps.store(keep);
   joins.store(join);
   for (size_t q = 0; q < kQueries; ++q) {
-    float* total = pass.total + q * head_dim;
+    float* total = shared.total + q * head_dim;
     for_lanes(head.width, [&](size_t d, size_t n_lanes) {
       const Vec kept = Vec::load_first(total + d, n_lanes) * Vec::all(keep[q]);
       const Vec v = Vec::load_first(value + q * head_dim + d, n_lanes);
@@ -373,14 +374,14 @@ void attend(Pass& pass, const HeadBlock<T>& head, size_t start, bool is_first, s
 
 // A kernel that computes one block's attention for n_queries queries at once.
 template <typename T>
-struct Attend {
+struct BlockAttention {
   size_t n_queries = 0;  ///< number of queries that run() processes; 0: none for this instruction set
-  void (*run)(Pass& pass, const HeadBlock<T>& head, size_t start, bool is_first, size_t head_dim,
+  void (*run)(SharedQueries& shared, const HeadBlock<T>& head, size_t start, bool is_first, size_t head_dim,
               const Scores& scores) = nullptr;
 };
 
 template <typename T, size_t kQueries>
-constexpr Attend<T> attend_of() {
+constexpr BlockAttention<T> attend_of() {
   if constexpr (kQueries <= kMostQueries) {
     return {kQueries, attend<kQueries, T>};
   } else {
@@ -422,26 +423,26 @@ void attend_near(const AttentionInput<T>& in, size_t begin, size_t end, float* o
   const size_t width = value_dim(in);
   float queries[kNearQueries * kMaxHeadDim];
   float totals[kNearQueries * kMaxHeadDim];
-  Pass passes[kNearQueries];
-  const Attend<Element>* attends[kNearQueries];
+  SharedQueries passes[kNearQueries];
+  const BlockAttention<Element>* attends[kNearQueries];
   size_t n_passes = 0;
   for (size_t first = begin; first < end; ++n_passes) {
     const auto* most = kAttend.begin();
     while (most->n_queries == 0 || most->n_queries > end - first) ++most;
     attends[n_passes] = most;
-    Pass& pass = passes[n_passes];
-    pass.n_queries = most->n_queries;
-    pass.queries = queries + (first - begin) * in.head_dim;
-    pass.total = totals + (first - begin) * in.head_dim;
-    for (size_t q = 0; q < pass.n_queries; ++q, ++first) {
+    SharedQueries& shared = passes[n_passes];
+    shared.n_queries = most->n_queries;
+    shared.queries = queries + (first - begin) * in.head_dim;
+    shared.total = totals + (first - begin) * in.head_dim;
+    for (size_t q = 0; q < shared.n_queries; ++q, ++first) {
       const size_t row = first / in.n_queries;
-      pass.at[q] = row * in.row_stride + first % in.n_queries * in.head_dim;
-      pass.positions.end[q] = in.n_positions + row;
-      pass.positions.begin[q] = pass.positions.end[q] - std::min(pass.positions.end[q], in.window);
+      shared.at[q] = row * in.row_stride + first % in.n_queries * in.head_dim;
+      shared.positions.end[q] = in.n_positions + row;
+      shared.positions.begin[q] = shared.positions.end[q] - std::min(shared.positions.end[q], in.window);
       if constexpr (kLatent && kByRows<Element>) {
-        std::copy_n(in.query + pass.at[q], in.head_dim, pass.queries + q * in.head_dim);
+        std::copy_n(in.query + shared.at[q], in.head_dim, shared.queries + q * in.head_dim);
       } else {
-        Lane<T>::put_query(in.query + pass.at[q], in.head_dim, pass.n_queries, pass.queries + q);
+        Lane<T>::put_query(in.query + shared.at[q], in.head_dim, shared.n_queries, shared.queries + q);
       }
     }
   }

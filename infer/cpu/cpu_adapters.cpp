@@ -185,20 +185,14 @@ void CpuAdapters::project(core::ThreadPool& pool, const kernels::Kernels& kernel
     const Input& input = *group.input;
     const size_t n = group.rows.size();
     float* t = t_.data() + group.first_t;
-    const bool few = n <= 16;  // matmul_near is for few rows
-    const auto multiply = [&](auto near, auto far, const auto& a) {
-      (few ? near : far)(group.x, n, a.data(), k, from, until, t, input.n_t(), false);
-    };
-    switch (input.a.index()) {
-      case 0:
-        multiply(kernels.matmul_near, kernels.matmul, std::get<0>(input.a));
-        break;
-      case 1:
-        multiply(kernels.matmul_near_bf16, kernels.matmul_bf16, std::get<1>(input.a));
-        break;
-      default:
-        multiply(kernels.matmul_near_q8, kernels.matmul_q8, std::get<2>(input.a));
-    }
+    std::visit(
+        [&](const auto& a) {
+          const auto multiply = [&](const auto& kernel) {
+            kernel(group.x, n, a.data(), k, from, until, t, input.n_t(), false);
+          };
+          n <= 16 ? multiply(kernels.matmul_near) : multiply(kernels.matmul);  // matmul_near is for few rows
+        },
+        input.a);
     for (size_t row = 0; row < n; ++row) {
       for (size_t j = from; j < until; ++j) t[row * input.n_t() + j] *= input.scales[j];
     }
@@ -233,19 +227,9 @@ void CpuAdapters::add(const kernels::Kernels& kernels, WeightId weight, size_t b
     const float* t = t_.data() + group.first_t + part.first;
     for (const size_t row : group.rows) {
       float* to = out + row * stride + begin;
-      const auto add_with = [&](auto kernel, const auto& b) {
-        kernel(t, part.rank, b.data() + begin * part.rank, end - begin, to);
-      };
-      switch (part.b.index()) {
-        case 0:
-          add_with(kernels.add_low_rank, std::get<0>(part.b));
-          break;
-        case 1:
-          add_with(kernels.add_low_rank_bf16, std::get<1>(part.b));
-          break;
-        default:
-          add_with(kernels.add_low_rank_q8, std::get<2>(part.b));
-      }
+      std::visit(
+          [&](const auto& b) { kernels.add_low_rank(t, part.rank, b.data() + begin * part.rank, end - begin, to); },
+          part.b);
       t += group.input->n_t();
     }
   };

@@ -8,23 +8,19 @@
 
 #include "core/aligned_vector.h"
 #include "core/thread_pool.h"
-#include "infer/cpu/matrix.h"
-#include "infer/cpu/quantized_buffer.h"
-#include "infer/cpu/rounded_buffer.h"
+#include "infer/cpu/product_inputs.h"
 
 namespace folio::infer {
 
 /// An assignment: a row that the router sent to an expert, with its routing weight.
-struct Taken {
+struct Assignment {
   size_t row;
   float weight;
 };
 
-/// An active expert and its assignments, which are [first, first + n) of CpuExperts::taken().
-struct ExpertRows {
+/// An active expert and its assignments, a segment of CpuExperts::assignments().
+struct ExpertRows : Segment {
   size_t expert;
-  size_t first;
-  size_t n;
 };
 
 class CpuExperts {
@@ -34,7 +30,7 @@ class CpuExperts {
   struct ExpertMatmul {
     std::span<const Matrix> weights;  ///< a matrix per expert
     const float* biases;              ///< (experts, stride), or null
-    float* out;                       ///< (assignments, stride): a row for each element of taken()
+    float* out;                       ///< (assignments, stride): a row for each element of assignments()
   };
 
   CpuExperts(core::ThreadPool& pool, const kernels::Kernels& kernels) : pool_(pool), kernels_(kernels) {}
@@ -44,7 +40,7 @@ class CpuExperts {
   void begin(std::span<const float> routes, size_t n_rows, size_t n_experts);
 
   /// Returns the step's assignments, sorted by expert, then by row.
-  [[nodiscard]] std::span<const Taken> taken() const { return taken_; }
+  [[nodiscard]] std::span<const Assignment> assignments() const { return assignments_; }
 
   /// Computes out = x[row] · weights[expert]ᵀ + bias for every product and assignment. x is (n_rows, k). A rank writes
   /// only its own columns of out.
@@ -55,23 +51,8 @@ class CpuExperts {
   void combine(const float* x, std::span<const Matrix> weights, const float* biases, float* residual, size_t dim);
 
  private:
-  // Inputs of the experts' products: one row per assignment, or one shared row. A format that isn't needed is null.
-  struct AllInputs {
-    const float* floats;
-    kernels::QuantizedInputs quantized;
-    const kernels::BF16* fast;
-    size_t k;
-    bool shared;
-
-    [[nodiscard]] Inputs of(const ExpertRows& expert) const;
-  };
-
-  void multiply(const Matrix& weight, const float* bias, const Inputs& in, size_t begin, size_t end, float* out,
+  void multiply(const Matrix& weight, const float* bias, const InputsView& in, size_t begin, size_t end, float* out,
                 size_t stride);
-  AllInputs inputs_of_rows(const float* x, size_t k, std::span<const ExpertMatmul> products);
-  AllInputs inputs_of_takings(const float* x, const Matrix& weight);
-  template <typename RowsOf>
-  kernels::QuantizedInputs quantize(size_t k, bool shared, RowsOf&& rows_of);
   template <typename Body>
   void for_tiles(size_t n_tiles, size_t k, Body&& body);
 
@@ -79,12 +60,9 @@ class CpuExperts {
   const kernels::Kernels& kernels_;
   size_t n_rows_ = 0;
   std::vector<ExpertRows> experts_;
-  std::vector<Taken> taken_;
-  core::AlignedVector<float> gathered_;  ///< copies of the assignments' rows, (assignments, k)
-  RoundedBuffer rounded_;                ///< inputs in BF16, (assignments, panel_columns(k))
-  core::AlignedVector<float> outputs_;   ///< the experts' outputs, (assignments, n_out)
-  std::vector<ExpertRows> pieces_;       ///< assignments of each call of Kernels::quantize
-  QuantizedBuffer quantized_;            ///< inputs in 8 bits, (assignments, k)
+  std::vector<Assignment> assignments_;
+  core::AlignedVector<float> outputs_;  ///< the experts' outputs, (assignments, n_out)
+  ProductInputs inputs_{pool_, kernels_};
 };
 
 }  // namespace folio::infer

@@ -123,7 +123,7 @@ void CpuStage::run(const Embed& o) {
   const size_t dim = width(Slot::Residual);
   const Matrix& rows = weights_.matrix(o.table);
   const auto index = [&](size_t i) { return static_cast<size_t>(rows_[i].token) - rows.first; };  // wraps if negative
-  for_rows(1, dim * 8, [&](size_t i, size_t) {
+  for_rows(dim * 8, [&](size_t i) {
     if (index(i) >= rows.n_out) return;
     float* x = at(o.out) + i * dim;
     rows.row(index(i), {x, dim});
@@ -169,7 +169,7 @@ void CpuStage::run(const Norm& o) {
 void CpuStage::run(const NormHeads& o) {
   const size_t dim = weights_.matrix(o.weight).k;  // size of one head, or of all heads together
   if (o.slot == Slot::Latent) {
-    return for_rows(1, dim, [&](size_t i, size_t) {
+    return for_rows(dim, [&](size_t i) {
       float* x = at(Slot::Latent) + i * width(Slot::Latent);
       kernels_.rms_norm(x, weights_.vector(o.weight), core::kLatentNormEps, dim, x);
     });
@@ -231,29 +231,23 @@ void CpuStage::multiply(Slot input, std::span<const Projection> projections, boo
   const size_t k = width(input);
   const float* x = at(input);
   size_t n_out = 0;
-  bool groups = false;
-  bool floats = false;
-  bool panels = false;
+  ProductInputs::Formats formats;
   for (const Projection& p : projections) {
     const Matrix& weight = weights_.matrix(p.weight);
     n_out += in_lanes(weight.n_out);
-    groups = groups || weight.in_groups();
-    panels = panels || weight.in_panels();
-    floats = floats || !(weight.in_groups() || weight.in_panels());
+    formats.add(weight);
   }
-  const bool packs = floats && kernels_.pack != nullptr && n_rows_ >= kernels::kManyInputs;
+  const bool packs = formats.floats && kernels_.pack != nullptr && n_rows_ >= kernels::kManyInputs;
   if (packs) packed_.begin(x, n_rows_, k);
-  const Inputs inputs{
-      .floats = x,
-      .packed = nullptr,
-      .fast = panels ? rounded_.round(pool_, kernels_, n_rows_, k, [&](size_t i) { return x + i * k; }) : nullptr,
-      .quantized = groups ? quantize(x, k) : kernels::QuantizedInputs{},
-      .n_rows = n_rows_};
+  const Segment all{0, n_rows_};
+  inputs_.take(std::span(&all, 1), k, formats, x);
   adapters_.project(pool_, kernels_, projections, x, k);
   // A product with one input reads two streams (matmul_halves), which should not be too short.
-  const size_t grain = panels ? kernels_.fast_rows : floats && n_rows_ == 1 ? 2 * kernels::kLanes : kernels::kLanes;
+  const size_t grain = formats.panels                   ? kernels_.fast_rows
+                       : formats.floats && n_rows_ == 1 ? 2 * kernels::kLanes
+                                                        : kernels::kLanes;
   pool_.parallel_for(n_out, grain, n_rows_ * n_out * k / kWorthAThread, [&](size_t begin, size_t end) {
-    Inputs in = inputs;
+    InputsView in = inputs_.of(all);
     if (packs) in.packed = packed_.of_thread();
     size_t first = 0;
     for (const Projection& p : projections) {
@@ -276,22 +270,6 @@ void CpuStage::multiply(Slot input, std::span<const Projection> projections, boo
   });
 }
 
-// Calls body(i, n) on all threads for rows [i, i + n) of k elements; n is `together`, or fewer for the last rows.
-template <typename Body>
-void CpuStage::for_rows(size_t together, size_t k, Body&& body) {
-  const size_t n = (n_rows_ + together - 1) / together;
-  pool_.parallel_for(n, 1, n_rows_ * k / kWorthAThread, [&](size_t begin, size_t end) {
-    for (size_t i = begin * together; i < std::min(n_rows_, end * together); i += together)
-      body(i, std::min(together, n_rows_ - i));
-  });
-}
-
-kernels::QuantizedInputs CpuStage::quantize(const float* x, size_t k) {
-  const kernels::QuantizedInputs all = quantized_.resize(n_rows_, k);
-  for_rows(kQuantizedTogether, k, [&](size_t i, size_t n) { kernels_.quantize(x + i * k, n, k, from(all, i, k)); });
-  return all;
-}
-
 void CpuStage::run(const RotateAndStore& o) {
   const bool latent = config_.latent();
   const auto head_dim = static_cast<size_t>(config_.head_dim);
@@ -311,23 +289,20 @@ void CpuStage::run(const RotateAndStore& o) {
     const size_t begin = latent ? of_head - rotated : 0;
     for (size_t at = begin; at < size; at += of_head) kernels_.rope(x + at, cos, sin, 1, rotated, pairs);
   };
-  pool_.parallel_for(n_rows_, 1, n_rows_ * 8 * dim / kWorthAThread, [&](size_t begin, size_t end) {
-    for (size_t i = begin; i < end; ++i) {
-      const StepRow& row = rows_[i];
-      const auto position = static_cast<size_t>(row.position);
-      float* key = at(keys) + i * kv_dim;
-      const float* value = latent ? key : at(Slot::Value) + i * kv_dim;
-      rotate(at(Slot::Query) + i * dim, dim, head_dim, position);
-      rotate(key, kv_dim, key_dim, position);
-      const auto block =
-          static_cast<size_t>(table_starts_[static_cast<size_t>(row.table)]) + position / kernels::kBlockPositions;
-      std::visit(
-          [&](auto& cache) {
-            cache.blocks.store(tables_[block], of_stage, position % kernels::kBlockPositions, key + first,
-                               value + first);
-          },
-          cache_);
-    }
+  for_rows(8 * dim, [&](size_t i) {
+    const StepRow& row = rows_[i];
+    const auto position = static_cast<size_t>(row.position);
+    float* key = at(keys) + i * kv_dim;
+    const float* value = latent ? key : at(Slot::Value) + i * kv_dim;
+    rotate(at(Slot::Query) + i * dim, dim, head_dim, position);
+    rotate(key, kv_dim, key_dim, position);
+    const auto block =
+        static_cast<size_t>(table_starts_[static_cast<size_t>(row.table)]) + position / kernels::kBlockPositions;
+    std::visit(
+        [&](auto& cache) {
+          cache.blocks.store(tables_[block], of_stage, position % kernels::kBlockPositions, key + first, value + first);
+        },
+        cache_);
   });
 }
 
@@ -383,14 +358,10 @@ void CpuStage::attend(const Cache<T>& cache, size_t layer, int64_t window, std::
                                         .scale = config_.score_scale(),
                                         .cap = config_.attention_cap,
                                         .sinks = sinks == nullptr ? nullptr : sinks + head};
-    if constexpr (std::is_same_v<T, float>) {
-      kernels_.attention(in, out + first);
-    } else if constexpr (std::is_same_v<T, kernels::F16>) {
-      kernels_.attention_f16(in, out + first);
-    } else if constexpr (std::is_same_v<T, kernels::BF16Pair>) {
+    if constexpr (std::is_same_v<T, kernels::BF16Pair>) {
       kernels_.attention_bf16(in, out + first);
     } else {
-      kernels_.attention_q8(in, out + first);
+      kernels_.attention(in, out + first);
     }
   };
   pool_.parallel_for((n_heads + group - 1) / group * n_runs, 1, work / kWorthAThread, [&](size_t begin, size_t end) {
@@ -400,7 +371,7 @@ void CpuStage::attend(const Cache<T>& cache, size_t layer, int64_t window, std::
 
 void CpuStage::run(const Activate& o) {
   const bool of_experts = o.gate == Slot::ExpertGate;  // if true, a row is one assignment to an expert
-  const size_t n_rows = of_experts ? experts_.taken().size() : n_rows_;
+  const size_t n_rows = of_experts ? experts_.assignments().size() : n_rows_;
   const size_t stride = of_experts ? static_cast<size_t>(config_.expert_dim) : width(o.gate);
   const Share own = rows_of_rank(stride, shard_.rank, shard_.n_ranks);
   const size_t n = own.last - own.first;
@@ -419,7 +390,7 @@ void CpuStage::run(const Activate& o) {
   } else {
     for (size_t row = 0; row < n_rows; ++row) activate(row * stride + own.first, n);
   }
-  if (of_experts) return exchange_taken(o.gate, rounds_input(core::Role::ExpertW2));
+  if (of_experts) return exchange_assignments(o.gate, rounds_input(core::Role::ExpertW2));
   exchange({o.gate}, o.gate == Slot::Gate && rounds_input(core::Role::W2));
 }
 

@@ -18,25 +18,22 @@
 #include "infer/cpu/cpu_experts.h"
 #include "infer/cpu/cpu_weights.h"
 #include "infer/cpu/packed_inputs.h"
-#include "infer/cpu/quantized_buffer.h"
+#include "infer/cpu/product_inputs.h"
 #include "infer/cpu/rope_table.h"
-#include "infer/cpu/rounded_buffer.h"
 
 namespace folio::infer {
 
-class CpuStage final : public Stage, public StageMemory, public StageResults {
+class CpuStage final : public Stage {
  public:
   CpuStage(Cpu& cpu, const core::StoredModel& model, const Shard& shard, CacheType cache_type);
 
   [[nodiscard]] const StageInfo& info() const override { return info_; }
-  [[nodiscard]] StageMemory& memory() override { return *this; }
-  [[nodiscard]] StageResults& results() override { return *this; }
   [[nodiscard]] bool begin(const Step& step) override;
   void issue(const Operation& operation) override;
 
   [[nodiscard]] CacheFit cache_fit() const override;
-  void load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) override {
-    adapters_.load(number, *adapter, layers(), weights_);
+  void load_adapter(int32_t number, const core::Adapter& adapter) override {
+    adapters_.load(number, adapter, layers(), weights_);
   }
   void unload_adapter(int32_t number) override { adapters_.unload(number); }
 
@@ -46,8 +43,6 @@ class CpuStage final : public Stage, public StageMemory, public StageResults {
   void write(Slot slot, std::span<const float> values) override;
 
  private:
-  static constexpr size_t kQuantizedTogether = 16;  ///< maximum number of rows per call of Kernels::quantize
-
   template <typename T>
   struct Cache {
     CacheBlocks<T> blocks;
@@ -77,14 +72,18 @@ class CpuStage final : public Stage, public StageMemory, public StageResults {
   [[nodiscard]] size_t width(Slot slot) const { return info_.widths[static_cast<size_t>(slot)]; }
   float* at(Slot slot) { return slots_[static_cast<size_t>(slot)].data(); }
   void multiply(Slot in, std::span<const Projection> projections, bool accumulate);
+  /// Calls body(row) on all threads. A row's work is as long as `work` multiply-adds.
   template <typename Body>
-  void for_rows(size_t together, size_t k, Body&& body);
-  kernels::QuantizedInputs quantize(const float* x, size_t k);
+  void for_rows(size_t work, Body&& body) {
+    pool_.parallel_for(n_rows_, 1, n_rows_ * work / kWorthAThread, [&](size_t begin, size_t end) {
+      for (size_t row = begin; row < end; ++row) body(row);
+    });
+  }
   void group_rows();
   [[nodiscard]] std::vector<size_t> find_runs(int64_t window) const;
   [[nodiscard]] Share columns_of(Slot slot) const { return rows_of_rank(width(slot), shard_.rank, shard_.n_ranks); }
   void exchange(std::initializer_list<Slot> slots, bool in_eight_bits = false);
-  void exchange_taken(Slot slot, bool in_eight_bits);
+  void exchange_assignments(Slot slot, bool in_eight_bits);
   /// Returns true if ranks exchange this matrix's input in 8 bits: the matrix is group-quantized, and needs_floats_ is
   /// false.
   [[nodiscard]] bool rounds_input(core::Role role) const;
@@ -121,11 +120,8 @@ class CpuStage final : public Stage, public StageMemory, public StageResults {
   std::vector<size_t> window_runs_;  ///< runs_ for sliding-window layers
   std::array<core::AlignedVector<float>, kSlots> slots_;
 
-  PackedInputs packed_{pool_, kernels_};  ///< inputs of Kernels::matmul_packed
-  RoundedBuffer rounded_;                 ///< inputs of Kernels::matmul_fast
-
-  QuantizedBuffer quantized_;            ///< inputs of group-quantized matrices
-  core::AlignedVector<float> of_heads_;  ///< inputs of ProjectHeads, (heads, rows, columns)
+  PackedInputs packed_{pool_, kernels_};   ///< inputs of Kernels::matmul_packed
+  ProductInputs inputs_{pool_, kernels_};  ///< inputs of all other products
 };
 
 }  // namespace folio::infer

@@ -9,7 +9,6 @@
 
 #include "infer/cpu/amx_shapes.h"
 #include "infer/cpu/groups_body.h"
-#include "infer/cpu/quantized_buffer.h"
 
 namespace folio::infer::kernels {
 namespace {

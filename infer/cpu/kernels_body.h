@@ -5,60 +5,39 @@
 
 #include "infer/cpu/add_low_rank_body.h"
 #include "infer/cpu/attention_body.h"
+#include "infer/cpu/cache_types_body.h"
 #include "infer/cpu/groups_body.h"
 #include "infer/cpu/matmul_body.h"
 #include "infer/cpu/norms_body.h"
 #include "infer/cpu/rope_body.h"
 #include "infer/cpu/swiglu_body.h"
-#include "infer/cpu/to_f16_body.h"
-#include "infer/cpu/to_q8_body.h"
 #include "infer/reference/kernels.h"
 
 namespace folio::infer::kernels {
 namespace {
 
 constexpr Kernels table_of(core::Isa isa) {
-  return {.isa = isa,
-          .rms_norm = rms_norm,
-          .matmul = matmul<float>,
-          .matmul_f16 = matmul<F16>,
-          .matmul_bf16 = matmul<BF16>,
+  Kernels k{.isa = isa,
+            .rms_norm = rms_norm,
+            .matmul = {{matmul<float>}, {matmul<F16>}, {matmul<BF16>}, {matmul<Q8>}},
+            .matmul_near = {{matmul_near<float>}, {matmul_near<BF16>}, {matmul_near<Q8>}},
+            .quantize = quantize,
+            .matmul_groups = matmul_groups,
+            .rope = rope,
+            .attention = {{attention<float>}, {attention<F16>}, {attention<Q8>}},
+            .to_f16 = to_f16,
+            .to_q8 = to_q8,
+            .swiglu = swiglu,
+            .geglu = geglu,
+            .clamped_swiglu = clamped_swiglu,
+            .soft_cap = soft_cap,
+            .add_low_rank = {{add_low_rank<float>}, {add_low_rank<BF16>}, {add_low_rank<Q8>}}};
 #if defined(__AVX512F__)
-          .packed_inputs = Vec::kPackedInputs,
-          .pack = pack,
-          .matmul_packed = matmul_packed<float>,
-          .matmul_packed_f16 = matmul_packed<F16>,
-          .matmul_packed_bf16 = matmul_packed<BF16>,
-#else
-          .packed_inputs = 0,
-          .pack = nullptr,
-          .matmul_packed = nullptr,
-          .matmul_packed_f16 = nullptr,
-          .matmul_packed_bf16 = nullptr,
+  k.packed_inputs = Vec::kPackedInputs;
+  k.pack = pack;
+  k.matmul_packed = {{matmul_packed<float>}, {matmul_packed<F16>}, {matmul_packed<BF16>}};
 #endif
-          .matmul_q8 = matmul<Q8>,
-          .matmul_near = matmul_near<float>,
-          .matmul_near_bf16 = matmul_near<BF16>,
-          .matmul_near_q8 = matmul_near<Q8>,
-          .quantize = quantize,
-          .matmul_groups = matmul_groups,
-          .to_fast = nullptr,
-          .matmul_fast = nullptr,
-          .fast_rows = kLanes,
-          .rope = rope,
-          .attention = attention<float>,
-          .attention_f16 = attention<F16>,
-          .attention_q8 = attention<Q8>,
-          .attention_bf16 = nullptr,
-          .to_f16 = to_f16,
-          .to_q8 = to_q8,
-          .swiglu = swiglu,
-          .geglu = geglu,
-          .clamped_swiglu = clamped_swiglu,
-          .soft_cap = soft_cap,
-          .add_low_rank = add_low_rank<float>,
-          .add_low_rank_bf16 = add_low_rank<BF16>,
-          .add_low_rank_q8 = add_low_rank<Q8>};
+  return k;
 }
 
 }  // namespace

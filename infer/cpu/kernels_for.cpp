@@ -4,6 +4,37 @@
 #include "infer/reference/kernels.h"
 
 namespace folio::infer::kernels {
+namespace {
+
+// Returns the kernels of an instruction set that this build has; null: there are none.
+const Kernels* vector_kernels(core::Isa isa) {
+  switch (isa) {
+#if FOLIO_AVX512
+    case core::Isa::Amx:
+      return &amx_kernels();
+    case core::Isa::Avx512Bf16:
+      return &avx512bf16_kernels();
+    case core::Isa::Avx512Vnni:
+      return &avx512vnni_kernels();
+    case core::Isa::Avx512:
+      return &avx512_kernels();
+#endif
+#if FOLIO_AVX2
+    case core::Isa::Avx2:
+      return &avx2_kernels();
+#endif
+#if defined(__aarch64__)
+    case core::Isa::NeonI8mm:
+      return &neoni8mm_kernels();
+    case core::Isa::Neon:
+      return &neon_kernels();
+#endif
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
 
 std::vector<core::Isa> isas_with_kernels() {
   std::vector<core::Isa> isas = core::supported_isas();

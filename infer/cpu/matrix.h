@@ -11,7 +11,7 @@ namespace folio::infer {
 /// Inputs of a product, (n_rows, k), in each format that its kernels read; formats that aren't needed are null.
 /// `packed` is for Kernels::matmul_packed, `fast` is BF16 (n_rows, panel_columns(k)) for PanelMatrix, and `quantized`
 /// is for group-quantized matrices.
-struct Inputs {
+struct InputsView {
   const float* floats;
   const float* packed;
   const kernels::BF16* fast;
@@ -31,7 +31,7 @@ struct Matrix {
   [[nodiscard]] bool in_panels() const { return std::holds_alternative<kernels::PanelMatrix>(weights); }
 
   /// Computes out[n * out_stride + r] = Σ_k x[n, k] weight[r, k] for r in [begin, end), or adds it if `accumulate`.
-  void multiply(const kernels::Kernels& kernels, const Inputs& x, size_t begin, size_t end, float* out,
+  void multiply(const kernels::Kernels& kernels, const InputsView& x, size_t begin, size_t end, float* out,
                 size_t out_stride, bool accumulate) const;
 
   /// Dequantizes row r into out (k).

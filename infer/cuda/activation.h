@@ -29,8 +29,8 @@ __device__ void gate_and_pack(Activation activation, float* gate, const float* u
   if constexpr (!kByRows<kKind>) {
     pack_part<kKind>(to, row, [&](size_t i) { return gate[i] = gated(activation, gate[i], up[i]); });
   } else {
-    Held<kHeld> held;
-    Held<kHeld> ups;
+    HeldRow<kHeld> held;
+    HeldRow<kHeld> ups;
     hold(held, to.k, [&](size_t i) { return gate[i]; });
     hold(ups, to.k, [&](size_t i) { return up[i]; });
 #pragma unroll

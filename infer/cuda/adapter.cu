@@ -9,11 +9,11 @@ namespace {
 // One block per row, since rows may have different adapters. Each warp computes some of the t_j, then each thread some
 // outputs. Sums depend only on the row itself, so batching changes no bits.
 __global__ __launch_bounds__(kBlockThreads) void add_adapters(const float* x, size_t k, const int32_t* slots,
-                                                              const LowRank* parts, float* out, size_t n_out) {
-  FOLIO_SHARED(float, t, kMaxLowRank);
+                                                              const AdapterPart* parts, float* out, size_t n_out) {
+  FOLIO_SHARED(float, t, kMaxAdapterRank);
   const int32_t slot = slots[blockIdx.x];
   if (slot < 0) return;
-  const LowRank part = parts[slot];
+  const AdapterPart part = parts[slot];
   x += blockIdx.x * k;
   out += blockIdx.x * n_out;
   const unsigned lane = threadIdx.x % kWarp;
@@ -33,8 +33,8 @@ __global__ __launch_bounds__(kBlockThreads) void add_adapters(const float* x, si
 
 }  // namespace
 
-void add_adapted(Stream& stream, const float* x, size_t n_rows, size_t k, const int32_t* slots, const LowRank* parts,
-                 float* out, size_t n_out) {
+void add_adapted(Stream& stream, const float* x, size_t n_rows, size_t k, const int32_t* slots,
+                 const AdapterPart* parts, float* out, size_t n_out) {
   launch(add_adapters, {static_cast<unsigned>(n_rows)}, {kBlockThreads}, 0, stream, x, k, slots, parts, out, n_out);
 }
 

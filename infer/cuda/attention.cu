@@ -13,48 +13,6 @@ constexpr unsigned kPartThreads = kPartWarps * kWarp;
 template <typename H>
 inline constexpr unsigned kRowWarps = H::kQueryBytes > 8192 ? kGroupItems / 2 : kGroupItems;
 
-__device__ float cache_number(const CacheView& cache, const uint8_t* head, size_t index) {
-  return cache.half ? from_f16(reinterpret_cast<const uint16_t*>(head)[index])
-                    : reinterpret_cast<const float*>(head)[index];
-}
-
-// Form::Plain: one thread per (row, head). Threads don't share their loads of keys and values.
-__global__ void attention_plain(Attention in) {
-  const size_t head = threadIdx.x + static_cast<size_t>(blockIdx.x) * blockDim.x;
-  const size_t row = blockIdx.y;
-  if (head >= in.heads.n_heads) return;
-  const size_t kv_head = head / in.heads.queries();
-  const size_t dim = in.heads.head_dim;
-  const size_t value_dim = in.cache.value_dim();
-  const float* q = in.query + (row * in.heads.n_heads + head) * dim;
-  float* out = in.out + (row * in.heads.n_heads + head) * dim;
-  const int32_t last = in.rows.positions[row];
-  const int32_t* table = in.rows.blocks + in.rows.tables[row];
-  float max = kNothing;
-  float sum = 0.0F;
-  for (size_t d = 0; d < value_dim; ++d) out[d] = 0.0F;
-  for (int32_t p = first_seen(last, in.window); p <= last; ++p) {
-    const auto block = static_cast<size_t>(table[p / 32]);
-    const auto in_block = static_cast<size_t>(p % 32);
-    const uint8_t* keys = in.cache.data + in.cache.key_offset(block, in.layer, kv_head);
-    const uint8_t* values = in.cache.data + in.cache.value_offset(block, in.layer, kv_head);
-    float score = 0.0F;
-    for (size_t d = 0; d < dim; ++d) {
-      score = fmaf(q[d], cache_number(in.cache, keys, in.cache.key_index(in_block, d)), score);
-    }
-    score *= in.scale;
-    if (in.cap > 0.0F) score = soft_capped(score, in.cap);
-    const Join join = join_of(max, score);
-    max = larger_of(max, score);
-    sum = joined(sum, 1.0F, join);
-    for (size_t d = 0; d < value_dim; ++d) {
-      out[d] = joined(out[d], cache_number(in.cache, values, in.cache.value_index(in_block, d)), join);
-    }
-  }
-  sum = sum_with_sink(in, head, max, sum);
-  for (size_t d = 0; d < value_dim; ++d) out[d] /= sum;
-}
-
 // Decode: a warp computes one part of 64 positions for all queries that share a key/value head (attention_body.h), so
 // keys and values are read from memory once. Partials go to memory, and the last block of an item joins them in order.
 // cuda_report: attention_parts<HeadSizes<{dim}, {half}>> shares 16 * dim * (4 - 2 * half) bytes
@@ -65,7 +23,7 @@ __global__ __launch_bounds__(kPartThreads,
   constexpr int kStride = H::kPadded + 2;
   const size_t kv_head = blockIdx.y;
   const AttentionItem item = in.items[blockIdx.z];
-  const Slots slots = slots_of(in, item, kv_head);
+  const LaneSlots slots = slots_of(in, item, kv_head);
   const int32_t n_parts = last_part(slots) - first_part(slots) + 1;
   if (static_cast<int32_t>(blockIdx.x * kPartWarps) >= n_parts) return;
   const uint32_t n_blocks = static_cast<uint32_t>(ceil_div(static_cast<size_t>(n_parts), kPartWarps));
@@ -142,17 +100,17 @@ __global__ __launch_bounds__(kRowWarps<H>* kWarp, 1) void attention_rows(const _
   if (items[0].n_rows == 0) return;
   const unsigned warp = threadIdx.x / kWarp;
   const AttentionItem item = items[warp];
-  const Slots slots = slots_of(in, item, kv_head);
+  const LaneSlots slots = slots_of(in, item, kv_head);
   const bool active = item.n_rows > 0;
 
   // Range of positions that any warp of this block attends to.
-  const Slots first = slots_of(in, items[0], kv_head);
+  const LaneSlots first = slots_of(in, items[0], kv_head);
   int32_t group_last = first.item_last;
   for (unsigned w = 1; w < kWarps; ++w) {
     const int32_t last = items[w].n_rows > 0 ? in.rows.positions[items[w].row] + items[w].n_rows - 1 : 0;
     group_last = last > group_last ? last : group_last;
   }
-  Slots whole = first;
+  LaneSlots whole = first;
   whole.item_last = group_last;
 
   uint8_t* queries = shared + warp * H::kQueryBytes;
@@ -187,7 +145,7 @@ __global__ __launch_bounds__(kRowWarps<H>* kWarp, 1) void attention_rows(const _
       }
     }
     if (!active || part < first_part(slots) || part > last_part(slots)) continue;
-    Join join[2];
+    JoinFactors join[2];
     attend_part<H>(
         queries, blocks, part * static_cast<int32_t>(kPartPositions), slots, in.cap,
         [&](const PartResult& result) {
@@ -257,11 +215,8 @@ void launch_padded(Stream& stream, const Attention& in) {
 
 }  // namespace
 
-void attention(Stream& stream, const Attention& in, Form form) {
-  if (form == Form::Plain) {
-    launch(attention_plain, {static_cast<unsigned>(ceil_div(in.heads.n_heads, 32)), in.rows.n_rows}, {32}, 0, stream,
-           in);
-  } else if (in.cache.latent_rank > 0) {
+void attention(Stream& stream, const Attention& in) {
+  if (in.cache.latent_rank > 0) {
     attention_to_latents(stream, in);
   } else if (in.cache.half) {
     launch_padded<true>(stream, in);

@@ -35,7 +35,7 @@ __device__ inline uint32_t two_halves(float low, float high) {
 }
 
 /// The two (row, head) slots of an AttentionItem that a lane of the warp holds: lane_group() and lane_group() + 8.
-struct Slots {
+struct LaneSlots {
   size_t row[2];     ///< row of the step
   size_t head[2];    ///< query head
   int32_t first[2];  ///< the slot attends to positions [first, last]; last is -1 for an empty slot
@@ -58,8 +58,8 @@ __device__ inline size_t head_of(const Attention& in, const AttentionItem& item,
 }
 __device__ inline bool slot_exists(const AttentionItem& item, int slot) { return slot < item.n_rows * item.n_queries; }
 
-__device__ inline Slots slots_of(const Attention& in, const AttentionItem& item, size_t kv_head) {
-  Slots s;
+__device__ inline LaneSlots slots_of(const Attention& in, const AttentionItem& item, size_t kv_head) {
+  LaneSlots s;
   for (int h = 0; h < 2; ++h) {
     const int slot = static_cast<int>(lane_group()) + 8 * h;
     const bool exists = slot_exists(item, slot);
@@ -115,7 +115,7 @@ struct PartResult {
 
 /// Replaces each score s of the 64 positions from `begin` on by e^(s - max), and returns the maximums and sums. Caps
 /// scores if cap > 0. Masks positions that a slot does not attend to, whatever the memory holds.
-__device__ inline PartResult weigh(Sums (&scores)[8], int32_t begin, const Slots& slots, float cap) {
+__device__ inline PartResult weigh(Sums (&scores)[8], int32_t begin, const LaneSlots& slots, float cap) {
   const unsigned t = lane_in_group();
   PartResult part{{kNothing, kNothing}, {0.0F, 0.0F}};
 #pragma unroll
@@ -155,7 +155,7 @@ __device__ inline PartResult weigh(Sums (&scores)[8], int32_t begin, const Slots
 /// sum, then take(n, sums) with Σ e^(s - max) v for dimensions 8 n to 8 n + 7. The accumulators of a score tile (16
 /// slots x 8 positions) have the layout of the next product's operand, so probabilities stay in registers.
 template <typename H, typename Before, typename Take>
-__device__ void attend_part(const uint8_t* queries, const PartBlocks& blocks, int32_t begin, const Slots& slots,
+__device__ void attend_part(const uint8_t* queries, const PartBlocks& blocks, int32_t begin, const LaneSlots& slots,
                             float cap, Before before, Take take) {
   const unsigned t = lane_in_group();
   Sums scores[8] = {};
@@ -253,15 +253,15 @@ __device__ inline float sum_with_sink(const Attention& in, size_t head, float ma
 }
 
 /// Factors that add the output of a part (64 positions) to that of earlier parts: total = total * keep + part * add.
-struct Join {
+struct JoinFactors {
   float keep;
   float add;
 };
-__device__ inline Join join_of(float max_before, float max_part) {
+__device__ inline JoinFactors join_of(float max_before, float max_part) {
   const float most = larger_of(max_before, max_part);
   return {exp_of(max_before - most), exp_of(max_part - most)};  // an empty part's factor is e^-87, but its sum is 0
 }
-__device__ inline float joined(float total, float part, const Join& join) {
+__device__ inline float joined(float total, float part, const JoinFactors& join) {
   return fmaf(part, join.add, total * join.keep);
 }
 

@@ -10,11 +10,11 @@ inline constexpr int kBlocksOfPart = kPartPositions / CacheView::kPositions;
 inline constexpr int kJoinParts = 32;  ///< parts (64 positions each) whose join factors are computed at once
 
 /// Returns the first and the last part of 64 positions that an item attends to.
-__device__ inline int32_t first_part(const Slots& s) { return s.item_first / static_cast<int32_t>(kPartPositions); }
-__device__ inline int32_t last_part(const Slots& s) { return s.item_last / static_cast<int32_t>(kPartPositions); }
+__device__ inline int32_t first_part(const LaneSlots& s) { return s.item_first / static_cast<int32_t>(kPartPositions); }
+__device__ inline int32_t last_part(const LaneSlots& s) { return s.item_last / static_cast<int32_t>(kPartPositions); }
 
 /// Returns the two cache blocks of a part (64 positions); null pointers past the last position attended to.
-__device__ inline PartBlocks blocks_of_part(const Attention& in, const Slots& slots, size_t kv_head, int32_t part) {
+__device__ inline PartBlocks blocks_of_part(const Attention& in, const LaneSlots& slots, size_t kv_head, int32_t part) {
   const int32_t* table = in.rows.blocks + in.rows.tables[slots.row[0]];
   PartBlocks blocks;
   for (int b = 0; b < kBlocksOfPart; ++b) {
@@ -76,14 +76,14 @@ __device__ void join_parts(const Attention& in, const AttentionItem& item, size_
     __syncthreads();
     for (int i = thread; i < n_slots * kJoinParts; i += static_cast<int>(kThreads)) {
       if (i % kJoinParts >= n) continue;
-      const Join join = join_of(before[i], add[i]);
+      const JoinFactors join = join_of(before[i], add[i]);
       keep[i] = join.keep;
       add[i] = join.add;
     }
     __syncthreads();
     if (thread < n_slots) {
       for (int i = thread * kJoinParts; i < thread * kJoinParts + n; ++i) {
-        sum = joined(sum, of_part[i], Join{keep[i], add[i]});
+        sum = joined(sum, of_part[i], JoinFactors{keep[i], add[i]});
       }
     }
 #pragma unroll
@@ -99,7 +99,7 @@ __device__ void join_parts(const Attention& in, const AttentionItem& item, size_
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) {
           if (part + i >= n) break;
-          const Join join{keep[slot * kJoinParts + part + i], add[slot * kJoinParts + part + i]};
+          const JoinFactors join{keep[slot * kJoinParts + part + i], add[slot * kJoinParts + part + i]};
           totals[o] = joined(totals[o], numbers[i], join);
         }
       }

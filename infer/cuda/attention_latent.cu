@@ -32,7 +32,7 @@ __device__ unsigned dimension_of(int group, int i) {
 // units. `shared` has the queries, then kScoreBytes. Begins with a barrier.
 template <typename H, typename Before, typename Take>
 __device__ void attend_latents(const Attention& in, uint8_t* shared, const PartBlocks& blocks, int32_t begin,
-                               const Slots& slots, Before before, Take take) {
+                               const LaneSlots& slots, Before before, Take take) {
   const unsigned warp = threadIdx.x / kWarp;
   const unsigned t = lane_in_group();
   const unsigned key_tiles = static_cast<unsigned>(in.cache.padded()) / H::kTileDims;
@@ -119,7 +119,7 @@ __global__ __launch_bounds__(kLatentThreads, 2) void latent_parts(const __grid_c
   FOLIO_DYNAMIC_SHARED(shared);
   constexpr int kStride = H::kPadded + 2;
   const AttentionItem item = in.items[blockIdx.y];
-  const Slots slots = slots_of(in, item, 0);
+  const LaneSlots slots = slots_of(in, item, 0);
   const auto n_parts = static_cast<uint32_t>(last_part(slots) - first_part(slots) + 1);
   if (blockIdx.x >= n_parts) return;
   float* partials = in.partials + static_cast<size_t>(blockIdx.y) * in.max_parts * in.n_slots * kStride;
@@ -159,13 +159,13 @@ __global__ __launch_bounds__(kLatentThreads, 1) void latent_rows(const __grid_co
   FOLIO_DYNAMIC_SHARED(shared);
   const AttentionItem item = in.items[gridDim.x - 1 - blockIdx.x];  // longest items first
   if (item.n_rows == 0) return;
-  const Slots slots = slots_of(in, item, 0);
+  const LaneSlots slots = slots_of(in, item, 0);
   store_queries<H>(in, item, 0, shared, threadIdx.x, kLatentThreads, query_bytes(in));
   float most[2] = {kNothing, kNothing};
   float sum[2] = {0.0F, 0.0F};
   Sums totals[kGroups<H>][kUnit<H>] = {};
   for (int32_t part = first_part(slots); part <= last_part(slots); ++part) {
-    Join join[2];
+    JoinFactors join[2];
     attend_latents<H>(
         in, shared, blocks_of_part(in, slots, 0, part), part * static_cast<int32_t>(kPartPositions), slots,
         [&](const PartResult& result) {

@@ -49,13 +49,13 @@ __device__ inline uint32_t block_max(uint32_t value) {
 /// A row's elements i = threadIdx.x + j * kRowThreads, j < kCount, in a thread's registers. All loads are issued before
 /// the first is used, so the row costs one memory latency.
 template <int kCount>
-struct Held {
+struct HeldRow {
   float x[kCount];
 };
 
 /// Loads value(i) for i < n into `held`, and 0 past the end.
 template <int kCount, typename Value>
-__device__ void hold(Held<kCount>& held, size_t n, Value value) {
+__device__ void hold(HeldRow<kCount>& held, size_t n, Value value) {
 #pragma unroll
   for (int j = 0; j < kCount; ++j) {
     const size_t i = threadIdx.x + static_cast<size_t>(j) * kRowThreads;
@@ -65,7 +65,7 @@ __device__ void hold(Held<kCount>& held, size_t n, Value value) {
 
 /// Calls f(i, x) for each of this thread's elements i of a row of n: x is in `held`, or value(i) for later elements.
 template <int kCount, typename Value, typename F>
-__device__ void visit(const Held<kCount>& held, size_t n, Value value, F f) {
+__device__ void visit(const HeldRow<kCount>& held, size_t n, Value value, F f) {
 #pragma unroll
   for (int j = 0; j < kCount; ++j) {
     const size_t i = threadIdx.x + static_cast<size_t>(j) * kRowThreads;

@@ -4,7 +4,7 @@
 
 namespace folio::infer {
 
-static_assert(static_cast<size_t>(core::kMaxAdapterRank) <= gpu::kMaxLowRank);
+static_assert(static_cast<size_t>(core::kMaxAdapterRank) <= gpu::kMaxAdapterRank);
 
 void CudaAdapters::load(gpu::Stream& stream, int32_t number, const core::Adapter& adapter, const StageWeights& weights,
                         LayerRange layers) {
@@ -45,7 +45,7 @@ void CudaAdapters::place(gpu::Stream& stream) {
     for (const auto& [matrix, part] : adapter.parts)
       first_slot_.try_emplace(matrix, first_slot_.size() * loaded_.size());
   }
-  std::vector<gpu::LowRank> table(first_slot_.size() * loaded_.size());
+  std::vector<gpu::AdapterPart> table(first_slot_.size() * loaded_.size());
   for (const auto& [number, adapter] : loaded_) {
     for (const auto& [matrix, part] : adapter.parts) {
       table[first_slot_.at(matrix) + static_cast<size_t>(adapter.slot)] = part;
@@ -53,8 +53,8 @@ void CudaAdapters::place(gpu::Stream& stream) {
   }
   table_ = {};
   if (table.empty()) return;
-  table_ = gpu::DeviceMemory(stream, table.size() * sizeof(gpu::LowRank));
-  stream.copy_in(table_.as<void>(), table.data(), table.size() * sizeof(gpu::LowRank));
+  table_ = gpu::DeviceMemory(stream, table.size() * sizeof(gpu::AdapterPart));
+  stream.copy_in(table_.as<void>(), table.data(), table.size() * sizeof(gpu::AdapterPart));
   stream.wait();
 }
 
@@ -64,7 +64,7 @@ void CudaAdapters::add(gpu::Stream& stream, WeightId matrix, const float* x, siz
                        const int32_t* slots, float* out, size_t n_out) const {
   const auto found = first_slot_.find(matrix.index);
   if (found == first_slot_.end()) return;
-  gpu::add_adapted(stream, x, n_rows, k, slots, table_.as<gpu::LowRank>() + found->second, out, n_out);
+  gpu::add_adapted(stream, x, n_rows, k, slots, table_.as<gpu::AdapterPart>() + found->second, out, n_out);
 }
 
 }  // namespace folio::infer

@@ -31,7 +31,7 @@ class CudaAdapters {
 
  private:
   struct Loaded {
-    std::vector<std::pair<int32_t, gpu::LowRank>> parts;  ///< updates, each with its matrix's WeightId::index
+    std::vector<std::pair<int32_t, gpu::AdapterPart>> parts;  ///< updates, each with its matrix's WeightId::index
     gpu::DeviceMemory memory;
     int32_t slot = 0;
   };
@@ -40,7 +40,7 @@ class CudaAdapters {
 
   std::map<int32_t, Loaded> loaded_;      ///< by adapter number
   std::map<int32_t, size_t> first_slot_;  ///< by WeightId::index: the matrix's first slot in the table
-  gpu::DeviceMemory table_;               ///< gpu::LowRank by (matrix with updates, adapter)
+  gpu::DeviceMemory table_;               ///< gpu::AdapterPart by (matrix with updates, adapter)
 };
 
 }  // namespace folio::infer

@@ -12,22 +12,22 @@ namespace folio::infer {
 
 struct CudaExperts {
   gpu::Routing routing;       ///< n_experts is 0 for a model without experts
-  gpu::DeviceMemory experts;  ///< the arrays of gpu::Taken: experts and weights
+  gpu::DeviceMemory experts;  ///< the arrays of gpu::Assignments: experts and weights
   gpu::DeviceMemory weights;
-  gpu::DeviceMemory groups;  ///< the arrays of gpu::Grouped: groups, takings and counts
-  gpu::DeviceMemory takings;
+  gpu::DeviceMemory groups;  ///< the arrays of gpu::Grouped: groups, assignments and counts
+  gpu::DeviceMemory assignments;
   gpu::DeviceMemory counts;
   std::array<gpu::DeviceMemory, 4> packed;  ///< packed inputs of the products, by gpu::Kind
   gpu::DeviceMemory row_scales;
   gpu::DeviceMemory outs;  ///< outputs of the products, (assignments, dim)
 
-  [[nodiscard]] size_t takings_of(size_t n_rows) const { return n_rows * routing.n_chosen; }
-  [[nodiscard]] gpu::Taken taken() const { return {experts.as<int32_t>(), weights.as<float>()}; }
+  [[nodiscard]] size_t assignments_of(size_t n_rows) const { return n_rows * routing.n_chosen; }
+  [[nodiscard]] gpu::Assignments assigned() const { return {experts.as<int32_t>(), weights.as<float>()}; }
   /// Returns the assignments of a step of n_rows rows, grouped by expert.
   [[nodiscard]] gpu::Grouped grouped(size_t n_rows) const {
-    gpu::Grouped g = gpu::group_sizes(takings_of(n_rows), routing.n_experts);
+    gpu::Grouped g = gpu::group_sizes(assignments_of(n_rows), routing.n_experts);
     g.groups = groups.as<gpu::ExpertGroup>();
-    g.takings = takings.as<int32_t>();
+    g.assignments = assignments.as<int32_t>();
     g.counts = counts.as<uint32_t>();
     return g;
   }

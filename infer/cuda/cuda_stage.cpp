@@ -56,7 +56,7 @@ CudaStage::CudaStage(const CudaOptions& options, const gpu::DeviceInfo& device, 
              .head_dim = heads_.head_dim,
              .half = cache_type == CacheType::F16,
              .latent_rank = static_cast<uint32_t>(config_.kv_lora_rank)} {
-  experts_.routing = routing_of(config_);
+  experts_.routing = kernels::routing_of(config_);
   for (int64_t l = layers.first; l < layers.last; ++l) {
     widest_window_ = std::max(widest_window_, positions_seen(config_, l));
   }
@@ -122,9 +122,9 @@ float* CudaStage::at(Slot slot) const {
 
 // ---- Adapters ----
 
-void CudaStage::load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) {
+void CudaStage::load_adapter(int32_t number, const core::Adapter& adapter) {
   forget_recordings();
-  adapters_.load(stream_, number, *adapter, weights_.by_role(), layers());
+  adapters_.load(stream_, number, adapter, weights_.by_role(), layers());
 }
 
 void CudaStage::unload_adapter(int32_t number) {
@@ -295,7 +295,7 @@ gpu::PackedInputs CudaStage::inputs(Slot slot, Kind kind) const {
 }
 
 // Packs the slot's rows as inputs of a product, and computes them first if their operation was fused.
-gpu::PackedInputs CudaStage::pack(Slot slot, Kind kind, const Fused& fused) {
+gpu::PackedInputs CudaStage::pack(Slot slot, Kind kind, const FusedOperation& fused) {
   const gpu::PackedInputs to = inputs(slot, kind);
   if (fused.norm != nullptr) {
     norm_and_pack(*fused.norm, fused.adds_branch, to);
@@ -321,28 +321,28 @@ void CudaStage::issue(const Operation& operation) {
 }
 
 void CudaStage::flush() {
-  for (const Fused& fused : fuse(held_)) std::visit([&](const auto& o) { run(o, fused); }, *fused.operation);
+  for (const FusedOperation& fused : fuse(held_)) std::visit([&](const auto& o) { run(o, fused); }, *fused.operation);
   held_.clear();
 }
 
-void CudaStage::run(const Embed& o, const Fused& /*fused*/) {
+void CudaStage::run(const Embed& o, const FusedOperation& /*fused*/) {
   gpu::embed(stream_, weights_.matrix(o.table), step_.as<int32_t>() + places_.tokens / sizeof(int32_t),
              tokens_.as<int32_t>(), config_.embedding_scale, n_rows_, at(o.out));
 }
 
-void CudaStage::run(const Norm& o, const Fused& fused) {
+void CudaStage::run(const Norm& o, const FusedOperation& fused) {
   norm_and_pack(o, fused.adds_branch, inputs(Slot::Normed, any_kind_));
 }
 
-void CudaStage::run(const NormHeads& o, const Fused& /*fused*/) {
+void CudaStage::run(const NormHeads& o, const FusedOperation& /*fused*/) {
   const size_t dim = weights_.length(o.weight);  // size of one head, or of all heads together
   const bool latent = o.slot == Slot::Latent;
   const float eps = latent || o.slot == Slot::QueryLatent ? core::kLatentNormEps : config_.norm_eps;
   gpu::rms_norm(stream_, at(o.slot), weights_.vector(o.weight), eps, latent ? n_rows_ : n_rows_ * width(o.slot) / dim,
-                dim, at(o.slot), gpu::Form::Fast, latent ? width(o.slot) : 0);
+                dim, at(o.slot), latent ? width(o.slot) : 0);
 }
 
-void CudaStage::run(const Project& o, const Fused& fused) {
+void CudaStage::run(const Project& o, const FusedOperation& fused) {
   const std::span<const Projection> projections = o.projections();
   std::array<bool, kKinds> is_packed{};
   for (size_t i = 0; i < projections.size();) {  // matrices of one format share a launch
@@ -355,13 +355,14 @@ void CudaStage::run(const Project& o, const Fused& fused) {
       products.push_back({.weight = weights_.matrix(p.weight), .bias = vector_or_null(p.bias), .out = at(p.out)});
     }
     const bool there = std::exchange(is_packed[static_cast<size_t>(first.kind)], true);
-    gpu::multiply(stream_, there ? inputs(o.in, first.kind) : pack(o.in, first.kind, computed ? Fused{} : fused),
+    gpu::multiply(stream_,
+                  there ? inputs(o.in, first.kind) : pack(o.in, first.kind, computed ? FusedOperation{} : fused),
                   products.data(), products.size(), options_.fast);
   }
   for (const Projection& p : projections) adapt(o.in, p.weight, at(p.out));
 }
 
-void CudaStage::run(const ProjectToResidual& o, const Fused& fused) {
+void CudaStage::run(const ProjectToResidual& o, const FusedOperation& fused) {
   const gpu::PackedMatrix& matrix = weights_.matrix(o.weight);
   const gpu::Matmul product{.weight = matrix, .bias = vector_or_null(o.bias), .out = at(Slot::Branch)};
   gpu::multiply(stream_, pack(o.in, matrix.kind, fused), &product, 1, options_.fast);
@@ -373,7 +374,7 @@ void CudaStage::run(const ProjectToResidual& o, const Fused& fused) {
   if (!fused.leaves_branch) gpu::add(stream_, at(Slot::Residual), branch(), n_rows_ * width(Slot::Residual));
 }
 
-void CudaStage::run(const ProjectHeads& o, const Fused& /*fused*/) {
+void CudaStage::run(const ProjectHeads& o, const FusedOperation& /*fused*/) {
   const gpu::HeadsProduct product{.weight = weights_.matrix(o.weight),
                                   .in = at(o.in),
                                   .out = at(o.out),
@@ -387,7 +388,7 @@ void CudaStage::run(const ProjectHeads& o, const Fused& /*fused*/) {
   gpu::multiply_heads(stream_, product, x);
 }
 
-void CudaStage::run(const RotateAndStore& o, const Fused& /*fused*/) {
+void CudaStage::run(const RotateAndStore& o, const FusedOperation& /*fused*/) {
   gpu::Heads heads = heads_;
   heads.head_dim = static_cast<uint32_t>(config_.head_dim);
   const auto* angles = (has_local_angles(o.layer) ? local_angles_ : angles_).as<float>();
@@ -424,7 +425,7 @@ gpu::Attention CudaStage::attention_of_step() const {
           .shared_bytes = device_.shared_bytes};
 }
 
-void CudaStage::run(const Attend& o, const Fused& fused) {
+void CudaStage::run(const Attend& o, const FusedOperation& fused) {
   gpu::Attention in = attention_of_step();
   in.layer = static_cast<size_t>(o.layer - layers().first);
   in.window = static_cast<int32_t>(positions_seen(config_, o.layer));
@@ -433,7 +434,7 @@ void CudaStage::run(const Attend& o, const Fused& fused) {
   if (fused.gathers && n_logit_rows_ < n_rows_) gather_rows();
 }
 
-void CudaStage::run(const Gather& /*o*/, const Fused& /*fused*/) {  // otherwise, Attend gathers
+void CudaStage::run(const Gather& /*o*/, const FusedOperation& /*fused*/) {  // otherwise, Attend gathers
   if (n_logit_rows_ < n_rows_) gather_rows();
 }
 
@@ -445,16 +446,16 @@ void CudaStage::gather_rows() {
   n_rows_ = n_logit_rows_;
 }
 
-void CudaStage::run(const Activate& o, const Fused& /*fused*/) {
+void CudaStage::run(const Activate& o, const FusedOperation& /*fused*/) {
   gpu::activate(stream_, activation_, at(o.gate), at(o.up), n_rows_ * width(o.gate));
 }
 
-void CudaStage::run(const FinishLogits& /*o*/, const Fused& /*fused*/) {
+void CudaStage::run(const FinishLogits& /*o*/, const FusedOperation& /*fused*/) {
   if (config_.logit_scale == 1.0F && config_.logit_cap == 0.0F) return;
   gpu::finish_logits(stream_, at(Slot::Logits), n_rows_ * width(Slot::Logits), config_.logit_scale, config_.logit_cap);
 }
 
-void CudaStage::run(const DrawTokens& /*o*/, const Fused& /*fused*/) {
+void CudaStage::run(const DrawTokens& /*o*/, const FusedOperation& /*fused*/) {
   gpu::draw_tokens(stream_, at(Slot::Logits), width(Slot::Logits),
                    reinterpret_cast<const gpu::DrawInput*>(step_.as<uint8_t>() + places_.draws), step_.as<int32_t>(),
                    draws_.size(), draw_workspace_.as<void>(), tokens_.as<int32_t>());

@@ -23,7 +23,7 @@
 
 namespace folio::infer {
 
-class CudaStage final : public Stage, public StageMemory, public StageResults {
+class CudaStage final : public Stage {
  public:
   /// Loads the weights. Throws core::Error if they don't fit in device memory.
   CudaStage(const CudaOptions& options, const gpu::DeviceInfo& device, const core::StoredModel& model,
@@ -31,15 +31,13 @@ class CudaStage final : public Stage, public StageMemory, public StageResults {
   ~CudaStage() override;
 
   [[nodiscard]] const StageInfo& info() const override { return info_; }
-  [[nodiscard]] StageMemory& memory() override { return *this; }
-  [[nodiscard]] StageResults& results() override { return *this; }
   [[nodiscard]] bool begin(const Step& step) override;
   void issue(const Operation& operation) override;
   void end() override;
 
   [[nodiscard]] CacheFit cache_fit() const override;
   void reserve_cache(int64_t n_blocks) override;
-  void load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) override;
+  void load_adapter(int32_t number, const core::Adapter& adapter) override;
   void unload_adapter(int32_t number) override;
 
   Ticket fetch_logits() override;
@@ -65,24 +63,23 @@ class CudaStage final : public Stage, public StageMemory, public StageResults {
     size_t n = 0;
   };
 
-  void run(const Embed& o, const Fused& fused);
-  void run(const Norm& o, const Fused& fused);
-  void run(const NormHeads& o, const Fused& fused);
-  void run(const Project& o, const Fused& fused);
-  void run(const ProjectToResidual& o, const Fused& fused);
-  void run(const ProjectHeads& o, const Fused& fused);
-  void run(const RotateAndStore& o, const Fused& fused);
-  void run(const Attend& o, const Fused& fused);
-  void run(const Activate& o, const Fused& fused);
-  void run(const Route& o, const Fused& fused);
-  void run(const ProjectExperts& o, const Fused& fused);
-  void run(const CombineExperts& o, const Fused& fused);
-  void run(const GateRows& o, const Fused& fused);
-  void run(const Gather& o, const Fused& fused);
-  void run(const FinishLogits& o, const Fused& fused);
-  void run(const DrawTokens& o, const Fused& fused);
+  void run(const Embed& o, const FusedOperation& fused);
+  void run(const Norm& o, const FusedOperation& fused);
+  void run(const NormHeads& o, const FusedOperation& fused);
+  void run(const Project& o, const FusedOperation& fused);
+  void run(const ProjectToResidual& o, const FusedOperation& fused);
+  void run(const ProjectHeads& o, const FusedOperation& fused);
+  void run(const RotateAndStore& o, const FusedOperation& fused);
+  void run(const Attend& o, const FusedOperation& fused);
+  void run(const Activate& o, const FusedOperation& fused);
+  void run(const Route& o, const FusedOperation& fused);
+  void run(const ProjectExperts& o, const FusedOperation& fused);
+  void run(const CombineExperts& o, const FusedOperation& fused);
+  void run(const GateRows& o, const FusedOperation& fused);
+  void run(const Gather& o, const FusedOperation& fused);
+  void run(const FinishLogits& o, const FusedOperation& fused);
+  void run(const DrawTokens& o, const FusedOperation& fused);
 
-  [[nodiscard]] static gpu::Routing routing_of(const core::ModelConfig& config);
   [[nodiscard]] static size_t packed_bytes(size_t n_rows, size_t k, gpu::Kind kind);
   [[nodiscard]] float* at(Slot slot) const;
   [[nodiscard]] const float* vector_or_null(WeightId id) const { return id.exists() ? weights_.vector(id) : nullptr; }
@@ -95,7 +92,7 @@ class CudaStage final : public Stage, public StageMemory, public StageResults {
   void grow(gpu::DeviceMemory& memory, size_t bytes);
   /// Returns the buffer for a slot's packed rows.
   [[nodiscard]] gpu::PackedInputs inputs(Slot slot, gpu::Kind kind) const;
-  gpu::PackedInputs pack(Slot slot, gpu::Kind kind, const Fused& fused);
+  gpu::PackedInputs pack(Slot slot, gpu::Kind kind, const FusedOperation& fused);
   void norm_and_pack(const Norm& norm, bool adds_branch, const gpu::PackedInputs& to);
   [[nodiscard]] gpu::DeviceMemory angles_of(const std::vector<double>& frequencies, float magnitude);
   [[nodiscard]] bool has_local_angles(int64_t layer) const {

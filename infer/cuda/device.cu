@@ -11,15 +11,6 @@
 
 namespace folio::infer::gpu {
 
-struct Recording::Impl {
-  explicit Impl(cudaGraphExec_t graph) : exec(graph) {}
-  ~Impl() { cudaGraphExecDestroy(exec); }
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
-
-  cudaGraphExec_t exec;
-};
-
 namespace {
 
 // Minimum driver version. Minor versions of one major version are compatible.
@@ -88,7 +79,7 @@ void check(cudaError_t error, const char* what, int device) {
 }
 
 cudaStream_t stream_of(const Stream& stream) { return static_cast<cudaStream_t>(stream.handle()); }
-cudaEvent_t event_of(void* handle) { return static_cast<cudaEvent_t>(handle); }
+cudaEvent_t event_of(const auto& handle) { return static_cast<cudaEvent_t>(handle.get()); }
 
 }  // namespace
 
@@ -119,13 +110,6 @@ std::vector<DeviceInfo> devices() {
   for (int i = 0; i < count_devices(); ++i) all.push_back(device_info(i));
   return all;
 }
-
-// ---- Recording ----
-
-Recording::Recording(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Recording::Recording(Recording&&) noexcept = default;
-Recording& Recording::operator=(Recording&&) noexcept = default;
-Recording::~Recording() = default;
 
 // ---- Stream ----
 
@@ -181,12 +165,14 @@ Recording Stream::end_recording() {
   const cudaError_t error = cudaGraphInstantiate(&exec, graph, 0);
   cudaGraphDestroy(graph);
   check(error, "capturing a graph", device_);
-  return Recording(std::make_unique<Recording::Impl>(exec));
+  return Recording(exec);
 }
 
 void Stream::run(Recording& recording) {
-  check(cudaGraphLaunch(recording.impl().exec, stream_of(*this)), "launching a graph", device_);
+  check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(recording.get()), stream_of(*this)), "launching a graph", device_);
 }
+
+void FreeOfRecording::operator()(void* graph) const { cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph)); }
 
 // ---- Memory ----
 
@@ -222,26 +208,23 @@ void* allocate_pinned(size_t bytes) {
 
 }  // namespace
 
-DeviceMemory::DeviceMemory(Stream& stream, size_t bytes) : Memory(allocate(stream, bytes), {stream.device(), bytes}) {}
+DeviceMemory::DeviceMemory(Stream& stream, size_t bytes)
+    : OwnedMemory(allocate(stream, bytes), {stream.device(), bytes}) {}
 void FreeOfDevice::operator()(void* data) const { cudaFree(data); }
 
-PinnedMemory::PinnedMemory(size_t bytes) : Memory(allocate_pinned(bytes), {bytes}) {}
+PinnedMemory::PinnedMemory(size_t bytes) : OwnedMemory(allocate_pinned(bytes), {bytes}) {}
 void FreeOfHost::operator()(void* data) const { cudaFreeHost(data); }
 
 // ---- Event ----
 
-// An event belongs to a device, so it is created when it is first recorded in a stream.
-Event::Event() : handle_(nullptr) {}
-Event::~Event() {
-  if (handle_ != nullptr) cudaEventDestroy(event_of(handle_));
-}
+void FreeOfEvent::operator()(void* event) const { cudaEventDestroy(static_cast<cudaEvent_t>(event)); }
 
 void Event::record(Stream& stream) {
   if (handle_ == nullptr) {
     stream.use();
     cudaEvent_t event = nullptr;
     check(cudaEventCreate(&event), "an event", stream.device());
-    handle_ = event;
+    handle_.reset(event);
   }
   check(cudaEventRecord(event_of(handle_), stream_of(stream)), "an event", stream.device());
 }

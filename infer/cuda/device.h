@@ -28,19 +28,11 @@ struct DeviceInfo {
 /// Returns one device without initializing other devices. Throws like devices(), and if the device does not exist.
 [[nodiscard]] DeviceInfo device_info(int device);
 
-/// A recorded sequence of operations that runs as a whole: a CUDA graph.
-class Recording {
- public:
-  struct Impl;
-  explicit Recording(std::unique_ptr<Impl> impl);
-  Recording(Recording&&) noexcept;
-  Recording& operator=(Recording&&) noexcept;
-  ~Recording();
-  [[nodiscard]] Impl& impl() { return *impl_; }
-
- private:
-  std::unique_ptr<Impl> impl_;
+struct FreeOfRecording {
+  void operator()(void* graph) const;
 };
+/// A recorded sequence of operations that runs as a whole: a CUDA graph.
+using Recording = std::unique_ptr<void, FreeOfRecording>;
 
 /// A CUDA stream: operations of one device that run in the order in which they are issued.
 class Stream {
@@ -74,9 +66,9 @@ class Stream {
 
 /// Owns an allocation and frees it. Movable.
 template <typename Free>
-class Memory {
+class OwnedMemory {
  public:
-  Memory() = default;
+  OwnedMemory() = default;
 
   [[nodiscard]] size_t bytes() const { return data_ == nullptr ? 0 : data_.get_deleter().bytes; }
   template <typename T>
@@ -85,7 +77,7 @@ class Memory {
   }
 
  protected:
-  Memory(void* data, Free free) : data_(data, free) {}
+  OwnedMemory(void* data, Free free) : data_(data, free) {}
 
  private:
   std::unique_ptr<void, Free> data_;
@@ -101,7 +93,7 @@ struct FreeOfHost {
   void operator()(void* data) const;
 };
 
-class DeviceMemory : public Memory<FreeOfDevice> {
+class DeviceMemory : public OwnedMemory<FreeOfDevice> {
  public:
   DeviceMemory() = default;
   /// Allocates device memory. Throws core::Error with the sizes if too little is free.
@@ -109,27 +101,25 @@ class DeviceMemory : public Memory<FreeOfDevice> {
 };
 
 /// Page-locked host memory, for copies that run while the host continues.
-class PinnedMemory : public Memory<FreeOfHost> {
+class PinnedMemory : public OwnedMemory<FreeOfHost> {
  public:
   PinnedMemory() = default;
   explicit PinnedMemory(size_t bytes);
 };
 
+struct FreeOfEvent {
+  void operator()(void* event) const;
+};
 /// A CUDA event: a point in a stream.
 class Event {
  public:
-  Event();
-  ~Event();
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-
   void record(Stream& stream);
   void wait();  ///< waits until the stream reaches the event; returns at once if it was never recorded
   /// Waits for both events and returns the milliseconds from `start` to this one.
   [[nodiscard]] double since(Event& start);
 
  private:
-  void* handle_;
+  std::unique_ptr<void, FreeOfEvent> handle_;  ///< null until it is recorded, since an event belongs to a device
 };
 
 }  // namespace folio::infer::gpu

@@ -8,54 +8,54 @@ namespace folio::infer::gpu {
 namespace {
 
 // Returns the assignment in a slot, or -1 if the slot is empty.
-__device__ int32_t taking_of(const Grouped& grouped, uint32_t slot) {
+__device__ int32_t assignment_of(const Grouped& grouped, uint32_t slot) {
   const ExpertGroup group = grouped.groups[slot / grouped.size];
   const uint32_t i = slot % grouped.size;
-  return i < group.n ? grouped.takings[group.first + i] : -1;
+  return i < group.n ? grouped.assignments[group.first + i] : -1;
 }
 
 // Packs the input row of each assignment in the same way as inputs.cu. Blocks of unused slots return at once.
 template <Kind kKind>
-__global__ __launch_bounds__(kPackThreads<kKind>) void pack_taken_rows(const float* x, uint32_t of_row, Grouped grouped,
-                                                                       PackedInputs to) {
-  const int32_t taking = taking_of(grouped, blockIdx.x);
-  if (taking < 0) return;
-  x += static_cast<size_t>(taking) / of_row * to.k;
+__global__ __launch_bounds__(kPackThreads<kKind>) void pack_assigned_rows(const float* x, uint32_t of_row,
+                                                                          Grouped grouped, PackedInputs to) {
+  const int32_t assignment = assignment_of(grouped, blockIdx.x);
+  if (assignment < 0) return;
+  x += static_cast<size_t>(assignment) / of_row * to.k;
   pack_part<kKind>(to, blockIdx.x, [&](size_t i) { return x[i]; });
 }
 
-// Packs inputs like pack_taken_rows, but computes the activation first, as swiglu.cu does.
+// Packs inputs like pack_assigned_rows, but computes the activation first, as swiglu.cu does.
 template <Kind kKind>
-__global__ __launch_bounds__(kPackThreads<kKind>) void activate_taken_rows(Activation activation, float* gate,
-                                                                           const float* up, Grouped grouped,
-                                                                           PackedInputs to) {
-  const int32_t taking = taking_of(grouped, blockIdx.x);
-  if (taking < 0) return;
-  gate += static_cast<size_t>(taking) * to.k;
-  up += static_cast<size_t>(taking) * to.k;
+__global__ __launch_bounds__(kPackThreads<kKind>) void activate_assigned_rows(Activation activation, float* gate,
+                                                                              const float* up, Grouped grouped,
+                                                                              PackedInputs to) {
+  const int32_t assignment = assignment_of(grouped, blockIdx.x);
+  if (assignment < 0) return;
+  gate += static_cast<size_t>(assignment) * to.k;
+  up += static_cast<size_t>(assignment) * to.k;
   gate_and_pack<kKind, 8>(activation, gate, up, to, blockIdx.x);
 }
 
-__global__ __launch_bounds__(kBlockThreads) void add_bias_of_expert(float* x, const float* biases, Taken taken,
+__global__ __launch_bounds__(kBlockThreads) void add_bias_of_expert(float* x, const float* biases, Assignments assigned,
                                                                     size_t n) {
   const size_t i = static_cast<size_t>(blockIdx.x) * kBlockThreads + threadIdx.x;
-  const int32_t expert = taken.experts[blockIdx.y];
+  const int32_t expert = assigned.experts[blockIdx.y];
   if (i < n && expert >= 0) x[blockIdx.y * n + i] += biases[static_cast<size_t>(expert) * n + i];
 }
 
 // One thread per element adds that element of the row's n_chosen expert outputs, in order, and reads 4 bytes of each.
 __global__ __launch_bounds__(kBlockThreads) void combine_rows(float* x, const float* outs, const float* biases,
-                                                              Taken taken, uint32_t n_chosen, size_t dim) {
+                                                              Assignments assigned, uint32_t n_chosen, size_t dim) {
   const size_t i = static_cast<size_t>(blockIdx.x) * kBlockThreads + threadIdx.x;
   if (i >= dim) return;
   const size_t first = static_cast<size_t>(blockIdx.y) * n_chosen;
   float sum = x[blockIdx.y * dim + i];
   for (uint32_t k = 0; k < n_chosen; ++k) {
-    const int32_t expert = taken.experts[first + k];
+    const int32_t expert = assigned.experts[first + k];
     if (expert < 0) break;
     float out = outs[(first + k) * dim + i];
     if (biases != nullptr) out += biases[static_cast<size_t>(expert) * dim + i];
-    sum += taken.weights[first + k] * out;
+    sum += assigned.weights[first + k] * out;
   }
   x[blockIdx.y * dim + i] = sum;
 }
@@ -73,29 +73,31 @@ __global__ __launch_bounds__(kRowThreads) void gate_each_row(float* x, size_t n,
 
 }  // namespace
 
-void pack_takings(Stream& stream, const float* x, uint32_t of_row, const Grouped& grouped, const PackedInputs& to) {
+void pack_assignments(Stream& stream, const float* x, uint32_t of_row, const Grouped& grouped, const PackedInputs& to) {
   with_kind(to.kind, [&]<Kind kKind>() {
-    launch(pack_taken_rows<kKind>, pack_grid<kKind>(to), {kPackThreads<kKind>}, 0, stream, x, of_row, grouped, to);
+    launch(pack_assigned_rows<kKind>, pack_grid<kKind>(to), {kPackThreads<kKind>}, 0, stream, x, of_row, grouped, to);
   });
 }
 
-void activate_takings(Stream& stream, Activation activation, float* gate, const float* up, const Grouped& grouped,
-                      const PackedInputs& to) {
+void activate_assignments(Stream& stream, Activation activation, float* gate, const float* up, const Grouped& grouped,
+                          const PackedInputs& to) {
   with_kind(to.kind, [&]<Kind kKind>() {
-    launch(activate_taken_rows<kKind>, pack_grid<kKind>(to), {kPackThreads<kKind>}, 0, stream, activation, gate, up,
+    launch(activate_assigned_rows<kKind>, pack_grid<kKind>(to), {kPackThreads<kKind>}, 0, stream, activation, gate, up,
            grouped, to);
   });
 }
 
-void add_biases(Stream& stream, float* x, const float* biases, const Taken& taken, size_t n_takings, size_t n) {
-  const Grid grid{static_cast<unsigned>(ceil_div(n, kBlockThreads)), static_cast<unsigned>(n_takings)};
-  launch(add_bias_of_expert, grid, {kBlockThreads}, 0, stream, x, biases, taken, n);
+void add_biases(Stream& stream, float* x, const float* biases, const Assignments& assigned, size_t n_assignments,
+                size_t n) {
+  const Grid grid{static_cast<unsigned>(ceil_div(n, kBlockThreads)), static_cast<unsigned>(n_assignments)};
+  launch(add_bias_of_expert, grid, {kBlockThreads}, 0, stream, x, biases, assigned, n);
 }
 
-void combine_experts(Stream& stream, float* x, const float* outs, const float* biases, const Taken& taken,
+void combine_experts(Stream& stream, float* x, const float* outs, const float* biases, const Assignments& assigned,
                      size_t n_chosen, size_t n_rows, size_t dim) {
   const Grid grid{static_cast<unsigned>(ceil_div(dim, kBlockThreads)), static_cast<unsigned>(n_rows)};
-  launch(combine_rows, grid, {kBlockThreads}, 0, stream, x, outs, biases, taken, static_cast<uint32_t>(n_chosen), dim);
+  launch(combine_rows, grid, {kBlockThreads}, 0, stream, x, outs, biases, assigned, static_cast<uint32_t>(n_chosen),
+         dim);
 }
 
 void gate_rows(Stream& stream, float* x, size_t n, const float* normed, const float* weight, size_t n_rows,

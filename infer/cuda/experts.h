@@ -4,72 +4,65 @@
 #pragma once
 
 #include "infer/cuda/kernels.h"
+#include "infer/reference/route.h"
 
 namespace folio::infer::gpu {
 
-/// Parameters of a router on the device, like kernels::Routing in reference/route.h.
-struct Routing {
-  uint32_t n_experts = 0;
-  uint32_t n_chosen = 0;
-  uint32_t n_groups = 1;  ///< groups of adjacent experts, of equal size
-  uint32_t groups_chosen = 1;
-  bool groups_by_max = false;
-  bool sigmoid = false;  ///< sigmoid scores instead of softmax
-  bool normalizes = false;
-  float scale = 1.0F;
-};
+using kernels::Routing;
 
 /// Assignments of a step: (rows, n_chosen) experts in ascending order and their weights. If a row has fewer experts,
 /// its last entries have expert -1 and weight 0.
-struct Taken {
+struct Assignments {
   int32_t* experts = nullptr;
   float* weights = nullptr;
 };
 
 /// Replaces logits `routes` (n_rows, n_experts) by expert weights, bit for bit those of kernels::route, and lists each
-/// row's experts in `taken`. `bias` is (n_experts), or null. If a logit is NaN, the row may differ from the reference,
-/// but at most n_chosen experts are chosen, each once.
-void route(Stream& stream, float* routes, const float* bias, const Routing& routing, size_t n_rows, const Taken& taken);
+/// row's experts in `assigned`. `bias` is (n_experts), or null. If a logit is NaN, the row may differ from the
+/// reference, but at most n_chosen experts are chosen, each once.
+void route(Stream& stream, float* routes, const float* bias, const Routing& routing, size_t n_rows,
+           const Assignments& assigned);
 
 /// Assignments that are multiplied by one expert's matrix together.
 struct ExpertGroup {
   int32_t expert;
-  uint32_t first;  ///< index in Grouped::takings
+  uint32_t first;  ///< index in Grouped::assignments
   uint32_t n;      ///< number of assignments; 0: unused
 };
 
 /// Assignments grouped by expert, at most `size` in a group; the groups in use come first. Assignment i of group g is
 /// packed in row g * size + i of the inputs.
 struct Grouped {
-  ExpertGroup* groups = nullptr;  ///< (n_groups), those in use first
-  int32_t* takings = nullptr;     ///< (n_experts, rows): each expert's assignments
-  uint32_t* counts = nullptr;     ///< (n_experts), then a counter that is 0 between launches
+  ExpertGroup* groups = nullptr;   ///< (n_groups), those in use first
+  int32_t* assignments = nullptr;  ///< (n_experts, rows): each expert's assignments
+  uint32_t* counts = nullptr;      ///< (n_experts), then a counter that is 0 between launches
   uint32_t n_groups = 0;
   uint32_t size = 0;  ///< maximum assignments of a group: 8 or 64
 
   [[nodiscard]] FOLIO_BOTH constexpr size_t slots() const { return size_t{n_groups} * size; }
 };
 
-/// Returns a Grouped with the group size and the maximum number of groups for n_takings assignments, and null pointers.
-/// An expert's last group may be partial.
-[[nodiscard]] constexpr Grouped group_sizes(size_t n_takings, size_t n_experts) {
+/// Returns a Grouped with the group size and the maximum number of groups for n_assignments assignments, and null
+/// pointers. An expert's last group may be partial.
+[[nodiscard]] constexpr Grouped group_sizes(size_t n_assignments, size_t n_experts) {
   Grouped g;
-  g.size = n_takings <= 4 * n_experts ? 8 : 64;
-  const size_t experts = n_takings < n_experts ? n_takings : n_experts;
-  const size_t most = (n_takings + (g.size - 1) * experts) / g.size;
-  g.n_groups = static_cast<uint32_t>(most < n_takings ? most : n_takings);
+  g.size = n_assignments <= 4 * n_experts ? 8 : 64;
+  const size_t experts = n_assignments < n_experts ? n_assignments : n_experts;
+  const size_t most = (n_assignments + (g.size - 1) * experts) / g.size;
+  g.n_groups = static_cast<uint32_t>(most < n_assignments ? most : n_assignments);
   return g;
 }
 
-/// Groups the assignments of `taken` by expert. Within an expert, they keep their order.
-void group_takings(Stream& stream, const Taken& taken, const Routing& routing, size_t n_rows, const Grouped& grouped);
+/// Groups the assignments of `assigned` by expert. Within an expert, they keep their order.
+void group_assignments(Stream& stream, const Assignments& assigned, const Routing& routing, size_t n_rows,
+                       const Grouped& grouped);
 
 /// Packs each assignment's input, row assignment / of_row of x (·, k), in the assignment's slot. of_row is n_chosen if
 /// x has the step's rows, and 1 if x has a row for each assignment. `to` has grouped.slots() rows.
-void pack_takings(Stream& stream, const float* x, uint32_t of_row, const Grouped& grouped, const PackedInputs& to);
+void pack_assignments(Stream& stream, const float* x, uint32_t of_row, const Grouped& grouped, const PackedInputs& to);
 /// Computes activate() for gate (assignments, k) and packs the result in each assignment's slot, in one kernel.
-void activate_takings(Stream& stream, Activation activation, float* gate, const float* up, const Grouped& grouped,
-                      const PackedInputs& to);
+void activate_assignments(Stream& stream, Activation activation, float* gate, const float* up, const Grouped& grouped,
+                          const PackedInputs& to);
 
 /// Computes each product's out (assignments, n_out) = input · expert's matrixᵀ. `weight` is the first matrix of a
 /// stack. Biases are ignored. The result is bit for bit that of multiply() on the row.
@@ -77,11 +70,12 @@ void multiply_experts(Stream& stream, const PackedInputs& x, const Matmul* produ
                       const Grouped& grouped);
 
 /// Adds to each row of x (assignments, n) its expert's row of biases (experts, n).
-void add_biases(Stream& stream, float* x, const float* biases, const Taken& taken, size_t n_takings, size_t n);
+void add_biases(Stream& stream, float* x, const float* biases, const Assignments& assigned, size_t n_assignments,
+                size_t n);
 
 /// Adds to each row of x (n_rows, dim) the sum of weight · (output + bias) over its assignments, in order. outs is
 /// (assignments, dim). A bias is the expert's row of `biases` (experts, dim), or 0 if `biases` is null.
-void combine_experts(Stream& stream, float* x, const float* outs, const float* biases, const Taken& taken,
+void combine_experts(Stream& stream, float* x, const float* outs, const float* biases, const Assignments& assigned,
                      size_t n_chosen, size_t n_rows, size_t dim);
 
 /// Multiplies each row of x (n_rows, n) by sigmoid(its row of `normed` (n_rows, dim) · weight).

@@ -18,8 +18,8 @@ std::optional<Slot> input_of(const Operation& operation) {
 
 }  // namespace
 
-std::vector<Fused> fuse(std::span<const Operation> operations) {
-  std::vector<Fused> all;
+std::vector<FusedOperation> fuse(std::span<const Operation> operations) {
+  std::vector<FusedOperation> all;
   bool gathers = false;  // the next Attend
   while (!operations.empty()) {
     const auto attends = [](const Operation& o) { return std::holds_alternative<Attend>(o); };
@@ -28,7 +28,7 @@ std::vector<Fused> fuse(std::span<const Operation> operations) {
       operations = operations.subspan(1);
       continue;
     }
-    Fused fused{.operation = &operations[0]};
+    FusedOperation fused{.operation = &operations[0]};
     const Operation* next = operations.size() > 1 ? &operations[1] : nullptr;
     const auto* norm = std::get_if<Norm>(fused.operation);
     const auto* activate = std::get_if<Activate>(fused.operation);

@@ -10,7 +10,7 @@
 namespace folio::infer {
 
 /// An operation, with the preceding operations that its kernels also compute. Points into fuse()'s argument.
-struct Fused {
+struct FusedOperation {
   const Operation* operation;
   const Norm* norm = nullptr;          ///< the norm to compute while packing its result
   const Activate* activate = nullptr;  ///< the activation to compute while packing its result
@@ -20,6 +20,6 @@ struct Fused {
 };
 
 /// Fuses operations with those that directly follow them, and keeps their order.
-[[nodiscard]] std::vector<Fused> fuse(std::span<const Operation> operations);
+[[nodiscard]] std::vector<FusedOperation> fuse(std::span<const Operation> operations);
 
 }  // namespace folio::infer

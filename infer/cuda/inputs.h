@@ -71,7 +71,7 @@ __device__ void pack_number(const PackedInputs& to, uint8_t* tile, size_t row, s
 
 /// Packs row `row` with kRowThreads threads: the elements in `held`, then value(i) up to to.k, then zeros as padding.
 template <Kind kKind, int kCount, typename Value>
-__device__ void pack_row(PackedInputs to, size_t row, const Held<kCount>& held, Value value) {
+__device__ void pack_row(PackedInputs to, size_t row, const HeldRow<kCount>& held, Value value) {
   to.kind = kKind;  // a compile-time constant: offsets need shifts, not divisions
   uint8_t* tile = to.data + row / kTileColumns * to.tile_bytes();
   const size_t padded = to.k_blocks() * kBlockK;
@@ -105,7 +105,7 @@ template <Kind kKind>
 template <Kind kKind, typename Value>
 __device__ void pack_part(PackedInputs to, size_t row, Value value) {
   if constexpr (kByRows<kKind>) {
-    Held<8> held;
+    HeldRow<8> held;
     hold(held, to.k, value);
     pack_row<kKind>(to, row, held, value);
   } else {

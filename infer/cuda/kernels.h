@@ -1,6 +1,6 @@
 // The GPU kernels, one operation per file of the same name. All run asynchronously on the stream, on device memory.
-// Some have two versions: Form::Plain is for reading and benchmarking, Form::Fast for the engine. Results of both are
-// within bounds that the tests derive from reference/; those of Fast don't depend on batching, except with `fast_sums`.
+// Results are within bounds that the tests derive from reference/, and don't depend on batching, except with
+// `fast_sums`. experiments/33_cuda derives such kernels from plain loops.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,6 @@
 #include "infer/cuda/layout.h"
 
 namespace folio::infer::gpu {
-
-enum class Form : uint8_t { Plain, Fast };
 
 /// Sets out (n_rows, k) to the rows `tokens` (n_rows) of the matrix, dequantized, times scale. A token may be a
 /// drawn_token() of forward/machine.h, an index into `drawn`; if that draw failed, the row is unspecified.
@@ -40,12 +38,12 @@ void copy_blocks(Stream& stream, const CacheView& cache, const int32_t* pairs, s
 /// Packs rows x (n_rows, k) into `to`, in its kind. F16: each row is multiplied by a power of two that brings its
 /// largest magnitude to [2^14, 2^15), and rounded; row_scales has the inverse. BF16: rounded. Groups: quantized as
 /// Kernels::quantize in reference/kernels.h defines it, bit for bit.
-void pack_inputs(Stream& stream, const float* x, const PackedInputs& to, Form form = Form::Fast);
+void pack_inputs(Stream& stream, const float* x, const PackedInputs& to);
 
 /// Computes out (n_vectors, dim) = RMSNorm(x) * weight: x_i / sqrt(mean(x²) + eps) * weight_i. Zhang & Sennrich 2019.
 /// `out` may be x. Vectors of x and `out` are `stride` elements apart; 0: dim.
 void rms_norm(Stream& stream, const float* x, const float* weight, float eps, size_t n_vectors, size_t dim, float* out,
-              Form form = Form::Fast, size_t stride = 0);
+              size_t stride = 0);
 /// Adds delta to x, computes out = RMSNorm(x) * weight and packs it into `packed`: three operations in one kernel.
 void add_norm_pack(Stream& stream, float* x, const Delta& delta, const float* weight, float eps, float* out,
                    const PackedInputs& packed);
@@ -73,8 +71,6 @@ void multiply(Stream& stream, const PackedInputs& x, const Matmul* products, siz
 [[nodiscard]] constexpr bool same_format(const PackedMatrix& a, const PackedMatrix& b) {
   return a.kind == b.kind && a.bits == b.bits && a.group == b.group && a.minimums == b.minimums;
 }
-/// Computes a product in the simplest way (Form::Plain): one thread per output, unpacked inputs.
-void multiply_plain(Stream& stream, const float* x, size_t n_rows, const Matmul& product);
 
 /// A product with a matrix per head: the first weight.k elements of each head of `in` (n_rows, n_heads, in_dim) are
 /// multiplied, and the first weight.n_out elements of each head of `out` (n_rows, n_heads, out_dim) are the result.
@@ -97,18 +93,18 @@ struct HeadsProduct {
 void multiply_heads(Stream& stream, const HeadsProduct& product, const PackedInputs& x);
 
 /// An adapter's update of a matrix. A view.
-struct LowRank {
+struct AdapterPart {
   const float* a = nullptr;  ///< (rank, k)
   const float* b = nullptr;  ///< (n_out, rank)
   uint32_t rank = 0;         ///< 0: no update
   float scale = 0.0F;
 };
-inline constexpr size_t kMaxLowRank = 256;
+inline constexpr size_t kMaxAdapterRank = 256;
 
 /// Adds each row's adapter update: for row r with p = parts[slots[r]], adds p.scale · p.b p.a x[r] to out[r]. x is
 /// (n_rows, k), out (n_rows, n_out), and slots (n_rows), negative for no adapter. All arrays are in device memory.
-void add_adapted(Stream& stream, const float* x, size_t n_rows, size_t k, const int32_t* slots, const LowRank* parts,
-                 float* out, size_t n_out);
+void add_adapted(Stream& stream, const float* x, size_t n_rows, size_t k, const int32_t* slots,
+                 const AdapterPart* parts, float* out, size_t n_out);
 
 /// The rows of a step.
 struct RowsView {
@@ -141,7 +137,7 @@ struct Angles {
 /// their positions (Su et al. 2021), and stores key and value in layer `layer` of the cache. For a cache of latents,
 /// `key` is (rows, cache.head_dim), and the pairs are the last dimensions of a query head and of a key.
 void rotate_and_store(Stream& stream, const RowsView& rows, const Heads& heads, const Angles& angles, float* query,
-                      float* key, const float* value, const CacheView& cache, size_t layer, Form form = Form::Fast);
+                      float* key, const float* value, const CacheView& cache, size_t layer);
 
 /// The attention work of a warp: consecutive rows of one sequence, or some heads of one row, at most 16 (row, head)
 /// pairs that share a key/value head.
@@ -182,8 +178,8 @@ struct Attention {
 /// item's parts are computed in parallel and the last block joins them; without, a warp computes them in turn, and
 /// items are in groups of kGroupItems. Both give the same bits. For a cache of latents, query and out have heads of
 /// cache.head_dim elements, and the first latent_rank of `out` are set.
-void attention(Stream& stream, const Attention& in, Form form = Form::Fast);
-void attention_to_latents(Stream& stream, const Attention& in);  ///< Form::Fast for a cache of latents
+void attention(Stream& stream, const Attention& in);
+void attention_to_latents(Stream& stream, const Attention& in);  ///< attention() for a cache of latents
 /// Returns the size in bytes of Attention::partials for a step.
 [[nodiscard]] constexpr size_t partial_bytes(const Attention& in) {
   const size_t padded = in.cache.latent_rank > 0 ? kMaxLatentRank : in.cache.padded();

@@ -11,17 +11,6 @@ __device__ float inverse_of(float sum, size_t dim, float eps) {
   return 1.0F / sqrtf(sum / static_cast<float>(dim) + eps);
 }
 
-// Form::Plain: one thread per row. Slow: each load uses 4 bytes of a 32-byte sector, and one thread adds a whole row.
-__global__ void norm_plain(const float* x, const float* weight, float eps, size_t n_vectors, size_t dim, size_t stride,
-                           float* out) {
-  const size_t row = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (row >= n_vectors) return;
-  float sum = 0.0F;
-  for (size_t i = 0; i < dim; ++i) sum = fmaf(x[row * stride + i], x[row * stride + i], sum);
-  const float inverse = inverse_of(sum, dim, eps);
-  for (size_t i = 0; i < dim; ++i) out[row * stride + i] = x[row * stride + i] * inverse * weight[i];
-}
-
 // Normalizes narrow vectors, such as the heads of Qwen3, with one warp per vector.
 __global__ __launch_bounds__(kBlockThreads) void norm_warp(const float* x, const float* weight, float eps,
                                                            size_t n_vectors, size_t dim, size_t stride, float* out) {
@@ -45,8 +34,9 @@ __global__ __launch_bounds__(kRowThreads) void norm_block(const float* x, const 
   for (size_t i = threadIdx.x; i < dim; i += kRowThreads) out[i] = x[i] * inverse * weight[i];
 }
 
-// Fused: adds a product's result to the residual, normalizes, and packs the row for the next product. Three kernels
-// would move 28 dim bytes per row; this one moves 16 dim and saves launches, which matter most for a single row.
+// FusedOperation: adds a product's result to the residual, normalizes, and packs the row for the next product. Three
+// kernels would move 28 dim bytes per row; this one moves 16 dim and saves launches, which matter most for a single
+// row.
 template <Kind kKind>
 __global__ __launch_bounds__(kRowThreads) void add_norm_pack_rows(float* x, Delta delta, const float* weight, float eps,
                                                                   size_t dim, float* out, PackedInputs packed) {
@@ -55,7 +45,7 @@ __global__ __launch_bounds__(kRowThreads) void add_norm_pack_rows(float* x, Delt
   const float* add = delta.numbers == nullptr ? nullptr : delta.numbers + blockIdx.x * dim;
   const auto added = [&](size_t i) { return add == nullptr ? x[i] : x[i] + delta.scale * add[i]; };
   constexpr int kHeld = 8;  // elements per thread: a block holds 8,192 of a row
-  Held<kHeld> held;
+  HeldRow<kHeld> held;
   hold(held, dim, added);
   float sum = 0.0F;
   visit(held, dim, added, [&](size_t i, float v) {
@@ -76,12 +66,10 @@ __global__ __launch_bounds__(kRowThreads) void add_norm_pack_rows(float* x, Delt
 }  // namespace
 
 void rms_norm(Stream& stream, const float* x, const float* weight, float eps, size_t n_vectors, size_t dim, float* out,
-              Form form, size_t stride) {
+              size_t stride) {
   if (stride == 0) stride = dim;
   const auto n = static_cast<unsigned>(n_vectors);
-  if (form == Form::Plain) {
-    launch(norm_plain, {(n + 31) / 32}, {32}, 0, stream, x, weight, eps, n_vectors, dim, stride, out);
-  } else if (dim <= 256) {
+  if (dim <= 256) {
     launch(norm_warp, {(n + kBlockWarps - 1) / kBlockWarps}, {kBlockThreads}, 0, stream, x, weight, eps, n_vectors, dim,
            stride, out);
   } else {

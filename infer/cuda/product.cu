@@ -8,19 +8,6 @@ namespace {
 
 constexpr size_t kMostNarrow = 64;  // maximum rows for product_narrow; more rows use product_tiled.cu
 
-// multiply_plain(): one thread per output, along a row of weights. Adjacent threads read distant addresses; each sum is
-// one chain of dependent additions.
-__global__ void product_plain(const float* x, size_t n_rows, Matmul p) {
-  const size_t output = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (output >= p.weight.n_out) return;
-  for (size_t row = 0; row < n_rows; ++row) {
-    float total = 0.0F;
-    for (size_t i = 0; i < p.weight.k; ++i)
-      total = fmaf(weight_at(p.weight, output, i), x[row * p.weight.k + i], total);
-    p.out[row * p.weight.n_out + output] = p.bias == nullptr ? total : p.bias[output] + total;
-  }
-}
-
 // A block computes 16 outputs (a tile's rows), each of its eight warps over an eighth of k; the eight sums are added
 // in order. A warp loads 512 contiguous bytes, several tiles ahead of the products, to hide the latency of memory. A
 // single row of inputs uses one of the tensor cores' eight columns, which costs no time: the product waits for memory.
@@ -30,7 +17,7 @@ template <typename Format, int kRowTiles, int kColumnTiles>
 __global__ __launch_bounds__(kNarrowThreads,
                              kColumnTiles == 1 ? 2 : 1) void product_narrow(const __grid_constant__ Products products,
                                                                             const PackedInputs x) {
-  const Work work = work_of(products, blockIdx.x, kRowTiles);
+  const BlockWork work = work_of(products, blockIdx.x, kRowTiles);
   const PackedMatrix& w = work.product->weight;
   const size_t first_column = static_cast<size_t>(blockIdx.y) * kColumnTiles;
   FOLIO_DYNAMIC_SHARED(shared);
@@ -61,11 +48,6 @@ void multiply(Stream& stream, const PackedInputs& x, const Matmul* products, siz
       launch_narrow<Format, 2, 8>(stream, x, all);
     }
   });
-}
-
-void multiply_plain(Stream& stream, const float* x, size_t n_rows, const Matmul& product) {
-  launch(product_plain, {static_cast<unsigned>(ceil_div(product.weight.n_out, 128))}, {128}, 0, stream, x, n_rows,
-         product);
 }
 
 }  // namespace folio::infer::gpu

@@ -186,11 +186,11 @@ struct Products {
 }
 
 /// The product that a block computes, and the block's first row tile in that product.
-struct Work {
+struct BlockWork {
   const Matmul* product;
   size_t first_tile;
 };
-__device__ inline Work work_of(const Products& products, size_t block, size_t tiles) {
+__device__ inline BlockWork work_of(const Products& products, size_t block, size_t tiles) {
   uint32_t i = 0;
   for (; i + 1 < products.n; ++i) {
     const size_t blocks = ceil_div(products.list[i].weight.row_tiles(), tiles);

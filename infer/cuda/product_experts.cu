@@ -16,7 +16,7 @@ __global__ __launch_bounds__(kNarrowThreads,
                                                                            const Grouped grouped) {
   const ExpertGroup group = grouped.groups[blockIdx.y];
   if (group.n == 0) return;
-  const Work work = work_of(products, blockIdx.x, kRowTiles);
+  const BlockWork work = work_of(products, blockIdx.x, kRowTiles);
   const PackedMatrix& w = work.product->weight;
   const size_t first_column = static_cast<size_t>(blockIdx.y) * kColumnTiles;
   FOLIO_DYNAMIC_SHARED(shared);
@@ -26,8 +26,8 @@ __global__ __launch_bounds__(kNarrowThreads,
       [&](size_t column, size_t output, float total) {
         if (column >= group.n || output >= w.n_out) return;
         if (x.kind == Kind::F16) total *= x.row_scales[first_column * kTileColumns + column];
-        const auto taking = static_cast<size_t>(grouped.takings[group.first + column]);
-        work.product->out[taking * w.n_out + output] = total;
+        const auto assignment = static_cast<size_t>(grouped.assignments[group.first + column]);
+        work.product->out[assignment * w.n_out + output] = total;
       });
 }
 

@@ -36,7 +36,7 @@ __global__ __launch_bounds__(kThreads, 1) void product_tiled(const __grid_consta
                                                              const PackedInputs x) {
   constexpr int kColumnTiles = kColumnTilesOf<Format>;
   constexpr unsigned kBlockColumns = kColumnTilesOfBlock<Format>;
-  const Work work = work_of(products, blockIdx.y, kRowTilesOfBlock);
+  const BlockWork work = work_of(products, blockIdx.y, kRowTilesOfBlock);
   const PackedMatrix& w = work.product->weight;
   const size_t first_column = static_cast<size_t>(blockIdx.x) * kBlockColumns;
   const auto step_bytes = static_cast<unsigned>(Format::step_bytes(w));

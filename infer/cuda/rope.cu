@@ -90,17 +90,10 @@ __device__ void rotate_row(const Rotation& r, size_t row, uint32_t first, uint32
   }
 }
 
-// Form::Plain: one thread per row, so a decode step uses only as many threads as it has rows.
-template <bool kHalf>
-__global__ void rotate_plain(const __grid_constant__ Rotation r) {
-  const size_t row = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (row < r.rows.n_rows) rotate_row<kHalf>(r, row, 0, 1);
-}
-
 // One thread per pair: adjacent threads access adjacent memory, and latencies overlap. A row has as many blocks as its
 // pairs need.
 template <bool kHalf>
-__global__ __launch_bounds__(kThreads) void rotate_fast(const __grid_constant__ Rotation r) {
+__global__ __launch_bounds__(kThreads) void rotate_rows(const __grid_constant__ Rotation r) {
   rotate_row<kHalf>(r, blockIdx.y, blockIdx.x * kThreads + threadIdx.x, gridDim.x * kThreads);
 }
 
@@ -115,15 +108,11 @@ __global__ __launch_bounds__(kThreads) void copy_cache_blocks(CacheView cache, c
 }  // namespace
 
 void rotate_and_store(Stream& stream, const RowsView& rows, const Heads& heads, const Angles& angles, float* query,
-                      float* key, const float* value, const CacheView& cache, size_t layer, Form form) {
+                      float* key, const float* value, const CacheView& cache, size_t layer) {
   const Rotation rotation{rows, heads, angles, query, key, value, cache, layer};
-  if (form == Form::Plain) {
-    launch(cache.half ? rotate_plain<true> : rotate_plain<false>, {(rows.n_rows + 31) / 32}, {32}, 0, stream, rotation);
-  } else {
-    const uint32_t pairs = (heads.n_heads + heads.n_kv_heads) * heads.head_dim / 2;
-    const Grid grid{static_cast<unsigned>(ceil_div(pairs, kThreads)), rows.n_rows};
-    launch(cache.half ? rotate_fast<true> : rotate_fast<false>, grid, {kThreads}, 0, stream, rotation);
-  }
+  const uint32_t pairs = (heads.n_heads + heads.n_kv_heads) * heads.head_dim / 2;
+  const Grid grid{static_cast<unsigned>(ceil_div(pairs, kThreads)), rows.n_rows};
+  launch(cache.half ? rotate_rows<true> : rotate_rows<false>, grid, {kThreads}, 0, stream, rotation);
 }
 
 void copy_blocks(Stream& stream, const CacheView& cache, const int32_t* pairs, size_t n) {

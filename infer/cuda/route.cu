@@ -80,7 +80,7 @@ size_t words_of(size_t n) { return ceil_div(n, kWarp); }
 // One warp per row. Scores are in shared memory; n_chosen times, each lane scans every 32nd score for the maximum. Sums
 // and ties follow the order of the experts, as in the reference, so the bits are the same.
 // cuda_report: route_rows shares 1056 bytes
-__global__ __launch_bounds__(kWarp) void route_rows(float* routes, const float* bias, Routing r, Taken taken) {
+__global__ __launch_bounds__(kWarp) void route_rows(float* routes, const float* bias, Routing r, Assignments assigned) {
   FOLIO_DYNAMIC_SHARED(shared);
   auto* scores = reinterpret_cast<float*>(shared);
   float* by = scores + r.n_experts;  // scores plus bias, by which experts are chosen
@@ -89,8 +89,8 @@ __global__ __launch_bounds__(kWarp) void route_rows(float* routes, const float* 
   uint32_t* chosen_groups = chosen + ceil_div(r.n_experts, kWarp);
   const unsigned lane = threadIdx.x;
   routes += static_cast<size_t>(blockIdx.x) * r.n_experts;
-  taken.experts += static_cast<size_t>(blockIdx.x) * r.n_chosen;
-  taken.weights += static_cast<size_t>(blockIdx.x) * r.n_chosen;
+  assigned.experts += static_cast<size_t>(blockIdx.x) * r.n_chosen;
+  assigned.weights += static_cast<size_t>(blockIdx.x) * r.n_chosen;
 
   for (uint32_t i = lane; i < r.n_experts; i += kWarp) scores[i] = routes[i];
   to_scores(scores, r.n_experts, r.sigmoid);
@@ -113,22 +113,22 @@ __global__ __launch_bounds__(kWarp) void route_rows(float* routes, const float* 
   float sum = 0.0F;
   for (uint32_t i = 0; i < r.n_experts; ++i) sum += has_bit(chosen, i) ? scores[i] : 0.0F;
   const float factor = r.normalizes ? r.scale / (sum + 1e-20F) : r.scale;
-  uint32_t n_taken = 0;
+  uint32_t n_assigned = 0;
   for (uint32_t i = lane; i < ceil_div(r.n_experts, kWarp) * kWarp; i += kWarp) {
     const uint32_t word = chosen[i / kWarp];
     const bool is_chosen = (word >> lane & 1U) != 0;
     const float weight = is_chosen ? scores[i] * factor : 0.0F;
     if (i < r.n_experts) routes[i] = weight;
     if (is_chosen) {
-      const uint32_t place = n_taken + count_bits(word & ((1U << lane) - 1));
-      taken.experts[place] = static_cast<int32_t>(i);
-      taken.weights[place] = weight;
+      const uint32_t place = n_assigned + count_bits(word & ((1U << lane) - 1));
+      assigned.experts[place] = static_cast<int32_t>(i);
+      assigned.weights[place] = weight;
     }
-    n_taken += count_bits(word);
+    n_assigned += count_bits(word);
   }
-  for (uint32_t k = n_taken + lane; k < r.n_chosen; k += kWarp) {
-    taken.experts[k] = -1;
-    taken.weights[k] = 0.0F;
+  for (uint32_t k = n_assigned + lane; k < r.n_chosen; k += kWarp) {
+    assigned.experts[k] = -1;
+    assigned.weights[k] = 0.0F;
   }
 }
 
@@ -156,14 +156,14 @@ __device__ uint32_t sum_before(uint32_t value, uint32_t& total) {
 
 // One block per expert: reads all assignments, 256 at a time, and lists those of its expert in order. The last block to
 // finish splits the lists into groups. The lists don't depend on the order of blocks.
-__global__ __launch_bounds__(kBlockThreads) void group_by_expert(const int32_t* experts, uint32_t n_takings,
+__global__ __launch_bounds__(kBlockThreads) void group_by_expert(const int32_t* experts, uint32_t n_assignments,
                                                                  uint32_t n_experts, uint32_t n_rows, Grouped to) {
   const auto expert = static_cast<int32_t>(blockIdx.x);
-  int32_t* list = to.takings + static_cast<size_t>(blockIdx.x) * n_rows;
+  int32_t* list = to.assignments + static_cast<size_t>(blockIdx.x) * n_rows;
   uint32_t n = 0;
-  for (uint32_t first = 0; first < n_takings; first += kBlockThreads) {
+  for (uint32_t first = 0; first < n_assignments; first += kBlockThreads) {
     const uint32_t i = first + threadIdx.x;
-    const bool mine = i < n_takings && experts[i] == expert;
+    const bool mine = i < n_assignments && experts[i] == expert;
     uint32_t found = 0;
     const uint32_t before = sum_before(mine ? 1 : 0, found);
     if (mine) list[n + before] = static_cast<int32_t>(i);
@@ -193,14 +193,16 @@ __global__ __launch_bounds__(kBlockThreads) void group_by_expert(const int32_t* 
 
 }  // namespace
 
-void route(Stream& stream, float* routes, const float* bias, const Routing& r, size_t n_rows, const Taken& taken) {
+void route(Stream& stream, float* routes, const float* bias, const Routing& r, size_t n_rows,
+           const Assignments& assigned) {
   const size_t words = 2 * r.n_experts + r.n_groups + words_of(r.n_experts) + words_of(r.n_groups);
   launch(route_rows, {static_cast<unsigned>(n_rows)}, {kWarp}, words * sizeof(uint32_t), stream, routes, bias, r,
-         taken);
+         assigned);
 }
 
-void group_takings(Stream& stream, const Taken& taken, const Routing& r, size_t n_rows, const Grouped& grouped) {
-  launch(group_by_expert, {r.n_experts}, {kBlockThreads}, 0, stream, taken.experts,
+void group_assignments(Stream& stream, const Assignments& assigned, const Routing& r, size_t n_rows,
+                       const Grouped& grouped) {
+  launch(group_by_expert, {r.n_experts}, {kBlockThreads}, 0, stream, assigned.experts,
          static_cast<uint32_t>(n_rows * r.n_chosen), r.n_experts, static_cast<uint32_t>(n_rows), grouped);
 }
 

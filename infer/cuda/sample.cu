@@ -1,7 +1,7 @@
 // Samples a token from a row of logits as sampling/sampler.h does: penalty, top-k, top-p, min-p, temperature, draw.
 // Tokens are ranked by likelihood, ties by id. A filter or draw selects the first rank at which the sum of the weights
 // so far exceeds a target (choose() in sample_body.h). Weights are integers, e^x in units of 2^-44, so sums are exact
-// in any order of threads and blocks. The plain and the fast kernels share all helpers, so both are in this file.
+// in any order of threads and blocks. Three kernels, survey, list and settle, share a row's State.
 #include "infer/cuda/block.h"
 #include "infer/cuda/sample.h"
 #include "infer/cuda/sample_body.h"
@@ -9,93 +9,6 @@
 namespace folio::infer::gpu {
 namespace {
 
-// ---- Form::Plain: one thread per draw ----
-
-class PlainRow {
- public:
-  __device__ PlainRow(const float* logits, unsigned vocab_size, const DrawInput& in, const int32_t* ids)
-      : logits_(logits + static_cast<size_t>(in.row) * vocab_size),
-        vocab_size_(vocab_size),
-        in_(in),
-        ids_(ids + in.first_id) {}
-
-  [[nodiscard]] __device__ bool all_finite() const {
-    for (unsigned id = 0; id < vocab_size_; ++id) {
-      if (!is_finite(logits_[id])) return false;
-    }
-    return true;
-  }
-  // Returns a token's rank, or kEnd if it must not be drawn.
-  [[nodiscard]] __device__ Rank rank(unsigned id) const {
-    float logit = logits_[id];
-    for (unsigned i = 0; i < in_.n_penalized + in_.n_never; ++i) {
-      if (ids_[i] != static_cast<int32_t>(id)) continue;
-      if (i >= in_.n_penalized) return kEnd;
-      logit = penalized(logit, in_.repetition_penalty);
-    }
-    return logit < kFloor ? kEnd : rank_of(logit, id);
-  }
-  // Returns the first rank that is at least `first`, or kEnd.
-  [[nodiscard]] __device__ Rank next(Rank first) const {
-    Rank next = kEnd;
-    for (unsigned id = 0; id < vocab_size_; ++id) {
-      const Rank p = rank(id);
-      if (p >= first && p < next) next = p;
-    }
-    return next;
-  }
-  [[nodiscard]] __device__ unsigned vocab_size() const { return vocab_size_; }
-
- private:
-  const float* logits_;
-  unsigned vocab_size_;
-  const DrawInput& in_;
-  const int32_t* ids_;
-};
-
-struct PlainTokens {
-  const PlainRow& row;
-  Weights weights;
-
-  [[nodiscard]] __device__ Sum sum(Weight weight, Rank last) const {
-    Sum sum = 0;
-    for (unsigned id = 0; id < row.vocab_size(); ++id) {
-      const Rank p = row.rank(id);
-      if (p != kEnd && p <= last) sum += weights(weight, logit_of(p));
-    }
-    return sum;
-  }
-  [[nodiscard]] __device__ Rank select(Weight weight, Rank last, Sum target) const {
-    Sum sum = 0;
-    for (Rank p = row.next(0); p != kEnd && p <= last; p = row.next(p + 1)) {
-      sum += weights(weight, logit_of(p));
-      if (sum > target) return p;
-    }
-    return kEnd;
-  }
-};
-
-// One thread per draw walks from each token to the next in order of rank, and reads the whole row for each step.
-__global__ void draw_plain(const float* logits, unsigned vocab_size, const DrawInput* draws, const int32_t* ids,
-                           int32_t* tokens) {
-  const DrawInput& in = draws[blockIdx.x];
-  const PlainRow row(logits, vocab_size, in, ids);
-  int32_t& token = tokens[blockIdx.x];
-  const Rank likeliest = row.next(0);
-  if (!row.all_finite()) {
-    token = kNotFinite;
-  } else if (likeliest == kEnd) {
-    token = kNothingLeft;
-  } else if (in.temperature == 0.0F) {
-    token = static_cast<int32_t>(id_of(likeliest));
-  } else {
-    PlainTokens all{row, {in, logit_of(likeliest)}};
-    token = static_cast<int32_t>(id_of(choose(in, all)));
-  }
-}
-
-// ---- Form::Fast: the kernels survey, list and settle ----
-//
 // A block of survey or list reads 4096 logits. The product has just stored them in the L2 cache, so the reads take less
 // time than a launch.
 
@@ -502,13 +415,9 @@ __global__ __launch_bounds__(kThreads, 1) void settle(const float* logits, unsig
 size_t draw_workspace_bytes(size_t n_draws) { return n_draws * sizeof(State); }
 
 void draw_tokens(Stream& stream, const float* logits, size_t vocab_size, const DrawInput* draws, const int32_t* ids,
-                 size_t n_draws, void* workspace, int32_t* tokens, Form form) {
+                 size_t n_draws, void* workspace, int32_t* tokens) {
   const auto n = static_cast<unsigned>(n_draws);
   const auto vocab = static_cast<unsigned>(vocab_size);
-  if (form == Form::Plain) {
-    launch(draw_plain, {n}, {1}, 0, stream, logits, vocab, draws, ids, tokens);
-    return;
-  }
   auto* states = static_cast<State*>(workspace);
   const Grid blocks{(vocab + kChunk - 1) / kChunk, n};
   launch(survey, blocks, {kThreads}, 0, stream, logits, vocab, draws, ids, states, tokens);

@@ -42,6 +42,6 @@ inline constexpr size_t kMostTokens = size_t{1} << 19U;  ///< maximum vocabulary
 /// token may be drawn. All pointers are to device memory. logits (rows, vocab_size) are only read; vocab_size is at
 /// most kMostTokens. Results are deterministic, and a draw does not depend on other draws.
 void draw_tokens(Stream& stream, const float* logits, size_t vocab_size, const DrawInput* draws, const int32_t* ids,
-                 size_t n_draws, void* workspace, int32_t* tokens, Form form = Form::Fast);
+                 size_t n_draws, void* workspace, int32_t* tokens);
 
 }  // namespace folio::infer::gpu

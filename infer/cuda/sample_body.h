@@ -1,4 +1,4 @@
-// Ranks, weights and the choice of a token, for the plain and the fast version of the sampler (sample.cu).
+// Ranks, weights and the choice of a token, for the kernels of sample.cu.
 #pragma once
 
 #include "infer/cuda/kernel.h"

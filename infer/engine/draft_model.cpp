@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "infer/cache/scoped_sequence.h"
 
 namespace folio::infer {
 namespace {
@@ -17,46 +16,51 @@ const core::StoredModel& checked(const core::StoredModel& model, const core::Sto
 
 }  // namespace
 
-// A sequence in the draft model's KV cache.
-class DraftModel::CachedText final : public Drafter::Memory {
- public:
-  explicit CachedText(BlockManager& cache) : cache_(cache), sequence_(cache) {}
-
-  [[nodiscard]] SequenceId id() const { return sequence_.id(); }
-
-  // Replaces the sequence's tokens. Keeps the cached positions of the common prefix, except that of the last token,
-  // whose row must be computed to draw the first draft.
-  void turn_to(std::span<const int32_t> tokens) {
-    const auto known = tokens.first(tokens.size() - 1);
-    const size_t n_most = std::min({static_cast<size_t>(cache_.length(id())), tokens_.size(), known.size()});
-    const auto held = std::span<const int32_t>(tokens_).first(n_most);
-    const auto n_kept = std::mismatch(held.begin(), held.end(), known.begin()).first - held.begin();
-    cache_.truncate(id(), n_kept);
-    if (n_kept == 0) cache_.share_prefix(id(), known);
-    cache_.remember(id(), known.first(static_cast<size_t>(cache_.length(id()))));
-    tokens_.assign(tokens.begin(), tokens.end());
-  }
-  void set(std::span<const int32_t> tokens) { tokens_.assign(tokens.begin(), tokens.end()); }
-
- private:
-  BlockManager& cache_;
-  ScopedSequence sequence_;
-  std::vector<int32_t> tokens_;  ///< tokens of all cached positions; after a failed step, also of positions not cached
-};
-
 DraftModel::DraftModel(const core::StoredModel& model, const core::StoredModel& target, Machine& machine,
                        const CacheOptions& options)
     : runner_(checked(model, target), machine, options) {}
 
 void DraftModel::draft(std::span<const Text> texts) {
-  rows_.clear();
-  drafted_.clear();
-  int64_t reserved = 0;
-  for (const Text& text : texts) read(text, reserved);
+  clear();
+  for (const Text& text : texts) read(text);
   draw();
   for (const Text& text : texts) {
-    if (text.memory) static_cast<CachedText&>(*text.memory).set(std::span(text.tokens).subspan(text.first));
+    if (text.memory == nullptr) continue;
+    const auto tokens = std::span(text.tokens).subspan(text.first);
+    static_cast<CachedText&>(*text.memory).tokens.assign(tokens.begin(), tokens.end());
   }
+}
+
+void DraftModel::clear() {
+  rows_.clear();
+  drafted_.clear();
+  reserved_ = 0;
+}
+
+bool DraftModel::append_rows(SequenceId sequence, std::span<const int32_t> tokens, std::span<const float> hidden,
+                             size_t n_drafts) {
+  const BlockManager& cache = runner_.cache();
+  const auto first = static_cast<size_t>(cache.length(sequence));
+  const size_t n = tokens.size() - first;
+  const int64_t needed = cache.blocks_needed(sequence, static_cast<int64_t>(n + n_drafts));
+  if (std::ssize(tokens) + static_cast<int64_t>(n_drafts) > runner_.config().context_length) return false;
+  if (reserved_ + needed > cache.free_blocks()) return false;
+  reserved_ += needed;
+  const size_t dim = hidden.size() / n;
+  for (size_t i = 0; i < n && rows_.size() < runner_.max_rows(); ++i) {
+    rows_.push_back({.token = tokens[first + i],
+                     .sequence = sequence,
+                     .position = static_cast<int64_t>(first + i),
+                     .wants_logits = false,
+                     .hidden = hidden.subspan(i * dim, dim)});
+  }
+  return true;
+}
+
+void DraftModel::begin_draft(const Text& text, SequenceId sequence, size_t n_drafts) {
+  rows_.back().sampler = &text.sampler;
+  rows_.back().history = text.tokens;
+  drafted_.push_back({.text = &text, .sequence = sequence, .n_left = n_drafts, .row = rows_.size() - 1});
 }
 
 void DraftModel::draw() {
@@ -85,31 +89,35 @@ void DraftModel::draw() {
   }
 }
 
-// Appends rows for the text's tokens that are not cached. The last row draws the first draft. `reserved` is the number
-// of free blocks that earlier rows need; adds those of this text.
-void DraftModel::read(const Text& text, int64_t& reserved) {
+// Replaces the sequence's tokens. Keeps the cached positions of the common prefix, except that of the last token, whose
+// row must be computed to draw the first draft. After a failed step, some tokens are not cached.
+void DraftModel::turn_to(CachedText& cached, std::span<const int32_t> tokens) {
   BlockManager& cache = runner_.cache();
+  const SequenceId id = cached.sequence.id();
+  const auto known = tokens.first(tokens.size() - 1);
+  const size_t n_most = std::min({static_cast<size_t>(cache.length(id)), cached.tokens.size(), known.size()});
+  const auto held = std::span<const int32_t>(cached.tokens).first(n_most);
+  const auto n_kept = std::mismatch(held.begin(), held.end(), known.begin()).first - held.begin();
+  cache.truncate(id, n_kept);
+  if (n_kept == 0) cache.share_prefix(id, known);
+  cache.remember(id, known.first(static_cast<size_t>(cache.length(id))));
+  cached.tokens.assign(tokens.begin(), tokens.end());
+}
+
+// Appends rows for the text's tokens that are not cached. If all of them fit, the last row draws the first draft.
+void DraftModel::read(const Text& text) {
   const auto tokens = std::span(text.tokens).subspan(text.first);
   // No row is computed for the last draft, so it needs no position.
   const int64_t n_free = runner_.config().context_length - std::ssize(tokens) + 1;
   const size_t n = std::min(text.most, static_cast<size_t>(std::max<int64_t>(n_free, 0)));
   if (n == 0) return text.memory.reset();
-  if (text.memory == nullptr) text.memory = std::make_unique<CachedText>(cache);
-  auto& sequence = static_cast<CachedText&>(*text.memory);
-  sequence.turn_to(tokens);
-  const auto first = static_cast<size_t>(cache.length(sequence.id()));
-  const int64_t needed = cache.blocks_needed(sequence.id(), static_cast<int64_t>(tokens.size() - first + n - 1));
-  if (reserved + needed > cache.free_blocks()) return text.memory.reset();
-  reserved += needed;
-  const size_t end = std::min(tokens.size(), first + runner_.max_rows() - rows_.size());
-  for (size_t i = first; i < end; ++i) {
-    rows_.push_back(
-        {.token = tokens[i], .sequence = sequence.id(), .position = static_cast<int64_t>(i), .wants_logits = false});
-  }
-  if (end < tokens.size()) return;
-  rows_.back().sampler = &text.sampler;
-  rows_.back().history = text.tokens;
-  drafted_.push_back({.text = &text, .sequence = sequence.id(), .n_left = n, .row = rows_.size() - 1});
+  if (text.memory == nullptr) text.memory = std::make_unique<CachedText>(runner_.cache());
+  auto& cached = static_cast<CachedText&>(*text.memory);
+  const SequenceId id = cached.sequence.id();
+  turn_to(cached, tokens);
+  const size_t end = rows_.size() + tokens.size() - static_cast<size_t>(runner_.cache().length(id));
+  if (!append_rows(id, tokens, {}, n - 1)) return text.memory.reset();
+  if (rows_.size() == end) begin_draft(text, id, n);
 }
 
 }  // namespace folio::infer

@@ -30,26 +30,44 @@ class DraftModel : public Drafter {
   [[nodiscard]] Runner& runner() { return runner_; }
 
  protected:
+  // A sequence in the draft model's KV cache.
+  struct CachedText final : Memory {
+    explicit CachedText(BlockManager& cache) : sequence(cache) {}
+    ScopedSequence sequence;
+    std::vector<int32_t> tokens{};  ///< tokens of all cached positions, and of the positions after them
+    // Of a module (mtp_drafter.h):
+    std::vector<float> hidden{};  ///< (tokens that are not cached, dim)
+    size_t end = 0;               ///< index in the sequence of the token whose hidden state comes next
+  };
   // A sequence whose drafts are being drawn.
   struct DraftedText {
     const Text* text;
     SequenceId sequence;
     size_t n_left;                ///< drafts left to draw
     size_t row;                   ///< index in rows_ of the row that draws the next one
-    std::vector<float> hidden{};  ///< (dim): in a module (mtp_drafter.h), input of its next row
+    std::vector<float> hidden{};  ///< (dim): in a module, input of its next row
   };
 
-  /// Runs rows_, in which the last row of each text of drafted_ draws its first draft, and then a row for each further
-  /// draft. A module's rows use the hidden states that its rows before kept.
+  void clear();
+  /// Appends the rows of `tokens` that are not cached, as many as a step still holds, with their hidden states in a
+  /// module. Returns false, and appends nothing, if the context or the cache cannot hold them and `n_drafts` more.
+  [[nodiscard]] bool append_rows(SequenceId sequence, std::span<const int32_t> tokens, std::span<const float> hidden,
+                                 size_t n_drafts);
+  /// Makes the last of rows_ draw the first of `n_drafts` drafts.
+  void begin_draft(const Text& text, SequenceId sequence, size_t n_drafts);
+  /// Runs rows_, and then a row for each further draft of drafted_. A module's rows use the hidden states that its rows
+  /// before kept.
   void draw();
 
   Runner runner_;
   std::vector<Row> rows_;
-  std::vector<DraftedText> drafted_;
 
  private:
-  class CachedText;
-  void read(const Text& text, int64_t& reserved);
+  void turn_to(CachedText& cached, std::span<const int32_t> tokens);
+  void read(const Text& text);
+
+  int64_t reserved_ = 0;  ///< free blocks that rows_ and the drafts after them need
+  std::vector<DraftedText> drafted_;
 };
 
 }  // namespace folio::infer

@@ -93,9 +93,6 @@ class Engine {
   /// Loads an adapter and returns its id, the value for GenerateOptions::adapter. Throws core::Error if a machine does
   /// not support adapters.
   [[nodiscard]] int32_t load_adapter(const core::Adapter& adapter) { return runner_.load_adapter(adapter); }
-  [[nodiscard]] int32_t load_adapter(std::shared_ptr<const core::Adapter> adapter) {
-    return runner_.load_adapter(std::move(adapter));
-  }
   /// Unloads an adapter. Throws core::Error, and changes nothing, if a request uses the adapter or it is not loaded.
   void unload_adapter(int32_t number);
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "infer/cache/scoped_sequence.h"
 #include "infer/forward/tokens_ahead.h"
 
 namespace folio::infer {
@@ -12,57 +11,6 @@ namespace {
 constexpr size_t kManyRows = 32;  // rows of a sequence that observe() runs, since a prompt's would take much memory
 
 }  // namespace
-
-// A sequence in the module's KV cache. Its rows are the tokens after the first one of the sequence; the last ones may
-// not be computed yet. Blocks are shared by these tokens, since drafts need not be exact: the first token may differ.
-class MtpDrafter::Follower final : public Drafter::Memory {
- public:
-  // Begins at index `first` of the sequence's tokens, whose context begins at index `begin`. Earlier rows are taken
-  // from other sequences, or are missing.
-  Follower(BlockManager& cache, std::span<const int32_t> tokens, size_t begin, size_t first)
-      : cache_(cache), sequence_(cache), end_(first) {
-    tokens = tokens.subspan(begin);
-    const auto n = cache.share_prefix(id(), tokens.subspan(1, first - begin));
-    rows_.assign(tokens.begin() + 1, tokens.begin() + 1 + n);
-  }
-
-  [[nodiscard]] SequenceId id() const { return sequence_.id(); }
-  [[nodiscard]] size_t end() const { return end_; }  ///< index of the token whose hidden state comes next
-  [[nodiscard]] size_t n_pending() const { return rows_.size() - static_cast<size_t>(cache_.length(id())); }
-
-  void add(const Computed& c, size_t dim) {
-    // Accepted drafts are computed again, from the model's hidden states instead of the module's.
-    cache_.truncate(id(), std::min(cache_.length(id()), std::ssize(rows_)));
-    const size_t n = c.hidden.size() / dim;
-    const auto tokens = c.tokens.subspan(c.first + 1, n);
-    rows_.insert(rows_.end(), tokens.begin(), tokens.end());
-    hidden_.insert(hidden_.end(), c.hidden.begin(), c.hidden.end());
-    end_ = c.first + n;
-  }
-  // Removes drafts from the KV cache, and hidden states of computed rows. The last row is left to draw the first draft.
-  void settle(size_t dim) {
-    const int64_t n = std::min(cache_.length(id()), std::ssize(rows_) - 1);
-    cache_.truncate(id(), n);
-    cache_.remember(id(), std::span(rows_).first(static_cast<size_t>(n)));
-    hidden_.erase(hidden_.begin(), hidden_.end() - static_cast<std::ptrdiff_t>(n_pending() * dim));
-  }
-  // Returns the i-th row that is not computed. Valid until the next call of add() or settle().
-  [[nodiscard]] Row pending(size_t i, size_t dim) const {
-    const int64_t position = cache_.length(id()) + static_cast<int64_t>(i);
-    return {.token = rows_[static_cast<size_t>(position)],
-            .sequence = id(),
-            .position = position,
-            .wants_logits = false,
-            .hidden = std::span(hidden_).subspan(i * dim, dim)};
-  }
-
- private:
-  BlockManager& cache_;
-  ScopedSequence sequence_;
-  size_t end_;
-  std::vector<int32_t> rows_;
-  std::vector<float> hidden_;  ///< (n_pending(), dim)
-};
 
 MtpDrafter::MtpDrafter(const core::StoredModel& model, Machine& machine, const CacheOptions& options)
     : MtpDrafter(std::make_unique<core::StoredModel>(module_of(model)), model, machine, options) {}
@@ -75,61 +23,76 @@ MtpDrafter::MtpDrafter(std::unique_ptr<const core::StoredModel> module, const co
   core::require(runner_.keeps_hidden(), "{}: its module cannot draft on several ranks; use one process", model.path);
 }
 
-// Appends the follower's first pending rows, as many as a step still holds, at most `n_rows`. Returns false if the
-// cache cannot hold them and `n_drafts` more.
-bool MtpDrafter::append_rows(const Follower& follower, size_t n_rows, size_t n_drafts) {
-  const BlockManager& cache = runner_.cache();
-  const auto n = static_cast<int64_t>(n_rows + n_drafts);
-  const int64_t needed = cache.blocks_needed(follower.id(), n);
-  if (cache.length(follower.id()) + n > module_->config.context_length) return false;
-  if (reserved_ + needed > cache.free_blocks()) return false;
-  reserved_ += needed;
-  const size_t end = std::min(n_rows, runner_.max_rows() - rows_.size());
-  for (size_t i = 0; i < end; ++i) rows_.push_back(follower.pending(i, dim_));
-  return true;
+// A sequence's rows in the module are the tokens after the first one of the sequence; the last ones may not be computed
+// yet. Blocks are shared by these tokens, since drafts need not be exact: the first token may differ.
+size_t MtpDrafter::n_pending(const CachedText& cached) const {
+  return cached.tokens.size() - static_cast<size_t>(runner_.cache().length(cached.sequence.id()));
+}
+
+// Adds rows. Accepted drafts are computed again, from the model's hidden states instead of the module's.
+void MtpDrafter::add(CachedText& cached, const Computed& rows) {
+  const SequenceId id = cached.sequence.id();
+  runner_.cache().truncate(id, std::min(runner_.cache().length(id), std::ssize(cached.tokens)));
+  const size_t n = rows.hidden.size() / dim_;
+  const auto tokens = rows.tokens.subspan(rows.first + 1, n);
+  cached.tokens.insert(cached.tokens.end(), tokens.begin(), tokens.end());
+  cached.hidden.insert(cached.hidden.end(), rows.hidden.begin(), rows.hidden.end());
+  cached.end = rows.first + n;
+}
+
+// Removes drafts from the KV cache, and hidden states of computed rows. The last row is left to draw the first draft.
+void MtpDrafter::settle(CachedText& cached) {
+  BlockManager& cache = runner_.cache();
+  const SequenceId id = cached.sequence.id();
+  const int64_t n = std::min(cache.length(id), std::ssize(cached.tokens) - 1);
+  cache.truncate(id, n);
+  cache.remember(id, std::span(cached.tokens).first(static_cast<size_t>(n)));
+  const size_t n_kept = n_pending(cached) * dim_;
+  cached.hidden.erase(cached.hidden.begin(), cached.hidden.end() - static_cast<std::ptrdiff_t>(n_kept));
 }
 
 void MtpDrafter::observe(std::span<const Computed> all) {
   for (const Computed& c : all) {
-    const auto* known = static_cast<const Follower*>(c.memory.get());
-    if (known == nullptr || known->end() != c.first) {  // new, computed again, or not observed for some steps
+    const auto* known = static_cast<const CachedText*>(c.memory.get());
+    if (known == nullptr || known->end != c.first) {  // new, computed again, or not observed for some steps
       c.memory.reset();
-      c.memory = std::make_unique<Follower>(runner_.cache(), c.tokens, c.begin, c.first);
+      auto cached = std::make_unique<CachedText>(runner_.cache());
+      const auto tokens = c.tokens.subspan(c.begin + 1, c.first - c.begin);
+      const auto n = runner_.cache().share_prefix(cached->sequence.id(), tokens);
+      cached->tokens.assign(tokens.begin(), tokens.begin() + n);  // earlier rows that no sequence has are missing
+      c.memory = std::move(cached);
     }
-    static_cast<Follower&>(*c.memory).add(c, dim_);
+    add(static_cast<CachedText&>(*c.memory), c);
   }
   do {
-    rows_.clear();
-    reserved_ = 0;
+    clear();
     for (const Computed& c : all) {
       if (c.memory == nullptr) continue;
-      auto& follower = static_cast<Follower&>(*c.memory);
-      follower.settle(dim_);
-      const size_t n = follower.n_pending() - 1;
-      if (n >= kManyRows && !append_rows(follower, n, 0)) c.memory.reset();
+      auto& cached = static_cast<CachedText&>(*c.memory);
+      settle(cached);
+      const size_t n = n_pending(cached) - 1;
+      const auto tokens = std::span<const int32_t>(cached.tokens).first(cached.tokens.size() - 1);
+      const auto hidden = std::span<const float>(cached.hidden).first(n * dim_);
+      if (n >= kManyRows && !append_rows(cached.sequence.id(), tokens, hidden, 0)) c.memory.reset();
     }
     static_cast<void>(runner_.forward(rows_));
   } while (!rows_.empty());
 }
 
 void MtpDrafter::draft(std::span<const Text> texts) {
-  rows_.clear();
-  drafted_.clear();
-  reserved_ = 0;
+  clear();
   for (const Text& text : texts) {
-    auto* follower = static_cast<Follower*>(text.memory.get());
-    if (follower == nullptr || follower->end() + 1 != text.tokens.size()) continue;
-    follower->settle(dim_);
-    const size_t n = follower->n_pending();
-    if (rows_.size() + n > runner_.max_rows()) continue;
-    if (!append_rows(*follower, n, text.most - 1)) {
+    auto* cached = static_cast<CachedText*>(text.memory.get());
+    if (cached == nullptr || cached->end + 1 != text.tokens.size()) continue;
+    settle(*cached);
+    if (rows_.size() + n_pending(*cached) > runner_.max_rows()) continue;
+    const SequenceId id = cached->sequence.id();
+    if (!append_rows(id, cached->tokens, cached->hidden, text.most - 1)) {
       text.memory.reset();
       continue;
     }
-    rows_.back().sampler = &text.sampler;
-    rows_.back().history = text.tokens;
     rows_.back().keeps_hidden = true;
-    drafted_.push_back({.text = &text, .sequence = follower->id(), .n_left = text.most, .row = rows_.size() - 1});
+    begin_draft(text, id, text.most);
   }
   draw();
 }

@@ -26,15 +26,14 @@ class MtpDrafter : public DraftModel {
   void draft(std::span<const Text> texts) override;
 
  private:
-  class Follower;
-
   MtpDrafter(std::unique_ptr<const core::StoredModel> module, const core::StoredModel& model, Machine& machine,
              const CacheOptions& options);
-  bool append_rows(const Follower& follower, size_t n_rows, size_t n_drafts);
+  [[nodiscard]] size_t n_pending(const CachedText& cached) const;
+  void add(CachedText& cached, const Computed& rows);
+  void settle(CachedText& cached);
 
   std::unique_ptr<const core::StoredModel> module_;
   size_t dim_;
-  int64_t reserved_ = 0;  ///< free blocks that rows_ and the drafts after them need
 };
 
 }  // namespace folio::infer

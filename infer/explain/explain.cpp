@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "core/number.h"
-#include "infer/cache/scoped_sequence.h"
+#include "infer/cache/block_manager.h"
 #include "infer/explain/analysis.h"
 
 namespace folio::infer::explain {

@@ -3,8 +3,8 @@
 #include <array>
 
 #include "infer/forward/latent_attention.h"
+#include "infer/forward/slot_observer.h"
 #include "infer/forward/tokens_ahead.h"
-#include "infer/forward/watch.h"
 
 namespace folio::infer {
 namespace {
@@ -16,17 +16,17 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
   using enum Slot;
   const StageWeights& w = m.weights();
   size_t n = step.rows.size();
-  Watch see(m, observer);
+  SlotObserver see(m, observer);
 
   if (w.has(Role::MtpProjection, m.layers().first)) {
     join_hidden(m);
   } else if (w.has(Role::TokenEmbedding)) {
-    m.embed(w(Role::TokenEmbedding));
+    m.issue(Embed{w(Role::TokenEmbedding)});
     see("embedding", Residual, n);
   }
   const auto normed = [&](Role norm, int64_t l) {  // some families have no norm here: the input is Residual itself
     if (!w.has(norm, l)) return Residual;
-    m.norm(w(norm, l));
+    m.issue(Norm{w(norm, l)});
     return Normed;
   };
   for (int64_t l = m.layers().first; l < m.layers().last; ++l) {
@@ -36,18 +36,18 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
     if (latent) {
       project_latent(m, attended, l);
     } else {
-      m.project(attended, std::array{Projection{w(Role::Wq, l), w(Role::Bq, l), Query},
-                                     Projection{w(Role::Wk, l), w(Role::Bk, l), Key},
-                                     Projection{w(Role::Wv, l), w(Role::Bv, l), Value}});
+      m.issue(Project(attended, std::array{Projection{w(Role::Wq, l), w(Role::Bq, l), Query},
+                                           Projection{w(Role::Wk, l), w(Role::Bk, l), Key},
+                                           Projection{w(Role::Wv, l), w(Role::Bv, l), Value}}));
     }
     see("projected_query", Query, n, l);
     see("projected_key", Key, n, l);
     see("projected_latent", Latent, n, l);
     if (w.has(Role::QueryNorm, l)) {
-      m.norm_heads(Query, w(Role::QueryNorm, l));
-      m.norm_heads(Key, w(Role::KeyNorm, l));
+      m.issue(NormHeads{Query, w(Role::QueryNorm, l)});
+      m.issue(NormHeads{Key, w(Role::KeyNorm, l)});
     }
-    m.rotate_and_store(l);
+    m.issue(RotateAndStore{l});
     see("query", Query, n, l);
     see("key", Key, n, l);
     see("latent", Latent, n, l);
@@ -56,30 +56,31 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
       // From here on, only the rows that need logits are computed.
       n = step.n_logit_rows;
       if (n == 0) return;
-      m.gather();
+      m.issue(Gather{});
     }
-    latent ? attend_latents(m, l) : m.attend(l, w(Role::AttentionSinks, l));
+    latent ? attend_latents(m, l) : m.issue(Attend{l, w(Role::AttentionSinks, l)});
     see("heads", Heads, n, l);
-    m.project_to_residual(Heads, w(Role::Wo, l), w(Role::Bo, l), w(Role::PostAttentionNorm, l));
+    m.issue(ProjectToResidual{Heads, w(Role::Wo, l), w(Role::Bo, l), w(Role::PostAttentionNorm, l)});
     see("attention_residual", Residual, n, l);
 
     const Slot fed = normed(Role::FfnNorm, l);
     see("ffn_norm", fed, n, l);
     const bool experts = w.has(Role::Router, l);
     if (experts) {
-      m.route({w(Role::Router, l), w(Role::RouterBias, l), w(Role::SelectionBias, l)});
+      m.issue(Route{w(Role::Router, l), w(Role::RouterBias, l), w(Role::SelectionBias, l)});
       see("routes", Routes, n, l);
-      m.project_experts({w(Role::ExpertW1, l), w(Role::ExpertB1, l)}, {w(Role::ExpertW3, l), w(Role::ExpertB3, l)});
-      m.activate(ExpertGate, ExpertUp);
-      m.combine_experts({w(Role::ExpertW2, l), w(Role::ExpertB2, l)});
+      m.issue(
+          ProjectExperts{{w(Role::ExpertW1, l), w(Role::ExpertB1, l)}, {w(Role::ExpertW3, l), w(Role::ExpertB3, l)}});
+      m.issue(Activate{ExpertGate, ExpertUp});
+      m.issue(CombineExperts{{w(Role::ExpertW2, l), w(Role::ExpertB2, l)}});
     }
     if (w.has(Role::W1, l)) {  // a dense feed-forward network, or the experts that all rows share
       const Slot gate = experts ? SharedGate : Gate, up = experts ? SharedUp : Up;
-      m.project(fed, std::array{Projection{w(Role::W1, l), {}, gate}, Projection{w(Role::W3, l), {}, up}});
-      m.activate(gate, up);
-      if (w.has(Role::SharedGate, l)) m.gate_rows(gate, w(Role::SharedGate, l));
+      m.issue(Project(fed, std::array{Projection{w(Role::W1, l), {}, gate}, Projection{w(Role::W3, l), {}, up}}));
+      m.issue(Activate{gate, up});
+      if (w.has(Role::SharedGate, l)) m.issue(GateRows{gate, w(Role::SharedGate, l)});
       see("ffn_hidden", gate, n, l);
-      m.project_to_residual(gate, w(Role::W2, l), {}, w(Role::PostFfnNorm, l));
+      m.issue(ProjectToResidual{gate, w(Role::W2, l), {}, w(Role::PostFfnNorm, l)});
     }
     see("ffn_residual", Residual, n, l);
   }
@@ -88,12 +89,12 @@ void run_layers(Stage& m, const Step& step, const Observer& observer) {
     n = step.n_logit_rows;
     if (!keep_hidden(m, n)) return;
   }
-  m.norm(w(Role::OutputNorm));
+  m.issue(Norm{w(Role::OutputNorm)});
   see("norm", Normed, n);
-  m.project(Normed, std::array{Projection{w(Role::Output), {}, Logits}});
-  m.finish_logits();
+  m.issue(Project(Normed, std::array{Projection{w(Role::Output), {}, Logits}}));
+  m.issue(FinishLogits{});
   see("logits", Logits, n);
-  if (!step.draws.empty()) m.draw();
+  if (!step.draws.empty()) m.issue(DrawTokens{});
 }
 
 }  // namespace
@@ -107,7 +108,7 @@ void forward(std::span<const std::unique_ptr<Stage>> stages, Step step, const Ob
     }
     if (stage == stages.back()) break;
     residual.resize(step.rows.size() * stage->width(Slot::Residual));
-    stage->results().read(Slot::Residual, residual);
+    stage->read(Slot::Residual, residual);
     step.residual = residual;
   }
 }

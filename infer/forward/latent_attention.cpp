@@ -11,21 +11,21 @@ void project_latent(Stage& m, Slot in, int64_t l) {
   const StageWeights& w = m.weights();
   const Projection latent{w(Role::WkvA, l), {}, Latent};
   if (w.has(Role::WqA, l)) {
-    m.project(in, std::array{Projection{w(Role::WqA, l), {}, QueryLatent}, latent});
-    m.norm_heads(QueryLatent, w(Role::QueryLatentNorm, l));
-    m.project(QueryLatent, std::array{Projection{w(Role::WqB, l), {}, Query}});
+    m.issue(Project(in, std::array{Projection{w(Role::WqA, l), {}, QueryLatent}, latent}));
+    m.issue(NormHeads{QueryLatent, w(Role::QueryLatentNorm, l)});
+    m.issue(Project(QueryLatent, std::array{Projection{w(Role::WqB, l), {}, Query}}));
   } else {
-    m.project(in, std::array{Projection{w(Role::Wq, l), {}, Query}, latent});
+    m.issue(Project(in, std::array{Projection{w(Role::Wq, l), {}, Query}, latent}));
   }
-  m.norm_heads(Latent, w(Role::LatentNorm, l));
+  m.issue(NormHeads{Latent, w(Role::LatentNorm, l)});
 }
 
 void attend_latents(Stage& m, int64_t l) {
   using enum Slot;
   const StageWeights& w = m.weights();
-  m.project_heads(Query, w(Role::WkB, l), Absorbed);
-  m.attend(l, {});
-  m.project_heads(Attended, w(Role::WvB, l), Heads);
+  m.issue(ProjectHeads{Query, w(Role::WkB, l), Absorbed});
+  m.issue(Attend{l, {}});
+  m.issue(ProjectHeads{Attended, w(Role::WvB, l), Heads});
 }
 
 }  // namespace folio::infer

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/error.h"
 #include "core/manifest.h"
 
 namespace folio::infer {
@@ -65,8 +64,8 @@ RankReport sum_of(std::span<const RankReport> ranks) {
   return sum;
 }
 
-void StageMemory::load_adapter(int32_t /*number*/, std::shared_ptr<const core::Adapter> adapter) {
-  core::fail("{}: this machine does not support adapters", adapter->path);
+void Stage::load_adapter(int32_t /*number*/, const core::Adapter& adapter) {
+  core::fail("{}: this machine does not support adapters", adapter.path);
 }
 
 int64_t positions_seen(const core::ModelConfig& c, int64_t layer) {

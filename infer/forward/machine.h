@@ -1,10 +1,9 @@
 // The interface of a machine: a CPU, a GPU, or one rank of several. A Stage is a range of a model's layers on a
-// machine, with weights, activations and KV cache. Operations are values and may run asynchronously: only StageResults
-// waits. begin() copies the step's data, so a machine may record a step and replay it with other tokens, positions and
-// block tables, or delay operations to fuse them.
+// machine, with weights, activations and KV cache. Operations are values and may run asynchronously: only results are
+// waited for. begin() copies the step's data, so a machine may record a step and replay it with other tokens, positions
+// and block tables, or delay operations to fuse them.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -12,6 +11,7 @@
 #include <string>
 
 #include "core/adapter.h"
+#include "core/error.h"
 #include "core/weights.h"
 #include "infer/cache/block_manager.h"
 #include "infer/forward/exchange.h"
@@ -89,6 +89,12 @@ struct Shard {
   Exchange* exchange = nullptr;  ///< required if n_ranks > 1; must outlive the stage
 };
 
+/// Thrown if a part of a machine has failed permanently, such as a rank whose process exited. Later steps fail, too.
+class MachineLost : public core::Error {
+ public:
+  using core::Error::Error;
+};
+
 /// Throws core::Error with the machine's `name` if the shard is one of several. For machines that can't split models.
 void require_whole(const Shard& shard, const char* name);
 
@@ -119,27 +125,34 @@ struct StageInfo {
   bool keeps_hidden = true;  ///< false: rejects steps with Step::keeps_hidden
 };
 
-/// The memory of a stage that is filled after loading: KV cache and adapters.
-class StageMemory {
+/// Identifies an asynchronous copy of results to the host: a fetch function returns it, a wait function accepts it.
+enum class Ticket : uint64_t {};
+
+class Stage {
  public:
-  virtual ~StageMemory() = default;
+  virtual ~Stage() = default;
+
+  [[nodiscard]] virtual const StageInfo& info() const = 0;
+
+  /// Starts a step. Returns true if the machine replayed a recorded step of the same shape; the caller then issues no
+  /// operations and does not call end(). Throws std::bad_alloc if the cache blocks don't fit.
+  [[nodiscard]] virtual bool begin(const Step& step) = 0;
+  /// Adds an operation to the step. Throws core::Error if the machine does not support the operation.
+  virtual void issue(const Operation& operation) = 0;
+  /// Ends the step, after its last operation.
+  virtual void end() {}
+
+  // Memory that is filled after loading: KV cache and adapters.
   [[nodiscard]] virtual CacheFit cache_fit() const = 0;
   /// Reserves the KV cache. Called once, before the first step; n_blocks is at most cache_fit().n_blocks.
   virtual void reserve_cache(int64_t /*n_blocks*/) {}
   /// Loads the adapter's matrices for this stage's layers. StepRow::adapter refers to it by `number`, at least 0. The
   /// default throws core::Error: the machine does not support adapters.
-  virtual void load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter);
+  virtual void load_adapter(int32_t number, const core::Adapter& adapter);
   /// Unloads the adapter `number` once the steps already begun have ended. Does nothing if it is not loaded.
   virtual void unload_adapter(int32_t /*number*/) {}
-};
 
-/// Identifies an asynchronous copy of results to the host: a fetch function returns it, a wait function accepts it.
-enum class Ticket : uint64_t {};
-
-/// Copies activations from a stage's slots to host memory, and back.
-class StageResults {
- public:
-  virtual ~StageResults() = default;
+  // Copies of activations from slots to the host, and back.
   /// Starts copying Slot::Logits to the host.
   virtual Ticket fetch_logits() = 0;
   /// Waits for the logits and returns them: (rows that need logits, vocab_size). The caller may overwrite them until
@@ -154,50 +167,10 @@ class StageResults {
   /// observers, and between two stages.
   virtual void read(Slot slot, std::span<float> values) = 0;
   virtual void write(Slot slot, std::span<const float> values) = 0;
-};
-
-class Stage {
- public:
-  virtual ~Stage() = default;
-
-  [[nodiscard]] virtual const StageInfo& info() const = 0;
-  [[nodiscard]] virtual StageMemory& memory() = 0;
-  [[nodiscard]] virtual StageResults& results() = 0;
-
-  /// Starts a step. Returns true if the machine replayed a recorded step of the same shape; the caller then issues no
-  /// operations and does not call end(). Throws std::bad_alloc if the cache blocks don't fit.
-  [[nodiscard]] virtual bool begin(const Step& step) = 0;
-  /// Adds an operation to the step. Throws core::Error if the machine does not support the operation.
-  virtual void issue(const Operation& operation) = 0;
-  /// Ends the step, after its last operation.
-  virtual void end() {}
 
   [[nodiscard]] LayerRange layers() const { return info().layers; }
   [[nodiscard]] const StageWeights& weights() const { return info().weights; }
   [[nodiscard]] size_t width(Slot slot) const { return info().widths[static_cast<size_t>(slot)]; }
-
-  // The functions below issue the operations of the same names: see operation.h.
-  void embed(WeightId table, Slot out = Slot::Residual) { issue(Embed{table, out}); }
-  void norm(WeightId weight, Slot in = Slot::Residual, Slot out = Slot::Normed) { issue(Norm{weight, in, out}); }
-  void norm_heads(Slot slot, WeightId weight) { issue(NormHeads{slot, weight}); }
-  template <size_t N>
-  void project(Slot in, const std::array<Projection, N>& projections) {
-    issue(Project(in, projections));
-  }
-  void project_to_residual(Slot in, WeightId weight, WeightId bias, WeightId post_norm) {
-    issue(ProjectToResidual{in, weight, bias, post_norm});
-  }
-  void project_heads(Slot in, WeightId weight, Slot out) { issue(ProjectHeads{in, weight, out}); }
-  void rotate_and_store(int64_t layer) { issue(RotateAndStore{layer}); }
-  void attend(int64_t layer, WeightId sinks) { issue(Attend{layer, sinks}); }
-  void activate(Slot gate, Slot up) { issue(Activate{gate, up}); }
-  void route(const Route& router) { issue(router); }
-  void project_experts(const ExpertMatrix& gate, const ExpertMatrix& up) { issue(ProjectExperts{gate, up}); }
-  void combine_experts(const ExpertMatrix& down) { issue(CombineExperts{down}); }
-  void gate_rows(Slot slot, WeightId weight) { issue(GateRows{slot, weight}); }
-  void gather() { issue(Gather{}); }
-  void finish_logits() { issue(FinishLogits{}); }
-  void draw() { issue(DrawTokens{}); }
 };
 
 class Machine {

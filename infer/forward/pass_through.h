@@ -14,11 +14,19 @@ class PassThroughStage : public Stage {
   explicit PassThroughStage(std::unique_ptr<Stage> inner) : inner_(std::move(inner)) {}
 
   [[nodiscard]] const StageInfo& info() const override { return inner_->info(); }
-  [[nodiscard]] StageMemory& memory() override { return inner_->memory(); }
-  [[nodiscard]] StageResults& results() override { return inner_->results(); }
   [[nodiscard]] bool begin(const Step& step) override { return inner_->begin(step); }
   void issue(const Operation& operation) override { inner_->issue(operation); }
   void end() override { inner_->end(); }
+  [[nodiscard]] CacheFit cache_fit() const override { return inner_->cache_fit(); }
+  void reserve_cache(int64_t n_blocks) override { inner_->reserve_cache(n_blocks); }
+  void load_adapter(int32_t number, const core::Adapter& adapter) override { inner_->load_adapter(number, adapter); }
+  void unload_adapter(int32_t number) override { inner_->unload_adapter(number); }
+  Ticket fetch_logits() override { return inner_->fetch_logits(); }
+  std::span<float> wait(Ticket ticket) override { return inner_->wait(ticket); }
+  Ticket fetch_tokens() override { return inner_->fetch_tokens(); }
+  std::span<const int32_t> wait_tokens(Ticket ticket) override { return inner_->wait_tokens(ticket); }
+  void read(Slot slot, std::span<float> values) override { inner_->read(slot, values); }
+  void write(Slot slot, std::span<const float> values) override { inner_->write(slot, values); }
 
  protected:
   [[nodiscard]] Stage& inner() const { return *inner_; }
@@ -27,20 +35,6 @@ class PassThroughStage : public Stage {
 
  private:
   std::unique_ptr<Stage> inner_;
-};
-
-class PassThroughResults : public StageResults {
- public:
-  explicit PassThroughResults(StageResults& inner) : inner_results_(inner) {}
-  Ticket fetch_logits() override { return inner_results_.fetch_logits(); }
-  std::span<float> wait(Ticket ticket) override { return inner_results_.wait(ticket); }
-  Ticket fetch_tokens() override { return inner_results_.fetch_tokens(); }
-  std::span<const int32_t> wait_tokens(Ticket ticket) override { return inner_results_.wait_tokens(ticket); }
-  void read(Slot slot, std::span<float> values) override { inner_results_.read(slot, values); }
-  void write(Slot slot, std::span<const float> values) override { inner_results_.write(slot, values); }
-
- private:
-  StageResults& inner_results_;
 };
 
 }  // namespace folio::infer

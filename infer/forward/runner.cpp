@@ -42,7 +42,7 @@ LoadReport sum_of(std::span<const std::unique_ptr<Stage>> stages) {
 int64_t n_blocks(std::span<const std::unique_ptr<Stage>> stages, const core::ModelConfig& config,
                  const CacheOptions& options) {
   int64_t fit = std::numeric_limits<int32_t>::max();
-  for (const auto& stage : stages) fit = std::min(fit, stage->memory().cache_fit().n_blocks);
+  for (const auto& stage : stages) fit = std::min(fit, stage->cache_fit().n_blocks);
   require(fit >= 1, "no memory is left for the KV cache; use a smaller model");
   const int64_t each = blocks_for(options.max_positions == 0 ? config.context_length : options.max_positions);
   return options.n_sequences > fit / each ? fit : each * options.n_sequences;
@@ -69,9 +69,9 @@ Runner::Runner(const core::StoredModel& model, std::span<const Placement> placem
       cache_(n_blocks(stages_, model.config, options)) {
   max_rows_ = stages_.front()->info().max_rows;
   for (const auto& stage : stages_) {
-    block_bytes_ += stage->memory().cache_fit().block_bytes;
+    block_bytes_ += stage->cache_fit().block_bytes;
     max_rows_ = std::min(max_rows_, stage->info().max_rows);
-    stage->memory().reserve_cache(cache_.n_blocks());
+    stage->reserve_cache(cache_.n_blocks());
   }
 }
 
@@ -79,16 +79,12 @@ Runner::Runner(const core::StoredModel& model, Machine& machine, const CacheOpti
     : Runner(model, std::array{Placement{machine, all_layers(model.config)}}, options) {}
 
 int32_t Runner::load_adapter(const core::Adapter& adapter) {
-  return load_adapter(std::make_shared<const core::Adapter>(adapter));
-}
-
-int32_t Runner::load_adapter(std::shared_ptr<const core::Adapter> adapter) {
   const int32_t number = n_adapters_++;
   try {
-    for (const auto& stage : stages_) stage->memory().load_adapter(number, adapter);
+    for (const auto& stage : stages_) stage->load_adapter(number, adapter);
     adapters_.insert(number);
   } catch (...) {  // one stage failed: unload from all
-    for (const auto& stage : stages_) stage->memory().unload_adapter(number);
+    for (const auto& stage : stages_) stage->unload_adapter(number);
     throw;
   }
   return number;
@@ -96,7 +92,7 @@ int32_t Runner::load_adapter(std::shared_ptr<const core::Adapter> adapter) {
 
 void Runner::unload_adapter(int32_t number) {
   require(adapters_.erase(number) > 0, "adapter {} is not loaded", number);
-  for (const auto& stage : stages_) stage->memory().unload_adapter(number);
+  for (const auto& stage : stages_) stage->unload_adapter(number);
 }
 
 void Runner::require_adapter(int32_t number) const {
@@ -127,11 +123,11 @@ std::vector<float> Runner::logits_of(std::span<const float> residual, bool finis
                                 .draws = {},
                                 .observed = true,
                                 .residual = residual}));
-  last.norm(last.weights()(core::Role::OutputNorm));
-  last.project(Slot::Normed, std::array{Projection{last.weights()(core::Role::Output), {}, Slot::Logits}});
-  if (finished) last.finish_logits();
+  last.issue(Norm{last.weights()(core::Role::OutputNorm)});
+  last.issue(Project(Slot::Normed, std::array{Projection{last.weights()(core::Role::Output), {}, Slot::Logits}}));
+  if (finished) last.issue(FinishLogits{});
   std::vector<float> logits(n * last.width(Slot::Logits));
-  last.results().read(Slot::Logits, logits);
+  last.read(Slot::Logits, logits);
   last.end();
   return logits;
 }
@@ -165,15 +161,15 @@ Issued Runner::start(std::span<const Row> rows, const Observer& observer) {
   issued.drawn_on_host = on_host;
   n_fed_ = 0;  // if issuing the step throws, the next step can't use its draws
   infer::forward(stages_, step, observer);
-  if (on_host ? n_logit_rows_ > 0 : !issued.reported.empty()) issued.logits = last.results().fetch_logits();
-  if (!step.draws.empty()) issued.tokens = last.results().fetch_tokens();
+  if (on_host ? n_logit_rows_ > 0 : !issued.reported.empty()) issued.logits = last.fetch_logits();
+  if (!step.draws.empty()) issued.tokens = last.fetch_tokens();
   if (stages_.size() == 1 && !issued.logits && !observer && !step.keeps_hidden) n_fed_ = step.draws.size();
   return issued;
 }
 
 // Waits for a step's results, draws its tokens if the stage does not, and moves the requested logits to the front.
 StepOutput Runner::collect(const Issued& issued) {
-  StageResults& last = stages_.back()->results();
+  Stage& last = *stages_.back();
   std::span<float> logits;  // (rows that need logits, vocab_size)
   if (issued.logits) logits = last.wait(*issued.logits);
   std::span<const int32_t> tokens;

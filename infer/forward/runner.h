@@ -86,8 +86,7 @@ class Runner {
 
   /// Loads an adapter on all machines, or on none if it throws. Returns the adapter's id; ids are not reused. A CPU
   /// rounds the adapter's matrices to 8 bits where the model's are quantized.
-  [[nodiscard]] int32_t load_adapter(std::shared_ptr<const core::Adapter> adapter);
-  [[nodiscard]] int32_t load_adapter(const core::Adapter& adapter);  // copies `adapter`
+  [[nodiscard]] int32_t load_adapter(const core::Adapter& adapter);
   /// Unloads an adapter that no sequence uses. Throws core::Error if it is not loaded.
   void unload_adapter(int32_t number);
   /// Throws core::Error unless `number` is kNoAdapter or the id of a loaded adapter.

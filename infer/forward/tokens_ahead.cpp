@@ -72,16 +72,16 @@ void join_hidden(Stage& m) {
   const StageWeights& w = m.weights();
   const int64_t l = m.layers().first;
   const WeightId of_embedding = w(Role::MtpProjection, l), of_hidden{of_embedding.index + 1};
-  m.norm(w(Role::MtpHiddenNorm, l));
-  m.project(Normed, std::array{Projection{of_hidden, {}, Residual}});
-  m.embed(w(Role::TokenEmbedding), Branch);
-  m.norm(w(Role::MtpEmbeddingNorm, l), Branch);
-  m.project_to_residual(Normed, of_embedding, {}, {});
+  m.issue(Norm{w(Role::MtpHiddenNorm, l)});
+  m.issue(Project(Normed, std::array{Projection{of_hidden, {}, Residual}}));
+  m.issue(Embed{w(Role::TokenEmbedding), Branch});
+  m.issue(Norm{w(Role::MtpEmbeddingNorm, l), Branch});
+  m.issue(ProjectToResidual{Normed, of_embedding, {}, {}});
 }
 
 bool keep_hidden(Stage& m, size_t n_logit_rows) {
-  m.norm(m.weights()(Role::OutputNorm), Slot::Residual, Slot::Hidden);
-  if (n_logit_rows > 0) m.gather();
+  m.issue(Norm{m.weights()(Role::OutputNorm), Slot::Residual, Slot::Hidden});
+  if (n_logit_rows > 0) m.issue(Gather{});
   return n_logit_rows > 0;
 }
 

@@ -62,7 +62,7 @@ class ProfiledStage final : public PassThroughStage {
       : PassThroughStage(std::move(inner)),
         machine_(machine),
         config_(model.config),
-        cached_bytes_(memory().cache_fit().block_bytes / kBlockPositions /
+        cached_bytes_(inner().cache_fit().block_bytes / kBlockPositions /
                       static_cast<uint64_t>(layers().last - layers().first)),
         multiply_adds_(config_.latent()
                            ? static_cast<uint64_t>(config_.n_heads * config_.kv_lora_rank) + width(Slot::Absorbed)
@@ -185,7 +185,7 @@ class ProfiledStage final : public PassThroughStage {
   void count_experts() {
     const size_t n_experts = width(Slot::Routes);
     std::vector<float> routes(rows_.size() * n_experts);
-    results().read(Slot::Routes, routes);
+    read(Slot::Routes, routes);
     n_taken_ = 0;
     std::vector<bool> taken(n_experts, false);
     for (size_t i = 0; i < routes.size(); ++i) {

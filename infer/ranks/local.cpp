@@ -139,7 +139,7 @@ void LocalGroup::reset() {
 
 // Queues operations until a result is needed. Then each shard's thread runs all of them, and the threads wait for each
 // other only at exchanges.
-class ShardedStage final : public Stage, public StageMemory, public StageResults {
+class ShardedStage final : public Stage {
  public:
   ShardedStage(ShardThreads& threads, LocalGroup& group, std::vector<std::unique_ptr<Stage>> shards)
       : threads_(threads), group_(group), shards_(std::move(shards)), info_(shards_.front()->info()) {
@@ -147,8 +147,6 @@ class ShardedStage final : public Stage, public StageMemory, public StageResults
   }
 
   [[nodiscard]] const StageInfo& info() const override { return info_; }
-  [[nodiscard]] StageMemory& memory() override { return *this; }
-  [[nodiscard]] StageResults& results() override { return *this; }
   /// Starts a step without copying: the data that `step` refers to must stay valid until end().
   bool begin(const Step& step) override {
     operations_.clear();
@@ -159,29 +157,29 @@ class ShardedStage final : public Stage, public StageMemory, public StageResults
   void end() override { flush(); }
 
   [[nodiscard]] CacheFit cache_fit() const override { return report().fit; }
-  void load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) override {
-    for (const auto& shard : shards_) shard->memory().load_adapter(number, adapter);
+  void load_adapter(int32_t number, const core::Adapter& adapter) override {
+    for (const auto& shard : shards_) shard->load_adapter(number, adapter);
   }
   void unload_adapter(int32_t number) override {
-    for (const auto& shard : shards_) shard->memory().unload_adapter(number);
+    for (const auto& shard : shards_) shard->unload_adapter(number);
   }
 
   Ticket fetch_logits() override { return {}; }
-  std::span<float> wait(Ticket ticket) override { return shards_.front()->results().wait(ticket); }
+  std::span<float> wait(Ticket ticket) override { return shards_.front()->wait(ticket); }
   void read(Slot slot, std::span<float> values) override {
     flush();
-    shards_.front()->results().read(slot, values);
+    shards_.front()->read(slot, values);
   }
   void write(Slot slot, std::span<const float> values) override {
     flush();
-    for (const auto& shard : shards_) shard->results().write(slot, values);
+    for (const auto& shard : shards_) shard->write(slot, values);
   }
 
  private:
   [[nodiscard]] RankReport report() const {
     std::vector<RankReport> reports;
     for (const auto& shard : shards_) {
-      reports.push_back({.load = shard->info().load_report, .fit = shard->memory().cache_fit()});
+      reports.push_back({.load = shard->info().load_report, .fit = shard->cache_fit()});
     }
     return sum_of(reports);
   }

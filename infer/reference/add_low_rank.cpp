@@ -5,10 +5,9 @@
 #include "infer/reference/reference.h"
 
 namespace folio::infer::kernels::reference {
-namespace {
 
 template <typename Weight>
-void add_with(const float* t, size_t rank, const Weight* b, size_t n, float* out) {
+void add_low_rank(const float* t, size_t rank, const Weight* b, size_t n, float* out) {
   for (size_t i = 0; i < n; ++i) {
     const Weight* row = b + i / kLanes * rank * kLanes + i % kLanes;
     float total = 0.0F;
@@ -23,14 +22,8 @@ void add_with(const float* t, size_t rank, const Weight* b, size_t n, float* out
   }
 }
 
-}  // namespace
-
-void add_low_rank(const float* t, size_t rank, const float* b, size_t n, float* out) { add_with(t, rank, b, n, out); }
-
-void add_low_rank_bf16(const float* t, size_t rank, const BF16* b, size_t n, float* out) {
-  add_with(t, rank, b, n, out);
-}
-
-void add_low_rank_q8(const float* t, size_t rank, const Q8* b, size_t n, float* out) { add_with(t, rank, b, n, out); }
+template AddLowRank<float> add_low_rank<float>;
+template AddLowRank<BF16> add_low_rank<BF16>;
+template AddLowRank<Q8> add_low_rank<Q8>;
 
 }  // namespace folio::infer::kernels::reference

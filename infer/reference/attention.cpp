@@ -135,8 +135,10 @@ void attend(const float* query, size_t n_positions, const AttentionInput<T>& in,
   for (size_t d = 0; d < value_dim(in); ++d) out[d] = total.value[d] * inverse;
 }
 
+}  // namespace
+
 template <typename T>
-void attend_all(const AttentionInput<T>& in, float* out) {
+void attention(const AttentionInput<T>& in, float* out) {
   for (size_t r = 0; r < in.n_rows; ++r) {
     for (size_t h = 0; h < in.n_queries; ++h) {
       const size_t at = r * in.row_stride + h * in.head_dim;
@@ -145,11 +147,9 @@ void attend_all(const AttentionInput<T>& in, float* out) {
   }
 }
 
-}  // namespace
-
-void attention(const AttentionInput<float>& in, float* out) { attend_all(in, out); }
-void attention_f16(const AttentionInput<F16>& in, float* out) { attend_all(in, out); }
-void attention_q8(const AttentionInput<Q8>& in, float* out) { attend_all(in, out); }
-void attention_bf16(const AttentionInput<BF16Pair>& in, float* out) { attend_all(in, out); }
+template Attention<float> attention<float>;
+template Attention<F16> attention<F16>;
+template Attention<Q8> attention<Q8>;
+template Attention<BF16Pair> attention<BF16Pair>;
 
 }  // namespace folio::infer::kernels::reference

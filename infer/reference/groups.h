@@ -75,4 +75,14 @@ struct QuantizedInputs {
   int32_t* sums;  ///< (k / 32, 3) per input, if the kernels use it: -Σ of all 32, the first 16, the last 16 values
 };
 
+/// Returns the inputs from `first` on, each of k elements. A Kernels::quantize() call must have written `first` as its
+/// first input, because AMX interleaves the inputs of a call. Always inlined, so that each instruction set has its own.
+[[nodiscard, gnu::always_inline]] inline QuantizedInputs from(const QuantizedInputs& x, size_t first, size_t k) {
+  const size_t groups = first * (k / kGroupColumns);
+  return {.values = x.values + first * k,
+          .scales = x.scales + groups,
+          .scaled_sums = x.scaled_sums + groups,
+          .sums = x.sums + groups * 3};
+}
+
 }  // namespace folio::infer::kernels

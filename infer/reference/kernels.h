@@ -109,6 +109,29 @@ constexpr size_t in_panels(size_t k, size_t row, size_t column) {
   return ((row / kLanes * panel_columns(k) + column / 2 * 2) * kLanes) + row % kLanes * 2 + column % 2;
 }
 
+/// A function that is called through a pointer.
+template <typename Signature>
+struct Function;
+template <typename... Arguments>
+struct Function<void(Arguments...)> {
+  void (*run)(Arguments...) = nullptr;
+  void operator()(Arguments... arguments) const { run(arguments...); }
+};
+
+/// One operation for several types of elements: a call selects the function by the types of its arguments.
+template <typename... Signatures>
+struct Overloads : Function<Signatures>... {
+  using Function<Signatures>::operator()...;
+};
+
+template <typename Weight>
+using Matmul = void(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end,
+                    float* out, size_t out_stride, bool accumulate);
+template <typename T>
+using Attention = void(const AttentionInput<T>& in, float* out);
+template <typename Weight>
+using AddLowRank = void(const float* t, size_t rank, const Weight* b, size_t n, float* out);
+
 struct Kernels {
   core::Isa isa;
 
@@ -116,39 +139,20 @@ struct Kernels {
   void (*rms_norm)(const float* x, const float* weight, float eps, size_t dim, float* out);
 
   /// Computes out[n * out_stride + r] = Σ_k x[n, k] weight[r, k] for r in [row_begin, row_end) and n < n_rows, in the
-  /// order of sums above (kLanes). x is (n_rows, k), weight (…, k). With `accumulate`, adds the result to out.
-  void (*matmul)(const float* x, size_t n_rows, const float* weight, size_t k, size_t row_begin, size_t row_end,
-                 float* out, size_t out_stride, bool accumulate);
-
-  /// Computes matmul for 16-bit weights, bit-identical to matmul on the weights widened to float.
-  void (*matmul_f16)(const float* x, size_t n_rows, const F16* weight, size_t k, size_t row_begin, size_t row_end,
-                     float* out, size_t out_stride, bool accumulate);
-  void (*matmul_bf16)(const float* x, size_t n_rows, const BF16* weight, size_t k, size_t row_begin, size_t row_end,
-                      float* out, size_t out_stride, bool accumulate);
+  /// order of sums above (kLanes). x is (n_rows, k), weight (…, k). With `accumulate`, adds the result to out. Narrow
+  /// weights give the bits of weights widened to float. Of Q8 weights, only the quants are multiplied: the caller
+  /// applies their scales.
+  Overloads<Matmul<float>, Matmul<F16>, Matmul<BF16>, Matmul<Q8>> matmul;
 
   /// Computes matmul for many inputs in a packed layout, with matmul's bits. pack() writes n <= packed_inputs inputs
   /// (n, k) to packed_inputs * in_lanes(k) floats; the outputs of successive calls are contiguous. The layout depends
   /// on the instruction set. Null except with AVX-512.
-  size_t packed_inputs;
-  void (*pack)(const float* x, size_t n, size_t k, float* out);
-  void (*matmul_packed)(const float* packed, size_t n_rows, const float* weight, size_t k, size_t row_begin,
-                        size_t row_end, float* out, size_t out_stride, bool accumulate);
-  void (*matmul_packed_f16)(const float* packed, size_t n_rows, const F16* weight, size_t k, size_t row_begin,
-                            size_t row_end, float* out, size_t out_stride, bool accumulate);
-  void (*matmul_packed_bf16)(const float* packed, size_t n_rows, const BF16* weight, size_t k, size_t row_begin,
-                             size_t row_end, float* out, size_t out_stride, bool accumulate);
+  size_t packed_inputs = 0;
+  void (*pack)(const float* x, size_t n, size_t k, float* out) = nullptr;
+  Overloads<Matmul<float>, Matmul<F16>, Matmul<BF16>> matmul_packed{};
 
-  /// Computes matmul for 8-bit quants without scales, which the caller applies.
-  void (*matmul_q8)(const float* x, size_t n_rows, const Q8* weight, size_t k, size_t row_begin, size_t row_end,
-                    float* out, size_t out_stride, bool accumulate);
-
-  /// Compute matmul, matmul_bf16 and matmul_q8 for few rows, without prefetches: the weights are in the CPU's caches.
-  void (*matmul_near)(const float* x, size_t n_rows, const float* weight, size_t k, size_t row_begin, size_t row_end,
-                      float* out, size_t out_stride, bool accumulate);
-  void (*matmul_near_bf16)(const float* x, size_t n_rows, const BF16* weight, size_t k, size_t row_begin,
-                           size_t row_end, float* out, size_t out_stride, bool accumulate);
-  void (*matmul_near_q8)(const float* x, size_t n_rows, const Q8* weight, size_t k, size_t row_begin, size_t row_end,
-                         float* out, size_t out_stride, bool accumulate);
+  /// Computes matmul for few rows, without prefetches: the weights are in the CPU's caches.
+  Overloads<Matmul<float>, Matmul<BF16>, Matmul<Q8>> matmul_near;
 
   /// Quantizes n <= 16 inputs (n, k), k a multiple of 32, for matmul_groups. For each group of 32 values: m = max |x|,
   /// scale = m / 127, value = x * (127 / m) rounded to nearest, ties to even. If m < 1e-30, the values and the scale
@@ -167,10 +171,10 @@ struct Kernels {
   /// panel_columns(k)); row_begin is a multiple of kLanes. Denormals are flushed to 0. AVX-512's vdpbf16ps, like the
   /// reference, computes sum = fma(x[c + 1], w[c + 1], sum), then sum = fma(x[c], w[c], sum), for c = 0, 2, 4, ...
   /// AMX's tdpbf16ps sums even and odd columns of each 32 separately and adds both to sum. Intel SDM, VDPBF16PS.
-  void (*to_fast)(const float* x, size_t k, BF16* out);
+  void (*to_fast)(const float* x, size_t k, BF16* out) = nullptr;
   void (*matmul_fast)(const BF16* x, size_t n_rows, const PanelMatrix& weight, size_t k, size_t row_begin,
-                      size_t row_end, float* out, size_t out_stride, bool accumulate);
-  size_t fast_rows;  ///< number of weight rows that matmul_fast multiplies at once; it is slower with fewer
+                      size_t row_end, float* out, size_t out_stride, bool accumulate) = nullptr;
+  size_t fast_rows = kLanes;  ///< number of weight rows that matmul_fast multiplies at once; it is slower with fewer
 
   /// Applies RoPE to each head in place: x_d = x_d cos_d + x_e sin_d, where d and e form a pair (Su et al. 2021). x is
   /// (n_heads, head_dim); cos and sin are (head_dim) for one position, sin negated at the first element of a pair.
@@ -181,18 +185,15 @@ struct Kernels {
   /// lanes; Σ p v in increasing order of positions. Blocks are then joined in order, each rescaled to the larger
   /// maximum (online softmax, Milakov & Gimelshein 2018). A head's sink s is an extra score with the value 0:
   /// finally, e^(s - m) is added to Σ p (gpt-oss, 2025). In latent attention, scores are summed like matmul (not in
-  /// attention_bf16), and only the first latent_rank elements of each head of `out` are written.
-  void (*attention)(const AttentionInput<float>& in, float* out);
-
-  /// Compute attention for keys and values in 16 or 8 bits, bit-identical to attention on the widened values. Widening
-  /// is exact, since a quant times its scale is representable as a float.
-  void (*attention_f16)(const AttentionInput<F16>& in, float* out);
-  void (*attention_q8)(const AttentionInput<Q8>& in, float* out);
+  /// attention_bf16), and only the first latent_rank elements of each head of `out` are written. Keys and values in 16
+  /// or 8 bits give the bits of the widened values. Widening is exact, since a quant times its scale is representable
+  /// as a float.
+  Overloads<Attention<float>, Attention<F16>, Attention<Q8>> attention;
   /// Computes attention for --fast; null if the CPU has no BF16 instruction that is faster. Like attention, but queries
   /// and p are rounded to BF16 for the products, whose pairs are added like those of matmul_fast: pairs of dimensions
   /// in q k, pairs of positions 2i and 2i + 1 in p v, where a position that the row does not attend to counts as 0. The
   /// sum of p and the softmax are not rounded. head_dim is even.
-  void (*attention_bf16)(const AttentionInput<BF16Pair>& in, float* out);
+  Attention<BF16Pair>* attention_bf16 = nullptr;
 
   /// Rounds x (n) to F16, to nearest, ties to even. Values of 65520 and above become infinity. A NaN becomes a quiet
   /// NaN that keeps the upper ten bits of its mantissa.
@@ -220,9 +221,7 @@ struct Kernels {
 
   /// Adds Σ_j t_j b[i, j], j < rank, to out_i over (n), in matmul's order of sums: the second product of an adapter's
   /// update. b is stored in tiles of sixteen rows, (ceil(n / 16), rank, 16), padded with zeros.
-  void (*add_low_rank)(const float* t, size_t rank, const float* b, size_t n, float* out);
-  void (*add_low_rank_bf16)(const float* t, size_t rank, const BF16* b, size_t n, float* out);
-  void (*add_low_rank_q8)(const float* t, size_t rank, const Q8* b, size_t n, float* out);
+  Overloads<AddLowRank<float>, AddLowRank<BF16>, AddLowRank<Q8>> add_low_rank;
 };
 
 /// Returns the instruction sets that have their own kernels and run on this machine, the fastest last.
@@ -232,13 +231,9 @@ struct Kernels {
 /// this machine does not support the instruction set.
 [[nodiscard]] const Kernels& kernels_for(core::Isa isa);
 
-/// Returns true if matmul_fast is faster than matmul_bf16 on this machine. Intel's AVX-512 without AMX is not: one Xeon
+/// Returns true if matmul_fast is faster than matmul on this machine. Intel's AVX-512 without AMX is not: one Xeon
 /// core reached 97 GFLOP/s with BF16 products and 165 with float products.
 [[nodiscard]] bool fast_pays();
-
-/// Returns the kernels of an instruction set of this build's processor family, or null if there are none. Defined in
-/// cpu/vector_kernels_x86.cpp, _arm.cpp or _other.cpp.
-[[nodiscard]] const Kernels* vector_kernels(core::Isa isa);
 
 const Kernels& reference_kernels();
 const Kernels& avx2_kernels();

@@ -19,9 +19,13 @@ float dot_with(const float* a, const Weight* b, size_t k) {
   return total;
 }
 
+}  // namespace
+
+float dot(const float* a, const float* b, size_t k) { return dot_with(a, b, k); }
+
 template <typename Weight>
-void matmul_with(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end,
-                 float* out, size_t out_stride, bool accumulate) {
+void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end, float* out,
+            size_t out_stride, bool accumulate) {
   for (size_t n = 0; n < n_rows; ++n) {
     for (size_t r = row_begin; r < row_end; ++r) {
       const float total = dot_with(x + n * k, weight + r * k, k);
@@ -31,28 +35,9 @@ void matmul_with(const float* x, size_t n_rows, const Weight* weight, size_t k, 
   }
 }
 
-}  // namespace
-
-float dot(const float* a, const float* b, size_t k) { return dot_with(a, b, k); }
-
-void matmul(const float* x, size_t n_rows, const float* weight, size_t k, size_t row_begin, size_t row_end, float* out,
-            size_t out_stride, bool accumulate) {
-  matmul_with(x, n_rows, weight, k, row_begin, row_end, out, out_stride, accumulate);
-}
-
-void matmul_f16(const float* x, size_t n_rows, const F16* weight, size_t k, size_t row_begin, size_t row_end,
-                float* out, size_t out_stride, bool accumulate) {
-  matmul_with(x, n_rows, weight, k, row_begin, row_end, out, out_stride, accumulate);
-}
-
-void matmul_bf16(const float* x, size_t n_rows, const BF16* weight, size_t k, size_t row_begin, size_t row_end,
-                 float* out, size_t out_stride, bool accumulate) {
-  matmul_with(x, n_rows, weight, k, row_begin, row_end, out, out_stride, accumulate);
-}
-
-void matmul_q8(const float* x, size_t n_rows, const Q8* weight, size_t k, size_t row_begin, size_t row_end, float* out,
-               size_t out_stride, bool accumulate) {
-  matmul_with(x, n_rows, weight, k, row_begin, row_end, out, out_stride, accumulate);
-}
+template Matmul<float> matmul<float>;
+template Matmul<F16> matmul<F16>;
+template Matmul<BF16> matmul<BF16>;
+template Matmul<Q8> matmul<Q8>;
 
 }  // namespace folio::infer::kernels::reference

@@ -41,14 +41,9 @@ inline float widened(Q8 x) { return static_cast<float>(x.quant); }
 [[nodiscard]] float dot(const float* a, const float* b, size_t k);
 
 void rms_norm(const float* x, const float* weight, float eps, size_t dim, float* out);
-void matmul(const float* x, size_t n_rows, const float* weight, size_t k, size_t row_begin, size_t row_end, float* out,
+template <typename Weight>
+void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end, float* out,
             size_t out_stride, bool accumulate);
-void matmul_f16(const float* x, size_t n_rows, const F16* weight, size_t k, size_t row_begin, size_t row_end,
-                float* out, size_t out_stride, bool accumulate);
-void matmul_bf16(const float* x, size_t n_rows, const BF16* weight, size_t k, size_t row_begin, size_t row_end,
-                 float* out, size_t out_stride, bool accumulate);
-void matmul_q8(const float* x, size_t n_rows, const Q8* weight, size_t k, size_t row_begin, size_t row_end, float* out,
-               size_t out_stride, bool accumulate);
 void quantize(const float* x, size_t n, size_t k, const QuantizedInputs& out);
 void to_fast(const float* x, size_t k, BF16* out);
 void matmul_fast(const BF16* x, size_t n_rows, const PanelMatrix& weight, size_t k, size_t row_begin, size_t row_end,
@@ -56,18 +51,15 @@ void matmul_fast(const BF16* x, size_t n_rows, const PanelMatrix& weight, size_t
 void matmul_groups(const QuantizedInputs& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin, size_t row_end,
                    float* out, size_t out_stride, bool accumulate);
 void rope(float* x, const float* cos, const float* sin, size_t n_heads, size_t head_dim, core::RopePairs pairs);
-void attention(const AttentionInput<float>& in, float* out);
-void attention_f16(const AttentionInput<F16>& in, float* out);
-void attention_q8(const AttentionInput<Q8>& in, float* out);
-void attention_bf16(const AttentionInput<BF16Pair>& in, float* out);
+template <typename T>
+void attention(const AttentionInput<T>& in, float* out);
 void to_f16(const float* x, size_t n, F16* out);
 void to_q8(const float* x, size_t n, Q8* quants, F16* scales);
 void swiglu(const float* gate, const float* up, size_t n, float* out);
 void geglu(const float* gate, const float* up, size_t n, float* out);
 void clamped_swiglu(const float* gate, const float* up, size_t n, float* out);
 void soft_cap(float* x, size_t n, float cap);
-void add_low_rank(const float* t, size_t rank, const float* b, size_t n, float* out);
-void add_low_rank_bf16(const float* t, size_t rank, const BF16* b, size_t n, float* out);
-void add_low_rank_q8(const float* t, size_t rank, const Q8* b, size_t n, float* out);
+template <typename Weight>
+void add_low_rank(const float* t, size_t rank, const Weight* b, size_t n, float* out);
 
 }  // namespace folio::infer::kernels::reference

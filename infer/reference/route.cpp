@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "core/model_config.h"
 #include "infer/reference/reference.h"
 
 namespace folio::infer::kernels {
@@ -13,7 +14,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 void to_scores(float* x, const Routing& routing) {
   const size_t n = routing.n_experts;
-  if (routing.score == core::RouterScore::Sigmoid) {
+  if (routing.sigmoid) {
     for (size_t i = 0; i < n; ++i) x[i] = 1.0F / (1.0F + reference::exp(-x[i]));
     return;
   }
@@ -34,6 +35,18 @@ void choose(std::vector<float>& values, size_t n_chosen, std::vector<bool>& chos
 }
 
 }  // namespace
+
+Routing routing_of(const core::ModelConfig& c) {
+  const core::MixtureInfo& mixture = core::info(c.family).mixture;
+  return {.n_experts = static_cast<uint32_t>(c.n_experts),
+          .n_chosen = static_cast<uint32_t>(c.experts_per_token),
+          .n_groups = static_cast<uint32_t>(c.expert_groups),
+          .groups_chosen = static_cast<uint32_t>(c.groups_per_token),
+          .groups_by_max = mixture.groups_by_max,
+          .sigmoid = mixture.score == core::RouterScore::Sigmoid,
+          .normalizes = c.normalize_routes,
+          .scale = c.route_scale};
+}
 
 void route(float* x, const float* bias, const Routing& routing) {
   to_scores(x, routing);

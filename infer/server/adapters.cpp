@@ -82,7 +82,7 @@ Adapters::Adapters(AsyncEngine& engine, std::string base, AdapterOptions options
                   adapter.name, entry->bytes, options_.memory);
     named_.emplace(adapter.name, entry);
     if (bytes_ + entry->bytes > options_.memory) continue;  // loaded once a request uses it
-    std::packaged_task<int32_t(Engine&)> load([&](Engine& e) { return e.load_adapter(std::move(weights)); });
+    std::packaged_task<int32_t(Engine&)> load([&](Engine& e) { return e.load_adapter(*weights); });
     engine_.call([&](Engine& e) { load(e); });
     entry->number = load.get_future().get();
     hold(entry);
@@ -266,11 +266,11 @@ void Adapters::was_read(const std::shared_ptr<Entry>& entry, std::shared_ptr<con
         entry, ApiError(400, fmt::format("it needs {} bytes, but needed {} before; unload it and load it again", bytes,
                                          entry->bytes)));
   }
-  engine_.call([this, post = post_, entry, adapter = std::move(adapter)](Engine& engine) mutable {
+  engine_.call([this, post = post_, entry, adapter = std::move(adapter)](Engine& engine) {
     int32_t number = kNoAdapter;
     std::optional<ApiError> error;
     try {
-      number = engine.load_adapter(std::move(adapter));
+      number = engine.load_adapter(*adapter);
     } catch (const std::exception& e) {
       error.emplace(400, e.what(), "lora_path");
     }

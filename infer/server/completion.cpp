@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "infer/forward/machine_lost.h"
+#include "infer/forward/machine.h"
 
 namespace folio::infer::server {
 namespace {

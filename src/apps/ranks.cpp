@@ -7,7 +7,7 @@
 #include "apps/help.h"
 #include "core/error.h"
 #include "core/manifest.h"
-#include "infer/forward/machine_lost.h"
+#include "infer/forward/machine.h"
 #include "infer/machines/machines.h"
 #include "infer/ranks/net/rank_config.h"
 

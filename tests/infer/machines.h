@@ -29,7 +29,7 @@ namespace folio::infer::test {
 /// step of a known shape is replayed from its recording. This detects operations that depend on the host's data of an
 /// earlier step, and reads before a wait. The stage draws tokens with its own samplers and feeds them to the next step,
 /// unless several steps may be in flight.
-class RecordingStage final : public PassThroughStage, public StageResults {
+class RecordingStage final : public PassThroughStage {
  public:
   explicit RecordingStage(std::unique_ptr<Stage> inner, size_t n_in_flight = 1)
       : PassThroughStage(std::move(inner)), info_(PassThroughStage::info()), n_in_flight_(n_in_flight) {
@@ -38,7 +38,6 @@ class RecordingStage final : public PassThroughStage, public StageResults {
   }
 
   [[nodiscard]] const StageInfo& info() const override { return info_; }
-  [[nodiscard]] StageResults& results() override { return *this; }
 
   bool begin(const Step& step) override {
     OwnStep& own = steps_.emplace_back();
@@ -106,9 +105,9 @@ class RecordingStage final : public PassThroughStage, public StageResults {
     core::require(step().observed || (!open_ && (slot == Slot::Residual || slot == Slot::Hidden)),
                   "a slot is read within a step that nobody observes");
     catch_up(n_begun_);
-    inner().results().read(slot, values);
+    inner().read(slot, values);
   }
-  void write(Slot slot, std::span<const float> values) override { inner().results().write(slot, values); }
+  void write(Slot slot, std::span<const float> values) override { inner().write(slot, values); }
 
   int n_issued = 0;
   int n_replayed = 0;
@@ -172,7 +171,7 @@ class RecordingStage final : public PassThroughStage, public StageResults {
     const std::span<const float> logits = all_logits();
     logits_[step.number].assign(logits.begin(), logits.end());
   }
-  [[nodiscard]] std::span<const float> all_logits() { return inner().results().wait(inner().results().fetch_logits()); }
+  [[nodiscard]] std::span<const float> all_logits() { return inner().wait(inner().fetch_logits()); }
   void draw(OwnStep& step) {
     const std::span<const float> logits = all_logits();
     drawn_.clear();

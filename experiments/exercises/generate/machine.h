@@ -13,7 +13,7 @@
 
 namespace folio::exercises {
 
-class ExerciseStage final : public infer::Stage, public infer::StageMemory, public infer::StageResults {
+class ExerciseStage final : public infer::Stage {
  public:
   using Slot = infer::Slot;
   using WeightId = infer::WeightId;
@@ -21,8 +21,6 @@ class ExerciseStage final : public infer::Stage, public infer::StageMemory, publ
   ExerciseStage(const Parts& parts, const core::StoredModel& model, infer::LayerRange layers);
 
   [[nodiscard]] const infer::StageInfo& info() const override { return info_; }
-  [[nodiscard]] infer::StageMemory& memory() override { return *this; }
-  [[nodiscard]] infer::StageResults& results() override { return *this; }
   bool begin(const infer::Step& step) override;
   void issue(const infer::Operation& operation) override;
 

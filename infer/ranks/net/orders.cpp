@@ -9,7 +9,7 @@ namespace folio::infer {
 namespace {
 
 // Writes values as raw bytes, since all ranks run the same build. A list starts with its length.
-class Writer {
+class BytesWriter {
  public:
   template <typename T>
   void values(std::span<const T> all) {
@@ -28,9 +28,9 @@ class Writer {
   std::vector<std::byte> bytes_;
 };
 
-class Reader {
+class BytesReader {
  public:
-  explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  explicit BytesReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
   template <typename T>
   void values(std::span<T> all) {
     core::require(all.size_bytes() <= bytes_.size(), "received a truncated order from rank 0");
@@ -50,7 +50,7 @@ class Reader {
   std::span<const std::byte> bytes_;
 };
 
-// Writes an order to a Writer, or reads it from a Reader, field by field.
+// Writes an order to a BytesWriter, or reads it from a BytesReader, field by field.
 template <typename Archive, typename AnyOrder>
 void visit(Archive& archive, AnyOrder& o) {
   const auto value = [&](auto&... all) { (archive.values(std::span(&all, 1)), ...); };
@@ -90,13 +90,13 @@ Order order_of(uint32_t stage, const Step& step) {
 }
 
 std::vector<std::byte> to_bytes(const Order& order) {
-  Writer out;
+  BytesWriter out;
   visit(out, order);
   return out.take();
 }
 
 Order to_order(std::span<const std::byte> bytes) {
-  Reader in(bytes);
+  BytesReader in(bytes);
   Order order;
   visit(in, order);
   core::require(in.at_end(), "received an order from rank 0 with trailing bytes");

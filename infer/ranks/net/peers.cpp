@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "infer/forward/machine_lost.h"
+#include "infer/forward/machine.h"
 #include "infer/ranks/net/rendezvous.h"
 
 namespace folio::infer {

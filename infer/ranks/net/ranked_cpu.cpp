@@ -153,7 +153,7 @@ std::unique_ptr<Stage> RankedCpu::load(const core::StoredModel& model, const Sha
       cache_type);
 
   const Loaded loaded{.fingerprint = fingerprint_of(model, shard, cache_type, n_stages_, cpu_.fast()),
-                      .report = {.load = inner->info().load_report, .fit = inner->memory().cache_fit()}};
+                      .report = {.load = inner->info().load_report, .fit = inner->cache_fit()}};
   std::vector<Loaded> all(world_.n_ranks);
   all[world_.rank] = loaded;
   all_->all_gather(

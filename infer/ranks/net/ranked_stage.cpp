@@ -17,7 +17,6 @@ constexpr size_t kPieceRows = 32;  ///< minimum rows of a micro-batch, so that c
 RankedStage::RankedStage(RankedCpu& machine, std::unique_ptr<Stage> cpu_stage, bool is_last, uint32_t number,
                          const RankReport& report)
     : PassThroughStage(std::move(cpu_stage)),
-      PassThroughResults(inner().results()),
       machine_(machine),
       is_last_(is_last),
       number_(number),
@@ -30,16 +29,16 @@ RankedStage::RankedStage(RankedCpu& machine, std::unique_ptr<Stage> cpu_stage, b
 }
 
 // The runners of all ranks call this, but only rank 0's call has an effect: it loads the adapter on all ranks.
-void RankedStage::load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) {
+void RankedStage::load_adapter(int32_t number, const core::Adapter& adapter) {
   if (!machine_.leads()) return;
-  machine_.tell({.kind = OrderKind::LoadAdapter, .stage = number_, .number = number, .adapter = *adapter});
-  or_mark_failed([&] { inner().memory().load_adapter(number, adapter); });
+  machine_.tell({.kind = OrderKind::LoadAdapter, .stage = number_, .number = number, .adapter = adapter});
+  or_mark_failed([&] { inner().load_adapter(number, adapter); });
 }
 
 void RankedStage::unload_adapter(int32_t number) {
   if (!machine_.leads()) return;
   machine_.tell({.kind = OrderKind::UnloadAdapter, .stage = number_, .number = number});
-  inner().memory().unload_adapter(number);
+  inner().unload_adapter(number);
 }
 
 bool RankedStage::begin(const Step& step) {
@@ -58,7 +57,7 @@ bool RankedStage::begin(const Step& step) {
 }
 
 std::span<float> RankedStage::wait(Ticket ticket) {
-  return in_pipeline() ? machine_.logits_.wait(ticket) : PassThroughResults::wait(ticket);
+  return in_pipeline() ? machine_.logits_.wait(ticket) : PassThroughStage::wait(ticket);
 }
 
 void RankedStage::issue(const Operation& operation) {
@@ -68,7 +67,7 @@ void RankedStage::issue(const Operation& operation) {
 
 void RankedStage::write(Slot slot, std::span<const float> values) {
   machine_.tell({.kind = OrderKind::Write, .stage = number_, .values = {values.begin(), values.end()}, .slot = slot});
-  PassThroughResults::write(slot, values);
+  PassThroughStage::write(slot, values);
 }
 
 // Runs this rank's layers for a step. Receives the residual from the previous stage and sends it to the next one. In
@@ -86,10 +85,10 @@ void RankedStage::run(const Step& step) {
       }
       infer::forward(alone(), piece, {});
       if (!is_last_) {
-        inner().results().read(Slot::Residual, residual_);
+        inner().read(Slot::Residual, residual_);
         peers.send(rank + machine_.n_shards_, Channel::Residual, std::as_bytes(std::span(residual_)));
       } else if (in_pipeline() && rank % machine_.n_shards_ == 0 && piece.n_logit_rows > 0) {
-        const auto some = inner().results().wait(inner().results().fetch_logits());
+        const auto some = inner().wait(inner().fetch_logits());
         logits.insert(logits.end(), some.begin(), some.end());
       }
     }
@@ -97,15 +96,13 @@ void RankedStage::run(const Step& step) {
   });
 }
 
-void RankedStage::do_order(Order& order) {
+void RankedStage::do_order(const Order& order) {
   if (order.kind == OrderKind::Step) run(order.step());
   if (order.kind == OrderKind::BeginStep) static_cast<void>(inner().begin(order.step()));
   if (order.kind == OrderKind::Operation) inner().issue(order.operation);
-  if (order.kind == OrderKind::Write) inner().results().write(order.slot, order.values);
-  if (order.kind == OrderKind::UnloadAdapter) inner().memory().unload_adapter(order.number);
-  if (order.kind == OrderKind::LoadAdapter) {
-    inner().memory().load_adapter(order.number, std::make_shared<const core::Adapter>(std::move(order.adapter)));
-  }
+  if (order.kind == OrderKind::Write) inner().write(order.slot, order.values);
+  if (order.kind == OrderKind::UnloadAdapter) inner().unload_adapter(order.number);
+  if (order.kind == OrderKind::LoadAdapter) inner().load_adapter(order.number, order.adapter);
 }
 
 // Runs `work`. If it throws, marks this rank as failed, which ends all ranks: others may be waiting in the middle of

@@ -13,7 +13,7 @@ namespace folio::infer {
 // A loaded model on one rank. Rank 0's stage sends each step to the other ranks. Without a pipeline, it then runs
 // operations as the forward pass issues them; in a pipeline, begin() runs the whole step. On the other ranks, whose
 // runners have no requests, do_order() runs the steps.
-class RankedStage final : public PassThroughStage, public StageMemory, public PassThroughResults {
+class RankedStage final : public PassThroughStage {
  public:
   /// Creates the machine's stage for loaded model `number`. `cpu_stage` is this rank's part of the model, with the last
   /// layers if `is_last`. `report` covers all ranks.
@@ -21,22 +21,20 @@ class RankedStage final : public PassThroughStage, public StageMemory, public Pa
               const RankReport& report);
 
   [[nodiscard]] const StageInfo& info() const override { return info_; }
-  [[nodiscard]] StageMemory& memory() override { return *this; }
-  [[nodiscard]] StageResults& results() override { return *this; }
   /// Starts a step. Throws core::Error if the step is observed and there is a pipeline.
   bool begin(const Step& step) override;
   void issue(const Operation& operation) override;
 
   [[nodiscard]] CacheFit cache_fit() const override { return fit_; }
-  void load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) override;
+  void load_adapter(int32_t number, const core::Adapter& adapter) override;
   void unload_adapter(int32_t number) override;
 
-  Ticket fetch_logits() override { return in_pipeline() ? logits_ : PassThroughResults::fetch_logits(); }
+  Ticket fetch_logits() override { return in_pipeline() ? logits_ : PassThroughStage::fetch_logits(); }
   std::span<float> wait(Ticket ticket) override;
   void write(Slot slot, std::span<const float> values) override;
 
   /// Executes an order that was received from rank 0.
-  void do_order(Order& order);
+  void do_order(const Order& order);
 
  private:
   [[nodiscard]] bool in_pipeline() const { return machine_.n_stages() > 1; }

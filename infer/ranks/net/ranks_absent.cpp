@@ -1,4 +1,4 @@
-// Replaces the connections between ranks in a build without Gloo.
+// Replaces the connections between ranks in a build without Gloo or Boost.
 #include "core/error.h"
 #include "infer/ranks/net/peers.h"
 
@@ -6,7 +6,8 @@ namespace folio::infer {
 
 std::unique_ptr<Peers> Peers::connect(const RankConfig& /*world*/) {
   core::fail(
-      "this build does not support multiple processes; install libgloo-dev and reconfigure, or unset WORLD_SIZE");
+      "this build does not support multiple processes; install libgloo-dev and libboost-dev and reconfigure, or unset "
+      "WORLD_SIZE");
 }
 
 }  // namespace folio::infer

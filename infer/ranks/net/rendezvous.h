@@ -2,6 +2,10 @@
 // addresses. Then the port is closed: steps use Gloo's own connections (peers.h).
 #pragma once
 
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <chrono>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -13,9 +17,6 @@ class Rendezvous {
  public:
   /// Starts to listen (rank 0) or connects to rank 0 (other ranks). Throws core::Error after an error or world.timeout.
   explicit Rendezvous(const RankConfig& world);
-  ~Rendezvous();
-  Rendezvous(const Rendezvous&) = delete;
-  Rendezvous& operator=(const Rendezvous&) = delete;
 
   /// Returns this host's numeric address on the network that connects it to rank 0.
   [[nodiscard]] const std::string& own_address() const { return own_address_; }
@@ -25,14 +26,19 @@ class Rendezvous {
   [[nodiscard]] std::vector<std::string> gather(const std::string& own);
 
  private:
+  using Tcp = boost::asio::ip::tcp;
+
   [[nodiscard]] std::vector<std::string> gather_all(const std::string& own);
+  [[nodiscard]] Tcp::resolver::results_type resolve();
+  [[nodiscard]] bool wait_for_connection();
   void listen();
   void reach();
 
   RankConfig world_;
   std::chrono::steady_clock::time_point deadline_;
-  int socket_ = -1;  ///< rank 0: the listening socket; others: the connection to rank 0
-  std::vector<int> others_;
+  boost::asio::io_context context_;
+  Tcp::acceptor acceptor_{context_};  ///< of rank 0
+  std::deque<Tcp::iostream> others_;  ///< connections to the other ranks; of those, to rank 0
   std::string own_address_;
 };
 

@@ -41,7 +41,7 @@ struct Bench {
   Results& results;
 };
 
-/// Times each kernel for each number of rows, as Form::Plain and as Form::Fast. Also calls time_experts().
+/// Times each kernel for each number of rows. Also calls time_experts().
 void time_kernels(const Bench& bench, const std::string& shape);
 /// Times the kernels of a mixture of experts for each number of rows.
 void time_experts(const Bench& bench, const std::string& shape);

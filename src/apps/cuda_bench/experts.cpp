@@ -30,30 +30,30 @@ struct Routed {
         routes(zeros(stream, logits.bytes())),
         experts(zeros(stream, n_rows * m.n_chosen * sizeof(int32_t))),
         weights(zeros(stream, n_rows * m.n_chosen * sizeof(float))),
-        takings(zeros(stream, m.n_experts * n_rows * sizeof(int32_t))),
+        assignments(zeros(stream, m.n_experts * n_rows * sizeof(int32_t))),
         counts(zeros(stream, (m.n_experts + 1) * sizeof(uint32_t))),
         grouped(group_sizes(n_rows * m.n_chosen, m.n_experts)) {
     groups = zeros(stream, grouped.n_groups * sizeof(ExpertGroup));
     grouped.groups = groups.as<ExpertGroup>();
-    grouped.takings = takings.as<int32_t>();
+    grouped.assignments = assignments.as<int32_t>();
     grouped.counts = counts.as<uint32_t>();
     choose(stream, n_rows);
-    group_takings(stream, taken(), routing, n_rows, grouped);
+    group_assignments(stream, assigned(), routing, n_rows, grouped);
     std::vector<int32_t> all(n_rows * m.n_chosen);
     stream.copy_out(all.data(), experts.as<void>(), experts.bytes());
     stream.wait();
-    n_taken = std::set<int32_t>(all.begin(), all.end()).size();
+    n_active = std::set<int32_t>(all.begin(), all.end()).size();
   }
-  [[nodiscard]] Taken taken() const { return {experts.as<int32_t>(), weights.as<float>()}; }
+  [[nodiscard]] Assignments assigned() const { return {experts.as<int32_t>(), weights.as<float>()}; }
   void choose(Stream& stream, size_t n_rows) const {
     stream.copy_within(routes.as<void>(), logits.as<void>(), logits.bytes());
-    route(stream, routes.as<float>(), nullptr, routing, n_rows, taken());
+    route(stream, routes.as<float>(), nullptr, routing, n_rows, assigned());
   }
 
   Routing routing;
-  DeviceMemory logits, routes, experts, weights, takings, counts, groups;
+  DeviceMemory logits, routes, experts, weights, assignments, counts, groups;
   Grouped grouped;
-  size_t n_taken = 0;
+  size_t n_active = 0;
 };
 
 class ExpertTable {
@@ -69,9 +69,9 @@ class ExpertTable {
     const double scores = static_cast<double>(n_ * mixture_.n_experts * sizeof(float));
     // The time includes a copy of the logits, because the kernel overwrites them.
     add("route", "f32", 4 * scores, 1, [&](size_t) { routed_.choose(bench_.stream, n_); });
-    const size_t n_takings = n_ * mixture_.n_chosen;
-    add("group takings", "int32", static_cast<double>(n_takings * 2 * sizeof(int32_t)), 1,
-        [&](size_t) { group_takings(bench_.stream, routed_.taken(), routed_.routing, n_, routed_.grouped); });
+    const size_t n_assignments = n_ * mixture_.n_chosen;
+    add("group assignments", "int32", static_cast<double>(n_assignments * 2 * sizeof(int32_t)), 1,
+        [&](size_t) { group_assignments(bench_.stream, routed_.assigned(), routed_.routing, n_, routed_.grouped); });
     for (const core::DType type : {core::DType::F16, core::DType::Q8_0, core::DType::Q4_0}) time_products(type);
   }
 
@@ -94,7 +94,7 @@ class ExpertTable {
   // Each copy of the weights is one matrix with the experts' rows in order, as in a stacked tensor.
   void time_products(core::DType type) {
     const Mixture& m = mixture_;
-    const size_t n_takings = n_ * m.n_chosen;
+    const size_t n_assignments = n_ * m.n_chosen;
     const size_t n_copies = copies_of(m.n_experts * m.width * m.dim, bench_.options.effort);
     const Matrices gate(bench_.stream, type, m.n_experts * m.width, m.dim, n_copies);
     const Matrices up(bench_.stream, type, m.n_experts * m.width, m.dim, n_copies);
@@ -104,20 +104,20 @@ class ExpertTable {
       return all;
     };
     const DeviceMemory x = random_floats(bench_.stream, n_ * m.dim, 1);
-    const DeviceMemory gates = random_floats(bench_.stream, n_takings * m.width, 2);
-    const DeviceMemory ups = random_floats(bench_.stream, n_takings * m.width, 3);
-    const DeviceMemory outs = zeros(bench_.stream, n_takings * m.dim * sizeof(float));
+    const DeviceMemory gates = random_floats(bench_.stream, n_assignments * m.width, 2);
+    const DeviceMemory ups = random_floats(bench_.stream, n_assignments * m.width, 3);
+    const DeviceMemory outs = zeros(bench_.stream, n_assignments * m.dim * sizeof(float));
     const Grouped& grouped = routed_.grouped;
     const Inputs wide(bench_.stream, grouped.slots(), m.dim, gate[0].kind);
     const Inputs narrow(bench_.stream, grouped.slots(), m.width, gate[0].kind);
     const std::string name(core::info(type).name);
     const auto number = static_cast<double>(number_bytes(gate[0].kind));
-    const auto rows = static_cast<double>(n_takings * m.dim);
-    const auto middles = static_cast<double>(n_takings * m.width);
-    const double share = static_cast<double>(routed_.n_taken) / m.n_experts;
+    const auto rows = static_cast<double>(n_assignments * m.dim);
+    const auto middles = static_cast<double>(n_assignments * m.width);
+    const double share = static_cast<double>(routed_.n_active) / m.n_experts;
 
     add("experts: pack", name, rows * (4 + number), 1,
-        [&](size_t) { pack_takings(bench_.stream, x.as<float>(), m.n_chosen, grouped, wide.packed); });
+        [&](size_t) { pack_assignments(bench_.stream, x.as<float>(), m.n_chosen, grouped, wide.packed); });
     add(
         "experts: gate, up", name, 2 * share * static_cast<double>(gate.bytes()) + rows * number + 8 * middles,
         n_copies,
@@ -128,7 +128,7 @@ class ExpertTable {
         },
         4 * rows * static_cast<double>(m.width));
     add("experts: swiglu, pack", name, middles * (12 + number), 1, [&](size_t) {
-      activate_takings(bench_.stream, Activation::Silu, gates.as<float>(), ups.as<float>(), grouped, narrow.packed);
+      activate_assignments(bench_.stream, Activation::Silu, gates.as<float>(), ups.as<float>(), grouped, narrow.packed);
     });
     add(
         "experts: down", name, share * static_cast<double>(down.bytes()) + middles * number + 4 * rows, n_copies,
@@ -139,8 +139,8 @@ class ExpertTable {
         2 * rows * static_cast<double>(m.width));
     const DeviceMemory residual = zeros(bench_.stream, n_ * m.dim * sizeof(float));
     add("experts: combine", name, 4 * rows + 8 * static_cast<double>(n_ * m.dim), 1, [&](size_t) {
-      combine_experts(bench_.stream, residual.as<float>(), outs.as<float>(), nullptr, routed_.taken(), m.n_chosen, n_,
-                      m.dim);
+      combine_experts(bench_.stream, residual.as<float>(), outs.as<float>(), nullptr, routed_.assigned(), m.n_chosen,
+                      n_, m.dim);
     });
   }
 

@@ -58,25 +58,19 @@ class KernelTable {
     const DeviceMemory x = random_floats(stream(), n_ * dim, 1);
     const DeviceMemory out = zeros(stream(), n_ * dim * sizeof(float));
     const DeviceMemory weight = random_floats(stream(), dim, 2);
-    for (const auto& [form, name] : {std::pair{Form::Plain, "plain"}, {Form::Fast, "fast"}}) {
-      add("norm", "f32", name, number * static_cast<double>(2 * dim), 4.0 * static_cast<double>(n_ * dim), 1,
-          [&](size_t) {
-            rms_norm(stream(), x.as<float>(), weight.as<float>(), 1e-5F, n_, dim, out.as<float>(), form);
-          });
-    }
+    add("norm", "f32", "fast", number * static_cast<double>(2 * dim), 4.0 * static_cast<double>(n_ * dim), 1,
+        [&](size_t) { rms_norm(stream(), x.as<float>(), weight.as<float>(), 1e-5F, n_, dim, out.as<float>()); });
     const DeviceMemory gate = random_floats(stream(), n_ * hidden, 3);
     const DeviceMemory up = random_floats(stream(), n_ * hidden, 4);
-    add("swiglu", "f32", "plain", number * static_cast<double>(3 * hidden), 20.0 * static_cast<double>(n_ * hidden), 1,
+    add("swiglu", "f32", "fast", number * static_cast<double>(3 * hidden), 20.0 * static_cast<double>(n_ * hidden), 1,
         [&](size_t) { activate(stream(), Activation::Silu, gate.as<float>(), up.as<float>(), n_ * hidden); });
     for (const Kind kind : {Kind::F16, Kind::Groups}) {
       const char* packed_as = kind == Kind::F16 ? "f16" : "8 bits";
       const Inputs in(stream(), n_, dim, kind);
       const Inputs of_hidden(stream(), n_, hidden, kind);
       const double packed_number = static_cast<double>(n_ * number_bytes(kind));
-      for (const auto& [form, name] : {std::pair{Form::Plain, "plain"}, {Form::Fast, "fast"}}) {
-        add("pack", packed_as, name, (number + packed_number) * static_cast<double>(dim), 0.0, 1,
-            [&](size_t) { pack_inputs(stream(), x.as<float>(), in.packed, form); });
-      }
+      add("pack", packed_as, "fast", (number + packed_number) * static_cast<double>(dim), 0.0, 1,
+          [&](size_t) { pack_inputs(stream(), x.as<float>(), in.packed); });
       add("add, norm, pack", packed_as, "fused", (4 * number + packed_number) * static_cast<double>(dim),
           6.0 * static_cast<double>(n_ * dim), 1, [&](size_t) {
             add_norm_pack(stream(), x.as<float>(), {.numbers = rows_to_add(dim).as<float>()}, weight.as<float>(), 1e-5F,
@@ -124,16 +118,14 @@ class KernelTable {
     const DeviceMemory value = random_floats(stream(), n_ * kv, 3);
     const DeviceMemory angles = random_floats(stream(), n_ * heads.head_dim, 4);
     const auto bytes = static_cast<double>(n_ * (8 * q + 8 * kv + 4 * kv + 2 * 2 * kv));
-    for (const auto& [form, name] : {std::pair{Form::Plain, "plain"}, {Form::Fast, "fast"}}) {
-      add("rope, store", "f16", name, bytes, 3.0 * static_cast<double>(n_ * (q + kv)), 1, [&](size_t) {
-        rotate_and_store(stream(), rows, heads,
-                         {.cosines = angles.as<float>(),
-                          .sines = angles.as<float>() + n_ * heads.head_dim / 2,
-                          .rotated = heads.head_dim,
-                          .halves = true},
-                         query.as<float>(), key.as<float>(), value.as<float>(), cache, 0, form);
-      });
-    }
+    add("rope, store", "f16", "fast", bytes, 3.0 * static_cast<double>(n_ * (q + kv)), 1, [&](size_t) {
+      rotate_and_store(stream(), rows, heads,
+                       {.cosines = angles.as<float>(),
+                        .sines = angles.as<float>() + n_ * heads.head_dim / 2,
+                        .rotated = heads.head_dim,
+                        .halves = true},
+                       query.as<float>(), key.as<float>(), value.as<float>(), cache, 0);
+    });
   }
 
   void time_products(core::DType type) {
@@ -141,15 +133,15 @@ class KernelTable {
     const auto q = static_cast<size_t>(config_.query_dim());
     const auto kv = static_cast<size_t>(config_.kv_dim());
     const auto hidden = static_cast<size_t>(config_.hidden_dim);
-    time_product("q, k, v", type, {q, kv, kv}, dim, false);
-    time_product("heads to residual", type, {dim}, q, true);
-    time_product("gate, up", type, {hidden, hidden}, dim, false);
-    time_product("hidden to residual", type, {dim}, hidden, false);
-    if (n_ <= kMostNarrow) time_product("output", type, {static_cast<size_t>(config_.vocab_size)}, dim, false);
+    time_product("q, k, v", type, {q, kv, kv}, dim);
+    time_product("heads to residual", type, {dim}, q);
+    time_product("gate, up", type, {hidden, hidden}, dim);
+    time_product("hidden to residual", type, {dim}, hidden);
+    if (n_ <= kMostNarrow) time_product("output", type, {static_cast<size_t>(config_.vocab_size)}, dim);
   }
 
-  // Times one launch with one or more matrices. `plain` also times multiply_plain(), which supports only one matrix.
-  void time_product(const std::string& name, core::DType type, const std::vector<size_t>& n_out, size_t k, bool plain) {
+  // Times one launch with one or more matrices.
+  void time_product(const std::string& name, core::DType type, const std::vector<size_t>& n_out, size_t k) {
     size_t all_out = 0;
     for (const size_t n : n_out) all_out += n;
     const size_t one =
@@ -174,20 +166,13 @@ class KernelTable {
     };
     const std::string kernel = "product: " + name;
     const std::string type_name(core::info(type).name);
-    if (plain) {
-      add(kernel, type_name, "plain", bytes, operations, n_copies, [&](size_t copy) {
-        multiply_plain(stream(), in.floats.as<float>(), n_,
-                       {.weight = matrices[0][copy], .bias = nullptr, .out = outs[0].as<float>()});
-      });
-    }
     add(kernel, type_name, "fast", bytes, operations, n_copies, [&](size_t copy) { launch(copy, false); });
     if (n_ > kMostNarrow) {
       add(kernel, type_name, "fast, --fast", bytes, operations, n_copies, [&](size_t copy) { launch(copy, true); });
     }
   }
 
-  // Times one draw per row: greedy, with the default top-p, and with a small top-k. Form::Plain reads the row once for
-  // each token that it keeps, so it is timed only with the small top-k.
+  // Times one draw per row: greedy, with the default top-p, and with a small top-k.
   void time_sampler() {
     const auto vocab_size = static_cast<size_t>(config_.vocab_size);
     std::vector<float> row(vocab_size);  // like real logits: a few are much larger than the rest
@@ -199,23 +184,22 @@ class KernelTable {
     const DeviceMemory ids = zeros(stream(), sizeof(int32_t));
     const DeviceMemory workspace = zeros(stream(), draw_workspace_bytes(n_));
     const DeviceMemory tokens = zeros(stream(), n_ * sizeof(int32_t));
-    const auto time = [&](const char* name, const SamplerOptions& options, const char* form_name, Form form) {
+    const auto time = [&](const char* name, const SamplerOptions& options) {
       std::vector<DrawInput> draws;
       std::vector<int32_t> none;
       for (size_t i = 0; i < n_; ++i) {
         draws.push_back(draw_input(i, options, {}, {}, static_cast<int64_t>(i), vocab_size, none));
       }
       const DeviceMemory inputs = on_device(stream(), draws);
-      add(name, "f32", form_name, static_cast<double>(n_ * vocab_size * sizeof(float)),
+      add(name, "f32", "fast", static_cast<double>(n_ * vocab_size * sizeof(float)),
           static_cast<double>(n_ * vocab_size), 1, [&](size_t) {
             draw_tokens(stream(), logits.as<float>(), vocab_size, inputs.as<DrawInput>(), ids.as<int32_t>(), n_,
-                        workspace.as<void>(), tokens.as<int32_t>(), form);
+                        workspace.as<void>(), tokens.as<int32_t>());
           });
     };
-    time("sample: greedy", {.temperature = 0.0F}, "fast", Form::Fast);
-    time("sample: top-p 0.95", {}, "fast", Form::Fast);
-    time("sample: top-k 5", {.top_k = 5}, "plain", Form::Plain);
-    time("sample: top-k 5", {.top_k = 5}, "fast", Form::Fast);
+    time("sample: greedy", {.temperature = 0.0F});
+    time("sample: top-p 0.95", {});
+    time("sample: top-k 5", {.top_k = 5});
   }
 
   const Bench& bench_;
@@ -240,22 +224,20 @@ void time_attention(const Bench& bench, const std::string& shape_name) {
   const auto time = [&](const char* kernel, int64_t n_sequences, int64_t context, int64_t n_rows) {
     Attending at(bench.stream, config, !o.f32_cache, static_cast<size_t>(n_sequences), static_cast<size_t>(context),
                  static_cast<size_t>(n_rows), shared_bytes_of(bench.stream), o.effort);
-    for (const auto& [form, name] : {std::pair{Form::Fast, "fast"}, {Form::Plain, "plain"}}) {
-      const double us = microseconds(bench.stream, o.effort, at.n_copies(),
-                                     [&](size_t copy) { attention(bench.stream, at.of(copy), form); });
-      bench.results.add({{"part", "attention"},
-                         {"shape", shape_name},
-                         {"kernel", kernel},
-                         {"cache", o.f32_cache ? "f32" : "f16"},
-                         {"sequences", n_sequences},
-                         {"context", context},
-                         {"rows", n_rows},
-                         {"form", name},
-                         {"us", us},
-                         {"gb_per_s", at.bytes() / us / 1e3},
-                         {"tflop_per_s", at.operations() / us / 1e6},
-                         {"share_of_copy", at.bytes() / us * 1e6 / bench.bandwidth}});
-    }
+    const double us =
+        microseconds(bench.stream, o.effort, at.n_copies(), [&](size_t copy) { attention(bench.stream, at.of(copy)); });
+    bench.results.add({{"part", "attention"},
+                       {"shape", shape_name},
+                       {"kernel", kernel},
+                       {"cache", o.f32_cache ? "f32" : "f16"},
+                       {"sequences", n_sequences},
+                       {"context", context},
+                       {"rows", n_rows},
+                       {"form", "fast"},
+                       {"us", us},
+                       {"gb_per_s", at.bytes() / us / 1e3},
+                       {"tflop_per_s", at.operations() / us / 1e6},
+                       {"share_of_copy", at.bytes() / us * 1e6 / bench.bandwidth}});
   };
   time("attention: prompt", 1, o.attention, o.attention);
   for (const int64_t context : o.contexts) time("attention: decode", 1, context, 1);

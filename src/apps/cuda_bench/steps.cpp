@@ -11,7 +11,6 @@
 #include "apps/cuda_bench/trace.h"
 #include "core/error.h"
 #include "core/random.h"
-#include "infer/cache/scoped_sequence.h"
 #include "infer/cuda/cuda.h"
 #include "infer/forward/runner.h"
 

@@ -32,10 +32,10 @@ class IsaAttention : public ::testing::TestWithParam<core::Isa> {
 INSTANTIATE_TEST_SUITE_P(Isa, IsaAttention, ::testing::ValuesIn(kernels::isas_with_kernels()),
                          ::testing::PrintToStringParamName());
 
-void run(const Kernels& kernels, const AttentionInput<float>& in, float* out) { kernels.attention(in, out); }
-void run(const Kernels& kernels, const AttentionInput<F16>& in, float* out) { kernels.attention_f16(in, out); }
-
-void run(const Kernels& kernels, const AttentionInput<Q8>& in, float* out) { kernels.attention_q8(in, out); }
+template <typename T>
+void run(const Kernels& kernels, const AttentionInput<T>& in, float* out) {
+  kernels.attention(in, out);
+}
 void run(const Kernels& kernels, const AttentionInput<BF16Pair>& in, float* out) { kernels.attention_bf16(in, out); }
 
 // Writes x, the key or value of position j, to `head` in the cache's type and layout, and element d as a float to

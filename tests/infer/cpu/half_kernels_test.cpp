@@ -31,13 +31,11 @@ Q8 narrowed(float x, Q8 /*type*/) { return {static_cast<int8_t>(std::isnan(x) ? 
 float widened(F16 w) { return core::f16_to_float(w.bits); }
 float widened(BF16 w) { return core::bf16_to_float(w.bits); }
 float widened(Q8 w) { return w.quant; }
-auto kernel_for(const Kernels& kernels, F16 /*type*/) { return kernels.matmul_f16; }
-auto kernel_for(const Kernels& kernels, BF16 /*type*/) { return kernels.matmul_bf16; }
-
-auto kernel_for(const Kernels& kernels, Q8 /*type*/) { return kernels.matmul_q8; }
-auto kernel_near(const Kernels& kernels, F16 /*type*/) { return kernels.matmul_f16; }  // F16 has only one kernel
-auto kernel_near(const Kernels& kernels, BF16 /*type*/) { return kernels.matmul_near_bf16; }
-auto kernel_near(const Kernels& kernels, Q8 /*type*/) { return kernels.matmul_near_q8; }
+auto kernel_near(const Kernels& kernels, F16 /*type*/) { return kernels.matmul; }  // F16 has only one kernel
+template <typename Weight>
+auto kernel_near(const Kernels& kernels, Weight /*type*/) {
+  return kernels.matmul_near;
+}
 
 // Compares a kernel with the reference. Weight rows outside [begin, end) are NaN, to detect that a kernel reads them.
 template <typename Weight>
@@ -57,7 +55,7 @@ void check(const Kernels& fast, const MatmulCase& c) {
   std::vector<float> expected = initial;
   reference_kernels().matmul(x.data(), c.n_rows, wide.data(), c.k, c.begin, c.end, expected.data(), stride,
                              c.accumulate);
-  kernel_for(fast, Weight{})(x.data(), c.n_rows, weight.data(), c.k, c.begin, c.end, got.data(), stride, c.accumulate);
+  fast.matmul(x.data(), c.n_rows, weight.data(), c.k, c.begin, c.end, got.data(), stride, c.accumulate);
   const std::string what = fmt::format("k {} rows {} range [{}, {}) place {}", c.k, c.n_rows, c.begin, c.end, c.place);
   ASSERT_TRUE(same_bits(got.values(), expected)) << what;
   ASSERT_TRUE(got.guards_hold());
@@ -116,8 +114,8 @@ TEST_P(HalfKernels, WidenEachValueExactly) {
     return y;
   };
   // Multiplying by 1 adds fifteen zeros, which turn -0 into 0, so results are compared with those of the float kernel.
-  EXPECT_TRUE(same_bits(product(fast_.matmul_f16, f16), product(reference_kernels().matmul, wide_f16)));
-  EXPECT_TRUE(same_bits(product(fast_.matmul_bf16, bf16), product(reference_kernels().matmul, wide_bf16)));
+  EXPECT_TRUE(same_bits(product(fast_.matmul, f16), product(reference_kernels().matmul, wide_f16)));
+  EXPECT_TRUE(same_bits(product(fast_.matmul, bf16), product(reference_kernels().matmul, wide_bf16)));
 }
 
 // Returns the floats at which rounding to F16 changes: each F16 value, the midpoints between neighbors, the floats

@@ -124,7 +124,8 @@ TEST_P(IsaKernels, MatmulGivesTheReferencesBitsAroundChunkBorders) {
   }
 }
 
-// With one input, the sums of sixteen chunks are joined at once: those of several short rows, or of a part of a long one.
+// With one input, the sums of sixteen chunks are joined at once: those of several short rows, or of a part of a long
+// one.
 TEST_P(IsaKernels, MatmulOfOneInputGivesTheReferencesBitsForAnyNumberOfChunks) {
   size_t place = 0;
   for (const size_t chunks : {2U, 3U, 5U, 7U, 8U, 9U, 15U, 16U, 17U, 33U}) {
@@ -236,7 +237,7 @@ TEST_P(IsaKernels, AddLowRankGivesTheBitsOfAProduct) {
           kernels->add_low_rank(t.data(), rank, panels.data(), n, wide.data());
           ASSERT_TRUE(same_bits(wide, expected)) << n << " outputs, rank " << rank;
           std::vector<float> half = before;
-          kernels->add_low_rank_bf16(t.data(), rank, halves.data(), n, half.data());
+          kernels->add_low_rank(t.data(), rank, halves.data(), n, half.data());
           ASSERT_TRUE(same_bits(half, expected)) << n << " outputs, rank " << rank << ", BF16";
         }
         std::vector<Q8> quants(panels.size());
@@ -249,7 +250,7 @@ TEST_P(IsaKernels, AddLowRankGivesTheBitsOfAProduct) {
         reference_.add_low_rank(t.data(), rank, widened.data(), n, in_floats.data());
         for (const Kernels* kernels : {&reference_, &fast_}) {
           std::vector<float> in_quants = before;
-          kernels->add_low_rank_q8(t.data(), rank, quants.data(), n, in_quants.data());
+          kernels->add_low_rank(t.data(), rank, quants.data(), n, in_quants.data());
           ASSERT_TRUE(same_bits(in_quants, in_floats)) << n << " outputs, rank " << rank << ", Q8";
         }
       }

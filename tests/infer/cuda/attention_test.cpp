@@ -1,4 +1,4 @@
-// Tests attention on the GPU. Its three forms (plain, split, sequential) are within rounding errors of the formula.
+// Tests attention on the GPU. Its two ways (split, sequential) are within rounding errors of the formula.
 // Split and sequential attention give the same bits at every length, head width and window, for any division of rows
 // into items and batches, any order of threads, and any values in unused cache positions.
 #include <fmt/format.h>
@@ -71,7 +71,7 @@ class Setting {
   [[nodiscard]] size_t width() const { return size_t{heads_.n_heads} * heads_.head_dim; }
 
   /// Runs attention on the emulator or GPU, split into parts or sequentially, and returns the output rows.
-  std::vector<float> run(Form form, bool in_parts, size_t shared_bytes = size_t{99} << 10U) {
+  std::vector<float> run(bool in_parts, size_t shared_bytes = size_t{99} << 10U) {
     Stream stream(0);
     const auto items = items_of(!in_parts);
     const DeviceMemory memory = on_device(stream, bytes_);
@@ -107,13 +107,13 @@ class Setting {
     const DeviceMemory counters = on_device(stream, std::vector<uint32_t>(items.size() * heads_.n_kv_heads));
     in.partials = in_parts ? partials.as<float>() : nullptr;
     in.counters = counters.as<uint32_t>();
-    attention(stream, in, form);
+    attention(stream, in);
     EXPECT_EQ(on_host<uint32_t>(stream, counters), std::vector<uint32_t>(items.size() * heads_.n_kv_heads));
     return on_host<float>(stream, out);
   }
 
   /// Expects each output to be within rounding errors of the formula in double precision.
-  void expect_near(const std::vector<float>& got, bool plain) const {
+  void expect_near(const std::vector<float>& got) const {
     const size_t dim = heads_.head_dim;
     for (size_t row = 0; row < n_rows(); ++row) {
       const auto& keys = keys_[sequence_[row]];
@@ -147,7 +147,7 @@ class Setting {
         for (double& s : scores) sum += s = std::exp(s - most);
         // An absolute error of a score is a relative error of its weight, in the numerator and in the denominator.
         // `of_weight` adds the rounding of the weights to F16, of sums and of e^x.
-        const bool rounded = case_.half && !plain;
+        const bool rounded = case_.half;
         // A cap doesn't increase the error of a score, but computing tanh adds an error proportional to the cap.
         const double of_score = largest * ((rounded ? 0x1p-11 : 3 * 0x1p-20) + static_cast<double>(dim + 8) * 0x1p-23) +
                                 case_.cap * 16 * 0x1p-24;
@@ -227,12 +227,11 @@ class Setting {
   uint32_t max_slots_ = 0;
 };
 
-void expect_all_forms(const Case& c) {
+void expect_both_ways(const Case& c) {
   Setting setting(c);
-  setting.expect_near(setting.run(Form::Plain, false), true);
-  const auto parts = setting.run(Form::Fast, true);
-  setting.expect_near(parts, false);
-  EXPECT_TRUE(same_bits(setting.run(Form::Fast, false), parts));
+  const auto parts = setting.run(true);
+  setting.expect_near(parts);
+  EXPECT_TRUE(same_bits(setting.run(false), parts));
 }
 
 class GpuAttention : public ::testing::TestWithParam<bool> {};
@@ -243,35 +242,35 @@ INSTANTIATE_TEST_SUITE_P(Cache, GpuAttention, ::testing::Bool(),
 TEST_P(GpuAttention, IsTheTextbooksAtEveryLength) {
   for (const int32_t length : {1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 300}) {
     SCOPED_TRACE(length);
-    expect_all_forms({.half = GetParam(), .lengths = {length}, .n_rows = {std::min(length, 3)}});
+    expect_both_ways({.half = GetParam(), .lengths = {length}, .n_rows = {std::min(length, 3)}});
   }
 }
 
 TEST_P(GpuAttention, IsTheTextbooksAtEveryHeadWidth) {
   for (const uint32_t head_dim : {2U, 6U, 31U, 32U, 33U, 64U, 80U, 127U, 128U, 256U}) {
     SCOPED_TRACE(head_dim);
-    expect_all_forms({.head_dim = head_dim, .half = GetParam(), .lengths = {70}, .n_rows = {2}});
+    expect_both_ways({.head_dim = head_dim, .half = GetParam(), .lengths = {70}, .n_rows = {2}});
   }
 }
 
 TEST_P(GpuAttention, IsTheTextbooksForEveryNumberOfQueries) {
   for (const uint32_t queries : {1U, 3U, 4U, 7U, 16U, 17U, 40U}) {
     SCOPED_TRACE(queries);
-    expect_all_forms({.n_kv_heads = 1, .queries = queries, .half = GetParam(), .lengths = {66}, .n_rows = {5}});
+    expect_both_ways({.n_kv_heads = 1, .queries = queries, .half = GetParam(), .lengths = {66}, .n_rows = {5}});
   }
 }
 
 TEST_P(GpuAttention, IsTheTextbooksInEveryWindow) {
   for (const int32_t window : {1, 2, 31, 33, 63, 64, 65, 100, 200}) {
     SCOPED_TRACE(window);
-    expect_all_forms({.half = GetParam(), .lengths = {170}, .n_rows = {20}, .window = window});
+    expect_both_ways({.half = GetParam(), .lengths = {170}, .n_rows = {20}, .window = window});
   }
 }
 
 TEST_P(GpuAttention, IsTheTextbooksWithCappedScores) {
   for (const auto& [cap, scale] : {std::pair{1.0F, 3.0}, {5.0F, 10.0}, {50.0F, 10.0}}) {
     SCOPED_TRACE(cap);
-    expect_all_forms({.half = GetParam(),
+    expect_both_ways({.half = GetParam(),
                       .lengths = {170, 40},
                       .n_rows = {20, 3},
                       .window = 100,
@@ -283,7 +282,7 @@ TEST_P(GpuAttention, IsTheTextbooksWithCappedScores) {
 TEST_P(GpuAttention, IsTheTextbooksWithSinks) {
   for (const double scale : {1.0, 20.0}) {
     SCOPED_TRACE(scale);
-    expect_all_forms(
+    expect_both_ways(
         {.half = GetParam(), .lengths = {170, 1}, .n_rows = {20, 1}, .scale_of_queries = 3.0, .scale_of_sinks = scale});
   }
 }
@@ -292,21 +291,21 @@ TEST_P(GpuAttention, IsTheTextbooksWithSinks) {
 TEST_P(GpuAttention, DistantScoresStayFinite) {
   Case c{.half = GetParam(), .lengths = {200}, .n_rows = {4}, .scale_of_queries = 300.0};
   Setting setting(c);
-  const auto parts = setting.run(Form::Fast, true);
+  const auto parts = setting.run(true);
   for (const float x : parts) EXPECT_TRUE(std::isfinite(x) && std::abs(x) <= 1.0F);
-  EXPECT_TRUE(same_bits(setting.run(Form::Fast, false), parts));
+  EXPECT_TRUE(same_bits(setting.run(false), parts));
 }
 
 // Divides the same rows into work items of as many rows as fit, of one row, and of two rows.
 TEST_P(GpuAttention, RowsDoNotDependOnTheBatch) {
   Case all{.queries = 3, .head_dim = 64, .half = GetParam(), .lengths = {100, 131, 7}, .n_rows = {100, 70, 7}};
   Setting whole(all);
-  const auto expected = whole.run(Form::Fast, false);
-  EXPECT_TRUE(same_bits(whole.run(Form::Fast, true), expected));
+  const auto expected = whole.run(false);
+  EXPECT_TRUE(same_bits(whole.run(true), expected));
   all.rows_of_item = 1;
-  EXPECT_TRUE(same_bits(Setting(all).run(Form::Fast, true), expected));
+  EXPECT_TRUE(same_bits(Setting(all).run(true), expected));
   all.rows_of_item = 2;
-  EXPECT_TRUE(same_bits(Setting(all).run(Form::Fast, false), expected));
+  EXPECT_TRUE(same_bits(Setting(all).run(false), expected));
 }
 
 // Latents of 512 + 64 elements, of a few, and of one more than fills a tile or a group of tiles.
@@ -316,7 +315,7 @@ TEST_P(GpuAttention, IsTheTextbooksOverLatentsOfEveryWidth) {
     for (const uint32_t queries : {1U, 5U, 16U, 40U}) {
       if (queries > 16 && rank > 64) continue;
       SCOPED_TRACE(fmt::format("{} of {}, {} heads", rank, latent, queries));
-      expect_all_forms({.n_kv_heads = 1,
+      expect_both_ways({.n_kv_heads = 1,
                         .queries = queries,
                         .head_dim = latent,
                         .half = GetParam(),
@@ -333,7 +332,7 @@ TEST_P(GpuAttention, IsTheTextbooksOverLatentsAtEveryLength) {
     SCOPED_TRACE(length);
     c.lengths = {length};
     c.n_rows = {std::min(length, 3)};
-    expect_all_forms(c);
+    expect_both_ways(c);
   }
   c.lengths = {170, 40};  // with windows, caps and sinks
   c.n_rows = {20, 3};
@@ -341,7 +340,7 @@ TEST_P(GpuAttention, IsTheTextbooksOverLatentsAtEveryLength) {
   c.window = 100;
   c.cap = 5.0F;
   c.scale_of_sinks = 1.0;
-  expect_all_forms(c);
+  expect_both_ways(c);
 }
 
 TEST_P(GpuAttention, RowsOverLatentsDoNotDependOnTheBatch) {
@@ -352,11 +351,11 @@ TEST_P(GpuAttention, RowsOverLatentsDoNotDependOnTheBatch) {
            .lengths = {100, 131, 7},
            .n_rows = {100, 70, 7},
            .latent_rank = 34};
-  const auto expected = Setting(all).run(Form::Fast, false);
-  EXPECT_TRUE(same_bits(Setting(all).run(Form::Fast, true), expected));
+  const auto expected = Setting(all).run(false);
+  EXPECT_TRUE(same_bits(Setting(all).run(true), expected));
   all.rows_of_item = 1;
-  EXPECT_TRUE(same_bits(Setting(all).run(Form::Fast, true), expected));
-  EXPECT_TRUE(same_bits(Setting(all).run(Form::Fast, false), expected));
+  EXPECT_TRUE(same_bits(Setting(all).run(true), expected));
+  EXPECT_TRUE(same_bits(Setting(all).run(false), expected));
 }
 
 // With less shared memory, keys and values are read from the cache directly. The bits are the same.
@@ -365,7 +364,7 @@ TEST_P(GpuAttention, DoesNotDependOnSharedMemorySize) {
   Setting setting(c);
   const host::DeviceScope large({.shared_bytes = size_t{227} << 10U});
   if (devices()[0].shared_bytes < size_t{227} << 10U) GTEST_SKIP() << "a block of this GPU has less";
-  EXPECT_TRUE(same_bits(setting.run(Form::Fast, false, size_t{227} << 10U), setting.run(Form::Fast, false)));
+  EXPECT_TRUE(same_bits(setting.run(false, size_t{227} << 10U), setting.run(false)));
 }
 
 TEST_P(GpuAttention, DoesNotDependOnThreadOrder) {
@@ -378,7 +377,7 @@ TEST_P(GpuAttention, DoesNotDependOnThreadOrder) {
                      .latent_rank = rank});
     host::require_same_in_all_orders(
         [&] {
-          const auto out = setting.run(Form::Fast, in_parts);
+          const auto out = setting.run(in_parts);
           std::vector<uint8_t> bytes(out.size() * sizeof(float));
           std::memcpy(bytes.data(), out.data(), bytes.size());
           return bytes;

@@ -84,24 +84,16 @@ TEST(CudaBench, LayersShareTheirMemory) {
   }
 }
 
-TEST(CudaBench, TimesEveryFormOfEveryKernel) {
+TEST(CudaBench, TimesEveryKernel) {
   Options options = tiny_options();
   options.rows = {2, 70};
   const auto rows = rows_of(time_kernels, options);
   for (const char* kernel : {"norm", "pack", "product: heads to residual", "sample: top-k 5"}) {
-    size_t plain = 0;
-    size_t fast = 0;
-    for (const Record& row : rows) {
-      if (row.at("kernel") != kernel) continue;
-      plain += row.at("form") == "plain" ? 1 : 0;
-      fast += row.at("form") == "fast" ? 1 : 0;
-    }
-    EXPECT_GT(plain, 0U) << kernel;
-    EXPECT_EQ(plain, fast) << kernel;
+    EXPECT_GT(count(rows, "kernel", kernel), 1U) << kernel;
   }
   for (const char* type : {"F32", "F16", "BF16", "Q8_0", "Q4_0"}) EXPECT_GE(count(rows, "type", type), 10U) << type;
   EXPECT_EQ(count(rows, "form", "fast, --fast"), 20U);  // only for large numbers of rows
-  for (const char* kernel : {"route", "group takings", "experts: combine"})
+  for (const char* kernel : {"route", "group assignments", "experts: combine"})
     EXPECT_GE(count(rows, "kernel", kernel), 2U);
   EXPECT_EQ(count(rows, "kernel", "experts: gate, up"), 6U);
   for (const Record& row : rows) EXPECT_GT(row.at("us").get<double>(), 0.0);
@@ -109,8 +101,7 @@ TEST(CudaBench, TimesEveryFormOfEveryKernel) {
 
 TEST(CudaBench, TimesAttentionForPrefillAndDecode) {
   const auto rows = rows_of(time_attention, tiny_options());
-  EXPECT_EQ(rows.size(), 6U);
-  EXPECT_EQ(count(rows, "form", "plain"), 3U);
+  EXPECT_EQ(rows.size(), 3U);
   // QK and PV each need two operations per element of a head (64) for each of the 70 * 71 / 2 pairs of row and
   // position.
   const double operations = 4.0 * 64 * 70 * 71 / 2;

@@ -182,7 +182,7 @@ TEST(CudaFusion, FusesNormsAndActivationsIntoMatmuls) {
                                                                                 "finish_logits",
                                                                                 "draw_tokens"};
   std::string got;
-  for (const Fused& f : fuse(operations)) {
+  for (const FusedOperation& f : fuse(operations)) {
     got +=
         fmt::format("{}{}{}{}{}{} ", f.adds_branch ? "add+" : "", f.norm ? "norm+" : "", f.activate ? "activate+" : "",
                     f.gathers ? "gather+" : "", kNames[f.operation->index()], f.leaves_branch ? "-" : "");

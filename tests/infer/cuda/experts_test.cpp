@@ -21,11 +21,11 @@ using test::on_host;
 using test::unwritten;
 
 // The selected experts of each row and their weights, in device memory.
-struct TakenMemory {
-  TakenMemory(Stream& stream, size_t n_rows, size_t n_chosen)
+struct AssignmentsMemory {
+  AssignmentsMemory(Stream& stream, size_t n_rows, size_t n_chosen)
       : experts(unwritten(stream, n_rows * n_chosen * sizeof(int32_t))),
         weights(unwritten(stream, n_rows * n_chosen * sizeof(float))) {}
-  [[nodiscard]] Taken view() const { return {experts.as<int32_t>(), weights.as<float>()}; }
+  [[nodiscard]] Assignments view() const { return {experts.as<int32_t>(), weights.as<float>()}; }
 
   DeviceMemory experts;
   DeviceMemory weights;
@@ -35,14 +35,14 @@ struct GroupedMemory {
   GroupedMemory(Stream& stream, size_t n_rows, const Routing& r)
       : sizes(group_sizes(n_rows * r.n_chosen, r.n_experts)) {
     groups = unwritten(stream, sizes.n_groups * sizeof(ExpertGroup));
-    takings = unwritten(stream, r.n_experts * n_rows * sizeof(int32_t));
+    assignments = unwritten(stream, r.n_experts * n_rows * sizeof(int32_t));
     counts = on_device(stream, std::vector<uint32_t>(r.n_experts + 1, 0));
     sizes.groups = groups.as<ExpertGroup>();
-    sizes.takings = takings.as<int32_t>();
+    sizes.assignments = assignments.as<int32_t>();
     sizes.counts = counts.as<uint32_t>();
   }
   DeviceMemory groups;
-  DeviceMemory takings;
+  DeviceMemory assignments;
   DeviceMemory counts;
   Grouped sizes;
 };
@@ -54,17 +54,9 @@ struct Expected {
   std::vector<float> weights;
 };
 Expected reference_of(std::vector<float> logits, const float* bias, const Routing& r) {
-  const kernels::Routing routing{.score = r.sigmoid ? core::RouterScore::Sigmoid : core::RouterScore::Softmax,
-                                 .n_experts = r.n_experts,
-                                 .n_chosen = r.n_chosen,
-                                 .n_groups = r.n_groups,
-                                 .groups_chosen = r.groups_chosen,
-                                 .groups_by_max = r.groups_by_max,
-                                 .normalizes = r.normalizes,
-                                 .scale = r.scale};
   Expected e;
   for (size_t at = 0; at < logits.size(); at += r.n_experts) {
-    kernels::route(&logits[at], bias, routing);
+    kernels::route(&logits[at], bias, r);
     for (size_t i = 0; i < r.n_experts; ++i) {
       if (logits[at + i] == 0.0F) continue;
       e.experts.push_back(static_cast<int32_t>(i));
@@ -80,13 +72,13 @@ void expect_reference(const std::vector<float>& logits, const std::vector<float>
   const size_t n_rows = logits.size() / r.n_experts;
   const DeviceMemory routes = on_device(stream, logits);
   const DeviceMemory device_bias = on_device(stream, bias.empty() ? std::vector<float>{0.0F} : bias);
-  const TakenMemory taken(stream, n_rows, r.n_chosen);
-  route(stream, routes.as<float>(), bias.empty() ? nullptr : device_bias.as<float>(), r, n_rows, taken.view());
+  const AssignmentsMemory assigned(stream, n_rows, r.n_chosen);
+  route(stream, routes.as<float>(), bias.empty() ? nullptr : device_bias.as<float>(), r, n_rows, assigned.view());
   const Expected expected = reference_of(logits, bias.empty() ? nullptr : bias.data(), r);
   const std::string what = std::to_string(r.n_chosen) + " of " + std::to_string(r.n_experts);
-  ASSERT_EQ(on_host<int32_t>(stream, taken.experts), expected.experts) << what;
+  ASSERT_EQ(on_host<int32_t>(stream, assigned.experts), expected.experts) << what;
   ASSERT_TRUE(same_bits(on_host<float>(stream, routes), expected.routes)) << what;
-  ASSERT_TRUE(same_bits(on_host<float>(stream, taken.weights), expected.weights)) << what;
+  ASSERT_TRUE(same_bits(on_host<float>(stream, assigned.weights), expected.weights)) << what;
 }
 
 TEST(Route, MatchesTheReferenceExactly) {
@@ -144,11 +136,11 @@ TEST(Route, NonFiniteLogitsSelectDistinctExperts) {
         auto logits = random_floats(35, 2);
         for (size_t i = 0; i < n_bad; ++i) logits[i] = bad;
         const DeviceMemory routes = on_device(stream, logits);
-        const TakenMemory taken(stream, 1, 4);
+        const AssignmentsMemory assigned(stream, 1, 4);
         route(stream, routes.as<float>(), nullptr, {.n_experts = 35, .n_chosen = 4, .sigmoid = sigmoid}, 1,
-              taken.view());
+              assigned.view());
         int32_t before = -1;
-        for (const int32_t expert : on_host<int32_t>(stream, taken.experts)) {
+        for (const int32_t expert : on_host<int32_t>(stream, assigned.experts)) {
           if (expert == -1) continue;
           EXPECT_GT(expert, before);
           EXPECT_LT(expert, 35);
@@ -180,14 +172,14 @@ TEST(Group, EachAssignmentIsInOneGroup) {
   for (const Mixture& c : kMixtures) {
     const Routing r{.n_experts = c.n_experts, .n_chosen = c.n_chosen};
     const DeviceMemory routes = on_device(stream, random_floats(c.n_rows * c.n_experts, 7, 3.0));
-    const TakenMemory taken(stream, c.n_rows, c.n_chosen);
+    const AssignmentsMemory assigned(stream, c.n_rows, c.n_chosen);
     const GroupedMemory grouped(stream, c.n_rows, r);
-    route(stream, routes.as<float>(), nullptr, r, c.n_rows, taken.view());
+    route(stream, routes.as<float>(), nullptr, r, c.n_rows, assigned.view());
     for (int again = 0; again < 2; ++again) {  // the second call requires that the first reset its counters
-      group_takings(stream, taken.view(), r, c.n_rows, grouped.sizes);
-      auto lists = by_expert(on_host<int32_t>(stream, taken.experts));
+      group_assignments(stream, assigned.view(), r, c.n_rows, grouped.sizes);
+      auto lists = by_expert(on_host<int32_t>(stream, assigned.experts));
       const auto groups = on_host<ExpertGroup>(stream, grouped.groups);
-      const auto takings = on_host<int32_t>(stream, grouped.takings);
+      const auto assignments = on_host<int32_t>(stream, grouped.assignments);
       bool ended = false;
       for (const ExpertGroup& g : groups) {
         ASSERT_LE(g.n, grouped.sizes.size);
@@ -196,7 +188,7 @@ TEST(Group, EachAssignmentIsInOneGroup) {
         if (g.n == 0) continue;
         auto& list = lists[g.expert];
         ASSERT_LE(g.n, list.size());
-        for (uint32_t i = 0; i < g.n; ++i) ASSERT_EQ(takings[g.first + i], list[i]);
+        for (uint32_t i = 0; i < g.n; ++i) ASSERT_EQ(assignments[g.first + i], list[i]);
         list.erase(list.begin(), list.begin() + g.n);
         ASSERT_TRUE(list.empty() || g.n == grouped.sizes.size);
       }
@@ -210,12 +202,12 @@ TEST(Group, DoesNotDependOnThreadOrder) {
   const Routing r{.n_experts = 20, .n_chosen = 3};
   host::require_same_in_all_orders([&] {
     const DeviceMemory routes = on_device(stream, random_floats(30 * 20, 7, 3.0));
-    const TakenMemory taken(stream, 30, 3);
+    const AssignmentsMemory assigned(stream, 30, 3);
     const GroupedMemory grouped(stream, 30, r);
-    route(stream, routes.as<float>(), nullptr, r, 30, taken.view());
-    group_takings(stream, taken.view(), r, 30, grouped.sizes);
+    route(stream, routes.as<float>(), nullptr, r, 30, assigned.view());
+    group_assignments(stream, assigned.view(), r, 30, grouped.sizes);
     auto bytes = test::bytes_of(stream, routes);
-    for (const DeviceMemory* memory : {&taken.experts, &taken.weights, &grouped.groups}) {
+    for (const DeviceMemory* memory : {&assigned.experts, &assigned.weights, &grouped.groups}) {
       const auto more = test::bytes_of(stream, *memory);
       bytes.insert(bytes.end(), more.begin(), more.end());
     }
@@ -258,46 +250,47 @@ TEST_P(ExpertTypes, AssignmentsMatchSingleMatmuls) {
     const Stack up(stream, GetParam(), c.n_experts, width, dim, 50);
     const Stack down(stream, GetParam(), c.n_experts, dim, width, 100);
     const DeviceMemory routes = on_device(stream, random_floats(c.n_rows * c.n_experts, 9, 3.0));
-    const TakenMemory taken(stream, c.n_rows, c.n_chosen);
+    const AssignmentsMemory assigned(stream, c.n_rows, c.n_chosen);
     const GroupedMemory grouped(stream, c.n_rows, r);
-    route(stream, routes.as<float>(), nullptr, r, c.n_rows, taken.view());
-    group_takings(stream, taken.view(), r, c.n_rows, grouped.sizes);
+    route(stream, routes.as<float>(), nullptr, r, c.n_rows, assigned.view());
+    group_assignments(stream, assigned.view(), r, c.n_rows, grouped.sizes);
 
     const auto rows = random_floats(c.n_rows * dim, 4);
-    const size_t n_takings = c.n_rows * c.n_chosen;
+    const size_t n_assignments = c.n_rows * c.n_chosen;
     const DeviceMemory x = on_device(stream, rows);
-    const DeviceMemory gates = unwritten(stream, n_takings * width * sizeof(float));
-    const DeviceMemory ups = unwritten(stream, n_takings * width * sizeof(float));
-    const DeviceMemory outs = unwritten(stream, n_takings * dim * sizeof(float));
+    const DeviceMemory gates = unwritten(stream, n_assignments * width * sizeof(float));
+    const DeviceMemory ups = unwritten(stream, n_assignments * width * sizeof(float));
+    const DeviceMemory outs = unwritten(stream, n_assignments * dim * sizeof(float));
     const test::Packing in(stream, grouped.sizes.slots(), dim, gate.matrix.kind);
     const test::Packing middle(stream, grouped.sizes.slots(), width, gate.matrix.kind);
     const std::array products{Matmul{.weight = gate.matrix, .out = gates.as<float>()},
                               Matmul{.weight = up.matrix, .out = ups.as<float>()}};
-    pack_takings(stream, x.as<float>(), c.n_chosen, grouped.sizes, in.view);
+    pack_assignments(stream, x.as<float>(), c.n_chosen, grouped.sizes, in.view);
     multiply_experts(stream, in.view, products.data(), 2, grouped.sizes);
-    activate_takings(stream, Activation::Silu, gates.as<float>(), ups.as<float>(), grouped.sizes, middle.view);
+    activate_assignments(stream, Activation::Silu, gates.as<float>(), ups.as<float>(), grouped.sizes, middle.view);
     const Matmul last{.weight = down.matrix, .out = outs.as<float>()};
     multiply_experts(stream, middle.view, &last, 1, grouped.sizes);
 
-    const auto experts = on_host<int32_t>(stream, taken.experts);
+    const auto experts = on_host<int32_t>(stream, assigned.experts);
     const auto got_gates = on_host<float>(stream, gates);
     const auto got = on_host<float>(stream, outs);
-    for (size_t i = 0; i < n_takings; ++i) {
+    for (size_t i = 0; i < n_assignments; ++i) {
       const auto e = static_cast<size_t>(experts[i]);
       const auto row = rows.begin() + static_cast<ptrdiff_t>(i / c.n_chosen * dim);
       const test::Inputs one(stream, {row, row + static_cast<ptrdiff_t>(dim)}, dim, gate.matrix.kind);
       const auto up_of = test::product(stream, one, up.each[e]);
       auto hidden = test::product(stream, one, gate.each[e]);
       kernels::reference::swiglu(hidden.data(), up_of.data(), width, hidden.data());
-      ASSERT_TRUE(same_bits(std::span(got_gates).subspan(i * width, width), hidden)) << c.n_rows << ", taking " << i;
+      ASSERT_TRUE(same_bits(std::span(got_gates).subspan(i * width, width), hidden))
+          << c.n_rows << ", assignment " << i;
       const test::Inputs two(stream, hidden, width, down.matrix.kind);
       ASSERT_TRUE(same_bits(std::span(got).subspan(i * dim, dim), test::product(stream, two, down.each[e])))
-          << c.n_rows << ", taking " << i;
+          << c.n_rows << ", assignment " << i;
     }
-    // Packing SwiGLU's stored output in a separate step gives the same packed inputs as activate_takings().
+    // Packing SwiGLU's stored output in a separate step gives the same packed inputs as activate_assignments().
     const test::Packing apart(stream, grouped.sizes.slots(), width, gate.matrix.kind);
     const DeviceMemory again = unwritten(stream, outs.bytes());
-    pack_takings(stream, gates.as<float>(), 1, grouped.sizes, apart.view);
+    pack_assignments(stream, gates.as<float>(), 1, grouped.sizes, apart.view);
     const Matmul same{.weight = down.matrix, .out = again.as<float>()};
     multiply_experts(stream, apart.view, &same, 1, grouped.sizes);
     EXPECT_TRUE(same_bits(on_host<float>(stream, again), got));
@@ -347,14 +340,14 @@ TEST(Experts, DoNotDependOnThreadOrder) {
     host::require_same_in_all_orders(
         [&] {
           const DeviceMemory routes = on_device(stream, random_floats(n_rows * 4, 9, 3.0));
-          const TakenMemory taken(stream, n_rows, 2);
+          const AssignmentsMemory assigned(stream, n_rows, 2);
           const GroupedMemory grouped(stream, n_rows, r);
-          route(stream, routes.as<float>(), nullptr, r, n_rows, taken.view());
-          group_takings(stream, taken.view(), r, n_rows, grouped.sizes);
+          route(stream, routes.as<float>(), nullptr, r, n_rows, assigned.view());
+          group_assignments(stream, assigned.view(), r, n_rows, grouped.sizes);
           const DeviceMemory x = on_device(stream, random_floats(n_rows * 64, 4));
           const DeviceMemory out = unwritten(stream, n_rows * 2 * 40 * sizeof(float));
           const test::Packing in(stream, grouped.sizes.slots(), 64, stack.matrix.kind);
-          pack_takings(stream, x.as<float>(), 2, grouped.sizes, in.view);
+          pack_assignments(stream, x.as<float>(), 2, grouped.sizes, in.view);
           const Matmul product{.weight = stack.matrix, .out = out.as<float>()};
           multiply_experts(stream, in.view, &product, 1, grouped.sizes);
           return test::bytes_of(stream, out);

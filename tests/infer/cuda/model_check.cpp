@@ -71,10 +71,10 @@ class PerturbedStage final : public PassThroughStage {
                             std::holds_alternative<ProjectExperts>(operation) ||
                             std::holds_alternative<GateRows>(operation);
     std::vector<float> before(of_experts ? n_rows_ * width(Slot::Normed) : 0);
-    results().read(Slot::Normed, before);
+    read(Slot::Normed, before);
     std::visit([this](const auto& o) { perturb_inputs(o); }, operation);
     PassThroughStage::issue(operation);
-    results().write(Slot::Normed, before);
+    write(Slot::Normed, before);
     if (std::holds_alternative<Gather>(operation)) n_rows_ = n_logit_rows_;
   }
 
@@ -113,12 +113,12 @@ class PerturbedStage final : public PassThroughStage {
   }
   void perturb(Slot slot, double error) {
     values_.resize(n_rows_ * width(slot));
-    results().read(slot, values_);
+    read(slot, values_);
     for (float& x : values_) {
       const double r = 2.0 * core::random_uniform(seed_, counter_++) - 1.0;
       x = static_cast<float>(static_cast<double>(x) * (1.0 + error * r));
     }
-    results().write(slot, values_);
+    write(slot, values_);
   }
 
   const core::ModelConfig& config_;

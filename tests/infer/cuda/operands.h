@@ -71,9 +71,9 @@ struct Packing {
 
 /// Input rows, as floats and packed for a product with weights of a kind.
 struct Inputs : Packing {
-  Inputs(Stream& stream, std::vector<float> x, size_t k, Kind kind, Form form = Form::Fast)
+  Inputs(Stream& stream, std::vector<float> x, size_t k, Kind kind)
       : Packing(stream, x.size() / k, k, kind), rows(std::move(x)), floats(on_device(stream, rows)) {
-    pack_inputs(stream, floats.as<float>(), view, form);
+    pack_inputs(stream, floats.as<float>(), view);
   }
 
   std::vector<float> rows;  ///< (n_rows, k)

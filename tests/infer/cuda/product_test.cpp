@@ -1,4 +1,4 @@
-// Tests packed weights and products. Packing is lossless. Plain and Fast products are within rounding errors of exact
+// Tests packed weights and products. Packing is lossless. Products are within rounding errors of exact
 // ones for every type and size. Results depend neither on the number of rows nor on the order of blocks and threads.
 #include <bit>
 #include <cmath>
@@ -163,24 +163,6 @@ TEST_P(MatmulTypes, ManyRowsAreWithinRoundingErrors) {
   }
 }
 
-// Plain inputs are not rounded, so the result is compared with the exact sum.
-TEST_P(MatmulTypes, PlainFormSumsInOrder) {
-  for (const size_t k : widths()) {
-    const Weights w(stream_, GetParam(), 33, k, k);
-    const Inputs x(stream_, random_floats(2 * k, 5), k, w.matrix.kind);
-    const DeviceMemory out = unwritten(stream_, 2 * 33 * sizeof(float));
-    multiply_plain(stream_, x.floats.as<float>(), 2, {.weight = w.matrix, .out = out.as<float>()});
-    const auto got = on_host<float>(stream_, out);
-    for (size_t n = 0; n < 2; ++n) {
-      for (size_t r = 0; r < 33; ++r) {
-        float sum = 0.0F;
-        for (size_t i = 0; i < k; ++i) sum = std::fma(w.numbers[r * k + i], x.rows[n * k + i], sum);
-        ASSERT_EQ(got[n * 33 + r], sum) << r;
-      }
-    }
-  }
-}
-
 TEST_P(MatmulTypes, RowsDoNotDependOnTheBatch) {
   const size_t k = widths().back();
   const Weights w(stream_, GetParam(), 50, k, 3);
@@ -287,43 +269,26 @@ TEST(PackedInputs, PackedGroupsMatchTheReferenceExactly) {
     rows[k + 3] = std::nanf("");
     rows[2 * k + 5] = INFINITY;
     for (size_t i = 0; i < 32; ++i) rows[3 * k + i] *= 1e-32F;
-    for (const Form form : {Form::Plain, Form::Fast}) {
-      const Inputs x(stream, rows, k, Kind::Groups, form);
-      const auto bytes = on_host<uint8_t>(stream, x.data);
-      for (size_t n = 0; n < 10; ++n) {
-        std::vector<int8_t> values(k);
-        std::vector<float> scales(k / 32);
-        std::vector<float> scaled_sums(k / 32);
-        kernels::reference::quantize(&rows[n * k], 1, k, {values.data(), scales.data(), scaled_sums.data(), nullptr});
-        for (size_t i = 0; i < k; ++i) {
-          const uint8_t* block = bytes.data() + x.view.block_offset(n / 8, i / kBlockK);
-          ASSERT_EQ(static_cast<int8_t>(block[x.view.number_offset(n % 8, i % kBlockK)]), values[i]) << n << " " << i;
-          float scale = 0.0F;
-          float sum = 0.0F;
-          std::memcpy(&scale, block + x.view.scale_offset(n % 8, i % kBlockK / 32), sizeof scale);
-          std::memcpy(&sum, block + x.view.sum_offset(n % 8, i % kBlockK / 32), sizeof sum);
-          const auto same = [](float got, float expected) {  // the sign of a NaN may differ between machines
-            return std::isnan(expected) ? std::isnan(got)
-                                        : std::bit_cast<uint32_t>(got) == std::bit_cast<uint32_t>(expected);
-          };
-          ASSERT_TRUE(same(scale, scales[i / 32])) << scale << " is not " << scales[i / 32];
-          ASSERT_TRUE(same(sum, scaled_sums[i / 32])) << sum << " is not " << scaled_sums[i / 32];
-        }
-      }
-    }
-  }
-}
-
-TEST(PackedInputs, BothFormsAreEqual) {
-  Stream stream(0);
-  for (const Kind kind : {Kind::F32, Kind::F16, Kind::BF16}) {
-    for (const size_t k : test::kSizes) {
-      const auto rows = random_floats(8 * k, k, 100.0);
-      const Inputs plain(stream, rows, k, kind, Form::Plain);
-      const Inputs fast(stream, rows, k, kind);
-      EXPECT_EQ(on_host<uint8_t>(stream, plain.data), on_host<uint8_t>(stream, fast.data)) << k;
-      if (kind == Kind::F16) {
-        EXPECT_EQ(on_host<uint32_t>(stream, plain.scales), on_host<uint32_t>(stream, fast.scales)) << k;
+    const Inputs x(stream, rows, k, Kind::Groups);
+    const auto bytes = on_host<uint8_t>(stream, x.data);
+    for (size_t n = 0; n < 10; ++n) {
+      std::vector<int8_t> values(k);
+      std::vector<float> scales(k / 32);
+      std::vector<float> scaled_sums(k / 32);
+      kernels::reference::quantize(&rows[n * k], 1, k, {values.data(), scales.data(), scaled_sums.data(), nullptr});
+      for (size_t i = 0; i < k; ++i) {
+        const uint8_t* block = bytes.data() + x.view.block_offset(n / 8, i / kBlockK);
+        ASSERT_EQ(static_cast<int8_t>(block[x.view.number_offset(n % 8, i % kBlockK)]), values[i]) << n << " " << i;
+        float scale = 0.0F;
+        float sum = 0.0F;
+        std::memcpy(&scale, block + x.view.scale_offset(n % 8, i % kBlockK / 32), sizeof scale);
+        std::memcpy(&sum, block + x.view.sum_offset(n % 8, i % kBlockK / 32), sizeof sum);
+        const auto same = [](float got, float expected) {  // the sign of a NaN may differ between machines
+          return std::isnan(expected) ? std::isnan(got)
+                                      : std::bit_cast<uint32_t>(got) == std::bit_cast<uint32_t>(expected);
+        };
+        ASSERT_TRUE(same(scale, scales[i / 32])) << scale << " is not " << scales[i / 32];
+        ASSERT_TRUE(same(sum, scaled_sums[i / 32])) << sum << " is not " << scaled_sums[i / 32];
       }
     }
   }

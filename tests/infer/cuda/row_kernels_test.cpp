@@ -37,7 +37,7 @@ std::vector<double> exact_norm(std::span<const float> x, std::span<const float> 
   return out;
 }
 
-TEST(RmsNorm, BothFormsAreWithinRoundingErrors) {
+TEST(RmsNorm, IsWithinRoundingErrors) {
   Stream stream(0);
   std::vector<size_t> sizes = test::kSizes;
   sizes.push_back(257);
@@ -48,12 +48,10 @@ TEST(RmsNorm, BothFormsAreWithinRoundingErrors) {
       const auto expected = exact_norm(x, w, 1e-5F, dim);
       const DeviceMemory device_x = on_device(stream, x);
       const DeviceMemory device_w = on_device(stream, w);
-      for (const Form form : {Form::Plain, Form::Fast}) {
-        const DeviceMemory out = unwritten(stream, n * dim * sizeof(float));
-        rms_norm(stream, device_x.as<float>(), device_w.as<float>(), 1e-5F, n, dim, out.as<float>(), form);
-        const auto got = on_host<float>(stream, out);
-        for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], norm_bound(dim, expected[i])) << dim;
-      }
+      const DeviceMemory out = unwritten(stream, n * dim * sizeof(float));
+      rms_norm(stream, device_x.as<float>(), device_w.as<float>(), 1e-5F, n, dim, out.as<float>());
+      const auto got = on_host<float>(stream, out);
+      for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], norm_bound(dim, expected[i])) << dim;
     }
   }
 }
@@ -83,7 +81,7 @@ TEST(RmsNorm, StridedVectorsMatchAdjacentOnes) {
       rms_norm(stream, x.as<float>(), w.as<float>(), 1e-5F, 1, dim, x.as<float>());
       std::ranges::copy(on_host<float>(stream, x), first);
     }
-    rms_norm(stream, wide.as<float>(), w.as<float>(), 1e-5F, 4, dim, wide.as<float>(), Form::Fast, dim + 5);
+    rms_norm(stream, wide.as<float>(), w.as<float>(), 1e-5F, 4, dim, wide.as<float>(), dim + 5);
     EXPECT_TRUE(same_bits(on_host<float>(stream, wide), expected)) << dim;
   }
 }
@@ -171,7 +169,7 @@ TEST(Adapters, RowsUseTheirOwnAdapters) {
   std::vector<std::vector<float>> a;
   std::vector<std::vector<float>> b;
   std::vector<DeviceMemory> memory;
-  std::vector<LowRank> parts;
+  std::vector<AdapterPart> parts;
   for (const uint32_t rank : ranks) {
     a.push_back(random_floats(std::max<size_t>(rank, 1) * k, rank + 2, 0.1));
     b.push_back(random_floats(n_out * std::max<size_t>(rank, 1), rank + 3, 0.1));
@@ -186,8 +184,8 @@ TEST(Adapters, RowsUseTheirOwnAdapters) {
   const auto sums = [&] {
     const DeviceMemory out = on_device(stream, before);
     const DeviceMemory device_slots = on_device(stream, slots);
-    add_adapted(stream, device_x.as<float>(), 6, k, device_slots.as<int32_t>(), table.as<LowRank>(), out.as<float>(),
-                n_out);
+    add_adapted(stream, device_x.as<float>(), 6, k, device_slots.as<int32_t>(), table.as<AdapterPart>(),
+                out.as<float>(), n_out);
     return on_host<float>(stream, out);
   };
   const auto got = sums();
@@ -285,8 +283,7 @@ TEST(Residual, ScaledAndCappedLogitsMatchTheReference) {
 
 TEST(Rope, RotatesLikeTheReferenceAndStores) {
   Stream stream(0);
-  for (const auto& [half, form] :
-       {std::pair{false, Form::Plain}, {false, Form::Fast}, {true, Form::Plain}, {true, Form::Fast}}) {
+  for (const bool half : {false, true}) {
     for (const bool halves : {false, true}) {
       for (const auto& [head_dim, rotated] :
            {std::pair{2U, 2U}, {6U, 4U}, {32U, 32U}, {48U, 48U}, {64U, 16U}, {80U, 80U}, {256U, 64U}, {256U, 256U}}) {
@@ -323,7 +320,7 @@ TEST(Rope, RotatesLikeTheReferenceAndStores) {
                             .blocks = b.as<int32_t>(),
                             .n_rows = static_cast<uint32_t>(n)};
         const Angles angles{c.as<float>(), s.as<float>(), rotated, halves};
-        rotate_and_store(stream, rows, heads, angles, q.as<float>(), k.as<float>(), v.as<float>(), cache, 1, form);
+        rotate_and_store(stream, rows, heads, angles, q.as<float>(), k.as<float>(), v.as<float>(), cache, 1);
         const auto stored = on_host<uint8_t>(stream, memory);
         const auto number = [&](size_t offset, size_t index) {
           if (half) {
@@ -376,42 +373,40 @@ TEST(Rope, RotatesTheEndOfLatentsAndStoresThem) {
   constexpr size_t kRotated = 4;
   constexpr size_t kRank = 70;
   for (const bool half : {false, true}) {
-    for (const Form form : {Form::Plain, Form::Fast}) {
-      CacheView cache{.n_layers = 2, .n_kv_heads = 1, .head_dim = kRank + kRotated, .half = half, .latent_rank = kRank};
-      EXPECT_EQ(cache.block_bytes(), 2 * 32 * 128 * (half ? 2 : 4)) << "one latent per position, padded to 128";
-      const DeviceMemory memory = unwritten(stream, cache.block_bytes());
-      cache.data = memory.as<uint8_t>();
-      auto query = random_floats(kHeads * kQueryDim, 1);
-      auto latent = random_floats(kRank + kRotated, 2);
-      const std::vector<float> angles{0.6F, 0.8F, 0.28F, 0.96F};  // cosines of position 0, whatever it is, then sines
-      const DeviceMemory q = on_device(stream, query);
-      const DeviceMemory k = on_device(stream, latent);
-      const DeviceMemory zeros = on_device(stream, std::vector<int32_t>{0});
-      const DeviceMemory c = on_device(stream, angles);
-      const RowsView rows{.tokens = nullptr,
-                          .positions = zeros.as<int32_t>(),
-                          .tables = zeros.as<int32_t>(),
-                          .blocks = zeros.as<int32_t>(),
-                          .n_rows = 1};
-      rotate_and_store(stream, rows, {.n_heads = kHeads, .n_kv_heads = 1, .head_dim = kQueryDim},
-                       {c.as<float>(), c.as<float>() + 2, kRotated, false}, q.as<float>(), k.as<float>(), nullptr,
-                       cache, 1, form);
-      const std::vector<float> cos{angles[0], angles[0], angles[1], angles[1]};
-      const std::vector<float> sin{-angles[2], angles[2], -angles[3], angles[3]};
-      const auto rotate = [&](float* x) {
-        kernels::reference::rope(x, cos.data(), sin.data(), 1, kRotated, core::RopePairs::Adjacent);
-      };
-      for (size_t head = 0; head < kHeads; ++head) rotate(&query[(head + 1) * kQueryDim - kRotated]);
-      rotate(&latent[kRank]);
-      EXPECT_TRUE(same_bits(on_host<float>(stream, q), query));
-      EXPECT_TRUE(same_bits(on_host<float>(stream, k), latent));
-      const auto stored = on_host<uint8_t>(stream, memory);
-      for (size_t d = 0; d < latent.size(); ++d) {
-        const uint8_t* at = &stored[cache.key_offset(0, 1, 0) + cache.key_index(0, d) * cache.number_bytes()];
-        uint32_t bits = 0;
-        std::memcpy(&bits, at, cache.number_bytes());
-        ASSERT_EQ(bits, half ? core::float_to_f16(latent[d]) : std::bit_cast<uint32_t>(latent[d])) << d;
-      }
+    CacheView cache{.n_layers = 2, .n_kv_heads = 1, .head_dim = kRank + kRotated, .half = half, .latent_rank = kRank};
+    EXPECT_EQ(cache.block_bytes(), 2 * 32 * 128 * (half ? 2 : 4)) << "one latent per position, padded to 128";
+    const DeviceMemory memory = unwritten(stream, cache.block_bytes());
+    cache.data = memory.as<uint8_t>();
+    auto query = random_floats(kHeads * kQueryDim, 1);
+    auto latent = random_floats(kRank + kRotated, 2);
+    const std::vector<float> angles{0.6F, 0.8F, 0.28F, 0.96F};  // cosines of position 0, whatever it is, then sines
+    const DeviceMemory q = on_device(stream, query);
+    const DeviceMemory k = on_device(stream, latent);
+    const DeviceMemory zeros = on_device(stream, std::vector<int32_t>{0});
+    const DeviceMemory c = on_device(stream, angles);
+    const RowsView rows{.tokens = nullptr,
+                        .positions = zeros.as<int32_t>(),
+                        .tables = zeros.as<int32_t>(),
+                        .blocks = zeros.as<int32_t>(),
+                        .n_rows = 1};
+    rotate_and_store(stream, rows, {.n_heads = kHeads, .n_kv_heads = 1, .head_dim = kQueryDim},
+                     {c.as<float>(), c.as<float>() + 2, kRotated, false}, q.as<float>(), k.as<float>(), nullptr, cache,
+                     1);
+    const std::vector<float> cos{angles[0], angles[0], angles[1], angles[1]};
+    const std::vector<float> sin{-angles[2], angles[2], -angles[3], angles[3]};
+    const auto rotate = [&](float* x) {
+      kernels::reference::rope(x, cos.data(), sin.data(), 1, kRotated, core::RopePairs::Adjacent);
+    };
+    for (size_t head = 0; head < kHeads; ++head) rotate(&query[(head + 1) * kQueryDim - kRotated]);
+    rotate(&latent[kRank]);
+    EXPECT_TRUE(same_bits(on_host<float>(stream, q), query));
+    EXPECT_TRUE(same_bits(on_host<float>(stream, k), latent));
+    const auto stored = on_host<uint8_t>(stream, memory);
+    for (size_t d = 0; d < latent.size(); ++d) {
+      const uint8_t* at = &stored[cache.key_offset(0, 1, 0) + cache.key_index(0, d) * cache.number_bytes()];
+      uint32_t bits = 0;
+      std::memcpy(&bits, at, cache.number_bytes());
+      ASSERT_EQ(bits, half ? core::float_to_f16(latent[d]) : std::bit_cast<uint32_t>(latent[d])) << d;
     }
   }
 }

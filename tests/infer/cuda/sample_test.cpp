@@ -34,7 +34,7 @@ struct Case {
 };
 
 // Returns the tokens drawn for `cases`, which share a vocabulary, in one launch.
-std::vector<int32_t> drawn(const std::vector<Case>& cases, Form form = Form::Fast) {
+std::vector<int32_t> drawn(const std::vector<Case>& cases) {
   const size_t vocab_size = cases.front().logits.size();
   std::vector<float> logits;
   std::vector<DrawInput> draws;
@@ -56,7 +56,7 @@ std::vector<int32_t> drawn(const std::vector<Case>& cases, Form form = Form::Fas
   const auto draw = [&] {
     stream.fill(tokens.as<uint8_t>(), 0x77, tokens.bytes());
     draw_tokens(stream, device_logits.as<float>(), vocab_size, device_draws.as<DrawInput>(), device_ids.as<int32_t>(),
-                cases.size(), workspace.as<void>(), tokens.as<int32_t>(), form);
+                cases.size(), workspace.as<void>(), tokens.as<int32_t>());
     return on_host<int32_t>(stream, tokens);
   };
   const auto first = draw();
@@ -221,15 +221,6 @@ TEST(Sample, DrawsTheTokensOfTheHostOfManyRows) {
   std::printf("%zu of %zu draws differ from the host's, all at borders\n", n_differ, n);
 }
 
-TEST(Sample, BothFormsDrawTheSameTokens) {
-  for (const size_t vocab_size : {1, 2, 37, 400}) {
-    const auto cases = made_up_cases(vocab_size * 777, (vocab_size < 100 ? 200 : 32) / kOneOf, vocab_size);
-    EXPECT_EQ(drawn(cases, Form::Fast), drawn(cases, Form::Plain)) << vocab_size;
-  }
-  const auto large = made_up_cases(23, 1, 5000 / kOneOf);  // one token is nearly certain, so few tokens are visited
-  EXPECT_EQ(drawn(large, Form::Fast), drawn(large, Form::Plain));
-}
-
 TEST(Sample, GreedyTiesSelectTheLowestId) {
   const SamplerOptions greedy{.temperature = 0.0F, .top_k = 3, .top_p = 0.5F};
   const auto token = [&](std::vector<float> logits) { return drawn({{std::move(logits), greedy}})[0]; };
@@ -294,7 +285,6 @@ TEST(Sample, DrawsFromExtremeFiniteLogits) {
     cases.push_back({{huge, 1, huge, 0}, {.temperature = 1.0F, .repetition_penalty = 0.01F}, {}, {0, 1}, i});
   }
   const auto tokens = drawn(cases);
-  EXPECT_EQ(tokens, drawn(cases, Form::Plain));
   for (size_t i = 0; i < cases.size(); ++i) {
     EXPECT_TRUE(tokens[i] >= 0 && tokens[i] < 4) << i;
     if (i % 5 == 0) {

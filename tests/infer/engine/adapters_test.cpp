@@ -186,18 +186,16 @@ class Counting final : public Machine {
   int n_adapters = 0;
 
  private:
-  class CountingStage final : public PassThroughStage, public StageMemory {
+  class CountingStage final : public PassThroughStage {
    public:
     CountingStage(std::unique_ptr<Stage> stage, Counting& all) : PassThroughStage(std::move(stage)), all_(all) {}
-    [[nodiscard]] StageMemory& memory() override { return *this; }
-    [[nodiscard]] CacheFit cache_fit() const override { return inner().memory().cache_fit(); }
-    void load_adapter(int32_t number, std::shared_ptr<const core::Adapter> adapter) override {
+    void load_adapter(int32_t number, const core::Adapter& adapter) override {
       if (!all_.has_memory_) throw std::bad_alloc();
-      inner().memory().load_adapter(number, std::move(adapter));
+      inner().load_adapter(number, adapter);
       ++all_.n_adapters;
     }
     void unload_adapter(int32_t number) override {
-      inner().memory().unload_adapter(number);
+      inner().unload_adapter(number);
       --all_.n_adapters;
     }
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "infer/cache/scoped_sequence.h"
 #include "infer/engine/engine.h"
 #include "tests/infer/engine/letter_tokenizer.h"
 #include "tests/infer/forward/watched_machine.h"

@@ -10,19 +10,18 @@
 namespace folio::infer::test {
 
 /// A stage that appends "b" to `events` when a step begins, and "w" when the step's tokens are waited for.
-class WatchedStage final : public PassThroughStage, public PassThroughResults {
+class WatchedStage final : public PassThroughStage {
  public:
   WatchedStage(std::unique_ptr<Stage> stage, std::string& events)
-      : PassThroughStage(std::move(stage)), PassThroughResults(inner().results()), events_(events) {}
+      : PassThroughStage(std::move(stage)), events_(events) {}
 
-  [[nodiscard]] StageResults& results() override { return *this; }
   bool begin(const Step& step) override {
     events_ += 'b';
     return PassThroughStage::begin(step);
   }
   std::span<const int32_t> wait_tokens(Ticket ticket) override {
     events_ += 'w';
-    return PassThroughResults::wait_tokens(ticket);
+    return PassThroughStage::wait_tokens(ticket);
   }
 
  private:

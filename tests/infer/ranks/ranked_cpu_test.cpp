@@ -17,7 +17,7 @@
 #include <optional>
 #include <thread>
 
-#include "infer/forward/machine_lost.h"
+#include "infer/forward/machine.h"
 #include "infer/forward/runner.h"
 #include "infer/ranks/net/orders.h"
 #include "infer/ranks/net/ranked_stage.h"

@@ -245,19 +245,19 @@ TEST(Reference, AttentionIsASoftmaxOverVisiblePositions) {
       const auto query = random_floats(head_dim, 9, 4.0);
       std::vector<float> out(head_dim);
       const float scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
-      reference::attention({.query = query.data(),
-                            .blocks = blocks.data(),
-                            .key_offset = 0,
-                            .value_offset = head,
-                            .n_positions = n_positions,
-                            .window = window,
-                            .n_rows = 1,
-                            .row_stride = head_dim,
-                            .n_queries = 1,
-                            .head_dim = head_dim,
-                            .scale = scale,
-                            .sinks = has_sink ? &sink : nullptr},
-                           out.data());
+      reference::attention<float>({.query = query.data(),
+                                   .blocks = blocks.data(),
+                                   .key_offset = 0,
+                                   .value_offset = head,
+                                   .n_positions = n_positions,
+                                   .window = window,
+                                   .n_rows = 1,
+                                   .row_stride = head_dim,
+                                   .n_queries = 1,
+                                   .head_dim = head_dim,
+                                   .scale = scale,
+                                   .sinks = has_sink ? &sink : nullptr},
+                                  out.data());
 
       std::vector<double> score(n_positions, 0.0);
       double score_error = 0.0;

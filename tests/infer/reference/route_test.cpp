@@ -15,7 +15,6 @@
 namespace folio::infer::kernels {
 namespace {
 
-using core::RouterScore;
 using test::random_floats;
 
 // Returns the indices of the n largest values. Of equal values, those with the lowest indices come first.
@@ -31,8 +30,8 @@ std::vector<double> expected_routes(const std::vector<float>& logits, const std:
                                     const Routing& routing) {
   std::vector<double> scores(logits.begin(), logits.end());
   double sum = 0.0;
-  for (double& s : scores) sum += s = routing.score == RouterScore::Softmax ? std::exp(s) : 1.0 / (1.0 + std::exp(-s));
-  for (double& s : scores) s /= routing.score == RouterScore::Softmax ? sum : 1.0;
+  for (double& s : scores) sum += s = routing.sigmoid ? 1.0 / (1.0 + std::exp(-s)) : std::exp(s);
+  for (double& s : scores) s /= routing.sigmoid ? 1.0 : sum;
   std::vector<double> by = scores;
   for (size_t i = 0; i < bias.size(); ++i) by[i] += bias[i];
   const size_t size = by.size() / routing.n_groups;
@@ -61,19 +60,19 @@ std::vector<double> expected_routes(const std::vector<float>& logits, const std:
 TEST(Route, MatchesTheRoutingFormula) {
   constexpr double kU = 0x1.0p-24;
   struct Groups {
-    size_t n_experts, n_groups, groups_chosen, n_chosen;
+    uint32_t n_experts, n_groups, groups_chosen, n_chosen;
   };
   for (const Groups& g : {Groups{8, 1, 1, 2}, Groups{5, 1, 1, 5}, Groups{1, 1, 1, 1}, Groups{128, 1, 1, 8},
                           Groups{12, 4, 2, 4}, Groups{12, 4, 2, 6}, Groups{7, 7, 3, 3}, Groups{256, 8, 4, 8}}) {
-    for (const RouterScore score : {RouterScore::Softmax, RouterScore::Sigmoid}) {
+    for (const bool sigmoid : {false, true}) {
       for (const bool with_bias : {false, true}) {
         for (const bool normalizes : {false, true}) {
-          const Routing routing{.score = score,
-                                .n_experts = g.n_experts,
+          const Routing routing{.n_experts = g.n_experts,
                                 .n_chosen = g.n_chosen,
                                 .n_groups = g.n_groups,
                                 .groups_chosen = g.groups_chosen,
                                 .groups_by_max = normalizes != with_bias,
+                                .sigmoid = sigmoid,
                                 .normalizes = normalizes,
                                 .scale = normalizes ? 2.5F : 1.0F};
           for (uint64_t seed = 0; seed < 20; ++seed) {
@@ -111,7 +110,7 @@ TEST(Route, TiesSelectTheFirst) {
 TEST(Route, BiasAffectsOnlySelection) {
   std::vector<float> x{2.0F, 1.0F, 0.0F};
   const std::vector<float> bias{-1.0F, 0.0F, 0.5F};
-  route(x.data(), bias.data(), {.score = RouterScore::Sigmoid, .n_experts = 3, .n_chosen = 1});
+  route(x.data(), bias.data(), {.n_experts = 3, .n_chosen = 1, .sigmoid = true});
   EXPECT_EQ(x[0], 0.0F);
   EXPECT_EQ(x[1], 0.0F);
   EXPECT_EQ(x[2], 0.5F);
@@ -120,14 +119,14 @@ TEST(Route, BiasAffectsOnlySelection) {
 // A row with NaNs or infinities selects at most `n_chosen` experts.
 TEST(Route, NaNRowsSelectAsManyAsOthers) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  for (const RouterScore score : {RouterScore::Softmax, RouterScore::Sigmoid}) {
-    for (const size_t n_groups : {1U, 4U}) {
+  for (const bool sigmoid : {false, true}) {
+    for (const uint32_t n_groups : {1U, 4U}) {
       for (const bool with_bias : {false, true}) {
-        const Routing routing{.score = score,
-                              .n_experts = 8,
+        const Routing routing{.n_experts = 8,
                               .n_chosen = 3,
                               .n_groups = n_groups,
-                              .groups_chosen = std::min<size_t>(2, n_groups),
+                              .groups_chosen = std::min(2U, n_groups),
+                              .sigmoid = sigmoid,
                               .normalizes = true};
         for (const float bad : {std::nanf(""), kInfinity, -kInfinity}) {
           for (size_t place = 0; place < 9; ++place) {  // index of the value to replace by `bad`; 8: all

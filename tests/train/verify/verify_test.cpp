@@ -187,11 +187,12 @@ TEST_P(Verify, NamesTheFirstIntermediateOfABrokenKernel) {
             }),
             "layers.0.query");
   EXPECT_EQ(place_of([](Kernels& k) {
-              k.attention = [](const infer::kernels::AttentionInput<float>& in, float* out) {
-                auto unscaled = in;
-                unscaled.scale = 1.0F;
-                infer::kernels::reference_kernels().attention(unscaled, out);
-              };
+              k.attention.Function<infer::kernels::Attention<float>>::run =
+                  [](const infer::kernels::AttentionInput<float>& in, float* out) {
+                    auto unscaled = in;
+                    unscaled.scale = 1.0F;
+                    infer::kernels::reference_kernels().attention(unscaled, out);
+                  };
             }),
             "layers.0.heads");
   EXPECT_EQ(place_of([](Kernels& k) {
@@ -201,12 +202,13 @@ TEST_P(Verify, NamesTheFirstIntermediateOfABrokenKernel) {
             }),
             GetParam() == "mixtral" ? "layers.0.ffn_residual" : "layers.0.ffn_hidden");
   EXPECT_EQ(place_of([](Kernels& k) {
-              k.matmul = [](const float* x, size_t n_rows, const float* weight, size_t width, size_t row_begin,
-                            size_t row_end, float* out, size_t out_stride, bool accumulate) {
-                infer::kernels::reference_kernels().matmul(x, n_rows, weight, width, row_begin, row_end, out,
-                                                           out_stride, /*accumulate=*/false);
-                static_cast<void>(accumulate);
-              };
+              k.matmul.Function<infer::kernels::Matmul<float>>::run =
+                  [](const float* x, size_t n_rows, const float* weight, size_t width, size_t row_begin, size_t row_end,
+                     float* out, size_t out_stride, bool accumulate) {
+                    infer::kernels::reference_kernels().matmul(x, n_rows, weight, width, row_begin, row_end, out,
+                                                               out_stride, /*accumulate=*/false);
+                    static_cast<void>(accumulate);
+                  };
             }),
             core::info(shape(GetParam()).family).qkv_bias ? "layers.0.query"
                                                           : "layers.0.attention_residual");  // biases accumulate, too

@@ -52,18 +52,18 @@ void attention(const float* q, const float* k, const float* v, const AttentionSh
     }
     for (size_t r = 0; r < s.n_queries; ++r) {
       const size_t first = (r * s.n_heads + head * group) * s.head_dim;
-      kernels::reference::attention({.query = q + first,
-                                     .blocks = blocks.data(),
-                                     .key_offset = 0,
-                                     .value_offset = s.head_dim * kPositions,
-                                     .n_positions = s.n_positions - s.n_queries + r + 1,
-                                     .window = s.n_positions,
-                                     .n_rows = 1,
-                                     .row_stride = s.n_heads * s.head_dim,
-                                     .n_queries = group,
-                                     .head_dim = s.head_dim,
-                                     .scale = 1.0F / std::sqrt(static_cast<float>(s.head_dim))},
-                                    out + first);
+      kernels::reference::attention<float>({.query = q + first,
+                                            .blocks = blocks.data(),
+                                            .key_offset = 0,
+                                            .value_offset = s.head_dim * kPositions,
+                                            .n_positions = s.n_positions - s.n_queries + r + 1,
+                                            .window = s.n_positions,
+                                            .n_rows = 1,
+                                            .row_stride = s.n_heads * s.head_dim,
+                                            .n_queries = group,
+                                            .head_dim = s.head_dim,
+                                            .scale = 1.0F / std::sqrt(static_cast<float>(s.head_dim))},
+                                           out + first);
     }
   }
 }

@@ -14,9 +14,7 @@
 
 namespace folio::infer::gpu {
 
-struct Recording::Impl {
-  std::vector<std::function<void()>> operations;
-};
+using Operations = std::vector<std::function<void()>>;
 
 namespace host {
 namespace {
@@ -113,10 +111,7 @@ std::vector<DeviceInfo> devices() {
   return all;
 }
 
-Recording::Recording(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Recording::Recording(Recording&&) noexcept = default;
-Recording& Recording::operator=(Recording&&) noexcept = default;
-Recording::~Recording() = default;
+void FreeOfRecording::operator()(void* graph) const { delete static_cast<Operations*>(graph); }
 
 Stream::Stream(int device) : device_(device), handle_(nullptr) {
   host::require_device(device);
@@ -151,34 +146,35 @@ void Stream::begin_recording() {
 Recording Stream::end_recording() {
   core::require(state(handle_).recording, "a stream doesn't record: begin a recording first");
   state(handle_).recording = false;
-  auto impl = std::make_unique<Recording::Impl>();
-  impl->operations = std::exchange(state(handle_).recorded, {});
-  return Recording(std::move(impl));
+  return Recording(new Operations(std::exchange(state(handle_).recorded, {})));
 }
 
 void Stream::run(Recording& recording) {
-  for (const auto& operation : recording.impl().operations) state(handle_).issue([&operation] { operation(); });
+  for (const auto& operation : *static_cast<Operations*>(recording.get())) {
+    state(handle_).issue([&operation] { operation(); });
+  }
 }
 
 DeviceMemory::DeviceMemory(Stream& stream, size_t bytes)
-    : Memory(bytes == 0 ? nullptr : host::allocate(stream.device(), bytes), {stream.device(), bytes}) {}
+    : OwnedMemory(bytes == 0 ? nullptr : host::allocate(stream.device(), bytes), {stream.device(), bytes}) {}
 void FreeOfDevice::operator()(void* data) const { host::release(device, data, bytes); }
 
 PinnedMemory::PinnedMemory(size_t bytes)
-    : Memory(bytes == 0 ? nullptr : ::operator new(bytes, host::kAlignment), {bytes}) {}
+    : OwnedMemory(bytes == 0 ? nullptr : ::operator new(bytes, host::kAlignment), {bytes}) {}
 void FreeOfHost::operator()(void* data) const { ::operator delete(data, host::kAlignment); }
 
-Event::Event() : handle_(new host::Clock::time_point{}) {}
-Event::~Event() { delete static_cast<host::Clock::time_point*>(handle_); }
+void FreeOfEvent::operator()(void* event) const { delete static_cast<host::Clock::time_point*>(event); }
 
 void Event::record(Stream& stream) {
-  state(stream.handle()).issue([this] { *static_cast<host::Clock::time_point*>(handle_) = host::Clock::now(); });
+  if (!handle_) handle_.reset(new host::Clock::time_point{});
+  state(stream.handle()).issue([at = static_cast<host::Clock::time_point*>(handle_.get())] {
+    *at = host::Clock::now();
+  });
 }
 void Event::wait() {}
 double Event::since(Event& start) {
-  return std::chrono::duration<double, std::milli>(*static_cast<host::Clock::time_point*>(handle_) -
-                                                   *static_cast<host::Clock::time_point*>(start.handle_))
-      .count();
+  const auto at = [](const Event& e) { return *static_cast<host::Clock::time_point*>(e.handle_.get()); };
+  return std::chrono::duration<double, std::milli>(at(*this) - at(start)).count();
 }
 
 }  // namespace folio::infer::gpu

@@ -1,4 +1,4 @@
-// Quantizes keys and values to 8 bits for the KV cache.
+// Keys and values in the KV cache's types: rounded to F16, or quantized to 8 bits.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +8,10 @@
 
 namespace folio::infer::kernels {
 namespace {
+
+void to_f16(const float* x, size_t n, F16* out) {
+  for_lanes(n, [&](size_t i, size_t count) { Vec::load_first(x + i, count).store_first(out + i, count); });
+}
 
 // Quantizes one group of 32 elements. Loops have a fixed length, so the compiler vectorizes them.
 inline void to_q8_group(const float* x, Q8* quants, F16* scale) {

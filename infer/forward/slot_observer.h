@@ -11,16 +11,16 @@ namespace folio::infer {
 
 /// Reads slots from a stage, passes them to the observer, if there is one, and writes back what it changed. Slots
 /// without elements are not shown.
-class Watch {
+class SlotObserver {
  public:
-  Watch(Stage& stage, const Observer& observer) : stage_(stage), observer_(observer) {}
+  SlotObserver(Stage& stage, const Observer& observer) : stage_(stage), observer_(observer) {}
 
   void operator()(const char* what, Slot slot, size_t n_rows, int64_t layer = -1) {
     if (!observer_ || stage_.width(slot) == 0) return;
     values_.resize(n_rows * stage_.width(slot));
-    stage_.results().read(slot, values_);
+    stage_.read(slot, values_);
     const std::string name = layer < 0 ? what : fmt::format("layers.{}.{}", layer, what);
-    if (observer_(name, values_, n_rows)) stage_.results().write(slot, values_);
+    if (observer_(name, values_, n_rows)) stage_.write(slot, values_);
   }
 
  private:
