@@ -14,13 +14,13 @@ enum class CharClass : uint8_t { Other = 0, Letter = 1, Number = 2, Space = 3 };
 enum class LetterCase : uint8_t { None = 0, Upper = 1, Lower = 2, Either = 3 };
 [[nodiscard]] LetterCase case_of(uint32_t code_point);
 
-/// Classes of the first 0x800 code points. Most text consists of these, so most lookups avoid the binary search.
+/// Classes of the first 0x800 code points. Most text consists of these, so most lookups read this table.
 extern const std::array<CharClass, 0x800> kFirstCharClasses;
 
-[[nodiscard]] CharClass search_char_class(uint32_t code_point);
+[[nodiscard]] CharClass find_char_class(uint32_t code_point);
 
 [[nodiscard]] inline CharClass class_of(uint32_t code_point) {
-  return code_point < kFirstCharClasses.size() ? kFirstCharClasses[code_point] : search_char_class(code_point);
+  return code_point < kFirstCharClasses.size() ? kFirstCharClasses[code_point] : find_char_class(code_point);
 }
 
 }  // namespace folio::data
