@@ -3,8 +3,8 @@
 
 Usage: scripts/gpu_peers.py decode [--json FILE]      transformers, eager and compiled with a static cache, 1.1 B shape
        scripts/gpu_peers.py attention [--json FILE]   scaled_dot_product_attention for a prompt of 8,192
+       scripts/gpu_peers.py products [--json FILE]    the matrix products of a prompt of 2,048 in F16 (cuBLAS), 8 B shape
        scripts/gpu_peers.py plot ROWS.jsonl --out DIR time per token against context and batch, with the bandwidth bound
-       scripts/gpu_peers.py libraries                 the folders of CUDA's libraries that this Python's torch includes
 
 Prints each row and appends it to FILE as a line of JSON."""
 import argparse
@@ -18,7 +18,9 @@ import time
 import picture
 from gpu_summary import read_rows
 
-SHAPES = {"1.1b": dict(hidden_size=2048, intermediate_size=5632, num_hidden_layers=22, num_attention_heads=32,
+SHAPES = {"8b": dict(hidden_size=4096, intermediate_size=14336, num_hidden_layers=32, num_attention_heads=32,
+                     num_key_value_heads=8, vocab_size=128256),
+          "1.1b": dict(hidden_size=2048, intermediate_size=5632, num_hidden_layers=22, num_attention_heads=32,
                        num_key_value_heads=4, vocab_size=32000),
           "tiny": dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
                        num_key_value_heads=2, vocab_size=96)}
@@ -152,6 +154,26 @@ def attention(args):
     return 0
 
 
+def products(args):
+    """Times a prompt's products, with q, k and v as one matrix and gate and up as another."""
+    import torch
+    shape, n = SHAPES[args.shape], args.positions
+    dim, hidden, layers = shape["hidden_size"], shape["intermediate_size"], shape["num_hidden_layers"]
+    kv = dim // shape["num_attention_heads"] * shape["num_key_value_heads"]
+    dtype = torch.float16 if args.device == "cuda" else torch.float32
+    torch.manual_seed(1)
+    us = 0.0
+    for outputs, inputs, rows, calls in ((dim + 2 * kv, dim, n, layers), (dim, dim, n, layers), (2 * hidden, dim, n, layers),
+                                         (dim, hidden, n, layers), (shape["vocab_size"], dim, 1, 1)):
+        x, weight = (torch.randn(rows_of, inputs, device=args.device, dtype=dtype) for rows_of in (rows, outputs))
+        for _ in range(3):
+            x @ weight.T
+        us += calls * 1e6 * statistics.median(seconds_of(lambda: [x @ weight.T for _ in range(args.launches)], args.device) / args.launches
+                                              for _ in range(args.repetitions))
+    Rows(args.json).add(part="peer products", shape=args.shape, rows=n, us=us, torch=torch.__version__)
+    return 0
+
+
 def plot(args):
     rows = [row for row in read_rows(args.rows) if row["part"] == "decode" and not row["fast"]]
     batch_context = [row["context"] for row in rows if row["batch"] > 1]
@@ -182,15 +204,6 @@ def plot(args):
     return 0
 
 
-def libraries(_):
-    import importlib.util
-    found = importlib.util.find_spec("nvidia")
-    folders = [folder for root in (found.submodule_search_locations if found else [])
-               for folder in sorted(pathlib.Path(root).glob("**/lib")) if any(folder.glob("*.so*"))]
-    print(":".join(map(str, folders)))
-    return 0
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(required=True)
@@ -205,10 +218,10 @@ def main():
     command(decode, ("--json", ""), ("--device", "cuda"), ("--shape", "1.1b"), ("--context", 128), ("--tokens", 128),
             ("--repetitions", 5))
     command(attention, ("--json", ""), ("--device", "cuda"), ("--positions", 8192), ("--launches", 10), ("--repetitions", 5))
+    command(products, ("--json", ""), ("--device", "cuda"), ("--shape", "8b"), ("--positions", 2048), ("--launches", 10), ("--repetitions", 5))
     pictures = command(plot)
     pictures.add_argument("rows", type=pathlib.Path)
     pictures.add_argument("--out", type=pathlib.Path, required=True)
-    command(libraries)
     args = parser.parse_args()
     if getattr(args, "device", "") == "cuda":
         try:

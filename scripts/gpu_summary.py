@@ -77,8 +77,6 @@ def add_decode(s):
             s.add(f"decode {name} {kind}, share of a copy's bandwidth", bar, goal, s.percent("share_of_copy", **at, fast=False), "%")
             price = ratio(s.last("us", **at, fast=False), s.last("us", **at, fast=True))
             s.add("its time over that with --fast", None, None, price, "×")
-            if shape == "1.1b":
-                s.add("its idle time between kernels", None, None, s.last("idle_us", part="idle", shape=shape, type=kind), "µs")
     ours = s.last("tokens_per_s", part="decode", shape="1.1b", type="f16", batch=1, context=128, fast=False)
     peers = {row["peer"]: row["tokens_per_s"] for row in s.all(part="peer decode")}
     static = [speed for peer, speed in peers.items() if "static" in peer]
@@ -99,8 +97,10 @@ def add_attention(s):
 def add_prompt(s):
     for kind, bar, goal in (("f16", 50, 85), ("q8_0", None, None), ("q4_0", None, None)):
         at = dict(part="prompt", shape="8b", type=kind, rows=2048)
-        s.add(f"prompt of 2,048, 8 B {kind}, share of cuBLAS on its products in f16", bar, goal, s.percent("share_of_cublas", **at, fast=False), "%")
-        s.add("its time over that with --fast", None, None, ratio(s.last("us", **at, fast=False), s.last("us", **at, fast=True)), "×")
+        us, peer_us = s.last("us", **at, fast=False), s.last("us", part="peer products", shape="8b", rows=2048)
+        share = ratio(peer_us, us)
+        s.add(f"prompt of 2,048, 8 B {kind}, share of cuBLAS on its products in f16", bar, goal, share and 100 * share, "%")
+        s.add("its time over that with --fast", None, None, ratio(us, s.last("us", **at, fast=True)), "×")
 
 
 def add_train(s):

@@ -59,7 +59,7 @@ def test_steps_fail_with_a_message_without_a_gpu(tmp_path):
 
 
 @pytest.mark.skipif(has_gpu(), reason="there is a GPU")
-@pytest.mark.parametrize("step", ["decode", "attention"])
+@pytest.mark.parametrize("step", ["decode", "attention", "products"])
 def test_peers_fail_with_a_message_without_a_gpu(step):
     done = subprocess.run([sys.executable, ROOT / "scripts/gpu_peers.py", step], capture_output=True, text=True)
     assert done.returncode == 1
