@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/families.h"
+#include "core/model_config.h"
 
 namespace folio::core {
 
@@ -73,5 +73,8 @@ struct GgufFamily {
 /// Throws Error for a tensor that no supported model of the family has. Names the part it belongs to if that is known,
 /// such as experts or attention sinks.
 [[noreturn]] void fail_extra_tensor(const std::string& where, std::string_view tensor, Family family);
+
+/// Throws Error that names a value if the family's files cannot store it and it differs from the family's default.
+void require_said(const ModelConfig& config);
 
 }  // namespace folio::core

@@ -5,7 +5,6 @@
 #include "core/error.h"
 #include "core/formats/family_files.h"
 #include "core/formats/gguf_model.h"
-#include "core/formats/said.h"
 #include "core/rope_scaling.h"
 
 namespace folio::core {

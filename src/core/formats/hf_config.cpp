@@ -7,7 +7,6 @@
 #include "core/file_io.h"
 #include "core/formats/family_files.h"
 #include "core/formats/hf_model.h"
-#include "core/formats/said.h"
 #include "core/json.h"
 #include "core/rope_scaling.h"
 

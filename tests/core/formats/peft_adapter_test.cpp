@@ -1,6 +1,6 @@
-// Tests core/formats/peft_adapter.h: writing and reading keeps an adapter, and its file has peft's names and row order.
+// Tests core/formats/peft_adapter.cpp: writing and reading keeps an adapter, and its file has peft's names and row order.
 // lora_test.py and adapter_files_test.py in tests/apps compare both directions with peft.
-#include "core/formats/peft_adapter.h"
+#include "core/formats/adapter_files.h"
 
 #include <gtest/gtest.h>
 
