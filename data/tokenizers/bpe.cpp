@@ -7,8 +7,8 @@
 #include "core/error.h"
 #include "core/utf8.h"
 #include "data/tokenizers/byte_level.h"
-#include "data/tokenizers/nfc.h"
 #include "data/tokenizers/symbol_merger.h"
+#include "data/tokenizers/unicode.h"
 
 namespace folio::data {
 namespace {

@@ -29,7 +29,7 @@ struct BpeVocabulary : Vocabulary {
   std::vector<Merge> merges;  ///< in order of rank, the lowest first
   PreTokenizer pre_tokenizer = PreTokenizer::Gpt2;
   bool ignore_merges = false;  ///< a word that is a piece becomes one token, without merging
-  bool nfc = false;            ///< text is normalized first (nfc.h)
+  bool nfc = false;            ///< text is normalized first (unicode.h)
 
   bool operator==(const BpeVocabulary&) const = default;
 };

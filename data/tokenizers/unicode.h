@@ -1,8 +1,10 @@
-// Unicode 16 character classes for pre-tokenizers.
+// Unicode 16 character classes for pre-tokenizers, and the normalization that some tokenizers apply first.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 namespace folio::data {
 
@@ -22,5 +24,9 @@ extern const std::array<CharClass, 0x800> kFirstCharClasses;
 [[nodiscard]] inline CharClass class_of(uint32_t code_point) {
   return code_point < kFirstCharClasses.size() ? kFirstCharClasses[code_point] : find_char_class(code_point);
 }
+
+/// Returns the text in normalization form C, with characters composed where possible ("e" and U+0301 become "é"):
+/// Unicode Standard Annex 15. Bytes that are not UTF-8 are kept.
+[[nodiscard]] std::string to_nfc(std::string_view text);
 
 }  // namespace folio::data

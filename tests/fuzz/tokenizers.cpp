@@ -9,9 +9,9 @@
 #include "core/file_io.h"
 #include "core/formats/gguf.h"
 #include "data/tokenizers/bpe.h"
-#include "data/tokenizers/nfc.h"
 #include "data/tokenizers/sentencepiece.h"
 #include "data/tokenizers/tokenizer_files.h"
+#include "data/tokenizers/unicode.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace folio::fuzz {

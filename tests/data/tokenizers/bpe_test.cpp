@@ -5,8 +5,8 @@
 
 #include <random>
 
-#include "data/tokenizers/nfc.h"
 #include "data/tokenizers/tokenizer_files.h"
+#include "data/tokenizers/unicode.h"
 #include "tests/core/support.h"
 #include "tests/data/support.h"
 
