@@ -7,7 +7,6 @@
 #include "core/error.h"
 #include "core/utf8.h"
 #include "data/tokenizers/byte_level.h"
-#include "data/tokenizers/symbol_merger.h"
 #include "data/tokenizers/unicode.h"
 
 namespace folio::data {
@@ -86,19 +85,6 @@ bool joins(const BpeVocabulary& v, const BpeVocabulary::Merge& merge) {
   return is_word_piece(v, merge.left) && is_word_piece(v, merge.right) && is_word_piece(v, merge.joined);
 }
 
-MergeTable::MergeTable(const std::vector<BpeVocabulary::Merge>& merges, const std::string& where)
-    : slots_(std::bit_ceil(2 * merges.size() + 2)), shift_(static_cast<unsigned>(std::countl_zero(slots_.size()) + 1)) {
-  for (size_t rank = 0; rank < merges.size(); ++rank) {
-    const auto& [left, right, joined] = merges[rank];
-    size_t at = slot_of(left, right);
-    while (slots_[at].left >= 0) {
-      require(slots_[at].left != left || slots_[at].right != right, "{}: merge {} occurs twice", where, rank);
-      at = (at + 1) & (slots_.size() - 1);
-    }
-    slots_[at] = {.left = left, .right = right, .joined = joined, .rank = static_cast<uint32_t>(rank)};
-  }
-}
-
 class BpeTokenizer::Encoder {
  public:
   Encoder(const BpeTokenizer& tokenizer, CutText text)
@@ -142,10 +128,9 @@ class BpeTokenizer::Encoder {
       const int32_t id = tokenizer_.byte_ids_[static_cast<unsigned char>(word[i])];
       if (id >= 0) merger_.add(i, 1, id);
     }
-    const auto rule = [&](const Symbol& a, const Symbol& b) -> std::optional<Join> {
-      const MergeTable::Slot* merge = tokenizer_.merges_.find(a.id, b.id);
-      if (merge == nullptr) return std::nullopt;
-      return Join{.rank = merge->rank, .id = merge->joined};
+    const auto rule = [&](const Symbol& a, const Symbol& b) {
+      const Join* merge = tokenizer_.merges_.find(pair_of(a.id, b.id));
+      return merge == nullptr ? std::nullopt : std::optional(*merge);
     };
     for (const Symbol& symbol : merger_.merge(rule)) {
       if (symbol.size > 0) ids_.push_back(symbol.id);
@@ -160,7 +145,7 @@ class BpeTokenizer::Encoder {
 };
 
 BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, const std::string& where)
-    : vocabulary_(std::move(vocabulary)), merges_(vocabulary_.merges, where) {
+    : vocabulary_(std::move(vocabulary)), merges_(vocabulary_.merges.size()) {
   validate(vocabulary_, where);
   const std::vector<std::string>& pieces = vocabulary_.pieces;
   byte_ids_.fill(-1);
@@ -186,7 +171,8 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, const std::string& where)
       byte_ids_[static_cast<unsigned char>(pieces[i][0])] = id;
     if (is_special(type)) special.push_back({.text = pieces[i], .id = id, .flags = flags_of(vocabulary_, id)});
   }
-  for (const auto& [left, right, joined] : vocabulary_.merges) {
+  for (size_t rank = 0; rank < vocabulary_.merges.size(); ++rank) {
+    const auto& [left, right, joined] = vocabulary_.merges[rank];
     for (const int32_t id : {left, right, joined}) {
       require(id >= 0 && id < vocab_size() && is_word_piece(vocabulary_, id),
               "{}: a merge has token {}, which no text can contain", where, id);
@@ -196,6 +182,8 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, const std::string& where)
     if (!whole.starts_with(piece(left)) || whole.substr(piece(left).size()) != piece(right)) {
       fail("{}: merging tokens {} and {} does not make token {}", where, left, right, joined);
     }
+    require(merges_.find(pair_of(left, right)) == nullptr, "{}: merge {} occurs twice", where, rank);
+    merges_[pair_of(left, right)] = {.rank = static_cast<uint32_t>(rank), .id = joined};
     if (words.find(whole) < 0) words.add(joined);  // a user-defined piece, which the index does not contain yet
   }
   if (vocabulary_.ignore_merges) words_ = std::move(words);

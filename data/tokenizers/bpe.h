@@ -7,7 +7,9 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 
+#include "data/tokenizers/pair_table.h"
 #include "data/tokenizers/pre_tokenizer.h"
+#include "data/tokenizers/symbol_merger.h"
 #include "data/tokenizers/text_index.h"
 #include "data/tokenizers/tokenizer.h"
 #include "data/tokenizers/vocabulary.h"
@@ -37,38 +39,6 @@ struct BpeVocabulary : Vocabulary {
 /// Returns true if all three pieces of a merge can occur in words: normal pieces, and user-defined pieces that the
 /// byte-level alphabet spells unchanged. Other merges, such as those of control tokens in some files, are ignored.
 [[nodiscard]] bool joins(const BpeVocabulary& vocabulary, const BpeVocabulary::Merge& merge);
-
-/// A hash table of merges by token pair: open addressing, 16 bytes per slot.
-class MergeTable {
- public:
-  MergeTable() = default;
-  /// Throws core::Error, prefixed with `where`, if a pair occurs twice.
-  MergeTable(const std::vector<BpeVocabulary::Merge>& merges, const std::string& where);
-
-  struct Slot {
-    int32_t left = -1;
-    int32_t right = -1;
-    int32_t joined = -1;
-    uint32_t rank = 0;
-  };
-  /// Returns the merge of this pair of tokens, or null if there is none.
-  [[nodiscard]] const Slot* find(int32_t left, int32_t right) const {
-    for (size_t at = slot_of(left, right);; at = (at + 1) & (slots_.size() - 1)) {
-      const Slot& slot = slots_[at];
-      if (slot.left < 0) return nullptr;
-      if (slot.left == left && slot.right == right) return &slot;
-    }
-  }
-
- private:
-  [[nodiscard]] size_t slot_of(int32_t left, int32_t right) const {
-    const uint64_t key = uint64_t{static_cast<uint32_t>(left)} << 32U | static_cast<uint32_t>(right);
-    return static_cast<size_t>((key * 0x9E3779B97F4A7C15U) >> shift_);  // Fibonacci hashing
-  }
-
-  std::vector<Slot> slots_ = std::vector<Slot>(2);
-  unsigned shift_ = 63;
-};
 
 class BpeTokenizer final : public Tokenizer {
  public:
@@ -113,7 +83,7 @@ class BpeTokenizer final : public Tokenizer {
   [[nodiscard]] core::GgufMetadata vocabulary_to_gguf() const override;
 
   BpeVocabulary vocabulary_;
-  MergeTable merges_;
+  PairTable<Join> merges_;
   std::optional<TextIndex> words_;       ///< the pieces that words can consist of, if ignore_merges is set
   std::array<int32_t, 256> byte_ids_{};  ///< token of each byte, or -1
   SpecialTokens special_;
