@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "data/tokenizers/special_tokens.h"
@@ -50,6 +51,8 @@ class AddedTokens {
   AddedTokens() = default;
   /// Collects the control, unknown and user-defined pieces of a vocabulary.
   AddedTokens(const Vocabulary& vocabulary, Normalization normalization);
+  /// Uses `tokens`, found in text that is not normalized.
+  explicit AddedTokens(SpecialTokens tokens) : plain_(std::move(tokens)) {}
 
   /// Cuts the concatenated pieces at tokens: first at tokens that match unnormalized text, then, in the normalized text
   /// between them, at the other tokens. The leftmost match wins, then the longest. Special tokens are recognized only

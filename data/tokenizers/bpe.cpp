@@ -145,12 +145,11 @@ class BpeTokenizer::Encoder {
 };
 
 BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, const std::string& where)
-    : vocabulary_(std::move(vocabulary)), merges_(vocabulary_.merges.size()) {
+    : VocabularyTokenizer(std::move(vocabulary)), merges_(vocabulary_.merges.size()) {
   validate(vocabulary_, where);
   const std::vector<std::string>& pieces = vocabulary_.pieces;
   byte_ids_.fill(-1);
   TextIndex words(pieces);
-  std::vector<SpecialToken> special;
   for (size_t i = 0; i < pieces.size(); ++i) {
     const auto id = static_cast<int32_t>(i);
     if (pieces[i].empty()) fail("{}: token {} is empty", where, i);
@@ -161,15 +160,13 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, const std::string& where)
   }
   std::unordered_set<std::string_view> others;
   for (size_t i = 0; i < pieces.size(); ++i) {
-    const PieceType type = vocabulary_.types[i];
-    if (type == PieceType::Normal) continue;
+    if (vocabulary_.types[i] == PieceType::Normal) continue;
     if (!core::is_utf8(pieces[i])) fail("{}: token {} (\"{}\") is not UTF-8", where, i, core::printable(pieces[i]));
     const auto bytes = byte_level_to_bytes(pieces[i]);  // two tokens must not have the same spelling in a file
     require_new(others.insert(pieces[i]).second && (!bytes || words.find(*bytes) < 0), i, pieces[i], where);
     const auto id = static_cast<int32_t>(i);
     if (is_word_piece(vocabulary_, id) && pieces[i].size() == 1)
       byte_ids_[static_cast<unsigned char>(pieces[i][0])] = id;
-    if (is_special(type)) special.push_back({.text = pieces[i], .id = id, .flags = flags_of(vocabulary_, id)});
   }
   for (size_t rank = 0; rank < vocabulary_.merges.size(); ++rank) {
     const auto& [left, right, joined] = vocabulary_.merges[rank];
@@ -187,32 +184,18 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, const std::string& where)
     if (words.find(whole) < 0) words.add(joined);  // a user-defined piece, which the index does not contain yet
   }
   if (vocabulary_.ignore_merges) words_ = std::move(words);
-  special_ = SpecialTokens(std::move(special));
-  added_ = AddedTokens(vocabulary_, {.map = vocabulary_.nfc ? to_nfc : nullptr});
-  ends_text_ = ends_of_text(vocabulary_);
-}
-
-std::vector<int32_t> BpeTokenizer::encode(std::string_view text) const {
-  const std::array<TextPiece, 1> pieces = {{{.text = text}}};
-  return encode_pieces(pieces);
+  index_tokens({.map = vocabulary_.nfc ? to_nfc : nullptr});
 }
 
 std::vector<int32_t> BpeTokenizer::encode_pieces(std::span<const TextPiece> pieces) const {
   return Encoder(*this, added_.cut(pieces)).encode();
 }
 
-std::vector<int32_t> BpeTokenizer::prefix_tokens() const { return beginning_of(vocabulary_); }
-
 const std::string& BpeTokenizer::token_bytes(int32_t id) const {
   static const std::string none;
-  require(id >= 0 && id < vocab_size(), "token {} is outside the vocabulary of {}", id, vocab_size());
-  const auto i = static_cast<size_t>(id);
+  const size_t i = index_of(id);
   const PieceType type = vocabulary_.types[i];
   return type == PieceType::Normal || type == PieceType::UserDefined ? vocabulary_.pieces[i] : none;
-}
-
-bool BpeTokenizer::ends_text(int32_t id) const {
-  return is_end(id) || (id >= 0 && id < vocab_size() && ends_text_[static_cast<size_t>(id)]);
 }
 
 }  // namespace folio::data

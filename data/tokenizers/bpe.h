@@ -11,8 +11,7 @@
 #include "data/tokenizers/pre_tokenizer.h"
 #include "data/tokenizers/symbol_merger.h"
 #include "data/tokenizers/text_index.h"
-#include "data/tokenizers/tokenizer.h"
-#include "data/tokenizers/vocabulary.h"
+#include "data/tokenizers/vocabulary_tokenizer.h"
 
 namespace folio::data {
 
@@ -40,7 +39,7 @@ struct BpeVocabulary : Vocabulary {
 /// byte-level alphabet spells unchanged. Other merges, such as those of control tokens in some files, are ignored.
 [[nodiscard]] bool joins(const BpeVocabulary& vocabulary, const BpeVocabulary::Merge& merge);
 
-class BpeTokenizer final : public Tokenizer {
+class BpeTokenizer final : public VocabularyTokenizer<BpeVocabulary> {
  public:
   /// Checks and indexes a vocabulary. Throws core::Error, prefixed with `where`, if an ID is out of range, a piece is
   /// empty or occurs twice, or a merge does not produce its piece.
@@ -56,39 +55,22 @@ class BpeTokenizer final : public Tokenizer {
   /// Returns true if a tokenizer.json has a pre-tokenizer other than Metaspace, and no byte fallback.
   [[nodiscard]] static bool is_hf(const nlohmann::json& tokenizer);
 
-  /// Returns the tokens of `text`. User-defined pieces are separated first (AddedTokens). If the vocabulary has `nfc`,
-  /// the text between them is normalized, so decoding returns normalized text. Drops bytes that are not pieces, as
-  /// Hugging Face's tokenizers do: published vocabularies lack some bytes that never occur in UTF-8.
-  [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override;
+  /// Returns the tokens of the pieces. User-defined pieces are separated first (AddedTokens). If the vocabulary has
+  /// `nfc`, the text between them is normalized, so decoding returns normalized text. Drops bytes that are not pieces,
+  /// as Hugging Face's tokenizers do: published vocabularies lack some bytes that never occur in UTF-8.
   [[nodiscard]] std::vector<int32_t> encode_pieces(std::span<const TextPiece> pieces) const override;
-  [[nodiscard]] const SpecialTokens& special_tokens() const override { return special_; }
-  [[nodiscard]] std::vector<int32_t> prefix_tokens() const override;
   [[nodiscard]] const std::string& token_bytes(int32_t id) const override;
-
-  [[nodiscard]] int32_t vocab_size() const override { return static_cast<int32_t>(vocabulary_.pieces.size()); }
-  [[nodiscard]] int32_t end_of_text() const override { return vocabulary_.eos; }
-  [[nodiscard]] int32_t begin_of_text() const override {
-    return vocabulary_.bos >= 0 ? vocabulary_.bos : end_of_text();
-  }
-  [[nodiscard]] bool ends_text(int32_t id) const override;
-  [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {begin_of_text()}; }
   [[nodiscard]] std::string kind() const override { return "byte-level BPE"; }
   void write_hf(const std::filesystem::path& directory) const override;
-
-  [[nodiscard]] const BpeVocabulary& vocabulary() const { return vocabulary_; }
 
  private:
   class Encoder;
 
   [[nodiscard]] core::GgufMetadata vocabulary_to_gguf() const override;
 
-  BpeVocabulary vocabulary_;
   PairTable<Join> merges_;
   std::optional<TextIndex> words_;       ///< the pieces that words can consist of, if ignore_merges is set
   std::array<int32_t, 256> byte_ids_{};  ///< token of each byte, or -1
-  SpecialTokens special_;
-  AddedTokens added_;
-  std::vector<bool> ends_text_;
 };
 
 }  // namespace folio::data

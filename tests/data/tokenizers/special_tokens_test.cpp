@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <random>
 
+#include "data/tokenizers/added_tokens.h"
 #include "data/tokenizers/char_tokenizer.h"
 #include "data/tokenizers/tokenizer_files.h"
 #include "tests/core/support.h"
@@ -24,9 +26,11 @@ SpecialTokens tokens_of(const std::vector<std::string>& texts) {
 // Returns the split as a string, with texts in parentheses and tokens in brackets, such as "(a)[0](b)".
 std::string split(const SpecialTokens& tokens, std::string_view text) {
   std::string parts;
-  tokens.split(
-      text, [&](std::string_view stretch) { parts += fmt::format("({})", stretch); },
-      [&](const SpecialToken& token) { parts += fmt::format("[{}]", token.id); });
+  const std::array<TextPiece, 1> piece{{{.text = text, .parse_special = true}}};
+  const CutText cut = AddedTokens(tokens).cut(piece);
+  for (const CutText::Part& part : cut.parts) {
+    parts += part.id >= 0 ? fmt::format("[{}]", part.id) : fmt::format("({})", cut.stretch(part));
+  }
   return parts;
 }
 
