@@ -30,8 +30,8 @@ std::vector<int64_t> TensorSpec::hf_shape() const {
 
 std::vector<TensorSpec> tensor_manifest(const ModelConfig& c) {
   const FamilyInfo& family = info(c.family);
-  const HfFamily& of_hf = hf_family(c.family);
-  const GgufFamily& of_gguf = gguf_family(c.family);
+  const HfFamily of_hf = hf_family(c.family);
+  const GgufFamily of_gguf = gguf_family(c.family);
   std::vector<TensorSpec> tensors;
   const auto add = [&](Role role, int64_t layer, std::vector<int64_t> shape, const std::string& gguf,
                        const std::string& hf, const std::string& module, const char* kind = ".weight") {

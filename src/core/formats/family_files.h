@@ -1,5 +1,5 @@
 // Names and layouts of the families' tensors and keys in Hugging Face directories (config.json, safetensors) and GGUF.
-// The tables in family_files.cpp list only what differs from the defaults here.
+// The tables and rules in family_files.cpp list only what differs from the defaults here.
 #pragma once
 
 #include <array>
@@ -59,8 +59,8 @@ struct GgufFamily {
   int64_t layers_27b = 0;           ///< layer count (Gemma 27B) for which llama.cpp scales by sqrt(n_heads / dim)
 };
 
-[[nodiscard]] const HfFamily& hf_family(Family family);
-[[nodiscard]] const GgufFamily& gguf_family(Family family);
+[[nodiscard]] HfFamily hf_family(Family family);
+[[nodiscard]] GgufFamily gguf_family(Family family);
 
 [[nodiscard]] std::string hf_architecture(Family family);    ///< returns a name such as "LlamaForCausalLM"
 [[nodiscard]] std::string gguf_architecture(Family family);  ///< returns a name such as "llama"
