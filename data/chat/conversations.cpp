@@ -213,6 +213,22 @@ std::vector<MarkedText> marked_by_template(const Tokenizer& tokenizer, const Cha
   return {{.rendered = rendered, .answers = answers}};
 }
 
+// Returns the text between an answer and the next turn, including the special token that begins that turn, such as
+// "<|user|>" for GLM-4. Returns "" unless generation stops at that token (Tokenizer::ends_text()).
+std::string mark_of_next_turn(const Tokenizer& tokenizer, const ChatTemplate& chat) {
+  const std::vector<ChatMessage> messages{{.role = ChatRole::User, .content = "question"},
+                                          {.role = ChatRole::Assistant, .content = "answer"},
+                                          {.role = ChatRole::User, .content = "question"}};
+  const auto rendered = [&](size_t n) {
+    return Rendered(render_chat(tokenizer, chat, std::span(messages).first(n), {.add_generation_prompt = false}));
+  };
+  try {
+    return mark_between(tokenizer, rendered(2), rendered(3));
+  } catch (const core::Error&) {  // the template rejects these roles
+    return "";
+  }
+}
+
 }  // namespace
 
 bool are_conversations(const Documents& documents, const std::string& field) {
@@ -231,20 +247,6 @@ std::vector<Conversation> read_conversations(const Documents& documents) {
   documents.read_lines(
       [&](std::string_view line, const std::string& where) { conversations.push_back(conversation_of(line, where)); });
   return conversations;
-}
-
-std::string mark_of_next_turn(const Tokenizer& tokenizer, const ChatTemplate& chat) {
-  const std::vector<ChatMessage> messages{{.role = ChatRole::User, .content = "question"},
-                                          {.role = ChatRole::Assistant, .content = "answer"},
-                                          {.role = ChatRole::User, .content = "question"}};
-  const auto rendered = [&](size_t n) {
-    return Rendered(render_chat(tokenizer, chat, std::span(messages).first(n), {.add_generation_prompt = false}));
-  };
-  try {
-    return mark_between(tokenizer, rendered(2), rendered(3));
-  } catch (const core::Error&) {  // the template rejects these roles
-    return "";
-  }
 }
 
 ChatRenderer::ChatRenderer(const Tokenizer& tokenizer, const ChatTemplate& chat)

@@ -29,10 +29,6 @@ struct Conversation {
 /// core::Error with file, line and remedy for an invalid line, or one without an assistant's answer.
 [[nodiscard]] std::vector<Conversation> read_conversations(const Documents& documents);
 
-/// Returns the text between an answer and the next turn, including the special token that begins that turn, such as
-/// "<|user|>" for GLM-4. Returns "" unless generation stops at that token (Tokenizer::ends_text()).
-[[nodiscard]] std::string mark_of_next_turn(const Tokenizer& tokenizer, const ChatTemplate& chat);
-
 /// A tokenized conversation, cut after its last answer. `is_learned` is true for the tokens of answers.
 struct ChatExample {
   std::vector<int32_t> tokens;

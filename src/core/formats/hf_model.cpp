@@ -370,10 +370,6 @@ void write_hf_model(const fs::path& directory, const ModelConfig& config, const 
   write_file_atomically(directory / "config.json", config_to_hf_json(config, begin_of_text, end_of_text, type));
 }
 
-void write_hf_directory(const fs::path& directory, const Weights& weights, int64_t end_of_text) {
-  write_hf_model(directory, weights.config, weights.views(), end_of_text, end_of_text);
-}
-
 void write_hf_tensors(const fs::path& file, const Weights& weights) {
   write_safetensors(file, hf_stream(weights.config, weights.views()));
 }
