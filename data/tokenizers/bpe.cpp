@@ -187,7 +187,7 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, const std::string& where)
   index_tokens({.map = vocabulary_.nfc ? to_nfc : nullptr});
 }
 
-std::vector<int32_t> BpeTokenizer::encode_pieces(std::span<const TextPiece> pieces) const {
+std::vector<int32_t> BpeTokenizer::encode_pieces(std::span<const PromptPiece> pieces) const {
   return Encoder(*this, added_.cut(pieces)).encode();
 }
 

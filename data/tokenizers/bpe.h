@@ -16,7 +16,7 @@
 namespace folio::data {
 
 namespace hf {
-struct Source;
+struct TokenizerFiles;
 }
 
 /// A vocabulary of byte-level BPE. Its pieces are raw bytes, whereas files spell pieces in the byte-level alphabet.
@@ -51,14 +51,14 @@ class BpeTokenizer final : public VocabularyTokenizer<BpeVocabulary> {
 
   /// Reads tokenizer.json and tokenizer_config.json: BPE with one of the supported pre-tokenizers. Throws core::Error
   /// that names what is not supported.
-  [[nodiscard]] static BpeTokenizer from_hf(const hf::Source& source);
+  [[nodiscard]] static BpeTokenizer from_hf(const hf::TokenizerFiles& source);
   /// Returns true if a tokenizer.json has a pre-tokenizer other than Metaspace, and no byte fallback.
   [[nodiscard]] static bool is_hf(const nlohmann::json& tokenizer);
 
   /// Returns the tokens of the pieces. User-defined pieces are separated first (AddedTokens). If the vocabulary has
   /// `nfc`, the text between them is normalized, so decoding returns normalized text. Drops bytes that are not pieces,
   /// as Hugging Face's tokenizers do: published vocabularies lack some bytes that never occur in UTF-8.
-  [[nodiscard]] std::vector<int32_t> encode_pieces(std::span<const TextPiece> pieces) const override;
+  [[nodiscard]] std::vector<int32_t> encode_pieces(std::span<const PromptPiece> pieces) const override;
   [[nodiscard]] const std::string& token_bytes(int32_t id) const override;
   [[nodiscard]] std::string kind() const override { return "byte-level BPE"; }
   void write_hf(const std::filesystem::path& directory) const override;

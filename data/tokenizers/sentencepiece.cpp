@@ -110,7 +110,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceVocabulary vocabular
   index_tokens(std::move(normalization));
 }
 
-std::vector<int32_t> SentencePieceTokenizer::encode_pieces(std::span<const TextPiece> pieces) const {
+std::vector<int32_t> SentencePieceTokenizer::encode_pieces(std::span<const PromptPiece> pieces) const {
   std::vector<int32_t> ids;
   const CutText cut = added_.cut(pieces);
   for (const CutText::Part& part : cut.parts) {

@@ -11,7 +11,7 @@
 namespace folio::data {
 
 namespace hf {
-struct Source;
+struct TokenizerFiles;
 }
 
 /// Specifies where add_space_prefix adds a space. The step of tokenizer.json that adds it is in parentheses.
@@ -57,12 +57,12 @@ class SentencePieceTokenizer final : public VocabularyTokenizer<SentencePieceVoc
 
   /// Reads tokenizer.json and tokenizer_config.json: BPE with the normalizer and decoder of Llama or of Metaspace. The
   /// merges must include every split of each piece into two pieces, grouped by piece. Throws core::Error otherwise.
-  [[nodiscard]] static SentencePieceTokenizer from_hf(const hf::Source& source);
+  [[nodiscard]] static SentencePieceTokenizer from_hf(const hf::TokenizerFiles& source);
 
   /// Returns the tokens of the pieces. U+2581 counts as a space, and a byte that is not UTF-8 as a symbol. User-defined
   /// pieces are separated first (AddedTokens); with add_space_prefix, text between them gets a leading space. Throws
   /// core::Error for a character without a piece if the vocabulary has neither bytes nor an unknown token.
-  [[nodiscard]] std::vector<int32_t> encode_pieces(std::span<const TextPiece> pieces) const override;
+  [[nodiscard]] std::vector<int32_t> encode_pieces(std::span<const PromptPiece> pieces) const override;
 
   /// Returns the text of the tokens, without the leading spaces that encode() added.
   [[nodiscard]] std::string decode(const std::vector<int32_t>& tokens) const override;

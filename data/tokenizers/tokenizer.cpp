@@ -9,7 +9,7 @@
 
 namespace folio::data {
 
-std::vector<int32_t> Tokenizer::encode_pieces(std::span<const TextPiece> pieces) const {
+std::vector<int32_t> Tokenizer::encode_pieces(std::span<const PromptPiece> pieces) const {
   std::vector<int32_t> ids;
   const CutText cut = AddedTokens(special_tokens()).cut(pieces);
   for (const CutText::Part& part : cut.parts) {
@@ -20,7 +20,7 @@ std::vector<int32_t> Tokenizer::encode_pieces(std::span<const TextPiece> pieces)
 }
 
 std::vector<int32_t> Tokenizer::encode_prompt(std::string_view text, const PromptOptions& options) const {
-  const std::array<TextPiece, 1> pieces = {{{.text = text, .parse_special = options.parse_special}}};
+  const std::array<PromptPiece, 1> pieces = {{{.text = text, .parse_special = options.parse_special}}};
   std::vector<int32_t> ids = encode_pieces(pieces);
   return options.add_special ? with_prefix(std::move(ids)) : ids;
 }

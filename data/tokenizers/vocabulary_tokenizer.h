@@ -18,7 +18,7 @@ template <typename V>
 class VocabularyTokenizer : public Tokenizer {
  public:
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override {
-    return encode_pieces(std::array<TextPiece, 1>{{{.text = text}}});
+    return encode_pieces(std::array<PromptPiece, 1>{{{.text = text}}});
   }
   [[nodiscard]] const SpecialTokens& special_tokens() const override { return special_; }
   [[nodiscard]] std::vector<int32_t> prefix_tokens() const override { return beginning_of(vocabulary_); }

@@ -49,7 +49,7 @@ TensorView find_part(const GgufFile& file, const TensorSpec& spec, std::set<std:
     if (alone != nullptr) names.insert(alone->name);
     if (alone == nullptr || alone->shape != spec.shape) return unpacked(file, *both, spec, copies);
   }
-  const Fused& fused = spec.gguf_fused;
+  const FusedRows& fused = spec.gguf_fused;
   const TensorView* const together = fused.name.empty() ? nullptr : file.find_tensor(fused.name);
   const bool is_part = together != nullptr && (spec.gguf_writes_fused || alone == nullptr);
   const TensorView* const found = is_part ? together : alone;

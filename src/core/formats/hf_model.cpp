@@ -50,7 +50,7 @@ struct Shards {
 
   /// Returns the manifest's tensor `spec`, or matrix `part` of a stack. Removes the file's tensor after its last use.
   TensorView take(const TensorSpec& spec, int64_t part, const std::string& where) {
-    const Fused& fused = spec.hf_fused;
+    const FusedRows& fused = spec.hf_fused;
     const std::string name = fused.name.empty() ? spec.hf_part(part) : fused.name;
     std::vector<int64_t> shape = spec.hf_shape();
     if (!fused.name.empty()) shape[0] = fused.rows;

@@ -26,7 +26,7 @@ SpecialTokens tokens_of(const std::vector<std::string>& texts) {
 // Returns the split as a string, with texts in parentheses and tokens in brackets, such as "(a)[0](b)".
 std::string split(const SpecialTokens& tokens, std::string_view text) {
   std::string parts;
-  const std::array<TextPiece, 1> piece{{{.text = text, .parse_special = true}}};
+  const std::array<PromptPiece, 1> piece{{{.text = text, .parse_special = true}}};
   const CutText cut = AddedTokens(tokens).cut(piece);
   for (const CutText::Part& part : cut.parts) {
     parts += part.id >= 0 ? fmt::format("[{}]", part.id) : fmt::format("({})", cut.stretch(part));
@@ -66,7 +66,7 @@ TEST(SpecialTokens, SearchMatchesBruteForce) {
 
 TEST(SpecialTokens, PiecesAreEncodedAsOneText) {
   const SentencePieceTokenizer tokenizer = test::tokenizer_of({"▁", "▁ab", "▁a", "a", "b"});
-  const std::vector<TextPiece> pieces = {
+  const std::vector<PromptPiece> pieces = {
       {.text = "a"}, {.text = "b</s> <s>", .parse_special = true}, {.text = "a"}, {.text = "</s>"}};
   Ids expected = tokenizer.encode("ab");
   ASSERT_EQ(expected.size(), 1U);
@@ -84,7 +84,7 @@ TEST(SpecialTokens, StripSurroundingSpacesAcrossPieces) {
   v.flags[1].rstrip = true;                          // token 1 is <s>
   v.flags[2].lstrip = v.flags[2].normalized = true;  // token 2 is </s>
   const SentencePieceTokenizer tokenizer(v, "the test");
-  const auto encode = [&](const std::vector<TextPiece>& pieces) { return tokenizer.encode_pieces(pieces); };
+  const auto encode = [&](const std::vector<PromptPiece>& pieces) { return tokenizer.encode_pieces(pieces); };
   const auto with = [&](std::initializer_list<int32_t> front, std::string_view text) {
     Ids ids(front);
     for (const int32_t id : tokenizer.encode(text)) ids.push_back(id);
