@@ -1,9 +1,8 @@
-// Tests core/formats/peft_adapter.cpp: writing and reading keeps an adapter, and its file has peft's names and row order.
-// lora_test.py and adapter_files_test.py in tests/apps compare both directions with peft.
-#include "core/formats/adapter_files.h"
-
+// Tests core/formats/peft_adapter.cpp: writing and reading keeps an adapter, and its file has peft's names and row
+// order. lora_test.py and adapter_files_test.py in tests/apps compare both directions with peft.
 #include <gtest/gtest.h>
 
+#include "core/formats/adapter_files.h"
 #include "core/formats/module_pattern.h"
 #include "core/formats/safetensors.h"
 #include "tests/core/model_support.h"
