@@ -178,7 +178,7 @@ std::vector<ChatPiece> render_chat(const Tokenizer& tokenizer, const ChatTemplat
 }
 
 std::vector<int32_t> encode_rendered(const Tokenizer& tokenizer, std::span<const ChatPiece> rendered) {
-  std::vector<TextPiece> pieces;
+  std::vector<PromptPiece> pieces;
   for (const ChatPiece& piece : rendered) pieces.push_back({.text = piece.text, .parse_special = piece.is_template});
   return tokenizer.with_prefix(tokenizer.encode_pieces(pieces));
 }

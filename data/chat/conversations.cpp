@@ -20,12 +20,12 @@ std::string tools_of(const core::OrderedJson& object, const std::string& where) 
   return list.empty() ? "" : list.dump();
 }
 
-Conversation conversation_of(std::string_view line, const std::string& where) {
+StoredConversation conversation_of(std::string_view line, const std::string& where) {
   const core::OrderedJson object = core::parse_ordered_json(line, where);
   core::require(object.is_object() && object.contains("messages"),
                 "{}: not an object with \"messages\", unlike the first line; texts and conversations cannot be mixed",
                 where);
-  Conversation conversation{.messages = {}, .tools = tools_of(object, where), .where = where};
+  StoredConversation conversation{.messages = {}, .tools = tools_of(object, where), .where = where};
   try {
     conversation.messages = chat_messages(object["messages"], MessageForm::Dataset);
   } catch (const core::Error& error) {
@@ -213,6 +213,22 @@ std::vector<MarkedText> marked_by_template(const Tokenizer& tokenizer, const Cha
   return {{.rendered = rendered, .answers = answers}};
 }
 
+// Returns the text between an answer and the next turn, including the special token that begins that turn, such as
+// "<|user|>" for GLM-4. Returns "" unless generation stops at that token (Tokenizer::ends_text()).
+std::string mark_of_next_turn(const Tokenizer& tokenizer, const ChatTemplate& chat) {
+  const std::vector<ChatMessage> messages{{.role = ChatRole::User, .content = "question"},
+                                          {.role = ChatRole::Assistant, .content = "answer"},
+                                          {.role = ChatRole::User, .content = "question"}};
+  const auto rendered = [&](size_t n) {
+    return Rendered(render_chat(tokenizer, chat, std::span(messages).first(n), {.add_generation_prompt = false}));
+  };
+  try {
+    return mark_between(tokenizer, rendered(2), rendered(3));
+  } catch (const core::Error&) {  // the template rejects these roles
+    return "";
+  }
+}
+
 }  // namespace
 
 bool are_conversations(const Documents& documents, const std::string& field) {
@@ -226,25 +242,11 @@ bool are_conversations(const Documents& documents, const std::string& field) {
   }
 }
 
-std::vector<Conversation> read_conversations(const Documents& documents) {
-  std::vector<Conversation> conversations;
+std::vector<StoredConversation> read_conversations(const Documents& documents) {
+  std::vector<StoredConversation> conversations;
   documents.read_lines(
       [&](std::string_view line, const std::string& where) { conversations.push_back(conversation_of(line, where)); });
   return conversations;
-}
-
-std::string mark_of_next_turn(const Tokenizer& tokenizer, const ChatTemplate& chat) {
-  const std::vector<ChatMessage> messages{{.role = ChatRole::User, .content = "question"},
-                                          {.role = ChatRole::Assistant, .content = "answer"},
-                                          {.role = ChatRole::User, .content = "question"}};
-  const auto rendered = [&](size_t n) {
-    return Rendered(render_chat(tokenizer, chat, std::span(messages).first(n), {.add_generation_prompt = false}));
-  };
-  try {
-    return mark_between(tokenizer, rendered(2), rendered(3));
-  } catch (const core::Error&) {  // the template rejects these roles
-    return "";
-  }
 }
 
 ChatRenderer::ChatRenderer(const Tokenizer& tokenizer, const ChatTemplate& chat)
@@ -270,7 +272,7 @@ bool ChatRenderer::learns_to_stop() const {
   return mark < 0 && !mark_.empty() && text.find(mark_) != std::string::npos;
 }
 
-ChatWithTools ChatRenderer::prepared(const Conversation& conversation) const {
+ChatWithTools ChatRenderer::prepared(const StoredConversation& conversation) const {
   const auto& messages = conversation.messages;
   const bool has_calls = std::any_of(messages.begin(), messages.end(),
                                      [](const ChatMessage& m) { return !m.calls.empty() || m.role == ChatRole::Tool; });
@@ -279,12 +281,12 @@ ChatWithTools ChatRenderer::prepared(const Conversation& conversation) const {
   return with_tools(messages, conversation.tools, *format_);
 }
 
-std::vector<int32_t> ChatRenderer::prompt(const Conversation& conversation) const {
+std::vector<int32_t> ChatRenderer::prompt(const StoredConversation& conversation) const {
   const ChatWithTools prepared_chat = prepared(conversation);
   return encode_chat(tokenizer_, chat_, prepared_chat.messages, prepared_chat.options);
 }
 
-std::vector<ChatExample> ChatRenderer::examples(const Conversation& conversation) const {
+std::vector<ChatExample> ChatRenderer::examples(const StoredConversation& conversation) const {
   try {
     ChatWithTools prepared_chat = prepared(conversation);
     const std::vector<MarkedText> texts =

@@ -14,7 +14,7 @@
 
 namespace folio::data {
 
-struct Conversation {
+struct StoredConversation {
   std::vector<ChatMessage> messages;
   std::string tools{};  ///< functions as a JSON list (RenderOptions::tools)
   std::string where{};  ///< file and line, for errors
@@ -27,11 +27,7 @@ struct Conversation {
 /// Reads lines {"messages": [{"role", "content"}, …]}, as in OpenAI's fine-tuning format and TRL. Messages may have
 /// tool_calls, tool_call_id and name; the object may have "tools". Other keys of the object are ignored. Throws
 /// core::Error with file, line and remedy for an invalid line, or one without an assistant's answer.
-[[nodiscard]] std::vector<Conversation> read_conversations(const Documents& documents);
-
-/// Returns the text between an answer and the next turn, including the special token that begins that turn, such as
-/// "<|user|>" for GLM-4. Returns "" unless generation stops at that token (Tokenizer::ends_text()).
-[[nodiscard]] std::string mark_of_next_turn(const Tokenizer& tokenizer, const ChatTemplate& chat);
+[[nodiscard]] std::vector<StoredConversation> read_conversations(const Documents& documents);
 
 /// A tokenized conversation, cut after its last answer. `is_learned` is true for the tokens of answers.
 struct ChatExample {
@@ -50,16 +46,16 @@ class ChatRenderer {
   /// otherwise the text after the generation prompt. If the template changes earlier answers, for example by dropping
   /// reasoning, each answer becomes a separate example. Throws core::Error, prefixed with the conversation's `where`,
   /// if the template raises an exception or does not write the generation prompt before an answer. Thread-safe.
-  [[nodiscard]] std::vector<ChatExample> examples(const Conversation& conversation) const;
+  [[nodiscard]] std::vector<ChatExample> examples(const StoredConversation& conversation) const;
 
   /// Returns true if the training targets of answers include a token or text that stops generation.
   [[nodiscard]] bool learns_to_stop() const;
 
   /// Returns the tokens of a conversation that ends before an answer, including the generation prompt.
-  [[nodiscard]] std::vector<int32_t> prompt(const Conversation& conversation) const;
+  [[nodiscard]] std::vector<int32_t> prompt(const StoredConversation& conversation) const;
 
  private:
-  [[nodiscard]] ChatWithTools prepared(const Conversation& conversation) const;
+  [[nodiscard]] ChatWithTools prepared(const StoredConversation& conversation) const;
 
   const Tokenizer& tokenizer_;
   const ChatTemplate& chat_;

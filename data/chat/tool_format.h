@@ -72,7 +72,7 @@ class MarkedTokenizer final : public Tokenizer {
   MarkedTokenizer(const Tokenizer& tokenizer, std::span<const int32_t> marks);
 
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override { return tokenizer_.encode(text); }
-  [[nodiscard]] std::vector<int32_t> encode_pieces(std::span<const TextPiece> pieces) const override {
+  [[nodiscard]] std::vector<int32_t> encode_pieces(std::span<const PromptPiece> pieces) const override {
     return tokenizer_.encode_pieces(pieces);
   }
   [[nodiscard]] const SpecialTokens& special_tokens() const override { return tokenizer_.special_tokens(); }

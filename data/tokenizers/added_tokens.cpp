@@ -135,10 +135,10 @@ void AddedTokens::find(const SpecialTokens& tokens, const ZonedText& in, Between
   if (begin < text.size()) between(begin, text.size());
 }
 
-CutText AddedTokens::cut(std::span<const TextPiece> pieces) const {
+CutText AddedTokens::cut(std::span<const PromptPiece> pieces) const {
   ZonedText whole;
   std::string joined;
-  for (const TextPiece& piece : pieces) {
+  for (const PromptPiece& piece : pieces) {
     if (pieces.size() > 1) joined += piece.text;
     const size_t end = pieces.size() > 1 ? joined.size() : piece.text.size();
     if (!piece.text.empty()) whole.zones.push_back({.end = end, .parse_special = piece.parse_special});

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "data/tokenizers/special_tokens.h"
@@ -18,7 +19,7 @@ struct Vocabulary;
 [[nodiscard]] size_t spaces_at_begin(std::string_view text);
 
 /// A piece of text. With `parse_special`, special tokens in it are recognized.
-struct TextPiece {
+struct PromptPiece {
   std::string_view text;
   bool parse_special = false;
 };
@@ -50,11 +51,13 @@ class AddedTokens {
   AddedTokens() = default;
   /// Collects the control, unknown and user-defined pieces of a vocabulary.
   AddedTokens(const Vocabulary& vocabulary, Normalization normalization);
+  /// Uses `tokens`, found in text that is not normalized.
+  explicit AddedTokens(SpecialTokens tokens) : plain_(std::move(tokens)) {}
 
   /// Cuts the concatenated pieces at tokens: first at tokens that match unnormalized text, then, in the normalized text
   /// between them, at the other tokens. The leftmost match wins, then the longest. Special tokens are recognized only
   /// within a piece with `parse_special`; elsewhere their text is ordinary and not searched for shorter tokens.
-  [[nodiscard]] CutText cut(std::span<const TextPiece> pieces) const;
+  [[nodiscard]] CutText cut(std::span<const PromptPiece> pieces) const;
 
  private:
   // A range of text, from the end of the previous zone to `end`.

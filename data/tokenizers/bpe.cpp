@@ -7,8 +7,7 @@
 #include "core/error.h"
 #include "core/utf8.h"
 #include "data/tokenizers/byte_level.h"
-#include "data/tokenizers/nfc.h"
-#include "data/tokenizers/symbol_merger.h"
+#include "data/tokenizers/unicode.h"
 
 namespace folio::data {
 namespace {
@@ -86,19 +85,6 @@ bool joins(const BpeVocabulary& v, const BpeVocabulary::Merge& merge) {
   return is_word_piece(v, merge.left) && is_word_piece(v, merge.right) && is_word_piece(v, merge.joined);
 }
 
-MergeTable::MergeTable(const std::vector<BpeVocabulary::Merge>& merges, const std::string& where)
-    : slots_(std::bit_ceil(2 * merges.size() + 2)), shift_(static_cast<unsigned>(std::countl_zero(slots_.size()) + 1)) {
-  for (size_t rank = 0; rank < merges.size(); ++rank) {
-    const auto& [left, right, joined] = merges[rank];
-    size_t at = slot_of(left, right);
-    while (slots_[at].left >= 0) {
-      require(slots_[at].left != left || slots_[at].right != right, "{}: merge {} occurs twice", where, rank);
-      at = (at + 1) & (slots_.size() - 1);
-    }
-    slots_[at] = {.left = left, .right = right, .joined = joined, .rank = static_cast<uint32_t>(rank)};
-  }
-}
-
 class BpeTokenizer::Encoder {
  public:
   Encoder(const BpeTokenizer& tokenizer, CutText text)
@@ -142,10 +128,9 @@ class BpeTokenizer::Encoder {
       const int32_t id = tokenizer_.byte_ids_[static_cast<unsigned char>(word[i])];
       if (id >= 0) merger_.add(i, 1, id);
     }
-    const auto rule = [&](const Symbol& a, const Symbol& b) -> std::optional<Join> {
-      const MergeTable::Slot* merge = tokenizer_.merges_.find(a.id, b.id);
-      if (merge == nullptr) return std::nullopt;
-      return Join{.rank = merge->rank, .id = merge->joined};
+    const auto rule = [&](const Symbol& a, const Symbol& b) {
+      const Join* merge = tokenizer_.merges_.find(pair_of(a.id, b.id));
+      return merge == nullptr ? std::nullopt : std::optional(*merge);
     };
     for (const Symbol& symbol : merger_.merge(rule)) {
       if (symbol.size > 0) ids_.push_back(symbol.id);
@@ -160,12 +145,11 @@ class BpeTokenizer::Encoder {
 };
 
 BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, const std::string& where)
-    : vocabulary_(std::move(vocabulary)), merges_(vocabulary_.merges, where) {
+    : VocabularyTokenizer(std::move(vocabulary)), merges_(vocabulary_.merges.size()) {
   validate(vocabulary_, where);
   const std::vector<std::string>& pieces = vocabulary_.pieces;
   byte_ids_.fill(-1);
   TextIndex words(pieces);
-  std::vector<SpecialToken> special;
   for (size_t i = 0; i < pieces.size(); ++i) {
     const auto id = static_cast<int32_t>(i);
     if (pieces[i].empty()) fail("{}: token {} is empty", where, i);
@@ -176,17 +160,16 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, const std::string& where)
   }
   std::unordered_set<std::string_view> others;
   for (size_t i = 0; i < pieces.size(); ++i) {
-    const PieceType type = vocabulary_.types[i];
-    if (type == PieceType::Normal) continue;
+    if (vocabulary_.types[i] == PieceType::Normal) continue;
     if (!core::is_utf8(pieces[i])) fail("{}: token {} (\"{}\") is not UTF-8", where, i, core::printable(pieces[i]));
     const auto bytes = byte_level_to_bytes(pieces[i]);  // two tokens must not have the same spelling in a file
     require_new(others.insert(pieces[i]).second && (!bytes || words.find(*bytes) < 0), i, pieces[i], where);
     const auto id = static_cast<int32_t>(i);
     if (is_word_piece(vocabulary_, id) && pieces[i].size() == 1)
       byte_ids_[static_cast<unsigned char>(pieces[i][0])] = id;
-    if (is_special(type)) special.push_back({.text = pieces[i], .id = id, .flags = flags_of(vocabulary_, id)});
   }
-  for (const auto& [left, right, joined] : vocabulary_.merges) {
+  for (size_t rank = 0; rank < vocabulary_.merges.size(); ++rank) {
+    const auto& [left, right, joined] = vocabulary_.merges[rank];
     for (const int32_t id : {left, right, joined}) {
       require(id >= 0 && id < vocab_size() && is_word_piece(vocabulary_, id),
               "{}: a merge has token {}, which no text can contain", where, id);
@@ -196,35 +179,23 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, const std::string& where)
     if (!whole.starts_with(piece(left)) || whole.substr(piece(left).size()) != piece(right)) {
       fail("{}: merging tokens {} and {} does not make token {}", where, left, right, joined);
     }
+    require(merges_.find(pair_of(left, right)) == nullptr, "{}: merge {} occurs twice", where, rank);
+    merges_[pair_of(left, right)] = {.rank = static_cast<uint32_t>(rank), .id = joined};
     if (words.find(whole) < 0) words.add(joined);  // a user-defined piece, which the index does not contain yet
   }
   if (vocabulary_.ignore_merges) words_ = std::move(words);
-  special_ = SpecialTokens(std::move(special));
-  added_ = AddedTokens(vocabulary_, {.map = vocabulary_.nfc ? to_nfc : nullptr});
-  ends_text_ = ends_of_text(vocabulary_);
+  index_tokens({.map = vocabulary_.nfc ? to_nfc : nullptr});
 }
 
-std::vector<int32_t> BpeTokenizer::encode(std::string_view text) const {
-  const std::array<TextPiece, 1> pieces = {{{.text = text}}};
-  return encode_pieces(pieces);
-}
-
-std::vector<int32_t> BpeTokenizer::encode_pieces(std::span<const TextPiece> pieces) const {
+std::vector<int32_t> BpeTokenizer::encode_pieces(std::span<const PromptPiece> pieces) const {
   return Encoder(*this, added_.cut(pieces)).encode();
 }
 
-std::vector<int32_t> BpeTokenizer::prefix_tokens() const { return beginning_of(vocabulary_); }
-
 const std::string& BpeTokenizer::token_bytes(int32_t id) const {
   static const std::string none;
-  require(id >= 0 && id < vocab_size(), "token {} is outside the vocabulary of {}", id, vocab_size());
-  const auto i = static_cast<size_t>(id);
+  const size_t i = index_of(id);
   const PieceType type = vocabulary_.types[i];
   return type == PieceType::Normal || type == PieceType::UserDefined ? vocabulary_.pieces[i] : none;
-}
-
-bool BpeTokenizer::ends_text(int32_t id) const {
-  return is_end(id) || (id >= 0 && id < vocab_size() && ends_text_[static_cast<size_t>(id)]);
 }
 
 }  // namespace folio::data

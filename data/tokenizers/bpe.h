@@ -7,15 +7,16 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 
+#include "data/tokenizers/pair_table.h"
 #include "data/tokenizers/pre_tokenizer.h"
+#include "data/tokenizers/symbol_merger.h"
 #include "data/tokenizers/text_index.h"
-#include "data/tokenizers/tokenizer.h"
-#include "data/tokenizers/vocabulary.h"
+#include "data/tokenizers/vocabulary_tokenizer.h"
 
 namespace folio::data {
 
 namespace hf {
-struct Source;
+struct TokenizerFiles;
 }
 
 /// A vocabulary of byte-level BPE. Its pieces are raw bytes, whereas files spell pieces in the byte-level alphabet.
@@ -29,7 +30,7 @@ struct BpeVocabulary : Vocabulary {
   std::vector<Merge> merges;  ///< in order of rank, the lowest first
   PreTokenizer pre_tokenizer = PreTokenizer::Gpt2;
   bool ignore_merges = false;  ///< a word that is a piece becomes one token, without merging
-  bool nfc = false;            ///< text is normalized first (nfc.h)
+  bool nfc = false;            ///< text is normalized first (unicode.h)
 
   bool operator==(const BpeVocabulary&) const = default;
 };
@@ -38,39 +39,7 @@ struct BpeVocabulary : Vocabulary {
 /// byte-level alphabet spells unchanged. Other merges, such as those of control tokens in some files, are ignored.
 [[nodiscard]] bool joins(const BpeVocabulary& vocabulary, const BpeVocabulary::Merge& merge);
 
-/// A hash table of merges by token pair: open addressing, 16 bytes per slot.
-class MergeTable {
- public:
-  MergeTable() = default;
-  /// Throws core::Error, prefixed with `where`, if a pair occurs twice.
-  MergeTable(const std::vector<BpeVocabulary::Merge>& merges, const std::string& where);
-
-  struct Slot {
-    int32_t left = -1;
-    int32_t right = -1;
-    int32_t joined = -1;
-    uint32_t rank = 0;
-  };
-  /// Returns the merge of this pair of tokens, or null if there is none.
-  [[nodiscard]] const Slot* find(int32_t left, int32_t right) const {
-    for (size_t at = slot_of(left, right);; at = (at + 1) & (slots_.size() - 1)) {
-      const Slot& slot = slots_[at];
-      if (slot.left < 0) return nullptr;
-      if (slot.left == left && slot.right == right) return &slot;
-    }
-  }
-
- private:
-  [[nodiscard]] size_t slot_of(int32_t left, int32_t right) const {
-    const uint64_t key = uint64_t{static_cast<uint32_t>(left)} << 32U | static_cast<uint32_t>(right);
-    return static_cast<size_t>((key * 0x9E3779B97F4A7C15U) >> shift_);  // Fibonacci hashing
-  }
-
-  std::vector<Slot> slots_ = std::vector<Slot>(2);
-  unsigned shift_ = 63;
-};
-
-class BpeTokenizer final : public Tokenizer {
+class BpeTokenizer final : public VocabularyTokenizer<BpeVocabulary> {
  public:
   /// Checks and indexes a vocabulary. Throws core::Error, prefixed with `where`, if an ID is out of range, a piece is
   /// empty or occurs twice, or a merge does not produce its piece.
@@ -82,43 +51,26 @@ class BpeTokenizer final : public Tokenizer {
 
   /// Reads tokenizer.json and tokenizer_config.json: BPE with one of the supported pre-tokenizers. Throws core::Error
   /// that names what is not supported.
-  [[nodiscard]] static BpeTokenizer from_hf(const hf::Source& source);
+  [[nodiscard]] static BpeTokenizer from_hf(const hf::TokenizerFiles& source);
   /// Returns true if a tokenizer.json has a pre-tokenizer other than Metaspace, and no byte fallback.
   [[nodiscard]] static bool is_hf(const nlohmann::json& tokenizer);
 
-  /// Returns the tokens of `text`. User-defined pieces are separated first (AddedTokens). If the vocabulary has `nfc`,
-  /// the text between them is normalized, so decoding returns normalized text. Drops bytes that are not pieces, as
-  /// Hugging Face's tokenizers do: published vocabularies lack some bytes that never occur in UTF-8.
-  [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override;
-  [[nodiscard]] std::vector<int32_t> encode_pieces(std::span<const TextPiece> pieces) const override;
-  [[nodiscard]] const SpecialTokens& special_tokens() const override { return special_; }
-  [[nodiscard]] std::vector<int32_t> prefix_tokens() const override;
+  /// Returns the tokens of the pieces. User-defined pieces are separated first (AddedTokens). If the vocabulary has
+  /// `nfc`, the text between them is normalized, so decoding returns normalized text. Drops bytes that are not pieces,
+  /// as Hugging Face's tokenizers do: published vocabularies lack some bytes that never occur in UTF-8.
+  [[nodiscard]] std::vector<int32_t> encode_pieces(std::span<const PromptPiece> pieces) const override;
   [[nodiscard]] const std::string& token_bytes(int32_t id) const override;
-
-  [[nodiscard]] int32_t vocab_size() const override { return static_cast<int32_t>(vocabulary_.pieces.size()); }
-  [[nodiscard]] int32_t end_of_text() const override { return vocabulary_.eos; }
-  [[nodiscard]] int32_t begin_of_text() const override {
-    return vocabulary_.bos >= 0 ? vocabulary_.bos : end_of_text();
-  }
-  [[nodiscard]] bool ends_text(int32_t id) const override;
-  [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {begin_of_text()}; }
   [[nodiscard]] std::string kind() const override { return "byte-level BPE"; }
   void write_hf(const std::filesystem::path& directory) const override;
-
-  [[nodiscard]] const BpeVocabulary& vocabulary() const { return vocabulary_; }
 
  private:
   class Encoder;
 
   [[nodiscard]] core::GgufMetadata vocabulary_to_gguf() const override;
 
-  BpeVocabulary vocabulary_;
-  MergeTable merges_;
+  PairTable<Join> merges_;
   std::optional<TextIndex> words_;       ///< the pieces that words can consist of, if ignore_merges is set
   std::array<int32_t, 256> byte_ids_{};  ///< token of each byte, or -1
-  SpecialTokens special_;
-  AddedTokens added_;
-  std::vector<bool> ends_text_;
 };
 
 }  // namespace folio::data

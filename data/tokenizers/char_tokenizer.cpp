@@ -41,7 +41,8 @@ CharTokenizer CharTokenizer::from_text(std::string_view text, const std::string&
   return CharTokenizer(std::move(characters), where);
 }
 
-CharTokenizer::CharTokenizer(std::vector<std::string> characters, const std::string& where) {
+CharTokenizer::CharTokenizer(std::vector<std::string> characters, const std::string& where)
+    : VocabularyTokenizer(Vocabulary{}) {
   require(!characters.empty(), "{}: the vocabulary is empty", where);
   for (size_t id = 0; id < characters.size(); ++id) {
     const auto code_point = character_in(characters[id]);
@@ -57,7 +58,7 @@ CharTokenizer::CharTokenizer(std::vector<std::string> characters, const std::str
   vocabulary_.types.push_back(PieceType::Control);
   vocabulary_.pieces = std::move(characters);
   vocabulary_.pieces.emplace_back(kEndOfText);
-  special_ = SpecialTokens({{.text = std::string(kEndOfText), .id = end_of_text()}});
+  index_tokens();
 }
 
 CharTokenizer CharTokenizer::from_pieces(std::vector<std::string> pieces, const std::string& where) {
@@ -93,8 +94,8 @@ std::vector<int32_t> CharTokenizer::encode(std::string_view text) const {
 
 const std::string& CharTokenizer::token_bytes(int32_t id) const {
   static const std::string none;
-  require(id >= 0 && id < vocab_size(), "token {} is outside the vocabulary of {}", id, vocab_size());
-  return id == end_of_text() ? none : vocabulary_.pieces[static_cast<size_t>(id)];
+  const std::string& piece = vocabulary_.pieces[index_of(id)];
+  return id == end_of_text() ? none : piece;
 }
 
 std::vector<int32_t> CharTokenizer::default_prompt() const {

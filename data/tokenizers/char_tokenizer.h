@@ -7,14 +7,13 @@
 #include <optional>
 #include <unordered_map>
 
-#include "data/tokenizers/tokenizer.h"
-#include "data/tokenizers/vocabulary.h"
+#include "data/tokenizers/vocabulary_tokenizer.h"
 
 namespace folio::data {
 
 inline constexpr std::string_view kEndOfText = "<|endoftext|>";
 
-class CharTokenizer final : public Tokenizer {
+class CharTokenizer final : public VocabularyTokenizer<Vocabulary> {
  public:
   /// Builds the vocabulary of `text`. Throws core::Error that names `where` if the text is empty or not UTF-8.
   [[nodiscard]] static CharTokenizer from_text(std::string_view text, const std::string& where);
@@ -24,10 +23,7 @@ class CharTokenizer final : public Tokenizer {
 
   /// Returns one token per character. Throws core::Error with line and column of the first character without a token.
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override;
-  [[nodiscard]] const SpecialTokens& special_tokens() const override { return special_; }
   [[nodiscard]] const std::string& token_bytes(int32_t id) const override;
-  [[nodiscard]] int32_t vocab_size() const override { return static_cast<int32_t>(vocabulary_.pieces.size()); }
-  [[nodiscard]] int32_t end_of_text() const override { return vocab_size() - 1; }
   [[nodiscard]] std::vector<int32_t> suppressed_tokens() const override { return {end_of_text()}; }
   [[nodiscard]] std::vector<int32_t> default_prompt() const override;
   [[nodiscard]] std::string kind() const override { return "character"; }
@@ -43,7 +39,6 @@ class CharTokenizer final : public Tokenizer {
 
   /// Writes tokenizer.json and tokenizer_config.json. The model is written as BPE without merges or a pre-tokenizer.
   void write_hf(const std::filesystem::path& directory) const override;
-  [[nodiscard]] static CharTokenizer read_hf(const std::filesystem::path& directory);
 
   /// Reads a parsed tokenizer.json. is_hf() returns true if it has no merges, no byte fallback and no pre-tokenizer.
   [[nodiscard]] static CharTokenizer from_hf(const nlohmann::json& tokenizer, const std::string& where);
@@ -59,9 +54,7 @@ class CharTokenizer final : public Tokenizer {
   /// Returns the code point if `bytes` are exactly one UTF-8 character, otherwise nullopt.
   static std::optional<uint32_t> character_in(std::string_view bytes);
 
-  Vocabulary vocabulary_;
   std::unordered_map<uint32_t, int32_t> id_of_;  ///< token of each code point
-  SpecialTokens special_;                        ///< `<|endoftext|>`
 };
 
 }  // namespace folio::data

@@ -73,10 +73,9 @@ void validate(const SentencePieceVocabulary& v, const std::string& where) {
 }
 
 SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceVocabulary vocabulary, const std::string& where)
-    : vocabulary_(std::move(vocabulary)), bytes_(vocabulary_.pieces.size()), ids_(bytes_) {
+    : VocabularyTokenizer(std::move(vocabulary)), bytes_(vocabulary_.pieces.size()), ids_(bytes_) {
   validate(vocabulary_, where);
   byte_ids_.fill(-1);
-  std::vector<SpecialToken> special;
   for (size_t i = 0; i < bytes_.size(); ++i) {
     const std::string& piece = vocabulary_.pieces[i];
     const auto id = static_cast<int32_t>(i);
@@ -97,30 +96,21 @@ SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceVocabulary vocabular
       }
       case PieceType::Control:
       case PieceType::Unknown:
-        special.push_back({.text = piece, .id = id, .flags = flags_of(vocabulary_, id)});
-        break;
       case PieceType::Unused:
         break;
     }
   }
   require(piece_of(" ") >= 0, "{}: no piece is \"{}\", the space; this is not a SentencePiece vocabulary", where,
           kSpaceMark);
-  special_ = SpecialTokens(std::move(special));
   Normalization normalization;
   if (vocabulary_.space_prefix == SpacePrefix::Normalizer) {
     normalization.map = spaces_to_marks;
     if (vocabulary_.add_space_prefix) normalization.prepend = kSpaceMark;
   }
-  added_ = AddedTokens(vocabulary_, std::move(normalization));
-  ends_text_ = ends_of_text(vocabulary_);
+  index_tokens(std::move(normalization));
 }
 
-std::vector<int32_t> SentencePieceTokenizer::encode(std::string_view text) const {
-  const std::array<TextPiece, 1> pieces = {{{.text = text}}};
-  return encode_pieces(pieces);
-}
-
-std::vector<int32_t> SentencePieceTokenizer::encode_pieces(std::span<const TextPiece> pieces) const {
+std::vector<int32_t> SentencePieceTokenizer::encode_pieces(std::span<const PromptPiece> pieces) const {
   std::vector<int32_t> ids;
   const CutText cut = added_.cut(pieces);
   for (const CutText::Part& part : cut.parts) {
@@ -172,12 +162,7 @@ void SentencePieceTokenizer::append_without_piece(std::string_view symbol, bool 
   if (!after_unknown) ids.push_back(vocabulary_.unk);  // consecutive unknown characters become one token
 }
 
-std::vector<int32_t> SentencePieceTokenizer::prefix_tokens() const { return beginning_of(vocabulary_); }
-
-const std::string& SentencePieceTokenizer::token_bytes(int32_t id) const {
-  require(id >= 0 && id < vocab_size(), "token {} is outside the vocabulary of {}", id, vocab_size());
-  return bytes_[static_cast<size_t>(id)];
-}
+const std::string& SentencePieceTokenizer::token_bytes(int32_t id) const { return bytes_[index_of(id)]; }
 
 std::string SentencePieceTokenizer::decode(const std::vector<int32_t>& tokens) const {
   std::string text;

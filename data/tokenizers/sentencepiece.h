@@ -6,13 +6,12 @@
 #include <array>
 
 #include "data/tokenizers/text_index.h"
-#include "data/tokenizers/tokenizer.h"
-#include "data/tokenizers/vocabulary.h"
+#include "data/tokenizers/vocabulary_tokenizer.h"
 
 namespace folio::data {
 
 namespace hf {
-struct Source;
+struct TokenizerFiles;
 }
 
 /// Specifies where add_space_prefix adds a space. The step of tokenizer.json that adds it is in parentheses.
@@ -47,7 +46,7 @@ void validate(const SentencePieceVocabulary& vocabulary, const std::string& wher
 /// Returns true if merges can produce this piece. It may be user-defined, as in llama.cpp and `tokenizers`.
 [[nodiscard]] bool joins(const SentencePieceVocabulary& vocabulary, size_t id);
 
-class SentencePieceTokenizer final : public Tokenizer {
+class SentencePieceTokenizer final : public VocabularyTokenizer<SentencePieceVocabulary> {
  public:
   /// Checks and indexes a vocabulary. Throws core::Error if it is invalid, or has no piece "▁".
   SentencePieceTokenizer(SentencePieceVocabulary vocabulary, const std::string& where);
@@ -58,31 +57,18 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   /// Reads tokenizer.json and tokenizer_config.json: BPE with the normalizer and decoder of Llama or of Metaspace. The
   /// merges must include every split of each piece into two pieces, grouped by piece. Throws core::Error otherwise.
-  [[nodiscard]] static SentencePieceTokenizer from_hf(const hf::Source& source);
+  [[nodiscard]] static SentencePieceTokenizer from_hf(const hf::TokenizerFiles& source);
 
-  /// Returns the tokens of `text`. U+2581 counts as a space, and a byte that is not UTF-8 as a symbol. User-defined
+  /// Returns the tokens of the pieces. U+2581 counts as a space, and a byte that is not UTF-8 as a symbol. User-defined
   /// pieces are separated first (AddedTokens); with add_space_prefix, text between them gets a leading space. Throws
   /// core::Error for a character without a piece if the vocabulary has neither bytes nor an unknown token.
-  [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override;
-  [[nodiscard]] std::vector<int32_t> encode_pieces(std::span<const TextPiece> pieces) const override;
-  [[nodiscard]] const SpecialTokens& special_tokens() const override { return special_; }
-  [[nodiscard]] std::vector<int32_t> prefix_tokens() const override;
+  [[nodiscard]] std::vector<int32_t> encode_pieces(std::span<const PromptPiece> pieces) const override;
 
   /// Returns the text of the tokens, without the leading spaces that encode() added.
   [[nodiscard]] std::string decode(const std::vector<int32_t>& tokens) const override;
   [[nodiscard]] const std::string& token_bytes(int32_t id) const override;
-
-  [[nodiscard]] int32_t vocab_size() const override { return static_cast<int32_t>(bytes_.size()); }
-  [[nodiscard]] int32_t end_of_text() const override { return vocabulary_.eos; }
-  [[nodiscard]] int32_t begin_of_text() const override { return vocabulary_.bos; }
-  [[nodiscard]] bool ends_text(int32_t id) const override {
-    return is_end(id) || (id >= 0 && id < vocab_size() && ends_text_[static_cast<size_t>(id)]);
-  }
-  [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {vocabulary_.bos}; }
   [[nodiscard]] std::string kind() const override { return "SentencePiece"; }
   void write_hf(const std::filesystem::path& directory) const override;
-
-  [[nodiscard]] const SentencePieceVocabulary& vocabulary() const { return vocabulary_; }
 
   /// Returns the ID of the piece with this text, spelled with spaces instead of marks, or -1.
   [[nodiscard]] int32_t piece_of(std::string_view text) const { return ids_.find(text); }
@@ -93,12 +79,8 @@ class SentencePieceTokenizer final : public Tokenizer {
   void encode_stretch(std::string_view text, bool is_first, std::vector<int32_t>& ids) const;
   void append_without_piece(std::string_view symbol, bool after_unknown, std::vector<int32_t>& ids) const;
 
-  SentencePieceVocabulary vocabulary_;
   std::vector<std::string> bytes_;  ///< decoded text of each token
   TextIndex ids_;                   ///< index of the pieces that merges can produce, by their text in `bytes_`
-  SpecialTokens special_;           ///< control and unknown pieces
-  AddedTokens added_;
-  std::vector<bool> ends_text_;
   std::array<int32_t, 256> byte_ids_{};
   size_t longest_ = 0;     ///< bytes of the longest piece in ids_
   bool cut_words_ = true;  ///< no piece has a space after another character, so words are encoded separately

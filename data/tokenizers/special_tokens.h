@@ -1,5 +1,4 @@
-// Splits text at special tokens such as "<|im_end|>". The leftmost match wins, then the longest, as for added tokens of
-// Hugging Face's tokenizers.
+// Special tokens such as "<|im_end|>". The longest match wins, as for added tokens of Hugging Face's tokenizers.
 #pragma once
 
 #include <array>
@@ -52,31 +51,10 @@ class SpecialTokens {
   [[nodiscard]] const SpecialToken* begin_of(std::string_view text,
                                              size_t longest_special = std::string_view::npos) const;
 
-  /// Splits `text`: calls special(token) for each token, and between(stretch) for each non-empty text between tokens.
-  template <typename Between, typename Special>
-  void split(std::string_view text, Between&& between, Special&& special) const;
-
  private:
   std::vector<SpecialToken> tokens_;
   std::map<int32_t, size_t> by_id_;  ///< maps an ID to its index in tokens_
   std::array<bool, 256> begins_{};   ///< for each byte, true if a token begins with it
 };
-
-template <typename Between, typename Special>
-void SpecialTokens::split(std::string_view text, Between&& between, Special&& special) const {
-  size_t begin = 0;
-  for (size_t at = 0; at < text.size() && !empty();) {
-    const SpecialToken* token = begin_of(text.substr(at));
-    if (token == nullptr) {
-      ++at;
-      continue;
-    }
-    if (at > begin) between(text.substr(begin, at - begin));
-    special(*token);
-    at += token->text.size();
-    begin = at;
-  }
-  if (begin < text.size()) between(text.substr(begin));
-}
 
 }  // namespace folio::data

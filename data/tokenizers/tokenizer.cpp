@@ -9,33 +9,18 @@
 
 namespace folio::data {
 
-std::vector<int32_t> Tokenizer::encode_pieces(std::span<const TextPiece> pieces) const {
+std::vector<int32_t> Tokenizer::encode_pieces(std::span<const PromptPiece> pieces) const {
   std::vector<int32_t> ids;
-  std::string ordinary;  // text since the last special token, not encoded yet
-  const auto flush = [&] {
-    if (ordinary.empty()) return;
-    const std::vector<int32_t> more = encode(ordinary);
+  const CutText cut = AddedTokens(special_tokens()).cut(pieces);
+  for (const CutText::Part& part : cut.parts) {
+    const std::vector<int32_t> more = part.id >= 0 ? std::vector{part.id} : encode(cut.stretch(part));
     ids.insert(ids.end(), more.begin(), more.end());
-    ordinary.clear();
-  };
-  for (const TextPiece& piece : pieces) {
-    if (!piece.parse_special) {
-      ordinary += piece.text;
-      continue;
-    }
-    special_tokens().split(
-        piece.text, [&](std::string_view text) { ordinary += text; },
-        [&](const SpecialToken& token) {
-          flush();
-          ids.push_back(token.id);
-        });
   }
-  flush();
   return ids;
 }
 
 std::vector<int32_t> Tokenizer::encode_prompt(std::string_view text, const PromptOptions& options) const {
-  const std::array<TextPiece, 1> pieces = {{{.text = text, .parse_special = options.parse_special}}};
+  const std::array<PromptPiece, 1> pieces = {{{.text = text, .parse_special = options.parse_special}}};
   std::vector<int32_t> ids = encode_pieces(pieces);
   return options.add_special ? with_prefix(std::move(ids)) : ids;
 }

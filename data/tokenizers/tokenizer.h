@@ -40,7 +40,7 @@ class Tokenizer {
 
   /// Returns the tokens of the concatenated pieces: a word may begin in one piece and end in the next. Special tokens
   /// are parsed only within a single piece with `parse_special`, so that a user's text never becomes one.
-  [[nodiscard]] virtual std::vector<int32_t> encode_pieces(std::span<const TextPiece> pieces) const;
+  [[nodiscard]] virtual std::vector<int32_t> encode_pieces(std::span<const PromptPiece> pieces) const;
 
   /// Returns the tokens that do not represent text, such as BOS, EOS and the markers of a chat's turns.
   [[nodiscard]] virtual const SpecialTokens& special_tokens() const;

@@ -89,11 +89,11 @@ std::unique_ptr<Tokenizer> from_hf_file(const fs::path& path) {
     return result;
   }
   const nlohmann::json config = read_json(config_path);
-  const hf::Source source{.tokenizer = tokenizer,
-                          .where = where,
-                          .config = config,
-                          .config_where = config_path,
-                          .vocab_size = model_vocab_size(path.parent_path())};
+  const hf::TokenizerFiles source{.tokenizer = tokenizer,
+                                  .where = where,
+                                  .config = config,
+                                  .config_where = config_path,
+                                  .vocab_size = model_vocab_size(path.parent_path())};
   std::unique_ptr<Tokenizer> result;
   if (BpeTokenizer::is_hf(tokenizer)) {
     result = std::make_unique<BpeTokenizer>(BpeTokenizer::from_hf(source));

@@ -1,8 +1,10 @@
-// Unicode 16 character classes for pre-tokenizers.
+// Unicode 16 character classes for pre-tokenizers, and the normalization that some tokenizers apply first.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 namespace folio::data {
 
@@ -14,13 +16,17 @@ enum class CharClass : uint8_t { Other = 0, Letter = 1, Number = 2, Space = 3 };
 enum class LetterCase : uint8_t { None = 0, Upper = 1, Lower = 2, Either = 3 };
 [[nodiscard]] LetterCase case_of(uint32_t code_point);
 
-/// Classes of the first 0x800 code points. Most text consists of these, so most lookups avoid the binary search.
+/// Classes of the first 0x800 code points. Most text consists of these, so most lookups read this table.
 extern const std::array<CharClass, 0x800> kFirstCharClasses;
 
-[[nodiscard]] CharClass search_char_class(uint32_t code_point);
+[[nodiscard]] CharClass find_char_class(uint32_t code_point);
 
 [[nodiscard]] inline CharClass class_of(uint32_t code_point) {
-  return code_point < kFirstCharClasses.size() ? kFirstCharClasses[code_point] : search_char_class(code_point);
+  return code_point < kFirstCharClasses.size() ? kFirstCharClasses[code_point] : find_char_class(code_point);
 }
+
+/// Returns the text in normalization form C, with characters composed where possible ("e" and U+0301 become "é"):
+/// Unicode Standard Annex 15. Bytes that are not UTF-8 are kept.
+[[nodiscard]] std::string to_nfc(std::string_view text);
 
 }  // namespace folio::data

@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "core/error.h"
-#include "core/read_memory.h"
 #include "experiments/16_kernels/vectors.h"
+#include "experiments/common/read_memory.h"
 #include "train/report/line_chart.h"
 
 namespace folio::experiments {
@@ -35,7 +35,7 @@ Roof measure_roof(core::ThreadPool& pool, size_t megabytes, double seconds) {
   const double read_seconds = best_time(seconds, [&] {
     pool.parallel_for(kPiece, share, [&](size_t begin, size_t end) {
       const auto own = std::span(memory).subspan(piece + begin, end - begin);
-      sums[begin / share * 8] += static_cast<double>(core::read_all(own));
+      sums[begin / share * 8] += static_cast<double>(read_all(own));
     });
     piece = (piece + kPiece) % memory.size();
   });

@@ -8,7 +8,8 @@
 
 #include "core/error.h"
 #include "core/random.h"
-#include "core/read_memory.h"
+#include "experiments/common/read_memory.h"
+#include "infer/cache/block_manager.h"
 #include "infer/forward/runner.h"
 #include "infer/profile/profiled_machine.h"
 
@@ -34,7 +35,7 @@ double best_seconds(double all_together, const std::function<void()>& work) {
 double read_bandwidth(size_t bytes, double all_together) {
   const std::vector<uint64_t> memory(bytes / sizeof(uint64_t), 1);
   uint64_t sum = 0;
-  const double seconds = best_seconds(all_together, [&] { sum += core::read_all(memory); });
+  const double seconds = best_seconds(all_together, [&] { sum += read_all(memory); });
   core::require(sum < ~uint64_t{0}, "the sum is used, so that it is computed");
   return static_cast<double>(bytes) / seconds;
 }

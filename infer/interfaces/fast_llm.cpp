@@ -92,7 +92,7 @@ std::string with_turn(const data::Tokenizer& tokenizer, const Chat& chat, const 
 
 std::vector<int32_t> encode(const data::Tokenizer& tokenizer, const Chat& chat, std::string_view text) {
   if (text.empty()) return tokenizer.default_prompt();
-  const std::vector<data::TextPiece> pieces{{.text = text, .parse_special = chat.has_value()}};
+  const std::vector<data::PromptPiece> pieces{{.text = text, .parse_special = chat.has_value()}};
   return tokenizer.with_prefix(tokenizer.encode_pieces(pieces));
 }
 

@@ -62,7 +62,7 @@ class ProfiledStage final : public PassThroughStage {
       : PassThroughStage(std::move(inner)),
         machine_(machine),
         config_(model.config),
-        cached_bytes_(inner().cache_fit().block_bytes / kBlockPositions /
+        cached_bytes_(this->inner().cache_fit().block_bytes / kBlockPositions /
                       static_cast<uint64_t>(layers().last - layers().first)),
         multiply_adds_(config_.latent()
                            ? static_cast<uint64_t>(config_.n_heads * config_.kv_lora_rank) + width(Slot::Absorbed)

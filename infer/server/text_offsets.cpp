@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "core/utf8.h"
-#include "data/tokenizers/nfc.h"
+#include "data/tokenizers/unicode.h"
 
 namespace folio::infer::server {
 namespace {

@@ -50,9 +50,9 @@ struct Speeds {
 
 // Times a batch: the seconds until every sequence has its first token, and the tokens/s from then until the first
 // sequence ends.
-class Watch {
+class BatchTimer {
  public:
-  explicit Watch(size_t n_sequences) : n_silent_(n_sequences), lengths_(n_sequences) {}
+  explicit BatchTimer(size_t n_sequences) : n_silent_(n_sequences), lengths_(n_sequences) {}
   void token(size_t sequence) {
     if (lengths_[sequence]++ == 0) {
       if (--n_silent_ == 0) all_speak_ = Clock::now();
@@ -86,17 +86,17 @@ class Watch {
   Clock::time_point end_{};
 };
 
-Watch watched(infer::Engine& engine, std::span<infer::Request> requests) {
+BatchTimer timed(infer::Engine& engine, std::span<infer::Request> requests) {
   infer::ScopedRequests running(engine);
-  Watch watch(requests.size());
+  BatchTimer timer(requests.size());
   bool one_has_ended = false;
   for (size_t b = 0; b < requests.size(); ++b) {
-    requests[b].on_token = [&watch, b](size_t, int32_t, std::span<const float>) { watch.token(b); };
+    requests[b].on_token = [&timer, b](size_t, int32_t, std::span<const float>) { timer.token(b); };
     requests[b].on_end = [&](size_t, const infer::GenerateResult&) { one_has_ended = true; };
     running.add(requests[b]);
   }
-  for (bool more = true; more; watch.step(one_has_ended)) more = engine.step();
-  return watch;
+  for (bool more = true; more; timer.step(one_has_ended)) more = engine.step();
+  return timer;
 }
 
 // Measures prefill with new prompts, then decoding with the same prompts, which are cached by then. Short warm-up
@@ -109,7 +109,7 @@ Speeds measure(infer::Engine& engine, const Options& o, int64_t batch) {
         apps::random_requests(engine.config(), o.sampler, batch, repetition, prompt_tokens);
     const auto run = [&](int64_t n_tokens) {
       for (infer::Request& request : requests) request.options.max_tokens = n_tokens;
-      return watched(engine, requests);
+      return timed(engine, requests);
     };
     const double prefill = static_cast<double>(batch * prompt_tokens) / run(1).seconds_to_first();
     return {prefill, run(gen_tokens + 1).tokens_per_s()};
@@ -153,15 +153,15 @@ FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch,
         with_form[b].options.form =
             infer::forms::make_form({.kind = infer::forms::FormOptions::Kind::JsonSchema, .text = schema}, tokens);
       }
-      return watched(engine, with_form);
+      return timed(engine, with_form);
     };
-    Watch watch = run_with_form();
+    BatchTimer timer = run_with_form();
     for (size_t b = 0; b < without.size(); ++b) {
-      without[b].options.max_tokens = static_cast<int64_t>(watch.length(b));
+      without[b].options.max_tokens = static_cast<int64_t>(timer.length(b));
     }
-    free.push_back(watched(engine, without).tokens_per_s());
-    if (repetition % 2 == 1) watch = run_with_form();  // odd repetitions run with schemas last
-    decode.push_back(watch.tokens_per_s());
+    free.push_back(timed(engine, without).tokens_per_s());
+    if (repetition % 2 == 1) timer = run_with_form();  // odd repetitions run with schemas last
+    decode.push_back(timer.tokens_per_s());
     share.push_back(decode.back() / free.back());
   }
   for (auto* all : {&decode, &free, &share}) all->erase(all->begin());
@@ -169,15 +169,15 @@ FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch,
 }
 
 /// Describes the machines of a model, and their memory bandwidth (unset if the model runs on both a CPU and a GPU).
-struct Memory {
+struct MemorySpeed {
   nlohmann::ordered_json machines;  ///< fields of the output of --json
   std::string description;          ///< line printed without --json
   std::optional<double> bytes_per_s{};
   const char* key = nullptr;  ///< name of the bandwidth's field in the output of --json
 };
 
-Memory measure_memory(const infer::Machines& machines, const infer::MachineOptions& options) {
-  Memory memory;
+MemorySpeed measure_memory(const infer::Machines& machines, const infer::MachineOptions& options) {
+  MemorySpeed memory;
   if (machines.gpu != nullptr) memory.machines["device"] = machines.gpu->describe();
   if (machines.cpu != nullptr) {
     memory.machines["isa"] = core::isa_name(machines.cpu->kernels().isa);
@@ -214,7 +214,7 @@ int bench_memory(const Options& o) {
   return 0;
 }
 
-int bench_operations(const infer::LoadedModel& model, const Options& o, const Memory& memory) {
+int bench_operations(const infer::LoadedModel& model, const Options& o, const MemorySpeed& memory) {
   if (o.batch.size() > 1 || !o.schemas.empty()) {
     throw core::UsageError("--ops accepts a single --batch and no --json-schemas");
   }
@@ -254,7 +254,7 @@ int bench_schemas(infer::LoadedModel& model, const Options& o) {
 
 // Measures a batch, prints a line about it unless --json is given, and returns its fields in the output of --json.
 nlohmann::ordered_json bench_batch(infer::LoadedModel& model, const Options& o, int64_t batch, const apps::Ranks& ranks,
-                                   const Memory& memory) {
+                                   const MemorySpeed& memory) {
   const Speeds speeds = measure(model.engine(), o, batch);
   const apps::StepReads reads = apps::step_reads(model.engine().runner(), batch);
   const double bytes_per_s = speeds.decode / static_cast<double>(batch) * reads.bytes;
@@ -281,7 +281,7 @@ nlohmann::ordered_json bench_batch(infer::LoadedModel& model, const Options& o, 
   return row;
 }
 
-int bench_batches(infer::LoadedModel& model, const Options& o, const apps::Ranks& ranks, const Memory& memory) {
+int bench_batches(infer::LoadedModel& model, const Options& o, const apps::Ranks& ranks, const MemorySpeed& memory) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const int64_t batch : o.batch) rows.push_back(bench_batch(model, o, batch, ranks, memory));
   const infer::LoadReport& loaded = model.engine().runner().load_report();
@@ -322,7 +322,8 @@ int run(const apps::Flags& app, const Options& o) {
     throw core::UsageError(fmt::format("--prompt-tokens {} and --gen-tokens {} exceed the context of {}; lower one",
                                        o.prompt_tokens, o.gen_tokens, model.context()));
   }
-  const Memory memory = measure_memory(model.machines(), flags.load.machines);  // before weights fill a GPU's memory
+  const MemorySpeed memory =
+      measure_memory(model.machines(), flags.load.machines);  // before weights fill a GPU's memory
   if (!o.trace.empty() && !o.ops) throw core::UsageError("--trace requires --ops; add --ops");
   if (o.ops) return bench_operations(model, o, memory);
   apps::report_repacking(model);

@@ -39,7 +39,7 @@ struct Options {
 };
 
 /// The model to write, and the adapters to merge into it.
-struct Source {
+struct ExportSource {
   core::StoredModel model;
   std::vector<core::Adapter> adapters;
 
@@ -64,7 +64,7 @@ bool has_blocks(const core::StoredModel& model) {
 // Returns the types in which to store the tensors if --type is not given: those of the source, with two exceptions. In
 // a quantized model, vectors become F32, as other programs expect. Merged matrices of 4 to 6 bits become Q8_0, because
 // an adapter's change is often smaller than their quantization step.
-std::vector<core::DType> stored_types(const Source& source) {
+std::vector<core::DType> stored_types(const ExportSource& source) {
   using enum core::DType;
   const core::TensorStream stream = source.tensors();
   std::vector<core::DType> types;
@@ -103,7 +103,7 @@ core::TensorStream all_finite(core::TensorStream stream, const std::string& wher
           }};
 }
 
-core::TensorStream typed(const Source& source, const std::string& type) {
+core::TensorStream typed(const ExportSource& source, const std::string& type) {
   if (const auto one = type_named(type)) {
     return core::stream_as(one == core::DType::F16 ? all_finite(source.tensors(), source.model.path) : source.tensors(),
                            core::uniform_types(source.model.config, *one));
@@ -148,7 +148,7 @@ core::GgufMetadata tokenizer_metadata(const core::StoredModel& model, const Opti
   return metadata;
 }
 
-void export_gguf(const Source& source, const Options& o) {
+void export_gguf(const ExportSource& source, const Options& o) {
   const core::StoredModel& model = source.model;
   if (const std::string lost = core::lost_in_gguf(model.config); !lost.empty())
     core::print_stderr("warning: {}\n", lost);
@@ -173,7 +173,7 @@ std::vector<int32_t> end_tokens_of(const core::StoredModel& model, const data::T
   return ids;
 }
 
-void export_hf(const Source& source, const Options& o) {
+void export_hf(const ExportSource& source, const Options& o) {
   const core::StoredModel& model = source.model;
   const auto tokenizer = data::load_tokenizer(model, o.tokenizer);
   core::write_folder_atomically(o.out, [&](const fs::path& folder) {
@@ -192,7 +192,7 @@ bool is_file_or_folder(const std::string& out) { return core::is_plain_file(out)
 fs::path llama2c_tokenizer_of(const Options& o) { return fs::path(o.out).replace_extension(".tokenizer.bin"); }
 
 // Writes the model and its tokenizer for llama2.c. llama2.c hard-codes token ids, so embedding rows are reordered.
-void export_llama2c(const Source& source, const Options& o) {
+void export_llama2c(const ExportSource& source, const Options& o) {
   const core::StoredModel& model = source.model;
   const int version = o.type == "q8_0" ? 2 : o.version;
   if (core::is_llama2c(model.format) && o.tokenizer.empty()) {
@@ -203,7 +203,7 @@ void export_llama2c(const Source& source, const Options& o) {
                 "{} is not a regular file, but {} must be written next to it; choose another --out", o.out,
                 llama2c_tokenizer_of(o).string());
   const auto vocabulary = data::to_llama2c(*data::load_tokenizer(model, o.tokenizer));
-  const Source moved{core::with_vocabulary(model, vocabulary.source_row), source.adapters};
+  const ExportSource moved{core::with_vocabulary(model, vocabulary.source_row), source.adapters};
   core::write_llama2c(o.out, moved.model.config, core::stream_as(moved.tensors(), core::DType::F32), version);
   const fs::path tokenizer = llama2c_tokenizer_of(o);
   data::write_llama2c_tokenizer(tokenizer, vocabulary);
@@ -287,7 +287,7 @@ int run(const apps::Flags& app, Options& o) {
     core::print_stderr("{}: the module of multi-token prediction is left out; {}--mtp keeps it\n", o.model,
                        o.format == "gguf" ? "" : "--format gguf ");
   }
-  Source source{std::move(model), {}};
+  ExportSource source{std::move(model), {}};
   for (const core::AdapterPath& adapter : o.merge) {
     source.adapters.push_back(core::read_adapter(adapter.path, source.model.config, adapter.scale));
   }

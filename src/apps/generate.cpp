@@ -149,17 +149,17 @@ void print_summary(const Options& o, const std::vector<infer::GenerateResult>& r
                      infer::finish_reason_name(results[0].finish_reason), how);
 }
 
-struct Prompt {
+struct PromptLine {
   std::string text;   ///< as given; if empty, a default prompt is used
   std::string where;  ///< prefix of errors: "FILE:LINE: ", or empty
 };
 
-std::vector<Prompt> prompts_of(const apps::Flags& app, const Options& o) {
+std::vector<PromptLine> prompts_of(const apps::Flags& app, const Options& o) {
   if (app.count("--prompt") > 0 && o.prompt.empty()) {
     throw core::UsageError("the prompt is empty; leave it out to start from a newline");
   }
   if (o.prompts_file.empty()) return {{.text = o.prompt, .where = ""}};
-  std::vector<Prompt> prompts;
+  std::vector<PromptLine> prompts;
   std::istringstream lines(core::read_text_file(o.prompts_file, size_t{64} << 20U));
   size_t number = 0;
   for (std::string line; std::getline(lines, line);) {
@@ -171,7 +171,7 @@ std::vector<Prompt> prompts_of(const apps::Flags& app, const Options& o) {
 }
 
 int run(const apps::Flags& app, Options& o) {
-  const std::vector<Prompt> prompts = prompts_of(app, o);
+  const std::vector<PromptLine> prompts = prompts_of(app, o);
   apps::complete_generation_options(app, o.generate);
   take_beam_flags(app, o);
   o.model.load.context = o.generate.context;
@@ -185,7 +185,7 @@ int run(const apps::Flags& app, Options& o) {
   if (o.generate.beams.width == 0) apps::take_sampler_defaults(app, model, o.generate.sampler);
   o.generate.form = apps::form_of(app, o.form, tokenizer);
   std::vector<std::vector<int32_t>> tokens;
-  for (const Prompt& prompt : prompts) {
+  for (const PromptLine& prompt : prompts) {
     try {
       tokens.push_back(prompt.text.empty() ? tokenizer.default_prompt()
                                            : tokenizer.encode_prompt(prompt.text, {.parse_special = o.parse_special}));

@@ -39,9 +39,9 @@ void add_flags(apps::Flags& app, Options& o) {
 }
 
 // Sums the log probabilities of scored tokens, and shows progress on a terminal in a line that is rewritten.
-class Progress {
+class PerplexitySum {
  public:
-  explicit Progress(int64_t total) : total_(total) {}
+  explicit PerplexitySum(int64_t total) : total_(total) {}
 
   void add(std::span<const double> log_probs) {
     for (const double p : log_probs) nll_ -= p;
@@ -88,25 +88,23 @@ int run(const Options& o) {
   apps::report_repacking(model);
 
   apps::watch_signals();
-  Progress progress(infer::scored_tokens(static_cast<int64_t>(tokens.size()), context));
+  PerplexitySum sum(infer::scored_tokens(static_cast<int64_t>(tokens.size()), context));
   std::vector<double> all;
   const auto score = [&](std::span<const double> log_probs) {
-    progress.add(log_probs);
+    sum.add(log_probs);
     if (o.token_logprobs && o.json) all.insert(all.end(), log_probs.begin(), log_probs.end());
     for (size_t i = 0; i < log_probs.size() && o.token_logprobs && !o.json; ++i) fmt::print("{}\n", log_probs[i]);
     return !apps::interrupted();
   };
   infer::score_windows(model.engine(), tokens, context, score, model.adapter());
-  progress.finish();
+  sum.finish();
   if (apps::interrupted()) return apps::interrupted_code();
   if (o.json) {
-    nlohmann::ordered_json json{
-        {"tokens", progress.n()}, {"nll", progress.nll()}, {"perplexity", std::exp(progress.nll())}};
+    nlohmann::ordered_json json{{"tokens", sum.n()}, {"nll", sum.nll()}, {"perplexity", std::exp(sum.nll())}};
     if (o.token_logprobs) json["token_logprobs"] = all;
     apps::print_json(json);
   } else if (!o.token_logprobs) {
-    fmt::print("{} tokens, nll {:.6f} nats, perplexity {:.6f}\n", progress.n(), progress.nll(),
-               std::exp(progress.nll()));
+    fmt::print("{} tokens, nll {:.6f} nats, perplexity {:.6f}\n", sum.n(), sum.nll(), std::exp(sum.nll()));
   }
   return 0;
 }

@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "core/mapped_paths.h"
+#include "core/mapped_file.h"
 #include "core/temporary_path.h"
 
 namespace folio::apps {

@@ -35,6 +35,55 @@ size_t body_memory(const std::string& text, const infer::server::RequestLimits& 
                                      core::printable(text), limits.max_body));
 }
 
+void add_adapter_flags(apps::Flags& app, Options& o) {
+  app.group("Adapters");
+  app.add_list_function(
+         "--adapter NAME=PATH[:SCALE]",
+         [&adapters = o.service.adapters.adapters](const std::vector<std::string>& all) {
+           for (const std::string& text : all) {
+             const size_t equals = text.find('=');
+             if (equals == std::string::npos || equals == 0) {
+               throw core::UsageError(
+                   fmt::format("--adapter: \"{}\" has no name, expected NAME=PATH", core::printable(text)));
+             }
+             const core::AdapterPath adapter = apps::adapter_path("--adapter", text.substr(equals + 1));
+             adapters.push_back({.name = text.substr(0, equals), .path = adapter.path, .scale = adapter.scale});
+           }
+         },
+         "LoRA adapter (peft directory or GGUF) for requests with \"model\": NAME (repeatable)")
+      ->one_value();
+  app.add_option_function(
+      "--adapter-memory SIZE",
+      [&o](const std::string& text) { o.service.adapters.memory = apps::bytes_of("--adapter-memory", text); },
+      "memory for adapters, such as 512M; unused ones are evicted and reloaded on demand (default: no limit)");
+  app.add_option("--max-adapters", o.service.adapters.most, "maximum number of registered adapters")->in_range(1, 1e6);
+  app.add_flag("--allow-adapter-loading", o.service.adapters.allow_loading,
+               "let clients load adapters from local paths with /v1/load_lora_adapter");
+}
+
+void add_limit_flags(apps::Flags& app, Options& o) {
+  app.group("Limits");
+  app.add_option("--max-queue", o.service.max_queue,
+                 "maximum number of running and waiting choices; further requests get status 429")
+      ->in_range(1, 1e6);
+  app.add_option("--max-tool-calls", o.max_tool_calls, "maximum number of tool calls per answer")->in_range(1, 1e6);
+  app.add_option_function(
+         "--body-memory SIZE",
+         [&o](const std::string& text) { o.http.max_body_bytes = body_memory(text, o.http.limits); },
+         "memory for request bodies being received; further requests get status 503")
+      ->default_str("256M");
+  app.add_option("--request-work", o.service.request_work,
+                 "maximum work to prepare a request (template, tokenization, structured output), in internal steps")
+      ->in_range(1, 1e15);
+  app.add_option("--request-timeout S", o.request_timeout, "maximum duration of a request in seconds")
+      ->in_range(1, 1e6);
+  app.add_option("--write-timeout S", o.write_timeout,
+                 "seconds until a client that does not read its answer is disconnected")
+      ->in_range(1, 1e6);
+  app.add_option("--grace S", o.grace, "seconds that running requests have to finish at shutdown")->in_range(0, 1e6);
+  app.add_flag("--log-texts", o.service.log_texts, "also log the beginning of prompts and answers");
+}
+
 void add_flags(apps::Flags& app, Options& o) {
   o.model.load.limits = {.max_rows = 256, .max_sequences = 16};
   app.default_group("General");
@@ -73,49 +122,8 @@ void add_flags(apps::Flags& app, Options& o) {
                  "maximum draft tokens per sequence and step (see --draft); the output does not change; 0: off")
       ->in_range(0, 64);
   apps::add_draft_flags(app, o.model.load);
-  app.group("Adapters");
-  app.add_list_function(
-         "--adapter NAME=PATH[:SCALE]",
-         [&adapters = o.service.adapters.adapters](const std::vector<std::string>& all) {
-           for (const std::string& text : all) {
-             const size_t equals = text.find('=');
-             if (equals == std::string::npos || equals == 0) {
-               throw core::UsageError(
-                   fmt::format("--adapter: \"{}\" has no name, expected NAME=PATH", core::printable(text)));
-             }
-             const core::AdapterPath adapter = apps::adapter_path("--adapter", text.substr(equals + 1));
-             adapters.push_back({.name = text.substr(0, equals), .path = adapter.path, .scale = adapter.scale});
-           }
-         },
-         "LoRA adapter (peft directory or GGUF) for requests with \"model\": NAME (repeatable)")
-      ->one_value();
-  app.add_option_function(
-      "--adapter-memory SIZE",
-      [&o](const std::string& text) { o.service.adapters.memory = apps::bytes_of("--adapter-memory", text); },
-      "memory for adapters, such as 512M; unused ones are evicted and reloaded on demand (default: no limit)");
-  app.add_option("--max-adapters", o.service.adapters.most, "maximum number of registered adapters")->in_range(1, 1e6);
-  app.add_flag("--allow-adapter-loading", o.service.adapters.allow_loading,
-               "let clients load adapters from local paths with /v1/load_lora_adapter");
-  app.group("Limits");
-  app.add_option("--max-queue", o.service.max_queue,
-                 "maximum number of running and waiting choices; further requests get status 429")
-      ->in_range(1, 1e6);
-  app.add_option("--max-tool-calls", o.max_tool_calls, "maximum number of tool calls per answer")->in_range(1, 1e6);
-  app.add_option_function(
-         "--body-memory SIZE",
-         [&o](const std::string& text) { o.http.max_body_bytes = body_memory(text, o.http.limits); },
-         "memory for request bodies being received; further requests get status 503")
-      ->default_str("256M");
-  app.add_option("--request-work", o.service.request_work,
-                 "maximum work to prepare a request (template, tokenization, structured output), in internal steps")
-      ->in_range(1, 1e15);
-  app.add_option("--request-timeout S", o.request_timeout, "maximum duration of a request in seconds")
-      ->in_range(1, 1e6);
-  app.add_option("--write-timeout S", o.write_timeout,
-                 "seconds until a client that does not read its answer is disconnected")
-      ->in_range(1, 1e6);
-  app.add_option("--grace S", o.grace, "seconds that running requests have to finish at shutdown")->in_range(0, 1e6);
-  app.add_flag("--log-texts", o.service.log_texts, "also log the beginning of prompts and answers");
+  add_adapter_flags(app, o);
+  add_limit_flags(app, o);
 }
 
 // Raises the limit on open files to its maximum, because each connection needs a descriptor.

@@ -45,10 +45,10 @@ struct Options {
 };
 
 // Shows the progress of `what` on a terminal, at most ten times a second.
-class Progress {
+class ProgressLine {
  public:
-  explicit Progress(std::string what) : what_(std::move(what)) {}
-  ~Progress() {
+  explicit ProgressLine(std::string what) : what_(std::move(what)) {}
+  ~ProgressLine() {
     if (shown_) core::print_stderr("\r{:60}\r", "");
   }
   void show(double done, double total) {
@@ -67,7 +67,7 @@ class Progress {
 
 // Returns a callback that shows the share of the documents' bytes that has been read.
 std::function<void(uint64_t)> reading(const data::Documents& documents) {
-  const auto progress = std::make_shared<Progress>("reading");
+  const auto progress = std::make_shared<ProgressLine>("reading");
   return [progress, total = static_cast<double>(documents.n_bytes())](uint64_t n_read) {
     progress->show(static_cast<double>(n_read), total);
   };
@@ -111,7 +111,7 @@ int train(Options& o) {
   const auto start = std::chrono::steady_clock::now();
   const data::WordCounts counts = count_words(o, pool);
   const double counted = core::seconds_since(start);
-  Progress progress("merging");
+  ProgressLine progress("merging");
   data::BpeVocabulary vocabulary = data::train_bpe(counts, o.bpe, [&](int64_t n) {
     progress.show(static_cast<double>(n), static_cast<double>(o.bpe.vocab_size));
     return true;

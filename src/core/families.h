@@ -74,8 +74,9 @@ enum class Scales : uint8_t {
 
 struct FamilyInfo {
   Family family;
-  std::string_view name;       ///< value of --family, and of model_type in config.json
-  RopePairs pairs;             ///< pairs that RoPE rotates, by the row order of Wq and Wk in memory (files may differ)
+  std::string_view name;  ///< value of --family, and of model_type in config.json
+  /// pairs that RoPE rotates, by the row order of Wq and Wk in memory (files may differ)
+  RopePairs pairs = RopePairs::Halves;
   float rotary_factor = 1.0F;  ///< fraction of a head that RoPE rotates; models may override a value below 1
   bool pre_norms = true;       ///< inputs of attention and of the feed-forward network are normalized
   bool post_norms = false;     ///< outputs of attention and of the feed-forward network are normalized

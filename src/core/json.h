@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/error.h"
+
 namespace folio::core {
 
 /// Parses JSON. Throws Error that begins with `where` if the text is invalid, nests deeper than 64, repeats a key, or
@@ -31,16 +33,7 @@ using OrderedJson = nlohmann::ordered_json;
 /// Returns the value at `key` as T; copies an object or a list. Throws Error that contains `where` and the key if it is
 /// missing or has another type.
 template <typename T>
-[[nodiscard]] T json_get(const nlohmann::json& object, const std::string& key, const std::string& where);
-
-}  // namespace folio::core
-
-#include "core/error.h"
-
-namespace folio::core {
-
-template <typename T>
-T json_get(const nlohmann::json& object, const std::string& key, const std::string& where) {
+[[nodiscard]] T json_get(const nlohmann::json& object, const std::string& key, const std::string& where) {
   const nlohmann::json& value = json_at(object, key, where);
   try {
     if constexpr (std::is_same_v<T, bool>) require(value.is_boolean(), "{}: \"{}\" is not true or false", where, key);

@@ -60,7 +60,7 @@ enum class Role {
 };
 
 /// Position in a fused tensor such as Wq, Wk and Wv in one matrix: rows [first, first + shape[0]) of `rows` rows.
-struct Fused {
+struct FusedRows {
   std::string name;  ///< name of the fused tensor; empty: not fused
   int64_t first = 0;
   int64_t rows = 0;
@@ -90,8 +90,8 @@ struct TensorSpec {
   std::string hf_name;
   std::string module_name;  ///< parameter of the LibTorch module, such as "layers.0.attention.wq.weight"
   bool rope_permuted;       ///< Hugging Face files have the rows in another order (rope_layout.h)
-  Fused gguf_fused{};       ///< a fused tensor that GGUFs may have; written if gguf_writes_fused
-  Fused hf_fused{};
+  FusedRows gguf_fused{};   ///< a fused tensor that GGUFs may have; written if gguf_writes_fused
+  FusedRows hf_fused{};
   HfPacked hf_packed{};
   bool gguf_writes_fused = false;
 

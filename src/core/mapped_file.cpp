@@ -16,7 +16,6 @@
 
 #include "core/error.h"
 #include "core/file_status.h"
-#include "core/mapped_paths.h"
 
 namespace folio::core {
 namespace {

@@ -31,4 +31,8 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
+/// Returns the path of the MappedFile that contains `address`, or null. Async-signal-safe, for the handler of SIGBUS,
+/// which accesses to a truncated file raise.
+[[nodiscard]] const char* mapped_path_at(const void* address) noexcept;
+
 }  // namespace folio::core

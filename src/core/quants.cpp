@@ -15,7 +15,7 @@ constexpr size_t kSmallBlock = 32;
 constexpr size_t kLargeBlock = 256;  // elements of a block of a K type
 
 // Pointers to the outputs for one block; the fields are those of StoredGroups.
-struct Groups {
+struct BlockFields {
   uint8_t* quants;
   uint16_t* factors;
   uint16_t* minimum_factors;
@@ -37,19 +37,19 @@ void split_nibbles(const uint8_t* packed, uint8_t* quants) {
 }
 
 // Layout of Q8_0: d, 32 signed bytes.
-void unpack_q8_0(const uint8_t* block, Groups out) {
+void unpack_q8_0(const uint8_t* block, BlockFields out) {
   *out.factors = half_at(block);
   for (size_t i = 0; i < kSmallBlock; ++i) out.quants[i] = block[2 + i] ^ 0x80U;  // adds 128 to a signed byte
 }
 
 // Layout of Q4_0: d, nibbles.
-void unpack_q4_0(const uint8_t* block, Groups out) {
+void unpack_q4_0(const uint8_t* block, BlockFields out) {
   *out.factors = half_at(block);
   split_nibbles<16>(block + 2, out.quants);
 }
 
 // Layout of Q4_1: d, m, nibbles.
-void unpack_q4_1(const uint8_t* block, Groups out) {
+void unpack_q4_1(const uint8_t* block, BlockFields out) {
   *out.factors = half_at(block);
   *out.minimum_factors = half_at(block + 2);
   split_nibbles<16>(block + 4, out.quants);
@@ -63,14 +63,14 @@ void add_fifth_bits(const uint8_t* word, uint8_t* quants) {
 }
 
 // Layout of Q5_0: d, fifth bits, nibbles.
-void unpack_q5_0(const uint8_t* block, Groups out) {
+void unpack_q5_0(const uint8_t* block, BlockFields out) {
   *out.factors = half_at(block);
   split_nibbles<16>(block + 6, out.quants);
   add_fifth_bits(block + 2, out.quants);
 }
 
 // Layout of Q5_1: d, m, fifth bits, nibbles.
-void unpack_q5_1(const uint8_t* block, Groups out) {
+void unpack_q5_1(const uint8_t* block, BlockFields out) {
   *out.factors = half_at(block);
   *out.minimum_factors = half_at(block + 2);
   split_nibbles<16>(block + 8, out.quants);
@@ -80,7 +80,7 @@ void unpack_q5_1(const uint8_t* block, Groups out) {
 // Unpacks the beginning of Q4_K and Q5_K blocks: d, dmin, and eight 6-bit scales and minimums in twelve bytes. Bytes 0
 // to 7 hold scales and minimums 0 to 3 and, in their upper two bits, the upper bits of scales and minimums 4 to 7.
 // Bytes 8 to 11 hold the low four bits of scales and minimums 4 to 7.
-void unpack_k_scales(const uint8_t* block, Groups out) {
+void unpack_k_scales(const uint8_t* block, BlockFields out) {
   *out.factors = half_at(block);
   *out.minimum_factors = half_at(block + 2);
   const uint8_t* packed = block + 4;
@@ -93,13 +93,13 @@ void unpack_k_scales(const uint8_t* block, Groups out) {
 }
 
 // Layout of Q4_K: scales, then nibbles for 64 elements at a time.
-void unpack_q4_k(const uint8_t* block, Groups out) {
+void unpack_q4_k(const uint8_t* block, BlockFields out) {
   unpack_k_scales(block, out);
   for (size_t i = 0; i < 4; ++i) split_nibbles<32>(block + 16 + 32 * i, out.quants + 64 * i);
 }
 
 // Layout of Q5_K: scales, fifth bits (bit g of byte j belongs to element j of group g), nibbles as in Q4_K.
-void unpack_q5_k(const uint8_t* block, Groups out) {
+void unpack_q5_k(const uint8_t* block, BlockFields out) {
   unpack_k_scales(block, out);
   for (size_t i = 0; i < 4; ++i) split_nibbles<32>(block + 48 + 32 * i, out.quants + 64 * i);
   for (size_t i = 0; i < kLargeBlock; ++i) {
@@ -109,7 +109,7 @@ void unpack_q5_k(const uint8_t* block, Groups out) {
 
 // Layout of Q6_K: low nibbles, upper bit pairs, sixteen int8 scales, d. Each half of the block has 64 bytes of nibbles
 // and 32 bytes of bit pairs; byte j of the bit pairs belongs to elements j, j + 32, j + 64 and j + 96.
-void unpack_q6_k(const uint8_t* block, Groups out) {
+void unpack_q6_k(const uint8_t* block, BlockFields out) {
   *out.factors = half_at(block + 208);
   std::copy_n(block + 192, 16, out.scales);
   for (size_t half = 0; half < 2; ++half) {
@@ -123,14 +123,14 @@ void unpack_q6_k(const uint8_t* block, Groups out) {
 }
 
 // Layout of MXFP4: the scale (E8M0), nibbles.
-void unpack_mxfp4(const uint8_t* block, Groups out) {
+void unpack_mxfp4(const uint8_t* block, BlockFields out) {
   *out.scales = *block;
   split_nibbles<16>(block + 1, out.quants);
 }
 
 struct Format {
   QuantInfo info;
-  void (*unpack)(const uint8_t* block, Groups out);
+  void (*unpack)(const uint8_t* block, BlockFields out);
 };
 
 constexpr std::array kFormats{

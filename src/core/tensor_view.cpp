@@ -9,18 +9,19 @@
 namespace folio::core {
 namespace {
 
-// Type, name, GGUF type number, safetensors name, elements and bytes of a block. Block sizes are from ggml-common.h.
+// Type, name, GGUF type number, safetensors name, elements and bytes of a block, file type. Block sizes are from
+// ggml-common.h.
 constexpr std::array kTypes{
-    DTypeInfo{DType::F32, "F32", 0, "F32", 1, 4},     DTypeInfo{DType::F16, "F16", 1, "F16", 1, 2},
-    DTypeInfo{DType::BF16, "BF16", 30, "BF16", 1, 2}, DTypeInfo{DType::Q4_0, "Q4_0", 2, "", 32, 18},
-    DTypeInfo{DType::Q4_1, "Q4_1", 3, "", 32, 20},    DTypeInfo{DType::Q5_0, "Q5_0", 6, "", 32, 22},
-    DTypeInfo{DType::Q5_1, "Q5_1", 7, "", 32, 24},    DTypeInfo{DType::Q8_0, "Q8_0", 8, "", 32, 34},
-    DTypeInfo{DType::Q2_K, "Q2_K", 10, "", 256, 84},  DTypeInfo{DType::Q3_K, "Q3_K", 11, "", 256, 110},
-    DTypeInfo{DType::Q4_K, "Q4_K", 12, "", 256, 144}, DTypeInfo{DType::Q5_K, "Q5_K", 13, "", 256, 176},
-    DTypeInfo{DType::Q6_K, "Q6_K", 14, "", 256, 210}, DTypeInfo{DType::Q8_K, "Q8_K", 15, "", 256, 292},
-    DTypeInfo{DType::MXFP4, "MXFP4", 39, "", 32, 17}, DTypeInfo{DType::I8, "I8", 24, "I8", 1, 1},
-    DTypeInfo{DType::I16, "I16", 25, "I16", 1, 2},    DTypeInfo{DType::I32, "I32", 26, "I32", 1, 4},
-    DTypeInfo{DType::I64, "I64", 27, "I64", 1, 8},    DTypeInfo{DType::F64, "F64", 28, "F64", 1, 8},
+    DTypeInfo{DType::F32, "F32", 0, "F32", 1, 4},         DTypeInfo{DType::F16, "F16", 1, "F16", 1, 2, 1},
+    DTypeInfo{DType::BF16, "BF16", 30, "BF16", 1, 2, 32}, DTypeInfo{DType::Q4_0, "Q4_0", 2, "", 32, 18, 2},
+    DTypeInfo{DType::Q4_1, "Q4_1", 3, "", 32, 20, 3},     DTypeInfo{DType::Q5_0, "Q5_0", 6, "", 32, 22, 8},
+    DTypeInfo{DType::Q5_1, "Q5_1", 7, "", 32, 24, 9},     DTypeInfo{DType::Q8_0, "Q8_0", 8, "", 32, 34, 7},
+    DTypeInfo{DType::Q2_K, "Q2_K", 10, "", 256, 84},      DTypeInfo{DType::Q3_K, "Q3_K", 11, "", 256, 110},
+    DTypeInfo{DType::Q4_K, "Q4_K", 12, "", 256, 144, 15}, DTypeInfo{DType::Q5_K, "Q5_K", 13, "", 256, 176, 17},
+    DTypeInfo{DType::Q6_K, "Q6_K", 14, "", 256, 210, 18}, DTypeInfo{DType::Q8_K, "Q8_K", 15, "", 256, 292},
+    DTypeInfo{DType::MXFP4, "MXFP4", 39, "", 32, 17},     DTypeInfo{DType::I8, "I8", 24, "I8", 1, 1},
+    DTypeInfo{DType::I16, "I16", 25, "I16", 1, 2},        DTypeInfo{DType::I32, "I32", 26, "I32", 1, 4},
+    DTypeInfo{DType::I64, "I64", 27, "I64", 1, 8},        DTypeInfo{DType::F64, "F64", 28, "F64", 1, 8},
     DTypeInfo{DType::U8, "U8", -1, "U8", 1, 1},
 };
 

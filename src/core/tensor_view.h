@@ -46,6 +46,7 @@ struct DTypeInfo {
   std::string_view safetensors;  ///< name in safetensors, or "" if there is none
   uint64_t block_elements;       ///< number of elements per block
   uint64_t block_bytes;
+  uint32_t file_type = 0;  ///< llama.cpp's number (llama_ftype) of a file with this type; for K types, of its "Medium"
 };
 
 [[nodiscard]] const DTypeInfo& info(DType type);

@@ -10,9 +10,9 @@ namespace {
 using Op = Expr::Op;
 using Kind = Stmt::Kind;
 
-class Parser : public ExpressionParser {
+class StatementParser : public ExpressionParser {
  public:
-  explicit Parser(std::string_view source) : ExpressionParser(source) {}
+  explicit StatementParser(std::string_view source) : ExpressionParser(source) {}
 
   Block run() {
     Block block = body({});
@@ -203,7 +203,7 @@ class Parser : public ExpressionParser {
 
 }  // namespace
 
-Block parse(std::string_view source) { return Parser(source).run(); }
+Block parse(std::string_view source) { return StatementParser(source).run(); }
 
 bool has_generation(const Block& program) {
   return std::any_of(program.begin(), program.end(), [](const auto& stmt) {

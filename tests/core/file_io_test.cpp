@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "core/mapped_file.h"
-#include "core/mapped_paths.h"
 #include "core/temporary_path.h"
 #include "tests/core/support.h"
 

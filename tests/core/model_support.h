@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/formats/hf_model.h"
 #include "core/rope_scaling.h"
 #include "core/weights.h"
 #include "tests/core/support.h"
@@ -103,6 +104,11 @@ inline Weights numbered_weights(const ModelConfig& config) {
     weights.tensors.push_back(std::move(values));
   }
   return weights;
+}
+
+/// Writes a Hugging Face directory in which one token is both BOS and EOS.
+inline void write_hf_directory(const std::filesystem::path& directory, const Weights& weights, int64_t end_of_text) {
+  write_hf_model(directory, weights.config, weights.views(), end_of_text, end_of_text);
 }
 
 /// Returns a copy of each tensor's bytes, to compare before and after a conversion.

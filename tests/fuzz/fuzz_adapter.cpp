@@ -1,7 +1,7 @@
 // Fuzzes reading an adapter in peft's format. Input: adapter_config.json, a zero byte, adapter_model.safetensors.
 #include <algorithm>
 
-#include "core/formats/peft_adapter.h"
+#include "core/formats/adapter_files.h"
 #include "tests/fuzz/adapters.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -13,7 +13,7 @@ constexpr const char* kTemplate =
     "{% if add_generation_prompt %}{{ '[assistant]' }}{% endif %}";
 
 // Returns a conversation as a line of JSON, as in a data set.
-std::string written(const data::Conversation& conversation) {
+std::string written(const data::StoredConversation& conversation) {
   core::OrderedJson messages = core::OrderedJson::array();
   for (const data::ChatMessage& m : conversation.messages) {
     core::OrderedJson message{{"role", data::chat_role_name(m.role)}, {"content", m.content}};
@@ -30,19 +30,19 @@ std::string written(const data::Conversation& conversation) {
   return core::OrderedJson{{"messages", messages}, {"tools", conversation.tools}}.dump();
 }
 
-bool same(const data::Conversation& a, const data::Conversation& b) { return written(a) == written(b); }
+bool same(const data::StoredConversation& a, const data::StoredConversation& b) { return written(a) == written(b); }
 
 }  // namespace
 
 bool take(std::string_view input) {
   const std::string path = scratch_file("f.jsonl", input).string();
   static_cast<void>(data::are_conversations(data::Documents({path}), "text"));
-  std::vector<data::Conversation> all;
+  std::vector<data::StoredConversation> all;
   if (!accepted([&] { all = data::read_conversations(data::Documents({path})); }, path)) return false;
   const data::test::ByteTokenizer tokenizer;
   const data::ChatTemplate chat(kTemplate, "t");
   const data::ChatRenderer renderer(tokenizer, chat);
-  for (const data::Conversation& conversation : all) {
+  for (const data::StoredConversation& conversation : all) {
     std::string line = written(conversation);
     if (conversation.tools.empty()) line.replace(line.rfind("\"\""), 2, "null");
     const std::string again = scratch_file("again.jsonl", line).string();

@@ -34,7 +34,7 @@ void look_at(const core::GgufFile& file) {
           if (i % 5 == 1) static_cast<void>(file.real(key));
           if (i % 5 == 2) static_cast<void>(file.boolean(key));
           if (i % 5 == 3) touch(file.string(key));
-          if (i % 5 == 4) static_cast<void>(file.strings(key));
+          if (i % 5 == 4) static_cast<void>(file.list<std::string>(key));
         },
         where);
   }

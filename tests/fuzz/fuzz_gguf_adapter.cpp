@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/formats/gguf_adapter.h"
+#include "core/formats/adapter_files.h"
 #include "tests/fuzz/adapters.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -9,9 +9,9 @@
 #include "core/file_io.h"
 #include "core/formats/gguf.h"
 #include "data/tokenizers/bpe.h"
-#include "data/tokenizers/nfc.h"
 #include "data/tokenizers/sentencepiece.h"
 #include "data/tokenizers/tokenizer_files.h"
+#include "data/tokenizers/unicode.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace folio::fuzz {
@@ -91,7 +91,7 @@ void look_at(const data::Tokenizer& tokenizer) {
   const auto& special = tokenizer.special_tokens().tokens();
   for (size_t i = 0; i < special.size(); i += 1 + i / 8) {
     if (special[i].flags.normalized) continue;  // its text may contain a token that is matched earlier
-    const std::vector<data::TextPiece> pieces = {{.text = special[i].text, .parse_special = true}};
+    const std::vector<data::PromptPiece> pieces = {{.text = special[i].text, .parse_special = true}};
     check(tokenizer.encode_pieces(pieces) == std::vector<int32_t>{special[i].id}, "a special token is one token");
   }
   check_encode(tokenizer, text_of(tokenizer));

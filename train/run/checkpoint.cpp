@@ -10,7 +10,7 @@
 #include <set>
 
 #include "core/error.h"
-#include "core/formats/peft_adapter.h"
+#include "core/formats/adapter_files.h"
 #include "core/formats/safetensors.h"
 #include "core/version.h"
 

@@ -16,10 +16,10 @@ namespace folio::train {
 namespace {
 
 using data::ChatExample;
-using ChatSplits = data::SplitsOf<std::vector<data::Conversation>>;
+using ChatSplits = data::SplitsOf<std::vector<data::StoredConversation>>;
 
 // Splits conversations at random, since neighboring conversations in a file are often similar.
-ChatSplits drawn_splits(std::vector<data::Conversation> all, const TrainConfig& c) {
+ChatSplits drawn_splits(std::vector<data::StoredConversation> all, const TrainConfig& c) {
   const auto n = static_cast<double>(all.size());
   const auto share = [&](double fraction) { return static_cast<size_t>(std::ceil(n * fraction - 1e-6)); };
   const size_t n_validation = share(c.validation_fraction);
@@ -41,7 +41,7 @@ ChatSplits drawn_splits(std::vector<data::Conversation> all, const TrainConfig& 
   return splits;
 }
 
-std::vector<ChatExample> examples_of(const std::vector<data::Conversation>& conversations,
+std::vector<ChatExample> examples_of(const std::vector<data::StoredConversation>& conversations,
                                      const data::ChatRenderer& renderer) {
   std::vector<std::vector<ChatExample>> of_each(conversations.size());
   constexpr size_t kMicroseconds = 500;  // estimated time per conversation
@@ -65,12 +65,12 @@ void add(data::Digest& digest, const std::vector<ChatExample>& examples) {
 }
 
 // Returns a prompt: the first conversation that fits in a window, up to its first answer.
-SamplePrompt sample_of(const std::vector<data::Conversation>& conversations, const data::Tokenizer& tokenizer,
+SamplePrompt sample_of(const std::vector<data::StoredConversation>& conversations, const data::Tokenizer& tokenizer,
                        const data::ChatTemplate& chat, const data::ChatRenderer& renderer, int64_t window) {
   SamplePrompt sample;
   sample.options.sampler.temperature = 0.0F;
   infer::end_at_turn(tokenizer, chat, sample.options);
-  for (const data::Conversation& conversation : conversations) {
+  for (const data::StoredConversation& conversation : conversations) {
     const auto answer = std::ranges::find(conversation.messages, data::ChatRole::Assistant, &data::ChatMessage::role);
     const std::vector<data::ChatMessage> asked(conversation.messages.begin(), answer);
     sample.tokens = renderer.prompt({.messages = asked, .tools = conversation.tools});
@@ -91,7 +91,7 @@ ChatDataset::ChatDataset(const data::TextFiles& texts, const data::TextFiles* ev
     : Dataset({.name = texts.name, .path = paths_of(texts), .field = "messages"}, std::move(tokenizer)) {
   source_.bytes = static_cast<int64_t>(texts.documents.n_bytes() + (eval == nullptr ? 0 : eval->documents.n_bytes()));
   if (eval != nullptr) source_.eval_path = paths_of(*eval);
-  std::vector<data::Conversation> all = data::read_conversations(texts.documents);
+  std::vector<data::StoredConversation> all = data::read_conversations(texts.documents);
   core::require(!all.empty(), "{} has no conversations", texts.paths.front());
   ChatSplits splits = eval == nullptr ? drawn_splits(std::move(all), config)
                                       : ChatSplits{std::move(all), data::read_conversations(eval->documents), {}};
@@ -99,7 +99,7 @@ ChatDataset::ChatDataset(const data::TextFiles& texts, const data::TextFiles* ev
   const data::ChatRenderer renderer(*tokenizer_, chat);
   sample_ = sample_of(splits.validation, *tokenizer_, chat, renderer, config.window);
   data::Digest digest;
-  const auto packed = [&](const std::vector<data::Conversation>& conversations) {
+  const auto packed = [&](const std::vector<data::StoredConversation>& conversations) {
     std::vector<ChatExample> examples = examples_of(conversations, renderer);
     add(digest, examples);
     return Part{.n_conversations = std::ssize(conversations),

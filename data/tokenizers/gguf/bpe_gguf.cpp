@@ -30,7 +30,7 @@ BpeVocabulary::Merge merge_of(std::string_view text, const TextIndex& tokens, co
 
 BpeTokenizer BpeTokenizer::from_gguf(const core::GgufFile& file) {
   const std::string where = file.path().string() + ": tokenizer";
-  const std::vector<std::string>& tokens = file.strings("tokenizer.ggml.tokens");
+  const std::vector<std::string>& tokens = file.list<std::string>("tokenizer.ggml.tokens");
   const PreTokenizerName& pre = pre_tokenizer_named(file.string("tokenizer.ggml.pre"), where);
   BpeVocabulary v;
   v.pre_tokenizer = pre.kind;
@@ -46,7 +46,7 @@ BpeTokenizer BpeTokenizer::from_gguf(const core::GgufFile& file) {
     }
     if (is_new) index.add(static_cast<int32_t>(i));
   }
-  for (const std::string& merge : file.strings("tokenizer.ggml.merges")) {
+  for (const std::string& merge : file.list<std::string>("tokenizer.ggml.merges")) {
     const BpeVocabulary::Merge ids = merge_of(merge, index, where);
     if (joins(v, ids)) v.merges.push_back(ids);
   }

@@ -11,7 +11,7 @@
 namespace folio::data {
 
 bool CharTokenizer::is_gguf(const core::GgufFile& file) {
-  const std::vector<std::string>& tokens = file.strings("tokenizer.ggml.tokens");
+  const std::vector<std::string>& tokens = file.list<std::string>("tokenizer.ggml.tokens");
   return !tokens.empty() && tokens.back() == kEndOfText &&
          std::all_of(tokens.begin(), tokens.end() - 1, [](const std::string& token) {
            const auto bytes = byte_level_to_bytes(token);
@@ -22,7 +22,7 @@ bool CharTokenizer::is_gguf(const core::GgufFile& file) {
 CharTokenizer CharTokenizer::from_gguf(const core::GgufFile& file) {
   const std::string where = file.path().string() + ": tokenizer";
   Vocabulary v;
-  const auto end = static_cast<int32_t>(file.strings("tokenizer.ggml.tokens").size()) - 1;
+  const auto end = static_cast<int32_t>(file.list<std::string>("tokenizer.ggml.tokens").size()) - 1;
   v.bos = v.eos = end;
   for (const char* key : {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id"}) {
     const int64_t id = file.integer(key, end);

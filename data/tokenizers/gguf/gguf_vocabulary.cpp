@@ -4,6 +4,7 @@
 #include <cctype>
 #include <utility>
 
+#include "core/error.h"
 #include "data/tokenizers/byte_level.h"
 
 namespace folio::data::gguf {
@@ -12,7 +13,7 @@ using core::require;
 
 void read(const core::GgufFile& file, Vocabulary& v) {
   v.types.clear();
-  for (const int32_t type : list<int32_t>(file, "tokenizer.ggml.token_type")) {
+  for (const int32_t type : file.list<int32_t>("tokenizer.ggml.token_type")) {
     v.types.push_back(static_cast<PieceType>(type));
   }
   for (const SpecialIdName& name : kSpecialIds) {
@@ -53,7 +54,7 @@ void append(const Vocabulary& v, core::GgufMetadata& metadata) {
 
 void read_byte_level(const core::GgufFile& file, const std::string& where, Vocabulary& v) {
   read(file, v);
-  v.pieces = file.strings("tokenizer.ggml.tokens");
+  v.pieces = file.list<std::string>("tokenizer.ggml.tokens");
   validate(v, where);
   read_flags(file, v);
   from_byte_level(v, where);

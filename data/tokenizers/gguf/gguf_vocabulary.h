@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
 #include "core/formats/gguf.h"
 #include "data/tokenizers/vocabulary.h"
 
@@ -28,17 +27,5 @@ void read_byte_level(const core::GgufFile& file, const std::string& where, Vocab
 /// Returns the metadata of a "gpt2" vocabulary. `pre` names its pre-tokenizer; `merges` are in the byte-level alphabet.
 [[nodiscard]] core::GgufMetadata byte_level(const Vocabulary& vocabulary, std::string pre,
                                             std::vector<std::string> merges);
-
-/// Returns a metadata array. Throws core::Error that names the key if it is missing or has another type.
-template <typename Item>
-[[nodiscard]] const std::vector<Item>& list(const core::GgufFile& file, const std::string& key) {
-  const core::GgufValue* value = file.find(key);
-  const auto* array = value == nullptr ? nullptr : std::get_if<core::GgufArray>(value);
-  const auto* items = array == nullptr ? nullptr : std::get_if<std::vector<Item>>(&array->items);
-  const char* of = std::is_floating_point_v<Item> ? "32-bit floating-point numbers" : "32-bit integers";
-  core::require(items != nullptr, "{}: the metadata key {} is missing or not a list of {}", file.path().string(), key,
-                of);
-  return *items;
-}
 
 }  // namespace folio::data::gguf

@@ -1,6 +1,7 @@
 // Reads and writes SentencePiece vocabularies in GGUF files. As in llama.cpp, tokenizer.ggml.model is "llama".
 #include <utility>
 
+#include "core/error.h"
 #include "data/tokenizers/gguf/gguf_vocabulary.h"
 #include "data/tokenizers/sentencepiece.h"
 #include "data/tokenizers/sentencepiece_text.h"
@@ -9,9 +10,9 @@ namespace folio::data {
 
 SentencePieceTokenizer SentencePieceTokenizer::from_gguf(const core::GgufFile& file) {
   SentencePieceVocabulary v;
-  v.pieces = file.strings("tokenizer.ggml.tokens");
-  v.scores = gguf::list<float>(file, "tokenizer.ggml.scores");
-  const auto& types = gguf::list<int32_t>(file, "tokenizer.ggml.token_type");
+  v.pieces = file.list<std::string>("tokenizer.ggml.tokens");
+  v.scores = file.list<float>("tokenizer.ggml.scores");
+  const auto& types = file.list<int32_t>("tokenizer.ggml.token_type");
   v.unk = !types.empty() && types[0] == static_cast<int32_t>(PieceType::Unknown) ? 0 : -1;
   gguf::read(file, v);
   v.add_space_prefix = file.boolean("tokenizer.ggml.add_space_prefix", true);

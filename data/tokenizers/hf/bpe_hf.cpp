@@ -59,7 +59,7 @@ nlohmann::json plain(nlohmann::json pre_tokenizer) {
   return pre_tokenizer;
 }
 
-PreTokenizer read_pre_tokenizer(const hf::Source& source) {
+PreTokenizer read_pre_tokenizer(const hf::TokenizerFiles& source) {
   const nlohmann::json& theirs = hf::value(source.tokenizer, "pre_tokenizer");
   const nlohmann::json simple = plain(theirs);
   for (const PreTokenizer kind : {PreTokenizer::Gpt2, PreTokenizer::Digits, PreTokenizer::Llama3, PreTokenizer::Qwen2,
@@ -87,7 +87,7 @@ nlohmann::json template_in(const nlohmann::json& post_processor) {
   return rest;
 }
 
-void read_merges(const hf::Source& source, const nlohmann::json& model, const std::vector<std::string>& spelt,
+void read_merges(const hf::TokenizerFiles& source, const nlohmann::json& model, const std::vector<std::string>& spelt,
                  BpeVocabulary& v) {
   TextIndex index(spelt);
   for (size_t i = 0; i < spelt.size(); ++i) {
@@ -112,7 +112,7 @@ bool BpeTokenizer::is_hf(const nlohmann::json& tokenizer) {
   return !pre_tokenizer.is_null() && !has_marks && hf::value(hf::value(tokenizer, "model"), "byte_fallback") != true;
 }
 
-BpeTokenizer BpeTokenizer::from_hf(const hf::Source& source) {
+BpeTokenizer BpeTokenizer::from_hf(const hf::TokenizerFiles& source) {
   const std::string& where = source.where;
   const nlohmann::json& model = hf::read_model(source);
   BpeVocabulary v;

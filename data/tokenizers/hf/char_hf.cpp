@@ -1,6 +1,5 @@
 // Reads and writes character vocabularies in tokenizer.json of Hugging Face's tokenizers, as BPE without merges and
 // without a pre-tokenizer, and with the decoder Fuse. The pieces are the characters themselves.
-#include "core/file_io.h"
 #include "core/json.h"
 #include "data/tokenizers/char_tokenizer.h"
 #include "data/tokenizers/hf/hf_tokenizer.h"
@@ -21,11 +20,6 @@ CharTokenizer CharTokenizer::from_hf(const nlohmann::json& tokenizer, const std:
   core::require(vocabulary.is_object() && merges.is_array() && merges.empty(),
                 "{}: not a character tokenizer (a BPE vocabulary without merges)", where);
   return from_pieces(hf::pieces_by_id(vocabulary, vocabulary.size(), where), where);
-}
-
-CharTokenizer CharTokenizer::read_hf(const std::filesystem::path& directory) {
-  const std::string where = (directory / "tokenizer.json").string();
-  return from_hf(core::parse_json(core::read_text_file(where, size_t{64} << 20U), where), where);
 }
 
 void CharTokenizer::write_hf(const std::filesystem::path& directory) const {

@@ -92,7 +92,7 @@ std::string short_text(const nlohmann::json& json) {
   return printable(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
-const nlohmann::json& read_model(const Source& source) {
+const nlohmann::json& read_model(const TokenizerFiles& source) {
   const nlohmann::json& model = core::json_at(source.tokenizer, "model", source.where);
   const auto type = json_get<std::string>(model, "type", source.where);
   supported(type == "BPE", source.where, "a model of type {}", printable(type));
@@ -110,7 +110,7 @@ std::vector<std::string> pieces_by_id(const nlohmann::json& vocabulary, size_t n
   return pieces;
 }
 
-void read_pieces(const Source& source, Vocabulary& v) {
+void read_pieces(const TokenizerFiles& source, Vocabulary& v) {
   const std::string& where = source.where;
   const nlohmann::json& vocabulary = core::json_at(core::json_at(source.tokenizer, "model", where), "vocab", where);
   const nlohmann::json none = nlohmann::json::array();
@@ -158,7 +158,7 @@ int32_t id_of(const std::string& piece, const Vocabulary& v, const std::string& 
   return static_cast<int32_t>(found - v.pieces.begin());
 }
 
-void read_special_ids(const Source& source, Vocabulary& v) {
+void read_special_ids(const TokenizerFiles& source, Vocabulary& v) {
   for (const SpecialIdName& name : kSpecialIds) {
     const std::string key = fmt::format("{}_token", name.hf);
     const nlohmann::json& token = value(source.config, key.c_str());
@@ -170,7 +170,7 @@ void read_special_ids(const Source& source, Vocabulary& v) {
   }
 }
 
-void read_template(const Source& source, const nlohmann::json& post_processor, Vocabulary& v) {
+void read_template(const TokenizerFiles& source, const nlohmann::json& post_processor, Vocabulary& v) {
   v.add_bos = v.add_eos = false;
   if (post_processor.is_null()) return;
   for (const auto& [bos, eos] : {std::pair{false, false}, {true, false}, {false, true}, {true, true}}) {
@@ -202,7 +202,7 @@ std::pair<std::string, std::string> merge_of(const nlohmann::json& entry, const 
 }
 
 void write_files(const std::filesystem::path& directory, const Vocabulary& v, const ChatTemplates& chat_templates,
-                 Parts parts) {
+                 TokenizerParts parts) {
   Json vocabulary = Json::object();
   auto& entries = vocabulary.get_ref<Json::object_t&>();  // appended directly, since operator[] searches linearly
   Json added = Json::array();

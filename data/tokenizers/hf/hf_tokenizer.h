@@ -17,7 +17,7 @@ namespace folio::data::hf {
 using Json = nlohmann::ordered_json;
 
 /// The two parsed files of a tokenizer, and their names for errors.
-struct Source {
+struct TokenizerFiles {
   const nlohmann::json& tokenizer;
   std::string where;
   const nlohmann::json& config;
@@ -42,7 +42,7 @@ void supported(bool condition, const std::string& where, fmt::format_string<core
 }
 
 /// Returns "model" of tokenizer.json. Throws core::Error unless it is BPE without dropout, prefixes or suffixes.
-[[nodiscard]] const nlohmann::json& read_model(const Source& source);
+[[nodiscard]] const nlohmann::json& read_model(const TokenizerFiles& source);
 
 /// Returns the `n` pieces of "vocab", by ID; missing IDs are empty. Throws core::Error for a repeated ID or one >= n.
 [[nodiscard]] std::vector<std::string> pieces_by_id(const nlohmann::json& vocabulary, size_t n,
@@ -50,24 +50,24 @@ void supported(bool condition, const std::string& where, fmt::format_string<core
 
 /// Reads the pieces as spelled in the file, their types and flags. Added tokens become control pieces if special, and
 /// user-defined pieces otherwise; all others are normal. Missing IDs below the model's vocab_size become unused pieces.
-void read_pieces(const Source& source, Vocabulary& vocabulary);
+void read_pieces(const TokenizerFiles& source, Vocabulary& vocabulary);
 
 /// Removes the unused pieces that read_pieces() appended.
 void drop_padding(Vocabulary& vocabulary);
 
 /// Reads the IDs of bos_token etc., -1 if absent. Throws core::Error if one is not a piece, or eos_token is missing.
-void read_special_ids(const Source& source, Vocabulary& vocabulary);
+void read_special_ids(const TokenizerFiles& source, Vocabulary& vocabulary);
 
 [[nodiscard]] int32_t id_of(const std::string& piece, const Vocabulary& vocabulary, const std::string& where);
 
 /// Reads which special tokens the post-processor (TemplateProcessing or null) adds to a text.
-void read_template(const Source& source, const nlohmann::json& post_processor, Vocabulary& vocabulary);
+void read_template(const TokenizerFiles& source, const nlohmann::json& post_processor, Vocabulary& vocabulary);
 
 /// Parses an entry of "merges": "left right" or a list of two pieces. Throws core::Error for any other form.
 [[nodiscard]] std::pair<std::string, std::string> merge_of(const nlohmann::json& entry, const std::string& where);
 
 /// The parts of tokenizer.json that depend on the kind of tokenizer. Pieces are spelled as in the file.
-struct Parts {
+struct TokenizerParts {
   const std::vector<std::string>& pieces;
   Json merges = Json::array();
   Json unk_token = nullptr;
@@ -81,6 +81,6 @@ struct Parts {
 
 /// Writes tokenizer.json, from the vocabulary and `parts`, and tokenizer_config.json, with the chat templates.
 void write_files(const std::filesystem::path& directory, const Vocabulary& vocabulary,
-                 const ChatTemplates& chat_templates, Parts parts);
+                 const ChatTemplates& chat_templates, TokenizerParts parts);
 
 }  // namespace folio::data::hf

@@ -101,7 +101,8 @@ Json decoder_of(bool add_space_prefix) {
 
 class HfReader {
  public:
-  explicit HfReader(const hf::Source& source) : source_(source), where_(source.where), model_(hf::read_model(source)) {}
+  explicit HfReader(const hf::TokenizerFiles& source)
+      : source_(source), where_(source.where), model_(hf::read_model(source)) {}
 
   SentencePieceTokenizer read() {
     hf::supported(hf::value(model_, "ignore_merges") != true, where_, "ignore_merges");
@@ -223,7 +224,7 @@ class HfReader {
     for (const size_t i : apart) v_.flags[static_cast<int32_t>(i)].apart = true;
   }
 
-  const hf::Source& source_;
+  const hf::TokenizerFiles& source_;
   const std::string& where_;
   const nlohmann::json& model_;
   SentencePieceVocabulary v_;
@@ -248,6 +249,8 @@ void SentencePieceTokenizer::write_hf(const std::filesystem::path& directory) co
                    .decoder = decoder_of(v.add_space_prefix)});
 }
 
-SentencePieceTokenizer SentencePieceTokenizer::from_hf(const hf::Source& source) { return HfReader(source).read(); }
+SentencePieceTokenizer SentencePieceTokenizer::from_hf(const hf::TokenizerFiles& source) {
+  return HfReader(source).read();
+}
 
 }  // namespace folio::data

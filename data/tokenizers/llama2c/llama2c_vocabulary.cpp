@@ -23,10 +23,10 @@ constexpr int32_t kFirstPiece = kFirstByte + 256;
 constexpr std::string_view kBosPiece = "\n<s>\n";
 constexpr std::string_view kEosPiece = "\n</s>\n";
 
-/// Reads the numbers and pieces of a file in order, with bounds checks.
-class Reader {
+// Reads the numbers and pieces of a file in order, with bounds checks.
+class PieceReader {
  public:
-  explicit Reader(const core::MappedFile& file) : file_(file) {}
+  explicit PieceReader(const core::MappedFile& file) : file_(file) {}
 
   [[nodiscard]] size_t remaining() const { return file_.bytes().size() - at_; }
 
@@ -144,7 +144,7 @@ void write_llama2c_tokenizer(const std::filesystem::path& path, const Llama2cVoc
 SentencePieceTokenizer read_llama2c_tokenizer(const std::filesystem::path& path, int64_t vocab_size) {
   const std::string where = path.string();
   const core::MappedFile file(path);
-  Reader in(file);
+  PieceReader in(file);
   const auto longest = in.number<int32_t>(0);
   SentencePieceVocabulary v;
   for (size_t id = 0; in.remaining() > 0; ++id) {

@@ -13,59 +13,18 @@
 namespace folio::data {
 namespace {
 
-using Pair = uint64_t;  // two IDs as one integer; pairs with lower IDs are smaller
-
-Pair pair_of(int32_t left, int32_t right) {
-  return (static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32U) | static_cast<uint32_t>(right);
-}
-int32_t left_of(Pair pair) { return static_cast<int32_t>(pair >> 32U); }
-int32_t right_of(Pair pair) { return static_cast<int32_t>(pair & 0xFFFFFFFFU); }
-
-class PairTable {
- public:
-  struct Info {
-    Pair pair = kFree;
-    int64_t count = 0;       // occurrences in all words, weighted by the counts of the words
-    uint32_t n_words = 0;    // number of words recorded by note() since the last end_round()
-    uint32_t last_word = 0;  // 1 + index of the word last recorded; 0: none
-    uint64_t begin = 0;      // start of the list of the pair's words in word_lists_
-  };
-
-  [[nodiscard]] Info& at(Pair pair) {
-    if (2 * (size_ + 1) > infos_.size()) grow();
-    Info& info = infos_[slot_of(pair)];
-    size_ += info.pair == kFree ? 1 : 0;
-    info.pair = pair;
-    return info;
-  }
-  [[nodiscard]] std::span<Info> infos() { return infos_; }
-  [[nodiscard]] static bool is_used(const Info& info) { return info.pair != kFree; }
-
- private:
-  static constexpr Pair kFree = ~uint64_t{0};
-
-  [[nodiscard]] size_t slot_of(Pair pair) const {
-    size_t slot = (pair * 0x9E3779B97F4A7C15ULL) >> shift_;
-    while (infos_[slot].pair != kFree && infos_[slot].pair != pair) slot = (slot + 1) & (infos_.size() - 1);
-    return slot;
-  }
-  void grow() {
-    const std::vector<Info> before = std::exchange(infos_, std::vector<Info>(2 * infos_.size()));
-    --shift_;
-    for (const Info& info : before) {
-      if (is_used(info)) infos_[slot_of(info.pair)] = info;
-    }
-  }
-
-  std::vector<Info> infos_ = std::vector<Info>(size_t{1} << 16U);
-  unsigned shift_ = 64 - 16;
-  size_t size_ = 0;
+// What is known of a pair in the words.
+struct PairInfo {
+  int64_t count = 0;       // occurrences in all words, weighted by the counts of the words
+  uint32_t n_words = 0;    // number of words recorded by note() since the last end_round()
+  uint32_t last_word = 0;  // 1 + index of the word last recorded; 0: none
+  uint64_t begin = 0;      // start of the list of the pair's words in word_lists_
 };
 
 // A pair that may be merged next. Ordered by count; of equal counts, the pair with the lower IDs comes first.
 struct Candidate {
   uint64_t count;  ///< the pair's count when it was last checked
-  Pair pair;
+  TokenPair pair;
   uint64_t begin;  ///< start of the list of the pair's words in word_lists_
   uint32_t n_words;
   bool operator<(const Candidate& other) const {
@@ -73,9 +32,9 @@ struct Candidate {
   }
 };
 
-class Trainer {
+class BpeTrainer {
  public:
-  Trainer(std::span<const WordCounts::Word> words, const BpeTrainerOptions& options) : options_(options) {
+  BpeTrainer(std::span<const WordCounts::Word> words, const BpeTrainerOptions& options) : options_(options) {
     core::require(options.vocab_size >= std::ssize(options.special_tokens) + 256,
                   "a vocabulary of {} tokens is too small for 256 bytes and {} special tokens; use at least {}",
                   options.vocab_size, options.special_tokens.size(), 256 + options.special_tokens.size());
@@ -94,7 +53,7 @@ class Trainer {
     while (std::ssize(vocabulary_.pieces) < options_.vocab_size && !queue_.empty()) {
       Candidate best = queue_.top();
       queue_.pop();
-      const auto count = static_cast<uint64_t>(pairs_.at(best.pair).count);
+      const auto count = static_cast<uint64_t>(pairs_[best.pair].count);
       if (best.count != count) {  // other merges have removed some of its occurrences
         best.count = count;
         queue_.push(best);
@@ -135,17 +94,17 @@ class Trainer {
   [[nodiscard]] std::span<int32_t> word(size_t w) { return std::span(symbols_).subspan(starts_[w], lengths_[w]); }
 
   // Records that word `w` contains the pair, unless that was already recorded since the last end_round().
-  void note(PairTable::Info& info, size_t w) {
+  void note(TokenPair pair, PairInfo& info, size_t w) {
     if (info.last_word == w + 1) return;
     info.last_word = static_cast<uint32_t>(w + 1);
     ++info.n_words;
-    seen_.emplace_back(info.pair, static_cast<uint32_t>(w));
+    seen_.emplace_back(pair, static_cast<uint32_t>(w));
   }
 
   // Adds the pairs recorded since the last call to the queue, each with a list of the words that contain it.
   void end_round() {
     for (const auto& [pair, w] : seen_) {
-      PairTable::Info& info = pairs_.at(pair);
+      PairInfo& info = pairs_[pair];
       if (info.last_word != 0) {  // true only for the first record of a pair
         info.last_word = 0;
         info.begin = word_lists_.size();
@@ -165,17 +124,18 @@ class Trainer {
     for (size_t w = 0; w < starts_.size(); ++w) {
       const std::span<const int32_t> symbols = word(w);
       for (size_t i = 0; i + 1 < symbols.size(); ++i) {
-        PairTable::Info& info = pairs_.at(pair_of(symbols[i], symbols[i + 1]));
+        const TokenPair pair = pair_of(symbols[i], symbols[i + 1]);
+        PairInfo& info = pairs_[pair];
         info.count += counts_[w];
-        note(info, w);
+        note(pair, info, w);
       }
     }
     end_round();
   }
 
   void merge(const Candidate& best) {
-    const int32_t left = left_of(best.pair);
-    const int32_t right = right_of(best.pair);
+    const auto left = static_cast<int32_t>(best.pair >> 32U);
+    const auto right = static_cast<int32_t>(best.pair & 0xFFFFFFFFU);
     const std::string text =
         vocabulary_.pieces[static_cast<size_t>(left)] + vocabulary_.pieces[static_cast<size_t>(right)];
     const int32_t joined = add_token(text, PieceType::Normal);
@@ -188,11 +148,11 @@ class Trainer {
   void merge_in(size_t w, int32_t left, int32_t right, int32_t joined) {
     const std::span<int32_t> symbols = word(w);
     const int64_t count = counts_[w];
-    const auto lose = [&](int32_t a, int32_t b) { pairs_.at(pair_of(a, b)).count -= count; };
+    const auto lose = [&](int32_t a, int32_t b) { pairs_[pair_of(a, b)].count -= count; };
     const auto gain = [&](int32_t a, int32_t b) {
-      PairTable::Info& info = pairs_.at(pair_of(a, b));
+      PairInfo& info = pairs_[pair_of(a, b)];
       info.count += count;
-      note(info, w);
+      note(pair_of(a, b), info, w);
     };
     size_t n = 0;
     for (size_t i = 0; i < symbols.size(); ++n) {
@@ -216,7 +176,7 @@ class Trainer {
 
   // Keeps only the last merge of each pair. A pair is merged again if a later merge produces one of its tokens again.
   void finish_merges() {
-    std::unordered_map<Pair, size_t> last;
+    std::unordered_map<TokenPair, size_t> last;
     auto& merges = vocabulary_.merges;
     for (size_t i = 0; i < merges.size(); ++i) last[pair_of(merges[i].left, merges[i].right)] = i;
     size_t i = 0;
@@ -238,8 +198,8 @@ class Trainer {
   std::vector<size_t> starts_;
   std::vector<uint32_t> lengths_;
   std::vector<int64_t> counts_;
-  PairTable pairs_;
-  std::vector<std::pair<Pair, uint32_t>> seen_;  ///< pairs and words that note() recorded in this round
+  PairTable<PairInfo> pairs_{size_t{1} << 15U};
+  std::vector<std::pair<TokenPair, uint32_t>> seen_;  ///< pairs and words that note() recorded in this round
   std::vector<uint32_t> word_lists_;
   std::priority_queue<Candidate> queue_;
 };
@@ -247,7 +207,7 @@ class Trainer {
 }  // namespace
 
 BpeVocabulary train_bpe(const WordCounts& counts, const BpeTrainerOptions& options, const BpeProgress& progress) {
-  return Trainer(counts.words(), options).train(progress);
+  return BpeTrainer(counts.words(), options).train(progress);
 }
 
 }  // namespace folio::data

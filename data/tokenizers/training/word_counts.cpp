@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "core/utf8.h"
-#include "data/tokenizers/nfc.h"
+#include "data/tokenizers/unicode.h"
 
 namespace folio::data {
 namespace {

@@ -4,18 +4,23 @@
 #include <string>
 #include <vector>
 
-#include "apps/cuda_bench/cublas.h"
 #include "apps/cuda_bench/results.h"
-#include "apps/cuda_bench/timing.h"
+#include "infer/cuda/device.h"
 #include "infer/forward/machine.h"
 
 namespace folio::infer::gpu::bench {
+
+struct Effort {
+  double milliseconds = 10.0;                ///< minimum duration of a repetition, which has at least one launch
+  int repetitions = 5;                       ///< number of repetitions; the median is reported
+  size_t spread_bytes = size_t{512} << 20U;  ///< total size of the KV caches that launches cycle through
+  size_t copy_bytes = size_t{4} << 30U;      ///< size of the copy that measures memory bandwidth
+};
 
 struct Options {
   std::vector<std::string> parts;
   std::vector<std::string> shapes{"8b", "1.1b"};
   std::vector<std::string> types{"f16", "q8_0", "q4_0"};  ///< weight types for time_decoding() and time_prompt()
-  std::vector<int64_t> rows{1, 8, 64};                    ///< rows per launch in time_kernels()
   std::vector<int64_t> contexts{128, 1024};               ///< initial contexts to measure with one decoding sequence
   std::vector<int64_t> batches{};                         ///< numbers of sequences to measure in time_decoding()
   int64_t batch_context = 512;                            ///< initial context of the sequences of a batch
@@ -23,10 +28,8 @@ struct Options {
   int64_t prompt = 2048;                                  ///< prompt length in time_prompt()
   int64_t attention = 8192;                               ///< prompt length in time_attention()
   bool f32_cache = false;
-  bool trace = false;  ///< if true, also measures each kernel of a decode step
   int device = 0;
-  std::string cublas;  ///< path of the library; if empty, the loader searches for it
-  std::string json;    ///< path of the output file; if empty, none is written
+  std::string json;  ///< path of the output file; if empty, none is written
   Effort effort;
 
   [[nodiscard]] CacheType cache_type() const { return f32_cache ? CacheType::F32 : CacheType::F16; }
@@ -37,19 +40,17 @@ struct Bench {
   const Options& options;
   Stream& stream;
   double bandwidth;  ///< bandwidth of a device-to-device copy in bytes/s
-  Cublas* cublas;    ///< null if the library was not found
   Results& results;
 };
 
-/// Times each kernel for each number of rows. Also calls time_experts().
-void time_kernels(const Bench& bench, const std::string& shape);
-/// Times the kernels of a mixture of experts for each number of rows.
-void time_experts(const Bench& bench, const std::string& shape);
+/// Returns the median; for an even number of values, the mean of the middle two. `values` must not be empty.
+[[nodiscard]] double median(std::vector<double> values);
+
 /// Times the attention kernel, for decoding at each context and for a prompt.
 void time_attention(const Bench& bench, const std::string& shape);
 /// Times whole decode steps, for a single sequence at each context and for each batch size.
 void time_decoding(const Bench& bench, const std::string& shape);
-/// Times whole prompts, and their matrix products with Folio's kernels and with cuBLAS.
+/// Times whole prompts.
 void time_prompt(const Bench& bench, const std::string& shape);
 
 }  // namespace folio::infer::gpu::bench

@@ -1,13 +1,10 @@
 #include "apps/cuda_bench/models.h"
 
 #include <cmath>
-#include <cstring>
 #include <map>
 
 #include "core/error.h"
-#include "core/float16.h"
-#include "core/quantize.h"
-#include "core/quants.h"
+#include "core/mixtures.h"
 #include "core/random.h"
 
 namespace folio::infer::gpu::bench {
@@ -16,22 +13,20 @@ namespace {
 using core::DType;
 using core::Role;
 
-constexpr size_t kSlice = size_t{1} << 16U;  // elements that a thread processes at a time
-
-bool is_end(Role role) { return role == Role::TokenEmbedding || role == Role::Output; }
-
-void make_slice(DType type, std::span<const float> values, std::byte* to) {
-  if (core::quant_info(type) != nullptr) {
-    const auto blocks = core::quantize(type, values, "random");
-    std::memcpy(to, blocks.data(), blocks.size());
-  } else if (type == DType::F32) {
-    std::memcpy(to, values.data(), values.size_bytes());
-  } else {
-    for (size_t i = 0; i < values.size(); ++i) {
-      const uint16_t bits = type == DType::F16 ? core::float_to_f16(values[i]) : core::float_to_bf16(values[i]);
-      std::memcpy(to + i * sizeof bits, &bits, sizeof bits);
+// Returns the elements of a tensor: 1 in a vector, and in a matrix random values scaled to preserve the activations'
+// magnitude.
+std::vector<float> values_of(const core::TensorSpec& spec, core::ThreadPool& pool) {
+  std::vector<float> values(static_cast<size_t>(spec.elements()), 1.0F);
+  if (!spec.is_matrix()) return values;
+  const double scale =
+      spec.role == Role::TokenEmbedding ? 1.0 : std::sqrt(3.0 / static_cast<double>(spec.shape.back()));
+  pool.parallel_for(values.size(), 1, [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      const double x = core::random_uniform(static_cast<uint64_t>(spec.role), i);
+      values[i] = static_cast<float>(scale * (2.0 * x - 1.0));
     }
-  }
+  });
+  return values;
 }
 
 }  // namespace
@@ -64,44 +59,24 @@ DType type_of(const std::string& name) {
   throw core::UsageError("type \"" + core::printable(name) + "\", expected f32, f16, bf16, q8_0 or q4_0");
 }
 
-std::vector<std::byte> random_numbers(DType type, size_t n, double scale, uint64_t seed, core::ThreadPool& pool) {
-  const core::DTypeInfo& t = core::info(type);
-  std::vector<std::byte> bytes(n / t.block_elements * t.block_bytes);
-  pool.parallel_for(n, kSlice, [&](size_t begin, size_t end) {
-    std::vector<float> values(kSlice);
-    for (size_t i = begin; i < end; i += kSlice) {
-      const size_t count = std::min(kSlice, end - i);
-      for (size_t j = 0; j < count; ++j) {
-        values[j] = static_cast<float>(scale * (2.0 * core::random_uniform(seed, i + j) - 1.0));
-      }
-      make_slice(type, std::span(values).first(count), bytes.data() + i / t.block_elements * t.block_bytes);
-    }
-  });
-  return bytes;
-}
-
 core::StoredModel random_model(const core::ModelConfig& config, DType type, core::ThreadPool& pool) {
   core::StoredModel model{.path = "random weights", .format = core::ModelFormat::Gguf, .config = config};
   std::map<Role, std::shared_ptr<const std::vector<std::byte>>> made;
-  for (const core::TensorSpec& spec : core::tensor_manifest(config)) {
-    const bool is_matrix = spec.is_matrix();
-    const DType stored = !is_matrix ? DType::F32 : type == DType::Q4_0 && is_end(spec.role) ? DType::Q8_0 : type;
+  const std::vector<core::TensorSpec> manifest = core::tensor_manifest(config);
+  const std::vector<DType> types = core::uniform_types(config, type);
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const core::TensorSpec& spec = manifest[i];
     auto& bytes = made[spec.role];
     if (bytes == nullptr) {
-      const auto n = static_cast<size_t>(spec.elements());
-      if (is_matrix) {
-        const double scale =
-            spec.role == Role::TokenEmbedding ? 1.0 : std::sqrt(3.0 / static_cast<double>(spec.shape.back()));
-        bytes = std::make_shared<const std::vector<std::byte>>(
-            random_numbers(stored, n, scale, static_cast<uint64_t>(spec.role), pool));
-      } else {
-        const std::vector<float> ones(n, 1.0F);
-        const auto view = std::as_bytes(std::span(ones));
-        bytes = std::make_shared<const std::vector<std::byte>>(view.begin(), view.end());
-      }
+      const std::vector<float> values = values_of(spec, pool);
+      const core::TensorView floats{
+          .name = spec.gguf_name, .shape = spec.shape, .bytes = std::as_bytes(std::span(values))};
+      const core::TensorStream stream = core::stream_as({floats}, std::span(types).subspan(i, 1));
+      const auto converted = stream.bytes(0);
+      bytes = std::make_shared<const std::vector<std::byte>>(converted.begin(), converted.end());
       model.storage.push_back(bytes);
     }
-    model.tensors.push_back({.name = spec.gguf_name, .type = stored, .shape = spec.shape, .bytes = *bytes});
+    model.tensors.push_back({.name = spec.gguf_name, .type = types[i], .shape = spec.shape, .bytes = *bytes});
   }
   return model;
 }

@@ -15,10 +15,6 @@ namespace folio::infer::gpu::bench {
 /// Returns the type "f32", "f16", "bf16", "q8_0" or "q4_0". Throws core::UsageError for other names.
 [[nodiscard]] core::DType type_of(const std::string& name);
 
-/// Returns n random values, uniform in [-scale, scale), stored as `type`.
-[[nodiscard]] std::vector<std::byte> random_numbers(core::DType type, size_t n, double scale, uint64_t seed,
-                                                    core::ThreadPool& pool);
-
 /// Returns a model with norm weights of 1 and random matrices of `type`, scaled to preserve the activations' magnitude.
 /// All layers share one layer's bytes. For Q4_0 the embedding and the output are Q8_0, as export writes them.
 [[nodiscard]] core::StoredModel random_model(const core::ModelConfig& config, core::DType type, core::ThreadPool& pool);

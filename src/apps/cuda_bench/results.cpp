@@ -17,12 +17,7 @@ std::string cell(const Record& value) {
   return value.is_null() ? "-" : value.dump();
 }
 
-// Returns a column's width. Columns with names of kernels and products are wider than columns with numbers.
-size_t width_of(const std::string& column) {
-  if (column == "kernel") return 44;
-  if (column == "product") return 28;
-  return std::max(kLeastWidth, column.size());
-}
+size_t width_of(const std::string& column) { return column == "kernel" ? 18 : std::max(kLeastWidth, column.size()); }
 
 }  // namespace
 
@@ -48,12 +43,6 @@ void Results::add(const Record& row) {
   if (json_ == nullptr) return;
   fmt::print(json_.get(), "{}\n", row.dump());
   std::fflush(json_.get());
-}
-
-void Results::note(const std::string& text) {
-  columns_.clear();
-  fmt::print("{}\n", text);
-  std::fflush(stdout);
 }
 
 }  // namespace folio::infer::gpu::bench

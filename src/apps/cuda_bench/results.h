@@ -18,8 +18,6 @@ class Results {
   explicit Results(const std::string& json_file);
 
   void add(const Record& row);
-  /// Prints a line that is not written to the JSON file.
-  void note(const std::string& text);
 
  private:
   struct Close {

@@ -3,12 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
-#include <functional>
 
 #include "apps/cuda_bench/bench.h"
 #include "apps/cuda_bench/models.h"
-#include "apps/cuda_bench/operands.h"
-#include "apps/cuda_bench/trace.h"
 #include "core/error.h"
 #include "core/random.h"
 #include "infer/cuda/cuda.h"
@@ -32,26 +29,22 @@ class Loaded {
         machine_(make_cuda({.device = bench.options.device, .cache_bytes = {}, .fast = fast, .on_progress = {}})),
         runner_(model, *machine_, {.max_positions = positions, .n_sequences = 1, .type = bench.options.cache_type()}) {}
 
-  [[nodiscard]] Runner& runner() { return runner_; }
-
   /// Returns the median microseconds of a decode step of `batch` sequences that start with `context` positions each.
-  /// Calls on_start after the warm-up repetition, which captures the steps' graphs.
-  double decode(int64_t batch, int64_t context, const std::function<void()>& on_start = {}) {
+  double decode(int64_t batch, int64_t context) {
     std::deque<ScopedSequence> sequences;
     for (int64_t b = 0; b < batch; ++b) {
       sequences.emplace_back(runner_.cache());
-      fill(sequences.back().id(), context);
+      read(sequences.back().id(), tokens(context), nullptr);
     }
     std::vector<double> times;
     for (int repetition = 0; repetition <= bench_.options.effort.repetitions; ++repetition) {
-      if (repetition == 1 && on_start) on_start();
       std::vector<std::vector<int32_t>> texts(static_cast<size_t>(batch), tokens(context + 1));
       const auto start = Clock::now();
       for (int64_t i = 0; i < bench_.options.tokens; ++i) step(sequences, texts);
       times.push_back(microseconds_since(start) / static_cast<double>(bench_.options.tokens));
       for (const ScopedSequence& s : sequences) runner_.cache().truncate(s.id(), context);
     }
-    times.erase(times.begin());  // the warm-up repetition
+    times.erase(times.begin());  // the warm-up repetition, which captures the steps' graphs
     return median(times);
   }
 
@@ -78,8 +71,6 @@ class Loaded {
     }
     return all;
   }
-
-  void fill(SequenceId sequence, int64_t context) { read(sequence, tokens(context), nullptr); }
 
   // Computes a prompt's rows, and draws the next token if `sampler` isn't null.
   void read(SequenceId sequence, const std::vector<int32_t>& text, Sampler* sampler) {
@@ -135,35 +126,13 @@ core::StoredModel model_of(const Bench& bench, const std::string& shape_name, co
   return random_model(shape(shape_name, positions_of(bench.options)), type_of(type), pool);
 }
 
-void add_kernels(const Bench& bench, const core::StoredModel& model, const std::string& shape_name,
-                 const std::string& type, double step_us) {
-  std::string why;
-  const auto trace = Trace::begin(why);
-  if (trace == nullptr) return bench.results.note("kernels of a step: skipped: " + why);
-  const int64_t context = bench.options.contexts.front();
-  Loaded loaded(bench, model, false, positions_of(bench.options));
-  static_cast<void>(loaded.decode(1, context, [&] { trace->clear(); }));
-  const auto steps = static_cast<double>(bench.options.tokens * bench.options.effort.repetitions);
-  double sum = 0.0;
-  for (const auto& [name, kernel] : trace->kernels()) {
-    sum += kernel.us / steps;
-    bench.results.add({{"part", "kernels of a step"},
-                       {"shape", shape_name},
-                       {"type", type},
-                       {"kernel", name},
-                       {"calls", static_cast<double>(kernel.calls) / steps},
-                       {"us_of_call", kernel.us / static_cast<double>(kernel.calls)},
-                       {"us_of_step", kernel.us / steps}});
-  }
-  bench.results.add({{"part", "idle"},
-                     {"shape", shape_name},
-                     {"type", type},
-                     {"step_us", step_us},
-                     {"kernels_us", sum},
-                     {"idle_us", step_us - sum}});
-}
-
 }  // namespace
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t n = values.size();
+  return (values[(n - 1) / 2] + values[n / 2]) / 2;
+}
 
 void time_decoding(const Bench& bench, const std::string& shape_name) {
   const Options& o = bench.options;
@@ -171,7 +140,6 @@ void time_decoding(const Bench& bench, const std::string& shape_name) {
     const core::StoredModel model = model_of(bench, shape_name, type);
     const auto weights = static_cast<double>(bytes_of_token(model));
     const auto position = static_cast<double>(bytes_of_position(model.config, !o.f32_cache));
-    double first_us = 0.0;
     for (const bool fast : {false, true}) {
       Loaded loaded(bench, model, fast, positions_of(o));
       const auto add = [&](int64_t batch, int64_t context) {
@@ -190,116 +158,29 @@ void time_decoding(const Bench& bench, const std::string& shape_name) {
                            {"gb", bytes / 1e9},
                            {"bound_us", bytes / bench.bandwidth * 1e6},
                            {"share_of_copy", bytes / us * 1e6 / bench.bandwidth}});
-        return us;
       };
-      for (const int64_t context : o.contexts) {
-        const double us = add(1, context);
-        if (!fast && context == o.contexts.front()) first_us = us;
-      }
+      for (const int64_t context : o.contexts) add(1, context);
       for (const int64_t batch : o.batches) add(batch, o.batch_context);
     }
-    if (o.trace && !o.contexts.empty()) add_kernels(bench, model, shape_name, type, first_us);
   }
 }
-
-namespace {
-
-// Times the matrix products of a prompt's step with Folio's kernels and with cuBLAS. cuBLAS multiplies q, k and v by
-// one combined matrix, and gate and up by another. Returns the total microseconds of cuBLAS, or 0 without it.
-double time_products(const Bench& bench, const std::string& shape_name, const core::ModelConfig& c,
-                     const std::string& type) {
-  const Options& o = bench.options;
-  const auto n = static_cast<size_t>(o.prompt);
-  struct Group {
-    const char* name;
-    std::vector<int64_t> n_out;
-    int64_t k;
-    size_t rows;
-    int64_t calls;
-  };
-  const std::vector<Group> groups{{"q, k, v", {c.query_dim(), c.kv_dim(), c.kv_dim()}, c.dim, n, c.n_layers},
-                                  {"heads to residual", {c.dim}, c.query_dim(), n, c.n_layers},
-                                  {"gate, up", {c.hidden_dim, c.hidden_dim}, c.dim, n, c.n_layers},
-                                  {"hidden to residual", {c.dim}, c.hidden_dim, n, c.n_layers},
-                                  {"output, last row", {c.vocab_size}, c.dim, 1, 1}};
-  double all_of_cublas = 0.0;
-  for (const Group& g : groups) {
-    const auto k = static_cast<size_t>(g.k);
-    size_t all_out = 0;
-    for (const int64_t n_out : g.n_out) all_out += static_cast<size_t>(n_out);
-    std::vector<Matrices> matrices;
-    std::vector<DeviceMemory> outs;
-    const size_t n_copies = copies_of(all_out * k, o.effort);
-    for (const int64_t n_out : g.n_out) {
-      matrices.emplace_back(bench.stream, type_of(type), static_cast<size_t>(n_out), k, n_copies);
-      outs.push_back(zeros(bench.stream, g.rows * static_cast<size_t>(n_out) * sizeof(float)));
-    }
-    const Inputs in(bench.stream, g.rows, k, matrices[0][0].kind);
-    const auto ours = [&](bool fast) {
-      return microseconds(bench.stream, o.effort, n_copies, [&](size_t copy) {
-        Matmul products[kMaxProducts];
-        for (size_t i = 0; i < matrices.size(); ++i) {
-          products[i] = {.weight = matrices[i][copy], .bias = nullptr, .out = outs[i].as<float>()};
-        }
-        multiply(bench.stream, in.packed, products, matrices.size(), fast);
-      });
-    };
-    const double operations = 2.0 * static_cast<double>(g.rows * all_out * k);
-    const double us = ours(false);
-    const double fast_us = ours(true);
-    Record row{{"part", "products"},
-               {"shape", shape_name},
-               {"type", type},
-               {"product", g.name},
-               {"rows", g.rows},
-               {"calls", g.calls},
-               {"us", us},
-               {"fast_us", fast_us},
-               {"tflop_per_s", operations / us / 1e6},
-               {"cublas_us", nullptr},
-               {"share_of_cublas", nullptr}};
-    if (bench.cublas != nullptr) {
-      const Matrices weights(bench.stream, core::DType::F16, all_out, k, n_copies);
-      const Inputs x(bench.stream, g.rows, k, Kind::F16);
-      const DeviceMemory out = zeros(bench.stream, g.rows * all_out * sizeof(uint16_t));
-      const double cublas_us = microseconds(bench.stream, o.effort, n_copies, [&](size_t copy) {
-        bench.cublas->multiply(x.data.as<void>(), g.rows, weights[copy].data, all_out, k, out.as<void>());
-      });
-      all_of_cublas += static_cast<double>(g.calls) * cublas_us;
-      row["cublas_us"] = cublas_us;
-      row["share_of_cublas"] = cublas_us / us;
-    }
-    bench.results.add(row);
-  }
-  return all_of_cublas;
-}
-
-}  // namespace
 
 void time_prompt(const Bench& bench, const std::string& shape_name) {
   const Options& o = bench.options;
   for (const std::string& type : o.types) {
     const core::StoredModel model = model_of(bench, shape_name, type);
-    const double cublas_us = time_products(bench, shape_name, model.config, type);
     const double operations =
         static_cast<double>(o.prompt) * operations_of_row(model.config) + operations_of_logits(model.config);
     for (const bool fast : {false, true}) {
       const double us = Loaded(bench, model, fast, positions_of(o)).prompt(o.prompt);
-      Record row{{"part", "prompt"},
-                 {"shape", shape_name},
-                 {"type", type},
-                 {"fast", fast},
-                 {"rows", o.prompt},
-                 {"us", us},
-                 {"tokens_per_s", static_cast<double>(o.prompt) * 1e6 / us},
-                 {"tflop_per_s", operations / us / 1e6},
-                 {"cublas_products_us", nullptr},
-                 {"share_of_cublas", nullptr}};
-      if (cublas_us > 0.0) {
-        row["cublas_products_us"] = cublas_us;
-        row["share_of_cublas"] = cublas_us / us;
-      }
-      bench.results.add(row);
+      bench.results.add({{"part", "prompt"},
+                         {"shape", shape_name},
+                         {"type", type},
+                         {"fast", fast},
+                         {"rows", o.prompt},
+                         {"us", us},
+                         {"tokens_per_s", static_cast<double>(o.prompt) * 1e6 / us},
+                         {"tflop_per_s", operations / us / 1e6}});
     }
   }
 }

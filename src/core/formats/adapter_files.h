@@ -1,15 +1,49 @@
-// Reads an adapter from a peft directory or a llama.cpp GGUF.
+// Adapters in files: peft's directories (https://github.com/huggingface/peft) of adapter_config.json and
+// adapter_model.safetensors, and llama.cpp's GGUFs. Those have tensors blk.N.NAME.weight.lora_a (rank, k) and .lora_b
+// (n_out, rank), the rows of B in the order of the model's GGUF, and one alpha, which determines every tensor's scale
+// (convert_lora_to_gguf.py and llama-adapter.cpp, https://github.com/ggml-org/llama.cpp).
 #pragma once
 
 #include <filesystem>
+#include <string>
 
-#include "core/formats/gguf_adapter.h"
-#include "core/formats/peft_adapter.h"
+#include "core/adapter.h"
 
 namespace folio::core {
 
 /// Reads the adapter at `path`, a directory or a file, for a model with this configuration. Multiplies its scale by
 /// `factor`. Throws Error as read_peft_adapter and read_gguf_adapter do.
 [[nodiscard]] Adapter read_adapter(const std::filesystem::path& path, const ModelConfig& config, float factor = 1.0F);
+
+/// Reads an adapter for a model with this configuration and multiplies its scale by `factor`. Throws Error if something
+/// is missing, has the wrong shape or is not supported. Supports linear layers of the blocks, without biases or
+/// DoRA, up to rank kMaxAdapterRank. rank_pattern and alpha_pattern may override rank and alpha of single modules.
+[[nodiscard]] Adapter read_peft_adapter(const std::filesystem::path& directory, const ModelConfig& config,
+                                        float factor = 1.0F);
+
+/// Returns the adapter's settings. Throws Error as read_peft_adapter does, but does not check shapes.
+[[nodiscard]] AdapterInfo read_adapter_info(const std::filesystem::path& directory);
+
+/// Returns the name of a role's matrix in target_modules: "q_proj" for Role::Wq. Throws Error for a role that is not a
+/// matrix of the blocks.
+[[nodiscard]] std::string target_name(Role role);
+
+/// Writes adapter_config.json and adapter_model.safetensors (F32) into an existing directory, each atomically, as
+/// peft's save_pretrained does. `config` is that of the base model. Throws Error unless all parts have the rank, scale
+/// and targets of `info` and fit the model's matrices.
+void write_adapter(const std::filesystem::path& directory, const ModelConfig& config, const Adapter& adapter,
+                   const AdapterInfo& info);
+
+/// Reads an adapter for a model with this configuration and multiplies its scale by `factor`. As in llama.cpp, the
+/// scale is alpha / rank, or 1 if alpha is missing or 0. Throws Error if something is missing, has the wrong shape or
+/// is not supported. Supports linear layers of the blocks, up to rank kMaxAdapterRank, without invocation tokens.
+[[nodiscard]] Adapter read_gguf_adapter(const std::filesystem::path& path, const ModelConfig& config,
+                                        float factor = 1.0F);
+
+/// Writes the adapter atomically to `path`, converted to `type` (F32, F16 or BF16), for a model with this
+/// configuration. Throws Error if a part differs from `info` in rank, scale or targets, if the scale is 0, which the
+/// format cannot store, or if a value is too large for the type.
+void write_gguf_adapter(const std::filesystem::path& path, const ModelConfig& config, const Adapter& adapter,
+                        const AdapterInfo& info, DType type, const std::string& name);
 
 }  // namespace folio::core

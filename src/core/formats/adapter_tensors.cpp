@@ -3,6 +3,7 @@
 #include <map>
 
 #include "core/error.h"
+#include "core/formats/adapter_files.h"
 
 namespace folio::core {
 
@@ -40,9 +41,18 @@ std::vector<Adapter::Part> adapter_parts(
   return parts;
 }
 
-void require_adapter_shape(const AdapterTensors& tensors, const TensorView& tensor, const std::vector<int64_t>& shape) {
+std::vector<float> adapter_floats(const AdapterTensors& tensors, const TensorView& tensor,
+                                  const std::vector<int64_t>& shape) {
   require(tensor.shape == shape, "{}: tensor {} has shape {}, expected {} for this model and rank{}", tensors.where,
           tensor.name, shape_string(tensor.shape), shape_string(shape), tensors.why);
+  require_weight_type(tensor, tensors.where);
+  return to_floats(tensor);
+}
+
+Adapter read_adapter(const std::filesystem::path& path, const ModelConfig& config, float factor) {
+  std::error_code error;
+  if (std::filesystem::is_regular_file(path, error)) return read_gguf_adapter(path, config, factor);
+  return read_peft_adapter(path, config, factor);
 }
 
 }  // namespace folio::core

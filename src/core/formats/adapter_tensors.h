@@ -26,7 +26,8 @@ struct AdapterTensors {
     const AdapterTensors& tensors, const ModelConfig& config,
     const std::function<Adapter::Part(const TensorSpec& spec, const TensorView& a, const TensorView& b)>& take);
 
-/// Throws Error that names the file unless the tensor has this shape.
-void require_adapter_shape(const AdapterTensors& tensors, const TensorView& tensor, const std::vector<int64_t>& shape);
+/// Returns a tensor's elements. Throws Error that names the file unless it has this shape and a type for weights.
+[[nodiscard]] std::vector<float> adapter_floats(const AdapterTensors& tensors, const TensorView& tensor,
+                                                const std::vector<int64_t>& shape);
 
 }  // namespace folio::core

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -23,26 +24,10 @@ constexpr std::array kHfFamilies{
     HfFamily{.family = Family::Qwen2Moe, .window = HfWindow::Switched},
     HfFamily{.family = Family::Qwen3Moe, .window = HfWindow::Switched},
     HfFamily{.family = Family::Olmoe, .expert_dim = "intermediate_size"},
-    HfFamily{.family = Family::Dots1,
-             .window = HfWindow::Layers,
-             .shared = "shared_experts",
-             .n_experts = "n_routed_experts"},
-    HfFamily{
-        .family = Family::Glm4Moe, .attention_bias = true, .shared = "shared_experts", .n_experts = "n_routed_experts"},
-    HfFamily{.family = Family::DeepseekV2,
-             .pairs = RopePairs::Adjacent,
-             .shared = "shared_experts",
-             .n_experts = "n_routed_experts"},
-    HfFamily{.family = Family::DeepseekV3,
-             .pairs = RopePairs::Adjacent,
-             .shared = "shared_experts",
-             .n_experts = "n_routed_experts"},
-    HfFamily{.family = Family::Glm4MoeLite,
-             .pairs = RopePairs::Adjacent,
-             .ffn_types = true,
-             .shared = "shared_experts",
-             .n_experts = "n_routed_experts"},
-    HfFamily{.family = Family::Youtu, .pairs = RopePairs::Adjacent, .ties = true},
+    HfFamily{.family = Family::Dots1, .window = HfWindow::Layers},
+    HfFamily{.family = Family::Glm4Moe, .attention_bias = true},
+    HfFamily{.family = Family::Glm4MoeLite, .ffn_types = true},
+    HfFamily{.family = Family::Youtu, .ties = true},
     HfFamily{.family = Family::Gemma2,
              .norms_less_1 = true,
              .head_dim = 256,
@@ -83,10 +68,6 @@ constexpr std::array kGgufFamilies{
     GgufFamily{.family = Family::Mistral, .architecture = "llama"},
     GgufFamily{.family = Family::Mixtral, .architecture = "llama"},
     GgufFamily{.family = Family::Glm4Moe, .ffn_norm = "post_attention_norm", .ahead = true},
-    GgufFamily{.family = Family::DeepseekV2, .architecture = "deepseek2", .ahead = true},
-    GgufFamily{.family = Family::DeepseekV3, .architecture = "deepseek2", .ahead = true},
-    GgufFamily{.family = Family::Glm4MoeLite, .architecture = "deepseek2", .ahead = true},
-    GgufFamily{.family = Family::Youtu, .architecture = "deepseek2", .ahead = true},
     GgufFamily{.family = Family::Gemma2, .window = true, .layers_27b = 46},
     GgufFamily{.family = Family::Gemma3, .architecture = "gemma3", .window = true, .layers_27b = 62},
     GgufFamily{.family = Family::Phi3, .qkv = true, .gate_up = true, .window = true},
@@ -100,20 +81,32 @@ constexpr std::array kGgufFamilies{
 };
 
 template <typename Row, size_t n>
-const Row& row_of(const std::array<Row, n>& table, Family family) {
-  static constexpr Row kRule{};
+Row row_of(const std::array<Row, n>& table, Family family) {
   const auto* const found = std::ranges::find(table, family, &Row::family);
-  return found == table.end() ? kRule : *found;
+  return found == table.end() ? Row{.family = family} : *found;
 }
 
 }  // namespace
 
-const HfFamily& hf_family(Family family) { return row_of(kHfFamilies, family); }
+HfFamily hf_family(Family family) {
+  HfFamily row = row_of(kHfFamilies, family);
+  if (info(family).latent) row.pairs = RopePairs::Adjacent;
+  if (info(family).mixture.deepseek) {
+    row.shared = "shared_experts";
+    row.n_experts = "n_routed_experts";
+  }
+  return row;
+}
 
-const GgufFamily& gguf_family(Family family) { return row_of(kGgufFamilies, family); }
+GgufFamily gguf_family(Family family) {
+  GgufFamily row = row_of(kGgufFamilies, family);
+  if (info(family).latent) row.architecture = "deepseek2";
+  row.ahead = row.ahead || info(family).latent;
+  return row;
+}
 
 std::string hf_architecture(Family family) {
-  if (const auto& own = hf_family(family).architecture; !own.empty()) return std::string(own);
+  if (const auto own = hf_family(family).architecture; !own.empty()) return std::string(own);
   std::string name;
   bool begins = true;
   for (const char c : info(family).name) {
@@ -124,7 +117,7 @@ std::string hf_architecture(Family family) {
 }
 
 std::string gguf_architecture(Family family) {
-  if (const auto& own = gguf_family(family).architecture; !own.empty()) return std::string(own);
+  if (const auto own = gguf_family(family).architecture; !own.empty()) return std::string(own);
   std::string name(info(family).name);
   std::erase(name, '_');
   return name;
@@ -169,6 +162,24 @@ void fail_extra_tensor(const std::string& where, std::string_view tensor, Family
   if (part != kParts.end())
     fail("{}: {} models with {} ({}) are not supported", where, family, part->second, printable(tensor));
   fail("{}: unexpected tensor {} for the family {}", where, printable(tensor), family);
+}
+
+void require_said(const ModelConfig& c) {
+  const FamilyInfo& family = info(c.family);
+  const auto require_only = [&](const char* name, float value, bool sayable, float only) {
+    require(sayable || value == only, "{} is {}, but files of the family {} can only store {}", name, value,
+            family.name, only);
+  };
+  const bool gemma = family.scales == Scales::Gemma, granite = family.scales == Scales::Granite;
+  require_only("embedding_scale", c.embedding_scale, granite, gemma ? std::sqrt(static_cast<float>(c.dim)) : 1.0F);
+  const bool yarn = c.latent() && c.rope_scaling.active() && c.rope_scaling.type == RopeScalingType::Yarn;
+  require_only("attention_scale", c.attention_scale, gemma || granite || yarn, 0.0F);
+  require_only("residual_scale", c.residual_scale, granite, 1.0F);
+  require_only("logit_scale", c.logit_scale, granite, 1.0F);
+  require_only("attention_cap", c.attention_cap, gemma, 0.0F);
+  require_only("logit_cap", c.logit_cap, gemma, 0.0F);
+  require_only("local_rope_theta", c.local_rope_theta, family.local_theta > 0.0F, 0.0F);
+  require_only("rope_dims", static_cast<float>(c.rope_dims), family.rotary_factor != 1.0F, 0.0F);
 }
 
 }  // namespace folio::core

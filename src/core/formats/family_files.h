@@ -1,5 +1,5 @@
 // Names and layouts of the families' tensors and keys in Hugging Face directories (config.json, safetensors) and GGUF.
-// The tables in family_files.cpp list only what differs from the defaults here.
+// The tables and rules in family_files.cpp list only what differs from the defaults here.
 #pragma once
 
 #include <array>
@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/families.h"
+#include "core/model_config.h"
 
 namespace folio::core {
 
@@ -59,8 +59,8 @@ struct GgufFamily {
   int64_t layers_27b = 0;           ///< layer count (Gemma 27B) for which llama.cpp scales by sqrt(n_heads / dim)
 };
 
-[[nodiscard]] const HfFamily& hf_family(Family family);
-[[nodiscard]] const GgufFamily& gguf_family(Family family);
+[[nodiscard]] HfFamily hf_family(Family family);
+[[nodiscard]] GgufFamily gguf_family(Family family);
 
 [[nodiscard]] std::string hf_architecture(Family family);    ///< returns a name such as "LlamaForCausalLM"
 [[nodiscard]] std::string gguf_architecture(Family family);  ///< returns a name such as "llama"
@@ -73,5 +73,8 @@ struct GgufFamily {
 /// Throws Error for a tensor that no supported model of the family has. Names the part it belongs to if that is known,
 /// such as experts or attention sinks.
 [[noreturn]] void fail_extra_tensor(const std::string& where, std::string_view tensor, Family family);
+
+/// Throws Error that names a value if the family's files cannot store it and it differs from the family's default.
+void require_said(const ModelConfig& config);
 
 }  // namespace folio::core

@@ -347,26 +347,16 @@ float GgufFile::real(const std::string& key, std::optional<float> fallback) cons
 }
 
 bool GgufFile::boolean(const std::string& key, std::optional<bool> fallback) const {
-  const GgufValue* value = find(key);
-  if (value == nullptr && fallback) return *fallback;
-  const auto* flag = value == nullptr ? nullptr : std::get_if<bool>(value);
+  if (fallback && find(key) == nullptr) return *fallback;
+  const bool* flag = get<bool>(key);
   require(flag != nullptr, "{}: the metadata key {} is missing or not a boolean", path().string(), key);
   return *flag;
 }
 
 const std::string& GgufFile::string(const std::string& key) const {
-  const GgufValue* value = find(key);
-  const auto* text = value == nullptr ? nullptr : std::get_if<std::string>(value);
+  const auto* text = get<std::string>(key);
   require(text != nullptr, "{}: the metadata key {} is missing or not a string", path().string(), key);
   return *text;
-}
-
-const std::vector<std::string>& GgufFile::strings(const std::string& key) const {
-  const GgufValue* value = find(key);
-  const auto* array = value == nullptr ? nullptr : std::get_if<GgufArray>(value);
-  const auto* list = array == nullptr ? nullptr : std::get_if<std::vector<std::string>>(&array->items);
-  require(list != nullptr, "{}: the metadata key {} is missing or not a list of strings", path().string(), key);
-  return *list;
 }
 
 void write_gguf(OutputFile& out, GgufMetadata metadata, const TensorStream& stream) {

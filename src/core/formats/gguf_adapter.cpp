@@ -1,10 +1,9 @@
-#include "core/formats/gguf_adapter.h"
-
 #include <cmath>
 #include <utility>
 
 #include "core/error.h"
 #include "core/file_io.h"
+#include "core/formats/adapter_files.h"
 #include "core/formats/adapter_tensors.h"
 #include "core/formats/family_files.h"
 #include "core/formats/gguf.h"
@@ -26,13 +25,6 @@ void check_kind(const GgufFile& file, const ModelConfig& config) {
       where, [&] { return printable(architecture); }, gguf_architecture(config.family));
   const char* invocation = "adapter.alora.invocation_tokens";
   require(file.find(invocation) == nullptr, "{}: activated LoRA ({}) is not supported", where, invocation);
-}
-
-std::vector<float> checked_floats(const AdapterTensors& tensors, const TensorView& tensor,
-                                  const std::vector<int64_t>& shape) {
-  require_adapter_shape(tensors, tensor, shape);
-  require_weight_type(tensor, tensors.where);
-  return to_floats(tensor);
 }
 
 }  // namespace
@@ -57,8 +49,8 @@ Adapter read_gguf_adapter(const std::filesystem::path& path, const ModelConfig& 
             .layer = spec.layer,
             .rank = static_cast<size_t>(rank),
             .scale = scale,
-            .a = checked_floats(tensors, a, {rank, spec.shape[1]}),
-            .b = checked_floats(tensors, b, {spec.shape[0], rank})};
+            .a = adapter_floats(tensors, a, {rank, spec.shape[1]}),
+            .b = adapter_floats(tensors, b, {spec.shape[0], rank})};
   };
   return {.path = where, .parts = adapter_parts(tensors, config, part_of)};
 }

@@ -5,7 +5,6 @@
 #include "core/error.h"
 #include "core/formats/family_files.h"
 #include "core/formats/gguf_model.h"
-#include "core/formats/said.h"
 #include "core/rope_scaling.h"
 
 namespace folio::core {
@@ -66,12 +65,12 @@ float scale_of_multiplier(const ModelConfig& c, float multiplier) {
   return latent_score_scale(c, 10.0 * std::stod(fmt::format("{}", multiplier)));
 }
 
-// Returns a value of kLogMultiplier that gives the model's score scale, if there is one.
-float log_multiplier(const ModelConfig& c) {
-  const auto about = static_cast<float>(0.1 * latent_mscale(c));
+// Returns the first float of `about` and its neighbors for which fits(float) is true, or `about`.
+template <typename Fits>
+float float_near(float about, Fits&& fits) {
   const float below = std::nextafter(about, -1e9F), above = std::nextafter(about, 1e9F);
   for (const float value : {about, below, above, std::nextafter(below, -1e9F), std::nextafter(above, 1e9F)}) {
-    if (scale_of_multiplier(c, value) == c.attention_scale) return value;
+    if (fits(value)) return value;
   }
   return about;
 }
@@ -161,7 +160,9 @@ void write_rope_scaling(const ModelConfig& c, const Keys& key, GgufMetadata& met
             "a GGUF of architecture {} cannot store YaRN with an attention_factor of {} and {} mscale_all_dim; use "
             "--format hf",
             gguf_architecture(c.family), s.magnitude, c.attention_scale > 0.0F ? "an" : "no");
-    metadata.emplace_back(key(kLogMultiplier), log_multiplier(c));
+    const auto gives_scale = [&](float value) { return scale_of_multiplier(c, value) == c.attention_scale; };
+    const auto about = static_cast<float>(0.1 * latent_mscale(c));
+    metadata.emplace_back(key(kLogMultiplier), float_near(about, gives_scale));
     return;
   }
   const float rest = s.magnitude / yarn_magnitude(s.factor);
@@ -190,17 +191,6 @@ void read_window(const GgufFile& file, const Keys& key, const FamilyInfo& family
   c.local_rope_theta = file.real(key("rope.freq_base_swa"), family.local_theta);
   require(c.local_rope_theta >= 1.0F, "{}: {} is {}, but must be at least 1", where, key("rope.freq_base_swa"),
           c.local_rope_theta);
-}
-
-// Returns 1 / logit_scale, because Granite's GGUFs store a divisor of the logits. If possible, chooses a float whose
-// inverse is exactly logit_scale.
-float logit_divisor(float logit_scale) {
-  const float about = 1.0F / logit_scale;
-  const float below = std::nextafter(about, 0.0F), above = std::nextafter(about, 1e9F);
-  for (const float divisor : {about, below, above, std::nextafter(below, 0.0F), std::nextafter(above, 1e9F)}) {
-    if (1.0F / divisor == logit_scale) return divisor;
-  }
-  return about;
 }
 
 // Returns the score scale that llama.cpp uses for Gemma, whose GGUFs don't store it; 0 means 1 / sqrt(head_dim).
@@ -453,7 +443,9 @@ void write_scales(const FamilyInfo& family, const Keys& key, const ModelConfig& 
     metadata.emplace_back(key("embedding_scale"), c.embedding_scale);
     metadata.emplace_back(key("attention.scale"), c.score_scale());
     metadata.emplace_back(key("residual_scale"), c.residual_scale);
-    metadata.emplace_back(key("logit_scale"), logit_divisor(c.logit_scale));
+    // The files have a divisor of the logits, if possible one whose inverse is exactly logit_scale.
+    const auto is_inverse = [&](float divisor) { return 1.0F / divisor == c.logit_scale; };
+    metadata.emplace_back(key("logit_scale"), float_near(1.0F / c.logit_scale, is_inverse));
   }
 }
 

@@ -1,7 +1,6 @@
 #include "core/formats/gguf_model.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <set>
 #include <utility>
@@ -21,20 +20,7 @@ uint32_t main_type(const std::vector<TensorView>& tensors) {
   // Skips the embedding, which comes first and often has a more precise type.
   const auto matrix =
       std::find_if(tensors.begin() + 1, tensors.end(), [](const auto& t) { return t.shape.size() > 1; });
-  const DType type = matrix == tensors.end() ? tensors.front().type : matrix->type;
-  // For Q4_K, Q5_K and Q6_K, the number is that of llama.cpp's "Medium" mixture.
-  constexpr std::array<std::pair<DType, uint32_t>, 10> kNumbers{{{DType::F16, 1},
-                                                                 {DType::Q4_0, 2},
-                                                                 {DType::Q4_1, 3},
-                                                                 {DType::Q8_0, 7},
-                                                                 {DType::Q5_0, 8},
-                                                                 {DType::Q5_1, 9},
-                                                                 {DType::Q4_K, 15},
-                                                                 {DType::Q5_K, 17},
-                                                                 {DType::Q6_K, 18},
-                                                                 {DType::BF16, 32}}};
-  const auto* const known = std::ranges::find(kNumbers, type, &std::pair<DType, uint32_t>::first);
-  return known == kNumbers.end() ? 0 : known->second;
+  return info(matrix == tensors.end() ? tensors.front().type : matrix->type).file_type;
 }
 
 using Copies = std::vector<std::shared_ptr<const void>>;
@@ -63,7 +49,7 @@ TensorView find_part(const GgufFile& file, const TensorSpec& spec, std::set<std:
     if (alone != nullptr) names.insert(alone->name);
     if (alone == nullptr || alone->shape != spec.shape) return unpacked(file, *both, spec, copies);
   }
-  const Fused& fused = spec.gguf_fused;
+  const FusedRows& fused = spec.gguf_fused;
   const TensorView* const together = fused.name.empty() ? nullptr : file.find_tensor(fused.name);
   const bool is_part = together != nullptr && (spec.gguf_writes_fused || alone == nullptr);
   const TensorView* const found = is_part ? together : alone;

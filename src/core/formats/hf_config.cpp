@@ -7,7 +7,6 @@
 #include "core/file_io.h"
 #include "core/formats/family_files.h"
 #include "core/formats/hf_model.h"
-#include "core/formats/said.h"
 #include "core/json.h"
 #include "core/rope_scaling.h"
 
@@ -69,7 +68,7 @@ const char* score_name(const FamilyInfo& family) {
 
 void write_experts(const ModelConfig& c, OrderedJson& json) {
   const FamilyInfo& family = info(c.family);
-  const HfFamily& of_hf = hf_family(c.family);
+  const HfFamily of_hf = hf_family(c.family);
   if (family.mixture.none) return;
   json[std::string(of_hf.n_experts)] = c.n_experts;
   json["num_experts_per_tok"] = c.experts_per_token;
@@ -362,7 +361,7 @@ std::optional<int64_t> period_of(const std::vector<bool>& windows, int64_t usual
 void read_window(const nlohmann::json& json, const std::string& where, ModelConfig& c) {
   const FamilyInfo& family = info(c.family);
   c.window_period = family.window_period;
-  const HfFamily& of_hf = hf_family(c.family);
+  const HfFamily of_hf = hf_family(c.family);
   if (!family.sliding_window) return;
   if (of_hf.window == HfWindow::Switched && !get_or(json, "use_sliding_window", where, false)) return;
   const bool said = json.contains("sliding_window");
@@ -434,7 +433,7 @@ void read_experts(const nlohmann::json& json, const std::string& where, const Fa
   for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts"}) {  // the key depends on the family
     if (has(json, key)) c.n_experts = json_get<int64_t>(json, key, where);
   }
-  const HfFamily& of_hf = hf_family(c.family);
+  const HfFamily of_hf = hf_family(c.family);
   require(c.n_experts > 0, "{}: the family {} has experts, but {} is missing or 0", where, family.name,
           of_hf.n_experts);
   c.experts_per_token = json_get<int64_t>(json, "num_experts_per_tok", where);
@@ -521,7 +520,7 @@ ModelConfig config_from_hf_json(const std::filesystem::path& path) {
   const std::string where = path.string();
   const nlohmann::json json = parse_json(read_text_file(path, size_t{16} << 20U), where);
   const FamilyInfo& family = family_named(json_get<std::string>(json, "model_type", where), where + ": model_type");
-  const HfFamily& of_hf = hf_family(family.family);
+  const HfFamily of_hf = hf_family(family.family);
   require_supported(json, where, family);
   ModelConfig c;
   c.family = family.family;

@@ -50,7 +50,7 @@ struct Shards {
 
   /// Returns the manifest's tensor `spec`, or matrix `part` of a stack. Removes the file's tensor after its last use.
   TensorView take(const TensorSpec& spec, int64_t part, const std::string& where) {
-    const Fused& fused = spec.hf_fused;
+    const FusedRows& fused = spec.hf_fused;
     const std::string name = fused.name.empty() ? spec.hf_part(part) : fused.name;
     std::vector<int64_t> shape = spec.hf_shape();
     if (!fused.name.empty()) shape[0] = fused.rows;
@@ -62,11 +62,9 @@ struct Shards {
   }
 };
 
-bool is_norm(Role role) {
-  return role == Role::AttentionNorm || role == Role::QueryNorm || role == Role::KeyNorm ||
-         role == Role::PostAttentionNorm || role == Role::FfnNorm || role == Role::PostFfnNorm ||
-         role == Role::OutputNorm || role == Role::MtpEmbeddingNorm || role == Role::MtpHiddenNorm ||
-         role == Role::MtpOutputNorm;
+// Returns true for norm weights that are stored as weight - 1: all vectors of the families that store them so.
+bool is_less_1(const ModelConfig& config, const TensorSpec& spec) {
+  return spec.shape.size() == 1 && hf_family(config.family).norms_less_1;
 }
 
 std::vector<float> plus(const TensorView& tensor, float summand) {
@@ -191,7 +189,7 @@ StoredModel read_hf_model(const fs::path& directory) {
                       : spec.is_stack()            ? stacked(shards, spec, where, model)
                                                    : shards.take(spec, 0, where);
     view.shape = spec.shape;
-    if (hf_family(model.config.family).norms_less_1 && is_norm(spec.role)) {
+    if (is_less_1(model.config, spec)) {
       auto values = std::make_shared<std::vector<float>>(plus(view, 1.0F));
       view.type = DType::F32;
       view.bytes = std::as_bytes(std::span(*values));
@@ -255,7 +253,7 @@ std::vector<HfTensor> hf_tensors(const ModelConfig& config, const std::vector<Te
       header.name = spec.hf_fused.name.empty() ? spec.hf_part(part) : spec.hf_fused.name;
       header.shape = spec.hf_shape();
       if (!spec.hf_fused.name.empty()) header.shape[0] = spec.hf_fused.rows;
-      if (hf_family(config.family).norms_less_1 && is_norm(spec.role)) header.type = DType::F32;
+      if (is_less_1(config, spec)) header.type = DType::F32;
     }
   }
   return all;
@@ -265,7 +263,7 @@ std::vector<HfTensor> hf_tensors(const ModelConfig& config, const std::vector<Te
 // tensor's own bytes, writes them to `copy` and returns a view of it.
 std::span<const std::byte> hf_bytes(const ModelConfig& config, const TensorSpec& spec, const TensorView& tensor,
                                     std::vector<std::byte>& copy) {
-  if (hf_family(config.family).norms_less_1 && is_norm(spec.role)) {
+  if (is_less_1(config, spec)) {
     const std::vector<float> values = plus(tensor, -1.0F);
     const auto less = std::as_bytes(std::span(values));
     copy.assign(less.begin(), less.end());
@@ -370,10 +368,6 @@ void write_hf_model(const fs::path& directory, const ModelConfig& config, const 
   }
   const DType type = hf.tensors.at(0).type;  // the embedding's, since vectors may be F32
   write_file_atomically(directory / "config.json", config_to_hf_json(config, begin_of_text, end_of_text, type));
-}
-
-void write_hf_directory(const fs::path& directory, const Weights& weights, int64_t end_of_text) {
-  write_hf_model(directory, weights.config, weights.views(), end_of_text, end_of_text);
 }
 
 void write_hf_tensors(const fs::path& file, const Weights& weights) {

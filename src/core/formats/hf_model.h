@@ -28,9 +28,8 @@ inline constexpr uint64_t kMaxShardBytes = uint64_t{5} << 30U;
 void write_hf_model(const std::filesystem::path& directory, const ModelConfig& config, const TensorStream& stream,
                     int64_t begin_of_text, int64_t end_of_text, uint64_t max_shard_bytes = kMaxShardBytes);
 
-/// Read and write a checkpoint (a Hugging Face directory), with all weights in memory as F32.
+/// Reads a checkpoint (a Hugging Face directory), with all weights in memory as F32.
 [[nodiscard]] Weights read_hf_directory(const std::filesystem::path& directory);
-void write_hf_directory(const std::filesystem::path& directory, const Weights& weights, int64_t end_of_text);
 /// Writes tensors, such as gradients, to one safetensors file with Hugging Face's names and row order.
 void write_hf_tensors(const std::filesystem::path& file, const Weights& weights);
 

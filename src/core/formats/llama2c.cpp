@@ -77,12 +77,9 @@ uint64_t rope_table_bytes(const ModelConfig& c) {  // cosines and sines, each (c
 
 // Returns the length in bytes that a file with this header must have.
 uint64_t file_bytes(const Header& header) {
-  const ModelConfig& c = header.config;
-  const auto norms = static_cast<uint64_t>((2 * c.n_layers + 1) * c.dim);
-  const auto matrices = static_cast<uint64_t>(parameter_count(c)) - norms;
-  const uint64_t bytes = header.bytes + (header.version == 0 ? rope_table_bytes(c) : 0) + norms * sizeof(float);
-  if (header.version < 2) return bytes + matrices * sizeof(float);
-  return bytes + matrices + matrices / static_cast<uint64_t>(header.group_size) * sizeof(float);
+  uint64_t bytes = header.bytes + (header.version == 0 ? rope_table_bytes(header.config) : 0);
+  for (const TensorSpec& spec : tensor_manifest(header.config)) bytes += stored_bytes(header, spec);
+  return bytes;
 }
 
 template <typename T>

@@ -1,5 +1,3 @@
-#include "core/formats/peft_adapter.h"
-
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -9,6 +7,7 @@
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/file_status.h"
+#include "core/formats/adapter_files.h"
 #include "core/formats/adapter_tensors.h"
 #include "core/formats/model_files.h"
 #include "core/formats/module_pattern.h"
@@ -157,14 +156,6 @@ std::string base_difference(const AdapterInfo& adapter, const ModelConfig& confi
   }
 }
 
-std::vector<float> floats_of(const AdapterTensors& tensors, const TensorView& tensor,
-                             const std::vector<int64_t>& shape) {
-  require_adapter_shape(tensors, tensor, shape);
-  require(tensor.type == DType::F32 || tensor.type == DType::F16 || tensor.type == DType::BF16,
-          "{}: tensor {} has type {}, expected F32, F16 or BF16", tensors.where, tensor.name, info(tensor.type).name);
-  return to_floats(tensor);
-}
-
 std::vector<float> reordered(decltype(split_halves_to_adjacent)& reorder, const std::vector<float>& rows,
                              int64_t head_dim, size_t rank) {
   std::vector<float> out(rows.size());
@@ -238,8 +229,8 @@ Adapter read_peft_adapter(const std::filesystem::path& directory, const ModelCon
                        .layer = spec.layer,
                        .rank = static_cast<size_t>(info.rank),
                        .scale = info.scale(factor),
-                       .a = floats_of(tensors, a, {info.rank, spec.shape[1]}),
-                       .b = floats_of(tensors, b, {spec.shape[0], info.rank})};
+                       .a = adapter_floats(tensors, a, {info.rank, spec.shape[1]}),
+                       .b = adapter_floats(tensors, b, {spec.shape[0], info.rank})};
     if (spec.rope_permuted) part.b = reordered(split_halves_to_adjacent, part.b, config.head_dim, part.rank);
     return part;
   };

@@ -89,7 +89,8 @@ void rewrite(const std::string& in, const std::string& out) {
 }
 
 void to_hf(const std::string& gguf, const std::string& directory, int64_t end_of_text) {
-  write_hf_directory(directory, to_weights(read_gguf_model(gguf)), end_of_text);
+  const Weights weights = to_weights(read_gguf_model(gguf));
+  write_hf_model(directory, weights.config, weights.views(), end_of_text, end_of_text);
 }
 
 void copy_adapter(const std::string& model, const std::string& in, const std::string& out) {

@@ -81,8 +81,8 @@ TEST(GgufAccess, ReadsOtherTypesUnchanged) {
   EXPECT_TRUE(file.boolean("bool.true"));
   EXPECT_FALSE(file.boolean("bool.false"));
   EXPECT_EQ(file.string("string"), std::string("héllo\n\0z", 9));
-  EXPECT_EQ(file.strings("a.string"), (std::vector<std::string>{"x", "", std::string("\0y", 2)}));
-  EXPECT_TRUE(file.strings("a.string.empty").empty());
+  EXPECT_EQ(file.list<std::string>("a.string"), (std::vector<std::string>{"x", "", std::string("\0y", 2)}));
+  EXPECT_TRUE(file.list<std::string>("a.string.empty").empty());
 }
 
 TEST(GgufAccess, FallbackAppliesOnlyToMissingKeys) {
@@ -108,13 +108,13 @@ TEST(GgufAccess, ErrorsNameFileAndKey) {
   EXPECT_ERROR(file.real("some.key"), where + "the metadata key some.key");
   EXPECT_ERROR(file.boolean("some.key"), where + "the metadata key some.key");
   EXPECT_ERROR(file.string("some.key"), where + "the metadata key some.key");
-  EXPECT_ERROR(file.strings("some.key"), where + "the metadata key some.key");
+  EXPECT_ERROR(file.list<std::string>("some.key"), where + "the metadata key some.key");
   EXPECT_ERROR(file.integer("bool.true"), "not an integer");
   EXPECT_ERROR(file.integer("f32"), "not an integer");
   EXPECT_ERROR(file.real("i32"), "not a floating-point number");
   EXPECT_ERROR(file.string("a.string"), "not a string");
-  EXPECT_ERROR(file.strings("string"), "not a list of strings");
-  EXPECT_ERROR(file.strings("a.i32"), "not a list of strings");
+  EXPECT_ERROR(file.list<std::string>("string"), "not a list of strings");
+  EXPECT_ERROR(file.list<std::string>("a.i32"), "not a list of strings");
 }
 
 TEST(GgufWriter, RejectsInputTheReaderWouldReject) {

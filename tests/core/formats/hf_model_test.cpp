@@ -19,6 +19,7 @@ using test::kGrouped;
 using test::numbered_weights;
 using test::several_shapes;
 using test::TempDir;
+using test::write_hf_directory;
 
 void expect_round_trip(const ModelConfig& config) {
   const TempDir dir;

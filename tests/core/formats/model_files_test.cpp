@@ -14,6 +14,7 @@ using test::llama2c_shapes;
 using test::numbered_weights;
 using test::TempDir;
 using test::write_bytes;
+using test::write_hf_directory;
 
 TEST(ReadModel, DetectsTheFormatFromContent) {
   for (const ModelConfig& config : llama2c_shapes()) {

@@ -18,7 +18,7 @@ Json examples(const Json& request) {
   const ChatTemplate chat(request.value("template", tokenizer->chat_template()), "the template");
   const ChatRenderer renderer(*tokenizer, chat);
   Json all = Json::array();
-  for (const Conversation& conversation :
+  for (const StoredConversation& conversation :
        read_conversations(Documents({request.at("conversations").get<std::string>()}))) {
     for (const ChatExample& example : renderer.examples(conversation)) {
       all.push_back({{"tokens", example.tokens},

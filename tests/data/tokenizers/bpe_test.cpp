@@ -5,8 +5,8 @@
 
 #include <random>
 
-#include "data/tokenizers/nfc.h"
 #include "data/tokenizers/tokenizer_files.h"
+#include "data/tokenizers/unicode.h"
 #include "tests/core/support.h"
 #include "tests/data/support.h"
 
@@ -120,7 +120,7 @@ TEST(Bpe, ParsesUserDefinedButNotSpecialTokens) {
   EXPECT_EQ(tokenizer.encode("<tool>"), Ids{tool});
   EXPECT_EQ(tokenizer.token_bytes(tool), "<tool>");
   EXPECT_EQ(tokenizer.encode("<bos>").size(), 5U);
-  const std::vector<TextPiece> pieces = {{.text = "<bos><tool>", .parse_special = true}};
+  const std::vector<PromptPiece> pieces = {{.text = "<bos><tool>", .parse_special = true}};
   EXPECT_EQ(tokenizer.encode_pieces(pieces), (Ids{0, tool}));
   EXPECT_EQ(tokenizer.token_bytes(0), "");
   EXPECT_EQ(tokenizer.begin_of_text(), 0);

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <random>
 
+#include "data/tokenizers/added_tokens.h"
 #include "data/tokenizers/char_tokenizer.h"
 #include "data/tokenizers/tokenizer_files.h"
 #include "tests/core/support.h"
@@ -24,9 +26,11 @@ SpecialTokens tokens_of(const std::vector<std::string>& texts) {
 // Returns the split as a string, with texts in parentheses and tokens in brackets, such as "(a)[0](b)".
 std::string split(const SpecialTokens& tokens, std::string_view text) {
   std::string parts;
-  tokens.split(
-      text, [&](std::string_view stretch) { parts += fmt::format("({})", stretch); },
-      [&](const SpecialToken& token) { parts += fmt::format("[{}]", token.id); });
+  const std::array<PromptPiece, 1> piece{{{.text = text, .parse_special = true}}};
+  const CutText cut = AddedTokens(tokens).cut(piece);
+  for (const CutText::Part& part : cut.parts) {
+    parts += part.id >= 0 ? fmt::format("[{}]", part.id) : fmt::format("({})", cut.stretch(part));
+  }
   return parts;
 }
 
@@ -62,7 +66,7 @@ TEST(SpecialTokens, SearchMatchesBruteForce) {
 
 TEST(SpecialTokens, PiecesAreEncodedAsOneText) {
   const SentencePieceTokenizer tokenizer = test::tokenizer_of({"▁", "▁ab", "▁a", "a", "b"});
-  const std::vector<TextPiece> pieces = {
+  const std::vector<PromptPiece> pieces = {
       {.text = "a"}, {.text = "b</s> <s>", .parse_special = true}, {.text = "a"}, {.text = "</s>"}};
   Ids expected = tokenizer.encode("ab");
   ASSERT_EQ(expected.size(), 1U);
@@ -80,7 +84,7 @@ TEST(SpecialTokens, StripSurroundingSpacesAcrossPieces) {
   v.flags[1].rstrip = true;                          // token 1 is <s>
   v.flags[2].lstrip = v.flags[2].normalized = true;  // token 2 is </s>
   const SentencePieceTokenizer tokenizer(v, "the test");
-  const auto encode = [&](const std::vector<TextPiece>& pieces) { return tokenizer.encode_pieces(pieces); };
+  const auto encode = [&](const std::vector<PromptPiece>& pieces) { return tokenizer.encode_pieces(pieces); };
   const auto with = [&](std::initializer_list<int32_t> front, std::string_view text) {
     Ids ids(front);
     for (const int32_t id : tokenizer.encode(text)) ids.push_back(id);

@@ -49,7 +49,7 @@ Json show(const Tokenizer& tokenizer) {
 std::vector<int32_t> encode_pieces(const Tokenizer& tokenizer, const std::string& path) {
   const auto json = core::parse_json(core::read_text_file(path), path);
   const auto texts = json.get<std::vector<std::pair<std::string, bool>>>();
-  std::vector<TextPiece> pieces;
+  std::vector<PromptPiece> pieces;
   for (const auto& [text, parse_special] : texts) pieces.push_back({.text = text, .parse_special = parse_special});
   return tokenizer.encode_pieces(pieces);
 }

@@ -46,7 +46,8 @@ void expect_golden_losses(const TrainConfig& config) {
   const test::TempDir directory;
   test::Small small(config);
   const auto end_of_text = small.dataset.tokenizer().end_of_text();
-  core::write_hf_directory(directory.path(), first_weights(small.trainer.config().model), end_of_text);
+  const core::Weights weights = first_weights(small.trainer.config().model);
+  core::write_hf_model(directory.path(), weights.config, weights.views(), end_of_text, end_of_text);
   Trainer trainer(config, small.dataset, directory.path());
   for (size_t step = 0; step < std::size(kLosses); ++step) {
     const StepResult result = trainer.step();

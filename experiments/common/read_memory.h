@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-namespace folio::core {
+namespace folio::experiments {
 
 /// Reads `words`, except up to 31 at the end, in lanes that compilers vectorize. Returns a value that depends on all
 /// words read: using it prevents the compiler from removing the reads.
@@ -19,4 +19,4 @@ namespace folio::core {
   return sum;
 }
 
-}  // namespace folio::core
+}  // namespace folio::experiments
