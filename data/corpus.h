@@ -1,4 +1,4 @@
-// A training text: located or downloaded, then split into training, validation and test sets.
+// Finds or downloads a training text, and splits it into training, validation and test sets.
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kTogether = size_t{16} << 20U;  // bytes of text, over all threads, encoded before tokens are passed on
+constexpr size_t kTogether = size_t{16} << 20U;  // bytes of text that all threads encode before `sink` is called
 constexpr size_t kChunk = size_t{1} << 19U;      // bytes that a thread encodes at a time
 
 // Collects the distinct characters of documents, and rejects invalid UTF-8.

@@ -1,4 +1,4 @@
-// Tokenizes documents into one sequence with <|endoftext|> between documents, and summarizes their contents.
+// Tokenizes documents into one sequence with <|endoftext|> between documents, and computes their size and hash.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct DocumentsSummary {
   std::vector<std::string> characters{};  ///< distinct characters, sorted by code point
 };
 
-/// Reads all documents once. Throws core::Error with line and column if a document is not UTF-8, or if all are empty.
+/// Returns the summary of all documents. Throws core::Error with line and column of invalid UTF-8, or if all are empty.
 [[nodiscard]] DocumentsSummary summarize(const Documents& documents);
 
 /// Adds the documents' words to `counts` until it covers `n_bytes` of text. Calls progress(bytes read so far).

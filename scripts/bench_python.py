@@ -3,8 +3,8 @@
 
     PYTHONPATH=build/python build/venv/bin/python scripts/bench_python.py MODEL.gguf [--rounds 5] [--tokens 240] [--no-llama-cpp]
 
-Prints medians of a call's tokens per second as seen by the caller, over all prompts. The program reports its own times
-(generate --json), which exclude loading. Uses one prompt and sixteen; for the program, sixteen prompts are a file
+Prints medians of a call's tokens per second as seen by the caller, over all prompts. build/generate reports its own
+times (--json), which exclude loading. Each side runs one prompt, then sixteen, which build/generate reads from a file
 (--prompts)."""
 import statistics
 import tempfile

@@ -162,8 +162,8 @@ def measure_prefix(model, a):
     prefix, own, later = 1000, 16, 8
 
     def times(name, server, tokens, round_):
-        """Returns {"client": times, "server": times}. The times to first token in ms, measured by the client and by the
-        server, are that of a new prompt, then those of prompts that begin like it."""
+        """Returns {"client": times, "server": times}: times to first token in ms, measured by the client and by the
+        server. The first time is that of a new prompt; the prompts of all others begin with its shared prefix."""
         clock = "time_to_first_token_seconds_sum" if name.startswith("folio") else "prompt_seconds_total"
         draw = random.Random(f"{a.seed} {round_} prefix")
         shared, seen = window(draw, tokens, prefix), {"client": [], "server": []}

@@ -3,8 +3,8 @@
 
     build/venv/bin/python scripts/bench_tokenizer.py TEXT [--vocab-size 32000] [--rounds 3] [--threads 2]
 
-TEXT separates documents with <|endoftext|>. Each round runs both in separate processes; prints medians. The merges must
-be equal."""
+TEXT separates documents with <|endoftext|>. Each round runs both in separate processes. Prints medians; exits with 1
+if the merges differ."""
 import hashlib
 import json
 import sys

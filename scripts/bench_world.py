@@ -23,7 +23,7 @@ FLAGS = "--epochs 3 --lr 3e-4 --min-lr 3e-5 --warmup-steps 5 --window 256 --batc
 
 
 def answers(serve_flags, questions):
-    """Returns the replies of `serve FLAGS` to the questions, by its adapter `world` if it has one, otherwise by its
+    """Returns the replies of `serve FLAGS` to the questions: of the adapter `world` if FLAGS load one, else of the
     model."""
     with Server("folio", command=[BUILD / "serve", *serve_flags]) as server:
         names = [model["id"] for model in server.call("/v1/models")[1]["data"]]

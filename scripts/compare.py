@@ -55,8 +55,8 @@ BUILD = pathlib.Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
 SMOLLM2 = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 TINYSHAKESPEARE = ROOT / "data" / "tinyshakespeare" / "input.txt"
 
-# What a process printed to stdout and stderr, its wall and CPU time in seconds, and its maximum resident memory in MB,
-# or that of this Python process if that is larger.
+# The stdout and stderr of an ended process, its wall and CPU time in seconds, and its maximum resident memory in MB,
+# which is at least that of this Python process, since a forked process starts as a copy.
 Result = collections.namedtuple("Result", "out error seconds cpu_seconds peak_mb")
 
 
@@ -221,8 +221,8 @@ def parser(doc, rounds, threads=2):
 
 
 def speed_parser(doc, **more):
-    """Returns a parser with the flags of scripts that measure another engine as build/bench does. The flags in `more`
-    have the given default and its type."""
+    """Returns a parser with the flags of scripts that measure another engine as build/bench does. `more` maps
+    further flags to their defaults, which also determine their types."""
     p = argparse.ArgumentParser(description=doc.splitlines()[0])
     p.add_argument("-m", "--model", required=True)
     p.add_argument("-t", "--threads", type=int, default=0)
@@ -242,8 +242,8 @@ def print_speeds(measure, a):
 
 def alternate(names, measure, a, warm_up=0):
     """Calls measure(name, round) for each name once per round, in alternating order, after `warm_up` rounds that don't
-    count. A name is a string or a tuple. Returns {name: [result of each round]}, with the results that --keep
-    contains."""
+    count. A name is a string or a tuple. Returns {name: [result of each round]}, including
+    results that are already in the file of --keep."""
     results = {name: [] for name in names}
     for line in a.keep.read_text().splitlines() if a.keep and a.keep.exists() else []:
         name, value = json.loads(line)

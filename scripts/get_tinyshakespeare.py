@@ -119,7 +119,7 @@ def speeches(markdown, page_head):
 
 
 def render_play(markdown, page_head=None):
-    """Returns a play in the corpus's format, with an empty line after each speech, before its errata are corrected."""
+    """Returns a play in the corpus's format, with an empty line after each speech. Errata are not yet corrected."""
     return "".join("\n".join(speech) + "\n\n" for speech in speeches(markdown, page_head))
 
 

@@ -7,8 +7,8 @@ Usage: build/venv/bin/python scripts/make_random_llama.py OUT_DIR [--types f16,q
 
 The default shape is that of Llama 3.2 1B with the vocabulary of SmolLM2 (49,152 instead of 128,256 tokens): 1.07
 billion weights. --experts makes a Qwen3-MoE, with --hidden as an expert's width: by default 24 layers of 32 experts, 8
-per token, with 1.08 billion weights of which a token uses 0.40 billion. Its proportions (experts per token times their
-width, heads, both relative to the model's width) are those of Qwen3-30B-A3B. --latent makes a DeepSeek-V2 with
+per token, with 1.08 billion weights of which a token uses 0.40 billion. Relative to the
+model's width, the experts of a token and the heads are as wide as in Qwen3-30B-A3B. --latent makes a DeepSeek-V2 with
 V2-Lite's width, heads and latent: by default 8 layers, the first dense, 10 experts, 6 per token, and 2 shared.
 transformers draws the weights, and build/export writes OUT_DIR/NAME.TYPE.gguf. Needs memory for the model in F16."""
 import argparse

@@ -4,9 +4,9 @@
 Usage: python3 scripts/openvino_speed.py -m MODEL.gguf [-t N] [--prompt-tokens N] [--gen-tokens N] [--repetitions N]
        [--precision f32]
 
-Prints one JSON object: tokens/s of prefill and decode, medians over the repetitions. The time to the first token is the
-prompt's. Each repetition has another prompt, since the pipeline caches prompts that repeat. --precision is
-INFERENCE_PRECISION_HINT: processors with BF16 instructions compute in BF16 by default."""
+Prints one JSON object: tokens/s of prefill and decode, medians over the repetitions. Prefill is the number of prompt
+tokens divided by the time to first token. Each repetition has another prompt, since the pipeline caches prompts.
+--precision is INFERENCE_PRECISION_HINT: processors with BF16 instructions compute in BF16 by default."""
 import sys
 
 import numpy as np

@@ -2,8 +2,8 @@
 """Measures the memory of optimizer state and of training: the table in experiments/29_galore/README.md.
 
 Each row is a run of build/train for three steps. The bytes of state are those in its checkpoint, compared with what
-the optimizer's formula gives. The peak is the process's maximum resident set, as reported by the kernel. LoRA trains
-adapters with AdamW for a model that the preset trained first.
+the optimizer's formula gives. The peak is the process's maximum resident set, as reported by the kernel. The LoRA
+rows train adapters with AdamW on a model that was first trained with the preset.
 
     scripts/optimizer_memory.py [--presets tiny,baby] [--batch-size N] [--threads N]"""
 import argparse

@@ -1,4 +1,4 @@
-"""Draws measurements as SVG: lines over a load or a size, ratios by model, and bars. Colors follow the system's light
+"""Draws measurements as SVG: line charts, ratios by model, and bar charts. Colors follow the system's light
 or dark mode."""
 import math
 import statistics

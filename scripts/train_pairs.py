@@ -21,7 +21,7 @@ from compare import BUILD, TINYSHAKESPEARE, mean_with_interval, run
 
 WINDOW = 64
 SHAPE = ["--layers", 4, "--dim", 128, "--heads", 4, "--hidden-dim", 352, "--context", WINDOW, "--batch-size", 12]
-MOST_STEPS = 1000  # maximum number of steps whose batches train --dump-batches writes
+MOST_STEPS = 1000  # train --dump-batches writes the batches of at most this many steps
 SEEDS = range(1, 9)
 
 

@@ -1,4 +1,4 @@
-// Chat messages in JSON, from a request or a line of a dataset.
+// Parses chat messages in JSON, from a request or a line of a dataset.
 #pragma once
 
 #include <vector>

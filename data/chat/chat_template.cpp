@@ -34,7 +34,7 @@ std::string text_of_special(const Tokenizer& tokenizer, int32_t id) {
   return "";
 }
 
-// Parses JSON and keeps the order of keys. Each key is searched linearly, so a byte costs several steps of the budget.
+// Parses JSON and keeps the order of keys. Spends four steps of the session's budget per byte: key look-up is linear.
 core::OrderedJson read_in_order(jinja::Session& session, const std::string& text, const char* where) {
   constexpr size_t kStepsPerByte = 4;
   session.spend(kStepsPerByte * text.size());

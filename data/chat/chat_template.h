@@ -122,8 +122,8 @@ enum class Thinking : uint8_t { None, Possible, Begun };
 /// Returns the template named `name_or_file` in `model` (if not null), or else the built-in template of that name, or
 /// else the template in that file. Throws core::UsageError that lists the built-in names if none of them exists.
 [[nodiscard]] ChatTemplate chat_template_named(const std::string& name_or_file, const Tokenizer* model = nullptr);
-/// Returns the model's own template, or nullopt if it has none, if `name_or_file` is empty, and otherwise
-/// chat_template_named(name_or_file, &model). Errors in the model's template begin with `where`.
+/// Returns chat_template_named(name_or_file, &model); if `name_or_file` is empty, the model's own template (nullopt if
+/// none), with errors that begin with `where`.
 [[nodiscard]] std::optional<ChatTemplate> find_chat_template(const Tokenizer& model, const std::string& where,
                                                              const std::string& name_or_file);
 

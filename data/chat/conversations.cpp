@@ -155,8 +155,8 @@ size_t end_of_answer(const Rendered& whole, size_t begin, const std::string& mar
   return end;
 }
 
-// Returns the text that ends the last turn of `whole`: the white space, if any, and the special token that follow
-// `whole` in `more`, the same chat with one more turn. Empty unless generation stops at that token.
+// `more` is the chat `whole` with one more turn. Returns the text that ends the last turn of `whole`: the white space
+// and the special token after it in `more`, or "" if generation does not stop at that token.
 std::string mark_between(const Tokenizer& tokenizer, const Rendered& whole, const Rendered& more) {
   if (!more.starts_with(whole)) return "";
   const std::string_view behind = std::string_view(more.text).substr(whole.size());

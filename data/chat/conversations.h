@@ -1,5 +1,5 @@
-// Training on conversations: lines of JSON, rendered by a model's chat template and tokenized. Only the answers are
-// learned.
+// Prepares conversations for training: parses lines of JSON, renders them by a model's chat template, and tokenizes
+// them. Only the answers are learned.
 #pragma once
 
 #include <mutex>
@@ -20,8 +20,8 @@ struct StoredConversation {
   std::string where{};  ///< file and line, for errors
 };
 
-/// Returns true if the first line is a JSON object with "messages" and without the key `field`, so that the files
-/// contain conversations instead of texts.
+/// Returns true if the files contain conversations, not plain texts: the first line is a JSON object with "messages"
+/// and without the key `field`.
 [[nodiscard]] bool are_conversations(const Documents& documents, const std::string& field);
 
 /// Reads lines {"messages": [{"role", "content"}, …]}, as in OpenAI's fine-tuning format and TRL. Messages may have

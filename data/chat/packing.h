@@ -11,12 +11,12 @@
 namespace folio::data {
 
 /// Packs examples by best-fit decreasing: the longest first, each into the fullest window that can hold it (Johnson
-/// 1973; at most about 11/9 of the minimum number of windows). An example occupies one input less than its number of
+/// 1973; at most about 11/9 of the minimum number of windows). An example occupies one input fewer than its number of
 /// tokens, since its last token is only a target.
 class PackedExamples {
  public:
-  /// Cuts longer examples to the window's length. `padding` is the token that fills the rest of windows. Throws
-  /// core::Error if there is nothing to learn.
+  /// Truncates examples to `length` inputs, and fills the rest of windows with the token `padding`. Throws core::Error
+  /// if no token is learned.
   PackedExamples(std::vector<ChatExample> examples, int64_t length, int32_t padding);
 
   [[nodiscard]] int64_t n_windows() const { return static_cast<int64_t>(windows_.size()); }  ///< per epoch

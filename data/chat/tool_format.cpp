@@ -14,7 +14,7 @@ namespace {
 
 using Kind = CallPiece::Kind;
 
-// Strings to find in a rendered chat; no template contains them. Some templates require IDs of nine letters and digits.
+// Placeholders to search for in a rendered chat. Some templates require IDs of nine letters and digits.
 constexpr std::array<const char*, 2> kNames{"made_up_function_q", "made_up_function_z"};
 constexpr std::array<const char*, 2> kIds{"qT7bX2mK9", "zR4cW8nJ5"};
 constexpr const char* kQuestion = "made-up question";

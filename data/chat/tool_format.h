@@ -45,8 +45,8 @@ struct ToolFormat {
 };
 
 /// Returns the format in which a template writes calls. A template that does not write arguments as a JSON object (but
-/// as XML or Python) is treated as one without support for tools. All renderings spend the budget. Throws core::Error
-/// if the template does not write the content of an answer.
+/// as XML or Python) is treated as one without support for tools. Rendering spends steps of `budget`. Throws
+/// core::Error if the template does not write the content of an answer.
 [[nodiscard]] ToolFormat tool_format(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                      const core::WorkBudget& budget = core::WorkBudget());
 
@@ -59,7 +59,7 @@ struct ChatWithTools {
 [[nodiscard]] ChatWithTools with_tools(std::span<const ChatMessage> messages, const std::string& tools,
                                        const ToolFormat& format);
 
-/// Renders and tokenizes a conversation with `tools`, a JSON list, in the template's tool_format(). Spends the budget.
+/// Renders and tokenizes a conversation with `tools`, a JSON list. `format` must be tool_format(). Spends the budget.
 [[nodiscard]] std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                                std::span<const ChatMessage> messages, const std::string& tools,
                                                const ToolFormat& format,

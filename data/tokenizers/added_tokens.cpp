@@ -99,7 +99,7 @@ AddedTokens::ZonedText AddedTokens::normalized(const ZonedText& from, size_t beg
     at = zone_end;
   }
   if (size != result.text.size())
-    result.zones = {{.end = result.text.size(), .parse_special = false}};  // NFC joined characters across zone borders
+    result.zones = {{.end = result.text.size(), .parse_special = false}};  // NFC joined characters across zones
   return result;
 }
 

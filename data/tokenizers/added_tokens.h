@@ -27,7 +27,7 @@ struct PromptPiece {
 /// A normalization of stretches of text. It precedes the search for tokens with TokenFlags::normalized.
 struct Normalization {
   std::string prepend{};                               ///< inserted before each stretch
-  std::function<std::string(std::string_view)> map{};  ///< null: the text stays as it is
+  std::function<std::string(std::string_view)> map{};  ///< null: the text is unchanged
 };
 
 /// Normalized text, cut into tokens and stretches of text, in order.

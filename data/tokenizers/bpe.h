@@ -52,7 +52,7 @@ class BpeTokenizer final : public VocabularyTokenizer<BpeVocabulary> {
   /// Reads tokenizer.json and tokenizer_config.json: BPE with one of the supported pre-tokenizers. Throws core::Error
   /// that names what is not supported.
   [[nodiscard]] static BpeTokenizer from_hf(const hf::TokenizerFiles& source);
-  /// Returns true if a tokenizer.json has a pre-tokenizer other than Metaspace, and no byte fallback.
+  /// Returns true for byte-level BPE: tokenizer.json has a pre-tokenizer other than Metaspace, and no byte fallback.
   [[nodiscard]] static bool is_hf(const nlohmann::json& tokenizer);
 
   /// Returns the tokens of the pieces. User-defined pieces are separated first (AddedTokens). If the vocabulary has

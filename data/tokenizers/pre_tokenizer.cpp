@@ -22,7 +22,6 @@ class Scanner {
   [[nodiscard]] LetterCase letter_case() const { return case_of(code_point_); }
   [[nodiscard]] bool is_newline() const { return is('\n') || is('\r'); }
 
-  /// Returns the position after the current character.
   [[nodiscard]] size_t end() const { return at_ + length_; }
   void next() { move_to(end()); }
   void skip(CharClass c) {

@@ -1,5 +1,5 @@
 // The merge loop of byte-pair encoding, for any function that ranks pairs of symbols. Merges the adjacent pair with the
-// lowest rank, leftmost first, until no pair has a rank. Takes O(n log n) steps for n symbols, by a heap and a list.
+// lowest rank, leftmost first, until no pair has a rank. Takes O(n log n) steps for n symbols (with a heap and a list).
 #pragma once
 
 #include <algorithm>

@@ -24,7 +24,7 @@ inline constexpr const char* kDefaultTemplate = "default";
 inline constexpr const char* kToolTemplate = "tool_use";
 using ChatTemplates = std::map<std::string, std::string>;
 
-/// Options of encoding a prompt.
+/// Options for encoding a prompt.
 struct PromptOptions {
   bool parse_special = true;  ///< parse special tokens: "<s>" in the prompt is one token
   bool add_special = true;    ///< prepend prefix_tokens()
@@ -81,8 +81,8 @@ class Tokenizer {
   /// Returns the tokenizer's kind, for messages: "character", "byte-level BPE" or "SentencePiece".
   [[nodiscard]] virtual std::string kind() const = 0;
 
-  /// Returns the text of tokens; decode(encode(text)) returns `text`. To decode the continuation of a text, concatenate
-  /// the token_bytes() of its tokens instead.
+  /// Returns the text of tokens. For encode(text), it is `text`, normalized if the tokenizer normalizes text. To decode
+  /// the continuation of a text, concatenate the token_bytes() of its tokens instead.
   [[nodiscard]] virtual std::string decode(const std::vector<int32_t>& tokens) const {
     std::string text;
     for (const int32_t token : tokens) text += token_bytes(token);

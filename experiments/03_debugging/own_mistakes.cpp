@@ -21,7 +21,6 @@ namespace {
 using Doubles = std::vector<double>;
 using Rows = std::vector<std::vector<Report::Json>>;
 
-// Returns the percentage of elements within `tolerance` of 0.
 double near_zero(const torch::Tensor& numbers, double tolerance) {
   return 100.0 * (numbers.abs() <= tolerance).to(torch::kDouble).mean().item<double>();
 }

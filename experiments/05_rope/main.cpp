@@ -1,4 +1,4 @@
-// Study: what do rotated positions buy, and how far do they reach? The results are explained in README.md.
+// Study: what does RoPE gain, and how far does it extrapolate? The results are explained in README.md.
 #include <fmt/format.h>
 #include <torch/types.h>
 #include <torch/utils.h>

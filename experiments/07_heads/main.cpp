@@ -18,7 +18,7 @@ constexpr int64_t kPositions = 256;
 int64_t bytes_by_formula(const core::ModelConfig& c) { return 2 * c.n_layers * c.kv_dim() * 4; }
 
 // Returns the bytes that the engine allocates for the cache blocks of kPositions positions: the distance in memory from
-// the first block to the one after the last. Blocks are adjacent, because they are first used in this order.
+// the first block to the one after the last. Blocks are adjacent if they are first used in order.
 int64_t bytes_allocated(const core::ModelConfig& c) {
   infer::CacheBlocks<float> blocks(static_cast<size_t>(c.n_kv_heads), c.head_dim, c.n_layers,
                                    infer::kernels::reference_kernels());
@@ -65,7 +65,7 @@ void study(Report& report) {
   train::TrainConfig setting = experiments::small_setting(text);
   if (report.short_form()) setting.steps = 10;
   setting.eval_every = setting.steps;
-  setting.schedule = train::ScheduleKind::Cosine;  // decays because a constant rate ends with noisy weights
+  setting.schedule = train::ScheduleKind::Cosine;  // a constant rate would end with noisier weights
   setting.min_lr = setting.lr / 10.0;
 
   std::vector<experiments::Variant> variants;

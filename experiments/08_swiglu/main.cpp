@@ -89,7 +89,7 @@ void study(Report& report) {
   train::TrainConfig setting = experiments::small_setting(text);
   setting.steps = report.short_form() ? 20 : 200;
   setting.eval_every = setting.steps;
-  setting.schedule = train::ScheduleKind::Cosine;  // decays because a constant rate ends with noisy weights
+  setting.schedule = train::ScheduleKind::Cosine;  // a constant rate would end with noisier weights
   setting.min_lr = setting.lr / 10.0;
   show_starts(report, text, setting.model);
 

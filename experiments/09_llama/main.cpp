@@ -104,7 +104,7 @@ void study(Report& report) {
     setting.steps = 30;
   }
   setting.eval_every = setting.steps;
-  setting.schedule = train::ScheduleKind::Cosine;  // decays because a constant rate ends with noisy weights
+  setting.schedule = train::ScheduleKind::Cosine;  // a constant rate would end with noisier weights
   setting.min_lr = setting.lr / 10.0;
 
   const int64_t stride = report.short_form() ? setting.window : 16;

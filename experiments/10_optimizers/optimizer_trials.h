@@ -36,10 +36,10 @@ class OptimizerTrials {
   /// Learning rate of Muon's AdamW, which updates all parameters other than the blocks' matrices.
   double muons_adamw_rate = 0.0;
 
-  /// Searches each contender's best learning rate and stores the result in its `search`.
+  /// Finds each contender's best learning rate and stores the result in its `search`.
   void choose_rates(const std::vector<Contender*>& contenders) const;
 
-  /// Returns final validation losses, a list over paired_seeds for each trial; NaN where training diverged.
+  /// Returns the final validation losses of each trial, one per seed of paired_seeds(); NaN where training diverged.
   [[nodiscard]] std::vector<std::vector<double>> judge(const std::vector<Trial>& trials) const;
 
  private:

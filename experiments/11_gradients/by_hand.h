@@ -45,7 +45,7 @@ struct NormGradients {
 [[nodiscard]] torch::Tensor softmax_backward(const torch::Tensor& p, const torch::Tensor& dp,
                                              Mistake mistake = Mistake::None);
 
-/// Gradients of nn::Attention for x [B, T, D]; weights as in the module.
+/// Gradients of nn::Attention for x [B, T, D]. Each has the shape of x or of the weight.
 struct AttentionGradients {
   torch::Tensor x, wq, wk, wv, wo;
 };

@@ -91,7 +91,7 @@ void show_budgets(Report& report, const ScalingGrid& grid, const ScalingLaw& law
 }
 
 // Tests extrapolation in model size: fits the law without the largest size, then without the two largest, and predicts
-// the losses of the largest models. Does the same for the longest trainings.
+// the losses of the largest models. Does the same for the longest training runs.
 void judge_law(Report& report, const ScalingGrid& grid, const ScalingLaw& law,
                const std::vector<ScalingPoint>& points) {
   const auto percent = [](double share) { return fmt::format("{:.2f} %", 100.0 * share); };

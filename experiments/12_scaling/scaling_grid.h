@@ -20,7 +20,7 @@ struct Operations {
   [[nodiscard]] double all() const { return matrices + head + attention; }
 };
 
-/// Trainings of each width for each number of steps: runs[i * steps.size() + j] has widths[i] and steps[j].
+/// Training runs of each width for each number of steps: runs[i * steps.size() + j] has widths[i] and steps[j].
 struct ScalingGrid {
   std::vector<int64_t> widths, steps;
   std::vector<ScalingRuns> runs{};

@@ -18,7 +18,6 @@ struct Corner {
   double value;
 };
 
-// Returns the point a + t (b - a) on the line through a and b.
 Point between(const Point& a, const Point& b, double t) {
   Point x(a.size());
   for (size_t i = 0; i < x.size(); ++i) x[i] = a[i] + t * (b[i] - a[i]);
@@ -65,8 +64,8 @@ Corner walk_downhill(const Function& f, const Point& start, double step) {
   return *std::min_element(simplex.begin(), simplex.end(), lower);
 }
 
-// Geometric means over the points. At these means, the terms of the law have similar sizes, so the fit uses the
-// logarithms of the terms there as variables.
+// Geometric means of the points' N and D. The fit's variables are the logarithms of the law's terms at these means,
+// where the terms have similar sizes.
 struct Middle {
   double parameters, tokens;
 };

@@ -1,5 +1,5 @@
-// A scaling law: the loss as a function of model size and training tokens, fitted to a few trainings, and the optimal
-// model size for a compute budget.
+// A scaling law: the loss as a function of model size and training tokens, fitted to small training runs, and the
+// optimal model size for a compute budget.
 #pragma once
 
 #include <cstdint>

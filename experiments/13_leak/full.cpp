@@ -20,7 +20,7 @@ namespace {
 constexpr double kMinutes = 9.0;
 constexpr int64_t kWindows = 2048;  // number of windows that are tested for leaks
 
-constexpr std::array<int64_t, 3> kStages{5000, 15'000, 25'000};  // steps after each of the notebook's three trainings
+constexpr std::array<int64_t, 3> kStages{5000, 15'000, 25'000};  // total steps after each of the notebook's three runs
 
 struct Model {
   std::string name;

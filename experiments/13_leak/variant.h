@@ -1,4 +1,4 @@
-// A variant of the model's norm with the leaks measured in models trained with it, and charts of two variants.
+// A variant of the model's norm, with leaks measured in models trained with it, and charts that compare two variants.
 #pragma once
 
 #include <string>
@@ -16,7 +16,6 @@ struct Variant {
   std::vector<double> early{};       // by seed: mean_gain_from_future() after a quarter of the steps
   torch::Tensor gradients_TT{};      // gradient_map of the first seed
 
-  // Returns of(findings[i]) for each seed i.
   [[nodiscard]] std::vector<double> each(double (*of)(const Findings&)) const {
     std::vector<double> values;
     for (const Findings& f : findings) values.push_back(of(f));

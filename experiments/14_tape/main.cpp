@@ -62,9 +62,9 @@ double farthest(const std::vector<double>& a, const std::vector<double>& b, size
   return worst;
 }
 
-// Returns a bound on the difference between the first kCompared losses of two correct trainings. Each step adds at most
-// tape::roundings() rounding errors of half an ulp. A run with perturbed initial values measures how training amplifies
-// errors.
+// Returns a bound on the difference between the first kCompared losses of two correct training runs. Each step adds at
+// most tape::roundings() rounding errors of half an ulp. A run with perturbed initial values measures how training
+// amplifies errors.
 double rounding_limit(const Rung& rung, const std::vector<data::Batch>& batches, const std::vector<double>& losses) {
   constexpr double kMoved = 0x1p-20, kHalfUlp = 0x1p-53;
   Rung moved = rung;
@@ -78,7 +78,6 @@ double rounding_limit(const Rung& rung, const std::vector<data::Batch>& batches,
   return roundings * kHalfUlp * (2.0 * kCompared * condition + losses[0]);
 }
 
-// Returns the mean loss over the first 512 windows of the validation split.
 double validation_loss(const Rung& rung, const experiments::Shakespeare& text) {
   constexpr int64_t kWindows = 512;
   tape::Tape tape;

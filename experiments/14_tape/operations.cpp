@@ -117,7 +117,7 @@ Tensor causal_softmax(const Tensor& scores) {
   for (int64_t row = 0; row < S * T; ++row) {
     const double* s = &scores.value()[row * T];
     double* p = &y.value()[row * T];
-    const int64_t seen = row % T + 1;  // row t of a matrix sees columns 0 .. t
+    const int64_t seen = row % T + 1;  // row t of a matrix attends to columns 0 .. t
     const double largest = *std::max_element(s, s + seen);
     double total = 0.0;
     for (int64_t u = 0; u < seen; ++u) total += p[u] = std::exp(s[u] - largest);

@@ -88,7 +88,7 @@ std::vector<Case> make_cases(uint64_t seed) {
     cases.push_back({name, std::move(leaves), roundings + kRest, record, libtorch});
   };
   const auto add_same = [&](const char* name, std::vector<Parameter> leaves, double roundings, auto both) {
-    add(name, std::move(leaves), roundings, both, both);  // written the same for the tape and for LibTorch
+    add(name, std::move(leaves), roundings, both, both);  // `both` accepts tensors of the tape and of LibTorch
   };
   const auto product = [](auto& w) { return matmul(w[0], w[1]); };
   add_same("+", {leaf("a", stack), leaf("b", stack)}, 0, [](auto& w) { return w[0] + w[1]; });

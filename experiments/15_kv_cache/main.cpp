@@ -75,7 +75,7 @@ uint64_t count_work(Report& report) {
   infer::Cpu cpu({.n_threads = 1, .kernels = &experiments::counting_kernels()});
   infer::Runner runner(model, cpu, {.type = infer::CacheType::F16});
   const size_t tokens = report.short_form() ? 128 : 256;
-  const auto processor_seconds = [] { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };  // CPU time
+  const auto processor_seconds = [] { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };
   const double start = processor_seconds();
   const Generation without = experiments::generate(runner, tokens, false);
   const double seconds_without = processor_seconds() - start;

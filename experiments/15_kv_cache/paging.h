@@ -20,8 +20,8 @@ struct Lengths {
   double (*quantile)(double u, double mean);
 };
 
-/// Draws `count` sequences at a random moment. Final lengths are drawn from `lengths` with the mean `mean`, and limited
-/// to `context`; the current length is uniform from 1 to the final one. All lengths are in positions.
+/// Draws `count` sequences in the middle of generation. Final lengths are drawn from `lengths` with the mean `mean`,
+/// and limited to `context`; the current length is uniform from 1 to the final one. All lengths are in positions.
 [[nodiscard]] std::vector<Text> running_texts(const Lengths& lengths, int64_t count, double mean, int64_t context,
                                               uint64_t seed);
 

@@ -27,7 +27,7 @@ Roof measure_roof(core::ThreadPool& pool, size_t megabytes, double seconds) {
   });
   const double operations = 2.0 * static_cast<double>(kRounds * kPeakSums * step.lanes * pool.size());
 
-  // Each call reads the next 32 MiB, which are not cached anymore. Short calls are rarely slowed by other programs.
+  // Each call reads the next 32 MiB, which are no longer cached. Short calls are rarely slowed by other programs.
   constexpr size_t kPiece = (size_t{32} << 20U) / sizeof(uint64_t);
   const std::vector<uint64_t> memory((megabytes << 20U) / sizeof(uint64_t), 1);
   const size_t share = (kPiece + pool.size() - 1) / pool.size();

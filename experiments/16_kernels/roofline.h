@@ -13,7 +13,7 @@
 
 namespace folio::experiments {
 
-/// The roofline of one thread or of all threads. A multiplication and an addition count as one operation each.
+/// The roofline of one thread or of all threads. A multiply-add counts as two operations.
 struct Roof {
   double operations_per_s;
   double bytes_per_s;

@@ -24,7 +24,6 @@ using experiments::Text;
 
 const std::vector<std::string> kRising{"greedy", "T = 0.25", "T = 0.5", "T = 0.75", "T = 1", "T = 1.25", "T = 1.5"};
 
-// Returns the three truncations that the study compares, at temperature 1.
 std::vector<Setting> three_cuts() {
   return {{"top-k 5", {.temperature = 1.0F, .top_k = 5, .top_p = 1.0F}},
           {"top-p 0.9", {.temperature = 1.0F, .top_p = 0.9F}},

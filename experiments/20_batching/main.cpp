@@ -35,7 +35,7 @@ void count(Report& report, const ReadersModel& reader) {
                          .log_y = true};
   int64_t n_texts = 0;
   int64_t n_other = 0;
-  // Runs n requests, one every `apart` steps (0: all at once), adds a table row, compares outputs with separate runs.
+  // Runs n requests, one per `apart` steps (0: at once), adds a table row, and compares outputs with separate runs.
   const auto add = [&](const std::string& name, size_t n, size_t n_threads, int64_t apart) {
     const Run run = batches.run(0, n, n_threads, apart);
     double tokens = 0.0;

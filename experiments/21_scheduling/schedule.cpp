@@ -69,7 +69,7 @@ class Run {
     if (n_drawn == rows.size()) goodput_.measured(rows.size(), cost(cells));  // no rows of prompts
   }
 
-  // Proposes draft tokens for the running sequences by prompt lookup: as many as pay by the times of earlier steps.
+  // Proposes draft tokens for the running sequences by prompt lookup, as many as the measured step times justify.
   void draft() {
     std::vector<Sequence*> drafting;
     std::vector<infer::Goodput::Text> chances;
@@ -105,7 +105,7 @@ class Run {
     while (has_come() && may()) requests_[n_in_++].start(scheduler_);
   }
 
-  // Returns a cell per request before a step: absent, waiting, or ended and keeping a place in its static batch.
+  // Returns each request's cell before a step: absent, waiting, or ended but still in a slot of its static batch.
   std::vector<Cell> states() const {
     std::vector<Cell> cells(requests_.size());
     for (size_t i = 0; i < cells.size(); ++i) {

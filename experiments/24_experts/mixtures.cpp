@@ -106,8 +106,8 @@ void observe_routes(nn::Llama& model, const Shakespeare& text, int64_t window,
   }
 }
 
-// Returns the rows of the fullest of E experts divided by the mean over experts, averaged over the windows of
-// experts_WN, the experts selected in each window.
+// Returns the fullest expert's number of rows divided by the mean of all E experts, averaged over W windows. experts_WN
+// has the selected experts of each window.
 double mean_fullest(const torch::Tensor& experts_WN, int64_t E) {
   const torch::Tensor counts_WE =
       torch::zeros({experts_WN.size(0), E}).scatter_add(1, experts_WN, torch::ones(experts_WN.sizes()));

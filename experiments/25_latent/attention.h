@@ -1,6 +1,6 @@
 // Attention of the newest rows of a sequence over its cache, in plain loops: with grouped heads, and with a latent in
-// both forms. The functions count their work. Arrays are row-major; the rows are the last ones of the cache, and row i
-// attends to its own position and to all earlier ones.
+// the plain and the absorbed form. The functions count their work. Arrays are row-major; the rows are the last ones of
+// the cache, and row i attends to its own position and to all earlier ones.
 #pragma once
 
 #include <cstdint>

@@ -20,7 +20,7 @@
 namespace folio::experiments {
 namespace {
 
-// Elements of query heads and values without a latent, and DeepSeek's proportions: rope = head / 2, rank = 4 · head.
+// The head size of the trained models, and the latents of DeepSeek-V2-Lite and DeepSeek-V3.
 constexpr int64_t kHead = 16;
 const Latent kV2Lite{16, 512, 128, 64, 128, {}, {}};
 const Latent kV3{128, 512, 128, 64, 128, {}, {}};
@@ -46,10 +46,10 @@ core::ModelConfig with_parameters_of(const core::ModelConfig& like, core::ModelC
   return c;
 }
 
-// Elements that a layer caches for a position: keys and values of all key/value heads, or the latent.
+// Returns the elements that a layer caches per position: keys and values of all key/value heads, or the latent.
 int64_t cached(const core::ModelConfig& c) { return c.latent() ? c.latent_dim() : 2 * c.kv_dim(); }
 
-// Bytes of a position and layer in the engine's cache, from the size of its blocks.
+// Returns the bytes per position and layer in the engine's cache, from the size of its blocks.
 int64_t bytes_in_engine(const core::ModelConfig& config, infer::CacheType type) {
   const auto weights = std::make_shared<core::Weights>(core::Weights{.config = config, .tensors = {}});
   for (const core::TensorSpec& spec : core::tensor_manifest(config)) {
@@ -68,7 +68,7 @@ void show_bytes(Report& report, const core::ModelConfig& plain, const std::vecto
   };
   std::vector<Shape> shapes;
   for (const Variant& v : variants) shapes.push_back({v.name, v.model});
-  core::ModelConfig llama = plain;  // attention as published, in a narrow model of one layer: the rest isn't cached
+  core::ModelConfig llama = plain;  // one narrow layer suffices, since only attention sizes matter
   llama.n_layers = 1;
   llama.n_heads = 64;
   llama.n_kv_heads = 8;
@@ -86,7 +86,7 @@ void show_bytes(Report& report, const core::ModelConfig& plain, const std::vecto
     report.check_equal(s.name + ": bytes in the engine's F16 cache", f16, 2 * n);
     const int64_t f32 = bytes_in_engine(s.model, infer::CacheType::F32);
     report.check_equal(s.name + ": bytes in the engine's F32 cache", f32, 4 * n);
-    // Keys and values of all query heads, without a latent: nope + rope and value elements.
+    // Elements of the keys and values of all query heads, which a cache without a latent would store.
     const int64_t all =
         s.model.n_heads * (s.model.head_dim + (s.model.latent() ? s.model.v_head_dim : s.model.head_dim));
     rows.push_back({s.name, n, 2 * n, f16, f32, bytes_in_engine(s.model, infer::CacheType::Q8_0), 2 * all,
@@ -103,8 +103,8 @@ Floats floats_of(const torch::Tensor& x) {
   return {contiguous.data_ptr<float>(), contiguous.data_ptr<float>() + contiguous.numel()};
 }
 
-// Returns the largest difference of the model's latent attention, a plain form on LibTorch, from absorbed() with the
-// same weights, in any layer, relative to the largest output.
+// Returns the largest difference, over all layers, of the LibTorch module's output from that of absorbed() with the
+// same weights, relative to the largest output.
 double distance_from_module(nn::Llama& model) {
   const torch::NoGradGuard no_grad;
   model->eval();
@@ -157,7 +157,7 @@ void compare_losses(Report& report, const Shakespeare& text, const train::TrainC
   const auto measure = [](nn::Llama& model) { return model->config().latent() ? distance_from_module(model) : 0.0; };
   const auto at_one_rate = train_variants(report, text, setting, variants, seeds, measure);
   const auto searches = tune_variants(report, text, setting, variants);
-  std::vector<Variant> others;  // those with another rate
+  std::vector<Variant> others;  // variants whose best rate is not the setting's
   for (const Variant& v : variants) {
     if (v.lr != setting.lr) others.push_back(v);
   }
@@ -260,7 +260,7 @@ void show_published_work(Report& report) {
   for (const auto& [name, a] : {std::pair{"V2-Lite", kV2Lite}, std::pair{"V3", kV3}}) {
     for (const int64_t n_cached : {500, 2000, 8000}) {
       const Work of_absorbed = absorbed_work(a, n_cached, 1), of_plain = plain_work(a, n_cached, 1);
-      // Keys and values of all heads in the cache: the scores and sums of plain(), without computing keys and values.
+      // Multi-head attention with keys and values in the cache: as plain(), but without computing them.
       const int64_t mha = (n_cached + 1) * a.n_heads * (a.nope + a.rope + a.value);
       const auto per_element = [](int64_t adds, int64_t elements) {
         return static_cast<double>(adds) / static_cast<double>(elements);

@@ -1,5 +1,5 @@
-// The finite automaton of a form, to count its states and to draw them. Equivalent states are merged; for display,
-// forced sequences of bytes become one arrow.
+// The finite automaton of a form (a constraint on outputs), for counting and drawing states. Equivalent states are
+// merged; for display, forced sequences of bytes become one arrow.
 #pragma once
 
 #include <bitset>

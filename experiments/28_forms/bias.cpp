@@ -10,7 +10,7 @@
 namespace folio::experiments {
 namespace {
 
-// A form with only six texts, so that their exact probabilities can be compared with those of masked sampling.
+// A regular expression with only six matches, so that their exact probabilities can be compared with masked sampling.
 const std::string kFew = R"((the (zebra|gnu|king)|my (lord|love|gnu))\.)";
 const std::vector<std::string> kTexts{"the zebra.", "the gnu.", "the king.", "my lord.", "my love.", "my gnu."};
 constexpr const char* kFewPrompt = "\n\nROMEO:\nGood morrow to ";

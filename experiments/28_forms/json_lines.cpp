@@ -20,10 +20,10 @@ using infer::forms::FormOptions;
 constexpr int64_t kLineTokens = 240;
 
 struct Judged {
-  double free = 0.0, held = 0.0;  // fractions of outputs that fit, without and with the form
+  double free = 0.0, held = 0.0;  // fractions of outputs that match the form, generated without and with it
   double weight = 0.0;            // product, over steps, of the allowed tokens' total probability; mean over outputs
   double weight_error = 0.0;      // standard error of `weight`
-  int64_t held_wrong = 0;         // number of complete outputs under the form that don't fit
+  int64_t held_wrong = 0;         // number of complete outputs generated with the form that do not match it
   int64_t differ = 0;             // number of disagreements between the form and a JSON parser
 };
 
@@ -64,7 +64,7 @@ class Model {
       it.held += fits ? 1.0 : 0.0;
       it.differ += fits != begins_with_person(result.text) ? 1 : 0;
       it.held_wrong += !fits && result.finish_reason == infer::FinishReason::Stop ? 1 : 0;
-      // An output that reached the token limit is not a text of the form and has weight 0.
+      // An output cut off at the token limit does not match the form, so its weight is 0.
       const double weight = fits ? std::exp(log_mass(walk(engine_, *tokenizer_, *form_, prompt, result.tokens))) : 0.0;
       it.weight += weight;
       squares += weight * weight;

@@ -1,4 +1,4 @@
-// Study: what does it take to constrain a model to a form, and what does that do to its probabilities? The results are
+// Study: what does it take to constrain output to a grammar or schema, and how do probabilities change? The results are
 // explained in README.md.
 #include "experiments/28_forms/parts.h"
 #include "infer/cpu/cpu.h"

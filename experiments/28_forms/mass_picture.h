@@ -1,4 +1,4 @@
-// Draws the probability mass of a form's allowed tokens along a text, and bar charts of the texts of a form.
+// Draws charts of structured outputs: the total probability of the allowed tokens at each step, and bars per output.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ struct MassPicture {
   [[nodiscard]] std::string svg() const;
 };
 
-/// A bar chart: texts with several values each, all on one scale.
+/// A bar chart with several bars per row, all on one scale.
 struct BarsPicture {
   struct Row {
     std::string name;

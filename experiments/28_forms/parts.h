@@ -1,4 +1,4 @@
-// The parts of the study: speeches under a form, bias of masked sampling, JSON lines, cuts into tokens, and rejections.
+// The parts of the structured output study: speeches, bias of masked sampling, JSON, forced tokens, and rejected forms.
 #pragma once
 
 #include "experiments/28_forms/walks.h"
@@ -10,7 +10,7 @@ namespace folio::experiments {
 [[nodiscard]] std::shared_ptr<infer::forms::Form> form_for(const data::Tokenizer& tokenizer,
                                                            infer::forms::FormOptions::Kind kind, std::string text);
 
-/// Measures what a form does to the outputs of a Shakespeare model that was not trained on texts of this form.
+/// Measures how a form changes the outputs of a Shakespeare model, whose training text does not match the form.
 class Speeches {
  public:
   Speeches(Report& report, const ReadersModel& reader, infer::Engine& engine);
@@ -30,13 +30,13 @@ class Speeches {
   std::vector<size_t> speech_begins_;  // offsets of speeches in book_
 };
 
-/// Studies how masked sampling changes the probabilities of whole texts, for forms with few enough texts to list.
+/// Studies how masked sampling changes the probabilities of whole outputs, for forms with few enough matches to list.
 void bias(Report& report, const ReadersModel& reader, infer::Engine& engine);
 
 /// Trains small models on lines of JSON, and compares their outputs with and without a schema.
 void json_lines(Report& report);
 
-/// Studies how forced bytes are split into tokens.
+/// Studies the ways to split bytes that a form forces into tokens.
 void cuts(Report& report);
 
 /// Shows that a form is rejected if the vocabulary lacks a brace.

@@ -49,7 +49,7 @@ bool begins(infer::forms::Form& form, const std::string& text) {
   return form.after(form.start(), text) != infer::forms::Form::kDead;
 }
 
-// Describes where in a speech the next character comes, given `text`, the speech so far. For the table of steps.
+// Describes the position in a speech that follows `text`, for the table of steps.
 std::string place_name(const std::string& text) {
   const size_t colon = text.find(':');
   if (text.empty()) return "the name's first letter";

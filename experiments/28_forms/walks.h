@@ -15,7 +15,7 @@ namespace folio::experiments {
 
 using Tokens = std::vector<int32_t>;
 
-/// A token of an output, compared with all tokens that the form allowed in its place.
+/// A token of an output, compared with all tokens that the form allowed at its position.
 struct Step {
   int32_t token;
   double p;     ///< the token's probability under the model

@@ -42,7 +42,7 @@ struct Task {
 [[nodiscard]] double loss_after(const Task& task, const Method& method, double lr, uint64_t seed, int64_t steps,
                                 nn::Llama* model = nullptr);
 
-/// Searches each method's learning rate on tuning_seeds, and sets `search`.
+/// Finds each method's best learning rate on tuning_seeds, and sets `search`.
 void choose_rates(const Report& report, const Task& task, std::vector<Method>& methods);
 
 /// Sets each method's `trained`, `state_bytes`, `steps_in_time`, and `step_seconds`, the median over rounds in which

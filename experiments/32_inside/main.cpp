@@ -1,5 +1,5 @@
-// Study: which heads look at the token before, and which continue what was there before? The results are explained in
-// README.md.
+// Study: which attention heads attend to the previous token, and which are induction heads? The results are explained
+// in README.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,16 +17,16 @@
 namespace folio::experiments {
 namespace {
 
-// What a model can do without some of its heads.
+// The loss of a model with some heads disabled.
 struct Ablation {
   std::string name;
-  std::vector<int64_t> n_heads{};  // by seed
-  Doubles late{};                  // by seed
+  std::vector<int64_t> n_heads{};  // by seed: number of disabled heads
+  Doubles late{};                  // by seed: loss of the repeated tokens
 };
 
 constexpr double kPrevious = 0.2;  // previous-token score from which a head of layer 0 is called a previous-token head
 
-// Returns the first step of the course at which `reached` is true.
+// Returns the first step of `course` for which `reached` is true, or -1.
 template <typename Reached>
 int64_t first_step(const std::vector<Measured>& course, Reached reached) {
   const auto found = std::ranges::find_if(course, reached);
@@ -37,7 +37,7 @@ double best_of_layer(const Doubles& scores, int64_t layer) {
   return largest({scores.begin() + layer * kHeads, scores.begin() + (layer + 1) * kHeads});
 }
 
-// Returns n heads of a layer, those with the largest scores first, after the first `skipped`.
+// Returns the n heads of a layer with the largest scores, in descending order, after skipping the first `skipped`.
 std::vector<Head> heads_by(const Doubles& scores, int64_t layer, size_t n, size_t skipped = 0) {
   std::vector<Head> heads;
   const auto order = from_largest({scores.begin() + layer * kHeads, scores.begin() + (layer + 1) * kHeads});
@@ -113,7 +113,7 @@ void show_course(Report& report, const std::vector<uint64_t>& seeds, const std::
   if (!report.short_form()) report.check_below("correlation of the late loss with the score", together, -0.9);
 }
 
-// Shows what the models with two layers lose without some heads.
+// Reports the losses of the two-layer models with some heads disabled.
 void show_ablations(Report& report, const std::vector<uint64_t>& seeds, std::vector<Learner>& two) {
   std::vector<Ablation> ablations{{"whole"},
                                   {"without the previous-token heads"},
@@ -160,7 +160,7 @@ void show_ablations(Report& report, const std::vector<uint64_t>& seeds, std::vec
                      differences(ablations[1].late, ablations[2].late), 1.5);
 }
 
-// Draws the best heads of the learner next to the panels of other models.
+// Draws the attention weights of the learner's best heads, followed by the panels of other models.
 void draw_attention(Report& report, Learner& learner, std::vector<HeatMap::Panel> others) {
   std::vector<int32_t> vocabulary(kVocabulary);
   std::iota(vocabulary.begin(), vocabulary.end(), 0);

@@ -1,4 +1,4 @@
-// Sequences of random tokens that repeat, and what an attention head's weights in them say about its task.
+// Repeated sequences of random tokens, and scores of attention heads computed from their weights on such sequences.
 // Source: Olsson et al., "In-context Learning and Induction Heads", 2022: prefix matching, previous-token heads.
 #pragma once
 
@@ -20,12 +20,12 @@ struct Head {
 };
 [[nodiscard]] std::string shown(const Head& head);  ///< returns "LAYER.HEAD"
 
-/// Returns `length` tokens: `period` different ones of `vocabulary` in random order, again and again. Throws
+/// Returns `length` tokens: `period` different ones of `vocabulary` in random order, repeated. Throws
 /// core::Error if the vocabulary has fewer.
 [[nodiscard]] std::vector<int32_t> repeated_tokens(std::span<const int32_t> vocabulary, int64_t period, int64_t length,
                                                    uint64_t seed);
 
-/// Returns the mean weight of positions 1 to T - 1 on the position before. `weights`: (T, T), row t those of query t.
+/// Returns the mean weight of positions 1 to T - 1 on the position before. Row t of `weights` (T, T) is query t.
 [[nodiscard]] double previous_token_score(std::span<const float> weights, int64_t T);
 
 /// Returns the mean, over positions t >= period, of the weight on all tokens that followed earlier copies of token t:
@@ -39,7 +39,7 @@ struct Head {
 /// Returns five seeds from report.seed() on, or only that one in short form.
 [[nodiscard]] std::vector<uint64_t> five_seeds(const Report& report);
 
-/// The sequence in the picture of attention: kDrawn tokens, which are kDrawnPeriod different ones three times.
+/// The sequence in the attention picture: kDrawnPeriod different tokens, repeated three times.
 inline constexpr int64_t kDrawnPeriod = 12, kDrawn = 3 * kDrawnPeriod;
 /// Returns the panel of a head's weights (kDrawn, kDrawn).
 [[nodiscard]] HeatMap::Panel attention_panel(const std::string& title, Doubles weights);

@@ -34,23 +34,23 @@ struct Inspected {
   std::string name;
   int64_t n_layers = 0, n_heads = 0;
   Doubles previous{};         // [layer · n_heads + head]: previous-token scores on text
-  Doubles previous_random{};  // likewise, on random tokens
-  Doubles prefix{};           // likewise, prefix-matching scores, means of all seeds
-  Doubles prefix_once{};      // likewise, of the same positions in tokens that don't repeat
+  Doubles previous_random{};  // previous-token scores on random tokens
+  Doubles prefix{};           // prefix-matching scores on repeated random tokens, averaged over seeds
+  Doubles prefix_once{};      // the same scores on random tokens without repetition, as a baseline
   Doubles best{};             // by seed: the largest prefix-matching score
-  Doubles early{}, late{};    // by seed: losses of the tokens when they come first, and a second time
+  Doubles early{}, late{};    // by seed: losses of the first and of the second occurrence of the tokens
   std::vector<Head> induction{}, others{}, before{};  // before: heads with the largest previous-token scores
-  // By seed: late losses, and losses on text, of the whole model and without the heads of each of the three lists.
+  // By seed: losses of repeated tokens and on text, for the whole model and without `induction`, `others` and `before`.
   std::array<Doubles, 4> late_without{}, text_without{};
-  HeatMap::Panel picture{};  // the head with the largest prefix-matching score
+  HeatMap::Panel picture{};  // weights of the head with the largest prefix-matching score
 };
 
 Head head_of(const Inspected& it, size_t i) {
   return {static_cast<int64_t>(i) / it.n_heads, static_cast<int64_t>(i) % it.n_heads};
 }
 
-// Sets `induction`, the heads with a prefix-matching score of at least kInduction, and as many `others` of the same
-// layers, from the smallest score on, and `before`.
+// Sets `induction`, the heads with a prefix-matching score of at least kInduction; `others`, as many heads of the same
+// layers with the smallest scores; and `before`.
 void choose_heads(Inspected& it) {
   auto order = from_largest(it.prefix);
   std::set<int64_t> layers;
@@ -68,7 +68,7 @@ void choose_heads(Inspected& it) {
   for (const size_t i : std::span(by_previous).first(it.induction.size())) it.before.push_back(head_of(it, i));
 }
 
-// A model on the engine, and sequences for it. `own` determines a sequence.
+// Runs a model on text, on repeated and on distinct random tokens. The seed `own` determines the sequence.
 class Subject {
  public:
   Subject(const core::StoredModel& model, const data::Tokenizer& tokenizer)
@@ -86,7 +86,7 @@ class Subject {
   [[nodiscard]] Watched repeated(uint64_t own, std::span<const Head> off = {}) {
     return watched_.run(repeated_tokens(vocabulary_, kPeriod, kTokens, own), off);
   }
-  [[nodiscard]] Watched not_repeated(uint64_t own) {  // but for the last tokens, if there are fewer different ones
+  [[nodiscard]] Watched not_repeated(uint64_t own) {  // repeats only if the vocabulary is too small
     return watched_.run(repeated_tokens(vocabulary_, std::min(kTokens, std::ssize(vocabulary_)), kTokens, own));
   }
   [[nodiscard]] Watched drawn(uint64_t own) {
@@ -96,7 +96,7 @@ class Subject {
  private:
   std::vector<int32_t> text_;
   std::span<const int32_t> validation_;
-  std::vector<int32_t> vocabulary_;  // the tokens that the text has
+  std::vector<int32_t> vocabulary_;  // the distinct tokens of the text
   WatchedModel watched_;
 };
 
@@ -112,8 +112,8 @@ Doubles prefix_scores(const Subject::Watched& run) {
   return scores;
 }
 
-// Returns the mean loss of the tokens that are there a second time. Loss i is that of token i + 1; that of the first
-// token that repeats can't be predicted, and doesn't count.
+// Returns the mean loss of the repeated tokens. losses[i] is that of token i + 1. The first repeated token is excluded,
+// since it cannot be predicted.
 double late_loss(const Subject::Watched& twice) { return mean_of(std::span(twice.losses).subspan(kPeriod)); }
 
 void score(Inspected& it, Subject& subject, const std::vector<uint64_t>& seeds) {
@@ -143,7 +143,7 @@ void ablate(Inspected& it, Subject& subject, const std::vector<uint64_t>& seeds)
   for (size_t which = 0; which < (it.induction.empty() ? 1 : off.size()); ++which) {
     for (const uint64_t seed : seeds) {
       double late = 0.0, on_text = 0.0;
-      for (uint64_t i = kSequences; i < 2 * kSequences; ++i) {  // other sequences than those that chose the heads
+      for (uint64_t i = kSequences; i < 2 * kSequences; ++i) {  // not the sequences by which the heads were chosen
         const uint64_t own = core::random_bits(seed, i);
         late += kEach * late_loss(subject.repeated(own, off[which]));
         on_text += kEach * mean_of(subject.on_text(own, off[which]).losses);

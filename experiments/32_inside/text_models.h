@@ -1,4 +1,4 @@
-// The heads of models that were trained on text: the reader's own, and SmolLM2.
+// Finds induction heads in models trained on text: the reader's own, and SmolLM2.
 #pragma once
 
 #include <vector>
@@ -8,9 +8,9 @@
 
 namespace folio::experiments {
 
-/// Scores all heads of the newest model of runs/ and, if it is there, of SmolLM2; in short form, only of the small
-/// model of tests. Shows and checks what their best heads do, and what the models lack without them. Returns the
-/// weights of each model's head with the largest prefix-matching score, for a picture.
+/// Scores all heads of the newest model of runs/ and of SmolLM2, if downloaded; in short form, only of the tests' small
+/// model. Reports the losses with the best heads disabled. Returns the attention weights of each model's head with the
+/// largest prefix-matching score, for a picture.
 [[nodiscard]] std::vector<HeatMap::Panel> inspect_models(Report& report);
 
 }  // namespace folio::experiments

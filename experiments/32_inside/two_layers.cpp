@@ -40,7 +40,7 @@ train::TrainConfig setting_of(int64_t n_layers, int64_t steps, uint64_t seed) {
 }
 
 struct Repetitions {
-  Tensor tokens_BT;  // kLength + 1 tokens each: inputs, and targets one further on
+  Tensor tokens_BT;  // kLength + 1 tokens per row: inputs and, shifted by one, targets
   std::vector<int64_t> periods;
 };
 
@@ -59,7 +59,7 @@ Repetitions repetitions(int64_t n, uint64_t seed, uint64_t number) {
   return batch;
 }
 
-// Runs a model of attention alone, with 0 as the output of the heads `off`. Stores each layer's weights in `weights`.
+// Runs an attention-only model with the outputs of the heads `off` set to 0. Appends each layer's weights to `weights`.
 Tensor logits_without(nn::Llama& model, const Tensor& tokens_BT, std::span<const Head> off,
                       std::vector<Tensor>& weights) {
   Tensor x_BTD = model->embed(tokens_BT);
@@ -87,7 +87,7 @@ Measured measure(nn::Llama& model, std::span<const Head> off) {
   const Tensor log_p_BTV = logits_without(model, inputs_BT, off, weights).log_softmax(-1);
   const Tensor loss_BT = -log_p_BTV.gather(-1, targets_BT.unsqueeze(-1)).squeeze(-1);
 
-  // Position period - 1 predicts the first token that repeats, and is in neither mean.
+  // Position period - 1 predicts the first repeated token, which is excluded from both means.
   const Tensor t_1T = torch::arange(kLength).unsqueeze(0), period_B1 = torch::tensor(batch.periods).unsqueeze(1);
   Measured m{.early = loss_BT.masked_select(t_1T < period_B1 - 1).mean().item<double>(),
              .late = loss_BT.masked_select(t_1T >= period_B1).mean().item<double>()};

@@ -1,4 +1,4 @@
-// A model on the engine, with the attention weights of its heads, and without some of them.
+// Runs a model on the engine, returns its attention weights, and can disable heads.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ class WatchedModel {
       : runner_(model, cpu_, {.max_positions = length, .n_sequences = 1}) {}
 
   struct Watched {
-    std::vector<std::vector<float>> weights{};  ///< [layer · n_heads + head]: (T, T), row t those of query t
+    std::vector<std::vector<float>> weights{};  ///< [layer · n_heads + head]: (T, T), row t is that of query t
     std::vector<double> losses{};               ///< (T - 1): −ln p of each token after the first
   };
-  /// Runs T tokens as one step of a sequence of their own, with 0 as the output of the heads `off`.
+  /// Runs T tokens as a new sequence in one step, with the outputs of the heads `off` set to 0.
   [[nodiscard]] Watched run(std::span<const int32_t> tokens, std::span<const Head> off = {});
 
  private:

@@ -1,4 +1,4 @@
-// Step (a): SwiGLU with one thread per element.
+// Step (a) of the lesson measures SwiGLU with one thread per element, and other access patterns.
 #include "experiments/33_cuda/a_elements.h"
 
 #include <cmath>

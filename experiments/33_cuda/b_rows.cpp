@@ -1,4 +1,4 @@
-// Step (b): RMSNorm with one block per row.
+// Step (b) of the lesson measures RMSNorm with one block per row.
 #include "experiments/33_cuda/b_rows.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Step (c): transposition with coalesced reads and writes.
+// Step (c) of the lesson measures transposition with coalesced reads and writes.
 #include "experiments/33_cuda/c_transposition.h"
 
 #include "experiments/33_cuda/picture.h"

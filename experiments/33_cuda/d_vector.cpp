@@ -1,4 +1,4 @@
-// Step (d): the product of a matrix and a vector.
+// Step (d) of the lesson measures the product of a matrix and a vector.
 #include "experiments/33_cuda/d_vector.h"
 
 #include <cmath>
@@ -15,8 +15,8 @@ void step_d(Lesson& lesson) {
   constexpr size_t kColumns = 1024;
   constexpr size_t kScaled = 32;
   // All rows of the table compute the same product: its weights are exact in 8 bits, and not negative, so that sums
-  // don't cancel. The inputs are multiples of 1/128, and the largest of each 32 is 127/128, since the engine quantizes
-  // them by the largest.
+  // don't cancel. The inputs are multiples of 1/128, and the largest of each 32 is 127/128, so that the engine
+  // quantizes them exactly.
   const std::vector<float> randoms = lesson.random(kRows * kColumns, 1);
   const std::vector<float> randoms_of_scales = lesson.random(kRows * kColumns / kScaled, 2);
   std::vector<float> xs = lesson.random(kColumns, 3);

@@ -26,7 +26,7 @@ __global__ __launch_bounds__(kThreads) void threads(VectorProduct p) {
 __global__ __launch_bounds__(kThreads) void warps(VectorProduct p) {
   const size_t row = (blockIdx.x * kThreads + threadIdx.x) / kWarp;
   const unsigned lane = threadIdx.x % kWarp;
-  if (row >= p.rows) return;  // a whole warp
+  if (row >= p.rows) return;  // the same for all lanes of a warp
   float sum = 0.0F;
   for (size_t i = lane; i < p.columns; i += kWarp) sum = fmaf(p.weights[row * p.columns + i], p.x[i], sum);
   sum = sum_of_warp(sum);

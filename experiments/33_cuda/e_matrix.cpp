@@ -1,4 +1,4 @@
-// Step (e): the product of two matrices.
+// Step (e) of the lesson measures the product of two matrices.
 #include "experiments/33_cuda/e_matrix.h"
 
 #include <cmath>

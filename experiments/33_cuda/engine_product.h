@@ -1,4 +1,4 @@
-// Runs the engine's product, which the last row of a step's table measures, on operands in device memory.
+// Runs the engine's matrix product on operands in device memory, to compare it with the kernels of a step.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace folio::experiments {
 /// The inputs and the weight matrix of a product, packed as the engine's kernel requires.
 class EngineProduct {
  public:
-  /// Packs the weights `numbers` (weight.n_out, weight.k), of weight.kind's type, with F16 scales (n_out, k / 32) if
-  /// that type has groups, and x (n_rows, k), floats in device memory.
+  /// Packs the weights `numbers` (weight.n_out, weight.k), elements of weight.kind, and the inputs x (n_rows, k), in
+  /// device memory. `scales` (n_out, k / 32) are F16; they are empty for a kind without groups.
   template <typename T>
   EngineProduct(infer::gpu::Stream& stream, const infer::gpu::PackedMatrix& weight, const std::vector<T>& numbers,
                 const std::vector<uint16_t>& scales, const float* x, uint32_t n_rows)

@@ -1,4 +1,4 @@
-// Step (f): products on tensor cores.
+// Step (f) of the lesson measures products on tensor cores.
 #include "experiments/33_cuda/f_tensor_cores.h"
 
 #include <fmt/format.h>

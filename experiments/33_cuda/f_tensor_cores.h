@@ -1,4 +1,4 @@
-// Step (f): tensor cores. out (n_rows, n_out) = x (n_rows, k) · weightᵀ, of F16 numbers with sums in F32.
+// Step (f): tensor cores. out (n_rows, n_out) = x (n_rows, k) · weightᵀ, of F16 values with sums in F32.
 #pragma once
 
 #include <cstddef>

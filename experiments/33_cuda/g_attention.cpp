@@ -1,4 +1,4 @@
-// Step (g): attention with an online softmax over a paged cache.
+// Step (g) of the lesson measures attention with an online softmax over a paged cache.
 #include "experiments/33_cuda/g_attention.h"
 
 #include <fmt/format.h>
@@ -194,8 +194,8 @@ void step_g(Lesson& lesson) {
                 {"online, a warp a head", online.blocks, kPast},
                 {"online, split and joined", split.blocks - kHeads, kPartOfPositions + kParts},
                 {"the engine's", engines.blocks * engines.block_threads / 32, nullptr}});
-  // Attention in passes reads each position's table entry once more, and each score twice: in one pass a request loads
-  // 32 scores, in the other only one, for all lanes.
+  // attention_in_passes loads each table entry once more, and each score twice: one pass loads 32 scores per request,
+  // the other one score for all lanes.
   report.check_equal("g: loads that an online softmax saves",
                      static_cast<int64_t>(passes.load_requests - online.load_requests),
                      static_cast<int64_t>(kHeads * (2 * kPast + (kPast + 31) / 32)));

@@ -10,7 +10,7 @@ using namespace infer::gpu;  // NOLINT: kernels use CUDA's names unqualified
 namespace {
 
 constexpr float kNoScore = -std::numeric_limits<float>::infinity();
-constexpr size_t kPartNumbers = kQueryDim + 2;  // Σ e^(s - max) v, max, Σ e^(s - max)
+constexpr size_t kPartNumbers = kQueryDim + 2;  // results of a part: Σ e^(s - max) v, max, Σ e^(s - max)
 
 /// Returns a position's key. The position's value is stored kCachePositions keys later.
 __device__ const float* key_at(const CachedAttention& a, size_t head, size_t position) {

@@ -1,4 +1,4 @@
-// Step (h): a feed-forward network in many launches, in fewer, and as a CUDA graph.
+// Step (h) of the lesson measures a feed-forward network in many launches, in fewer, and as a CUDA graph.
 #include "experiments/33_cuda/h_graph.h"
 
 #include <fmt/format.h>
@@ -170,7 +170,7 @@ void step_h(Lesson& lesson) {
       kernel("two, fused and replayed", "h_graph.cu:down_add", [&] { stream.run(two); }),
       {"the engine's", "embed.cu:add_numbers", kBytes, [&] { engine.run(); }, &out,
        [&] { stream.copy_within(out.as<float>(), x.as<float>(), x.bytes()); }}};  // adds to the residual in place
-  // Bounds the rounding of F32 sums over kDim and kHidden, and of three TF32 products in three parts, 2⁻²⁰ each.
+  // Bounds the rounding of F32 sums over kDim and kHidden, and of three matrix products by 3xTF32, 2⁻²⁰ each.
   constexpr double kRoundings = (4.0 * kDim + kHidden) * 0x1p-24 + 3 * 0x1p-20;
   const std::vector<Measured> all =
       lesson.table("h, a feed-forward network of 256 and 512", kernels, {layer.forward(), kRoundings});

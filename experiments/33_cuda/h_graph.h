@@ -18,7 +18,7 @@ struct FeedForward {
   float eps;
   size_t dim;
   size_t hidden;
-  float* normed;  // (dim), kept between launches, like the next three
+  float* normed;  // (dim), an intermediate result, as are the next three
   float* gated;   // (hidden)
   float* upped;   // (hidden)
   float* branch;  // (dim)

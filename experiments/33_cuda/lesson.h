@@ -1,6 +1,6 @@
-// Runs and measures the kernels of the lesson's steps, prints them as rows of tables, and checks results about their
-// counts. The same steps are compiled twice: for the emulator, which counts operations (lesson.cpp), and by nvcc for a
-// GPU, which is timed (device/lesson_device.cpp).
+// Runs and measures the kernels of the lesson's steps, prints them as rows of tables, and checks their counts. The same
+// steps are compiled twice: for the emulator, which counts operations (lesson.cpp), and by nvcc for a GPU, which is
+// timed (device/lesson_device.cpp).
 #pragma once
 
 #include <functional>
@@ -41,7 +41,7 @@ class Lesson {
  public:
   explicit Lesson(Report& report) : report_(report) {}
 
-  /// Returns true on the emulator. On a card there are no counts to check.
+  /// Returns true if operations are counted: on the emulator, but not on a GPU.
   [[nodiscard]] bool counts() const;
   [[nodiscard]] Report& report() { return report_; }
   [[nodiscard]] infer::gpu::Stream& stream() { return stream_; }
@@ -52,7 +52,7 @@ class Lesson {
   [[nodiscard]] infer::gpu::DeviceMemory unwritten(size_t n_floats);  ///< filled with NaN
 
   /// Measures the kernels, checks their outputs, and prints the step's tables "TITLE: counts" and "TITLE: limits", or
-  /// on a card "TITLE: times".
+  /// on a GPU "TITLE: times".
   [[nodiscard]] std::vector<Measured> table(const std::string& title, const std::vector<Kernel>& kernels,
                                             const Expected& expected);
   /// Checks, only on the emulator, that `run` fails with an error that contains `part`, and prints the error.

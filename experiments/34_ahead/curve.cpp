@@ -1,5 +1,5 @@
-// Measures the engine's own numbers of draft tokens against fixed ones: tokens per second with 1 to 64 sequences, on
-// text that repeats itself and text that does not. Rounds alternate the order; a ratio is the median of the rounds'.
+// Compares fixed numbers of draft tokens with those that the engine chooses: tokens per second for 1 to 64 sequences,
+// on repetitive and on other text. Rounds alternate the order of the settings; ratios are medians over rounds.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -16,7 +16,7 @@ namespace {
 
 using namespace folio;
 
-constexpr size_t kAuto = SIZE_MAX;  // the engine's own number
+constexpr size_t kAuto = SIZE_MAX;  // the engine chooses the number of drafts
 constexpr size_t kMost = 8;
 const std::vector<size_t> kSides{0, 1, 2, 3, 4, 6, 8, kAuto};
 
@@ -47,7 +47,7 @@ struct Speed {
 // Measures from the first step in which all sequences decode.
 Speed speed_of(infer::Engine& engine, std::vector<infer::Request> requests, size_t side, infer::Goodput& learned) {
   engine.goodput() = learned;
-  if (side != kAuto) engine.goodput().plant({}, 0.0);  // rows that cost nothing: all drafts
+  if (side != kAuto) engine.goodput().plant({}, 0.0);  // rows cost nothing, so all drafts are tried
   size_t n_silent = requests.size();
   infer::ScopedRequests running(engine);
   for (infer::Request& request : requests) {

@@ -20,7 +20,7 @@ using experiments::Report;
 constexpr size_t kMost = 8;
 constexpr Machine kMachine{8.0};
 
-// The first law: the tokens of a step with n drafts, by the formula and drawn.
+// Checks the formula for the expected tokens of a step with n drafts against simulated steps.
 void acceptance(Report& report) {
   const size_t n_steps = report.short_form() ? 10'000 : 100'000;
   std::vector<std::vector<Report::Json>> rows;
@@ -41,7 +41,7 @@ void acceptance(Report& report) {
   report.check_below("drawn tokens of a step: relative distance from the formula", errors, 0.05);
 }
 
-// The second law: drafts are free until a step's computation takes as long as reading the weights.
+// Compares draft lengths chosen by the engine with fixed ones on a simulated machine, whose first 8 rows are free.
 void lengths(Report& report) {
   std::vector<std::vector<Report::Json>> rows;
   std::vector<double> against_best, against_none;
@@ -79,7 +79,7 @@ void lengths(Report& report) {
   report.check_above("decided by the engine / no drafts", against_none, 0.98);
 }
 
-// The engine's own line on this machine, and the acceptance from which a draft pays.
+// Reports the step time by number of rows, as fitted by the engine, and the acceptance rate from which a draft pays.
 void fitted(Report& report) {
   const core::StoredModel model = core::read_model(core::folio_home() / "tests/golden/shakespeare_48");
   infer::Cpu cpu({.n_threads = 1});
@@ -107,7 +107,7 @@ void fitted(Report& report) {
   report.check_above("fitted: seconds of a step of one row", time(1), 0.0);
 }
 
-// A first draft of each of n sequences pays if its share of right drafts exceeds what the step's time grows by.
+// Checks that the engine drafts if and only if the acceptance rate exceeds the relative growth of the step time.
 void limits(Report& report) {
   int64_t wrong = 0;
   int64_t n_cases = 0;

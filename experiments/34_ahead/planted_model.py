@@ -3,12 +3,11 @@
 
 Usage: build/venv/bin/python experiments/34_ahead/planted_model.py OUT.gguf [--right 0.75] [--layers 24] [--width 1024]
 
-By default a Q8_0 GGUF of 416 million weights, with the tokenizer of SmolLM2. The output matrix has, for each token, the
-embedding of the token before it on one cycle through the vocabulary, and layers add little to the residual stream: the
-greedy continuation follows the cycle. The module's projection is the identity on the embedding, so that it follows the
-cycle, too, but elements 0 and 1 of the embedding (one is large, in a share of --right of the tokens element 0) are
-mapped to 0 and to a far vector: after the other tokens, the module proposes the same wrong token. All other weights are
-random, and all are computed with. Needs gguf (make interop)."""
+By default, writes a Q8_0 GGUF of 416 million weights with SmolLM2's tokenizer. Greedy decoding follows a random cycle
+through the vocabulary: a token's row of the output matrix is the embedding of the token before it on the cycle, and
+layers add little to the residual stream. The module's projection passes the embedding on, so the module follows the
+cycle, too, except after a fraction 1 - RIGHT of the tokens: element 1 of their embedding is large, which the projection
+maps to one wrong token. All other weights are random. Needs gguf (make interop)."""
 import argparse
 import pathlib
 
@@ -17,7 +16,7 @@ import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SMOLLM2 = ROOT / "data/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-FIRST = 100  # tokens before are special ones or bytes
+FIRST = 100  # lower IDs are special tokens or bytes
 FLAG = 8.0
 Q8_0 = gguf.GGMLQuantizationType.Q8_0
 

@@ -1,5 +1,5 @@
-"""Measures what a module of multi-token prediction (train --mtp 1) costs in training, and what it gives the model's own
-loss: runs train with and without it, with the same seeds, and prints a line per seed and the means.
+"""Measures the training cost of a multi-token prediction module (train --mtp 1) and its effect on the model's own loss.
+Runs train with and without the module, with the same seeds, and prints a line per seed and the means.
 
     experiments/34_ahead/training.py --build build --steps 300 --seeds 5
 """

@@ -61,7 +61,7 @@ struct RateSearch {
   [[nodiscard]] double best_rate() const { return rates[best]; }
 };
 
-/// For each training `which` < middles.size(), finds the learning rate with the lowest mean of loss(which, rate, seed)
+/// For each index `which` into `middles`, finds the learning rate with the lowest mean of loss(which, rate, seed)
 /// over `seeds`. Tries `middles[which]` and its neighbors in the series 0.001, 0.003, 0.01, …, then extends the range
 /// (within 1e-5 to 10) while the best rate is at an end. `loss` must be thread-safe and return NaN if training
 /// diverged.

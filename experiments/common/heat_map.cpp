@@ -86,7 +86,6 @@ void put_names(int64_t n, const std::vector<std::string>& names, Place place) {
   for (int64_t i = 0; i < n; i += step) place(i, std::to_string(i));
 }
 
-// Draws the color scale and the values at its ends.
 std::string legend(double x, double y, const Scale& scale) {
   constexpr double kWidth = 5;
   const int lowest = scale.negative ? -kLevels : 0;

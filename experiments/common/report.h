@@ -44,12 +44,12 @@ class Report {
   void check_above(const std::string& text, double measured, double limit);  ///< checks that measured > limit
   void check_equal(const std::string& text, int64_t measured, int64_t expected);
 
-  /// Checks a result that was measured once per seed: every value must comply. Prints the value closest to failing.
+  /// Checks a result that was measured once per seed: every value must pass. Prints the value closest to failing.
   void check_below(const std::string& text, const std::vector<double>& by_seed, double limit);
   void check_above(const std::string& text, const std::vector<double>& by_seed, double limit);
   void check_equal(const std::string& text, const std::vector<int64_t>& by_seed, int64_t expected);
 
-  /// Checks a mean: its whole 95 % interval must comply. Prints the end of the interval closest to failing.
+  /// Checks a mean: its whole 95 % interval must pass. Prints the end of the interval closest to failing.
   void check_below(const std::string& text, const Interval& interval, double limit);
   void check_above(const std::string& text, const Interval& interval, double limit);
 

@@ -11,7 +11,6 @@ constexpr const char* kBelowZero =
     "A size_t has no numbers below 0: 0 - 1 is 18446744073709551615. So i >= 0 always holds, and a difference of two "
     "of them has to be positive.";
 
-// Returns the first capture group of `pattern` in `text`, or "" if there is no match.
 std::string found(const std::string& text, const char* pattern) {
   std::smatch match;
   return std::regex_search(text, match, std::regex(pattern)) ? match[1].str() : "";

@@ -49,7 +49,6 @@ std::string wrapped(const std::string& text, const std::string& indent) {
   return result;
 }
 
-// Prints a failed test and its explanation.
 void print_failure(const char* property, const std::string& message, const std::string& file, int line) {
   std::printf("  FAILS  %s\n%s", property, wrapped(message, "         ").c_str());
   const size_t at = std::min(file.rfind("experiments/"), file.rfind("tests/modules/"));

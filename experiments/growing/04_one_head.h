@@ -1,5 +1,5 @@
-// Rung 4: one attention head. Three learned matrices map each vector to a query (what to look for), a key (what to be
-// found by) and a value (what to pass on).
+// Rung 4: one attention head. Three learned matrices map each vector to a query (what the position looks for), a key
+// (how other positions find it) and a value (what it passes on).
 // Shapes: B windows, T positions, V characters, D elements in a vector, K = D elements in a query, key or value.
 #pragma once
 

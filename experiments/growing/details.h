@@ -38,7 +38,6 @@ inline Training train_so(const How& how, const Forward& forward, const std::vect
   });
 }
 
-// The model of rung 10 with its norms left out.
 struct WithoutNorms : Deep {
   using Deep::Deep;
   Tensor body(const Tensor& embedded_BTD) override {

@@ -24,7 +24,7 @@ inline std::vector<Tensor> heads_weights(Model& model, Text window) {
   return weights;
 }
 
-// Formats each head's mean weight on the position itself and on the last four characters including it, in percent.
+// Formats, in percent, each head's mean weight on a position itself and on the last four positions, itself included.
 // Skips the first eight positions, which have little context.
 inline std::string how_near(const Tensor& weights_HTT) {
   const Tensor later_HST = weights_HTT.slice(1, 8);

@@ -24,8 +24,7 @@ class PrefixIndex {
  public:
   /// Returns the longest chain of full blocks, cached for `adapter`, whose tokens match the beginning of `tokens`.
   [[nodiscard]] std::vector<BlockId> find(std::span<const int32_t> tokens, int32_t adapter) const;
-  /// Caches the full blocks of `table`, which hold `tokens`. If a block is cached for the same prefix already, keeps
-  /// that one.
+  /// Caches the full blocks of `table`, which hold `tokens`. A prefix that is already cached keeps its block.
   void add(std::span<const BlockId> table, std::span<const int32_t> tokens, int32_t adapter);
 
   /// A cached block that is partly filled, and the number of its tokens.

@@ -1,5 +1,5 @@
-// Adds a LoRA adapter's low-rank update to a row, sixteen outputs at a time. Vector l holds partial sum l (0..15) of
-// those sixteen outputs, so partial sums are joined by adding whole vectors.
+// Adds a LoRA adapter's low-rank update to a row, sixteen outputs at a time. Each of the sixteen partial sums of an
+// output is in a vector of its own, with a lane per output, so partial sums are joined by adding whole vectors.
 #pragma once
 
 #include <algorithm>

@@ -15,7 +15,7 @@ namespace folio::infer::kernels {
 namespace {
 
 // Maximum number of queries (one head of one row each) that share the loads of a block. A sum is a chain of dependent
-// FMAs: computing several queries at once hides its latency, and widens keys and values only once.
+// FMAs. Computing several queries at once hides their latency and converts each key and value to float only once.
 constexpr size_t kMostQueries = Vec::kMostQueries;
 
 // Online softmax state with one query per lane: the running maximum and the sum of exponentials.
@@ -35,8 +35,8 @@ struct Lane {
   static void put_query(const float* x, size_t head_dim, size_t stride, float* out) {
     for (size_t d = 0; d < head_dim; ++d) out[d * stride] = x[d];
   }
-  // Replaces the values in lane j that are of positions outside [begin, end) by 0. No-op if a lane is one position,
-  // which is always inside.
+  // Zeroes the values in lane j whose positions are outside [begin, end). No-op here: a lane is one position, which is
+  // always inside.
   static Vec attended(Vec values, size_t /*j*/, size_t /*begin*/, size_t /*end*/) { return values; }
   // Stores the weights of a block's first and second sixteen positions.
   static void put_weights(Vec first, Vec second, float* out) {
@@ -109,7 +109,7 @@ template <typename T>
 struct Values {
   const T* numbers;  // (32 positions, head_dim)
   size_t head_dim;
-  size_t width;  // number of elements of a value that are used: head_dim, or a latent's part that is a value
+  size_t width;  // elements of a value that are used: head_dim, or the value part of a latent
   ValueScales<T> scales;
   const T* next;  // values of the next block, prefetched while these are read
 
@@ -232,8 +232,8 @@ inline void multiply_keys(const float* queries, const T* keys, size_t n, size_t 
   }
 }
 
-// True if latents of type T are multiplied as they are stored, by rows. Q8 is widened first. Pairs need keys of their
-// own.
+// True if latents of type T are multiplied as they are stored, row by row. Q8 is converted to float first, and BF16Pair
+// is rearranged into keys.
 template <typename T>
 constexpr bool kByRows = std::is_same_v<T, float> || std::is_same_v<T, F16>;
 
@@ -253,7 +253,7 @@ struct HeadBlock {
   const T* values;  // (32 positions, head_dim)
   const T* next_keys;
   const T* next_values;
-  size_t width;  // number of elements of a value that are used: see Values
+  size_t width;  // elements of a value that are used: see Values
 };
 
 // Scale and soft cap of attention scores: of() scales products of query and key, then soft-caps them if cap > 0.
@@ -413,7 +413,7 @@ HeadBlock<Element> block_of_latents(const T* latents, const T* next, size_t n, s
   }
 }
 
-// Computes attention for at most kNearQueries queries: [begin, end) of all rows' queries, (n_rows, n_queries).
+// Computes attention for queries [begin, end), at most kNearQueries of the (n_rows, n_queries) queries of all rows.
 template <typename T, bool kLatent>
 void attend_near(const AttentionInput<T>& in, size_t begin, size_t end, float* out) {
   using Element = std::conditional_t<kLatent && std::is_same_v<T, Q8>, float, T>;

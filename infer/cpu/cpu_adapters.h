@@ -21,8 +21,8 @@ namespace folio::infer {
 
 class CpuAdapters {
  public:
-  /// Loads the matrices of `layers` as adapter `number`. Of each matrix b, stores only the rows whose outputs this rank
-  /// computes, which `weights` specifies.
+  /// Loads the matrices of `layers` as adapter `number`. Stores only those rows of each matrix b whose outputs this
+  /// rank computes, as `weights` specifies.
   void load(int32_t number, const core::Adapter& adapter, LayerRange layers, const CpuWeights& weights);
   void unload(int32_t number) { adapters_.erase(number); }
 

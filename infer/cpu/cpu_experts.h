@@ -25,8 +25,7 @@ struct ExpertRows : Segment {
 
 class CpuExperts {
  public:
-  /// A projection, such as the gate, of each row by the matrices of its experts. `stride`, an argument of project(), is
-  /// the full width of the output.
+  /// One of the experts' projections, such as the gate. `stride`, an argument of project(), is the full width of `out`.
   struct ExpertMatmul {
     std::span<const Matrix> weights;  ///< a matrix per expert
     const float* biases;              ///< (experts, stride), or null

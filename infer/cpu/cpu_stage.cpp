@@ -44,7 +44,7 @@ CpuStage::CpuStage(Cpu& cpu, const core::StoredModel& model, const Shard& shard,
 template <typename T>
 CpuStage::Cache<T> CpuStage::cache_of() const {
   const int64_t n_layers = shard_.layers.last - shard_.layers.first;
-  if (config_.latent()) return {{1, config_.latent_dim(), n_layers, kernels_, false}, {}};  // on every rank
+  if (config_.latent()) return {{1, config_.latent_dim(), n_layers, kernels_, false}, {}};  // on each rank: all latents
   return {{kv_heads_.last - kv_heads_.first, config_.head_dim, n_layers, kernels_}, {}};
 }
 
@@ -329,7 +329,7 @@ void CpuStage::attend(const Cache<T>& cache, size_t layer, int64_t window, std::
   const size_t per_kv_head = dim / head_dim / static_cast<size_t>(config_.n_kv_heads);
   const Share heads{kv_heads_.first * per_kv_head, kv_heads_.last * per_kv_head};  // query heads of this rank
   const size_t n_heads = heads.last - heads.first;
-  // Query heads of an item: those of a key/value head, or some of those that share the latents.
+  // Query heads of a work item: all heads of a key/value head, or some of the heads that share the latents.
   const size_t of_thread = (n_heads + pool_.size() - 1) / pool_.size();
   const size_t group = latent ? std::clamp<size_t>(of_thread, 1, kHeadsTogether) : per_kv_head;
   size_t work = 0;

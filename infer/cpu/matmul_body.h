@@ -112,8 +112,8 @@ void matmul_tiles(const float* x, size_t n_rows, const Weight* weight, size_t k,
 
 // Computes matmul for one input, which is bound by memory. The two halves of the rows are read and prefetched as two
 // sequential streams: hardware prefetchers follow both, and while one stops at a page's end, the other continues. A row
-// is read to its end, since jumping to the next row after a few chunks would break the stream. Sixteen sums, those of
-// the chunks of `together` rows, are joined at once.
+// is read to its end, since jumping to the next row after a few chunks would break the stream. The sums of up to
+// sixteen chunks, those of `together` rows, are joined at once.
 template <Prefetch level, typename Weight>
 void matmul_halves(const float* x, const Weight* weight, size_t k, size_t row_begin, size_t row_end, float* out,
                    bool accumulate) {
@@ -127,7 +127,7 @@ void matmul_halves(const float* x, const Weight* weight, size_t k, size_t row_be
     float total[2][kLanes] = {};
     for (size_t begin = 0; begin < k; begin += kLanes * kChunk) {
       const size_t chunks = std::min(kLanes, (k - begin + kChunk - 1) / kChunk);
-      Vec sums[2][kLanes];  // [r * chunks + c]
+      Vec sums[2][kLanes];  // [half][r * chunks + c]: row r, chunk c
       for (size_t r = 0; r < rows; ++r) {
         const Weight* w[2] = {weight + std::min(row + r, row_end - 1) * k,
                               weight + std::min(row + half + r, row_end - 1) * k};

@@ -9,9 +9,9 @@ namespace folio::infer {
 
 enum class Prefetch { None, L1, L2, L3, Once };  ///< target cache; Once is non-temporal, for data read once
 
-/// Returns the level that FOLIO_PREFETCH (none, l1, l2, l3, once) specifies at the first call. The default is L2, which
-/// allows more lines in flight than L1. If core::prefetches_streams(), it is none as long as the `input_bytes` of a
-/// product's input stay in L1 beside the weights. Throws core::Error for an unknown level.
+/// Returns the prefetch level. If FOLIO_PREFETCH (none, l1, l2, l3, once) was set at the first call, it decides. The
+/// default is L2, which allows more lines in flight than L1, or none if core::prefetches_streams() and a product's
+/// `input_bytes` fit in L1 along with weights. Throws core::Error for an unknown level.
 [[nodiscard]] Prefetch select_prefetch(size_t input_bytes = 0);
 
 }  // namespace folio::infer

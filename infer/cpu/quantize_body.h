@@ -29,10 +29,9 @@ struct Layout {
   size_t fours;   ///< distance in values from four columns of an input to its next four
 };
 
-// Quantizes the 32 elements of a group and stores values and scale. Stores the values as floats in halves[0] and [1],
-// too.
+// Quantizes the 32 elements of a group. Stores the values and the scale, and the values as floats in halves[0] and [1].
 inline void quantize_group(const float* x, const QuantizedGroup& to, size_t fours, Vec* halves) {
-  uint32_t largest = 0;  // magnitudes as bits keep their order; infinity and NaN are largest
+  uint32_t largest = 0;  // bits of |x|, which have the same order as |x|; NaN is largest
   for (size_t i = 0; i < kGroupColumns; ++i) largest = std::max(largest, std::bit_cast<uint32_t>(x[i]) & 0x7FFFFFFFU);
   const auto m = std::bit_cast<float>(largest);
   constexpr float kLeast = 1e-30F;  // 127 / m is finite for m >= kLeast

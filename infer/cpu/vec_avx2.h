@@ -1,4 +1,4 @@
-// Sixteen floats in two AVX registers: the Vec of all vector kernels.
+// Implements Vec, the vector of sixteen floats that all vector kernels use, with two AVX registers.
 #pragma once
 
 #include <immintrin.h>

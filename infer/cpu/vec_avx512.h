@@ -1,4 +1,4 @@
-// Sixteen floats in one AVX-512 register: the Vec of all vector kernels.
+// Implements Vec, the vector of sixteen floats that all vector kernels use, with an AVX-512 register.
 #pragma once
 
 #include <immintrin.h>

@@ -1,4 +1,4 @@
-// Sixteen floats in four NEON registers: the Vec of all vector kernels.
+// Implements Vec, the vector of sixteen floats that all vector kernels use, with four NEON registers.
 #pragma once
 
 #include <arm_neon.h>

@@ -70,7 +70,7 @@ __global__ __launch_bounds__(kPartThreads,
   }
   if (!is_last_block(&in.counters[place], n_blocks)) return;
   join_parts<H, kPartThreads>(in, item, kv_head, partials, n_parts);
-  if (threadIdx.x == 0) in.counters[place] = 0;  // for the next launch
+  if (threadIdx.x == 0) in.counters[place] = 0;  // reset for the next launch
 }
 
 // Copies keys and values of one head and 64 positions to shared memory: two cache blocks of keys, then of values.
@@ -96,7 +96,7 @@ __global__ __launch_bounds__(kRowWarps<H>* kWarp, 1) void attention_rows(const _
   const size_t kv_head = blockIdx.x;
   constexpr unsigned kWarps = kRowWarps<H>;
   const size_t group = gridDim.y - 1 - blockIdx.y;         // longest groups first
-  const AttentionItem* items = in.items + group * kWarps;  // all of one sequence; the last ones may be empty
+  const AttentionItem* items = in.items + group * kWarps;  // items of one sequence; the last ones may be empty
   if (items[0].n_rows == 0) return;
   const unsigned warp = threadIdx.x / kWarp;
   const AttentionItem item = items[warp];

@@ -259,7 +259,7 @@ struct JoinFactors {
 };
 __device__ inline JoinFactors join_of(float max_before, float max_part) {
   const float most = larger_of(max_before, max_part);
-  return {exp_of(max_before - most), exp_of(max_part - most)};  // an empty part's factor is e^-87, but its sum is 0
+  return {exp_of(max_before - most), exp_of(max_part - most)};  // an empty part adds nothing: its sum is 0
 }
 __device__ inline float joined(float total, float part, const JoinFactors& join) {
   return fmaf(part, join.add, total * join.keep);

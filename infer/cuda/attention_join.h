@@ -1,4 +1,4 @@
-// Parts of 64 positions: their cache blocks, and the join of their results, for attention.cu and attention_latent.cu.
+// Finds the cache blocks of parts (64 positions) and joins their results, for attention.cu and attention_latent.cu.
 #pragma once
 
 #include "infer/cuda/attention_body.h"

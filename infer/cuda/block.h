@@ -63,7 +63,7 @@ __device__ void hold(HeldRow<kCount>& held, size_t n, Value value) {
   }
 }
 
-/// Calls f(i, x) for each of this thread's elements i of a row of n: x is in `held`, or value(i) for later elements.
+/// Calls f(i, x) for this thread's elements i of a row of n. x is from `held` or, past its end, value(i).
 template <int kCount, typename Value, typename F>
 __device__ void visit(const HeldRow<kCount>& held, size_t n, Value value, F f) {
 #pragma unroll

@@ -62,7 +62,6 @@ CudaStage::CudaStage(const CudaOptions& options, const gpu::DeviceInfo& device, 
   }
 }
 
-// Waits for a step in flight.
 CudaStage::~CudaStage() {
   try {
     stream_.wait();
@@ -120,8 +119,6 @@ float* CudaStage::at(Slot slot) const {
   return slots_[static_cast<size_t>(slot)].as<float>();
 }
 
-// ---- Adapters ----
-
 void CudaStage::load_adapter(int32_t number, const core::Adapter& adapter) {
   forget_recordings();
   adapters_.load(stream_, number, adapter, weights_.by_role(), layers());
@@ -145,8 +142,6 @@ void CudaStage::adapt(Slot in, WeightId weight, float* out) {
   adapters_.add(stream_, weight, at(in), n_rows_, width(in), step_.as<int32_t>() + of_rows / sizeof(int32_t), out,
                 weights_.matrix(weight).n_out);
 }
-
-// ---- Beginning of a step ----
 
 bool CudaStage::begin(const Step& step) {
   stream_.use();
@@ -284,8 +279,6 @@ void CudaStage::record() {
   stream_.run(recordings_.emplace(*shape_, std::move(made)).first->second);
 }
 
-// ---- Operations ----
-
 gpu::PackedInputs CudaStage::inputs(Slot slot, Kind kind) const {
   return {.data = packed_data_[static_cast<size_t>(kind)].as<uint8_t>(),
           .row_scales = row_scales_.as<float>(),
@@ -294,7 +287,7 @@ gpu::PackedInputs CudaStage::inputs(Slot slot, Kind kind) const {
           .kind = kind};
 }
 
-// Packs the slot's rows as inputs of a product, and computes them first if their operation was fused.
+// Packs the slot's rows as inputs of a product. If the operation that computes them was fused, runs it, too.
 gpu::PackedInputs CudaStage::pack(Slot slot, Kind kind, const FusedOperation& fused) {
   const gpu::PackedInputs to = inputs(slot, kind);
   if (fused.norm != nullptr) {
@@ -312,8 +305,8 @@ void CudaStage::norm_and_pack(const Norm& norm, bool adds_branch, const gpu::Pac
                      config_.norm_eps, at(norm.out), to);
 }
 
-// Holds back an operation until flush(), which fuses and launches all of them. An observed step flushes after each
-// operation, but from Gather on only after the next Attend, with which Gather is launched.
+// Defers an operation until flush(), which fuses and launches the deferred operations. An observed step flushes after
+// each operation, but a Gather and the operations after it wait for the next Attend.
 void CudaStage::issue(const Operation& operation) {
   held_.push_back(operation);
   const bool gathers = std::holds_alternative<Gather>(held_.front()) && !std::holds_alternative<Attend>(operation);
@@ -460,8 +453,6 @@ void CudaStage::run(const DrawTokens& /*o*/, const FusedOperation& /*fused*/) {
                    reinterpret_cast<const gpu::DrawInput*>(step_.as<uint8_t>() + places_.draws), step_.as<int32_t>(),
                    draws_.size(), draw_workspace_.as<void>(), tokens_.as<int32_t>());
 }
-
-// ---- Copies from and to the host ----
 
 Ticket CudaStage::fetch_logits() {
   const size_t bytes = n_logit_rows_ * width(Slot::Logits) * sizeof(float);

@@ -106,7 +106,7 @@ StageWeights CudaWeights::load(const core::StoredModel& model, LayerRange layers
         report_.repacked_bytes += weight.matrix.bytes();
         model.release(matrix);
         if (spec.is_stack() || &matrix == &matrices.back()) continue;
-        weights_.push_back(weight);  // half of a module's projection, each with an id (module_of())
+        weights_.push_back(weight);  // MtpProjection: each of its two matrices gets an id
         weight.matrix.data = upload.place();
       }
     }

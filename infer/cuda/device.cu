@@ -111,8 +111,6 @@ std::vector<DeviceInfo> devices() {
   return all;
 }
 
-// ---- Stream ----
-
 Stream::Stream(int device) : device_(device), handle_(nullptr) {
   require_device(device);
   if (capability_of(device) < kLeastCapability) fail_old_device(where(device), capability_of(device));
@@ -174,8 +172,6 @@ void Stream::run(Recording& recording) {
 
 void FreeOfRecording::operator()(void* graph) const { cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph)); }
 
-// ---- Memory ----
-
 namespace {
 
 void* allocate(Stream& stream, size_t bytes) {
@@ -215,8 +211,6 @@ void FreeOfDevice::operator()(void* data) const { cudaFree(data); }
 PinnedMemory::PinnedMemory(size_t bytes) : OwnedMemory(allocate_pinned(bytes), {bytes}) {}
 void FreeOfHost::operator()(void* data) const { cudaFreeHost(data); }
 
-// ---- Event ----
-
 void FreeOfEvent::operator()(void* event) const { cudaEventDestroy(static_cast<cudaEvent_t>(event)); }
 
 void Event::record(Stream& stream) {
@@ -241,8 +235,6 @@ double Event::since(Event& start) {
   check(cudaEventElapsedTime(&milliseconds, event_of(start.handle_), event_of(handle_)), "an event", current_device());
   return static_cast<double>(milliseconds);
 }
-
-// ---- Launches ----
 
 void check_launch(const void* kernel) {
   const cudaError_t error = cudaGetLastError();

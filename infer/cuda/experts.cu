@@ -1,5 +1,5 @@
 // Kernels around the experts' products: they pack inputs by group, add biases, combine outputs and gate rows. All are
-// bound by memory: a few bytes, and as many operations, for each element.
+// bound by memory: they load or store a few bytes per element, with about as many operations.
 #include "infer/cuda/activation.h"
 #include "infer/cuda/experts.h"
 #include "infer/cuda/inputs.h"
@@ -43,7 +43,7 @@ __global__ __launch_bounds__(kBlockThreads) void add_bias_of_expert(float* x, co
   if (i < n && expert >= 0) x[blockIdx.y * n + i] += biases[static_cast<size_t>(expert) * n + i];
 }
 
-// One thread per element adds that element of the row's n_chosen expert outputs, in order, and reads 4 bytes of each.
+// Each thread computes one element of a row: it adds that element of the row's n_chosen expert outputs, in order.
 __global__ __launch_bounds__(kBlockThreads) void combine_rows(float* x, const float* outs, const float* biases,
                                                               Assignments assigned, uint32_t n_chosen, size_t dim) {
   const size_t i = static_cast<size_t>(blockIdx.x) * kBlockThreads + threadIdx.x;

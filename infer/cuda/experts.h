@@ -57,8 +57,8 @@ struct Grouped {
 void group_assignments(Stream& stream, const Assignments& assigned, const Routing& routing, size_t n_rows,
                        const Grouped& grouped);
 
-/// Packs each assignment's input, row assignment / of_row of x (·, k), in the assignment's slot. of_row is n_chosen if
-/// x has the step's rows, and 1 if x has a row for each assignment. `to` has grouped.slots() rows.
+/// Packs the input of each assignment i, row i / of_row of x (·, k), in the assignment's slot. of_row is n_chosen if x
+/// has the step's rows, and 1 if x has a row for each assignment. `to` has grouped.slots() rows.
 void pack_assignments(Stream& stream, const float* x, uint32_t of_row, const Grouped& grouped, const PackedInputs& to);
 /// Computes activate() for gate (assignments, k) and packs the result in each assignment's slot, in one kernel.
 void activate_assignments(Stream& stream, Activation activation, float* gate, const float* up, const Grouped& grouped,

@@ -20,7 +20,7 @@ std::optional<Slot> input_of(const Operation& operation) {
 
 std::vector<FusedOperation> fuse(std::span<const Operation> operations) {
   std::vector<FusedOperation> all;
-  bool gathers = false;  // the next Attend
+  bool gathers = false;  // the next Attend also runs a Gather
   while (!operations.empty()) {
     const auto attends = [](const Operation& o) { return std::holds_alternative<Attend>(o); };
     if (std::holds_alternative<Gather>(operations[0]) && std::ranges::any_of(operations, attends)) {

@@ -48,7 +48,7 @@ __device__ inline void put_group(const PackedInputs& to, uint8_t* block, size_t 
   *reinterpret_cast<float*>(block + to.sum_offset(row, group)) = scale * static_cast<float>(sum);
 }
 
-/// Packs one group, whose elements x are those of a warp's lanes.
+/// Packs one group: each lane of a warp passes one of its elements, x.
 __device__ inline void pack_group(const PackedInputs& to, uint8_t* tile, size_t row, size_t column, float x) {
   const GroupScale g = group_scale(warp_max(magnitude(x)));
   const int value = quant_of(x, g);

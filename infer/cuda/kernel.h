@@ -75,7 +75,7 @@ void check_launch(const void* kernel);
 template <typename... Parameters, typename... Arguments>
 void launch(void (*kernel)(Parameters...), Grid grid, Grid block, size_t shared_bytes, Stream& stream,
             Arguments... arguments) {
-  constexpr size_t kWithoutAsking = size_t{32} << 10U;  // of 48 KB, which also hold the kernel's static arrays
+  constexpr size_t kWithoutAsking = size_t{32} << 10U;  // below CUDA's default limit of 48 KB for all shared memory
   if (shared_bytes > kWithoutAsking) {
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
   }

@@ -83,13 +83,13 @@ struct HeadsProduct {
   uint32_t n_heads = 0;
   uint32_t n_rows = 0;
 
-  /// Returns the rows of a head in the packed inputs, a multiple of kTileColumns. The heads follow one another.
+  /// Returns the number of rows of each head in the packed inputs, a multiple of kTileColumns.
   [[nodiscard]] FOLIO_BOTH constexpr size_t padded_rows() const {
     return ceil_div(n_rows, kTileColumns) * kTileColumns;
   }
 };
-/// Computes the product, bit for bit that of multiply() on each head, and copies the elements of `in` after weight.k to
-/// the end of `out`. `x` is workspace for n_heads * padded_rows() rows of weight.k elements in the weight's kind.
+/// Computes the product, bit for bit that of multiply() on each head, and copies the rest of a head of `in` to the end
+/// of its `out`. `x` is workspace for n_heads * padded_rows() rows of weight.k elements in the weight's kind.
 void multiply_heads(Stream& stream, const HeadsProduct& product, const PackedInputs& x);
 
 /// An adapter's update of a matrix. A view.

@@ -6,7 +6,6 @@
 namespace folio::infer::gpu {
 namespace {
 
-// Returns 1 / sqrt(mean + eps) for a sum of squares.
 __device__ float inverse_of(float sum, size_t dim, float eps) {
   return 1.0F / sqrtf(sum / static_cast<float>(dim) + eps);
 }

@@ -6,7 +6,7 @@
 namespace folio::infer::gpu {
 namespace {
 
-// Packs the rows of each head like inputs.cu, and copies the elements of `out` that are not multiplied.
+// Packs the rows of each head like inputs.cu, and copies the elements that are not multiplied to `out`.
 template <Kind kKind>
 __global__ __launch_bounds__(kPackThreads<kKind>) void pack_heads(HeadsProduct p, PackedInputs to) {
   const size_t head = blockIdx.x / p.padded_rows();

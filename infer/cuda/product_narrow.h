@@ -15,7 +15,7 @@ inline constexpr size_t kTileNumbers = kTileRows * kTileColumns;
 template <typename Format, int kRowTiles, int kColumnTiles, typename Put>
 __device__ void multiply_narrow(const PackedMatrix& w, const uint8_t* data, size_t first_tile, const uint8_t* inputs,
                                 size_t input_bytes, size_t column_tiles, uint8_t* shared, Put put) {
-  constexpr int kAhead = kColumnTiles == 1 ? Format::kAhead : 1;  // products of several tiles hide a load's latency
+  constexpr int kAhead = kColumnTiles == 1 ? Format::kAhead : 1;  // with several tiles, products hide the latency
   const size_t split = threadIdx.x / kWarp;
   const size_t steps_of_block = kBlockK / Format::kStepColumns;
   const size_t per_split = split_blocks(w.k_blocks());

@@ -39,7 +39,7 @@ struct Rotation {
   size_t layer;
 };
 
-// Processes every step-th unit of a row from `first` on: a pair of a query or key, or an element that isn't rotated.
+// Processes every step-th unit of a row from `first` on. A unit is a rotated pair or an element that isn't rotated.
 template <bool kHalf>
 __device__ void rotate_row(const Rotation& r, size_t row, uint32_t first, uint32_t step) {
   const Heads& heads = r.heads;

@@ -34,7 +34,7 @@ __device__ void choose(const float* values, uint32_t n, uint32_t n_chosen, uint3
       }
     }
     if (index == n) break;
-    __syncthreads();  // all lanes have read the bits: a shuffle does not order memory
+    __syncthreads();  // all lanes must have read the bits: shuffles don't order memory accesses
     if (lane == 0) words[index / kWarp] |= 1U << index % kWarp;
     __syncthreads();
   }

@@ -236,8 +236,8 @@ class Candidates {
   Sum total_;  // sum over the whole row of the weights of kind Weights::first()
 };
 
-// Finds the levels that contain the candidates: from the top, until the candidates surely suffice or exceed
-// kMostCandidates. A level's weight is bounded as if all its tokens were at its upper or at its lower end.
+// Selects levels from the top until their tokens are certain to suffice as candidates, or exceed kMostCandidates.
+// Bounds a level's weight by treating all of its tokens as if they were at its upper or at its lower end.
 __device__ void find_levels(const Weights& weights, State& state) {
   constexpr unsigned kEach = kBins / kThreads;
   const DrawInput& in = weights.in;

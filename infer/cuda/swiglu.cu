@@ -13,7 +13,7 @@ __global__ __launch_bounds__(kBlockThreads) void swiglu_plain(Activation activat
   if (i < n) gate[i] = gated(activation, gate[i], up[i]);
 }
 
-// Computes the activation and packs it as the next product's inputs (inputs.cu), which saves reading it once more.
+// Computes the activation and packs it as the next product's inputs (inputs.cu), which avoids reading it again.
 template <Kind kKind>
 __global__ __launch_bounds__(kPackThreads<kKind>) void swiglu_pack_rows(Activation activation, float* gate,
                                                                         const float* up, PackedInputs packed) {

@@ -87,7 +87,7 @@ void ActiveRequest::was_preempted(Sequence& s) {
   c.logits.clear();  // the row that produced them will be recomputed
 }
 
-// Returns how many drafts have positions, and the token drawn after the last of them, too.
+// Returns the maximum number of drafts: each needs a position, and so does the token drawn after the last one.
 size_t ActiveRequest::most_drafts(const Choice& c) const {
   return std::min(n_most_ - c.history().size() - 1, n_left(c) - 1);
 }
@@ -109,7 +109,7 @@ std::optional<Drafter::Text> ActiveRequest::begin_drafts(const Sequence& s, size
 std::optional<Drafter::Computed> ActiveRequest::computed(const Sequence& s, size_t first, std::span<const float> hidden,
                                                          size_t dim) {
   Choice& c = choices_[s.index()];
-  const size_t end = c.n_computed();  // before `first` if the context slid
+  const size_t end = c.n_computed();  // less than `first` if the context slid
   if (!needs_hidden(s) || c.reason || end <= first || end >= c.history().size()) return {};
   return Drafter::Computed{.tokens = c.history(),
                            .begin = c.first(),
@@ -352,8 +352,8 @@ void ActiveRequest::complete(Choice& c, const Continuation& last) {
                       .score = last.score});
 }
 
-// Ends the request and calls its callbacks. If it has fewer results than choices, adds empty results with the finish
-// reason `of_missing`.
+// Ends the request and calls its callbacks. If there are fewer results than choices and `of_missing` is set, adds empty
+// results with that finish reason.
 void ActiveRequest::conclude(std::optional<FinishReason> of_missing) {
   concluded_ = true;
   choices_.front().end = Choice::Clock::now();

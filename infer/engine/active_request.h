@@ -63,10 +63,10 @@ class ActiveRequest {
   void started(const Sequence& s);
   /// Records that the sequence was preempted or paused and holds no blocks.
   void was_preempted(Sequence& s);
-  /// Returns what decides how many drafts the sequence's next step tries, at most `most`, or nullopt if it tries none.
+  /// Returns the acceptance rates for Goodput::choose(), with at most `most` drafts; nullopt if the step can have none.
   [[nodiscard]] std::optional<Goodput::Text> chances(const Sequence& s, size_t most);
-  /// Begins the next step's drafts: tokens that structured output forces, at most `most`, and others, up to a total of
-  /// `n_wanted`. Returns the input for a drafter, or nullopt if no drafter is needed. Requires chances().
+  /// Starts the next step's drafts with at most `most` tokens that structured output forces. If these are fewer than
+  /// `n_wanted`, returns the input for a drafter to add the others, else nullopt. Call only if chances() has a value.
   [[nodiscard]] std::optional<Drafter::Text> begin_drafts(const Sequence& s, size_t most, size_t n_wanted);
   [[nodiscard]] size_t n_drafts(const Sequence& s) const {
     const auto& drafts = choices_[s.index()].drafts;
@@ -77,8 +77,8 @@ class ActiveRequest {
     const auto& drafts = choices_[s.index()].drafts;
     return request_.options.speculate > 0 && drafts && !drafts->rest();
   }
-  /// Returns a drafter's input after take() of rows with these hidden states, (rows, dim), that begin at history index
-  /// `first`; or nullopt if the sequence gets no more drafts or must be computed again.
+  /// Returns the input for Drafter::observe() after take(): `hidden` (rows, dim) has the hidden states of the rows from
+  /// history index `first` on. Returns nullopt if the sequence gets no more drafts or must be computed again.
   [[nodiscard]] std::optional<Drafter::Computed> computed(const Sequence& s, size_t first,
                                                           std::span<const float> hidden, size_t dim);
   /// Appends at most `most` rows: tokens that are not cached yet, then drafts. At most `most_reported` of them are

@@ -65,7 +65,7 @@ bool AsyncEngine::call_and_wait(const std::function<void(Engine&)>& work) {
   try {
     done.get();
     return true;
-  } catch (const std::future_error&) {  // the task was destroyed
+  } catch (const std::future_error&) {  // the task was destroyed without being called
     return false;
   }
 }
@@ -91,7 +91,7 @@ void AsyncEngine::run() {
     } else {
       try {
         stalls = !engine_.step();
-      } catch (...) {  // an error of one request ends that request; any other error ends all
+      } catch (...) {  // an error of one request ends that request; any other error ends all requests
         stalls = false;
         const auto failed = engine_.failed();
         end_if([&](RequestId id) { return !failed || id == *failed; }, std::current_exception());

@@ -23,13 +23,13 @@ void end_at_turn(const data::Tokenizer& tokenizer, const data::ChatTemplate& cha
 
 class Conversation {
  public:
-  /// Without `system`, the template inserts its default system message, if it has one. Engine and tokenizer must
-  /// outlive the conversation.
+  /// Starts a conversation. Without `system`, the template inserts its default system message, if it has one. Engine
+  /// and tokenizer must outlive the conversation.
   Conversation(Engine& engine, const data::Tokenizer& tokenizer, data::ChatTemplate chat_template,
                std::optional<std::string> system);
 
   /// Adds the user's message, generates the answer and adds it. `options` are as for generate(), without `slide`. If
-  /// the answer is interrupted before its first text, neither message is added. Throws core::Error, and leaves the
+  /// the answer is interrupted before any output, neither message is added. Throws core::Error, and leaves the
   /// conversation unchanged, if the messages do not fit the context or the template rejects them.
   Answer say(std::string text, const GenerateOptions& options, const std::function<void(std::string_view)>& on_text,
              const Interrupted& interrupted = {});

@@ -56,21 +56,21 @@ class Drafts {
   /// share of right drafts of all sequences.
   Drafts(size_t most, Acceptance& all) : most_(most), acceptance_(&all) {}
 
-  /// Returns what decides how many drafts to try, at most `most`.
+  /// Returns the acceptance probabilities and the maximum number of drafts, at most `most`, for Goodput::choose().
   [[nodiscard]] Goodput::Text chances(size_t most) const {
     return {.first = acceptance_.first(), .next = acceptance_.next(), .most = std::min(most, most_)};
   }
-  /// Replaces the drafts by at most `most` tokens that structured output forces after `history`. If fewer than
-  /// `n_wanted`, returns the input for a drafter, otherwise nullopt. `first` is the index of the first token in the
-  /// context.
+  /// Replaces the drafts by at most `most` tokens that structured output forces after `history`. If these are fewer
+  /// than `n_wanted`, returns the input for a drafter, otherwise nullopt. `first` is the index of the first token in
+  /// the context.
   [[nodiscard]] std::optional<Drafter::Text> begin(std::span<const int32_t> history, size_t first, size_t most,
                                                    size_t n_wanted, Sampler& sampler);
-  /// Returns true if drafts do not pay now, so that the next step may run before this one's token is read: at most 32
-  /// times in a row, so that drafts are tried again.
+  /// Returns true if drafts do not pay at present, so that the next step may be issued before this step's token is
+  /// read. Returns true at most 32 times in a row, so that drafts are tried again.
   [[nodiscard]] bool can_wait() const { return n_issued_ == 0 && (n_wanted_ == 0 || n_misses() > 3) && n_ahead_ < 32; }
   void ran_ahead() { ++n_ahead_; }
-  /// Returns true if no drafts were wanted for 32 steps: a drafter need not follow the sequence. When drafts are wanted
-  /// again, it has none at first.
+  /// Returns true if no drafts were wanted for 32 steps, so that a drafter need not observe the sequence. After such a
+  /// rest, the drafter has no drafts at first.
   [[nodiscard]] bool rest() const { return n_idle_ >= 32; }
   /// Discards the drafts; preempted() also discards the drafter's state for the sequence.
   void clear() { tokens_.resize(n_history_); }

@@ -93,8 +93,8 @@ bool Engine::step() {
   return true;
 }
 
-// Collects draft tokens for the next plan, for all sequences at once. Drafts, forced ones too, leave each running
-// sequence its share of the step's rows.
+// Collects draft tokens for the next plan, for all sequences at once. A sequence's drafts, including forced ones, are
+// limited to an equal share of the step's rows.
 void Engine::draft() {
   std::vector<Sequence*> drafting;
   std::vector<Goodput::Text> chances;
@@ -117,7 +117,7 @@ void Engine::draft() {
   for (size_t i = 0; i < drafting.size(); ++i) {
     ActiveRequest& request = request_of(*drafting[i]);
     if (const auto text = request.begin_drafts(*drafting[i], most, wanted[i])) texts.push_back(*text);
-    n_drafts.push_back(request.n_drafts(*drafting[i]));  // forced
+    n_drafts.push_back(request.n_drafts(*drafting[i]));  // forced drafts only
   }
   if (!texts.empty()) drafter_->draft(texts);
   for (size_t i = 0; i < drafting.size(); ++i) {

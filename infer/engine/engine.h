@@ -87,7 +87,7 @@ class Engine {
   /// core::Error if the engine already has requests, or if the drafter reads hidden states and several steps are in
   /// flight.
   void draft_with(Drafter& drafter);
-  /// Returns what decides how many draft tokens are tried.
+  /// Returns the object that chooses the number of draft tokens per step.
   [[nodiscard]] Goodput& goodput() { return goodput_; }
 
   /// Loads an adapter and returns its id, the value for GenerateOptions::adapter. Throws core::Error if a machine does
@@ -130,7 +130,6 @@ class Engine {
   [[nodiscard]] std::vector<SequenceView> sequences() const;
 
  private:
-  // Rows of one sequence in a step.
   struct PlannedRows {
     Sequence* sequence;
     size_t n_rows;
@@ -140,7 +139,6 @@ class Engine {
     size_t logit_row = 0;  ///< index of the sequence's first row among the step's rows with logits
     size_t n_logit_rows = 0;
   };
-  // A step that was issued and not yet collected.
   struct InFlightStep {
     Issued issued;
     std::vector<PlannedRows> planned;

@@ -1,7 +1,7 @@
 // A bounded queue that delivers requests' output to a thread other than the engine's. Callbacks add to one event per
 // choice, which AsyncEngine delivers after the step. If `limit` bytes are unread, the queue's requests are paused;
-// other requests continue. A delivery costs a lock and perhaps a system call, too much for every token of a small model
-// (64 µs each), so events that can be merged are delivered when an output begins or ends, else at most every 2 ms.
+// other requests continue. A delivery costs a lock and perhaps a system call, too slow for each token of a small model.
+// Events that can be merged are therefore delivered when an output begins or ends, else at most every 2 ms.
 #pragma once
 
 #include <algorithm>
@@ -28,8 +28,8 @@ struct EventQueueOptions {
   std::function<void()> on_delivery{};  ///< called when there are new events, usually on the engine's thread
 };
 
-/// A queue of events. `Event` must have the members choice, an index over the outputs of all requests, and cost(), its
-/// size in bytes. If it has append(Event), later events of a choice are merged into earlier ones.
+/// A queue of events. `Event` must have the members `choice` (an index over the outputs of all requests) and cost()
+/// (its size in bytes). If it has append(Event), later events of a choice are merged into earlier ones.
 template <typename Event>
 class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_this<EventQueue<Event>> {
  public:

@@ -7,10 +7,10 @@
 namespace folio::infer {
 namespace {
 
-constexpr double kStepDecay = 0.97;    // of a step's weight in the line
-constexpr double kOffsetDecay = 0.99;  // of its weight in the offset of its number of rows
-constexpr double kExceptions = 0.005;  // share of the time that exceptions from the best lengths may cost
-constexpr double kRowsOfAStep = 8.0;   // rows whose computation takes as long as reading the weights: first estimate
+constexpr double kStepDecay = 0.97;    // decay per step of the weights in the line
+constexpr double kOffsetDecay = 0.99;  // decay per step of the weights in the offsets
+constexpr double kExceptions = 0.005;  // share of the time that may be lost by trying other lengths than the best
+constexpr double kRowsOfAStep = 8.0;   // initial estimate: computing so many rows takes as long as reading the weights
 constexpr double kLeastSpread = 0.02;
 
 struct Expected {
@@ -30,10 +30,9 @@ Expected expected(std::span<const Goodput::Text> texts, std::span<const size_t> 
 
 }  // namespace
 
-// A step that differs from the expected time by more than three times the usual distance counts as if it differed by
-// that. So one slow step on a busy machine changes little, and a lasting change is learned within some 100 steps, since
-// it widens the usual distance. If all steps have equally many rows, the slope stays as it is: the second term of its
-// quotient, worth half a row² of one step, outweighs what is forgotten.
+// Limits a step's deviation from the expected time to three times the mean deviation: one slow step on a busy machine
+// changes little, and a lasting change, which increases the mean deviation, is learned within some 100 steps. If all
+// steps have the same number of rows, the term w / 2 keeps the slope from drifting.
 void StepTime::add(size_t n_rows, double seconds, bool in_line) {
   const auto rows = static_cast<double>(n_rows);
   seconds = std::max(seconds, 1e-9);
@@ -86,10 +85,10 @@ void Acceptance::learn(size_t n_drafts, size_t n_right) {
   next_.add(n_right > 0 ? n_right - 1 : 0, n_right > 0 && n_right < n_drafts, decay_);
 }
 
-// Draft j of a text adds first next^(j - 1) expected tokens, never more than draft j - 1. So among all choices of r
-// drafts with at most `depth` per text, the r largest gains are the best, and they are the first drafts of each text.
-// Their time depends only on r and, by the drafter's passes, on the depth. Trying all r and depths is therefore exact
-// for every function of time, convex or not.
+// Draft j of a sequence adds first · next^(j - 1) expected tokens, no more than draft j - 1 does. So the best r drafts
+// with at most `depth` per sequence are the r largest gains, which are the first drafts of each sequence. Their time
+// depends only on r and, because of the drafter's passes, on the depth. Trying all r and depths finds the optimum for
+// any step time, convex or not.
 std::vector<size_t> Goodput::best(std::span<const Text> texts, size_t n_rows) const {
   struct Gain {
     double tokens;
@@ -128,8 +127,8 @@ std::vector<size_t> Goodput::best(std::span<const Text> texts, size_t n_rows) co
   return lengths;
 }
 
-// The exceptions: if a text drafts nothing, it tries one draft, for its acceptance. Otherwise all texts try the best
-// lengths divided by 2, 4, …, for the times of fewer rows, unless these are known.
+// Length: number of drafts. To keep the estimates current, a sequence whose best length is 0 sometimes tries one draft.
+// If there is no such sequence, all lengths are divided by 2, 4, …, to measure steps with fewer rows.
 std::span<const size_t> Goodput::choose(std::span<const Text> texts, size_t n_rows) {
   lengths_.assign(texts.size(), 0);
   tried_.assign(texts.size(), false);
@@ -154,8 +153,8 @@ std::span<const size_t> Goodput::choose(std::span<const Text> texts, size_t n_ro
   return lengths_ = fewer;
 }
 
-// The time of a pass is the least of the recent calls, since a call also computes the tokens that the drafter has not
-// seen: after a pause, many. It rises by at most 5 % per call.
+// Estimates the time of a pass as the minimum over recent calls, since a call also computes the tokens that the drafter
+// has not computed yet, which are many after a pause. The estimate rises by at most 5 % per call.
 void Goodput::drafted(std::span<const size_t> n_drafts, double seconds) {
   if (planted_ || n_drafts.empty()) return;
   const size_t passes = std::ranges::max(n_drafts);

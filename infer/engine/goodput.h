@@ -10,12 +10,11 @@
 
 namespace folio::infer {
 
-/// The seconds of a step as a function of its rows: a line, plus what numbers of rows that occurred differ from it.
+/// Estimates a step's seconds from its number of rows: a fitted line, plus a correction for each number that occurred.
 class StepTime {
  public:
-  /// Records a step. The line is fitted by least squares; a step's weight is 1 / seconds² and falls by 3 % per step. A
-  /// step that is not `in_line` teaches only the time of its number of rows: near a bend, the line is that of the usual
-  /// numbers.
+  /// Records a step. The line is fitted by least squares; a step's weight is 1 / seconds² and falls by 3 % per step. If
+  /// not `in_line`, changes only the correction for `n_rows`: the line stays that of the usual numbers of rows.
   void add(size_t n_rows, double seconds, bool in_line = true);
   /// Returns the expected seconds of a step of `n_rows` rows. Before the first add(), every step takes 1 s.
   [[nodiscard]] double operator()(size_t n_rows) const;
@@ -74,16 +73,16 @@ class Goodput {
     size_t most;   ///< maximum number of drafts
   };
 
-  /// Returns the number of drafts of each text for a step that has `n_rows` rows without drafts, one of each sequence.
-  /// Usually best(); but where that is 0 drafts, now and then 1, and where all texts draft, now and then fewer, so that
-  /// changes are noticed. These exceptions cost 0.5 % of the time. Valid until the next call.
+  /// Returns the number of drafts of each sequence, for a step that has `n_rows` rows without drafts. Usually that is
+  /// best(). To notice changes, it is sometimes 1 where best() is 0, or less than best() for all sequences, which costs
+  /// 0.5 % of the time. Valid until the next call.
   std::span<const size_t> choose(std::span<const Text> texts, size_t n_rows);
   /// Records the drafter's `seconds` for the last choose(), and how many drafts each text got.
   void drafted(std::span<const size_t> n_drafts, double seconds);
-  /// Records the seconds of a step without prompt rows, without those of the drafter.
+  /// Records the seconds of a step that has no prompt rows, excluding the drafter's time.
   void measured(size_t n_rows, double seconds);
 
-  /// Returns the numbers of drafts with the most expected tokens per second, exactly.
+  /// Returns the number of drafts of each sequence that maximizes the step's expected tokens per second.
   [[nodiscard]] std::vector<size_t> best(std::span<const Text> texts, size_t n_rows) const;
 
   /// Sets the time of a step and of a drafter's pass, and ignores measurements from now on. With per_row and

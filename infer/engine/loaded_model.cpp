@@ -24,7 +24,7 @@ void require_same_tokens(const core::StoredModel& draft, const core::StoredModel
   }
 }
 
-// Returns the source of drafts that the options select for a model. Throws if they contradict each other or the model.
+// Returns the source of drafts that the options select. Throws if the options contradict each other or the model.
 DraftSource draft_source(const LoadOptions& o, const core::StoredModel& model) {
   const bool has_module = model.config.n_tokens_ahead > 0;
   const bool ranks = o.machines.given.machine != nullptr;

@@ -24,13 +24,13 @@
 
 namespace folio::infer {
 
-/// A value of LoadOptions::cache_positions for servers: a full context for each of limits.max_sequences sequences, but
-/// at most 16,384 positions or four contexts, whichever is more. Memory is used only as sequences need it.
+/// A value of LoadOptions::cache_positions for servers: a full context for each of limits.max_sequences sequences,
+/// limited to 16,384 positions or four contexts, whichever is more. Memory is used only as sequences need it.
 inline constexpr int64_t kForMany = -1;
 
-/// Sources of draft tokens: n-grams of the sequence, a draft model, or the model's own module (engine/mtp_drafter.h).
-/// In this order in python/folio/checks.py. Auto is the module if there is one, else the draft model if there is one,
-/// else n-grams.
+/// Sources of draft tokens, in the order of python/folio/checks.py: n-grams of the sequence, a draft model, or the
+/// model's own module (engine/mtp_drafter.h). Auto selects the module if there is one; a draft model is then an error.
+/// Otherwise, or with several processes, it selects the draft model if one is given, else n-grams.
 enum class DraftSource : uint8_t { Auto, NGrams, Model, Mtp };
 
 struct LoadOptions {

@@ -8,7 +8,7 @@
 namespace folio::infer {
 namespace {
 
-constexpr size_t kManyRows = 32;  // rows of a sequence that observe() runs, since a prompt's would take much memory
+constexpr size_t kManyRows = 32;  // number of pending rows at which observe() runs the module, to limit memory
 
 }  // namespace
 
@@ -40,7 +40,7 @@ void MtpDrafter::add(CachedText& cached, const Computed& rows) {
   cached.end = rows.first + n;
 }
 
-// Removes drafts from the KV cache, and hidden states of computed rows. The last row is left to draw the first draft.
+// Removes drafts from the KV cache, and the last row if it was computed, since computing it draws the first draft.
 void MtpDrafter::settle(CachedText& cached) {
   BlockManager& cache = runner_.cache();
   const SequenceId id = cached.sequence.id();

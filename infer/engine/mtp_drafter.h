@@ -1,6 +1,6 @@
-// Drafts from the model's own module for multi-token prediction (forward/tokens_ahead.h). It has a KV cache of its own,
-// with a row for each position of the model that was computed while the engine drafts. To draft several tokens, it runs
-// again on its own hidden state and draft. As in DraftModel, the sequence's own sampler draws the drafts.
+// Drafts from the model's own module for multi-token prediction (forward/tokens_ahead.h). It has its own KV
+// cache, with the positions that were passed to observe(). To draft several tokens, it runs again on its own hidden
+// state and draft. As in DraftModel, the sequence's own sampler draws the drafts.
 #pragma once
 
 #include <memory>
@@ -12,14 +12,14 @@ namespace folio::infer {
 
 class MtpDrafter : public DraftModel {
  public:
-  /// Creates a drafter for sequences of `model`, which must outlive it, as must the machine; the drafter must outlive
-  /// its requests. Throws core::Error if the model has no module or the machine is several processes, and as Runner's
-  /// constructor does.
+  /// Creates a drafter for sequences of `model`. `model` and `machine` must outlive the drafter, and the drafter must
+  /// outlive its requests. Throws core::Error if the model has no module or the machine consists of several processes,
+  /// and as Runner's constructor does.
   MtpDrafter(const core::StoredModel& model, Machine& machine, const CacheOptions& options = {});
   MtpDrafter(core::StoredModel&&, Machine&, const CacheOptions& = {}) = delete;
 
   [[nodiscard]] bool reads_hidden() const override { return true; }
-  /// Stores the rows for the module. Runs it if a sequence has many, without waiting for draft().
+  /// Stores the rows as inputs of the module, and runs the module at once for sequences with many rows.
   void observe(std::span<const Computed> all) override;
   /// Appends drafts for all sequences together. A sequence gets none before it is observed, after tokens that
   /// structured output forces, or if it exceeds the module's cache.

@@ -1,6 +1,6 @@
 // Decides how the sequences of a request continue. After each step, a policy gets the logits of all sequences and
-// returns continuations: a sequence and its next token. A sequence with several continuations is forked, one with none
-// is dropped. Plain sampling needs no policy. Beam search is a policy (beams.h). A request may supply another
+// returns continuations: each is a sequence and its next token. A sequence with several continuations is forked, one
+// with none is dropped. Plain sampling needs no policy. Beam search is a policy (beams.h). A request may supply another
 // one, as in experiments/18_sampling/halving.h.
 #pragma once
 

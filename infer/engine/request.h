@@ -63,7 +63,7 @@ struct Request {
   /// Receives the logits of all prompt rows in order, (rows, vocab_size) per call. Cached rows are computed again.
   std::function<void(std::span<const float> logits)> on_logits{};
   /// Observes the steps of this request, which then run no other request. Only allowed with n = 1 and without beams.
-  /// Must return false: the prefix cache would otherwise contain positions computed from changed activations.
+  /// Must return false, since the prefix cache must not contain positions computed from changed activations.
   Observer observer{};
 
   // Options and callbacks for the prompt's continuation.

@@ -33,7 +33,7 @@ class Sampling {
   [[nodiscard]] const std::string& text() const { return text_; }
 
   [[nodiscard]] bool is_end_token(int32_t token) const;
-  /// Returns the effect of `token` after `history`. Ignores the maximum length.
+  /// Returns whether `token` is forbidden after `history`, ends the output or continues it. Ignores the maximum length.
   [[nodiscard]] TokenEffect effect_of(std::span<const int32_t> history, int32_t token);
   /// Decodes the last token of `history`, which must not be an end token. Returns the new text that can be shown: text
   /// that may become a stop string is held back.

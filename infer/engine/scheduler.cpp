@@ -83,7 +83,7 @@ const Scheduler::Trace& Scheduler::plan(const std::function<size_t(Sequence&, si
   const auto needed_by = [&, rows](const Sequence& s) {
     return drafts ? cache_.blocks_needed(s.id(), std::min(rows, n_missing(s))) : 0;
   };
-  int64_t later = 0;  // blocks for the rows of running sequences that are planned later: drafts leave them free
+  int64_t later = 0;  // blocks for the rows of running sequences that are planned later: drafts must leave them free
   for (const Sequence* s : running()) later += needed_by(*s);
   bool open = true;  // true while more sequences may join the step
   const auto joins = [&](const Sequence& sequence) { return !sequence.needs().alone || trace_.shares.empty(); };
@@ -165,8 +165,8 @@ size_t Scheduler::places_taken() const {
   return n;
 }
 
-// Returns true if `free` blocks are enough for all tokens of the next waiting sequence and one more, so that it cannot
-// be preempted before it produces a token. Sequences that start together must fit together.
+// Returns true if `free` blocks are enough for all tokens of the next waiting sequence and for one more token, so that
+// it can't be preempted before it produces one. Sequences that start together must fit together.
 bool Scheduler::next_fits(int64_t free) const {
   if (n_running_ == sequences_.size()) return false;
   const auto unit = unit_at(n_running_, sequences_.size());

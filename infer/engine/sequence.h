@@ -33,7 +33,7 @@ class Sequence {
     bool alone = false;            ///< true: its steps have no rows of other sequences
   };
 
-  /// Creates a waiting sequence. The tokens of `prompt` and `cache` must outlive it.
+  /// Creates a waiting sequence. `cache` and the tokens of `prompt` must outlive it.
   Sequence(SequenceKey key, std::span<const int32_t> prompt, const Needs& needs, BlockManager& cache)
       : key_(key), prompt_(prompt), needs_(needs), cache_(cache) {}
   Sequence(const Sequence&) = delete;

@@ -47,8 +47,8 @@ std::shared_ptr<TextStream> TextStream::submit(const std::shared_ptr<AsyncEngine
   return {stream.get(), [stream, engine](TextStream*) { stream->cancel(); }};
 }
 
-// Adds callbacks that fill results_ and, if `pieces`, events. They may capture `this`, because the engine keeps the
-// stream alive while a request runs. `first` is the index of the request's first choice among the stream's choices.
+// Sets callbacks that store results_ and, if `pieces` is true, add events. They may capture `this`, because the engine
+// keeps the stream alive while a request runs. `first` is the index of the request's first choice in results_.
 void TextStream::add_callbacks(Request& request, size_t first, bool pieces) {
   request.on_end = [this, first, pieces](size_t choice, const GenerateResult& result) {
     {

@@ -1,6 +1,6 @@
-// Names as in TransformerLens (https://github.com/TransformerLensOrg/TransformerLens) with folded norms:
-// "hook_normalized" is a residual divided by its root mean square, before the norm's weight. Queries and keys have the
-// elements of a head in the order of Hugging Face's files; "hook_q" and "hook_k" precede the norm of heads and RoPE.
+// Names activations as TransformerLens (https://github.com/TransformerLensOrg/TransformerLens) does with folded norms.
+// "hook_normalized" is a residual divided by its root mean square, without the norm's weight. "hook_q" and "hook_k" are
+// taken before the norm of heads and RoPE. Elements of a head are in the order of Hugging Face's files.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,8 +22,8 @@ std::vector<float> normalized(std::vector<float> rows, const core::ModelConfig& 
   return rows;
 }
 
-// Returns heads of queries or keys with the elements of each in the order of Hugging Face's files, for families whose
-// files have another order than the engine.
+// Returns query or key heads with each head's elements reordered as in Hugging Face's files: the two elements of a RoPE
+// pair are adjacent in `heads`, and half a head apart in the result.
 std::vector<float> in_file_order(const std::vector<float>& heads, int64_t head_dim) {
   std::vector<float> out(heads.size());
   core::adjacent_to_split_halves(std::as_bytes(std::span(heads)), std::as_writable_bytes(std::span(out)),

@@ -37,7 +37,7 @@ struct Trace {
 /// Changes an activation, given those before it, and returns true if it did. See Observer.
 using Change = std::function<bool(const std::string& name, std::span<float> values, const Trace& before)>;
 
-/// Throws core::Error that begins with `what` unless one step can run this number of tokens.
+/// Throws core::Error if one step can't run this number of tokens. The message begins with `what`.
 void require_fits(const Runner& runner, size_t n_tokens, std::string_view what);
 
 /// Runs the prompt in one step of a private sequence, and requests the logits of all rows.
@@ -50,8 +50,8 @@ class Tensors {
   explicit Tensors(const core::StoredModel& model);
 
   [[nodiscard]] const core::ModelConfig& config() const { return model_.config; }
-  /// Returns a tensor, or null if the model has no such tensor; its values, or none. `layer` is -1 outside the layers.
-  /// Output is the embedding if they are tied.
+  /// Returns a tensor, or null if the model has none; floats() returns its values, or an empty list. `layer` is -1
+  /// outside the layers. With tied embeddings, Output is the embedding.
   [[nodiscard]] const core::TensorView* find(core::Role role, int64_t layer = -1) const;
   [[nodiscard]] std::vector<float> floats(core::Role role, int64_t layer = -1) const;
 
@@ -78,9 +78,9 @@ class Interventions {
   /// Runs the experiment's texts. `clean`, the prompt without interventions, must outlive this object. Throws
   /// core::Error if a place or a position does not exist, or a patch has no text.
   Interventions(Runner& runner, const Options& options, const Trace& clean);
-  /// See Change.
+  /// Applies the interventions to an activation: see Change.
   bool operator()(const std::string& name, std::span<float> values, const Trace& before) const;
-  /// Returns true if something replaces what the layer's attention adds to a row's residual stream.
+  /// Returns true if an intervention replaces the output of the layer's attention for this row.
   [[nodiscard]] bool replace_attention(int64_t layer, size_t row) const;
 
  private:

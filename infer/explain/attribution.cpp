@@ -1,7 +1,7 @@
 // Attention weights, and direct logit attribution (Elhage et al., "A Mathematical Framework for Transformer Circuits",
-// 2021). The logit of token t is x · u with u = g ⊙ W_U[t] / rms(x): weight and factor of the final norm, and a row of
-// the output projection. The residual x is the sum of the embedding and of what the branches add, so the logit is the
-// sum of their products with u. The factor of a post-norm is held in the same way.
+// 2021). The logit of token t is x · u with u = g ⊙ W_U[t] / rms(x), where g is the weight of the final norm and W_U
+// the output projection. The residual x is the sum of the embedding and all branches' outputs, so the logit is the sum
+// of their products with u. 1 / rms(x) is treated as a constant, as is the factor of a post-norm.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,8 +21,8 @@ double dot(std::span<const float> a, std::span<const float> b) {
                                [](float x, float y) { return double{x} * y; });
 }
 
-// Turns `directions` (T, dim), each row's u, into those whose products with Wo · heads + bias are the attention's
-// shares: times the residual scale and, if there is a post-norm, its weight and factor.
+// Applies the residual scale and the post-norm, if there is one, to `directions` (T, dim), the u of each row. The
+// product with a head's output after Wo is then the head's share of the logit.
 void pass_post_norm(std::span<float> directions, const Tensors& tensors, int64_t layer, const Trace& trace,
                     std::span<const float> wo, std::span<const float> bias) {
   const core::ModelConfig& config = tensors.config();
@@ -99,7 +99,7 @@ void expand_latents(const Tensors& tensors, int64_t layer, Trace& trace, bool fo
       std::ranges::copy(trace.row(key, row), keys.begin() + static_cast<ptrdiff_t>((row * n_heads + head) * head_dim));
     }
   }
-  const auto keys_with = [&](const std::vector<float>& all) {  // with the shared elements, which have RoPE
+  const auto keys_with = [&](const std::vector<float>& all) {  // appends the elements that all heads share
     for (size_t at = 0; at < n * n_heads; ++at) {
       std::ranges::copy(trace.row(all, at / n_heads).subspan(rank),
                         keys.begin() + static_cast<ptrdiff_t>(at * head_dim + nope));
@@ -156,8 +156,8 @@ Json attribute(Runner& runner, const Tensors& tensors, const Trace& trace, std::
   const std::vector<float> norm = tensors.floats(Role::OutputNorm);
   const core::TensorView& output = *tensors.find(Role::Output);
   Json rows;
-  std::vector<double> sums;       // of each row's shares
-  std::vector<float> directions;  // (T, dim): u
+  std::vector<double> sums;       // sum of each row's shares
+  std::vector<float> directions;  // (T, dim): u of each row
   for (size_t row = 0; row < targets.size(); ++row) {
     std::vector<float> u = core::to_floats(core::rows_of(output, targets[row], 1));
     const double size = rms(trace.row(last, row), config.norm_eps);
@@ -184,7 +184,7 @@ Json attribute(Runner& runner, const Tensors& tensors, const Trace& trace, std::
         return dot(trace.row(level, row), trace.row(directions, row));
       };
       const double mid = along(trace.at("attention_residual", layer));
-      const bool replaced = interventions.replace_attention(layer, row);  // then nothing comes from a head
+      const bool replaced = interventions.replace_attention(layer, row);  // if true, heads have no shares
       rows[row]["replaced"].push_back(replaced);
       Json& shares = rows[row]["heads"].emplace_back();
       for (size_t at = 0; at < wo.size() / dim; at += head_dim) {

@@ -13,7 +13,7 @@
 
 namespace folio::infer::explain {
 
-[[nodiscard]] std::string_view page();  // page.html, in page.cpp
+[[nodiscard]] std::string_view page();  // returns page.html; defined in page.cpp
 
 namespace {
 
@@ -27,8 +27,8 @@ void run_alone(Runner& runner, std::span<const int32_t> tokens, int32_t adapter,
   static_cast<void>(runner.forward(rows, observer));
 }
 
-// Returns the shapes of operations on n rows by kind, "rows × columns" of each operand of a product. Kinds are missing
-// if layers differ, some with experts and some without.
+// Returns the operand shapes of each kind of operation on n rows, such as "rows × columns · rows × columns" for a
+// product. Leaves out feed-forward kinds if only some layers have experts.
 std::map<std::string_view, std::string> shapes_of(const core::ModelConfig& c, int64_t n) {
   const auto vectors = [](int64_t rows, int64_t width) { return fmt::format("{} × {}", rows, width); };
   const auto product = [&](int64_t rows, int64_t in, int64_t out) {
@@ -63,7 +63,7 @@ std::map<std::string_view, std::string> shapes_of(const core::ModelConfig& c, in
   return shapes;
 }
 
-// Runs the prompt once more and returns its operations.
+// Runs the prompt once more and returns the bytes and time of its operations, by kind.
 Json measure(Runner& runner, ProfiledMachine& profiled, std::span<const int32_t> tokens, int32_t adapter) {
   profiled.profile = {};
   profiled.enabled = true;
@@ -91,7 +91,7 @@ Json residual_sizes(const core::ModelConfig& config, const Trace& trace) {
   return levels;
 }
 
-// Returns the experts of each row of each layer with experts, or null if the model has none.
+// Returns the selected experts, by layer and row, for layers with experts; null if the model has none.
 Json experts_of(const core::ModelConfig& config, const Trace& trace) {
   Json layers;
   for (int64_t layer = 0; layer < config.n_layers && config.n_experts > 0; ++layer) {
@@ -131,7 +131,7 @@ std::string text_of(const data::Tokenizer& tokenizer, int32_t token) {
   return special == nullptr ? bytes : special->text;
 }
 
-// Adds the tokens of all [token, probability, …] in a part of an explanation.
+// Adds to `tokens` the first element of every list [token, probability, …] in a part of an explanation.
 void add_tokens(const Json& part, std::set<int32_t>& tokens) {
   if (part.is_array() && !part.empty() && part[0].is_number_integer()) {
     tokens.insert(part[0].get<int32_t>());
@@ -146,7 +146,7 @@ Json model_info(const core::StoredModel& model) {
   for (const core::TensorView& tensor : model.tensors) bytes[tensor.type] += tensor.bytes.size();
   const auto most = std::ranges::max_element(bytes, {}, &std::pair<const core::DType, size_t>::second);
   std::error_code no_path;  // set if the model is in memory
-  // Without its last part if that is "." or empty, as of "DIRECTORY/".
+  // Drops a last component that is empty or ".", as in "DIRECTORY/".
   const auto path = std::filesystem::absolute(model.path, no_path).lexically_normal();
   return {{"name", (path.has_filename() ? path : path.parent_path()).filename().string()},
           {"family", core::info(c.family).name},
@@ -177,7 +177,7 @@ void require_fits(const Runner& runner, size_t n_tokens, std::string_view what) 
 }
 
 Trace run_traced(Runner& runner, std::span<const int32_t> tokens, const Options& options, const Change& change) {
-  const auto needed = [](std::string_view name) {  // for the JSON and interventions
+  const auto needed = [](std::string_view name) {  // activations that the JSON and interventions use
     return !name.ends_with("norm") && !name.ends_with(".value") && !name.ends_with(".ffn_hidden") &&
            name.find("projected") == std::string_view::npos;
   };

@@ -40,7 +40,7 @@ struct Options {
   std::optional<int32_t> token{};  ///< the token whose logits are attributed; empty: each row's likeliest token
   Experiment experiment{};         ///< its other texts run without it
   bool keep_activations = false;   ///< fills Explanation::activations
-  /// The machine that has the runner's model. If set, its operations are measured in another step. It is then disabled.
+  /// The machine that runs the model. If set, a second step measures its operations; then profiling is disabled.
   ProfiledMachine* profiled = nullptr;
 };
 

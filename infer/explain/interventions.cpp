@@ -41,14 +41,14 @@ Place place_of(const std::string& text, const core::ModelConfig& config, size_t 
   return place;
 }
 
-// Returns true if the activation `what` of the layer is where the part is replaced.
+// Returns true if an intervention at `place` changes the activation `what` of the place's layer.
 bool is_at(const Place& place, std::string_view what) {
   if (what == "heads") return place.part == "heads";
   if (what == "attention_residual") return place.part == "attention" || place.part == "layer";
   return what == "ffn_residual" && (place.part == "ffn" || place.part == "layer" || place.part == "residual");
 }
 
-// Returns the residual stream (T, dim) that a branch is added to, or null if the part is no branch.
+// Returns the residual stream (T, dim) that a branch is added to, or null if the part is not a branch.
 const std::vector<float>* base_of(const Place& place, std::string_view what, const Trace& trace) {
   if (place.part == "heads" || place.part == "residual") return nullptr;
   return what == "ffn_residual" ? &trace.at("attention_residual", place.layer) : &trace.level(place.layer);

@@ -1,5 +1,5 @@
-// Next tokens: the logit lens (nostalgebraist, "interpreting GPT: the logit lens", 2020), candidates, and what
-// interventions change.
+// Computes the logit lens (nostalgebraist, "interpreting GPT: the logit lens", 2020), candidates for the next token,
+// and the effects of interventions on it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,14 +12,14 @@
 namespace folio::infer::explain {
 namespace {
 
-constexpr size_t kLensTokens = 5;   // likeliest tokens of a level of the lens, and of an effect
-constexpr size_t kCandidates = 20;  // likeliest tokens of a row
+constexpr size_t kLensTokens = 5;   // number of likeliest tokens per level of the lens, and per effect
+constexpr size_t kCandidates = 20;  // number of likeliest tokens per row
 // Limits whose numbers of candidates are counted, each alone and at temperature 1.
 constexpr size_t kTopK = 40;
 constexpr double kTopP = 0.95;
 constexpr double kMinP = 0.05;
 
-// The softmax of a row of logits (vocab_size), which must stay valid.
+// The softmax of a row of logits (vocab_size). The logits must outlive this object.
 class NextToken {
  public:
   explicit NextToken(std::span<const float> logits) : logits_(logits), largest_(largest_of(logits)) {
@@ -33,7 +33,7 @@ class NextToken {
   [[nodiscard]] double log_p(int32_t token) const { return double{logit(token)} - largest_ - log_total_; }
   [[nodiscard]] double p(int32_t token) const { return std::exp(log_p(token)); }
   [[nodiscard]] float logit(int32_t token) const { return logits_[static_cast<size_t>(token)]; }
-  // Returns 1 for the likeliest token. Equal logits are in the order of their tokens.
+  // Returns a token's rank, 1 for the likeliest. Among equal logits, the smaller token id is first.
   [[nodiscard]] int64_t rank(int32_t token) const {
     const float own = logit(token);
     return 1 + std::ranges::count_if(logits_, [=](float l) { return l > own; }) +

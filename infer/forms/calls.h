@@ -30,8 +30,8 @@ struct CallsForm {
 /// Thinking::None, returns `answer`.
 [[nodiscard]] Grammar::Part reasoned_part(Grammar& grammar, data::Thinking thinking, Grammar::Part answer);
 
-/// Returns the part for a constraint of any kind except None. Ignores options.thinking. The messages of errors don't
-/// contain the kind of constraint.
+/// Returns the part for a constraint of any kind except None. Ignores options.thinking. Error messages don't name the
+/// kind of constraint.
 [[nodiscard]] Grammar::Part part_of(Grammar& grammar, const FormOptions& options);
 
 }  // namespace folio::infer::forms

@@ -229,7 +229,7 @@ void Form::expand(Place place) {
     }
   }
   std::vector<Step> steps;
-  std::vector<std::pair<std::vector<Way>, Place>> known;  // places by their parses; many byte intervals share one
+  std::vector<std::pair<std::vector<Way>, Place>> known;  // places by their parses; byte intervals can share a place
   for (size_t low = 0; low < 256;) {
     size_t high = low;
     while (high < 255 && !cuts[high + 1]) ++high;

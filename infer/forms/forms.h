@@ -50,8 +50,8 @@ struct FormOptions {
 [[nodiscard]] Grammar::Part json_object_part(Grammar& grammar, JsonSpaces spaces);
 
 /// Compiles a constraint of any kind except None for a vocabulary. Throws core::Error if it is invalid or no sequence
-/// of tokens can satisfy it. Throws core::TooMuchWork, whose place() is the request field or the part of it that needs
-/// too much work, if compiling exceeds `budget`.
+/// of tokens can satisfy it. Throws core::TooMuchWork if compiling exceeds `budget`; its place() is the request field,
+/// or the part of it, that needs too much work.
 [[nodiscard]] std::shared_ptr<Form> make_form(const FormOptions& options, std::shared_ptr<const TokenTree> tokens,
                                               const core::WorkBudget& budget = core::WorkBudget());
 

@@ -18,7 +18,7 @@ constexpr size_t kMostMerged = 4'000;
 constexpr size_t kMostWork = 200'000;
 constexpr int kMostReferences = 64;
 
-// Returns a measure of work: 1 plus the number of members and of the elements and members directly in their values.
+// Returns a measure of the work for a schema: 1, plus its members, plus the elements and members of their values.
 size_t size_of(const JsonValue& schema) {
   size_t n = 1;
   for (const auto& [key, value] : schema.members) n += 1 + value->items.size() + value->members.size();

@@ -50,7 +50,7 @@ void set_member(JsonValue& object, std::string_view key, Json value);
 /// A set of JSON values, compared by identity(). Each operation spends one budget step per byte of identity().
 class JsonSet {
  public:
-  /// Adds the elements of `list`, which may be null.
+  /// Creates the set of the elements of `list`; empty if `list` is null.
   JsonSet(const Json& list, core::WorkBudget budget);
   /// Adds a value. Returns true if it was not in the set.
   bool add(const Json& value) { return known_.insert(key(value)).second; }

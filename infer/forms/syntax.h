@@ -19,7 +19,7 @@ inline constexpr uint32_t kLastCodePoint = 0x10FFFF;
 
 /// Returns the ranges sorted, with overlapping and adjacent ones joined.
 [[nodiscard]] CharacterRanges merged(CharacterRanges ranges);
-/// Returns all code points outside of `ranges`, which must be merged.
+/// Returns all code points outside of `ranges`, a result of merged().
 [[nodiscard]] CharacterRanges others(const CharacterRanges& ranges);
 /// Returns the code points that are in `ranges` and in `with`.
 [[nodiscard]] CharacterRanges intersection(std::span<const CharacterRange> ranges, const CharacterRanges& with);

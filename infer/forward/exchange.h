@@ -101,8 +101,8 @@ inline constexpr size_t kShardRows = 16;  ///< matrices are split between ranks 
   return {std::min(n_rows, tiles.first * kShardRows), std::min(n_rows, tiles.last * kShardRows)};
 }
 
-/// Returns the number of bytes that the ranks exchange in a step with `rows` rows, `logit_rows` of them with logits.
-/// `in_blocks`: the inputs of Wo and W2 are sent in 8 bits, which processes do if all matrices of the layers are
+/// Returns the number of bytes that the ranks exchange in a step of `rows` rows, of which `logit_rows` have logits.
+/// `in_blocks`: true if the inputs of Wo and W2 are sent in 8 bits, as between processes if all layers' matrices are
 /// quantized. With experts, this is an upper bound: a chosen expert whose weight rounds to 0 sends nothing.
 [[nodiscard]] uint64_t exchanged_bytes(const core::ModelConfig& config, size_t n_ranks, size_t rows, size_t logit_rows,
                                        bool in_blocks = false);

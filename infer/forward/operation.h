@@ -27,8 +27,8 @@ struct Norm {
   Slot out = Slot::Normed;
 };
 
-/// head = RMSNorm(head) * weight, for each head of `slot`, which is Query or Key; or for all of QueryLatent, or for the
-/// elements of Latent without RoPE.
+/// x = RMSNorm(x) * weight, where x is each head of Query or Key, a whole row of QueryLatent, or the elements of Latent
+/// that RoPE doesn't rotate. `slot` is one of these four.
 struct NormHeads {
   Slot slot;
   WeightId weight;
@@ -65,16 +65,16 @@ struct ProjectToResidual {
   WeightId post_norm;
 };
 
-/// head = in · matrixᵀ for each head: `weight` has a matrix per head, which multiplies the first elements of the head
-/// of `in`. The elements with RoPE of Query, the last ones of a head, are copied to the end of the head of Absorbed.
+/// Multiplies the first elements of each head of `in` by the head's own matrix in `weight`. If `in` is Query, the last
+/// elements of each head, which RoPE rotates, are copied to the end of the same head in Absorbed.
 struct ProjectHeads {
   Slot in;
   WeightId weight;
   Slot out;
 };
 
-/// Applies the layer's RoPE to Query and Key, and stores Key and Value in the KV cache; with latent attention, to the
-/// last elements of Query's heads and of Latent, and stores Latent.
+/// Applies the layer's RoPE to Query and Key, and stores Key and Value in the KV cache. With latent attention, applies
+/// RoPE to the last elements of Query's heads and of Latent, and stores Latent.
 struct RotateAndStore {
   int64_t layer;
 };
@@ -126,7 +126,7 @@ struct GateRows {
 };
 
 /// Moves the rows of Residual and Query that need logits, at least one, to the front. Later operations compute only
-/// these rows. Issued right before the last layer's Attend or, if the step keeps all rows' Hidden, after it is
+/// these rows. Issued right before the last layer's Attend or, if the step keeps all rows' Hidden, after Hidden is
 /// computed.
 struct Gather {};
 

@@ -139,7 +139,6 @@ Issued Runner::issue(std::span<const Row> rows, const Observer& observer) {
   return issued;
 }
 
-// Reserves cache positions for the rows and issues the step.
 Issued Runner::start(std::span<const Row> rows, const Observer& observer) {
   check(rows);
   for (const SequenceRows& part : sequences_) cache_.reserve(part.sequence, part.count);
@@ -230,7 +229,7 @@ void Runner::check(std::span<const Row> rows) {
     int64_t& count = sequences_[static_cast<size_t>(rows_of_[sequence])].count;
     require(row.position == length + count, "sequence {} continues at position {}, not {}", row.sequence,
             length + count, row.position);
-    const size_t n_hidden = config().n_layers > 0 ? 0 : static_cast<size_t>(config().dim);  // 0: not a module
+    const size_t n_hidden = config().n_layers > 0 ? 0 : static_cast<size_t>(config().dim);  // 0 unless an MTP module
     require(row.hidden.size() == n_hidden, "a row has {} elements of a hidden state, expected {}", row.hidden.size(),
             n_hidden);
     require(row.position < config().context_length, "position {} is past the context of {}", row.position,

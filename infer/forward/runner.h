@@ -40,7 +40,7 @@ struct Issued {
 struct StepOutput {
   std::span<float> logits;          ///< (rows with wants_logits, vocab_size); the caller may overwrite them
   std::span<const int32_t> tokens;  ///< (rows with a sampler): each a token, kNotFinite or kNothingLeft
-  std::span<const float> hidden{};  ///< (rows, dim): after the final norm, if a row keeps_hidden in a step not observed
+  std::span<const float> hidden{};  ///< (rows, dim): after the final norm; empty without keeps_hidden or if observed
 };
 
 struct CacheOptions {
@@ -81,7 +81,7 @@ class Runner {
 
   /// Returns true if steps can be observed and logits_of() is available: not in a pipeline of ranks.
   [[nodiscard]] bool writable() const { return stages_.back()->info().writable; }
-  /// Returns true if rows may ask for hidden states (Row::keeps_hidden): not on several ranks.
+  /// Returns true if rows may request hidden states (Row::keeps_hidden): not on several ranks.
   [[nodiscard]] bool keeps_hidden() const { return stages_.back()->info().keeps_hidden; }
 
   /// Loads an adapter on all machines, or on none if it throws. Returns the adapter's id; ids are not reused. A CPU

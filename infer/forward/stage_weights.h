@@ -25,7 +25,7 @@ struct LayerRange {
   int64_t last = 0;
 };
 
-/// Returns all layers of a model, without its module; or, if it has no layers, the module (see module_of()).
+/// Returns all layers of a model except its MTP module; for a result of module_of(), the module's only layer.
 [[nodiscard]] LayerRange all_layers(const core::ModelConfig& config);
 
 /// Returns true if the layers need the tensor. The last layer needs the embedding, too, if it is tied to the output.

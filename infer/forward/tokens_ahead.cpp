@@ -11,8 +11,8 @@ namespace {
 
 using core::Role;
 
-// Returns `matrix`, (n, 2 k), as a stack (2, n, k) of its halves, whose bytes are appended to `storage`. A row that is
-// not two whole numbers of blocks is converted to F32.
+// Returns `matrix`, (n, 2 k), as a stack (2, n, k) of its halves, whose bytes are appended to `storage`. Converts to
+// F32 if half a row is not a whole number of blocks.
 core::TensorView in_halves(core::TensorView matrix, std::vector<std::shared_ptr<const void>>& storage) {
   const int64_t n = matrix.shape[0], k = matrix.shape[1] / 2;
   const bool whole = k % static_cast<int64_t>(core::info(matrix.type).block_elements) == 0;
@@ -31,8 +31,8 @@ core::TensorView in_halves(core::TensorView matrix, std::vector<std::shared_ptr<
   return matrix;
 }
 
-// Returns a norm's weight divided by `scale`, by which project_to_residual() will multiply: join_hidden() uses it for
-// the embedding's half of a product, whose other half is not scaled.
+// Returns a norm's weight divided by `scale`. This cancels the factor that project_to_residual() applies in
+// join_hidden() to the embedding's half of the product but not to the other half.
 core::TensorView divided(core::TensorView weight, float scale, std::vector<std::shared_ptr<const void>>& storage) {
   const auto values = std::make_shared<std::vector<float>>(core::to_floats(weight));
   for (float& value : *values) value /= scale;

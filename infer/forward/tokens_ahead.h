@@ -1,6 +1,6 @@
 // The module that predicts the token after the next (DeepSeek-V3, arXiv:2412.19437, section 2.2; core::Role
-// MtpEmbeddingNorm to MtpOutputNorm), as a model of one layer. Row p has the token after the model's position p and the
-// model's hidden state of p, after its final norm; its logits are for the token after the row's.
+// MtpEmbeddingNorm to MtpOutputNorm), as a model of one layer. Row p combines the token at position p + 1 with the
+// model's hidden state at position p, after its final norm. Its logits are for the token at position p + 2.
 #pragma once
 
 #include "core/weights.h"
@@ -8,18 +8,18 @@
 
 namespace folio::infer {
 
-/// Returns the module as a model without layers (n_layers is 0, n_tokens_ahead 1), whose layer 0 is the module's. It
-/// has the embedding and output of `model`, which must outlive it, and MtpOutputNorm as final norm. MtpProjection is a
-/// stack of two matrices, (2, dim, dim), with successive ids on a machine: for the embedding and for the hidden state.
-/// Throws core::Error if `model` has no module.
+/// Returns the module as a model with n_layers 0 and n_tokens_ahead 1; layer 0 refers to the module's layer. It has the
+/// embedding and output of `model`, which must outlive it, and MtpOutputNorm as its final norm. MtpProjection is split
+/// into a stack (2, dim, dim), whose matrices get successive ids on a machine: for the embedding, then for the hidden
+/// state. Throws core::Error if `model` has no module.
 [[nodiscard]] core::StoredModel module_of(const core::StoredModel& model);
 
-/// Issues the operations for Residual, the input of the module's block, from the rows' tokens and their hidden states
-/// in Residual: Residual = projection · [norm(embedding); norm(hidden state)], as the sum of both halves.
+/// Issues the operations that combine each row's hidden state, in Residual, with the embedding of its token: Residual =
+/// projection · [norm(embedding); norm(hidden state)], the input of the module's block.
 void join_hidden(Stage& stage);
 
-/// Issues the operation for Hidden, the hidden states of all rows after the final norm; then drops the rows that need
-/// no logits. Returns false if no row needs any.
+/// Issues the final norm of all rows, from Residual to Hidden, then drops the rows that need no logits. Returns false
+/// if no rows are left.
 bool keep_hidden(Stage& stage, size_t n_logit_rows);
 
 }  // namespace folio::infer

@@ -31,7 +31,7 @@ struct MachineOptions {
   std::function<void(uint64_t done, uint64_t total)> on_progress{};  ///< receives bytes of weights sent to the GPU
 };
 
-/// Returns the options of one CPU, or of one process of several.
+/// Returns the CPU options in `options`: n_threads, and `fast` if BF16 products are faster on this CPU.
 [[nodiscard]] CpuOptions cpu_options(const MachineOptions& options);
 
 /// The machines of one model.

@@ -8,7 +8,8 @@
 namespace folio::infer::kernels::reference {
 namespace {
 
-// The softmax of a block before normalization: max = max s, sum = Σ e^(s-max), value = Σ e^(s-max) v.
+// Attention over one KV block, not yet normalized. For scores s and values v: max = max s, sum = Σ e^(s-max) and
+// value = Σ e^(s-max) v.
 struct Partial {
   float max;
   float sum;
@@ -36,7 +37,7 @@ float score_of(const float* query, const T* keys, size_t j, size_t head_dim) {
   return score;
 }
 
-// Returns the product of a query (head_dim) and the latent of position j, in the order of sums of matmul.
+// Returns the product of a query (head_dim) and the latent of position j, summed in matmul's order.
 template <typename T>
 float score_of_latent(const float* query, const T* latents, size_t j, size_t head_dim) {
   std::array<float, kMaxHeadDim> latent;

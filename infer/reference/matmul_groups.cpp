@@ -35,7 +35,7 @@ int32_t quant(const GroupMatrix& m, size_t row, size_t column) {
   const InBlock at(m, row, column);
   const uint8_t* group = at.bytes + m.quants_at(at.n) + at.column / kGroupColumns * group_quant_bytes(m.bits);
   const size_t c = at.column % kGroupColumns;
-  const size_t four = c / 4;  // index of the four adjacent columns in the group
+  const size_t four = c / 4;  // index of the four adjacent columns that contain c
   const auto byte = [&](size_t word) { return group[(word * kTileRows + at.lane) * 4 + c % 4]; };
   if (m.bits == 8) return byte(four);
   const int32_t low = c < 16 ? byte(four) & 0x0F : byte(four - 4) >> 4;
@@ -91,7 +91,7 @@ void matmul_groups(const QuantizedInputs& x, size_t n_rows, const GroupMatrix& w
     for (size_t r = row_begin; r < row_end; ++r) {
       float total = 0.0F;
       for (size_t g = 0; g < k / weight.group; ++g) {
-        const size_t wide = g * weight.group / kGroupColumns;  // index of the input's group
+        const size_t wide = g * weight.group / kGroupColumns;  // index of the input's group of 32 columns
         int32_t sum = 0;
         for (size_t c = g * weight.group; c < (g + 1) * weight.group; ++c) {
           sum += (quant(weight, r, c) - weight.zero_point) * values[c];

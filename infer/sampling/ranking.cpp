@@ -99,7 +99,7 @@ void Ranking::reset(std::span<const float> logits, float largest, double tempera
 
 void Ranking::gather(float from, float to) {
   size_t n = n_gathered_;
-  for (size_t id = 0; id < logits_.size(); ++id) {  // no branch, since it could not be predicted
+  for (size_t id = 0; id < logits_.size(); ++id) {  // without a branch, which the CPU could not predict
     candidates_[n].id = static_cast<int32_t>(id);
     candidates_[n].logit = logits_[id];
     n += static_cast<size_t>(logits_[id] >= from) & static_cast<size_t>(logits_[id] <= to);

@@ -81,7 +81,7 @@ Adapters::Adapters(AsyncEngine& engine, std::string base, AdapterOptions options
     core::require(entry->bytes <= options_.memory, "the adapter {} needs {} bytes, more than --adapter-memory {}",
                   adapter.name, entry->bytes, options_.memory);
     named_.emplace(adapter.name, entry);
-    if (bytes_ + entry->bytes > options_.memory) continue;  // loaded once a request uses it
+    if (bytes_ + entry->bytes > options_.memory) continue;  // no memory left: loaded when a request uses it
     std::packaged_task<int32_t(Engine&)> load([&](Engine& e) { return e.load_adapter(*weights); });
     engine_.call([&](Engine& e) { load(e); });
     entry->number = load.get_future().get();

@@ -35,7 +35,7 @@ class AnswerForms {
   /// Both arguments must outlive this object.
   AnswerForms(const data::Tokenizer& tokenizer, const std::optional<data::ChatTemplate>& chat);
 
-  /// Returns the served tokenizer, which decodes markers of reasoning as text. Constraints are compiled for it.
+  /// Returns the model's tokenizer, changed to decode reasoning markers as text. Constraints are compiled for it.
   [[nodiscard]] const data::Tokenizer& tokenizer() const { return marked_; }
 
   /// Returns the compiled constraint for `options`. Throws core::Error as forms::make_form() does.

@@ -13,7 +13,7 @@
 
 namespace folio::infer::server {
 
-/// New output of a function call.
+/// The part of a function call that was generated since the last update.
 struct CallUpdate {
   size_t index = 0;  ///< position among the answer's calls
   std::string id{};  ///< set together with the name, when the call begins
@@ -21,7 +21,7 @@ struct CallUpdate {
   std::string arguments{};  ///< next part of the arguments, which are JSON
 };
 
-/// New output of an answer.
+/// The part of an answer that was generated since the last update.
 struct AnswerUpdate {
   std::string reasoning{};
   std::string content{};

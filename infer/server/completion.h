@@ -1,6 +1,6 @@
 // A completion in progress: one engine request per prompt, each with its choices. Events become chunks of a stream or
 // one whole answer, written as fast as the client reads; the engine pauses a stream whose client reads too slowly.
-// Callbacks on the engine's thread only fill events. Everything else runs on the service's thread.
+// Callbacks on the engine's thread only write events to a queue. Everything else runs on the service's thread.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Requests to /v1/explain, also from Python.
+// Runs requests to /v1/explain, which explain how the model computes the next tokens. The Python package uses it, too.
 #pragma once
 
 #include "infer/engine/async_engine.h"
@@ -7,8 +7,8 @@
 
 namespace folio::infer::server {
 
-/// Explains a request's prompt, with served.adapter, on the engine's thread between steps, and waits for it. Throws
-/// ApiError if a field is invalid, the explanation fails, or the engine was stopped.
+/// Returns the explanation of a request's prompt, with served.adapter. Waits while the engine's thread computes it
+/// between steps. Throws ApiError if a field is invalid, the explanation fails, or the engine was stopped.
 [[nodiscard]] explain::Explanation explanation_of(const Json& body, const ServedModel& served, AsyncEngine& engine,
                                                   const core::WorkBudget& budget = core::WorkBudget(),
                                                   bool keep_activations = false);

@@ -24,7 +24,7 @@ template <typename... Args>
 /// Throws ApiError 400 for a value of the wrong type. `what` describes the expected type.
 [[noreturn]] void refuse_type(const std::string& field, const std::string& what);
 
-/// Returns the result of make(). Turns a core::Error into an ApiError that names `field`, unless it is empty. If make()
+/// Returns the result of make(). Turns a core::Error into an ApiError that names `field`, if not empty. If make()
 /// exceeds the budget, the ApiError names the part of the request that needs too much work, a path below `place`.
 template <typename Make>
 [[nodiscard]] auto made_for(const std::string& field, const std::string& place, const core::WorkBudget& budget,
@@ -41,7 +41,7 @@ template <typename Make>
   }
 }
 
-/// Returns the body with its keys in the order of `text`, from which it was parsed.
+/// Returns the body, except logit_bias, with its keys in the order of `text`, from which it was parsed.
 [[nodiscard]] Ordered in_order(const Json& body, std::string_view text, const core::WorkBudget& budget);
 
 /// The fields of a JSON object, checked against a schema. A field that is null counts as absent, even an unknown one.

@@ -1,4 +1,4 @@
-// The constraints of a request on its answer, and the tools that the answer may call.
+// Parses the constraints on a request's answer (structured output), and the tools that the answer may call.
 #include <fmt/format.h>
 
 #include <algorithm>

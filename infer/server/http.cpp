@@ -271,7 +271,6 @@ class Connection final : public HttpReply {
     });
   }
 
-  // Ends an answer: reads the next request, or closes the connection.
   void next() {
     in_flight_ = {};
     if (keep_alive_) return read_request();

@@ -61,7 +61,6 @@ class HttpReply : public std::enable_shared_from_this<HttpReply> {
   virtual void put_head(int status, std::string_view content_type, std::optional<size_t> length) = 0;
   virtual void put(std::string_view piece) = 0;
   virtual void finish() = 0;
-  /// Closes the connection.
   virtual void close() = 0;
 
   /// Resets this object for the next answer on the connection.

@@ -1,4 +1,4 @@
-// The service without HTTP, for callers in this process. It runs on a thread of its own.
+// The server's API without HTTP, for callers in the same process. It runs on its own thread.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// The options of a request: model, sampling, stops, choices and beams, and variables of the chat template.
+// Parses the options of a request: model, sampling, stop strings, choices, beams, and variables of the chat template.
 #include <algorithm>
 #include <cmath>
 #include <type_traits>

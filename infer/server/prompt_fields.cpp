@@ -1,4 +1,4 @@
-// The prompts of a request: texts, token IDs, and rendered chats.
+// Parses the prompts of a request: texts, token IDs, and chats, which are rendered with the chat template.
 #include <algorithm>
 #include <utility>
 

@@ -1,6 +1,6 @@
-// The parts of a request to the completion APIs, parsed from its fields: options of generation (option_fields.cpp),
-// prompts (prompt_fields.cpp), and constraints of structured output (form_fields.cpp): OpenAI's response_format, tools
-// and tool_choice, vLLM's guided_… and structured_outputs, llama-server's grammar and json_schema.
+// Parses the fields of a request to the completion APIs: generation options (option_fields.cpp), prompts
+// (prompt_fields.cpp), and constraints of structured output (form_fields.cpp), which are OpenAI's response_format,
+// tools and tool_choice, vLLM's guided_… and structured_outputs, and llama-server's grammar and json_schema.
 #pragma once
 
 #include <memory>

@@ -150,7 +150,7 @@ void RequestReader::take_request_line(std::string_view line) {
   state_ = State::Header;
 }
 
-// Stores a header. Those that affect a decision may appear only once, since programs differ on which value counts.
+// Stores a header field. Fields that affect a decision may appear only once, since programs differ on which one counts.
 void RequestReader::take_field(std::string_view name, std::string_view value) {
   const std::string lower = lower_case(name);
   if (lower == "connection") {

@@ -94,7 +94,7 @@ class Service {
     Clock::time_point arrived;
   };
 
-  struct Handlers;  // in routes.cpp
+  struct Handlers;  // defined in routes.cpp
   [[nodiscard]] static const std::vector<Route>& routes();
   [[nodiscard]] static const Route* route_of(std::string_view path);
   [[nodiscard]] static std::string path_of(const HttpRequest& request);

@@ -9,7 +9,7 @@
 namespace folio::infer::server {
 namespace {
 
-constexpr size_t kLongestGroup = 32;  // maximum bytes of tokens that match the text only when joined
+constexpr size_t kLongestGroup = 32;  // maximum bytes of successive tokens that are joined to match the text
 
 size_t length_at(std::string_view text, size_t at) {
   const core::Utf8Char c = core::decode_utf8(text, at);

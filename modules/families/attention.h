@@ -1,5 +1,5 @@
-// Options of other families' attention: biases of wq, wk, wv and wo; RMSNorm of q and k before rotation, per head or
-// over all heads (Henry et al., "Query-Key Normalization", 2020); attention sinks, one extra score per head whose value
+// Attention of families other than Llama: biases of wq, wk, wv and wo; RMSNorm of q and k before RoPE, per head or over
+// all heads (Henry et al., "Query-Key Normalization", 2020); attention sinks, one extra score per head whose value
 // vector is 0 (gpt-oss, 2025); a sliding window W, with which position t attends to t - W + 1 .. t; a scale other than
 // 1 / √head_dim; and a soft cap, which maps each scaled score s to cap · tanh(s / cap) (Gemma 2, 2024).
 #pragma once

@@ -1,4 +1,4 @@
-// RoPE variants of other families: pairs (i, i + d/2) instead of (2i, 2i+1); partial rotation of each head's first
+// RoPE in families other than Llama: pairs (i, i + d/2) instead of (2i, 2i+1); partial rotation of each head's first
 // dimensions; scaled frequencies (core/rope_scaling.h); and separate rotations for layers with a sliding window.
 #pragma once
 

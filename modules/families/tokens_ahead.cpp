@@ -32,7 +32,8 @@ LlamaAheadImpl::Losses LlamaAheadImpl::losses(const Tensor& tokens_BT, const Ten
                                               const Tensor& starts_BT) {
   const Tensor x_BTD = stream(tokens_BT, starts_BT);
   const Tensor next = parts_->loss(config_, x_BTD, norm_, head_, targets_BT);
-  // The last position has no target, so its token only matters to balanced experts. It may be ignored.
+  // The module has no target at the last position, so the token there only affects the balance of experts. A negative
+  // (ignored) target becomes token 0.
   const int64_t T = tokens_BT.size(1);
   const Tensor next_BT = torch::cat({tokens_BT.narrow(1, 1, T - 1), targets_BT.narrow(1, T - 1, 1).clamp_min(0)}, 1);
   const Tensor y_BTD = ahead(norm_->forward(x_BTD), next_BT, starts_BT);

@@ -11,9 +11,9 @@
 
 namespace folio::nn {
 
-/// A Llama with the module. Source: DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024, section 2.2, equations 21 to 25
-/// for one module. As in its published weights, M reads the embedding first (equation 21 has the hidden state first),
-/// and h_i is after the final norm. Equation 24 divides by T, after_next by the number of targets.
+/// A Llama with one module for multi-token prediction. Source: DeepSeek-AI, "DeepSeek-V3", 2024, section 2.2, equations
+/// 21 to 25. As in its published weights, M reads the embedding first (equation 21 has the hidden state first), and h_i
+/// is after the final norm. Equation 24 divides by T, after_next by the number of targets.
 class LlamaAheadImpl : public LlamaImpl {
  public:
   struct Losses {
@@ -21,7 +21,7 @@ class LlamaAheadImpl : public LlamaImpl {
     torch::Tensor after_next;  ///< mean cross-entropy of targets_ahead(), in nats; 0 if there are none
   };
 
-  /// Initializes the weights of LlamaImpl before those of the module, so that they do not depend on it. Throws as
+  /// Initializes LlamaImpl's weights first, so that a seed gives the same ones with and without the module. Throws as
   /// LlamaImpl does.
   LlamaAheadImpl(const core::ModelConfig& config, const std::shared_ptr<const Parts>& parts);
 
@@ -40,11 +40,11 @@ class LlamaAheadImpl : public LlamaImpl {
 };
 TORCH_MODULE(LlamaAhead);
 
-/// Returns the targets of the module, [B, T]: those of the next position. The last position has none, and neither has
-/// the last one of a packed sequence; they are Parts::kIgnored.
+/// Returns the module's targets [B, T]: at each position, the target of the next position. The last position of a row
+/// or of a packed sequence has Parts::kIgnored.
 [[nodiscard]] torch::Tensor targets_ahead(const torch::Tensor& targets, const torch::Tensor& starts);
 
-/// Builds a Llama, with the module if config.n_tokens_ahead is 1.
+/// Builds a Llama, with a module for multi-token prediction if config.n_tokens_ahead is 1.
 [[nodiscard]] Llama llama_of(const core::ModelConfig& config, std::shared_ptr<const Parts> parts);
 
 }  // namespace folio::nn

@@ -41,7 +41,7 @@ class Llama:
     tokenizer                     a tokenizer file, if the model does not include one
     threads                       number of CPU threads; None: all cores
     device                        "cpu", "cuda" or "cuda:N"
-    cache_type                    type of the KV cache: "f32", "f16" or "q8_0"; None: that of the model's weights
+    cache_type                    type of the KV cache: "f32", "f16" or "q8_0"; None: f16; f32 for F32 models
     start_id, end_id              defaults of the tensors with these names; None: the tokenizer's
     is_free_buffer_after_forward  free the engine and its KV cache after each forward()
 

@@ -34,11 +34,11 @@ class Model:
     threads          number of CPU threads; None: all cores
     device           "cpu", "cuda" or "cuda:N"
     context          maximum number of positions of a sequence; None: the model's
-    cache_type       type of the KV cache: "f32", "f16" or "q8_0"; None: that of the model's weights
+    cache_type       type of the KV cache: "f32", "f16" or "q8_0"; None: f16; f32 for F32 models
     cache_tokens     positions in the KV cache; None: max_sequences contexts, but at most max(16384, 4 * context)
     max_sequences    maximum number of running sequences; others wait
     max_batch_tokens maximum number of rows per step
-    draft            source of drafts: "ngram", "model" or "mtp" (the model's own module); "auto": what there is
+    draft            source of drafts: "ngram", "model", "mtp" (the model's module) or "auto": mtp, else model or ngram
     draft_model      a smaller model with the same vocabulary, for speculation
     speculate        draft tokens per step; does not change outputs; None: 4 with draft or draft_model, else 0
     adapter          a LoRA adapter (peft directory or GGUF), scaled by adapter_scale
@@ -232,9 +232,9 @@ class Model:
 
         `token`, an ID or its text, is the token whose logit is attributed; None: each row's likeliest token.
 
-        `ablate`, `mean` and `patch` have places, such as "3.5" (head 5 of layer 3; docs/explain.md lists all), whose
-        activations are replaced: by zero, by their mean over the positions of the prompt or of `mean_over`, and by those
-        of the prompt `from_`, aligned at the last token.
+        `ablate`, `mean` and `patch` list places, such as "3.5" (head 5 of layer 3; see docs/explain.md). `ablate`
+        replaces activations by zero, `mean` by their mean over the positions of the prompt or of `mean_over`, and
+        `patch` by those of the prompt `from_`, aligned at the last token.
         """
         ablate, mean, patch = ([given] if isinstance(given, str) else given for given in (ablate, mean, patch))
         body = {"prompt": prompt, "token": token, "ablate": ablate, "mean": mean, "mean_over": mean_over, "patch": patch,

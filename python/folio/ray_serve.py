@@ -84,7 +84,7 @@ def by_sequences(context: Any) -> tuple[float, dict[str, Any]]:
 
 class SameBeginning(RequestRouter):
     """Routes requests with the same beginning to the same replica, for prefix caching. Rendezvous hashing orders the
-    replicas for each beginning. A full replica is skipped. A new or removed one moves only its own requests."""
+    replicas for each beginning. A full replica is skipped. Adding or removing one moves only the requests to it."""
 
     async def choose_replicas(self, candidate_replicas: list[Any], pending_request: Any = None) -> list[list[Any]]:
         beginning = pending_request.args[0] if pending_request else ""
@@ -94,7 +94,7 @@ class SameBeginning(RequestRouter):
 
 def beginning_of(body: bytes) -> str:
     """Returns the start of a prompt or conversation, to choose a replica: at most BEGINNING characters, and nothing
-    after the user's first message, so that all turns of a conversation have the same."""
+    after the user's first message, so that it is the same for all turns of a conversation."""
     try:
         asked = json.loads(body)
         said = asked.get("messages") or asked.get("prompt") or ""

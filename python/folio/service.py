@@ -67,7 +67,7 @@ class Service:
     ) -> Reply:
         """Sends a request as an HTTP client would. Header names are lower-case; headers=None: those of a local client.
 
-        `seed` is the default of the request's seed, otherwise random. In an event loop, use the reply's async methods.
+        `seed` is used if the body has none; None: a random seed. In an event loop, use the reply's async methods.
         """
         events = None
         try:
@@ -142,7 +142,7 @@ def complete(model: Model, chat: bool, body: Mapping[str, Any]) -> dict[str, Any
 
     Raises the same exceptions as Model.generate().
     """
-    model._model.check_process()  # in a forked child the lock may never be released
+    model._model.check_process()  # raises in a forked child, where the lock may never be released
     with _services:
         service = model._service or Service(model)
     path = "/v1/chat/completions" if chat else "/v1/completions"

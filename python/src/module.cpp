@@ -199,7 +199,7 @@ nb::object attention(const Model& model, const Ids& ids, int64_t layer) {
   return array_of(std::move(weights), {n_heads, ids.size(), ids.size()});
 }
 
-// Returns the activations by name, and the explanation without them.
+// Returns the activations by name, and an Explanation without its activations.
 nb::tuple explain(const Model& model, const std::string& body) {
   infer::explain::Explanation made = with_model(model, [&body](const SharedModel::Use& use) {
     infer::server::ServedModel served = use.served();

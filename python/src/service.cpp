@@ -19,7 +19,7 @@ constexpr std::chrono::milliseconds kBetweenLooks{20};  // interval of checks fo
 
 nb::bytes bytes_of(const std::string& text) { return nb::bytes(text.data(), text.size()); }
 
-// Calls look(reply), which waits briefly, until it finds something or the reply has ended. Ctrl-C aborts the request.
+// Calls look(reply), which must wait briefly, until it finds something or the reply ends. Ctrl-C aborts the request.
 template <typename Look>
 auto wait(const Reply& owned, Look look) {
   while (true) {

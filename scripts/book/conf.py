@@ -17,8 +17,8 @@ from sphinx.errors import ExtensionError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LADDER, GROWING, EXERCISES = (f"experiments/{page}README" for page in ("", "growing/", "exercises/"))
-MOST_WORDS = 12_000  # maximum length of the pages in "The first read" together
-WORDS_A_MINUTE = 120  # as in experiments/README.md
+MOST_WORDS = 12_000  # maximum number of words of the pages in "The first read", in total
+WORDS_A_MINUTE = 120  # reading speed, as in experiments/README.md
 EXPLAIN = ROOT / "build/explain", ROOT / "runs/tinyshakespeare/model.gguf"
 EXPLAINED = {"06_causal_mask", "07_heads", "09_llama", *range(4, 12)}  # studies and rungs that link to explain's page
 LISTED = {".cmake", ".cpp", ".cu", ".h", ".html", ".json", ".py", ".sh", ".toml", ".txt"}
@@ -59,13 +59,13 @@ FIRST_READ = [LADDER, *pages_linked(LADDER, section(text_of(LADDER), "## The fir
 
 
 def parent_of(docname, pages):
-    """Returns the page of docs/ that this one continues, as docs/cli does docs/cli/train, or None."""
+    """Returns the page of docs/ above this one, such as docs/cli for docs/cli/train, or None."""
     above = [page for page in pages if page.startswith("docs/") and docname.startswith((f"{page}-", f"{page}/"))]
     return min(above, key=len, default=None)
 
 
 def parts(pages):
-    """Returns the pages of each part of the book, by its title. The last part has those that no other lists."""
+    """Returns {title of each part of the book: its pages}. The last part has the pages that no other part lists."""
     studies = pages_linked(LADDER, text_of(LADDER).partition("| study | question |")[2])
     listed = {"First read": [page for page in FIRST_READ if page != EXERCISES],
               "Studies": [page for page in studies if page not in FIRST_READ], "Exercises": [EXERCISES],
@@ -94,7 +94,7 @@ def results_of(folder):
 
 
 def with_study_table(text, name, explained):
-    """Adds the table below the title, from the section "Run it", the results, and the build's and ladder's lists."""
+    """Adds a study's table below its title: how to run it (section "Run it"), its results, and what it needs."""
     lines = dict(re.findall(r"^    (\S.*?)(?:  +(?:# *)?(\S.*))?$", section(text, "## Run it"), re.M))
     run = next((line for line in lines if line.endswith(name)), f"build/experiments/{name}")
     build = (ROOT / "experiments/CMakeLists.txt").read_text()
@@ -125,7 +125,7 @@ def with_rung_tables(text, explained):
 
 
 def read_source(app, docname, source):
-    """Adds the tables of chapters, and the trees of contents."""
+    """Adds to a page's source the tables of its chapters and its toctrees."""
     text, pages, folder = source[0], app.env.found_docs, docname.split("/")[-2:][0]
     explained = app.folio_explains and '<a href="../../explain.html">the default run\'s model</a>'
     trees = {"": [page for page in sorted(pages) if parent_of(page, pages) == docname]}
@@ -149,8 +149,8 @@ def listing(app, docname, path, *contents):
 
 
 def read_doctree(app, doctree):
-    """Counts the words of the first read as rendered. Turns links to source files, which would be downloads, and to
-    folders into links to their listings, or to a folder's README."""
+    """Counts the rendered words of the pages in FIRST_READ. Makes links to source files and folders lead to their
+    listings, or to a folder's README; Sphinx would make source files downloads."""
     docname = app.env.docname
     app.folio_words += len(doctree.astext().split()) if docname in FIRST_READ else 0
     for node in [*doctree.findall(addnodes.pending_xref), *doctree.findall(addnodes.download_reference)]:
@@ -180,7 +180,7 @@ def listings(app):
 
 
 def begin(app):
-    """Writes explain's page of the default run, if both exist and it succeeds."""
+    """Writes the page of build/explain for the default run's model, if both exist."""
     app.folio_listed, app.folio_words, app.folio_explains = set(), 0, all(path.exists() for path in EXPLAIN)
     if app.folio_explains:
         args = [EXPLAIN[0], "ROMEO:", "-m", EXPLAIN[1], "-o", app.outdir / "explain.html"]

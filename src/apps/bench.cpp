@@ -66,9 +66,7 @@ class BatchTimer {
     counted_ = n_tokens_;
     end_ = Clock::now();
   }
-  /// Returns the seconds from the start until every sequence had its first token.
   [[nodiscard]] double seconds_to_first() const { return seconds(start_, all_speak_); }
-  /// Returns the batch's output tokens/s from when every sequence has its first token until the first sequence ends.
   [[nodiscard]] double tokens_per_s() const { return static_cast<double>(*counted_) / seconds(all_speak_, end_); }
   [[nodiscard]] size_t length(size_t sequence) const { return lengths_[sequence]; }
 
@@ -134,7 +132,7 @@ struct FormSpeeds {
 };
 
 // Measures decoding with one schema per sequence, compiled again in each run, and without schemas. Each repetition
-// assigns the schemas to other sequences. Odd repetitions run with schemas last.
+// assigns the schemas to other sequences. Odd repetitions measure decoding without schemas first.
 FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch, const data::Tokenizer& tokenizer,
                          const std::vector<std::string>& schemas) {
   const auto tokens = std::make_shared<infer::forms::TokenTree>(tokenizer);
@@ -168,7 +166,7 @@ FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch,
   return {apps::median(decode), apps::median(free), apps::median(share)};
 }
 
-/// Describes the machines of a model, and their memory bandwidth (unset if the model runs on both a CPU and a GPU).
+/// Describes the CPU or GPU that runs a model, and its memory bandwidth (unset if both a CPU and a GPU run it).
 struct MemorySpeed {
   nlohmann::ordered_json machines;  ///< fields of the output of --json
   std::string description;          ///< line printed without --json

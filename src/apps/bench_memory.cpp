@@ -90,8 +90,8 @@ class Pages {
 };
 
 double speed(const Pages& pages, core::ThreadPool& pool, const Pattern& pattern) {
-  // If each row is a part of a thread's range, reads 128 KiB less. Otherwise the distance of the rows would be a power
-  // of two, and their lines would be in the same memory bank.
+  // If each row is an equal part of a thread's range, reads 128 KiB less than kBytes. Otherwise rows would be a power
+  // of two apart, and thus in the same memory bank.
   const bool parts = pattern.row_bytes == 0;
   const size_t group = pattern.rows * (parts ? 4096 : pattern.row_bytes);
   const size_t bytes = parts ? kBytes - (size_t{128} << 10U) : kBytes;

@@ -20,8 +20,8 @@ struct OpsOptions {
 };
 
 /// Prints a table for prefill and one for decode: time, bytes and multiply-adds of each kind of operation, and their
-/// shares of the memory bandwidth `bytes_per_s` and of the CPU's peak rate. Loads the weights of `model`, which must
-/// not be loaded already. Throws core::UsageError unless the model runs on one CPU of this process.
+/// shares of the memory bandwidth `bytes_per_s` and of the CPU's peak rate. Must be called before the weights of
+/// `model` are loaded, and loads them. Throws core::UsageError unless the model runs on one CPU of this process.
 void bench_ops(const infer::LoadedModel& model, const OpsOptions& options, double bytes_per_s);
 
 }  // namespace folio::apps

@@ -1,4 +1,4 @@
-// explain: explains a model's next tokens for a prompt, as a page for browsers, JSON or a file of activations.
+// explain: explains a model's next-token predictions for a prompt, as an HTML page, JSON or a file of activations.
 #include "infer/explain/explain.h"
 
 #include <fmt/format.h>

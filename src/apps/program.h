@@ -35,7 +35,7 @@ void report_repacking(infer::LoadedModel& model);
 
 /// Adds --draft and --draft-model, which require the flag --speculate. The caller must have added --speculate before.
 void add_draft_flags(Flags& app, infer::LoadOptions& options);
-/// Sets the default of --draft: auto if `speculate`, the maximum of drafts, is not 0; otherwise no module is loaded.
+/// Sets the default of --draft to auto if `speculate`, the maximum number of draft tokens, is not 0.
 void complete_draft_source(size_t speculate, infer::LoadOptions& options);
 
 /// Parses PATH[:SCALE]. A value that is an existing path as a whole has no scale. Throws core::UsageError that names
@@ -48,7 +48,7 @@ void add_adapters_flag(Flags& app, const char* flag, std::vector<core::AdapterPa
 /// Adds --lora PATH[:SCALE] for adapters that all requests use.
 void add_lora_flag(Flags& app, infer::LoadOptions& options);
 
-/// Adds --generation-config auto|none|DIR.
+/// Adds --generation-config auto|none|DIR, the source of sampling defaults and end tokens.
 void add_generation_config_flag(Flags& app, infer::LoadOptions& options);
 
 /// Prints the sampling defaults of the model's generation config on stderr, if it has any.

@@ -14,14 +14,14 @@ void add_rank_flags(Flags& app, size_t& n_stages);
 
 class Ranks {
  public:
-  /// If the environment specifies several processes, connects them and stores their machine in `flags`. This object
-  /// must outlive the model. Throws core::UsageError for flags that ranks do not support.
+  /// If the environment specifies several processes, connects them and sets `flags` to run the model on all of them.
+  /// This object must outlive the model. Throws core::UsageError for flags that ranks do not support.
   Ranks(const Flags& app, ModelFlags& flags, size_t n_stages);
 
   /// Returns false on rank 0, which runs the program. On other ranks loads the model, executes rank 0's steps until
   /// it shuts down, and returns true.
   [[nodiscard]] bool follow(infer::LoadedModel& model);
-  /// Returns the ranks' machine, or null for a single process.
+  /// Returns the machine that computes on all ranks, or null for a single process.
   [[nodiscard]] const infer::RankedCpu* machine() const { return machine_ ? &*machine_ : nullptr; }
   /// Returns the bytes that all ranks together send in a decode step of `batch` sequences. Requires machine() != null.
   [[nodiscard]] uint64_t exchanged_bytes(const core::StoredModel& model, int64_t batch) const;

@@ -28,7 +28,7 @@ namespace {
 using namespace folio;
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxStdin = size_t{256} << 20U;  // maximum number of bytes to read from stdin
+constexpr size_t kMaxStdin = size_t{256} << 20U;
 
 struct Options {
   std::vector<std::string> texts;

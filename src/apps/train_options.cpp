@@ -161,7 +161,7 @@ void complete_shape(TrainOptions& o) {
 
 // Derives the dimensions of latent attention, in the ratios of DeepSeek-V3's heads: values and the part of a key
 // without RoPE are as wide as a usual head, the part with RoPE is half as wide. The latent has a quarter of the model's
-// width. All norms have the latents' epsilon, since llama.cpp uses the file's epsilon for all of them.
+// width. All norms have the epsilon of the latents' norms, since a GGUF stores only one epsilon.
 void complete_latent(TrainOptions& o) {
   core::ModelConfig& m = o.config.model;
   const auto& given = o.request.given;
@@ -205,7 +205,7 @@ void complete_experts(TrainOptions& o) {
   if (o.init) return;
   const core::FamilyInfo& family = core::info(m.family);
   if (!given("--normalize-routes")) m.normalize_routes = family.mixture.normalizes;
-  if (!family.mixture.own_width) m.hidden_dim = m.expert_dim;  // this family's files store one width for both
+  if (!family.mixture.own_width) m.hidden_dim = m.expert_dim;  // the family's files store only one width
 }
 
 // Sets values that the family implies and that have no flags. The soft caps are Gemma 2's.

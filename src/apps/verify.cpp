@@ -155,7 +155,7 @@ int run(const Options& o) {
     file = core::with_vocabulary(file, side.ids);
   }
   const int64_t n_layers = trained.config.n_layers;
-  if (file.config.n_tokens_ahead < trained.config.n_tokens_ahead)  // see core::for_llama_cpp()
+  if (file.config.n_tokens_ahead < trained.config.n_tokens_ahead)  // the file has no MTP module (core::for_llama_cpp)
     trained = core::with_layers(std::move(trained), n_layers);
   const bool is_gguf = file.format == core::ModelFormat::Gguf;
   const std::string difference =

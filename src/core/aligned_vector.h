@@ -1,4 +1,4 @@
-// A vector aligned to cache lines. A load of sixteen floats that straddles two lines makes products with float weights
+// A vector aligned to cache lines. If loads of sixteen floats straddled two lines, products with float weights would be
 // 10 % slower.
 #pragma once
 

@@ -13,8 +13,8 @@ enum class Isa { Reference, Avx2, Avx512, Avx512Vnni, Avx512Bf16, Amx, Neon, Neo
 
 /// Returns the instruction sets that this machine and this build (FOLIO_KERNELS) support, from Reference to the best.
 /// Each set includes those before it. Amx requires matrix products of bytes and BF16, and the operating system's
-/// permission; Neon requires Armv8.2 with dot products of bytes. The trainer has no loops for Avx512Vnni and Amx, and
-/// uses those for Avx512 and Avx512Bf16.
+/// permission; Neon requires Armv8.2 with dot products of bytes. The trainer has no loops for Avx512Vnni and Amx; with
+/// these sets, it runs those for Avx512 and Avx512Bf16.
 [[nodiscard]] std::vector<Isa> supported_isas();
 
 /// Returns the best set, or the one that FOLIO_ISA forces (reference, avx2, avx512, avx512vnni, avx512bf16, amx, neon,

@@ -115,7 +115,7 @@ class ManifestBuilder {
     }
     add(Role::WkvA, {c_.latent_dim(), c_.dim}, "attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa", "attention.wkv_a");
     add(Role::LatentNorm, {c_.kv_lora_rank}, "attn_kv_a_norm", "self_attn.kv_a_layernorm", "attention.kv_a_norm");
-    // Hugging Face files store both as one matrix: for each head, qk_nope_head_dim rows for keys, then v_head_dim rows.
+    // Hugging Face files store WkB and WvB as one matrix: for each head, qk_nope_head_dim rows, then v_head_dim rows.
     const int64_t rank = c_.kv_lora_rank, keys = c_.qk_nope_head_dim * rank, head = keys + c_.v_head_dim * rank;
     const std::vector<int64_t> both{c_.n_heads * head / rank, rank};
     add(Role::WkB, {c_.n_heads, rank, c_.qk_nope_head_dim}, "attn_k_b", "self_attn.kv_b_proj", "attention.wk_b");

@@ -66,12 +66,12 @@ struct FusedRows {
   int64_t rows = 0;
 };
 
-/// A Hugging Face tensor that contains several of Folio's: element (e, r, c) of a stack is element first + e * steps[0]
-/// + r * steps[1] + c * steps[2] of the tensor `name`. There are two kinds:
+/// Position in a Hugging Face tensor `name` that contains several of Folio's: element (e, r, c) of a stack is element
+/// first + e * steps[0] + r * steps[1] + c * steps[2] of `name`. There are two kinds:
 /// Experts of gpt-oss: a stack [experts, out, in] is every steps[1]-th column of [experts, in, steps[1] * out], and
 /// vectors are in [experts, steps[1] * out]. MXFP4 has two U8 tensors: NAME_blocks, [experts, steps[1] * out, in / 32,
-/// 16], with even elements in the low halves of bytes and odd ones in the high halves; and NAME_scales, without the 16.
-/// Latent attention: WkB's transposed matrix of a head, then WvB's, for each head, in [heads * (nope + v), rank].
+/// 16], with elements 2i and 2i + 1 in the low and high half of a byte; and NAME_scales, of the same shape without 16.
+/// Latent attention: [heads * (nope + v), rank] has, for each head, WkB's matrix transposed, then WvB's matrix.
 struct HfPacked {
   std::string name;  ///< name of the tensor; empty: stored alone, or one tensor per expert
   std::vector<int64_t> shape{};
@@ -85,8 +85,8 @@ struct TensorSpec {
   int64_t layer = -1;          ///< -1 for tensors outside the layers
   std::vector<int64_t> shape;  ///< row-major: a matrix is [out, in], a stack of matrices [experts, out, in]
   std::string gguf_name;       ///< such as "blk.0.attn_q.weight"
-  /// Such as "model.layers.0.self_attn.q_proj.weight". For a stack that is stored as one tensor per matrix, it contains
-  /// "{}" in place of the index: see hf_part().
+  /// Name in Hugging Face files, such as "model.layers.0.self_attn.q_proj.weight". For a stack that is stored as one
+  /// tensor per matrix, "{}" replaces the matrix's index: see hf_part().
   std::string hf_name;
   std::string module_name;  ///< parameter of the LibTorch module, such as "layers.0.attention.wq.weight"
   bool rope_permuted;       ///< Hugging Face files have the rows in another order (rope_layout.h)
@@ -107,8 +107,8 @@ struct TensorSpec {
   [[nodiscard]] std::vector<int64_t> hf_shape() const;  ///< returns the shape of each of the hf_parts() tensors
 };
 
-/// Returns all tensors of a model in file order: those of its family, and Output unless embeddings are tied. Layer
-/// n_layers is the module of ModelConfig::n_tokens_ahead.
+/// Returns all tensors of a model in file order: those of its family, and Output unless embeddings are tied. If
+/// ModelConfig::n_tokens_ahead is 1, layer n_layers is the MTP module.
 [[nodiscard]] std::vector<TensorSpec> tensor_manifest(const ModelConfig& config);
 
 /// Returns the number of trainable parameters: the elements of all tensors in the manifest.

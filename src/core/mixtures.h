@@ -20,14 +20,14 @@ struct Mixture {
 
 [[nodiscard]] std::span<const Mixture> mixtures();
 
-/// Returns the mixture with this name, or null if there is none.
+/// Returns the mixture of block types with this name, such as "q4_k_m", or null if there is none.
 [[nodiscard]] const Mixture* find_mixture(std::string_view name);
 
 /// Returns the type of each tensor in the manifest for a model of a single type. Matrices have `type`, except that with
 /// Q4_0 and Q4_1, the embedding and the output are Q8_0. Vectors and routers are F32.
 [[nodiscard]] std::vector<DType> uniform_types(const ModelConfig& config, DType type);
 
-/// Returns the type of each tensor in the manifest. Vectors and routers are F32; the output, or a tied embedding, is
+/// Returns each manifest tensor's type in `mixture`. Vectors and routers are F32; the output, or a tied embedding, is
 /// Q6_K. Rows that are not whole blocks of 256 use Q5_0 instead of Q4_K, Q5_1 instead of Q5_K and Q8_0 instead of Q6_K;
 /// rows that are not whole blocks of 32 use F16. With 8 experts Wk and Wv are Q8_0, and Wo is Q5_K instead of Q4_K.
 [[nodiscard]] std::vector<DType> mixture_types(const ModelConfig& config, const Mixture& mixture);

@@ -70,7 +70,7 @@ struct ModelConfig {
   int64_t kv_lora_rank = 0;
   int64_t q_lora_rank = 0;       ///< elements that queries are computed from; 0: queries are computed from the input
   int64_t qk_nope_head_dim = 0;  ///< elements of a query or key head without RoPE, which come first
-  int64_t qk_rope_head_dim = 0;  ///< elements with RoPE, the rest of head_dim; all heads have the same ones in the key
+  int64_t qk_rope_head_dim = 0;  ///< elements with RoPE, the rest of head_dim; all key heads share them
   int64_t v_head_dim = 0;        ///< elements of a value head
   int64_t hidden_dim = 352;      ///< inner width of the feed-forward network
   int64_t n_experts = 0;         ///< number of routed experts per layer; 0: no experts

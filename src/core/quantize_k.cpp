@@ -58,7 +58,7 @@ void put_six_bits(const std::array<uint8_t, 8>& scales, const std::array<uint8_t
   }
 }
 
-// Writes the beginning of a Q4_K or Q5_K block (d, dmin, scales and minimums) and returns the block's quants.
+// Writes the beginning of a Q4_K or Q5_K block (two factors, scales and minimums) and returns the block's quants.
 Levels put_affine(const BlockSource& source, std::span<const float> x, std::byte* block, const AffineSearch& search) {
   std::array<LaneGroups<32>, 2> groups;
   std::array<AffineFit, 2> fits;

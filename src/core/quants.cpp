@@ -1,5 +1,5 @@
-// Unpacks blocks. In the layouts below, d is the scale (F16) and m the minimum (F16). A byte of nibbles has element i
-// in its low half and element i + 16 (K types: i + 32) in its high half. Everything is little-endian.
+// Unpacks blocks. In the layouts below, a byte of nibbles has element i in its low half and element i + 16 (K types:
+// i + 32) in its high half. Everything is little-endian.
 #include "core/quants.h"
 
 #include <algorithm>
@@ -36,19 +36,19 @@ void split_nibbles(const uint8_t* packed, uint8_t* quants) {
   for (size_t i = 0; i < n; ++i) quants[n + i] = packed[i] >> 4U;
 }
 
-// Layout of Q8_0: d, 32 signed bytes.
+// Layout of Q8_0: scale (F16), 32 signed bytes.
 void unpack_q8_0(const uint8_t* block, BlockFields out) {
   *out.factors = half_at(block);
   for (size_t i = 0; i < kSmallBlock; ++i) out.quants[i] = block[2 + i] ^ 0x80U;  // adds 128 to a signed byte
 }
 
-// Layout of Q4_0: d, nibbles.
+// Layout of Q4_0: scale (F16), nibbles.
 void unpack_q4_0(const uint8_t* block, BlockFields out) {
   *out.factors = half_at(block);
   split_nibbles<16>(block + 2, out.quants);
 }
 
-// Layout of Q4_1: d, m, nibbles.
+// Layout of Q4_1: scale and minimum (F16), nibbles.
 void unpack_q4_1(const uint8_t* block, BlockFields out) {
   *out.factors = half_at(block);
   *out.minimum_factors = half_at(block + 2);
@@ -62,14 +62,14 @@ void add_fifth_bits(const uint8_t* word, uint8_t* quants) {
   for (size_t i = 0; i < kSmallBlock; ++i) quants[i] |= static_cast<uint8_t>(((bits >> i) & 1U) << 4U);
 }
 
-// Layout of Q5_0: d, fifth bits, nibbles.
+// Layout of Q5_0: scale (F16), fifth bits, nibbles.
 void unpack_q5_0(const uint8_t* block, BlockFields out) {
   *out.factors = half_at(block);
   split_nibbles<16>(block + 6, out.quants);
   add_fifth_bits(block + 2, out.quants);
 }
 
-// Layout of Q5_1: d, m, fifth bits, nibbles.
+// Layout of Q5_1: scale and minimum (F16), fifth bits, nibbles.
 void unpack_q5_1(const uint8_t* block, BlockFields out) {
   *out.factors = half_at(block);
   *out.minimum_factors = half_at(block + 2);
@@ -77,9 +77,9 @@ void unpack_q5_1(const uint8_t* block, BlockFields out) {
   add_fifth_bits(block + 4, out.quants);
 }
 
-// Unpacks the beginning of Q4_K and Q5_K blocks: d, dmin, and eight 6-bit scales and minimums in twelve bytes. Bytes 0
-// to 7 hold scales and minimums 0 to 3 and, in their upper two bits, the upper bits of scales and minimums 4 to 7.
-// Bytes 8 to 11 hold the low four bits of scales and minimums 4 to 7.
+// Unpacks the beginning of Q4_K and Q5_K blocks: two F16 factors, and eight 6-bit scales and minimums in twelve bytes.
+// Bytes 0 to 7 hold scales and minimums 0 to 3 and, in their upper two bits, the upper bits of scales and minimums 4 to
+// 7. Bytes 8 to 11 hold the low four bits of scales and minimums 4 to 7.
 void unpack_k_scales(const uint8_t* block, BlockFields out) {
   *out.factors = half_at(block);
   *out.minimum_factors = half_at(block + 2);
@@ -107,8 +107,8 @@ void unpack_q5_k(const uint8_t* block, BlockFields out) {
   }
 }
 
-// Layout of Q6_K: low nibbles, upper bit pairs, sixteen int8 scales, d. Each half of the block has 64 bytes of nibbles
-// and 32 bytes of bit pairs; byte j of the bit pairs belongs to elements j, j + 32, j + 64 and j + 96.
+// Layout of Q6_K: low nibbles, upper bit pairs, sixteen int8 scales, their factor (F16). Each half has 64 bytes of
+// nibbles and 32 bytes of bit pairs; byte j of the bit pairs belongs to elements j, j + 32, j + 64 and j + 96.
 void unpack_q6_k(const uint8_t* block, BlockFields out) {
   *out.factors = half_at(block + 208);
   std::copy_n(block + 192, 16, out.scales);

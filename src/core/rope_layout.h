@@ -1,5 +1,5 @@
-// Reorders the rows of Wq and Wk between RoPE's conventions. In some families, such as Llama, Hugging Face files rotate
-// halves (i, i + head_dim/2), while Folio, GGUF and llama2.c rotate adjacent pairs (2i, 2i+1).
+// Reorders the rows of Wq and Wk for RoPE, between rotated halves (i, i + head_dim/2), as in the Hugging Face files of
+// Llama and other families, and adjacent pairs (2i, 2i+1), as in Folio, GGUF and llama2.c.
 #pragma once
 
 #include <cstddef>

@@ -24,14 +24,14 @@ namespace folio::core {
 /// Returns the factor by which rotated queries and keys are multiplied: 1 except for Yarn and LongRope. Attention
 /// scores are thus multiplied by its square.
 [[nodiscard]] float rope_magnitude(const ModelConfig& config);
-/// Return the default of rope_magnitude(): 0.1 mscale ln(factor) + 1 (YaRN, section 3.4), and sqrt(1 + ln(factor) /
-/// ln(original context)) (LongRoPE).
+/// Return the default rope_magnitude() of Yarn, 0.1 mscale ln(factor) + 1 (YaRN, section 3.4), and of LongRope,
+/// sqrt(1 + ln(factor) / ln(original context)).
 [[nodiscard]] float yarn_magnitude(float factor, float mscale = 1.0F);
 [[nodiscard]] float longrope_magnitude(float factor, int64_t original_context);
 
 /// Returns latent attention's ModelConfig::attention_scale with Yarn: yarn_magnitude(factor, mscale)² / sqrt(head_dim),
-/// or 0 for the usual scale. Source: transformers' yarn_apply_mscale(). latent_mscale() returns the shortest mscale
-/// that gives config.attention_scale.
+/// or 0 for the usual scale. Source: transformers' yarn_apply_mscale(). latent_mscale() returns the mscale with the
+/// fewest digits that gives config.attention_scale.
 [[nodiscard]] float latent_score_scale(const ModelConfig& config, double mscale);
 [[nodiscard]] double latent_mscale(const ModelConfig& config);
 

@@ -7,7 +7,7 @@ namespace folio::core {
 // Caps the recorded time: a longer time only shows that the loop's thread waited for a core (see ThreadLimit).
 void SharingTrials::record(size_t worth, std::chrono::nanoseconds took) {
   constexpr double kMostTimes = 4.0;
-  constexpr double kMostMore = 10.0;  // in microseconds, added to kMostTimes times the expected time
+  constexpr double kMostMore = 10.0;  // microseconds: the cap is kMostTimes * expected + kMostMore
   if (worth >= kAlwaysWorth) return;
   Size& size = sizes_[size_of(worth)];
   if (size.phase != Phase::Keep && size.n_left <= kLoops) {
@@ -18,7 +18,7 @@ void SharingTrials::record(size_t worth, std::chrono::nanoseconds took) {
   if (--size.n_left > 0) return;
   if (size.phase == Phase::Keep) {
     size.phase = Phase::Own;
-    size.n_left = kLoops;  // no warm-up: if loops are shared, the workers are awake
+    size.n_left = kLoops;  // without warm-up, since workers are already awake if loops are shared
     size.own = size.other = 0.0;
   } else if (size.phase == Phase::Own) {
     size.phase = Phase::Other;

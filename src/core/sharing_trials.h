@@ -29,7 +29,7 @@ class SharingTrials {
   void record(size_t worth, std::chrono::nanoseconds took);
 
  private:
-  enum class Phase : uint8_t { Own, Other, Keep };  ///< Own times the current way, Other the other way, Keep nothing
+  enum class Phase : uint8_t { Own, Other, Keep };  ///< time the current way; time the other way; don't time
   struct Size {
     bool shares = true;
     Phase phase = Phase::Keep;

@@ -219,8 +219,8 @@ void ThreadPool::work(size_t index) {
       workers_[index].delay.store(run_delay(), std::memory_order_relaxed);
     }
     if (stops_.load(std::memory_order_relaxed)) return;
-    // The job may have ended by now, and the next one may be in preparation. A job can't change while a thread has one
-    // of its pieces.
+    // Even if the job has ended meanwhile, this is safe: do_pieces() runs only pieces that it takes from a share, and a
+    // job can't change while a thread has one of its pieces.
     const auto done = static_cast<uint32_t>(do_pieces(index, n_shares_.load(std::memory_order_relaxed)));
     if (done > 0 && unfinished_.fetch_sub(done * 2, std::memory_order_acq_rel) == done * 2 + 1)
       unfinished_.notify_one();

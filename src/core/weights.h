@@ -71,7 +71,7 @@ void require_weight_type(const TensorView& tensor, const std::string& where);
 [[nodiscard]] StoredModel with_vocabulary(const StoredModel& model, std::span<const int32_t> source_row);
 
 /// Returns a smaller model of the same width: the first `n_layers` layers (at most the model's) with the embedding and
-/// the output, without the module of ModelConfig::n_tokens_ahead.
+/// the output, without the multi-token prediction module.
 [[nodiscard]] StoredModel with_layers(StoredModel model, int64_t n_layers);
 
 /// Returns a stream that converts matrices to `type` (F32, F16, BF16 or one that quantize() writes) and vectors to F32.

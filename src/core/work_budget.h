@@ -19,7 +19,7 @@ inline constexpr uint64_t kDefaultWork = 10'000'000;  ///< steps that a request 
 class WorkStopped : public Error {
  public:
   using Error::Error;
-  /// Returns true if code that wraps errors must rethrow this one unchanged: its location is set or irrelevant.
+  /// Returns true if code that adds a location to errors must rethrow this one unchanged.
   [[nodiscard]] virtual bool is_complete() const { return true; }
 };
 

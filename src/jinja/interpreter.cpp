@@ -22,8 +22,8 @@ using Op = Expr::Op;
 using Kind = Stmt::Kind;
 
 constexpr int kMaxEvaluationDepth = 400;
-constexpr size_t kScopeSteps = 4;    // budget steps of a scope, since its memory is only freed after the rendering
-constexpr size_t kNamesPerStep = 8;  // number of names that a lookup compares per step
+constexpr size_t kScopeSteps = 4;    // budget steps charged for a scope, which uses memory until the rendering ends
+constexpr size_t kNamesPerStep = 8;  // name comparisons of a lookup per budget step
 
 enum class Flow { Next, Break, Continue };
 

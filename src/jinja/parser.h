@@ -51,7 +51,7 @@ struct Target {
 struct Stmt;
 using Block = std::vector<std::unique_ptr<const Stmt>>;
 
-/// Variable that holds the text of a {% filter %} block: a space, since no variable of a template can have this name.
+/// Name of the variable that holds a {% filter %} block's text: a space, which templates can't use as a name.
 inline constexpr const char* kFilteredText = " ";
 
 /// A macro's name and parameters.

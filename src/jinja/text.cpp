@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// Returns a locale that maps the case of each character to one character. (Python also maps "ß" to "SS".)
+// Returns a Unicode locale for towupper_l() and towlower_l(). (Python, unlike these functions, maps "ß" to "SS".)
 locale_t unicode_locale() {
   static const locale_t kUnicode = [] {
     const locale_t made = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);

@@ -91,7 +91,7 @@ struct Value {
   }
 };
 
-/// The limits of one rendering, and the owner of the namespaces that the template creates.
+/// Enforces the limits of one rendering, and owns the namespaces that the template creates.
 class Session {
  public:
   explicit Session(core::WorkBudget budget = core::WorkBudget()) : budget_(std::move(budget)) {}

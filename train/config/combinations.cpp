@@ -171,7 +171,7 @@ std::vector<Rejection> table(const TrainConfig& c, const RunRequest& request) {
 void validate(const TrainConfig& c, const RunRequest& request) {
   try {
     core::ModelConfig shape = c.model;
-    shape.vocab_size = std::max<int64_t>(1, shape.vocab_size);  // 0 until the corpus is known
+    shape.vocab_size = std::max<int64_t>(1, shape.vocab_size);  // 0 until the corpus is read
     core::validate(shape,
                    "--layers, --heads, --kv-heads, --dim, --head-dim, --kv-lora-rank, --q-lora-rank, "
                    "--qk-nope-head-dim, --qk-rope-head-dim, --v-head-dim, --hidden-dim, --experts, --context or "

@@ -23,7 +23,7 @@ struct ExpertSlots {
   std::vector<int64_t> begin;  // [E + 1]: first slot of each expert, then the number of slots
 };
 
-// Sorts slots by expert; an expert's slots are in row order.
+// Sorts slots by expert, and each expert's slots by row.
 ExpertSlots sorted_by_expert(const Tensor& experts_NK, int64_t n_experts) {
   const Tensor expert_S = experts_NK.flatten(), end_E = expert_S.bincount({}, n_experts).cumsum(0);
   ExpertSlots slots{.row_S = torch::empty_like(expert_S), .of_row_NK = torch::empty_like(experts_NK), .begin = {0}};

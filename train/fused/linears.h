@@ -118,8 +118,8 @@ Tensor input_gradient(const StackedWeight& product, const Tensor& dy) {
   return dx;
 }
 
-/// Returns the gradients of the layers' parameters, of type Real<T>. Each layer has the gradient of its weight, unless
-/// the weight is frozen, and then those of its adapter's a and b, if it has an adapter.
+/// Returns the gradients of the layers' parameters, of type Real<T>. For each layer: its weight, unless frozen, then a
+/// and b of its adapter, if it has one.
 template <typename T>
 std::vector<Tensor> parameter_gradients(const StackedWeight& product, const Tensor& dy, const Tensor& x) {
   constexpr torch::ScalarType kReal = kType<Real<T>>;

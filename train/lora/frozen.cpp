@@ -26,7 +26,7 @@ FrozenMatrix::FrozenMatrix(std::shared_ptr<const core::StoredModel> model, const
     : model_(std::move(model)), stored_(stored) {
   if (const auto type = kNumberTypes.find(stored_.type); type != kNumberTypes.end()) {
     numbers_ =
-        torch::from_blob(const_cast<std::byte*>(stored_.bytes.data()), stored_.shape, type->second);  // not written to
+        torch::from_blob(const_cast<std::byte*>(stored_.bytes.data()), stored_.shape, type->second);  // only read
   }
 }
 

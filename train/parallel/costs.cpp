@@ -80,7 +80,7 @@ void Rank::add_weights(Costs& costs) const {
     const double bytes = kBytes * static_cast<double>(spec.elements()) / (piece.cut_dim >= 0 ? size(piece.by) : 1.0);
     const double owned = bytes / D;  // average per data rank if each parameter has one owner
     costs.parameters += sharded ? owned : bytes;
-    if (spec.role == core::Role::SelectionBias) continue;  // no gradient
+    if (spec.role == core::Role::SelectionBias) continue;  // it has no gradient
     costs.gradients += zero >= 2 ? owned : bytes;
     const bool in_muon = config.optimizer == OptimizerKind::Muon && spec.layer >= 0 && spec.shape.size() > 1;
     costs.optimizer += (in_muon ? 1.0 : 2.0) * (zero >= 1 ? owned : bytes);

@@ -12,7 +12,7 @@ namespace {
 
 using torch::Tensor;
 
-// Returns, for each of the ranks, the sum of the counts [E] of its experts.
+// Returns the sum of counts_E over the experts of each rank.
 std::vector<int64_t> sums_by_rank(const Tensor& counts_E, int64_t n_ranks) {
   const Tensor sums = counts_E.view({n_ranks, -1}).sum(1).cpu();
   return {sums.data_ptr<int64_t>(), sums.data_ptr<int64_t>() + n_ranks};

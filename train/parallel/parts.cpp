@@ -55,7 +55,7 @@ class RankParts : public fused::FusedParts {
     if (world_.mesh().shape().n_ranks() == 1 || (targets_BT != kIgnored).any().item<bool>()) {
       return fused::FusedParts::loss(c, x_BTD, std::move(norm), std::move(head), targets_BT);
     }
-    // All targets of this rank are ignored, but other ranks wait for gradients of all its parameters.
+    // All targets of this rank are ignored. Other ranks wait for its gradients, so the loss must have zero gradients.
     Tensor nothing = x_BTD.sum() + norm->weight.sum();
     if (head->weight.defined()) nothing = nothing + head->weight.sum();
     return nothing * 0.0;

@@ -1,4 +1,4 @@
-// One rank's part of a model in training. A single process is a world of one rank, which holds all and sends nothing.
+// One rank's part of a model in training. A single process is one rank, which has the whole model and sends nothing.
 //
 //   batch ── slice_of ──▶ the rank's tokens ── embed ─▶ its layers ─▶ loss of its tokens ── backward ──▶ its gradients
 //                                              (first stage)   │  ▲       (last stage)
@@ -31,7 +31,7 @@ struct Microbatch {
   double ahead_divisor = 1.0;  ///< like divisor, for the targets of --mtp's module
   torch::Tensor ahead_loss{};  ///< like loss, for the module; undefined without it and in evaluations
 };
-/// Returns the sum of the losses of this rank's microbatches, or of another of their members.
+/// Returns the sum of a member of Microbatch, by default `loss`, over this rank's microbatches.
 [[nodiscard]] double loss_of(const std::vector<Microbatch>& parts, torch::Tensor Microbatch::*loss = &Microbatch::loss);
 
 /// Purpose of a model: training, or an average of weights, which is only evaluated and not fused.
@@ -66,7 +66,7 @@ class RankModel {
   [[nodiscard]] std::vector<Microbatch> cut(const std::vector<data::Batch>& batches) const;
   /// Runs a microbatch through one of this rank's chunks; x is the previous stage's output. Returns the next stage's
   /// input or, in the last stage, this rank's contribution to the step's mean loss, which is also stored in `part`. In
-  /// training with --mtp, adds the weighted loss of its module.
+  /// training with --mtp, adds the weighted loss of the MTP module.
   torch::Tensor forward(Microbatch& part, int64_t chunk = 0, const torch::Tensor& x = {});
   [[nodiscard]] bool has_pipeline() const { return llama_.is_empty(); }
   /// Runs all microbatches through the pipeline in the order of its schedule, with backward passes if autograd is on.

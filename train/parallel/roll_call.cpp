@@ -24,7 +24,7 @@ std::string answer_of(int64_t rank) { return fmt::format("answer {}", rank); }
 std::string verdict_key(int64_t rank) { return fmt::format("heard {}", rank); }
 std::string place_of(int64_t rank) { return fmt::format("place {}", rank); }
 
-// Writes to the store and ignores errors: if the store is lost, the next call that needs another rank explains it.
+// Writes to the store and ignores errors: if the store is lost, the next call that needs another rank reports it.
 void try_put(c10d::Store& store, const std::string& key, const std::string& text) {
   try {
     put(store, key, text);

@@ -167,7 +167,7 @@ double Zero::gradient_norm() {
     copies.push_back(static_cast<double>(stage_ >= 2 ? n / world_.mesh().size(Axis::Data) : n));
   }
   const std::vector<Tensor> norms = gradients.empty() ? gradients : at::_foreach_norm(gradients);
-  // Every rank has all gradients, so each computes their norm as a single process does, with the same bits.
+  // If every rank has all gradients, each computes their norm as a single process does, with the same bits.
   if (stage_ < 2 && world_.mesh().shape().is_data_alone()) return torch::stack(norms).norm().item<double>();
   double sum = 0.0;
   for (size_t i = 0; i < norms.size(); ++i) sum += std::pow(norms[i].item<double>(), 2) / copies[i];

@@ -85,7 +85,7 @@ class Trainer {
   [[nodiscard]] const Optimizer& optimizer() const { return *optimizer_; }
   /// Records the loss of an evaluation. Returns true if it is the lowest so far.
   bool note_validation_loss(double loss);
-  /// Returns true if the validation loss has not improved in the last config.patience evaluations; false if that is 0.
+  /// Returns true if patience > 0 and the validation loss has not improved in the last `patience` evaluations.
   [[nodiscard]] bool out_of_patience() const;
 
  private:

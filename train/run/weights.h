@@ -17,7 +17,7 @@ enum class Copied { Values, Gradients };  ///< part of a parameter to copy; a mi
 /// Copies a model's LoRA adapters, or their gradients, for core::write_adapter(). `config` must be the run's.
 [[nodiscard]] core::Adapter adapter_of(const nn::Llama& model, const TrainConfig& config, Copied what = Copied::Values);
 
-/// Loads adapters into the model. Throws core::Error unless both have adapters for the same matrices with equal ranks.
+/// Loads adapters into the model. Throws core::Error unless `adapter` has the model's matrices and ranks.
 void load_adapter(const core::Adapter& adapter, nn::Llama& model);
 
 /// Loads weights into the model's parameters. Throws core::Error if the configurations differ.

@@ -78,7 +78,7 @@ class StepThreads::ExtraThreads {
 
 int threads_that_fit(int now, double processors_left, int threads) {
   constexpr double kTooMany = 0.35;  // remove a thread if the threads lack this fraction of a processor
-  constexpr double kFits = 0.2;      // add a thread if they would then lack less than this fraction
+  constexpr double kFits = 0.2;      // add a thread if all would then lack less than this fraction of a processor
   int n = now;
   while (n > 1 && n - processors_left >= kTooMany) --n;
   while (n < threads && n + 1 - processors_left < kFits) ++n;

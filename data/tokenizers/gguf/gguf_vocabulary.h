@@ -1,5 +1,5 @@
-// Reads and writes the metadata that all vocabularies in GGUF files share: types of pieces, special IDs and flags,
-// under llama.cpp's keys; also the pieces of byte-level vocabularies, spelled in the byte-level alphabet.
+// Reads and writes vocabularies in GGUF metadata, under llama.cpp's keys: types of pieces, special IDs and flags for
+// all kinds, and the pieces of byte-level vocabularies.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ namespace folio::data::gguf {
 /// Reads the types of pieces, and those special IDs and flags that the file has. Missing ones keep their values.
 void read(const core::GgufFile& file, Vocabulary& vocabulary);
 
-/// Sets the flags of added tokens. GGUF has no key for them, so Phi-3 is recognized by the model's name, as in
-/// llama.cpp. Types and pieces must have been read before.
+/// Sets `rstrip` of added tokens if the model's name contains "phi-3" or "phi3", as llama.cpp does, since GGUF does not
+/// store flags. Types and pieces must have been read before.
 void read_flags(const core::GgufFile& file, Vocabulary& vocabulary);
 
 /// Appends the vocabulary's types, special IDs and flags to `metadata`.

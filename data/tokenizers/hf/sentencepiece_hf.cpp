@@ -1,5 +1,5 @@
-// SentencePiece vocabularies in tokenizer.json of Hugging Face's tokenizers: BPE with byte fallback. The file has
-// merges instead of scores: every split of a piece into two pieces, in the order of the scores.
+// Reads and writes SentencePiece vocabularies in tokenizer.json of Hugging Face's tokenizers: BPE with byte fallback.
+// The file has merges instead of scores: every split of a piece into two pieces, in the order of the scores.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -27,7 +27,6 @@ class PieceIndex {
     for (size_t i = 0; i < vocabulary.pieces.size(); ++i) ids_.emplace(vocabulary.pieces[i], static_cast<int32_t>(i));
   }
 
-  /// Returns the piece's ID, or -1.
   [[nodiscard]] int32_t find(std::string_view piece) const {
     const auto found = ids_.find(piece);
     return found == ids_.end() ? -1 : found->second;
@@ -149,7 +148,7 @@ class HfReader {
       hf::supported(pre_tokenizer.is_null() || pre_tokenizer == nlohmann::json(gemma_pre_tokenizer()), where_,
                     "the pre-tokenizer {}", hf::shown(pre_tokenizer));
       v_.add_space_prefix = normalizer == nlohmann::json(normalizer_of(true));
-      const bool alone = normalizer == nlohmann::json(replace_spaces());  // Gemma: no prefix
+      const bool alone = normalizer == nlohmann::json(replace_spaces());  // Gemma's, without a prefix
       hf::supported(v_.add_space_prefix || alone || normalizer == nlohmann::json(normalizer_of(false)), where_,
                     "the normalizer {}", hf::shown(normalizer));
     }

@@ -19,7 +19,7 @@ constexpr int32_t kBos = 1;
 constexpr int32_t kEos = 2;
 constexpr int32_t kFirstByte = 3;
 constexpr int32_t kFirstPiece = kFirstByte + 256;
-// Line breaks keep text from merging into these pieces, since llama2.c also finds control tokens by their text.
+// llama2.c finds control tokens by their text, too. The line breaks keep the text of prompts from merging into them.
 constexpr std::string_view kBosPiece = "\n<s>\n";
 constexpr std::string_view kEosPiece = "\n</s>\n";
 

@@ -54,7 +54,7 @@ class BpeTrainer {
       Candidate best = queue_.top();
       queue_.pop();
       const auto count = static_cast<uint64_t>(pairs_[best.pair].count);
-      if (best.count != count) {  // other merges have removed some of its occurrences
+      if (best.count != count) {  // other merges have lowered the pair's count
         best.count = count;
         queue_.push(best);
         continue;
@@ -101,7 +101,7 @@ class BpeTrainer {
     seen_.emplace_back(pair, static_cast<uint32_t>(w));
   }
 
-  // Adds the pairs recorded since the last call to the queue, each with a list of the words that contain it.
+  // Adds to queue_ the pairs recorded since the last call, each with a list of the words that contain it.
   void end_round() {
     for (const auto& [pair, w] : seen_) {
       PairInfo& info = pairs_[pair];
@@ -174,7 +174,7 @@ class BpeTrainer {
     lengths_[w] = static_cast<uint32_t>(n);
   }
 
-  // Keeps only the last merge of each pair. A pair is merged again if a later merge produces one of its tokens again.
+  // Keeps only the last merge of each pair. A pair is merged twice if a later merge produces one of its tokens again.
   void finish_merges() {
     std::unordered_map<TokenPair, size_t> last;
     auto& merges = vocabulary_.merges;

@@ -55,7 +55,7 @@ class ExerciseStage final : public infer::Stage {
   const Parts& parts_;
   const core::ModelConfig& config_;
   std::vector<std::vector<float>> weights_;  ///< by WeightId
-  infer::StageInfo info_;                    // declared after weights_, which its initialization fills
+  infer::StageInfo info_;                    // must follow weights_, which its initializer fills
   std::vector<std::vector<float>> cache_;    ///< by BlockId: (layers, keys and values, 32 positions, kv_dim)
 
   // State of the current step: rows, block tables, draws and slots.

@@ -1,6 +1,6 @@
 // A whole Llama made of your own modules. Specify the parts of a layer here.
 //
-//     torch::nn::AnyModule(RMSNorm(dim, eps))     wraps a norm as a part; nn::BlockParts lists all four
+//     torch::nn::AnyModule(RMSNorm(dim, eps))     wraps a norm as a part; nn::BlockParts lists all four parts
 //
 // Each branch of each layer has its own norm. Attention receives the rotation as a function. The sizes are in the
 // configuration: dim, hidden_dim, norm_eps, context_length, head_dim, rope_theta. Folio's RopeCache is not needed.

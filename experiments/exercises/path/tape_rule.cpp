@@ -1,4 +1,4 @@
-// A rule of the tape. Autograd records each operation of the forward pass, then walks back from the loss: each
+// A rule of autograd, which records each operation of the forward pass, then walks back from the loss: each
 // operation has a rule that takes the gradient of the loss with respect to its output and adds to the gradients of its
 // inputs. This is the most important operation, the product of two matrices:
 //

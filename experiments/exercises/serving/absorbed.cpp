@@ -1,4 +1,4 @@
-// Absorbed equals plain: latent attention over a cache that has no keys and no values. For a position t, the cache has
+// Absorbed latent attention: attention over a cache without keys and values. For a position t, the cache has
 // a latent c_t (rank) and the part r_t of its key with RoPE (rope), which is rotated and the same for all heads. The
 // formula, for a head's query at the last position, is the plain form:
 //
@@ -6,9 +6,9 @@
 //     k_t = [W_k c_t; r_t],  v_t = W_v c_t                      W_k: (nope, rank)    W_v: (v_dim, rank)
 //     y = sum over t of softmax(q k_t / √(nope + rope)) v_t
 //
-// It computes a key and a value for each position. But q^C (W_k c) = (W_kᵀ q^C) c: the matrix can move to the query,
+// This computes a key and a value for each position. But q^C (W_k c) = (W_kᵀ q^C) c: the matrix can move to the query,
 // and is then needed once instead of once for each position. The values' matrix moves out of the sum in the same way.
-// RoPE cannot: it is a rotation by the position between both sides, so it has a part of its own.
+// RoPE would put a rotation by the position between q^C and W_k and prevent this, so only q^R and r_t are rotated.
 //
 // Example with rank = 2, nope = 1, W_k = (2 3) and q^C = 5: the absorbed query's part for latents is (10, 15). With c =
 // (1, 1) both forms have the product 25: 5 * (2 + 3), and 10 + 15. Both divide by the same √(nope + rope).

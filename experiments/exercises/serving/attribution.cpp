@@ -1,14 +1,14 @@
-// Direct logit attribution: which part of a model speaks for a token? Every branch adds its output to the residual
+// Direct logit attribution: how much does each part contribute to a logit? Every branch adds its output to the residual
 // stream, and the logits are a product of the normalized stream, so a logit is a sum of shares:
 //
 //     x = embedding + branch 1 + branch 2 + …          one row of the stream, (dim)
 //     logit of token v = sum over d of output[v, d] * weight[d] * x[d] / rms(x)
 //     rms(x) = √(mean of x[d]² + eps)
 //
-// rms(x) depends on all parts together. It is computed once, of the whole x, and held: each part's share is its own
-// product with output[v], times weight, over this same rms(x). The shares then sum to the logit.
+// rms(x) depends on all parts together. It is computed once, from the whole x, and treated as a constant: each part's
+// share is its own product with output[v], times weight, divided by rms(x). The shares then sum to the logit.
 //
-// You are given the stream as an observer reads it: the embedding, and the stream after each branch.
+// The function receives the embedding, and the stream after each branch.
 //
 // Example with dim = 2, weight = (1, 1), eps = 0 and output[v] = (1, 0): the embedding is (1, 0), and the stream after
 // the only branch is (3, 4). The branch added (2, 4), and rms(x) = √12.5 = 3.536. The shares are 0.283 and 0.566, and
@@ -22,7 +22,7 @@
 
 namespace folio::exercises {
 
-// Returns the shares in the logit of `token` at `row`: of the embedding, then of each branch, stream.size() in all.
+// Returns the shares of the logit of `token` at `row`: the embedding's, then each branch's, stream.size() in all.
 // stream[0] is the embedding, and stream[i] the stream after branch i, each (rows, dim).
 Floats attribution(const std::vector<Floats>& stream, const Readout& readout, size_t row, size_t token) {
   throw Unfilled(

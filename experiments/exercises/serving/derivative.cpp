@@ -9,8 +9,8 @@
 //     a*b            b       the empty text
 //
 // A text matches if the derivative with respect to all its bytes matches the empty text. An expression is a tree;
-// regex.h declares its nodes and helper functions. may_end and derivative each need one rule per kind of node, which
-// calls them for the node's children.
+// regex.h declares its nodes and helper functions. may_end and derivative each need one rule per kind of node; the
+// rules call them for the node's children.
 //
 // Check it with: make exercise N=derivative
 #include "experiments/exercises/serving/serving.h"

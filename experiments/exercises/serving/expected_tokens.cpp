@@ -1,9 +1,9 @@
 // The expected number of tokens of a step with draft tokens. The step computes a row for the sequence's last token and
-// a row for each draft, and draws a token after each row. It keeps drafts from the first on, up to the first that
-// differs from the token drawn before it. That drawn token is kept, too.
+// a row for each draft, and draws a token after each row. It keeps the drafts before the first one that
+// differs from the token drawn in its place. That drawn token is kept, too.
 //
 //     right[0] is the probability that the first draft is right; right[i] is the probability that draft i is right if
-//     all drafts before it are. A draft after a wrong one counts for nothing, since its row continues another text.
+//     all drafts before it are. A draft after a wrong one is discarded: its row continues another sequence.
 //
 // Example with right = (0.5, 0.8): 0 drafts are right with probability 0.5, one with 0.5 * 0.2 = 0.1, both with 0.5 *
 // 0.8 = 0.4. With the drawn token these are 1, 2 and 3 tokens: 0.5 * 1 + 0.1 * 2 + 0.4 * 3 = 1.9.

@@ -1,5 +1,5 @@
-// Latent attention's sizes and weights, and RoPE, for the exercise absorbed; there is nothing to write in this file.
-// Arrays are row-major.
+// Sizes and weights of latent attention, and RoPE, which the exercise `absorbed` uses. There is nothing to write in
+// this file. Arrays are row-major.
 #pragma once
 
 #include <cmath>

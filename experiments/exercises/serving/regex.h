@@ -1,5 +1,5 @@
-// Regular expressions as trees, for the exercises derivative and token_mask; there is nothing to write in this file. An
-// expression matches a set of texts, which are sequences of bytes.
+// Regular expressions as trees, which the exercises `derivative` and `token_mask` use. There is nothing to write in
+// this file. An expression matches a set of byte strings.
 #pragma once
 
 #include <bitset>

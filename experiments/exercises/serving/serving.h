@@ -100,10 +100,10 @@ struct FeedForward {
 FeedForward part_of(const FeedForward& whole, size_t rank, size_t n_ranks);
 Floats output_of(const FeedForward& layer, const Floats& x);
 
-/// What maps the residual stream to logits: the final norm and the output matrix.
+/// The final norm and the output matrix, which map the residual stream to logits.
 struct Readout {
-  Floats weight;  ///< (dim), of the norm
-  float eps;      ///< of the norm
+  Floats weight;  ///< (dim): weight of the norm
+  float eps;      ///< epsilon of the norm
   Floats output;  ///< (vocabulary, dim)
 };
 Floats attribution(const std::vector<Floats>& stream, const Readout& readout, size_t row, size_t token);

@@ -1,5 +1,5 @@
-// Orders: the messages by which rank 0 makes the other ranks run a step, load or unload an adapter, or end. Of a step
-// that is observed, each operation is an order, since rank 0 may change activations between them.
+// Orders: the messages by which rank 0 makes the other ranks run a step, load or unload an adapter, or end. In an
+// observed step, each operation is an order of its own, since rank 0 may change activations between operations.
 #pragma once
 
 #include <cstddef>

@@ -71,7 +71,7 @@ void RankedStage::write(Slot slot, std::span<const float> values) {
 }
 
 // Runs this rank's layers for a step. Receives the residual from the previous stage and sends it to the next one. In
-// the last of several stages, the first rank collects the logits of all pieces and sends them at the end.
+// the last of several stages, the first rank sends the logits of all micro-batches to rank 0.
 void RankedStage::run(const Step& step) {
   Peers& peers = *machine_.peers_;
   const size_t rank = machine_.world().rank;
@@ -117,10 +117,9 @@ void RankedStage::or_mark_failed(Work&& work) {
   }
 }
 
-// Returns for how many earlier steps rank 0 may still have to receive logits when it sends `step`. A channel buffers
-// two messages; then the last stage blocks until rank 0 receives logits. While it blocks, the pipeline can accept a
-// step of one piece, but perhaps not all pieces of a larger step: rank 0 and the last stage would wait for each other
-// forever.
+// Returns how many earlier steps may have logits that rank 0 has not received when it sends `step`. The last stage
+// blocks when two messages with logits are unread. Then the pipeline can still accept a step of one micro-batch, but a
+// longer step could deadlock: rank 0 and the last stage would wait for each other.
 size_t RankedStage::most_on_their_way(const Step& step) const {
   return step.n_logit_rows > 0 && pieces_of(step, machine_.n_stages()).size() == 1 ? machine_.n_stages() : 1;
 }

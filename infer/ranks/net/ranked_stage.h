@@ -21,7 +21,7 @@ class RankedStage final : public PassThroughStage {
               const RankReport& report);
 
   [[nodiscard]] const StageInfo& info() const override { return info_; }
-  /// Starts a step. Throws core::Error if the step is observed and there is a pipeline.
+  /// Starts a step. Throws core::Error for an observed step (Step::observed) in a pipeline.
   bool begin(const Step& step) override;
   void issue(const Operation& operation) override;
 

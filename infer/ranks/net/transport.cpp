@@ -47,8 +47,8 @@ bool all_can(Transport& transport, bool can, std::chrono::seconds timeout) {
 
 }  // namespace
 
-// The first member creates the shared memory and sends its name to the others. If a member can't open it, because it is
-// on another host or in another container, all use messages.
+// The first member creates the shared memory and sends its name to the others. If any member can't open it, for example
+// on another host or in another container, all members use messages.
 std::unique_ptr<Transport> make_transport(Peers& peers, Channel channel, std::vector<size_t> group) {
   const RankConfig& world = peers.world();
   const auto index = static_cast<size_t>(std::ranges::find(group, world.rank) - group.begin());

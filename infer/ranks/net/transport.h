@@ -11,9 +11,9 @@
 
 namespace folio::infer {
 
-/// Connects the ranks of `group`, including this one. All of them must call it, in the same order of groups, with a
-/// channel that only this group uses. Uses shared memory if RankConfig::shared_memory is set and all ranks are on one
-/// host with enough shared memory, otherwise messages. all_gather() copies the bytes before it returns.
+/// Connects the ranks of `group`, including this one. All must call it, with a channel that only this group uses; ranks
+/// in several groups must connect them in the same order. Uses shared memory if RankConfig::shared_memory is set and
+/// all ranks are on one host with enough of it, otherwise messages. all_gather() copies the bytes before it returns.
 [[nodiscard]] std::unique_ptr<Transport> make_transport(Peers& peers, Channel channel, std::vector<size_t> group);
 
 /// Returns the size in bytes of the shared memory for `n_members` members.

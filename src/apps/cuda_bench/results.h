@@ -1,4 +1,4 @@
-// Results of measurements. Each row is printed as a line of a table and written as a line of JSON at once, so an
+// Results of measurements. Each row is immediately printed as a line of a table and written as a line of JSON, so an
 // interrupted run keeps its rows.
 #pragma once
 

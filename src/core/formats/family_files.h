@@ -65,8 +65,8 @@ struct GgufFamily {
 [[nodiscard]] std::string hf_architecture(Family family);    ///< returns a name such as "LlamaForCausalLM"
 [[nodiscard]] std::string gguf_architecture(Family family);  ///< returns a name such as "llama"
 
-/// Returns the family for a file with this GGUF architecture, with or without experts: the one whose router has the
-/// score `score`, otherwise the first of families(). Throws Error that begins with `what` if none fits.
+/// Returns the first of families() with this GGUF architecture that has experts if `experts` is true and none
+/// otherwise; prefers one whose router has the score `score`. Throws Error that begins with `what` if there is none.
 [[nodiscard]] const FamilyInfo& family_of_gguf(std::string_view architecture, bool experts, RouterScore score,
                                                const std::string& what);
 

@@ -60,7 +60,7 @@ std::vector<float> longrope_factors(const GgufFile& file, const char* name, cons
   return to_floats(*tensor);
 }
 
-// Returns latent attention's score scale for a value of kLogMultiplier, which is read as its shortest decimal.
+// Returns latent attention's score scale for a value of kLogMultiplier, read as its shortest decimal (0.1F as 0.1).
 float scale_of_multiplier(const ModelConfig& c, float multiplier) {
   return latent_score_scale(c, 10.0 * std::stod(fmt::format("{}", multiplier)));
 }

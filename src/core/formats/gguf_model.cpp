@@ -45,7 +45,7 @@ TensorView find_part(const GgufFile& file, const TensorSpec& spec, std::set<std:
   const TensorView* const alone = file.find_tensor(spec.gguf_name);
   const TensorView* const both = file.find_tensor(fmt::format("blk.{}.attn_kv_b.weight", spec.layer));
   if (both != nullptr && (spec.role == Role::WkB || spec.role == Role::WvB)) {
-    names.insert(both->name);  // inserted even if unused: some files also have the two parts, in this or another shape
+    names.insert(both->name);  // even if unused, since some files have WkB and WvB, too
     if (alone != nullptr) names.insert(alone->name);
     if (alone == nullptr || alone->shape != spec.shape) return unpacked(file, *both, spec, copies);
   }
@@ -74,8 +74,8 @@ TensorView find_part(const GgufFile& file, const TensorSpec& spec, std::set<std:
   return part;
 }
 
-// Returns true for tensors of blocks after the last layer that are not needed: the copies of the embedding and the
-// output that a module of ModelConfig::n_tokens_ahead may have, or all of them if the model is read without a module.
+// Returns true for unneeded tensors after the last layer: the MTP module's copies of the embedding and the output, or
+// the whole module if ModelConfig::n_tokens_ahead is 0.
 bool is_unused(std::string_view tensor, const ModelConfig& c) {
   if (!tensor.starts_with("blk.")) return false;
   int64_t layer = 0;

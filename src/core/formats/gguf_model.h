@@ -27,12 +27,11 @@ inline constexpr const char* kShortFactors = "rope_factors_short.weight";
 /// Describes in one line what is lost if this model is written as a GGUF. Returns "" if nothing is lost.
 [[nodiscard]] std::string lost_in_gguf(const ModelConfig& config);
 
-/// Returns the model without the module of ModelConfig::n_tokens_ahead if llama.cpp rejects it in a GGUF of the family.
+/// Returns the model, without its MTP module (ModelConfig::n_tokens_ahead) if llama.cpp rejects one for the family.
 [[nodiscard]] StoredModel for_llama_cpp(StoredModel model);
 
 /// Returns the tensors of `config` as views, in manifest order. Throws Error if one is missing or has another shape, or
-/// if the file has a tensor that doesn't belong to the model. Appends the owners of bytes that are not the file's to
-/// `copies`.
+/// if the file has a tensor that doesn't belong to the model. Appends the owners of copied tensors' bytes to `copies`.
 [[nodiscard]] std::vector<TensorView> manifest_tensors(const GgufFile& file, const ModelConfig& config,
                                                        std::vector<std::shared_ptr<const void>>& copies);
 

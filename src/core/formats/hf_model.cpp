@@ -48,7 +48,7 @@ struct Shards {
     return view;
   }
 
-  /// Returns the manifest's tensor `spec`, or matrix `part` of a stack. Removes the file's tensor after its last use.
+  /// Returns the manifest's tensor `spec`, or matrix `part` of a stack. Removes a tensor when its last rows are taken.
   TensorView take(const TensorSpec& spec, int64_t part, const std::string& where) {
     const FusedRows& fused = spec.hf_fused;
     const std::string name = fused.name.empty() ? spec.hf_part(part) : fused.name;
@@ -205,8 +205,8 @@ StoredModel read_hf_model(const fs::path& directory) {
     }
     model.tensors.push_back(std::move(view));
   }
-  // Published modules also contain copies of the embedding and the output. What else follows the last layer is ignored,
-  // as by transformers.
+  // Published MTP modules also contain copies of the embedding and the output. If DeepSeek's module is not loaded, all
+  // tensors of its layer are ignored, as by transformers.
   std::erase_if(shards.tensors, [&](const auto& entry) {
     if (!entry.first.starts_with(ahead)) return false;
     if (model.config.n_tokens_ahead == 0) return info(model.config.family).mixture.deepseek;

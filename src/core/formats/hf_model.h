@@ -19,8 +19,8 @@ inline constexpr uint64_t kMaxShardBytes = uint64_t{5} << 30U;
 [[nodiscard]] ModelConfig config_from_hf_json(const std::filesystem::path& path);
 
 /// Reads the weights as views, except permuted, stacked, packed and shifted ones, which are copies. Throws Error if a
-/// tensor is missing, has another shape or is not part of the model, or if the index does not match the shards. Without
-/// its projection, n_tokens_ahead is 0, since transformers saves models without the module that config.json lists.
+/// tensor is missing, has another shape or is not part of the model, or if the index does not match the shards. Sets
+/// n_tokens_ahead to 0 if the MTP module's projection is missing: transformers saves models without the module.
 [[nodiscard]] StoredModel read_hf_model(const std::filesystem::path& directory);
 
 /// Writes config.json and the tensors, given in manifest order as F32, F16 or BF16. Splits larger models into shards of

@@ -1,5 +1,4 @@
-// Converts between manifest order and Hugging Face tensors that contain several of the manifest's (HfPacked,
-// manifest.h).
+// Converts between the manifest's tensors and Hugging Face tensors that contain several of them (HfPacked, manifest.h).
 #pragma once
 
 #include <cstddef>

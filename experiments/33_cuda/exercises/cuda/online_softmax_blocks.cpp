@@ -15,7 +15,7 @@
 // The last block may have fewer than 32 positions: then the lanes from n on have the score -infinity, and the values
 // from n on are not written (the emulator fills them with NaN).
 //
-// The same in plain C++ is the exercise online_softmax, which has an example with numbers.
+// The exercise online_softmax is the same in plain C++, with an example.
 //
 // Check it with: make exercise N=online_softmax_blocks
 #include "experiments/33_cuda/exercises/cuda/cuda.h"

@@ -11,8 +11,8 @@
 //   - Scattered loads: the lanes of a warp have the same threadIdx.y and the threadIdx.x 0 to 31. They should load
 //     neighboring elements at the same time.
 //   - Bank conflicts: element i of shared memory is in bank i % 32. Lanes that access different elements of one bank
-//     wait for each other. multiply() reads the tile of w down a column. You may choose the distance of two rows of a
-//     tile: kPitch.
+//     wait for each other. multiply() reads the tile of w down a column. You may choose kPitch, the distance between
+//     rows of a tile.
 //
 // Check it with: make exercise N=tile_load
 #include "experiments/33_cuda/exercises/cuda/cuda.h"

@@ -7,7 +7,6 @@
 namespace folio::exercises {
 namespace {
 
-// Selects the deliberate mistake of a sampler.
 enum class Wrong {
   None,
   ZeroIsOne,

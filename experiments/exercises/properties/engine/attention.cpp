@@ -12,7 +12,6 @@ Floats attended(const Floats& q, const Floats& k, const Floats& v, const Attenti
   return out;
 }
 
-// Returns the sizes of a test. Default: one head of two elements.
 AttentionShape shape(size_t n_queries, size_t n_positions, size_t n_heads = 1, size_t n_kv_heads = 1,
                      size_t head_dim = 2) {
   return {.n_queries = n_queries,

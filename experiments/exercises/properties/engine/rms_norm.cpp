@@ -6,7 +6,6 @@
 namespace folio::exercises {
 namespace {
 
-// Returns the output of rms_norm for x. Default: one position and weights of 1.
 Floats normed(const Floats& x, float eps, Floats weight = {}, size_t n_positions = 1) {
   const size_t dim = x.size() / n_positions;
   if (weight.empty()) weight.assign(dim, 1.0F);

@@ -6,7 +6,6 @@ namespace folio::exercises {
 namespace {
 
 void expect_loss(const Floats& logits, const std::vector<int32_t>& targets, double expected, const std::string& why) {
-  // Tolerance: a few rounding errors in double or float.
   expect_close({static_cast<float>(cross_entropy(logits, targets))}, {static_cast<float>(expected)},
                1e-6 * (1.0 + expected), why);
 }

@@ -32,7 +32,6 @@ TEST(TapeRule, AnInputGetsASumOverAllThatItReaches) {
 }
 
 TEST(TapeRule, RowsAreAsLongAsTheirMatrix) {
-  // 2 rows, inner size 2, 1 column.
   Doubles da(4, 0.0), db(2, 0.0);
   matmul_rule({2.0, 4.0, 6.0, 8.0}, {3.0, 5.0}, {10.0, 1.0}, 2, 2, 1, da, db);
   expect_close(floats({da[0], da[1], da[2], da[3], db[0], db[1]}), {30.0F, 50.0F, 3.0F, 5.0F, 26.0F, 48.0F}, 0.0,

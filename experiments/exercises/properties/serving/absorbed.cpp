@@ -8,8 +8,8 @@
 namespace folio::exercises {
 namespace {
 
-// Returns a head with rank 6, nope = rope = 2 and v_dim 1. W_k has the rows 1 to 6 and 7 to 12, and W_v reads element 1
-// of a latent.
+// Returns a head with rank 6, nope = rope = 2 and v_dim 1. W_k's rows are (1, …, 6) and (7, …, 12); W_v selects element
+// 1 of a latent.
 LatentAttention small_head() {
   LatentAttention a{.n_heads = 1, .rank = 6, .nope = 2, .rope = 2, .v_dim = 1, .wk = Floats(12), .wv = Floats(6, 0.0F)};
   std::iota(a.wk.begin(), a.wk.end(), 1.0F);
@@ -17,7 +17,7 @@ LatentAttention small_head() {
   return a;
 }
 
-// Returns the plain form, in double: keys and values of all positions and heads are computed from the latents.
+// Computes attention in the plain form, in double: from the keys and values of all positions and heads.
 Floats plain_form(const LatentAttention& a, const Floats& q, const Floats& cache) {
   const size_t width = a.rank + a.rope, positions = cache.size() / width, q_dim = a.nope + a.rope;
   Floats y;

@@ -45,7 +45,6 @@ class Ranks {
     return arrays;
   }
 
-  // Returns the number of elements sent by each rank.
   [[nodiscard]] const std::vector<size_t>& sent() const { return sent_; }
 
  private:

@@ -1,4 +1,4 @@
-// Tests of best_pair: which occurrences of a pair count, how often, and how ties are resolved.
+// Tests of best_pair: which occurrences are counted, weighting by word counts, and how ties are resolved.
 #include "core/random.h"
 #include "experiments/exercises/properties/check.h"
 #include "experiments/exercises/properties/serving/words.h"

@@ -1,4 +1,4 @@
-// Tests of expected_tokens: the token that is drawn anyway, one draft, several, and the mean of all outcomes.
+// Tests of expected_tokens: no draft, one draft, several drafts, and the mean over all outcomes.
 #include <cmath>
 
 #include "experiments/exercises/properties/check.h"

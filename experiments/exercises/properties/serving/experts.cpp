@@ -5,7 +5,6 @@
 namespace folio::exercises {
 namespace {
 
-// Formats the selected experts: "1, 3".
 std::string experts_in(const std::vector<Route>& routes) {
   std::string all;
   for (const Route& r : routes) all += (all.empty() ? "" : ", ") + std::to_string(r.expert);

@@ -5,7 +5,6 @@
 namespace folio::exercises {
 namespace {
 
-// Returns 32 values: `first`, then zeros.
 Floats block_of(Floats first) {
   Floats x(kQ8Block, 0.0F);
   std::copy(first.begin(), first.end(), x.begin());

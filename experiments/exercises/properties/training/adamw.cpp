@@ -8,7 +8,6 @@ namespace {
 
 Moments fresh(const Tensor& w) { return {.m = torch::zeros_like(w), .v = torch::zeros_like(w)}; }
 
-// Returns w after `steps` AdamW steps with the same gradient g.
 Tensor stepped(const Tensor& w, const Tensor& g, const AdamWOptions& options, int steps = 1) {
   Tensor now = w.clone();
   Moments moments = fresh(w);

@@ -55,7 +55,6 @@ Floats attention_of(const Positions& positions) {
   return attention_of(query, positions);
 }
 
-// Expects element d of the output to be value · (d + 1).
 void expect_output(const Positions& positions, float value, const std::string& why) {
   Floats expected(kHeadDim);
   for (size_t d = 0; d < kHeadDim; ++d) expected[d] = value * static_cast<float>(d + 1);

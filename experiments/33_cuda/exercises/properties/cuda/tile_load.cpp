@@ -19,7 +19,6 @@ Floats ramp(size_t n) {
   return x;
 }
 
-// Returns the matrix (n, n) that has 1 where row and column are equal.
 Floats identity(size_t n) {
   Floats x(n * n, 0.0F);
   for (size_t i = 0; i < n; ++i) x[i * n + i] = 1.0F;

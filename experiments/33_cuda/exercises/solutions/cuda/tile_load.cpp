@@ -8,7 +8,7 @@ using namespace infer::gpu;
 namespace {
 
 constexpr unsigned kTile = 32;
-constexpr unsigned kPitch = kTile + 1;  // a column of a tile is in 32 banks
+constexpr unsigned kPitch = kTile + 1;  // a column's elements are in different banks
 
 __device__ void load_tile(const float* matrix, size_t rows, size_t columns, size_t first_row, size_t first_column,
                           float* tile) {
