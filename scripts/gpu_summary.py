@@ -83,7 +83,7 @@ def add_decode(s):
 
 def add_attention(s):
     s.add("attention for a prompt of 8,192", None, None,
-          s.last("tflop_per_s", part="attention", kernel="attention: prompt", context=8192, form="fast"), "TFLOP/s")
+          s.last("tflop_per_s", part="attention", kernel="attention: prompt", context=8192), "TFLOP/s")
 
 
 def add_prompt(s):

@@ -206,22 +206,19 @@ void time_attention(const Bench& bench, const std::string& shape_name) {
   const auto time = [&](const char* kernel, int64_t n_sequences, int64_t context, int64_t n_rows) {
     Attending at(bench.stream, config, !o.f32_cache, static_cast<size_t>(n_sequences), static_cast<size_t>(context),
                  static_cast<size_t>(n_rows), o.effort);
-    for (const auto& [form, name] : {std::pair{Form::Fast, "fast"}, {Form::Plain, "plain"}}) {
-      const double us = microseconds(bench.stream, o.effort, at.n_copies(),
-                                     [&](size_t copy) { attention(bench.stream, at.of(copy), form); });
-      bench.results.add({{"part", "attention"},
-                         {"shape", shape_name},
-                         {"kernel", kernel},
-                         {"cache", o.f32_cache ? "f32" : "f16"},
-                         {"sequences", n_sequences},
-                         {"context", context},
-                         {"rows", n_rows},
-                         {"form", name},
-                         {"us", us},
-                         {"gb_per_s", at.bytes() / us / 1e3},
-                         {"tflop_per_s", at.operations() / us / 1e6},
-                         {"share_of_copy", at.bytes() / us * 1e6 / bench.bandwidth}});
-    }
+    const double us =
+        microseconds(bench.stream, o.effort, at.n_copies(), [&](size_t copy) { attention(bench.stream, at.of(copy)); });
+    bench.results.add({{"part", "attention"},
+                       {"shape", shape_name},
+                       {"kernel", kernel},
+                       {"cache", o.f32_cache ? "f32" : "f16"},
+                       {"sequences", n_sequences},
+                       {"context", context},
+                       {"rows", n_rows},
+                       {"us", us},
+                       {"gb_per_s", at.bytes() / us / 1e3},
+                       {"tflop_per_s", at.operations() / us / 1e6},
+                       {"share_of_copy", at.bytes() / us * 1e6 / bench.bandwidth}});
   };
   time("attention: prompt", 1, o.attention, o.attention);
   for (const int64_t context : o.contexts) time("attention: decode", 1, context, 1);
