@@ -359,6 +359,20 @@ const std::string& GgufFile::string(const std::string& key) const {
   return *text;
 }
 
+template <typename Item>
+const std::vector<Item>& GgufFile::list(const std::string& key) const {
+  const auto* array = get<GgufArray>(key);
+  const auto* items = array == nullptr ? nullptr : std::get_if<std::vector<Item>>(&array->items);
+  constexpr const char* kOf = std::is_same_v<Item, std::string> ? "strings"
+                              : std::is_floating_point_v<Item>  ? "32-bit floating-point numbers"
+                                                                : "32-bit integers";
+  require(items != nullptr, "{}: the metadata key {} is missing or not a list of {}", path().string(), key, kOf);
+  return *items;
+}
+template const std::vector<std::string>& GgufFile::list(const std::string& key) const;
+template const std::vector<float>& GgufFile::list(const std::string& key) const;
+template const std::vector<int32_t>& GgufFile::list(const std::string& key) const;
+
 void write_gguf(OutputFile& out, GgufMetadata metadata, const TensorStream& stream) {
   const std::vector<TensorView>& tensors = stream.tensors;
   std::erase_if(metadata, [](const auto& entry) { return entry.first == "general.alignment"; });

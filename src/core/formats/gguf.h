@@ -10,12 +10,10 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "core/error.h"
 #include "core/mapped_file.h"
 #include "core/tensor_view.h"
 
@@ -59,16 +57,8 @@ class GgufFile {
   [[nodiscard]] float real(const std::string& key, std::optional<float> fallback = {}) const;
   [[nodiscard]] bool boolean(const std::string& key, std::optional<bool> fallback = {}) const;
   [[nodiscard]] const std::string& string(const std::string& key) const;
-  template <typename Item>
-  [[nodiscard]] const std::vector<Item>& list(const std::string& key) const {
-    const auto* array = get<GgufArray>(key);
-    const auto* items = array == nullptr ? nullptr : std::get_if<std::vector<Item>>(&array->items);
-    constexpr const char* kOf = std::is_same_v<Item, std::string> ? "strings"
-                                : std::is_floating_point_v<Item>  ? "32-bit floating-point numbers"
-                                                                  : "32-bit integers";
-    require(items != nullptr, "{}: the metadata key {} is missing or not a list of {}", path().string(), key, kOf);
-    return *items;
-  }
+  template <typename Item>  // std::string, float or int32_t
+  [[nodiscard]] const std::vector<Item>& list(const std::string& key) const;
 
   /// Returns the tensor with this name, or null if there is none.
   [[nodiscard]] const TensorView* find_tensor(const std::string& name) const;
