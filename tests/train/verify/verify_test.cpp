@@ -187,7 +187,7 @@ TEST_P(Verify, NamesTheFirstIntermediateOfABrokenKernel) {
             }),
             "layers.0.query");
   EXPECT_EQ(place_of([](Kernels& k) {
-              k.attention.Function<infer::kernels::Attention<float>>::run =
+              static_cast<infer::kernels::Function<infer::kernels::Attention<float>>&>(k.attention).run =
                   [](const infer::kernels::AttentionInput<float>& in, float* out) {
                     auto unscaled = in;
                     unscaled.scale = 1.0F;
@@ -202,7 +202,7 @@ TEST_P(Verify, NamesTheFirstIntermediateOfABrokenKernel) {
             }),
             GetParam() == "mixtral" ? "layers.0.ffn_residual" : "layers.0.ffn_hidden");
   EXPECT_EQ(place_of([](Kernels& k) {
-              k.matmul.Function<infer::kernels::Matmul<float>>::run =
+              static_cast<infer::kernels::Function<infer::kernels::Matmul<float>>&>(k.matmul).run =
                   [](const float* x, size_t n_rows, const float* weight, size_t width, size_t row_begin, size_t row_end,
                      float* out, size_t out_stride, bool accumulate) {
                     infer::kernels::reference_kernels().matmul(x, n_rows, weight, width, row_begin, row_end, out,
