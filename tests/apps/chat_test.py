@@ -17,7 +17,7 @@ from support import (BUILD, FAILED, GOLDEN, HANG, INTERRUPTED, WRONG_USAGE, asse
 
 NAMES = ["chatml", "gemma", "llama2", "llama3", "zephyr"]
 COSTS = re.compile(r"\[(\d+) prompt tokens computed, (\d+) cached; (\d+) generated")
-START, END = (next(i for i, piece in enumerate(PIECES) if piece[0] == mark) for mark in ("<|im_start|>", "<|im_end|>"))
+START = next(i for i, piece in enumerate(PIECES) if piece[0] == "<|im_start|>")
 
 
 @pytest.fixture(scope="module")
@@ -54,16 +54,6 @@ def test_single_turn_prints_only_the_answer(model):
     assert f"[{len(answer['prompt_tokens'])} prompt tokens computed, 0 cached" in done.stderr
     assert answer["finish_reason"] == "length" and len(answer["tokens"]) == 20
     assert answer["prefill_tokens_per_s"] > 0 and answer["decode_tokens_per_s"] > 0 and "seed" in answer
-
-
-def test_seed_determines_the_answer(model):
-    draw = lambda *flags: one_shot(model, "-p", "hello", "-n", 30, *flags)["tokens"]
-    assert draw("-s", 3) == draw("-s", 3, "-t", 1) != draw("-s", 4)
-
-
-def test_special_tokens_come_only_from_the_template(model):
-    tokens = one_shot(model, "-n", 1, "-p", "<|im_end|>\n<|im_start|>", "--system", "<|im_end|>")["prompt_tokens"]
-    assert tokens.count(START) == 3 and tokens.count(END) == 2
 
 
 def test_history_and_reset(model):
@@ -121,12 +111,6 @@ def test_template_from_the_model_or_a_file(model, tmp_path):
     assert_refused(run("chat", "-m", refusing, "-p", "hello", "--system", "x"), FAILED, refusing, "System role not supported")
     file.write_text("{{ messages[0]['content'] + 1 }}")
     assert_refused(run("chat", "-m", model, "-p", "hello", "--chat-template", file), FAILED, file, "line 1")
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_each_template_by_name(model, name):
-    answer = one_shot(model, "-p", "hello", "-n", 5, "--chat-template", name)
-    assert (answer["prompt_tokens"][0] == 1) == (name in ("gemma", "llama2", "llama3")), "BOS"
 
 
 def test_wrong_usage(model):

@@ -16,11 +16,11 @@ PROGRAMS = ["train", "generate", "export", "inspect", "bench", "verify", "chat",
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize("flag", ["--bogus", "--bogus=1", "-Z"])
-def test_errors_name_unknown_flags(program, flag):
+def test_errors_name_unknown_flags(program):
     needed = {"train": ["text.txt"], "export": ["c", "--out", "o"], "inspect": ["f"], "verify": ["c", "m"],
               "perplexity": ["--text", "t"], "explain": ["prompt"]}
-    assert_refused(run(program, *needed.get(program, []), flag), WRONG_USAGE, flag.split("=")[0], "--help")
+    for flag in ["--bogus", "--bogus=1", "-Z"] if program == "generate" else ["--bogus"]:
+        assert_refused(run(program, *needed.get(program, []), flag), WRONG_USAGE, flag.split("=")[0], "--help")
 
 
 @pytest.mark.parametrize("program, missing", [("train", "dataset"), ("export", "model"), ("inspect", "file"),
@@ -30,16 +30,14 @@ def test_errors_name_missing_arguments(program, missing):
 
 
 NUMBERS = {
-    "generate": {"--max-tokens": ["-1", "abc", "3.5", "nan", ""], "--temperature": ["nan", "inf", "-0.1", "1e9"],
-                 "--top-k": ["1.5"], "--seed": ["-1", "x"],
-                 "--threads": ["0", "99999", "two"], "--context": ["1", "1e99"]},
-    "bench": {"--prompt-tokens": ["0", "nan"], "--gen-tokens": ["0", "x"], "--batch": ["0", "1,x"],
-              "--repetitions": ["0"], "--threads": ["0"]},
+    "generate": {"--max-tokens": ["-1", "abc", "3.5", ""], "--temperature": ["nan", "-0.1", "1e9"], "--top-k": ["1.5"],
+                 "--seed": ["-1"], "--threads": ["0", "99999"], "--context": ["1", "1e99"]},
+    "bench": {"--prompt-tokens": ["0"], "--gen-tokens": ["0"], "--batch": ["0", "1,x"], "--repetitions": ["0"]},
     "train": {"--steps": ["0", "-5", "3.5", "nan"], "--lr": ["nan", "-1", "1e9"], "--batch-size": ["0"],
               "--dropout": ["1", "nan"], "--beta2": ["1"], "--minutes": ["0", "nan"], "--layers": ["0", "1e30"],
               "--threads": ["0"], "--validation-fraction": ["0", "1"], "--seed": ["-1"], "--ema": ["1", "nan"],
               "--patience": ["-1"], "--decay-fraction": ["1.5", "-0.1"]},
-    "verify": {"--tolerance": ["nan", "-1"], "--windows": ["-1"]},
+    "verify": {"--tolerance": ["nan"], "--windows": ["-1"]},
 }
 
 
@@ -84,7 +82,6 @@ def test_export_and_verify_name_missing_files(golden_gguf, tmp_path):
     assert_refused(run("export", tmp_path / "none", "--out", tmp_path / "o"), FAILED, tmp_path / "none")
     assert_refused(run("export", GOLDEN, "--out", tmp_path / "no" / "o"), FAILED, tmp_path / "no")
     assert_refused(run("export", GOLDEN, "--out", tmp_path / "o", "--type", "q9"), WRONG_USAGE, "--type", "q9")
-    assert_refused(run("export", GOLDEN), WRONG_USAGE, "--out")
     assert_refused(run("verify", tmp_path / "none", golden_gguf), FAILED, tmp_path / "none")
     assert_refused(run("inspect", tmp_path / "none"), FAILED, tmp_path / "none")
     assert list(tmp_path.iterdir()) == []  # no partial output
@@ -124,31 +121,13 @@ def test_messages_go_to_stderr(golden_gguf):
     assert "tokens/s" not in done.stdout
 
 
-def test_same_seed_gives_the_same_text(golden_gguf):
-    draw = lambda *flags: generate(golden_gguf, "-n", "60", *flags, "ROMEO:")["tokens"]
-    assert draw("-s", "5") == draw("-s", "5", "-t", "2") == draw("--seed", "5", "-t", "1")
-    assert draw("-s", "5") != draw("-s", "6")
-    random = generate(golden_gguf, "-n", "60", "ROMEO:")
-    assert draw("-s", str(random["seed"])) == random["tokens"]
-
-
-def test_temperature_zero_and_top_k_one_are_greedy(golden_gguf):
+def test_sampling_flags(golden_gguf):
     greedy = EXPECTED["greedy"][1]["tokens"][:50]
-    assert generate(golden_gguf, "-n", "50", "--temp", "0", "-s", "1")["tokens"] == greedy
-    assert generate(golden_gguf, "-n", "50", "--top-k", "1", "-s", "2")["tokens"] == greedy
-    assert generate(golden_gguf, "-n", "50", "--temp", "0.8", "-s", "1")["tokens"] != greedy
-
-
-def test_generation_ends_at_the_context(golden_gguf):
-    answer = generate(golden_gguf, "-n", "1000", "--temp", "0", "ROMEO:")
-    assert answer["finish_reason"] == "length" and len(answer["tokens"]) == 256 - 6
-    short = generate(golden_gguf, "-n", "1000", "--temp", "0", "-c", "20", "ROMEO:")
-    assert short["tokens"] == answer["tokens"][:14]
-
-
-def test_zero_max_tokens(golden_gguf):
-    answer = generate(golden_gguf, "-n", "0", "ROMEO:")
-    assert answer["tokens"] == [] and answer["text"] == ""
+    draw = lambda *flags: generate(golden_gguf, "-n", "50", *flags)
+    assert draw("--top-k", "1", "-s", "2")["tokens"] == draw("--temp", "0", "-c", "51")["tokens"] == greedy
+    random = draw()
+    assert draw("-s", random["seed"], "-t", "2")["tokens"] == random["tokens"] != draw("-s", "5")["tokens"]
+    assert generate(golden_gguf, "-n", "0")["tokens"] == []
 
 
 @pytest.mark.parametrize("json", [[], ["--json"]])
@@ -163,10 +142,6 @@ def test_invalid_prompts_are_rejected(golden_gguf, json):
     refuse(FAILED, b"a\xff".decode("utf-8", "surrogateescape"), parts=["UTF-8"])
     refuse(WRONG_USAGE, "-c", "1000", parts=["--context", "1000", "256"])
     refuse(WRONG_USAGE, "one", "two", parts=["two"])
-
-
-def test_prompt_may_fill_the_context(golden_gguf):
-    assert generate(golden_gguf, "-n", "5", "-s", "1", "a" * 256)["finish_reason"] == "length"
 
 
 # ---- bench, inspect ----

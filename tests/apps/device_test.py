@@ -25,9 +25,10 @@ def arguments(golden_gguf, tmp_path_factory):
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize("device", ["gpu", "", "cuda:", "cuda:x", "cuda:-1", "cuda:0x", "cuda:99999999999", "CUDA", "cpu:0"])
-def test_errors_name_invalid_devices(arguments, program, device):
-    assert_refused(run(program, *arguments[program], "--device", device), WRONG_USAGE, "--device", "cuda:N", "--help")
+def test_errors_name_invalid_devices(arguments, program):
+    all_kinds = ["gpu", "", "cuda:", "cuda:x", "cuda:-1", "cuda:0x", "cuda:99999999999", "CUDA", "cpu:0"]
+    for device in all_kinds if program == "generate" else all_kinds[:1]:
+        assert_refused(run(program, *arguments[program], "--device", device), WRONG_USAGE, "--device", "cuda:N", "--help")
 
 
 @pytest.mark.parametrize("size", ["", "G", "-1", "0", "0G", "1.5G", "2X", "2GX", "1e9", "nan", "99999999999G", "9" * 30])

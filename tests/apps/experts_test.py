@@ -4,6 +4,7 @@ import shutil
 
 import numpy as np
 import pytest
+import random_models
 import torch
 import torch.nn.functional as F
 import transformers
@@ -21,30 +22,8 @@ FAMILIES = {"mixtral": [], "qwen2_moe": ["--shared-experts", "1"],
                             "--balance-loss", "1e-4"],
             "qwen3_moe": ["--family", "qwen3_moe", "--expert-dim", "12", "--head-dim", "10"],
             "olmoe": ["--family", "olmoe"], "gpt_oss": ["--family", "gpt_oss", "--sliding-window", "9"]}
-LATENT = dict(num_key_value_heads=4, kv_lora_rank=20, q_lora_rank=12, qk_nope_head_dim=6, qk_rope_head_dim=8,
-              v_head_dim=10, tie_word_embeddings=False)
-LATENT_YARN = dict(rope_type="yarn", rope_theta=1e4, factor=8.0, mscale=0.707, mscale_all_dim=0.707,
-                   original_max_position_embeddings=16, beta_fast=32.0, beta_slow=1.0)
-# {family: (configuration class, its arguments)} of random models, whose gradients are compared with transformers'.
-CONFIGS = {
-    "mixtral": (transformers.MixtralConfig, dict(num_local_experts=6, num_experts_per_tok=2)),
-    "qwen2_moe": (transformers.Qwen2MoeConfig, dict(num_experts=8, num_experts_per_tok=3, moe_intermediate_size=24,
-                                                   shared_expert_intermediate_size=40)),
-    "qwen3_moe": (transformers.Qwen3MoeConfig, dict(head_dim=16, num_experts=8, num_experts_per_tok=4,
-                                                   moe_intermediate_size=20, norm_topk_prob=True)),
-    "olmoe": (transformers.OlmoeConfig, dict(num_experts=8, num_experts_per_tok=3)),
-    "deepseek_v2": (transformers.DeepseekV2Config,
-                    dict(LATENT, q_lora_rank=None, n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=2,
-                         moe_intermediate_size=20, first_k_dense_replace=1)),
-    "deepseek_v3": (transformers.DeepseekV3Config,
-                    dict(LATENT, n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1, n_group=2, topk_group=1,
-                         moe_intermediate_size=20, first_k_dense_replace=1, rope_parameters=LATENT_YARN)),
-    "glm4_moe_lite": (transformers.Glm4MoeLiteConfig,
-                      dict(LATENT, n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=20)),
-    "youtu": (transformers.YoutuConfig, dict(LATENT)),
-    "gpt_oss": (transformers.GptOssConfig, dict(head_dim=16, num_local_experts=8, num_experts_per_tok=3, sliding_window=9,
-                                                rope_parameters=dict(rope_type="default", rope_theta=1e4))),
-}
+# Random models, whose gradients are compared with transformers'.
+MODELS = ["mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu", "gpt_oss"]
 
 
 @pytest.fixture(scope="module")
@@ -57,21 +36,10 @@ def run_of_gpt_oss(tmp_path_factory):
 
 def random_model(home, name, tokens):
     """Saves a random model in home/name with the tokenizer of the run home/first, and returns the model."""
-    torch.manual_seed(7)
-    config_class, own = CONFIGS[name]
-    own = dict(num_key_value_heads=2) | own
-    config = config_class(vocab_size=tokens, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
-                          num_attention_heads=4, max_position_embeddings=64, rms_norm_eps=1e-6, bos_token_id=tokens - 1,
-                          eos_token_id=tokens - 1, pad_token_id=None, **own)
-    config._attn_implementation = "eager"
-    model = transformers.AutoModelForCausalLM.from_config(config).train()
-    with torch.no_grad():
-        for key, parameter in model.named_parameters():
-            centre = 0.0 if parameter.dim() > 1 or key.endswith("bias") else 1.0
-            parameter.normal_(centre, 0.15)
-        for key, buffer in model.named_buffers():
-            if key.endswith("e_score_correction_bias"):
-                buffer.normal_(0.0, 0.1)
+    more = dict(sliding_window=9) if name == "gpt_oss" else {}
+    model = random_models.make(name, vocab_size=tokens, max_position_embeddings=64, bos_token_id=tokens - 1,
+                               eos_token_id=tokens - 1, **more).train()
+    model.set_attn_implementation("eager")
     model.save_pretrained(home / name)
     for file in (home / "first/checkpoints/last").glob("tokenizer*"):
         (home / name / file.name).write_bytes(file.read_bytes())
@@ -102,7 +70,7 @@ def in_stacks(gradients, model):
 
 
 @pytest.mark.parametrize("rate, flags, names", [
-    (0.5, [], CONFIGS), (0.0, ["--fused", "false"], CONFIGS if LONG else ["mixtral", "deepseek_v3", "gpt_oss"])])
+    (0.5, [], MODELS), (0.0, ["--fused", "false"], MODELS if LONG else ["mixtral", "deepseek_v3", "gpt_oss"])])
 def test_losses_and_gradients_match_transformers(home, rate, flags, names):
     """Compares all gradients, with and without the auxiliary loss. Float32 sums in another order differ by 1e-5."""
     succeed("train", home / "cats.txt", "--out", home / "first", *FLAGS, home=home)
@@ -120,7 +88,7 @@ def test_losses_and_gradients_match_transformers(home, rate, flags, names):
         loss = F.cross_entropy(outputs.logits.flatten(0, 1), rows[:, 1:].flatten())
         assert log_of(out)[0]["loss"] == pytest.approx(loss.item(), abs=1e-5), name
         if with_loss:  # DeepSeek-V2's class returns none
-            aux = outputs.aux_loss if name != "deepseek_v2" else load_balancing_loss_func(outputs.router_logits, 8, 3)
+            aux = outputs.aux_loss if name != "deepseek_v2" else load_balancing_loss_func(outputs.router_logits, 6, 2)
             loss = loss + rate * aux
         loss.backward()
         gradients = in_stacks(load_file(home / "grads.safetensors"), model)
@@ -142,7 +110,7 @@ def test_the_loss_of_each_sequence_has_the_papers_gradients(home):
         rows = torch.from_numpy(np.load(home / "batches.npy")[0].astype(np.int64))
         outputs = model(rows[:, :-1], output_router_logits=True)
         loss = F.cross_entropy(outputs.logits.flatten(0, 1), rows[:, 1:].flatten())
-        n, k = 8, 3
+        n, k = model.config.n_routed_experts, model.config.num_experts_per_tok
         for logits in outputs.router_logits:
             s = logits.sigmoid() if name == "deepseek_v3" else logits.softmax(-1)
             for sequence in s.view(3, -1, n):

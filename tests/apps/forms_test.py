@@ -3,9 +3,10 @@
 import json
 import re
 
+import jsonschema
 import pytest
 
-from support import FAILED, SMOLLM2, WRONG_USAGE, assert_refused, generate, run, succeed
+from support import FAILED, SMOLLM2, WRONG_USAGE, assert_refused, generate, run
 
 LINE = r"[A-Z]+: [a-z ]{1,20}\."
 PERSON = {"type": "object", "additionalProperties": False, "required": ["name", "age", "tags"],
@@ -21,27 +22,13 @@ def person(tmp_path):
     return file
 
 
-def assert_person(text):
-    value = json.loads(text)
-    assert set(PERSON["required"]) <= set(value) <= set(PERSON["properties"])
-    assert isinstance(value["name"], str) and len(value["name"]) <= 20
-    assert isinstance(value["age"], int) and 0 <= value["age"] <= 130
-    assert len(value["tags"]) <= 3 and set(value["tags"]) <= {"red", "green", "blue"}
-    assert isinstance(value.get("owner", True), bool)
-    try:
-        import jsonschema
-    except ImportError:
-        return
-    jsonschema.validate(value, PERSON)
-
-
 def test_character_model_follows_a_regex(golden_gguf):
     texts = set()
-    for seed in range(20):
+    for seed in range(8):
         result = generate(golden_gguf, "--regex", LINE, "--seed", seed, "--temp", 1.0, "-n", 200, "-t", 1, "ROMEO:\n")
         assert re.fullmatch(LINE, result["text"]) and result["finish_reason"] == "stop", result["text"]
         texts.add(result["text"])
-    assert len(texts) > 15
+    assert len(texts) > 5
 
 
 def test_output_is_one_of_the_choices(golden_gguf):
@@ -69,17 +56,11 @@ def test_smollm2_follows_a_json_schema(person):
         result = generate(SMOLLM2, "--json-schema", person, "--seed", seed, "--temp", 1.2, "-n", 120, "-t", 1,
                           "A person, as JSON with name, age and tags:\n")
         assert result["finish_reason"] == "stop"
-        assert_person(result["text"])
+        jsonschema.validate(json.loads(result["text"]), PERSON)
     best = generate(SMOLLM2, "--json-schema", person, "--beams", 2, "--beams-out", 2, "-n", 80, "-t", 1, "A person:\n")
     for beam in best["beams"]:
         assert beam["finish_reason"] == "stop"
-        assert_person(beam["text"])
-
-
-def test_shown_output_ends_with_the_form(golden_gguf):
-    done = succeed("generate", "-m", golden_gguf, "--no-echo", "--choice", "Romeo", "--seed", 1)
-    assert done.stdout == "Romeo\n"
-    assert "finish_reason stop" in done.stderr
+        jsonschema.validate(json.loads(beam["text"]), PERSON)
 
 
 def test_vocabularies_unable_to_write_the_form_are_rejected(golden_gguf, person):

@@ -3,6 +3,7 @@
 The tests create their own devices like /dev/null, so that a bug can't replace those of the machine.
 """
 
+import itertools
 import os
 import resource
 import signal
@@ -115,7 +116,8 @@ def test_non_files_give_one_line_without_waiting(golden_gguf, tmp_path, kind):
     with socket.socket(socket.AF_UNIX) as s:
         if kind == "socket":
             s.bind(os.path.relpath(path))
-        for call in calls(golden_gguf, path, tmp_path):
+        # All commands open files by the same functions.
+        for call in itertools.islice(calls(golden_gguf, path, tmp_path), None if kind in ("pipe", "zero") else 5):
             done = run(*call, timeout=60)
             assert_refused(done, WRONG_USAGE if done.returncode == WRONG_USAGE else FAILED, str(path)[:60])
             assert "filesystem error" not in done.stderr and not (tmp_path / "out").exists(), done.stderr

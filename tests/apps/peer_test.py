@@ -5,6 +5,7 @@ The model has grouped queries. Tests plain and fused modules, and matrix product
 
 import contextlib
 import json
+import math
 
 import numpy as np
 import pytest
@@ -36,9 +37,9 @@ def first(text):
 
 
 def train(text, first, out, *flags):
-    succeed("train", text, "--init", first, "--batch-size", 3, "--accumulation", 2, "--steps", 10, "--schedule",
-            "constant", "--warmup-steps", 0, "--lr", LR, "--log-every", 1, "--dump-batches", out / "batches.npy",
-            "--dump-grads", out / "grads.safetensors", "--out", out / "run", *flags)
+    succeed("train", text, "--init", first, "--batch-size", 3, "--accumulation", 2, "--steps", 10, "--warmup-steps", 3,
+            "--lr", LR, "--min-lr", LR / 10, "--log-every", 1, "--dump-batches", out / "batches.npy", "--dump-grads",
+            out / "grads.safetensors", "--out", out / "run", *flags)
     losses = [json.loads(line)["loss"] for line in (out / "run" / "log.jsonl").read_text().splitlines()]
     return losses, load_file(out / "grads.safetensors"), np.load(out / "batches.npy")
 
@@ -55,12 +56,17 @@ def optimizers(model, muon):
         yield torch.optim.Muon(blocks, lr=LR, weight_decay=0.1, momentum=0.95, adjust_lr_fn="match_rms_adamw")
 
 
+def rate_at(step):
+    """Returns the learning rate: a linear warm-up of three steps, then half a cosine that ends after the last step."""
+    return LR * (step + 1) / 3 if step < 3 else LR / 10 + 0.45 * LR * (1 + math.cos(math.pi * (step - 3) / 7))
+
+
 def train_with_pytorch(first, batches, bf16, muon):
     torch.set_num_threads(1)
     model = AutoModelForCausalLM.from_pretrained(first, dtype=torch.float32).train()
     parts = list(optimizers(model, muon))
     losses, gradients = [], {}
-    for rows in torch.from_numpy(batches.astype(np.int64)):
+    for step, rows in enumerate(torch.from_numpy(batches.astype(np.int64))):
         with torch.autocast("cpu", torch.bfloat16) if bf16 else contextlib.nullcontext():
             logits = model(rows[:, :-1]).logits
         loss = F.cross_entropy(logits.float().flatten(0, 1), rows[:, 1:].flatten())
@@ -68,6 +74,8 @@ def train_with_pytorch(first, batches, bf16, muon):
         gradients = gradients or {name: p.grad.clone() for name, p in model.named_parameters()}
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer in parts:
+            for group in optimizer.param_groups:
+                group["lr"] = rate_at(step)
             optimizer.step()
             optimizer.zero_grad()
         losses.append(loss.item())

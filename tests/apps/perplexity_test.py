@@ -85,8 +85,7 @@ def test_unscorable_inputs_are_rejected(golden_gguf, text, tmp_path):
     refuse = lambda code, *flags, parts: assert_refused(run("perplexity", "-m", golden_gguf, *flags), code, *parts)
     refuse(WRONG_USAGE, parts=["--text"])
     refuse(FAILED, "--text", tmp_path / "none.txt", parts=[tmp_path / "none.txt"])
-    for name, data, part in [("empty", b"", "0 tokens"), ("one", b"a", "1 tokens"), ("foreign", b"caf\xc3\xa9", "U+00E9"),
-                             ("bytes", b"a\xff", "UTF-8")]:
+    for name, data, part in [("empty", b"", "0 tokens"), ("one", b"a", "1 tokens"), ("bytes", b"a\xff", "UTF-8")]:
         (tmp_path / name).write_bytes(data)
         refuse(FAILED, "--text", tmp_path / name, parts=[tmp_path / name, part])
     refuse(WRONG_USAGE, "--text", text, "-c", "257", parts=["--context", "257", "256"])

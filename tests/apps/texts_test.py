@@ -125,12 +125,3 @@ def test_resume_requires_the_same_texts(home):
     wrong = run("train", home / "last.txt", home / "parts", "--resume", "--out", home / "r", home=home)
     assert_refused(wrong, FAILED, "a different text")
     assert run("train", home / "parts", home / "last.txt", "--resume", "--out", home / "r", home=home).returncode == 0
-
-
-def test_errors_are_one_line(home, tmp_path):
-    (tmp_path / "bad.jsonl").write_text('{"text": "fine"}\n{"text": 1}\n')
-    (tmp_path / "bad.txt").write_bytes(f"good{END}two\nthree \xe9".encode("latin-1"))
-    (tmp_path / "empty.txt").write_text(END)
-    for name, parts in [("bad.jsonl", ["line 2", "text"]), ("bad.txt", ["UTF-8", "line 2, column 7"]), ("empty.txt", ["empty"])]:
-        assert_refused(run("train", tmp_path / name, "--out", tmp_path / "run", *SMALL_RUN, home=home), FAILED, name, *parts)
-    assert_refused(run("train", home / "lines.jsonl", "--out", tmp_path / "run", *SMALL_RUN, home=home), FAILED, "line 1", "text")

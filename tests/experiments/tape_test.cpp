@@ -1,24 +1,15 @@
 // Tests that wrong uses of the tape of the study 14_tape are errors. The study itself tests the tape's gradients.
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <string>
 #include <vector>
 
-#include "core/error.h"
 #include "experiments/14_tape/operations.h"
+#include "tests/core/support.h"
 
 namespace folio::tape {
 namespace {
 
-std::string error_of(const std::function<void()>& function) {
-  try {
-    function();
-  } catch (const core::Error& error) {
-    return error.what();
-  }
-  return "";
-}
+using core::test::error_of;
 
 TEST(Tape, ReusedValuesAccumulateTheirGradient) {
   Tape tape;

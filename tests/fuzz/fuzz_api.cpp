@@ -1,4 +1,7 @@
-// Fuzzes the parsing of a request's body by each route of the server.
+// Fuzzes the parsing of a request's body by each route of the server. For any body, the counted steps must not exceed
+// the budget, and allocated bytes must be proportional to the steps. Nothing is timed.
+#include <functional>
+
 #include "core/error.h"
 #include "core/json.h"
 #include "data/tokenizers/char_tokenizer.h"
@@ -10,19 +13,29 @@ namespace {
 
 namespace server = infer::server;
 
+constexpr uint64_t kSteps = 300'000;                // budget of each request
+constexpr size_t kBytesAnyway = size_t{16} << 20U;  // fixed allowance, such as for the tool call format
+constexpr size_t kBytesPerStep = 1024;
+
 // Returns true if `parse` accepts the body. Bad input must give an ApiError with status 400 or 404 and a short message.
-bool answered(const std::function<void()>& parse) {
+bool answered(std::string_view input, const std::function<void(const core::WorkBudget&)>& parse) {
+  const core::WorkBudget budget(kSteps);
+  const size_t before = allocated_bytes();
+  bool accepted = true;
   try {
-    parse();
-    return true;
+    parse(budget);
   } catch (const server::ApiError& error) {
+    accepted = false;
     check(error.status() == 400 || error.status() == 404, "what is wrong with a request is the client's");
     const std::string what = error.what();
     check(!what.empty() && core::printable(what, what.size()) == what, "an error is one printable line");
     check(what.size() <= 2048, "an error is short");
     check(error.json()["error"]["message"] == what, "an error is JSON");
-    return false;
   }
+  check(budget.spent() <= kSteps, "a request takes no more steps than its budget has");
+  check(allocated_bytes() - before <= kBytesAnyway + kBytesPerStep * (budget.spent() + input.size()),
+        "what is allocated for a request is in proportion to its steps");
+  return accepted;
 }
 
 void check_request(const server::CompletionRequest& r, const server::ServedModel& served) {
@@ -49,18 +62,22 @@ bool take(std::string_view input) {
     return data::CharTokenizer::from_text(ascii, "f.txt");
   }();
   static const std::optional<data::ChatTemplate> chat = data::chat_template_named("zephyr");
-  static const server::ServedModel served{.name = "f",
-                                          .context = 2048,
-                                          .tokenizer = tokenizer,
-                                          .chat_template = chat,
-                                          .forms = std::make_shared<server::AnswerForms>(tokenizer, chat)};
+  // A new one for each input, because a ServedModel caches compiled schemas.
+  const server::ServedModel served{.name = "f",
+                                   .context = 2048,
+                                   .tokenizer = tokenizer,
+                                   .chat_template = chat,
+                                   .forms = std::make_shared<server::AnswerForms>(tokenizer, chat)};
   server::Json body;
   if (!accepted([&] { body = core::parse_json(input, "the body"); }, "the body")) return false;
-  bool any = answered([&] { check_request(server::parse_completion(body, served, 1, input), served); });
-  any = answered([&] { check_request(server::parse_chat(body, served, 1, input), served); }) || any;
-  any = answered([&] { check_request(server::parse_response(body, served, 1, input), served); }) || any;
-  any = answered([&] { static_cast<void>(server::parse_tokenize(body, served)); }) || any;
-  return answered([&] { static_cast<void>(server::parse_detokenize(body, served)); }) || any;
+  bool any = false;
+  const auto note = [&](const auto& parse) { any = answered(input, parse) || any; };
+  for (const auto parse : {server::parse_completion, server::parse_chat, server::parse_response}) {
+    note([&](const auto& budget) { check_request(parse(body, served, 1, input, {.budget = budget}), served); });
+  }
+  note([&](const auto& budget) { static_cast<void>(server::parse_tokenize(body, served, budget)); });
+  note([&](const auto&) { static_cast<void>(server::parse_detokenize(body, served)); });
+  return any;
 }
 
 }  // namespace folio::fuzz

@@ -9,7 +9,6 @@
 #include "core/file_io.h"
 #include "core/formats/gguf.h"
 #include "tests/core/support.h"
-#include "tests/fuzz/gguf_fields.h"
 
 namespace folio::fuzz {
 namespace {
@@ -44,27 +43,6 @@ std::string mutated(std::string file, uint32_t seed, size_t max_size = 4096) {
   return file;
 }
 
-TEST(GgufFields, ParseAndSerializeRoundTrip) {
-  const TempDir dir;
-  const std::string file = sound_file(dir);
-  const auto fields = parse_gguf_fields(file);
-  ASSERT_TRUE(fields.has_value());
-  EXPECT_EQ(fields->pairs.size(), 5U);
-  EXPECT_EQ(fields->pairs[3].value.items.at(2).bytes, "yz");
-  EXPECT_EQ(fields->tensors.at(0).dims, (std::vector<uint64_t>{8, 2}));
-  EXPECT_EQ(alignment_of(*fields), 32U);
-  EXPECT_EQ(serialize(*fields).bytes, file);
-}
-
-TEST(GgufFields, TruncatedFilesParseToAPrefixOrNothing) {
-  const TempDir dir;
-  const std::string file = sound_file(dir);
-  for (size_t size = 0; size < file.size(); ++size) {
-    const auto fields = parse_gguf_fields(file.substr(0, size));
-    EXPECT_TRUE(!fields || file.starts_with(serialize(*fields).bytes.substr(0, size))) << size;
-  }
-}
-
 TEST(GgufMutator, ProducesValidAndInvalidFiles) {
   const TempDir dir;
   const std::string file = sound_file(dir);
@@ -94,8 +72,6 @@ TEST(GgufMutator, IsDeterministicAndLimitsTheSize) {
     EXPECT_LE(mutated(file, seed, file.size()).size(), file.size());
   }
 }
-
-TEST(GgufMutator, LeavesOtherFilesToTheByteMutator) { EXPECT_EQ(mutated("no GGUF", 7), "no GGUF"); }
 
 }  // namespace
 }  // namespace folio::fuzz

@@ -641,7 +641,7 @@ def http_seeds(folder):
 
 def main():
     out = pathlib.Path(sys.argv[1])
-    makers = {"adapter": adapter_seeds, "gguf_adapter": gguf_adapter_seeds, "api": api_seeds, "cost": api_seeds, "blocks": block_seeds, "chat_template": chat_template_seeds, "conversations": conversation_seeds, "gguf": gguf_seeds, "http": http_seeds,
+    makers = {"adapter": adapter_seeds, "gguf_adapter": gguf_adapter_seeds, "api": api_seeds, "blocks": block_seeds, "chat_template": chat_template_seeds, "conversations": conversation_seeds, "gguf": gguf_seeds, "http": http_seeds,
               "gbnf": gbnf_seeds, "json_schema": json_schema_seeds, "regex": regex_seeds, "safetensors": safetensors_seeds, "hf_config": config_seeds,
               "hf_index": index_seeds, "tokenizer_json": tokenizer_seeds, "tokenizer_gguf": tokenizer_gguf_seeds,
               "llama2c": llama2c_seeds, "tokenizer_bin": tokenizer_bin_seeds,

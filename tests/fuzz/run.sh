@@ -16,7 +16,7 @@ for target in "$@"; do
   options=(-runs="$runs" -max_len="${max_len[$target]:-4096}" -timeout=120 -rss_limit_mb=2048 -malloc_limit_mb=256
            -artifact_prefix="$out/findings/" -print_final_stats=1)
   case $target in
-    adapter|api|cost|hf_*|json|safetensors|tokenizer_json) options+=(-dict=json.dict) ;;
+    adapter|api|hf_*|json|safetensors|tokenizer_json) options+=(-dict=json.dict) ;;
     http) options+=(-dict=http.dict) ;;
   esac
   folders=("$out/corpus" "$build/fuzz/seeds/$target")

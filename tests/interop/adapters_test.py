@@ -101,17 +101,3 @@ def test_outputs_match_llama_cpp(folder, base, adapter):
         assert assert_same_text(found, tokens[:len(found)], gaps) > 10
         changed += found != ours(base, prompt)
     assert changed == len(PROMPTS)
-
-
-def test_merged_weights_give_the_same_output(folder, base, adapter):
-    directory, _ = adapter
-    merged = folder / "merged.gguf"
-    folio("export", base, "--merge", directory, "--out", merged)
-    theirs = Llama(merged)
-    for prompt in PROMPTS:
-        tokens, gaps = theirs.greedy(prompt, N)
-        found = ours(merged, prompt)
-        assert assert_same_text(found, tokens[:len(found)], gaps) > 10
-        beside = ours(base, prompt, "--lora", directory)
-        assert assert_same_text(beside, tokens[:len(beside)], gaps) > 10
-    merged.unlink()

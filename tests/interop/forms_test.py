@@ -136,23 +136,3 @@ def test_tool_results_are_read_by_both(servers):
     # With the tool choice "none", Folio's prompt omits the tools.
     ours, theirs = both(servers, messages=messages, temperature=0, max_tokens=24, tools=TOOLS, tool_choice="none")
     assert ours["usage"]["prompt_tokens"] < theirs["usage"]["prompt_tokens"]
-
-
-# Status codes for unusual requests: (Folio, llama-server). Folio reports some client errors that llama-server doesn't.
-@pytest.mark.parametrize(("body", "status"), [
-    ({"grammar": "root ::= x"}, (400, 400)),
-    ({"json_schema": {"type": "strange"}}, (400, 400)),
-    ({"json_schema": {"type": "string", "not": {}}}, (400, 200)),  # llama-server ignores unknown keywords
-    ({"json_schema": {"type": "array", "uniqueItems": True, "items": {"enum": [1]}, "maxItems": 3}}, (200, 200)),
-    ({"json_schema": {"type": "array", "uniqueItems": True, "items": {"type": "string"}, "maxItems": 3}}, (400, 200)),
-    ({"grammar": 'root ::= "a"', "json_schema": CITY}, (400, 500)),
-    ({"response_format": {"type": "x"}}, (400, 400)),
-    ({"response_format": {"type": "json_schema"}}, (400, 200)),
-    ({"tools": [{"type": "x"}]}, (400, 500)),
-    ({"tools": TOOLS, "tool_choice": "some"}, (400, 400)),
-    ({"tool_choice": "required"}, (400, 200)),
-    ({"tools": TOOLS, "grammar": 'root ::= "a"'}, (200, 400)),  # Folio allows a call or an output that fits the grammar
-], ids=lambda x: json.dumps(x)[:50])
-def test_error_status_matches_llama_server(servers, body, status):
-    replies = [server.call(CHAT, {"messages": ASK, "max_tokens": 9, "seed": 1, **body}) for server in servers]
-    assert tuple(s for s, _ in replies) == status, replies

@@ -5,9 +5,7 @@ float32 in different orders, so outputs may differ where llama.cpp's best two lo
 model, they are always further apart (expected.json).
 """
 
-import gguf
 import llama_cpp as lc
-import numpy as np
 import pytest
 
 from engines import ACCENTED, EXPECTED, GOLDEN, NEAR_TIE, SMOLLM2, LlamaCpp, assert_same_text, folio, folio_greedy
@@ -41,15 +39,6 @@ def test_golden_text(golden_gguf):
             assert tokens == ours["tokens"] == entry["tokens"]
 
 
-def test_golden_logits(golden_gguf):
-    golden = EXPECTED["logits"]
-    with LlamaCpp(golden_gguf) as theirs:
-        for at, values in zip(golden["positions"], golden["values"]):
-            theirs.clear()
-            logits = theirs.decode(golden["tokens"][:at + 1])
-            assert np.abs(logits - np.array(values)).max() <= 1e-4
-
-
 @pytest.mark.parametrize("source", [GOLDEN, SMOLLM2], ids=["characters", "smollm2"])
 def test_simplest_call(source, tmp_path):
     """llama_cpp.Llama(path)(prompt) works without any options."""
@@ -63,18 +52,6 @@ def test_simplest_call(source, tmp_path):
     greedy = llm("ROMEO:", temperature=0, repeat_penalty=1.0, max_tokens=8, logit_bias={llm.token_eos(): -100.0})
     if source.is_dir():  # not for SmolLM2: the engines round inputs of quantized weights differently
         assert greedy["choices"][0]["text"] == folio_greedy(path, "ROMEO:", 8)["text"]
-
-
-def test_damaged_golden_model_is_detected(golden_gguf, tmp_path):
-    """Checks that the comparison can fail: if one matrix is reversed, the output differs."""
-    data = bytearray(golden_gguf.read_bytes())
-    tensor = next(t for t in gguf.GGUFReader(golden_gguf).tensors if t.name == "blk.0.attn_q.weight")
-    start = int(tensor.data_offset)
-    data[start:start + tensor.data.nbytes] = tensor.data[::-1].tobytes()
-    (tmp_path / "off.gguf").write_bytes(data)
-    entry = EXPECTED["greedy"][0]
-    with LlamaCpp(tmp_path / "off.gguf") as theirs:
-        assert theirs.greedy(entry["prompt_tokens"], 200, never=65)[0] != entry["tokens"]
 
 
 def test_accented_text(accented_gguf):
@@ -119,19 +96,3 @@ def test_model_converted_through_llama2c_files(accented_gguf, tmp_path):
             assert [1, *theirs.tokenize(prompt)] == ours["prompt_tokens"] == theirs.tokenize_with_bos(prompt)
             tokens, gaps = theirs.greedy(ours["prompt_tokens"], len(ours["tokens"]), never=[])
             assert_same_text(ours["tokens"], tokens, gaps)
-
-
-@pytest.mark.parametrize("type_", ["f16", "bf16"])
-def test_half_precision_files(accented_gguf, tmp_path, type_):
-    """llama.cpp rounds inputs of products to the 16-bit type of the weights, and Folio doesn't. So logits have relative
-    differences of about 2^-8 (BF16), and outputs may differ where the best two logits are that close."""
-    path = tmp_path / f"{type_}.gguf"
-    folio("export", accented_gguf, "--out", path, "--type", type_)
-    types = {t.tensor_type.name for t in gguf.GGUFReader(path).tensors}
-    assert types == {"F32", type_.upper()}
-    with LlamaCpp(path) as theirs:
-        ours = folio_greedy(path, "Où", 200)
-        tokens, gaps = theirs.greedy(ours["prompt_tokens"], 200, never=theirs.n_vocab - 1)
-        parted = next((i for i, (a, b) in enumerate(zip(ours["tokens"], tokens)) if a != b), None)
-        assert parted is None or gaps[parted] < 0.1
-        assert parted is None or parted > 20

@@ -164,15 +164,9 @@ def test_tokens_match_llama_server(servers, text):
 # Status codes for invalid requests: (Folio, llama-server). Folio rejects some that llama-server accepts.
 @pytest.mark.parametrize("path, body, status", [
     ("/v1/completions", {"prompt": 5}, (400, 400)),
-    ("/v1/completions", {"prompt": "a", "max_tokens": "x"}, (400, 400)),
     ("/v1/completions", {"prompt": "a " * 2000, "max_tokens": 1}, (400, 400)),
-    ("/v1/chat/completions", {}, (400, 400)),
-    ("/v1/chat/completions", {"messages": 5}, (400, 400)),
     ("/v1/chat/completions", {"messages": [], "max_tokens": 1}, (400, 200)),
-    ("/v1/completions", {"prompt": "a", "max_tokens": 1, "temperature": -1}, (400, 200)),
-    ("/v1/completions", {"prompt": "a", "max_tokens": 1, "misspelt": 1}, (400, 200)),
-    ("/nothing", None, (404, 404)),
-    ("/v1/completions", None, (405, 404))])
+    ("/nothing", None, (404, 404))])
 def test_errors_have_llama_servers_status_and_fields(servers, path, body, status):
     replies = [server.call(path, body) for server in servers]
     assert tuple(s for s, _ in replies) == status

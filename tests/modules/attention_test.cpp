@@ -3,7 +3,6 @@
 #include "modules/attention.h"
 
 #include <gtest/gtest.h>
-#include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
@@ -29,27 +28,6 @@ using BothKinds = testing::Types<OurAttention<kFormula>, OurAttention<kKernel>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(Ours, Attention, BothKinds);
 
 nn::Attention make(const core::ModelConfig& config) { return random_attention<OurAttention<kFormula>>(config); }
-
-TEST(AttentionModule, FormulaAndKernelAgreeWithGradients) {
-  for (const auto& [n_heads, n_kv_heads, head_dim, B, T] : kAttentionSizes) {
-    const auto config = config_of(n_heads, n_kv_heads, head_dim);
-    auto attention = make(config);
-    const auto x = randn({B, T, config.dim}).set_requires_grad(true), r = randn({B, T, config.dim});
-    const auto all = leaves(x, *attention);
-    const auto run = [&](bool written_out) {
-      attention->written_out = written_out;
-      const auto y = attention->forward(x);
-      auto results = torch::autograd::grad({(r * y).sum()}, all);
-      results.push_back(y.detach());
-      return results;
-    };
-    const auto formula = run(kFormula), kernel = run(kKernel);
-    for (size_t i = 0; i < formula.size(); ++i) {
-      // A gradient of a weight is a sum over B * T positions.
-      expect_close(kernel[i], formula[i], static_cast<double>(B * T) * attention_tolerance(config, T, formula[i]));
-    }
-  }
-}
 
 TEST(AttentionModule, DropoutAppliesOnlyInTraining) {
   for (const bool written_out : {kFormula, kKernel}) {

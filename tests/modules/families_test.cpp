@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <limits>
 #include <set>
 #include <string>
 #include <vector>
@@ -145,31 +144,6 @@ TEST(Families, LatentAttentionIsCausalInBothForms) {
     EXPECT_LT(largest(attention->forward(x.narrow(1, 0, 4)) - formula.narrow(1, 0, 4)), error * (1 + largest(formula)));
     EXPECT_LT(largest(attention->forward(x.narrow(1, 4, 5)) - packed.narrow(1, 4, 5)), error * (1 + largest(packed)));
     EXPECT_GT(largest(packed - formula), 1e-3);
-  }
-}
-
-// Attention over latents: each head's query is multiplied by its key matrix, and its output by its value matrix. Scores
-// and outputs are the same, and a cache needs only the latents and the rotated parts of keys.
-TEST(Families, AbsorbedLatentAttentionEqualsThePlainForm) {
-  for (const core::ModelConfig& c : latent_configs()) {
-    auto attention = latent_attention_of(c, true);
-    auto p = attention->named_parameters();
-    const auto x = randn({2, 9, c.dim});
-    const auto heads = attention->project(x);
-    const auto latent = torch::linear(x, p["wkv_a.weight"]).narrow(-1, 0, c.kv_lora_rank);
-    const auto rms = (latent.square().mean(-1, true) + static_cast<double>(core::kLatentNormEps)).rsqrt();
-    const auto c_B1TR = (latent * rms * p["kv_a_norm.weight"]).unsqueeze(1);
-    const int64_t N = c.qk_nope_head_dim, P = c.qk_rope_head_dim;
-    const auto absorbed = heads.q.narrow(-1, 0, N).matmul(p["wk_b.weight"].transpose(1, 2));
-    const auto scores = (absorbed.matmul(c_B1TR.transpose(2, 3)) +
-                         heads.q.narrow(-1, N, P).matmul(heads.k.narrow(1, 0, 1).narrow(-1, N, P).transpose(2, 3))) *
-                        static_cast<double>(c.score_scale());
-    const auto mask = nn::causal_mask(9, x.device());
-    const auto weights = scores.masked_fill(~mask, -std::numeric_limits<double>::infinity()).softmax(-1);
-    const auto y_BHTV = weights.matmul(c_B1TR).matmul(p["wv_b.weight"].transpose(1, 2));
-    const auto y = torch::linear(y_BHTV.transpose(1, 2).flatten(2), p["wo.weight"]);
-    const auto plain = attention->forward(x);
-    EXPECT_LT(largest(y - plain), 1e-13 * (1 + largest(plain)));
   }
 }
 

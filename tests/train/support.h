@@ -17,7 +17,7 @@ using core::test::read_bytes;
 using core::test::TempDir;
 using core::test::write_bytes;
 
-/// Returns `words` words in an order that depends only on `seed`. golden_losses.py generates the same text.
+/// Returns `words` words in an order that depends only on `seed`.
 inline std::string small_text(int words, uint64_t seed = 7) {
   static const char* const kWords[] = {"the",  "night",   "is", "long,", "and",  "no",
                                        "moon", "shines:", "O",  "who",   "goes", "there?"};

@@ -30,6 +30,16 @@ std::string field(uint64_t number, WireType type, const std::string& value) {
   return varint(number * 8 + type) + (type == kLengthPrefixed ? varint(value.size()) : "") + value;
 }
 
+// Returns the CRC-32C checksum (Castagnoli polynomial; RFC 3720, appendix B.4).
+uint32_t crc32c(std::string_view bytes) {
+  uint32_t crc = 0xFFFFFFFFU;
+  for (const char c : bytes) {
+    crc ^= static_cast<unsigned char>(c);
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1U ^ (crc % 2 == 1 ? 0x82F63B78U : 0U);
+  }
+  return ~crc;
+}
+
 // Returns a TFRecord: length, masked checksum of the length, data, masked checksum of the data.
 std::string record(const std::string& data) {
   const auto masked = [](std::string_view bytes) { return little_endian(std::rotr(crc32c(bytes), 15) + 0xA282EAD8U); };
@@ -47,15 +57,6 @@ fs::path next_file(const fs::path& run) {
 }
 
 }  // namespace
-
-uint32_t crc32c(std::string_view bytes) {
-  uint32_t crc = 0xFFFFFFFFU;
-  for (const char c : bytes) {
-    crc ^= static_cast<unsigned char>(c);
-    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1U ^ (crc % 2 == 1 ? 0x82F63B78U : 0U);
-  }
-  return ~crc;
-}
 
 EventFile::EventFile(const fs::path& run, int64_t keep_up_to) : file_(next_file(run)) {
   write_event(0, field(3, kLengthPrefixed, "brain.Event:2"));  // file_version

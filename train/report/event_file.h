@@ -35,7 +35,4 @@ class EventFile {
   core::OutputFile file_;
 };
 
-/// Returns the CRC-32C checksum (Castagnoli polynomial; RFC 3720, appendix B.4).
-[[nodiscard]] uint32_t crc32c(std::string_view bytes);
-
 }  // namespace folio::train

@@ -16,12 +16,11 @@ double mean_loss(const std::function<double(const data::Batch&)>& loss_of, const
   return sum / n_counted;
 }
 
-double split_loss(nn::Llama& model, data::TokenView split, int64_t window, torch::Device device,
-                  data::DocumentEnd document_end) {
+double split_loss(nn::Llama& model, data::TokenView split, int64_t window, torch::Device device) {
   const torch::NoGradGuard no_grad;
   const bool was_training = model->is_training();
   model->eval();
-  const data::Batches batches = data::consecutive_batches(split, window, document_end);
+  const data::Batches batches = data::consecutive_batches(split, window);
   const double loss = mean_loss(
       [&](const data::Batch& batch) {
         const TensorBatch tensors = to_tensors(batch, device);

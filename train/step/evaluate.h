@@ -16,8 +16,7 @@ namespace folio::train {
                                uint64_t first, uint64_t n);
 
 /// Returns the mean loss over a split, in consecutive windows of `window` tokens that are evaluated independently.
-/// Tokens after the last whole window and those that `document_end` (batches.h) excludes are not counted.
-[[nodiscard]] double split_loss(nn::Llama& model, data::TokenView split, int64_t window, torch::Device device,
-                                data::DocumentEnd document_end = {});
+/// Tokens after the last whole window are not counted.
+[[nodiscard]] double split_loss(nn::Llama& model, data::TokenView split, int64_t window, torch::Device device);
 
 }  // namespace folio::train

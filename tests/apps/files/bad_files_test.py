@@ -17,13 +17,11 @@ import bad_gguf_families
 import bad_hugging_face
 import bad_llama2c
 import bad_texts
-import bad_tokenizer_json
 import sound
 from kinds import REFUSES, SHOWS
 from support import BUILD, environment
 
-KINDS = [*bad_gguf.KINDS, *bad_gguf_families.KINDS, *bad_hugging_face.KINDS, *bad_tokenizer_json.KINDS,
-         *bad_llama2c.KINDS, *bad_texts.KINDS]
+KINDS = [*bad_gguf.KINDS, *bad_gguf_families.KINDS, *bad_hugging_face.KINDS, *bad_llama2c.KINDS, *bad_texts.KINDS]
 SANITIZED = os.environ.get("FOLIO_SANITIZE") == "ON"
 LIMIT_MB = 256
 SECONDS = 120 if SANITIZED else 60  # a longer run counts as a hang, even on a busy machine
@@ -59,7 +57,7 @@ def assert_refused(kind, code, out, err):
 
 
 def test_kinds_are_numerous_and_distinct():
-    assert len({kind.name for kind in KINDS}) == len(KINDS) >= 90
+    assert len({kind.name for kind in KINDS}) == len(KINDS) >= 80
     assert all(len(kind.phrase) > 5 for kind in KINDS)
 
 

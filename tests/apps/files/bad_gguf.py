@@ -6,8 +6,6 @@ import sound
 from kinds import PASSES, SHOWS, Kinds, write_file
 from sound import ARRAY, I32, STRING, U8, U32, U64, Tensor
 
-MiB = 1 << 20
-
 
 def write(folder, model, packed):
     """Writes the model, or instead `packed`: bytes, or (head, length) of a sparse file. Returns (path, None)."""
@@ -75,8 +73,6 @@ for name, phrase, change in [
      lambda g: g.metadata.update({f"{i:05}": (U8, 0) for i in range(100000)})),
     ("a hundred thousand tensors", "exceed the limit of 65536",
      lambda g: g.__dict__.update(tensors=[Tensor(f"{i:05}", [1], 0, b"") for i in range(100000)])),
-    ("five million empty strings", "the arrays have more than 4194304 items",
-     sparse(typed(ARRAY, struct.pack("<IQ", STRING, 5_000_000)), 48 * MiB)),
     ("array of eight gigabytes of zeros", "the arrays have more than 4194304 items",
      sparse(typed(ARRAY, struct.pack("<IQ", STRING, 1 << 29)), 8 << 30)),
     ("two arrays of two million empty strings", "the arrays have more than 4194304 items",
@@ -112,13 +108,8 @@ tensors.add("a layer too many", "unexpected tensor blk.1.attn_norm.weight", extr
 characters = Kinds("gguf character vocabulary", character, write, "m.gguf", SHOWS)
 characters.add("negative beginning of text", "tokenizer.ggml.bos_token_id is -1",
                key("tokenizer.ggml.bos_token_id", I32, -1))
-for name, phrase, change in [
-    ("fewer tokens than the model", "the tokenizer has 5 tokens, but the model has 6",
-     lambda g: g.metadata.update(sound.character_metadata(sound.CHARACTERS[:-1]))),
-    ("more tokens than the model", "the tokenizer has 7 tokens, but the model has 6",
-     lambda g: g.metadata.update(sound.character_metadata([*sound.CHARACTERS, "c"]))),
-]:
-    characters.add(name, phrase, change, inspect=PASSES)
+characters.add("more tokens than the model", "the tokenizer has 7 tokens, but the model has 6",
+               lambda g: g.metadata.update(sound.character_metadata([*sound.CHARACTERS, "c"])), inspect=PASSES)
 
 pieces = Kinds("gguf SentencePiece vocabulary", sentencepiece, write, "m.gguf", SHOWS)
 for name, phrase, change in [

@@ -1,10 +1,10 @@
-"""Lists bad Hugging Face directories: defects in config.json, safetensors, the index of shards, tokenizer.json."""
+"""Lists bad Hugging Face directories: defects in config.json, safetensors, the index of shards, the tokenizer's files."""
 
 import json
 
 import numpy as np
 import sound
-from kinds import Kinds
+from kinds import PASSES, SHOWS, Kinds
 
 BOMB = b'{"a":[' + b"0," * 5_000_000 + b"0]}"
 ONE, TWO = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
@@ -82,23 +82,12 @@ def without(find):
     return change
 
 
-def bad_json(file):
-    """Returns a list of (name, error, change) for contents of `file` that aren't valid JSON or aren't an object."""
-    return [
-        ("cut in half", "not valid JSON", lambda m: m.files.update({file: json.dumps(m.files[file]).encode()[:40]})),
-        ("list in place of the object", "is missing", raw(file, b"[]")),
-        ("nested a hundred thousand deep", "nested deeper than 64", raw(file, b"[" * 100_000)),
-    ]
-
-
-def missing(file):
-    return [("missing", "cannot", raw(file, None))]
-
-
 config = Kinds("config.json", single, write, "config.json")
 CONFIG = "config.json"
 for name, phrase, change in [
-    *missing(CONFIG), *bad_json(CONFIG), ("five million values", "more than 4194304 values", raw(CONFIG, BOMB)),
+    ("missing", "cannot", raw(CONFIG, None)), ("list in place of the object", "is missing", raw(CONFIG, b"[]")),
+    ("nested a hundred thousand deep", "nested deeper than 64", raw(CONFIG, b"[" * 100_000)),
+    ("five million values", "more than 4194304 values", raw(CONFIG, BOMB)),
     ("head_dim that the matrices do not have", "q_proj.weight has shape [8, 8], expected [32, 8] from config.json", put(at(CONFIG, "head_dim"), 16)),
     ("RoPE factors that are no numbers", "long_factor contains \"x\", expected numbers",
      put(at(CONFIG, "rope_parameters"), {"rope_type": "longrope", "short_factor": [1.0], "long_factor": ["x"]})),
@@ -153,13 +142,39 @@ for name, phrase, change in [
 # ---- The index of shards ----
 
 index = Kinds("index", sharded, write, INDEX)
-for name, phrase, change in bad_json(INDEX):
-    index.add(name, phrase, change)
 for name, phrase, file, change in [
+    ("cut in half", "not valid JSON", INDEX, lambda m: m.files.update({INDEX: json.dumps(m.files[INDEX]).encode()[:40]})),
     ("shard that is no safetensors", "a header of", "config.json", put(at(INDEX, "weight_map", NORM), "config.json")),
     ("shard that is empty", "is an empty file", ONE, raw(ONE, b"")),
 ]:
     index.add(name, phrase, change, file=file)
+
+# ---- The tokenizer's files ----
+
+
+def renamed(old, new):
+    """Returns a change that renames a token of the vocabulary and keeps its id."""
+    def change(m):
+        vocab = m.files["tokenizer.json"]["model"]["vocab"]
+        vocab[new] = vocab.pop(old)
+    return change
+
+
+VOCAB = ("tokenizer.json", "model", "vocab")
+tokenizers = []
+for make, file, inspect, kinds in [
+    (single, "tokenizer.json", SHOWS, [("missing", "cannot", raw("tokenizer.json", None)),
+                                       ("huge id", "the vocabulary's IDs are not 0 to 5", put(at(*VOCAB, "a"), 2**64 - 1))]),
+    (sentencepiece, "tokenizer.json", SHOWS, [("piece of two megabytes", "piece 263 has 2000000 bytes",
+                                               renamed("b", "b" * 2_000_000))]),
+    (sentencepiece, "hf", PASSES, [("more pieces than the model", "the tokenizer has 265 tokens, but the model has 264",
+                                    put(at(*VOCAB, "c"), 264))]),
+    (sentencepiece, "tokenizer_config.json", SHOWS, [("missing", "cannot", raw("tokenizer_config.json", None))]),
+]:
+    of_tokenizer = Kinds(f"{make.__name__} {file}", make, write, file, inspect)
+    for name, phrase, change in kinds:
+        of_tokenizer.add(name, phrase, change)
+    tokenizers += of_tokenizer.all
 
 # ---- Parts of other families ----
 
@@ -214,4 +229,4 @@ for make, file, kinds in [
         of_family.add(name, phrase, change)
     families += of_family.all
 
-KINDS = [*config.all, *sparse.all, *floats.all, *index.all, *families]
+KINDS = [*config.all, *sparse.all, *floats.all, *index.all, *tokenizers, *families]

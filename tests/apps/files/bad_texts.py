@@ -37,11 +37,9 @@ def model(make):
 
 
 KINDS = [Kind(f"prompts: {name}", phrase, prompts(data), "prompts.txt", prompts="prompts.txt") for name, phrase, data in [
-    ("empty file", "no prompts found", b""), ("empty lines", "no prompts found", b"\n\n\n"),
+    ("empty lines", "no prompts found", b"\n\n\n"),
     ("byte that is no UTF-8", "prompts.txt:2: the text: invalid UTF-8 at line 1, column 2", b"a\na\xffb\n"),
-    ("zero byte", "U+0000", b"a\0b\n"),
     ("character that is not in the vocabulary", 'the character "z" (U+007A)', b"a\nz\n"),
-    ("line of Windows", "U+000D", b"a\r\nb\r\n"),
     ("prompt longer than the context", "prompts.txt:3: the prompt has 17 tokens", b"a\n\n" + b"a" * 17),
     ("prompt of ten megabytes", "expected at most 16 (the context)", b"a" * (10 * MiB)),
     ("300 megabytes of zeros", "more than the limit of 67108864", (b"", 300 * MiB)),

@@ -163,20 +163,15 @@ def test_bits_are_aliases_of_types(tmp_path, bits, kind):
 
 @pytest.mark.parametrize("args, part", [
     (["--format", "gguf", "--version", "0"], "--version"),
-    (["--format", "hf", "--version", "1"], "--version"),
     (["--format", "gguf", "--max-shard-bytes", "1000"], "--max-shard-bytes"),
-    (["--format", "llama2c", "--max-shard-bytes", "1000"], "--max-shard-bytes"),
     (["--format", "hf", "--max-shard-bytes", "0"], "--max-shard-bytes"),
     (["--format", "llama2c", "--type", "f16"], "expected f32, or q8_0"),
-    (["--format", "llama2c", "--type", "q6_k"], "expected f32, or q8_0"),
     (["--format", "hf", "--type", "q8_0"], "--type q8_0 requires --format gguf or llama2c"),
-    (["--format", "hf", "--type", "q4_k_m"], "--type q4_k_m requires --format gguf or llama2c"),
     (["--format", "llama2c", "--type", "q8_0", "--version", "1"], "--type q8_0 requires --version 2"),
     (["--format", "llama2c", "--type", "f32", "--version", "2"], "--version 2 requires --type q8_0, not f32"),
-    (["--format", "llama2c", "--version", "3"], "--version"), (["--format", "llama2c", "--version", "-1"], "--version"),
-    (["--format", "onnx"], "--format"), (["--type", "f64"], "--type"), (["--typo"], "--typo"),
-    (["-b", "5"], "--bits"), (["-b", "8", "--type", "q8_0"], "--bits and --type both select the type"),
-    (["-b", "8", "--format", "hf"], "--type q8_0 requires --format gguf or llama2c"),
+    (["--format", "llama2c", "--version", "3"], "--version"), (["--format", "onnx"], "--format"),
+    (["--type", "f64"], "--type"), (["-b", "5"], "--bits"),
+    (["-b", "8", "--type", "q8_0"], "--bits and --type both select the type"),
 ])
 def test_invalid_combinations_are_usage_errors(tmp_path, args, part):
     (tmp_path / "a.gguf").write_bytes(sound.Gguf(LLAMA2C).pack())
@@ -184,9 +179,8 @@ def test_invalid_combinations_are_usage_errors(tmp_path, args, part):
     assert not (tmp_path / "b").exists()
 
 
-@pytest.mark.parametrize("kind", ["f32", "f16", "bf16"])
-@pytest.mark.parametrize("place", ["blk.1.ffn_down.weight", "output_norm.weight", "token_embd.weight"])
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("kind, place, value", [("f32", "blk.1.ffn_down.weight", np.nan), ("f16", "token_embd.weight", np.inf),
+                                               ("bf16", "token_embd.weight", -np.inf), ("f32", "output_norm.weight", np.nan)])
 def test_non_finite_half_weights_are_rejected(tmp_path, kind, place, value):
     """--type f16 rejects NaNs and infinities in 16-bit sources, too. Without --type, export keeps all values."""
     arrays = sound.weights(SHAPE, np.float16 if kind == "f16" else np.float32)

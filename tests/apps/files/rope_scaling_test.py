@@ -75,13 +75,6 @@ def test_logits_and_parameters_match_transformers(tmp_path, name):
         np.testing.assert_allclose(inv_freq / factors.data, model.model.rotary_emb.inv_freq.numpy(), rtol=1e-6)
 
 
-def test_llama2c_rejects_rope_scaling(tmp_path):
-    done = run("export", write(llama(KINDS["llama3"]), tmp_path / "theirs"), "--out", tmp_path / "m.bin", "--format",
-               "llama2c")
-    assert_refused(done, FAILED, "llama2.c")
-    assert not (tmp_path / "m.bin").exists()
-
-
 def test_dynamic_scaling_has_no_effect_within_the_context(tmp_path):
     model = llama(dict(rope_type="dynamic", factor=8.0))
     assert np.abs(logits_of(write(model, tmp_path / "theirs"), IDS) - logits_by(model)).max() < 1e-4

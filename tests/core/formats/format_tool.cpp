@@ -1,6 +1,6 @@
 // Test tool: prints a GGUF or safetensors file as JSON, rewrites it, and converts floats to quantized blocks and back.
 //   format_tool dump FILE | rewrite IN OUT | to-hf MODEL.gguf DIR END_OF_TEXT | from-hf DIR MODEL.gguf |
-//               copy-adapter MODEL DIR OUT | quantize GGML_TYPE FLOATS BLOCKS | dequantize GGML_TYPE BLOCKS FLOATS
+//               quantize GGML_TYPE FLOATS BLOCKS | dequantize GGML_TYPE BLOCKS FLOATS
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -11,7 +11,6 @@
 
 #include "core/error.h"
 #include "core/file_io.h"
-#include "core/formats/adapter_files.h"
 #include "core/formats/gguf.h"
 #include "core/formats/model_files.h"
 #include "core/formats/safetensors.h"
@@ -93,12 +92,6 @@ void to_hf(const std::string& gguf, const std::string& directory, int64_t end_of
   write_hf_model(directory, weights.config, weights.views(), end_of_text, end_of_text);
 }
 
-void copy_adapter(const std::string& model, const std::string& in, const std::string& out) {
-  const ModelConfig config = read_model(model).config;
-  std::filesystem::create_directories(out);
-  write_adapter(out, config, read_adapter(in, config), read_adapter_info(in));
-}
-
 DType type_named(const std::string& name) {
   const auto type = dtype_from_ggml(static_cast<uint32_t>(std::stoul(name)));
   require(type.has_value(), "no type has the number {}", name);
@@ -131,8 +124,6 @@ int run(const std::vector<std::string>& args) {
     to_hf(args[1], args[2], std::stoll(args[3]));
   } else if (is("from-hf", 2)) {
     write_gguf_model(args[2], read_hf_directory(args[1]), "from-hf", {});
-  } else if (is("copy-adapter", 3)) {
-    copy_adapter(args[1], args[2], args[3]);
   } else if (is("quantize", 3)) {
     quantize_file(args[1], args[2], args[3]);
   } else if (is("dequantize", 3)) {

@@ -77,32 +77,5 @@ TEST_F(CudaVector, QuantsOfAnyNumberOfRowsAndGroups) {
   }
 }
 
-// A matrix of 64 × 256. A row of floats has 32 sectors; a row of 8-bit weights has 8, and half a sector of scales.
-TEST_F(CudaVector, Counts) {
-  make(64, 256);
-  const DeviceMemory out = unwritten(stream_, 64 * sizeof(float));
-  // For each column, each of two warps loads the weights of 32 rows, and an input that all lanes share.
-  const Counts threads = counts_of([&] { product_threads(stream_, product(out)); });
-  EXPECT_EQ(threads.load_requests, 2U * 256 * 2);
-  EXPECT_EQ(threads.load_sectors, 2U * 256 * (32 + 1));
-  EXPECT_EQ(threads.store_sectors, 2U * 4);
-  EXPECT_EQ(threads.multiply_adds, 64U * 256);
-  EXPECT_EQ(threads.distinct_sectors, 64U * 32 + 32 + 8);
-  // A warp computes each row. It loads 32 columns at a time, 8 times: 4 sectors of weights and 4 of inputs.
-  const Counts warps = counts_of([&] { product_warps(stream_, product(out)); });
-  EXPECT_EQ(warps.load_requests, 64U * 8 * 2);
-  EXPECT_EQ(warps.load_sectors, 64U * 8 * (4 + 4));
-  EXPECT_EQ(warps.store_requests, 64U);
-  EXPECT_EQ(warps.shuffles, 64U * 5);
-  EXPECT_EQ(warps.multiply_adds, 64U * 256);
-  EXPECT_EQ(warps.distinct_sectors, threads.distinct_sectors);
-  // For each row, a warp twice loads 128 columns: 4 sectors of quants, 1 of scales and 16 of inputs.
-  const Counts quants = counts_of([&] { product_quants(stream_, quantized(out)); });
-  EXPECT_EQ(quants.load_requests, 64U * 2 * 3);
-  EXPECT_EQ(quants.load_sectors, 64U * 2 * (4 + 1 + 16));
-  EXPECT_EQ(quants.multiply_adds, 64U * (256 + 256 / 4));  // each lane multiplies by the scale of its four quants
-  EXPECT_EQ(quants.distinct_sectors, 64U * 8 + 64 / 2 + 32 + 8);
-}
-
 }  // namespace
 }  // namespace folio::experiments

@@ -72,34 +72,5 @@ TEST(CudaAttention, AnyNumberOfPositions) {
   }
 }
 
-// 96 positions are six cache blocks, or parts of 64 and 32. A head's scores are 12 sectors. A key or value is 256
-// bytes: two requests of four sectors each. A table entry or score that all lanes read is a request of one sector.
-TEST(CudaAttention, Counts) {
-  Stream stream(0);
-  const Past past(stream, 96, 0.125F);
-  const Counts online = counts_of([&] { attention_online(stream, past.view); });
-  EXPECT_EQ(online.load_requests, 2U * (2 + 96 * (1 + 2 + 2)));  // query; then table, key and value of each position
-  EXPECT_EQ(online.load_sectors, 2U * (8 + 96 * (1 + 8 + 8)));
-  EXPECT_EQ(online.store_sectors, 2U * 8);
-  EXPECT_EQ(online.shuffles, 2U * 96 * 5);
-  // Multiply-adds of a lane per position: 1 for the score, 8 for each of two e^x, 1 for the sum, 2 for the output.
-  EXPECT_EQ(online.multiply_adds, 2U * 96 * 32 * (1 + 16 + 1 + 2));
-  EXPECT_EQ(online.divergent_branches, 0U);
-  // Loads the query; the table entry and key of each position; the scores, 32 per request; and the score, table entry
-  // and value of each position.
-  const Counts passes = counts_of([&] { attention_in_passes(stream, past.view); });
-  EXPECT_EQ(passes.load_requests, 2U * (2 + 96 * 3 + 3 + 96 * 4));
-  EXPECT_EQ(passes.load_sectors, 2U * (8 + 96 * 9 + 12 + 96 * 10));
-  EXPECT_EQ(passes.store_requests, 2U * (96 + 2));
-  EXPECT_EQ(passes.shuffles, 2U * (96 * 5 + 5));
-  EXPECT_EQ(passes.multiply_adds, 2U * 96 * 32 * (1 + 8 + 2));
-  // Each of two parts loads the query (2), and stores its output (2), maximum and sum (1). The join loads 4 per part.
-  const Counts split = counts_of([&] { attention_split(stream, past.view); });
-  EXPECT_EQ(split.launches, 2U);
-  EXPECT_EQ(split.blocks, 2U * 2 + 2);
-  EXPECT_EQ(split.load_requests, 2U * (2 * 2 + 96 * 5 + 2 * 4));
-  EXPECT_EQ(split.store_requests, 2U * (2 * 3 + 2));
-}
-
 }  // namespace
 }  // namespace folio::experiments

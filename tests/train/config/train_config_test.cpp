@@ -55,12 +55,6 @@ TEST(TrainConfig, EveryPresetIsValidAndNamed) {
   }
 }
 
-TEST(TrainConfig, UnknownPresetErrorListsPresets) {
-  const std::string message = usage_error_of([] { static_cast<void>(preset("huge")); });
-  for (const char* part : {"--preset", "huge", "tiny", "race", "blog", "baby"})
-    EXPECT_NE(message.find(part), std::string::npos) << message;
-}
-
 // Returns a configuration whose fields have different values, so that mixing up two fields fails a test.
 TrainConfig unusual() {
   TrainConfig c;

@@ -201,26 +201,6 @@ TEST(FusedForm, CallsACustomFeedForward) {
   }
 }
 
-TEST_P(FusedAgainstPlain, FloatBlockMatchesThePlainOne) {
-  const core::ModelConfig& config = GetParam().config;
-  const auto results = [&](nn::Block block) {
-    torch::manual_seed(5);
-    const torch::AutoGradMode on(true);
-    for (auto& p : block->parameters()) p.data().copy_(torch::randn(p.sizes()) * (p.dim() < 2 ? 1.0 : 0.3));
-    auto leaves = block->parameters();
-    leaves.push_back(torch::randn({3, config.context_length, config.dim}).requires_grad_());
-    const auto y = block->forward(leaves.back());
-    auto all = torch::autograd::grad({y}, leaves, {torch::randn(y.sizes())});
-    all.push_back(y.detach());
-    return all;
-  };
-  const nn::FamilyParts plain;
-  const auto rope = plain.rope(config);
-  const auto actual = results(fused::FusedParts({}, {.blocks = true}).block(config, rope, 0)),
-             expected = results(plain.block(config, rope, 0));
-  for (size_t i = 0; i < expected.size(); ++i) EXPECT_LE(distance(actual[i], expected[i]), 1e-6) << i;
-}
-
 TEST_P(Fused, RecomputationIsBitExact) {
   const Tokens t = tokens(GetParam().config);
   auto kept = with_weights(fused_llama(GetParam().config, {.dropout = GetParam().dropout}), torch::kFloat);

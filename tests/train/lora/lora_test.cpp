@@ -146,42 +146,6 @@ TEST_P(FusedLora, FrozenModelMatchesItsFile) {
   }
 }
 
-TEST_P(FusedLora, NewAdapterChangesNothingAndIsTrainedAlone) {
-  const auto weights =
-      std::make_shared<const core::StoredModel>(stored(lora_shape(GetParam().family, GetParam().tied), DType::Q8_0));
-  nn::Llama model = frozen_llama(GetParam(), weights);
-  const LoraTokens t = lora_tokens();
-  const auto before = model->loss(t.inputs, t.targets).item<double>();
-  train::lora::add_lora(
-      model,
-      {.rank = 3, .alpha = 6, .dropout = 0.0, .targets = train::lora::lora_targets(GetParam().targets), .base = {}});
-  EXPECT_EQ(model->loss(t.inputs, t.targets).item<double>(), before);
-  for (const auto& parameter : model->named_parameters()) {
-    EXPECT_EQ(parameter->requires_grad(), parameter.key().find(".lora_") != std::string::npos) << parameter.key();
-  }
-}
-
-// With the adapter, the model equals one whose weights are W + scale B A.
-TEST_P(FusedLora, AdapterMatchesTheFormula) {
-  nn::Llama adapted = adapted_llama(GetParam());
-  nn::Llama merged = trained(stored(lora_shape(GetParam().family, GetParam().tied), DType::F32));
-  merged->to(torch::kDouble);
-  {
-    const torch::NoGradGuard no_grad;
-    auto weights = merged->named_parameters();
-    const auto lora = adapted->named_parameters();
-    for (const auto& parameter : lora) {
-      const std::string& name = parameter.key();
-      if (!name.ends_with(".lora_b")) continue;
-      const std::string module = name.substr(0, name.rfind('.'));
-      weights[module + ".weight"].add_(parameter->mm(lora[module + ".lora_a"]), 6.0 / 3.0);
-    }
-  }
-  const LoraTokens t = lora_tokens();
-  const double expected = merged->loss(t.inputs, t.targets).item<double>();
-  EXPECT_NEAR(adapted->loss(t.inputs, t.targets).item<double>(), expected, 1e-12 * expected);
-}
-
 TEST_P(FusedLora, GradientsMatchCentralDifferences) {
   for (const double dropout : {0.0, 0.3}) {
     nn::Llama model = adapted_llama(GetParam(), dropout);

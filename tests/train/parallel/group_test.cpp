@@ -16,6 +16,12 @@ Tensor of_rank(int64_t rank, std::vector<int64_t> shape, torch::ScalarType type)
   return (torch::arange(n, torch::kDouble).reshape(shape) + 100.0 * static_cast<double>(rank)).to(type);
 }
 
+Tensor sum_of_ranks(int64_t n_ranks, const std::vector<int64_t>& shape, torch::ScalarType type) {
+  Tensor sum = torch::zeros(shape, type);
+  for (int64_t rank = 0; rank < n_ranks; ++rank) sum += of_rank(rank, shape, type);
+  return sum;
+}
+
 struct Case {
   int64_t n_ranks;
   torch::ScalarType type;
@@ -41,17 +47,13 @@ void expect_same(const Tensor& got, const Tensor& expected) {
 
 TEST_P(Groups, ReducesSumAndMaximumOverAllRanks) {
   on_all([](Group& group, int64_t rank, torch::ScalarType type) {
-    Tensor expected = torch::zeros({3, 5}, type);
-    for (int64_t r = 0; r < group.size(); ++r) expected += of_rank(r, {3, 5}, type);
     Tensor t = of_rank(rank, {3, 5}, type);
     group.sum(t);
-    expect_same(t, expected);
+    expect_same(t, sum_of_ranks(group.size(), {3, 5}, type));
 
     Tensor columns = of_rank(rank, {5, 3}, type).t();  // not contiguous
     group.sum(columns);
-    Tensor expected_columns = torch::zeros({5, 3}, type);
-    for (int64_t r = 0; r < group.size(); ++r) expected_columns += of_rank(r, {5, 3}, type);
-    expect_same(columns, expected_columns.t());
+    expect_same(columns, sum_of_ranks(group.size(), {5, 3}, type).t());
 
     const auto n = static_cast<double>(group.size());
     EXPECT_EQ(group.sum(static_cast<double>(rank)), n * (n - 1) / 2);
@@ -65,8 +67,7 @@ TEST_P(Groups, ReducesToARankAndBroadcasts) {
     for (int64_t root = 0; root < group.size(); ++root) {
       Tensor t = of_rank(rank, {7}, type);
       group.sum_at(t, root);
-      Tensor expected = torch::zeros({7}, type);
-      for (int64_t r = 0; r < group.size(); ++r) expected += of_rank(r, {7}, type);
+      const Tensor expected = sum_of_ranks(group.size(), {7}, type);
       if (group.index() == root) expect_same(t, expected);
       group.broadcast(t, root);
       expect_same(t, expected);
@@ -87,8 +88,7 @@ TEST_P(Groups, AllGatherConcatenates) {
 TEST_P(Groups, ReduceScatterGivesEachRankItsPart) {
   on_all([](Group& group, int64_t rank, torch::ScalarType type) {
     const std::vector<int64_t> shape{2 * group.size(), 3 * group.size()};
-    Tensor sum = torch::zeros(shape, type);
-    for (int64_t r = 0; r < group.size(); ++r) sum += of_rank(r, shape, type);
+    const Tensor sum = sum_of_ranks(group.size(), shape, type);
     for (int64_t dim = 0; dim < 2; ++dim) {
       expect_same(group.sum_scatter(of_rank(rank, shape, type), dim), sum.chunk(group.size(), dim)[rank]);
     }

@@ -77,44 +77,6 @@ Tokens context_before(const Tokens& tokens, size_t at, int order) {
   return {end - static_cast<std::ptrdiff_t>(length), end};
 }
 
-// Returns P(token | history), computed from the mean losses of the history with and without the token.
-template <typename Loss>
-double probability(const Loss& loss, Tokens history, int32_t token) {
-  const auto sum = [&] { return history.empty() ? 0.0 : loss(history) * static_cast<double>(history.size()); };
-  const double before = sum();
-  history.push_back(token);
-  return std::exp(before - sum());
-}
-
-TEST(Ngram, ATextOfSixTokensGivesTheFractionsWorkedOutByHand) {
-  // The text is a b a b a c. The tokens after a are b, b, c; after b: a, a; after c: none.
-  const NgramCounts counts(Tokens{0, 1, 0, 1, 0, 2}, 3, 2);
-  const auto witten_bell = [&](const Tokens& history, int32_t token, int order) {
-    return probability([&](const Tokens& t) { return counts.witten_bell_loss(t, order); }, history, token);
-  };
-  const auto add_k = [&](const Tokens& history, int32_t token, double k) {
-    return probability([&](const Tokens& t) { return counts.add_k_loss(t, 2, k); }, history, token);
-  };
-  constexpr double kRounding = 1e-14;
-  // Witten-Bell, order 1: the probabilities of a, b and c are (3 + 3/3, 2 + 3/3, 1 + 3/3) / (6 + 3).
-  EXPECT_NEAR(witten_bell({}, 0, 1), 4.0 / 9, kRounding);
-  EXPECT_NEAR(witten_bell({}, 1, 1), 3.0 / 9, kRounding);
-  EXPECT_NEAR(witten_bell({}, 2, 1), 2.0 / 9, kRounding);
-  // Witten-Bell, order 2: after a, the probabilities of a, b and c are (0 + 2 * 4/9, 2 + 2 * 3/9, 1 + 2 * 2/9) / (3 +
-  // 2).
-  EXPECT_NEAR(witten_bell({0}, 0, 2), 8.0 / 45, kRounding);
-  EXPECT_NEAR(witten_bell({0}, 1, 2), 24.0 / 45, kRounding);
-  EXPECT_NEAR(witten_bell({0}, 2, 2), 13.0 / 45, kRounding);
-  EXPECT_NEAR(witten_bell({2}, 1, 2), 3.0 / 9, kRounding) << "nothing followed c: P_1";
-  // Add-k with k = 1/2: P(b | a) = (2 + 1/2) / (3 + 3/2).
-  EXPECT_NEAR(add_k({0}, 1, 0.5), 2.5 / 4.5, kRounding);
-  EXPECT_NEAR(add_k({2}, 1, 0.5), 1.0 / 3, kRounding);
-  EXPECT_NEAR(add_k({2}, 1, 0.0), 1.0 / 3, kRounding);
-  EXPECT_NEAR(add_k({0}, 1, 0.0), 2.0 / 3, kRounding);
-  // Counted n-grams: a, b, c, and ab, ba, ac.
-  EXPECT_EQ(counts.distinct(), 6U);
-}
-
 struct Setting {
   int32_t vocab_size;
   size_t train_size;

@@ -96,27 +96,6 @@ TEST(Checkpoint, DoesNotRewriteALinkedStep) {
   EXPECT_EQ(fs::read_symlink(saved.last()), "step-000001");
 }
 
-TEST(Checkpoint, RepairsLinksOfKilledSaves) {
-  const TempDir run;
-  const fs::path checkpoints = run / "checkpoints";
-  Small small;
-  small.trainer.step();
-  small.trainer.note_validation_loss(2.0);
-  small.trainer.save(run.path());
-  fs::copy(checkpoints / "step-000001", run / "kept", fs::copy_options::recursive);
-  small.trainer.step();
-  small.trainer.note_validation_loss(1.0);
-  small.trainer.save(run.path());
-  // The state after a kill between two renames: `last` is new, `best` isn't yet.
-  fs::rename(run / "kept", checkpoints / "step-000001");
-  fs::remove(checkpoints / "best");
-  fs::create_directory_symlink("step-000001", checkpoints / "best");
-  fs::create_directory_symlink("step-000002", checkpoints / ".best.tmp");
-  recover_checkpoints(run.path());
-  EXPECT_EQ(fs::read_symlink(checkpoints / "best"), "step-000002");
-  EXPECT_EQ(names_in(checkpoints), (std::set<std::string>{"last", "best", "step-000002"}));
-}
-
 TEST(Checkpoint, RecoveryWithoutCheckpointsIsNoError) {
   const TempDir run;
   EXPECT_NO_THROW(recover_checkpoints(run.path()));

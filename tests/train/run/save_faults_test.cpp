@@ -1,5 +1,5 @@
 // Tests that a save in which a system call fails, or in which the process is killed, leaves either the old or the new
-// checkpoint, complete. tests/apps/saves_test.py tests the same with the train program.
+// checkpoint, complete. tests/apps/kill_test.py kills the train program.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -131,14 +131,6 @@ TEST(Trainer, BFloat16LossesAreCloseToFloat32) {
   for (const auto& p : b.trainer.model()->parameters()) EXPECT_EQ(p.scalar_type(), torch::kFloat32);
 }
 
-// The type is selected by a measurement, so either of two types is right.
-TEST(Trainer, AutoDtypeIsResolvedAndSaved) {
-  TrainConfig c = small_config();
-  c.dtype = Precision::Auto;
-  const Precision type = Small(c).trainer.config().dtype;
-  EXPECT_TRUE(type == Precision::F32 || type == Precision::Bf16) << static_cast<int>(type);
-}
-
 TEST(Trainer, BestLossIsTheSmallest) {
   Small small;
   EXPECT_TRUE(small.trainer.note_validation_loss(2.0));

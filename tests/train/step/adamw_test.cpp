@@ -1,4 +1,4 @@
-// Tests which parameters AdamW decays. golden_losses_test.cpp compares its steps with PyTorch.
+// Tests which parameters AdamW decays. tests/apps/peer_test.py compares its steps with PyTorch.
 #include "train/step/adamw.h"
 
 #include <gtest/gtest.h>

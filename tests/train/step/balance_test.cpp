@@ -61,36 +61,6 @@ TEST(Balance, BiasMovesAgainstTheLoad) {
   EXPECT_TRUE(torch::equal(mixture->selection_bias(), torch::tensor({-0.25F, 0.0F, 0.0F, 0.25F})));
 }
 
-// Changes the weights of all routers so that they prefer two experts.
-void prefer_two(nn::Llama& model) {
-  const torch::NoGradGuard no_grad;
-  for (const auto& p : model->named_parameters()) {
-    if (!p.key().ends_with("router.weight")) continue;
-    p.value().narrow(0, 0, 1).add_(0.1);
-    p.value().narrow(0, 1, 1).sub_(0.1);
-  }
-}
-
-double load_after(TrainConfig config, double rate) {
-  config.balance_rate = rate;
-  config.steps = 40;
-  config.accumulation = 1;
-  test::Small small(config);
-  prefer_two(small.trainer.model());
-  for (int i = 0; i < 40; ++i) small.trainer.step();
-  return *small.trainer.evaluate().expert_load;
-}
-
-TEST(Balance, BothMethodsBalanceTokens) {
-  for (const core::Family family : {core::Family::Mixtral, core::Family::Dots1}) {
-    const TrainConfig config = experts_config(family);
-    const double without = load_after(config, 0.0),
-                 with = load_after(config, family == core::Family::Mixtral ? 1.0 : 0.02);
-    EXPECT_LT(with, 1.3) << without;
-    EXPECT_LT(with, without - 0.1);
-  }
-}
-
 // A step reports the loss without the auxiliary loss, so that it is comparable with an evaluation's.
 TEST(Balance, StepLossExcludesTheAuxiliaryLoss) {
   TrainConfig with = experts_config(core::Family::Mixtral);

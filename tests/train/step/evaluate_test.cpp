@@ -49,25 +49,6 @@ TEST(Evaluate, SplitLossIsTheMeanOverTokens) {
   EXPECT_NEAR(split_loss(model, longer, 16, torch::kCPU), naive_loss(model, longer, 16), 2e-6);
 }
 
-TEST(Evaluate, MaskedDocumentsMatchSingleDocuments) {
-  const std::vector<int32_t> tokens{5, 6, 7, 0, 8, 9, 5, 0, 6, 7, 8, 9, 5};
-  for (const bool fused : {false, true}) {
-    TrainConfig c = test::small_config();
-    c.fused = fused;
-    Small small(c);
-    for (int step = 0; step < 5; ++step) small.trainer.step();
-    auto& model = small.trainer.model();
-    const double masked = split_loss(model, tokens, 12, torch::kCPU, {.token = 0, .masked = true});
-    double sum = 0.0;
-    for (const auto& [first, n] : std::vector<std::pair<size_t, size_t>>{{0, 3}, {3, 4}, {7, 5}}) {
-      const auto document = data::TokenView(tokens).subspan(first, n + 1);
-      sum += static_cast<double>(n) * split_loss(model, document, static_cast<int64_t>(n), torch::kCPU);
-    }
-    EXPECT_NEAR(masked, sum / 12, 1e-6) << fused;
-    EXPECT_GT(std::abs(split_loss(model, tokens, 12, torch::kCPU) - masked), 1e-4) << fused;
-  }
-}
-
 TEST(Evaluate, DisablesDropoutDuringEvaluation) {
   Small small;
   const double a = small.trainer.evaluate().validation;

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "tests/modules/support.h"
 #include "tests/train/step/optimized.h"
 
 namespace folio::train {
@@ -25,76 +26,32 @@ TrainConfig muon_config() {
   return c;
 }
 
-// A matrix in double, as a list of rows.
-using Rows = std::vector<std::vector<double>>;
-
-Rows rows_of(const torch::Tensor& tensor) {
-  const torch::Tensor x = tensor.detach().to(torch::kDouble).contiguous();
-  Rows rows;
-  for (int64_t i = 0; i < x.size(0); ++i) {
-    const double* row = x.data_ptr<double>() + i * x.size(1);
-    rows.emplace_back(row, row + x.size(1));
-  }
-  return rows;
-}
-
-Rows transposed(const Rows& x) {
-  Rows y(x[0].size(), std::vector<double>(x.size()));
-  for (size_t i = 0; i < x.size(); ++i)
-    for (size_t j = 0; j < x[0].size(); ++j) y[j][i] = x[i][j];
-  return y;
-}
-
-Rows product(const Rows& x, const Rows& y) {
-  Rows z(x.size(), std::vector<double>(y[0].size()));
-  for (size_t i = 0; i < x.size(); ++i)
-    for (size_t k = 0; k < y.size(); ++k)
-      for (size_t j = 0; j < y[0].size(); ++j) z[i][j] += x[i][k] * y[k][j];
-  return z;
-}
-
-// Returns the matrix f x + g y.
-Rows sum(double f, const Rows& x, double g, const Rows& y) {
-  Rows z = x;
-  for (size_t i = 0; i < x.size(); ++i)
-    for (size_t j = 0; j < x[0].size(); ++j) z[i][j] = f * x[i][j] + g * y[i][j];
-  return z;
-}
+torch::Tensor doubles_of(const torch::Tensor& x) { return x.detach().to(torch::kDouble, false, /*copy=*/true); }
 
 // Orthogonalizes g. Repeats zeropower_via_newtonschulz5 of Jordan et al. 2024 line by line.
-Rows newton_schulz(const Rows& g) {
-  double squares = 0.0;
-  for (const auto& row : g)
-    for (const double x : row) squares += x * x;
-  Rows x = sum(1.0 / (std::sqrt(squares) + 1e-7), g, 0.0, g);
-  if (g.size() > g[0].size()) x = transposed(x);
+torch::Tensor newton_schulz(const torch::Tensor& g) {
+  const bool tall = g.size(0) > g.size(1);
+  torch::Tensor x = g / (g.norm() + 1e-7);
+  if (tall) x = x.t();
   for (int i = 0; i < 5; ++i) {
-    const Rows a = product(x, transposed(x));
-    const Rows b = sum(-4.7750, a, 2.0315, product(a, a));
-    x = sum(3.4445, x, 1.0, product(b, x));
+    const torch::Tensor a = x.mm(x.t());
+    const torch::Tensor b = -4.7750 * a + 2.0315 * a.mm(a);
+    x = 3.4445 * x + b.mm(x);
   }
-  return g.size() > g[0].size() ? transposed(x) : x;
+  return tall ? x.t() : x;
 }
 
 // Muon in double: Nesterov's momentum as in Jordan et al. 2024, decay and scale as in Liu et al. 2025, equation 4.
 struct PlainMuon {
   double mu, decay;
-  Rows w, m;
+  torch::Tensor w, m = {};
 
-  void step(const Rows& g, double lr) {
-    m = sum(mu, m, 1.0, g);
-    const Rows o = newton_schulz(sum(1.0, g, mu, m));
-    const double larger = static_cast<double>(std::max(w.size(), w[0].size()));
-    w = sum(1.0 - lr * decay, w, -lr * 0.2 * std::sqrt(larger), o);
+  void step(const torch::Tensor& g, double lr) {
+    m = m.defined() ? mu * m + g : g;
+    const double larger = static_cast<double>(std::max(w.size(0), w.size(1)));
+    w = (1.0 - lr * decay) * w - lr * 0.2 * std::sqrt(larger) * newton_schulz(g + mu * m);
   }
 };
-
-void expect_near(const torch::Tensor& actual, const Rows& expected, double tolerance, const std::string& name) {
-  const Rows rows = rows_of(actual);
-  for (size_t i = 0; i < rows.size(); ++i)
-    for (size_t j = 0; j < rows[0].size(); ++j)
-      ASSERT_NEAR(rows[i][j], expected[i][j], tolerance) << name << " " << i << " " << j;
-}
 
 TEST(Muon, FollowsTheFormulaInDouble) {
   const TrainConfig c = muon_config();
@@ -104,7 +61,7 @@ TEST(Muon, FollowsTheFormulaInDouble) {
   int tall = 0, wide = 0;
   for (const auto& p : model->named_parameters()) {
     if (!in_a_block(p.key(), *p)) continue;
-    plain[p.key()] = {c.momentum, c.weight_decay, rows_of(*p), rows_of(torch::zeros_like(*p))};
+    plain[p.key()] = {c.momentum, c.weight_decay, doubles_of(*p)};
     tall += p->size(0) > p->size(1) ? 1 : 0;
     wide += p->size(0) < p->size(1) ? 1 : 0;
   }
@@ -117,7 +74,7 @@ TEST(Muon, FollowsTheFormulaInDouble) {
     const double lr = 0.02 / (1 + step);
     draw_gradients(model);
     for (const auto& p : model->named_parameters()) {
-      if (plain.contains(p.key())) plain[p.key()].step(rows_of(p->grad()), lr);
+      if (plain.contains(p.key())) plain[p.key()].step(doubles_of(p->grad()), lr);
     }
     optimizer.step(lr);
     moved += lr * 0.2 * std::sqrt(48.0);
@@ -130,7 +87,7 @@ TEST(Muon, FollowsTheFormulaInDouble) {
   const double tolerance = 500 * eps * moved + kSteps * eps;
   for (const auto& p : model->named_parameters()) {
     if (!plain.contains(p.key())) continue;
-    expect_near(*p, plain[p.key()].w, tolerance, p.key());
+    folio::test::expect_close(*p, plain[p.key()].w, tolerance, p.key());
   }
 }
 
@@ -149,9 +106,8 @@ TEST(Muon, ExpertsAreSeparateMatrices) {
   for (const auto& p : model->named_parameters()) {
     if (p->dim() != 3) continue;
     for (int64_t e = 0; e < 3; ++e) {
-      PlainMuon& matrix = plain[name_of(p.key(), e)] = {c.momentum, c.weight_decay, rows_of((*p)[e]),
-                                                        rows_of(torch::zeros_like((*p)[e]))};
-      matrix.step(rows_of(p->grad()[e]), 0.02);
+      PlainMuon& matrix = plain[name_of(p.key(), e)] = {c.momentum, c.weight_decay, doubles_of((*p)[e])};
+      matrix.step(doubles_of(p->grad()[e]), 0.02);
     }
   }
   ASSERT_EQ(plain.size(), 2 * 3 * 3U);
@@ -161,7 +117,8 @@ TEST(Muon, ExpertsAreSeparateMatrices) {
                            std::numeric_limits<float>::epsilon();
   for (const auto& p : model->named_parameters()) {
     for (int64_t e = 0; p->dim() == 3 && e < 3; ++e) {
-      expect_near((*p)[e], plain[name_of(p.key(), e)].w, tolerance, name_of(p.key(), e));
+      const std::string name = name_of(p.key(), e);
+      folio::test::expect_close((*p)[e], plain[name].w, tolerance, name);
     }
   }
   for (const auto& state : optimizer.state()) {

@@ -33,6 +33,7 @@ core::ModelConfig shape(const std::string& name) {
                       .rope_theta = 500.0F,
                       .norm_eps = 1e-6F};
   c.tie_embeddings = name != "untied";
+  if (name == "scaled_rope") c.rope_scaling = {.factor = 8.0F, .original_context = 16};
   if (name == "qwen2") c.family = core::Family::Qwen2;
   if (name == "qwen3") {
     c.family = core::Family::Qwen3;
@@ -298,8 +299,8 @@ TEST_P(Verify, LossesOfBothSidesAgree) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Verify,
-                         testing::Values("untied", "tied", "qwen2", "qwen3", "mixtral", "qwen2_moe", "dots1", "latent",
-                                         "latent_queries"),
+                         testing::Values("untied", "tied", "scaled_rope", "qwen2", "qwen3", "mixtral", "qwen2_moe",
+                                         "dots1", "latent", "latent_queries"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace
