@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "core/file_io.h"
 #include "data/tokenizers/tokenizer_files.h"
@@ -12,7 +11,6 @@
 namespace folio::data {
 namespace {
 
-using core::test::read_bytes;
 using core::test::TempDir;
 using core::test::write_bytes;
 
@@ -165,29 +163,6 @@ TEST(CharTokenizerHf, RoundTripsThroughHuggingFaceFiles) {
   EXPECT_EQ(read.characters(), tokenizer.characters());
   EXPECT_EQ(read.encode(kText), tokenizer.encode(kText));
   EXPECT_EQ(tokenizer_from_hf(folder.path())->chat_template(), tokenizer.chat_template());
-}
-
-TEST(CharTokenizerHf, FilesHaveTheFieldsThatTokenizersNeeds) {
-  const TempDir folder;
-  tokenizer_of("ab中").write_hf(folder.path());
-  const auto json = nlohmann::json::parse(read_bytes(folder / "tokenizer.json"));
-  EXPECT_EQ(json.at("model").at("type"), "BPE");
-  EXPECT_EQ(json.at("model").at("vocab"), (nlohmann::json{{"a", 0}, {"b", 1}, {"中", 2}, {"<|endoftext|>", 3}}));
-  EXPECT_EQ(json.at("model").at("merges"), nlohmann::json::array());
-  EXPECT_EQ(json.at("pre_tokenizer"), nullptr);
-  EXPECT_EQ(json.at("decoder").at("type"), "Fuse");
-  ASSERT_TRUE(json.at("added_tokens").is_array());
-  ASSERT_EQ(json.at("added_tokens").size(), 1U);
-  EXPECT_EQ(json.at("added_tokens")[0].at("id"), 3);
-  EXPECT_EQ(json.at("added_tokens")[0].at("content"), "<|endoftext|>");
-  EXPECT_EQ(json.at("added_tokens")[0].at("special"), true);
-  const auto config = nlohmann::json::parse(read_bytes(folder / "tokenizer_config.json"));
-  EXPECT_EQ(config.at("tokenizer_class"), "PreTrainedTokenizerFast");
-  EXPECT_EQ(config.at("bos_token"), "<|endoftext|>");
-  EXPECT_EQ(config.at("eos_token"), "<|endoftext|>");
-  EXPECT_EQ(config.at("pad_token"), "<|endoftext|>");
-  EXPECT_EQ(config.at("padding_side"), "left");
-  EXPECT_EQ(config.at("model_input_names"), (nlohmann::json{"input_ids", "attention_mask"}));
 }
 
 TEST(CharTokenizerHf, ErrorsNameDamagedFiles) {

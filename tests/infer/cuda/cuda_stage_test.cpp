@@ -124,7 +124,8 @@ void expect_same_however_cut(const core::StoredModel& model, size_t n_tokens, co
   }
 }
 
-// Computing a prompt in one step, in several, or one row at a time gives the same bits. A recorded step of one row is replayed for other rows, which select other experts.
+// Computing a prompt in one step, in several, or one row at a time gives the same bits. A recorded step of one row is
+// replayed for other rows, which select other experts.
 TEST(CudaStage, ExpertsDoNotDependOnStepSizes) {
   for (const test::Shape& shape : test::expert_shapes()) {
     SCOPED_TRACE(shape.name);

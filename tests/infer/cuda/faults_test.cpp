@@ -112,8 +112,8 @@ TEST(EmulatorFaults, NamesALaneOutsideTheBlock) {
 TEST(EmulatorFaults, DetectsWritesPastSharedMemory) {
   Stream stream(0);
   const DeviceMemory out(stream, 256);
-  const std::string error = error_of(
-      [&] { launch(test::write_past_dynamic, {}, {32}, 32 * sizeof(float), stream, out.as<float>()); });
+  const std::string error =
+      error_of([&] { launch(test::write_past_dynamic, {}, {32}, 32 * sizeof(float), stream, out.as<float>()); });
   EXPECT_TRUE(contains(error, "byte 128 of the dynamic shared memory"));
 }
 

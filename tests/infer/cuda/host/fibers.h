@@ -19,9 +19,7 @@ struct Fiber {
 inline void arrive(boost::context::detail::transfer_t from) { static_cast<Fiber*>(from.data)->context = from.fctx; }
 
 /// Switches to fiber `to`. Returns when a fiber switches back to `from`.
-inline void switch_fibers(Fiber& from, Fiber& to) {
-  arrive(boost::context::detail::jump_fcontext(to.context, &from));
-}
+inline void switch_fibers(Fiber& from, Fiber& to) { arrive(boost::context::detail::jump_fcontext(to.context, &from)); }
 
 /// A pool of reusable stacks.
 class FiberPool {

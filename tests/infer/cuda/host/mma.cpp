@@ -120,9 +120,7 @@ FOLIO_WIDE void multiply_floats(const Lanes& lanes, unsigned /*mask*/) {
 /// Multiplies floats as two TF32 numbers each, a high and a low part. The product of the low parts is omitted.
 FOLIO_WIDE void multiply_split_floats(const Lanes& lanes, unsigned /*mask*/) {
   const Words32 words = gather<Sums>(lanes, 8);
-  const auto low = [](uint32_t word) {
-    return tf32(std::bit_cast<uint32_t>(std::bit_cast<float>(word) - tf32(word)));
-  };
+  const auto low = [](uint32_t word) { return tf32(std::bit_cast<uint32_t>(std::bit_cast<float>(word) - tf32(word))); };
   Doubles high_b[8];
   Doubles all_b[8];
   for (unsigned k = 0; k < 8; ++k) {
@@ -134,8 +132,7 @@ FOLIO_WIDE void multiply_split_floats(const Lanes& lanes, unsigned /*mask*/) {
   for (unsigned r = 0; r < kRows; ++r) {
     Doubles sums{};
     for (unsigned k = 0; k < 8; ++k) {
-      sums += static_cast<double>(tf32(words.a[r][k])) * all_b[k] +
-              static_cast<double>(low(words.a[r][k])) * high_b[k];
+      sums += static_cast<double>(tf32(words.a[r][k])) * all_b[k] + static_cast<double>(low(words.a[r][k])) * high_b[k];
     }
     for (unsigned t = 0; t < 4; ++t) {
       float* c = operands<Sums>(lanes, r % 8 * 4 + t).sums->c + r / 8 * 2;
