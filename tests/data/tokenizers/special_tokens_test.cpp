@@ -60,20 +60,6 @@ TEST(SpecialTokens, SearchMatchesBruteForce) {
   }
 }
 
-TEST(SpecialTokens, PiecesAreEncodedAsOneText) {
-  const SentencePieceTokenizer tokenizer = test::tokenizer_of({"▁", "▁ab", "▁a", "a", "b"});
-  const std::vector<TextPiece> pieces = {
-      {.text = "a"}, {.text = "b</s> <s>", .parse_special = true}, {.text = "a"}, {.text = "</s>"}};
-  Ids expected = tokenizer.encode("ab");
-  ASSERT_EQ(expected.size(), 1U);
-  const auto add = [&](const Ids& more) { expected.insert(expected.end(), more.begin(), more.end()); };
-  add({2});
-  add(tokenizer.encode(" "));
-  add({1});
-  add(tokenizer.encode("a</s>"));
-  EXPECT_EQ(tokenizer.encode_pieces(pieces), expected);
-}
-
 TEST(SpecialTokens, StripSurroundingSpacesAcrossPieces) {
   SentencePieceVocabulary v = test::vocabulary_of({"▁", "a", "b", "<", "s", ">", "/"});
   v.add_space_prefix = false;

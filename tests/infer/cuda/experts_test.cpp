@@ -47,6 +47,26 @@ struct GroupedMemory {
   Grouped sizes;
 };
 
+// Rows with random routes, their selected experts, and the groups of these.
+struct Routed {
+  Routed(Stream& stream, size_t rows, const Routing& routing)
+      : n_rows(rows),
+        r(routing),
+        routes(on_device(stream, random_floats(rows * r.n_experts, 7, 3.0))),
+        taken(stream, rows, r.n_chosen),
+        grouped(stream, rows, r) {
+    route(stream, routes.as<float>(), nullptr, r, n_rows, taken.view());
+    group(stream);
+  }
+  void group(Stream& stream) const { group_takings(stream, taken.view(), r, n_rows, grouped.sizes); }
+
+  size_t n_rows;
+  Routing r;
+  DeviceMemory routes;
+  TakenMemory taken;
+  GroupedMemory grouped;
+};
+
 // Router weights, selected experts and their weights, as the reference computes them.
 struct Expected {
   std::vector<float> routes;
@@ -178,19 +198,15 @@ const std::vector<Mixture> kMixtures{{5, 2, 1},    {5, 2, 3},  {5, 2, 70},  {40,
 TEST(Group, EachAssignmentIsInOneGroup) {
   Stream stream(0);
   for (const Mixture& c : kMixtures) {
-    const Routing r{.n_experts = c.n_experts, .n_chosen = c.n_chosen};
-    const DeviceMemory routes = on_device(stream, random_floats(c.n_rows * c.n_experts, 7, 3.0));
-    const TakenMemory taken(stream, c.n_rows, c.n_chosen);
-    const GroupedMemory grouped(stream, c.n_rows, r);
-    route(stream, routes.as<float>(), nullptr, r, c.n_rows, taken.view());
+    const Routed routed(stream, c.n_rows, {.n_experts = c.n_experts, .n_chosen = c.n_chosen});
+    const Grouped& sizes = routed.grouped.sizes;
     for (int again = 0; again < 2; ++again) {  // the second call requires that the first reset its counters
-      group_takings(stream, taken.view(), r, c.n_rows, grouped.sizes);
-      auto lists = by_expert(on_host<int32_t>(stream, taken.experts));
-      const auto groups = on_host<ExpertGroup>(stream, grouped.groups);
-      const auto takings = on_host<int32_t>(stream, grouped.takings);
+      auto lists = by_expert(on_host<int32_t>(stream, routed.taken.experts));
+      const auto groups = on_host<ExpertGroup>(stream, routed.grouped.groups);
+      const auto takings = on_host<int32_t>(stream, routed.grouped.takings);
       bool ended = false;
       for (const ExpertGroup& g : groups) {
-        ASSERT_LE(g.n, grouped.sizes.size);
+        ASSERT_LE(g.n, sizes.size);
         ended = ended || g.n == 0;
         ASSERT_EQ(g.n == 0, ended) << "those in use come first";
         if (g.n == 0) continue;
@@ -198,24 +214,20 @@ TEST(Group, EachAssignmentIsInOneGroup) {
         ASSERT_LE(g.n, list.size());
         for (uint32_t i = 0; i < g.n; ++i) ASSERT_EQ(takings[g.first + i], list[i]);
         list.erase(list.begin(), list.begin() + g.n);
-        ASSERT_TRUE(list.empty() || g.n == grouped.sizes.size);
+        ASSERT_TRUE(list.empty() || g.n == sizes.size);
       }
       for (const auto& [expert, list] : lists) ASSERT_TRUE(list.empty()) << expert;
+      routed.group(stream);
     }
   }
 }
 
 TEST(Group, DoesNotDependOnThreadOrder) {
   Stream stream(0);
-  const Routing r{.n_experts = 20, .n_chosen = 3};
   host::require_same_in_all_orders([&] {
-    const DeviceMemory routes = on_device(stream, random_floats(30 * 20, 7, 3.0));
-    const TakenMemory taken(stream, 30, 3);
-    const GroupedMemory grouped(stream, 30, r);
-    route(stream, routes.as<float>(), nullptr, r, 30, taken.view());
-    group_takings(stream, taken.view(), r, 30, grouped.sizes);
-    auto bytes = test::bytes_of(stream, routes);
-    for (const DeviceMemory* memory : {&taken.experts, &taken.weights, &grouped.groups}) {
+    const Routed routed(stream, 30, {.n_experts = 20, .n_chosen = 3});
+    auto bytes = test::bytes_of(stream, routed.routes);
+    for (const DeviceMemory* memory : {&routed.taken.experts, &routed.taken.weights, &routed.grouped.groups}) {
       const auto more = test::bytes_of(stream, *memory);
       bytes.insert(bytes.end(), more.begin(), more.end());
     }
@@ -253,33 +265,28 @@ TEST_P(ExpertTypes, AssignmentsMatchSingleMatmuls) {
   const size_t dim = block == 1 ? 33 : block;
   const size_t width = block == 1 ? 21 : block;
   for (const Mixture& c : {Mixture{5, 2, 1}, Mixture{5, 2, 13}, Mixture{3, 2, 67}}) {
-    const Routing r{.n_experts = c.n_experts, .n_chosen = c.n_chosen};
     const Stack gate(stream, GetParam(), c.n_experts, width, dim, 1);
     const Stack up(stream, GetParam(), c.n_experts, width, dim, 50);
     const Stack down(stream, GetParam(), c.n_experts, dim, width, 100);
-    const DeviceMemory routes = on_device(stream, random_floats(c.n_rows * c.n_experts, 9, 3.0));
-    const TakenMemory taken(stream, c.n_rows, c.n_chosen);
-    const GroupedMemory grouped(stream, c.n_rows, r);
-    route(stream, routes.as<float>(), nullptr, r, c.n_rows, taken.view());
-    group_takings(stream, taken.view(), r, c.n_rows, grouped.sizes);
-
+    const Routed routed(stream, c.n_rows, {.n_experts = c.n_experts, .n_chosen = c.n_chosen});
+    const Grouped& grouped = routed.grouped.sizes;
     const auto rows = random_floats(c.n_rows * dim, 4);
     const size_t n_takings = c.n_rows * c.n_chosen;
     const DeviceMemory x = on_device(stream, rows);
     const DeviceMemory gates = unwritten(stream, n_takings * width * sizeof(float));
     const DeviceMemory ups = unwritten(stream, n_takings * width * sizeof(float));
     const DeviceMemory outs = unwritten(stream, n_takings * dim * sizeof(float));
-    const test::Packing in(stream, grouped.sizes.slots(), dim, gate.matrix.kind);
-    const test::Packing middle(stream, grouped.sizes.slots(), width, gate.matrix.kind);
+    const test::Packing in(stream, grouped.slots(), dim, gate.matrix.kind);
+    const test::Packing middle(stream, grouped.slots(), width, gate.matrix.kind);
     const std::array products{Matmul{.weight = gate.matrix, .out = gates.as<float>()},
                               Matmul{.weight = up.matrix, .out = ups.as<float>()}};
-    pack_takings(stream, x.as<float>(), c.n_chosen, grouped.sizes, in.view);
-    multiply_experts(stream, in.view, products.data(), 2, grouped.sizes);
-    activate_takings(stream, Activation::Silu, gates.as<float>(), ups.as<float>(), grouped.sizes, middle.view);
+    pack_takings(stream, x.as<float>(), c.n_chosen, grouped, in.view);
+    multiply_experts(stream, in.view, products.data(), 2, grouped);
+    activate_takings(stream, Activation::Silu, gates.as<float>(), ups.as<float>(), grouped, middle.view);
     const Matmul last{.weight = down.matrix, .out = outs.as<float>()};
-    multiply_experts(stream, middle.view, &last, 1, grouped.sizes);
+    multiply_experts(stream, middle.view, &last, 1, grouped);
 
-    const auto experts = on_host<int32_t>(stream, taken.experts);
+    const auto experts = on_host<int32_t>(stream, routed.taken.experts);
     const auto got_gates = on_host<float>(stream, gates);
     const auto got = on_host<float>(stream, outs);
     for (size_t i = 0; i < n_takings; ++i) {
@@ -295,11 +302,11 @@ TEST_P(ExpertTypes, AssignmentsMatchSingleMatmuls) {
           << c.n_rows << ", taking " << i;
     }
     // Packing SwiGLU's stored output in a separate step gives the same packed inputs as activate_takings().
-    const test::Packing apart(stream, grouped.sizes.slots(), width, gate.matrix.kind);
+    const test::Packing apart(stream, grouped.slots(), width, gate.matrix.kind);
     const DeviceMemory again = unwritten(stream, outs.bytes());
-    pack_takings(stream, gates.as<float>(), 1, grouped.sizes, apart.view);
+    pack_takings(stream, gates.as<float>(), 1, grouped, apart.view);
     const Matmul same{.weight = down.matrix, .out = again.as<float>()};
-    multiply_experts(stream, apart.view, &same, 1, grouped.sizes);
+    multiply_experts(stream, apart.view, &same, 1, grouped);
     EXPECT_TRUE(same_bits(on_host<float>(stream, again), got));
   }
 }
@@ -341,22 +348,18 @@ TEST_P(ExpertTypes, HeadsMatchSingleMatmuls) {
 
 TEST(Experts, DoNotDependOnThreadOrder) {
   Stream stream(0);
-  const Routing r{.n_experts = 4, .n_chosen = 2};
   for (const size_t n_rows : {3U, 40U}) {
     const Stack stack(stream, DType::Q8_0, 4, 40, 64, 1);
     host::require_same_in_all_orders(
         [&] {
-          const DeviceMemory routes = on_device(stream, random_floats(n_rows * 4, 9, 3.0));
-          const TakenMemory taken(stream, n_rows, 2);
-          const GroupedMemory grouped(stream, n_rows, r);
-          route(stream, routes.as<float>(), nullptr, r, n_rows, taken.view());
-          group_takings(stream, taken.view(), r, n_rows, grouped.sizes);
+          const Routed routed(stream, n_rows, {.n_experts = 4, .n_chosen = 2});
+          const Grouped& grouped = routed.grouped.sizes;
           const DeviceMemory x = on_device(stream, random_floats(n_rows * 64, 4));
           const DeviceMemory out = unwritten(stream, n_rows * 2 * 40 * sizeof(float));
-          const test::Packing in(stream, grouped.sizes.slots(), 64, stack.matrix.kind);
-          pack_takings(stream, x.as<float>(), 2, grouped.sizes, in.view);
+          const test::Packing in(stream, grouped.slots(), 64, stack.matrix.kind);
+          pack_takings(stream, x.as<float>(), 2, grouped, in.view);
           const Matmul product{.weight = stack.matrix, .out = out.as<float>()};
-          multiply_experts(stream, in.view, &product, 1, grouped.sizes);
+          multiply_experts(stream, in.view, &product, 1, grouped);
           return test::bytes_of(stream, out);
         },
         1);

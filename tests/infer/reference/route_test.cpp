@@ -108,15 +108,6 @@ TEST(Route, TiesSelectTheFirst) {
   EXPECT_EQ(groups[3] + groups[4] + groups[5], 0.0F);
 }
 
-TEST(Route, BiasAffectsOnlySelection) {
-  std::vector<float> x{2.0F, 1.0F, 0.0F};
-  const std::vector<float> bias{-1.0F, 0.0F, 0.5F};
-  route(x.data(), bias.data(), {.score = RouterScore::Sigmoid, .n_experts = 3, .n_chosen = 1});
-  EXPECT_EQ(x[0], 0.0F);
-  EXPECT_EQ(x[1], 0.0F);
-  EXPECT_EQ(x[2], 0.5F);
-}
-
 // A row with NaNs or infinities selects at most `n_chosen` experts.
 TEST(Route, NaNRowsSelectAsManyAsOthers) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
