@@ -94,18 +94,6 @@ TEST(CharTokenizer, DefaultPromptIsANewlineIfKnown) {
   EXPECT_EQ(tokenizer_of("ba").default_prompt(), (std::vector<int32_t>{0}));
 }
 
-TEST(CharTokenizerGguf, AsciiHasAnEmptyMergeList) {
-  const core::GgufMetadata pairs = tokenizer_of("To be\n").to_gguf();
-  EXPECT_EQ(metadata<std::string>(pairs, "tokenizer.ggml.model"), "gpt2");
-  EXPECT_EQ(list<std::string>(pairs, "tokens"),
-            (std::vector<std::string>{"Ċ", "Ġ", "T", "b", "e", "o", "<|endoftext|>"}));
-  EXPECT_EQ(list<int32_t>(pairs, "token_type"), (std::vector<int32_t>{1, 1, 1, 1, 1, 1, 3}));
-  EXPECT_TRUE(list<std::string>(pairs, "merges").empty());
-  EXPECT_EQ(metadata<uint32_t>(pairs, "tokenizer.ggml.bos_token_id"), 6U);
-  EXPECT_EQ(metadata<uint32_t>(pairs, "tokenizer.ggml.eos_token_id"), 6U);
-  EXPECT_FALSE(metadata<bool>(pairs, "tokenizer.ggml.add_bos_token"));
-}
-
 TEST(CharTokenizerGguf, MergesJoinTheBytesOfACharacter) {
   const core::GgufMetadata pairs = tokenizer_of("é中😀").to_gguf();
   EXPECT_EQ(list<std::string>(pairs, "tokens"), (std::vector<std::string>{"Ã©", "ä¸Ń", "ðŁĺĢ", "<|endoftext|>"}));
@@ -116,20 +104,6 @@ TEST(CharTokenizerGguf, MergesJoinTheBytesOfACharacter) {
 TEST(CharTokenizerGguf, CharactersWithACommonPrefixShareMerges) {
   const std::vector<std::string> merges = list<std::string>(tokenizer_of("😀😁").to_gguf(), "merges");
   EXPECT_EQ(merges, (std::vector<std::string>{"ð Ł", "ðŁ ĺ", "ðŁĺ Ģ", "ðŁĺ ģ"}));
-}
-
-TEST(CharTokenizerGguf, RoundTripsThroughAGguf) {
-  const TempDir folder;
-  CharTokenizer tokenizer = tokenizer_of(kText);
-  tokenizer.set_chat_template("{{ messages }}");
-  core::write_file_atomically(folder / "model.gguf",
-                              [&](core::OutputFile& out) { core::write_gguf(out, tokenizer.to_gguf(), {}); });
-  const auto read = tokenizer_from_gguf(core::GgufFile(folder / "model.gguf"));
-  EXPECT_EQ(read->kind(), "character");
-  EXPECT_EQ(read->vocab_size(), tokenizer.vocab_size());
-  EXPECT_EQ(read->end_of_text(), tokenizer.end_of_text());
-  EXPECT_EQ(read->encode(kText), tokenizer.encode(kText));
-  EXPECT_EQ(read->chat_template(), tokenizer.chat_template());
 }
 
 TEST(CharTokenizerGguf, RejectsOtherVocabulariesByName) {
