@@ -28,7 +28,9 @@ double median(std::vector<double> values) {
 std::vector<infer::Request> requests_of(const data::Tokenizer& tokenizer, size_t n, bool repeats, int64_t n_tokens) {
   std::vector<infer::Request> requests;
   for (size_t i = 0; i < n; ++i) {
-    const std::string verse = fmt::format("FIRST: What news of man {0}?\nSECOND: He is the man {0} of the king.\n", i);
+    const std::string name{static_cast<char>('a' + i / 26), static_cast<char>('a' + i % 26)};
+    const std::string verse =
+        fmt::format("FIRST: What news of man {0}?\nSECOND: He is the man {0} of the king.\n", name);
     infer::Request request{.prompt = tokenizer.encode(repeats ? verse + verse + verse.substr(0, 7) : verse),
                            .options = {.max_tokens = n_tokens}};
     request.options.sampler = {.temperature = repeats ? 0.0F : 1.0F, .top_p = 1.0F, .seed = i};
@@ -37,8 +39,13 @@ std::vector<infer::Request> requests_of(const data::Tokenizer& tokenizer, size_t
   return requests;
 }
 
-// Returns the tokens per second from the first step in which all sequences decode.
-double tokens_per_s(infer::Engine& engine, std::vector<infer::Request> requests, size_t side, infer::Goodput& learned) {
+struct Speed {
+  double tokens_per_s;
+  double tokens_per_step;  // of a sequence
+};
+
+// Measures from the first step in which all sequences decode.
+Speed speed_of(infer::Engine& engine, std::vector<infer::Request> requests, size_t side, infer::Goodput& learned) {
   engine.goodput() = learned;
   if (side != kAuto) engine.goodput().plant({}, 0.0);  // rows that cost nothing: all drafts
   size_t n_silent = requests.size();
@@ -51,12 +58,14 @@ double tokens_per_s(infer::Engine& engine, std::vector<infer::Request> requests,
     running.add(std::move(request));
   }
   while (n_silent > 0) core::require(engine.step(), "the engine stopped early");
-  const uint64_t before = engine.statistics().tokens;
+  const auto before = engine.statistics();
+  const auto n = static_cast<double>(requests.size());
   const auto start = std::chrono::steady_clock::now();
   while (engine.step()) continue;
   const double seconds = core::seconds_since(start);
   if (side == kAuto) learned = engine.goodput();
-  return static_cast<double>(engine.statistics().tokens - before) / seconds;
+  const auto n_tokens = static_cast<double>(engine.statistics().tokens - before.tokens);
+  return {n_tokens / seconds, n_tokens / n / static_cast<double>(engine.statistics().steps - before.steps)};
 }
 
 void measure(infer::LoadedModel& model, size_t n, bool repeats, int64_t n_tokens, size_t n_pairs) {
@@ -64,11 +73,13 @@ void measure(infer::LoadedModel& model, size_t n, bool repeats, int64_t n_tokens
   const std::vector<infer::Request> requests = requests_of(model.tokenizer(), n, repeats, n_tokens);
   infer::Goodput learned;
   std::vector<std::vector<double>> speeds(kSides.size());
+  std::vector<double> per_step(kSides.size());
   for (size_t round = 0; round <= n_pairs; ++round) {  // the first round warms up
     for (size_t i = 0; i < kSides.size(); ++i) {
       const size_t side = round % 2 == 0 ? i : kSides.size() - 1 - i;
-      const double speed = tokens_per_s(engine, requests, kSides[side], learned);
-      if (round > 0) speeds[side].push_back(speed);
+      const Speed speed = speed_of(engine, requests, kSides[side], learned);
+      per_step[side] = speed.tokens_per_step;
+      if (round > 0) speeds[side].push_back(speed.tokens_per_s);
     }
   }
   std::string line = fmt::format("{:3} {:8}", n, repeats ? "repeats" : "does not");
@@ -77,10 +88,10 @@ void measure(infer::LoadedModel& model, size_t n, bool repeats, int64_t n_tokens
     std::vector<double> ratios;
     for (size_t r = 0; r < n_pairs; ++r) ratios.push_back(speeds.back()[r] / speeds[side][r]);
     if (side + 1 < kSides.size()) {
-      line += fmt::format("  {:7.1f} ({:.3f})", median(speeds[side]), median(ratios));
+      line += fmt::format("  {:7.1f} ({:.3f}) {:.2f}", median(speeds[side]), median(ratios), per_step[side]);
       worst = std::min(worst, median(ratios));
     } else {
-      line += fmt::format("  {:7.1f}  least {:.3f}", median(speeds[side]), worst);
+      line += fmt::format("  {:7.1f}  least {:.3f}  {:.2f}", median(speeds[side]), worst, per_step[side]);
     }
   }
   fmt::print("{}  {:.3f} + {:.4f} ms/row, {:.3f} ms/pass\n", line, learned.time().fixed * 1e3,
@@ -108,8 +119,10 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     auto model = infer::LoadedModel::open(model_path, options);
-    fmt::print("tokens/s, and in parentheses those of the engine's own number relative to it, medians of {}\n",
-               n_pairs);
+    fmt::print(
+        "tokens/s, in parentheses those of the engine's own number relative to it (medians of {}), and the tokens of a "
+        "sequence's step\n",
+        n_pairs);
     fmt::print("sequences, text; fixed: 0, 1, 2, 3, 4, 6, 8; own number; fitted line\n");
     for (const size_t n : counts) {
       for (const bool repeats : {true, false}) measure(model, n, repeats, n_tokens, n_pairs);

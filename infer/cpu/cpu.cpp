@@ -17,7 +17,9 @@ Cpu::Cpu(const CpuOptions& options)
   static_cast<void>(select_prefetch());
 }
 
-std::string Cpu::describe() const { return fmt::format("{} threads, {}", n_threads(), core::isa_name(kernels_.isa)); }
+std::string Cpu::describe() const {
+  return fmt::format("{} threads, {}{}", n_threads(), core::isa_name(kernels_.isa), fast_ ? ", sums of BF16" : "");
+}
 
 std::unique_ptr<Stage> Cpu::load(const core::StoredModel& model, const Shard& shard, CacheType cache_type) {
   const bool latent = model.config.latent();

@@ -8,7 +8,8 @@
 
 namespace folio::infer {
 
-ActiveRequest::ActiveRequest(RequestId id, Request request, const core::ModelConfig& config, BlockManager& cache)
+ActiveRequest::ActiveRequest(RequestId id, Request request, const core::ModelConfig& config, BlockManager& cache,
+                             Acceptance& acceptance)
     : request_(checked(std::move(request), config)), vocab_size_(static_cast<size_t>(config.vocab_size)) {
   const GenerateOptions& options = request_.options;
   const std::span<const int32_t> prompt = request_.prompt;
@@ -53,7 +54,7 @@ ActiveRequest::ActiveRequest(RequestId id, Request request, const core::ModelCon
                                                                                      .end_tokens = options.end_tokens,
                                                                                      .words = options.stop_words,
                                                                                      .n_most = n_most_});
-    if ((form || options.speculate > 0) && !wants_logits()) c.drafts.emplace(options.speculate);
+    if ((form || options.speculate > 0) && !wants_logits()) c.drafts.emplace(options.speculate, acceptance);
     if (policy_) c.score = 0.0;
     if (policy_ && (i == 0 || options.beams.width == 0)) continuing_.push_back(&c);
     if (const auto reason = c.sampling->end_of(prompt)) {

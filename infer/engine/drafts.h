@@ -52,8 +52,9 @@ class Drafter {
 
 class Drafts {
  public:
-  /// Allows at most `most` drafts per step, and in addition all tokens that structured output forces.
-  explicit Drafts(size_t most) : most_(most) {}
+  /// Allows at most `most` drafts per step, and in addition all tokens that structured output forces. `all` is the
+  /// share of right drafts of all sequences.
+  Drafts(size_t most, Acceptance& all) : most_(most), acceptance_(&all) {}
 
   /// Returns what decides how many drafts to try, at most `most`.
   [[nodiscard]] Goodput::Text chances(size_t most) const {

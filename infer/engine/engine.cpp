@@ -47,7 +47,8 @@ void Engine::unload_adapter(int32_t number) {
 RequestId Engine::add(Request request, std::optional<RequestId> id) {
   runner_.require_adapter(request.options.adapter);
   const RequestId own = id ? *id : new_id();
-  const auto added = active_.try_emplace(active_.end(), own, own, std::move(request), config(), cache());
+  const auto added =
+      active_.try_emplace(active_.end(), own, own, std::move(request), config(), cache(), goodput_.acceptance());
   try {
     added->second.start(scheduler_);
   } catch (...) {

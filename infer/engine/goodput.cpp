@@ -9,7 +9,6 @@ namespace {
 
 constexpr double kStepDecay = 0.97;    // of a step's weight in the line
 constexpr double kOffsetDecay = 0.99;  // of its weight in the offset of its number of rows
-constexpr double kCountDecay = 0.95;   // of a step's drafts in the acceptance
 constexpr double kExceptions = 0.005;  // share of the time that exceptions from the best lengths may cost
 constexpr double kRowsOfAStep = 8.0;   // rows whose computation takes as long as reading the weights: first estimate
 constexpr double kLeastSpread = 0.02;
@@ -74,16 +73,17 @@ double StepTime::operator()(size_t n_rows) const {
   return std::max(on_line + offset.sum / (offset.weight + 0.5), on_line / 2);
 }
 
-void Acceptance::Counts::add(size_t more_right, bool more_wrong) {
-  right = right * kCountDecay + static_cast<double>(more_right);
-  wrong = wrong * kCountDecay + (more_wrong ? 1.0 : 0.0);
+void Acceptance::Counts::add(size_t more_right, bool more_wrong, double decay) {
+  right = right * decay + static_cast<double>(more_right);
+  wrong = wrong * decay + (more_wrong ? 1.0 : 0.0);
 }
 
 void Acceptance::learn(size_t n_drafts, size_t n_right) {
   if (n_drafts == 0) return;
+  if (all_ != nullptr) all_->learn(n_drafts, n_right);
   n_misses_ = n_right > 0 ? n_misses_ / 2 : std::min<size_t>(n_misses_ + 1, 6);
-  first_.add(n_right > 0 ? 1 : 0, n_right == 0);
-  next_.add(n_right > 0 ? n_right - 1 : 0, n_right > 0 && n_right < n_drafts);
+  first_.add(n_right > 0 ? 1 : 0, n_right == 0, decay_);
+  next_.add(n_right > 0 ? n_right - 1 : 0, n_right > 0 && n_right < n_drafts, decay_);
 }
 
 // Draft j of a text adds first next^(j - 1) expected tokens, never more than draft j - 1. So among all choices of r

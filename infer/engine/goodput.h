@@ -37,15 +37,18 @@ class StepTime {
 };
 
 /// The share of right drafts of one sequence, separately for the first draft of a step and those after right ones,
-/// which differ most with n-grams. Each is the mean of a Beta distribution with decayed counts. Its prior has the
-/// weight of one draft; the mean is 1/2 for the first draft (Jeffreys' prior), and for others a third of the way from
-/// that of the first to 1.
+/// which differ most with n-grams. Each is the mean of a Beta distribution with decayed counts, whose prior has the
+/// weight of one draft. The prior's means are those of the engine's sequences so far. Without any, the mean is 1/2 for
+/// the first draft (Jeffreys' prior), and for others a third of the way from that of the first to 1.
 class Acceptance {
  public:
+  /// Takes the prior from `all`, which must outlive this object, and which learns the same drafts.
+  explicit Acceptance(Acceptance* all = nullptr, double decay = 0.95) : all_(all), decay_(decay) {}
+
   /// Records a step with `n_drafts` drafts, of which the first `n_right` were right. 0 drafts change nothing.
   void learn(size_t n_drafts, size_t n_right);
-  [[nodiscard]] double first() const { return first_.mean(0.5); }
-  [[nodiscard]] double next() const { return next_.mean((1.0 + 2.0 * first()) / 3.0); }
+  [[nodiscard]] double first() const { return first_.mean(all_ != nullptr ? all_->first() : 0.5); }
+  [[nodiscard]] double next() const { return next_.mean(all_ != nullptr ? all_->next() : (1.0 + 2.0 * first()) / 3.0); }
   /// Returns the number of recent steps whose drafts were all wrong, at most 6. A step with a right draft halves it.
   [[nodiscard]] size_t n_misses() const { return n_misses_; }
 
@@ -53,9 +56,11 @@ class Acceptance {
   struct Counts {
     double right = 0.0;
     double wrong = 0.0;
-    void add(size_t more_right, bool more_wrong);
+    void add(size_t more_right, bool more_wrong, double decay);
     [[nodiscard]] double mean(double prior) const { return (right + prior) / (right + wrong + 1.0); }
   };
+  Acceptance* all_;
+  double decay_;  ///< of a step's drafts, per step
   Counts first_, next_;
   size_t n_misses_ = 0;
 };
@@ -87,10 +92,13 @@ class Goodput {
   [[nodiscard]] const StepTime& time() const { return time_; }
   /// Returns the seconds of one pass of the drafter, which drafts one token of each sequence.
   [[nodiscard]] double pass_seconds() const { return pass_seconds_; }
+  /// Returns the share of right drafts of all sequences, the prior of each.
+  [[nodiscard]] Acceptance& acceptance() { return acceptance_; }
 
  private:
   StepTime time_;
   double pass_seconds_ = 0.0;
+  Acceptance acceptance_{nullptr, 0.99};
   bool planted_ = false;
   double credit_ = 0.0;          ///< seconds that exceptions may cost
   size_t shift_ = 0;             ///< exceptions divide lengths by 2 to this power

@@ -14,6 +14,12 @@ CpuOptions cpu_options(const MachineOptions& options) {
   return {.n_threads = options.n_threads, .fast = options.fast && kernels::fast_pays()};
 }
 
+std::string Machines::describe() const {
+  std::string all;
+  for (const Placement& p : placements) all += (all.empty() ? "" : " and ") + p.machine.describe();
+  return all;
+}
+
 Machines make_machines(const MachineOptions& options, const core::ModelConfig& config) {
   const int64_t n_layers = config.n_layers;
   Machines machines;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "infer/cpu/cpu.h"
@@ -41,6 +42,9 @@ struct Machines {
   size_t n_shards = 1;       ///< shards of the CPU
   Machine* gpu = nullptr;    ///< null if no GPU was requested
   std::vector<std::unique_ptr<Machine>> owned{};
+
+  /// Returns what the machines are, such as "2 threads, avx512bf16", in the order of their layers.
+  [[nodiscard]] std::string describe() const;
 };
 
 /// Creates the machines that `options` specify. Throws core::UsageError if the model has fewer layers than `gpu_layers`

@@ -55,6 +55,7 @@ struct ServedModel {
   int64_t max_choices = kMostChoices;                      ///< maximum number of choices per request: n for each prompt
   size_t max_tool_calls = kMostToolCalls;                  ///< maximum number of tool calls per answer
   SamplerOptions sampler = SamplerOptions::of_requests();  ///< defaults for requests
+  std::string machine{};                                   ///< Machine::describe() of where the model runs
   std::shared_ptr<AnswerForms> forms{};                    ///< null: requests can't constrain their answers
 
   /// Returns true if `model` is the name of the model or of an adapter.

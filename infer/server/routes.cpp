@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/number.h"
+#include "core/version.h"
 #include "infer/server/explain_request.h"
 #include "infer/server/service.h"
 
@@ -47,6 +48,17 @@ struct Service::Handlers {
             {"vocab_size", s.served_.tokenizer.vocab_size()},
             {"chat", s.served_.chat_template.has_value()},
             {"parent", name == s.served_.name ? Json() : Json(s.served_.name)}};
+  }
+
+  // Describes the server in llama.cpp's fields, and the machine, on which rounding depends.
+  static void send_props(Service& s, const HttpRequest& request, const Reply& reply) {
+    const ServedModel& served = s.served_;
+    const Json props{{"model_alias", served.name},
+                     {"default_generation_settings", {{"n_ctx", served.context}}},
+                     {"chat_template", served.chat_template ? Json(served.chat_template->source()) : Json()},
+                     {"build_info", fmt::format("folio {}", core::version())},
+                     {"machine", served.machine}};
+    s.send(request, reply, literal(dump(props) + "\n"));
   }
 
   static void send_models(Service& s, const HttpRequest& request, const Reply& reply) {
@@ -204,6 +216,10 @@ const std::vector<Service::Route>& Service::routes() {
         .summary = "Engine steps and sequences, as server-sent events.",
         .media = "text/event-stream"},
        &Handlers::watch},
+      {{.path = "/props",
+        .summary = "Properties of the server, as in llama.cpp, and of its machine.",
+        .answer = "Props"},
+       &Handlers::send_props},
       {{.path = "/v1/models", .summary = "List the served model and its adapters.", .answer = "Models"},
        &Handlers::send_models},
       {{.path = "/v1/models/{model}", .summary = "Retrieve a model or an adapter.", .answer = "Model"},

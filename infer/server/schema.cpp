@@ -27,6 +27,10 @@ constexpr const char* kSchemas = R"json({
     "parent": {"type": ["string", "null"], "description": "for an adapter, the base model"}}},
   "Models": {"type": "object", "required": ["object", "data"], "properties": {
     "object": {"const": "list"}, "data": {"type": "array", "items": {"$ref": "#/components/schemas/Model"}}}},
+  "Props": {"type": "object", "required": ["model_alias", "default_generation_settings", "machine"], "properties": {
+    "model_alias": {"type": "string"}, "chat_template": {"type": ["string", "null"]}, "build_info": {"type": "string"},
+    "default_generation_settings": {"type": "object", "properties": {"n_ctx": {"type": "integer"}}},
+    "machine": {"type": "string", "description": "threads and instruction set, on which rounding depends"}}},
   "ToolCall": {"type": "object", "required": ["id", "type", "function"], "properties": {
     "id": {"type": "string"}, "type": {"const": "function"},
     "function": {"type": "object", "required": ["name", "arguments"], "properties": {

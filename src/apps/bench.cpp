@@ -196,7 +196,7 @@ Memory measure_memory(const infer::Machines& machines, const infer::MachineOptio
     memory.description =
         fmt::format("{}, memory copy bandwidth {:.1f} GB/s", machines.gpu->describe(), *memory.bytes_per_s / 1e9);
   } else {
-    memory.description = fmt::format("{} and {}", machines.cpu->describe(), machines.gpu->describe());
+    memory.description = machines.describe();
   }
   return memory;
 }

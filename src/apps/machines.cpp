@@ -36,7 +36,9 @@ void check_machines(const infer::MachineOptions& flags) {
   };
   if (flags.gpu_layers) is_for_gpus("--gpu-layers");
   if (flags.cache_bytes) is_for_gpus("--cache-memory");
-  if (flags.fast && !infer::kernels::fast_pays()) {
+  if (flags.fast && infer::kernels::fast_pays()) {
+    core::print_stderr("--fast: products of BF16 numbers, as {} rounds them\n", core::isa_name(core::select_isa()));
+  } else if (flags.fast) {
     core::print_stderr("--fast has no effect: this CPU has no fast BF16 instructions\n");
   }
 }

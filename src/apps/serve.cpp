@@ -140,7 +140,8 @@ int run(const apps::Flags& app, Options& o) {
       .chat_template = data::find_chat_template(model.tokenizer(), model.file().path, o.chat_template),
       .speculate = o.speculate,
       .max_tool_calls = o.max_tool_calls,
-      .sampler = model.sampler_defaults(infer::SamplerOptions::of_requests())};
+      .sampler = model.sampler_defaults(infer::SamplerOptions::of_requests()),
+      .machine = model.machines().describe()};
   apps::print_sampler_defaults(model);
   apps::report_repacking(model);
   const std::string name = served.name;

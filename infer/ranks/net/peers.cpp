@@ -181,9 +181,12 @@ class GlooPeers final : public Peers {
   void shutdown() override {
     if (lost_ || leaves_.exchange(true)) return;
     for_others([this](size_t rank) {
+      // Without with(): if a rank has already ended, the next ones must still be told, or this one is lost to them.
       try {
-        send(rank, Channel::Watch, {});
-        outbox(rank, Channel::Watch).frame.gloo().waitSend(milliseconds(1000));
+        Buffer& frame = outbox(rank, Channel::Watch).frame;
+        std::memset(frame.data(), 0, kHead);
+        frame.gloo().send(static_cast<int>(rank), slot(Channel::Watch, false), 0, kHead);
+        frame.gloo().waitSend(world_.timeout);
       } catch (const std::exception&) {
         // Ignored: the other rank has already ended.
       }

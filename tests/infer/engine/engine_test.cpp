@@ -107,6 +107,22 @@ TEST_P(EngineTest, RepetitiveOutputNeedsFewerSteps) {
   EXPECT_LT(engine.statistics().steps, 30U);
 }
 
+TEST_P(EngineTest, ARequestDraftsAsTheAcceptanceOfEarlierOnesSays) {
+  Request r{.prompt = tokens(10), .options = {.max_tokens = 100, .sampler = {.temperature = 0.0F}, .speculate = 10}};
+  r.options.sampler.logit_bias = {{7, 100.0F}};
+  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 200});
+  StepTime time;
+  time.fixed = 1.0;
+  time.per_row = 1.2;  // a draft that is right half of the time does not pay
+  engine.goodput().plant(time, 0.0);
+  EXPECT_EQ(results_of(engine, r).front().tokens, std::vector<int32_t>(100, 7));
+  const uint64_t without = engine.statistics().steps;
+  EXPECT_GE(without, 100U);
+  for (int i = 0; i < 60; ++i) engine.goodput().acceptance().learn(10, 10);
+  EXPECT_EQ(results_of(engine, r).front().tokens, std::vector<int32_t>(100, 7));
+  EXPECT_LT(engine.statistics().steps - without, 30U);
+}
+
 TEST_P(EngineTest, CallbacksGetTheLogitsOfEachToken) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 2000});
   Request r = drawing(tokens(40, 1), 12);

@@ -157,6 +157,18 @@ TEST(Acceptance, FollowsTheDrafts) {
   EXPECT_GT(a.next(), 0.85) << "without drafts after the first, it follows the first";
 }
 
+TEST(Acceptance, ANewSequenceBeginsWithThatOfTheOthers) {
+  Acceptance all(nullptr, 0.99);
+  Acceptance repeats(&all);
+  for (int i = 0; i < 60; ++i) repeats.learn(4, 4);
+  Acceptance next(&all);
+  EXPECT_GT(next.first(), 0.98);
+  EXPECT_GT(next.next(), 0.98);
+  for (int i = 0; i < 3; ++i) next.learn(4, 0);
+  EXPECT_LT(next.first(), 0.3) << "its own drafts soon weigh more";
+  EXPECT_GT(Acceptance(&all).first(), 0.9);
+}
+
 TEST(Acceptance, CountsRecentMisses) {
   Acceptance a;
   for (int i = 0; i < 9; ++i) a.learn(2, 0);

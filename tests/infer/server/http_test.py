@@ -44,6 +44,9 @@ def error_of(body):
 def test_address_and_model_name_are_printed(start):
     serve = start("--name", "my model")  # Serve reads the printed address
     assert json.loads(get(serve, "/v1/models")[2])["data"][0]["id"] == "my model"
+    props = json.loads(get(serve, "/props")[2])
+    assert props["model_alias"] == "my model" and props["machine"].startswith("1 threads, ")
+    assert props["default_generation_settings"]["n_ctx"] == 256
     serve.process.terminate()
     assert serve.process.stdout.read() == "model: my model\n"
 
