@@ -117,21 +117,6 @@ def test_message_contents_are_marked_as_contents(name, tmp_path):
         assert all(a[1] != b[1] for a, b in itertools.pairwise(answer["pieces"]))
 
 
-@pytest.mark.parametrize("name", [name for name in KNOWN if name not in ("Mistral v3",)])
-def test_turns_extend_the_previous_rendering(name, tmp_path):
-    """After another turn, the rendering must begin with the previous one, so that the prefix cache can be reused."""
-    template = KNOWN[name]
-    messages = [{"role": role, "content": text} for role, text in
-                [("user", "Hi"), ("assistant", "Hello!"), ("user", "Why?"), ("assistant", "I see.\n\nNo."), ("user", "So")]]
-    if theirs(template, [{"role": "system", "content": "Be brief."}] + messages) is not None:
-        messages = [{"role": "system", "content": "Be brief."}] + messages
-    parts = [messages[:len(messages) - 5 + n] for n in (1, 3, 5)]
-    texts = [text_of(answer) for answer in folio([request(m, template=template) for m in parts], tmp_path)]
-    writes_thoughts = texts[0].endswith("<think>\n") or name in ("GPT-OSS", "GLM 4.5")  # later turns omit thoughts
-    for n, (before, after) in enumerate(itertools.pairwise(texts)):
-        assert writes_thoughts or after.startswith(before)
-
-
 @pytest.mark.parametrize("name, template", [("chatml", CHATML), ("llama2", LLAMA2), ("llama3", LLAMA3),
                                             ("zephyr", ZEPHYR), ("gemma", GEMMA3)])
 def test_named_templates_match_the_published_ones(name, template, tmp_path):
