@@ -1,5 +1,5 @@
-// Tests core/formats/peft_adapter.h: parts that don't match their description are rejected, and patterns match as in
-// Python. lora_test.py and adapter_files_test.py in tests/apps compare files in both directions with peft.
+// Tests core/formats/peft_adapter.h: writing and reading keeps an adapter, and its file has peft's names and row order.
+// lora_test.py and adapter_files_test.py in tests/apps compare both directions with peft.
 #include "core/formats/peft_adapter.h"
 
 #include <gtest/gtest.h>
@@ -34,12 +34,74 @@ Adapter numbered_adapter(const ModelConfig& config, const std::vector<Role>& rol
   return adapter;
 }
 
+void expect_same(const Adapter& read, const Adapter& written) {
+  ASSERT_EQ(read.parts.size(), written.parts.size());
+  for (size_t i = 0; i < read.parts.size(); ++i) {
+    const Adapter::Part& one = read.parts[i];
+    const Adapter::Part& two = written.parts[i];
+    EXPECT_EQ(one.role, two.role);
+    EXPECT_EQ(one.layer, two.layer);
+    EXPECT_EQ(one.rank, two.rank);
+    EXPECT_EQ(one.scale, two.scale);
+    EXPECT_EQ(one.a, two.a);
+    EXPECT_EQ(one.b, two.b);
+  }
+}
+
 const AdapterInfo kOfTwo{.rank = 3,
                          .alpha = 2.5,
                          .dropout = 0.125,
                          .targets = {Role::Wq, Role::Wk, Role::W2},
                          .base = "a \"name\"",
                          .by_root = false};
+
+TEST(PeftAdapter, RoundTripKeepsTheAdapter) {
+  for (const Family family : {Family::Llama, Family::Qwen2}) {
+    for (const bool by_root : {false, true}) {
+      ModelConfig config = kGrouped;
+      config.family = family;
+      AdapterInfo info = kOfTwo;
+      info.by_root = by_root;
+      const TempDir dir;
+      const Adapter adapter = numbered_adapter(config, info.targets, info);
+      write_adapter(dir.path(), config, adapter, info);
+      expect_same(read_peft_adapter(dir.path(), config), adapter);
+      const AdapterInfo read = read_adapter_info(dir.path());
+      EXPECT_EQ(read.rank, info.rank);
+      EXPECT_EQ(read.alpha, info.alpha);
+      EXPECT_EQ(read.dropout, info.dropout);
+      EXPECT_EQ(read.targets, info.targets);
+      EXPECT_EQ(read.base, info.base);
+      EXPECT_EQ(read.by_root, info.by_root);
+    }
+  }
+}
+
+TEST(PeftAdapter, PartialAdaptersListTheirModules) {
+  const TempDir dir;
+  Adapter adapter = numbered_adapter(kGrouped, kOfTwo.targets, kOfTwo);
+  adapter.parts.erase(adapter.parts.begin() + 1);
+  write_adapter(dir.path(), kGrouped, adapter, kOfTwo);
+  expect_same(read_peft_adapter(dir.path(), kGrouped), adapter);
+  const std::string config = test::read_bytes(dir / "adapter_config.json");
+  EXPECT_TRUE(test::contains(config, "\"model.layers.0.self_attn.q_proj\"")) << config;
+  EXPECT_FALSE(test::contains(config, "model.layers.0.self_attn.k_proj")) << config;
+  EXPECT_TRUE(test::contains(config, "\"model.layers.1.self_attn.k_proj\"")) << config;
+}
+
+TEST(PeftAdapter, QueryAndKeyRowsUseHuggingFaceOrder) {
+  const TempDir dir;
+  const AdapterInfo info{.rank = 1, .alpha = 1, .dropout = 0, .targets = {Role::Wq}, .base = ""};
+  Adapter adapter = numbered_adapter(kGrouped, info.targets, info);
+  for (size_t i = 0; i < adapter.parts[0].b.size(); ++i) adapter.parts[0].b[i] = static_cast<float>(i);
+  write_adapter(dir.path(), kGrouped, adapter, info);
+  const SafetensorsFile file(dir / "adapter_model.safetensors");
+  const TensorView* b = file.find_tensor("base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight");
+  ASSERT_NE(b, nullptr);
+  const std::vector<float> rows = to_floats(*b);
+  EXPECT_EQ(std::vector<float>(rows.begin(), rows.begin() + 12),
+            (std::vector<float>{0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11}));  // heads of six rows, even rows first
+}
 
 TEST(PeftAdapter, WritesOnlyAdapterTensors) {
   const TempDir dir;

@@ -94,6 +94,18 @@ TEST(CharTokenizer, DefaultPromptIsANewlineIfKnown) {
   EXPECT_EQ(tokenizer_of("ba").default_prompt(), (std::vector<int32_t>{0}));
 }
 
+TEST(CharTokenizerGguf, AsciiHasAnEmptyMergeList) {
+  const core::GgufMetadata pairs = tokenizer_of("To be\n").to_gguf();
+  EXPECT_EQ(metadata<std::string>(pairs, "tokenizer.ggml.model"), "gpt2");
+  EXPECT_EQ(list<std::string>(pairs, "tokens"),
+            (std::vector<std::string>{"Ċ", "Ġ", "T", "b", "e", "o", "<|endoftext|>"}));
+  EXPECT_EQ(list<int32_t>(pairs, "token_type"), (std::vector<int32_t>{1, 1, 1, 1, 1, 1, 3}));
+  EXPECT_TRUE(list<std::string>(pairs, "merges").empty());
+  EXPECT_EQ(metadata<uint32_t>(pairs, "tokenizer.ggml.bos_token_id"), 6U);
+  EXPECT_EQ(metadata<uint32_t>(pairs, "tokenizer.ggml.eos_token_id"), 6U);
+  EXPECT_FALSE(metadata<bool>(pairs, "tokenizer.ggml.add_bos_token"));
+}
+
 TEST(CharTokenizerGguf, MergesJoinTheBytesOfACharacter) {
   const core::GgufMetadata pairs = tokenizer_of("é中😀").to_gguf();
   EXPECT_EQ(list<std::string>(pairs, "tokens"), (std::vector<std::string>{"Ã©", "ä¸Ń", "ðŁĺĢ", "<|endoftext|>"}));

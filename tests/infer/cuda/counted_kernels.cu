@@ -1,3 +1,4 @@
+#include "infer/cuda/numbers.h"
 #include "tests/infer/cuda/counted_kernels.h"
 
 namespace folio::infer::gpu::test {
@@ -9,6 +10,22 @@ __global__ void copy(float* y, const float* x, unsigned n) {
 
 __global__ void gather(float* y, const float* x, unsigned first, unsigned stride) {
   y[threadIdx.x] = x[first + threadIdx.x * stride];
+}
+
+__global__ void copy_words(Words* y, const Words* x) { store(&y[threadIdx.x], load(&x[threadIdx.x])); }
+
+__global__ void shared_stride(float* y, unsigned stride) {
+  FOLIO_SHARED(float, words, 1024 + 32);
+  words[threadIdx.x * stride] = 1.0F;
+  __syncthreads();
+  y[threadIdx.x] = words[threadIdx.x * stride];
+}
+
+__global__ void shared_words(Words* y, const Words* x) {
+  FOLIO_SHARED(Words, words, 32);
+  store(&words[threadIdx.x], load(&x[threadIdx.x]));
+  __syncthreads();
+  store(&y[threadIdx.x], load(&words[threadIdx.x]));
 }
 
 __global__ void branch(float* y) {
@@ -37,6 +54,11 @@ __global__ void skips(float* y, const float* x, unsigned n) {
 __global__ void early_return(float* y, const float* x, unsigned n) {
   if (threadIdx.x >= n) return;
   y[threadIdx.x] = x[threadIdx.x];
+}
+
+__global__ void multiply_add(float* y, const float* x) {
+  const float v = x[threadIdx.x];
+  y[threadIdx.x] = fmaf(v, __shfl_xor_sync(kAllLanes, v, 1), 1.0F);
 }
 
 }  // namespace folio::infer::gpu::test

@@ -1,5 +1,4 @@
-// Tests how the emulator counts what diverging lanes do, on kernels whose counts follow from their source by hand, in
-// every order of threads. The lesson's tests (tests/experiments/33_cuda) have the counts of kernels without divergence.
+// Tests the emulator's counts on kernels whose counts follow from their source by hand.
 #include "tests/infer/cuda/host/counts.h"
 
 #include <gtest/gtest.h>
@@ -38,12 +37,57 @@ class Counting : public ::testing::TestWithParam<host::Order> {
 INSTANTIATE_TEST_SUITE_P(Orders, Counting, ::testing::ValuesIn(host::all_orders(1)),
                          ::testing::PrintToStringParamName());
 
+TEST_P(Counting, AWarpThatReadsSideBySideReadsFourSectors) {
+  const Counts c = count(test::copy, {4}, 256U, y, x, 1000U);
+  EXPECT_EQ(c.launches, 1U);
+  EXPECT_EQ(c.blocks, 4U);
+  EXPECT_EQ(c.block_threads, 256U);
+  EXPECT_EQ(c.loaded_bytes, 4000U);
+  EXPECT_EQ(c.stored_bytes, 4000U);
+  EXPECT_EQ(c.load_requests, 32U);  // the last request has 8 active lanes
+  EXPECT_EQ(c.store_requests, 32U);
+  EXPECT_EQ(c.load_sectors, 125U);  // 4000 bytes in sectors of 32
+  EXPECT_EQ(c.store_sectors, 125U);
+  EXPECT_EQ(c.distinct_sectors, 250U);
+  EXPECT_EQ(c.divergent_branches, 1U);  // at i < n, in the warp of elements 992 to 1023
+  EXPECT_EQ(c.shared_requests, 0U);
+  EXPECT_EQ(c.barriers, 0U);
+}
+
 TEST_P(Counting, SectorsFollowTheStride) {
   for (const auto& [stride, sectors] :
        std::vector<std::pair<unsigned, unsigned>>{{0, 1}, {1, 4}, {2, 8}, {8, 32}, {32, 32}}) {
     EXPECT_EQ(count(test::gather, {}, 32U, y, x, 0U, stride).load_sectors, sectors) << stride;
   }
   EXPECT_EQ(count(test::gather, {}, 32U, y, x, 1U, 1U).load_sectors, 5U);  // misaligned by one element
+}
+
+TEST_P(Counting, WideAccessesReadSixteenBytesALane) {
+  const Counts c = count(test::copy_words, {}, 32U, y_.as<Words>(), x_.as<Words>());
+  EXPECT_EQ(c.loaded_bytes, 512U);
+  EXPECT_EQ(c.load_requests, 1U);
+  EXPECT_EQ(c.load_sectors, 16U);
+}
+
+TEST_P(Counting, BankConflictsFollowTheStride) {
+  // The number of conflicts is the number of lanes in the fullest bank minus one, for the store and for the load.
+  for (const auto& [stride, conflicts] :
+       std::vector<std::pair<unsigned, unsigned>>{{0, 0}, {1, 0}, {2, 1}, {4, 3}, {32, 31}, {33, 0}}) {
+    if (stride == 0) continue;  // all lanes would write one word: a race
+    const Counts c = count(test::shared_stride, {}, 32U, y, stride);
+    EXPECT_EQ(c.shared_requests, 2U);
+    EXPECT_EQ(c.bank_conflicts, 2 * conflicts) << stride;
+    EXPECT_EQ(c.shared_wavefronts, 2 + 2 * conflicts) << stride;
+    EXPECT_EQ(c.barriers, 1U);
+    EXPECT_EQ(c.shared_bytes, 1056 * sizeof(float));
+  }
+}
+
+TEST_P(Counting, WideSharedAccessesNeedAWavefrontAQuarter) {
+  const Counts c = count(test::shared_words, {}, 32U, y_.as<Words>(), x_.as<Words>());
+  EXPECT_EQ(c.shared_requests, 2U);
+  EXPECT_EQ(c.shared_wavefronts, 8U);
+  EXPECT_EQ(c.bank_conflicts, 0U);
 }
 
 TEST_P(Counting, BothSidesOfABranchAreRequestsOfTheirOwn) {
@@ -77,6 +121,14 @@ TEST_P(Counting, LanesThatReturnEarlyAreInactive) {
   EXPECT_EQ(c.loaded_bytes, 160U);
   EXPECT_EQ(c.load_sectors, 5U);
   EXPECT_EQ(c.divergent_branches, 1U);
+}
+
+TEST_P(Counting, MultiplyAddsAndShuffles) {
+  const Counts c = count(test::multiply_add, {}, 128U, y, x);
+  EXPECT_EQ(c.multiply_adds, 128U);
+  EXPECT_EQ(c.shuffles, 4U);
+  EXPECT_EQ(c.divergent_branches, 0U);
+  EXPECT_EQ(c.active_share(), 1.0);
 }
 
 TEST_P(Counting, TraceHasTheAddressesOfEachLane) {
