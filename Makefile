@@ -5,7 +5,7 @@ CONFIGURE := cmake --preset $(PRESET) $(if $(CI),,-DFOLIO_KERNELS=native) --log-
 RUN := runs/tinyshakespeare
 
 .DEFAULT_GOAL := help
-.PHONY: help book demo serve programs check wheel test test-all full studies ranks long smollm2 ladder cuda-lesson exercise sanitize tsan races fuzz neon soak interop cuda-all cuda-report format
+.PHONY: help book demo serve programs check wheel test test-all full studies ranks long links smollm2 ladder cuda-lesson exercise sanitize tsan races fuzz neon soak interop cuda-all cuda-report format
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -127,6 +127,10 @@ book: ## build the ladder and the documentation as a site to read offline, build
 	@scripts/bootstrap.sh book
 	@rm -rf build/book
 	@build/venv-book/bin/python -m sphinx -q -W --keep-going -E -d build/book-doctrees -c scripts/book . build/book
+
+links: ## check the links of the book to other sites, for which it needs a network
+	@scripts/bootstrap.sh book
+	@build/venv-book/bin/python -m sphinx -q -b linkcheck -d build/book-links/doctrees -c scripts/book . build/book-links
 
 exercise: ## list the exercises; N=1 (a number or a name) checks your code in one of them, HINT=1 prints a hint
 	@scripts/exercise.py $(N) $(if $(HINT),--hint $(HINT))
