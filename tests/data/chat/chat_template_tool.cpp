@@ -108,7 +108,8 @@ Json chat(const Json& request) {
                                          : ChatTemplate(request.at("template").get<std::string>(), "the file");
   Json pieces = Json::array();
   for (const ChatPiece& piece :
-       chat_template.render(messages_of(request.at("messages")), request.at("bos"), request.at("eos"),
+       chat_template.render(messages_of(request.at("messages")), request.at("bos").get<std::string>(),
+                            request.at("eos").get<std::string>(),
                             {.add_generation_prompt = request.value("add_generation_prompt", true),
                             .tools = request.contains("tools") ? request["tools"].dump() : "",
                             .arguments_as_text = request.value("arguments_as_text", false)})) {

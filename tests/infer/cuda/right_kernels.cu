@@ -31,7 +31,7 @@ __global__ void joins_with_own_fences(unsigned* total, unsigned* parts, unsigned
 }
 
 __global__ void warp_words(unsigned* out) {
-  const unsigned lane = lane_id();
+  const unsigned lane = threadIdx.x % kWarp;
   unsigned* mine = out + lane * 7;
   mine[0] = __shfl_sync(kAllLanes, lane * 10, 5);
   mine[1] = __shfl_xor_sync(kAllLanes, lane * 10, 3);
@@ -43,7 +43,7 @@ __global__ void warp_words(unsigned* out) {
 }
 
 __global__ void halves(unsigned* out) {
-  const unsigned lane = lane_id();
+  const unsigned lane = threadIdx.x % kWarp;
   unsigned x = lane;
   if (lane < 16) {
     for (int i = 0; i < 3; ++i) x = __shfl_xor_sync(0x0000FFFFU, x, 1);
