@@ -131,7 +131,7 @@ def speeds_of_training(result, folder):
 
 
 def speeds_of_llama_bench(result, _):
-    tests = json.loads(result.out)
+    tests = json.loads(re.sub("^[=C].*", "", result.out, flags=re.MULTILINE))  # without ik_llama.cpp's notes
     return {"prefill" if test["n_prompt"] else "decode": test["avg_ts"] for test in tests}
 
 
