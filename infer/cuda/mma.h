@@ -91,7 +91,6 @@ __device__ inline void multiply_s8_half(IntSums& s, const TileA& a, const TileB&
 
 void multiply_f16(Sums& s, const TileA& a, const TileB& b, std::source_location at = std::source_location::current());
 void multiply_bf16(Sums& s, const TileA& a, const TileB& b, std::source_location at = std::source_location::current());
-void multiply_tf32(Sums& s, const TileA& a, const TileB& b, std::source_location at = std::source_location::current());
 void multiply_f32(Sums& s, const TileA& a, const TileB& b, std::source_location at = std::source_location::current());
 void multiply_s8(IntSums& s, const TileA& a, const TileB& b, std::source_location at = std::source_location::current());
 void multiply_s8_half(IntSums& s, const TileA& a, const TileB& b, int half,

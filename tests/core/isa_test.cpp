@@ -20,17 +20,6 @@ TEST(Isa, ReferenceIsAlwaysFirst) {
   EXPECT_TRUE(std::is_sorted(isas.begin(), isas.end()));
 }
 
-TEST(Isa, NamesAreDistinctAndLowerCase) {
-  EXPECT_EQ(isa_name(Isa::Reference), "reference");
-  EXPECT_EQ(isa_name(Isa::Avx2), "avx2");
-  EXPECT_EQ(isa_name(Isa::Avx512), "avx512");
-  EXPECT_EQ(isa_name(Isa::Avx512Vnni), "avx512vnni");
-  EXPECT_EQ(isa_name(Isa::Avx512Bf16), "avx512bf16");
-  EXPECT_EQ(isa_name(Isa::Amx), "amx");
-  EXPECT_EQ(isa_name(Isa::Neon), "neon");
-  EXPECT_EQ(isa_name(Isa::NeonI8mm), "neoni8mm");
-}
-
 TEST(Isa, SelectsTheBestByDefault) {
   for (const char* unset : {static_cast<const char*>(nullptr), ""}) {
     const ScopedEnv env("FOLIO_ISA", unset);

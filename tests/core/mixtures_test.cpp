@@ -79,13 +79,5 @@ TEST(Mixtures, GroupedValuesOf80LayersUseMoreBits) {
   EXPECT_EQ(layers_with(c, "q4_k_m", Role::Wv, DType::Q5_K).size(), 40U);
 }
 
-TEST(Mixtures, HaveNamesAndFileTypes) {
-  EXPECT_EQ(mixtures().size(), 3U);
-  EXPECT_EQ(find_mixture("q4_k_m")->file_type, 15U);
-  EXPECT_EQ(find_mixture("q5_k_m")->file_type, 17U);
-  EXPECT_EQ(find_mixture("q6_k")->file_type, 18U);
-  EXPECT_EQ(find_mixture("q4_k"), nullptr);
-}
-
 }  // namespace
 }  // namespace folio::core

@@ -122,20 +122,6 @@ TEST(ThreadPool, RepeatedLoopsAreSynchronized) {
   EXPECT_EQ(cells, std::vector<uint32_t>(30, kRounds));
 }
 
-TEST(ThreadPool, WakesSleepingWorkers) {
-  const std::set<std::string> others = test::threads_of_process();
-  ThreadPool pool(3);
-  const std::set<std::string> workers = started_since(others);
-  for (int round = 0; round < 10; ++round) {
-    test::await_sleep(workers);
-    std::vector<int> hits(100, 0);
-    pool.parallel_for(100, 1, [&](size_t begin, size_t end) {
-      for (size_t i = begin; i < end; ++i) ++hits[i];
-    });
-    ASSERT_EQ(std::accumulate(hits.begin(), hits.end(), 0), 100);
-  }
-}
-
 TEST(ThreadPool, UnusedPoolShutsDown) {
   for (int i = 0; i < 50; ++i) const ThreadPool pool(4);
 }

@@ -67,14 +67,6 @@ TEST(Utf8, TruncatedMeansCompletable) {
   }
 }
 
-TEST(Utf8, DecodesAtAnyOffset) {
-  const std::string text = "aé日😀";
-  EXPECT_EQ(decode_utf8(text, 1).code_point, 0xE9U);
-  EXPECT_EQ(decode_utf8(text, 3).code_point, 0x65E5U);
-  EXPECT_EQ(decode_utf8(text, 6).code_point, 0x1F600U);
-  EXPECT_FALSE(decode_utf8(text, 2).valid);
-}
-
 TEST(CompleteUtf8Prefix, ExcludesOnlyATruncatedLastCharacter) {
   const std::string text = "aé日😀z";
   for (size_t cut = 0; cut <= text.size(); ++cut) {

@@ -41,15 +41,6 @@ std::vector<uint16_t> halves(std::span<const std::byte> bytes) {
   return values;
 }
 
-TEST(ToFloats, KeepsValuesOfFloatTypes) {
-  const std::vector<float> floats{0.0F, -0.0F, 1.5F, std::numeric_limits<float>::denorm_min(), HUGE_VALF};
-  EXPECT_EQ(to_floats(view(floats, DType::F32)), floats);
-  const std::vector<uint16_t> f16{0x0000, 0x3C00, 0xC000, 0x0001, 0x7BFF};
-  EXPECT_EQ(to_floats(view(f16, DType::F16)), (std::vector<float>{0.0F, 1.0F, -2.0F, 0x1p-24F, 65504.0F}));
-  const std::vector<uint16_t> bf16{0x0000, 0x3F80, 0xC000, 0x0001, 0x7F7F};
-  EXPECT_EQ(to_floats(view(bf16, DType::BF16)), (std::vector<float>{0.0F, 1.0F, -2.0F, 0x1p-133F, 0x1.FEp127F}));
-}
-
 TEST(ToFloats, ReadsUnalignedBytes) {
   const std::array<float, 3> values{1.0F, -2.0F, 3.5F};
   std::vector<std::byte> bytes(1 + sizeof values);
@@ -144,21 +135,6 @@ TEST(StreamAs, RejectsRowsOfPartialBlocksByName) {
                "tensor w of shape [3, 48] needs rows that are a multiple of 32 for Q8_0");
 }
 
-TEST(StreamAs, DequantizesBlocks) {
-  const auto x = numbered_weights(kGrouped).tensors[1];  // a norm with 24 values
-  std::vector<float> values(64);
-  std::copy(x.begin(), x.end(), values.begin());
-  const auto blocks = quantize(DType::Q4_1, values, "w");
-  const TensorView tensor{.name = "w", .type = DType::Q4_1, .shape = {2, 32}, .bytes = blocks};
-  std::vector<float> expected(64);
-  dequantize(DType::Q4_1, blocks, expected);
-  EXPECT_EQ(to_floats(tensor), expected);
-  const TensorStream stream = stream_as({tensor}, DType::F32);
-  TensorView wide = stream.tensors[0];
-  wide.bytes = checked_bytes(stream, 0);
-  EXPECT_EQ(to_floats(wide), expected);
-}
-
 TEST(StreamAs, ChunksMatchTheWholeTensor) {
   std::vector<float> values(130 * 768);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(random_uniform(9, i)) - 0.5F;
@@ -223,13 +199,6 @@ TEST(WithVocabulary, RejectsRowsOutsideTheVocabulary) {
     EXPECT_ERROR(with_vocabulary(stored(weights), std::vector<int32_t>{0, row}),
                  "m.bin: row " + std::to_string(row) + " is outside the vocabulary of 11");
   }
-}
-
-TEST(ToWeights, CopiesTheModelsFloats) {
-  const Weights weights = numbered_weights(kGrouped);
-  const Weights copied = to_weights(stored(weights));
-  EXPECT_EQ(copied.config, kGrouped);
-  EXPECT_EQ(copied.tensors, weights.tensors);
 }
 
 }  // namespace

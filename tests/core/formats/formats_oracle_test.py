@@ -263,7 +263,8 @@ def test_transformers_loads_our_directory(tmp_path):
     assert all(key.startswith("__pad__.") for key in loading["unexpected_keys"]), loading
     config = model.config
     assert config.rope_parameters["rope_theta"] == 12345.0 and config.rope_parameters["rope_type"] == "default"
-    assert (config.num_key_value_heads, config.eos_token_id, config.tie_word_embeddings) == (KV_HEADS, 10, False)
+    assert (config.num_key_value_heads, config.tie_word_embeddings) == (KV_HEADS, False)
+    assert (config.bos_token_id, config.eos_token_id) == (10, 10)
     hf = load_file(tmp_path / "model.safetensors")
     for name, parameter in model.state_dict().items():
         assert parameter.numpy().tobytes() == hf[name].tobytes(), name

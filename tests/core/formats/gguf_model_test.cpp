@@ -1,4 +1,6 @@
-// Tests core/formats/gguf_model.h: writing and reading keeps a model's bits, and errors name unsupported features.
+// Tests core/formats/gguf_model.h: which keys and tensors are read and written for latent attention and modules of
+// later tokens, and errors that name unsupported features. formats_oracle_test.py and tests/apps compare with other
+// packages.
 #include "core/formats/gguf_model.h"
 
 #include <gtest/gtest.h>
@@ -29,32 +31,19 @@ GgufFile changed_gguf(const std::filesystem::path& path, const Weights& weights,
   return GgufFile(path);
 }
 
+// Returns kGrouped's file after `change` edited its tensors.
+template <typename Change>
+GgufFile changed_tensors(const TempDir& dir, Change change) {
+  return changed_gguf(dir / "m", numbered_weights(kGrouped),
+                      [&](auto&, std::vector<TensorView>& tensors) { change(tensors); });
+}
+
 void set(GgufMetadata& metadata, const std::string& key, GgufValue value) {
   std::erase_if(metadata, [&](const auto& entry) { return entry.first == key; });
   metadata.emplace_back(key, std::move(value));
 }
 
 std::vector<std::shared_ptr<const void>> copies;  // of manifest_tensors()
-
-TEST(ModelGguf, RoundTripKeepsConfigurationAndWeights) {
-  const TempDir dir;
-  for (const ModelConfig& config : several_shapes()) {
-    const Weights weights = numbered_weights(config);
-    write_gguf_model(dir / "m.gguf", weights, "a name", {{"tokenizer.ggml.model", std::string("gpt2")}});
-    const GgufFile file(dir / "m.gguf");
-    EXPECT_EQ(config_from_gguf(file), config) << describe_difference(config, config_from_gguf(file));
-    EXPECT_EQ(file.string("general.name"), "a name");
-    EXPECT_EQ(file.string("tokenizer.ggml.model"), "gpt2");
-    EXPECT_EQ(file.integer("llama.vocab_size"), config.vocab_size);
-    const auto views = manifest_tensors(file, config, copies);
-    ASSERT_EQ(views.size(), weights.tensors.size());
-    for (size_t i = 0; i < views.size(); ++i) {
-      const auto values = views[i].floats();
-      EXPECT_TRUE(std::equal(values.begin(), values.end(), weights.tensors[i].begin(), weights.tensors[i].end()));
-      EXPECT_EQ(views[i].name, file.tensors()[i].name) << "the file's order is the manifest's";
-    }
-  }
-}
 
 TEST(ModelGguf, RoundTripKeepsLatentAttention) {
   const TempDir dir;
@@ -267,53 +256,43 @@ TEST(ModelGguf, NamesEachMissingKey) {
 
 TEST(ModelGguf, NamesAMissingEmbedding) {
   const TempDir dir;
-  const GgufFile file = changed_gguf(dir / "m", numbered_weights(kGrouped),
-                                     [](auto&, std::vector<TensorView>& tensors) { tensors.erase(tensors.begin()); });
+  const GgufFile file = changed_tensors(dir, [](auto& tensors) { tensors.erase(tensors.begin()); });
   EXPECT_ERROR(config_from_gguf(file), "token_embd.weight is missing");
 }
 
 TEST(ManifestTensors, NamesAMissingTensorAndItsShape) {
   const TempDir dir;
-  const Weights weights = numbered_weights(kGrouped);
-  for (const size_t missing : {size_t{3}, weights.tensors.size() - 1}) {
-    const std::string name = tensor_manifest(kGrouped)[missing].gguf_name;
-    const GgufFile file = changed_gguf(dir / "m", weights, [&](auto&, std::vector<TensorView>& tensors) {
-      tensors.erase(tensors.begin() + static_cast<ptrdiff_t>(missing));
-    });
-    EXPECT_ERROR(
-        manifest_tensors(file, kGrouped, copies),
-        "tensor " + name + " of shape " + shape_string(tensor_manifest(kGrouped)[missing].shape) + " is missing");
+  const auto manifest = tensor_manifest(kGrouped);
+  for (const size_t i : {size_t{3}, manifest.size() - 1}) {
+    const GgufFile file =
+        changed_tensors(dir, [&](auto& tensors) { tensors.erase(tensors.begin() + static_cast<ptrdiff_t>(i)); });
+    EXPECT_ERROR(manifest_tensors(file, kGrouped, copies),
+                 "tensor " + manifest[i].gguf_name + " of shape " + shape_string(manifest[i].shape) + " is missing");
   }
 }
 
 TEST(ManifestTensors, NamesAnExtraTensor) {
   const TempDir dir;
   const std::vector<float> bias(24);
-  const GgufFile file =
-      changed_gguf(dir / "m", numbered_weights(kGrouped), [&](auto&, std::vector<TensorView>& tensors) {
-        tensors.insert(
-            tensors.begin() + 5,
-            {.name = "blk.0.attn_q.bias", .type = DType::F32, .shape = {24}, .bytes = std::as_bytes(std::span(bias))});
-      });
+  const GgufFile file = changed_tensors(dir, [&](auto& tensors) {
+    tensors.insert(
+        tensors.begin() + 5,
+        {.name = "blk.0.attn_q.bias", .type = DType::F32, .shape = {24}, .bytes = std::as_bytes(std::span(bias))});
+  });
   EXPECT_ERROR(manifest_tensors(file, kGrouped, copies),
                "llama models with biases (blk.0.attn_q.bias) are not supported");
 }
 
 TEST(ManifestTensors, ErrorsShowActualAndExpectedShape) {
   const TempDir dir;
-  const GgufFile file =
-      changed_gguf(dir / "m", numbered_weights(kGrouped), [&](auto&, std::vector<TensorView>& tensors) {
-        tensors[3].shape = {24, 12};
-      });
+  const GgufFile file = changed_tensors(dir, [](auto& tensors) { tensors[3].shape = {24, 12}; });
   EXPECT_ERROR(manifest_tensors(file, kGrouped, copies),
                "tensor blk.0.attn_k.weight has shape [24, 12], expected [12, 24]");
 }
 
 TEST(ManifestTensors, FollowsTheManifestsOrder) {
   const TempDir dir;
-  const GgufFile file =
-      changed_gguf(dir / "m", numbered_weights(kGrouped),
-                   [&](auto&, std::vector<TensorView>& tensors) { std::reverse(tensors.begin(), tensors.end()); });
+  const GgufFile file = changed_tensors(dir, [](auto& tensors) { std::reverse(tensors.begin(), tensors.end()); });
   const auto manifest = tensor_manifest(kGrouped);
   const auto views = manifest_tensors(file, kGrouped, copies);
   ASSERT_EQ(views.size(), manifest.size());
@@ -338,30 +317,11 @@ TEST(GgufModel, SixteenBitTensorsKeepBitsAndFileType) {
 TEST(GgufModel, NamesATensorOfUnsupportedType) {
   const TempDir dir;
   const std::vector<int32_t> whole(24);
-  static_cast<void>(
-      changed_gguf(dir / "m.gguf", numbered_weights(kGrouped), [&](auto&, std::vector<TensorView>& tensors) {
-        tensors[1].type = DType::I32;
-        tensors[1].bytes = std::as_bytes(std::span(whole));
-      }));
-  EXPECT_ERROR(read_gguf_model(dir / "m.gguf"),
-               "m.gguf: tensor blk.0.attn_norm.weight has type I32, expected F32, F16, BF16");
-}
-
-TEST(GgufModel, KeepsLlama3RopeScalingAndWritesItsFactors) {
-  ModelConfig config{.vocab_size = 11, .dim = 128, .n_layers = 1, .n_heads = 2, .n_kv_heads = 1, .hidden_dim = 20};
-  config.rope_theta = 500000.0F;
-  config.rope_scaling = {.factor = 8.0F, .low_freq_factor = 1.5F, .high_freq_factor = 5.0F, .original_context = 4096};
-  const test::TempDir dir;
-  write_gguf_model(dir / "m.gguf", numbered_weights(config), "name", {});
-  const StoredModel read = read_gguf_model(dir / "m.gguf");
-  EXPECT_EQ(read.config, config);
-  EXPECT_EQ(read.tensors.size(), tensor_manifest(config).size());
-  const TensorView* factors = read.gguf->find_tensor("rope_freqs.weight");
-  ASSERT_NE(factors, nullptr);
-  const std::vector<double> expected = rope_factors(config);
-  EXPECT_EQ(to_floats(*factors), std::vector<float>(expected.begin(), expected.end()));
-  EXPECT_EQ(to_floats(*factors).front(), 1.0F);
-  EXPECT_EQ(to_floats(*factors).back(), 8.0F);
+  const GgufFile file = changed_tensors(dir, [&](auto& tensors) {
+    tensors[1].type = DType::I32;
+    tensors[1].bytes = std::as_bytes(std::span(whole));
+  });
+  EXPECT_ERROR(read_gguf_model(file.path()), "m: tensor blk.0.attn_norm.weight has type I32, expected F32, F16, BF16");
 }
 
 // Other programs store only RoPE's factors in a GGUF. The parameters then default to those of Llama 3.1, 3.2 and 3.3.

@@ -78,25 +78,6 @@ std::vector<TensorView> hf_views(const Weights& weights) {
   return views;
 }
 
-TEST(HfModel, SixteenBitTensorsKeepBitsAndType) {
-  for (const auto& [type, name] : {std::pair{DType::F16, "float16"}, {DType::BF16, "bfloat16"}}) {
-    const TempDir dir;
-    const Weights weights = numbered_weights(kGrouped);
-    const TensorStream stream = stream_as(weights.views(), type);
-    write_hf_model(dir.path(), kGrouped, stream_as(weights.views(), type), 10, 10);
-    const StoredModel read = read_hf_model(dir.path());
-    EXPECT_EQ(read.config, kGrouped);
-    for (size_t i = 0; i < read.tensors.size(); ++i) {
-      EXPECT_EQ(read.tensors[i].type, stream.tensors[i].type) << read.tensors[i].name;
-      const auto expected = checked_bytes(stream, i);
-      EXPECT_TRUE(std::ranges::equal(read.tensors[i].bytes, expected)) << read.tensors[i].name;
-    }
-    const auto json = nlohmann::json::parse(test::read_bytes(dir / "config.json"));
-    EXPECT_EQ(json["torch_dtype"], name);
-    EXPECT_EQ(json["dtype"], name);
-  }
-}
-
 // A directory with several shards, for tests that damage it.
 class HfShards : public ::testing::Test {
  protected:
@@ -134,13 +115,6 @@ class HfShards : public ::testing::Test {
   Weights weights_;
 };
 
-TEST_F(HfShards, ReadsShardsAsOneModel) {
-  EXPECT_FALSE(std::filesystem::exists(dir_ / "model.safetensors"));
-  const StoredModel read = read_hf_model(dir_.path());
-  EXPECT_EQ(read.config, weights_.config);
-  EXPECT_EQ(test::bytes_of(read.tensors), test::bytes_of(weights_.views()));
-}
-
 TEST_F(HfShards, IndexListsEachTensorOnceAndTheTotalSize) {
   const auto json = index();
   const auto manifest = tensor_manifest(weights_.config);
@@ -170,15 +144,6 @@ TEST_F(HfShards, LargeTensorsGetTheirOwnShard) {
   for (const auto& [tensor, shard] : json["weight_map"].items()) shards.insert(shard.get<std::string>());
   EXPECT_EQ(shards.size(), weights_.tensors.size());
   EXPECT_EQ(test::bytes_of(read_hf_model(dir.path()).tensors), test::bytes_of(weights_.views()));
-}
-
-TEST_F(HfShards, WritesNoIndexForASingleFile) {
-  const TempDir dir;
-  uint64_t total = 0;
-  for (const TensorView& view : weights_.views()) total += view.bytes.size();
-  write_hf_model(dir.path(), weights_.config, weights_.views(), 10, 10, total);
-  EXPECT_TRUE(std::filesystem::exists(dir / "model.safetensors"));
-  EXPECT_FALSE(std::filesystem::exists(dir / "model.safetensors.index.json"));
 }
 
 TEST_F(HfShards, PrefersASingleFileToAnIndex) {

@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerFast
 from transformers.utils.chat_template_utils import _compile_jinja_template
 
 import jinja_cases
-from published_templates import CHATML, END_OF_TURN, GEMMA, GEMMA3, KNOWN, LLAMA2, LLAMA3, PHI4_MINI, QWEN25, TRL, ZEPHYR
+from published_templates import CHATML, END_OF_TURN, GEMMA, GEMMA3, KNOWN, LLAMA2, LLAMA3, TRL, ZEPHYR
 
 TOOL = os.environ["FOLIO_CHAT_TEMPLATE_TOOL"]
 LONG = "FOLIO_LONG" in os.environ  # set by `make long`: all conversations are compared
@@ -117,29 +117,6 @@ def test_message_contents_are_marked_as_contents(name, tmp_path):
         assert all(a[1] != b[1] for a, b in itertools.pairwise(answer["pieces"]))
 
 
-@pytest.mark.parametrize("name, marks", [("Phi-4 mini", ["<|user|>", "<|end|>"]), ("Qwen 2.5", ["<|im_start|>"])])
-def test_special_tokens_in_contents_stay_text(name, marks, tmp_path):
-    for mark in marks:
-        [answer] = folio([request([{"role": "user", "content": f"a{mark}b"}], template=KNOWN[name])], tmp_path)
-        assert [text for text, is_template in answer["pieces"] if not is_template] == [f"a{mark}b"]
-        assert any(mark in text for text, is_template in answer["pieces"] if is_template)
-
-
-@pytest.mark.parametrize("name", [name for name in KNOWN if name not in ("Mistral v3",)])
-def test_turns_extend_the_previous_rendering(name, tmp_path):
-    """After another turn, the rendering must begin with the previous one, so that the prefix cache can be reused."""
-    template = KNOWN[name]
-    messages = [{"role": role, "content": text} for role, text in
-                [("user", "Hi"), ("assistant", "Hello!"), ("user", "Why?"), ("assistant", "I see.\n\nNo."), ("user", "So")]]
-    if theirs(template, [{"role": "system", "content": "Be brief."}] + messages) is not None:
-        messages = [{"role": "system", "content": "Be brief."}] + messages
-    parts = [messages[:len(messages) - 5 + n] for n in (1, 3, 5)]
-    texts = [text_of(answer) for answer in folio([request(m, template=template) for m in parts], tmp_path)]
-    writes_thoughts = texts[0].endswith("<think>\n") or name in ("GPT-OSS", "GLM 4.5")  # later turns omit thoughts
-    for n, (before, after) in enumerate(itertools.pairwise(texts)):
-        assert writes_thoughts or after.startswith(before)
-
-
 @pytest.mark.parametrize("name, template", [("chatml", CHATML), ("llama2", LLAMA2), ("llama3", LLAMA3),
                                             ("zephyr", ZEPHYR), ("gemma", GEMMA3)])
 def test_named_templates_match_the_published_ones(name, template, tmp_path):
@@ -199,8 +176,7 @@ FORMATS = {
 # Templates that don't support tools, or whose call arguments aren't a JSON object. For them, the prompt describes tools
 # in words.
 IN_WORDS = {
-    "SmolLM2", "ChatML", "ChatML as plain text", "Llama 2", "Llama 4", "Zephyr", "GLM 4", "Phi-4 mini", "SmolLM3",
-    "Granite", "cohere",
+    "SmolLM2", "ChatML", "ChatML as plain text", "Llama 2", "Llama 4", "Zephyr", "Phi-4 mini", "SmolLM3", "cohere",
     "cohere2", "deepseek_r1_distill", "deepseekv3", "diffusion_gemma", "gemma", "gemma3", "gemma4", "gemma4_v2",
     "gemma4_v3", "gemma4_v4", "gemma4_v5", "glm4moe", "lfm2", "lfm2_2_5", "lfm2_2_5_v2", "lfm2_2_5_vl", "lfm2_v2",
     "llama3", "muse_glimmer", "nemotron_3_5_lightning", "nemotron_3_nano", "nemotron_3_super", "nemotron_3_ultra",

@@ -23,34 +23,25 @@
 #include "data/tokenizers/tokenizer_files.h"
 #include "jinja/interpreter.h"
 #include "tests/data/chat/answer_requests.h"
+#include "tests/data/chat/byte_tokenizer.h"
 
 namespace folio::data {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A tokenizer that has only BOS, EOS and the given marks.
-class MarkTokenizer final : public Tokenizer {
+// A tokenizer with the special tokens BOS, EOS and `marks`, whose prompts begin with BOS.
+class MarkTokenizer final : public test::ByteTokenizer {
  public:
-  MarkTokenizer(const std::string& bos, const std::string& eos, const Json& marks) {
-    std::vector<SpecialToken> tokens{{.text = bos, .id = 0}, {.text = eos, .id = 1}};
-    for (const Json& mark : marks)
-      tokens.push_back({.text = mark.get<std::string>(), .id = static_cast<int32_t>(tokens.size())});
-    special_ = SpecialTokens(tokens);
-  }
-  [[nodiscard]] std::vector<int32_t> encode(std::string_view) const override { return {}; }
-  [[nodiscard]] const SpecialTokens& special_tokens() const override { return special_; }
-  [[nodiscard]] std::vector<int32_t> prefix_tokens() const override { return {0}; }
-  [[nodiscard]] const std::string& token_bytes(int32_t) const override { return none_; }
-  [[nodiscard]] int32_t vocab_size() const override { return 2; }
-  [[nodiscard]] int32_t end_of_text() const override { return 1; }
-  [[nodiscard]] std::vector<int32_t> suppressed_tokens() const override { return {}; }
-  [[nodiscard]] std::vector<int32_t> default_prompt() const override { return {0}; }
-  [[nodiscard]] std::string kind() const override { return "mark"; }
+  explicit MarkTokenizer(const Json& request) : ByteTokenizer(special(request)) {}
+  [[nodiscard]] std::vector<int32_t> prefix_tokens() const override { return default_prompt(); }
 
  private:
-  std::string none_;
-  SpecialTokens special_;
+  static std::vector<std::string> special(const Json& request) {
+    std::vector<std::string> all{request.at("bos"), request.at("eos")};
+    for (const Json& mark : request.at("marks")) all.push_back(mark);
+    return all;
+  }
 };
 
 std::vector<ChatMessage> messages_of(const Json& list) {
@@ -115,26 +106,23 @@ Json chat(const Json& request) {
   const ChatTemplate chat_template = request.contains("name")
                                          ? chat_template_named(request.at("name").get<std::string>())
                                          : ChatTemplate(request.at("template").get<std::string>(), "the file");
-  const auto bos = request.at("bos").get<std::string>();
-  const auto eos = request.at("eos").get<std::string>();
   Json pieces = Json::array();
   for (const ChatPiece& piece :
-       chat_template.render(messages_of(request.at("messages")), bos, eos,
+       chat_template.render(messages_of(request.at("messages")), request.at("bos").get<std::string>(),
+                            request.at("eos").get<std::string>(),
                             {.add_generation_prompt = request.value("add_generation_prompt", true),
                             .tools = request.contains("tools") ? request["tools"].dump() : "",
                             .arguments_as_text = request.value("arguments_as_text", false)})) {
     pieces.push_back({piece.text, piece.is_template});
   }
   Json result{{"pieces", pieces}};
-  if (request.contains("marks"))
-    result["end_of_turn"] = end_of_turn(MarkTokenizer(bos, eos, request["marks"]), chat_template);
+  if (request.contains("marks")) result["end_of_turn"] = end_of_turn(MarkTokenizer(request), chat_template);
   return result;
 }
 
 Json format_of_calls(const Json& request) {
   const ChatTemplate chat_template(request.at("template").get<std::string>(), "the file");
-  const MarkTokenizer tokenizer(request.at("bos"), request.at("eos"), request.at("marks"));
-  const ToolFormat format = tool_format(tokenizer, chat_template);
+  const ToolFormat format = tool_format(MarkTokenizer(request), chat_template);
   Json call = Json::array();
   for (const CallPiece& piece : format.call) {
     constexpr std::array kKinds{"text", "name", "arguments", "id"};

@@ -41,28 +41,17 @@ const std::vector<ChatMessage> kTwoTurns{{.role = ChatRole::System, .content = "
                                          {.role = ChatRole::User, .content = "v"},
                                          {.role = ChatRole::Assistant, .content = "b"}};
 
-TEST(ChatRenderer, LearnsAnswersAndTheirEndTokens) {
-  EXPECT_EQ(shown(kTemplate, kTwoTurns),
-            (std::vector<std::string>{"[system]s#\n[user]u#\n[assistant]{a#}\n[user]v#\n[assistant]{b#}"}));
-}
-
 bool learns_to_stop(const std::string& jinja) {
   const ByteTokenizer tokenizer;
   const ChatTemplate chat(jinja, "t");
   return ChatRenderer(tokenizer, chat).learns_to_stop();
 }
 
-TEST(ChatRenderer, LearnsTheNextTurnsMarkerAsTheEnd) {
-  const std::string marked =
-      "{% for m in messages %}</s>{{ '[' + m.role + ']' + m.content }}{% endfor %}"
-      "{% if add_generation_prompt %}</s>[assistant]{% endif %}";
-  EXPECT_EQ(shown(marked, kTwoTurns),
-            (std::vector<std::string>{"#[system]s#[user]u#[assistant]{a#}[user]v#[assistant]{b#}"}));
-  EXPECT_TRUE(learns_to_stop(marked));
-}
-
 TEST(ChatRenderer, ReportsWhetherAnEndIsLearned) {
   EXPECT_TRUE(learns_to_stop(kTemplate));
+  EXPECT_TRUE(  // the next turn's marker is the end
+      learns_to_stop("{% for m in messages %}</s>{{ '[' + m.role + ']' + m.content }}{% endfor %}"
+                     "{% if add_generation_prompt %}</s>[assistant]{% endif %}"));
   EXPECT_FALSE(learns_to_stop("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"));
   EXPECT_TRUE(learns_to_stop("{% for m in messages %}[{{ m.role }}]{{ m.content }}#\n{% endfor %}"));
   const auto generated = [](const std::string& answer) {
@@ -83,13 +72,6 @@ TEST(ChatRenderer, SpecialTokensInContentsArePlainText) {
   EXPECT_EQ(shown(kTemplate,
                   {{.role = ChatRole::User, .content = "<end>"}, {.role = ChatRole::Assistant, .content = "x<end>y"}}),
             (std::vector<std::string>{"[user]<end>#\n[assistant]{x<end>y#}"}));
-}
-
-TEST(ChatRenderer, HonorsGenerationBlocks) {
-  EXPECT_EQ(shown("{% for m in messages %}[{{ m.role }}]{% if m.role == 'assistant' %}{% generation %}{{ m.content }}!"
-                  "{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}",
-                  kTwoTurns),
-            (std::vector<std::string>{"[system]s[user]u[assistant]{a!}[user]v[assistant]{b!}"}));
 }
 
 // Templates of reasoning models render only the last answer's reasoning, so each answer needs its own training example.

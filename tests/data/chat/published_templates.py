@@ -50,45 +50,6 @@ ZEPHYR = (
 
 # ---- Other model families, with different marks and Jinja features ----
 
-GLM4 = """[gMASK]<sop>
-{%- if tools -%}
-<|system|>
-# 可用工具
-{% for tool in tools %}
-    {%- set function = tool.function if tool.get("function") else tool %}
-
-## {{ function.name }}
-
-{{ function | tojson(indent=4, ensure_ascii=False) }}
-在调用上述函数时，请使用 Json 格式表示调用的参数。
-{%- endfor %}
-{%- endif -%}
-{%- for msg in messages %}
-    {%- if msg.role == 'system' %}
-<|system|>
-{{ msg.content }}
-    {%- endif %}
-{%- endfor %}
-{%- for message in messages if message.role != 'system' %}
-    {%- set role = message['role'] %}
-    {%- set content = message['content'] %}
-    {%- set meta = message.get("metadata", "") %}
-    {%- if role == 'user' %}
-<|user|>
-{{ content }}
-    {%- elif role == 'assistant' and not meta %}
-<|assistant|>
-{{ content }}
-    {%- elif role == 'assistant' and meta %}
-<|assistant|>{{ meta }}
-{{ content }}
-    {%- elif role == 'observation' %}
-<|observation|>
-{{ content }}
-    {%- endif %}
-{%- endfor %}
-{% if add_generation_prompt %}<|assistant|>{% endif %}"""
-
 MISTRAL_V3 = """{%- if messages[0]["role"] == "system" %}
     {%- set system_message = messages[0]["content"] %}
     {%- set loop_messages = messages[1:] %}
@@ -252,59 +213,18 @@ SMOLLM3 = """{# ───── defaults ───── #}
     {%- endif -%}
 {%- endif -%}"""
 
-GRANITE = """{%- if messages[0]['role'] == 'system' %}
-     {%- set system_message = messages[0]['content'] %}
-     {%- set loop_messages = messages[1:] %}
-{%- else %}
-     {%- set system_message = "Knowledge Cutoff Date: April 2024.\\nToday's Date: January 1, 2025.\\nYou are Granite, developed by IBM." %}
-     {%- if tools and documents %}
-         {%- set system_message = system_message + " You are a helpful AI assistant with access to the following tools." %}
-     {%- elif tools %}
-         {%- set system_message = system_message + " Use them if required." %}
-     {%- else %}
-         {%- set system_message = system_message + " You are a helpful AI assistant." %}
-     {%- endif %}
-     {%- if 'citations' in controls and documents %}
-         {%- set system_message = system_message + ' In your response, use the symbols <co> and </co>.' %}
-     {%- endif %}
-     {%- set loop_messages = messages %}
-{%- endif %}
-{{- '<|start_of_role|>system<|end_of_role|>' + system_message + '<|end_of_text|>\\n' }}
-{%- if documents %}
-     {{- '<|start_of_role|>documents<|end_of_role|>' }}
-     {%- for document in documents %}
-         {{- 'Document ' + loop.index0 | string + '\\n' }}
-         {{- document['text'] }}
-         {%- if not loop.last %}
-              {{- '\\n\\n'}}
-         {%- else %}
-              {{- '<|end_of_text|>\\n' }}
-         {%- endif %}
-     {%- endfor %}
-{%- endif %}
-{%- for message in loop_messages %}
-     {{- '<|start_of_role|>' + message['role'] + '<|end_of_role|>' + message['content'] + '<|end_of_text|>\\n' }}
-     {%- if loop.last and add_generation_prompt %}
-         {{- '<|start_of_role|>assistant' }}
-             {%- if controls %}
-                 {{- ' ' + controls | tojson()}}
-             {%- endif %}
-         {{- '<|end_of_role|>' }}
-     {%- endif %}
-{%- endfor %}"""
-
 LLAMA4 = LLAMA3.replace("start_header_id", "header_start").replace("end_header_id", "header_end").replace("eot_id", "eot")
 
 KNOWN = {
     "SmolLM2": SMOLLM2, "ChatML": CHATML, "ChatML as plain text": CHATML_PLAIN, "Llama 2": LLAMA2, "Llama 3": LLAMA3,
     "Llama 3.1": TRL["llama3_1"], "Llama 3.2": TRL["llama3_2"], "Llama 4": LLAMA4, "Zephyr": ZEPHYR, "Gemma": GEMMA,
-    "Gemma 3": GEMMA3, "Qwen 2.5": QWEN25, "Qwen 3": QWEN3, "GLM 4": GLM4, "GLM 4.5": TRL["glm4moe"],
+    "Gemma 3": GEMMA3, "Qwen 2.5": QWEN25, "Qwen 3": QWEN3, "GLM 4.5": TRL["glm4moe"],
     "Mistral v3": MISTRAL_V3, "Phi-3.5": PHI35, "Phi-4 mini": PHI4_MINI, "DeepSeek R1": DEEPSEEK_R1, "SmolLM3": SMOLLM3,
-    "Granite": GRANITE, "Command-R": TRL["cohere"], "GPT-OSS": TRL["gptoss"]}
+    "Command-R": TRL["cohere"], "GPT-OSS": TRL["gptoss"]}
 
 # The special token that ends an answer, by template; "" if the next turn's token ends it.
 END_OF_TURN = {
     "SmolLM2": "<|im_end|>", "Llama 2": "</s>", "Llama 3.1": "<|eot_id|>", "Llama 4": "<|eot|>", "Zephyr": "</s>",
-    "Gemma 3": "<end_of_turn>", "Qwen 2.5": "<|im_end|>", "Qwen 3": "<|im_end|>", "GLM 4": "", "GLM 4.5": "",
+    "Gemma 3": "<end_of_turn>", "Qwen 2.5": "<|im_end|>", "Qwen 3": "<|im_end|>", "GLM 4.5": "",
     "Mistral v3": "</s>", "Phi-3.5": "<|end|>", "Phi-4 mini": "<|end|>", "DeepSeek R1": "<｜end▁of▁sentence｜>",
-    "SmolLM3": "<|im_end|>", "Granite": "<|end_of_text|>", "Command-R": "<|END_OF_TURN_TOKEN|>", "GPT-OSS": "<|return|>"}
+    "SmolLM3": "<|im_end|>", "Command-R": "<|END_OF_TURN_TOKEN|>", "GPT-OSS": "<|return|>"}

@@ -14,37 +14,13 @@ import unicodedata
 
 import gguf
 import pytest
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence, Split
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from tokenizer_support import (CODE, LONG, PROSE, Ours, assert_same_added_tokens, flagged_tokens, llama_cpp_vocabulary,
-                               mixed_text, ours, run, with_llama_keys)
+from tokenizer_support import (CODE, LONG, PRE_TOKENIZERS, PROSE, Ours, assert_same_added_tokens, flagged_tokens,
+                               llama_cpp_vocabulary, mixed_text, ours, run, with_llama_keys)
 
 SMOLLM2 = pathlib.Path(os.environ.get("FOLIO_SMOLLM2") or pathlib.Path(__file__).parents[3] /
                        "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf")
-GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-LLAMA3_PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
-                  r"\s*[\r\n]+|\s+(?!\S)|\s+")
-QWEN2_PATTERN = LLAMA3_PATTERN.replace(r"\p{N}{1,3}", r"\p{N}")
-PRE_TOKENIZERS = {
-    "gpt-2": lambda: ByteLevel(add_prefix_space=False),
-    "smollm": lambda: Sequence([Digits(individual_digits=True), ByteLevel(add_prefix_space=False)]),
-    "llama-bpe": lambda: Sequence([Split(Regex(LLAMA3_PATTERN), "isolated"),
-                                   ByteLevel(add_prefix_space=False, use_regex=False)]),
-    "qwen2": lambda: Sequence([Split(Regex(QWEN2_PATTERN), "isolated"),
-                               ByteLevel(add_prefix_space=False, use_regex=False, trim_offsets=False)]),
-    "gpt-4o": lambda: Sequence([Split(Regex(O200K_PATTERN), "isolated"),
-                                ByteLevel(add_prefix_space=False, use_regex=False)]),
-    "tekken": lambda: Sequence([Split(Regex(TEKKEN_PATTERN), "isolated"),
-                                ByteLevel(add_prefix_space=False, use_regex=False)]),
-}
-# The pre-tokenizer in Mistral NeMo's tokenizer.json.
-TEKKEN_PATTERN = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|"
-                  r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|"
-                  r"\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
-# The pre-tokenizer in gpt-oss's tokenizer.json, which extends Mistral NeMo's.
-O200K_PATTERN = TEKKEN_PATTERN.replace("]+|[", "]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[").replace(
-    r"]*|\p{N}|", r"]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}|")
 SPECIAL = ["<|begin|>", "<|im_start|>", "<|im_end|>", "<|im_end|>x"]
 TEXT = mixed_text(1_100_000 if LONG else 100_000)
 

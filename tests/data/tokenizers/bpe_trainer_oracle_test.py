@@ -10,29 +10,17 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+
+from tokenizer_support import LONG, PRE_TOKENIZERS
 
 BUILD = Path(os.environ["FOLIO_BUILD_DIR"])
-LONG = "FOLIO_LONG" in os.environ
 END = "<|endoftext|>"
-LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
-          r"\s+(?!\S)|\s+")
-
-
-def pre_tokenizer(kind):
-    if kind == "gpt-2":
-        return pre_tokenizers.ByteLevel(add_prefix_space=False)
-    if kind == "smollm":
-        return pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True),
-                                        pre_tokenizers.ByteLevel(add_prefix_space=False)])
-    pattern = LLAMA3 if kind == "llama-bpe" else LLAMA3.replace("{1,3}", "")
-    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"),
-                                    pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 
 
 def theirs(documents, vocab_size, kind):
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizer(kind)
+    tokenizer.pre_tokenizer = PRE_TOKENIZERS[kind]()
     if kind == "qwen2":
         tokenizer.normalizer = normalizers.NFC()
     trainer = trainers.BpeTrainer(vocab_size=vocab_size, special_tokens=[END], show_progress=False,

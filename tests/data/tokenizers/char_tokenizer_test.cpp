@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "core/file_io.h"
 #include "data/tokenizers/tokenizer_files.h"
@@ -12,7 +11,6 @@
 namespace folio::data {
 namespace {
 
-using core::test::read_bytes;
 using core::test::TempDir;
 
 constexpr const char* kText = "Hé 中\n😀 né中e😁\n";
@@ -119,20 +117,6 @@ TEST(CharTokenizerGguf, CharactersWithACommonPrefixShareMerges) {
   EXPECT_EQ(merges, (std::vector<std::string>{"ð Ł", "ðŁ ĺ", "ðŁĺ Ģ", "ðŁĺ ģ"}));
 }
 
-TEST(CharTokenizerGguf, RoundTripsThroughAGguf) {
-  const TempDir folder;
-  CharTokenizer tokenizer = tokenizer_of(kText);
-  tokenizer.set_chat_template("{{ messages }}");
-  core::write_file_atomically(folder / "model.gguf",
-                              [&](core::OutputFile& out) { core::write_gguf(out, tokenizer.to_gguf(), {}); });
-  const auto read = tokenizer_from_gguf(core::GgufFile(folder / "model.gguf"));
-  EXPECT_EQ(read->kind(), "character");
-  EXPECT_EQ(read->vocab_size(), tokenizer.vocab_size());
-  EXPECT_EQ(read->end_of_text(), tokenizer.end_of_text());
-  EXPECT_EQ(read->encode(kText), tokenizer.encode(kText));
-  EXPECT_EQ(read->chat_template(), tokenizer.chat_template());
-}
-
 TEST(CharTokenizerGguf, RejectsOtherVocabulariesByName) {
   const TempDir folder;
   const auto read_with = [&](const std::string& key, const core::GgufValue& value) {
@@ -164,29 +148,6 @@ TEST(CharTokenizerHf, RoundTripsThroughHuggingFaceFiles) {
   EXPECT_EQ(dynamic_cast<const CharTokenizer&>(*read).characters(), tokenizer.characters());
   EXPECT_EQ(read->encode(kText), tokenizer.encode(kText));
   EXPECT_EQ(read->chat_template(), tokenizer.chat_template());
-}
-
-TEST(CharTokenizerHf, FilesHaveTheFieldsThatTokenizersNeeds) {
-  const TempDir folder;
-  tokenizer_of("ab中").write_hf(folder.path());
-  const auto json = nlohmann::json::parse(read_bytes(folder / "tokenizer.json"));
-  EXPECT_EQ(json.at("model").at("type"), "BPE");
-  EXPECT_EQ(json.at("model").at("vocab"), (nlohmann::json{{"a", 0}, {"b", 1}, {"中", 2}, {"<|endoftext|>", 3}}));
-  EXPECT_EQ(json.at("model").at("merges"), nlohmann::json::array());
-  EXPECT_EQ(json.at("pre_tokenizer"), nullptr);
-  EXPECT_EQ(json.at("decoder").at("type"), "Fuse");
-  ASSERT_TRUE(json.at("added_tokens").is_array());
-  ASSERT_EQ(json.at("added_tokens").size(), 1U);
-  EXPECT_EQ(json.at("added_tokens")[0].at("id"), 3);
-  EXPECT_EQ(json.at("added_tokens")[0].at("content"), "<|endoftext|>");
-  EXPECT_EQ(json.at("added_tokens")[0].at("special"), true);
-  const auto config = nlohmann::json::parse(read_bytes(folder / "tokenizer_config.json"));
-  EXPECT_EQ(config.at("tokenizer_class"), "PreTrainedTokenizerFast");
-  EXPECT_EQ(config.at("bos_token"), "<|endoftext|>");
-  EXPECT_EQ(config.at("eos_token"), "<|endoftext|>");
-  EXPECT_EQ(config.at("pad_token"), "<|endoftext|>");
-  EXPECT_EQ(config.at("padding_side"), "left");
-  EXPECT_EQ(config.at("model_input_names"), (nlohmann::json{"input_ids", "attention_mask"}));
 }
 
 TEST(CharTokenizerHf, ErrorsNameDamagedFiles) {

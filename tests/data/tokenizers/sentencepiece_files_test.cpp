@@ -152,17 +152,6 @@ TEST_F(SentencePieceHf, OtherScoresRoundTripToTheSameTokens) {
   }
 }
 
-TEST_F(SentencePieceHf, MergesMayBePairs) {
-  const auto read = read_changed([](auto& json) {
-    for (auto& merge : json["model"]["merges"]) {
-      const auto text = merge.template get<std::string>();
-      const size_t space = text.find(' ');
-      merge = {text.substr(0, space), text.substr(space + 1)};
-    }
-  });
-  EXPECT_EQ(read_vocabulary(read), vocabulary_of(kPieces));
-}
-
 TEST_F(SentencePieceHf, RejectsUnsupportedTokenizersByName) {
   using Json = nlohmann::ordered_json;
   const auto refused = [&](auto&& change, const std::string& part) { EXPECT_ERROR(read_changed(change), part); };
@@ -232,14 +221,6 @@ TEST_F(SentencePieceHf, ErrorsNameDamagedFiles) {
   config_refused([](Json& j) { j["eos_token"] = "zz"; }, "tokenizer_config.json: token \"zz\"");
   std::filesystem::remove(folder_ / "tokenizer_config.json");
   EXPECT_ERROR(tokenizer_from_hf(folder_.path()), "tokenizer_config.json");
-}
-
-TEST_F(SentencePieceHf, AddedTokensMayFollowTheVocabulary) {
-  const auto read = read_changed([](auto& json) {
-    json["added_tokens"].push_back({{"content", "<pad>"}, {"id", 271}, {"special", true}});
-  });
-  EXPECT_EQ(read->vocab_size(), 272);
-  EXPECT_EQ(read_vocabulary(read).types.back(), PieceType::Control);
 }
 
 }  // namespace

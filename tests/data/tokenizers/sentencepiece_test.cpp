@@ -126,17 +126,6 @@ TEST(SentencePiece, SpecialTokensAreNeitherParsedNorMerged) {
     EXPECT_EQ(tokenizer.token_bytes(id_of(tokenizer, piece)), "");
 }
 
-TEST(SentencePiece, LongestUserDefinedPiecesAreCutOutFirst) {
-  SentencePieceVocabulary v = vocabulary_of({"▁", "x", "<", "▁x"});
-  for (const char* piece : {"<a", "<a>", "\n"}) add_piece(v, piece, 0, PieceType::UserDefined);
-  const SentencePieceTokenizer tokenizer(v, "the test");
-  EXPECT_EQ(pieces_of(tokenizer, "x<a>x\nx"), (Strings{"▁x", "<a>", "▁x", "\n", "▁x"}));
-  EXPECT_EQ(pieces_of(tokenizer, "<a<a>"), (Strings{"<a", "<a>"}));
-  for (const std::string text : {"x<a>x\nx", "<a> x", "<", " <a>  x", "\n"}) {
-    EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
-  }
-}
-
 TEST(SentencePiece, EqualLettersAvoidQuadraticTime) {
   const SentencePieceTokenizer tokenizer = tokenizer_of({"aa", "aaaa", "▁", "a"});
   // Must be fast: encode_by_definition() would need 250,000 passes over the text, one per merge.

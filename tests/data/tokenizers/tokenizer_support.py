@@ -9,7 +9,8 @@ import subprocess
 
 import gguf
 import pytest
-from tokenizers import AddedToken, Tokenizer
+from tokenizers import AddedToken, Regex, Tokenizer
+from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence, Split
 
 TOOL = os.environ["FOLIO_TOKENIZER_TOOL"]
 LONG = "FOLIO_LONG" in os.environ  # set by `make long`: more texts
@@ -51,6 +52,30 @@ def mixed_text(n_bytes):
         size += len(part.encode())
     return "".join(parts)
 
+
+# Published pre-tokenizers, by llama.cpp's names.
+LLAMA3_PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
+                  r"\s*[\r\n]+|\s+(?!\S)|\s+")
+QWEN2_PATTERN = LLAMA3_PATTERN.replace(r"\p{N}{1,3}", r"\p{N}")
+PRE_TOKENIZERS = {
+    "gpt-2": lambda: ByteLevel(add_prefix_space=False),
+    "smollm": lambda: Sequence([Digits(individual_digits=True), ByteLevel(add_prefix_space=False)]),
+    "llama-bpe": lambda: Sequence([Split(Regex(LLAMA3_PATTERN), "isolated"),
+                                   ByteLevel(add_prefix_space=False, use_regex=False)]),
+    "qwen2": lambda: Sequence([Split(Regex(QWEN2_PATTERN), "isolated"),
+                               ByteLevel(add_prefix_space=False, use_regex=False, trim_offsets=False)]),
+    "gpt-4o": lambda: Sequence([Split(Regex(O200K_PATTERN), "isolated"),
+                                ByteLevel(add_prefix_space=False, use_regex=False)]),
+    "tekken": lambda: Sequence([Split(Regex(TEKKEN_PATTERN), "isolated"),
+                                ByteLevel(add_prefix_space=False, use_regex=False)]),
+}
+# The pre-tokenizer in Mistral NeMo's tokenizer.json.
+TEKKEN_PATTERN = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|"
+                  r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|"
+                  r"\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+# The pre-tokenizer in gpt-oss's tokenizer.json, which extends Mistral NeMo's.
+O200K_PATTERN = TEKKEN_PATTERN.replace("]+|[", "]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[").replace(
+    r"]*|\p{N}|", r"]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}|")
 
 # Added tokens with flags, such as lstrip, which removes spaces to the left. One token is a prefix of another.
 FLAGGED = [("<|end|>", dict(rstrip=True, normalized=False, special=True)),

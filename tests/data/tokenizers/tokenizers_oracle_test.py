@@ -311,13 +311,14 @@ def test_tokens_match_llama_cpp(files, tmp_path):
         assert lc.llama_vocab_get_add_bos(vocab) and lc.llama_vocab_bos(vocab) == 1 and lc.llama_vocab_eos(vocab) == 2
 
 
-def test_character_vocabulary_is_written_for_llama2c(tmp_path):
+@pytest.mark.parametrize("text", ["To bé, or 中\n", "abc", "a <0x41> <unk>\n<s>\n", "é é😀 \u00a0z", " "])
+def test_character_vocabulary_is_written_for_llama2c(text, tmp_path):
     """The expected bytes follow llama2.c's layout: ASCII characters have their bytes' ids, others have later ids."""
-    (tmp_path / "text").write_text("To bé, or 中\n")
+    (tmp_path / "text").write_text(text)
     (tmp_path / "hf").mkdir()
     ours("characters", tmp_path / "text", tmp_path / "hf")
     rows = json.loads(ours("to-llama2c", tmp_path / "hf", tmp_path / "tokenizer.bin"))
-    characters = sorted(set("To bé, or 中\n"))
+    characters = sorted(set(text))
     expected = [len(characters)] * 259  # unused ids have the row of <|endoftext|>
     for row, character in enumerate(characters):
         if character < "\x80":
@@ -325,7 +326,7 @@ def test_character_vocabulary_is_written_for_llama2c(tmp_path):
         else:
             expected.append(row)
     assert rows == expected
-    tokens = ["<unk>", "\n<s>\n", "\n</s>\n", *(f"<0x{b:02X}>" for b in range(256)), "é", "中"]
+    tokens = ["<unk>", "\n<s>\n", "\n</s>\n", *(f"<0x{b:02X}>" for b in range(256)), *(c for c in characters if c >= "\x80")]
     tokens[3 + ord(" ")] = " "
     data = struct.pack("<i", 6)
     for token in tokens:

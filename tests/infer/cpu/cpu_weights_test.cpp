@@ -27,28 +27,6 @@ CpuWeights load(const core::StoredModel& model, LayerRange layers) {
 }
 CpuWeights load(const core::StoredModel& model) { return load(model, {0, model.config.n_layers}); }
 
-TEST(CpuWeights, TensorsHaveTheirRoles) {
-  for (const test::Shape& shape : test::small_shapes()) {
-    SCOPED_TRACE(shape.name);
-    const auto weights = test::random_weights(shape.config, 3);
-    const auto model = test::model_from(weights);
-    const CpuWeights loaded = load(model);
-    const StageWeights& by_role = loaded.by_role();
-    const auto manifest = core::tensor_manifest(shape.config);
-    for (size_t i = 0; i < manifest.size(); ++i) {
-      const WeightId id = by_role(manifest[i].role, manifest[i].layer);
-      ASSERT_TRUE(id.exists()) << manifest[i].gguf_name;
-      const Matrix& matrix = loaded.matrix(id);
-      ASSERT_EQ(matrix.n_out * matrix.k, weights.tensors[i].size());
-      EXPECT_TRUE(same_bits({loaded.vector(id), weights.tensors[i].size()}, weights.tensors[i]))
-          << manifest[i].gguf_name;
-    }
-    const bool tied = by_role(Role::Output).index == by_role(Role::TokenEmbedding).index;
-    EXPECT_EQ(tied, shape.config.tie_embeddings);
-    EXPECT_EQ(loaded.report().weight_bytes, static_cast<uint64_t>(core::parameter_count(shape.config)) * sizeof(float));
-  }
-}
-
 TEST(CpuWeights, PartialLayersLoadOnlyTheirTensors) {
   for (const test::Shape& shape : test::small_shapes()) {
     SCOPED_TRACE(shape.name);

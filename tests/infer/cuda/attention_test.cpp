@@ -375,14 +375,7 @@ TEST_P(GpuAttention, DoesNotDependOnThreadOrder) {
                      .lengths = {300, 40},
                      .n_rows = {9, 1},
                      .latent_rank = rank});
-    host::require_same_in_all_orders(
-        [&] {
-          const auto out = setting.run(in_parts);
-          std::vector<uint8_t> bytes(out.size() * sizeof(float));
-          std::memcpy(bytes.data(), out.data(), bytes.size());
-          return bytes;
-        },
-        1);
+    host::require_same_in_all_orders([&] { return test::bytes_of(setting.run(in_parts)); }, 1);
   }
 }
 

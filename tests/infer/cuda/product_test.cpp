@@ -182,15 +182,8 @@ TEST_P(MatmulTypes, DoesNotDependOnThreadOrder) {
   const Weights w(stream_, GetParam(), 40, k, 3);
   for (const size_t n_rows : {1U, 70U}) {
     const auto rows = random_floats(n_rows * k, 4);
-    host::require_same_in_all_orders(
-        [&] {
-          const Inputs x(stream_, rows, k, w.matrix.kind);
-          const auto out = product(stream_, x, w);
-          std::vector<uint8_t> bytes(out.size() * sizeof(float));
-          std::memcpy(bytes.data(), out.data(), bytes.size());
-          return bytes;
-        },
-        1);
+    const auto run = [&] { return test::bytes_of(product(stream_, Inputs(stream_, rows, k, w.matrix.kind), w)); };
+    host::require_same_in_all_orders(run, 1);
   }
 }
 

@@ -411,24 +411,6 @@ TEST(Rope, RotatesTheEndOfLatentsAndStoresThem) {
   }
 }
 
-TEST(CacheLayout, EveryValueHasItsOwnBytes) {
-  for (const bool half : {false, true}) {
-    for (const uint32_t head_dim : {32U, 64U, 128U, 256U}) {
-      const CacheView cache{.n_layers = 1, .n_kv_heads = 1, .head_dim = head_dim, .half = half};
-      std::vector<int> keys(32 * head_dim);
-      std::vector<int> values(32 * head_dim);
-      for (size_t position = 0; position < 32; ++position) {
-        for (size_t d = 0; d < head_dim; ++d) {
-          ++keys.at(cache.key_index(position, d));
-          ++values.at(cache.value_index(position, d));
-        }
-      }
-      EXPECT_EQ(keys, std::vector<int>(32 * head_dim, 1));
-      EXPECT_EQ(values, std::vector<int>(32 * head_dim, 1));
-    }
-  }
-}
-
 TEST(CopyBlocks, CopiesOnlyWholeBlocks) {
   Stream stream(0);
   CacheView cache{.n_layers = 3, .n_kv_heads = 2, .head_dim = 20, .half = true};

@@ -309,11 +309,7 @@ TEST(Sample, RejectsIdsWithoutALogit) {
 
 TEST(Sample, DrawsDoNotDependOnThreadOrder) {
   const auto cases = made_up_cases(4000, 12, 4500);
-  host::require_same_in_all_orders([&] {
-    const auto tokens = drawn(cases);
-    return std::vector<uint8_t>(reinterpret_cast<const uint8_t*>(tokens.data()),
-                                reinterpret_cast<const uint8_t*>(tokens.data() + tokens.size()));
-  });
+  host::require_same_in_all_orders([&] { return test::bytes_of(drawn(cases)); });
 }
 
 TEST(Sample, DrawsAreIndependentOfTheBatch) {

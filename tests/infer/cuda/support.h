@@ -44,6 +44,12 @@ template <typename T>
   return on_host<uint8_t>(stream, memory);
 }
 
+template <typename T>
+[[nodiscard]] std::vector<uint8_t> bytes_of(const std::vector<T>& values) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(values.data());
+  return {bytes, bytes + values.size() * sizeof(T)};
+}
+
 /// Sizes of rows around multiples of a warp (32 threads) and a block of 128 threads.
 inline const std::vector<size_t> kSizes{1, 2, 31, 32, 33, 127, 128, 129, 576};
 

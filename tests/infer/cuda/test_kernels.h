@@ -3,39 +3,22 @@
 #pragma once
 
 #include "infer/cuda/kernel.h"
-#include "infer/cuda/mma.h"
 
 namespace folio::infer::gpu::test {
 
 // Kernels without bugs. They are launched with one-dimensional blocks unless stated otherwise.
 __global__ void scale(float* x, float by, unsigned n);
-/// Writes the sum of each block's elements of x (n) to sums[block], by shuffles in warps and then shared memory.
-__global__ void sum_blocks(unsigned* sums, const unsigned* x, unsigned n);
-/// Reverses the elements of x within each block, through dynamic shared memory, and writes them to y.
-__global__ void reverse_blocks(float* y, const float* x);
-/// Writes the sum of x (n) to total[0]. The last block (counted by `done`) adds the blocks' sums in parts (n_blocks).
-__global__ void sum_all(unsigned* total, unsigned* parts, unsigned* done, const unsigned* x, unsigned n);
 /// Two kernels in which each thread writes an element of parts (n_blocks * threads) and the last block adds them. One
 /// thread of each block fences in joins(), every thread in joins_with_own_fences().
 __global__ void joins(unsigned* total, unsigned* parts, unsigned* done);
 __global__ void joins_with_own_fences(unsigned* total, unsigned* parts, unsigned* done);
-/// Copies x to y (16-byte words), 4 tiles a block, with asynchronous copies, two of them in flight.
-__global__ void copy_tiles(Words* y, const Words* x);
 /// Writes seven results of each lane: __shfl_sync from lane 5, __shfl_xor_sync by 3, __shfl_down_sync by 4,
 /// __shfl_up_sync by 4, __ballot_sync of the odd lanes, __any_sync and __all_sync.
 __global__ void warp_words(unsigned* out);
 /// Shuffles within each half of a warp, one half after the other, and then in the whole warp.
 __global__ void halves(unsigned* out);
-/// Reverses x within each warp into y. Shared memory is written before __syncwarp and read after it.
-__global__ void reverse_warps(float* y, const float* x);
 /// Writes the indices of a three-dimensional launch: out[i] = 1000000 block + thread.
 __global__ void indices(unsigned* out);
-__global__ void shuffle_many(float* out, unsigned n);
-__global__ void multiply_many(float* out, unsigned n);
-
-enum class Kind { kF16, kBf16, kTf32, kS8, kS8Half };
-/// Computes c += a · b once on packed fragments: a (32 lanes, 4 words), b (32, 2), c (32, 4).
-__global__ void multiply(Kind kind, uint32_t* c, const uint32_t* a, const uint32_t* b);
 
 // Kernels with one bug each. A line that the error must name ends with "place: ..." in wrong_kernels.cu.
 __global__ void without_barrier(float* y, const float* x);

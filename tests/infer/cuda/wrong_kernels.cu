@@ -1,3 +1,4 @@
+#include "infer/cuda/mma.h"
 #include "tests/infer/cuda/test_kernels.h"
 
 namespace folio::infer::gpu::test {

@@ -32,20 +32,6 @@ std::vector<test::RankKind> test::rank_kinds() {
 
 namespace {
 
-TEST(Shards, DividesHeadsAndTilesEvenly) {
-  size_t last = 0;
-  for (size_t rank = 0; rank < 4; ++rank) {  // SmolLM2 has three key/value heads, so a fourth shard has none
-    const Share heads = share_of(3, rank, 4);
-    EXPECT_EQ(heads.first, last);
-    EXPECT_LE(heads.last - heads.first, 1U);
-    last = heads.last;
-  }
-  EXPECT_EQ(last, 3U);
-  EXPECT_EQ(rows_of_rank(100, 0, 3).last, 32U);  // 7 tiles of 16 rows: the ranks get 2, 2 and 3
-  EXPECT_EQ(rows_of_rank(100, 2, 3).last, 100U);
-  EXPECT_EQ(rows_of_rank(20, 0, 4).last, 0U);
-}
-
 TEST(Shards, DefaultsToANodeThreadAndTilePerShard) {
   const core::ModelConfig config = test::small_shapes()[1].config;  // a width of 60, which is 4 tiles
   EXPECT_EQ(default_shards(1, 8, config), 1U);

@@ -32,7 +32,7 @@ uint64_t next_random(uint64_t& state) {  // xorshift64*: Marsaglia 2003, Vigna 2
 uint64_t product(Index i) { return uint64_t{i.x} * i.y * i.z; }
 
 void fiber_body(boost::context::detail::transfer_t from) {
-  arrive(block().current_fiber(), from);
+  arrive(from);
   block().run_threads();
 }
 

@@ -8,21 +8,13 @@ namespace folio::infer::gpu::host {
 namespace {
 
 constexpr size_t kPage = 4096;
-#ifdef FOLIO_ASAN
-constexpr size_t kStackBytes = size_t{256} << 10U;
-#else
 constexpr size_t kStackBytes = size_t{128} << 10U;
-#endif
 
 }  // namespace
 
 FiberPool::~FiberPool() {
   for (const auto& fiber : all_) {
-    auto* bottom = static_cast<unsigned char*>(const_cast<void*>(fiber->bottom));
-#ifdef FOLIO_ASAN
-    __asan_unpoison_memory_region(bottom, kStackBytes);
-#endif
-    ::munmap(bottom - kPage, kPage + kStackBytes);
+    ::munmap(static_cast<unsigned char*>(const_cast<void*>(fiber->bottom)) - kPage, kPage + kStackBytes);
   }
 }
 

@@ -1,23 +1,10 @@
-// Fibers: stacks that one host thread switches between, on Boost.Context's fcontext. A switch costs a few nanoseconds,
-// and AddressSanitizer is notified of it.
+// Fibers: stacks that one host thread switches between, on Boost.Context's fcontext. A switch costs a few nanoseconds.
 #pragma once
 
 #include <boost/context/detail/fcontext.hpp>
 #include <cstddef>
 #include <memory>
 #include <vector>
-
-#if defined(__SANITIZE_ADDRESS__)
-#define FOLIO_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define FOLIO_ASAN 1
-#endif
-#endif
-#ifdef FOLIO_ASAN
-#include <sanitizer/asan_interface.h>
-#include <sanitizer/common_interface_defs.h>
-#endif
 
 namespace folio::infer::gpu::host {
 
@@ -26,25 +13,13 @@ struct Fiber {
   boost::context::detail::fcontext_t context = nullptr;
   const void* bottom = nullptr;
   size_t bytes = 0;
-  void* fake_stack = nullptr;  ///< AddressSanitizer's state
 };
 
-/// Saves the context of the fiber that switched to `here`. Must be called first by code that runs after a switch.
-inline void arrive([[maybe_unused]] Fiber& here, boost::context::detail::transfer_t from) {
-  auto& other = *static_cast<Fiber*>(from.data);
-  other.context = from.fctx;
-#ifdef FOLIO_ASAN
-  __sanitizer_finish_switch_fiber(here.fake_stack, &other.bottom, &other.bytes);
-#endif
-}
+/// Saves the context of the fiber that was left. Must be called first by code that runs after a switch.
+inline void arrive(boost::context::detail::transfer_t from) { static_cast<Fiber*>(from.data)->context = from.fctx; }
 
 /// Switches to fiber `to`. Returns when a fiber switches back to `from`.
-inline void switch_fibers(Fiber& from, Fiber& to) {
-#ifdef FOLIO_ASAN
-  __sanitizer_start_switch_fiber(&from.fake_stack, to.bottom, to.bytes);
-#endif
-  arrive(from, boost::context::detail::jump_fcontext(to.context, &from));
-}
+inline void switch_fibers(Fiber& from, Fiber& to) { arrive(boost::context::detail::jump_fcontext(to.context, &from)); }
 
 /// A pool of reusable stacks.
 class FiberPool {

@@ -10,9 +10,9 @@
 #include "tests/infer/cuda/host/block.h"
 #include "tests/infer/cuda/host/counts.h"
 
-// target_clones compiles each product with and without AVX2, and selects one at program start. AddressSanitizer isn't
-// initialized by then, and clang 16 doesn't support target_clones.
-#if defined(__x86_64__) && !defined(__clang__) && !defined(FOLIO_ASAN)
+// target_clones compiles each product with and without AVX2, and selects one at program start. clang 16 doesn't support
+// it.
+#if defined(__x86_64__) && !defined(__clang__)
 #define FOLIO_WIDE __attribute__((target_clones("avx2", "default")))
 #else
 #define FOLIO_WIDE
@@ -87,10 +87,7 @@ struct Bf16 {
   }
 };
 /// A float, of which the GPU's TF32 products read only the upper 19 bits.
-struct Tf32 {
-  static constexpr unsigned kInWord = 1;
-  static float number(uint32_t word, unsigned /*i*/) { return std::bit_cast<float>(word & 0xFFFFE000U); }
-};
+float tf32(uint32_t word) { return std::bit_cast<float>(word & 0xFFFFE000U); }
 
 template <typename Kind>
 FOLIO_WIDE void multiply_floats(const Lanes& lanes, unsigned /*mask*/) {
@@ -123,22 +120,19 @@ FOLIO_WIDE void multiply_floats(const Lanes& lanes, unsigned /*mask*/) {
 /// Multiplies floats as two TF32 numbers each, a high and a low part. The product of the low parts is omitted.
 FOLIO_WIDE void multiply_split_floats(const Lanes& lanes, unsigned /*mask*/) {
   const Words32 words = gather<Sums>(lanes, 8);
-  const auto low = [](uint32_t word) {
-    return Tf32::number(std::bit_cast<uint32_t>(std::bit_cast<float>(word) - Tf32::number(word, 0)), 0);
-  };
+  const auto low = [](uint32_t word) { return tf32(std::bit_cast<uint32_t>(std::bit_cast<float>(word) - tf32(word))); };
   Doubles high_b[8];
   Doubles all_b[8];
   for (unsigned k = 0; k < 8; ++k) {
     for (unsigned n = 0; n < kColumns; ++n) {
-      high_b[k][n] = Tf32::number(words.b[n][k], 0);
+      high_b[k][n] = tf32(words.b[n][k]);
       all_b[k][n] = high_b[k][n] + low(words.b[n][k]);
     }
   }
   for (unsigned r = 0; r < kRows; ++r) {
     Doubles sums{};
     for (unsigned k = 0; k < 8; ++k) {
-      sums += static_cast<double>(Tf32::number(words.a[r][k], 0)) * all_b[k] +
-              static_cast<double>(low(words.a[r][k])) * high_b[k];
+      sums += static_cast<double>(tf32(words.a[r][k])) * all_b[k] + static_cast<double>(low(words.a[r][k])) * high_b[k];
     }
     for (unsigned t = 0; t < 4; ++t) {
       float* c = operands<Sums>(lanes, r % 8 * 4 + t).sums->c + r / 8 * 2;
@@ -190,10 +184,6 @@ void multiply_f16(Sums& s, const TileA& a, const TileB& b, std::source_location 
 
 void multiply_bf16(Sums& s, const TileA& a, const TileB& b, std::source_location at) {
   multiply(s, a, b, 0, multiply_floats<Bf16>, at);
-}
-
-void multiply_tf32(Sums& s, const TileA& a, const TileB& b, std::source_location at) {
-  multiply(s, a, b, 0, multiply_floats<Tf32>, at);
 }
 
 void multiply_f32(Sums& s, const TileA& a, const TileB& b, std::source_location at) {

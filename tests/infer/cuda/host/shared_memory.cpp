@@ -5,7 +5,6 @@
 #include <new>
 
 #include "core/error.h"
-#include "tests/infer/cuda/host/fibers.h"
 #include "tests/infer/cuda/host/places.h"
 
 namespace folio::infer::gpu::host {
@@ -15,35 +14,17 @@ constexpr size_t kRedZone = 256;
 constexpr unsigned char kRed = 0xA5;
 constexpr std::align_val_t kAlignment{256};
 
-void poison([[maybe_unused]] const void* begin, [[maybe_unused]] size_t bytes) {
-#ifdef FOLIO_ASAN
-  __asan_poison_memory_region(begin, bytes);
-#endif
-}
-
-void unpoison([[maybe_unused]] const void* begin, [[maybe_unused]] size_t bytes) {
-#ifdef FOLIO_ASAN
-  __asan_unpoison_memory_region(begin, bytes);
-#endif
-}
-
 }  // namespace
 
 SharedMemory::SharedMemory() : arena_(static_cast<unsigned char*>(::operator new(kArenaBytes, kAlignment))) {
   std::memset(arena_, kRed, kArenaBytes);
-  poison(arena_, kArenaBytes);
 }
 
-SharedMemory::~SharedMemory() {
-  unpoison(arena_, kArenaBytes);
-  ::operator delete(arena_, kAlignment);
-}
+SharedMemory::~SharedMemory() { ::operator delete(arena_, kAlignment); }
 
 void SharedMemory::begin_block(size_t dynamic_bytes, size_t limit) {
   // Refill the memory of the previous block with red-zone bytes.
-  unpoison(arena_, used_);
   std::memset(arena_, kRed, used_);
-  poison(arena_, used_);
   arrays_.clear();
   used_ = kRedZone;
   asked_ = 0;
@@ -67,7 +48,6 @@ void* SharedMemory::add(size_t bytes, bool wide, const std::source_location& at)
   const size_t offset = wide ? used_ : used_ + 8;
   const size_t end = (offset + bytes + kRedZone + 15) / 16 * 16;
   core::require(end <= kArenaBytes, "a block has too many shared arrays for the host emulation: join some");
-  unpoison(arena_ + offset, bytes);
   std::memset(arena_ + offset, 0xFF, bytes);
   arrays_.push_back({offset, bytes, at});
   used_ = end;
@@ -75,7 +55,6 @@ void* SharedMemory::add(size_t bytes, bool wide, const std::source_location& at)
 }
 
 void SharedMemory::end_block() const {
-#ifndef FOLIO_ASAN
   size_t begin = 0;
   for (size_t i = 0; i <= arrays_.size(); ++i) {
     const size_t end = i < arrays_.size() ? arrays_[i].offset : used_;
@@ -85,7 +64,6 @@ void SharedMemory::end_block() const {
     }
     if (i < arrays_.size()) begin = end + arrays_[i].bytes;
   }
-#endif
 }
 
 bool SharedMemory::inside(const void* address, size_t bytes) const {

@@ -1,6 +1,6 @@
 // The shared memory of the emulated block that runs: dynamic memory and arrays of exactly the declared lengths, filled
-// with NaN, between red zones. AddressSanitizer and the race detector detect accesses to a red zone. Without them,
-// writes to a red zone are detected when the block ends.
+// with NaN, between red zones. The race detector detects accesses to a red zone. Without it, writes to a red zone are
+// detected when the block ends.
 #pragma once
 
 #include <cstddef>

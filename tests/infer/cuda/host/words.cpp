@@ -61,6 +61,14 @@ void check_aligned(const void* address, const char* what) {
                 what, [&] { return core::message("{}", address); });
 }
 
+Words load_words(const void* from, const void* caller) {
+  check_aligned(from, "a load of 16 bytes");
+  races::read(from, 16, caller);
+  Words v;
+  std::memcpy(&v, from, 16);
+  return v;
+}
+
 void land(const PendingCopy& copy, const void* caller) {
   std::memcpy(copy.to, copy.from, 16);
   races::write(copy.to, 16, caller);
@@ -119,21 +127,8 @@ void launch(Stream& stream, Index grid, Index block_size, size_t shared_bytes, s
 
 using host::block;
 
-Words load(const void* from) {
-  host::check_aligned(from, "a load of 16 bytes");
-  host::races::read(from, 16, __builtin_return_address(0));
-  Words v;
-  std::memcpy(&v, from, 16);
-  return v;
-}
-
-Words load_once(const void* from) {
-  host::check_aligned(from, "a load of 16 bytes");
-  host::races::read(from, 16, __builtin_return_address(0));
-  Words v;
-  std::memcpy(&v, from, 16);
-  return v;
-}
+Words load(const void* from) { return host::load_words(from, __builtin_return_address(0)); }
+Words load_once(const void* from) { return host::load_words(from, __builtin_return_address(0)); }
 
 void store(void* to, const Words& v) {
   host::check_aligned(to, "a store of 16 bytes");
