@@ -197,7 +197,7 @@ def test_bench_times_operations(golden_gguf, tmp_path):
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     steps = [e for e in events if e["name"].startswith("step of ")]
     assert [e["name"] for e in steps] == ["step of 16 rows"] + 8 * ["step of 1 rows"]
-    for step in steps:  # finds the operations that begin within the step
+    for step in steps:
         within = [e for e in events if e["ph"] == "X" and e["tid"] == 2 and 0 <= e["ts"] - step["ts"] < step["dur"]]
         assert sum(e["name"] == "attention" for e in within) == 2
         assert all(e["ts"] + e["dur"] <= step["ts"] + step["dur"] + 1e-3 for e in within)

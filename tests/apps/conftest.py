@@ -16,7 +16,6 @@ def home(tmp_path):
 
 @pytest.fixture(scope="session")
 def golden_gguf(tmp_path_factory):
-    """Returns the golden model exported as GGUF."""
     return support.export(support.GOLDEN, tmp_path_factory.mktemp("golden") / "golden.gguf")
 
 

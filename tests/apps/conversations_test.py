@@ -1,4 +1,4 @@
-"""Tests training on conversations with SmolLM2's chat template: transformers' losses, resumed runs, exports."""
+"""Tests training on conversations with SmolLM2's chat template: losses equal transformers', resumed runs, exports."""
 
 import gzip
 import json

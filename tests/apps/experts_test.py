@@ -87,7 +87,7 @@ def test_losses_and_gradients_match_transformers(home, rate, flags, names):
         outputs = model(rows[:, :-1], **(dict(output_router_logits=True) if with_loss else {}))
         loss = F.cross_entropy(outputs.logits.flatten(0, 1), rows[:, 1:].flatten())
         assert log_of(out)[0]["loss"] == pytest.approx(loss.item(), abs=1e-5), name
-        if with_loss:  # DeepSeek-V2's class returns none
+        if with_loss:  # transformers' DeepSeek-V2 returns no aux_loss
             aux = outputs.aux_loss if name != "deepseek_v2" else load_balancing_loss_func(outputs.router_logits, 6, 2)
             loss = loss + rate * aux
         loss.backward()
@@ -99,7 +99,7 @@ def test_losses_and_gradients_match_transformers(home, rate, flags, names):
 
 
 def test_the_loss_of_each_sequence_has_the_papers_gradients(home):
-    """--balance-loss adds equations 17 to 20 of DeepSeek-V3 for each layer, here computed from transformers' logits."""
+    """--balance-loss adds equations 17 to 20 of the DeepSeek-V3 paper, here from transformers' router logits."""
     succeed("train", home / "cats.txt", "--out", home / "first", *FLAGS, home=home)
     tokens = transformers.AutoTokenizer.from_pretrained(home / "first/checkpoints/last").vocab_size
     for name in ("deepseek_v3", "deepseek_v2"):

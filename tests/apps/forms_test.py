@@ -1,4 +1,4 @@
-"""Tests structured output of generate: re and json accept it, and invalid expressions give a one-line error."""
+"""Tests structured output of generate: Python's re and json accept it. Invalid expressions give a one-line error."""
 
 import json
 import re

@@ -41,8 +41,8 @@ def galore_group(parameters):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Trains one step, so that norms are no longer ones, then 1, 5 and 12 steps with GaLore in separate runs. Returns
-    the folder of runs."""
+    """Trains one step, so that norm weights differ from 1, then 1, 5 and 12 more with GaLore in separate runs.
+    Returns the folder of runs."""
     out = tmp_path_factory.mktemp("galore")
     text = out / "text.txt"
     text.write_text("".join(f"{i} times {j} is {i * j}.\n" for i in range(60) for j in range(20)), encoding="utf-8")

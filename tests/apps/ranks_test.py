@@ -33,7 +33,6 @@ def address_of(ranks):
 
 
 def text_of(n, folder, *args, program="generate", **more):
-    """Returns the JSON object that rank 0 prints."""
     with Ranks(n, folder, program, "--json", *args, **more) as ranks:
         return one_json(ranks.succeed())
 

@@ -51,7 +51,7 @@ def test_f32_results_do_not_depend_on_threads(tmp_path):
 
 
 def test_mkl_does_not_choose_the_thread_count(tmp_path):
-    """Reads the number of threads from MKL's log, because MKL's own choice would be the same on some machines."""
+    """Checks in MKL's log that MKL_DYNAMIC is off, since on some machines MKL wouldn't change the number anyway."""
     (tmp_path / "text.txt").write_text(text_of_65_characters(3000))
     done = succeed("train", tmp_path / "text.txt", *SMALL_RUN[:-2], "--steps", "1", home=tmp_path, OMP_NUM_THREADS="2",
                    MKL_VERBOSE="1", **UNRULY)

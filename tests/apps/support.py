@@ -35,8 +35,8 @@ def wait_until(condition, alive=lambda: True, every=0.01):
 
 
 def held(command, **more):
-    """Starts a program whose stdout is a packet pipe that holds one line: before it prints a line, the test must have
-    read the previous one."""
+    """Starts a program whose stdout is a pipe that holds only one line, so that the program blocks until the test has
+    read the previous line."""
     ours, its = os.pipe2(os.O_DIRECT | os.O_CLOEXEC)
     fcntl.fcntl(its, fcntl.F_SETPIPE_SZ, 4096)
     process = subprocess.Popen(list(map(str, command)), stdout=its, text=True, **more)
@@ -116,7 +116,6 @@ def export(model, out, *flags):
 
 
 def log_of(directory):
-    """Returns the entries of a training run's log.jsonl."""
     return [json.loads(line) for line in (directory / "log.jsonl").read_text().splitlines()]
 
 

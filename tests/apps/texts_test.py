@@ -1,4 +1,4 @@
-"""Tests train's inputs (several files, folders, JSON lines, compressed files), and the file of their tokens."""
+"""Tests train's inputs (several files, folders, JSON lines, compressed files), and the cache of their tokens."""
 
 import gzip
 import itertools

@@ -72,7 +72,7 @@ def test_max_restarts_resumes_automatically(home):
     command = [TORCHRUN, "--no-python", "--nproc-per-node", "2", "--max-restarts", "2", "--master-port", free_port(),
                BUILD / "train", *flags, "--out", home / "run"]
     with open(home / "torchrun.err", "wb") as err:
-        process = held(command, env=environment(home), stderr=err)  # held: the run can't end before the kill
+        process = held(command, env=environment(home), stderr=err)  # blocks while its output is unread
         try:
             before = "".join(read_until(process, "step 25/"))
             os.kill(workers_of(process)[1], signal.SIGKILL)

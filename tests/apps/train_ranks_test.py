@@ -53,7 +53,7 @@ def test_two_data_parallel_ranks_match_half_batches_exactly(shared, alone):
         assert (out / "model.gguf").exists() and (out / "loss.svg").exists()
 
 
-# The meshes of each optimizer. tests/train/parallel/meshes_test.cpp compares gradients on all meshes of eight ranks.
+# The meshes tested per optimizer. tests/train/parallel/meshes_test.cpp compares gradients on all meshes of eight ranks.
 MESHES = {"adamw": {"pipeline2-chunks2-tensor2": ["--pipeline-parallel", "2", "--pipeline-chunks", "2", "--tensor-parallel",
                                                   "2", "--accumulation", "2", "--batch-size", "4"],
                     "zero1": ["--zero", "1", "--tensor-parallel", "2", "--batch-size", "8"]},

@@ -1,4 +1,4 @@
-// Tests the types that core/mixtures.h assigns to known models; tests/interop/quantize_test.py compares with llama.cpp.
+// Tests core/mixtures.h: the quantization type of each tensor. tests/interop/quantize_test.py compares with llama.cpp.
 #include "core/mixtures.h"
 
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 namespace folio::core {
 namespace {
 
-// Returns the layers where a mixture assigns `type` to the matrices with `role`. kOutside stands for tensors outside of
-// the layers.
+// Returns the layers where a quantization mixture, such as "q4_k_m", assigns `type` to the matrices with `role`.
+// kOutside stands for tensors outside of the layers.
 std::vector<int64_t> layers_with(const ModelConfig& config, const char* mixture, Role role, DType type) {
   const auto manifest = tensor_manifest(config);
   const auto types = mixture_types(config, *find_mixture(mixture));

@@ -36,7 +36,7 @@ inline std::vector<ModelConfig> several_shapes() {
   return {kGrouped, untied, multi_query, plain};
 }
 
-/// Returns models with latent attention: with and without a rank of queries, experts, groups, and YaRN.
+/// Returns models with latent attention: with and without low-rank queries, expert groups and YaRN.
 inline std::vector<ModelConfig> latent_shapes() {
   std::vector<ModelConfig> shapes;
   for (const Family family : {Family::Youtu, Family::DeepseekV2, Family::DeepseekV3}) {
@@ -73,7 +73,7 @@ inline std::vector<ModelConfig> latent_shapes() {
   return shapes;
 }
 
-/// Returns models with a module that predicts the token after the next: a Llama, and latent models.
+/// Returns a Llama and models with latent attention, each with an MTP module (multi-token prediction).
 inline std::vector<ModelConfig> ahead_shapes() {
   std::vector<ModelConfig> shapes = latent_shapes();
   shapes.push_back(kGrouped);

@@ -12,7 +12,6 @@
 
 namespace folio::core::test {
 
-/// Returns the ids of this process's threads.
 inline std::set<std::string> threads_of_process() {
   std::set<std::string> threads;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task"))
@@ -28,7 +27,6 @@ inline bool sleeps(const std::string& thread) {
   return name_end != std::string::npos && line[name_end + 2] == 'S';
 }
 
-/// Waits until all of `threads` are asleep.
 inline void await_sleep(const std::set<std::string>& threads) {
   for (const std::string& thread : threads) {
     while (!sleeps(thread)) std::this_thread::yield();

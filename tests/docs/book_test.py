@@ -1,5 +1,5 @@
-"""Checks the book that `make book` built: links, pages, formulas, search, and the layout in a browser, all without a
-network; that a broken link fails a build; and that the diagrams of docs/pictures have the code's own numbers."""
+"""Tests the book that `make book` built, without a network: links, formulas, search, and the layout in a browser. Also
+tests that a broken link fails a build, and that the numbers in the diagrams of docs/pictures match the code."""
 
 import functools
 import html.parser
@@ -158,8 +158,8 @@ def test_index_opens_and_search_works_from_files(visit):
     page.wait_for_selector("#search-results :text('did not match')")
 
 
-# Elements of the text that end to the right of the window, except inside something that scrolls and doesn't. (The theme
-# hides, or scrolls, what is wider than the page, so the page's own width shows nothing.)
+# Returns the elements of the text that extend past the window's right edge, except those in a scrollable box that fits.
+# The page's own width doesn't show them, because the theme hides or scrolls the overflow.
 CUT_OFF = """() => {
   const main = document.querySelector("[role=main]");
   const ends = element => element.getBoundingClientRect().right <= innerWidth + 1;
@@ -175,7 +175,7 @@ def test_nothing_is_cut_off_at_any_width(visit, width):
     pages = [page.relative_to(BOOK) for page in BOOK.rglob("*.html") if "_static" not in page.parts and page != EXPLAIN]
     pages.remove(pathlib.Path("index.html"))  # leads to README.html
     prose = [page for page in pages if page.parts[0] != "source"]
-    if width == 1600:  # as at 1280, with wider margins
+    if width == 1600:  # a sample suffices, as this is the layout for 1280 with wider margins
         prose = sorted(prose)[::8]
     listings = sorted(page for page in pages if page.parts[0] == "source")[::25]
     cut = {str(page): visit(page, width).evaluate(CUT_OFF) for page in [*prose, *listings]}
@@ -267,7 +267,7 @@ def shapes(name):
 
 
 def test_diagram_of_a_step_is_one_of_the_trace():
-    """Repeats the scheduler's rule on the trace of 21_scheduling: decode first, prompts by age with the rest."""
+    """Compares the diagram with the steps of 21_scheduling's trace: decode rows first, then prompts, oldest first."""
     requests = (ROOT / "experiments/21_scheduling/requests.h").read_text()
     trace = re.findall(r"Arrival\{'(\w)', 0, (\d+),", requests)
     budget, steps = number("experiments/21_scheduling/schedule.h", r"kChunked = (\d+);"), []

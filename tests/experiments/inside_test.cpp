@@ -29,14 +29,14 @@ std::vector<float> equal_weights() {
 TEST(HeadScores, APreviousTokenHeadHasOneAndOthersZero) {
   EXPECT_DOUBLE_EQ(previous_token_score(looks_back(1), kT), 1.0);
   EXPECT_DOUBLE_EQ(previous_token_score(looks_back(0), kT), 0.0);
-  EXPECT_NEAR(previous_token_score(looks_back(2), kT), 1.0 / (kT - 1), 1e-12);  // only t = 1, from where 0 is before
+  EXPECT_NEAR(previous_token_score(looks_back(2), kT), 1.0 / (kT - 1), 1e-12);  // only t = 1 attends to t - 1
 }
 
 TEST(HeadScores, AnInductionHeadLooksBehindAnEarlierCopy) {
   EXPECT_DOUBLE_EQ(prefix_matching_score(looks_back(kEvery - 1), kT, kEvery), 1.0);
-  EXPECT_DOUBLE_EQ(prefix_matching_score(looks_back(kEvery), kT, kEvery), 0.0);  // the copy itself
+  EXPECT_DOUBLE_EQ(prefix_matching_score(looks_back(kEvery), kT, kEvery), 0.0);  // attends to the copy itself
   EXPECT_DOUBLE_EQ(prefix_matching_score(looks_back(1), kT, kEvery), 0.0);
-  // 2 · kEvery - 1 back is also behind a copy, for the last four of eight positions.
+  // 2 · kEvery - 1 back is also the token after a copy, but only for the last four of eight positions.
   EXPECT_DOUBLE_EQ(prefix_matching_score(looks_back(2 * kEvery - 1), kT, kEvery), 0.5);
 }
 

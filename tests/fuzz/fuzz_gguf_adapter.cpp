@@ -10,7 +10,7 @@ namespace folio::fuzz {
 namespace {
 
 // Checks that reading a written adapter gives the same adapter. Skips adapters whose parts differ in rank or scale,
-// because write_gguf_adapter() takes only one rank and alpha.
+// because write_gguf_adapter() writes the same rank and alpha for all.
 void rewrite(const core::Adapter& adapter, const core::ModelConfig& config) {
   const core::Adapter::Part& first = adapter.parts.front();
   core::AdapterInfo info{.rank = static_cast<int64_t>(first.rank),

@@ -1,4 +1,4 @@
-// Lists the kinds of machines that test_infer tests.
+// Defines machine_kinds() of test_infer: the CPU machines. test_infer_cuda also tests an emulated GPU.
 #include "tests/infer/machines.h"
 
 namespace folio::infer::test {

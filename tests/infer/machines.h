@@ -213,7 +213,7 @@ class RecordingMachine final : public Machine {
   size_t n_in_flight_;
 };
 
-/// A named kind of machines to test, the type of their KV cache, and the model of tests that need only one.
+/// A kind of machine to test: its name, KV cache type and factory, and the model of tests that need only one.
 struct MachineKind {
   std::string name;
   CacheType cache_type = CacheType::F32;
@@ -328,7 +328,7 @@ inline int step_to_the_end(Engine& engine) {
   return thrown;
 }
 
-/// Returns the tokens that the host draws from logits computed row by row. r.on_logits gets the prompt's logits.
+/// Returns the tokens that the host draws from logits computed row by row. Passes the prompt's logits to r.on_logits.
 inline std::vector<int32_t> drawn_by_host(const MachineKind& kind, const core::StoredModel& model, const Request& r) {
   RunnerOn runner(kind, model);
   const SequenceId sequence = runner.cache().add_sequence();

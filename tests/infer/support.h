@@ -283,7 +283,7 @@ inline std::vector<Shape> latent_shapes() {
   v3.groups_per_token = 2;
   v3.normalize_routes = true;
   v3.route_scale = 2.5F;
-  core::ModelConfig blocks = v2;  // heads that are not shared evenly by threads and ranks
+  core::ModelConfig blocks = v2;  // 18 heads, which threads and ranks share unevenly
   blocks.dim = 64;
   blocks.n_heads = blocks.n_kv_heads = 18;
   blocks.kv_lora_rank = 64;
@@ -298,7 +298,7 @@ inline std::vector<Shape> latent_shapes() {
           {"deepseek_v2_Q8_0", blocks, core::DType::Q8_0, true}};
 }
 
-/// Returns models with a module that predicts the token after the next.
+/// Returns shapes of models with a module for multi-token prediction, which predicts the token after the next.
 inline std::vector<Shape> ahead_shapes() {
   std::vector<Shape> shapes{small_shapes().front(), latent_shapes()[1]};
   shapes[0].name = "llama_ahead";
@@ -456,8 +456,8 @@ inline std::vector<float> floats_of(const Matrix& matrix) {
   return values;
 }
 
-/// Returns a model with these weights, mapped from a GGUF file that is removed at once; in memory with latent
-/// attention.
+/// Returns a model with these weights: in memory if it has latent attention, else mapped from a GGUF file that is
+/// removed at once.
 inline core::StoredModel model_from(const core::Weights& weights) {
   if (weights.config.latent()) return model_in_memory(weights);
   const TempDir folder;

@@ -217,7 +217,7 @@ def test_pydantic_ai(url, api):
             called.append(city)
             return "sunny"
 
-        agent = Agent(model, tools=[note], output_type=ToolOutput(City), model_settings=settings)  # must call tools
+        agent = Agent(model, tools=[note], output_type=ToolOutput(City), model_settings=settings)  # requires tool calls
         try:
             assert isinstance((await agent.run(ASK, usage_limits=UsageLimits(request_limit=3))).output, City)
         except UsageLimitExceeded:  # the model calls `note` again and again

@@ -44,7 +44,7 @@ def asked_before(n, city, unit, sky):
             {"role": "assistant", "content": f"The sky is {sky}."}]
 
 
-# A prompt with examples of tool calls. SmolLM2 isn't trained for them, and llama-server allows any text before a call.
+# Shows tool calls to SmolLM2, which isn't trained for them. Otherwise, it would write text, which llama-server allows.
 CALLING = [*asked_before(1, "Rome", "C", "clear"), *asked_before(2, "Bern", "F", "grey"), *asked_before(3, "Oslo", "C", "dark"),
            {"role": "user", "content": "What is the weather in Paris, in C?"}]
 

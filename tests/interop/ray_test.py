@@ -25,7 +25,7 @@ from support import BUILD, SMOLLM2, free_port  # noqa: E402
 
 STREAMS = int(os.environ.get("FOLIO_RAY_STREAMS", 500))
 AT_ONCE = 16
-HANG = 300  # timeout in seconds, which only ends a test that would hang
+HANG = 300  # timeout in seconds, so that a hanging test fails
 SETTINGS = {"temperature": 0.8, "top_p": 0.95}
 PROMPTS = ["The capital of France is", "Once upon a time, there was a", "def fibonacci(n):", "La tour Eiffel est située à",
            "Shopping list: 1. milk 2.", "To be, or not to be", "🦙🦙🦙", "東京は"]
@@ -140,7 +140,7 @@ def test_requests_with_a_common_prefix_hit_the_cache(app):
 
 
 def test_disconnecting_ends_generation(app):
-    def running():  # number of requests on the replica to which requests without a prefix are sent
+    def running():  # returns the number of requests on the replica that serves requests without a prefix
         lines = call(app.url, "/metrics")[2].decode().splitlines()
         return sum(float(line.split()[-1]) for line in lines if line.startswith(("folio_requests_running", "folio_requests_waiting")))
 

@@ -67,7 +67,7 @@ def assert_has_their_fields(ours, theirs, only_theirs):
     assert all(any(f.startswith(only) for f in missing) for only in only_theirs), "we have one of only_theirs by now"
 
 
-# Fields of llama-server's replies that Folio's lack: timings, and the build of llama.cpp (system_fingerprint).
+# Fields that only llama-server's replies have: timings, and the build of llama.cpp (system_fingerprint).
 THEIRS = ["timings.", "system_fingerprint: "]
 
 

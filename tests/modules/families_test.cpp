@@ -1,4 +1,4 @@
-// Tests attention with the parts of other families: biases, head norms, RoPE on halves, wider heads, sliding windows.
+// Tests attention with parts that Llama lacks: biases, head norms, RoPE on halves, wider heads, sliding windows.
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
@@ -53,7 +53,7 @@ std::vector<core::ModelConfig> configs() {
   return all;
 }
 
-// Returns models of latent attention whose dimensions all differ, with q_lora_rank 0 and 4, and with a score scale.
+// Returns two configurations with latent attention: without a query latent, and with one of rank 4 and a score scale.
 std::vector<core::ModelConfig> latent_configs() {
   std::vector<core::ModelConfig> all;
   for (const int64_t q_lora_rank : {0, 4}) {
@@ -129,7 +129,7 @@ TEST(Families, GradientsOfLatentAttentionMatchDifferences) {
   }
 }
 
-// Packed sequences give the same result as separate ones, in both forms, and positions attend to earlier ones only.
+// With formula and kernel, packed sequences give the same result as separate ones, and attention is causal.
 TEST(Families, LatentAttentionIsCausalInBothForms) {
   for (const core::ModelConfig& c : latent_configs()) {
     auto attention = latent_attention_of(c, true);
@@ -189,7 +189,7 @@ TEST(Families, ParametersAreInTheManifestAndTrained) {
       using core::Role;
       EXPECT_EQ(p->requires_grad(), spec.role != Role::SelectionBias) << spec.module_name;
       if (!p->requires_grad()) continue;
-      // With a window of 1, a softmax over one position has no gradient.
+      // With a window of 1, the softmax of a single score is constant, so queries and keys have no gradient.
       const std::set<Role> scores{Role::Wq, Role::Wk, Role::Bq, Role::Bk, Role::QueryNorm, Role::KeyNorm};
       if (c.sliding_window == 1 && scores.contains(spec.role)) continue;
       EXPECT_GT(p->grad().abs().max().item<double>(), 0.0) << name_of(c) << ": " << spec.module_name;

@@ -44,7 +44,7 @@ inline void expect_central_differences(const std::function<torch::Tensor()>& f,
         << "A gradient has the shape of its tensor, here tensor " << i << ".";
     const auto gradient = gradients[i].contiguous();
     for (const int64_t j : checked_elements(leaves[i].numel(), most)) {
-      const auto x = leaves[i].view(-1)[j];  // changed as a tensor, so that f sees a new version of the leaf
+      const auto x = leaves[i].view(-1)[j];  // a view, so that changing it increments the leaf's version
       const auto before = x.item<double>();
       const auto difference = [&](double step) {
         x.fill_(before + step);

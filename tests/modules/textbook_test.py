@@ -1,6 +1,6 @@
-"""Tests that modules/ builds alone: its files, and the few that they include from src/core, are copied to an empty
-folder. example.cpp trains with the losses and gradients of `train --fused false`; pretrained.cpp gives a published
-model's logits and samples, as transformers do."""
+"""Tests that modules/ builds without the rest of Folio: its files, and the few that they include from src/core, are
+copied to an empty folder. example.cpp trains with the losses and gradients of `train --fused false`. pretrained.cpp
+computes the same logits of a published model as transformers, and samples from it."""
 
 import json
 import os
@@ -32,7 +32,7 @@ target_link_libraries(textbook PRIVATE fmt::fmt ${TORCH_LIBRARIES})
 target_include_directories(textbook BEFORE PRIVATE FMT)
 set_target_properties(textbook PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
 """
-# The main functions of both files get other names, and are called by this one: so both compile in one unity build.
+# Calls the main functions of both files, which are renamed so that both files compile in one unity build.
 MAIN = """#include <string>
 int example(int argc, char** argv);
 int pretrained(int argc, char** argv);

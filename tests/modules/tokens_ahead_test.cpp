@@ -18,7 +18,7 @@ namespace {
 
 using torch::Tensor;
 
-// A Llama, a Llama with an own head, a sliding window, DeepSeek-V3, and a family with post-norms and factors.
+// Returns configurations of a tied and an untied Llama, a Mistral with a window, a DeepSeek-V3 and a Granite.
 std::vector<core::ModelConfig> ahead_configs() {
   const core::ModelConfig llama{
       .vocab_size = 7, .dim = 8, .n_layers = 2, .n_heads = 2, .n_kv_heads = 1, .hidden_dim = 12, .context_length = 12};
@@ -63,10 +63,10 @@ Tensor rms_normed(const Tensor& x, const Tensor& weight, const core::ModelConfig
   return x * (x.square().mean(-1, true) + static_cast<double>(c.norm_eps)).rsqrt() * weight;
 }
 
-// Equations 21 to 24, on the positions that have a token after the next, with the model's own block.
+// Computes equations 21 to 24 of DeepSeek-V3's report with the model's own block, where a token after the next exists.
 TEST(TokensAhead, LossIsThatOfTheEquations) {
   for (const core::ModelConfig& c : ahead_configs()) {
-    if (c.family == core::Family::Granite) continue;  // scales embeddings and logits
+    if (c.family == core::Family::Granite) continue;  // has scales that the equations lack
     nn::LlamaAhead model = plain_ahead(c);
     const Window w = window_of(c);
     const auto p = model->named_parameters();
@@ -133,7 +133,7 @@ TEST(TokensAhead, InitialWeightsOfTheModelDoNotDependOnTheModule) {
   EXPECT_GT(with->named_parameters().size(), without->named_parameters().size());
 }
 
-// Packed sequences have the losses that each has alone, and the last position of each has no target.
+// Packed sequences have the same losses as separate ones, and the last position of each sequence has no target.
 TEST(TokensAhead, PackedSequencesAreSeparate) {
   for (const core::ModelConfig& c : ahead_configs()) {
     nn::LlamaAhead model = plain_ahead(c);
@@ -156,7 +156,7 @@ TEST(TokensAhead, WithoutTargetsTheLossAndItsGradientsAreZero) {
   nn::LlamaAhead model = plain_ahead(c);
   Window w = window_of(c);
   w.targets = torch::full_like(w.targets, nn::Parts::kIgnored);
-  w.targets.select(1, 0).fill_(3);  // counts as a next token, but not as one after it
+  w.targets.select(1, 0).fill_(3);  // only position 0 has a next token, and none has one after it
   const Tensor loss = model->losses(w.inputs, w.targets).after_next;
   EXPECT_EQ(loss.item<double>(), 0.0);
   loss.backward();

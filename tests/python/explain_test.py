@@ -1,4 +1,4 @@
-"""Tests Model.explain and Model.attention: activations equal transformers', the rest NumPy computations on them."""
+"""Tests Model.explain and Model.attention: activations equal those of transformers, other results those of NumPy."""
 
 import html
 import json
@@ -130,7 +130,7 @@ def test_interventions_match_transformers(model, theirs):
 
 @pytest.mark.parametrize("name", ["gemma2", "gpt_oss", "granite", "deepseek_v3"])
 def test_attention_follows_the_family(name, tmp_path):
-    """Windows, caps, scales and sinks count. Unlike explain(), attention() has no limit of 256 tokens."""
+    """attention() applies windows, caps, scales and sinks. Unlike explain(), it has no limit of 256 tokens."""
     import random_models
 
     theirs = random_models.make(name, max_position_embeddings=512)

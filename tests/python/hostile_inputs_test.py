@@ -1,4 +1,4 @@
-"""Tests that bad arguments (wrong types; cyclic, deep or endless; changed while being read) give one-line errors."""
+"""Tests that bad arguments give one-line errors: wrong types, cyclic, deep, endless, or changed while they are read."""
 
 import collections
 import itertools

@@ -7,7 +7,7 @@ import time
 
 from folio import _engine
 
-HANG = 600  # timeout in seconds, which only ends a test that would hang
+HANG = 600  # timeout in seconds, so that a hanging test fails
 
 
 def until(condition):

@@ -36,7 +36,7 @@ inline std::string digest_of(const std::string& text) {
 }
 
 inline TextDataset dataset_of(const std::string& text, const TrainConfig& config) {
-  static const TempDir folder;  // shared, so that all runs of a process have one path
+  static const TempDir folder;  // one for all calls, so that runs have the same text path
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   write_bytes(folder / "small.txt", text);

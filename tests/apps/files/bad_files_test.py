@@ -1,9 +1,9 @@
 """Tests bad files: each kind gives a one-line error and exit code 1, never a signal, an assertion or a hang.
 
-The readers' own tests (tests/core/formats, tests/data/tokenizers) test every defect of a field. This test has
-defects that could use much memory, that concern other families or that only a whole model shows, and one of each file.
-No allocation may exceed 256 MB: RLIMIT_DATA limits the program's data, without file mappings. In sanitized builds,
-AddressSanitizer rejects a single allocation of that size, and only generate runs: it reads files as the others do.
+tests/core/formats and tests/data/tokenizers test defects of single fields. This file tests defects that could exhaust
+memory, defects of other families than Llama, defects that only a whole model shows, and one defect per kind of file.
+RLIMIT_DATA limits the program's memory to 256 MB, not counting file mappings. In sanitized builds, AddressSanitizer
+rejects allocations of that size, and only generate is tested, since all programs read files by the same code.
 """
 
 import os

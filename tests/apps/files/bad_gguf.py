@@ -8,7 +8,7 @@ from sound import ARRAY, I32, STRING, U8, U32, U64, Tensor
 
 
 def write(folder, model, packed):
-    """Writes the model, or instead `packed`: bytes, or (head, length) of a sparse file. Returns (path, None)."""
+    """Writes the model, or `packed` if given: bytes, or (head, length) of a sparse file. Returns (path, None)."""
     return write_file(folder / "m.gguf", model.pack() if packed is None else packed), None
 
 
@@ -34,7 +34,7 @@ def part(**values):
 
 
 def entry(raw):
-    """Returns a change that appends raw bytes to the metadata, as a key with its value."""
+    """Returns a function that appends raw bytes to a model's metadata, as a key with its value."""
     return lambda g: g.metadata.update({"raw": raw})
 
 
@@ -55,7 +55,7 @@ def factors(*values):
 
 
 def sparse(change, size):
-    """Returns a change that makes a file of `size` bytes: the changed metadata without tensors, followed by zeros."""
+    """Returns a function that makes a sparse file of `size` bytes from a model: changed metadata, then zeros."""
     def apply(g):
         g.tensors = []
         change(g)

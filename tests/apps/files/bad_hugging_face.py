@@ -54,7 +54,7 @@ def write(folder, model, _):
 
 
 def raw(file, data):
-    """Returns a change that replaces the file's bytes."""
+    """Returns a function that replaces the bytes of a model's file."""
     return lambda m: m.files.update({file: data})
 
 
@@ -109,7 +109,7 @@ sparse.add("gigabyte of zeros", "more than the limit of 16777216", lambda m: Non
 # ---- safetensors ----
 
 def text(data, size=None):
-    """Returns a change that replaces the safetensors header by `data`, and its stored size by `size` if given."""
+    """Returns a function that replaces the safetensors header by `data`, and its stored size by `size` if given."""
     return lambda m: m.files.update({"model.safetensors": m.shards["model.safetensors"].pack(data, size)})
 
 

@@ -18,9 +18,9 @@ FAMILIES = ["llama", "qwen3", "gemma2", "gpt_oss", "mixtral", "qwen2_moe", "olmo
             "deepseek_v2", "deepseek_v3"]
 MORE = {"glm": dict(partial_rotary_factor=1.0)}  # whole heads are rotated
 POST_NORM = {"gemma2": "post_attention_layernorm", "olmo2": "post_attention_layernorm"}
-IDS = [int(i) for i in np.random.default_rng(5).integers(0, 5, 60)]  # more than the windows
+IDS = [int(i) for i in np.random.default_rng(5).integers(0, 5, 60)]  # longer than the sliding windows
 OTHER = [int(i) for i in np.random.default_rng(6).integers(0, 5, 23)]
-TOLERANCE = 1e-4  # of a row's largest value
+TOLERANCE = 1e-4  # relative to a row's largest value
 ROUNDED = 6e-4  # numbers in JSON have four digits
 
 
@@ -220,7 +220,7 @@ def test_interventions_match_transformers(model):
     other = heads_of(reference, OTHER)[1][:, columns]
     logits_with(["--mean", "1.2", "--mean-over", text_of(OTHER)], projections,
                 only(lambda z: replaced(z, everywhere, other.mean(0))))
-    # One request has all three: a head of layer 1 by zero, of layer 0 by its mean, of layer 2 by the other prompt's.
+    # One request replaces head 2 in three layers: by zero in layer 1, by its mean in 0, by its output for OTHER in 2.
     others = heads_of(reference, OTHER)[2][:, columns]
     three = {0: mean, 1: lambda z: replaced(z, everywhere, 0.0),
              2: lambda z: replaced(z, slice(len(IDS) - len(OTHER), None), others)}
@@ -240,7 +240,7 @@ def test_interventions_match_transformers(model):
         assert abs(one["remainder"]) < 1e-3 * np.abs(shares).max()
     logits_with(["--patch", "1.2@7:20", "--from", text_of(OTHER)], projections,
                 only(lambda z: replaced(z, 7, other[20])))
-    # A layer whose branches are ablated passes its input on; a patched residual is the other prompt's.
+    # Ablating a layer makes its output equal its input. Patching a residual uses the layer's output for OTHER.
     layers = reference.model.layers
     inputs = []
     skip = lambda layer, x: (inputs.append(x), inputs[-2] if layer == 2 else x)[1]
@@ -250,7 +250,7 @@ def test_interventions_match_transformers(model):
                 lambda layer, x: torch.cat([x[:, :-len(OTHER)], there], 1) if layer == 2 else x)
     same = explain(folder, "--patch", "1.residual", "--from", text_of(IDS))[1]["logits"]
     assert (same == explain(folder)[1]["logits"]).all()
-    # Two branches by zero are the layer.
+    # Ablating both branches is the same as ablating the layer.
     both = explain(folder, "--ablate", "1.attention", "--ablate", "1.ffn")[1]["logits"]
     assert_rows_equal(both, explain(folder, "--ablate", "1")[1]["logits"], "both branches")
 

@@ -91,7 +91,7 @@ def test_gemma2_27b_attention_scale(tmp_path):
     assert_refused(done, FAILED, "cannot store the attention scale", "use --format hf")
 
 
-# test_gguf_round_trip writes the plain families' directories, too.
+# Models without a space in the name run only in `make long`: test_gguf_round_trip exports their directories, too.
 @pytest.mark.parametrize("name", [name for name in random_models.MODELS if " " in name or LONG])
 def test_hugging_face_round_trip_is_exact(tmp_path, name):
     model = random_models.make(name)
@@ -192,7 +192,7 @@ def test_gguf_with_fused_qkv(tmp_path, name, type_):
 @pytest.mark.parametrize("name", ["deepseek_v2", "deepseek_v3", "youtu"])
 @pytest.mark.parametrize("type_", ["f32", "q8_0"])
 def test_older_gguf_of_latent_attention(tmp_path, name, type_):
-    """Older files have kv_b_proj as in Hugging Face's files, attn_kv_b, and the dimensions of heads in other keys."""
+    """Older files store kv_b_proj as one tensor, attn_kv_b, and the dimensions of heads under other keys."""
     blocks = dict(kv_lora_rank=32, qk_nope_head_dim=32, q_lora_rank=None, v_head_dim=8)
     blocks |= dict(moe_intermediate_size=32) if name != "youtu" else {}
     model = random_models.make(name, **(blocks if type_ == "q8_0" else {}))

@@ -42,7 +42,7 @@ def with_fused_qkv(tensors):
 
 
 def with_one_latent_matrix(tensors, model):
-    """Joins attn_k_b and attn_v_b to attn_kv_b: the model's kv_b_proj, in the type of attn_v_b."""
+    """Replaces attn_k_b and attn_v_b by attn_kv_b, the model's kv_b_proj, in the type of attn_v_b."""
     out = {}
     for name, (array, kind) in tensors.items():
         if ".attn_v_b." in name:

@@ -13,8 +13,8 @@ import transformers
 SHARED = dict(vocab_size=len(sound.CHARACTERS) + 1, hidden_size=32, intermediate_size=64, num_hidden_layers=3,
               num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256, rms_norm_eps=1e-6,
               bos_token_id=5, eos_token_id=5, pad_token_id=None)
-# Latent attention, with dimensions that all differ, and an epsilon that the latents' norms don't have: theirs is 1e-6.
-# YaRN multiplies its scores by (1 + 0.0707 ln 8)².
+# Latent attention with dimensions that all differ. rms_norm_eps differs from the 1e-6 that the latents' norms use. YaRN
+# multiplies the attention scores by (1 + 0.0707 ln 8)².
 LATENT = dict(rms_norm_eps=1e-2, num_key_value_heads=4, kv_lora_rank=24, q_lora_rank=20, qk_nope_head_dim=10,
               qk_rope_head_dim=8, v_head_dim=12)
 LATENT_YARN = dict(rope_type="yarn", rope_theta=1e4, factor=8.0, mscale=0.707, mscale_all_dim=0.707,

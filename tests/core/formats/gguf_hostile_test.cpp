@@ -24,7 +24,7 @@ struct RawTensor {
 struct RawGguf {
   std::string magic = "GGUF";
   uint32_t version = 3;
-  std::vector<std::string> pairs;  // each with its key, type and value, as in the file
+  std::vector<std::string> pairs;  // metadata: the serialized key, type and value of each pair
   std::vector<RawTensor> tensors;
   std::optional<uint64_t> n_tensors;
   std::optional<uint64_t> n_pairs;

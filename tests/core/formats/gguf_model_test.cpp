@@ -43,7 +43,7 @@ void set(GgufMetadata& metadata, const std::string& key, GgufValue value) {
   metadata.emplace_back(key, std::move(value));
 }
 
-std::vector<std::shared_ptr<const void>> copies;  // of manifest_tensors()
+std::vector<std::shared_ptr<const void>> copies;  // keeps alive the copies that manifest_tensors() makes
 
 TEST(ModelGguf, RoundTripKeepsLatentAttention) {
   const TempDir dir;
@@ -164,7 +164,7 @@ TEST(ModelGguf, YarnOfFactorOneLeavesTheScoresOfLatentAttention) {
   EXPECT_EQ(config_from_gguf(file), test::latent_shapes()[0]);
 }
 
-// Some files have the joined matrix along with its parts. As in llama.cpp, the parts are used, if they are stacks.
+// If a file has attn_kv_b and its parts, attn_k_b and attn_v_b, the parts are used only if 3-D, as in llama.cpp.
 TEST(ModelGguf, UsesTheJoinedLatentMatrixOnlyWithoutItsParts) {
   const TempDir dir;
   const Weights weights = numbered_weights(test::latent_shapes()[0]);
@@ -324,7 +324,7 @@ TEST(GgufModel, NamesATensorOfUnsupportedType) {
   EXPECT_ERROR(read_gguf_model(file.path()), "m: tensor blk.0.attn_norm.weight has type I32, expected F32, F16, BF16");
 }
 
-// Other programs store only RoPE's factors in a GGUF. The parameters then default to those of Llama 3.1, 3.2 and 3.3.
+// GGUF files of other programs store only RoPE's frequency factors. The other parameters default to Llama 3.1's.
 TEST(GgufModel, RopeFactorsAloneImplyLlama3Parameters) {
   ModelConfig config{.vocab_size = 11, .dim = 128, .n_layers = 1, .n_heads = 2, .n_kv_heads = 1, .hidden_dim = 20};
   config.rope_theta = 500000.0F;

@@ -106,7 +106,7 @@ TEST(PeftAdapter, WritesOnlyAdapterTensors) {
   const TempDir dir;
   const AdapterInfo info{.rank = 1, .alpha = 1, .dropout = 0, .targets = {Role::Wk}, .base = ""};
   ModelConfig config = kGrouped;
-  config.dim = 20;  // rows of 80 bytes, no multiple of 64: a model's file would have padding tensors
+  config.dim = 20;  // rows of 80 bytes: a model file would have padding tensors, to align rows to 64 bytes
   config.n_heads = 2;
   config.head_dim = 10;
   write_adapter(dir.path(), config, numbered_adapter(config, info.targets, info), info);

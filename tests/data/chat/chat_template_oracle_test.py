@@ -240,8 +240,8 @@ def tools_of(*names):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_calls_match_transformers(name):
-    """transformers renders a conversation with calls as the prompt, the calls in the detected format, and the end of
-    the turn."""
+    """With calls as the answer, transformers must render the prompt, the calls in the detected format, and the turn's
+    end."""
     format, template, end = tool_formats()[name], ALL[name], FORMATS[name][-1]
     assert format["has_spaces"], "as json.dumps has them"
     ask = [{"role": "user", "content": "What?"}]

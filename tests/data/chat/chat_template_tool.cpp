@@ -1,17 +1,17 @@
 // Test tool that renders Jinja templates and chats.
 //   chat_template_tool FILE     FILE is a JSON list of requests; prints the list of results, {"error"} for a rejected
-//                               request:
+//                               request. A request and its result are one of:
 //     {"template": Jinja or "name": NAME or FILE, "bos", "eos", "messages", "add_generation_prompt" (default: true),
 //      "tools": […], "arguments_as_text" (default: false), "marks": [other special tokens]}
-//                               {"pieces": [[text, is_template], …], "end_of_turn": text}
+//                            -> {"pieces": [[text, is_template], …], "end_of_turn": text}
 //     {"template", "bos", "eos", "marks", "tool_format": true}
-//                               the fields of ToolFormat
+//                            -> the fields of ToolFormat
 //     {"tokenizer": FILE or directory, "messages", "tools"}
-//                               {"text": rendered by the selected template}
+//                            -> {"text": the chat, rendered with the tokenizer's template}
 //     {"jinja": template, "parse": true}
-//                               {"text": null}
+//                            -> {"text": null}
 //     {"jinja": template, "variables": {…}, "said": [keys of strings that are contents]}
-//                               {"text": rendered, "said": the parts of it that come from these strings}
+//                            -> {"text": rendered, "said": the parts of it that come from these strings}
 #include <fmt/format.h>
 
 #include <array>

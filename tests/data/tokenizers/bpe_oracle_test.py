@@ -91,8 +91,8 @@ def smollm2():
 
 
 def with_merges_of_first_bytes(data):
-    """Adds merges of the letter "a" with the first bytes of characters, so that tokens show whether a rare character, of
-    which no merge was learned, is split from an "a" before it. Returns the contents of tokenizer.json."""
+    """Adds a merge of "a" with each first byte of a multi-byte character. The tokens of "a" and any such character then
+    show whether the pre-tokenizer splits the two. Returns the contents of tokenizer.json."""
     vocabulary, merges = data["model"]["vocab"], data["model"]["merges"]
     for first in (byte_level([b]) for b in range(0xC2, 0xF5)):
         if "a" + first not in vocabulary:
@@ -157,7 +157,7 @@ def ids_of(theirs, text):
 def test_tokens_match_tokenizers(pair, tmp_path, request):
     theirs, path = pair
     tokenizer = Ours(path, tmp_path)
-    # This is slow. The others have the character classes of one of these three, so only `make long` tests them.
+    # Slow, so `make test` tests three vocabularies. The others' pre-tokenizers use the same character classes.
     if LONG or request.node.callspec.params["pair"] in ("smollm2", "qwen2", "gpt-4o"):
         assert tokenizer.encode(all_characters()) == ids_of(theirs, all_characters())
     ids = ids_of(theirs, TEXT)

@@ -1,12 +1,12 @@
 // Test tool that loads a tokenizer file of any supported format, encodes and decodes, and converts to other formats.
-//   tokenizer_tool encode TOKENIZER TEXT_FILE     prints the ids as JSON
-//   tokenizer_tool encode-each TOKENIZER JSON_FILE    prints the ids of each string of a list
-//   tokenizer_tool prompts TOKENIZER JSON_FILE    the same for prompts: with BOS and parsed special tokens
-//   tokenizer_tool pieces TOKENIZER JSON_FILE     prints the ids of [[text, parse_special], …] as one text
-//   tokenizer_tool decode TOKENIZER IDS_FILE      prints the text of a JSON list of ids
-//   tokenizer_tool show TOKENIZER                 prints its properties as JSON
-//   tokenizer_tool to-gguf|to-llama2c TOKENIZER FILE    writes the file; to-llama2c prints source_row
-//   tokenizer_tool to-hf TOKENIZER DIRECTORY
+//   tokenizer_tool encode TOKENIZER TEXT_FILE           prints the ids as JSON
+//   tokenizer_tool encode-each TOKENIZER JSON_FILE      prints the ids of each string of a list
+//   tokenizer_tool prompts TOKENIZER JSON_FILE          the same for prompts: with BOS and parsed special tokens
+//   tokenizer_tool pieces TOKENIZER JSON_FILE           prints the ids of [[text, parse_special], …] as one text
+//   tokenizer_tool decode TOKENIZER IDS_FILE            prints the text of a JSON list of ids
+//   tokenizer_tool show TOKENIZER                       prints the tokenizer's properties as JSON
+//   tokenizer_tool to-gguf|to-llama2c TOKENIZER FILE    writes FILE; to-llama2c also prints each id's embedding row
+//   tokenizer_tool to-hf TOKENIZER DIRECTORY            writes a Hugging Face directory
 //   tokenizer_tool characters TEXT_FILE DIRECTORY       writes a character tokenizer of the text
 //   tokenizer_tool time TOKENIZER TEXT_FILE             prints the MB/s of encode
 #include <fmt/format.h>

@@ -55,7 +55,7 @@ def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("vocabulary")
     pieces = trained_pieces()
     assert len(pieces) > 1000 and MARK in pieces and max(map(len, pieces)) > 6
-    (folder / "pieces.json").write_text(json.dumps(pieces))  # training again could give others: ties are random
+    (folder / "pieces.json").write_text(json.dumps(pieces))  # training again may give other pieces, as ties are random
     (folder / "tokenizer.bin").write_bytes(llama2c_file(pieces))
     (folder / "hf").mkdir()
     ours("to-gguf", folder / "tokenizer.bin", folder / "tokenizer.gguf")

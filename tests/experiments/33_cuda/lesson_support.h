@@ -32,7 +32,7 @@ template <typename Run>
   return x;
 }
 
-/// Calls `run` in every order of threads and blocks; its results must have the same bits.
+/// Calls `run` with several orders of threads and blocks, and requires the same results, bit by bit.
 template <typename Run>
 void same_in_all_orders(Run run) {
   infer::gpu::host::require_same_in_all_orders([&] {

@@ -38,8 +38,8 @@ void run(const Kernels& kernels, const AttentionInput<T>& in, float* out) {
 }
 void run(const Kernels& kernels, const AttentionInput<BF16Pair>& in, float* out) { kernels.attention_bf16(in, out); }
 
-// Writes x, the key or value of position j, to `head` in the cache's type and layout, and element d as a float to
-// wide[index(d)].
+// Writes x, the key or value of position j, to `head` in the cache's type and layout, and as floats to `wide`:
+// element d to wide[index(d)].
 template <typename Index>
 void store(std::span<const float> x, size_t /*j*/, Index index, float* head, float* wide) {
   for (size_t d = 0; d < x.size(); ++d) head[index(d)] = wide[index(d)] = x[d];
@@ -180,8 +180,8 @@ double rounding_bound(const AttentionCase& c, std::span<const float> query, cons
   return (std::expm1(2.0 * s) * (1.0 + 0x1p-9) + 0x1p-9 + kFloats) * largest_value;
 }
 
-// Compares a kernel that reads a cache of type T with the reference kernel for BF16 pairs, if T is BF16Pair, or else
-// with the reference kernel for floats. Results for BF16 pairs must also be close to those for floats.
+// Compares the kernel for caches of type T with the reference kernel for BF16 pairs if T is BF16Pair, for floats
+// otherwise. Results for BF16 pairs must also be close to those for floats.
 template <typename T>
 void check_type(const Kernels& fast, const AttentionCase& c) {
   const auto blocks = make_blocks<T>(c);
@@ -330,7 +330,7 @@ TEST_P(IsaAttention, GivesTheReferencesBitsWithCapsAndSinks) {
   }
 }
 
-// In latent attention, a block has values alone. Keys are NaN here, so that a kernel that reads one is detected.
+// In latent attention, blocks store only values. Keys are NaN here, to detect a kernel that reads them.
 TEST_P(IsaAttention, GivesTheReferencesBitsOverLatents) {
   size_t place = 0;
   struct {

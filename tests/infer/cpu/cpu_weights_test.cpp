@@ -1,5 +1,5 @@
-// Tests infer/cpu/cpu_weights.h and infer/forward/stage_weights.h: loaded weights have the file's values and are kept
-// in memory once, and loading a range of layers reads only their tensors.
+// Tests infer/cpu/cpu_weights.h and infer/forward/stage_weights.h: loaded weights have the file's values and
+// aren't duplicated in memory, and loading a range of layers reads only their tensors.
 #include "infer/cpu/cpu_weights.h"
 
 #include <gtest/gtest.h>

@@ -308,7 +308,7 @@ TEST_P(GpuAttention, RowsDoNotDependOnTheBatch) {
   EXPECT_TRUE(same_bits(Setting(all).run(false), expected));
 }
 
-// Latents of 512 + 64 elements, of a few, and of one more than fills a tile or a group of tiles.
+// Tests latents of 512 + 64 elements, as in DeepSeek, of a few elements, and of sizes just above and below tiles.
 TEST_P(GpuAttention, IsTheTextbooksOverLatentsOfEveryWidth) {
   for (const auto& [rank, latent] :
        {std::pair{1U, 3U}, {26U, 32U}, {31U, 33U}, {64U, 96U}, {65U, 66U}, {129U, 257U}, {512U, 576U}}) {
@@ -334,7 +334,7 @@ TEST_P(GpuAttention, IsTheTextbooksOverLatentsAtEveryLength) {
     c.n_rows = {std::min(length, 3)};
     expect_both_ways(c);
   }
-  c.lengths = {170, 40};  // with windows, caps and sinks
+  c.lengths = {170, 40};
   c.n_rows = {20, 3};
   c.scale_of_queries = 3.0;
   c.window = 100;

@@ -1,4 +1,4 @@
-// Kernels whose counts are known by hand, for counts_test.cpp.
+// Kernels whose operation counts can be computed by hand, for counts_test.cpp.
 #pragma once
 
 #include "infer/cuda/kernel.h"

@@ -1,4 +1,4 @@
-// Tests the emulator's counts on kernels whose counts follow from their source by hand.
+// Tests the emulator's operation counts on kernels whose counts can be computed by hand.
 #include "tests/infer/cuda/host/counts.h"
 
 #include <gtest/gtest.h>

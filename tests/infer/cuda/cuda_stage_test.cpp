@@ -99,7 +99,7 @@ TEST(CudaStage, RejectsMissingDevicesAndWideHeads) {
                "qk_rope_head_dim is 514, but the GPU kernels support at most 512; use --device cpu");
 }
 
-// A position of a layer is one latent, padded from 96 to 128 elements, however many heads there are.
+// A layer stores one latent per position, padded from 96 to 128 elements, for any number of heads.
 TEST(CudaStage, CachesOneLatentForAllHeads) {
   const core::StoredModel model = test::random_model_of(test::latent_shapes()[3]);
   const auto positions = kBlockPositions * static_cast<uint64_t>(model.config.n_layers);

@@ -297,8 +297,8 @@ TEST_P(ExpertTypes, AssignmentsMatchSingleMatmuls) {
   }
 }
 
-// Each head of a row gives the bits of a single product with the head's matrix. The elements after the multiplied ones
-// are copied to the end of the result, if it has them.
+// Each head of a row gives the bits of a single product of its first k elements with the head's matrix. If the output
+// is wider than the product, it ends with copies of the head's other elements.
 TEST_P(ExpertTypes, HeadsMatchSingleMatmuls) {
   Stream stream(0);
   constexpr size_t kHeads = 3;

@@ -37,8 +37,8 @@ def has_gpu():
 
 
 def measured(what):
-    """Returns the table of the results `what` as {name of a figure: [cell, ...]}, and the number of figures that miss
-    their bar or weren't measured."""
+    """Returns the summary table of the benchmark results `what` as {row name: [cell, ...]}, and the number of rows that
+    miss their target or weren't measured."""
     summary = gpu_summary.Summary(what)
     gpu_summary.add_decode(summary)
     return {line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:6]] for line in summary.lines}, summary.missed

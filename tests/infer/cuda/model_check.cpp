@@ -65,7 +65,7 @@ class PerturbedStage final : public PassThroughStage {
     for (const StepRow& row : step.rows) n_positions_ = std::max(n_positions_, row.position + 1);
     return PassThroughStage::begin(step);
   }
-  // In a layer with experts, several products read Slot::Normed, and each rounds it separately. Restore it each time.
+  // In a layer with experts, several products read Slot::Normed and round it separately, so restore it after each.
   void issue(const Operation& operation) override {
     const bool of_experts = std::holds_alternative<Route>(operation) ||
                             std::holds_alternative<ProjectExperts>(operation) ||
@@ -92,7 +92,7 @@ class PerturbedStage final : public PassThroughStage {
     perturb(Slot::ExpertGate, error_of_product(expert_type_, k) + error_of_norm(config_.dim));
   }
   void perturb_inputs(const GateRows& /*o*/) { perturb_input(Slot::Normed, core::DType::F32); }
-  // With Query, also perturbs the elements that are copied.
+  // If the input is Query, this also perturbs the RoPE elements, which ProjectHeads only copies.
   void perturb_inputs(const ProjectHeads& o) {
     const size_t k = width(o.in) / static_cast<size_t>(config_.n_heads);
     perturb(o.in, error_of_product(type_of_heads_, k) + error_of_norm(config_.dim));

@@ -379,7 +379,7 @@ TEST(Rope, RotatesTheEndOfLatentsAndStoresThem) {
     cache.data = memory.as<uint8_t>();
     auto query = random_floats(kHeads * kQueryDim, 1);
     auto latent = random_floats(kRank + kRotated, 2);
-    const std::vector<float> angles{0.6F, 0.8F, 0.28F, 0.96F};  // cosines of position 0, whatever it is, then sines
+    const std::vector<float> angles{0.6F, 0.8F, 0.28F, 0.96F};  // arbitrary cosines of two pairs, then sines
     const DeviceMemory q = on_device(stream, query);
     const DeviceMemory k = on_device(stream, latent);
     const DeviceMemory zeros = on_device(stream, std::vector<int32_t>{0});

@@ -160,7 +160,7 @@ TEST_P(DraftModelTest, OutputsDoNotDependOnDrafts) {
   }
   struct Setting {
     const core::StoredModel& model;
-    int64_t positions;  // few, so that requests are preempted repeatedly
+    int64_t positions;  // of the KV cache; 160 cause preemptions
     int64_t draft_positions;
   };
   for (const auto& [model, positions, draft_positions] : {Setting{target_, 2000, 2000}, Setting{target_, 160, 100},
@@ -206,7 +206,7 @@ TEST_P(DraftModelTest, IdenticalDraftModelIsAlwaysAccepted) {
     DraftModelOn drafter(GetParam(), target_, target_, {.n_sequences = 3});
     EngineOn engine(GetParam(), target_, {.n_threads = 1}, {.n_sequences = 3});
     engine.draft_with(drafter);
-    engine.goodput().plant({}, 0.0);  // all drafts pay
+    engine.goodput().plant({}, 0.0);  // rows cost no time, so all drafts are tried
     n_in_flight = engine.runner().steps_in_flight();
     std::vector<RequestId> ids;
     for (size_t i = 0; i < n_requests; ++i) {
@@ -225,7 +225,7 @@ TEST_P(DraftModelTest, IdenticalDraftModelIsAlwaysAccepted) {
     EXPECT_EQ(run(1, 0, o), 31U);
     EXPECT_EQ(run(1, 1, o), 1U + 30 / 2);
     EXPECT_EQ(run(1, 5, o), 1U + 30 / 6);
-    const size_t n = n_in_flight > 1 ? 3 : 1;  // the number of steps in which three sequences get a token
+    const size_t n = n_in_flight > 1 ? 3 : 1;  // steps per round: with several in flight, one for each sequence
     EXPECT_EQ(run(3, 5, o), n * (1U + 30 / 6));
     EXPECT_EQ(run(3, 11, o), n * (1U + 36 / 12));
   }

@@ -196,7 +196,7 @@ TEST_P(Forms, DraftModelsFollowTheForm) {
   }
 }
 
-// The module's drafts follow those that the form forces, or are drawn under it.
+// Draft tokens are those that the form forces, and then those of the MTP module, which the form must accept.
 TEST_P(Forms, ModulesFollowTheForm) {
   if (GetParam().name == "three_in_flight") GTEST_SKIP() << "several steps in flight keep no hidden states";
   core::ModelConfig config = model_.config;

@@ -1,4 +1,4 @@
-// Tests infer/engine/goodput.h on drawn times and acceptances: the fitted line, and the numbers of drafts.
+// Tests infer/engine/goodput.h with simulated steps: estimated times and acceptance rates, and chosen draft lengths.
 #include "infer/engine/goodput.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ StepTime line(double fixed, double per_row) {
   return time;
 }
 
-// Expected tokens per second of `lengths`, without Goodput's order of gains.
+// Returns the expected tokens per second if text i gets lengths[i] drafts, computed from the definition.
 double rate_of(const StepTime& time, double pass_seconds, std::span<const Text> texts, std::span<const size_t> lengths,
                size_t n_rows) {
   double tokens = static_cast<double>(n_rows);
@@ -63,7 +63,7 @@ TEST(Goodput, LengthsAreTheBestOfAllCombinations) {
     }
     const size_t n_rows = texts.size() + random() % 5;
     StepTime time = line(share(random), share(random) / 4);
-    for (int i = 0; i < trial % 3 * 20; ++i) time.add(1 + random() % 30, share(random));  // neither convex nor rising
+    for (int i = 0; i < trial % 3 * 20; ++i) time.add(1 + random() % 30, share(random));  // adds irregular times
     const double pass_seconds = trial % 2 == 0 ? 0.0 : share(random) / 4;
     Goodput goodput;
     goodput.plant(time, pass_seconds);
@@ -97,7 +97,7 @@ TEST(StepTime, FindsTheLineUnderNoise) {
     StepTime time;
     for (int i = 0; i < 300; ++i) {
       const size_t n_rows = 1 + random() % 9;
-      const double slow = i % 50 == 49 ? 20.0 : 1.0;  // another process runs
+      const double slow = i % 50 == 49 ? 20.0 : 1.0;  // as if another process ran
       time.add(n_rows, (fixed + per_row * static_cast<double>(n_rows)) * noise(random) * slow);
     }
     for (const size_t n : {1U, 5U, 9U}) {
@@ -150,7 +150,7 @@ TEST(Acceptance, FollowsTheDrafts) {
   for (int i = 0; i < 20; ++i) a.learn(4, 4);
   EXPECT_GT(a.first(), 0.6);
   EXPECT_GT(a.next(), 0.95);
-  for (int i = 0; i < 300; ++i) a.learn(4, 1 + i % 3);  // of two drafts after a right one, one is right
+  for (int i = 0; i < 300; ++i) a.learn(4, 1 + i % 3);  // half of the drafts after a right one are right
   EXPECT_NEAR(a.next(), 0.5, 0.05);
   EXPECT_GT(a.first(), 0.96);
   for (int i = 0; i < 100; ++i) a.learn(1, 1);
@@ -179,7 +179,7 @@ TEST(Acceptance, CountsRecentMisses) {
   EXPECT_EQ(a.n_misses(), 3U);
 }
 
-// A drawn machine and one drawn text: runs `n_steps` steps, and returns the drawn seconds and the tokens.
+// The result of run(), which simulates `n_steps` steps of one sequence. Drafts are right with probability `right`.
 struct Drawn {
   double seconds = 0.0;
   double tokens = 0.0;

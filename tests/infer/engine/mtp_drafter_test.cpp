@@ -1,6 +1,5 @@
-// Tests infer/engine/mtp_drafter.h and forward/tokens_ahead.h: the module's logits are those of a model of one layer
-// whose embeddings are the module's inputs, computed here; a module that cannot be wrong is never wrong; and outputs do
-// not depend on drafts.
+// Tests infer/engine/mtp_drafter.h and forward/tokens_ahead.h: logits and drafts equal those of a plain one-layer model
+// whose embeddings are the module's inputs, all correct drafts are accepted, and outputs don't depend on drafts.
 #include "infer/engine/mtp_drafter.h"
 
 #include <gtest/gtest.h>
@@ -24,14 +23,13 @@ using test::MachineKind;
 using test::random_tokens;
 using test::RunnerOn;
 
-// A drafter on the last machine of a kind.
+// A drafter on the first machine of a kind.
 class MtpDrafterOn : private test::Rig, public MtpDrafter {
  public:
   MtpDrafterOn(const MachineKind& kind, const core::StoredModel& model, const CacheOptions& options = {})
       : Rig(kind, model.config, {.n_threads = 1}), MtpDrafter(model, machine(0), kind.with_type(options)) {}
 };
 
-// The values of one tensor.
 std::vector<float>& values_of(core::Weights& weights, Role role, int64_t layer = -1) {
   const auto manifest = core::tensor_manifest(weights.config);
   const auto found =
@@ -64,7 +62,7 @@ class MtpDrafterTest : public ::testing::TestWithParam<MachineKind> {
   }
   [[nodiscard]] static std::vector<int32_t> tokens(size_t n, uint64_t seed = 1) { return random_tokens(n, seed, 37); }
 
-  // Returns the rows that the observer sees as "norm", and the logits, of a sequence of tokens.
+  // Returns the observed outputs of the final norm, and the logits, of all rows of a sequence.
   static std::pair<std::vector<float>, std::vector<float>> observed(const core::StoredModel& model,
                                                                     std::span<const int32_t> tokens) {
     RunnerOn runner(GetParam(), model);
@@ -77,7 +75,7 @@ class MtpDrafterTest : public ::testing::TestWithParam<MachineKind> {
     return {hidden, logits};
   }
 
-  // The module by other means: eh_proj [enorm(embedding); hnorm(hidden)] in doubles, as embeddings of a plain model.
+  // Computes the module as a plain one-layer model whose embeddings are eh_proj [enorm(embedding); hnorm(hidden)].
   struct Oracle {
     core::Weights weights;
     std::vector<float> inputs{};  // (rows, dim)
@@ -124,7 +122,7 @@ class MtpDrafterTest : public ::testing::TestWithParam<MachineKind> {
       logits.resize(static_cast<size_t>(c.vocab_size));
       return {hidden, logits};
     }
-    // Returns n drafts after `text`, whose last row is the oracle's.
+    // Returns n drafts after `text`, whose last token must be the last one added.
     std::vector<int32_t> drafts(std::vector<int32_t> text, size_t n, Sampler& sampler) {
       const size_t n_text = text.size();
       for (size_t i = 0; i < n; ++i) {
@@ -135,7 +133,7 @@ class MtpDrafterTest : public ::testing::TestWithParam<MachineKind> {
       return {text.begin() + static_cast<std::ptrdiff_t>(n_text), text.end()};
     }
   };
-  // Returns the oracle of all rows after `text`'s first `n_skipped` rows.
+  // Returns an oracle to which the rows of `text` after the first `n_skipped` were added.
   static Oracle oracle_of(const core::Weights& weights, std::span<const int32_t> text, size_t n_skipped = 0) {
     Oracle oracle{.weights = weights};
     const auto hidden = observed(test::model_in_memory(weights), text.first(text.size() - 1)).first;
@@ -149,7 +147,7 @@ class MtpDrafterTest : public ::testing::TestWithParam<MachineKind> {
 
 INSTANTIATE_TEST_SUITE_P(Machines, MtpDrafterTest, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
 
-// Hidden states of all rows are those that an observer sees if all rows need logits; and logits do not change.
+// If a row has keeps_hidden, a step returns the hidden states of all rows, as an observer gets them, and equal logits.
 TEST_P(MtpDrafterTest, StepsKeepTheHiddenStatesOfAllRows) {
   const core::StoredModel model = test::random_model(config());
   const auto dim = static_cast<size_t>(model.config.dim);
@@ -167,7 +165,7 @@ TEST_P(MtpDrafterTest, StepsKeepTheHiddenStatesOfAllRows) {
     }
     rows.back().wants_logits = true;
     rows.back().keeps_hidden = true;
-    for (int again = 0; again < 2; ++again) {  // replays a recorded step
+    for (int again = 0; again < 2; ++again) {  // the second step may replay a recorded one
       const StepOutput output = runner.forward(std::span(rows).subspan(n_before));
       EXPECT_TRUE(test::same_bits(output.hidden, std::span(hidden).subspan(n_before * dim)));
       EXPECT_TRUE(test::same_bits(output.logits, std::span(logits).last(vocab_size)));
@@ -198,7 +196,7 @@ TEST_P(MtpDrafterTest, ModulesLogitsAndHiddenStatesAreTheOracles) {
     for (size_t i = 0; i < rows.size(); ++i) rows[i].hidden = std::span(hidden).subspan(i * dim, dim);
     rows.back().keeps_hidden = true;
     const StepOutput output = runner.forward(rows);
-    // Rounding to the cache's type may fall to the other side, and a selected expert may change.
+    // Inputs that differ by rounding errors may be rounded differently in the KV cache, and may select other experts.
     const double tolerance = GetParam().cache_type == CacheType::Q8_0  ? 0.05
                              : GetParam().cache_type == CacheType::F16 ? 0.005
                                                                        : 200 * GetParam().roundoff;
@@ -212,7 +210,7 @@ TEST_P(MtpDrafterTest, ModulesLogitsAndHiddenStatesAreTheOracles) {
   }
 }
 
-// Drafts are the oracle's, in whatever pieces the rows come, after wrong drafts, and if the first rows are missing.
+// Drafts equal the oracle's for any division of rows among calls, after wrong drafts, and without the first rows.
 TEST_P(MtpDrafterTest, DraftsAreTheOracles) {
   const core::Weights weights = test::random_weights(config(), 7);
   const core::StoredModel model = test::model_in_memory(weights);
@@ -236,7 +234,7 @@ TEST_P(MtpDrafterTest, DraftsAreTheOracles) {
                                          .hidden = std::span(hidden).subspan(first * dim, (end - first) * dim),
                                          .memory = memory}});
         first = end;
-        for (const size_t n : {size_t{1}, size_t{3}}) {  // the second call: without new rows
+        for (const size_t n : {size_t{1}, size_t{3}}) {  // the second call has no new rows
           std::vector<int32_t> drafted = so_far;
           drafter.draft(std::array{Drafter::Text{
               .tokens = drafted, .first = 0, .most = n, .n_misses = 0, .sampler = sampler, .memory = memory}});
@@ -252,8 +250,8 @@ TEST_P(MtpDrafterTest, DraftsAreTheOracles) {
   }
 }
 
-// A model of one layer with a sliding window of 8 positions, whose module is that layer: from position 8 on, its row
-// for a token computes what the model computes for the token.
+// Returns a model of one layer with a window of 8 positions, whose module copies that layer and ignores hidden states.
+// From position 8 on, the module computes what the model computes for the same token.
 core::Weights own_copy() {
   const core::ModelConfig c{.family = core::Family::Mistral,
                             .vocab_size = 37,
@@ -268,7 +266,7 @@ core::Weights own_copy() {
                             .tie_embeddings = false};
   core::Weights weights = test::random_weights(c, 11);
   const auto dim = static_cast<size_t>(c.dim);
-  auto& table = values_of(weights, Role::TokenEmbedding);  // in rows of norm 1, which the module's norm keeps
+  auto& table = values_of(weights, Role::TokenEmbedding);  // rows of RMS 1, which the module's norm keeps
   for (size_t row = 0; row < table.size(); row += dim) {
     const auto normed = norm_of(std::span(table).subspan(row, dim), std::vector<float>(dim, 1.0F), 0.0);
     std::ranges::copy(normed, table.begin() + static_cast<std::ptrdiff_t>(row));
@@ -280,13 +278,13 @@ core::Weights own_copy() {
   values_of(weights, Role::MtpOutputNorm, 1) = values_of(weights, Role::OutputNorm);
   auto& projection = values_of(weights, Role::MtpProjection, 1);
   std::ranges::fill(projection, 0.0F);
-  for (size_t i = 0; i < dim; ++i) projection[i * 2 * dim + i] = 1.0F;  // the embedding's half
+  for (size_t i = 0; i < dim; ++i) projection[i * 2 * dim + i] = 1.0F;  // copies the embedding
   return weights;
 }
 
-// A model whose token t is followed by t + 1, and whose module computes that from the hidden state only.
+// Returns a model in which t + 1 follows token t, and whose module computes that from the hidden state only.
 core::Weights counting() {
-  core::ModelConfig c = test::small_shapes().front().config;  // 64 elements, a tied vocabulary of 50
+  core::ModelConfig c = test::small_shapes().front().config;  // dim 64, for 37 one-hot tokens
   c.n_tokens_ahead = 1;
   c.tie_embeddings = false;
   c.vocab_size = 37;
@@ -302,7 +300,7 @@ core::Weights counting() {
     const size_t next = (t + 1) % n;
     values_of(weights, Role::TokenEmbedding)[t * dim + t] = 1.0F;
     values_of(weights, Role::Output)[next * dim + t] = 1.0F;
-    values_of(weights, Role::MtpProjection, c.n_layers)[next * 2 * dim + dim + t] = 1.0F;  // the hidden state's half
+    values_of(weights, Role::MtpProjection, c.n_layers)[next * 2 * dim + dim + t] = 1.0F;  // reads the hidden state
   }
   return weights;
 }
@@ -311,7 +309,7 @@ core::Weights counting() {
 TEST_P(MtpDrafterTest, ModulesThatCannotBeWrongAreAlwaysAccepted) {
   for (const core::Weights& weights : {own_copy(), counting()}) {
     const core::StoredModel model = test::model_in_memory(weights);
-    // The module's positions are one less than the model's: rotated keys differ in rounding, which 8 bits show.
+    // Module positions are one less than the model's, so rotated keys differ by rounding errors, which Q8_0 enlarges.
     const bool sampled_too = weights.config.n_layers == 1 && GetParam().cache_type != CacheType::Q8_0;
     for (const float temperature : {0.0F, 1.0F}) {
       if (temperature > 0.0F && !sampled_too) continue;
@@ -319,7 +317,7 @@ TEST_P(MtpDrafterTest, ModulesThatCannotBeWrongAreAlwaysAccepted) {
         MtpDrafterOn drafter(GetParam(), model, {.max_positions = 300});
         EngineOn engine(GetParam(), model, {.n_threads = 1}, {.max_positions = 300});
         engine.draft_with(drafter);
-        engine.goodput().plant({}, 0.0);  // all drafts pay
+        engine.goodput().plant({}, 0.0);  // rows cost no time, so all drafts are tried
         for (int again = 0; again < 2; ++again) {
           const uint64_t before = engine.statistics().steps;
           const Request r{.prompt = tokens(70),
@@ -346,7 +344,7 @@ TEST_P(MtpDrafterTest, OutputsDoNotDependOnDrafts) {
     expected.push_back(test::results_of(alone, r));
   }
   struct Setting {
-    int64_t positions;  // few, so that requests are preempted repeatedly
+    int64_t positions;  // of the KV cache; 160 cause preemptions
     int64_t draft_positions;
     size_t max_rows;
     size_t n_threads;
@@ -358,7 +356,7 @@ TEST_P(MtpDrafterTest, OutputsDoNotDependOnDrafts) {
     EngineOn engine(GetParam(), model, {.n_threads = n_threads}, {.max_positions = positions}, {.max_rows = max_rows});
     engine.draft_with(drafter);
     engine.goodput().plant({}, 0.0);
-    for (int again = 0; again < 2; ++again) {  // then with the prefixes in the cache
+    for (int again = 0; again < 2; ++again) {  // the second time, prompts are in the prefix cache
       std::vector<RequestId> ids;
       for (size_t i = 0; i < requests.size(); ++i) {
         Request r = requests[i];
@@ -397,7 +395,7 @@ TEST(MtpDrafter, RejectsModelsWithoutModuleAndSeveralStepsInFlight) {
   EXPECT_ERROR(engine.draft_with(drafter), "need a machine with one step in flight, not 3");
 }
 
-// Rows of matrices in blocks are cut between blocks, and converted where a half is no whole number of blocks.
+// Quantized rows are halved between blocks. If half a row isn't whole blocks (Q4_K here), the matrix becomes F32.
 TEST(TokensAhead, HalvesOfTheProjectionAreItsColumns) {
   for (const core::DType type : {core::DType::Q8_0, core::DType::F16, core::DType::Q4_K}) {
     test::Shape shape = test::typed_shapes().front();
@@ -411,7 +409,7 @@ TEST(TokensAhead, HalvesOfTheProjectionAreItsColumns) {
     const auto manifest = core::tensor_manifest(model.config);
     const auto at = static_cast<size_t>(std::ranges::find(manifest, Role::MtpProjection, &core::TensorSpec::role) -
                                         manifest.begin());
-    const auto blocks = test::random_blocks(core::DType::Q4_K, 128, 5, 0.2);  // a block has a whole row
+    const auto blocks = test::random_blocks(core::DType::Q4_K, 128, 5, 0.2);  // each row is one block
     if (type == core::DType::Q4_K) {
       model.tensors[at].type = type;
       model.tensors[at].bytes = blocks;

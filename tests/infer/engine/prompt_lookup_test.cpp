@@ -1,4 +1,4 @@
-// Tests infer/engine/prompt_lookup.h (draft tokens from the sequence itself).
+// Tests infer/engine/prompt_lookup.h: draft tokens are those after an earlier occurrence of the sequence's last tokens.
 #include "infer/engine/prompt_lookup.h"
 
 #include <gtest/gtest.h>

@@ -170,7 +170,7 @@ TEST_P(RunAhead, CancellingKeepsComputedRows) {
     const RequestId owner = engine.add(request(32, 20, 2));
     const Request beside = request(9, 8, 3);
     const RequestId other = engine.add(beside);
-    const size_t n = engine.runner().steps_in_flight();  // each sequence has a row in every n-th step
+    const size_t n = engine.runner().steps_in_flight();  // a sequence has a row in only every n-th step
     for (size_t i = 0; i < 3 * n; ++i) EXPECT_TRUE(engine.step());
     if (drop) {
       engine.drop(id);
@@ -224,7 +224,7 @@ TEST_P(RunAhead, RecoversAfterACallbackThrows) {
 TEST_P(RunAhead, FailedDrawsRepeatTheSameError) {
   const Request r = request(5, 20, 6);
   const auto expected = drawn_by_host(r);
-  size_t at = 3;  // index of a drawn token that does not occur before
+  size_t at = 3;  // index of a drawn token that does not occur earlier
   const auto occurs = [&](const std::vector<int32_t>& tokens, size_t n) {
     return std::find(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(n), expected[at]) !=
            tokens.begin() + static_cast<std::ptrdiff_t>(n);

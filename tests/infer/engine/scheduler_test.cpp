@@ -123,7 +123,7 @@ TEST(Scheduler, DraftsLeaveBlocksToLaterSequences) {
   s.add(oldest);
   s.add(later);
   s.step();
-  oldest.sequences[0].set_optional(15);  // needs the only free block
+  oldest.sequences[0].set_optional(15);  // 15 drafts, which need the only free block
   const auto& trace = s.scheduler.plan([](Sequence&, size_t most) { return most; });
   EXPECT_TRUE(trace.preempted.empty());
   ASSERT_EQ(trace.shares.size(), 2U);

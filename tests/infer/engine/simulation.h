@@ -95,7 +95,6 @@ struct TextRequest {
   TextRequest& operator=(const TextRequest&) = delete;
 
   [[nodiscard]] bool done() const { return live.empty(); }
-  // Returns the only sequence of a request with one sequence.
   TextSequence& operator*() { return sequences.front(); }
   TextSequence* operator->() { return &sequences.front(); }
 

@@ -18,7 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 using test::random_tokens;
 
-constexpr auto kHang = 120s;  // ends a test that would hang
+constexpr auto kHang = 120s;  // timeout, so that a hanging test fails
 
 class TextStreamTest : public ::testing::Test {
  protected:
@@ -131,7 +131,7 @@ TEST_F(TextStreamTest, CancelledAndDroppedStreamsEnd) {
   std::vector<Request> many(40, request(8));
   gate_->close();
   const auto stream = submit(many);
-  gate_->await_thread();  // until the engine's thread is blocked after a step
+  gate_->await_thread();  // waits until the engine's thread is blocked after a step
   stream->cancel();
   gate_->open();
   while (!stream->ended()) static_cast<void>(stream->next(1s));

@@ -39,7 +39,7 @@ inline core::Adapter random_adapter(const core::ModelConfig& config, uint64_t se
 class Texts : public ::testing::TestWithParam<MachineKind> {
  protected:
   static core::ModelConfig config() {
-    core::ModelConfig c = GetParam().model;  // a vocabulary of 37
+    core::ModelConfig c = GetParam().model;  // with tokens 0 to 36
     c.context_length = 300;
     return c;
   }

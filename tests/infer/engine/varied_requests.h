@@ -1,4 +1,4 @@
-// Requests with which the tests of drafters compare outputs with and without drafts.
+// Requests for the tests that compare outputs with and without draft tokens.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace folio::infer::test {
 
-/// Returns nine requests of 40 tokens: greedy, sampled and with penalties, each with the prompt `sliding`, whose `n`
-/// sampled choices slide in a context of 56, and twice with the prompt `ending`: with an end token, and with stops.
+/// Returns nine requests for 40 tokens, three each for greedy, sampled and penalized outputs: `n` choices after
+/// `sliding` in a context of 56, a continuation of `ending` with an end token, and one with stop strings.
 inline std::vector<Request> varied_requests(const std::vector<int32_t>& sliding, int64_t n,
                                             const std::vector<int32_t>& ending, const data::Tokenizer& tokenizer) {
   const SamplerOptions options[] = {

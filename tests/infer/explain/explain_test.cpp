@@ -84,7 +84,7 @@ TEST_P(Explain, SharesAddUpToTheLogit) {
     EXPECT_NEAR(sum + row["remainder"].get<double>(), row["logit"].get<double>(), 1e-12 * size);
     EXPECT_LT(std::abs(row["remainder"].get<double>()), 1e-3 * size);
   }
-  // The last level of the lens is the model's own output.
+  // The last layer of the logit lens gives the model's own output.
   const auto& last = explanation.json["lens"].back();
   for (size_t i = 0; i < prompt_.size(); ++i) {
     EXPECT_EQ(last[i]["rank"], 1);

@@ -1,4 +1,4 @@
-"""Tests the page of an explanation in a browser: that it shows the values of its JSON, and makes no request but one."""
+"""Tests an explanation's page in a browser: it shows its JSON's values, and sends requests only for experiments."""
 
 import base64
 import copy
@@ -103,7 +103,7 @@ def browser():
 
 @pytest.fixture
 def shown(browser, tmp_path):
-    """Returns shown(html, **device), which opens a file. Errors, messages in the console and requests fail the test."""
+    """Returns shown(html, **device), which opens the page. Errors, console messages and requests fail the test."""
     wrong, contexts = [], []
 
     def show(html, **device):
@@ -150,7 +150,7 @@ def value_of(text):
 
 
 def same(shown_text, value):
-    """Tells whether a text is a number to the four digits, or of a percentage to the decimal, that the page shows."""
+    """Returns True if a number or percentage on the page equals the value, up to the page's rounding."""
     return math.isclose(value_of(shown_text), value, rel_tol=1e-3, abs_tol=1e-9)
 
 
@@ -158,7 +158,7 @@ def open_sections(page):
     for name in SECTIONS:
         if page.locator(f"#{name}").is_visible() and page.locator(f"#{name}").get_attribute("open") is None:
             page.locator(f"#{name} > summary").click()
-        # the event that draws a section comes after the click
+        # the event that draws a section is dispatched after the click
     page.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
 
 
@@ -215,7 +215,7 @@ def test_a_layer_and_a_head_can_be_chosen(shown):
     assert bars(page, "looked")[0][1] == percent(weights[1, :, 8].mean(0).max())
     page.locator("#head").select_option("2")
     assert bars(page, "looked")[0] == (visible(data["tokens"][weights[1, 2, 8].argmax()]["text"]), percent(weights[1, 2, 8].max()))
-    far = weights[:, :, 8, 1:7]  # without the first token, the selected one and the one before it
+    far = weights[:, :, 8, 1:7]  # excludes the first token, the selected one and the one before it
     layer, head, at = np.unravel_index(far.argmax(), far.shape)
     assert bars(page, "far")[0] == (f"{layer}.{head} → {visible(data['tokens'][at + 1]['text'])}", percent(far.max()))
     page.locator("#far button").first.click()
@@ -279,13 +279,13 @@ def test_a_tap_picks_a_map(shown):
     canvas = page.locator("#heads canvas")
     canvas.scroll_into_view_if_needed()
     box = canvas.bounding_box()
-    # A tap is a click without a pointermove, which Playwright's tap also sends.
+    # Simulates a tap by a click only: Playwright's tap() would also send a pointermove.
     canvas.dispatch_event("click", {"clientX": box["x"] + box["width"] / 2, "clientY": box["y"] + box["height"] * 2.5 / 4})
     expect(page.locator("#map-title")).to_have_text("Layer 1, head 2")
 
 
 def read_cells(page, name, keys):
-    """Moves the cursor of a heat map by keys, and returns what it reads there."""
+    """Moves the cursor of a heat map with keys, and returns the text shown for its cell."""
     page.locator(f"#{name} canvas").focus()
     for key in keys:
         page.keyboard.press(key)
@@ -442,7 +442,7 @@ def test_256_tokens_of_30_layers_are_shown(shown):
 
 @pytest.fixture
 def served(browser):
-    """Returns served(html, answer): the page as the server sends it, with answer(body) for its experiments."""
+    """Returns serve(html, answer), which opens the page as from a server; answer(request) answers POST requests."""
     wrong, contexts = [], []
 
     def serve(html, answer):

@@ -1,4 +1,4 @@
-// Tests infer/forms/calls.h: forms of outputs that call functions, in the formats of published chat templates.
+// Tests infer/forms/calls.h: outputs are constrained to function calls in the formats of published chat templates.
 #include "infer/forms/calls.h"
 
 #include <gtest/gtest.h>

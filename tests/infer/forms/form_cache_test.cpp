@@ -1,4 +1,4 @@
-// Tests infer/forms/form_cache.h: recently used forms are returned again instead of being compiled anew.
+// Tests infer/forms/form_cache.h: recently used forms (output constraints) are reused instead of being compiled again.
 #include "infer/forms/form_cache.h"
 
 #include <gtest/gtest.h>

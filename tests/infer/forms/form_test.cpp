@@ -91,8 +91,8 @@ TEST(MakeForm, ErrorsLocateTheProblem) {
             "choices: the model's vocabulary cannot produce it: no token contains the byte 0x6e, \"n\"");
 }
 
-// Each string of over a hundred letters leads to a state of its own, with up to 201 parses. So the states fill the
-// memory.
+// Nearly every string of over a hundred letters leads to another state, with up to 201 parses, so that the states
+// exceed the memory limit.
 TEST(Form, EvictsStatesIfMemoryIsFull) {
   const auto form = make_form(regex("[ab]*a[ab]{200}"), test::all_bytes());
   std::mt19937 random(1);

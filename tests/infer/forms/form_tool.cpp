@@ -1,6 +1,6 @@
-// Test tool that checks strings against forms. Each line of standard input is a JSON object with "schema", "grammar" or
-// "regex", such as {"schema": "…", "texts": ["…"], "walks": 10, "length": 60, "seed": 1}. Prints a JSON object for
-// each: whether the form accepts each text, how many of its bytes are valid, and the strings of random walks. With
+// Test tool that checks strings against forms (output constraints). Each line of stdin is a JSON object with "schema",
+// "grammar" or "regex", such as {"schema": "…", "texts": ["…"], "walks": 10, "length": 60, "seed": 1}. For each, prints
+// JSON: whether the form accepts each text, how many bytes of it are valid, and the strings of random walks. With
 // --tokens MODEL, each mask on a walk is compared with trying every token. "bench": 3 then measures the time to compute
 // the masks of 3 random outputs, and "vocabulary": true lists the tokens.
 #include <time.h>
@@ -98,8 +98,7 @@ Grammar grammar_of(const nlohmann::json& question, const Vocabulary& vocabulary)
 }
 
 // Returns up to 4 * `length` random tokens that the form allows. After `length` tokens, and in one of six draws before
-// that, prefers tokens that consist only of quotes, else only of ] and }, else only of digits, ":" and ",", so that the
-// output ends soon.
+// that, prefers tokens that end the output soon: only quotes, else only ] and }, else only digits, ":" and ",".
 std::vector<int32_t> drawn(Form& form, const data::Tokenizer& tokenizer, size_t length, std::mt19937& random) {
   std::vector<int32_t> text;
   Form::Place place = form.start();

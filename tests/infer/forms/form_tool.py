@@ -1,4 +1,4 @@
-"""Runs form_tool.cpp as a subprocess, which checks strings against forms."""
+"""Runs the program of form_tool.cpp, which checks strings against forms (output constraints)."""
 
 import json
 import os

@@ -243,7 +243,7 @@ void check_drawn(uint32_t first_seed, uint32_t n_seeds, int64_t most_repeats, si
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
     const Drawn drawn(seed, most_repeats);
-    const std::string_view letters = seed % 4 == 0 ? kLetters.substr(0, 2) : kLetters;  // tokens may lack "c"
+    const std::string_view letters = seed % 4 == 0 ? kLetters.substr(0, 2) : kLetters;  // no token has "c"
     const test::ListTokenizer tokenizer(test::random_texts(30, letters, longest, random));
     const auto tokens = std::make_shared<TokenTree>(tokenizer);
     try {
@@ -258,7 +258,7 @@ void check_drawn(uint32_t first_seed, uint32_t n_seeds, int64_t most_repeats, si
     }
     if (testing::Test::HasFatalFailure()) return;
   }
-  // Most random grammars must be valid, and accept some of the strings.
+  // Over a third of the random grammars must be valid, and accept more than one string on average.
   EXPECT_GT(counts.built, n_seeds / 3);
   EXPECT_LT(counts.too_large, n_seeds / 10);
   EXPECT_GT(counts.taken, counts.built);
@@ -272,7 +272,7 @@ TEST(Grammar, LongRepetitionsAreExact) { check_drawn(100'000, 400, 20, 3); }
 
 TEST(Grammar, TokensOfOneByteShareMost) { check_drawn(200'000, 200, 12, 1); }
 
-// The repeated rule is defined last, so it is known only in finish() whether its repetition may match the empty string.
+// The repeated rule is defined last, so only finish() can determine whether its repetition may match the empty string.
 TEST(Grammar, RepeatedRuleCallsAreCountedExactly) {
   for (const bool reads_nothing : {false, true}) {
     Grammar grammar({.longest_token = 2});
@@ -293,7 +293,7 @@ TEST(Grammar, RepeatedRuleCallsAreCountedExactly) {
   }
 }
 
-// Of 2,000 copies, those that are far from both ends share their states.
+// Copies that are far from both ends of a repetition share their states.
 TEST(Grammar, LongRepetitionsShareWhatIsKnownOfThem) {
   Grammar grammar({.longest_token = 3});
   const auto text = grammar.declare();

@@ -1,6 +1,6 @@
-"""Compares forms of JSON schemas with the jsonschema package and Python's json.
+"""Compares output constraints by JSON schemas with the jsonschema package and Python's json.
 
-Draws random schemas from all supported features, and instances by hypothesis-jsonschema. FOLIO_LONG draws more.
+Draws random schemas from all supported features, and instances with hypothesis-jsonschema; more with FOLIO_LONG.
 """
 
 import copy
@@ -265,7 +265,7 @@ def n_orders(value):
 
 
 def is_written_otherwise(value):
-    """Returns True if the value contains a number that the form may reject as json.dumps writes it, such as 1.0 (an
+    """Returns True if json.dumps may write a number of the value in a way that the form rejects, such as 1.0 (an
     integer), 1e-310 or Infinity."""
     if isinstance(value, float):
         return not math.isfinite(value) or value.is_integer() or abs(value) < 1e-307
@@ -369,7 +369,7 @@ FEW = [{"enum": ["a", 1, [1], None]}, {"type": "boolean"}, {"type": "integer", "
 @pytest.mark.parametrize("bounds", [{}, {"minItems": 2}, {"maxItems": 2}, {"minItems": 1, "maxItems": 3}, {"minItems": 9}], ids=str)
 @pytest.mark.parametrize("items", FEW, ids=str)
 def test_unique_items_match_jsonschema(tool, items, bounds):
-    """Compares all arrays of at most three `values`, also if prefixItems has schemas for the first two items."""
+    """Compares all arrays of at most three `values`, with and without prefixItems."""
     values = [*{dumped(v): v for v in ["a", "b", 0, 1, -1, 2, True, False, None, [1], "0", 0.0]}.values()]
     for more in ({}, {"prefixItems": [{"const": "b"}, items]}):
         schema = {"type": "array", "uniqueItems": True, "items": items, **bounds, **more}

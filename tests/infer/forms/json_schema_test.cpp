@@ -1,4 +1,4 @@
-// Tests JSON schemas as forms: the outputs they accept, the formatting of JSON, and errors for rejected schemas.
+// Tests JSON schemas as output constraints: the accepted outputs and JSON formatting, and errors for rejected schemas.
 // json_schema_oracle_test.py compares random schemas with the jsonschema package.
 #include <fmt/format.h>
 #include <gtest/gtest.h>

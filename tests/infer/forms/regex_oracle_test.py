@@ -1,4 +1,4 @@
-"""Compares forms of regular expressions and grammars with Python's re and json.
+"""Compares output constraints by regular expressions and grammars with Python's re and json.
 
 Draws random expressions from all supported features, more with FOLIO_LONG. With re.ASCII, Python's \\d, \\w and \\s
 are those of RE2, except for the vertical tab, which the tests leave out.

@@ -1,4 +1,4 @@
-// Tests limits on the work (counted in steps, not time) of compiling a form and of computing its masks.
+// Tests limits on the work, counted in steps, of compiling a form (an output constraint) and computing its masks.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ std::string repeated(const std::string& part, size_t n) {
   return all;
 }
 
-// Returns an object schema with n properties that all have `schema`. Titles differ, so that they share no states.
+// Returns an object schema with n properties that all have `schema`. Titles differ, so that properties share no states.
 std::string object_of(const std::string& schema, size_t n) {
   std::string all;
   for (size_t i = 0; i < n; ++i) {

@@ -1,5 +1,5 @@
-// Tests infer/forward/eight_bits.h: values that were sent in 8 bits are quantized to the same integers and scale as the
-// original values.
+// Tests infer/forward/eight_bits.h: quantizing values that were sent in 8 bits gives the same integers and scale as
+// quantizing the original values.
 #include "infer/forward/eight_bits.h"
 
 #include <gtest/gtest.h>

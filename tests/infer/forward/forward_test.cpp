@@ -109,7 +109,7 @@ TEST_P(ForwardPass, MatchesTheTextbookModel) {
   if (core::quant_info(GetParam().shape.type) != nullptr) {
     tolerance += std::sqrt(32.0 / 12.0) / 127.0 * static_cast<double>((4 + of_experts) * c.n_layers + 1) * size;
   }
-  const double rounding_of_cache[] = {0.0, 0x1.0p-11, std::sqrt(32.0 / 12.0) / 127.0};  // one for each CacheType
+  const double rounding_of_cache[] = {0.0, 0x1.0p-11, std::sqrt(32.0 / 12.0) / 127.0};  // for F32, F16, Q8_0
   tolerance += rounding_of_cache[static_cast<size_t>(kind().cache_type)] * (1.0 + 2.0 * textbook.largest_score()) *
                static_cast<double>(c.n_layers) * size;
   for (size_t i = 0; i < got.size(); ++i) {
@@ -274,7 +274,7 @@ TEST_P(ForwardPass, TheStepContinuesWithWhatAnObserverChanges) {
   const auto plain = alone(text);
   const auto dim = static_cast<size_t>(c.dim);
   const std::string last = fmt::format("layers.{}.ffn_residual", c.n_layers - 1);
-  std::vector<float> residual;  // (rows, dim), as changed
+  std::vector<float> residual;  // (rows, dim), after the swap
   const auto swapped = alone(text, {.n_threads = 1}, [&](const std::string& name, std::span<float> values, size_t) {
     if (name != last) return false;
     std::swap_ranges(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(dim),
@@ -286,14 +286,14 @@ TEST_P(ForwardPass, TheStepContinuesWithWhatAnObserverChanges) {
   EXPECT_TRUE(same_bits(std::span(swapped).first(vocab), std::span(plain).last(vocab)));
   EXPECT_TRUE(same_bits(std::span(swapped).last(vocab), std::span(plain).first(vocab)));
   EXPECT_TRUE(same_bits(std::span(swapped).subspan(vocab, 3 * vocab), std::span(plain).subspan(vocab, 3 * vocab)));
-  // Values that are changed without an answer are not used.
+  // Changed values are ignored if the observer returns false.
   EXPECT_TRUE(same_bits(alone(text, {.n_threads = 1},
                               [&](const std::string&, std::span<float> values, size_t) {
                                 std::ranges::fill(values, 0.0F);
                                 return false;
                               }),
                         plain));
-  // Keys are cached once they are rotated: only a change before that has an effect.
+  // Keys are cached after rotation, so only an earlier change has an effect.
   const auto without = [&](const std::string& part) {
     return alone(text, {.n_threads = 1}, [&](const std::string& name, std::span<float> values, size_t) {
       if (!name.ends_with(part)) return false;
@@ -394,7 +394,7 @@ TEST_P(RunnerTest, ExceptionsInAStepChangeNothing) {
   const auto expected = alone(text);
   const auto a = cache.add_sequence();
   run(engine, rows_of(a, std::span(text).first(40)));
-  const auto b = cache.fork(a);  // shares its last block, which the step must copy
+  const auto b = cache.fork(a);  // shares a's last block, which the step must copy
   auto rows = rows_of(a, std::span(text).subspan(40), 40);
   const auto more = rows_of(b, std::span(text).subspan(40, 10), 40);
   rows.insert(rows.end(), more.begin(), more.end());
@@ -472,7 +472,7 @@ TEST(Runner, RejectsWideLatents) {
   EXPECT_ERROR(Runner(model, cpu), "kv_lora_rank + qk_rope_head_dim is 1026, but the CPU kernels support at most 1024");
 }
 
-// A position of a layer is one latent with the rotated part of the key: 32 elements here, however many heads there are.
+// A layer caches one latent and the key's rotated part for each position: 32 elements, for any number of heads.
 TEST(Runner, CachesOneLatentForAllHeads) {
   const core::StoredModel model = test::random_model(test::latent_shapes()[0].config);
   Cpu cpu({.n_threads = 1});

@@ -1,4 +1,4 @@
-// A machine that forwards all calls to another one and records in which order the engine calls it.
+// A machine that forwards all calls to another machine and records their order.
 #pragma once
 
 #include <memory>

@@ -169,7 +169,7 @@ TEST(FastLlm, UnfetchedRequestsEndWithTheModel) {
   const fs::path file = slow_model(folder.path());
   Model model(file, {.machines = {.n_threads = 1}});
   for (int i = 0; i < 40; ++i) static_cast<void>(model.LaunchResponseTokens(model.Encode("ROMEO:")));
-  EXPECT_GE(model.FetchResponseTokens(39), 0);  // all run until ~Model() cancels them: to finish would take minutes
+  EXPECT_GE(model.FetchResponseTokens(39), 0);  // all requests run until ~Model() cancels them
 }
 
 TEST(FastLlm, FirstFetchThrowsTheError) {

@@ -1,4 +1,4 @@
-// Tests FasterTransformer's interface: the KV cache is allocated and freed as its caller asks, and the error for an
+// Tests FasterTransformer's interface: the KV cache is allocated and freed on request, and the error for an
 // invalid tensor names the tensor, its shape and the expected one.
 #include <unistd.h>
 

@@ -22,7 +22,7 @@ namespace folio::infer::faster_transformer {
 using Tokens = std::vector<int32_t>;
 
 inline core::ModelConfig config() {
-  core::ModelConfig c = test::small_shapes()[1].config;  // a vocabulary of 37
+  core::ModelConfig c = test::small_shapes()[1].config;  // with tokens 0 to 36
   c.context_length = 300;
   return c;
 }

@@ -96,7 +96,7 @@ TEST_F(FasterTransformer, WordListsUseIdsAndOffsets) {
   Batch free(prompts, 40);
   forward(free);
   const Tokens a = free.text(0), b = free.text(1);
-  Batch stops(prompts, 40);  // the first prompt has stop words of 3 and 1 tokens, the second one of 2 tokens
+  Batch stops(prompts, 40);  // stop words: of 3 and 1 tokens for the first prompt, of 2 for the second
   stops.ints("stop_words_list", {2, 2, 4}, {a[25], a[26], a[27], 36, 3, 4, -1, -1, b[30], b[31], 0, 0, 2, -1, -1, -1});
   forward(stops);
   EXPECT_LE(stops.text(0).size(), 28U);

@@ -32,8 +32,8 @@ inline size_t most_ranks(const core::ModelConfig& config) {
 inline constexpr size_t kLength = 37;  ///< tokens of the tested sequence
 inline constexpr size_t kFirst = 9;
 
-/// Returns the logits of all tokens of `text`, computed as a prompt and then three tokens one by one. Appends the
-/// logits of the last token, computed from the whole text as a prompt in two steps.
+/// Returns the logits of all tokens of `text`: one step computes all but the last three, which get a step each. Appends
+/// the last token's logits from computing `text` again in two steps.
 inline std::vector<float> logits_of(Runner& runner, std::span<const int32_t> text) {
   const auto sequence = runner.cache().add_sequence();
   auto logits = run(runner, rows_of(sequence, text.first(text.size() - 3)));

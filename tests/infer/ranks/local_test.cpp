@@ -1,5 +1,5 @@
-// Tests shards, the ranks of one process (infer/ranks/local.h): their number, errors, and NUMA nodes. A failing shard
-// fails only its step. properties_test.cpp tests the properties of all kinds of ranks.
+// Tests shards, the ranks of one process (infer/ranks/local.h): how many there are by default, which NUMA nodes they
+// use, and errors. properties_test.cpp tests the properties of all kinds of ranks.
 #include "infer/ranks/local.h"
 
 #include <gtest/gtest.h>
@@ -74,7 +74,7 @@ TEST(Shards, FailedShardEndsTheBarrierForAll) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers exceed the memory limit
-// The error occurs after some threads have been started, and these must end.
+// Some threads have been started when the error occurs, and must end.
 TEST(Shards, AThreadThatCannotBeStartedIsAnErrorThatSaysSo) {
   const std::string text = core::test::in_little_memory(
       [] { return core::test::error_of([] { const ShardThreads threads(5000, core::memory_nodes()); }); });

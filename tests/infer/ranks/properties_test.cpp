@@ -36,7 +36,7 @@ TEST_P(RanksAgainstOneProcess, MatchOneCpuAndTheTrafficFormula) {
   const auto& [kind, shape] = GetParam();
   const core::StoredModel model = random_model_of(shape);
   const auto text = random_tokens(kLength, 1, model.config.vocab_size);
-  uint64_t vectors = 0;  // bytes of the vectors, of which each rank has a copy
+  uint64_t vectors = 0;  // bytes of the model's vectors, which every rank copies
   for (const core::TensorSpec& spec : core::tensor_manifest(model.config)) {
     if (!spec.is_matrix()) vectors += static_cast<uint64_t>(spec.elements()) * sizeof(float);
   }

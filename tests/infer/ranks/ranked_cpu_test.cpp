@@ -36,7 +36,6 @@ using test::logits_of;
 using test::same_bits;
 using test::Shape;
 
-// Returns a TCP port that is not in use.
 uint16_t free_port() {
   const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -153,7 +152,7 @@ TEST(Ranks, AdaptersAreLoadedOnAllRanks) {
 
 TEST(Ranks, StepsMayExceedASharedMemorySlot) {
   core::ModelConfig config = test::small_shapes()[0].config;
-  config.vocab_size = 3000;  // so that 200 rows of logits have 2.4 MB
+  config.vocab_size = 3000;  // 200 rows of logits have 2.4 MB
   const core::StoredModel model = test::random_model(config);
   const auto text = test::random_tokens(static_cast<size_t>(std::min<int64_t>(200, config.context_length)), 5, 3000);
   Cpu one({.n_threads = 1});

@@ -101,7 +101,7 @@ TEST(Route, TiesSelectTheFirst) {
   std::vector<float> two{-1.0F, 3.0F, 0.0F, 3.0F, 3.0F};
   route(two.data(), nullptr, {.n_experts = 5, .n_chosen = 2, .normalizes = true});
   EXPECT_EQ(two, (std::vector<float>{0, 0.5F, 0, 0.5F, 0}));
-  std::vector<float> groups(6, 0.0F);  // three groups of two experts, of which the first two are selected
+  std::vector<float> groups(6, 0.0F);  // three groups of two experts; the first two groups are selected
   route(groups.data(), nullptr, {.n_experts = 6, .n_chosen = 3, .n_groups = 3, .groups_chosen = 2});
   EXPECT_TRUE(groups[0] > 0 && groups[1] > 0 && groups[2] > 0);
   EXPECT_EQ(groups[3] + groups[4] + groups[5], 0.0F);

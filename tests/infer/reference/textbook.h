@@ -1,5 +1,5 @@
-// Computes a model of any family in double precision, as in a textbook: without KV blocks or batches, one position at a
-// time. The results of the engine are compared with it.
+// Runs a model of any family in double precision, in the simplest way: one position at a time, without batches and KV
+// blocks. Tests compare the engine's results with it.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class Textbook {
   /// most e times this value.
   [[nodiscard]] double largest_score() const { return largest_score_; }
 
-  /// The engine's expert selection, which the textbook must repeat: for each (layer, position), one flag per expert.
+  /// The experts that the engine selected: for each (layer, position), one flag per expert. logits() selects the same.
   using Choices = std::map<std::pair<size_t, size_t>, std::vector<bool>>;
   void set_choices(Choices choices) { choices_ = std::move(choices); }
   /// Returns the largest amount so far by which an unselected expert's or group's score exceeded a selected one's.
@@ -93,7 +93,7 @@ class Textbook {
     const bool local = c_.local_rope_theta > 0.0F && c_.has_window(static_cast<int64_t>(l));
     const double theta = local ? c_.local_rope_theta : c_.rope_theta;
     add(x, bias);
-    for (size_t first = 0; !norm.empty() && first < x.size(); first += norm.size()) {  // norm of one head or all heads
+    for (size_t first = 0; !norm.empty() && first < x.size(); first += norm.size()) {  // one head at a time, or all
       const auto begin = x.begin() + static_cast<ptrdiff_t>(first);
       const Vector of_heads = normed({begin, begin + static_cast<ptrdiff_t>(norm.size())}, norm);
       std::copy(of_heads.begin(), of_heads.end(), begin);
@@ -191,8 +191,8 @@ class Textbook {
     add_branch(std::move(out), w[Role::PostFfnNorm], x);
   }
 
-  // Latent attention in its plain form: computes the keys and values of all heads, and returns the queries. A head's
-  // last elements are rotated; those of the keys are the same for all heads.
+  // Computes latent attention's keys and values, and returns the queries. Only the last
+  // qk_rope_head_dim elements of a head are rotated; in keys, these are the same for all heads.
   Vector project_latent(size_t l, size_t position, const Vector& in) {
     auto& w = layers_[l];
     const auto rank = static_cast<ptrdiff_t>(c_.kv_lora_rank);
@@ -238,8 +238,8 @@ class Textbook {
     for (size_t i = 0; i < x.size(); ++i) x[i] += static_cast<double>(c_.residual_scale) * branch[i];
   }
 
-  // Returns W2 (silu(W1 in + b1) * (W3 in + b3)), with the family's activation instead of silu if it has another. Empty
-  // biases are skipped.
+  // Returns W2 (silu(W1 in + b1) * (W3 in + b3)), or the same with the family's activation. Empty biases are
+  // skipped.
   [[nodiscard]] Vector feed_forward(const Vector& in, const std::vector<float>& w1, const std::vector<float>& w3,
                                     const std::vector<float>& w2, const std::vector<float>& b1 = {},
                                     const std::vector<float>& b3 = {}) const {
@@ -290,8 +290,8 @@ class Textbook {
     for (size_t e = 0; e < chosen.size(); ++e) {
       if (chosen[e]) group_chosen[e / static_cast<size_t>(in_group)] = true;
     }
-    // A selected group may have no selected expert, and is then not recognized as selected here. So groups are compared
-    // only if as many are recognized as each token selects.
+    // The flags of experts don't show a selected group that has no selected expert. So groups are compared only if
+    // groups_per_token groups have a selected expert.
     const auto n_chosen_groups = std::count(group_chosen.begin(), group_chosen.end(), true);
     if (n_groups > 1 && n_chosen_groups == c_.groups_per_token) keep_worst(of_groups, group_chosen);
     Vector within;

@@ -1,4 +1,4 @@
-// Tests masks of structured output (form_mask.h): they stay the same if states are discarded for lack of memory.
+// Tests the token masks of structured output (form_mask.h): they stay the same if cached grammar states are discarded.
 #include "infer/sampling/form_mask.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ std::shared_ptr<Form> form_of(std::string_view gbnf, const data::Tokenizer& toke
   return std::make_shared<Form>(std::move(grammar), tokens, most_bytes);
 }
 
-// The results of a mask's functions for a history. `kept` has the ids of the allowed tokens.
+// The results of FormMask's functions after a history of tokens. `kept` has the ids of the allowed tokens.
 struct Said {
   WayOn way_on;
   bool may_end;

@@ -99,7 +99,7 @@ TEST(Sampler, FormsMaskBeforeFilters) {
   options.top_k = 2;
   expect(options, normalized({0.10, 0, 0, 0, 0.15}));
   options = plain();
-  options.min_p = 0.5F;  // half of the largest allowed probability, 0.15
+  options.min_p = 0.5F;  // the limit is half of 0.15, the largest allowed probability
   expect(options, normalized({0.10, 0, 0, 0, 0.15}));
   options = plain();
   options.top_p = 0.4F;  // 0.15 is half of the allowed tokens' 0.30
@@ -145,8 +145,8 @@ int32_t draw_by_full_sort(const SamplerOptions& o, const std::vector<float>& log
   return tokens.back().id;
 }
 
-// Returns logits of one of sixteen distributions, which the seed selects: all equal or with some outliers, with and
-// without ties, up to FLT_MAX.
+// Returns logits of one of sixteen distributions, which the seed selects: from all equal to spread over 1e30, with and
+// without ties, some with one nearly certain token.
 std::vector<float> random_logits(uint64_t seed, size_t n) {
   const double spreads[] = {0.0, 0.5, 3.0, 8.0, 40.0, 1000.0, 1e30, 3.0};
   const double spread = spreads[seed % 8];
@@ -364,7 +364,7 @@ TEST(Sampler, DrawsFromExtremeFiniteLogits) {
     EXPECT_EQ(draw(sampler, {-huge, huge, 0, -huge}, i), 1);
     EXPECT_LE(draw(sampler, {huge, huge, -huge}, i), 1);
   }
-  for (const float temperature : {1e-29F, 1e-31F, 1e-38F, 1e-44F}) {  // logits have the temperature's magnitude
+  for (const float temperature : {1e-29F, 1e-31F, 1e-38F, 1e-44F}) {  // most logits are multiples of the temperature
     auto options = plain();
     options.temperature = temperature;
     Sampler sampler(options, {});

@@ -1,5 +1,5 @@
-// Tests infer/sampling/stop_filter.h: what is shown doesn't depend on how an output is split into tokens, never
-// contains a part of a stop string, and consists of whole characters.
+// Tests infer/sampling/stop_filter.h: the shown text doesn't depend on how an output is split into tokens, has no part
+// of a stop string, and consists of whole characters.
 #include "infer/sampling/stop_filter.h"
 
 #include <gtest/gtest.h>

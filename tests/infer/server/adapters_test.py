@@ -127,7 +127,7 @@ def test_metrics_are_per_adapter(served):
 
 
 def test_evicted_adapters_are_reloaded(folders, alone):
-    """The memory fits about three of sixteen adapters, all of which are requested at once."""
+    """The adapter memory fits about three of sixteen adapters, all of which are requested at once."""
     room = 3 * max(bytes_of(folder) for folder in folders.values())
     server = Serve(GOLDEN, "-t", "2", "--name", "golden", "--adapter-memory", str(room), *flags_of(folders))
     try:
@@ -144,7 +144,7 @@ def test_evicted_adapters_are_reloaded(folders, alone):
 
 
 def test_disconnected_clients_do_not_block_adapters(folders, alone):
-    """The memory fits one adapter. Requests that wait for one don't block others once their clients disconnect."""
+    """The adapter memory fits one adapter. After their clients disconnect, waiting requests don't block others."""
     room = max(bytes_of(folder) for folder in folders.values())
     server = Serve(GOLDEN, "-t", "1", "--adapter-memory", str(room), *flags_of(folders))
     try:
@@ -264,7 +264,7 @@ def test_shutdown_while_loading_adapters(tmp_path):
     try:
         for i, wire in enumerate(wires):
             wire.request("POST", "/v1/load_lora_adapter", {"lora_name": f"n{i}", "lora_path": str(folder)})
-        assert wires[0].answer()[0] == 200  # most of the others have not been read yet
+        assert wires[0].answer()[0] == 200  # most other requests have not been read yet
         server.process.send_signal(signal.SIGTERM)
         for wire in wires:
             wire.socket.close()

@@ -165,7 +165,7 @@ TEST_P(CallReaderTest, ReadsCallsHoweverTextIsSplit) {
   }
 }
 
-// An output that max_tokens or a stop string cut off gives a prefix of the whole result.
+// An output cut off by max_tokens or a stop string gives a prefix of the whole result.
 TEST_P(CallReaderTest, TruncatedTextGivesAPrefix) {
   const data::ToolFormat& format = GetParam().format;
   std::string text = format.opening;
@@ -202,7 +202,7 @@ struct Whole {
   bool operator==(const Whole&) const = default;
 };
 
-// Parses the text in pieces until the reader has enough, as the engine does. A new piece begins at each byte i for
+// Parses the text in pieces until is_enough() is true, as the engine does. A new piece begins at each byte i for
 // which cuts(i) is true.
 template <typename Cuts>
 Whole read_whole(data::Thinking thinking, const ToolUse* tools, std::string_view text, Cuts&& cuts) {
@@ -279,8 +279,8 @@ TEST(AnswerReader, StopsAtRepeatedCallsAndTheCallLimit) {
   expect({a, d, c}, {a, d, c}, true);
   expect({a, b, c, d}, {a, b, c}, true);
   expect({c, d, d, a}, {c, d}, true);
-  // Only a complete second call can be recognized as a repetition of the first, which ends the answer. So a truncated
-  // one is returned.
+  // A repetition of the first call ends the answer, but only a complete call can be recognized as a repetition. So a
+  // truncated one is returned.
   const std::string text = text_of({a, a});
   const Whole cut = read_whole(data::Thinking::None, &tools, text.substr(0, text.rfind("1}") + 1));
   EXPECT_EQ(cut.answer.calls, (std::vector<Call>{a, {.name = "f", .arguments = R"({"a": 1)"}}));

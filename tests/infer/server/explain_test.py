@@ -1,4 +1,4 @@
-"""Tests /v1/explain: answers equal the program's, and nothing else that the engine does or stores changes."""
+"""Tests /v1/explain: answers equal those of build/explain, and neither other requests nor the cache are affected."""
 
 import json
 

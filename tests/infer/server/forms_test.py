@@ -124,7 +124,7 @@ class Address(pydantic.BaseModel):
 
 
 class Person(pydantic.BaseModel):
-    """Someone."""
+    """A person."""
 
     name: str = pydantic.Field(description="as on the door")
     age: int = pydantic.Field(ge=0, le=130)
@@ -145,7 +145,7 @@ class Tree(pydantic.BaseModel):
 
 
 class Add(pydantic.BaseModel):
-    """Adds."""
+    """A sum or a difference."""
 
     op: Literal["+", "-"]
     left: "Term"
@@ -180,7 +180,7 @@ def test_truncated_answers_have_finish_reason_length(model):
             .choices[0].finish_reason == "length"
 
 
-# ---- fields by which other servers request structured output ----
+# ---- other servers' fields for structured output ----
 
 SCHEMA = {"type": "object", "properties": {"z": {"type": "integer"}, "a": {"type": "string", "maxLength": 5}},
           "required": ["z", "a"], "additionalProperties": False}
@@ -237,7 +237,7 @@ def test_forms_match_generate(server):
             assert "".join(c.choices[0].text for c in golden.client.completions.create(**fields, stream=True)) == alone["text"]
 
 
-# ---- combined with other request fields ----
+# ---- structured output combined with other request fields ----
 
 def test_choices_stops_and_logprobs(model):
     line = {"guided_regex": "[a-z]{10}, [a-z]{10}\\."}

@@ -78,7 +78,7 @@ def test_gguf_stores_defaults_like_llama_cpp(plain, tmp_path):
 
 
 def test_eos_tokens_end_generation_like_transformers(plain, tmp_path):
-    torch.set_num_threads(1)  # with more threads, each would wait long for the others while other tests run
+    torch.set_num_threads(1)  # more threads would wait for one another while other tests use the cores
     prompt = generate(plain[0], "-p", "hello", "-n", 0)["prompt_tokens"]
     greedy = generate(plain[0], "-p", "hello", "-n", 24, "--temp", 0, "-t", 1)["tokens"]
     late = next(t for t in greedy if greedy.index(t) >= 4)
@@ -183,7 +183,7 @@ def test_gguf_penalty_window_is_used(tmp_path, last_n, all_of_them):
 
 
 def test_published_files_are_read(plain, tmp_path):
-    """Tests files with the values of Llama 3's, Qwen 2.5's and GLM-4's, but with token ids of this model."""
+    """Tests the values in Llama 3's, Qwen 2.5's and GLM-4's generation_config.json, with token ids of this model."""
     for values in ({"bos_token_id": 1, "do_sample": True, "eos_token_id": [2, 3], "temperature": 0.6, "max_length": 4096, "top_p": 0.9,
                     "transformers_version": "4.42.3"},
                    {"bos_token_id": 1, "pad_token_id": 2, "do_sample": True, "eos_token_id": [2, 3], "repetition_penalty": 1.05,

@@ -37,7 +37,7 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  // Reads up to the end of the connection. Returns the body, which is empty if the connection ends before it.
+  // Reads until the connection ends. Returns the body, or "" if the headers are incomplete.
   std::string read_all() {
     std::string all;
     std::string buffer(65536, ' ');

@@ -1,4 +1,4 @@
-"""Tests the HTTP server: clients that are slow, hostile or disconnected, limits, connections, and signals."""
+"""Tests the HTTP server with slow, hostile and disconnected clients, and its limits, connections and signals."""
 
 import json
 import os
@@ -135,7 +135,7 @@ def test_headers_are_checked_before_the_body_is_read(start):
 def test_total_body_memory_is_limited(start):
     server = start("--body-memory", "4M")
     with Wire(server) as first, Wire(server) as second:
-        for wire, n in ((first, 2_200_000), (second, 600_000)):  # neither body is sent to its end
+        for wire, n in ((first, 2_200_000), (second, 600_000)):  # neither body is sent completely
             wire.request("POST", "/tokenize", Content_Type="application/json", Content_Length=4_000_000)
             try:
                 wire.send(b"x" * n)
@@ -304,7 +304,7 @@ def test_shutdown_waits_for_running_requests(start):
     server = start("--grace", "600")
     with Wire(server) as wire:
         wire.complete(**LONG, n=4, stream=True).head()
-        pause(server.process)  # the server gets both signals before the output ends
+        pause(server.process)  # so that it gets both signals before the output ends
         server.process.send_signal(signal.SIGTERM)
         server.process.send_signal(signal.SIGCONT)
         events = list(wire.events())

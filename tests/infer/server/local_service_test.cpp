@@ -20,7 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kHang = 120s;  // ends a test that would hang
+constexpr auto kHang = 120s;  // timeout, so that a hanging test fails
 /// A tokenizer whose encode("wait") blocks until open() is called.
 class GatedTokenizer final : public test::LetterTokenizer {
  public:
@@ -70,7 +70,7 @@ class LocalServiceTest : public ::testing::Test {
 
   void TearDown() override {
     gate_->open();
-    async_.stop();  // no callbacks are called from now on
+    async_.stop();  // no callback runs after this
   }
 };
 

@@ -648,7 +648,7 @@ def test_live_view_shows_steps_and_blocks_but_no_text(text_page):
 
 def why(page, token):
     """Opens the explanation of a token of the last answer, and returns its frame."""
-    page.locator(".model .body").last.locator(".token").nth(token).dispatch_event("click")  # a line feed has no width
+    page.locator(".model .body").last.locator(".token").nth(token).dispatch_event("click")  # a line feed is unclickable
     page.get_by_role("button", name="Why this token?").click()
     return page.frame_locator("#why iframe")
 
@@ -682,7 +682,7 @@ def test_a_token_is_explained(server, visitor):
     assert_shows(frame)
     with page.context.expect_page() as opened:
         page.locator("#why-link").click()
-    assert_shows(opened.value)  # the new tab has the key, too
+    assert_shows(opened.value)  # the new tab has the API key, too
     frame.locator("#experiments > summary").click()
     frame.locator("#cut-part").select_option("head 2")
     frame.locator("#run").click()

@@ -1,5 +1,5 @@
 """Tests reasoning models: reasoning is separated from the answer as their templates define, streamed or not, and can be
-sent back in a conversation. The models have random weights. logit_bias makes the marks of reasoning likely."""
+sent back in a conversation. The models have random weights. logit_bias makes <think> and </think> likely."""
 
 import re
 

@@ -40,7 +40,7 @@ using namespace std::chrono_literals;
 class RequestCostTest : public ::testing::Test {
  protected:
   static core::ModelConfig config() {
-    core::ModelConfig c = test::small_shapes()[1].config;  // a vocabulary of 37
+    core::ModelConfig c = test::small_shapes()[1].config;  // with tokens 0 to 36
     c.context_length = 4000;
     return c;
   }
@@ -48,7 +48,7 @@ class RequestCostTest : public ::testing::Test {
     return service_.request(
         {.method = "POST", .path = path, .body = body.dump(), .host = "localhost", .content_type = "application/json"});
   }
-  // Sends `n` equal requests. Returns the peak of heap bytes that they used until all had reached the engine.
+  // Sends `n` equal requests. Returns the peak of the heap memory added until the engine has all of them, in bytes.
   int64_t most_held(const Json& body, size_t n) {
     const int64_t before = n_live;
     n_most = before;

@@ -1,4 +1,4 @@
-// Tests the parts of infer/server that need no network, such as parsing and rejecting requests.
+// Tests infer/server without a network: rejected requests, max_tokens, top log-probabilities, latency quantiles.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -40,8 +40,8 @@ TEST_F(ApiTest, LimitsMaxTokensToTheContext) {
   EXPECT_EQ(parse_completion({{"prompt", "abc"}}, served_, 77).options.sampler.seed, 77U);
 }
 
-// Parses a request. Returns "" without an error, else the code of the error, or the parameter that it names if it has
-// no code.
+// Parses a request. Returns the code of its error, or the parameter that the error names if it has no code. Returns ""
+// if the request is valid.
 std::string code_of(const Json& body, const ServedModel& served, const ParseOptions& options = {}) {
   try {
     static_cast<void>(parse_completion(body, served, 1, {}, options));

@@ -126,7 +126,7 @@ TYPED_TEST_P(Attention, EqualKeysGiveTheMeanOfThePast) {
 }
 
 TYPED_TEST_P(Attention, ScoresAreRotatedAndScaled) {
-  const auto config = config_of(2, 2, 6);  // two heads, since dim and head_dim are equal with one
+  const auto config = config_of(2, 2, 6);  // two heads, so that dim differs from head_dim
   auto attention = random_attention<TypeParam>(config);
   const auto x = randn({1, 9, 12});
   const nn::RopeCache rope(config.context_length, config.head_dim, config.rope_theta);

@@ -87,8 +87,8 @@ TYPED_TEST_P(SwiGlu, EqualsTheFormula) {
           expected += number("w2.weight", d, f) * inner[f];
           largest_w2 = std::max(largest_w2, std::abs(number("w2.weight", d, f)));
         }
-        // The tolerance covers the rounding of e^x and of sums of `dim` and `hidden` terms, of which `magnitude` is an
-        // upper bound.
+        // The tolerance covers the rounding of e^x and of sums of `dim` and `hidden` terms. `magnitude` bounds these
+        // sums.
         const double tolerance = 2 * kEps * static_cast<double>(dim + hidden + 8) * magnitude * largest_w2;
         EXPECT_NEAR(output[d].template item<double>(), expected, tolerance)
             << "w2 (silu(w1 x) * w3 x), with dim " << dim << " and hidden_dim " << hidden

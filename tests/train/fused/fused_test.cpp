@@ -66,7 +66,7 @@ std::vector<Case> cases() {
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 class Fused : public testing::TestWithParam<Case> {};
-// Tests that compare with the plain modules. They use no dropout, for which plain modules would draw other masks.
+// Comparisons with the plain modules: without dropout, since plain modules would draw other masks.
 class FusedAgainstPlain : public Fused {};
 
 std::vector<Case> cases_without_dropout() {
@@ -98,7 +98,6 @@ Tokens tokens(const core::ModelConfig& config, int64_t batch = 3) {
   return {rows.narrow(1, 0, config.context_length), rows.narrow(1, 1, config.context_length)};
 }
 
-/// Returns the relative distance ‖a - b‖ / ‖b‖.
 double distance(const torch::Tensor& a, const torch::Tensor& b) {
   return ((a - b).to(torch::kDouble).norm() / b.to(torch::kDouble).norm()).item<double>();
 }
@@ -130,7 +129,7 @@ TEST_P(Fused, GradientsMatchCentralDifferences) {
   expect_gradients(loss, model->parameters(), 24);
 }
 
-// Expects losses and gradients in double to agree within a relative 1e-13, so float32 differences are only rounding.
+// Expects losses and gradients in double to agree within a relative 1e-13. So in float32, they differ only by rounding.
 void expect_equal(nn::Llama by_hand, nn::Llama plain, const core::ModelConfig& config) {
   const Tokens t = tokens(config);
   by_hand = with_weights(by_hand, torch::kDouble);
@@ -169,7 +168,7 @@ TEST_P(FusedAgainstPlain, Bfloat16ErrorMatchesThePlainForm) {
   expect_as_near_in_bfloat16(fused_llama(config), nn::family_llama(config), nn::family_llama(config), config);
 }
 
-struct ReluNetwork : torch::nn::Module {  // its matrices have the names of SwiGLU's
+struct ReluNetwork : torch::nn::Module {  // with SwiGLU's parameter names
   explicit ReluNetwork(int64_t dim)
       : w1(register_module("w1", nn::Linear(dim, 8))), w2(register_module("w2", nn::Linear(8, dim))) {}
   torch::Tensor forward(const torch::Tensor& x) { return w2->forward(torch::relu(w1->forward(x))); }

@@ -1,5 +1,5 @@
 // Tests frozen weights with LoRA adapters, in plain and fused modules: without an adapter, outputs equal those of a
-// model with the file's weights; an adapter adds scale B A to a weight; and only adapters have gradients.
+// model with trainable copies of the weights; an adapter adds scale B A to a weight; only adapters have gradients.
 #include "train/lora/lora.h"
 
 #include <gtest/gtest.h>

@@ -56,7 +56,7 @@ TEST(RingBlocks, BalanceWorkAcrossRanks) {
 
 TEST(ContextAttention, RingMatchesFullAttention) {
   for (const int64_t C : {1, 2, 3, 4}) {
-    // Tests as many key/value heads as query heads, a single one, biases, and normalized heads.
+    // Tests one key/value head per query head, one for all query heads, biases, and normalized heads.
     for (const auto& [family, n_kv_heads] : {std::pair<core::Family, int64_t>{core::Family::Llama, 4},
                                              {core::Family::Llama, 1},
                                              {core::Family::Qwen2, 2},
@@ -76,7 +76,7 @@ struct Sequence {
   Tensor q, k, v, r, out;
 
   explicit Sequence(torch::ScalarType type, double magnitude) {
-    torch::manual_seed(1);  // earlier tests leave the generator in any state
+    torch::manual_seed(1);  // so that values don't depend on earlier tests
     const auto made = [&](int64_t heads) { return (magnitude * randn({1, heads, 16, 8})).to(type); };
     q = made(4);
     k = made(2);
@@ -116,7 +116,7 @@ struct Sequence {
 };
 
 TEST(RingAttention, MergesBlocksOfAnyMagnitude) {
-  // Scores are some thousands, so e^score overflows even in double.
+  // Scores reach thousands, so e^score overflows even in double.
   EXPECT_LT(Sequence(torch::kDouble, 30.0).largest_error(), 1e-9);
 }
 

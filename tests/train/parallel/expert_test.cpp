@@ -32,8 +32,8 @@ nn::ExpertProducts products_of(const core::ModelConfig& c, bool fused) {
   return fused ? fused::expert_products(c) : nn::ExpertProducts();
 }
 
-// Gives rows[i] rows to rank i. Expects the outputs, and the gradients of sum(y * r) with a random r, that `whole` has
-// for all rows in one process.
+// Divides rows among ranks, rows[i] to rank i. Expects the outputs, and the gradients of sum(y * r) with a random r,
+// that `whole` computes for all rows in one process.
 void expect_as_whole(nn::Mixture& whole, const core::ModelConfig& c, bool fused, const std::vector<int64_t>& rows) {
   const auto n_ranks = static_cast<int64_t>(rows.size());
   std::vector<Tensor> xs, rs;
@@ -105,7 +105,7 @@ TEST(ExpertParallel, OutputsAndGradientsMatchTheWholeMixture) {
   }
 }
 
-// All rows select the same two of four experts. The ranks with the other two get no rows, and must still take part.
+// All rows select the same two of four experts. Ranks with the other two get no rows, but must join the collectives.
 TEST(ExpertParallel, RanksWithoutRowsHaveZeroGradients) {
   torch::manual_seed(3);
   const core::ModelConfig c = mixture_config(core::Family::Mixtral);

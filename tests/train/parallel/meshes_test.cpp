@@ -40,8 +40,8 @@ std::vector<MeshShape> all_meshes() {
 }
 
 // Returns a configuration of a model that can be divided on the mesh: with experts if `experts`, else with tied
-// embeddings. If `latent`, the
-// experts are those of a DeepSeek-V3, with its balancing loss where ranks have whole sequences and all layers.
+// embeddings. If `latent`, the model is a DeepSeek-V3, with its balancing loss where ranks have whole sequences and all
+// layers.
 TrainConfig config_for(const MeshShape& mesh, bool experts, bool latent = false) {
   const int64_t t = mesh[Axis::Tensor];
   TrainConfig c;
@@ -106,7 +106,7 @@ Expected of_one_process(nn::Llama& model, const TrainConfig& c, const std::vecto
       const Tensor ahead = after_next * (n_ahead(part) / n_all_ahead);
       expected.mtp_loss += ahead.item<double>();
       (c.mtp_weight * ahead).backward();
-      static_cast<void>(take_loads(mixtures));  // losses of balancing are those of the second pass, below
+      static_cast<void>(take_loads(mixtures));  // balancing losses are added in the second pass, below
     }
     const Tensor loss =
         model->loss(batch.inputs_BT, batch.targets_BT) * (static_cast<double>(part.n_counted()) / n_counted);
@@ -160,7 +160,7 @@ TEST_P(Meshes, MatchLossAndGradientsOfOneProcess) {
   const auto& [mesh, experts, chunks, latent, ahead] = GetParam();
   TrainConfig c = config_for(mesh, experts, latent);
   if (ahead) c.model.n_tokens_ahead = 1;
-  c.balance_loss = ahead ? 0.0 : c.balance_loss;              // of_one_process() balances without the module
+  c.balance_loss = ahead ? 0.0 : c.balance_loss;              // of_one_process() doesn't balance the MTP module
   if (chunks > 1) c.accumulation = 2 * mesh[Axis::Pipeline];  // must be a multiple of the number of stages
   c.mesh.pipeline_chunks = chunks;
   torch::manual_seed(5);
@@ -199,8 +199,8 @@ TEST_P(Meshes, MatchLossAndGradientsOfOneProcess) {
   });
 }
 
-// Returns the cases with up to four ranks, or those with more. Of more, meshes in three dimensions have all kinds of
-// models, as the small ones in one and two have; others have one kind, in turn, except in `make long`.
+// Returns the cases with more than four ranks if `more`, else those with up to four. Small meshes, meshes in three
+// dimensions and `make long` test every kind of model. On each other mesh, one kind is tested, in turn.
 std::vector<MeshCase> cases_of(bool more) {
   std::vector<MeshCase> cases;
   size_t turn = 0;

@@ -1,5 +1,5 @@
 // schedule_tool RANKS CHUNKS MICROBATCHES: prints the interleaved schedule, one line for each rank. F0.3 is the forward
-// pass of microbatch 3 through stage 0. tests/apps/schedule_test.py compares with PyTorch's.
+// pass of microbatch 3 through stage 0. tests/apps/schedule_test.py compares it with PyTorch's schedule.
 #include <fmt/format.h>
 
 #include <exception>

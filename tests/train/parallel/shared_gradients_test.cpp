@@ -22,7 +22,7 @@ std::vector<Tensor> parameters_of(int64_t rank) {
   return all;
 }
 
-// Returns a rank's gradient of parameter i. Each rank's gradients have another magnitude, so the bits of a sum depend
+// Returns a rank's gradient of parameter i. Magnitudes differ between ranks, so the bits of a sum depend
 // on its order.
 Tensor gradient_of(int64_t rank, size_t i, double step) {
   const Tensor places = torch::arange(torch::zeros(kShapes[i]).numel(), torch::kDouble).view(kShapes[i]);

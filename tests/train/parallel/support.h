@@ -44,7 +44,7 @@ inline data::Batch random_batch(const TrainConfig& c, uint64_t seed, bool some_i
 inline void on_ranks(const MeshShape& shape, const std::function<void(World&)>& body) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::exception_ptr> errors(static_cast<size_t>(shape.n_ranks()));
-  // Kept until all ranks end, since destroying one closes its connections while another may still be connecting.
+  // A world is kept until all ranks end, since its destructor closes connections that others may still be opening.
   std::vector<std::unique_ptr<World>> worlds(errors.size());
   std::vector<std::thread> threads;
   for (int64_t rank = 0; rank < shape.n_ranks(); ++rank) {

@@ -54,7 +54,7 @@ std::vector<ZeroCase> all_cases() {
     add(zero, kMuon, 2, 2, 1);   // tensor ranks have parts of matrices
     add(zero, kAdamW, 2, 1, 2);  // both pipeline ends have the tied embeddings
   }
-  const size_t before = cases.size();  // cases that use shared memory are also run over sockets
+  const size_t before = cases.size();  // the loop adds each case with shared memory again, over sockets
   for (size_t i = 0; i < before; ++i) {
     if (cases[i].zero >= 2 || !cases[i].mesh.is_data_alone()) continue;
     cases.push_back(cases[i]);

@@ -29,7 +29,6 @@ inline std::string xml_fault(const std::string& text) {
   return rest == "\n" ? "" : "something after the root: " + rest;
 }
 
-/// Returns how often `part` occurs in `text`.
 inline size_t count(const std::string& text, const std::string& part) {
   size_t n = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;

@@ -171,7 +171,7 @@ TEST(Checkpoint, RejectsMomentsOfAnotherTypeOrShape) {
     Small other;
     return test::error_of([&] { other.trainer.resume(saved.last()); });
   };
-  // Both changes keep the file's length, so that only the type and the shape are wrong.
+  // Each change keeps the file's length, so that nothing but the type or the shape is wrong.
   EXPECT_TRUE(test::contains(change("\"F32\"", "\"I32\""), name + " is I32 ")) << change("\"F32\"", "\"I32\"");
   const std::string turned =
       change(fmt::format("[{},{}]", shape[0], shape[1]), fmt::format("[{},{}]", shape[1], shape[0]));

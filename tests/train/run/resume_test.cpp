@@ -77,7 +77,7 @@ void expect_repeated_bits(const TrainConfig& config, const std::vector<int>& sto
 
 TEST(Resume, InterruptedRunIsBitExact) { expect_repeated_bits(small_config(), {4, 11}); }
 
-// Tests a module of multi-token prediction: of a fused Llama with recomputation, and of a DeepSeek-V3 with an average.
+// Tests multi-token prediction in a fused Llama with recomputation, and in a DeepSeek-V3 with averaged weights.
 TEST(Resume, TokensAheadAreBitExact) {
   TrainConfig c = small_config();
   c.model.n_tokens_ahead = 1;
@@ -230,7 +230,7 @@ TEST(Resume, MinutesBecomeStepsOnce) {
   int64_t steps = 0;
   {
     Small first(c);
-    const auto killed = [&]() -> bool {  // ends the run once `steps` is set, before a regular checkpoint
+    const auto killed = [&]() -> bool {  // fails after the speed measurement, before a regular checkpoint
       if (first.trainer.state().step > kMeasuredSteps) throw core::Error("killed");
       return false;
     };

@@ -108,7 +108,7 @@ TEST_F(SaveFaults, FailedCallsAreReportedAndKeepACheckpoint) {
   const auto calls = calls_of_a_save();
   const std::set<std::string> must_be_said{"write", "fsync", "rename", "symlink", "mkdir", "open"};
   for (const int error : {ENOSPC, EIO}) {
-    for (int at = 1; at <= static_cast<int>(calls.size()); at += error == EIO ? 3 : 1) {  // EIO takes the same paths
+    for (int at = 1; at <= static_cast<int>(calls.size()); at += error == EIO ? 3 : 1) {  // EIO: every third call
       const std::string& call = calls[static_cast<size_t>(at) - 1];
       SCOPED_TRACE(call + " " + std::to_string(at) + ": " + std::strerror(error));
       const fs::path run = fresh_run();

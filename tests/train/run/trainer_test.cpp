@@ -33,7 +33,7 @@ TEST(Trainer, IsBitExactForTheReportedThreadCounts) {
     }
     return std::pair(repeats, test::copies(small.trainer.model()));
   };
-  // Dropout is on, to test that repeats_with() draws no random numbers.
+  // Dropout is on, to test that repeats_with() restores the state of the random generator.
   const auto same = run({2, 2, 2, 2}), others = run({1, 3, 2, 1});
   EXPECT_EQ(same.first, std::vector<bool>(4, true)) << "the bits of two threads are those of two";
   EXPECT_TRUE(test::same_bits(same.second, others.second));
@@ -244,7 +244,7 @@ TEST(Trainer, StepTimeIsMeasuredAgainAfterDoublings) {
   Small small(c);
   measured_steps(small, kMeasuredSteps, 1.0);
   ASSERT_EQ(small.trainer.config().steps, 300);
-  measured_steps(small, 30, 4.0);  // uses 60 of 300 seconds
+  measured_steps(small, 30, 4.0);  // 60 of 300 seconds are used then
   ASSERT_EQ(small.trainer.config().steps, 30 + 240 / 4);
   measured_steps(small, 60, 2.0);
   EXPECT_EQ(small.trainer.config().steps, 60 + 180 / 2);

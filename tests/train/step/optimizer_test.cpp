@@ -1,4 +1,4 @@
-// Tests the properties of every optimizer, and those of the optimizers with a rule for matrices (Muon, GaLore).
+// Tests all optimizers (gradient scaling, frozen parameters), Muon and GaLore (parameters left to AdamW, training).
 #include "train/step/optimizer.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ INSTANTIATE_TEST_SUITE_P(All, MatrixOptimizers, testing::Values(OptimizerKind::M
 TEST_P(Optimizers, GradientScaleMatchesScaledGradients) {
   Optimized scaled(config_), product(config_);
   product.follow(scaled, false);
-  for (const double scale : {1.0, 0.25}) {  // a first step of Muon doesn't depend on the scale, so take two
+  for (const double scale : {1.0, 0.25}) {  // two steps: Muon's first doesn't depend on the scale
     test::draw_gradients(scaled.model);
     product.follow(scaled, true);
     for (torch::Tensor& p : product.model->parameters()) p.mutable_grad().mul_(scale);

@@ -7,8 +7,7 @@
 namespace folio::train {
 namespace {
 
-// Returns a schedule with lr 1 and min_lr 0.2, so that learning rates are multiples of lr: 4 warm-up steps, then a
-// decay along half a cosine in 8 steps.
+// Returns a schedule with lr 1 and min_lr 0.2: 4 warm-up steps, then a decay along half a cosine in 8 steps.
 TrainConfig factors() {
   TrainConfig c;
   c.lr = 1.0;
@@ -63,7 +62,7 @@ TEST(Schedule, WsdDecaysByOneMinusSqrt) {
   c.steps = 20;
   c.decay_fraction = 0.2;
   for (int64_t step = 3; step <= 16; ++step) EXPECT_DOUBLE_EQ(learning_rate(c, step), 1.0) << "step " << step;
-  // The decay is 0.2 + 0.8 (1 - sqrt(k / 4)) for k = 1 to 4, and 0.2 from then on.
+  // The decaying rate is 0.2 + 0.8 (1 - sqrt(k / 4)) for k = 1 to 4, and 0.2 from then on.
   const std::vector<double> expected{0.6, 0.43431457505076194, 0.30717967697244910, 0.2, 0.2};
   for (size_t i = 0; i < expected.size(); ++i) {
     EXPECT_NEAR(learning_rate(c, 17 + static_cast<int64_t>(i)), expected[i], 1e-15) << "step " << 17 + i;

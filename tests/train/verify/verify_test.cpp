@@ -242,7 +242,7 @@ TEST_P(Verify, RoundsWeightsToTheFilesType) {
   for (const core::DType type : {core::DType::F16, core::DType::BF16}) {
     const core::StoredModel rounded = file(type);
     EXPECT_FALSE(first_difference(weights, rounded).has_value());
-    weights.tensors[2][5] *= 1.02F;  // more than half a step of either type
+    weights.tensors[2][5] *= 1.02F;  // more than half a rounding step of either type
     const auto difference = first_difference(weights, rounded);
     ASSERT_TRUE(difference.has_value());
     EXPECT_EQ(difference->name, core::tensor_manifest(weights.config)[2].gguf_name);

@@ -10,7 +10,7 @@ namespace folio::infer::gpu::host::races {
 enum class Action : uint8_t { kRead, kWrite, kAtomic };
 
 [[nodiscard]] inline bool conflict(Action a, Action b) {
-  return a != b || a == Action::kWrite;  // reads, or atomics, don't conflict among themselves
+  return a != b || a == Action::kWrite;  // two reads don't conflict, nor do two atomics
 }
 
 [[nodiscard]] inline const char* past(Action action) {

@@ -44,7 +44,6 @@ void launch(Stream& stream, Index grid, Index block, size_t shared_bytes, std::f
 /// Returns the block's shared array that is declared at `at`. The first thread that arrives creates it with exactly
 /// this length, filled with NaN, between red zones.
 [[nodiscard]] void* shared_array(size_t element_bytes, size_t count, std::source_location at);
-/// Returns the block's dynamic shared memory.
 [[nodiscard]] unsigned char* dynamic_shared();
 
 /// Makes lanes of a warp meet. Each lane passes a mask and its own data, and waits. The last lane to arrive calls

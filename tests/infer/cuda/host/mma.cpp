@@ -142,7 +142,7 @@ FOLIO_WIDE void multiply_split_floats(const Lanes& lanes, unsigned /*mask*/) {
   }
 }
 
-/// Multiplies int8 tiles. With a depth of 16, k is in [16 h, 16 h + 16), where h (0 or 1) is the operands' `half`.
+/// Multiplies int8 tiles. A product of depth 16 uses k in [16 h, 16 h + 16), where h is the operands' `half` (0 or 1).
 template <unsigned depth>
 FOLIO_WIDE void multiply_bytes(const Lanes& lanes, unsigned /*mask*/) {
   const Words32 words = gather<IntSums>(lanes, depth);
