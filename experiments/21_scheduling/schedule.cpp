@@ -29,7 +29,7 @@ class Run {
         schedule_{.variant = variant, .steps = {}, .texts = {}} {
     for (infer::Request request : requests) {
       request.options.speculate = variant.n_drafts;
-      requests_.emplace_back(std::ssize(requests_), request, model.config, runner_.cache(), acceptance_);
+      requests_.emplace_back(std::ssize(requests_), request, model.config, runner_.cache(), goodput_.acceptance());
     }
   }
 
@@ -135,7 +135,6 @@ class Run {
   infer::Scheduler scheduler_;
   infer::PromptLookup lookup_;
   infer::Goodput goodput_;
-  infer::Acceptance acceptance_;
   std::deque<ActiveRequest> requests_;
   std::vector<size_t> highest_;  // largest number of positions computed, by request
   size_t n_in_ = 0;              // number of requests admitted so far
