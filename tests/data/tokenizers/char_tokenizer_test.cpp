@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "core/file_io.h"
 #include "data/tokenizers/tokenizer_files.h"
