@@ -180,17 +180,26 @@ class GlooPeers final : public Peers {
 
   void shutdown() override {
     if (lost_ || leaves_.exchange(true)) return;
-    for_others([this](size_t rank) {
-      // Without with(): if a rank has already ended, the next ones must still be told, or this one is lost to them.
+    // Tells all ranks before it waits for one: those that have ended receive nothing, and after a timeout Gloo closes all
+    // connections, so that the others would take this rank for lost.
+    std::vector<size_t> told;
+    for_others([&](size_t rank) {
       try {
         Buffer& frame = outbox(rank, Channel::Watch).frame;
         std::memset(frame.data(), 0, kHead);
         frame.gloo().send(static_cast<int>(rank), slot(Channel::Watch, false), 0, kHead);
-        frame.gloo().waitSend(world_.timeout);
+        told.push_back(rank);
       } catch (const std::exception&) {
-        // Ignored: the other rank has already ended.
+        // Ignored: the rank has already ended.
       }
     });
+    for (const size_t rank : told) {
+      try {
+        outbox(rank, Channel::Watch).frame.gloo().waitSend(milliseconds(1000));
+      } catch (const std::exception&) {
+        // Ignored: the rank ended before it received the message.
+      }
+    }
   }
 
   [[nodiscard]] std::optional<std::string> loss() const override { return lost_ ? std::optional(why()) : std::nullopt; }
