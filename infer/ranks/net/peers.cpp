@@ -180,8 +180,8 @@ class GlooPeers final : public Peers {
 
   void shutdown() override {
     if (lost_ || leaves_.exchange(true)) return;
-    // Tells all ranks before it waits for one: those that have ended receive nothing, and after a timeout Gloo closes all
-    // connections, so that the others would take this rank for lost.
+    // Tells all ranks before it waits for one: those that have ended receive nothing, and after a timeout Gloo closes
+    // all connections, so that the others would take this rank for lost.
     std::vector<size_t> told;
     for_others([&](size_t rank) {
       try {
