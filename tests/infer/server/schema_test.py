@@ -15,4 +15,4 @@ def test_server_matches_its_openapi_schema(server, tmp_path):
                            "--exclude-checks", "positive_data_acceptance", "--phases", "coverage,fuzzing"],
                           cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "14 passed" in done.stdout
+    assert "15 passed" in done.stdout
