@@ -29,7 +29,7 @@ class Run {
         schedule_{.variant = variant, .steps = {}, .texts = {}} {
     for (infer::Request request : requests) {
       request.options.speculate = variant.n_drafts;
-      requests_.emplace_back(std::ssize(requests_), request, model.config, runner_.cache(), goodput_.acceptance());
+      requests_.emplace_back(std::ssize(requests_), request, model.config, runner_.cache(), nullptr);
     }
   }
 

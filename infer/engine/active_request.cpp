@@ -9,7 +9,7 @@
 namespace folio::infer {
 
 ActiveRequest::ActiveRequest(RequestId id, Request request, const core::ModelConfig& config, BlockManager& cache,
-                             Acceptance& acceptance)
+                             Acceptance* acceptance)
     : request_(checked(std::move(request), config)), vocab_size_(static_cast<size_t>(config.vocab_size)) {
   const GenerateOptions& options = request_.options;
   const std::span<const int32_t> prompt = request_.prompt;

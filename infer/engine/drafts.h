@@ -52,9 +52,9 @@ class Drafter {
 
 class Drafts {
  public:
-  /// Allows at most `most` drafts per step, and in addition all tokens that structured output forces. `all` is the
-  /// share of right drafts of all sequences.
-  Drafts(size_t most, Acceptance& all) : most_(most), acceptance_(&all) {}
+  /// Allows at most `most` drafts per step, and in addition all tokens that structured output forces. `all`, if
+  /// not null, is the acceptance of all sequences.
+  Drafts(size_t most, Acceptance* all) : most_(most), acceptance_(all) {}
 
   /// Returns the acceptance probabilities and the maximum number of drafts, at most `most`, for Goodput::choose().
   [[nodiscard]] Goodput::Text chances(size_t most) const {

@@ -48,7 +48,7 @@ RequestId Engine::add(Request request, std::optional<RequestId> id) {
   runner_.require_adapter(request.options.adapter);
   const RequestId own = id ? *id : new_id();
   const auto added =
-      active_.try_emplace(active_.end(), own, own, std::move(request), config(), cache(), goodput_.acceptance());
+      active_.try_emplace(active_.end(), own, own, std::move(request), config(), cache(), &goodput_.acceptance());
   try {
     added->second.start(scheduler_);
   } catch (...) {
