@@ -314,7 +314,7 @@ int run(const apps::Flags& app, const Options& o) {
       *std::max_element(o.batch.begin(), o.batch.end()) *
       ((positions + infer::kBlockPositions - 1) / infer::kBlockPositions * infer::kBlockPositions);
   apps::Ranks ranks(app, flags, o.n_stages);
-  infer::LoadedModel model = apps::open_model(flags);
+  infer::LoadedModel model = ranks.open(flags);
   if (ranks.follow(model)) return 0;
   if (positions > model.context()) {
     throw core::UsageError(fmt::format("--prompt-tokens {} and --gen-tokens {} exceed the context of {}; lower one",

@@ -179,7 +179,7 @@ int run(const apps::Flags& app, Options& o) {
   o.model.load.n_contexts = std::ssize(prompts) * std::max<int64_t>(1, 2 * o.generate.beams.width);
   apps::Ranks ranks(app, o.model, o.n_stages);
   apps::complete_draft_source(o.generate.speculate, o.model.load);
-  infer::LoadedModel model = apps::open_model(o.model);
+  infer::LoadedModel model = ranks.open(o.model);
   if (ranks.follow(model)) return 0;
   const data::Tokenizer& tokenizer = model.tokenizer();
   if (o.generate.beams.width == 0) apps::take_sampler_defaults(app, model, o.generate.sampler);

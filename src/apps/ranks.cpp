@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <csignal>
+#include <utility>
 
 #include "apps/help.h"
 #include "core/error.h"
@@ -46,6 +47,13 @@ Ranks::Ranks(const Flags& app, ModelFlags& flags, size_t n_stages) {
   }
   machine_.emplace(*world, n_stages, infer::cpu_options(machines));
   machines.given = {.machine = &*machine_, .cpu = &machine_->cpu()};
+}
+
+infer::LoadedModel Ranks::open(const ModelFlags& flags) {
+  std::optional<infer::LoadedModel> model;
+  const auto body = [&] { model.emplace(open_model(flags)); };
+  machine_ ? machine_->run(body) : body();
+  return std::move(*model);
 }
 
 // Ctrl-C and torchrun send signals to all ranks. Only rank 0 handles them and then shuts the other ranks down.

@@ -18,6 +18,8 @@ class Ranks {
   /// This object must outlive the model. Throws core::UsageError for flags that ranks do not support.
   Ranks(const Flags& app, ModelFlags& flags, size_t n_stages);
 
+  /// Opens the model like open_model(). After an error, the other ranks fail with the same error.
+  [[nodiscard]] infer::LoadedModel open(const ModelFlags& flags);
   /// Returns false on rank 0, which runs the program. On other ranks loads the model, executes rank 0's steps until
   /// it shuts down, and returns true.
   [[nodiscard]] bool follow(infer::LoadedModel& model);

@@ -139,7 +139,7 @@ int run(const apps::Flags& app, Options& o) {
   if (load.cache_positions == 0) load.cache_positions = infer::kForMany;
   apps::Ranks ranks(app, o.model, o.n_stages);
   apps::complete_draft_source(o.speculate, o.model.load);
-  infer::LoadedModel model = apps::open_model(o.model);
+  infer::LoadedModel model = ranks.open(o.model);
   if (ranks.follow(model)) return 0;
   infer::server::ServedModel served{
       .name = o.name.empty() ? infer::server::model_name(model.file().path) : o.name,

@@ -10,8 +10,8 @@
 #include <atomic>
 #include <csignal>
 #include <cstring>
+#include <future>
 #include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -89,7 +89,7 @@ struct Inbox {
 
 class GlooPeers final : public Peers {
  public:
-  explicit GlooPeers(const RankConfig& world) : Peers(world), out_(world.n_ranks), in_(world.n_ranks) {
+  explicit GlooPeers(const RankConfig& world) : Peers(world), out_(world.n_ranks), in_(world.n_ranks), watchers_(world.n_ranks) {
     std::signal(SIGPIPE, SIG_IGN);  // Gloo may write to a closed connection
     Rendezvous rendezvous(world);
     const auto n = static_cast<int>(world.n_ranks);
@@ -111,13 +111,13 @@ class GlooPeers final : public Peers {
         request(rank, static_cast<Channel>(c));
       }
     });
-    for_others([this](size_t rank) { watchers_.emplace_back([this, rank] { watch(rank); }); });
+    for_others([this](size_t rank) { watchers_[rank] = std::async(std::launch::async, [this, rank] { watch(rank); }); });
   }
 
   ~GlooPeers() override {
     leaves_ = true;
     for_others([this](size_t rank) { inbox(rank, Channel::Watch).frame.gloo().abortWaitRecv(); });
-    for (std::thread& watcher : watchers_) watcher.join();
+    for_others([this](size_t rank) { watchers_[rank].wait(); });
     context_->closeConnections();
   }
 
@@ -178,16 +178,18 @@ class GlooPeers final : public Peers {
     if (lost_) throw MachineLost(why());
   }
 
-  void shutdown() override {
+  void shutdown(std::string_view error) override {
     if (lost_ || leaves_.exchange(true)) return;
-    // Tells all ranks before it waits for one: those that have ended receive nothing, and after a timeout Gloo closes
+    const uint64_t size = std::min(error.size(), kFrame - kHead);
+    // Sends to all ranks before it waits for one: those that have ended receive nothing, and after a timeout Gloo closes
     // all connections, so that the others would take this rank for lost.
     std::vector<size_t> told;
     for_others([&](size_t rank) {
       try {
         Buffer& frame = outbox(rank, Channel::Watch).frame;
-        std::memset(frame.data(), 0, kHead);
-        frame.gloo().send(static_cast<int>(rank), slot(Channel::Watch, false), 0, kHead);
+        std::memcpy(frame.data(), &size, kHead);
+        std::memcpy(frame.data() + kHead, error.data(), size);
+        frame.gloo().send(static_cast<int>(rank), slot(Channel::Watch, false), 0, kHead + size);
         told.push_back(rank);
       } catch (const std::exception&) {
         // Ignored: the rank has already ended.
@@ -250,10 +252,15 @@ class GlooPeers final : public Peers {
     return why_lost_;
   }
 
-  // Waits until another rank shuts down or is lost.
+  // Waits until another rank shuts down, fails or is lost.
   void watch(size_t rank) {
     try {
-      inbox(rank, Channel::Watch).frame.gloo().waitRecv(milliseconds(kForever));
+      Buffer& frame = inbox(rank, Channel::Watch).frame;
+      frame.gloo().waitRecv(milliseconds(kForever));
+      uint64_t size = 0;
+      std::memcpy(&size, frame.data(), kHead);
+      const std::string_view error(reinterpret_cast<const char*>(frame.data() + kHead), std::min(size, kFrame - kHead));
+      if (!error.empty()) mark_failed(fmt::format("rank {} of {} failed: {}", rank, world_.n_ranks, error));
     } catch (const std::exception& error) {
       // After a timeout in this process, Gloo fails all of its connections. Then `rank` itself is not lost.
       const bool by_timeout = std::strstr(error.what(), "Application timeout") != nullptr;
@@ -290,6 +297,7 @@ class GlooPeers final : public Peers {
       operation();
     } catch (const std::exception&) {
       const bool late = std::chrono::steady_clock::now() - start >= timeout;
+      if (!late) watchers_[rank].wait_for(milliseconds(1000));  // it may have received the reason
       mark_failed(late ? too_late(rank, timeout) : gone(rank));
     }
     check();
@@ -299,7 +307,7 @@ class GlooPeers final : public Peers {
   std::shared_ptr<gloo::rendezvous::Context> context_;
   std::vector<std::array<Outbox, kChannels>> out_;
   std::vector<std::array<Inbox, kChannels>> in_;
-  std::vector<std::thread> watchers_;
+  std::vector<std::future<void>> watchers_;
   std::atomic<bool> leaves_ = false;
   std::atomic<bool> lost_ = false;
   mutable std::mutex mutex_;  ///< guards why_lost_, and buffers that mark_failed() aborts while they are resized

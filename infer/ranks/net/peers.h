@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "infer/ranks/net/rank_config.h"
 
@@ -39,8 +40,8 @@ class Peers {
   virtual void receive_floats(size_t from, Channel channel, std::span<float> values) = 0;
   virtual void check() const = 0;
 
-  /// Tells the other ranks that this one shuts down in an orderly way.
-  virtual void shutdown() = 0;
+  /// Tells the other ranks that this one ends: in an orderly way, or because of `error`, which their loss() then has.
+  virtual void shutdown(std::string_view error) = 0;
   /// Returns an error message if the ranks can't continue, for example after the loss of a rank; otherwise nullopt.
   [[nodiscard]] virtual std::optional<std::string> loss() const = 0;
   /// Records a failed step on this rank, so that loss() returns `why`. The other ranks notice when this process ends.

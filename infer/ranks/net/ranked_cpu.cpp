@@ -119,10 +119,23 @@ void RankedCpu::forward_order(std::span<const std::byte> order) {
 
 void RankedCpu::shutdown() {
   for (const size_t rank : next_) peers_->wait_until_taken(rank, Channel::Orders);
-  peers_->shutdown();
+  peers_->shutdown({});
+}
+
+void RankedCpu::run(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const std::exception& error) {
+    peers_->shutdown(error.what());
+    throw;
+  }
 }
 
 void RankedCpu::follow() {
+  run([this] { do_orders(); });
+}
+
+void RankedCpu::do_orders() {
   for (Order order;;) {
     if (n_stages_ > 1) {
       const auto bytes = peers_->receive(before(), Channel::Orders, kForever);
@@ -139,6 +152,12 @@ void RankedCpu::follow() {
 }
 
 std::unique_ptr<Stage> RankedCpu::load(const core::StoredModel& model, const Shard& shard, CacheType cache_type) {
+  std::unique_ptr<Stage> loaded;
+  run([&] { loaded = load_part(model, shard, cache_type); });
+  return loaded;
+}
+
+std::unique_ptr<Stage> RankedCpu::load_part(const core::StoredModel& model, const Shard& shard, CacheType cache_type) {
   require_whole(shard, "a CPU of several ranks");
   const auto n_layers = static_cast<size_t>(shard.layers.last - shard.layers.first);
   core::require(n_stages_ <= n_layers, "--pipeline-parallel {} exceeds the {} layers of {}; use fewer stages",

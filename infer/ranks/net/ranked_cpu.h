@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,6 +37,8 @@ class RankedCpu final : public Machine {
                                             CacheType cache_type) override;
 
   [[nodiscard]] bool leads() const { return world_.rank == 0; }
+  /// Runs `body`. If it throws, the other ranks fail with its error.
+  void run(const std::function<void()>& body);
   /// Executes rank 0's orders until rank 0 ends. All other ranks must call it. Throws MachineLost if a rank is lost.
   void follow();
   /// Returns an error message if no further step is possible; nullopt while all ranks are connected. Thread-safe.
@@ -53,6 +56,9 @@ class RankedCpu final : public Machine {
   /// Returns the rank from which this one receives orders and residuals in a pipeline.
   [[nodiscard]] size_t before() const { return world_.rank < n_shards_ ? 0 : world_.rank - n_shards_; }
   void forward_order(std::span<const std::byte> order);
+  [[nodiscard]] std::unique_ptr<Stage> load_part(const core::StoredModel& model, const Shard& shard,
+                                                 CacheType cache_type);
+  void do_orders();
   void shutdown();
 
   RankConfig world_;

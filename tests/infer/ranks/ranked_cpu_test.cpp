@@ -344,6 +344,22 @@ TEST(Ranks, NamesALostRank) {
   }
 }
 
+// Rank 1 closes its connections right after its message, which must not hide the error.
+TEST(Ranks, FailWithTheErrorOfAnotherRank) {
+  const core::StoredModel model = test::random_model(test::small_shapes()[0].config);
+  for (int i = 0; i < 20; ++i) {
+    const auto all = rank_configs({.n_ranks = 2, .shared_memory = i % 2 == 0});
+    auto rank_1 = std::async(std::launch::async, [&] {
+      RankedCpu machine(all[1], 1, {.n_threads = 1});
+      machine.run([] { core::fail("model.bin: cannot open: no such file"); });
+    });
+    RankedCpu machine(all[0], 1, {.n_threads = 1});
+    const std::string error = core::test::error_of([&] { const Runner runner(model, machine); });
+    EXPECT_EQ(error, "rank 1 of 2 failed: model.bin: cannot open: no such file");
+    EXPECT_ERROR(rank_1.get(), "no such file");
+  }
+}
+
 // Rank 1 is a process of its own, so that it can be stopped in the middle of a message and killed.
 TEST(Ranks, NamesARankThatDiesWhileReceiving) {
   const std::vector<std::byte> message(size_t{64} << 20U);  // far more than the system buffers
