@@ -1,70 +1,168 @@
 #include "core/formats/module_pattern.h"
 
-#include <regex.h>
-
-#include <cctype>
+#include <vector>
 
 #include "core/error.h"
 
 namespace folio::core {
 namespace {
 
-constexpr size_t kLongest = 512;  // bytes of a pattern, whose alternatives may use quadratic memory
-constexpr int kDeepest = 4;       // nesting of groups, each of which doubles its contents if it is followed by "+"
+constexpr size_t kMostSteps = 1'000'000;
+constexpr int kDeepest = 32;
 
-// Returns the POSIX extended expression for Python's expression `key`. Throws Error for syntax that differs.
-std::string posix_of(std::string_view key, const std::string& where) {
-  std::string posix;
-  size_t at = 0;
-  int depth = 0;
-  bool can_repeat = false;  // a repetition may follow
-  const auto peek = [&](size_t i) { return i < key.size() ? key[i] : '\0'; };
-  const auto check = [&](bool is_supported) {
-    require(
-        is_supported, "{}: the pattern {} has unsupported syntax at character {}; spell out the module names", where,
-        [&] { return printable(key, 80); }, at + 1);
-  };
-  for (; at < key.size(); ++at) {
-    const char c = key[at];
-    std::string_view part = key.substr(at, 1);
-    check(c != '{' && c != '\0' && at < kLongest);
-    if (c == '(') {
-      check(++depth <= kDeepest && (peek(at + 1) != '?' || peek(at + 2) == ':'));
-      if (peek(at + 1) == '?') at += 2;
-    } else if (c == ')') {
-      check(--depth >= 0);
-    } else if (c == '[') {  // special characters are literal in a class, and so is a "]" at its beginning
-      const size_t end = key.find(']', at + (peek(at + 1) == '^' ? 3 : 2));
-      part = key.substr(at, end == key.npos ? end : end + 1 - at);
-      check(end != key.npos && part.find('\\') == key.npos);
-      for (const char* special : {"[:", "[.", "[="}) check(part.find(special, 1) == key.npos);
-      at += part.size() - 1;
-    } else if (c == '\\') {
-      const char escaped = peek(++at);
-      const bool is_letter = std::isalnum(static_cast<unsigned char>(escaped)) != 0 || escaped == '_';
-      check(escaped == 'd' || escaped == 'w' || (!is_letter && escaped != '\0'));
-      part = escaped == 'd' ? "[0-9]" : escaped == 'w' ? "[A-Za-z0-9_]" : escaped == '^' ? "\\^" : "";
-      if (part.empty()) posix += fmt::format("[{}]", escaped);  // "\\<" and others would be operators
-    } else if (c == '*' || c == '+' || c == '?') {
-      check(can_repeat);
-    }
-    posix += part;
-    can_repeat = std::string_view("(|^$*+?").find(c) == std::string_view::npos;
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_word(char c) { return is_digit(c) || c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+// Parses and matches an expression in one pass. Each part of the expression maps the set of positions in the text where
+// it may begin to the set of positions where it may end.
+class Matcher {
+ public:
+  using Places = std::vector<bool>;  ///< a flag for each boundary between characters of the text
+
+  Matcher(std::string_view key, std::string_view text, const std::string& where)
+      : key_(key), text_(text), where_(where) {}
+
+  [[nodiscard]] Places match(const Places& from) {
+    Places to = choice(from);
+    if (at_ < key_.size()) refuse();
+    return to;
   }
-  check(depth == 0);
-  return posix;
-}
+
+ private:
+  [[noreturn]] void refuse() const {
+    fail("{}: the pattern {} has unsupported syntax at character {}; spell out the module names", where_,
+         printable(key_, 80), at_ + 1);
+  }
+  [[nodiscard]] bool is_at(char c) const { return at_ < key_.size() && key_[at_] == c; }
+  char take() {
+    if (at_ == key_.size()) refuse();
+    return key_[at_++];
+  }
+
+  Places choice(const Places& from) {
+    if (++depth_ > kDeepest) refuse();
+    Places all = sequence(from);
+    while (is_at('|')) {
+      ++at_;
+      merge(all, sequence(from));
+    }
+    --depth_;
+    return all;
+  }
+
+  Places sequence(Places places) {
+    while (at_ < key_.size() && key_[at_] != '|' && key_[at_] != ')') places = repeated(places);
+    return places;
+  }
+
+  Places repeated(const Places& from) {
+    const size_t begin = at_;
+    Places to = atom(from);
+    if (!is_at('*') && !is_at('+') && !is_at('?')) return to;
+    const size_t behind = at_ + 1;
+    const char mark = key_[at_];
+    Places all = to;
+    for (bool grows = mark != '?'; grows;) {
+      at_ = begin;
+      grows = merge(all, atom(all));
+    }
+    if (mark != '+') merge(all, from);
+    at_ = behind;
+    if (is_at('*') || is_at('+') || is_at('?')) refuse();
+    return all;
+  }
+
+  Places atom(const Places& from) {
+    switch (const char c = take()) {
+      case '(': {
+        if (is_at('?')) {
+          ++at_;
+          if (take() != ':') refuse();
+        }
+        Places to = choice(from);
+        if (take() != ')') refuse();
+        return to;
+      }
+      case '[':
+        return in_class(from);
+      case '.':
+        return step(from, [](char) { return true; });
+      case '^':
+        return only(from, 0);
+      case '$':
+        return only(from, text_.size());
+      case '\\': {
+        const char escaped = take();
+        if (escaped == 'd') return step(from, is_digit);
+        if (escaped == 'w') return step(from, is_word);
+        if (is_word(escaped)) refuse();
+        return step(from, [&](char t) { return t == escaped; });
+      }
+      case '{':
+      case '*':
+      case '+':
+      case '?':
+        --at_;
+        refuse();
+      default:
+        return step(from, [&](char t) { return t == c; });
+    }
+  }
+
+  // Matches a character class after its "[". Special characters are literal in a class.
+  Places in_class(const Places& from) {
+    const bool is_negated = is_at('^');
+    if (is_negated) ++at_;
+    std::vector<bool> has(256, false);
+    for (bool is_first = true; is_first || !is_at(']'); is_first = false) {
+      const char low = take();
+      if (low == '\\' || (low == '[' && is_at(':'))) refuse();
+      const bool is_range = is_at('-') && at_ + 1 < key_.size() && key_[at_ + 1] != ']';
+      if (is_range) ++at_;
+      const char high = is_range ? take() : low;
+      if (high < low) refuse();
+      for (int c = static_cast<uint8_t>(low); c <= static_cast<uint8_t>(high); ++c) has[static_cast<size_t>(c)] = true;
+    }
+    ++at_;
+    return step(from, [&](char t) { return has[static_cast<uint8_t>(t)] != is_negated; });
+  }
+
+  template <typename Fits>
+  Places step(const Places& from, Fits&& fits) {
+    n_steps_ += from.size();
+    require(n_steps_ <= kMostSteps, "{}: matching the pattern {} needs too many steps", where_,
+            [&] { return printable(key_, 80); });
+    Places to(from.size(), false);
+    for (size_t i = 0; i < text_.size(); ++i) to[i + 1] = from[i] && fits(text_[i]);
+    return to;
+  }
+
+  static Places only(const Places& from, size_t place) {
+    Places to(from.size(), false);
+    to[place] = from[place];
+    return to;
+  }
+  /// Adds `more` to `to`. Returns true if `to` changed.
+  static bool merge(Places& to, const Places& more) {
+    const Places before = to;
+    for (size_t i = 0; i < to.size(); ++i) to[i] = to[i] || more[i];
+    return to != before;
+  }
+
+  std::string_view key_;
+  std::string_view text_;
+  const std::string& where_;
+  size_t at_ = 0;
+  size_t n_steps_ = 0;
+  int depth_ = 0;
+};
 
 }  // namespace
 
 bool names_module(std::string_view key, std::string_view module, const std::string& where) {
-  regex_t regex;
-  const std::string posix = fmt::format("^(.*\\.)?({})$", posix_of(key, where));
-  require(::regcomp(&regex, posix.c_str(), REG_EXTENDED | REG_NOSUB) == 0, "{}: the pattern {} is invalid", where,
-          [&] { return printable(key, 80); });
-  const bool matches = ::regexec(&regex, std::string(module).c_str(), 0, nullptr, 0) == 0;
-  ::regfree(&regex);
-  return matches;
+  Matcher::Places from(module.size() + 1, false);
+  for (size_t i = 0; i < from.size(); ++i) from[i] = i == 0 || module[i - 1] == '.';
+  return Matcher(key, module, where).match(from).back();
 }
 
 }  // namespace folio::core

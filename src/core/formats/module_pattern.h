@@ -7,8 +7,8 @@
 namespace folio::core {
 
 /// Returns true if peft applies `key` to the module: Python's re.match(rf"(.*\.)?({key})$", module). A key may contain
-/// literals, \d, \w, escaped punctuation, [classes], groups, |, *, +, ?, ^ and $, and at most 512 bytes. Throws Error
-/// that begins with `where` for anything else.
+/// literals, \d, \w, escaped punctuation, [classes], groups, |, *, +, ?, ^ and $. Throws Error that begins with `where`
+/// for anything else, or if matching exceeds a limit of steps.
 [[nodiscard]] bool names_module(std::string_view key, std::string_view module, const std::string& where);
 
 }  // namespace folio::core
