@@ -7,7 +7,7 @@ import json
 import math
 import operator
 import os
-from typing import Any, Mapping, NoReturn
+from typing import Any, NoReturn
 
 from . import _engine
 
@@ -127,6 +127,9 @@ def as_json(value: Any, name: str = "") -> str:
         fail(TypeError, path, "must consist of JSON types (numbers, strings, booleans, None, dicts and lists), not "
                               f"{type(one).__name__}")
 
+    def too_many(path: tuple[Any, ...]) -> NoReturn:
+        fail(ValueError, path, f"has more than {MAX_VALUES} values")
+
     def string(one: str, path: tuple[Any, ...]) -> str:
         try:
             one.encode()
@@ -145,14 +148,14 @@ def as_json(value: Any, name: str = "") -> str:
         n_left -= 1
         size = getattr(one, "size", 0)
         if n_left < 0 or (isinstance(size, int) and size > n_left):
-            fail(ValueError, path, f"has more than {MAX_VALUES} values")
+            too_many(path)
         if one is None or isinstance(one, bool):
             return one
         if isinstance(one, str):
             return string(one, path)
         if isinstance(one, float):
             return one if math.isfinite(one) else fail(ValueError, path, f"is {one}, but must be finite")
-        if isinstance(one, (bytes, bytearray)):
+        if isinstance(one, (bytes, bytearray, type)):
             refuse(one, path)
         if hasattr(one, "tolist"):
             given = one.tolist()
@@ -161,14 +164,21 @@ def as_json(value: Any, name: str = "") -> str:
             return min(max(operator.index(one), -2**63), 2**64 - 1)
         if len(path) == MAX_DEPTH:  # the error names only the root: 64 levels would not help
             fail(ValueError, path[:not name], f"is nested deeper than {MAX_DEPTH} levels, or contains itself")
-        if isinstance(one, Mapping):
-            return {key(k, (*path, "a key")): plain(v, (*path, str(k))) for k, v in list(one.items())}
+        if hasattr(one, "items"):
+            items = list(itertools.islice(one.items(), n_left + 1))
+            if len(items) > n_left:
+                too_many(path)
+            return {key(k, (*path, "a key")): plain(v, (*path, str(k))) for k, v in items}
         if not (hasattr(one, "__len__") and hasattr(one, "__getitem__")):
             refuse(one, path)
-        if len(one) > n_left:
-            fail(ValueError, path, f"has more than {MAX_VALUES} values")
-        elements = list(itertools.islice(one, len(one) + 1))  # a copy: reading an element may run code that changes it
-        if len(elements) > len(one):
+        try:
+            length = len(one)
+        except OverflowError:  # more than Python can count
+            length = MAX_VALUES + 1
+        if length > n_left:
+            too_many(path)
+        elements = list(itertools.islice(one, length + 1))  # a copy: reading an element may run code that changes it
+        if len(elements) > length:
             fail(ValueError, path, "has more elements than its length")
         if all(type(element) is int and 0 <= element < 2**31 for element in elements):  # token IDs, quickly
             n_left -= len(elements)

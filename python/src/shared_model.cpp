@@ -31,7 +31,8 @@ SharedModel::Parts::Parts(const std::string& path, const OpenOptions& options)
              .chat_template = data::find_chat_template(loaded.tokenizer(), loaded.file().path, options.chat_template),
              .speculate = options.speculate,
              .max_choices = kMostTexts,
-             .sampler = loaded.sampler_defaults(infer::SamplerOptions::of_requests())},
+             .sampler = loaded.sampler_defaults(infer::SamplerOptions::of_requests()),
+             .machine = loaded.machines().describe()},
       n_at_once(std::max<size_t>(256, 2 * options.load.limits.max_sequences)),
       async(std::make_shared<infer::AsyncEngine>(loaded.engine())) {
   served.forms = std::make_shared<infer::server::AnswerForms>(served.tokenizer, served.chat_template);

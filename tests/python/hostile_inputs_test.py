@@ -72,13 +72,27 @@ class Endless:
         return 1
 
 
+class EndlessItems:
+    """A mapping that is not registered as one, and whose items never end."""
+
+    def __getitem__(self, key):
+        return 1
+
+    def __len__(self):
+        return 1
+
+    def items(self):
+        return itertools.repeat(("a", 1))
+
+
 def one_line(error):
     assert str(error.value) and "\n" not in str(error.value) and "bad_cast" not in str(error.value), error.value
 
 
 @pytest.mark.parametrize("make", [cyclic_list, cyclic_dict, deep, deep_dict, lambda: {"a": cyclic_list()},
                                   lambda: Sequence([cyclic_list()]), ToItself, lambda: range(10**12), Endless,
-                                  lambda: np.broadcast_to(np.int32(1), (10**6, 10**6)), lambda: object(), lambda: b"a"])
+                                  lambda: np.broadcast_to(np.int32(1), (10**6, 10**6)), lambda: object(), lambda: b"a",
+                                  lambda: range(10**30), lambda: np.int64])
 def test_structures_outside_json_are_rejected(chats, make):
     value = make()
     calls = [lambda: chats.generate(value), lambda: chats.generate([value]), lambda: chats.chat(value),
@@ -112,6 +126,14 @@ def test_deep_nesting_error_names_the_option(chats):
             call("a", json_schema=cyclic_dict())
         with pytest.raises(ValueError, match="^'structured_outputs' is nested deeper"):
             call("a", structured_outputs={"json": deep_dict()})
+
+
+@pytest.mark.parametrize("option", ["stop", "choice"])
+@pytest.mark.parametrize("value, why", [(range(10**30), "values"), (str, "not type"), (np.int64, "not type"),
+                                        (EndlessItems(), "values")])
+def test_errors_about_sizes_and_types_name_the_option(chats, option, value, why):
+    with pytest.raises((TypeError, ValueError), match=f"^'{option}'.*{why}"):
+        chats.generate("a", **{option: value})
 
 
 def test_inputs_changed_while_read_are_safe(chats):
