@@ -76,8 +76,9 @@ class ProductInputs {
     n_ = 0;
     formats_ = formats;
     pieces_.clear();
+    const size_t together = formats.groups ? kTogether : 1;
     for (const Segment& s : segments) {
-      for (size_t i = 0; i < s.n; i += kTogether) pieces_.push_back({s.first + i, std::min(kTogether, s.n - i)});
+      for (size_t i = 0; i < s.n; i += together) pieces_.push_back({s.first + i, std::min(together, s.n - i)});
       n_ = s.first + s.n;
     }
     if (formats.panels) resize(rounded_, n_ * kernels::panel_columns(k));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "core/error.h"
 #include "core/number.h"
@@ -65,26 +66,28 @@ std::vector<float> mean_of(const std::vector<float>& rows, size_t width) {
 
 Interventions::Interventions(Runner& runner, const Options& options, const Trace& clean)
     : clean_(clean), head_dim_(static_cast<size_t>(runner.config().heads_dim() / runner.config().n_heads)) {
-  const auto add = [&](const std::vector<std::string>& places, std::shared_ptr<const Trace> source, bool patches) {
+  const auto& [ablate, mean, patch, mean_over, from] = options.experiment;
+  core::require(patch.empty() || !from.empty(), "\"{}\": a patch needs a source; give the prompt to patch from",
+                patch.empty() ? "" : patch.front());
+  const auto add = [&](const std::vector<std::string>& places, size_t n_source, bool patches) {
     for (const std::string& text : places) {
       core::require(patches || text.find('@') == std::string::npos, "\"{}\": only a patch has positions", text);
-      const size_t n_source = source ? source->tokens.size() : 0;
-      all_.push_back({place_of(text, runner.config(), clean.tokens.size(), n_source), patches, source});
+      all_.push_back({place_of(text, runner.config(), clean.tokens.size(), n_source), patches, nullptr});
+      if (n_source > 0) require_fits(runner, n_source, fmt::format("\"{}\": its source", text));
     }
   };
-  const auto run = [&](const std::string& place, const std::vector<int32_t>& tokens) {
-    require_fits(runner, tokens.size(), fmt::format("\"{}\": its source", place));
-    return std::make_shared<const Trace>(run_traced(runner, tokens, options));
-  };
-  const auto& [ablate, mean, patch, mean_over, from] = options.experiment;
-  add(ablate, nullptr, false);
-  if (!mean.empty()) {
-    const std::shared_ptr<const Trace> own(std::shared_ptr<void>(), &clean);
-    add(mean, mean_over.empty() ? own : run(mean.front(), mean_over), false);
+  add(ablate, 0, false);
+  add(mean, mean_over.size(), false);
+  add(patch, from.size(), true);
+  // Sources are run only after all places and lengths are valid, and equal ones once.
+  std::map<std::vector<int32_t>, std::shared_ptr<const Trace>> traces;
+  traces[clean.tokens] = std::shared_ptr<const Trace>(std::shared_ptr<void>(), &clean);
+  for (size_t i = ablate.size(); i < all_.size(); ++i) {
+    const std::vector<int32_t>& tokens = all_[i].patches ? from : mean_over.empty() ? clean.tokens : mean_over;
+    auto& trace = traces[tokens];
+    if (!trace) trace = std::make_shared<const Trace>(run_traced(runner, tokens, options));
+    all_[i].source = trace;
   }
-  if (patch.empty()) return;
-  core::require(!from.empty(), "\"{}\": a patch needs a source; give the prompt to patch from", patch.front());
-  add(patch, run(patch.front(), from), true);
 }
 
 bool Interventions::operator()(const std::string& name, std::span<float> values, const Trace& before) const {

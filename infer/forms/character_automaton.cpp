@@ -11,8 +11,6 @@
 namespace folio::infer::forms {
 namespace {
 
-constexpr size_t kMostAutomatonStates = 10'000;
-constexpr size_t kMostTextStates = 200'000;  // of the automata of given strings, and of products with these
 constexpr size_t kMostStepsOfEach = 20;  // most steps per possible state: transitions followed, or edges of a product
 
 }  // namespace
@@ -27,7 +25,7 @@ int32_t CharacterAutomaton::add_state() {
 }
 
 CharacterAutomaton::CharacterAutomaton(int64_t least, int64_t most, core::WorkBudget budget)
-    : CharacterAutomaton(std::move(budget), kMostAutomatonStates) {
+    : CharacterAutomaton(std::move(budget), kMostStates) {
   int32_t state = add_state();
   for (int64_t n = 0;; ++n) {
     accepts_[static_cast<size_t>(state)] = n >= least;
@@ -39,8 +37,9 @@ CharacterAutomaton::CharacterAutomaton(int64_t least, int64_t most, core::WorkBu
   if (most < 0) edges_[static_cast<size_t>(state)].push_back({0, kLastCodePoint, state});
 }
 
-CharacterAutomaton::CharacterAutomaton(std::span<const std::string> texts, core::WorkBudget budget)
-    : CharacterAutomaton(std::move(budget), kMostTextStates) {
+CharacterAutomaton::CharacterAutomaton(std::span<const std::string> texts, core::WorkBudget budget,
+                                       size_t most_states)
+    : CharacterAutomaton(std::move(budget), most_states) {
   std::vector<std::map<uint32_t, int32_t>> children(1);
   (void)add_state();
   for (const std::string& text : texts) {
@@ -65,7 +64,7 @@ CharacterAutomaton::CharacterAutomaton(std::span<const std::string> texts, core:
 
 // State i: equal for i characters; the last state: greater.
 CharacterAutomaton CharacterAutomaton::at_least(std::string_view least, bool strictly, core::WorkBudget budget) {
-  CharacterAutomaton all(std::move(budget), kMostAutomatonStates);
+  CharacterAutomaton all(std::move(budget), kMostStates);
   for (size_t i = 0; i < least.size() + 2; ++i) (void)all.add_state();
   const auto equal = static_cast<int32_t>(least.size());
   const int32_t greater = equal + 1;
@@ -86,7 +85,7 @@ CharacterAutomaton CharacterAutomaton::at_least(std::string_view least, bool str
 }
 
 CharacterAutomaton CharacterAutomaton::multiples(uint32_t divisor, core::WorkBudget budget) {
-  CharacterAutomaton all(std::move(budget), kMostAutomatonStates);
+  CharacterAutomaton all(std::move(budget), kMostStates);
   for (uint32_t rest = 0; rest < divisor; ++rest) {
     (void)all.add_state();
     for (uint32_t digit = 0; digit < 10; ++digit) {
@@ -100,7 +99,7 @@ CharacterAutomaton CharacterAutomaton::multiples(uint32_t divisor, core::WorkBud
 // Compiles the expression to a nondeterministic automaton: a Grammar in which each character class is a call of an
 // undefined rule. The subset construction then makes it deterministic.
 CharacterAutomaton::CharacterAutomaton(const Syntax& syntax, core::WorkBudget budget)
-    : CharacterAutomaton(std::move(budget), kMostAutomatonStates) {
+    : CharacterAutomaton(std::move(budget), kMostStates) {
   Grammar grammar({}, budget_);
   std::vector<CharacterRanges> classes;
   const Grammar::Part whole = forms::build(grammar, syntax, [&](std::span<const CharacterRange> ranges) {

@@ -17,13 +17,15 @@ namespace folio::infer::forms {
 
 class CharacterAutomaton {
  public:
+  static constexpr size_t kMostStates = 10'000;  ///< of an automaton, if no other limit is given
+
   // Constructing and combining automata spends steps of `budget` for states, edges and explored transitions.
   /// Accepts strings of `least` to `most` characters; `most` < 0: no limit.
   CharacterAutomaton(int64_t least, int64_t most, core::WorkBudget budget);
   /// Accepts the strings that `syntax` matches. It must not contain Begin, End or Call.
   CharacterAutomaton(const Syntax& syntax, core::WorkBudget budget);
   /// Accepts exactly the strings `texts`, encoded in UTF-8.
-  CharacterAutomaton(std::span<const std::string> texts, core::WorkBudget budget);
+  CharacterAutomaton(std::span<const std::string> texts, core::WorkBudget budget, size_t most_states = kMostStates);
   /// Copies an automaton that is combined under another budget.
   CharacterAutomaton(const CharacterAutomaton& other, core::WorkBudget budget) : CharacterAutomaton(other) {
     budget_ = std::move(budget);
