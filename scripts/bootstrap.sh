@@ -72,7 +72,6 @@ find_missing() {
   fi
   # Without root, missing packages must be installed by an administrator: report all of them at once.
   if [ "$goal" = test ] || { [ "$goal" = test-build ] && [ "$(id -u)" -ne 0 ]; }; then
-    need strace strace
     # Ubuntu has Chromium only as a snap, which containers can't install; without it the page's tests are skipped.
     grep -q '^ID=ubuntu' /etc/os-release 2>/dev/null || need chromium chromium
   fi

@@ -88,7 +88,6 @@ def with_quotes(root, text):
     return QUOTE.sub(replaced, text)
 
 
-
 def shown_as(text, value):
     """Formats `value` like `text`, a number in the README: with as many decimals, and the same separators and signs."""
     number = float(value)
@@ -195,9 +194,10 @@ def take(source, folder):
 
 def quoted(root, page, taken):
     """Returns the page's text with current quotations, after copying the study's results from `taken`, if given."""
-    folder, text = page.parent, with_quotes(root, page.read_text())
+    folder = page.parent
     if taken and (taken / folder.name / "results.json").exists():
         take(taken / folder.name, folder)
+    text = with_quotes(root, page.read_text())
     if not (folder / "results.json").exists():
         if re.search(r"<!--=|<!-- results:", text):
             raise ValueError("it shows results, and has no results.json")

@@ -95,7 +95,7 @@ Environment this_environment() {
 void write_adapter(const fs::path& directory, const nn::Llama& model, const TrainerState& state, Copied what) {
   core::AdapterInfo info = adapter_info(state.config);
   info.base = state.base;
-  core::write_adapter(directory, model->config(), adapter_of(model, state.config, what), info);
+  core::write_adapter(directory, model->config(), adapter_of(model, info, what), info);
 }
 
 void save_checkpoint(const fs::path& run, parallel::RankModel& model, parallel::RankModel* average,

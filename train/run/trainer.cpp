@@ -266,7 +266,7 @@ std::string Trainer::sample() {
   const nn::Llama whole = shown().whole();
   if (!world_->is_first()) return {};
   if (frozen_) {
-    const core::Adapter adapter = adapter_of(whole, config());
+    const core::Adapter adapter = adapter_of(whole, adapter_info(config()));
     return sample_text(*frozen_, &adapter, dataset_.tokenizer(), prompt);
   }
   const core::Weights weights = weights_of(whole);

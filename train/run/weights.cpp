@@ -33,9 +33,8 @@ core::Weights weights_of(const nn::Llama& model, Copied what) {
   return weights;
 }
 
-core::Adapter adapter_of(const nn::Llama& model, const TrainConfig& c, Copied what) {
+core::Adapter adapter_of(const nn::Llama& model, const core::AdapterInfo& info, Copied what) {
   core::Adapter adapter;
-  const core::AdapterInfo info = adapter_info(c);
   const auto parameters = model->named_parameters();
   for (const core::TensorSpec& spec : core::adaptable_matrices(model->config())) {
     const std::string module = lora::lora_module(spec);

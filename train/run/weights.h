@@ -14,8 +14,9 @@ enum class Copied { Values, Gradients };  ///< part of a parameter to copy; a mi
 /// has another number of parameters.
 [[nodiscard]] core::Weights weights_of(const nn::Llama& model, Copied what = Copied::Values);
 
-/// Copies a model's LoRA adapters, or their gradients, for core::write_adapter(). `config` must be the run's.
-[[nodiscard]] core::Adapter adapter_of(const nn::Llama& model, const TrainConfig& config, Copied what = Copied::Values);
+/// Copies a model's LoRA adapters, or their gradients, for core::write_adapter(). `info` must be the run's.
+[[nodiscard]] core::Adapter adapter_of(const nn::Llama& model, const core::AdapterInfo& info,
+                                       Copied what = Copied::Values);
 
 /// Loads adapters into the model. Throws core::Error unless `adapter` has the model's matrices and ranks.
 void load_adapter(const core::Adapter& adapter, nn::Llama& model);
