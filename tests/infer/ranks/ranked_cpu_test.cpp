@@ -353,8 +353,10 @@ TEST(Ranks, FailWithTheErrorOfAnotherRank) {
       RankedCpu machine(all[1], 1, {.n_threads = 1});
       machine.run([] { core::fail("model.bin: cannot open: no such file"); });
     });
-    RankedCpu machine(all[0], 1, {.n_threads = 1});
-    const std::string error = core::test::error_of([&] { const Runner runner(model, machine); });
+    const std::string error = core::test::error_of([&] {
+      RankedCpu machine(all[0], 1, {.n_threads = 1});
+      const Runner runner(model, machine);
+    });
     EXPECT_EQ(error, "rank 1 of 2 failed: model.bin: cannot open: no such file");
     EXPECT_ERROR(rank_1.get(), "no such file");
   }
