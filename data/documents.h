@@ -53,7 +53,7 @@ class Documents {
   uint64_t n_bytes_ = 0;
 };
 
-/// The texts that a run is trained on.
+/// The texts that a model is trained on.
 struct TextFiles {
   std::string name;                ///< "tinyshakespeare", or the name of the first file or directory without extension
   std::vector<std::string> paths;  ///< absolute paths of the files and directories

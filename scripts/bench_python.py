@@ -20,7 +20,7 @@ def program(model, prompts, tokens, threads):
         file.flush()
         said = json_of(BUILD / "generate", "--json", "-m", model, "--prompts", file.name, "-n", tokens, "-s", 1,
                        "-t", threads)
-    # The program's rates exclude loading: prefill is all prompts, decode all tokens after the first of each sequence.
+    # The program's rates exclude loading. Prefill counts all prompts, decode all tokens but the first of each sequence.
     n_prompt = sum(len(result["prompt_tokens"]) for result in said["results"])
     n_decoded = sum(len(result["tokens"]) - 1 for result in said["results"])
     seconds = n_prompt / said["prefill_tokens_per_s"] + n_decoded / said["decode_tokens_per_s"]

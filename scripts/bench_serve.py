@@ -163,7 +163,7 @@ def measure_prefix(model, a):
 
     def times(name, server, tokens, round_):
         """Returns {"client": times, "server": times}: times to first token in ms, measured by the client and by the
-        server. The first time is that of a new prompt; the prompts of all others begin with its shared prefix."""
+        server. The first time is for a new prompt. All later prompts share a prefix with it."""
         clock = "time_to_first_token_seconds_sum" if name.startswith("folio") else "prompt_seconds_total"
         draw = random.Random(f"{a.seed} {round_} prefix")
         shared, seen = window(draw, tokens, prefix), {"client": [], "server": []}

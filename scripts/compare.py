@@ -316,8 +316,8 @@ def report(a, results, head, rows, title=""):
 
 
 def comparisons(results):
-    """Yields (key, speeds, ratios to the command on the idle machine, to the first command, to the best peer). Keys of
-    `results` are (model, flags, command, busy processes, copies); a yielded key also has the name of the speed."""
+    """Yields (key, speeds, ratios to the same command on an idle machine, to the first command, and to the best peer).
+    Keys of `results` are (model, flags, command, busy processes, copies). A yielded key adds the speed's name."""
     speed = {(*name, what): [r[what] for r in rounds] for name, rounds in results.items() for what in rounds[0]}
     for key in sorted(speed, key=lambda key: (*key[:2], key[4], key[3], key[5])):
         model, flags, command, n_busy, copies, what = key
@@ -344,7 +344,7 @@ def rows_of(results):
 def picture_of(results):
     groups = {}
     for (model, flags, command, n_busy, copies, what), _, _, to_first, to_peer in comparisons(results):
-        if not to_first and to_peer and what != MEMORY:  # the first command
+        if not to_first and to_peer and what != MEMORY:  # this is the first command
             column = f"{what} {flags}" + f", {n_busy} busy" * (n_busy > 0) + f", {copies} at once" * (copies > 1)
             groups[pathlib.Path(model).stem, column] = to_peer
     return plot_ratios(groups, "Folio's tokens a second over those of the fastest other engine",

@@ -92,7 +92,7 @@ def readable(mangled):
     names = {}
     for name, full in zip(mangled, done.stdout.splitlines()):
         full = re.sub(r"\(anonymous namespace\)::|folio::infer::gpu::|folio::experiments::", "", full)
-        names[name] = re.sub(r"\((?:\w+ )*\w+\)(?=\d)", "", full).replace("> >", ">>")  # without types of arguments
+        names[name] = re.sub(r"\((?:\w+ )*\w+\)(?=\d)", "", full).replace("> >", ">>")  # without casts in arguments
     return names
 
 

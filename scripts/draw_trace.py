@@ -44,7 +44,7 @@ def main():
     begin, end = min(of[0] for of in ends), max(of[1] for of in ends)
 
     def covered(intervals):
-        """Returns for each microsecond of the window if one of the intervals covers it."""
+        """Returns a boolean array: whether an interval covers each microsecond of the window."""
         marks = np.zeros(round(end - begin), bool)
         for first, last in intervals:
             marks[max(round(first - begin), 0):max(round(last - begin), 0)] = True

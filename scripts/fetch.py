@@ -41,7 +41,7 @@ def copy_of(names, target):
 
 
 def download_wheel(package, version, folder, timeout_s, *flags):
-    """Downloads the package's wheel into `folder` with pip and its flags, without dependencies, and returns its path."""
+    """Downloads a package's wheel into `folder` with pip and these flags, without dependencies. Returns its path."""
     reason = "pip was not found"
     for python in dict.fromkeys([sys.executable, shutil.which("python3")]):
         if not python:

@@ -37,8 +37,8 @@ class Program:
 
 
 def xgrammar(tokens, end, mask):
-    """Returns two functions, as llguidance() does: one compiles a schema; the other begins a text, and returns functions
-    that accept a token and that write the bits of the allowed tokens to `mask`."""
+    """Returns two functions, as llguidance() does. The first compiles a schema. The second starts a text with a schema
+    and returns two functions for the text: one accepts a token, one writes the bitmask of allowed tokens to `mask`."""
     import xgrammar
 
     info = xgrammar.TokenizerInfo(tokens, xgrammar.VocabType.RAW, vocab_size=len(tokens), stop_token_ids=[end])

@@ -26,8 +26,8 @@ class Summary:
         return found[-1] if found else None
 
     def add(self, what, bar, goal, measured, unit, at_least=True):
-        """Adds a row to the table. `measured` must be at least `bar`, or at most `bar` if `at_least` is false. If `bar`
-        is None, any value is enough. A `measured` of None counts as missed."""
+        """Adds a row to the table. Counts it as missed if `measured` is None or below `bar` (with `at_least` false:
+        above `bar`). If `bar` is None, any value passes. `goal` is only printed."""
         held = measured is not None and (bar is None or (measured >= bar if at_least else measured <= bar))
         self.missed += 0 if held else 1
         sign = "≥" if at_least else "≤"

@@ -56,7 +56,7 @@ def scale(values, log):
 @dataclass
 class Panel:
     title: str
-    lines: list  # (CSS classes, [(x, values at x), ...]); the class s0 … s5 is the color
+    lines: list  # (CSS classes, [(x, values at x), ...]); the class s0 … s5 selects the color
     labels: list = ()  # x values at evenly spaced ticks; (): the x axis is numeric, from 0
     log: bool = False  # a logarithmic y axis
 

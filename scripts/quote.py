@@ -114,7 +114,7 @@ def named(names, part, what):
 
 
 def with_values(text, values):
-    """Replaces the numbers in `text` by `values`: one number, or a string with as many numbers as the text."""
+    """Replaces the numbers in `text` with `values`: one number, or a string with as many numbers as `text`."""
     if isinstance(values, str):
         values = [number.replace("−", "-").replace(",", "") for number in NUMBER.findall(values)]
     else:
@@ -183,7 +183,7 @@ def with_results(results, text):
 
 
 def take(source, folder):
-    """Copies a full run's results.json, and those of its pictures that the study's folder already has."""
+    """Copies results.json of a full run from `source` to `folder`, and updates the pictures that `folder` has."""
     results = json.loads((source / "results.json").read_text())
     if results["short"]:
         raise ValueError(f"{source} is of a short run; run the study without --short")
@@ -193,7 +193,7 @@ def take(source, folder):
 
 
 def quoted(root, page, taken):
-    """Returns the page's text with current quotations, after copying the study's results from `taken`, if given."""
+    """Returns the page's text with updated quotations. If `taken` is given, first copies results from it."""
     folder = page.parent
     if taken and (taken / folder.name / "results.json").exists():
         take(taken / folder.name, folder)

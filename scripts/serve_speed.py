@@ -18,11 +18,11 @@ import time
 from servers import Server
 from sse_client import Request, run
 
-NO_END = [0, 2, 4, 65]  # the end tokens of SmolLM2 and of character models
+NO_END = [0, 2, 4, 65]  # end tokens of SmolLM2 and of character models, to be suppressed
 
 
 async def answers(server, a):
-    """Sends requests for 1 + --seconds seconds. Returns the results of those after the first second, at least one."""
+    """Sends requests for 1 + --seconds seconds. Returns at least one result; the first second is a warm-up."""
     loads = []
     start = time.perf_counter()
     while not loads or time.perf_counter() < start + 1 + a.seconds:

@@ -29,8 +29,8 @@ def folio_command(model, sequences, context, threads, cache_type):
 
 def llama_command(model, sequences, context, threads, cache_type):
     """Returns llama-server's command. Its -c is the context of all sequences together, divided equally. --cache-ram 0
-    turns off the store of evicted prompts, which costs time; a sequence still reuses its previous prompt
-    (--cache-prompt). With an F32 cache flash attention is off, as in Folio."""
+    turns off the store of evicted prompts, because saving them takes time. A sequence still reuses its previous prompt
+    (--cache-prompt). With an F32 cache, flash attention is off, as in Folio."""
     return [LLAMA_SERVER, "-m", model, "-np", sequences, "-c", sequences * context, "-t", threads, "-tb", threads,
             "-ctk", cache_type, "-ctv", cache_type, "-fa", "off" if cache_type == "f32" else "auto",
             "--cache-ram", 0, "--metrics"]

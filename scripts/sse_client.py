@@ -30,7 +30,7 @@ class Answer:
 
 
 def post(body):
-    """Returns the bytes of a request for a completion, after whose response the server closes the connection."""
+    """Returns the bytes of a completion request with "Connection: close": the server disconnects after its response."""
     data = json.dumps(body).encode()
     return (f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(data)}\r\nConnection: close\r\n\r\n").encode() + data

@@ -15,7 +15,7 @@ std::string all_names() {
   return names + "or a file";
 }
 
-// Runs `run`, which parses or renders a template. Adds the location and the available templates to its errors.
+// Calls `run`, which parses or renders a template. Adds `where` and the names of the built-in templates to its errors.
 template <typename Run>
 auto with_remedy(const std::string& where, Run&& run) {
   try {
@@ -34,7 +34,8 @@ std::string text_of_special(const Tokenizer& tokenizer, int32_t id) {
   return "";
 }
 
-// Parses JSON and keeps the order of keys. Spends four steps of the session's budget per byte: key look-up is linear.
+// Parses JSON and keeps the order of keys. Spends four steps of the session's budget per byte, since the lookup of a
+// key is a linear search.
 core::OrderedJson read_in_order(jinja::Session& session, const std::string& text, const char* where) {
   constexpr size_t kStepsPerByte = 4;
   session.spend(kStepsPerByte * text.size());
@@ -75,7 +76,7 @@ jinja::Value value_of(jinja::Session& session, const ChatMessage& message, bool 
         session.dict({{name("id"), said(call.id)}, {name("type"), name("function")}, {name("function"), function}}));
   }
   if (!calls.empty()) members.emplace_back(name("tool_calls"), session.list(std::move(calls)));
-  if (!message.reasoning.empty()) {  // templates read one of the two names; vLLM also sets both
+  if (!message.reasoning.empty()) {  // templates read one of these two keys; as vLLM does, set both
     members.emplace_back(name("reasoning"), said(message.reasoning));
     members.emplace_back(name("reasoning_content"), said(message.reasoning));
   }

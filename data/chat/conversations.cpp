@@ -155,8 +155,8 @@ size_t end_of_answer(const Rendered& whole, size_t begin, const std::string& mar
   return end;
 }
 
-// `more` is the chat `whole` with one more turn. Returns the text that ends the last turn of `whole`: the white space
-// and the special token after it in `more`, or "" if generation does not stop at that token.
+// Returns the text that ends a turn: the white space and the special token that follow the chat `whole` in `more`, the
+// same chat with one more turn. Returns "" if generation does not stop at that token.
 std::string mark_between(const Tokenizer& tokenizer, const Rendered& whole, const Rendered& more) {
   if (!more.starts_with(whole)) return "";
   const std::string_view behind = std::string_view(more.text).substr(whole.size());
@@ -265,7 +265,7 @@ bool ChatRenderer::learns_to_stop() const {
   for (size_t i = 0; i < last.tokens.size(); ++i) {
     if (last.is_learned[i] && (tokenizer_.ends_text(last.tokens[i]) || last.tokens[i] == mark)) return true;
   }
-  std::string text;  // searched as text, since the mark can be several tokens
+  std::string text;  // searched as text, since the text that ends a turn can be several tokens
   for (size_t i = 0; i < last.tokens.size(); ++i) {
     if (last.is_learned[i]) text += tokenizer_.token_bytes(last.tokens[i]);
   }

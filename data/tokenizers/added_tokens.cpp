@@ -98,8 +98,8 @@ AddedTokens::ZonedText AddedTokens::normalized(const ZonedText& from, size_t beg
     result.zones.push_back({.end = size, .parse_special = zone->parse_special});
     at = zone_end;
   }
-  if (size != result.text.size())
-    result.zones = {{.end = result.text.size(), .parse_special = false}};  // NFC joined characters across zones
+  // If NFC composed characters across zones, their ends in the normalized text are unknown: parse no special tokens.
+  if (size != result.text.size()) result.zones = {{.end = result.text.size(), .parse_special = false}};
   return result;
 }
 

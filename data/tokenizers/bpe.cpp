@@ -162,7 +162,7 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, const std::string& where)
   for (size_t i = 0; i < pieces.size(); ++i) {
     if (vocabulary_.types[i] == PieceType::Normal) continue;
     if (!core::is_utf8(pieces[i])) fail("{}: token {} (\"{}\") is not UTF-8", where, i, core::printable(pieces[i]));
-    const auto bytes = byte_level_to_bytes(pieces[i]);  // two tokens must not have the same spelling in a file
+    const auto bytes = byte_level_to_bytes(pieces[i]);  // to find a normal piece with the same spelling in files
     require_new(others.insert(pieces[i]).second && (!bytes || words.find(*bytes) < 0), i, pieces[i], where);
     const auto id = static_cast<int32_t>(i);
     if (is_word_piece(vocabulary_, id) && pieces[i].size() == 1)

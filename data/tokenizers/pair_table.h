@@ -29,7 +29,7 @@ class PairTable {
     return slot.pair == pair ? &slot.value : nullptr;
   }
 
-  /// Returns the value of a pair, which is Value() in the first call. Invalidates earlier references.
+  /// Returns the value of a pair. Inserts Value() if the pair has none. Invalidates earlier references.
   Value& operator[](TokenPair pair) {
     if (2 * (size_ + 1) > slots_.size()) grow();
     Slot& slot = slots_[slot_of(pair)];

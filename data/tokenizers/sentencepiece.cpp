@@ -50,7 +50,7 @@ bool goes_on_after_space(std::string_view text) {
 
 bool joins(const SentencePieceVocabulary& v, size_t id) {
   const bool is_text = v.types[id] == PieceType::Normal || v.types[id] == PieceType::UserDefined;
-  // A piece with a space cannot match, since marks have replaced the spaces of the text.
+  // A piece with a space cannot match, since U+2581 has replaced the spaces of the text.
   return is_text && v.pieces[id].find(' ') == std::string::npos && !flags_of(v, static_cast<int32_t>(id)).apart;
 }
 

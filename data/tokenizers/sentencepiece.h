@@ -70,7 +70,7 @@ class SentencePieceTokenizer final : public VocabularyTokenizer<SentencePieceVoc
   [[nodiscard]] std::string kind() const override { return "SentencePiece"; }
   void write_hf(const std::filesystem::path& directory) const override;
 
-  /// Returns the ID of the piece with this text, spelled with spaces instead of marks, or -1.
+  /// Returns the ID of the piece with this text, spelled with spaces instead of U+2581, or -1 if there is none.
   [[nodiscard]] int32_t piece_of(std::string_view text) const { return ids_.find(text); }
   [[nodiscard]] int32_t byte_token(uint8_t byte) const { return byte_ids_[byte]; }  ///< -1 if there is no such token
 

@@ -17,8 +17,7 @@ inline constexpr size_t kLongestPiece = 1024;
 /// Throws core::Error, prefixed with `where`, if the piece is empty or longer than kLongestPiece bytes.
 void require_piece_length(std::string_view piece, size_t id, const std::string& where);
 
-/// Replaces each space by a mark. marks_to_spaces() replaces each mark by a space, including marks of the original
-/// text.
+/// Replaces each space by U+2581. marks_to_spaces() replaces each U+2581 by a space, even one from the original text.
 [[nodiscard]] std::string spaces_to_marks(std::string_view text);
 [[nodiscard]] std::string marks_to_spaces(std::string_view text);
 

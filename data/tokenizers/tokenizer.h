@@ -45,7 +45,7 @@ class Tokenizer {
   /// Returns the tokens that do not represent text, such as BOS, EOS and the markers of a chat's turns.
   [[nodiscard]] virtual const SpecialTokens& special_tokens() const;
 
-  /// Returns the special tokens that the model expects before a text: BOS, or no token.
+  /// Returns the special tokens that the model expects before a text, usually BOS. Empty if there are none.
   [[nodiscard]] virtual std::vector<int32_t> prefix_tokens() const { return {}; }
 
   /// Returns prefix_tokens(), followed by encode(text).
@@ -81,7 +81,7 @@ class Tokenizer {
   /// Returns the tokenizer's kind, for messages: "character", "byte-level BPE" or "SentencePiece".
   [[nodiscard]] virtual std::string kind() const = 0;
 
-  /// Returns the text of tokens. For encode(text), it is `text`, normalized if the tokenizer normalizes text. To decode
+  /// Returns the text of tokens. decode(encode(text)) is `text`, normalized if the tokenizer normalizes text. To decode
   /// the continuation of a text, concatenate the token_bytes() of its tokens instead.
   [[nodiscard]] virtual std::string decode(const std::vector<int32_t>& tokens) const {
     std::string text;

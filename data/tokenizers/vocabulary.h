@@ -58,8 +58,8 @@ inline constexpr std::array<SpecialIdName, 5> kSpecialIds = {{{"BOS", "bos", "bo
 /// unknown, or an ID is out of range.
 void validate(const Vocabulary& vocabulary, const std::string& where);
 
-/// Returns, for each piece, true if generation stops at it: EOS, the end of a turn, BOS, and control pieces named like
-/// an end token of a published chat model, since some models' files do not specify theirs.
+/// Returns, for each piece, true if generation stops at it: EOS, the end of a turn, BOS, and control pieces with a
+/// known name such as "<|im_end|>", since the files of some chat models do not specify which token ends a turn.
 [[nodiscard]] std::vector<bool> ends_of_text(const Vocabulary& vocabulary);
 
 }  // namespace folio::data

@@ -1,4 +1,4 @@
-// Study: what does RMSNorm buy, and what may it average over? The results are explained in README.md.
+// Study: how does RMSNorm help training, and which elements may it average over? See README.md for the results.
 #include <fmt/format.h>
 #include <torch/nn/modules/container/any.h>
 

@@ -46,7 +46,7 @@ struct Trained {
 struct Way {
   std::string name;
   Rotations rope;
-  // Losses over the second half of windows of 32, 64, 256 and 512, each by seed.
+  // Losses by seed for windows of 32, 64, 256 and 512 characters, each averaged over the second half of the window.
   std::array<Doubles, kTimes.size()> losses{};
   Doubles far{};  // loss at each of 512 positions, for the last seed
 };

@@ -96,7 +96,7 @@ void study(Report& report) {
   std::vector<Variant> variants = variants_of(setting.model, setting.model.dim, false);
   for (Variant& variant : variants_of(setting.model, setting.model.dim, true)) variants.push_back(std::move(variant));
   const auto rates = experiments::tune_variants(report, text, setting, variants);
-  // SwiGLU's losses vary so much that two tuning seeds may choose a bad rate: also run it at the setting's rate.
+  // SwiGLU's losses vary so much that tuning on two seeds may choose a bad rate. Also run it at the setting's rate.
   Variant untuned = variants[0];
   untuned.name += fmt::format(" at {:g}", untuned.lr = setting.lr);
   variants.push_back(std::move(untuned));

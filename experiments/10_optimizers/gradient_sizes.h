@@ -11,7 +11,7 @@ namespace folio::experiments {
 
 struct GradientSize {
   std::string name;
-  double rms = 0.0;             ///< root mean square of an element over all steps
+  double rms = 0.0;             ///< root mean square of the gradient's elements over all steps
   double share_without = -1.0;  ///< fraction of (row, step) pairs with a gradient of 0; negative: not counted
 };
 

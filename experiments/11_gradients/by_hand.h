@@ -1,5 +1,5 @@
-// Backward passes without autograd: compute the gradients of a part's input and parameters from dy, the gradient of the
-// loss with respect to its output. Derivations: experiments/11_gradients/README.md. Each can include its most common
+// Backward passes without autograd. Each computes the gradients of an operation's input and parameters from dy, the
+// gradient of the loss with respect to the output. README.md derives them. Each pass can include its most common
 // mistake, to study the consequences.
 #pragma once
 
@@ -13,11 +13,11 @@
 
 namespace folio::experiments::by_hand {
 
-/// Selects the part whose backward pass is computed with its most common mistake.
+/// Selects the operation whose backward pass is computed with its most common mistake.
 enum class Mistake {
   None,
   RmsNorm,       ///< treats the root mean square as a constant: omits the mean's term
-  Rope,          ///< rotates the gradient by the angle instead of back
+  Rope,          ///< rotates the gradient forward again instead of back
   Softmax,       ///< uses only ∂p_i / ∂s_i: omits the contributions of other scores
   SwiGlu,        ///< uses silu′(z) = σ(z): omits the second term of the product rule
   CrossEntropy,  ///< gradient of the sum instead of the mean: not divided by the number of targets

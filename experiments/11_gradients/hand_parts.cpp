@@ -114,8 +114,8 @@ Part attention_part(const Tensor& x, const Tensor& dy) {
   };
   return {.name = "attention",
           .mistake = Mistake::Softmax,
-          // Adds the lengths of all sums. Forward: projection, score, softmax, value. Backward: output, value, softmax,
-          // score, projection.
+          // The lengths of all sums on the longest path: projection, score, softmax and value forward; output, value,
+          // softmax, score and projection backward.
           .chain = 4 * D + 2 * K + 4 * T + B * T + kRest,
           .autograd = autograd_of_module(attention, x, dy),
           .by_hand = by_hand,
@@ -194,8 +194,8 @@ Part model_part(const std::vector<Part>& parts) {
     for (const auto& parameter : model->named_parameters()) gradients.push_back(by_name.at(parameter.key()));
     return gradients;
   };
-  // The longest path goes forward and backward through two norms and two branches per layer, the last norm, the output
-  // matrix and the loss.
+  // Rounding errors accumulate forward and backward through two norms and two branches per layer, the last norm, the
+  // output matrix and the loss.
   const int64_t norm = parts[0].chain, attention = parts[2].chain, ffn = parts[3].chain, loss = parts[4].chain;
   return {.name = "whole model",
           .chain = kLayers * (2 * norm + attention + ffn) + norm + D + V + loss,

@@ -1,5 +1,5 @@
-// The parts with backward passes by hand, each on a small random problem, computed in three ways: by the module's
-// autograd, with full Jacobians, and in the efficient form.
+// The model's parts, each with a small random problem. Their gradients are computed in three ways: by autograd, by hand
+// with full Jacobians, and by hand in the efficient form without Jacobians.
 #pragma once
 
 #include <torch/types.h>
@@ -16,8 +16,9 @@ struct Part {
   using Tensors = std::vector<torch::Tensor>;
 
   std::string name;
-  Mistake mistake = Mistake::None;  ///< the part's most common mistake
-  /// Number of rounding errors on the longest path from the inputs to a gradient: the lengths of all sums, plus 10.
+  Mistake mistake = Mistake::None;  ///< the most common mistake in deriving this part's gradient
+  /// Number of rounding errors on the longest path from the inputs to a gradient: the lengths of all sums, plus 10
+  /// for elementwise operations.
   int64_t chain = 0;
   std::function<Tensors(torch::Dtype)> autograd{};          ///< gradients of the input and the parameters
   std::function<Tensors(torch::Dtype, Mistake)> by_hand{};  ///< the same gradients, by hand
@@ -26,8 +27,8 @@ struct Part {
   int64_t jacobian = 0;              ///< number of elements in the Jacobians
   int64_t kept = 0;                  ///< number of elements that the efficient form stores instead
 
-  /// Returns a bound on the relative error of a gradient in the given type, derived from `chain`. Ignores cancellation
-  /// in sums, because rounding errors, whose signs are random, partly cancel as well.
+  /// Returns a bound on the relative error of a gradient in the given type, derived from `chain`. Ignores that
+  /// cancellation in sums raises the relative error, because rounding errors have random signs and partly cancel too.
   [[nodiscard]] double limit(torch::Dtype type) const;
 };
 

@@ -1,5 +1,5 @@
-// Study: do backward passes derived by hand equal autograd's, and what does a wrong one do? The results are explained
-// in README.md.
+// Study: do backward passes derived by hand equal autograd's, and how does a wrong one affect training? The results are
+// explained in README.md.
 #include <fmt/format.h>
 #include <torch/types.h>
 #include <torch/utils.h>

@@ -41,7 +41,7 @@ struct Findings {
 };
 [[nodiscard]] Findings look_for_leaks(Llama& model, std::span<const int32_t> split, int64_t windows);
 
-/// Returns how much later characters lower the loss: the mean of other_futures - losses, except at the last position.
+/// Returns the loss reduction due to later characters: the mean of other_futures - losses, except at the last position.
 [[nodiscard]] double mean_gain_from_future(const Findings& findings);
 
 /// Returns the fraction of the `length`-character sequences of `split` that also occur in `train`.

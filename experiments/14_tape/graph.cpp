@@ -36,7 +36,8 @@ struct Item {
   }
 };
 
-// Creates boxes for the last tape entry and all that it depends on, and points of long lines. Returns them by level.
+// Creates boxes for the last tape entry and all entries that it depends on, and points where lines between non-adjacent
+// levels cross a level. Returns both by level.
 std::vector<std::vector<Item*>> connect(const Tape& tape, std::deque<Item>& items) {
   std::map<const Node*, Item*> boxes;
   const auto box_of = [&](const Node* node) {

@@ -32,7 +32,7 @@ struct Rung {
 /// Returns a model of embeddings of width D, one causal attention head, and a linear layer to the logits.
 [[nodiscard]] Rung one_head(int64_t vocab_size, int64_t D, uint64_t seed);
 
-/// Records the parameters as leaves of the tape.
+/// Records the rung's parameters as leaves of the tape and returns the leaves in the same order.
 [[nodiscard]] std::vector<Tensor> leaves(Tape& tape, const Rung& rung);
 
 /// Takes one step of gradient descent on a new tape. Returns the batch's loss before the step.

@@ -59,7 +59,7 @@ torch::Tensor growing_loss(growing::Model& model, const data::Batch& batch) {
   return growing::cross_entropy(logits_BTV, ids_of(batch.targets).view({batch.rows, batch.length}));
 }
 
-// An operation or model (rung) that runs on a tape and by LibTorch. The loss is a randomly weighted sum of the result.
+// An operation or model (rung) that runs on a tape and in LibTorch. The loss is a randomly weighted sum of the result.
 struct Case {
   std::string name;
   std::vector<Parameter> leaves;

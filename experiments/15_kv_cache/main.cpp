@@ -162,7 +162,7 @@ void compare_types(Report& report) {
                {"", "bytes of a position", "positions in the memory of one in F32", "distance of the logits"}, rows);
 }
 
-// Compares kinds of attention: bytes of a position and layer, by formula and in the engine's blocks.
+// Compares attention variants by the cache's bytes per position and layer: by formula and in the engine's blocks.
 void compare_attention(Report& report) {
   core::ModelConfig mha{.vocab_size = 66}, gqa = mha, mqa = mha, mla = mha;
   gqa.n_kv_heads = 2;

@@ -33,11 +33,12 @@ struct Lengths {
 /// Returns the number of blocks that the engine's BlockManager allocates for the sequences' current positions.
 [[nodiscard]] int64_t engine_blocks(const std::vector<Text>& texts);
 
-/// KV blocks of `count` sequences that share a prompt of `prompt` positions: blocks in use, and blocks copied on write.
+/// The KV blocks of sequences that share a prompt: the number in use, and the number copied on write.
 struct Shared {
   int64_t blocks = 0;
   int64_t copies = 0;
 };
+/// Returns the blocks after `count` forks of a prompt of `prompt` positions have added one position each.
 [[nodiscard]] Shared engine_blocks_of_shared_prompt(int64_t prompt, int64_t count);
 
 }  // namespace folio::experiments

@@ -1,5 +1,5 @@
-// Memory access of the study's matrix products. The same loops run on Direct memory, which only computes, and on
-// CountingMemory, which also counts loads, multiply-adds, and the lines that a small cache would fetch.
+// Memory access of the study's matrix products. The same loops run with Direct, which counts nothing, and with
+// CountingMemory, which counts loads, multiply-adds, and the lines that a small cache would fetch.
 #pragma once
 
 #include <cstddef>

@@ -8,8 +8,9 @@
 
 namespace folio::experiments {
 
-/// Returns the model with its matrices quantized to `type`. With Q4_0 and Q4_1, embedding and output matrix are Q8_0.
-/// Groups of 32 may span rows (see whole_rows()). Throws core::Error if a matrix's size is not a multiple of 32.
+/// Returns the model with its matrices quantized to `type`. For Q4_0 and Q4_1, the embedding and the output matrix
+/// are quantized to Q8_0. Groups of 32 may span rows (see whole_rows()). Throws core::Error if a matrix's size is not a
+/// multiple of 32.
 [[nodiscard]] core::StoredModel in_type(const core::StoredModel& model, core::DType type);
 
 /// Returns true if each row of each matrix is a whole number of groups of 32, as the engine requires.

@@ -5,7 +5,8 @@
 
 namespace folio::experiments {
 
-/// Reports what each of `cuts` keeps at one certain and one uncertain position. Returns the uncertain one's logits.
+/// Reports how many tokens each of `cuts` keeps at a position where the model is certain and at one where it is not.
+/// Returns the logits at the uncertain position.
 [[nodiscard]] std::vector<float> cut_two_positions(Report& report, infer::Engine& engine,
                                                    const data::Tokenizer& tokenizer, const Text& text,
                                                    const std::vector<Setting>& cuts);

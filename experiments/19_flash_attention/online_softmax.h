@@ -1,5 +1,5 @@
-// Softmax of a row of scores times a matrix of values, block by block: each block separately, then merged. Adds in the
-// engine's documented order (infer/reference/kernels.h), so floats reproduce the engine bit for bit.
+// Softmax of a row of scores times a matrix of values: computed for each block separately, then merged. Sums are in the
+// engine's documented order (infer/reference/kernels.h), so float results equal the engine's bit for bit.
 #pragma once
 
 #include <algorithm>

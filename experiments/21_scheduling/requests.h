@@ -17,7 +17,7 @@ struct Arrival {
   size_t n_prompt;         ///< prompt length in tokens
   size_t n_instructions;   ///< leading prompt tokens shared with other requests
   int64_t n_tokens;        ///< output length in tokens
-  bool likeliest = false;  ///< true: greedy, whose output soon repeats and so fits draft tokens; false: sampled
+  bool likeliest = false;  ///< true: greedy, whose repetitive output is easy to draft; false: sampled
 };
 
 inline constexpr std::array kTrace{

@@ -46,7 +46,7 @@ class Run {
 
     draft();
     std::vector<Row> rows;
-    size_t most_reported = 0;  // number of prompt rows whose logits may be reported: none
+    size_t most_reported = 0;  // no logits of prompt positions are reported
     const Plan& plan = scheduler_.plan(
         [&](Sequence& s, size_t most) { return request_of(s).append_rows(s, rows, most, most_reported); });
     for (Sequence* s : plan.preempted) {
@@ -66,7 +66,7 @@ class Run {
       if (schedule_.variant.caches_prefixes) s->remember();
       if (request.done()) scheduler_.remove(*s);
     }
-    if (n_drawn == rows.size()) goodput_.measured(rows.size(), cost(cells));  // no rows of prompts
+    if (n_drawn == rows.size()) goodput_.measured(rows.size(), cost(cells));  // only steps without prompt rows
   }
 
   // Proposes draft tokens for the running sequences by prompt lookup, as many as the measured step times justify.

@@ -13,8 +13,8 @@
 namespace folio::experiments {
 
 inline constexpr size_t kPlaces = 4;    ///< maximum number of running requests
-inline constexpr size_t kWhole = 256;   ///< row limit of a step that never splits a prompt of the trace
-inline constexpr size_t kChunked = 32;  ///< row limit of a step that splits long prompts
+inline constexpr size_t kWhole = 256;   ///< row limit of a step, enough that no prompt of the trace is split
+inline constexpr size_t kChunked = 32;  ///< row limit of a step, so low that long prompts are split
 
 struct Variant {
   std::string name;

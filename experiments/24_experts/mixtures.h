@@ -57,7 +57,7 @@ void judge(const Report& report, const Shakespeare& text, const train::TrainConf
            std::vector<Method>& methods, bool in_time);
 
 /// Returns the number of rows of a window's fullest expert divided by the mean of all experts, averaged over the
-/// windows of the validation split. The layer with the largest average counts. Returns 0 without experts.
+/// windows of the validation split; the maximum over layers. Returns 0 without experts.
 [[nodiscard]] double window_load(nn::Llama& model, const Shakespeare& text, int64_t window);
 /// Returns window_load() for `chosen` of `n` experts that are drawn at random for each position.
 [[nodiscard]] double random_window_load(int64_t window, int64_t n, int64_t chosen, uint64_t seed);

@@ -1,6 +1,6 @@
-// Attention of the newest rows of a sequence over its cache, in plain loops: with grouped heads, and with a latent in
-// the plain and the absorbed form. The functions count their work. Arrays are row-major; the rows are the last ones of
-// the cache, and row i attends to its own position and to all earlier ones.
+// Attention of a sequence's newest rows over its cache, in simple loops: grouped-query attention, and latent attention
+// (MLA) in the plain and the absorbed form. The functions count their work. Arrays are row-major. The rows are the last
+// positions of the cache, and row i attends to its own position and to all earlier ones.
 #pragma once
 
 #include <cstdint>

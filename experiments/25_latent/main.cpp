@@ -1,5 +1,5 @@
-// Study: what does a latent save, if keys and values of all heads are computed from it? The results are explained in
-// README.md.
+// Study: what does latent attention (MLA) save by caching a latent from which all heads' keys and values are computed?
+// The results are explained in README.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -103,8 +103,8 @@ Floats floats_of(const torch::Tensor& x) {
   return {contiguous.data_ptr<float>(), contiguous.data_ptr<float>() + contiguous.numel()};
 }
 
-// Returns the largest difference, over all layers, of the LibTorch module's output from that of absorbed() with the
-// same weights, relative to the largest output.
+// Returns the largest difference between the outputs of the LibTorch module and of absorbed() with the same weights,
+// relative to the layer's largest output; the maximum over layers.
 double distance_from_module(nn::Llama& model) {
   const torch::NoGradGuard no_grad;
   model->eval();
@@ -150,7 +150,7 @@ std::vector<uint64_t> five_seeds(const Report& report) {
   return seeds;
 }
 
-// Trains all variants at one rate, then each at its own best rate. The losses are shown and not checked.
+// Trains all variants at the same learning rate, then each at its own best one. The losses are shown but not checked.
 void compare_losses(Report& report, const Shakespeare& text, const train::TrainConfig& setting,
                     std::vector<Variant> variants) {
   const std::vector<uint64_t> seeds = five_seeds(report);

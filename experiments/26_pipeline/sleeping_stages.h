@@ -1,4 +1,5 @@
-// A pipeline of processes whose stages sleep instead of computing: measures run_pipeline() against the simulation.
+// Calls run_pipeline() in several processes with stages that sleep instead of computing, to compare its real timeline
+// with the simulated one.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +16,8 @@ struct Slept {
   Times times;
 };
 
-/// Returns the 1F1B and interleaved plans. A rank's forward passes take `forward_us` microseconds, backward twice that.
+/// Returns the 1F1B and interleaved plans. A rank's forward pass takes `forward_us` microseconds per
+/// microbatch, its backward pass twice that.
 [[nodiscard]] std::vector<Slept> plans_to_sleep(int64_t n_ranks, int64_t n_microbatches, int64_t forward_us);
 
 /// Runs the plans as rank launch.rank. Rank 0 writes the timelines of all ranks to `file`, as JSON.

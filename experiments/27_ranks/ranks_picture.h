@@ -8,7 +8,7 @@
 
 namespace folio::experiments {
 
-/// A row of the picture: the weights, or the optimizer moments, that two ranks hold under one division.
+/// A row of the picture: the weights, or the optimizer moments, that two ranks hold with one Division.
 struct HeldRow {
   std::string name;
   const std::vector<RankRecord>* ranks;
@@ -18,7 +18,7 @@ struct HeldRow {
 /// Returns an SVG document with each matrix to scale, colored by rank. `whole` is a rank that holds the whole model.
 [[nodiscard]] std::string held_picture(const RankRecord& whole, const std::vector<HeldRow>& rows);
 
-/// Returns an SVG document with bars of the bytes that each rank holds and sends, by division.
+/// Returns an SVG bar chart of the bytes that each rank holds and sends. `names` and `records`: one for each Division.
 [[nodiscard]] std::string bytes_picture(const std::vector<std::string>& names,
                                         const std::vector<std::vector<RankRecord>>& records);
 

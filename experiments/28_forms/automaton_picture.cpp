@@ -21,7 +21,7 @@ constexpr double kLevel = 44;  // vertical distance between nested arcs
 constexpr double kLeft = 56;
 
 struct Drawn {
-  size_t from, to;  // places in the row of states
+  size_t from, to;  // positions of the two states in the row
   std::vector<std::string> labels;
 };
 
@@ -31,7 +31,8 @@ double width_of(const std::vector<std::string>& labels) {
   return svg::kCharacterWidth * static_cast<double>(most);
 }
 
-// Returns each state's place in the row: topological order except for cycles (reverse postorder of a DFS, Tarjan 1976).
+// Returns each state's position in the row: topological order, ignoring the arrows that close cycles (reverse postorder
+// of a DFS, Tarjan 1976).
 std::vector<size_t> places_in_row(const std::vector<Automaton::State>& states) {
   std::vector<bool> seen(states.size(), false);
   std::vector<size_t> place(states.size());
@@ -102,7 +103,7 @@ std::string Automaton::svg(const std::string& title, const std::string& subtitle
   for (const Drawn& d : straight) most_lines = std::max(most_lines, d.labels.size());
   for (const size_t level : levels_above) n_above = std::max(n_above, level + 1);
   for (const size_t level : levels_below) n_below = std::max(n_below, level + 1);
-  // Height of the labels of straight arrows and of the loops at a single state.
+  // Height above the row that labels of straight arrows, and arrows from a state to itself (loops), take up.
   const double on_row = std::max(kLine * static_cast<double>(most_lines), loops.empty() ? 0.0 : 48.0);
   const double y = 72 + kLevel * static_cast<double>(n_above) + on_row + kRadius;
 

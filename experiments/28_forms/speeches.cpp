@@ -187,7 +187,8 @@ void Speeches::steps() {
       }
       place = form_->after(place, letter);
     }
-    // Prints the first speech with a mass (probability of allowed tokens) below 0.1 in its first 8 steps, or the last.
+    // Prints the first speech with a mass (probability of allowed tokens) below 0.1 in its first 8 steps. If there is
+    // none, prints the last speech.
     const auto first = std::span(steps).first(std::min<size_t>(steps.size(), 8));
     const bool is_cut = std::ranges::any_of(first, [](const Step& step) { return step.mass < 0.1; });
     if (is_shown || (!is_cut && i + 1 < n)) continue;

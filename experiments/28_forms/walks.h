@@ -40,7 +40,7 @@ struct Drawing {
   uint64_t seed = 0;     ///< seed of the first prompt; each further prompt uses the next seed
   size_t speculate = 0;  ///< maximum number of draft tokens in a step
 };
-/// Continues each prompt by sampling at temperature 1, with no truncation except the form.
+/// Continues each prompt by sampling at temperature 1, without top-k or top-p. A form, if given, masks the logits.
 [[nodiscard]] std::vector<infer::GenerateResult> drawn(infer::Engine& engine, const data::Tokenizer& tokenizer,
                                                        std::span<const Tokens> prompts, const Drawing& drawing);
 

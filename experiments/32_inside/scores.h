@@ -20,8 +20,8 @@ struct Head {
 };
 [[nodiscard]] std::string shown(const Head& head);  ///< returns "LAYER.HEAD"
 
-/// Returns `length` tokens: `period` different ones of `vocabulary` in random order, repeated. Throws
-/// core::Error if the vocabulary has fewer.
+/// Returns `length` tokens: `period` distinct tokens of `vocabulary` in random order, repeated. Throws core::Error if
+/// the vocabulary has fewer than `period` tokens.
 [[nodiscard]] std::vector<int32_t> repeated_tokens(std::span<const int32_t> vocabulary, int64_t period, int64_t length,
                                                    uint64_t seed);
 
@@ -36,12 +36,12 @@ struct Head {
 /// Returns the indices of the values, from the largest value to the smallest.
 [[nodiscard]] std::vector<size_t> from_largest(const Doubles& values);
 
-/// Returns five seeds from report.seed() on, or only that one in short form.
+/// Returns the seeds report.seed() to report.seed() + 4, or only report.seed() in short form.
 [[nodiscard]] std::vector<uint64_t> five_seeds(const Report& report);
 
 /// The sequence in the attention picture: kDrawnPeriod different tokens, repeated three times.
 inline constexpr int64_t kDrawnPeriod = 12, kDrawn = 3 * kDrawnPeriod;
-/// Returns the panel of a head's weights (kDrawn, kDrawn).
+/// Returns a heat map panel of a head's attention weights (kDrawn, kDrawn).
 [[nodiscard]] HeatMap::Panel attention_panel(const std::string& title, Doubles weights);
 
 }  // namespace folio::experiments

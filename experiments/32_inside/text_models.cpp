@@ -40,7 +40,8 @@ struct Inspected {
   Doubles best{};             // by seed: the largest prefix-matching score
   Doubles early{}, late{};    // by seed: losses of the first and of the second occurrence of the tokens
   std::vector<Head> induction{}, others{}, before{};  // before: heads with the largest previous-token scores
-  // By seed: losses of repeated tokens and on text, for the whole model and without `induction`, `others` and `before`.
+  // Losses by seed, of repeated tokens and on text: [0] with all heads; [1], [2] and [3] with the heads `induction`,
+  // `others` and `before` disabled.
   std::array<Doubles, 4> late_without{}, text_without{};
   HeatMap::Panel picture{};  // weights of the head with the largest prefix-matching score
 };
@@ -68,7 +69,7 @@ void choose_heads(Inspected& it) {
   for (const size_t i : std::span(by_previous).first(it.induction.size())) it.before.push_back(head_of(it, i));
 }
 
-// Runs a model on text, on repeated and on distinct random tokens. The seed `own` determines the sequence.
+// Runs a model on text, on repeated random tokens, and on distinct random tokens. `own` is the seed of the sequence.
 class Subject {
  public:
   Subject(const core::StoredModel& model, const data::Tokenizer& tokenizer)
@@ -112,8 +113,8 @@ Doubles prefix_scores(const Subject::Watched& run) {
   return scores;
 }
 
-// Returns the mean loss of the repeated tokens. losses[i] is that of token i + 1. The first repeated token is excluded,
-// since it cannot be predicted.
+// Returns the mean loss of the repeated tokens. losses[i] is the loss of token i + 1. The first repeated token is
+// excluded, since it cannot be predicted.
 double late_loss(const Subject::Watched& twice) { return mean_of(std::span(twice.losses).subspan(kPeriod)); }
 
 void score(Inspected& it, Subject& subject, const std::vector<uint64_t>& seeds) {
@@ -143,7 +144,7 @@ void ablate(Inspected& it, Subject& subject, const std::vector<uint64_t>& seeds)
   for (size_t which = 0; which < (it.induction.empty() ? 1 : off.size()); ++which) {
     for (const uint64_t seed : seeds) {
       double late = 0.0, on_text = 0.0;
-      for (uint64_t i = kSequences; i < 2 * kSequences; ++i) {  // not the sequences by which the heads were chosen
+      for (uint64_t i = kSequences; i < 2 * kSequences; ++i) {  // sequences that did not select the heads
         const uint64_t own = core::random_bits(seed, i);
         late += kEach * late_loss(subject.repeated(own, off[which]));
         on_text += kEach * mean_of(subject.on_text(own, off[which]).losses);

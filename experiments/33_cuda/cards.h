@@ -1,4 +1,4 @@
-// Published limits of three GPUs, and their consequences: a kernel's occupancy, and lower bounds of its time.
+// Published limits of three GPUs, and what follows from them: a kernel's occupancy, and lower bounds on its time.
 #pragma once
 
 #include <array>
@@ -28,13 +28,13 @@ inline constexpr size_t kCards = 3;
 [[nodiscard]] const std::array<Card, kCards>& cards();
 
 struct Occupancy {
-  unsigned warps = 0;  ///< warps that a multiprocessor holds at once
+  unsigned warps = 0;  ///< resident warps per multiprocessor
   std::string limit;   ///< "threads", "blocks", "shared" or "registers"
 };
 /// Computes the occupancy of blocks of `threads` threads with `registers` each and `shared_bytes` of shared memory.
 [[nodiscard]] Occupancy occupancy(const Card& card, unsigned threads, unsigned registers, size_t shared_bytes);
 
-/// Lower bounds of a kernel's time in seconds, if data comes from memory once and everything overlaps.
+/// Lower bounds on a kernel's time in seconds, assuming that each sector is transferred once and all work overlaps.
 struct Bound {
   double memory = 0.0;      ///< distinct sectors over bandwidth
   double arithmetic = 0.0;  ///< multiply-adds over the card's rates

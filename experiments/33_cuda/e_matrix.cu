@@ -40,7 +40,7 @@ __global__ __launch_bounds__(kThreads) void tiled(MatrixProduct p) {
 }
 
 __global__ __launch_bounds__(256) void registers(MatrixProduct p) {
-  FOLIO_SHARED(Words, a, kOutputs * kInner / 4);  // four floats each, aligned to 16 bytes
+  FOLIO_SHARED(Words, a, kOutputs * kInner / 4);  // an element is four floats, aligned to 16 bytes
   FOLIO_SHARED(Words, b, kInner * kOutputs / 4);
   const unsigned me = threadIdx.x;
   const unsigned row = me / 16 * 4;  // row of this thread's 4 × 4 outputs in the block

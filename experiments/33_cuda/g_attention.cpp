@@ -50,8 +50,8 @@ std::vector<double> softmax_of(const Past& past, double scale) {
   return out;
 }
 
-/// Returns a block table of n distinct blocks out of `pool`, which are not consecutive in memory. `step` must not have
-/// a common divisor with `pool`.
+/// Returns a block table of n distinct blocks out of `pool`, which are not consecutive in memory. `step` and `pool`
+/// must be coprime.
 std::vector<int32_t> scattered(size_t n, size_t pool, size_t step) {
   std::vector<int32_t> table;
   for (size_t i = 0; i < n; ++i) table.push_back(static_cast<int32_t>((i * step + 11) % pool));

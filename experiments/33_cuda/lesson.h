@@ -32,8 +32,8 @@ struct Expected {
 };
 
 struct Measured {
-  infer::gpu::host::Counts counts;                  ///< zero on a card
-  std::vector<infer::gpu::host::WarpAccess> trace;  ///< empty on a card
+  infer::gpu::host::Counts counts;                  ///< zero on a GPU
+  std::vector<infer::gpu::host::WarpAccess> trace;  ///< empty on a GPU
   double microseconds = 0.0;                        ///< zero on the emulator
 };
 

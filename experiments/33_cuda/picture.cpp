@@ -15,7 +15,7 @@ namespace svg = train::svg;
 using infer::gpu::host::WarpAccess;
 
 constexpr double kLeft = 24;
-constexpr double kWidth = 928;  // pixels of 32 sectors, or of 32 banks
+constexpr double kWidth = 928;  // width of a row of 32 sectors or 32 banks, in pixels
 constexpr double kUnit = kWidth / 32;
 constexpr double kHeight = 13;
 constexpr double kTop = 78;

@@ -1,4 +1,4 @@
-// Finds the registers that a kernel uses in the tables from nvcc's reports: resources.txt here and in infer/cuda.
+// Looks up a kernel's register count in resources.txt, a table made from nvcc's reports, here and in infer/cuda.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// Parts that are deliberately broken, with one mistake each. Each is a drop-in replacement for the correct part. Used
-// only inside experiments/.
+// Modules and blocks that are deliberately broken, with one mistake each: drop-in replacements for the correct parts of
+// a Llama. Used only inside experiments/.
 #pragma once
 
 #include <torch/nn/module.h>

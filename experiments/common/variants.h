@@ -79,7 +79,7 @@ void draw_feed_forwards_by_width(nn::Llama& model);
 /// Reinitializes every matrix of the blocks from N(0, 1/columns), so outputs are as large as inputs.
 void draw_blocks_by_width(nn::Llama& model);
 
-/// Returns blocks in which one of the two branches, attention or the feed-forward, is left out with the norm before it.
+/// Returns blocks in which one of the two branches, attention or the feed-forward, is omitted together with its norm.
 [[nodiscard]] ModelParts blocks_without_attention(const core::ModelConfig& config);
 [[nodiscard]] ModelParts blocks_without_feed_forward(const core::ModelConfig& config);
 

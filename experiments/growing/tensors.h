@@ -53,7 +53,7 @@ inline Tensor loss_of_shares(const Tensor& shares_VV, const Pairs& pairs) {
   return -picked(rows(shares_VV, pairs), pairs).log().mean();  // mean() over all dimensions: a scalar
 }
 
-// Returns the mean of -ln p(next character) for logits: softmax turns each row of arbitrary numbers into shares.
+// Returns the mean of -ln p(next character) for logits: softmax turns each row of logits into probabilities.
 inline Tensor loss_of_logits(const Tensor& logits_VV, const Pairs& pairs) {
   return loss_of_shares(logits_VV.softmax(1), pairs);
 }

@@ -1,8 +1,8 @@
 // Paged KV cache bookkeeping: a block table and a length per sequence, a reference count per block. It runs on the host
 // and is the same for every machine; a machine stores the blocks' contents. Shared blocks are copied on write:
-// reserve() lists the copies and the machine executes them. Reserved positions count only after commit(); roll_back()
-// discards them, so a failed step leaves no trace. Full blocks and partial last blocks are cached for later sequences
-// with the same prefix, even after their sequence is released (prefix_index.h).
+// reserve() lists the copies and the machine executes them. commit() adds reserved positions to their sequence;
+// roll_back() discards them, so a failed step changes nothing. Full blocks and partial last blocks are cached for later
+// sequences with the same prefix, even after their sequence is released (prefix_index.h).
 #pragma once
 
 #include <cstddef>
@@ -76,7 +76,7 @@ class BlockManager {
   [[nodiscard]] std::span<const BlockCopy> copies() const { return copies_; }
   /// Adds the reserved positions to the lengths of their sequences.
   void commit();
-  /// Restores lengths and block tables to their state at the last commit().
+  /// Undoes all reserve() calls since the last commit().
   void roll_back();
 
  private:

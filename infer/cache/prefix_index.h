@@ -32,7 +32,7 @@ class PrefixIndex {
     BlockId block = -1;  ///< -1: no tail
     size_t n_tokens = 0;
   };
-  /// Returns the longest partly filled block that continues `chain`, the result of find(tokens), and passes `is_free`.
+  /// Returns the longest partly filled block that continues `chain`, the result of find(), and satisfies `is_free`.
   [[nodiscard]] Tail find_tail(std::span<const BlockId> chain, std::span<const int32_t> tokens, int32_t adapter,
                                const std::function<bool(BlockId)>& is_free) const;
   /// Caches `block`, the partly filled last block of `tokens`. Does nothing if a full block before it is not cached.

@@ -15,7 +15,7 @@ namespace folio::infer::kernels {
 namespace {
 
 // Maximum number of queries (one head of one row each) that share the loads of a block. A sum is a chain of dependent
-// FMAs. Computing several queries at once hides their latency and converts each key and value to float only once.
+// FMAs. Computing several queries at once hides the FMA latency and converts each key and value to float only once.
 constexpr size_t kMostQueries = Vec::kMostQueries;
 
 // Online softmax state with one query per lane: the running maximum and the sum of exponentials.
@@ -389,11 +389,11 @@ constexpr BlockAttention<T> attend_of() {
   }
 }
 
-// Maximum number of queries that share one load of a block: their passes run while the block is in the CPU's cache.
+// Maximum number of queries that attend to a block, in one or more passes, while the block is in the CPU's cache.
 constexpr size_t kNearQueries = 24;
 
-// Returns a block of n latents, with head.keys and head.values in the form that attend_block() reads. `buffer` is for
-// the latents as floats (Q8), or as keys (BF16Pair).
+// Returns n latents of a block in the form that attend_block() reads. `buffer` receives the latents converted to floats
+// (Q8) or rearranged into keys (BF16Pair); it is unused for float and F16.
 template <typename T, typename Element>
 HeadBlock<Element> block_of_latents(const T* latents, const T* next, size_t n, size_t head_dim, size_t width,
                                     Element* buffer) {

@@ -65,7 +65,7 @@ void CacheBlocks<T>::store(BlockId block, size_t layer, size_t slot, const float
   }
 }
 
-// Rounds x (head_dim) to the cache's type. Q8 scales are stored in `head`, the head's part of the block.
+// Writes x (head_dim) to `rounded` in the cache's type. Q8 scales are stored in `head`, the head's part of the block.
 template <typename T>
 void CacheBlocks<T>::round(const float* x, size_t slot, T* rounded, T* head) {
   if constexpr (std::is_same_v<T, float>) {

@@ -1,6 +1,6 @@
 // KV cache blocks on a CPU. For each layer of a stage, a block holds keys (n_kv_heads, head_dim, 32), then values
-// (n_kv_heads, 32, head_dim), as float, F16, Q8 or in pairs (BF16Pair); a head's scales follow its quants. Positions
-// are adjacent in the keys, so one vector scores sixteen of them. In latent attention, there are no keys: the values
+// (n_kv_heads, 32, head_dim), as float, F16, Q8 or BF16Pair; a head's Q8 scales follow its quants. In the keys,
+// positions are contiguous, so one vector computes sixteen scores. In latent attention, there are no keys: the values
 // are the latents. A position is rounded once, when it is stored. Blocks get memory on their first use, several at a
 // time, and keep it.
 #pragma once

@@ -142,7 +142,7 @@ void CpuAdapters::begin(std::span<const StepRow> rows) {
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].adapter == kNoAdapter) continue;
     const Loaded* adapter = &adapters_.at(rows[i].adapter);
-    // Searches from the last group, the usual match: rows of a sequence are adjacent.
+    // Searches from the last group, which usually matches because the rows of a sequence are adjacent.
     auto group = std::find_if(groups_.rbegin(), groups_.rend(), [&](const Group& g) { return g.adapter == adapter; });
     if (group == groups_.rend()) {
       groups_.push_back({.adapter = adapter, .rows = {}});

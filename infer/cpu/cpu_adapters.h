@@ -1,4 +1,4 @@
-// Applies LoRA adapters to a stage's products. reference/kernels.h defines the order of their sums. A step's rows are
+// Applies LoRA adapters to a stage's products. reference/kernels.h defines the order of the sums. A step's rows are
 // grouped by adapter, so each adapter's matrices are read once per step. The matrices a of all products of one input
 // are stored together and multiplied as one. To save memory traffic, adapters of group-quantized matrices are stored in
 // 8 bits, with an error like that of the matrix's own quantization. Other adapters are stored in BF16 if that is exact.

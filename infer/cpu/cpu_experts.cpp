@@ -53,7 +53,7 @@ void CpuExperts::multiply(const Matrix& weight, const float* bias, const InputsV
   weight.multiply(kernels_, in, begin, end, out, stride, bias != nullptr);
 }
 
-// A step's only row is shared by all experts; several rows are gathered, so that each expert's rows are adjacent.
+// If the step has only one row, all experts read it. Otherwise rows are copied, so each expert's rows are adjacent.
 void CpuExperts::project(const float* x, std::span<const ExpertMatmul> products, size_t stride) {
   const Matrix& one = products.front().weights.front();
   if (one.n_out == 0) return;  // this rank holds no rows of the matrices
@@ -86,7 +86,7 @@ void CpuExperts::project(const float* x, std::span<const ExpertMatmul> products,
 void CpuExperts::combine(const float* x, std::span<const Matrix> weights, const float* biases, float* residual,
                          size_t dim) {
   constexpr size_t kFewAssignments = 128;
-  constexpr size_t kPieces = 4;  // pieces of work per thread
+  constexpr size_t kPieces = 4;  // chunks of columns per thread, to balance the load
   const size_t n_out = weights.front().n_out;
   if (n_out == 0) return;
   const size_t k = weights.front().k;

@@ -24,7 +24,7 @@ void CpuStage::run(const ProjectHeads& o) {
       for (size_t row = first % n_rows_; n > 0; ++row, --n, to += k) {
         const float* in = at(o.in) + row * width(o.in) + head * in_dim;
         std::copy_n(in, k, to);
-        // The elements with RoPE of Absorbed, none of Heads.
+        // Copies the elements with RoPE to Slot::Absorbed. Slot::Heads has none: out_dim == n_out.
         std::copy_n(in + k, out_dim - n_out, at(o.out) + row * width(o.out) + head * out_dim + n_out);
       }
     });

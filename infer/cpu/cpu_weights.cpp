@@ -17,14 +17,14 @@ bool in_16_bits(const core::TensorView& matrix) {
   return matrix.type == core::DType::F16 || matrix.type == core::DType::BF16;
 }
 
-// Rows of a matrix, and the index of the first.
+// Consecutive rows of a matrix; `first` is the index of the first row in the whole matrix.
 struct MatrixRows {
   core::TensorView view;
   size_t first;
 };
 
-// Returns the rows that belong to the shard, for each matrix of a tensor: some rows of every matrix, or, if there is a
-// matrix per head, all rows of the shard's heads and none of the others.
+// Returns the shard's rows of each matrix of a tensor. A tensor with a matrix per head is split by heads: the shard has
+// all rows of its own heads and no rows of other heads. Other matrices are split by rows.
 std::vector<MatrixRows> rows_of(const core::TensorSpec& spec, const core::TensorView& tensor, const Shard& shard) {
   const std::vector<core::TensorView> matrices = matrices_of(tensor);
   const bool by_head = spec.is_stack() && !spec.of_experts();

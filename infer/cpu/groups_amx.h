@@ -82,8 +82,8 @@ struct LinesAhead {
   }
 };
 
-// Computes total[t], the product of the tile and input first + t, for t < 16. Multiplies two parts (groups of quants)
-// while the sums of the previous two are scaled.
+// Computes total[t], the product of the tile and input first + t, for t < 16. Multiplies two groups of quants while
+// the sums of the previous two groups are scaled.
 template <typename Kind>
 [[gnu::noinline]] void amx_inputs(const WideTile& weights, size_t k, const QuantizedInputs& x, size_t first,
                                   LinesAhead& ahead, Vec* total) {
@@ -97,7 +97,7 @@ template <typename Kind>
   const float* scaled_sums = x.scaled_sums + first * (k / kGroupColumns);
   const WideTile::Line* quants = weights.quants.data();
   alignas(64) int32_t dots[2][2 * kDots];
-  // Multiplies the next two of the n parts that are left, or only the last one if n is 1.
+  // Multiplies the next two groups of quants; n is the number of groups left, so only one is multiplied if n is 1.
   const auto multiply = [&](size_t n, int32_t* to) {
     constexpr size_t kToSecond = kParts == 2 ? Kind::kGroup : kInputBytes;
     if (n > 0) multiply_tiles<0>(inputs, quants, to);

@@ -74,7 +74,7 @@ void signed_tile(const SignedTile& tile, size_t k, const QuantizedInputs& x, siz
   Vec sum[kTokens];
   for (Vec& s : sum) s = Vec::zero();
   for (size_t g = 0; g < groups; ++g) {
-    // Uses neither Ints nor a copy of the scales: g++ would copy them in halves, which stalls later loads.
+    // Avoids the type Ints and a copy of the scales, because g++ would copy them in halves, which stalls later loads.
     __m256i low[kTokens], high[kTokens];
     for (size_t t = 0; t < kTokens; ++t) {
       low[t] = tile.negatives[g].low;

@@ -1,6 +1,6 @@
-// matmul_groups, written once for a Vec of sixteen floats, sixteen Ints and 64 Bytes. Each lane computes one weight
-// row, so lanes are never added to each other (layout: reference/groups.h). Included after an instruction set's vec_*.h
-// and ints_*.h.
+// matmul_groups for any instruction set, written with the types Vec (16 floats), Ints (16 32-bit integers) and Bytes
+// (64 bytes). Each lane computes one weight row, so lanes are never added to each other (layout: reference/groups.h).
+// Included after an instruction set's vec_*.h and ints_*.h.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,9 @@ namespace {
 // Calls body with 0, ..., n - 1 as compile-time constants.
 template <size_t n, typename Body>
 inline void for_constants(Body&& body) {
-  [&]<size_t... i>(std::index_sequence<i...>) { (body(std::integral_constant<size_t, i>{}), ...); }
-  (std::make_index_sequence<n>{});
+  [&]<size_t... i>(std::index_sequence<i...>) {
+    (body(std::integral_constant<size_t, i>{}), ...);
+  }(std::make_index_sequence<n>{});
 }
 
 // Compile-time storage format of group-quantized weights: see GroupMatrix.
@@ -122,7 +123,7 @@ void for_groups(const GroupMatrix& m, const uint8_t* tile, Body&& body) {
   }
 }
 
-// Prefetches an input's next block into L1: a tile with many columns evicts the input before the next tile reads it.
+// Prefetches an input's next block into L1, because a tile with many columns evicts the input before the next tile.
 template <typename Kind>
 void prefetch_input(const int8_t* values, const float* scales, const float* scaled_sums, const int32_t* sums) {
   constexpr size_t kGroups = kBlockColumns / kGroupColumns;

@@ -15,7 +15,7 @@
 namespace folio::infer::kernels {
 namespace {
 
-// Adds sixteen columns of kRows weight rows times kTokens inputs to the sums of add_chunk.
+// Adds the products of columns [i, i + 16) to sum[r * kTokens + t], for kRows weight rows r and kTokens inputs t.
 template <size_t kRows, size_t kTokens, typename Weight>
 inline void add_columns(const Weight* const* weight, const float* const* x, size_t i, Vec (&sum)[kRows * kTokens]) {
   Vec input[kTokens];
@@ -111,15 +111,15 @@ void matmul_tiles(const float* x, size_t n_rows, const Weight* weight, size_t k,
 }
 
 // Computes matmul for one input, which is bound by memory. The two halves of the rows are read and prefetched as two
-// sequential streams: hardware prefetchers follow both, and while one stops at a page's end, the other continues. A row
-// is read to its end, since jumping to the next row after a few chunks would break the stream. The sums of up to
-// sixteen chunks, those of `together` rows, are joined at once.
+// sequential streams. Hardware prefetchers follow both, and while one stream stops at a page's end, the other
+// continues. A row is read to its end, since jumping to the next row after a few chunks would break the stream. Up to
+// sixteen chunk sums (of `together` rows) are joined at once.
 template <Prefetch level, typename Weight>
 void matmul_halves(const float* x, const Weight* weight, size_t k, size_t row_begin, size_t row_end, float* out,
                    bool accumulate) {
   constexpr size_t kAhead = kBytesAhead / sizeof(Weight);
   size_t half = (row_end - row_begin + 1) / 2;
-  // Avoids streams a large power of two apart: they would share DRAM banks, each of which opens one row at a time.
+  // Streams a large power of two apart would compete for the same DRAM banks, each of which has one open row.
   if (half * k * sizeof(Weight) % (size_t{1} << 20U) == 0) half += kLanes;
   const size_t together = kLanes / std::clamp<size_t>((k + kChunk - 1) / kChunk, 1, kLanes);
   for (size_t row = row_begin; row < row_begin + half; row += together) {
@@ -199,7 +199,7 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
             out_stride, accumulate);
       }
     };
-    // Two or more inputs are bound by arithmetic, so the prefetch level does not matter.
+    // Products with two or more inputs are bound by arithmetic, so the prefetch level does not matter.
     if (n_rows > 2) {
       multiply(matmul_tiles<4, Prefetch::L2, Weight>);
     } else {

@@ -18,8 +18,8 @@ struct Totals {
   Vec of[Vec::kPackedInputs];
 };
 
-// Order in which a panel's parts are summed, so that the operands of each addition are adjacent: (0 + 8) + (4 + 12),
-// and so on. Packed inputs store each sixteen columns in this order.
+// Order in which a panel's parts (see panel.h) are summed, so that the operands of each addition are adjacent:
+// (0 + 8) + (4 + 12), and so on. Packed inputs store every sixteen columns in this order.
 constexpr size_t kPartOrder[kLanes] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};
 
 // Packs n inputs: see Kernels::pack.
@@ -30,7 +30,7 @@ inline void pack(const float* x, size_t n, size_t k, float* out) {
     for (size_t c = 0; c < columns; c += kLanes) {
       const size_t width = std::min(kLanes, columns - c);
       Vec rows[kLanes], of_columns[kLanes];
-      for (size_t t = 0; t < kInputs; ++t) {  // rows past the last input repeat it
+      for (size_t t = 0; t < kInputs; ++t) {  // rows past the last input are copies of it
         const float* from = x + std::min(t, n - 1) * k + chunk + c;
         rows[t] = width == kLanes ? Vec::load(from) : Vec::load_first(from, width);
       }
@@ -38,7 +38,7 @@ inline void pack(const float* x, size_t n, size_t k, float* out) {
       Vec::transpose(rows, of_columns);
       float* to = out + (chunk + c) * kInputs;
       for (size_t i = 0; i < kLanes; ++i, to += kInputs) {
-        if (i + 1 < kLanes) {  // lanes past kInputs overlap the next column, which is stored later
+        if (i + 1 < kLanes) {  // storing the next column overwrites lanes past kInputs
           of_columns[kPartOrder[i]].store(to);
         } else {
           of_columns[kPartOrder[i]].store_first(to, kInputs);

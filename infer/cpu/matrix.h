@@ -1,4 +1,4 @@
-// A weight matrix of floats, F16, BF16 or quantized groups. reference/kernels.h defines the order of its sums.
+// A weight matrix of floats, F16, BF16 or quantized groups. reference/kernels.h defines the order of summation.
 #pragma once
 
 #include <span>

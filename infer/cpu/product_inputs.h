@@ -1,5 +1,5 @@
-// The inputs of a product, converted to the formats that its matrices read. A segment of the inputs is multiplied by
-// one matrix: usually all of them, otherwise those of an expert or a head.
+// The inputs of a product, converted to the formats that its matrices read. A segment is a range of inputs that are
+// multiplied by one matrix: usually all inputs; with a matrix per expert or head, the inputs of one expert or head.
 #pragma once
 
 #include <algorithm>
@@ -55,7 +55,7 @@ class ProductInputs {
     });
   }
 
-  /// Returns a segment's inputs, in the formats of the last take() or gather(). Valid until the next one.
+  /// Returns a segment's inputs, in the formats of the last take() or gather(). Valid until the next call of either.
   [[nodiscard]] InputsView of(const Segment& s) const {
     return {.floats = formats_.floats ? floats_ + s.first * k_ : nullptr,
             .packed = nullptr,
@@ -92,7 +92,7 @@ class ProductInputs {
         .values = values_.data(), .scales = scales_.data(), .scaled_sums = scaled_sums_.data(), .sums = sums_.data()};
   }
 
-  // Converts the inputs piece by piece; rows_of(piece) returns those of a piece, (n, k).
+  // Converts all pieces_; rows_of(piece) returns the inputs (n, k) of a piece.
   template <typename RowsOf>
   void convert(RowsOf&& rows_of) {
     const size_t columns = kernels::panel_columns(k_);

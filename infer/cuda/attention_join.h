@@ -54,8 +54,8 @@ __device__ void join_parts(const Attention& in, const AttentionItem& item, size_
 #pragma unroll
   for (int o = 0; o < kOutputs; ++o) totals[o] = 0.0F;
   const int thread = static_cast<int>(threadIdx.x);
-  // The slot and dimension of a thread's output o. If a slot has no fewer dimensions than there are threads, slot_of(o)
-  // is a compile-time constant, which saves registers.
+  // The slot and dimension of a thread's output o. If kPadded >= kThreads, slot_of(o) is a compile-time constant, which
+  // saves registers.
   constexpr int kStep = static_cast<int>(kThreads);
   const auto slot_of = [&](int o) { return o * kStep / H::kPadded + (kStep > H::kPadded ? thread / H::kPadded : 0); };
   const auto dimension_of = [&](int o) { return o * kStep % H::kPadded + thread % H::kPadded; };

@@ -13,7 +13,7 @@ static_assert(kLatentWarps * 8 == kPartPositions);
 constexpr size_t kScoreBytes = kLatentWarps * 512;  // a tile of 16 slots x 8 positions for each warp
 
 template <bool kHalf>
-using LatentSizes = HeadSizes<static_cast<int>(kMaxLatentRank), kHalf>;  // sizes of values; keys have in.cache.padded()
+using LatentSizes = HeadSizes<static_cast<int>(kMaxLatentRank), kHalf>;  // for values; keys are in.cache.padded() wide
 template <typename H>
 inline constexpr int kUnit = 16 / H::kNumberBytes;  // consecutive dimensions of a position in a lane's 16 bytes
 template <typename H>
@@ -21,7 +21,7 @@ inline constexpr int kGroups = H::kPadded / (8 * kUnit<H> * static_cast<int>(kLa
 
 __device__ unsigned query_bytes(const Attention& in) { return static_cast<unsigned>(in.cache.head_bytes() / 2); }
 
-// Returns the dimension that accumulator i of a lane has in tile 0 of a group. In tile e, it is e dimensions later.
+// Returns the dimension of a lane's accumulator i in tile 0 of a group. In tile e, it is larger by e.
 template <typename H>
 __device__ unsigned dimension_of(int group, int i) {
   const unsigned of_warp = threadIdx.x / kWarp * kGroups<H> + static_cast<unsigned>(group);
@@ -69,8 +69,8 @@ __device__ void attend_latents(const Attention& in, uint8_t* shared, const PartB
   before(weigh(p, begin, slots, in.cap));
 
   // The product of probabilities and values needs two positions of a dimension in one operand, so a lane loads its unit
-  // at two positions. Tile e multiplies dimension e of eight units, one per column. Positions after the item's last are
-  // 0: they are not stored yet and may be NaN, and 0 * NaN is not 0.
+  // at two positions. Tile e multiplies dimension e of eight units, one per column. Positions after the item's last
+  // are replaced by 0: they are not stored yet and may be NaN, and 0 * NaN is NaN.
   const auto latent = [&](int j, unsigned odd, unsigned unit) {
     const unsigned place = (static_cast<unsigned>(j) % 4 * key_tiles + unit / 4) * 32 + (2 * t + odd) * 4 + unit % 4;
     const int32_t position = begin + 8 * j + static_cast<int32_t>(2 * t + odd);

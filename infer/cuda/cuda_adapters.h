@@ -1,4 +1,4 @@
-// LoRA adapters of a stage on a GPU: their matrices, and a table of each adapter's update of each matrix.
+// LoRA adapters of a stage on a GPU: their A and B matrices, and a table of them by weight matrix and adapter.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ namespace folio::infer {
 // flight, and recorded steps become invalid.
 class CudaAdapters {
  public:
-  /// Uploads the updates of `layers` as adapter `number`. `weights` has the IDs of the updated matrices.
+  /// Uploads the adapter's updates of `layers` and registers them as adapter `number`. `weights` has the IDs of the
+  /// matrices that the adapter updates.
   void load(gpu::Stream& stream, int32_t number, const core::Adapter& adapter, const StageWeights& weights,
             LayerRange layers);
   void unload(gpu::Stream& stream, int32_t number);

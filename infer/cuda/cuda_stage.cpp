@@ -80,7 +80,7 @@ CacheFit CudaStage::cache_fit() const {
   size_t workspace = kReserve + kMostPartials + angles * sizeof(float) + bytes_for_experts(options_.max_rows);
   for (size_t s = 0; s < kSlots; ++s) {
     const size_t rows = static_cast<Slot>(s) == Slot::Logits ? kLogitsRows : options_.max_rows;
-    workspace += 2 * rows * info_.widths[s] * sizeof(float);  // every slot as floats, and packed
+    workspace += 2 * rows * info_.widths[s] * sizeof(float);  // each slot as floats and in packed form
   }
   const uint64_t left = gpu::device_info(options_.device).free_bytes;
   return {.block_bytes = block_bytes,
@@ -328,7 +328,7 @@ void CudaStage::run(const Norm& o, const FusedOperation& fused) {
 }
 
 void CudaStage::run(const NormHeads& o, const FusedOperation& /*fused*/) {
-  const size_t dim = weights_.length(o.weight);  // size of one head, or of all heads together
+  const size_t dim = weights_.length(o.weight);  // size of one head, or of all heads if they are normed as one vector
   const bool latent = o.slot == Slot::Latent;
   const float eps = latent || o.slot == Slot::QueryLatent ? core::kLatentNormEps : config_.norm_eps;
   gpu::rms_norm(stream_, at(o.slot), weights_.vector(o.weight), eps, latent ? n_rows_ : n_rows_ * width(o.slot) / dim,
@@ -427,7 +427,7 @@ void CudaStage::run(const Attend& o, const FusedOperation& fused) {
   if (fused.gathers && n_logit_rows_ < n_rows_) gather_rows();
 }
 
-void CudaStage::run(const Gather& /*o*/, const FusedOperation& /*fused*/) {  // otherwise, Attend gathers
+void CudaStage::run(const Gather& /*o*/, const FusedOperation& /*fused*/) {  // only if no Attend follows (fuse.cpp)
   if (n_logit_rows_ < n_rows_) gather_rows();
 }
 

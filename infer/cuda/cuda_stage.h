@@ -51,7 +51,7 @@ class CudaStage final : public Stage {
   /// Key of a recording: numbers of rows, logit rows, draws, attention items, slots and parts; then has_adapters_ and
   /// Step::keeps_hidden.
   using Shape = std::tuple<size_t, size_t, size_t, size_t, size_t, size_t, bool, bool>;
-  /// Byte offsets of the parts of begin()'s upload.
+  /// Byte offsets of these arrays in the data that begin() uploads.
   struct Places {
     size_t draws, tokens, positions, tables, adapters, logit_rows, logit_adapters, items;
   };
@@ -117,7 +117,7 @@ class CudaStage final : public Stage {
   int64_t widest_window_;  ///< maximum number of positions that a row attends to, over all layers
   CudaWeights weights_;
   StageInfo info_;
-  gpu::Heads heads_;  ///< of attention: with latents, a single key/value head as wide as a latent
+  gpu::Heads heads_;  ///< attention heads; latent attention has a single key/value head, the latent
   gpu::Activation activation_;
   gpu::Kind any_kind_;  ///< format in which a Norm packs its result if no product reads it
 
@@ -158,7 +158,7 @@ class CudaStage final : public Stage {
   std::array<Drawn, 2> drawn_;  ///< tokens of the last two fetch_tokens() calls, in alternating slots
   uint64_t n_fetched_ = 0;      ///< number of fetch_tokens() calls
 
-  bool gathered_rows_ = false;  ///< true after Gather: Residual is in gathered_, attended() in queries()' memory
+  bool gathered_rows_ = false;  ///< true after Gather: Residual is in gathered_, and attended() in queries()' buffer
 
   std::map<Shape, gpu::Recording> recordings_;
 };

@@ -1,6 +1,6 @@
 // A GPU's interface for the host: memory, a stream of operations, recorded steps and events. device.cu implements it on
-// the CUDA runtime, tests/infer/cuda/host/device.cpp in host memory. Errors throw core::Error: one line with the
-// problem, its place and the remedy.
+// the CUDA runtime, tests/infer/cuda/host/device.cpp in host memory. Errors throw core::Error with a one-line message
+// that states the problem, the device and the remedy.
 #pragma once
 
 #include <cstddef>

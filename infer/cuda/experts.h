@@ -17,13 +17,13 @@ struct Assignments {
   float* weights = nullptr;
 };
 
-/// Replaces logits `routes` (n_rows, n_experts) by expert weights, bit for bit those of kernels::route, and lists each
+/// Replaces logits `routes` (n_rows, n_experts) by expert weights, bit-identical to kernels::route, and lists each
 /// row's experts in `assigned`. `bias` is (n_experts), or null. If a logit is NaN, the row may differ from the
 /// reference, but at most n_chosen experts are chosen, each once.
 void route(Stream& stream, float* routes, const float* bias, const Routing& routing, size_t n_rows,
            const Assignments& assigned);
 
-/// Assignments that are multiplied by one expert's matrix together.
+/// Assignments of one expert whose inputs are multiplied together.
 struct ExpertGroup {
   int32_t expert;
   uint32_t first;  ///< index in Grouped::assignments
@@ -64,8 +64,8 @@ void pack_assignments(Stream& stream, const float* x, uint32_t of_row, const Gro
 void activate_assignments(Stream& stream, Activation activation, float* gate, const float* up, const Grouped& grouped,
                           const PackedInputs& to);
 
-/// Computes each product's out (assignments, n_out) = input · expert's matrixᵀ. `weight` is the first matrix of a
-/// stack. Biases are ignored. The result is bit for bit that of multiply() on the row.
+/// Computes out (assignments, n_out) of each product: an assignment's input times the transpose of its expert's matrix.
+/// `weight` is the first matrix of a stack. Biases are ignored. Results are bit-identical to multiply().
 void multiply_experts(Stream& stream, const PackedInputs& x, const Matmul* products, size_t n_products,
                       const Grouped& grouped);
 

@@ -19,7 +19,7 @@ struct FusedOperation {
   bool adds_branch = false;            ///< for Norm: adds Branch to Residual first
 };
 
-/// Fuses operations with those that directly follow them, and keeps their order.
+/// Fuses adjacent operations, and a Gather with the next Attend. Otherwise keeps the order.
 [[nodiscard]] std::vector<FusedOperation> fuse(std::span<const Operation> operations);
 
 }  // namespace folio::infer

@@ -17,7 +17,7 @@
 
 namespace folio::infer::gpu {
 
-inline constexpr unsigned kWarp = 32;              ///< threads that run in lockstep
+inline constexpr unsigned kWarp = 32;              ///< threads per warp
 inline constexpr unsigned kAllLanes = 0xFFFFFFFF;  ///< mask of a whole warp
 
 /// Numbers of blocks in a launch, or of threads in a block.
@@ -75,7 +75,7 @@ void check_launch(const void* kernel);
 template <typename... Parameters, typename... Arguments>
 void launch(void (*kernel)(Parameters...), Grid grid, Grid block, size_t shared_bytes, Stream& stream,
             Arguments... arguments) {
-  constexpr size_t kWithoutAsking = size_t{32} << 10U;  // below CUDA's default limit of 48 KB for all shared memory
+  constexpr size_t kWithoutAsking = size_t{32} << 10U;  // the default limit, 48 KB, includes static shared memory
   if (shared_bytes > kWithoutAsking) {
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
   }

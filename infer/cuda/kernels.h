@@ -16,7 +16,7 @@ namespace folio::infer::gpu {
 void embed(Stream& stream, const PackedMatrix& table, const int32_t* tokens, const int32_t* drawn, float scale,
            size_t n_rows, float* out);
 
-/// An addition to the residual: scale * numbers, (rows, dim), or nothing if `numbers` is null.
+/// A term to add to the residual: scale * numbers (rows, dim), or nothing if `numbers` is null.
 struct Delta {
   const float* numbers = nullptr;
   float scale = 1.0F;
@@ -29,15 +29,15 @@ void gather(Stream& stream, const float* from, const Delta& delta, const int32_t
 /// Adds delta to x (n).
 void add(Stream& stream, float* x, const Delta& delta, size_t n);
 
-/// Scales x (n), then sets x = cap · tanh(x / cap) if cap is not 0: bit for bit kernels::soft_cap.
+/// Scales x (n), then sets x = cap · tanh(x / cap) if cap is not 0; bit-identical to kernels::soft_cap.
 void finish_logits(Stream& stream, float* x, size_t n, float scale, float cap);
 
 /// Copies whole cache blocks: block pairs[2 i] to block pairs[2 i + 1], i < n.
 void copy_blocks(Stream& stream, const CacheView& cache, const int32_t* pairs, size_t n);
 
-/// Packs rows x (n_rows, k) into `to`, in its kind. F16: each row is multiplied by a power of two that brings its
-/// largest magnitude to [2^14, 2^15), and rounded; row_scales has the inverse. BF16: rounded. Groups: quantized as
-/// Kernels::quantize in reference/kernels.h defines it, bit for bit.
+/// Packs rows x (n_rows, k) into `to`, in the format to.kind. F16: each row is multiplied by a power of two that brings
+/// its largest magnitude to [2^14, 2^15), and rounded; row_scales has the inverse. BF16: rounded. Groups: quantized,
+/// bit-identical to Kernels::quantize (reference/kernels.h).
 void pack_inputs(Stream& stream, const float* x, const PackedInputs& to);
 
 /// Computes out (n_vectors, dim) = RMSNorm(x) * weight: x_i / sqrt(mean(x²) + eps) * weight_i. Zhang & Sennrich 2019.
@@ -88,8 +88,9 @@ struct HeadsProduct {
     return ceil_div(n_rows, kTileColumns) * kTileColumns;
   }
 };
-/// Computes the product, bit for bit that of multiply() on each head, and copies the rest of a head of `in` to the end
-/// of its `out`. `x` is workspace for n_heads * padded_rows() rows of weight.k elements in the weight's kind.
+/// Computes each head's product, bit-identical to multiply(), and copies the elements of `in` after the first weight.k
+/// to the end of the head in `out`. `x` is workspace for n_heads * padded_rows() rows of weight.k elements, in format
+/// weight.kind.
 void multiply_heads(Stream& stream, const HeadsProduct& product, const PackedInputs& x);
 
 /// An adapter's update of a matrix. A view.
@@ -177,7 +178,7 @@ struct Attention {
 /// into parts, which are joined in order by online softmax (Milakov & Gimelshein 2018; Dao 2023). With `partials`, an
 /// item's parts are computed in parallel and the last block joins them; without, a warp computes them in turn, and
 /// items are in groups of kGroupItems. Both give the same bits. For a cache of latents, query and out have heads of
-/// cache.head_dim elements, and the first latent_rank of `out` are set.
+/// cache.head_dim elements, and only the first latent_rank elements of each head of `out` are set.
 void attention(Stream& stream, const Attention& in);
 void attention_to_latents(Stream& stream, const Attention& in);  ///< attention() for a cache of latents
 /// Returns the size in bytes of Attention::partials for a step.

@@ -85,7 +85,7 @@ struct PackedMatrix {
     return (tile * 32 + lane) * 16 + (p.half * 2 + row / 8) * 4 + p.number * bytes;
   }
   [[nodiscard]] FOLIO_BOTH constexpr size_t nibble_shift(size_t column) const { return column / 32 % 2 * 4; }
-  /// Returns the index of a group's scale in its block. Rows g and g + 8 are adjacent: a lane needs both.
+  /// Returns the index of a group's scale in its block. Rows g and g + 8 are adjacent because a lane reads both.
   [[nodiscard]] FOLIO_BOTH constexpr size_t scale_index(size_t row, size_t column) const {
     return (column / group * 8 + row % 8) * 2 + row / 8;
   }
@@ -114,7 +114,7 @@ struct PackedInputs {
   [[nodiscard]] FOLIO_BOTH constexpr size_t block_offset(size_t column_tile, size_t block) const {
     return column_tile * tile_bytes() + block * block_bytes();
   }
-  /// Returns the byte offset of an element in its block. Two tiles share a lane's 16 bytes.
+  /// Returns the byte offset of an element in its block. A lane's 16 bytes are its elements of two tiles.
   [[nodiscard]] FOLIO_BOTH constexpr size_t number_offset(size_t row, size_t column) const {
     const size_t bytes = number_bytes(kind);
     const Place p = place_of(column, bytes);
@@ -139,7 +139,7 @@ struct CacheView {
   uint32_t n_kv_heads = 0;
   uint32_t head_dim = 0;
   bool half = false;
-  uint32_t latent_rank = 0;  ///< latent attention: elements of a key that are its value; 0: values are stored
+  uint32_t latent_rank = 0;  ///< latent attention: a value is a key's first latent_rank elements; 0: values are stored
 
   static constexpr size_t kPositions = 32;
 

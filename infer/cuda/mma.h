@@ -51,7 +51,7 @@ __device__ inline void multiply_bf16(Sums& s, const TileA& a, const TileB& b) {
       : "+f"(s.c[0]), "+f"(s.c[1]), "+f"(s.c[2]), "+f"(s.c[3])
       : "r"(a.w[0]), "r"(a.w[1]), "r"(a.w[2]), "r"(a.w[3]), "r"(b.w[0]), "r"(b.w[1]));
 }
-/// Adds A B, whose words are floats, to the sums. Only the upper 10 bits of their mantissas are used.
+/// Adds A B to the sums. The words of A and B are floats, and only the upper 10 bits of their mantissas are used.
 __device__ inline void multiply_tf32(Sums& s, const TileA& a, const TileB& b) {
   asm volatile(
       "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -63,8 +63,8 @@ __device__ inline uint32_t tf32_high(uint32_t x) { return x & 0xFFFFE000U; }
 __device__ inline uint32_t tf32_low(uint32_t x) {
   return __float_as_uint(__uint_as_float(x) - __uint_as_float(tf32_high(x)));
 }
-/// Adds A B, whose words are floats, as three tf32 products of their parts. The relative error of a product is about
-/// 2^-20.
+/// Adds A B to the sums. The words of A and B are floats; each product is computed as three tf32 products of their
+/// tf32_high() and tf32_low(), with a relative error of about 2^-20.
 __device__ inline void multiply_f32(Sums& s, const TileA& a, const TileB& b) {
   const TileA high{{tf32_high(a.w[0]), tf32_high(a.w[1]), tf32_high(a.w[2]), tf32_high(a.w[3])}};
   const TileA low{{tf32_low(a.w[0]), tf32_low(a.w[1]), tf32_low(a.w[2]), tf32_low(a.w[3])}};
@@ -73,7 +73,7 @@ __device__ inline void multiply_f32(Sums& s, const TileA& a, const TileB& b) {
   multiply_tf32(s, high, TileB{{tf32_low(b.w[0]), tf32_low(b.w[1])}});
   multiply_tf32(s, high, b_high);
 }
-/// Adds A B, whose words are four signed bytes each, to the sums, exactly.
+/// Adds A B to the sums, exactly. Each word of A and B holds four signed bytes.
 __device__ inline void multiply_s8(IntSums& s, const TileA& a, const TileB& b) {
   asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                : "+r"(s.c[0]), "+r"(s.c[1]), "+r"(s.c[2]), "+r"(s.c[3])

@@ -22,7 +22,8 @@ __global__ __launch_bounds__(kBlockThreads) void norm_warp(const float* x, const
     out[row * stride + i] = x[row * stride + i] * inverse * weight[i];
 }
 
-// One block per row: thread i sums the squares of elements i, i + 1024, …. Shuffles and shared memory join the sums.
+// One block per row: thread i sums the squares of elements i, i + 1024, …. The threads' sums are added by shuffles and
+// in shared memory.
 __global__ __launch_bounds__(kRowThreads) void norm_block(const float* x, const float* weight, float eps, size_t dim,
                                                           size_t stride, float* out) {
   x += blockIdx.x * stride;

@@ -1,6 +1,6 @@
 // One step of a warp's product, 16 rows of weights by 8 rows of inputs, for each format. A step is four tiles: 32
-// columns of F32, 64 of 16-bit elements, 128 of groups. product.cu loads steps from memory to registers;
-// product_tiled.cu copies them to shared memory first.
+// columns of F32 weights, 64 of 16-bit weights, 128 of group-quantized weights. product.cu loads steps from memory to
+// registers; product_tiled.cu copies them to shared memory first.
 #pragma once
 
 #include "infer/cuda/kernels.h"
@@ -74,7 +74,7 @@ struct Groups {
   [[nodiscard]] static FOLIO_BOTH constexpr size_t step_bytes(const PackedMatrix& w) { return w.block_bytes(); }
 
   static constexpr size_t kNumberBytes = kTileRows * kBlockK * kBits / 8;  ///< bytes of quants per step
-  static constexpr size_t kScaleBytes = 16 * kScales;                      ///< bytes per step, for 1-byte scales
+  static constexpr size_t kScaleBytes = 16 * kScales;                      ///< bytes per step if a scale is one byte
 
   /// Scales of rows g and g + 8, not yet converted: a conversion would wait for its load, and delay the loads of the
   /// next steps.
@@ -205,7 +205,7 @@ __device__ inline BlockWork work_of(const Products& products, size_t block, size
   return blocks;
 }
 
-/// Returns the number of blocks of k in each part that is summed separately.
+/// Returns the number of blocks in each of the kSplits parts of k, which are summed separately.
 [[nodiscard]] FOLIO_BOTH constexpr size_t split_blocks(size_t k_blocks) { return ceil_div(k_blocks, kSplits); }
 
 /// Stores a sum, plus the bias. Undoes the scaling of an F16 input row.

@@ -1,6 +1,7 @@
-// Products of each assignment's input and its expert's matrix, as in product.cu: a block's columns are a group of
-// assignments of one expert. A group has at most eight assignments if there are few rows, else up to 64, so that each
-// weight is read once per group. Results are bit for bit those of multiply().
+// Products of a mixture of experts, as in product.cu. An assignment is a pair of a row and one of its experts. A block
+// multiplies the inputs of a group of assignments by their expert's matrix. A group has at most eight assignments if
+// there are few rows, else up to 64, so that each weight is read once per group. Results are bit for bit those of
+// multiply().
 #include "infer/cuda/experts.h"
 #include "infer/cuda/product_narrow.h"
 

@@ -63,7 +63,7 @@ __device__ void rotate_row(const Rotation& r, size_t row, uint32_t first, uint32
   for (uint32_t i = first; i < n_query_pairs + heads.n_kv_heads * pairs; i += step) {
     const bool is_key = i >= n_query_pairs;
     const uint32_t head = (is_key ? i - n_query_pairs : i) / pairs;
-    const uint32_t pair = i % pairs;  // for keys too: n_query_pairs is a multiple of `pairs`
+    const uint32_t pair = i % pairs;  // also correct for keys, since n_query_pairs is a multiple of `pairs`
     float* x = is_key ? key + head * key_dim + first_of_key : query + head * heads.head_dim + first_of_query;
     const uint32_t d = r.angles.halves ? pair : 2 * pair;
     const uint32_t e = r.angles.halves ? pair + pairs : 2 * pair + 1;

@@ -9,8 +9,8 @@
 namespace folio::infer::gpu {
 namespace {
 
-// A block of survey or list reads 4096 logits. The product has just stored them in the L2 cache, so the reads take less
-// time than a launch.
+// A block of the kernels `survey` and `list` reads 4096 logits. The preceding product has just stored them in the L2
+// cache, so reading them takes less time than a kernel launch.
 
 constexpr unsigned kThreads = 512;
 constexpr unsigned kWarps = kThreads / kWarp;
@@ -87,7 +87,8 @@ __device__ inline Rank block_first(Rank value) {
   return least;
 }
 
-// A row of logits, which the threads of a block read together, chunk by chunk. `marks` (kChunk) is in shared memory.
+// A row of logits, which the threads of a block read together, chunk by chunk. `marks` (kChunk), in shared memory,
+// flags the penalized and the forbidden tokens of a chunk.
 class Row {
  public:
   __device__ Row(const float* logits, unsigned vocab_size, const DrawInput& in, const int32_t* ids, uint8_t* marks)
@@ -179,7 +180,7 @@ struct RowTokens {
       Sum passed = 0;
       for (const Sum sum : sums) {
         const Sum total = block_total(sum);
-        if (before + total > target) continue;  // the sums increase, so this counts those up to `target`
+        if (before + total > target) continue;  // skips the sums above `target`, which are the last ones
         ++step;
         passed = total;
       }
@@ -236,8 +237,8 @@ class Candidates {
   Sum total_;  // sum over the whole row of the weights of kind Weights::first()
 };
 
-// Selects levels from the top until their tokens are certain to suffice as candidates, or exceed kMostCandidates.
-// Bounds a level's weight by treating all of its tokens as if they were at its upper or at its lower end.
+// Selects levels (bins of logits) from the top until they certainly have enough candidates or exceed kMostCandidates
+// tokens. Bounds a level's weight by assuming that all of its logits are at the upper or at the lower end of the bin.
 __device__ void find_levels(const Weights& weights, State& state) {
   constexpr unsigned kEach = kBins / kThreads;
   const DrawInput& in = weights.in;

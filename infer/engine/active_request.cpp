@@ -92,7 +92,7 @@ size_t ActiveRequest::most_drafts(const Choice& c) const {
   return std::min(n_most_ - c.history().size() - 1, n_left(c) - 1);
 }
 
-// Tries drafts only if a single token is left to compute, so that the next step draws a token.
+// Returns nullopt unless only one token is left to compute, since drafts need a step that draws a token.
 std::optional<Goodput::Text> ActiveRequest::chances(const Sequence& s, size_t most) {
   Choice& c = choices_[s.index()];
   if (!c.drafts || c.in_flight() > 0) return {};  // a step in flight may still verify drafts

@@ -44,8 +44,8 @@ struct Choice : Sequence {
 
 class ActiveRequest {
  public:
-  /// Creates the request's sequences. Their acceptance of drafts begins with `acceptance`, which learns from
-  /// them; if null, each sequence learns alone. Throws core::Error if the request cannot run on the model.
+  /// Creates the request's sequences. `acceptance` is the prior of their draft acceptance rates, and is updated with
+  /// their drafts; null: the default prior. Throws core::Error if the request cannot run on the model.
   ActiveRequest(RequestId id, Request request, const core::ModelConfig& config, BlockManager& cache,
                 Acceptance* acceptance);
   ActiveRequest(const ActiveRequest&) = delete;

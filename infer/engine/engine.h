@@ -37,9 +37,9 @@ struct EngineStatistics {
   int64_t n_blocks = 0;
   double step_seconds = 0;   ///< total time of all steps
   double plan_seconds = 0;   ///< part of step_seconds: time spent selecting and assembling rows
-  double fixed_seconds = 0;  ///< the line fitted to the steps without prompt rows: seconds at 0 rows, and
-  double row_seconds = 0;    ///< seconds per row; both 0 before the first such step
-  double pass_seconds = 0;   ///< seconds of a drafter's pass: a draft token for each sequence
+  double fixed_seconds = 0;  ///< step time at 0 rows, by a line fitted to steps without prompt rows; 0 before the first
+  double row_seconds = 0;    ///< step time per row, from the same line; 0 before the first step
+  double pass_seconds = 0;   ///< time of one drafter pass, which drafts one token for each sequence
 };
 
 /// The number of rows of each sequence in a step, and the sequences that were started or preempted for the step.

@@ -205,7 +205,7 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
   Batch coming_{};
   bool is_touched_ = false;
   bool is_urgent_ = true;  ///< true if an output begins or ends: deliver after this step
-  size_t n_ended_ = 0;     ///< ended requests that were not delivered yet
+  size_t n_ended_ = 0;     ///< ended requests whose end was not delivered yet
   Clock::time_point last_delivery_{};
 
   std::condition_variable came_{};

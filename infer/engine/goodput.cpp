@@ -7,10 +7,10 @@
 namespace folio::infer {
 namespace {
 
-constexpr double kStepDecay = 0.97;    // decay per step of the weights in the line
-constexpr double kOffsetDecay = 0.99;  // decay per step of the weights in the offsets
-constexpr double kExceptions = 0.005;  // share of the time that may be lost by trying other lengths than the best
-constexpr double kRowsOfAStep = 8.0;   // initial estimate: computing so many rows takes as long as reading the weights
+constexpr double kStepDecay = 0.97;    // factor per step for the weights of earlier steps in the line fit
+constexpr double kOffsetDecay = 0.99;  // factor per step for the weights of earlier steps in offsets_
+constexpr double kExceptions = 0.005;  // maximum fraction of time lost by trying other numbers of drafts than best()
+constexpr double kRowsOfAStep = 8.0;   // initial estimate: reading the weights takes as long as this many rows
 constexpr double kLeastSpread = 0.02;
 
 struct Expected {
@@ -32,7 +32,7 @@ Expected expected(std::span<const Goodput::Text> texts, std::span<const size_t> 
 
 // Limits a step's deviation from the expected time to three times the mean deviation: one slow step on a busy machine
 // changes little, and a lasting change, which increases the mean deviation, is learned within some 100 steps. If all
-// steps have the same number of rows, the term w / 2 keeps the slope from drifting.
+// steps have the same number of rows, the term w / 2, with the step's weight w, keeps the slope from drifting.
 void StepTime::add(size_t n_rows, double seconds, bool in_line) {
   const auto rows = static_cast<double>(n_rows);
   seconds = std::max(seconds, 1e-9);
@@ -127,13 +127,13 @@ std::vector<size_t> Goodput::best(std::span<const Text> texts, size_t n_rows) co
   return lengths;
 }
 
-// Length: number of drafts. To keep the estimates current, a sequence whose best length is 0 sometimes tries one draft.
-// If there is no such sequence, all lengths are divided by 2, 4, …, to measure steps with fewer rows.
+// To keep the estimates current, a sequence for which best() returns 0 drafts sometimes tries one. If there is no such
+// sequence, all numbers of drafts are sometimes divided by 2, 4, …, to measure steps with fewer rows.
 std::span<const size_t> Goodput::choose(std::span<const Text> texts, size_t n_rows) {
   lengths_.assign(texts.size(), 0);
   tried_.assign(texts.size(), false);
   fewer_ = false;
-  if (!time_.measured() && !planted_) return lengths_;  // the first step measures a step without drafts
+  if (!time_.measured() && !planted_) return lengths_;  // no drafts until a step without drafts was measured
   lengths_ = best(texts, n_rows);
   if (planted_ || credit_ < 0.0) return lengths_;
   const auto is_idle = [&](size_t i) { return lengths_[i] == 0 && texts[i].most > 0; };

@@ -23,8 +23,8 @@ MtpDrafter::MtpDrafter(std::unique_ptr<const core::StoredModel> module, const co
   core::require(runner_.keeps_hidden(), "{}: its module cannot draft on several ranks; use one process", model.path);
 }
 
-// A sequence's rows in the module are the tokens after the first one of the sequence; the last ones may not be computed
-// yet. Blocks are shared by these tokens, since drafts need not be exact: the first token may differ.
+// Returns the number of rows that the module has not computed yet. A sequence has a row for each token after
+// its first. Sequences share blocks if these tokens are equal. The first may differ, since drafts need not be exact.
 size_t MtpDrafter::n_pending(const CachedText& cached) const {
   return cached.tokens.size() - static_cast<size_t>(runner_.cache().length(cached.sequence.id()));
 }
@@ -40,7 +40,7 @@ void MtpDrafter::add(CachedText& cached, const Computed& rows) {
   cached.end = rows.first + n;
 }
 
-// Removes drafts from the KV cache, and the last row if it was computed, since computing it draws the first draft.
+// Removes drafts from the KV cache, and also the last row, which must be computed again to draw the first draft.
 void MtpDrafter::settle(CachedText& cached) {
   BlockManager& cache = runner_.cache();
   const SequenceId id = cached.sequence.id();
@@ -59,7 +59,7 @@ void MtpDrafter::observe(std::span<const Computed> all) {
       auto cached = std::make_unique<CachedText>(runner_.cache());
       const auto tokens = c.tokens.subspan(c.begin + 1, c.first - c.begin);
       const auto n = runner_.cache().share_prefix(cached->sequence.id(), tokens);
-      cached->tokens.assign(tokens.begin(), tokens.begin() + n);  // earlier rows that no sequence has are missing
+      cached->tokens.assign(tokens.begin(), tokens.begin() + n);  // earlier rows are skipped if they are not cached
       c.memory = std::move(cached);
     }
     add(static_cast<CachedText&>(*c.memory), c);

@@ -18,7 +18,7 @@ std::vector<int32_t> PromptLookup::drafts(std::span<const int32_t> text, size_t 
     if (text.size() <= n) continue;
     const auto last = text.last(n);
     for (size_t end = text.size() - 1; end >= n; --end) {  // compares text[end - n, end) with `last`
-      if (text[end - 1] != last.back()) continue;          // rejects most positions without a call
+      if (text[end - 1] != last.back()) continue;          // rejects most positions before the full comparison
       if (!std::equal(last.begin(), last.end(), text.begin() + static_cast<std::ptrdiff_t>(end - n))) continue;
       std::vector<int32_t> drafts(most);
       for (size_t i = 0; i < most; ++i) drafts[i] = text[end + i % (text.size() - end)];

@@ -61,7 +61,7 @@ class Sequence {
     if (history_.empty()) history_.assign(prompt_.begin(), prompt_.end());
     history_.push_back(token);
   }
-  /// Removes the history before index `first` from the context. The rest will be recomputed.
+  /// Removes the history before index `first` from the context. The remaining tokens will be recomputed.
   void slide_to(size_t first) {
     recall(static_cast<size_t>(runs() ? cache_.length(id_) : 0));
     first_ = first;

@@ -1,4 +1,4 @@
-// An event queue of generated text and tokens, for fast_llm::Response and the Python package.
+// An event queue of generated text and tokens, for fast_llm::Model and the Python package.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// The parts of explain(): a prompt's activations, and analyses of them such as attribution and the logit lens. T is the
-// number of tokens. A level of the residual stream is 0 for the embedding, l + 1 after layer l.
+// Functions that explain() combines: a prompt's activations, and analyses of them such as attribution and the logit
+// lens. T is the number of tokens. Level 0 of the residual stream is the embedding, level l + 1 is after layer l.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ namespace folio::infer::explain {
 
 using Json = nlohmann::ordered_json;
 
-/// A prompt's activations, by the names of Observer. Each has a row for each token.
+/// A prompt's activations, by their names in Observer. Each has one row per token.
 struct Trace {
   std::vector<int32_t> tokens{};
   std::map<std::string, std::vector<float>> values{};
@@ -34,7 +34,7 @@ struct Trace {
   }
 };
 
-/// Changes an activation, given those before it, and returns true if it did. See Observer.
+/// Changes `values`, given the activations computed `before`. Returns true if they were changed. See Observer.
 using Change = std::function<bool(const std::string& name, std::span<float> values, const Trace& before)>;
 
 /// Throws core::Error if one step can't run this number of tokens. The message begins with `what`.
@@ -57,7 +57,7 @@ class Tensors {
 
  private:
   const core::StoredModel& model_;
-  StageWeights indices_;  ///< of the tensors in the manifest
+  StageWeights indices_;  ///< indices of the tensors in the manifest
 };
 
 /// Computes a layer's "key" and, if `for_saving`, "projected_key" and "value" from the latents of latent attention.
@@ -87,7 +87,7 @@ class Interventions {
   struct One {
     Place place;
     bool patches;
-    std::shared_ptr<const Trace> source;  ///< null: zero
+    std::shared_ptr<const Trace> source;  ///< the activations used as replacements; null: zeros
 
     [[nodiscard]] bool replaces(size_t row, size_t n_rows) const;
   };

@@ -21,8 +21,8 @@ double dot(std::span<const float> a, std::span<const float> b) {
                                [](float x, float y) { return double{x} * y; });
 }
 
-// Applies the residual scale and the post-norm, if there is one, to `directions` (T, dim), the u of each row. The
-// product with a head's output after Wo is then the head's share of the logit.
+// Applies the residual scale and the post-norm, if there is one, to `directions` (T, dim), whose product with a row's
+// residual is the row's logit. The product with a head's output after Wo is then the head's contribution to the logit.
 void pass_post_norm(std::span<float> directions, const Tensors& tensors, int64_t layer, const Trace& trace,
                     std::span<const float> wo, std::span<const float> bias) {
   const core::ModelConfig& config = tensors.config();
@@ -156,8 +156,8 @@ Json attribute(Runner& runner, const Tensors& tensors, const Trace& trace, std::
   const std::vector<float> norm = tensors.floats(Role::OutputNorm);
   const core::TensorView& output = *tensors.find(Role::Output);
   Json rows;
-  std::vector<double> sums;       // sum of each row's shares
-  std::vector<float> directions;  // (T, dim): u of each row
+  std::vector<double> sums;       // per row: sum of all contributions to the logit
+  std::vector<float> directions;  // (T, dim): u of each row; logit = residual stream · u
   for (size_t row = 0; row < targets.size(); ++row) {
     std::vector<float> u = core::to_floats(core::rows_of(output, targets[row], 1));
     const double size = rms(trace.row(last, row), config.norm_eps);
@@ -184,7 +184,7 @@ Json attribute(Runner& runner, const Tensors& tensors, const Trace& trace, std::
         return dot(trace.row(level, row), trace.row(directions, row));
       };
       const double mid = along(trace.at("attention_residual", layer));
-      const bool replaced = interventions.replace_attention(layer, row);  // if true, heads have no shares
+      const bool replaced = interventions.replace_attention(layer, row);  // true: attention is not split by head
       rows[row]["replaced"].push_back(replaced);
       Json& shares = rows[row]["heads"].emplace_back();
       for (size_t at = 0; at < wo.size() / dim; at += head_dim) {

@@ -19,7 +19,7 @@ namespace {
 
 void run_alone(Runner& runner, std::span<const int32_t> tokens, int32_t adapter, const Observer& observer) {
   runner.require_adapter(adapter);
-  const ScopedSequence sequence(runner.cache(), adapter);  // the prefix cache never contains its blocks
+  const ScopedSequence sequence(runner.cache(), adapter);  // private: its blocks never enter the prefix cache
   std::vector<Row> rows;
   for (const int32_t token : tokens) {
     rows.push_back({.token = token, .sequence = sequence.id(), .position = std::ssize(rows)});

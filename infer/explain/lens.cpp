@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kLensTokens = 5;   // number of likeliest tokens per level of the lens, and per effect
 constexpr size_t kCandidates = 20;  // number of likeliest tokens per row
-// Limits whose numbers of candidates are counted, each alone and at temperature 1.
+// Sampling limits. For each one by itself, at temperature 1, the tokens that it keeps are counted.
 constexpr size_t kTopK = 40;
 constexpr double kTopP = 0.95;
 constexpr double kMinP = 0.05;

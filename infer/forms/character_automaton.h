@@ -1,6 +1,6 @@
 // A set of strings as a deterministic automaton over code points, for conditions that one regular expression can't
-// express, such as a pattern with a limit on the length, or a match of one expression but not of another. The bytes of
-// strings can be such characters, too.
+// express, such as a pattern with a limit on the length, or a match of one expression but not of another.
+// Characters can also be bytes: see build_bytes().
 #pragma once
 
 #include <cstdint>
@@ -26,12 +26,12 @@ class CharacterAutomaton {
   CharacterAutomaton(const Syntax& syntax, core::WorkBudget budget);
   /// Accepts exactly the strings `texts`, encoded in UTF-8.
   CharacterAutomaton(std::span<const std::string> texts, core::WorkBudget budget, size_t most_states = kMostStates);
-  /// Copies an automaton that is combined under another budget.
+  /// Copies `other`. Operations on the copy spend steps of `budget`.
   CharacterAutomaton(const CharacterAutomaton& other, core::WorkBudget budget) : CharacterAutomaton(other) {
     budget_ = std::move(budget);
   }
-  /// Returns the automaton for numbers that are at least `least`, or more if `strictly`, of all those with as many
-  /// digits before the point and the same exponent. `least` has no zeros at the end of its fraction.
+  /// Returns the automaton for numbers >= `least`, or > `least` if `strictly`. Correct only for numbers with as many
+  /// digits before the point as `least`, and the same exponent. The fraction of `least` must not end in 0.
   [[nodiscard]] static CharacterAutomaton at_least(std::string_view least, bool strictly, core::WorkBudget budget);
   /// Returns the automaton for the decimal digits of the multiples of `divisor`, and the empty string.
   [[nodiscard]] static CharacterAutomaton multiples(uint32_t divisor, core::WorkBudget budget);
@@ -43,7 +43,7 @@ class CharacterAutomaton {
   [[nodiscard]] bool takes(std::string_view utf8) const;
   [[nodiscard]] bool takes_nothing() const;
   [[nodiscard]] Grammar::Part build(Grammar& grammar, const CharacterPart& characters) const;
-  /// Returns the part for strings of bytes, which are the characters up to 255.
+  /// Returns the part for strings of bytes: each character up to 255 is a byte. Larger ones are ignored.
   [[nodiscard]] Grammar::Part build_bytes(Grammar& grammar) const;
 
  private:

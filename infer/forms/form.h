@@ -113,8 +113,8 @@ class Form {
     bool is_expanded = false;
     std::vector<Step> steps{};  ///< transitions, sorted by byte
     std::bitset<256> bytes{};   ///< all bytes that may come next
-    std::bitset<256> run{};     ///< bytes that may follow each other in any order
-    uint32_t run_length = 0;    ///< number of bytes of `run` that may follow in any order
+    std::bitset<256> run{};     ///< bytes that may come next in any order, up to run_length of them
+    uint32_t run_length = 0;    ///< length up to which every sequence of bytes in `run` is allowed
     bool has_run = false;
     bool is_whole_run = false;  ///< true if run_length is exact, false if it is a lower bound
     Place same = kDead;         ///< a place that has cached the same allowed tokens; kDead: not computed yet
@@ -152,7 +152,7 @@ class Form {
   Grammar grammar_;
   std::shared_ptr<const TokenTree> tokens_;
   std::vector<StackNode> stacks_;
-  std::vector<int32_t> alike_stacks_;  ///< per stack: the stack with Grammar::alike() of its states; -2: unknown
+  std::vector<int32_t> alike_stacks_;  ///< per stack: the stack with each state s replaced by alike(s); -2: unknown
   std::unordered_map<uint64_t, int32_t> stack_numbers_;
   std::vector<PlaceData> places_;
   std::unordered_set<Place, SamePlace, SamePlace> place_numbers_;

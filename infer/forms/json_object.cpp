@@ -18,7 +18,7 @@ using Rule = Grammar::Rule;
 constexpr size_t kMostProperties = 2'000;
 constexpr size_t kMostOptional = 500;     // maximum number of successive optional properties; any of them may come next
 constexpr size_t kMostPatterns = 4;       // maximum number of patterns in patternProperties
-constexpr int64_t kMostCounted = 10'000;  // maximum product of properties and member counts to distinguish
+constexpr int64_t kMostCounted = 10'000;  // maximum of (properties + 1) * (possible numbers of members)
 
 struct PatternProperty {
   CharacterAutomaton names;

@@ -41,7 +41,7 @@ struct StepRow {
 struct Draw {
   size_t row;                        ///< index among the rows that need logits
   Sampler* sampler;                  ///< the sequence's sampler; a stage that draws reads only its options
-  std::span<const int32_t> history;  ///< the sequence's tokens so far, without the last one if the host lacks it
+  std::span<const int32_t> history;  ///< the sequence's tokens so far, except a last one that the host has not read
   int64_t position;                  ///< position of the drawn token in its sequence
 };
 

@@ -23,7 +23,7 @@ struct Row {
   Sampler* sampler = nullptr;          ///< draws the token that follows this row; null: no draw
   std::span<const int32_t> history{};  ///< the sequence's tokens so far, without a drawn_token(); read by the sampler
   bool keeps_hidden = false;           ///< asks for StepOutput::hidden
-  std::span<const float> hidden{};     ///< (dim): the model's hidden state, in a row of its module; see module_of()
+  std::span<const float> hidden{};     ///< (dim): if this is an MTP module, the main model's hidden state; else empty
 };
 
 /// A step that was issued and not yet collected.
@@ -139,7 +139,7 @@ class Runner {
   std::vector<StepRow> rows_;
   std::vector<BlockId> tables_;
   std::vector<int32_t> table_starts_;
-  std::vector<float> residual_;  ///< (rows, dim): the rows' hidden states, if the model is a module
+  std::vector<float> residual_;  ///< (rows, dim): Row::hidden of the step's rows, if the model is an MTP module
   std::vector<float> hidden_;    ///< (rows, dim): StepOutput::hidden
   size_t n_logit_rows_ = 0;
   size_t n_fed_ = 0;             ///< number of the last step's draws that the next step may use as drawn_token()

@@ -21,7 +21,7 @@
 
 namespace folio::infer::faster_transformer {
 
-/// The memory that a tensor is in, with FasterTransformer's names. Only CPU memory is supported.
+/// The kind of memory that holds a tensor's data, named as in FasterTransformer. Only CPU memory is supported.
 enum MemoryType { MEMORY_CPU, MEMORY_CPU_PINNED, MEMORY_GPU };
 enum DataType { TYPE_BOOL, TYPE_INT32, TYPE_UINT32, TYPE_UINT64, TYPE_FP32 };
 
@@ -107,7 +107,7 @@ class Llama {
     size_t length = 0;  ///< maximum number of tokens of a sequence, the input session_len
     size_t beam_width = 0;
     std::vector<std::vector<int32_t>> sequences{};  ///< tokens of each sequence so far; with beams, of the best beam
-    std::vector<size_t> n_hidden{};             ///< per sequence: 1 if it begins with a start_id that the output omits
+    std::vector<size_t> n_hidden{};  ///< per sequence: 1 if it begins with a start_id that the output omits
   };
 
   const LlamaWeight& weights_;

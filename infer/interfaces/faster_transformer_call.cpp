@@ -50,7 +50,6 @@ class Call {
   }
 
  private:
-  // One sequence of the batch.
   struct Sequence {
     std::vector<int32_t> tokens{};  ///< prompt: with continue_gen the session's tokens, then input_ids
     size_t n_hidden = 0;            ///< 1 if tokens[0] is a start_id, which the output omits; otherwise 0

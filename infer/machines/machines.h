@@ -37,13 +37,13 @@ struct MachineOptions {
 /// The machines of one model.
 struct Machines {
   std::vector<Placement> placements;
-  const Cpu* cpu = nullptr;  ///< null if the GPU has all layers; with several shards, the first one
+  const Cpu* cpu = nullptr;  ///< null if all layers are on the GPU; with several shards, the first shard's CPU
   size_t n_threads = 0;      ///< CPU threads in this process
   size_t n_shards = 1;       ///< shards of the CPU
   Machine* gpu = nullptr;    ///< null if no GPU was requested
   std::vector<std::unique_ptr<Machine>> owned{};
 
-  /// Returns what the machines are, such as "2 threads, avx512bf16", in the order of their layers.
+  /// Returns a description of the machines, such as "2 threads, avx512bf16", in the order of their layers.
   [[nodiscard]] std::string describe() const;
 };
 

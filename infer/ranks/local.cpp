@@ -91,7 +91,7 @@ class LocalGroup::Member final : public Transport {
   void all_gather(std::span<const std::byte> bytes, size_t n_to_all, const Take& take,
                   std::chrono::seconds /*timeout*/) override {
     const uint32_t round = group_.n_rounds_.load(std::memory_order_acquire);
-    group_.check();  // throws after a failure: another member may still be reading given_
+    group_.check();  // after a failure, throws: another member may still read given_, which must not be overwritten
     std::vector<Given>& given = group_.given_[round % 2];
     given[index_] = {bytes, n_to_all};
     group_.wait_for_all(round);

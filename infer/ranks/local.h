@@ -22,8 +22,8 @@
 
 namespace folio::infer {
 
-/// A thread for each shard. Threads sleep between runs; std::barrier is not used, because libstdc++'s yields instead,
-/// which costs milliseconds per run while other programs are busy.
+/// A thread for each shard. Threads sleep between runs. std::barrier is not used: in libstdc++, waiting threads yield
+/// instead of sleeping, which costs milliseconds per run while other programs are busy.
 class ShardThreads {
  public:
   /// Starts `n` threads, thread i on memory node nodes[i % nodes.size()]. Throws core::Error if one cannot be started.
@@ -59,8 +59,8 @@ class LocalGroup {
   /// Returns the transport of a member. The group must outlive it. Timeouts are ignored.
   [[nodiscard]] std::unique_ptr<Transport> member(size_t index);
 
-  /// Makes all_gather() throw in all members, because one has failed. reset() undoes this; it may only be called while
-  /// no member is in all_gather().
+  /// Makes all_gather() throw in all members, because one has failed. reset() makes all_gather() work again. Call
+  /// reset() only while no member is in all_gather().
   void break_off();
   void reset();
 
@@ -85,7 +85,7 @@ class ShardedCpu final : public Machine {
   ShardedCpu(size_t n_shards, const CpuOptions& options, std::span<const core::MemoryNode> nodes);
 
   [[nodiscard]] std::string describe() const override;
-  /// Loads one shard of the model on each CPU. Throws core::Error if the model's width has fewer tiles than shards.
+  /// Loads one shard of the model on each CPU. Throws core::Error if config.dim is too small to be split (kShardRows).
   [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, const Shard& shard,
                                             CacheType cache_type) override;
 
@@ -101,7 +101,7 @@ class ShardedCpu final : public Machine {
   std::vector<std::unique_ptr<Exchange>> exchanges_;
 };
 
-/// Returns the default number of shards: n_nodes, limited by n_threads and the tiles of kShardRows rows in config.dim.
+/// Returns the default number of shards: n_nodes, but at most n_threads and at most shard_tiles(config.dim).
 [[nodiscard]] size_t default_shards(size_t n_nodes, size_t n_threads, const core::ModelConfig& config);
 
 }  // namespace folio::infer

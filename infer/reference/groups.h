@@ -19,14 +19,14 @@ inline constexpr size_t kBlockColumns = 256;  ///< columns per block of a tile
 // The layout of GroupMatrix::tiles. Sixteen rows form a tile, one row per vector lane, so lanes are never summed. A
 // tile is read sequentially. It consists of blocks of 256 columns, each with these parts in order:
 //
-//   factors   only with byte_scales, but not with fp4: F16, (16) for the scales, then (16) for the minimums
+//   factors   (16) F16 for the scales, then (16) F16 for any minimums; only with byte_scales and without fp4
 //   scales    (groups, 16), F16 or bytes
 //   minimums  like the scales, if the type has minimums
-//   quants    by group of 32 columns. Four adjacent columns of the sixteen rows are 64 bytes, row by row: the
-//             operand of one dot-product instruction. 8-bit quants are these bytes. With fewer bits, a byte has the low
-//             nibbles of two quants: column c < 16 in its low half, column c + 16 in its high half. The upper bits
-//             follow: for 5 bits a byte per row and c mod 4, whose bit i belongs to column 4 i + c mod 4; for 6 bits
-//             two such bytes of bit pairs, for the first and the second sixteen columns.
+//   quants    for each group of 32 columns. 8-bit quants are bytes (8, 16 rows, 4 columns): four adjacent columns of
+//             the sixteen rows are the 64-byte operand of one dot-product instruction. With fewer bits, bytes (4, 16
+//             rows, 4 columns) contain the low nibbles of two quants: column c < 16 in the low half, column c + 16 in
+//             the high half. The upper bits follow. 5-bit quants have a byte per row and c mod 4, whose bit i belongs
+//             to column 4 i + c mod 4. 6-bit quants have two such bytes of bit pairs, for columns c < 16 and c >= 16.
 //
 // The last block of a row may have fewer groups. Blocks and their quants begin at cache lines. The last tile is padded
 // with zeros.
@@ -76,7 +76,7 @@ struct QuantizedInputs {
 };
 
 /// Returns the inputs from `first` on, each of k elements. A Kernels::quantize() call must have written `first` as its
-/// first input, because AMX interleaves the inputs of a call. Always inlined, so that each instruction set has its own.
+/// first input, because AMX interleaves the inputs of a call. Always inlined: each instruction set needs its own copy.
 [[nodiscard, gnu::always_inline]] inline QuantizedInputs from(const QuantizedInputs& x, size_t first, size_t k) {
   const size_t groups = first * (k / kGroupColumns);
   return {.values = x.values + first * k,

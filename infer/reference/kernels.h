@@ -71,12 +71,12 @@ struct AttentionInput {
   size_t key_offset;             ///< elements from a block's start to this head's keys, (head_dim, 32)
   size_t value_offset;           ///< elements from a block's start to this head's values, (32, head_dim)
   size_t n_positions;            ///< row r attends to positions below n_positions + r; at least 1
-  size_t window;                 ///< row r attends only to the last `window` of these; all windows begin in one block
+  size_t window;                 ///< row r attends only to its last `window` positions; all windows begin in one block
   size_t n_rows;                 ///< number of rows; n_positions + n_rows - 1 is at most the next multiple of 32
   size_t row_stride;             ///< elements from one row to the next, in the query and in the output
   size_t n_queries;              ///< query heads that share this key/value head
   size_t head_dim;               ///< at most kMaxHeadDim
-  size_t latent_rank = 0;        ///< latent attention: the output's elements, the first of each value; 0: not latent
+  size_t latent_rank = 0;        ///< latent attention: leading elements of each value that are output; 0: not latent
   float scale;                   ///< factor of query · key: 1 / sqrt(head_dim), except in some families
   float cap = 0.0F;              ///< scaled scores s become soft_cap(s); 0: no cap
   const float* sinks = nullptr;  ///< (n_queries): an extra score per query head, see attention; null: none
@@ -139,19 +139,19 @@ struct Kernels {
   void (*rms_norm)(const float* x, const float* weight, float eps, size_t dim, float* out);
 
   /// Computes out[n * out_stride + r] = Σ_k x[n, k] weight[r, k] for r in [row_begin, row_end) and n < n_rows, in the
-  /// order of sums above (kLanes). x is (n_rows, k), weight (…, k). With `accumulate`, adds the result to out. Narrow
-  /// weights give the bits of weights widened to float. Of Q8 weights, only the quants are multiplied: the caller
-  /// applies their scales.
+  /// order of sums above (kLanes). x is (n_rows, k), weight (…, k). With `accumulate`, adds the result to out. 16-bit
+  /// weights give results bit-identical to those of the weights widened to float. For Q8 weights, only the quants are
+  /// multiplied; the caller applies their scales.
   Overloads<Matmul<float>, Matmul<F16>, Matmul<BF16>, Matmul<Q8>> matmul;
 
-  /// Computes matmul for many inputs in a packed layout, with matmul's bits. pack() writes n <= packed_inputs inputs
-  /// (n, k) to packed_inputs * in_lanes(k) floats; the outputs of successive calls are contiguous. The layout depends
-  /// on the instruction set. Null except with AVX-512.
+  /// Computes matmul for many inputs in a packed layout; results are bit-identical to matmul's. pack() writes
+  /// n <= packed_inputs inputs (n, k) to packed_inputs * in_lanes(k) floats; the outputs of successive calls are
+  /// contiguous. The layout depends on the instruction set. Null except with AVX-512.
   size_t packed_inputs = 0;
   void (*pack)(const float* x, size_t n, size_t k, float* out) = nullptr;
   Overloads<Matmul<float>, Matmul<F16>, Matmul<BF16>> matmul_packed{};
 
-  /// Computes matmul for few rows, without prefetches: the weights are in the CPU's caches.
+  /// Computes matmul for few rows and weights that are already in the CPU's caches, so it does not prefetch.
   Overloads<Matmul<float>, Matmul<BF16>, Matmul<Q8>> matmul_near;
 
   /// Quantizes n <= 16 inputs (n, k), k a multiple of 32, for matmul_groups. For each group of 32 values: m = max |x|,
@@ -186,8 +186,8 @@ struct Kernels {
   /// maximum (online softmax, Milakov & Gimelshein 2018). A head's sink s is an extra score with the value 0:
   /// finally, e^(s - m) is added to Σ p (gpt-oss, 2025). In latent attention, scores are summed like matmul (not in
   /// attention_bf16), and only the first latent_rank elements of each head of `out` are written. Keys and values in 16
-  /// or 8 bits give the bits of the widened values. Widening is exact, since a quant times its scale is representable
-  /// as a float.
+  /// or 8 bits give results bit-identical to those of the values widened to float. Widening is exact, since a quant
+  /// times its scale is representable as a float.
   Overloads<Attention<float>, Attention<F16>, Attention<Q8>> attention;
   /// Computes attention for --fast; null if the CPU has no BF16 instruction that is faster. Like attention, but queries
   /// and p are rounded to BF16 for the products, whose pairs are added like those of matmul_fast: pairs of dimensions

@@ -69,7 +69,7 @@ struct SamplerOptions {
   [[nodiscard]] bool needs_history() const {
     return repetition_penalty != 1.0F || presence_penalty != 0.0F || frequency_penalty != 0.0F || has_long_bad_words();
   }
-  /// Returns true if the host must draw the tokens, because machines that draw don't support these options.
+  /// Returns true if the host must draw the tokens, because machines can't apply some of these options.
   [[nodiscard]] bool on_host() const {
     return presence_penalty != 0.0F || frequency_penalty != 0.0F || !logit_bias.empty() || has_long_bad_words();
   }

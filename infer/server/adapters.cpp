@@ -157,8 +157,8 @@ void Adapters::release(const Use& use) {
   if (!waiting_.empty()) post_([this] { serve_waiting(); });
 }
 
-// Serves waiting requests whose adapter is in memory, and loads other adapters while memory can be freed for them. Once
-// that fails, all later requests wait, too, so that none overtakes an earlier one.
+// Serves waiting requests whose adapter is in memory, and loads other adapters while memory can be freed for them. If
+// it can't be freed for a request, all later requests wait, too, so that none overtakes an earlier request.
 void Adapters::serve_waiting() {
   std::deque<std::weak_ptr<Use>> left;
   bool blocked = false;

@@ -52,10 +52,10 @@ struct ServedModel {
   size_t speculate = 0;                                    ///< GenerateOptions::speculate of all requests
   int32_t adapter = kNoAdapter;                            ///< GenerateOptions::adapter of requests for `name`
   std::vector<std::string> adapters{};                     ///< names of adapters that requests may choose
-  int64_t max_choices = kMostChoices;                      ///< maximum number of choices per request: n for each prompt
+  int64_t max_choices = kMostChoices;                      ///< maximum of n times the number of prompts in a request
   size_t max_tool_calls = kMostToolCalls;                  ///< maximum number of tool calls per answer
   SamplerOptions sampler = SamplerOptions::of_requests();  ///< defaults for requests
-  std::string machine{};                                   ///< Machine::describe() of where the model runs
+  std::string machine{};                                   ///< Machine::describe() of the machine that runs the model
   std::shared_ptr<AnswerForms> forms{};                    ///< null: requests can't constrain their answers
 
   /// Returns true if `model` is the name of the model or of an adapter.
@@ -67,7 +67,7 @@ struct ServedModel {
 /// Throws ApiError 404 if no model or adapter of that name is served.
 void require_model(const std::string& name, const ServedModel& served);
 
-/// Returns a model's default name, derived from its path: runs/tinyshakespeare/model.gguf is tinyshakespeare.
+/// Returns a model's default name, derived from its path: "tinyshakespeare" for runs/tinyshakespeare/model.gguf.
 [[nodiscard]] std::string model_name(const std::string& path);
 
 struct Prompt {

@@ -89,7 +89,7 @@ class ReasoningReader {
 };
 
 /// Parses an answer's reasoning, then its text, and calls if there are tools. is_enough() is true at the maximum number
-/// of calls, or after a call that equals an earlier one. Such a call is left out.
+/// of calls, or after a call that repeats an earlier one. A repeated call is left out of the updates.
 class AnswerReader {
  public:
   /// `tools` may be null, and must outlive this object. See CallReader for `id_seed`.
@@ -112,7 +112,7 @@ class AnswerReader {
   size_t most_calls_;
   std::set<std::string> known_{};  ///< complete calls: name, newline, arguments
   std::string current_{};          ///< the current call: name, newline, arguments so far
-  CallUpdate held_{};              ///< the current call's output, held back while it may repeat a call
+  CallUpdate held_{};              ///< the current call's output, held back while it may equal an earlier call
   bool is_enough_ = false;
 };
 

@@ -82,7 +82,7 @@ class Completion : public std::enable_shared_from_this<Completion> {
   CompletionRequest request_;
   const ServedModel& served_;
   std::string id_;
-  std::shared_ptr<HttpReply> reply_;                 ///< null once nothing more is sent
+  std::shared_ptr<HttpReply> reply_;                 ///< null when nothing more will be sent
   std::shared_ptr<EventQueue<ChoiceUpdate>> queue_;  ///< set from start() until all requests have ended
   Metrics& metrics_;
   std::unique_ptr<Replies> replies_;

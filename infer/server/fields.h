@@ -25,7 +25,7 @@ template <typename... Args>
 [[noreturn]] void refuse_type(const std::string& field, const std::string& what);
 
 /// Returns the result of make(). Turns a core::Error into an ApiError that names `field`, if not empty. If make()
-/// exceeds the budget, the ApiError names the part of the request that needs too much work, a path below `place`.
+/// exceeds the budget, the ApiError has the path, below `place`, of the part of the request that needs too much work.
 template <typename Make>
 [[nodiscard]] auto made_for(const std::string& field, const std::string& place, const core::WorkBudget& budget,
                             Make&& make) {

@@ -30,7 +30,7 @@ struct RequestedForm {
   forms::FormOptions options{};
 };
 
-// Returns the constraint in a field, a path such as structured_outputs.json. `ordered` is the body.
+// Returns the constraint in `value`, which is at path `field` (such as structured_outputs.json) of the body `ordered`.
 RequestedForm form_of(const std::string& field, FormKind kind, const Json& value, const Ordered& ordered) {
   RequestedForm form{.place = field, .options = {.kind = kind}};
   if (kind == FormKind::Choice) {

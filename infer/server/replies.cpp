@@ -152,8 +152,8 @@ std::string Replies::event_end(const Ordered& usage) const {
   return (include_usage_ ? ",\"usage\":" + dump(usage) : "") + "}\n\n";
 }
 
-// Returns a source of a choice's JSON, whole or as part of a stream's chunk. Each call appends one token or a few
-// kilobytes of text.
+// Returns a source that writes a choice's JSON, for a whole answer or a stream's chunk. Each call of the source appends
+// one token or a few kilobytes of text.
 TextSource Replies::choice_source(size_t index, std::shared_ptr<const ChoiceText> choice, bool chunk) const {
   std::vector<TextSource> parts;
   parts.push_back([this, index, choice, chunk](std::string& text) {
@@ -196,8 +196,8 @@ Ordered Replies::message_json(const ChoiceText& choice, bool chunk) const {
   return message;
 }
 
-// Adds the sources of a choice's log-probabilities. A chat has one list of token objects. A text completion has four
-// parallel lists and, since they lack IDs and bytes, also the list that a chat has.
+// Appends sources that write a choice's log-probabilities. A chat has one list of token objects. A text completion has
+// four parallel lists, which lack IDs and bytes, and therefore also the list of token objects.
 void Replies::add_logprobs(std::vector<TextSource>& parts, const std::shared_ptr<const ChoiceText>& choice) const {
   std::vector<const TokenLogprob*> all;
   for (const auto& some : choice->prompt_tokens) {
@@ -222,7 +222,7 @@ void Replies::add_logprobs(std::vector<TextSource>& parts, const std::shared_ptr
     Ordered json = t.logprob ? Ordered::object() : Ordered();
     for (const auto& other : t.top) {
       std::string name = token_name(other.token);
-      if (json.contains(name)) name = fmt::format("token_id:{}", other.token);  // vLLM's name for a repeated text
+      if (json.contains(name)) name = fmt::format("token_id:{}", other.token);  // vLLM's name for duplicate texts
       json[name] = other.logprob;
     }
     return json;

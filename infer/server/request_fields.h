@@ -39,18 +39,18 @@ void check_text_of(const std::string& field, std::span<const Prompt> prompts, co
 
 /// Throws ApiError if the model has no chat template.
 void need_chat_template(const ServedModel& served);
-/// A chat, rendered as a prompt, and what is needed to parse its answer.
+/// A chat rendered as a prompt, with the data needed to parse its answer.
 struct ChatPrompt {
   Prompt prompt{};
   data::Thinking thinking = data::Thinking::None;  ///< the reasoning mode
-  std::shared_ptr<CallWriting> writing{};          ///< the model's format of calls; null without tools and calls
+  std::shared_ptr<CallWriting> writing{};          ///< the model's tool-call format; null without tools or calls
 };
 /// Renders a chat. `tools` and `variables` are as in data::RenderOptions.
 [[nodiscard]] ChatPrompt chat_prompt(const Json* messages, const std::string& tools, const std::string& variables,
                                      const ServedModel& served, const core::WorkBudget& budget);
 
-/// Returns the body with its keys in the order of `text`, the body's JSON text, if it has a constraint or tools.
-/// Otherwise, returns {}, since the order does not matter.
+/// If the request has a constraint or tools, returns the body with its keys in the order of `text`, the body's JSON
+/// text. Otherwise returns {}, since the order of keys does not matter.
 [[nodiscard]] Ordered forms_in_order(const Fields& fields, std::string_view text, const core::WorkBudget& budget);
 /// The tools that an answer may call.
 struct RequestedTools {

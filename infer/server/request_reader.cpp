@@ -77,7 +77,7 @@ size_t RequestReader::read(std::string_view bytes) {
   return used;
 }
 
-// Reads bytes of a line. Checks each one at once, since the rest of the line may never arrive.
+// Reads bytes of a line. Checks each byte immediately, since the rest of the line may never arrive.
 size_t RequestReader::read_line(std::string_view bytes) {
   const size_t newline = bytes.find('\n');
   const size_t n = newline == std::string_view::npos ? bytes.size() : newline + 1;
@@ -150,7 +150,8 @@ void RequestReader::take_request_line(std::string_view line) {
   state_ = State::Header;
 }
 
-// Stores a header field. Fields that affect a decision may appear only once, since programs differ on which one counts.
+// Stores a header field. Fields that the server acts on may appear only once, since HTTP programs differ on which of
+// several they use.
 void RequestReader::take_field(std::string_view name, std::string_view value) {
   const std::string lower = lower_case(name);
   if (lower == "connection") {
@@ -225,7 +226,7 @@ size_t RequestReader::read_data(std::string_view bytes) {
     const size_t needed = body_.size() + n;
     if (needed > body_.capacity()) {
       const size_t most = head_.chunked ? limits_.max_body : head_.content_length;
-      std::string larger;  // std::string itself could allocate twice as much
+      std::string larger;  // append() could allocate twice as much
       larger.reserve(std::min(most, std::max(needed, 2 * body_.capacity())));
       larger += body_;
       body_ = std::move(larger);

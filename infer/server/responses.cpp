@@ -82,8 +82,8 @@ class Messages {
 
  private:
   // Returns the assistant message to which to add the field `key`: the last message if possible, otherwise a new one.
-  // If `first`, `key` must come before content and calls, so the last message can't be used if it has content, calls or
-  // `key`.
+  // If `first` is true, `key` must come before content and calls, so a new message is needed if the last message has
+  // content, calls or `key`.
   Json& assistant(const char* key, bool first) {
     const bool fits = !all_.empty() && all_.back()["role"] == "assistant" && !has(all_.back(), "tool_calls") &&
                       !has(all_.back(), "content");
@@ -123,7 +123,8 @@ Ordered tools_of(const Ordered& tools) {
   return all;
 }
 
-// Returns the request as the JSON of a chat request. `ordered` is the body in order, without logit_bias.
+// Translates the request to the JSON of a chat request. `ordered` is the body with its original key order, without
+// logit_bias.
 std::string chat_of(const Fields& fields, const Ordered& ordered) {
   constexpr std::array kOther{"tools", "tool_choice", "stream_options", "top_logprobs"};
   Ordered chat = Ordered::object();

@@ -1,5 +1,5 @@
-// OpenAPI schemas of requests and answers. The checks of requests, /openapi.json and the page's fields are derived from
-// them. Sampling parameters come from SamplerOptions::visit_fields.
+// OpenAPI schemas of requests and answers. They are the source of request validation, /openapi.json and the web page's
+// input fields. Sampling parameters come from SamplerOptions::visit_fields.
 #pragma once
 
 #include <nlohmann/json.hpp>

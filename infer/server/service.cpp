@@ -122,7 +122,7 @@ void Service::refuse(const HttpRequest& request, HttpReply& reply, const ApiErro
   reply.send(error.status(), kJson, error_body(error));
 }
 
-// Answers OPTIONS and GET requests. Returns true for a POST request, which must be handled once its body was read.
+// Answers OPTIONS and GET requests. Returns true for a POST request, which must be handled once its body has been read.
 bool Service::route(const HttpRequest& request, const Reply& reply) {
   const Route* route = route_of(request.path);
   if (route == nullptr)
@@ -148,7 +148,8 @@ void Service::send(const HttpRequest& request, const Reply& reply, TextSource bo
   reply->send(200, media, std::move(body));
 }
 
-// Parses the body and calls `work` on the worker's thread, so that a slow request delays only requests sent later.
+// Parses the body and calls `work` on the worker's thread, so that a slow request delays only the requests queued after
+// it.
 void Service::prepare(HttpRequest& request, const Reply& reply, const Prepare& work) {
   const size_t n = preparing_.size();
   if (n >= options_.max_queue)

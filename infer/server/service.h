@@ -140,7 +140,7 @@ class Service {
   };
   std::map<const Completion*, Running> completions_;
   std::atomic<size_t> n_choices_ = 0;                     ///< choices in completions_; also read by the worker
-  size_t n_logprob_bytes_ = 0;                            ///< maximum bytes of log-probabilities in completions_
+  size_t n_logprob_bytes_ = 0;                            ///< upper bound of completions_' log-probability bytes
   std::mutex mutex_;                                      ///< guards have_events_
   std::vector<std::shared_ptr<Completion>> have_events_;  ///< completions with new events; any thread may append
   std::map<uint64_t, Preparing> preparing_;

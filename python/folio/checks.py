@@ -14,8 +14,8 @@ from . import _engine
 CACHE_TYPES = {"f32": 0, "f16": 1, "q8_0": 2}
 DRAFT_SOURCES = {"auto": 0, "ngram": 1, "model": 2, "mtp": 3}
 MAX_CONTEXT = 1 << 24
-MAX_DEPTH = 64  # nesting of an argument
-MAX_VALUES = 1 << 24  # of an argument
+MAX_DEPTH = 64  # maximum nesting depth of an argument
+MAX_VALUES = 1 << 24  # maximum number of values in an argument
 # Minimum and maximum of each number that Model() accepts.
 RANGES = {
     "threads": (1, 1024),
@@ -109,11 +109,11 @@ def token_ids(ids: Any) -> list[int]:
 
 
 def as_json(value: Any, name: str = "") -> str:
-    """Returns None, booleans, numbers, strings, mappings, sequences, and NumPy arrays and scalars as JSON text.
+    """Converts None, booleans, numbers, strings, mappings, sequences, and NumPy arrays and scalars to JSON text.
 
     Raises TypeError for other objects, and ValueError for a number that is not finite, a string with a lone surrogate,
-    nesting deeper than MAX_DEPTH and more than MAX_VALUES values. Errors begin with `name` or, if it is empty, with the
-    key of the outermost mapping. Integers are clamped to 64 bits, out of range for every option.
+    nesting deeper than MAX_DEPTH, or more than MAX_VALUES values. Errors begin with `name` or, if it is empty, with the
+    key of the outermost mapping. Integers beyond 64 bits are clamped, since no option allows them.
     """
     n_left = MAX_VALUES
 
@@ -162,7 +162,7 @@ def as_json(value: Any, name: str = "") -> str:
             return refuse(one, path) if hasattr(given, "tolist") else plain(given, path)
         if hasattr(one, "__index__"):
             return min(max(operator.index(one), -2**63), 2**64 - 1)
-        if len(path) == MAX_DEPTH:  # the error names only the root: 64 levels would not help
+        if len(path) == MAX_DEPTH:  # the error names only the root, since a path of 64 levels would not help
             fail(ValueError, path[:not name], f"is nested deeper than {MAX_DEPTH} levels, or contains itself")
         if hasattr(one, "items"):
             items = list(itertools.islice(one.items(), n_left + 1))
@@ -173,14 +173,14 @@ def as_json(value: Any, name: str = "") -> str:
             refuse(one, path)
         try:
             length = len(one)
-        except OverflowError:  # more than Python can count
+        except OverflowError:  # the length exceeds sys.maxsize
             length = MAX_VALUES + 1
         if length > n_left:
             too_many(path)
-        elements = list(itertools.islice(one, length + 1))  # a copy: reading an element may run code that changes it
+        elements = list(itertools.islice(one, length + 1))  # a copy, as reading an element may change `one`
         if len(elements) > length:
             fail(ValueError, path, "has more elements than its length")
-        if all(type(element) is int and 0 <= element < 2**31 for element in elements):  # token IDs, quickly
+        if all(type(element) is int and 0 <= element < 2**31 for element in elements):  # fast path for token IDs
             n_left -= len(elements)
             return elements
         return [plain(element, (*path, i)) for i, element in enumerate(elements)]

@@ -196,7 +196,7 @@ class Model:
             return complete(self, True, {**options, "messages": _messages(messages)})
         return complete(self, False, _prompted(prompt, options))
 
-    # Intermediate values. `ids` are the tokens of one sequence, from the first on.
+    # Functions that return intermediate values. `ids` are the tokens of one sequence, starting at position 0.
 
     def score(self, text: Prompt, *, parse_special: bool = True) -> np.ndarray:
         """Returns ln p of each token except the first, given the preceding ones: (tokens - 1), float64, in nats."""
@@ -230,9 +230,9 @@ class Model:
                 patch: str | Sequence[str] | None = None, from_: Prompt | None = None) -> Explanation:
         """Explains the next token of each position of a prompt of at most 256 tokens.
 
-        `token`, an ID or its text, is the token whose logit is attributed; None: each row's likeliest token.
+        `token`, an ID or its text, is the token whose logit is attributed; None: each position's likeliest token.
 
-        `ablate`, `mean` and `patch` list places, such as "3.5" (head 5 of layer 3; see docs/explain.md). `ablate`
+        `ablate`, `mean` and `patch` list activations, such as "3.5" (head 5 of layer 3; see docs/explain.md). `ablate`
         replaces activations by zero, `mean` by their mean over the positions of the prompt or of `mean_over`, and
         `patch` by those of the prompt `from_`, aligned at the last token.
         """
@@ -398,7 +398,7 @@ def _exception(refusal: Any, names: Mapping[str, str] = {}) -> Exception:
     message = renamed(message, names)
     if code == "no_chat_template":
         message = f"{message.split(', like')[0]}: use generate(), or Model(…, chat_template=…)"
-    if code == "unknown_parameter" and "did you mean" not in message:  # FORMS: Python's option names
+    if code == "unknown_parameter" and "did you mean" not in message:  # suggest a name of Python's options
         message += "".join(f" (did you mean {near}?)" for near in difflib.get_close_matches(field, FORMS, 1))
     if code in ("unknown_parameter", "invalid_type"):
         return TypeError(message)

@@ -84,7 +84,7 @@ def by_sequences(context: Any) -> tuple[float, dict[str, Any]]:
 
 class SameBeginning(RequestRouter):
     """Routes requests with the same beginning to the same replica, for prefix caching. Rendezvous hashing orders the
-    replicas for each beginning. A full replica is skipped. Adding or removing one moves only the requests to it."""
+    replicas for each beginning. Full replicas are skipped. Adding or removing a replica moves only its requests."""
 
     async def choose_replicas(self, candidate_replicas: list[Any], pending_request: Any = None) -> list[list[Any]]:
         beginning = pending_request.args[0] if pending_request else ""
@@ -107,7 +107,7 @@ def beginning_of(body: bytes) -> str:
 
 
 class Ingress:
-    """Forwards requests. Keeps what was sent of each response, so that another replica can continue it."""
+    """Forwards requests. Records the sent part of each response, so that another replica can continue it."""
 
     def __init__(self, replicas: Any) -> None:
         self.replicas = replicas.options(stream=True)

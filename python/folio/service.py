@@ -72,7 +72,7 @@ class Service:
         events = None
         try:
             loop = asyncio.get_running_loop()
-        except RuntimeError:  # no event loop: the caller blocks
+        except RuntimeError:  # no event loop, so the reply's methods block
             notifier = None
         else:
             notifier = self.model._notifier()

@@ -159,7 +159,7 @@ nb::object logits(const Model& model, Ids ids) {
   return array_of(std::move(*values), {n_rows, n_vocab});
 }
 
-// Values at each named place of the forward pass, one row per token.
+// Intermediate values of the forward pass by name, one row per token.
 using Places = std::vector<std::pair<std::string, std::vector<float>>>;
 
 std::shared_ptr<Places> observe(const Model& model, const Ids& ids) {

@@ -32,7 +32,7 @@ void wait_for_threads();
 
 /// Registers a handler for forked children: it counts the fork and forgets the parent's threads. Call it at import.
 void watch_forks();
-/// Returns the number of forks that lead from the process that imported the module to this one; 0 if it is the same.
+/// Returns the number of forks between the process that imported the module and this one; 0 in the importing process.
 [[nodiscard]] unsigned n_forks();
 [[noreturn]] void fail_after_fork();
 
@@ -40,8 +40,8 @@ void watch_forks();
 template <typename T>
 inline constexpr bool kJoinsThreads = false;
 
-/// Owns an object that threads of this process use. It is unusable in a forked child, and leaked there: the threads do
-/// not exist in the child, and mutexes may be locked forever.
+/// Owns an object that threads of this process use. It is unusable in a forked child, and leaked there, since the
+/// threads do not exist in the child, and mutexes may be locked forever.
 template <typename T>
 class Owned {
  public:

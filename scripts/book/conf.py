@@ -75,7 +75,7 @@ def parts(pages):
 
 
 def table(explained, name, needs, text, run, time, code, results):
-    """Returns the table of a chapter with this name or number; `results` are those of the study's last full run."""
+    """Returns a chapter's table. `name`: a study's name or a rung's number; `results`: those of the last full run."""
     minutes = max(1, round(len(re.sub(r"<!--.*?-->", "", text, flags=re.S).split()) / WORDS_A_MINUTE))
     texts = [re.sub(r"([*_`<$])", r"\\\1", result) for result in results]
     more = f"; and {len(texts) - 3} more" if len(texts) > 3 else ""
@@ -134,7 +134,7 @@ def read_source(app, docname, source):
     elif re.match(r"\d\d_", folder):
         text = with_study_table(text, folder, explained)
     elif docname == "README":
-        text = re.sub(r"^\[!\[CI\].*\n", "", text, flags=re.M)  # an address on GitHub
+        text = re.sub(r"^\[!\[CI\].*\n", "", text, flags=re.M)  # the CI badge, an image on GitHub
         trees = parts(pages)
     for title, listed in trees.items():
         caption = f":caption: {title}\n" if title else ""

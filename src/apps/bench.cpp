@@ -166,7 +166,7 @@ FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch,
   return {apps::median(decode), apps::median(free), apps::median(share)};
 }
 
-/// Describes the CPU or GPU that runs a model, and its memory bandwidth (unset if both a CPU and a GPU run it).
+/// Describes the CPU or GPU that runs a model, and its memory bandwidth (unset if the model runs on both).
 struct MemorySpeed {
   nlohmann::ordered_json machines;  ///< fields of the output of --json
   std::string description;          ///< line printed without --json

@@ -33,7 +33,7 @@ struct Options {
   int version = 0;
   uint64_t max_shard_bytes = core::kMaxShardBytes;
   int64_t layers = 0;                    ///< number of layers to keep; 0: all
-  bool mtp = false;                      ///< keep the module of multi-token prediction in any GGUF
+  bool mtp = false;                      ///< keep the multi-token prediction module even if llama.cpp rejects it
   std::vector<core::AdapterPath> merge;  ///< adapters to merge into the model
   std::string base;                      ///< path of the exported adapter's base model
 };

@@ -22,8 +22,8 @@ namespace {
 
 using Values = std::vector<std::pair<std::string, std::string>>;
 
-// Returns the flag, as in --help, and the TOML value of each setting in `c` that has a flag. Omits training settings
-// whose TrainField::kept is greater than `most`.
+// Returns (flag name, TOML value) of each setting in `c` that has a flag. Omits training settings whose
+// TrainField::kept is greater than `most`.
 Values values_of(const train::TrainConfig& c, train::Kept most = train::Kept::InFiles) {
   Values values;
   const auto add = [&](const auto& value, const core::ConfigField& field) {
@@ -159,9 +159,9 @@ void complete_shape(TrainOptions& o) {
   if (given("--lr") && !given("--min-lr")) c.min_lr = std::min(c.min_lr, c.lr);
 }
 
-// Derives the dimensions of latent attention, in the ratios of DeepSeek-V3's heads: values and the part of a key
-// without RoPE are as wide as a usual head, the part with RoPE is half as wide. The latent has a quarter of the model's
-// width. All norms have the epsilon of the latents' norms, since a GGUF stores only one epsilon.
+// Derives the dimensions of latent attention in the ratios of DeepSeek-V3: dim / n_heads for values and for the part of
+// a key without RoPE, half of that for the part with RoPE, and dim / 4 for the latent. All norms have the epsilon of
+// the latents' norms, since a GGUF stores only one epsilon.
 void complete_latent(TrainOptions& o) {
   core::ModelConfig& m = o.config.model;
   const auto& given = o.request.given;

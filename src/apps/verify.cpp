@@ -106,7 +106,8 @@ bool compare_text(nn::Llama& reference, const train::EngineSide& side, const dat
   infer::GenerateOptions greedy;
   greedy.max_tokens = n;
   greedy.sampler.temperature = 0.0F;
-  const auto up_to_the_end = [&](std::vector<int32_t> tokens) {  // because LibTorch continues after an end token
+  // Removes the first end token and all later tokens, because greedy_by_libtorch() continues after an end token.
+  const auto up_to_the_end = [&](std::vector<int32_t> tokens) {
     const auto end = std::ranges::find_if(tokens, [&](int32_t token) { return file_tokenizer.ends_text(token); });
     tokens.erase(end, tokens.end());
     return tokens;

@@ -1,5 +1,5 @@
-// The supported model families. A table describes each family as a Llama plus the parts that it adds. Training and
-// inference code queries the parts, never the family. The names used in files are in formats/family_files.h.
+// The supported model families. A table lists how each family differs from Llama, as features (FamilyInfo). Training
+// and inference code checks features, never the family itself. The names used in files are in formats/family_files.h.
 #pragma once
 
 #include <fmt/format.h>

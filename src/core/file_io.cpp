@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 16U;
 
-// Returns ".NAME.tmp-", to which the process ID is appended. Cuts NAME, because file names are limited in length.
+// Returns ".NAME.tmp-", to which the process ID is appended. Truncates a long NAME to respect the limit on file names.
 std::string temporary_prefix(const fs::path& path) {
   return fmt::format(".{}.tmp-", path.filename().string().substr(0, 200));
 }

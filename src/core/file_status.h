@@ -1,4 +1,4 @@
-// Wrappers of std::filesystem that throw core::Error: one line with the path and the reason.
+// Wrappers around std::filesystem that throw core::Error with a one-line message: the path and the reason.
 #pragma once
 
 #include <sys/types.h>

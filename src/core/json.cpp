@@ -17,7 +17,7 @@ Json parse(std::string_view text, const std::string& where, size_t max_keys, std
   const auto watch = [&](int depth, typename Json::parse_event_t event, Json& parsed) {
     using Event = typename Json::parse_event_t;
     const bool opens =
-        event == Event::object_start || event == Event::array_start;  // for these, `depth` is that of the outer value
+        event == Event::object_start || event == Event::array_start;  // `depth` does not yet count the opened value
     if (depth + (opens ? 1 : 0) > kMaxDepth) fail("{}: JSON nested deeper than {}", where, kMaxDepth);
     if (++n_values > kMaxValues) fail("{}: more than {} values and keys", where, kMaxValues);
     if (event == Event::object_start) {  // clears keys of a skipped value, which has no end event

@@ -70,10 +70,10 @@ struct FusedRows {
 /// first + e * steps[0] + r * steps[1] + c * steps[2] of `name`. There are two kinds:
 /// Experts of gpt-oss: a stack [experts, out, in] is every steps[1]-th column of [experts, in, steps[1] * out], and
 /// vectors are in [experts, steps[1] * out]. MXFP4 has two U8 tensors: NAME_blocks, [experts, steps[1] * out, in / 32,
-/// 16], with elements 2i and 2i + 1 in the low and high half of a byte; and NAME_scales, of the same shape without 16.
+/// 16], with elements 2i and 2i + 1 in the low and high half of a byte; and NAME_scales, without the last dimension.
 /// Latent attention: [heads * (nope + v), rank] has, for each head, WkB's matrix transposed, then WvB's matrix.
 struct HfPacked {
-  std::string name;  ///< name of the tensor; empty: stored alone, or one tensor per expert
+  std::string name;  ///< name of that Hugging Face tensor; empty: this tensor is not packed
   std::vector<int64_t> shape{};
   int64_t first = 0;
   std::array<int64_t, 3> steps{};
@@ -101,7 +101,7 @@ struct TensorSpec {
   [[nodiscard]] bool of_experts() const;
   /// Returns true for a matrix or a stack of matrices, false for a vector or one vector per expert.
   [[nodiscard]] bool is_matrix() const;
-  /// Returns the number of tensors in Hugging Face files for this one: one per expert for most stacks, otherwise 1.
+  /// Returns how many Hugging Face tensors store this tensor: one per expert for most stacks, otherwise 1.
   [[nodiscard]] int64_t hf_parts() const { return is_stack() && hf_packed.name.empty() ? shape[0] : 1; }
   [[nodiscard]] std::string hf_part(int64_t index) const;
   [[nodiscard]] std::vector<int64_t> hf_shape() const;  ///< returns the shape of each of the hf_parts() tensors

@@ -1,4 +1,4 @@
-// Quantizes to block types with 32 elements. quantize_k.cpp has those with 256 elements, quants.cpp the layouts.
+// Quantizes to block types with 32 elements. quantize_k.cpp does so for 256 elements; quants.cpp describes the layouts.
 #include "core/quantize.h"
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 
 namespace folio::core {
 
-// Caps the recorded time: a longer time only shows that the loop's thread waited for a core (see ThreadLimit).
+// Caps the recorded time, since a longer time only shows that a thread waited for a core (see ThreadLimit).
 void SharingTrials::record(size_t worth, std::chrono::nanoseconds took) {
   constexpr double kMostTimes = 4.0;
   constexpr double kMostMore = 10.0;  // microseconds: the cap is kMostTimes * expected + kMostMore

@@ -29,7 +29,7 @@ class SharingTrials {
   void record(size_t worth, std::chrono::nanoseconds took);
 
  private:
-  enum class Phase : uint8_t { Own, Other, Keep };  ///< time the current way; time the other way; don't time
+  enum class Phase : uint8_t { Own, Other, Keep };  ///< time the current choice; time the alternative; do not time
   struct Size {
     bool shares = true;
     Phase phase = Phase::Keep;

@@ -9,9 +9,9 @@
 namespace folio::core {
 namespace {
 
-// A waiting thread spins, then sleeps. The caller spins for longer than a piece usually takes; then it sleeps, because
-// it may occupy the core that a worker needs. A worker spins for longer than the gap between two operations of a
-// forward pass, or the sampling of a token.
+// A waiting thread spins, then sleeps. The caller spins for longer than one piece of a loop usually takes, then sleeps,
+// because it may occupy a core that a worker needs. A worker spins for longer than the gap between two operations of a
+// forward pass, or than the sampling of a token takes.
 constexpr auto kCallerSpins = std::chrono::microseconds(50);
 constexpr auto kWorkerSpins = std::chrono::microseconds(200);
 

@@ -98,7 +98,7 @@ class ThreadPool {
     void* context = nullptr;
   };
 
-  // A thread's share of a job; the caller has the first. It fits a cache line, so a worker fetches all of it at once.
+  // A thread's share of a job; the first is the caller's. A Share fits in a cache line, so a worker loads it at once.
   // `left` identifies the job and counts its pieces that have not begun. A thread takes a piece by changing `left`
   // atomically, and the job does not change until all of its pieces have ended.
   struct alignas(64) Share {

@@ -49,7 +49,7 @@ struct Builtin {
 [[nodiscard]] int64_t integer(const Value* argument, int64_t otherwise);
 /// Returns the string that `value` holds. Throws core::Error for other types.
 [[nodiscard]] const Text& text_of(const Value& value);
-/// Returns what Python's str(value) returns.
+/// Evaluates Python's str(value).
 [[nodiscard]] Text as_text(Session& session, const Value& value);
 [[nodiscard]] Text lower_case(TextView text);
 [[nodiscard]] Text upper_case(TextView text);

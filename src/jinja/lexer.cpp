@@ -64,8 +64,8 @@ class Lexer {
     return at;
   }
 
-  // Returns the end of the text in [at_, end), without the whitespace that the tag at `end` strips. `sign` is that of
-  // the tag: "-", "+" or '\0' for none.
+  // Returns the end of the text in [at_, end), without the whitespace that the tag at `end` strips. `sign` is the
+  // tag's sign: "-", "+" or '\0' for none.
   [[nodiscard]] size_t text_end(size_t end, char sign, bool is_output) const {
     if (sign == '+' || (sign != '-' && is_output)) return end;
     size_t kept = at_;  // end of the last non-whitespace character

@@ -102,7 +102,7 @@ class Session {
   /// Create values and spend steps of the budget. Throw core::Error beyond a limit of size or nesting.
   [[nodiscard]] Value text(Text text);
   [[nodiscard]] Value list(std::vector<Value> items, bool is_tuple = false, bool is_group = false);
-  /// Creates a dict. Of equal keys, the first determines the position and the last the value.
+  /// Creates a dict. If a key is repeated, the first occurrence determines the position, the last one the value.
   [[nodiscard]] Value dict(std::vector<std::pair<Value, Value>> items);
   [[nodiscard]] Namespace& make_namespace() { return namespaces_.emplace_back(); }
 
@@ -140,7 +140,7 @@ struct Arguments {
 void write(Session& session, Text& out, const Value& value, bool repr = false);
 
 struct JsonStyle {
-  Text indent{};       ///< indentation of a level
+  Text indent{};       ///< indentation per level
   bool lines = false;  ///< true if each element of a list or dict is on its own line
   Text item_separator{U", "};
   Text key_separator{U": "};

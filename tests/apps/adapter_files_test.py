@@ -57,7 +57,7 @@ def test_gguf_package_reads_adapters(adapter):
 
 
 def test_gguf_adapter_matches_the_directory(golden_gguf, adapter, text):
-    """Also tests a rank-stabilized adapter (use_rslora): the GGUF file stores a larger alpha instead of that flag."""
+    """An adapter has the same effect as a GGUF. With use_rslora, the GGUF stores a larger alpha instead of the flag."""
     for stabilized in (False, True):
         change_config(adapter, use_rslora=stabilized)
         file = to_gguf(adapter)

@@ -57,7 +57,7 @@ def test_gpu_flags_are_rejected_without_a_gpu(arguments, program, flags, device)
 
 
 def test_fast_reports_its_effect(golden_gguf):
-    """Uses the instruction sets "reference", which has BF16 products, and "avx2", which has none."""
+    """--fast reports BF16 products for "reference", which has them, and no effect for "avx2", which has none."""
     flags = ["generate", "--json", "-m", golden_gguf, "-p", "Now is the winter of our discontent", "-n", "8", "--temp", "0"]
     note = "--fast has no effect: this CPU has no fast BF16 instructions\n"
     for isa, says in (("reference", "--fast: products of BF16 numbers, as reference rounds them\n"), ("avx2", note)):

@@ -62,7 +62,7 @@ def test_kills_at_random_moments(home, dtype, kills):
 
 
 def test_file_size_limit_fails_with_one_line(home):
-    """Simulates a full disk by RLIMIT_FSIZE: a write fails with EFBIG in the middle of a line of the log."""
+    """Simulates a full disk with RLIMIT_FSIZE: a write fails with EFBIG in the middle of a line of the log."""
     flags = flags_of(steps=400)
     flags[flags.index("--checkpoint-every") + 1] = flags[flags.index("--eval-every") + 1] = "50"
     finish(home, home / "whole", flags)

@@ -51,7 +51,7 @@ def test_f32_results_do_not_depend_on_threads(tmp_path):
 
 
 def test_mkl_does_not_choose_the_thread_count(tmp_path):
-    """Checks in MKL's log that MKL_DYNAMIC is off, since on some machines MKL wouldn't change the number anyway."""
+    """MKL's log must show that MKL_DYNAMIC is off. Some machines would keep the thread count even with MKL_DYNAMIC."""
     (tmp_path / "text.txt").write_text(text_of_65_characters(3000))
     done = succeed("train", tmp_path / "text.txt", *SMALL_RUN[:-2], "--steps", "1", home=tmp_path, OMP_NUM_THREADS="2",
                    MKL_VERBOSE="1", **UNRULY)
@@ -74,7 +74,8 @@ def test_killed_run_is_bit_exact(tmp_path, threads):
 
 
 def repeats_the_bits(home, dtype, threads):
-    """Kills a run at the steps KILLS and compares it with an uninterrupted one. Like most users, sets no --threads."""
+    """Kills a run at the steps KILLS and compares it with an uninterrupted one. Like most users, sets no --threads;
+    OMP_NUM_THREADS is `threads`."""
     flags = [*FLAGS, "--dtype", dtype]
     own = {"OMP_NUM_THREADS": str(threads)}
     whole = succeed("train", *command(home, home / f"{dtype} whole", flags), home=home, timeout=600, **own)

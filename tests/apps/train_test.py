@@ -52,7 +52,7 @@ def test_run_writes_the_documented_files(home):
 
 
 def on_a_terminal(columns, *arguments, home):
-    """Returns what train writes to a terminal with that many columns."""
+    """Returns the output of train on a terminal of `columns` columns."""
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen([BUILD / "train", *map(str, arguments)], env=environment(home), stdout=its)
@@ -97,7 +97,7 @@ def test_a_module_of_multi_token_prediction_is_trained_and_saved(home):
 
 
 def test_the_module_of_multi_token_prediction_does_not_change_evaluation(home):
-    """With a weight of 0, the model is that of a run without the module."""
+    """If the weight of the MTP loss is 0, all other losses equal those of a run without an MTP module."""
     logs = []
     for flags in (["--mtp", "1", "--mtp-weight", "0"], []):
         train(home, "--steps", "10", "--log-every", "1", "--clip", "0", *flags, "--force")

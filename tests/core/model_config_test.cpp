@@ -296,7 +296,7 @@ TEST(ModelConfig, DifferencesShowBothValues) {
 }
 
 TEST(ModelConfig, VisitsEveryField) {
-  // If visit_fields missed a field, two configurations whose bytes differ in that field would compare as equal.
+  // If visit_fields missed a field, two configurations that differ only in that field would compare as equal.
   size_t n_fields = 0;
   const ModelConfig c;
   ModelConfig::visit_fields(c, [&](const std::string& name, auto&&, auto&&) {
@@ -309,7 +309,8 @@ TEST(ModelConfig, VisitsEveryField) {
     EXPECT_NE(changed, ModelConfig{}) << name;
     EXPECT_TRUE(test::contains(describe_difference(ModelConfig{}, changed), name + " "));
   });
-  // Don't compile if a field is added or removed. The fields of rope_scaling are visited instead of it.
+  // These bindings fail to compile if a field is added or removed. visit_fields visits the fields of rope_scaling, not
+  // the struct itself, hence the -1.
   [[maybe_unused]] const auto& [f0, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18,
                                 f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35,
                                 f36, f37, f38] = c;

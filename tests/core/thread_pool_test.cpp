@@ -168,8 +168,8 @@ TEST(ThreadPool, RethrowsTheFirstExceptionAfterAllChunksEnd) {
   }
 }
 
-// A loop that is worth two or three threads leaves the other threads asleep. The chunks wait for each other, so that no
-// thread can run two.
+// A loop that is so short that it uses only two or three threads leaves the others asleep. Its chunks wait for each
+// other, so that no thread can run two.
 TEST(ThreadPool, RunsFewerChunksThanThreads) {
   const std::set<std::string> others = test::threads_of_process();
   ThreadPool pool(5, ThreadPool::Sharing::Always);

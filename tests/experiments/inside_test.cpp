@@ -36,7 +36,7 @@ TEST(HeadScores, AnInductionHeadLooksBehindAnEarlierCopy) {
   EXPECT_DOUBLE_EQ(prefix_matching_score(looks_back(kEvery - 1), kT, kEvery), 1.0);
   EXPECT_DOUBLE_EQ(prefix_matching_score(looks_back(kEvery), kT, kEvery), 0.0);  // attends to the copy itself
   EXPECT_DOUBLE_EQ(prefix_matching_score(looks_back(1), kT, kEvery), 0.0);
-  // 2 · kEvery - 1 back is also the token after a copy, but only for the last four of eight positions.
+  // The token 2 · kEvery - 1 back follows the second-last copy, which only four of the eight scored positions have.
   EXPECT_DOUBLE_EQ(prefix_matching_score(looks_back(2 * kEvery - 1), kT, kEvery), 0.5);
 }
 

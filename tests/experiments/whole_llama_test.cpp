@@ -73,7 +73,7 @@ const whole::Text& text() {
   return encoded;
 }
 
-// Trains the one-file Llama with `c` and the trainer of train/ with `config`, from the same weights.
+// Trains two models with equal initial weights: the one-file Llama (settings `c`) and the trainer's (`config`).
 Losses both(const whole::Config& c, const train::TrainConfig& config) {
   at::set_num_threads(1);
   const train::TextDataset dataset = dataset_for(config);

@@ -14,7 +14,7 @@ namespace {
 namespace server = infer::server;
 
 constexpr uint64_t kSteps = 300'000;                // budget of each request
-constexpr size_t kBytesAnyway = size_t{16} << 20U;  // fixed allowance, such as for the tool call format
+constexpr size_t kBytesAnyway = size_t{16} << 20U;  // allowed for any request, such as for the tool call format
 constexpr size_t kBytesPerStep = 1024;
 
 // Returns true if `parse` accepts the body. Bad input must give an ApiError with status 400 or 404 and a short message.
@@ -62,7 +62,7 @@ bool take(std::string_view input) {
     return data::CharTokenizer::from_text(ascii, "f.txt");
   }();
   static const std::optional<data::ChatTemplate> chat = data::chat_template_named("zephyr");
-  // A new one for each input, because a ServedModel caches compiled schemas.
+  // Created anew for each input, because a ServedModel caches compiled schemas.
   const server::ServedModel served{.name = "f",
                                    .context = 2048,
                                    .tokenizer = tokenizer,

@@ -48,7 +48,7 @@ struct GgufFields {
 
 struct GgufBytes {
   std::string bytes;
-  std::vector<std::pair<size_t, size_t>> numbers;  ///< offset and bytes of counts, lengths, types, dimensions, offsets
+  std::vector<std::pair<size_t, size_t>> numbers;  ///< position and size of each count, length, type, dimension, offset
 };
 
 /// Returns the fields of a file with the contents `bytes`, or no value if it doesn't have the layout of a GGUF.

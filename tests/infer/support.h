@@ -254,7 +254,8 @@ inline std::vector<Shape> part_shapes() {
   return {{"gemma2", gemma2}, {"gemma3", gemma3}, {"olmo2", olmo2}, {"granite", granite}, {"glm4", glm4}};
 }
 
-/// Returns shapes of models with latent attention: with and without a latent for queries, odd widths, experts, blocks.
+/// Returns shapes of models with latent attention: with and without a latent for queries, with odd widths, experts, and
+/// a quantized type.
 inline std::vector<Shape> latent_shapes() {
   const core::ModelConfig v2{.family = core::Family::DeepseekV2,
                              .vocab_size = 31,
@@ -283,7 +284,7 @@ inline std::vector<Shape> latent_shapes() {
   v3.groups_per_token = 2;
   v3.normalize_routes = true;
   v3.route_scale = 2.5F;
-  core::ModelConfig blocks = v2;  // 18 heads, which threads and ranks share unevenly
+  core::ModelConfig blocks = v2;  // 18 heads, which can't be divided evenly among threads or ranks
   blocks.dim = 64;
   blocks.n_heads = blocks.n_kv_heads = 18;
   blocks.kv_lora_rank = 64;
@@ -493,8 +494,8 @@ inline std::vector<float> run(Runner& runner, std::span<const Row> rows, const O
   return logits;
 }
 
-/// Returns the logits of all rows of one sequence, computed on a new CPU machine in as few steps as possible. Tests
-/// compare other ways to compute the logits with these.
+/// Returns the logits of all rows of one sequence, computed on a new Cpu in as few steps as possible. Tests use
+/// them as the reference.
 inline std::vector<float> alone(const core::StoredModel& model, std::span<const int32_t> tokens, size_t n_threads = 1,
                                 const kernels::Kernels* kernels = nullptr, CacheType cache_type = CacheType::F32) {
   Cpu cpu({.n_threads = n_threads, .kernels = kernels});

@@ -73,7 +73,7 @@ FAMILIES = {"llama": LlamaConfig, "mistral": MistralConfig, "qwen2": Qwen2Config
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_file_matches_llama_cpps_converter(tmp_path, family):
-    """The base needs only a config.json. Doesn't test use_rslora, which llama.cpp's converter ignores."""
+    """The base model's directory needs only config.json. use_rslora is not tested, since the converter ignores it."""
     if not CONVERTER.exists():
         pytest.skip("llama.cpp's source is not here")
     config = FAMILIES[family](hidden_size=48, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,

@@ -15,7 +15,7 @@ from engines import LlamaCpp, assert_same_text, folio, folio_greedy  # noqa: E40
 BLOCKS = dict(hidden_size=64, intermediate_size=96)  # sizes that are multiples of 32, as quantized blocks require
 EXPERTS_OF = ["mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "dots1", "gpt_oss"]
 EXPERTS = dict(moe_intermediate_size=32)
-# llama.cpp uses the file's epsilon for the norms of latents, too; transformers always 1e-6.
+# llama.cpp uses the file's epsilon for the norms of latents, too. transformers always uses 1e-6, so models have that.
 LATENT = dict.fromkeys(["deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu"], dict(rms_norm_eps=1e-6))
 MORE = {"mistral nemo": dict(head_dim=32), "glm": dict(head_dim=16), "qwen3_moe": EXPERTS, "dots1": EXPERTS,
         "qwen2_moe": dict(moe_intermediate_size=32, shared_expert_intermediate_size=64)}
@@ -36,14 +36,14 @@ def assert_same_output(path, prompt, n):
 def test_outputs_are_the_same(tmp_path, name):
     directory = random_models.write(random_models.make(name, **LATENT.get(name, {})), tmp_path / "m")
     folio("export", directory, "--out", tmp_path / "m.gguf")
-    n = 30 if "window" in name else 200  # in a GGUF, the context isn't longer than a sliding window
+    n = 30 if "window" in name else 200  # some GGUF files can't store a window, so its size limits the context
     for prompt in ("ab", "é a b"):
         assert_same_output(tmp_path / "m.gguf", prompt, n)
 
 
 @pytest.mark.parametrize("name", ["deepseek_v3", "glm4_moe"])
 def test_files_with_a_module_of_multi_token_prediction(tmp_path, name):
-    """llama.cpp counts the module as a block and does not run it."""
+    """llama.cpp counts the MTP module as a block but does not run it, so outputs must be equal."""
     directory = random_models.write_ahead(name, tmp_path / "m")
     config = directory / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | LATENT.get(name, {})))

@@ -76,7 +76,7 @@ def texts(servers, **body):
 
 
 def assert_calls(calls):
-    """Checks that these are calls of TOOLS with OpenAI's fields, and arguments that jsonschema accepts."""
+    """Checks that `calls` call functions of TOOLS, with OpenAI's fields and arguments that jsonschema accepts."""
     assert calls
     for call in calls:
         assert call["type"] == "function" and call["id"]

@@ -16,7 +16,7 @@ from gguf import GGMLQuantizationType as Q
 from safetensors.numpy import save_file
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "blocks.safetensors"
-# Omits Q4_0 and Q4_1, where Folio follows the gguf package: zero scales can differ in sign from llama.cpp's.
+# Omits Q4_0 and Q4_1. For these, Folio follows the gguf package, whose zero scales can differ in sign from llama.cpp's.
 TYPES = [Q.Q8_0, Q.Q5_0, Q.Q5_1, Q.Q4_K, Q.Q5_K, Q.Q6_K]
 
 

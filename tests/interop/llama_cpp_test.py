@@ -85,7 +85,7 @@ def test_end_of_text_is_last_and_no_bos_is_added(golden_gguf):
 
 
 def test_model_converted_through_llama2c_files(accented_gguf, tmp_path):
-    """Conversion gives a SentencePiece vocabulary with byte tokens, and tokens for characters outside ASCII."""
+    """The converted vocabulary is SentencePiece, with byte tokens and non-ASCII tokens. llama.cpp must agree."""
     folio("export", accented_gguf, "--out", tmp_path / "model.bin", "--format", "llama2c")
     path = tmp_path / "model.gguf"
     folio("export", tmp_path / "model.bin", "--tokenizer", tmp_path / "model.tokenizer.bin", "--out", path)

@@ -19,8 +19,8 @@ from engines import BUILD, GOLDEN, SMOLLM2, LlamaCpp, folio, folio_greedy  # noq
 MIXTURES = {"q4_k_m": lc.LLAMA_FTYPE_MOSTLY_Q4_K_M, "q5_k_m": lc.LLAMA_FTYPE_MOSTLY_Q5_K_M,
             "q6_k": lc.LLAMA_FTYPE_MOSTLY_Q6_K}
 K_TYPES = {"q4_k_m": {"Q4_K", "Q6_K"}, "q5_k_m": {"Q5_K", "Q6_K"}, "q6_k": {"Q6_K"}}
-# Most shapes have rows of 256 or 512 elements, and more than eight layers, since mixtures use other types in the first
-# and last eighth of the layers.
+# Most shapes have rows of 256 or 512 elements, and more than eight layers, since quantization mixtures (Q4_K_M) use
+# other types in the first and last eighth of the layers.
 SHAPES = {
     "grouped, untied": sound.Shape(dim=256, hidden=512, layers=9, heads=8, kv_heads=2, tied=False),
     "tied": sound.Shape(dim=512, hidden=256, layers=17, heads=4, kv_heads=4),
@@ -60,8 +60,8 @@ def both(source, type_, folder):
 
 
 def assert_both_run(path, prompt):
-    """Checks that greedy outputs are equal until the best logits are close: the engines round inputs to 8 bits
-    differently."""
+    """Checks that greedy outputs are equal until the best two logits are close. They can differ from there, since the
+    engines round inputs to 8 bits differently."""
     with LlamaCpp(path) as theirs:
         ours = folio_greedy(path, prompt, 12)
         tokens, gaps = theirs.greedy(ours["prompt_tokens"], len(ours["tokens"]), never=[])

@@ -41,7 +41,7 @@ std::vector<core::ModelConfig> configs() {
       }
     }
   }
-  for (const int64_t window : {0, 4}) {  // gpt-oss has sinks and an output bias
+  for (const int64_t window : {0, 4}) {  // adds gpt-oss, which has sinks and an output bias
     core::ModelConfig c = grouped;
     c.family = Family::GptOss;
     c.sliding_window = window;
@@ -129,7 +129,7 @@ TEST(Families, GradientsOfLatentAttentionMatchDifferences) {
   }
 }
 
-// With formula and kernel, packed sequences give the same result as separate ones, and attention is causal.
+// For both the formula and the kernel, packed sequences equal separate ones, and attention is causal.
 TEST(Families, LatentAttentionIsCausalInBothForms) {
   for (const core::ModelConfig& c : latent_configs()) {
     auto attention = latent_attention_of(c, true);

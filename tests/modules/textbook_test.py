@@ -135,7 +135,7 @@ def test_gradients_match_the_trainer_exactly(textbook, trained):
     for name, gradient in theirs.items():
         own = own_name(name)
         value = np.fromfile(example / own, dtype=np.float32).reshape(gradient.shape)
-        if own.endswith(("wq.weight", "wk.weight")):  # Hugging Face pairs elements of a head's halves
+        if own.endswith(("wq.weight", "wk.weight")):  # Hugging Face rotates halves of a head
             value = value.reshape(-1, 8, 2, 64).transpose(0, 2, 1, 3).reshape(-1, 64)
         assert value.tobytes() == gradient.tobytes(), name
 
@@ -145,7 +145,7 @@ def test_pretrained_logits_match_transformers(textbook, tmp_path):
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
     theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "hf", dtype=torch.float32)
     for name, value in theirs.named_parameters():
-        if name.endswith(("q_proj.weight", "k_proj.weight")):  # Hugging Face rotates halves, modules/ pairs
+        if name.endswith(("q_proj.weight", "k_proj.weight")):  # Hugging Face rotates halves of a head
             value = value.unflatten(0, (-1, 2, 32)).transpose(1, 2).flatten(0, 2)
         value.detach().numpy().tofile(tmp_path / own_name(name))
 

@@ -78,7 +78,7 @@ def test_dropped_reply_ends_its_request(served):
     del reply
     gc.collect()
     ask(served, body=body(max_tokens=1)).read()  # afterwards, the service has ended earlier requests
-    served.model.generate("a", max_tokens=1)     # afterwards, the engine has ended them, too
+    served.model.generate("a", max_tokens=1)     # afterwards, the engine has ended earlier requests, too
     assert served.model.statistics["running"] == served.model.statistics["waiting"] == 0
 
 

@@ -42,7 +42,7 @@ struct TrainConfig {
   int64_t batch_size = 4;    ///< windows per batch
   int64_t window = 256;      ///< tokens per training or validation window; at most the model's context
   int64_t accumulation = 1;  ///< batches per optimizer step
-  AcrossDocuments across_documents = AcrossDocuments::True;  ///< what follows a document in a window (DocumentEnd)
+  AcrossDocuments across_documents = AcrossDocuments::True;  ///< how a window continues after a document's end
   double dropout = 0.0;
   uint64_t seed = 1337;
 
@@ -216,7 +216,7 @@ struct RunRequest {
   static bool none(const char*) { return false; }
   std::function<bool(const char* flag)> given = none;  ///< true if the flag is on the command line or in --config FILE
   std::function<bool(const char* flag)> typed = none;  ///< true if the flag is on the command line
-  std::string text{}, conversations{};                 ///< the dataset's first file, in the member for its kind
+  std::string text{}, conversations{};                 ///< path of the dataset's first file, stored by its kind
   bool has_model = true;                               ///< starts from --init or resumes a run
   bool learns_tokenizer = false;                       ///< trains a tokenizer on the dataset
 };
@@ -225,7 +225,7 @@ struct RunRequest {
 /// `request`.
 void validate(const TrainConfig& config, const RunRequest& request = {});
 
-/// Returns the settings of the adapters of a configuration with lora_rank > 0, without their base model.
+/// Returns the LoRA settings of a configuration with lora_rank > 0. AdapterInfo::base is left empty.
 [[nodiscard]] core::AdapterInfo adapter_info(const TrainConfig& config);
 
 /// Converts a configuration to JSON as in trainer.json. Keys are flag names with underscores. config_from_json() reads

@@ -1,5 +1,5 @@
-// A whole block as one autograd function with a hand-written backward pass. Matrix products are LibTorch's (linears.h),
-// everything between them uses the kernels of loops.h. nn::Block is the reference that tests compare with.
+// A whole block as one autograd function with a hand-written backward pass. Matrix products are LibTorch's (linears.h);
+// the operations between them use the kernels of loops.h. nn::Block is the reference that tests compare with.
 // Shapes: B sequences, T positions, N = B T rows, D model width, C columns of queries, keys and values, F hidden width.
 #include <algorithm>
 #include <array>
@@ -149,7 +149,7 @@ struct BlockPass {
     return all;
   }
 
-  // Frozen weights are not kept between the passes, but loaded from the file again.
+  // Loads frozen weights from the file if `loaded`, else frees them. They are not kept in memory between the passes.
   void set_frozen_weights(bool loaded) {
     for (size_t i = 0; i < kMatrices; ++i) {
       if ((*linears)[i].frozen()) w[i].weight = loaded ? (*linears)[i].weight(type) : Tensor();

@@ -109,8 +109,8 @@ inline void columns(size_t m, const StridedMatrix<typename P::E>& a, const typen
   for (; i < m; ++i) tile<P, 1, kVectors>(rest(), b, b_stride, k, c + i * c_stride, c_stride, add);
 }
 
-/// Computes C = A B, or C += A B if `add`. k counts values; with an odd k, the padding value of the last element must
-/// be 0 in A or B. n must be a multiple of 16, and rows of B and C must be aligned to vectors.
+/// Computes C = A B, or C += A B if `add`. k counts values, not packed elements. If k is not a multiple of kGroup, the
+/// padding must be 0 in A or B. n must be a multiple of 16, and rows of B and C must be aligned to vectors.
 template <typename P>
 inline void multiply(size_t m, size_t n, size_t k, const StridedMatrix<typename P::E>& a, const typename P::E* b,
                      size_t b_stride, typename P::R* c, size_t c_stride, bool add) {

@@ -36,8 +36,8 @@ std::function<Tensor()> pass_on(const Tensor& leaving, Group& ring, int tag) {
 }
 enum Tag { kKeys, kGradients };
 
-// Calls use(from, kv) for each rank `from`, beginning with this one. kv [2, B, G, T, K] holds that rank's keys and
-// values. Those of the next rank arrive during the call.
+// Calls use(from, kv) for each rank `from`, beginning with this one. kv [2, B, G, T, K] contains the keys and values of
+// rank `from`. While a call runs, the tensor for the next call is received.
 template <typename Use>
 void around(Group& ring, Tensor kv, Use&& use) {
   const int64_t C = ring.size();
@@ -49,7 +49,7 @@ void around(Group& ring, Tensor kv, Use&& use) {
   }
 }
 
-// Returns the queries of `x` that take part in a ring step. keys_of() returns the keys or values that do.
+// Returns the query chunks of `x` that a ring step uses. keys_of() returns the chunks of keys or values that it uses.
 Tensor queries_of(const Tensor& x, const RingBlock& block) {
   const int64_t chunk = x.size(kT) / 2;
   return x.narrow(kT, block.first_query * chunk, x.size(kT) - block.first_query * chunk);
@@ -92,7 +92,7 @@ struct RingPass {
   std::vector<Tensor> backward(const Tensor& dout_BHTK) {
     const int64_t H = q_BHTK.size(1), G = kv.size(2);
     const Tensor dq_BHTK = torch::zeros_like(q_BHTK, sum_type(q_BHTK));
-    // Gradients of keys and values travel around the ring one step after them, and each rank adds its terms.
+    // Gradients of keys and values follow them around the ring, one step behind. Each rank adds its terms.
     Tensor dkv;
     std::function<Tensor()> gradients;
     around(ring, kv, [&](int64_t from, const Tensor& kv_here) {

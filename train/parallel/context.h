@@ -42,7 +42,8 @@ class ContextAttentionImpl : public nn::FamilyAttentionImpl {
   /// its graphs.
   ContextAttentionImpl(const core::ModelConfig& config, nn::RopeCache rope, Group& context, double dropout = 0.0);
 
-  /// Maps x [sequences, positions, dim] of this rank's two chunks to the same shape. Throws core::Error for `starts`.
+  /// Maps x [sequences, positions, dim] of this rank's two chunks to the same shape. Throws core::Error if `starts`
+  /// is defined.
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {}) override;
 
  protected:

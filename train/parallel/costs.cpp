@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kBytes = 4.0;  // bytes per element (float32)
 
-// Returns the fraction of a tensor that each of n ranks sends on average.
+// The bytes that each of n ranks sends on average, relative to the size of the tensor.
 double of_sum(double n) { return 2 * (n - 1) / n; }  // all-reduce by a ring: reduce-scatter, then all-gather
 double of_one_way(double n) { return (n - 1) / n; }  // all-gather, reduce-scatter or broadcast
 // Reduce to one rank: Gloo runs a ring reduce-scatter, and then the other ranks send their parts to that rank.
@@ -40,7 +40,7 @@ void add_sent(Costs& costs, const char* what, double bytes) {
 }
 
 void Rank::add_activations(Costs& costs) const {
-  // Positions of a microbatch: `line` in a tensor-parallel group, `own` on this rank.
+  // Tokens of a microbatch: `line` in a tensor-parallel group, `own` on this rank.
   const double line = static_cast<double>(config.batch_size) / (D * e) * static_cast<double>(config.window) / C;
   const double own = line / t;
   double layers = 0.0, mixtures = 0.0;

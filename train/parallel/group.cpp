@@ -36,7 +36,8 @@ auto naming_loss(const std::string& what, Call&& call) {
 Tensor rows_of_bytes(const Tensor& t) { return (t.dim() == 1 ? t.unsqueeze(1) : t.flatten(1)).view(torch::kByte); }
 Tensor as_bytes(const Tensor& t) { return rows_of_bytes(t.reshape({1, -1})); }
 
-// Returns how often a rank sends in Gloo's broadcast over a binomial tree of n ranks. `place` is 0 at the root.
+// Returns how often a rank sends in Gloo's broadcast over a binomial tree of n ranks. `place` is the rank's index in
+// the group relative to the root's, modulo n.
 int64_t sends_of_broadcast(int64_t place, int64_t n) {
   int64_t top = 1, sends = 0;
   while (top < n) top *= 2;

@@ -1,5 +1,6 @@
-// A rank's environment, set by torchrun or the user: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Ranks meet in
-// c10d's key-value store at this address. torchrun's agent on the first host runs the store, otherwise rank 0.
+// A rank's environment, set by torchrun or the user: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. All ranks
+// connect to c10d's key-value store at this address. With torchrun, its agent on the first host runs the store; without
+// it, rank 0 does.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -22,7 +23,7 @@ struct Launch {
   int64_t rank = 0;
   int64_t n_ranks = 1;
   int64_t n_on_host = 1;  ///< ranks on this host, which share its cores
-  int64_t on_host = 0;    ///< index of this rank among those on its host, and of its GPU
+  int64_t on_host = 0;    ///< index of this rank among the ranks on its host, and of its GPU
   std::string address;
   uint16_t port = 0;
   bool agent_has_store = false;

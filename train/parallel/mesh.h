@@ -40,7 +40,7 @@ class Mesh {
   [[nodiscard]] int64_t size(Axis axis) const { return shape_[axis]; }
   /// Returns this rank's coordinate, in [0, size(axis)).
   [[nodiscard]] int64_t at(Axis axis) const { return place_[axis]; }
-  /// Returns the ranks whose coordinates differ from this one's only in these dimensions, ascending; includes this one.
+  /// Returns this rank and all ranks that differ from it only in these coordinates, in ascending order.
   [[nodiscard]] std::vector<int64_t> along(const std::vector<Axis>& axes) const;
 
  private:

@@ -15,8 +15,8 @@
 
 namespace folio::train::parallel {
 
-/// Returns the factory of a rank's part of each layer. Parameters have the same names as in the whole model. Blocks and
-/// ends are fused only if `is_trained`.
+/// Returns a factory that creates this rank's part of each layer. Parameters have the same names as in the whole model.
+/// Blocks, and the final norm with head and loss, are fused only if `is_trained`.
 [[nodiscard]] std::shared_ptr<const nn::Parts> rank_parts(const TrainConfig& config, World& world,
                                                           std::shared_ptr<const nn::Linears> linears, bool is_trained);
 

@@ -14,7 +14,7 @@ namespace folio::train::parallel {
 
 struct Piece {
   std::string name;        ///< parameter name in the whole model, such as "layers.3.attention.wq.weight"
-  torch::Tensor local;     ///< this rank's parameter, the whole or a part
+  torch::Tensor local;     ///< this rank's tensor: the whole parameter or a part of it
   int64_t cut_dim = -1;    ///< tensor dimension divided among the ranks of axis `by`; -1: not divided
   Axis by = Axis::Tensor;  ///< mesh axis whose ranks hold the parts
   bool tied_ends = false;  ///< embedding held by both the first and the last stage of a pipeline

@@ -26,10 +26,10 @@ namespace folio::train::parallel {
 /// This rank's part of one batch of a step.
 struct Microbatch {
   TensorBatch tokens;
-  double divisor = 1.0;  ///< divides this part's mean loss: the step's targets / this part's targets; ∞ if it has none
+  double divisor = 1.0;  ///< divides the mean loss: targets in the step / targets in this part; ∞ if it has no targets
   torch::Tensor loss{};        ///< contribution to the step's mean loss; set by the last pipeline stage's forward pass
   double ahead_divisor = 1.0;  ///< like divisor, for the targets of --mtp's module
-  torch::Tensor ahead_loss{};  ///< like loss, for the module; undefined without it and in evaluations
+  torch::Tensor ahead_loss{};  ///< like loss, for --mtp's module; undefined without --mtp and in evaluations
 };
 /// Returns the sum of a member of Microbatch, by default `loss`, over this rank's microbatches.
 [[nodiscard]] double loss_of(const std::vector<Microbatch>& parts, torch::Tensor Microbatch::*loss = &Microbatch::loss);

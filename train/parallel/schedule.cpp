@@ -16,7 +16,7 @@ std::vector<int64_t> group_sizes(int64_t n_stages, int64_t n_microbatches) {
 }
 
 // Returns a rank's passes of this kind: each group of microbatches runs through all of the rank's chunks of layers, in
-// reverse order for backward passes, before the next group. `groups` has their sizes.
+// reverse order for backward passes, before the next group. `groups` has the groups' sizes.
 std::vector<Action> passes(Action::Kind kind, int64_t n_chunks, const std::vector<int64_t>& groups) {
   std::vector<Action> actions;
   int64_t first = 0;

@@ -1,5 +1,5 @@
-// A process as one rank of a run, or as its only process: connects to the other ranks, checks that they run the same
-// program with the same settings, and notifies them if it fails.
+// One process of a run. It connects to the other ranks, if any, checks that all run the same program with the same
+// settings, and notifies the others if it fails.
 #pragma once
 
 #include <chrono>

@@ -5,7 +5,7 @@
 //                        ▼ + ▲ rank 0 adds         ▼ + ▲ rank 1 adds; each writes its sums to all buffers
 //   rank 1's buffer [ gradients ............ | ...................... ]
 //
-// Barriers through Gloo, which detects lost ranks, follow the writing of gradients and the writing of sums. Parameters
+// After writing gradients and after writing sums, ranks wait at a Gloo barrier, which detects lost ranks. Parameters
 // updated by their owners (zero.h) are shared in the same way.
 #pragma once
 

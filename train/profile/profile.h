@@ -20,8 +20,8 @@ namespace folio::train {
 /// 0 gets the table, other ranks an empty string.
 [[nodiscard]] std::string measure_rank_costs(Trainer& trainer, MemoryUse& memory);
 
-/// Records a timeline of some steps with LibTorch's profiler, Kineto, for Perfetto and Chrome's about:tracing: LibTorch
-/// operations, and on separate threads transfers to other ranks.
+/// Records a timeline of some steps with LibTorch's profiler, Kineto, for Perfetto or Chrome's about:tracing. It shows
+/// LibTorch operations, and transfers to other ranks on separate threads.
 class StepTrace {
  public:
   static constexpr int64_t kFirst = 4, kLast = 6;  ///< range of recorded steps, counted from this process's first

@@ -40,7 +40,7 @@ double operations_per_token(const core::ModelConfig& c, int64_t window, bool fro
 }
 
 MatrixPeak matrix_peak(Precision dtype, torch::Device device) {
-  constexpr int kRepetitions = 5;  // the fastest one is used, as other programs may slow others
+  constexpr int kRepetitions = 5;  // the fastest is used, since other programs may slow some of them
   constexpr double kSeconds = 0.02;
   constexpr double kLongEnough = 4e-3;  // sizes are doubled until a product takes this many seconds
   constexpr int64_t kLargest = 8192;

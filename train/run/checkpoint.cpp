@@ -20,11 +20,11 @@ namespace {
 namespace fs = std::filesystem;
 using core::require;
 
-constexpr const char* kWeights = "weights.";  // prefix of trained weights that are stored next to their average
+constexpr const char* kWeights = "weights.";  // name prefix of trained weights, stored in addition to their average
 constexpr const char* kRandom = "random_state.";
 constexpr const char* kCudaRandom = "random_state.cuda";
 
-// Returns the random generators used in training. Dropout uses the one of the model's device.
+// Returns the random generators used in training. Dropout uses the generator of the model's device.
 std::vector<std::pair<std::string, at::Generator>> generators(const nn::Llama& model) {
   std::vector<std::pair<std::string, at::Generator>> all{{"random_state.cpu", at::detail::getDefaultCPUGenerator()}};
   const torch::Device device = model->parameters().front().device();

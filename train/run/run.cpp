@@ -141,7 +141,7 @@ void naming_checkpoint(const fs::path& run, const std::function<void()>& body) {
   try {
     body();
   } catch (const std::bad_alloc&) {
-    throw;  // main() prints a message for it
+    throw;  // main() prints a message for std::bad_alloc
   } catch (const std::exception& error) {
     const std::string what = error.what();
     std::error_code ignored;

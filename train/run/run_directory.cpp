@@ -53,7 +53,7 @@ void check_state(const RunChoice& choice) {
   }
 }
 
-// Returns true if `path` still names the open file `fd`: the lock's previous holder may have removed the file.
+// Returns true if `path` still names the open file `fd`, which the lock's previous holder may have removed.
 bool is_named(int fd, const fs::path& path) {
   struct stat opened {};
   struct stat named {};

@@ -34,8 +34,9 @@ struct RunChoice {
                                              bool force);
 
 /// Returns the directory for a run of `dataset`: `out`, or else the first of runs/DATASET, runs/DATASET-2, -3, …
-/// without a finished run. Throws core::Error if another process trains there, if it has an unfinished run and neither
-/// `resume` nor `force` is set, if `out` is a finished run and `force` is not set, or if there is nothing to resume.
+/// without a finished run. Throws core::Error if another process trains in the directory, if its run is unfinished and
+/// neither `resume` nor `force` is set, if `out` is a finished run and `force` is not set, or if `resume` is set and
+/// there is nothing to resume.
 [[nodiscard]] RunChoice choose_run(const std::string& dataset, const std::optional<std::string>& out, bool resume,
                                    bool force);
 

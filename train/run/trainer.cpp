@@ -88,8 +88,8 @@ std::string describe_difference(const data::Tokenizer& from, const data::Tokeniz
   return difference;
 }
 
-// Updates the average of --ema: average = d average + (1 - d) weights after completed step `step`, with d = min(decay,
-// (1 + step) / (10 + step)), so that it forgets the initial weights even in a short run (num_updates of TensorFlow's
+// Updates the average of --ema after completed step `step`: average = d · average + (1 - d) · weights. d = min(decay,
+// (1 + step) / (10 + step)) reduces the initial weights' effect even in a short run (num_updates of TensorFlow's
 // ExponentialMovingAverage). The average is evaluated and saved instead of the weights, as it lacks the noise of single
 // steps (Polyak & Juditsky 1992).
 void update_average(const std::vector<torch::Tensor>& average, const std::vector<torch::Tensor>& weights, double decay,

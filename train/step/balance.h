@@ -32,7 +32,7 @@ double add_ranks(Loads& loads, parallel::Group& group);
 [[nodiscard]] torch::Tensor sequence_balance_loss(const Loads& loads, int64_t experts_per_token);
 
 /// Lowers the selection bias by `rate` for experts with more rows than the mean, and raises it for those with fewer.
-/// Source: DeepSeek-AI, "DeepSeek-V3", 2024, section 2.1.2.
+/// `chosen` [E] is the number of rows of each expert. Source: DeepSeek-AI, "DeepSeek-V3", 2024, section 2.1.2.
 void move_selection_bias(nn::Mixture& mixture, const torch::Tensor& chosen, double rate);
 
 /// Returns the rows of the most loaded expert divided by the mean over experts, for the layer where this is largest.

@@ -15,7 +15,7 @@
 namespace folio::train {
 
 struct StepLoss {
-  double loss;                       ///< mean over the step's targets in nats, without the losses of --balance, --mtp
+  double loss;                       ///< mean over the step's targets in nats, without losses of --balance and --mtp
   std::optional<double> mtp_loss{};  ///< mean of the module of --mtp over its targets
 };
 struct StepResult : StepLoss {

@@ -38,7 +38,7 @@ class StepThreads {
   std::set<int> same_bits_;  ///< thread counts known to compute the same bits as threads_
   bool watches_;
   std::chrono::steady_clock::time_point since_;
-  double others_before_ = 0.0;  ///< CPU seconds that other programs had used at since_
+  double others_before_ = 0.0;  ///< CPU seconds that other programs had used by the time since_
   int now_;                     ///< number of threads that fit (threads_that_fit())
   std::unique_ptr<ExtraThreads> extra_;
 };

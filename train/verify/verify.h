@@ -50,7 +50,8 @@ struct EngineSide {
 [[nodiscard]] std::vector<Divergence> compare_forward(nn::Llama& reference, const EngineSide& side,
                                                       std::span<const int32_t> tokens);
 
-/// Returns LibTorch's greedy completion without a KV cache: `n` tokens, fewer if the context is full, none in `never`.
+/// Returns LibTorch's greedy completion, computed without a KV cache: `n` tokens, or fewer if the context is full. The
+/// ids in `never` are excluded.
 [[nodiscard]] std::vector<int32_t> greedy_by_libtorch(nn::Llama& model, std::span<const int32_t> prompt, int64_t n,
                                                       std::span<const int32_t> never);
 

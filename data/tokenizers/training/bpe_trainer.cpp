@@ -13,7 +13,7 @@
 namespace folio::data {
 namespace {
 
-// What is known of a pair in the words.
+// The occurrences of a pair of adjacent symbols in the words.
 struct PairInfo {
   int64_t count = 0;       // occurrences in all words, weighted by the counts of the words
   uint32_t n_words = 0;    // number of words recorded by note() since the last end_round()

@@ -1,5 +1,6 @@
-// Trains byte-pair encoding (Sennrich et al. 2016): the most frequent adjacent pair becomes a token, repeatedly. The
-// merges are those of Hugging Face's BpeTrainer; of pairs with equal counts, the pair with the lower IDs is merged.
+// Trains byte-pair encoding (Sennrich et al. 2016), which repeatedly merges the most frequent adjacent pair into a
+// token. The merges are those of Hugging Face's BpeTrainer; of pairs with equal counts, the pair with the lower IDs is
+// merged first.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@ void swiglu(const float* gate, const float* up, size_t n, float* out);
 void matmul(const float* x, const float* weight, size_t n_rows, size_t n_in, size_t n_out, float* out);
 
 struct AttentionShape {
-  size_t n_queries;    ///< number of queries, one for each of the last positions
+  size_t n_queries;    ///< number of queries, at the last n_queries positions
   size_t n_positions;  ///< number of cached positions
   size_t n_heads;      ///< query heads
   size_t n_kv_heads;   ///< key/value heads, a divisor of n_heads

@@ -1,5 +1,6 @@
-// A machine that computes with the exercises' functions. The forward pass, block management and the engine's loop are
-// unchanged; infer/forward/machine.h documents the operations. Plain Llamas only, in float32, on one thread.
+// An execution backend (infer::Machine) that calls the functions of the exercises. The forward pass, the management of
+// cache blocks and the engine's loop are Folio's; infer/forward/machine.h documents the operations. Runs only plain
+// Llamas, in float32, on one thread.
 #pragma once
 
 #include <array>
@@ -55,7 +56,7 @@ class ExerciseStage final : public infer::Stage {
   const Parts& parts_;
   const core::ModelConfig& config_;
   std::vector<std::vector<float>> weights_;  ///< by WeightId
-  infer::StageInfo info_;                    // must follow weights_, which its initializer fills
+  infer::StageInfo info_;                    // declared after weights_, because initializing info_ fills weights_
   std::vector<std::vector<float>> cache_;    ///< by BlockId: (layers, keys and values, 32 positions, kv_dim)
 
   // State of the current step: rows, block tables, draws and slots.

@@ -8,7 +8,7 @@
 
 namespace folio::exercises {
 
-/// A wrong implementation of an exercise's function, which has the type Function.
+/// A wrong implementation of an exercise's function. `Function` is the function's type.
 template <typename Function>
 struct Mistake {
   std::string_view name;

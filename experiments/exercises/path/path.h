@@ -40,7 +40,7 @@ void matmul_rule(const Doubles& a, const Doubles& b, const Doubles& dy, size_t r
 
 struct Schedule {
   double rate, last_rate;  ///< the peak rate and the final rate
-  size_t warmup, steps;    ///< number of warm-up steps and number of all steps
+  size_t warmup, steps;    ///< number of warm-up steps, and total number of steps
 };
 double learning_rate(const Schedule& schedule, size_t step);
 void clip(Floats& gradients, float limit);

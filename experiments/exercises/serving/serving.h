@@ -61,7 +61,7 @@ struct Q8Block {
 Q8Block quantize(const Floats& x);
 float dot(const Q8Block& a, const Q8Block& b);
 
-/// The state of a request that the scheduler needs.
+/// A request as the scheduler sees it.
 struct Request {
   size_t n_tokens;    ///< tokens of the prompt and those drawn so far
   size_t n_computed;  ///< tokens with stored keys and values; 0: waiting, not yet started

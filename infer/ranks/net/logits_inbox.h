@@ -20,7 +20,7 @@ class LogitsInbox {
 
   /// Registers a step of model `model`, whose `n` logits are to be received. Returns the step's ticket.
   [[nodiscard]] Ticket expect(uint32_t model, size_t n);
-  /// Waits for a step's logits, and discards those of the model's earlier steps. Valid until the next wait().
+  /// Waits for a step's logits. They are valid until the next wait(). Discards logits of the model's earlier steps.
   [[nodiscard]] std::span<float> wait(Ticket ticket);
   /// Receives logits until at most `n` steps are outstanding.
   void receive_all_but(size_t n);

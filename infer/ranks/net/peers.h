@@ -40,7 +40,7 @@ class Peers {
   virtual void receive_floats(size_t from, Channel channel, std::span<float> values) = 0;
   virtual void check() const = 0;
 
-  /// Tells the other ranks that this one ends: in an orderly way, or because of `error`, which their loss() then has.
+  /// Tells the other ranks that this rank ends. If `error` is not empty, their loss() then contains it.
   virtual void shutdown(std::string_view error) = 0;
   /// Returns an error message if the ranks can't continue, for example after the loss of a rank; otherwise nullopt.
   [[nodiscard]] virtual std::optional<std::string> loss() const = 0;

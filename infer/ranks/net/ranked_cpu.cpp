@@ -105,7 +105,7 @@ std::string RankedCpu::describe() const {
 std::optional<std::string> RankedCpu::loss() const { return peers_->loss(); }
 
 // Sends an order to all ranks. Without a pipeline, all ranks take part in an all-gather. In a pipeline, each rank
-// forwards the order, so that rank 0 doesn't wait until the last stage has finished the previous one.
+// forwards the order, so that rank 0 doesn't wait until the last stage has finished the previous step.
 void RankedCpu::tell(const Order& order) {
   const std::vector<std::byte> bytes = to_bytes(order);
   if (n_stages_ > 1) return forward_order(bytes);

@@ -10,7 +10,7 @@
 namespace folio::infer {
 namespace {
 
-constexpr size_t kPieceRows = 32;  ///< minimum rows of a micro-batch, so that computing outlasts reading the weights
+constexpr size_t kPieceRows = 32;  ///< minimum rows of a micro-batch, so that reading the weights is not the bottleneck
 
 }  // namespace
 
@@ -117,9 +117,9 @@ void RankedStage::or_mark_failed(Work&& work) {
   }
 }
 
-// Returns how many earlier steps may have logits that rank 0 has not received when it sends `step`. The last stage
-// blocks when two messages with logits are unread. Then the pipeline can still accept a step of one micro-batch, but a
-// longer step could deadlock: rank 0 and the last stage would wait for each other.
+// Returns the maximum number of earlier steps whose logits rank 0 may not have received when it sends `step`. The last
+// stage blocks while two messages with logits are unread. The pipeline can still accept a step of one micro-batch then,
+// but with a longer step, rank 0 and the last stage could wait for each other (deadlock).
 size_t RankedStage::most_on_their_way(const Step& step) const {
   return step.n_logit_rows > 0 && pieces_of(step, machine_.n_stages()).size() == 1 ? machine_.n_stages() : 1;
 }

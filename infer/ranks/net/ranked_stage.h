@@ -54,7 +54,7 @@ class RankedStage final : public PassThroughStage {
 };
 
 /// Returns a step's rows, in order, as steps of nearly equal size (micro-batches), so that a pipeline stage can compute
-/// one while the next stage computes the previous one. A short step stays whole, since each piece reads all weights.
+/// one while the next stage computes the previous one. A short step is not split: each micro-batch reads all weights.
 [[nodiscard]] std::vector<Step> pieces_of(const Step& step, size_t n_stages);
 
 }  // namespace folio::infer

@@ -50,7 +50,7 @@ struct Bench {
 void time_attention(const Bench& bench, const std::string& shape);
 /// Times whole decode steps, for a single sequence at each context and for each batch size.
 void time_decoding(const Bench& bench, const std::string& shape);
-/// Times whole prompts.
+/// Times the prefill of a prompt of Options::prompt tokens, including the first output token.
 void time_prompt(const Bench& bench, const std::string& shape);
 
 }  // namespace folio::infer::gpu::bench

@@ -1,7 +1,7 @@
-// Adapters in files: peft's directories (https://github.com/huggingface/peft) of adapter_config.json and
-// adapter_model.safetensors, and llama.cpp's GGUFs. Those have tensors blk.N.NAME.weight.lora_a (rank, k) and .lora_b
-// (n_out, rank), the rows of B in the order of the model's GGUF, and one alpha, which determines every tensor's scale
-// (convert_lora_to_gguf.py and llama-adapter.cpp, https://github.com/ggml-org/llama.cpp).
+// The two file formats of adapters. peft (https://github.com/huggingface/peft): a directory of adapter_config.json and
+// adapter_model.safetensors. llama.cpp (convert_lora_to_gguf.py and llama-adapter.cpp in
+// https://github.com/ggml-org/llama.cpp): a GGUF with tensors blk.N.NAME.weight.lora_a (rank, k) and .lora_b
+// (n_out, rank), and one alpha, which determines every scale. The rows of B are in the order of the model's GGUF.
 #pragma once
 
 #include <filesystem>

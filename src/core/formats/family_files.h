@@ -54,7 +54,7 @@ struct GgufFamily {
   bool qkv = false;                 ///< GGUFs have Wq, Wk and Wv fused as attn_qkv (readers accept it for all families)
   bool gate_up = false;             ///< ffn_up contains W1 followed by W3
   bool window = false;              ///< the file has keys for a sliding window
-  bool ahead = false;               ///< llama.cpp reads the module of ModelConfig::n_tokens_ahead
+  bool ahead = false;               ///< llama.cpp reads the MTP module (ModelConfig::n_tokens_ahead)
   bool yarn_between_pairs = false;  ///< RopeScaling::whole_pairs is false (GGUF has no key for it)
   int64_t layers_27b = 0;           ///< layer count (Gemma 27B) for which llama.cpp scales by sqrt(n_heads / dim)
 };
@@ -70,11 +70,12 @@ struct GgufFamily {
 [[nodiscard]] const FamilyInfo& family_of_gguf(std::string_view architecture, bool experts, RouterScore score,
                                                const std::string& what);
 
-/// Throws Error for a tensor that no supported model of the family has. Names the part it belongs to if that is known,
-/// such as experts or attention sinks.
+/// Throws Error for a tensor that no supported model of the family has. The message names the tensor and, if known, the
+/// unsupported feature, such as experts or attention sinks.
 [[noreturn]] void fail_extra_tensor(const std::string& where, std::string_view tensor, Family family);
 
-/// Throws Error that names a value if the family's files cannot store it and it differs from the family's default.
+/// Throws Error if a value in `config` cannot be stored in the family's files and differs from the family's default.
+/// The message names the value.
 void require_said(const ModelConfig& config);
 
 }  // namespace folio::core

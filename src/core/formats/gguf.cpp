@@ -17,8 +17,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "GGUF is little-endian, and is read in place");
 
 constexpr uint32_t kMagic = 0x46554747;  // "GGUF"
-// The format's default alignment. Another one would break llama.cpp's quantization of written files: it copies the key
-// general.alignment, but aligns tensors to 32 bytes.
+// The format's default alignment. llama.cpp could not quantize files with another alignment: llama-quantize copies the
+// key general.alignment, but aligns tensors to 32 bytes.
 constexpr uint64_t kWrittenAlignment = 32;
 constexpr int kMaxArrayDepth = 4;
 // Limits for a file's metadata and list of tensors, so that a damaged file cannot cause huge allocations. The largest

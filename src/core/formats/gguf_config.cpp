@@ -65,7 +65,7 @@ float scale_of_multiplier(const ModelConfig& c, float multiplier) {
   return latent_score_scale(c, 10.0 * std::stod(fmt::format("{}", multiplier)));
 }
 
-// Returns the first float of `about` and its neighbors for which fits(float) is true, or `about`.
+// Searches `about` and the two nearest floats on each side for a value with fits(value). Returns `about` if none fits.
 template <typename Fits>
 float float_near(float about, Fits&& fits) {
   const float below = std::nextafter(about, -1e9F), above = std::nextafter(about, 1e9F);
@@ -443,7 +443,7 @@ void write_scales(const FamilyInfo& family, const Keys& key, const ModelConfig& 
     metadata.emplace_back(key("embedding_scale"), c.embedding_scale);
     metadata.emplace_back(key("attention.scale"), c.score_scale());
     metadata.emplace_back(key("residual_scale"), c.residual_scale);
-    // The files have a divisor of the logits, if possible one whose inverse is exactly logit_scale.
+    // GGUF stores a divisor of the logits. Chooses one whose float inverse is exactly logit_scale, if possible.
     const auto is_inverse = [&](float divisor) { return 1.0F / divisor == c.logit_scale; };
     metadata.emplace_back(key("logit_scale"), float_near(1.0F / c.logit_scale, is_inverse));
   }

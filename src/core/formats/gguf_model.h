@@ -39,8 +39,8 @@ inline constexpr const char* kShortFactors = "rope_factors_short.weight";
 [[nodiscard]] StoredModel read_gguf_model(const std::filesystem::path& path);
 
 /// Writes a model atomically, with the configuration as_in_gguf(). The tensors must be in manifest order. Appends
-/// `tokenizer` to the metadata. `file_type` is llama.cpp's number of a mixture (mixtures.h); by default, the number for
-/// the type of the layers' first matrix.
+/// `tokenizer` to the metadata. `file_type` is a value of llama.cpp's enum llama_ftype, for a mixture such as Q4_K_M;
+/// by default, the value for the type of the layers' first matrix.
 void write_gguf_model(const std::filesystem::path& path, const ModelConfig& config, TensorStream stream,
                       const std::string& model_name, const GgufMetadata& tokenizer,
                       std::optional<uint32_t> file_type = {});

@@ -48,7 +48,8 @@ struct Shards {
     return view;
   }
 
-  /// Returns the manifest's tensor `spec`, or matrix `part` of a stack. Removes a tensor when its last rows are taken.
+  /// Returns the stored tensor, or its rows, for `spec` or for matrix `part` of a stack. Removes the stored tensor from
+  /// `tensors` once its last rows are returned.
   TensorView take(const TensorSpec& spec, int64_t part, const std::string& where) {
     const FusedRows& fused = spec.hf_fused;
     const std::string name = fused.name.empty() ? spec.hf_part(part) : fused.name;
@@ -62,7 +63,7 @@ struct Shards {
   }
 };
 
-// Returns true for norm weights that are stored as weight - 1: all vectors of the families that store them so.
+// Returns true for norm weights that Hugging Face files store as weight - 1: all vectors of some families.
 bool is_less_1(const ModelConfig& config, const TensorSpec& spec) {
   return spec.shape.size() == 1 && hf_family(config.family).norms_less_1;
 }
@@ -205,8 +206,8 @@ StoredModel read_hf_model(const fs::path& directory) {
     }
     model.tensors.push_back(std::move(view));
   }
-  // Published MTP modules also contain copies of the embedding and the output. If DeepSeek's module is not loaded, all
-  // tensors of its layer are ignored, as by transformers.
+  // Ignores the copies of the embedding and the output in published MTP modules. If DeepSeek's MTP module isn't loaded,
+  // ignores all tensors of its layer, as transformers does.
   std::erase_if(shards.tensors, [&](const auto& entry) {
     if (!entry.first.starts_with(ahead)) return false;
     if (model.config.n_tokens_ahead == 0) return info(model.config.family).mixture.deepseek;

@@ -18,8 +18,8 @@ inline constexpr uint64_t kMaxShardBytes = uint64_t{5} << 30U;
                                             DType type = DType::F32);
 [[nodiscard]] ModelConfig config_from_hf_json(const std::filesystem::path& path);
 
-/// Reads the weights as views, except permuted, stacked, packed and shifted ones, which are copies. Throws Error if a
-/// tensor is missing, has another shape or is not part of the model, or if the index does not match the shards. Sets
+/// Reads the weights as views, or as copies if they are permuted, stacked, packed or stored as weight - 1. Throws Error
+/// if a tensor is missing, has another shape or is unknown, or if the index does not match the shards. Sets
 /// n_tokens_ahead to 0 if the MTP module's projection is missing: transformers saves models without the module.
 [[nodiscard]] StoredModel read_hf_model(const std::filesystem::path& directory);
 

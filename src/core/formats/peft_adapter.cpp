@@ -241,7 +241,7 @@ AdapterInfo read_adapter_info(const std::filesystem::path& directory) {
   AdapterInfo info = read_config(directory / kConfig, 1.0F).info;
   const SafetensorsFile file(weights_of(directory));
   std::set<Role> targets;
-  const auto matrices = adaptable_matrices({.n_layers = 1});  // one layer suffices: names end alike in all layers
+  const auto matrices = adaptable_matrices({.n_layers = 1});  // names have the same suffixes in all layers
   for (const TensorView& tensor : file.tensors()) {
     const auto of = std::ranges::find_if(matrices, [&](const TensorSpec& spec) {
       const std::string module = fmt::format(".{}.lora_", target_name(spec.role));

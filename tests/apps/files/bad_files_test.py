@@ -123,6 +123,6 @@ def test_memory_limit_is_effective(tmp_path):
     head = big.head()
     with (tmp_path / "m.gguf").open("wb") as file:
         file.write(head)
-        file.truncate(len(head) + end + big.alignment)  # the weights: zeros of a sparse file
+        file.truncate(len(head) + end + big.alignment)  # a sparse file, so all weights are 0
     code, _, err = run("generate", "-m", tmp_path / "m.gguf", "-n", 1, "a")
     assert (code == 1 and "out of memory" in err) or (SANITIZED and code != 0 and "exceeds maximum" in err), err

@@ -8,7 +8,8 @@ from sound import ARRAY, I32, STRING, U8, U32, U64, Tensor
 
 
 def write(folder, model, packed):
-    """Writes the model, or `packed` if given: bytes, or (head, length) of a sparse file. Returns (path, None)."""
+    """Writes the model, or `packed` if given: bytes, or (head, length) of a sparse file. Returns (path, None), since
+    a GGUF needs no tokenizer file."""
     return write_file(folder / "m.gguf", model.pack() if packed is None else packed), None
 
 

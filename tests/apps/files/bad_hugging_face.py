@@ -59,7 +59,7 @@ def raw(file, data):
 
 
 def at(file, *path):
-    """Returns a function that finds, in a model's JSON file, the container and the last key of the value at `path`."""
+    """Returns a function that finds the value at `path` in a model's JSON file. It returns (container, key)."""
     def find(m):
         place = m.files[file]
         for key in path[:-1]:
@@ -176,7 +176,7 @@ for make, file, inspect, kinds in [
         of_tokenizer.add(name, phrase, change)
     tokenizers += of_tokenizer.all
 
-# ---- Parts of other families ----
+# ---- Other model families ----
 
 EXPERT = "model.layers.0.mlp.experts.2.up_proj.weight"
 

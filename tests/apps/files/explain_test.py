@@ -57,7 +57,7 @@ def assert_rows_equal(got, expected, what):
 
 @contextlib.contextmanager
 def inputs_changed(modules, change):
-    """Calls change(layer, input) before each of the modules, which then uses the result."""
+    """Replaces the input of each of the modules by change(layer, input)."""
     hooks = [module.register_forward_pre_hook(lambda _, args, layer=layer: (change(layer, args[0]), *args[1:]))
              for layer, module in enumerate(modules)]
     try:
@@ -72,7 +72,7 @@ def output_projections(reference):
 
 
 def heads_of(reference, ids=IDS):
-    """Returns each layer's input of the output projection: (T, heads * head_dim)."""
+    """Returns the input of each layer's output projection: (T, heads * head_dim)."""
     seen = {}
     with inputs_changed(output_projections(reference), lambda layer, z: seen.setdefault(layer, z)):
         forward(reference, ids)
@@ -119,7 +119,7 @@ def test_lens_and_candidates_match_transformers(model):
             assert one["p"] == pytest.approx(p[row][final[row]].item(), rel=ROUNDED)
         size = hidden.double().pow(2).mean(-1).sqrt()
         assert said["residual"][level] == pytest.approx(size.tolist(), rel=ROUNDED)
-    for row, one in enumerate(said["candidates"]):  # the last level's p
+    for row, one in enumerate(said["candidates"]):  # p has the last layer's probabilities
         best = p[row].sort(descending=True).values
         assert [id for id, _, _ in one["list"]] == logits[row].argsort(descending=True).tolist()
         assert one["top_k"] == len(best)
@@ -179,7 +179,7 @@ def test_experts_match_transformers(model):
             assert rows is None
             continue
         assert all(len(row) == n for row in rows)
-        if name == "mixtral":  # the weights of a row sum to 1
+        if name == "mixtral":  # Mixtral normalizes the weights of each token's experts
             assert all(sum(weight for _, weight in row) == pytest.approx(1, abs=1e-3) for row in rows)
 
 

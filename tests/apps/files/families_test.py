@@ -72,7 +72,7 @@ def test_gguf_round_trip(tmp_path, name):
     ids = IDS[:context]
     assert (log_probabilities(tmp_path / "m.gguf", ids) - by_transformers(model, ids)).abs().max() <= 1e-4
 
-    # read_as can differ from the family: a Mistral without a window is stored in GGUF as a Llama, with equal tensors.
+    # The family may change: GGUF stores a Mistral without a window as a Llama, with equal tensors.
     succeed("export", tmp_path / "m.gguf", "--out", tmp_path / "again", "--format", "hf")
     again, loading = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "again", output_loading_info=True)
     assert_whole(loading)
@@ -106,7 +106,7 @@ def test_hugging_face_round_trip_is_exact(tmp_path, name):
 
 
 def test_gpt_oss_as_published(tmp_path):
-    """Published files store experts in MXFP4. transformers dequantizes them, and export does for --type f32 or bf16."""
+    """Published files store experts in MXFP4. transformers dequantizes them, as does export with --type f32 or bf16."""
     theirs = random_models.write_mxfp4(random_models.make("gpt_oss yarn", hidden_size=64), tmp_path / "theirs")
     model = transformers.AutoModelForCausalLM.from_pretrained(theirs, dtype=torch.bfloat16).float()
     expected = by_transformers(model, IDS)
@@ -122,7 +122,8 @@ def test_gpt_oss_as_published(tmp_path):
     for name, first in (("gate", 0), ("up", 1)):
         ours = tensors[f"blk.1.ffn_{name}_exps.weight"]
         np.testing.assert_array_equal(gguf.quants.dequantize(ours.data, ours.tensor_type), gate_up[:, first::2])
-    # The engine rounds inputs of quantized weights to 8 bits, so a router with close scores may select another expert.
+    # The engine rounds inputs of quantized weights to 8 bits, so a router with close scores may select another expert
+    # than in transformers. Therefore, only 90 % of the predicted tokens must be equal.
     in_blocks = log_probabilities(tmp_path / "m.gguf", IDS)
     assert (in_blocks == log_probabilities(theirs, IDS)).all()
     assert (in_blocks.argmax(-1) == expected.argmax(-1)).double().mean() >= 0.9
@@ -302,7 +303,7 @@ def test_stacked_experts_may_span_several_files(tmp_path):
 
 @pytest.mark.parametrize("name, in_gguf", [("llama", False), ("deepseek_v3", True), ("glm4_moe", True)])
 def test_modules_of_multi_token_prediction_are_kept_where_other_programs_read_them(tmp_path, name, in_gguf):
-    """num_hidden_layers excludes the module, and GGUF's block_count includes it."""
+    """num_hidden_layers in config.json excludes the MTP module, and block_count in GGUF includes it."""
     from safetensors.torch import load_file
     directory = random_models.write_ahead(name, tmp_path / "m")
     succeed("export", directory, "--out", tmp_path / "without.gguf", "--layers", "3")
@@ -356,7 +357,7 @@ def test_llama2c_rejects_other_families(tmp_path):
 
 
 def glm_tokenizer():
-    """Returns a tokenizer like transformers' conversion of GLM-4's: Llama 3's pre-tokenizer, a prefix of two tokens."""
+    """Returns a tokenizer like GLM-4's as converted by transformers: Llama 3's pre-tokenizer and two prefix tokens."""
     tokenizer = Tokenizer(models.BPE(ignore_merges=True))
     llama3 = PRETOKENIZE_REGEX.replace(r"\p{N}", r"\p{N}{1,3}", 2).replace(r"[^\r\n\p{L}\p{N}{1,3}]", r"[^\r\n\p{L}\p{N}]", 1)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([

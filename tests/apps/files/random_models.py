@@ -141,7 +141,7 @@ def write(model, folder):
 
 
 def write_ahead(name, folder):
-    """Saves a model of three layers with a module that predicts the token after the next, made from a fourth layer."""
+    """Saves a model of three layers with an MTP module (multi-token prediction), which is made from a fourth layer."""
     write(make(name, num_hidden_layers=4), folder)
     tensors = safetensors.torch.load_file(folder / "model.safetensors")
     for key in ("enorm", "hnorm", "shared_head.norm"):

@@ -1,6 +1,6 @@
-// Tests core/formats/gguf_model.h: which keys and tensors are read and written for latent attention and modules of
-// later tokens, and errors that name unsupported features. formats_oracle_test.py and tests/apps compare with other
-// packages.
+// Tests core/formats/gguf_model.h: which keys and tensors are read and written for latent attention and MTP modules
+// (multi-token prediction), and errors that name unsupported features. formats_oracle_test.py and tests/apps compare
+// with other packages.
 #include "core/formats/gguf_model.h"
 
 #include <gtest/gtest.h>

@@ -189,7 +189,8 @@ def test_tool_calls_are_learned(small, tmp_path):
 
 
 def test_tokens_across_an_answers_start_are_learned(small, tmp_path):
-    """Uses answers that end in ASCII: if a character has several tokens, transformers marks only the first one."""
+    """A token that is only partly in an answer is learned, as in transformers. Contents end in ASCII: if a character
+    has several tokens, transformers marks only the first one."""
     fast, path = small
     chats = [chat for chat in conversations() if all(message["content"][-1:].isascii() and message["content"] for message in chat)]
     assert_same(ours(tmp_path, [(path, PLAIN, chats)])[0], fast, PLAIN, chats)

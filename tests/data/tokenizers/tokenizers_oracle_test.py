@@ -161,8 +161,8 @@ def metaspace(scheme, split):
             ({} if split is None else {"split": split})}
 
 
-# Ways to handle spaces in tokenizer.json: those of Llama and Phi-3-mini ("prepend"), of Gemma, which adds no leading
-# space ("replace"), and those that current and older transformers write for Llama.
+# How tokenizer.json defines the handling of spaces: "prepend" is in Llama's and Phi-3-mini's files, and "replace" in
+# Gemma's, which adds no leading space. Current and older versions of transformers write the others for Llama.
 SPACES = {"prepend": {"normalizer": {"type": "Sequence", "normalizers": [*PREPEND, REPLACE]}},
           "replace": {"normalizer": REPLACE},
           **{f"{scheme}-{split}": metaspace(scheme, split) for scheme in ("first", "always", "never")

@@ -58,7 +58,7 @@ const void* address_of(const Matrix& matrix) {
       matrix.weights);
 }
 
-// Without copies, matrices of 16 bits stay in the mapped file.
+// Loaded matrices have the file's values. If not copied, float and 16-bit matrices stay in the mapped file.
 TEST(CpuWeights, EveryTypeKeepsTheFilesValues) {
   for (const test::Shape& shape : test::typed_shapes()) {
     for (const bool copies : {false, true}) {

@@ -137,7 +137,8 @@ TEST_P(FastKernels, MatmulGivesTheReferencesBits) {
   }
 }
 
-// A term is rounded at most k + 1 times, by at most 2^-24 each, and twice as often on some processors.
+// Each term of a sum is rounded at most k + 1 times, with a relative error of at most 2^-24 each time. Some processors
+// round twice as often.
 TEST_P(FastKernels, MatmulIsWithinItsRoundingErrors) {
   for (const size_t k : {32U, 160U, 1056U}) {
     constexpr size_t kRows = 20;

@@ -1,6 +1,6 @@
 // Tests quantized weights in groups: repacking is lossless, inputs are quantized as kernels.h defines, and each
-// instruction set gives the reference's bits for each kind of group, number of inputs and range of rows. The reference
-// equals the product of the stored values within its rounding errors.
+// instruction set's results equal the reference's bit for bit for each kind of group, number of inputs and range of
+// rows. The reference is within its rounding errors of the exact product of the stored values.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Tests the kernels for F32 weights: each instruction set gives the reference's bits at lengths of 0 to 2N + 1 for
-// vectors of N lanes, and around chunk boundaries. Buffers begin at nine misalignments, or end at an unreadable page,
-// so that an access out of bounds is detected.
+// Tests the kernels for F32 weights: each instruction set's results equal the reference's bit for bit at lengths of 0
+// to 2N + 1 for vectors of N lanes, and around chunk boundaries. Buffers begin 0 to 8 elements after a 64-byte
+// boundary, or end at an unreadable page, so that out-of-bounds accesses are detected.
 #include "infer/reference/kernels.h"
 
 #include <gtest/gtest.h>
@@ -124,8 +124,8 @@ TEST_P(IsaKernels, MatmulGivesTheReferencesBitsAroundChunkBorders) {
   }
 }
 
-// With one input, the sums of sixteen chunks are joined at once: those of several short rows, or of a part of a long
-// one.
+// With one input, the kernels reduce the sums of up to sixteen chunks at once: the chunks of several short weight rows,
+// or sixteen chunks of a long row.
 TEST_P(IsaKernels, MatmulOfOneInputGivesTheReferencesBitsForAnyNumberOfChunks) {
   size_t place = 0;
   for (const size_t chunks : {2U, 3U, 5U, 7U, 8U, 9U, 15U, 16U, 17U, 33U}) {

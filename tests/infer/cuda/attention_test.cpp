@@ -1,6 +1,6 @@
-// Tests attention on the GPU. Its two ways (split, sequential) are within rounding errors of the formula.
-// Split and sequential attention give the same bits at every length, head width and window, for any division of rows
-// into items and batches, any order of threads, and any values in unused cache positions.
+// Tests attention on the GPU, with positions split among warps or processed sequentially. Outputs are within rounding
+// errors of the formula. Split and sequential attention give the same bits at every length, head width and window, for
+// any division of rows into work items and batches, any order of threads, and any values in unused cache positions.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -146,7 +146,7 @@ class Setting {
         double sum = has_sink ? std::exp(sinks_[head] - most) : 0.0;
         for (double& s : scores) sum += s = std::exp(s - most);
         // An absolute error of a score is a relative error of its weight, in the numerator and in the denominator.
-        // `of_weight` adds the rounding of the weights to F16, of sums and of e^x.
+        // `of_weight` bounds the other errors: rounding of the weights for the product with V, of sums and of e^x.
         const bool rounded = case_.half;
         // A cap doesn't increase the error of a score, but computing tanh adds an error proportional to the cap.
         const double of_score = largest * ((rounded ? 0x1p-11 : 3 * 0x1p-20) + static_cast<double>(dim + 8) * 0x1p-23) +
@@ -296,7 +296,7 @@ TEST_P(GpuAttention, DistantScoresStayFinite) {
   EXPECT_TRUE(same_bits(setting.run(false), parts));
 }
 
-// Divides the same rows into work items of as many rows as fit, of one row, and of two rows.
+// Outputs must be equal whether a work item has as many rows as fit, one row or two rows.
 TEST_P(GpuAttention, RowsDoNotDependOnTheBatch) {
   Case all{.queries = 3, .head_dim = 64, .half = GetParam(), .lengths = {100, 131, 7}, .n_rows = {100, 70, 7}};
   Setting whole(all);

@@ -237,8 +237,8 @@ class ExpertTypes : public ::testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(Types, ExpertTypes, ::testing::ValuesIn(test::kTypes),
                          [](const auto& info) { return std::string(core::info(info.param).name); });
 
-// For each assignment of a row to an expert, the three products and SwiGLU give the bits of single products with that
-// expert's matrices. So rows depend neither on each other nor on their grouping.
+// For each assignment of a row to an expert, the grouped products and SwiGLU equal, bit for bit, separate products with
+// that expert's matrices. So results depend neither on other rows nor on the grouping.
 TEST_P(ExpertTypes, AssignmentsMatchSingleMatmuls) {
   Stream stream(0);
   const size_t block = core::info(GetParam()).block_elements;
@@ -297,8 +297,8 @@ TEST_P(ExpertTypes, AssignmentsMatchSingleMatmuls) {
   }
 }
 
-// Each head of a row gives the bits of a single product of its first k elements with the head's matrix. If the output
-// is wider than the product, it ends with copies of the head's other elements.
+// A head's output must begin with the product of the head's first k elements and its matrix, equal bit for bit to a
+// separate product. If out_dim is larger, the head's next elements are copied after the product.
 TEST_P(ExpertTypes, HeadsMatchSingleMatmuls) {
   Stream stream(0);
   constexpr size_t kHeads = 3;

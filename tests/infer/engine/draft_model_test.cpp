@@ -38,7 +38,7 @@ class DraftModelTest : public ::testing::TestWithParam<MachineKind> {
     [[nodiscard]] Drafter::Text text(size_t most) {
       return {.tokens = tokens, .first = first, .most = most, .n_misses = 0, .sampler = sampler, .memory = memory};
     }
-    // Appends at most `most` draft tokens to `tokens`, and returns them.
+    // Appends up to `most` draft tokens to `tokens`, and returns only the draft tokens.
     std::vector<int32_t> draft(DraftModel& model, size_t most) {
       const auto n = static_cast<std::ptrdiff_t>(tokens.size());
       model.draft(std::array{text(most)});
@@ -160,7 +160,7 @@ TEST_P(DraftModelTest, OutputsDoNotDependOnDrafts) {
   }
   struct Setting {
     const core::StoredModel& model;
-    int64_t positions;  // of the KV cache; 160 cause preemptions
+    int64_t positions;  // capacity of the KV cache; 160 positions cause preemptions
     int64_t draft_positions;
   };
   for (const auto& [model, positions, draft_positions] : {Setting{target_, 2000, 2000}, Setting{target_, 160, 100},
@@ -225,7 +225,7 @@ TEST_P(DraftModelTest, IdenticalDraftModelIsAlwaysAccepted) {
     EXPECT_EQ(run(1, 0, o), 31U);
     EXPECT_EQ(run(1, 1, o), 1U + 30 / 2);
     EXPECT_EQ(run(1, 5, o), 1U + 30 / 6);
-    const size_t n = n_in_flight > 1 ? 3 : 1;  // steps per round: with several in flight, one for each sequence
+    const size_t n = n_in_flight > 1 ? 3 : 1;  // steps per round; if several may be in flight, one per sequence
     EXPECT_EQ(run(3, 5, o), n * (1U + 30 / 6));
     EXPECT_EQ(run(3, 11, o), n * (1U + 36 / 12));
   }

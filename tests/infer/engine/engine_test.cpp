@@ -113,7 +113,7 @@ TEST_P(EngineTest, ARequestDraftsAsTheAcceptanceOfEarlierOnesSays) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 200});
   StepTime time;
   time.fixed = 1.0;
-  time.per_row = 1.2;  // a draft that is right half of the time does not pay
+  time.per_row = 1.2;  // a draft token accepted half of the time costs more time than it saves
   engine.goodput().plant(time, 0.0);
   EXPECT_EQ(results_of(engine, r).front().tokens, std::vector<int32_t>(100, 7));
   const uint64_t without = engine.statistics().steps;

@@ -19,7 +19,8 @@ class FormsTogether : public test::FormTexts {
   [[nodiscard]] std::shared_ptr<Form> regex(std::string text) const {
     return forms::make_form({.kind = forms::FormOptions::Kind::Regex, .text = std::move(text)}, tokens_);
   }
-  // Returns a different constraint for each i: a fixed length, repeated pieces or words, or an end after any letter.
+  // Returns a different constraint for each i: strings of a fixed length, repeated pieces or words, or strings that may
+  // end after any letter.
   [[nodiscard]] std::shared_ptr<Form> form(size_t i) const {
     switch (i % 4) {
       case 0:
@@ -105,7 +106,7 @@ TEST_P(FormsTogether, FormsWorkWithOtherOptions) {
         options.stop_words = {{3, 4}, {5, 5}};
         options.sampler.bad_words = {{4, 4}, {6}};
         break;
-      default:  // request 0 has no options, the other one has no form and a context that slides
+      default:  // request 0 has no options; request 8 has no form and a sliding context
         if (i == 0) break;
         options.form = nullptr;
         options.context = 40;

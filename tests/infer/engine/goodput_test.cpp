@@ -97,7 +97,7 @@ TEST(StepTime, FindsTheLineUnderNoise) {
     StepTime time;
     for (int i = 0; i < 300; ++i) {
       const size_t n_rows = 1 + random() % 9;
-      const double slow = i % 50 == 49 ? 20.0 : 1.0;  // as if another process ran
+      const double slow = i % 50 == 49 ? 20.0 : 1.0;  // a rare slow step, as when another process runs
       time.add(n_rows, (fixed + per_row * static_cast<double>(n_rows)) * noise(random) * slow);
     }
     for (const size_t n : {1U, 5U, 9U}) {
@@ -150,7 +150,7 @@ TEST(Acceptance, FollowsTheDrafts) {
   for (int i = 0; i < 20; ++i) a.learn(4, 4);
   EXPECT_GT(a.first(), 0.6);
   EXPECT_GT(a.next(), 0.95);
-  for (int i = 0; i < 300; ++i) a.learn(4, 1 + i % 3);  // half of the drafts after a right one are right
+  for (int i = 0; i < 300; ++i) a.learn(4, 1 + i % 3);  // after an accepted draft, half of the next ones are accepted
   EXPECT_NEAR(a.next(), 0.5, 0.05);
   EXPECT_GT(a.first(), 0.96);
   for (int i = 0; i < 100; ++i) a.learn(1, 1);

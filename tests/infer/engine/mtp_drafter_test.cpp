@@ -122,7 +122,7 @@ class MtpDrafterTest : public ::testing::TestWithParam<MachineKind> {
       logits.resize(static_cast<size_t>(c.vocab_size));
       return {hidden, logits};
     }
-    // Returns n drafts after `text`, whose last token must be the last one added.
+    // Returns n draft tokens after `text`. The last call of add() must have added the last token of `text`.
     std::vector<int32_t> drafts(std::vector<int32_t> text, size_t n, Sampler& sampler) {
       const size_t n_text = text.size();
       for (size_t i = 0; i < n; ++i) {
@@ -165,7 +165,7 @@ TEST_P(MtpDrafterTest, StepsKeepTheHiddenStatesOfAllRows) {
     }
     rows.back().wants_logits = true;
     rows.back().keeps_hidden = true;
-    for (int again = 0; again < 2; ++again) {  // the second step may replay a recorded one
+    for (int again = 0; again < 2; ++again) {  // the second step may be replayed from a recording
       const StepOutput output = runner.forward(std::span(rows).subspan(n_before));
       EXPECT_TRUE(test::same_bits(output.hidden, std::span(hidden).subspan(n_before * dim)));
       EXPECT_TRUE(test::same_bits(output.logits, std::span(logits).last(vocab_size)));
@@ -266,7 +266,7 @@ core::Weights own_copy() {
                             .tie_embeddings = false};
   core::Weights weights = test::random_weights(c, 11);
   const auto dim = static_cast<size_t>(c.dim);
-  auto& table = values_of(weights, Role::TokenEmbedding);  // rows of RMS 1, which the module's norm keeps
+  auto& table = values_of(weights, Role::TokenEmbedding);  // rows of RMS 1, which the module's norm doesn't change
   for (size_t row = 0; row < table.size(); row += dim) {
     const auto normed = norm_of(std::span(table).subspan(row, dim), std::vector<float>(dim, 1.0F), 0.0);
     std::ranges::copy(normed, table.begin() + static_cast<std::ptrdiff_t>(row));
@@ -282,7 +282,7 @@ core::Weights own_copy() {
   return weights;
 }
 
-// Returns a model in which t + 1 follows token t, and whose module computes that from the hidden state only.
+// Returns a model that predicts token t + 1 after token t. Its MTP module predicts from the hidden state only.
 core::Weights counting() {
   core::ModelConfig c = test::small_shapes().front().config;  // dim 64, for 37 one-hot tokens
   c.n_tokens_ahead = 1;
@@ -344,7 +344,7 @@ TEST_P(MtpDrafterTest, OutputsDoNotDependOnDrafts) {
     expected.push_back(test::results_of(alone, r));
   }
   struct Setting {
-    int64_t positions;  // of the KV cache; 160 cause preemptions
+    int64_t positions;  // capacity of the KV cache; 160 positions cause preemptions
     int64_t draft_positions;
     size_t max_rows;
     size_t n_threads;
@@ -395,7 +395,7 @@ TEST(MtpDrafter, RejectsModelsWithoutModuleAndSeveralStepsInFlight) {
   EXPECT_ERROR(engine.draft_with(drafter), "need a machine with one step in flight, not 3");
 }
 
-// Quantized rows are halved between blocks. If half a row isn't whole blocks (Q4_K here), the matrix becomes F32.
+// Quantized rows are halved at a block boundary. If there is none in the middle (Q4_K here), the matrix becomes F32.
 TEST(TokensAhead, HalvesOfTheProjectionAreItsColumns) {
   for (const core::DType type : {core::DType::Q8_0, core::DType::F16, core::DType::Q4_K}) {
     test::Shape shape = test::typed_shapes().front();

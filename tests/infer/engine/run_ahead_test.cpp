@@ -220,7 +220,8 @@ TEST_P(RunAhead, RecoversAfterACallbackThrows) {
   }
 }
 
-// A drawn token has a damaged embedding. The next draw fails while the row after it is already in flight.
+// The embedding of a drawn token has a NaN, so the next draw fails, while another row of the sequence is already in
+// flight. Every further step must report the same error.
 TEST_P(RunAhead, FailedDrawsRepeatTheSameError) {
   const Request r = request(5, 20, 6);
   const auto expected = drawn_by_host(r);

@@ -8,8 +8,9 @@
 
 namespace folio::infer::test {
 
-/// Returns nine requests for 40 tokens, three each for greedy, sampled and penalized outputs: `n` choices after
-/// `sliding` in a context of 56, a continuation of `ending` with an end token, and one with stop strings.
+/// Returns nine requests for up to 40 tokens: three each with greedy decoding, sampling, and penalties. For each, one
+/// request has the prompt `sliding`, `n` choices and a context of 56. Two have the prompt `ending`, with an end token
+/// or with stop strings.
 inline std::vector<Request> varied_requests(const std::vector<int32_t>& sliding, int64_t n,
                                             const std::vector<int32_t>& ending, const data::Tokenizer& tokenizer) {
   const SamplerOptions options[] = {

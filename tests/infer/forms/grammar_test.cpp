@@ -53,7 +53,7 @@ class Recognizer {
         break;
       case Syntax::Kind::Repeat: {
         std::set<size_t> now{begin};
-        // Enough repetitions to reach every end: each that is not empty consumes at least one byte of text_.
+        // Enough repetitions to reach every end, since a nonempty repetition consumes at least one byte of text_.
         const auto enough = tree.least + static_cast<int64_t>(text_.size()) + 1;
         const auto most = tree.most < 0 ? enough : tree.most;
         for (int64_t i = 0; i <= most && !now.empty(); ++i) {

@@ -125,7 +125,7 @@ class Drawn:
             to["pattern"] = r.choice(PATTERNS)
             if r.random() < 0.5:
                 return to
-        few = 5 if r.random() < 0.9 else 400  # 400: in long repetitions, the form merges states
+        few = 5 if r.random() < 0.9 else 400  # 400, since the form merges states of long repetitions
         if r.random() < 0.4:
             to["minLength"] = r.randrange(few)
         if r.random() < 0.4:

@@ -80,7 +80,7 @@ struct Case {
   std::vector<std::string> others;
 };
 
-/// Expects form_of(source) of each case to accept its texts and to reject the others.
+/// Expects form_of(source) of each case to accept all of its `texts` and to reject all of its `others`.
 template <typename FormOf>
 void expect_texts(const std::vector<Case>& cases, FormOf&& form_of) {
   for (const Case& c : cases) {

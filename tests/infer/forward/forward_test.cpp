@@ -293,7 +293,7 @@ TEST_P(ForwardPass, TheStepContinuesWithWhatAnObserverChanges) {
                                 return false;
                               }),
                         plain));
-  // Keys are cached after rotation, so only an earlier change has an effect.
+  // Keys are cached after rotation (RoPE), so only changes to keys before their rotation have an effect.
   const auto without = [&](const std::string& part) {
     return alone(text, {.n_threads = 1}, [&](const std::string& name, std::span<float> values, size_t) {
       if (!name.ends_with(part)) return false;

@@ -13,7 +13,7 @@ namespace folio::infer::test {
 struct RankKind {
   std::string name;
   std::vector<CacheType> cache_types;
-  size_t least;        ///< smallest tested number of ranks; fewer if the model has fewer tiles
+  size_t least;        ///< smallest tested number of ranks, unless the model has fewer tiles
   bool in_eight_bits;  ///< true if inputs of quantized matrices are sent in 8 bits
   /// Runs `work` with a model on n ranks, and returns the number of bytes that they exchanged.
   std::function<uint64_t(size_t n, const core::StoredModel& model, const CacheOptions& options,

@@ -93,7 +93,7 @@ class Textbook {
     const bool local = c_.local_rope_theta > 0.0F && c_.has_window(static_cast<int64_t>(l));
     const double theta = local ? c_.local_rope_theta : c_.rope_theta;
     add(x, bias);
-    for (size_t first = 0; !norm.empty() && first < x.size(); first += norm.size()) {  // one head at a time, or all
+    for (size_t first = 0; !norm.empty() && first < x.size(); first += norm.size()) {  // a norm spans one head or all
       const auto begin = x.begin() + static_cast<ptrdiff_t>(first);
       const Vector of_heads = normed({begin, begin + static_cast<ptrdiff_t>(norm.size())}, norm);
       std::copy(of_heads.begin(), of_heads.end(), begin);
@@ -207,7 +207,7 @@ class Textbook {
     const Vector latent = normed({joint.begin(), joint.begin() + rank}, w[Role::LatentNorm], 1e-6F);
     Vector& keys = keys_[l].emplace_back();
     for (size_t h = 0; h < static_cast<size_t>(c_.n_heads); ++h) {
-      for (size_t d = 0; d < nope; ++d) {  // WkB is (heads, rank, nope): a head's key matrix is its transpose
+      for (size_t d = 0; d < nope; ++d) {  // WkB (heads, rank, nope) has each head's key matrix transposed
         double sum = 0.0;
         for (size_t r = 0; r < latent.size(); ++r) {
           sum += static_cast<double>(w[Role::WkB][(h * latent.size() + r) * nope + d]) * latent[r];

@@ -142,7 +142,7 @@ TEST(StopFilter, InvalidBytesAreNotHeldBack) {
   EXPECT_EQ(filter.push("\x80\x80\x80\x80\x80"), "\x80\x80\x80\x80\x80");
   EXPECT_EQ(filter.push("\xC0\xAF"), "\xC0\xAF");
   EXPECT_EQ(filter.push("\xE2\x41"), "\xE2\x41");
-  EXPECT_EQ(filter.push("\xED\xA0"), "\xED\xA0");  // a surrogate is never completed
+  EXPECT_EQ(filter.push("\xED\xA0"), "\xED\xA0");  // a surrogate is invalid in UTF-8
   // Held text doesn't grow without limit, even if bytes never form a character.
   StopFilter any({"END", "\xFF\xFE"});
   size_t in = 0;

@@ -153,7 +153,7 @@ def test_total_body_memory_is_limited(start):
 
 
 def test_http_versions_and_connections(golden):
-    with Wire(golden) as wire:  # HTTP/1.0 has no chunks: the stream ends with the connection
+    with Wire(golden) as wire:  # HTTP/1.0 has no chunks, so the stream ends with the connection
         status, headers, body = wire.request("POST", "/v1/completions", {"prompt": "a", "max_tokens": 4, "stream": True},
                                              version="1.0").answer()
         assert status == 200 and "transfer-encoding" not in headers and body.endswith(b"data: [DONE]\n\n")

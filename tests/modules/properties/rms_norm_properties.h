@@ -1,5 +1,5 @@
 // Tests of any RMSNorm: a module holder that is constructed as nn::RMSNorm(dim, eps) and has its `forward` and
-// `weight`. tests/modules applies them to Folio's module, and an exercise to the reader's.
+// `weight`. rms_norm_test.cpp tests Folio's module, and an exercise tests the reader's module.
 #pragma once
 
 #include <gtest/gtest.h>

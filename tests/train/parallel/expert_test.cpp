@@ -32,8 +32,8 @@ nn::ExpertProducts products_of(const core::ModelConfig& c, bool fused) {
   return fused ? fused::expert_products(c) : nn::ExpertProducts();
 }
 
-// Divides rows among ranks, rows[i] to rank i. Expects the outputs, and the gradients of sum(y * r) with a random r,
-// that `whole` computes for all rows in one process.
+// Divides inputs among ranks, rows[i] of them for rank i. Expects the outputs, and the gradients of sum(y * r) with a
+// random r, to equal those of `whole`, which computes all rows in one process.
 void expect_as_whole(nn::Mixture& whole, const core::ModelConfig& c, bool fused, const std::vector<int64_t>& rows) {
   const auto n_ranks = static_cast<int64_t>(rows.size());
   std::vector<Tensor> xs, rs;

@@ -1,4 +1,4 @@
-// Helpers for tests of charts: checks that an SVG is valid XML, and counts its parts.
+// Helpers for tests of charts: checks that an SVG is valid XML, and counts its elements.
 #pragma once
 
 #include <regex>

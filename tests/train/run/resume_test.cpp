@@ -106,7 +106,7 @@ TEST(Resume, GaLoreIsBitExact) {
   c.optimizer = OptimizerKind::GaLore;
   c.rank = 6;
   c.galore_every = 4;
-  expect_repeated_bits(c, {4, 6});  // step 4 is followed by a new subspace, step 6 by the saved one
+  expect_repeated_bits(c, {4, 6});  // GaLore computes a new subspace after step 4, and uses the saved one after step 6
 }
 
 TEST(Resume, PatienceIsRestored) {

@@ -56,7 +56,7 @@ std::vector<double> rates_of(const TrainConfig& c, const std::vector<LogEntry>& 
 }
 
 TEST(Run, MeasuresAPeakThatWasExceededAgain) {
-  for (const double second : {1e18, 1.0}) {  // measured FLOP/s, above or below every step's
+  for (const double second : {1e18, 1.0}) {  // newly measured peak in FLOP/s: above or below the rate of every step
     TrainConfig c = small_config();
     c.log_every = 1;
     const TempDir directory;

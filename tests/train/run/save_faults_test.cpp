@@ -21,8 +21,8 @@ using test::Faults;
 using test::Small;
 using test::TempDir;
 
-// A run that was saved at step 2, and its trainer at step 3, which has a lower validation loss and is not saved. Saving
-// it replaces `best` and `last`, and removes the checkpoint of step 2.
+// A run that was saved at step 2, and its trainer at step 3, not yet saved and with a lower validation loss. The tested
+// save replaces `best` and `last`, and removes the checkpoint of step 2.
 class SaveFaults : public testing::Test {
  protected:
   SaveFaults() {

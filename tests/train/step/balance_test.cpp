@@ -37,8 +37,8 @@ TEST(Balance, LossOfSequencesFollowsThePaper) {
   const auto scores = torch::tensor(
       {{{1.0, 0.6, 0.3, 0.1}, {0.1, 0.3, 0.6, 1.0}}, {{0.5, 0.3, 0.1, 0.1}, {0.5, 0.3, 0.1, 0.1}}}, torch::kDouble);
   const Loads loads{{.chosen = torch::zeros({4}, torch::kLong), .scores = scores, .n_rows = 4}};
-  const double first = 4 * 0.25 * 1.0;          // each expert is selected at one of two positions: f = 1, Σ P = 1
-  const double second = 2.0 * 0.5 + 2.0 * 0.3;  // experts 0 and 1 are selected at both: f = 2
+  const double first = 4 * 0.25 * 1.0;          // each expert is selected once: its load f is 1. Mean scores sum to 1
+  const double second = 2.0 * 0.5 + 2.0 * 0.3;  // experts 0 and 1 are selected twice: their load f is 2
   EXPECT_NEAR(sequence_balance_loss(loads, 2).item<double>(), (first + second) / 2, 1e-12);
   const Loads two{loads[0], loads[0]};  // the loss is a sum over layers
   EXPECT_NEAR(sequence_balance_loss(two, 2).item<double>(), first + second, 1e-12);

@@ -25,7 +25,7 @@ void append_to(KvCache& cache, const Floats& k, const Floats& v) {
   static size_t own_count = 0;
   if (cache.length == 0) own_count = 0;
   const size_t heads = cache.n_kv_heads, dim = cache.head_dim, n = kWrong == OneRow ? 1 : k.size() / (heads * dim);
-  // NotBelowZero checks that a size_t is below 0, which never holds, so the check has no effect.
+  // NotBelowZero stands for the check `capacity - length - n < 0`. A size_t is never below 0, so nothing is thrown.
   if (kWrong != NotBelowZero && cache.length + n > cache.capacity) throw std::length_error("full");
   const size_t first = kWrong == WrittenAtR ? 0 : kWrong == OwnCount ? own_count : cache.length;
   for (size_t r = 0; r < n; ++r) {

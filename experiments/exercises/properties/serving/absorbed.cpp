@@ -1,4 +1,5 @@
-// Tests of latent attention in the absorbed form: the query for latents, the scores, the values, and the plain form.
+// Tests of latent attention in the absorbed form: the absorbed query, the scores, the values, and equality with the
+// plain form.
 #include <cmath>
 #include <numeric>
 

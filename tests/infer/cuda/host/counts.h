@@ -1,9 +1,10 @@
 // Counts what the warps of a launch do: bytes, 32-byte sectors, bank conflicts, barriers, products and divergence, for
-// kernels that folio_add_host_kernels(... COUNTS) instruments. It models no caches, schedule or clock (README.md).
+// kernels that folio_add_host_kernels(... COUNTS) instruments. Caches, scheduling and time are not modeled (README.md).
 //
-// Each thread records the basic blocks and accesses that it executes, with their code addresses. Where all lanes of a
-// warp meet (barrier, shuffle, end), their records are replayed in lockstep: lanes that are deepest in calls, and then
-// at the lowest address, go first (MinSP-PC, Collange 2011). Lanes at the same address form one warp instruction.
+// Each thread records the basic blocks and accesses that it executes, with their code addresses. When all lanes of a
+// warp meet (barrier, shuffle, end), their records are replayed in lockstep: lanes with the deepest call stack first,
+// among these the lanes at the lowest address (MinSP-PC, Collange 2011). Lanes at the same address form one warp
+// instruction.
 #pragma once
 
 #include <array>
@@ -28,7 +29,7 @@ struct Counts {
   uint64_t store_requests = 0;
   uint64_t load_sectors = 0;  ///< sum over requests
   uint64_t store_sectors = 0;
-  uint64_t distinct_sectors = 0;  ///< sectors loaded and sectors stored, each once per launch
+  uint64_t distinct_sectors = 0;  ///< sectors loaded + sectors stored, each counted once per launch
   // Shared memory: 32 banks of 4 bytes. A wavefront serves one word of each bank.
   uint64_t shared_requests = 0;
   uint64_t shared_wavefronts = 0;
@@ -42,7 +43,7 @@ struct Counts {
   // Control flow
   uint64_t basic_blocks = 0;        ///< executed by warps
   uint64_t active_lanes = 0;        ///< sum over basic_blocks
-  uint64_t divergent_branches = 0;  ///< basic blocks after which the active lanes of a warp go to different ones
+  uint64_t divergent_branches = 0;  ///< basic blocks after which a warp's active lanes execute different blocks
 
   [[nodiscard]] uint64_t sectors() const { return load_sectors + store_sectors; }
   [[nodiscard]] uint64_t requested_bytes() const { return loaded_bytes + stored_bytes; }
@@ -57,14 +58,14 @@ struct WarpAccess {
   bool shared = false;
   bool store = false;
   uint32_t bytes = 0;   ///< per lane
-  uint32_t active = 0;  ///< mask of the lanes that access
+  uint32_t active = 0;  ///< bit mask of the accessing lanes
   std::array<uint64_t, 32> address{};
   const void* caller = nullptr;  ///< address of the accessing code
 };
 /// Returns the source line of an access, such as "b_rows.cu:12".
 [[nodiscard]] std::string place_of(const WarpAccess& access);
 
-/// The warp whose first accesses a CountScope keeps, for figures.
+/// Selects the warp whose first `max_accesses` memory accesses CountScope::trace() returns, for figures.
 struct TracedWarp {
   uint32_t block = 0;
   unsigned warp = 0;

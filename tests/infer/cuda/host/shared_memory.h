@@ -28,7 +28,7 @@ class SharedMemory {
   void end_block() const;
 
   [[nodiscard]] const unsigned char* begin() const { return arena_; }
-  /// Returns the bytes of the block's arrays and dynamic memory.
+  /// Returns the total size in bytes of the block's arrays and dynamic memory, without red zones.
   [[nodiscard]] size_t bytes() const { return asked_; }
   [[nodiscard]] bool holds(const void* address) const {
     return static_cast<const unsigned char*>(address) - arena_ >= 0 &&

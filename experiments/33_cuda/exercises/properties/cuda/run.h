@@ -19,7 +19,7 @@ struct Run {
   Counts counts;
 };
 
-/// Calls kernel(out) with unwritten device memory for n_out floats.
+/// Calls kernel(out), where `out` has n_out floats in device memory, filled with NaN.
 template <typename Kernel>
 [[nodiscard]] Run run_kernel(Stream& stream, size_t n_out, Kernel kernel) {
   const DeviceMemory out = infer::gpu::test::unwritten(stream, n_out * sizeof(float));
