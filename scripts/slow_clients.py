@@ -17,7 +17,8 @@ def unread_port():
 
 
 class SlowClients:
-    """Keeps n slow clients connected during `async with SlowClients(port, n)`. Disconnected ones reconnect."""
+    """Keeps n slow clients connected during `async with SlowClients(port, n)`. A client that the server disconnects
+    reconnects after a second."""
 
     def __init__(self, port, n):
         self.port, self.n = port, n

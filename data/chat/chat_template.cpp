@@ -60,7 +60,7 @@ jinja::Value value_of(jinja::Session& session, const core::OrderedJson& json) {
   return session.dict(std::move(items));
 }
 
-// Converts a message to the dictionary that users of transformers pass to a template.
+// Converts a message to a dictionary like those that are passed to transformers' apply_chat_template.
 jinja::Value value_of(jinja::Session& session, const ChatMessage& message, bool arguments_as_text) {
   const auto name = [&](std::string_view utf8) { return session.text(jinja::from_utf8(utf8)); };
   const auto said = [&](std::string_view utf8) { return session.text(jinja::from_utf8(utf8, jinja::kSaid)); };
@@ -87,7 +87,8 @@ jinja::Value value_of(jinja::Session& session, const ChatMessage& message, bool 
   return session.dict(std::move(members));
 }
 
-// Returns the text of BOS, even if the tokenizer does not prepend it.
+// Returns the text of the special token that begins a prompt, usually BOS, even if the tokenizer does not prepend it.
+// Returns "" if there is none.
 std::string bos_text(const Tokenizer& tokenizer) {
   const std::vector<int32_t> beginning = tokenizer.prefix_tokens();
   const std::vector<int32_t> first = beginning.empty() ? tokenizer.default_prompt() : beginning;
@@ -141,7 +142,7 @@ std::vector<ChatPiece> ChatTemplate::render(std::span<const ChatMessage> message
                          generated == nullptr ? nullptr : &answers);
   });
   if (generated != nullptr) {
-    std::vector<size_t> bytes_before{0};  // byte offset of each character and of the end
+    std::vector<size_t> bytes_before{0};  // byte offset of each character of `rendered`, and of its end
     for (const char32_t& c : rendered) {
       bytes_before.push_back(bytes_before.back() + jinja::to_utf8(jinja::TextView(&c, 1)).size());
     }

@@ -22,7 +22,7 @@ enum class ChatRole { System, User, Assistant, Tool };
 struct ToolCall {
   std::string id;
   std::string name;
-  std::string arguments;  ///< a JSON object
+  std::string arguments;  ///< a JSON object, as text
 };
 
 struct ChatMessage {
@@ -42,7 +42,7 @@ struct RenderOptions {
   std::string variables{};  ///< more template variables as a JSON object, such as {"enable_thinking": false}
 };
 
-/// A piece of a rendered chat: template text, which is parsed for special tokens, or message content.
+/// Part of a rendered chat: either template text, in which special tokens are parsed, or message content.
 struct ChatPiece {
   std::string text;
   bool is_template = false;
@@ -85,7 +85,7 @@ class ChatTemplate {
   }
 };
 
-/// Renders a conversation by chat.render(), with the texts of the tokenizer's BOS and EOS as `bos` and `eos`.
+/// Calls chat.render() with the texts of the tokenizer's BOS and EOS as `bos` and `eos`.
 [[nodiscard]] std::vector<ChatPiece> render_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                                  std::span<const ChatMessage> messages, const RenderOptions& options,
                                                  std::vector<ChatSpan>* generated = nullptr);
@@ -114,7 +114,7 @@ enum class Thinking : uint8_t { None, Possible, Begun };
                                    std::span<const ChatPiece> prompt);
 
 /// Returns the chat template stored with a model. As in transformers, "tool_use" renders chats with tools and "default"
-/// all others. `where` is the model's name for errors. Throws core::Error as ChatTemplate() does.
+/// all others. Error messages begin with `where`, the model's name. Throws core::Error as ChatTemplate() does.
 [[nodiscard]] ChatTemplate chat_template_of(const Tokenizer& tokenizer, const std::string& where);
 
 /// Returns the names of the built-in templates: "chatml", "gemma", "llama2", "llama3", "zephyr".

@@ -10,7 +10,8 @@
 namespace folio::data {
 namespace {
 
-// Returns the tools as JSON text. Datasets in Arrow tables store the list as a string.
+// Returns the list "tools" of a conversation as JSON text, or "" if it is missing or empty. Datasets exported from
+// Arrow tables store the list as a string.
 std::string tools_of(const core::OrderedJson& object, const std::string& where) {
   const auto tools = object.find("tools");
   if (tools == object.end() || tools->is_null()) return "";
@@ -83,8 +84,8 @@ struct MarkedText {
   std::vector<ChatSpan> answers;
 };
 
-// Returns the byte offset in `text` at which each token ends. Empty if the tokens do not spell `text` exactly, because
-// the tokenizer normalized it.
+// Returns the byte offset in `text` at which each token ends. Returns an empty list if the tokens do not spell `text`
+// exactly, because the tokenizer normalized it.
 std::vector<size_t> ends_of(const Tokenizer& tokenizer, std::string_view text, const std::vector<int32_t>& tokens) {
   std::vector<size_t> ends;
   size_t at = 0;
@@ -265,7 +266,7 @@ bool ChatRenderer::learns_to_stop() const {
   for (size_t i = 0; i < last.tokens.size(); ++i) {
     if (last.is_learned[i] && (tokenizer_.ends_text(last.tokens[i]) || last.tokens[i] == mark)) return true;
   }
-  std::string text;  // searched as text, since the text that ends a turn can be several tokens
+  std::string text;  // compare text instead of IDs, since mark_ can be several tokens
   for (size_t i = 0; i < last.tokens.size(); ++i) {
     if (last.is_learned[i]) text += tokenizer_.token_bytes(last.tokens[i]);
   }

@@ -21,7 +21,7 @@ constexpr const char* kQuestion = "made-up question";
 constexpr const char* kAnswer = "made-up answer";
 constexpr const char* kArguments = R"({"made_up_key": "made-up value"})";
 constexpr const char* kDenseArguments = R"({"made_up_key":"made-up value"})";
-constexpr const char* kPrinted = "{'made_up_key': 'made-up value'}";  // kArguments printed by Python, not JSON
+constexpr const char* kPrinted = "{'made_up_key': 'made-up value'}";  // kArguments as Python prints a dictionary
 
 std::string made_up_tools() {
   std::string list;
@@ -61,7 +61,7 @@ std::string with_calls(const ChatMessage& message) {
 
 std::vector<ChatMessage> in_words(std::span<const ChatMessage> messages, const std::string& tools, bool has_system) {
   std::vector<ChatMessage> plain;
-  bool is_answered = false;  // the last message appended to `plain` contains results of calls
+  bool is_answered = false;  // true after a tool's message; further results are appended to it
   for (const ChatMessage& message : messages) {
     if (message.role != ChatRole::Tool) {
       plain.push_back({.role = message.role, .content = with_calls(message), .reasoning = message.reasoning});
@@ -123,7 +123,7 @@ class Recognizer {
     return std::nullopt;
   }
 
-  // A call in a rendered text: its range, which begins at the function's name, and its pieces.
+  // A call found in a rendered text: bytes [begin, end), starting at the function's name, and the pieces of the call.
   struct Written {
     size_t begin, end;
     std::vector<CallPiece> pieces;

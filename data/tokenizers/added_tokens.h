@@ -27,7 +27,7 @@ struct PromptPiece {
 /// A normalization of text, applied before the search for tokens with TokenFlags::normalized.
 struct Normalization {
   std::string prepend{};                               ///< inserted before each stretch of text between tokens
-  std::function<std::string(std::string_view)> map{};  ///< null: the text is unchanged
+  std::function<std::string(std::string_view)> map{};  ///< null: text is not normalized, and `prepend` is not used
 };
 
 /// Normalized text, cut into tokens and stretches of text, in order.
@@ -49,7 +49,8 @@ struct CutText {
 class AddedTokens {
  public:
   AddedTokens() = default;
-  /// Collects the control, unknown and user-defined pieces of a vocabulary.
+  /// Searches for the control, unknown and user-defined pieces of a vocabulary. Applies `normalization` before the
+  /// search for those with TokenFlags::normalized.
   AddedTokens(const Vocabulary& vocabulary, Normalization normalization);
   /// Searches for `tokens`, without normalizing the text first.
   explicit AddedTokens(SpecialTokens tokens) : plain_(std::move(tokens)) {}

@@ -11,7 +11,7 @@ namespace folio::data {
 
 inline constexpr std::string_view kSpaceMark = "\u2581";
 
-/// Maximum length of a piece in bytes. Bounds the time of a merge and the number of splits of a piece.
+/// Maximum length of a piece in bytes. Limits the time to look up the result of a merge, and the ways to split a piece.
 inline constexpr size_t kLongestPiece = 1024;
 
 /// Throws core::Error, prefixed with `where`, if the piece is empty or longer than kLongestPiece bytes.

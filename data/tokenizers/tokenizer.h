@@ -39,7 +39,7 @@ class Tokenizer {
   [[nodiscard]] virtual std::vector<int32_t> encode(std::string_view text) const = 0;
 
   /// Returns the tokens of the concatenated pieces: a word may begin in one piece and end in the next. Special tokens
-  /// are parsed only within a single piece with `parse_special`, so that a user's text never becomes one.
+  /// are parsed only within a single piece with `parse_special`, so that a user's text never contains special tokens.
   [[nodiscard]] virtual std::vector<int32_t> encode_pieces(std::span<const PromptPiece> pieces) const;
 
   /// Returns the tokens that do not represent text, such as BOS, EOS and the markers of a chat's turns.
@@ -69,7 +69,7 @@ class Tokenizer {
   /// Returns true if generation stops at this token: end_of_text(), the end of a chat turn, a token set by end_at(), or
   /// BOS, which begins another text.
   [[nodiscard]] virtual bool ends_text(int32_t id) const { return id == end_of_text() || is_end(id); }
-  /// Sets tokens that also stop generation, such as those of a model's generation_config.json.
+  /// Sets additional tokens that stop generation, such as those in a model's generation_config.json.
   void end_at(std::vector<int32_t> ids) { ends_ = std::move(ids); }
 
   /// Returns tokens that must never be sampled.

@@ -22,7 +22,7 @@ enum class PieceType : int32_t { Normal = 1, Unknown = 2, Control = 3, UserDefin
 struct Vocabulary {
   std::vector<std::string> pieces;
   std::vector<PieceType> types;
-  int32_t bos = -1;  ///< special IDs are -1 if the vocabulary has no such token
+  int32_t bos = -1;  ///< -1 if there is no such token, like the other special IDs below
   int32_t eos = -1;
   int32_t unk = -1;
   int32_t pad = -1;

@@ -14,7 +14,7 @@ using experiments::Report;
 
 constexpr int64_t kPositions = 256;
 
-// Returns the bytes of keys and values of one position in all layers, in float32.
+// Returns the size in bytes of one position's keys and values in all layers, in float32.
 int64_t bytes_by_formula(const core::ModelConfig& c) { return 2 * c.n_layers * c.kv_dim() * 4; }
 
 // Returns the bytes that the engine allocates for the KV cache of kPositions positions: the distance from the first

@@ -17,7 +17,7 @@ namespace folio::experiments {
 struct Contender {
   std::string name;
   OptimizerOptions options;
-  double middle = 3e-3;          ///< start of the learning rate search
+  double middle = 3e-3;          ///< learning rate at which the search starts
   RateSearch search{};           ///< result of the search on tuning_seeds
   std::vector<double> judged{};  ///< losses at the best rate on paired_seeds
 };

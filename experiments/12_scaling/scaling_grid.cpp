@@ -50,7 +50,7 @@ void ScalingGrid::train(const Report& report) {
     config.seed = seeds[s];
     std::unique_lock lock(one_at_a_time);
     nn::Llama model = seeded_llama(config.model, config.seed);
-    draw_feed_forwards_by_width(model);  // the default makes initial outputs smaller in narrow models
+    draw_feed_forwards_by_width(model);  // by default, narrow models would have smaller initial outputs
     lock.unlock();
     const double loss = train_model(model, text, config).validation_loss;
     lock.lock();

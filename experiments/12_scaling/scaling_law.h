@@ -21,8 +21,8 @@ struct ScalingPoint {
   double loss = 0.0;
 };
 
-/// The loss of N parameters after D tokens, L(N, D) = E + A / N^alpha + B / D^beta. E is irreducible; the other terms
-/// are due to the finite model size and the finite amount of data.
+/// The loss of a model with N parameters after training on D tokens: L(N, D) = E + A / N^alpha + B / D^beta. E is
+/// irreducible; the other terms are due to the finite model size and the finite amount of data.
 /// Source: Hoffmann et al., "Training Compute-Optimal Large Language Models", 2022.
 struct ScalingLaw {
   double E = 0.0, A = 0.0, alpha = 0.0, B = 0.0, beta = 0.0;

@@ -21,7 +21,7 @@ struct Shape {
 
 [[nodiscard]] std::string shown(const Shape& shape);  ///< formats a shape: "[16, 8, 65]"
 
-/// An entry of the tape: an operation, its result, and the rule of its gradient.
+/// An entry of the tape: an operation, its result, and its backward function.
 struct Node {
   std::string operation;
   Shape shape;
@@ -45,7 +45,7 @@ struct Tensor {
 class Tape {
  public:
   Tape() = default;
-  Tape(const Tape&) = delete;  // rules point to this tape's entries
+  Tape(const Tape&) = delete;  // the backward functions contain pointers to this tape's entries
   Tape& operator=(const Tape&) = delete;
 
   /// Records a parameter or input. Throws core::Error unless the number of values matches the shape.

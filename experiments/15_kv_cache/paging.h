@@ -25,7 +25,7 @@ struct Lengths {
 [[nodiscard]] std::vector<Text> running_texts(const Lengths& lengths, int64_t count, double mean, int64_t context,
                                               uint64_t seed);
 
-/// Returns `positions` rounded up to whole blocks of `block` positions.
+/// Returns `positions` rounded up to a multiple of `block`: the positions in the allocated blocks.
 [[nodiscard]] constexpr int64_t held_in_blocks(int64_t positions, int64_t block) {
   return (positions + block - 1) / block * block;
 }
@@ -38,7 +38,7 @@ struct Shared {
   int64_t blocks = 0;
   int64_t copies = 0;
 };
-/// Returns the blocks after `count` forks of a prompt of `prompt` positions have added one position each.
+/// Returns the block counts after `count` forks of a prompt with `prompt` positions have each added one position.
 [[nodiscard]] Shared engine_blocks_of_shared_prompt(int64_t prompt, int64_t count);
 
 }  // namespace folio::experiments

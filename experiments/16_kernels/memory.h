@@ -38,7 +38,7 @@ class CountingMemory {
  public:
   static constexpr size_t kCacheBytes = size_t{256} << 10U;
 
-  /// Counts accesses to [begin, begin + count), which holds all operands. `begin` must be aligned to a cache line.
+  /// Counts accesses to [begin, begin + count), which must contain all operands. `begin` must be cache-line aligned.
   CountingMemory(const float* begin, size_t count);
 
   float load(const float* from) {

@@ -19,7 +19,7 @@ namespace folio::experiments {
 /// Returns the model with its weights dequantized to float32, for which the engine quantizes no activations.
 [[nodiscard]] core::StoredModel as_floats(const core::StoredModel& model);
 
-/// Returns a model with these weights and the path and format of `model`.
+/// Returns a model with the given weights, and with the path and format of `model`.
 [[nodiscard]] core::StoredModel with_weights(const core::StoredModel& model, core::Weights weights);
 
 /// Returns `values` after quantization to `type` and dequantization. The number of values must be a multiple of 32.

@@ -1,4 +1,4 @@
-// Truncates the distributions at two positions of a text, one certain and one uncertain.
+// Compares truncation at two positions of a text: one where the model is certain of the next token, one where not.
 #pragma once
 
 #include "experiments/18_sampling/results.h"

@@ -26,7 +26,7 @@ struct Partial {
   std::vector<T> o{};  ///< shape (head_dim)
 };
 
-/// Returns the sum of sixteen lanes, halved in each pass: lane i + 8 is added to lane i, then i + 4, i + 2 and i + 1.
+/// Returns the sum of sixteen lanes by pairwise reduction: adds lane i + 8 to lane i, then i + 4, i + 2 and i + 1.
 template <std::floating_point T>
 T join_lanes(std::array<T, 16> lane) {
   for (size_t half = 8; half > 0; half /= 2) {

@@ -46,7 +46,7 @@ class Run {
 
     draft();
     std::vector<Row> rows;
-    size_t most_reported = 0;  // no logits of prompt positions are reported
+    size_t most_reported = 0;  // no request needs the logits of its prompt positions
     const Plan& plan = scheduler_.plan(
         [&](Sequence& s, size_t most) { return request_of(s).append_rows(s, rows, most, most_reported); });
     for (Sequence* s : plan.preempted) {
@@ -69,7 +69,7 @@ class Run {
     if (n_drawn == rows.size()) goodput_.measured(rows.size(), cost(cells));  // only steps without prompt rows
   }
 
-  // Proposes draft tokens for the running sequences by prompt lookup, as many as the measured step times justify.
+  // Proposes draft tokens for the running sequences by prompt lookup, as many as pay off with the step times of cost().
   void draft() {
     std::vector<Sequence*> drafting;
     std::vector<infer::Goodput::Text> chances;

@@ -22,7 +22,7 @@ constexpr double kLine = 15;
 constexpr double kBars = 40;  // height of the bar of the step with the most rows
 constexpr double kPanel = kLine * kTrace.size() + kBars + 76;
 
-// The appearance of a kind of cell: its classes in the style sheet, and its text in the legend.
+// The appearance of a kind of cell: its CSS classes, and its text in the legend.
 struct Kind {
   std::string classes;
   std::string text;

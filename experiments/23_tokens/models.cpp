@@ -22,7 +22,7 @@ namespace {
 
 fs::path trainer() { return fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "train"; }
 
-// Returns the number after `before` in the trainer's output.
+// Returns the number that follows the text `before` in `printed`, the trainer's output.
 double number_behind(const std::string& printed, const std::string& before) {
   const size_t at = printed.find(before);
   core::require(at != std::string::npos, "the trainer's output has no \"{}\"", before);

@@ -32,7 +32,7 @@ int64_t now_us() {
       .count();
 }
 
-// Sleeps for each action's time, and records when the action began and ended.
+// Sleeps for the duration of an action, and records the action's start and end times.
 class Sleeper {
  public:
   explicit Sleeper(const Times& times) : times_(times) {}

@@ -29,7 +29,7 @@ struct Division {
 /// A rank's part of a parameter.
 struct HeldPart {
   std::string name;
-  std::vector<int64_t> shape;  ///< shape of the part; contains a 0 if another rank holds it
+  std::vector<int64_t> shape;  ///< shape of the part; contains a 0 if this rank holds none of the parameter
   bool updates;                ///< true if this rank updates the part and holds its moments
 };
 

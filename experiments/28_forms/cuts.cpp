@@ -22,7 +22,7 @@ const std::string kSchema =
  "additionalProperties": false})";
 constexpr const char* kKing = "The king of France, as JSON:\n";
 
-// Returns the bytes with which every string that matches the form begins.
+// Returns the longest common prefix of all strings that match the form.
 std::string forced_run(Form& form) {
   std::string run;
   Form::Place place = form.start();

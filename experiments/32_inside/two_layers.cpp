@@ -59,7 +59,8 @@ Repetitions repetitions(int64_t n, uint64_t seed, uint64_t number) {
   return batch;
 }
 
-// Runs an attention-only model with the outputs of the heads `off` set to 0. Appends each layer's weights to `weights`.
+// Runs an attention-only model with the outputs of the heads `off` set to 0. Appends each layer's attention weights to
+// `weights`.
 Tensor logits_without(nn::Llama& model, const Tensor& tokens_BT, std::span<const Head> off,
                       std::vector<Tensor>& weights) {
   Tensor x_BTD = model->embed(tokens_BT);

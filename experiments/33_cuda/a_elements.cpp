@@ -10,7 +10,7 @@
 namespace folio::experiments {
 
 void step_a(Lesson& lesson) {
-  constexpr size_t kN = 100'004;  // not a multiple of a block's 256
+  constexpr size_t kN = 100'004;  // not a multiple of the block size, 256 threads
   // Relative error bound: a sum, a division and a product are rounded by up to 2⁻²⁴ each, and exp_of() has an error of
   // about 2 ulp.
   constexpr double kRoundings = 8 * 0x1p-24;

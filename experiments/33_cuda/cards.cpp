@@ -22,7 +22,7 @@ Occupancy occupancy(const Card& card, unsigned threads, unsigned registers, size
   const auto registers_of_warp = static_cast<unsigned>(up(size_t{registers} * 32, 256));
   const auto by_shared = static_cast<unsigned>(card.shared_bytes / up(shared_bytes + 1024, 128));
   const unsigned by_registers = registers_of_warp == 0 ? card.blocks : 4 * (16384 / registers_of_warp) / warps;
-  Occupancy least{card.warps / warps, "threads"};  // counts blocks until they are converted to warps below
+  Occupancy least{card.warps / warps, "threads"};  // a number of blocks, converted to warps below
   for (const Occupancy& other :
        {Occupancy{card.blocks, "blocks"}, {by_shared, "shared"}, {by_registers, "registers"}}) {
     if (other.warps < least.warps) least = other;

@@ -1,5 +1,4 @@
-// Published limits of three GPUs, and what follows from them: a kernel's occupancy, and lower bounds on its time.
-#pragma once
+// Published limits of three GPUs. Computes from them a kernel's occupancy and lower bounds on its time.
 
 #include <array>
 #include <cstddef>
@@ -18,8 +17,8 @@ struct Card {
   size_t shared_bytes;
   // Peak rates of the card, from NVIDIA's data sheets, without sparsity.
   double bytes_per_s;
-  double f32_per_s;  ///< operations; a multiply-add is two
-  double f16_per_s;  ///< operations of tensor cores, with sums in F32
+  double f32_per_s;  ///< F32 operations; a multiply-add counts as two
+  double f16_per_s;  ///< F16 operations of tensor cores with F32 accumulation
   double s8_per_s;
 };
 
@@ -36,8 +35,8 @@ struct Occupancy {
 
 /// Lower bounds on a kernel's time in seconds, assuming that each sector is transferred once and all work overlaps.
 struct Bound {
-  double memory = 0.0;      ///< distinct sectors over bandwidth
-  double arithmetic = 0.0;  ///< multiply-adds over the card's rates
+  double memory = 0.0;      ///< time to transfer each distinct sector once at the peak bandwidth
+  double arithmetic = 0.0;  ///< time of the multiply-adds at the card's peak rates
   [[nodiscard]] double seconds() const { return memory > arithmetic ? memory : arithmetic; }
 };
 [[nodiscard]] Bound bound(const Card& card, const infer::gpu::host::Counts& counts);

@@ -20,7 +20,7 @@ void step_e(Lesson& lesson) {
   };
   const std::vector<float> as = multiples(1);
   const std::vector<float> bs = multiples(2);
-  std::vector<uint16_t> transposed(bs.size());  // b as the engine's weights: (columns, inner)
+  std::vector<uint16_t> transposed(bs.size());  // b in the layout of the engine's weights: (columns, inner)
   std::vector<double> expected(kN * kN);
   for (size_t row = 0; row < kN; ++row) {
     for (size_t i = 0; i < kN; ++i) {

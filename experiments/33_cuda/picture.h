@@ -12,7 +12,7 @@ namespace folio::experiments {
 struct AccessPanel {
   std::string name;
   std::vector<infer::gpu::host::WarpAccess> accesses;
-  size_t shown = 4;  ///< number of accesses that are drawn, from the first
+  size_t shown = 4;  ///< maximum number of accesses to draw, from the first on
 };
 
 /// Returns an SVG document that shows each access. For device memory, it shows the sectors that the warp touches; the

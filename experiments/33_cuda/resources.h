@@ -1,5 +1,4 @@
-// Looks up a kernel's register count in resources.txt, a table made from nvcc's reports, here and in infer/cuda.
-#pragma once
+// Looks up a kernel's register count in two tables made from nvcc's reports: resources.txt here and in infer/cuda.
 
 #include <optional>
 #include <string>

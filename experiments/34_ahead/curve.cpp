@@ -44,7 +44,8 @@ struct Speed {
   double tokens_per_step;  // per sequence
 };
 
-// Returns the speed with side = 0 to 8 draft tokens or kAuto, measured after each sequence has its first token.
+// Returns the speed with `side` draft tokens per sequence, or kAuto, measured once each sequence has its first token.
+// With kAuto, the engine starts from the estimates in `learned` and updates them.
 Speed speed_of(infer::Engine& engine, std::vector<infer::Request> requests, size_t side, infer::Goodput& learned) {
   engine.goodput() = learned;
   if (side != kAuto) engine.goodput().plant({}, 0.0);  // as if drafts took no time: always tries `side` drafts

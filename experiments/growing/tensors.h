@@ -29,7 +29,7 @@ inline Tensor count(const Pairs& pairs, int64_t V) {
 }
 
 // Returns each row divided by its sum. Broadcasting: dividing [V, V] by [V, 1] repeats the only column V times, so that
-// every row of the result has the sum 1.
+// every row of the result sums to 1.
 inline Tensor shares(const Tensor& times_VV) {
   const Tensor sum_V1 = times_VV.sum(1, /*keepdim=*/true);  // over dimension 1 (columns), kept with size 1
   return times_VV / sum_V1;

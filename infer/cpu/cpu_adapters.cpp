@@ -48,7 +48,8 @@ bool is_finite(const core::Adapter::Part& part) {
   return std::ranges::all_of(part.a, finite) && std::ranges::all_of(part.b, finite);
 }
 
-// Computes the factors from all rows of b, so that ranks that hold different rows of b use the same factors.
+// Computes the factors for rounding to 8 bits. Uses all rows of b, so that ranks with different rows of b use the same
+// factors.
 Steps steps_of(const core::Adapter::Part& part) {
   constexpr float kMost = 127.0F;
   constexpr float kTiny = 1e-30F;  // lower limit of a maximum, so that factors are finite

@@ -28,7 +28,8 @@ class CpuAdapters {
 
   /// Groups the step's rows by adapter. All of their adapters must be loaded.
   void begin(std::span<const StepRow> rows);
-  /// Computes t = scale · x · aᵀ for rows with an adapter. x is (rows, k). add() uses t until the next call.
+  /// Computes t = scale · x · aᵀ for rows with an adapter, and stores it for add(). x (rows, k) is the input of all
+  /// `projections`.
   void project(core::ThreadPool& pool, const kernels::Kernels& kernels, std::span<const Projection> projections,
                const float* x, size_t k);
   /// Adds t · bᵀ to outputs [begin, end), counted from the stage's first output of the matrix; begin is a multiple of

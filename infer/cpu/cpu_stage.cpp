@@ -122,7 +122,8 @@ std::vector<size_t> CpuStage::find_runs(int64_t window) const {
 void CpuStage::run(const Embed& o) {
   const size_t dim = width(Slot::Residual);
   const Matrix& rows = weights_.matrix(o.table);
-  const auto index = [&](size_t i) { return static_cast<size_t>(rows_[i].token) - rows.first; };  // wraps if negative
+  // Unsigned, so the index of a token before this rank's part wraps to a large value.
+  const auto index = [&](size_t i) { return static_cast<size_t>(rows_[i].token) - rows.first; };
   for_rows(dim * 8, [&](size_t i) {
     if (index(i) >= rows.n_out) return;
     float* x = at(o.out) + i * dim;
@@ -242,7 +243,7 @@ void CpuStage::multiply(Slot input, std::span<const Projection> projections, boo
   const Segment all{0, n_rows_};
   inputs_.take(std::span(&all, 1), k, formats, x);
   adapters_.project(pool_, kernels_, projections, x, k);
-  // For one input, matmul_halves reads a range of rows as two streams; twice the grain keeps both long enough.
+  // For one input, matmul_halves reads each range of rows as two streams, so the minimum range is twice as long.
   const size_t grain = formats.panels                   ? kernels_.fast_rows
                        : formats.floats && n_rows_ == 1 ? 2 * kernels::kLanes
                                                         : kernels::kLanes;
@@ -329,7 +330,7 @@ void CpuStage::attend(const Cache<T>& cache, size_t layer, int64_t window, std::
   const size_t per_kv_head = dim / head_dim / static_cast<size_t>(config_.n_kv_heads);
   const Share heads{kv_heads_.first * per_kv_head, kv_heads_.last * per_kv_head};  // query heads of this rank
   const size_t n_heads = heads.last - heads.first;
-  // Query heads of a work item: all heads of a key/value head; in latent attention, up to kHeadsTogether heads.
+  // Query heads per work item: all that share a key/value head; in latent attention, up to kHeadsTogether heads.
   const size_t of_thread = (n_heads + pool_.size() - 1) / pool_.size();
   const size_t group = latent ? std::clamp<size_t>(of_thread, 1, kHeadsTogether) : per_kv_head;
   size_t work = 0;

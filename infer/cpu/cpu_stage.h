@@ -1,6 +1,6 @@
 // A range of a model's layers on the CPU. Each operation is complete when its call returns. Work is divided among
-// threads by index, so results don't depend on their number. If several ranks share the model, each holds some output
-// rows of each matrix and some key/value heads, and the ranks exchange the columns that they computed.
+// threads by index, so results don't depend on the number of threads. If several ranks share the model, each has some
+// output rows of each matrix and some key/value heads, and the ranks exchange the columns that they compute.
 #pragma once
 
 #include <algorithm>

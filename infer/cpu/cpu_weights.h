@@ -21,7 +21,7 @@ class CpuWeights {
  public:
   struct Options {
     bool fast = false;    ///< packs 16-bit matrices into BF16 panels, rounding F16
-    bool copies = false;  ///< copies all weights, even where the mapped file is as fast
+    bool copies = false;  ///< copies all weights, even if reading the mapped file is as fast
   };
 
   /// Loads the shard's weights: its rank's rows of each matrix. Throws core::Error if a tensor's type is unsupported.

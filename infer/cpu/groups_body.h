@@ -37,7 +37,7 @@ struct GroupKind {
   static constexpr bool kByteScales = byte_scales;
 };
 
-// Calls take(i, quants) for i < 8 in order. quants are columns 4 i to 4 i + 3 of a group, unpacked to bytes.
+// Calls take(i, quants) for i = 0, ..., 7: `quants` are columns 4 i to 4 i + 3 of a group's sixteen rows, as bytes.
 template <typename Kind, typename Take>
 inline void for_quants(const uint8_t* at, Take&& take) {
   constexpr int kBits = Kind::kBits;
@@ -155,7 +155,7 @@ void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedInput
     const size_t n = std::min(groups - begin, kBlockColumns / kGroupColumns);
     const BlockScales<Kind> scales(m, tile, n);
     const uint8_t* quants = tile + m.quants_at(n);
-    if constexpr (kTokens < kMostInputs) {  // requests in address order keep the hardware prefetcher running
+    if constexpr (kTokens < kMostInputs) {  // reading in address order keeps the hardware prefetcher active
       for (const uint8_t* line = tile; line < quants; line += 64) prefetch_line<Prefetch::L1>(line);
     }
     if constexpr (kTokens == 1) prefetch_input<Kind>(values, input_scales, scaled_sums, sums);
@@ -216,7 +216,7 @@ auto with_kind(const GroupMatrix& m, Body&& body) {
 using TileKernel = void (*)(const GroupMatrix& m, const uint8_t* tile, const QuantizedInputs& x, size_t first,
                             Vec* total);
 
-// Returns the kernels of a storage format for 1, 2, 4 and 8 inputs, limited to kMostInputs.
+// Returns a storage format's kernels for 1, 2, 4 and 8 inputs, or for kMostInputs where that is fewer.
 template <typename Kind>
 std::array<TileKernel, 4> kernels_of() {
   const auto several = [](auto n) -> TileKernel {

@@ -1,5 +1,5 @@
 // Products with float, F16 or BF16 weights for many inputs, with the same summation order as in matmul_body.h. Weight
-// rows are copied to panels, and the sums of several inputs with a panel's rows stay in registers.
+// rows are copied to panels, and the sums for several inputs and a panel's sixteen rows stay in registers.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace folio::infer::kernels {
 namespace {
 
-// Computes sums[t], the product of input t and every kStep-th part of a chunk from part l on (parts: see panel.h).
+// Computes sums[t], the product of input t and parts l, l + kStep, l + 2 kStep, ... of a panel's chunk (see panel.h).
 template <size_t kInputs, size_t kStep>
 inline void sum_parts(const PanelColumn* panel, const float* const* x, size_t columns, size_t l, Vec* sums) {
   if constexpr (kStep < kLanes) {

@@ -32,7 +32,7 @@ class ProductInputs {
 
   ProductInputs(core::ThreadPool& pool, const kernels::Kernels& kernels) : pool_(pool), kernels_(kernels) {}
 
-  /// Converts inputs x (n, k) on all threads. Segments are in order and have no gaps. x must not change until the
+  /// Converts inputs x (n, k) on all threads. The segments must be adjacent and in order. x must not change until the
   /// product ends.
   template <typename Segments>
   void take(const Segments& segments, size_t k, const Formats& formats, const float* x) {
@@ -67,7 +67,7 @@ class ProductInputs {
  private:
   static constexpr size_t kTogether = 16;  // maximum number of inputs per call of Kernels::quantize
 
-  // Buffers never shrink, because growing again would zero the new part.
+  // Never shrinks a buffer, because growing it again would zero elements needlessly.
   static void resize(auto& buffer, size_t size) { buffer.resize(std::max(buffer.size(), size)); }
 
   template <typename Segments>
@@ -113,7 +113,7 @@ class ProductInputs {
   size_t k_ = 0;
   size_t n_ = 0;
   const float* floats_ = nullptr;
-  std::vector<Segment> pieces_;           ///< parts of segments, of at most kTogether inputs
+  std::vector<Segment> pieces_;           ///< segments split into ranges of at most kTogether inputs
   core::AlignedVector<float> gathered_;   ///< (n, k)
   std::vector<kernels::BF16> rounded_;    ///< (n, panel_columns(k))
   kernels::QuantizedInputs quantized_{};  ///< the four buffers below

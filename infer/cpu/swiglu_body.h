@@ -1,4 +1,4 @@
-// Activations: SwiGLU, silu(gate) * up; GeGLU, gelu(gate) * up; and gpt-oss's clamped SwiGLU. Soft cap of logits.
+// Activations: SwiGLU, silu(gate) * up; GeGLU, gelu(gate) * up; gpt-oss's clamped SwiGLU. Also the soft cap of logits.
 #pragma once
 
 #include "infer/cpu/vec_math.h"

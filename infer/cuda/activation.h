@@ -10,7 +10,7 @@ namespace folio::infer::gpu {
 [[nodiscard]] __device__ inline float gated(Activation activation, float gate, float up) {
   constexpr float kGeluFactor = 1.5957691216F;  // 2 sqrt(2 / π), for GELU's tanh approximation
   constexpr float kGeluCube = 0.044715F;
-  if (activation == Activation::Clamped) {  // the comparisons let NaN pass
+  if (activation == Activation::Clamped) {  // comparisons with NaN are false, so NaN propagates
     constexpr float kLimit = 7.0F;
     constexpr float kSlope = 1.702F;
     const float g = gate > kLimit ? kLimit : gate;

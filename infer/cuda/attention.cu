@@ -14,7 +14,7 @@ template <typename H>
 inline constexpr unsigned kRowWarps = H::kQueryBytes > 8192 ? kGroupItems / 2 : kGroupItems;
 
 // Decode: a warp computes one part of 64 positions for all queries that share a key/value head (attention_body.h), so
-// keys and values are read from memory once. Partials go to memory, and the last block of an item joins them in order.
+// keys and values are read only once. Partial results go to memory; an item's last block to finish joins them in order.
 // cuda_report: attention_parts<HeadSizes<{dim}, {half}>> shares 16 * dim * (4 - 2 * half) bytes
 template <typename H>
 __global__ __launch_bounds__(kPartThreads,
@@ -34,7 +34,7 @@ __global__ __launch_bounds__(kPartThreads,
   const auto index = static_cast<int32_t>(blockIdx.x * kPartWarps + warp);
   const int32_t part = first_part(slots) + index;
   PartBlocks blocks{};
-  if (index < n_parts) {  // prefetches what attend_part() will read, while the queries are stored
+  if (index < n_parts) {  // prefetches keys and values while the queries are stored
     blocks = blocks_of_part(in, slots, kv_head, part);
     for (int b = 0; b < kBlocksOfPart; ++b) {
       if (blocks.keys[b] == nullptr) break;
@@ -186,7 +186,7 @@ void launch_rows(Stream& stream, const Attention& in) {
       return launch(attention_rows<H, true>, grid, {kThreads}, kQueries + kStages, stream, in);
     }
   }
-  constexpr size_t kSmall = size_t{99} << 10U;  // the same on consumer GPUs; larger heads read the cache directly
+  constexpr size_t kSmall = size_t{99} << 10U;  // shared memory of consumer GPUs; heads that need more aren't staged
   if constexpr (kQueries + kStages > kSmall) {
     launch(attention_rows<H, false>, grid, {kThreads}, kQueries, stream, in);
   }

@@ -75,8 +75,8 @@ __device__ inline LaneSlots slots_of(const Attention& in, const AttentionItem& i
   return s;
 }
 
-/// Writes an item's queries, scaled, as mma operands: 16 bytes per lane for each step of k. Thread `thread` of
-/// `n_threads` writes its share of `bytes` bytes; synchronize before reading.
+/// Writes an item's queries, scaled, as mma operands: 16 bytes per lane for each step of k, `bytes` bytes in all. Each
+/// of n_threads threads writes some of the words; synchronize before reading.
 template <typename H>
 __device__ void store_queries(const Attention& in, const AttentionItem& item, size_t kv_head, uint8_t* to,
                               unsigned thread, unsigned n_threads, unsigned bytes = H::kQueryBytes) {
@@ -186,8 +186,8 @@ __device__ void attend_part(const uint8_t* queries, const PartBlocks& blocks, in
     if (position > slots.item_last) return 0U;
     return H::kHalf && position == slots.item_last ? word & 0xFFFFU : word;
   };
-  // Loads several tiles before using the first: the compiler must assume that take() overwrites what is read next, and
-  // so cannot move later loads ahead of it.
+  // Issues the loads of several tiles before the first use. The compiler cannot move loads ahead of a call of take(),
+  // because it must assume that take() overwrites the values.
   constexpr int kAtOnce = (H::kHalf ? 4 : 2) / (H::kPadded > 128 ? 2 : 1);
   constexpr int kLoads = H::kHalf ? 1 : 2;  // 16-byte loads of a lane per value tile and cache block
 #pragma unroll
@@ -252,7 +252,7 @@ __device__ inline float sum_with_sink(const Attention& in, size_t head, float ma
   return in.sinks == nullptr ? sum : sum + exp_of(in.sinks[head] - max);
 }
 
-/// Factors that add the output of a part (64 positions) to that of earlier parts: total = total * keep + part * add.
+/// Factors that join a part's output (64 positions) with the output of all earlier parts: total * keep + part * add.
 struct JoinFactors {
   float keep;
   float add;

@@ -40,11 +40,11 @@ __device__ void join_parts(const Attention& in, const AttentionItem& item, size_
   constexpr int kOutputs = static_cast<int>(kItemSlots) * H::kPadded / static_cast<int>(kThreads);
   constexpr int kAtOnce = 8;  // loads in flight per thread
   FOLIO_SHARED(float, keep, kItemSlots* kJoinParts);
-  FOLIO_SHARED(float, add, kItemSlots* kJoinParts);      // first the part's maximum score, then its join factor
+  FOLIO_SHARED(float, add, kItemSlots* kJoinParts);      // at first the part's maximum score, later JoinFactors::add
   FOLIO_SHARED(float, before, kItemSlots* kJoinParts);   // maximum score of all earlier parts
   FOLIO_SHARED(float, of_part, kItemSlots* kJoinParts);  // the part's sum of exponentials
   const int n_slots = item.n_rows * item.n_queries;
-  const uint32_t part_numbers = in.n_slots * kStride;  // 32 bits suffice for offsets: see kMostPartials
+  const uint32_t part_numbers = in.n_slots * kStride;  // floats per part; 32-bit offsets suffice (see kMostPartials)
   const auto number = [&](int32_t part, int slot, int d) {
     return partials[static_cast<uint32_t>(part) * part_numbers + static_cast<uint32_t>(slot * kStride + d)];
   };

@@ -1,6 +1,6 @@
-// RoPE (Su et al. 2021), writes to the KV cache, and copies of cache blocks. Memory traffic: 8 bytes per element of
-// query and key, 4 per element of value, and 2 or 4 per element stored in the KV cache; all heads share the angles.
-// Stores are scattered, because the KV cache has the layout of the products that read it (layout.h).
+// Applies RoPE (Su et al. 2021), stores keys and values in the KV cache, and copies cache blocks. Memory traffic: 8
+// bytes per element of query and key, 4 per element of value, and 2 or 4 per element stored in the KV cache; all heads
+// share the angles. The stores are scattered, because the KV cache has the tile layout for the tensor cores (layout.h).
 #include "infer/cuda/kernels.h"
 #include "infer/cuda/numbers.h"
 
@@ -27,7 +27,7 @@ __device__ void store_number(uint8_t* head, size_t index, float x) {
   }
 }
 
-// Arguments of a launch of the RoPE kernels.
+// Arguments of rotate_rows().
 struct Rotation {
   RowsView rows;
   Heads heads;
@@ -44,7 +44,7 @@ template <bool kHalf>
 __device__ void rotate_row(const Rotation& r, size_t row, uint32_t first, uint32_t step) {
   const Heads& heads = r.heads;
   CacheView cache = r.cache;
-  cache.half = kHalf;  // a compile-time constant: offsets need shifts, not divisions
+  cache.half = kHalf;  // a compile-time constant, so that offsets need shifts, not divisions
   const size_t position = static_cast<size_t>(r.rows.positions[row]);
   const uint32_t pairs = r.angles.rotated / 2;
   const size_t in_block = position % CacheView::kPositions;

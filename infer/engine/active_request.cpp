@@ -92,7 +92,7 @@ size_t ActiveRequest::most_drafts(const Choice& c) const {
   return std::min(n_most_ - c.history().size() - 1, n_left(c) - 1);
 }
 
-// Returns nullopt unless only one token is left to compute, since drafts need a step that draws a token.
+// Returns nullopt unless exactly one token must still be computed: only a step that draws a token can verify drafts.
 std::optional<Goodput::Text> ActiveRequest::chances(const Sequence& s, size_t most) {
   Choice& c = choices_[s.index()];
   if (!c.drafts || c.in_flight() > 0) return {};  // a step in flight may still verify drafts
@@ -232,13 +232,14 @@ void ActiveRequest::take_candidates(Choice& c, const StepOutput& output) {
   if (!c.form()->keep_allowed(c.allowed, c.history())) c.allowed.clear();
 }
 
-// Returns the number of free positions in a sliding context. Without one, n_most_ limits the sequence instead.
+// Returns the number of free positions in a sliding context. Returns SIZE_MAX if the context does not slide, since the
+// sequence is then limited by n_most_.
 size_t ActiveRequest::n_left(const Sequence& s) const {
   const GenerateOptions& options = request_.options;
   return options.slide ? static_cast<size_t>(options.context) - s.tokens().size() : SIZE_MAX;
 }
 
-// Keeps the last half of a sliding context that is full. The half is recomputed at its new positions.
+// If a sliding context is full, removes its first half. The remaining tokens are recomputed at their new positions.
 void ActiveRequest::slide(Choice& c) {
   if (n_left(c) == 0) c.slide_to(c.history().size() - static_cast<size_t>(request_.options.context) / 2);
 }

@@ -90,7 +90,7 @@ void DraftModel::draw() {
 }
 
 // Replaces the sequence's tokens. Keeps the cached positions of the common prefix, except that of the last token, whose
-// row must be computed to draw the first draft. After a failed step, some tokens are not cached.
+// row must be computed to draw the first draft. After a failed step, `cached` may have tokens that are not cached.
 void DraftModel::turn_to(CachedText& cached, std::span<const int32_t> tokens) {
   BlockManager& cache = runner_.cache();
   const SequenceId id = cached.sequence.id();

@@ -1,7 +1,7 @@
 // Drafts from a smaller model with the same vocabulary. Leviathan et al., "Fast Inference from Transformers via
-// Speculative Decoding", 2023, preserve the target model's distribution by resampling. Here the sequence's own sampler
-// draws the draft, with the random number of its position, so that it equals the target's token if the models nearly
-// agree.
+// Speculative Decoding", 2023, preserve the target model's distribution by resampling. Here, the sequence's sampler
+// draws a draft with the same random number as the target model's token at that position, so that the two tokens are
+// equal if the models' distributions are similar.
 #pragma once
 
 #include <cstdint>
@@ -49,9 +49,9 @@ class DraftModel : public Drafter {
   };
 
   void clear();
-  /// Appends rows for the `tokens` that are not cached, up to the limit of a step. `hidden` (rows, dim) is their input
-  /// in an MTP module, else empty. Returns false, and appends nothing, if the context or the cache cannot hold all of
-  /// them and `n_drafts` more.
+  /// Appends rows for the `tokens` that are not cached, up to the limit of a step. `hidden` (rows, dim) has the rows'
+  /// input hidden states in an MTP module, else it is empty. Returns false, and appends nothing, if `tokens` and
+  /// `n_drafts` drafts exceed the context or the free cache blocks.
   [[nodiscard]] bool append_rows(SequenceId sequence, std::span<const int32_t> tokens, std::span<const float> hidden,
                                  size_t n_drafts);
   /// Makes the last of rows_ draw the first of `n_drafts` drafts.

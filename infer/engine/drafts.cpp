@@ -6,9 +6,9 @@
 namespace folio::infer {
 namespace {
 
-// Appends tokens that `form` (structured output) forces, up to a total of `most` tokens. Where it forces bytes but no
-// single token, appends the longest token that these bytes begin with, up to a total of `n_likely` tokens. Returns the
-// number of tokens appended before the first such token.
+// Appends tokens that `form` (structured output) forces, up to a total of `most` tokens. If the next bytes are forced
+// but may be tokenized in several ways, appends the longest token that these bytes begin with, up to a total of
+// `n_likely` tokens. Returns the number of tokens appended before the first token that is not forced.
 size_t append_forced(FormMask& form, size_t most, size_t n_likely, std::vector<int32_t>& tokens) {
   size_t n_forced = 0;
   bool all_forced = true;

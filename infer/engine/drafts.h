@@ -1,6 +1,6 @@
-// Speculation for one sequence: its draft tokens, and how many were correct. A step draws a token after each draft,
-// too, and accepts drafts that equal the tokens drawn. A wrong draft costs one row. goodput.h decides how many are
-// tried.
+// Speculative decoding of one sequence: its draft tokens, and how many were correct. A step also draws a token after
+// each draft, and accepts drafts that equal the tokens drawn at their positions. A wrong draft costs one row. goodput.h
+// chooses the number of drafts.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ class Drafter {
 
   struct Text {
     std::vector<int32_t>& tokens;     ///< the sequence so far, at least one token; draft() appends the drafts
-    size_t first;                     ///< index of the first token in the context
+    size_t first;                     ///< index in `tokens` of the first token that is in the context
     size_t most;                      ///< maximum number of drafts
     size_t n_misses;                  ///< recent steps without a correct draft; if many, propose only likely drafts
     Sampler& sampler;                 ///< the sampler whose tokens the drafts predict
@@ -36,8 +36,8 @@ class Drafter {
   /// Rows of a sequence that a step computed, without those of wrong drafts.
   struct Computed {
     std::span<const int32_t> tokens;  ///< the sequence so far, with at least one token after the rows
-    size_t begin;                     ///< index of the first token in the context
-    size_t first;                     ///< index of the first row's token
+    size_t begin;                     ///< index in `tokens` of the first token that is in the context
+    size_t first;                     ///< index in `tokens` of the first row's token
     std::span<const float> hidden;    ///< (rows, dim): the rows' hidden states after the final norm
     std::unique_ptr<Memory>& memory;  ///< the drafter's state for this sequence; null at first
   };
@@ -47,7 +47,8 @@ class Drafter {
   /// sequences that may get drafts.
   [[nodiscard]] virtual bool reads_hidden() const { return false; }
   virtual void observe(std::span<const Computed> /*all*/) {}
-  /// Appends drafts to the tokens of each text. `texts` has one entry for each sequence of a step that needs drafts.
+  /// Appends at most `most` drafts to the `tokens` of each text. `texts` has one entry for each sequence that needs
+  /// drafts in the next step.
   virtual void draft(std::span<const Text> texts) = 0;
 };
 
@@ -66,8 +67,8 @@ class Drafts {
   /// the context.
   [[nodiscard]] std::optional<Drafter::Text> begin(std::span<const int32_t> history, size_t first, size_t most,
                                                    size_t n_wanted, Sampler& sampler);
-  /// Returns true if drafts do not pay at present, so that the next step may be issued before this step's token is
-  /// read. Returns true at most 32 times in a row, so that drafts are tried again.
+  /// Returns true if drafts currently do not increase speed, so that the next step may be issued before the token of
+  /// the step in flight is read. Returns false after 32 calls of ran_ahead(), so that drafts are tried again.
   [[nodiscard]] bool can_wait() const { return n_issued_ == 0 && (n_wanted_ == 0 || n_misses() > 3) && n_ahead_ < 32; }
   void ran_ahead() { ++n_ahead_; }
   /// Returns true if no drafts were requested for 32 steps, so that a drafter need not observe the sequence. After such

@@ -93,8 +93,8 @@ bool Engine::step() {
   return true;
 }
 
-// Collects draft tokens for the next plan, for all sequences at once. A sequence's drafts, including forced ones, are
-// limited to an equal share of the step's rows.
+// Collects draft tokens for the next plan, for all sequences in one call of the drafter. A sequence may have at most
+// max_rows / (number of running sequences) rows, including forced drafts.
 void Engine::draft() {
   std::vector<Sequence*> drafting;
   std::vector<Goodput::Text> chances;
@@ -169,7 +169,7 @@ std::vector<Engine::PlannedRows> Engine::plan() {
 }
 
 // Plans one row for each token that the step in flight draws, before these tokens are known. Returns an empty plan if
-// that is impossible, for example because a sequence needs other rows.
+// this is not possible, for example because a sequence still has prompt rows to compute.
 std::vector<Engine::PlannedRows> Engine::plan_ahead() {
   if (!runner_.feeds()) return {};
   const auto start = std::chrono::steady_clock::now();
@@ -283,8 +283,8 @@ void Engine::pause_and_resume() {
   }
 }
 
-// Releases a sequence's blocks, and discards its rows in flight. Other sequences can use the blocks at once, even if
-// steps in flight still access them, since steps run in order.
+// Releases a sequence's blocks, and discards its rows in flight. Other sequences can reuse the blocks immediately, even
+// if steps in flight still access them, since steps run in order.
 void Engine::release(Sequence& sequence) {
   const ActiveRequest& request = request_of(sequence);
   sequence.recall();

@@ -30,9 +30,9 @@ Expected expected(std::span<const Goodput::Text> texts, std::span<const size_t> 
 
 }  // namespace
 
-// Limits a step's deviation from the expected time to three times the mean deviation: one slow step on a busy machine
-// changes little, and a lasting change, which increases the mean deviation, is learned within some 100 steps. If all
-// steps have the same number of rows, the term w / 2, with the step's weight w, keeps the slope from drifting.
+// Limits a step's deviation from the expected time to three times the mean deviation. So one slow step on a busy
+// machine has little effect; a lasting change increases the mean deviation and is learned within some 100 steps. The
+// term w / 2, where w is the step's weight, keeps the slope from drifting if all steps have the same number of rows.
 void StepTime::add(size_t n_rows, double seconds, bool in_line) {
   const auto rows = static_cast<double>(n_rows);
   seconds = std::max(seconds, 1e-9);
@@ -85,10 +85,10 @@ void Acceptance::learn(size_t n_drafts, size_t n_right) {
   next_.add(n_right > 0 ? n_right - 1 : 0, n_right > 0 && n_right < n_drafts, decay_);
 }
 
-// Draft j of a sequence adds first · next^(j - 1) expected tokens, no more than draft j - 1 does. So the best r drafts
-// with at most `depth` per sequence are the r largest gains, which are the first drafts of each sequence. Their time
-// depends only on r and, because of the drafter's passes, on the depth. Trying all r and depths finds the optimum for
-// any step time, convex or not.
+// Draft j of a sequence adds first · next^(j - 1) expected tokens, which never increases with j. So the best r drafts
+// with at most `depth` per sequence are those with the r largest gains, and they are leading drafts of their sequences.
+// The step's time depends only on r and, because of the drafter's passes, on `depth`. Trying all r and depths therefore
+// finds the optimum for any step time, convex or not.
 std::vector<size_t> Goodput::best(std::span<const Text> texts, size_t n_rows) const {
   struct Gain {
     double tokens;

@@ -10,7 +10,7 @@
 
 namespace folio::infer {
 
-/// Estimates a step's seconds from its number of rows: a fitted line, plus a correction for each number that occurred.
+/// Estimates a step's seconds from its number of rows: a fitted line, plus a correction per measured number of rows.
 class StepTime {
  public:
   /// Records a step. The line is fitted by least squares; a step's weight is 1 / seconds² and falls by 3 % per step. If
@@ -28,7 +28,7 @@ class StepTime {
  private:
   struct Offset {
     double weight = 0.0;
-    double sum = 0.0;  ///< weighted sum of the steps' seconds minus the line's value
+    double sum = 0.0;  ///< weighted sum, over steps, of seconds minus the line's value
   };
   double weight_ = 0.0, x_ = 0.0, y_ = 0.0, xx_ = 0.0, xy_ = 0.0;  ///< weighted sums; x: rows, y: seconds
   double spread_ = 0.2;                                            ///< mean relative distance from the expected time
@@ -37,8 +37,8 @@ class StepTime {
 
 /// Estimates the probability that a draft of a sequence is right, separately for the first draft of a step and for
 /// drafts after a right one; the two differ most with n-grams. Each estimate is the mean of a Beta distribution with
-/// decayed counts. Its prior has the weight of one draft and the mean of all sequences of the engine. The default mean
-/// is 1/2 for the first draft (Jeffreys' prior) and (1 + 2 first()) / 3 for later drafts.
+/// decayed counts. The prior counts as one draft; its mean is the estimate over all sequences of the engine. The
+/// default prior mean is 1/2 for the first draft (Jeffreys' prior) and (1 + 2 first()) / 3 for later drafts.
 class Acceptance {
  public:
   /// Uses the estimates of `all`, which must outlive this object, as the prior (null: the default prior), and records
@@ -75,10 +75,10 @@ class Goodput {
   };
 
   /// Returns the number of drafts of each sequence, usually best(), for a step that has `n_rows` rows without drafts.
-  /// To notice changes, sometimes returns 1 where best() is 0, or less than best() for all sequences, which costs 0.5 %
-  /// of the time. The result is valid until the next call.
+  /// To keep its estimates current, sometimes returns 1 where best() returns 0, or less than best() for all sequences,
+  /// which costs at most 0.5 % of the time. The result is valid until the next call.
   std::span<const size_t> choose(std::span<const Text> texts, size_t n_rows);
-  /// Records the drafter's `seconds` for the last choose(), and how many drafts each text got.
+  /// Records the time that drafting took after the last choose(), and the number of drafts made for each text.
   void drafted(std::span<const size_t> n_drafts, double seconds);
   /// Records the seconds of a step that has no prompt rows, excluding the drafter's time.
   void measured(size_t n_rows, double seconds);
@@ -86,8 +86,8 @@ class Goodput {
   /// Returns the number of drafts of each sequence that maximizes the step's expected tokens per second.
   [[nodiscard]] std::vector<size_t> best(std::span<const Text> texts, size_t n_rows) const;
 
-  /// Sets the time of a step and of a drafter's pass, and ignores measurements from now on. With per_row and
-  /// `pass_seconds` 0, all drafts pay, so each sequence tries its maximum.
+  /// Sets the time of a step and of a drafter's pass, and ignores measurements from now on. If time.per_row and
+  /// `pass_seconds` are 0, drafts cost nothing, so each sequence gets its maximum number.
   void plant(const StepTime& time, double pass_seconds);
   [[nodiscard]] const StepTime& time() const { return time_; }
   /// Returns the seconds of one pass of the drafter, which drafts one token of each sequence.
@@ -101,7 +101,7 @@ class Goodput {
   Acceptance acceptance_{nullptr, 0.99};
   bool planted_ = false;
   double credit_ = 0.0;          ///< seconds that may still be lost by trying other numbers of drafts than best()
-  size_t shift_ = 0;             ///< to try fewer drafts, choose() divides all numbers of drafts by 2 to this power
+  size_t shift_ = 0;             ///< to try fewer drafts, choose() divides each number of drafts by 2^shift_
   std::vector<size_t> lengths_;  ///< result of the last choose()
   std::vector<bool> tried_;      ///< true for sequences that try one draft although best() is 0
   bool fewer_ = false;           ///< true if the last choose() returned fewer drafts than best()

@@ -23,13 +23,13 @@ MtpDrafter::MtpDrafter(std::unique_ptr<const core::StoredModel> module, const co
   core::require(runner_.keeps_hidden(), "{}: its module cannot draft on several ranks; use one process", model.path);
 }
 
-// Returns the number of rows that the module has not computed yet. A sequence has a row for each token after
-// its first. Sequences share blocks if these tokens are equal. The first may differ, since drafts need not be exact.
+// Returns the number of rows that the module has not computed yet. A sequence has one row per token, except for the
+// first. Sequences that differ only in the first token share cache blocks, since drafts need not be exact.
 size_t MtpDrafter::n_pending(const CachedText& cached) const {
   return cached.tokens.size() - static_cast<size_t>(runner_.cache().length(cached.sequence.id()));
 }
 
-// Adds rows. Accepted drafts are computed again, from the model's hidden states instead of the module's.
+// Adds observed rows. Accepted drafts are recomputed from the hidden states of the model instead of the module.
 void MtpDrafter::add(CachedText& cached, const Computed& rows) {
   const SequenceId id = cached.sequence.id();
   runner_.cache().truncate(id, std::min(runner_.cache().length(id), std::ssize(cached.tokens)));
@@ -54,12 +54,12 @@ void MtpDrafter::settle(CachedText& cached) {
 void MtpDrafter::observe(std::span<const Computed> all) {
   for (const Computed& c : all) {
     const auto* known = static_cast<const CachedText*>(c.memory.get());
-    if (known == nullptr || known->end != c.first) {  // new, computed again, or not observed for some steps
+    if (known == nullptr || known->end != c.first) {  // new, recomputed, or not observed in some steps
       c.memory.reset();
       auto cached = std::make_unique<CachedText>(runner_.cache());
       const auto tokens = c.tokens.subspan(c.begin + 1, c.first - c.begin);
       const auto n = runner_.cache().share_prefix(cached->sequence.id(), tokens);
-      cached->tokens.assign(tokens.begin(), tokens.begin() + n);  // earlier rows are skipped if they are not cached
+      cached->tokens.assign(tokens.begin(), tokens.begin() + n);  // uncached earlier tokens are left out
       c.memory = std::move(cached);
     }
     add(static_cast<CachedText&>(*c.memory), c);

@@ -1,7 +1,7 @@
 // Selects the rows of each step, as vLLM's V1 scheduler does (Kwon et al. 2023). A step has a budget of rows. Running
 // sequences get rows first, oldest first; then waiting sequences start in order of arrival. When the KV cache is full,
-// the youngest sequence is preempted and recomputed later. So the oldest always continues, and none is starved. With
-// n steps in flight, each runs 1/n of the sequences.
+// the youngest sequence is preempted and recomputed later. So the oldest sequence always continues, and no sequence
+// starves. With n steps in flight, each step runs 1/n of the sequences.
 #pragma once
 
 #include <cstdint>

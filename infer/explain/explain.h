@@ -17,17 +17,17 @@
 
 namespace folio::infer::explain {
 
-inline constexpr size_t kMostTokens = 256;  ///< maximum length of a prompt, and of an experiment's other texts
+inline constexpr size_t kMostTokens = 256;  ///< maximum number of tokens in a prompt or in an experiment's other texts
 
-/// Activations to replace in each row. Each is named by its place: "L.heads", the output of all heads of layer L before
-/// Wo; "L.H", the output of head H; "L.attention" or "L.ffn", what the branch adds to the residual stream; "L", both
-/// branches; "L.residual", the residual stream after the layer. If lists overlap, `patch` overrides `mean`, which
-/// overrides `ablate`.
+/// Activations to replace in each row, by name. "L.heads" is the output of all heads of layer L before Wo, and "L.H" is
+/// that of head H. "L.attention" and "L.ffn" are what the attention or feed-forward branch adds to the residual stream;
+/// "L" means both branches. "L.residual" is the residual stream after the layer. If lists overlap, `patch` overrides
+/// `mean`, which overrides `ablate`.
 struct Experiment {
-  std::vector<std::string> ablate{};  ///< places whose activations are replaced with zeros
-  std::vector<std::string> mean{};    ///< places whose activations are replaced with their mean over the text mean_over
-  /// Places whose activations are replaced with those of the text `from`, aligned at the end: the last position gets
-  /// the value at the last position of `from`. If `from` is shorter, the first positions are unchanged. With the suffix
+  std::vector<std::string> ablate{};  ///< names of activations to replace with zeros
+  std::vector<std::string> mean{};    ///< names of activations to replace with their mean over the text mean_over
+  /// Names of activations to replace with those of the text `from`, aligned at the end: the last position gets the
+  /// value at the last position of `from`. If `from` is shorter, the first positions are unchanged. With the suffix
   /// "@TO:FROM", only position TO is replaced, with the value at position FROM of `from`.
   std::vector<std::string> patch{};
   std::vector<int32_t> mean_over{};  ///< tokens of the text that `mean` averages over; empty: the prompt
@@ -39,7 +39,7 @@ struct Experiment {
 struct Options {
   int32_t adapter = kNoAdapter;
   std::optional<int32_t> token{};  ///< the token whose logits are attributed; empty: each row's likeliest token
-  Experiment experiment{};         ///< interventions in the prompt; mean_over and from run without them
+  Experiment experiment{};         ///< applied to the prompt, but not to the texts mean_over and from
   bool keep_activations = false;   ///< fills Explanation::activations
   /// The machine that runs the model. If set, the prompt runs once more to measure the operations, and profiling is
   /// disabled afterwards.
@@ -53,7 +53,7 @@ struct Activation {
 
 struct Explanation {
   nlohmann::ordered_json json;  ///< docs/explain.md lists its keys; numbers are not rounded
-  /// All activations, named as TransformerLens names its hooks (activations.cpp), if requested.
+  /// All activations, by TransformerLens hook name (activations.cpp); empty unless Options::keep_activations.
   std::map<std::string, Activation> activations{};
 };
 
@@ -63,7 +63,7 @@ struct Explanation {
 [[nodiscard]] Explanation explain(Runner& runner, const data::Tokenizer& tokenizer, const std::vector<int32_t>& tokens,
                                   const Options& options = {});
 
-/// Returns Explanation::json as valid UTF-8, with four significant digits.
+/// Returns an Explanation::json as JSON text in valid UTF-8, with floats rounded to four significant digits.
 [[nodiscard]] std::string to_text(nlohmann::ordered_json json);
 
 /// Returns an HTML page that shows an explanation. It loads nothing from the network.

@@ -11,7 +11,8 @@
 namespace folio::infer::explain {
 namespace {
 
-// Parses an experiment's place, such as "3.heads@5:2". Throws core::Error if its layer, head or position doesn't exist.
+// Parses the name of an activation in an Experiment, such as "3.heads@5:2". Throws core::Error if its layer, head or
+// position doesn't exist.
 Place place_of(const std::string& text, const core::ModelConfig& config, size_t n_rows, size_t n_source) {
   constexpr std::array<std::string_view, 5> kParts{"heads", "attention", "ffn", "layer", "residual"};
   const size_t at = std::min(text.find('@'), text.size());
@@ -49,7 +50,7 @@ bool is_at(const Place& place, std::string_view what) {
   return what == "ffn_residual" && (place.part == "ffn" || place.part == "layer" || place.part == "residual");
 }
 
-// Returns the residual stream (T, dim) that a branch is added to, or null if the part is not a branch.
+// Returns the residual stream (T, dim) before the branch at `place` is added; null if `place` is not a branch.
 const std::vector<float>* base_of(const Place& place, std::string_view what, const Trace& trace) {
   if (place.part == "heads" || place.part == "residual") return nullptr;
   return what == "ffn_residual" ? &trace.at("attention_residual", place.layer) : &trace.level(place.layer);

@@ -11,7 +11,7 @@
 namespace folio::infer::forms {
 namespace {
 
-constexpr size_t kMostStepsOfEach = 20;  // maximum work per state: transitions explored, or edges of a product
+constexpr size_t kMostStepsOfEach = 20;  // limit per allowed state on explored transitions, or on edges of a product
 
 }  // namespace
 
@@ -135,7 +135,7 @@ CharacterAutomaton::CharacterAutomaton(const Syntax& syntax, core::WorkBudget bu
   };
   (void)number_of({whole.begin});
   for (size_t i = 0; i < order.size(); ++i) {
-    // Between two neighboring cuts, all code points reach the same set of states.
+    // Code points at which the set of reached states changes. Between two cuts, all code points reach the same set.
     std::set<uint32_t> cuts;
     std::vector<std::pair<const CharacterRanges*, Grammar::State>> ways;
     for (const Grammar::State state : order[i]) {
@@ -180,7 +180,7 @@ bool CharacterAutomaton::takes(std::string_view utf8) const {
   return state >= 0 && accepts_[static_cast<size_t>(state)];
 }
 
-bool CharacterAutomaton::takes_nothing() const {  // correct because every state is reachable
+bool CharacterAutomaton::takes_nothing() const {  // all states are reachable, so it suffices that none accepts
   return std::ranges::none_of(accepts_, [](bool accepts) { return accepts; });
 }
 

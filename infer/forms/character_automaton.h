@@ -17,9 +17,9 @@ namespace folio::infer::forms {
 
 class CharacterAutomaton {
  public:
-  static constexpr size_t kMostStates = 10'000;  ///< of an automaton, if no other limit is given
+  static constexpr size_t kMostStates = 10'000;  ///< default limit on the states of one automaton
 
-  // Constructing and combining automata spends steps of `budget` for states, edges and explored transitions.
+  // Building or combining automata costs steps of `budget`: about one per state, edge and explored transition.
   /// Accepts strings of `least` to `most` characters; `most` < 0: no limit.
   CharacterAutomaton(int64_t least, int64_t most, core::WorkBudget budget);
   /// Accepts the strings that `syntax` matches. It must not contain Begin, End or Call.
@@ -33,7 +33,7 @@ class CharacterAutomaton {
   /// Returns the automaton for numbers >= `least`, or > `least` if `strictly`. Correct only for numbers with as many
   /// digits before the point as `least`, and the same exponent. The fraction of `least` must not end in 0.
   [[nodiscard]] static CharacterAutomaton at_least(std::string_view least, bool strictly, core::WorkBudget budget);
-  /// Returns the automaton for the decimal digits of the multiples of `divisor`, and the empty string.
+  /// Returns the automaton that accepts the multiples of `divisor` in decimal notation, and the empty string.
   [[nodiscard]] static CharacterAutomaton multiples(uint32_t divisor, core::WorkBudget budget);
 
   // Intersection and difference. Like the constructors, they throw core::Error if there are too many states.
@@ -43,7 +43,7 @@ class CharacterAutomaton {
   [[nodiscard]] bool takes(std::string_view utf8) const;
   [[nodiscard]] bool takes_nothing() const;
   [[nodiscard]] Grammar::Part build(Grammar& grammar, const CharacterPart& characters) const;
-  /// Returns the part for strings of bytes: each character up to 255 is a byte. Larger ones are ignored.
+  /// Returns the part for byte strings: each character up to 255 is a byte. Larger characters never match.
   [[nodiscard]] Grammar::Part build_bytes(Grammar& grammar) const;
 
  private:

@@ -19,12 +19,12 @@ namespace {
 
 constexpr size_t kMostBoundDigits = 1'000;
 constexpr int64_t kMostExponent = 307;      // maximum |exponent| of d.ddd, so that no double overflows or underflows
-constexpr int64_t kMostOtherExponent = 99;  // maximum |exponent| of a number of any other form
+constexpr int64_t kMostOtherExponent = 99;  // maximum |exponent| of a number that is not of the form d.ddd
 constexpr int kMostExponentDigits = 3;
 constexpr std::string_view kWhole = "(?:0|[1-9][0-9]*)";
 constexpr std::string_view kFraction = "(?:\\.[0-9]+)?";
 
-// Returns an expression for `n` digits whose value is in [low, high].
+// Returns a regular expression for the numbers in [low, high], written with exactly `n` digits.
 std::string digits_between(int64_t low, int64_t high, int n) {
   constexpr std::array<int64_t, kMostExponentDigits + 1> kPowers{1, 10, 100, 1000};
   if (low == 0 && high == kPowers[static_cast<size_t>(n)] - 1) return fmt::format("[0-9]{{{}}}", n);
@@ -38,7 +38,7 @@ std::string digits_between(int64_t low, int64_t high, int n) {
   return fmt::format("(?:{})", fmt::join(all, "|"));
 }
 
-// Returns an expression for an exponent in [low, high], such as e+03; an empty one if there is none.
+// Returns a regular expression for the exponents in [low, high], such as e+03; an empty string if there are none.
 std::string exponents(int64_t low, int64_t high) {
   std::vector<std::string> all;
   const auto add = [&](const char* sign, int64_t first, int64_t last) {
@@ -59,7 +59,8 @@ struct SizeBound {
   bool exclusive;
 };
 
-// Returns the bounds of the absolute values of numbers with one sign; nullopt if the range has no such number.
+// Returns the bounds on the absolute values of the negative (or non-negative) numbers in `range`; nullopt if there
+// are no such numbers.
 std::optional<std::vector<SizeBound>> size_bounds(const NumberRange& range, bool negative) {
   std::vector<SizeBound> bounds;
   for (const bool is_least : {true, false}) {
@@ -124,7 +125,7 @@ void limit_scientific(Sizes& sizes, const SizeBound& bound) {
 }
 
 Grammar::Part part_in(Grammar& grammar, const NumberRange& range, bool is_integer) {
-  // The numbers of each notation, compiled once. Without bounds, exponents may follow any digits, not only d or d.ddd.
+  // The automata of the notations, compiled once. Without bounds, exponents may follow any digits, not only d or d.ddd.
   const auto all = [](const std::string& expression) {
     return CharacterAutomaton(parse_regex(expression), core::WorkBudget());
   };

@@ -16,7 +16,7 @@ using Part = Grammar::Part;
 using Rule = Grammar::Rule;
 
 constexpr size_t kMostProperties = 2'000;
-constexpr size_t kMostOptional = 500;     // maximum number of successive optional properties; any of them may come next
+constexpr size_t kMostOptional = 500;     // maximum of consecutive optional properties; each may be the next key
 constexpr size_t kMostPatterns = 4;       // maximum number of patterns in patternProperties
 constexpr int64_t kMostCounted = 10'000;  // maximum of (properties + 1) * (possible numbers of members)
 
@@ -148,8 +148,8 @@ Part object_part(const SchemaContext& in, const JsonValue& all, const std::strin
   core::require(n_counts * static_cast<int64_t>(properties.size() + 1) <= kMostCounted,
                 "{}: 'minProperties' or 'maxProperties' is too large for this many properties", at);
 
-  // tails[count - 1] is the rule for what may follow after `count` members. The loop prepends properties from the last
-  // to the first, so that the grammar stays small and called rules exist already.
+  // tails[count - 1] is the rule for the rest of the object after `count` members. The loop below prepends properties
+  // from the last to the first, so that each rule calls existing rules and the grammar stays small.
   std::vector<std::string> names;
   for (const Property& property : properties) names.push_back(property.name);
   const Rule extra = grammar.declare();

@@ -26,7 +26,7 @@ inline constexpr uint32_t kLastCodePoint = 0x10FFFF;
 
 /// A set of byte strings of the same length: for each position, the inclusive ranges of byte values.
 using Spelling = std::vector<std::vector<std::pair<uint8_t, uint8_t>>>;
-/// Returns the code points of `ranges` in UTF-8. Surrogates are left out.
+/// Returns the UTF-8 encodings of the code points in `ranges`. Surrogates are left out.
 [[nodiscard]] std::vector<Spelling> utf8_spellings(std::span<const CharacterRange> ranges);
 /// Returns the code points of `ranges` as \uXXXX, or as a pair of surrogates \uXXXX\uXXXX, in hexadecimal digits of
 /// either case. Lone surrogates are left out.

@@ -59,7 +59,7 @@ class LlamaWeight {
 
 struct LlamaOptions {
   MachineOptions machines{};
-  std::optional<CacheType> cache_type{};  ///< empty: default_cache_type()
+  std::optional<CacheType> cache_type{};  ///< element type of the KV cache; empty: default_cache_type()
   std::optional<int32_t> start_id{};      ///< first token of an empty prompt; default: the tokenizer's begin_of_text()
   std::optional<int32_t> end_id{};        ///< token that ends an output; default: end_tokens(); negative: none
   bool is_free_buffer_after_forward = false;
@@ -104,7 +104,7 @@ class Llama {
   };
   // The sequences of the last call, which a call with continue_gen continues.
   struct Session {
-    size_t length = 0;  ///< maximum number of tokens of a sequence, the input session_len
+    size_t length = 0;  ///< maximum number of tokens per sequence: the input tensor session_len
     size_t beam_width = 0;
     std::vector<std::vector<int32_t>> sequences{};  ///< tokens of each sequence so far; with beams, of the best beam
     std::vector<size_t> n_hidden{};  ///< per sequence: 1 if it begins with a start_id that the output omits

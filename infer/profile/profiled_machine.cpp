@@ -175,13 +175,13 @@ class ProfiledStage final : public PassThroughStage {
   void count_vectors(std::initializer_list<WeightId> vectors) {
     for (const WeightId id : vectors) work_->weight_bytes += id.exists() ? size_of(id).bytes : 0;
   }
-  // Counts a product: a matrix is read once, and each of its elements is multiplied once per row.
+  // Counts a matrix product. The matrix is read once, and each of its elements is multiplied once per row.
   void count_product(WeightId weight) {
     work_->weight_bytes += size_of(weight).bytes;
     work_->matrix_multiply_adds += rows_.size() * size_of(weight).elements;
   }
 
-  // Counts the experts that any row uses, and the (row, expert) pairs.
+  // Counts the experts that at least one row uses, and the pairs of a row and an expert that it uses.
   void count_experts() {
     const size_t n_experts = width(Slot::Routes);
     std::vector<float> routes(rows_.size() * n_experts);

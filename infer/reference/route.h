@@ -1,4 +1,5 @@
-// The router of a mixture of experts. CPUs call it, and GPUs are tested against it. nvcc compiles this header.
+// The router of a mixture of experts. The CPU backend calls it, and the CUDA router is tested against it. nvcc compiles
+// this header, too.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@ struct ModelConfig;
 
 namespace folio::infer::kernels {
 
-/// Parameters by which a router selects a row's experts and computes their weights from logits, one per expert.
+/// Parameters of a router, which selects a row's experts and computes their weights from one logit per expert.
 struct Routing {
   uint32_t n_experts = 0;
   uint32_t n_chosen = 0;

@@ -1,6 +1,6 @@
-// Follows a sequence's output through a form (the constraint of a structured output): which tokens are allowed next,
-// and whether the output may or must end. The form's state depends only on the output's tokens. States are cached, so
-// only tokens that differ from the last call's are processed.
+// Computes which tokens a form (the constraint of a structured output) allows next in a sequence, and whether the
+// output may or must end. The form's state depends only on the output's tokens. States are cached, so only tokens that
+// differ from those of the last call are processed.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class Form;
 
 namespace folio::infer {
 
-/// The ways in which a form allows an output to continue.
+/// How a form allows an output to continue.
 enum class WayOn : uint8_t {
   Tokens,  ///< one or more tokens are allowed next; the output may also be allowed to end
   End,     ///< the output is complete, and no token is allowed

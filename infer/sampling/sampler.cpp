@@ -10,7 +10,7 @@
 namespace folio::infer {
 namespace {
 
-// Returns true if `history` ends with all tokens of the word except the last one. False for words of one token.
+// Returns true if `history` ends with all tokens of `word` except its last one. Returns false for words of one token.
 bool comes_next(std::span<const int32_t> word, std::span<const int32_t> history) {
   const auto before = word.first(word.size() - 1);
   return !before.empty() && before.size() <= history.size() && std::ranges::equal(before, history.last(before.size()));

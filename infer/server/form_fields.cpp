@@ -23,7 +23,7 @@ constexpr std::array kForms{
     FormField{"guided_choice", "choice", FormKind::Choice}, FormField{"guided_grammar", "grammar", FormKind::Grammar},
     FormField{"json_schema", "", FormKind::JsonSchema},     FormField{"grammar", "", FormKind::Grammar}};
 
-// A constraint on the answer, and the field that requests it; options.kind is None if there is none.
+// A constraint on the answer, and the request field that specifies it. options.kind is None if no field does.
 struct RequestedForm {
   std::string field{};
   std::string place{};  ///< path of the constraint, such as structured_outputs.json

@@ -35,7 +35,7 @@ class HttpReply : public std::enable_shared_from_this<HttpReply> {
   /// Adds a header. Must be called before send() or begin().
   virtual void add_header(std::string_view name, std::string_view value) = 0;
   /// Sends a whole answer, with Content-Length if it is short. An empty content type means that there is no body. Calls
-  /// `ended`, if set, when everything was written.
+  /// `ended`, if set, when the whole body was produced. About kReplyWindow bytes of it may not be sent yet.
   void send(int status, std::string_view content_type, TextSource body, std::function<void()> ended = {});
   void send(int status, std::string_view content_type, std::string body) {
     send(status, content_type, literal(std::move(body)));

@@ -16,7 +16,7 @@ namespace folio::infer::server {
 using Json = nlohmann::json;
 using Ordered = nlohmann::ordered_json;  ///< keeps the order of keys
 
-/// Returns the schema of that name, such as "ChatRequest".
+/// Returns the schema called `name`, such as "ChatRequest".
 [[nodiscard]] const Json& schema(std::string_view name);
 
 /// A route's entry in /openapi.json.

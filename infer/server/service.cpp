@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kJson = "application/json";
 constexpr size_t kMaxLogged = 512;                      // maximum bytes of an error message in a log line
-constexpr size_t kMostLogprobBytes = size_t{1} << 30U;  // maximum bytes of log-probabilities of all answers
+constexpr size_t kMostLogprobBytes = size_t{1} << 30U;  // limit for the log-probabilities of all running requests
 
 // Returns the beginning of a text as a JSON string, at least as much as fits in a log line.
 std::string json_excerpt(std::string_view text) { return dump(std::string(text.substr(0, PIPE_BUF))); }
@@ -138,7 +138,7 @@ bool Service::route(const HttpRequest& request, const Reply& reply) {
     throw ApiError(405, fmt::format("{} only accepts {}", request.path, posts ? "POST" : "GET"));
   }
   if (posts) return true;
-  HttpRequest whole = request;  // a GET request, so it has no body
+  HttpRequest whole = request;  // cheap to copy, since a GET request has no body
   route->handler(*this, whole, reply);
   return false;
 }

@@ -19,8 +19,8 @@ namespace {
 
 using torch::Tensor;
 
-// Returns the scores `by` [N, E] with -∞ for experts outside the best groups. A group's score is the sum of its two
-// largest scores, or, in some families, its maximum.
+// Returns the scores by_NE with -∞ for experts outside the best groups. A group's score is the sum of the two largest
+// scores in it or, in some families, only the largest.
 Tensor within_best_groups(const Tensor& by_NE, const core::ModelConfig& c) {
   const int64_t size = c.n_experts / c.expert_groups;
   const auto by_NGS = by_NE.unflatten(1, {c.expert_groups, size});

@@ -5,8 +5,8 @@
 //       + sigmoid(shared_gate · x) shared(x)     in families with a shared expert; some have no gate for it
 //
 // Routing: s = softmax(router x) or sigmoid(router x). Selects the K experts with the largest s + selection bias; with
-// expert groups, only from the groups whose top two have the largest sum (DeepSeek-V2: whose maximum is largest). g is
-// s of the selected experts, divided by their sum if the model normalizes, times route_scale.
+// expert groups, only from the best groups, ranked by the sum of their two largest s + bias (DeepSeek-V2: only by the
+// largest). g is s of the selected experts, divided by their sum if the model normalizes, times route_scale.
 //
 // Parameters: router.weight [E, D], experts.{w1,w3}.weight [E, F, D], experts.w2.weight [E, D, F]. Optional:
 // router.bias [E], experts.{w1,w3}.bias [E, F], experts.w2.bias [E, D], selection.bias [E] (no gradient),

@@ -16,7 +16,7 @@ DRAFT_SOURCES = {"auto": 0, "ngram": 1, "model": 2, "mtp": 3}
 MAX_CONTEXT = 1 << 24
 MAX_DEPTH = 64  # maximum nesting depth of an argument
 MAX_VALUES = 1 << 24  # maximum number of values in an argument
-# Minimum and maximum of each number that Model() accepts.
+# Minimum and maximum of each integer option of Model().
 RANGES = {
     "threads": (1, 1024),
     "context": (2, MAX_CONTEXT),
@@ -34,7 +34,8 @@ def index(name: str, value: Any) -> int:
 
 
 def whole(name: str, value: Any, low: int | None = None, high: int | None = None) -> int:
-    """Returns `value` as an integer. Raises ValueError if it is not in [low, high], by default RANGES[name]."""
+    """Returns `value` as an int. Raises TypeError unless it is an integer, and ValueError unless it is in [low, high],
+    by default RANGES[name]."""
     if low is None or high is None:
         low, high = RANGES[name]
     number = index(name, value)

@@ -53,7 +53,7 @@ class Explanation(Mapping[str, np.ndarray]):
         return f"Explanation({len(self.json['tokens'])} tokens, {len(self)} arrays)"
 
     def to_html(self) -> str:
-        """Returns the explanation as an HTML page, the same that build/explain writes."""
+        """Returns the explanation as an HTML page, as build/explain writes it."""
         return self._made.html()
 
     def _repr_html_(self) -> str:

@@ -33,13 +33,13 @@ class Model:
 
     threads          number of CPU threads; None: all cores
     device           "cpu", "cuda" or "cuda:N"
-    context          maximum number of positions of a sequence; None: the model's
+    context          maximum number of positions of a sequence; None: the model's context length
     cache_type       type of the KV cache: "f32", "f16" or "q8_0"; None: f16; f32 for F32 models
     cache_tokens     positions in the KV cache; None: max_sequences contexts, but at most max(16384, 4 * context)
     max_sequences    maximum number of running sequences; others wait
-    max_batch_tokens maximum number of rows per step
-    draft            source of drafts: "ngram", "model", "mtp" (the model's module) or "auto": mtp, else model or ngram
-    draft_model      a smaller model with the same vocabulary, for speculation
+    max_batch_tokens maximum number of tokens per step of the engine
+    draft            source of drafts: "ngram", "model", "mtp" (the MTP module) or "auto" (mtp, else model or ngram)
+    draft_model      a smaller model with the same vocabulary, for speculative decoding
     speculate        draft tokens per step; does not change outputs; None: 4 with draft or draft_model, else 0
     adapter          a LoRA adapter (peft directory or GGUF), scaled by adapter_scale
     tokenizer        a tokenizer file, if the model does not include one
@@ -96,11 +96,11 @@ class Model:
         self._events: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Events] = weakref.WeakKeyDictionary()
         self._service: Any = None  # set by folio.service.Service
         self.tokenizer = Tokenizer(self._model)
-        """The model's tokenizer."""
+        """The model's Tokenizer, which converts text to token IDs and back."""
         self.config: dict[str, Any] = _engine.config(self._model)
         """The model's configuration: vocab_size, dim, n_layers, …"""
         self.about: dict[str, Any] = json.loads(_engine.about(self._model))
-        """name, path, context, chat (True with a chat template), threads, vocab_size, tokenizer, bos, eos."""
+        """A dict of name, path, context, chat (has a chat template), threads, vocab_size, tokenizer, bos and eos."""
         _open.add(self)
 
     def close(self) -> None:
@@ -177,7 +177,7 @@ class Model:
         return self._apieces(True, {**options, "messages": _messages(messages)}, (options.get("n") or 1) > 1)
 
     def beam(self, prompt: Prompt, width: int, n: int | None = None, **options: Any) -> list[tuple[str, float]]:
-        """Returns (output, score) of the n (default: width) best beams; score = ln p / (n tokens) ** length_penalty.
+        """Returns (output, score) of the n (default: width) best beams; score = ln p / n_tokens ** length_penalty.
 
         Accepts max_tokens, stop, length_penalty, early_stopping, and the options of structured outputs.
         """
@@ -393,12 +393,12 @@ def _messages(messages: Any) -> Any:
 
 
 def _exception(refusal: Any, names: Mapping[str, str] = {}) -> Exception:
-    """Converts an error of the server to a Python exception. `names` is the dict of server_options()."""
+    """Converts an error of the server to a Python exception. `names` is the dict that server_options() returns."""
     message, field, code = refusal.args
     message = renamed(message, names)
     if code == "no_chat_template":
         message = f"{message.split(', like')[0]}: use generate(), or Model(…, chat_template=…)"
-    if code == "unknown_parameter" and "did you mean" not in message:  # suggest a name of Python's options
+    if code == "unknown_parameter" and "did you mean" not in message:  # suggest a Python name
         message += "".join(f" (did you mean {near}?)" for near in difflib.get_close_matches(field, FORMS, 1))
     if code in ("unknown_parameter", "invalid_type"):
         return TypeError(message)

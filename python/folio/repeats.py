@@ -14,7 +14,8 @@ DONE = b"data: [DONE]\n\n"
 class Rest:
     """Skips the part of a repeated stream that was already sent: rest(piece) returns the new part of a piece.
 
-    `sent` has the events of the first stream. Later events get its ID and time. A piece consists of whole events.
+    `sent` contains the events sent so far. Later events get the ID and creation time of these. A piece consists of
+    whole events.
     """
 
     def __init__(self, sent: bytes) -> None:

@@ -1,6 +1,6 @@
 // Declarations shared by the files of folio._engine: a model owned by Python, calls on it without the GIL, and
-// conversions of values between Python and C++. Values of JSON types are passed as JSON text; for arguments,
-// checks.py writes it.
+// conversions of values between Python and C++. Values of JSON types are passed as JSON text; checks.py serializes the
+// arguments.
 #pragma once
 
 #include <nanobind/nanobind.h>

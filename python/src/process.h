@@ -30,13 +30,14 @@ void wait_for_threads();
 /// Returns true after the first call of wait_for_threads().
 [[nodiscard]] bool is_ending();
 
-/// Registers a handler for forked children: it counts the fork and forgets the parent's threads. Call it at import.
+/// Registers a handler for forked children, which counts the fork and resets the number of WithoutGil
+/// objects. Call it at import.
 void watch_forks();
 /// Returns the number of forks between the process that imported the module and this one; 0 in the importing process.
 [[nodiscard]] unsigned n_forks();
 [[noreturn]] void fail_after_fork();
 
-/// True for types whose destructor may wait for threads that are executing a step. Owned runs it without the GIL.
+/// True for types whose destructor may wait for threads. Owned then releases the GIL before it destroys the object.
 template <typename T>
 inline constexpr bool kJoinsThreads = false;
 

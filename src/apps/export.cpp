@@ -126,7 +126,7 @@ std::string type_without_blocks(const core::StoredModel& model, const std::strin
   return "f32";
 }
 
-// Prints how many matrices get a type other than `type` (such as q4_k_m), because their rows are not whole blocks.
+// Prints how many matrices get a type other than `type` (such as q4_k_m): those with row lengths not divisible by 256.
 void say_what_does_not_fit(const core::StoredModel& model, const std::string& type) {
   size_t matrices = 0;
   size_t others = 0;
@@ -140,7 +140,7 @@ void say_what_does_not_fit(const core::StoredModel& model, const std::string& ty
                      model.path, others, matrices, type);
 }
 
-// Returns the tokenizer's metadata. That of a GGUF is copied unchanged, including keys that Folio does not read.
+// Returns the tokenizer's metadata. If the source is a GGUF, copies all its tokenizer keys, even those Folio ignores.
 core::GgufMetadata tokenizer_metadata(const core::StoredModel& model, const Options& o) {
   if (!model.gguf || !o.tokenizer.empty()) return data::load_tokenizer(model, o.tokenizer)->to_gguf();
   core::GgufMetadata metadata = model.gguf->metadata();
@@ -210,7 +210,7 @@ void export_llama2c(const ExportSource& source, const Options& o) {
   fmt::print("{}: {} tokens, for -z of llama2.c\n", tokenizer.string(), vocabulary.pieces.size());
 }
 
-// Returns the configuration of the adapter's base model: --base, or the one that the adapter names.
+// Returns the configuration of the adapter's base model, whose path is --base or else stored in the adapter.
 core::ModelConfig base_of(const core::AdapterInfo& adapter, const Options& o) {
   if (!o.base.empty()) return core::read_model_config(o.base);
   std::error_code error;

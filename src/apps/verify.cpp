@@ -151,7 +151,7 @@ int run(const Options& o) {
   const data::Tokenizer& file_tokenizer = model.tokenizer();
   train::EngineSide side{.engine = model.engine()};
   core::StoredModel file = model.file();
-  if (file_tokenizer.kind() != tokenizer->kind()) {  // the file has the same tokens with other ids
+  if (file_tokenizer.kind() != tokenizer->kind()) {  // the same tokens, but with other ids in the file
     side.ids = train::matching_ids(*tokenizer, file_tokenizer);
     file = core::with_vocabulary(file, side.ids);
   }

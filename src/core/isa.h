@@ -21,8 +21,8 @@ enum class Isa { Reference, Avx2, Avx512, Avx512Vnni, Avx512Bf16, Amx, Neon, Neo
 /// neoni8mm). Throws Error if FOLIO_ISA is unknown, or if this machine or build does not support it.
 [[nodiscard]] Isa select_isa();
 
-/// Returns true if the hardware prefetcher keeps up with one stream of reads, so that prefetch instructions would only
-/// slow it down: on AMD CPUs with AVX-512, since Zen 4.
+/// Returns true on AMD CPUs with AVX-512 (Zen 4 and later): their hardware prefetcher keeps up with one stream of
+/// reads, so that prefetch instructions would only slow the reads down.
 [[nodiscard]] bool prefetches_streams();
 
 }  // namespace folio::core

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kStay = 20;  // number of measurement windows (0.1 s each) until more threads are tried
 
-// Returns the first bytes of a file in /proc, or "" if it is missing.
+// Returns the first 256 bytes of a file in /proc, or "" if it is missing.
 std::string text_of(const char* path) {
   const int file = ::open(path, O_RDONLY | O_CLOEXEC);
   if (file < 0) return {};
@@ -74,7 +74,7 @@ void ThreadLimit::start(std::optional<size_t> free) {
 }
 
 void ThreadLimit::update(double waiting, const std::function<std::optional<size_t>()>& free) {
-  constexpr double kFew = 0.2;  // replaces kMany if some threads are unused; `waiting` is about 0.05 if cores are free
+  constexpr double kFew = 0.2;  // like kMany, if some threads are unused; `waiting` is about 0.05 if cores are free
   constexpr size_t kMostKept = 10;
   const size_t fewest = (most_ + 1) / 2;
   const bool all = now_ == most_;

@@ -24,8 +24,8 @@ namespace folio::core {
 /// update() ignores the count afterwards.
 class ThreadLimit {
  public:
-  /// If more threads than this wait for a core on average, other programs use the cores. Measured on two cores: 0.6 to
-  /// 1 if they are busy, at most 0.15 otherwise.
+  /// If more threads than this wait for a core on average, other programs use the cores. Measured on two cores: at most
+  /// 0.15 without other programs, 0.6 to 1 with them.
   static constexpr double kMany = 0.4;
 
   explicit ThreadLimit(size_t n_threads) : most_(n_threads), now_(n_threads) {}
@@ -34,8 +34,8 @@ class ThreadLimit {
 
   /// Starts with one thread per free core, or with all threads if `free` is unknown. Call it before the first loop.
   void start(std::optional<size_t> free);
-  /// Adapts the number of threads to `waiting`, the average number that waited for a core during the last window. Calls
-  /// `free`, which returns free_cores(), before using more threads.
+  /// Adapts the number of threads to `waiting`, the average number of threads that waited for a core during the last
+  /// measurement window. Calls `free`, which returns free_cores(), before it increases the number.
   void update(double waiting, const std::function<std::optional<size_t>()>& free);
 
  private:

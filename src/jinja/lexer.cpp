@@ -13,7 +13,7 @@ namespace {
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_name_begin(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
-// Returns the source with "\n" as line ends, and without the line end at the end of the source.
+// Converts all line ends to "\n" and removes one at the end of the source.
 std::string normalized(std::string_view source) {
   std::string text;
   text.reserve(source.size());
@@ -217,7 +217,7 @@ class Lexer {
     advance(end + 1);
   }
 
-  // Returns a string's text with the escapes of Python's unicode-escape decoded.
+  // Decodes the escape sequences of Python string literals, such as \n and \u00e9.
   [[nodiscard]] std::string unescaped(std::string_view text) const {
     constexpr std::string_view kEscapes = "\\'\"abfnrtv";
     constexpr std::string_view kMeanings = "\\'\"\a\b\f\n\r\t\v";

@@ -22,7 +22,7 @@ namespace folio::data::jinja {
 using Text = std::u32string;
 using TextView = std::u32string_view;
 
-inline constexpr char32_t kSaid = 0x80000000;  ///< bit of a character that comes from a message
+inline constexpr char32_t kSaid = 0x80000000;  ///< bit that is set in characters that come from a message
 inline char32_t code_of(char32_t c) { return c & ~kSaid; }
 
 inline constexpr size_t kMaxText = size_t{8} << 20U;  ///< maximum number of characters in a string
@@ -30,8 +30,8 @@ inline constexpr size_t kCharactersPerStep = 4;       ///< characters copied or 
 inline constexpr int kMaxNesting = 64;                ///< maximum nesting of lists and dicts
 inline constexpr size_t kMaxRange = 100'000;          ///< maximum length of range(), as in Jinja's sandbox
 
-/// Convert from and to UTF-8. from_utf8() gives each character `mark` (kSaid or 0) and replaces an invalid byte by the
-/// code point U+DC00 + byte; to_utf8() restores the byte.
+/// Convert from and to UTF-8. from_utf8() sets the bit `mark` (kSaid, or 0 for none) in each character, and replaces an
+/// invalid byte by the code point U+DC00 + byte; to_utf8() restores the byte.
 [[nodiscard]] Text from_utf8(std::string_view utf8, char32_t mark = 0);
 [[nodiscard]] std::string to_utf8(TextView text);
 

@@ -70,7 +70,7 @@ def on_a_terminal(columns, *arguments, home):
 def test_progress_bar_fits_the_terminal(home, columns):
     written = on_a_terminal(columns, home / "cats.txt", *SMALL_RUN, "--steps", "400", "--eval-every", "200", home=home)
     drawn = re.findall(r"\r\x1b\[K([^\r\n]*)", written)
-    lines = [line for line in drawn if "step " in line and "of peak" not in line]  # lines that are overwritten
+    lines = [line for line in drawn if "step " in line and "of peak" not in line]  # progress that is overwritten
     assert len(lines) >= 40 and max(map(len, lines)) < columns
     assert any("####" in line for line in lines) == (columns > 40)
     if columns > 40:

@@ -1,4 +1,4 @@
-// Tests core/model_config.h and core/manifest.h: errors name the violated limit, and manifests list all tensors once.
+// Tests core/model_config.h and core/manifest.h: errors name the violated limit, and a manifest lists each tensor once.
 #include "core/model_config.h"
 
 #include <gtest/gtest.h>
@@ -326,7 +326,7 @@ TEST(Manifest, NamesAreUniqueInEachFormat) {
     std::set<std::string> module;
     for (const TensorSpec& spec : manifest) {
       gguf.insert(spec.gguf_name);
-      hf.insert(fmt::format("{} {}", spec.hf_name, spec.hf_packed.first));  // tensors can share a packed tensor
+      hf.insert(fmt::format("{} {}", spec.hf_name, spec.hf_packed.first));  // parts of a packed tensor share hf_name
       module.insert(spec.module_name);
       if (spec.role == Role::SelectionBias) continue;   // hf_name ends with "_bias", not with ".bias"
       if (spec.role == Role::AttentionSinks) continue;  // hf_name ends with "sinks", not with ".weight"

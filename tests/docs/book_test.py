@@ -158,8 +158,8 @@ def test_index_opens_and_search_works_from_files(visit):
     page.wait_for_selector("#search-results :text('did not match')")
 
 
-# Returns the elements of the text that extend past the window's right edge, except those in a scrollable box that fits.
-# The page's own width doesn't show them, because the theme hides or scrolls the overflow.
+# Returns the elements of the main text that extend past the window's right edge, unless a box that scrolls and fits
+# contains them. Comparing the page's width wouldn't find them, because the theme hides or scrolls the overflow.
 CUT_OFF = """() => {
   const main = document.querySelector("[role=main]");
   const ends = element => element.getBoundingClientRect().right <= innerWidth + 1;

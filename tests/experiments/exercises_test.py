@@ -22,7 +22,7 @@ GROUPS = os.environ.get("FOLIO_EXERCISE_GROUPS", ",".join(PLAIN)).split(",")
 SANITIZED = os.environ.get("FOLIO_EXERCISE_SANITIZERS", "1") not in ("", "0")
 GOLDEN = ROOT / "tests" / "golden" / "shakespeare_48"
 SCRIPT = ROOT / "scripts" / "exercise.py"
-FOLDERS = [EXERCISES, EXERCISES.parent / "33_cuda" / "exercises"]  # the second has the group cuda
+FOLDERS = [EXERCISES, EXERCISES.parent / "33_cuda" / "exercises"]  # the second folder contains the group cuda
 
 ALL = [f"{file.parent.name}/{file.stem}" for group in GROUPS
        for folder in FOLDERS for file in sorted((folder / "properties" / group).glob("*.cpp"))
@@ -77,7 +77,8 @@ def run(program, *arguments, mistake=None, stdin=""):
 
 
 def judged(program, asked):
-    """Runs pairs (mistake, flag) in one process, as LibTorch loads slowly. Returns {pair: (output, exit code)}."""
+    """Runs the tests for each pair (mistake, flag) in `asked`. Returns {pair: (output, exit code)}. All pairs share a
+    process, because loading LibTorch is slow."""
     done = run(program, "--each", stdin="".join(f"{mistake} {flag}\n" for mistake, flag in asked))
     runs = re.findall(r"(.*?)^exit (\d+)\n", done.stdout, re.M | re.S)
     assert done.returncode == 0 and len(runs) == len(asked), done.stdout
@@ -192,7 +193,7 @@ def test_unknown_exercise_error_lists_the_names():
 def test_unwritten_exercise_fails_with_its_hint(exercise):
     source = file_of(exercise).read_text()
     hints = re.findall(r"throw Unfilled\(\s*((?:\"(?:[^\"\\]|\\.)*\"\s*)+)\)", source)
-    if not hints:  # a reader has replaced the throw
+    if not hints:  # a reader has already written a solution in place of the throw
         assert "CI" not in os.environ, f"{exercise} is written"
         pytest.skip(f"{exercise} is written")
     group = exercise.split("/")[0]

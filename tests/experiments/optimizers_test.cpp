@@ -17,7 +17,7 @@ core::ModelConfig small_model() {
       .vocab_size = 11, .dim = 16, .n_layers = 1, .n_heads = 2, .n_kv_heads = 1, .hidden_dim = 24, .context_length = 8};
 }
 
-// Trains a model for twenty steps with the study's optimizer, and an equal model with LibTorch's on the same batches.
+// Trains two equal models for twenty steps on the same batches, one with the study's optimizer and one with LibTorch's.
 // Returns the largest absolute difference between their weights.
 template <typename Theirs>
 double apart_after_twenty_steps(const OptimizerOptions& options, const Theirs& make_theirs) {

@@ -58,7 +58,7 @@ struct GgufBytes {
 /// Returns general.alignment if it is a power of two, else 32.
 [[nodiscard]] uint64_t alignment_of(const GgufFields& fields);
 
-/// Sets each tensor's offset to the next aligned one, and resizes the data accordingly, to at most `max_data` bytes.
+/// Sets the tensors' offsets to consecutive aligned ones, and resizes the data to fit, but to at most `max_data` bytes.
 void lay_out(GgufFields& fields, size_t max_data);
 
 }  // namespace folio::fuzz

@@ -362,7 +362,7 @@ def byte_level_json(pre_tokenizer, template=False, ignore_merges=False, normaliz
 
 
 def sentencepiece_json():
-    """Returns a tokenizer.json like the one to which transformers converts Llama 2's vocabulary."""
+    """Returns a tokenizer.json in the form that the transformers library writes for Llama 2's vocabulary."""
     vocab = {piece: i for i, (piece, _, _) in enumerate(PIECES)}
     merges = [("▁", "a"), ("a", "b")]
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))

@@ -70,7 +70,7 @@ def main():
 
 
 def compact(text):
-    """Joins the lines of each innermost list of indented JSON to one line."""
+    """Returns indented JSON with each innermost list on a single line."""
     lines, joined, depth = text.split("\n"), [], 0
     for line in lines:
         stripped = line.strip()

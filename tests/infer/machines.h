@@ -213,7 +213,7 @@ class RecordingMachine final : public Machine {
   size_t n_in_flight_;
 };
 
-/// A kind of machine to test: its name, KV cache type and factory, and the model of tests that need only one.
+/// A kind of machine to test: its name, KV cache type and factory, and the model for tests that use only one.
 struct MachineKind {
   std::string name;
   CacheType cache_type = CacheType::F32;

@@ -145,7 +145,7 @@ TEST(TokensAhead, PackedSequencesAreSeparate) {
     };
     const Tensor expected = (3 * part(0, 4) + 5 * part(4, 6)) / 8;
     const Tensor actual = model->losses(w.inputs, w.targets, starts).after_next;
-    // RoPE's scores depend only on distances, so a sequence may start at any position.
+    // With RoPE, scores depend only on distances between positions, so a sequence may start at any position of a row.
     expect_close(actual, expected, 1e-12);
     expect_equal((nn::targets_ahead(w.targets, starts) == nn::Parts::kIgnored).nonzero().select(1, 1),
                  torch::tensor({3, 9}, torch::kLong));

@@ -27,7 +27,8 @@ inline void store_rows(const Real<T>* x, size_t stride, size_t n, size_t dim, Re
   }
 }
 
-/// A block of queries and the keys [first, first + n_keys) that they attend to. Query i attends to [first_of(i), i].
+/// A block of queries and the range of keys [first, first + n_keys), which covers all keys that they attend to. `first`
+/// is a multiple of 16. Query i attends to [first_of(i), i].
 struct KeyRange {
   size_t window;
   const int64_t* starts;

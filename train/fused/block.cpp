@@ -27,7 +27,7 @@ namespace {
 
 using variable_list = std::vector<Tensor>;
 
-// The matrix products of a block. If its feed-forward network is not a SwiGLU, the last two are empty and the autograd
+// The matrix products of a block. If its feed-forward network is not a SwiGLU, GateUp and W2 are empty and the autograd
 // function covers only the attention branch.
 enum Matrix : size_t { Qkv, Wo, GateUp, W2, kMatrices };
 using BlockLinears = std::array<StackedLinears, kMatrices>;
@@ -103,7 +103,7 @@ struct BlockPass {
     for (size_t i = 0; i < kMatrices; ++i) w[i] = (*linears)[i].product(type, training, key);
   }
 
-  // Computes h = x + attention(norm(x)). Returns h + ffn(norm(h)), or h without a fused feed-forward network.
+  // Computes h = x + attention(norm(x)). Returns h + ffn(norm(h)), or only h if the ffn is not fused.
   template <typename T>
   Tensor forward() {
     a.normed = norm<T>(x_ND, attention_norm_D, settings->config.norm_eps);

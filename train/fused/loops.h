@@ -62,7 +62,7 @@ struct Loops {
   void (*rms_norm_backward)(const T* dy, const R* x, const R* weight, const R* inverse_rms, size_t n, size_t dim,
                             const R* dstream, R* dx, R* dweight);
 
-  /// Computes out = x + dropout(y) for n rows. `first`, the index of the first row, determines the dropout mask.
+  /// Computes out = x + dropout(y) for n rows. The dropout mask depends on the rows' indices, which begin at `first`.
   void (*add)(const R* x, const T* y, const Dropout& dropout, size_t first, size_t n, size_t dim, R* out);
   /// Computes dy = dropout(dout), the gradient of y in add(). Without dropout it only converts the type.
   void (*drop)(const R* dout, const Dropout& dropout, size_t first, size_t n, size_t dim, T* dy);

@@ -1,4 +1,4 @@
-// The part of a model that each rank of a mesh holds, by kind of parallelism (tensor: "Megatron-LM", 2019, section 3):
+// The part of a model that a rank stores, for each kind of parallelism (tensor: "Megatron-LM", 2019, section 3):
 //   pipeline        ranges of layers
 //   tensor          some heads and hidden units: rows of wq, wk, wv, w1 and w3, columns of wo and w2
 //   expert          some experts of each mixture

@@ -16,7 +16,7 @@
 namespace folio::train::parallel {
 namespace {
 
-// Returns the mesh of n_ranks ranks. Throws core::UsageError if the flags require another number.
+// Returns the mesh of n_ranks ranks. Throws core::UsageError if the flags require a different number of ranks.
 MeshShape mesh_of(const MeshFlags& flags, int64_t n_ranks) {
   MeshShape shape{.sizes = {flags.pipeline, 1, flags.expert, flags.context, flags.tensor}};  // in the order of kAxes
   shape[Axis::Data] = flags.data > 0 ? flags.data : std::max<int64_t>(1, n_ranks / shape.n_ranks());

@@ -17,7 +17,7 @@ namespace folio::train::parallel {
 class RankSession {
  public:
   /// Connects all ranks, which must all call it; a single process is one rank. RollCall calls `end` to end the process.
-  /// Throws core::UsageError if the flags require another number of ranks or a rank runs another program, and
+  /// Throws core::UsageError if the flags require a different number of ranks or if ranks run different builds, and
   /// core::Error for other failures.
   RankSession(const Launch& launch, const MeshFlags& flags, std::function<void(const std::string&)> end);
   ~RankSession();

@@ -30,8 +30,8 @@ class Reducer;
 
 namespace folio::train::parallel {
 
-/// Assigns owners so that sizes are balanced: each piece, largest first, goes to the data coordinate with the fewest
-/// elements so far. All data ranks compute the same result.
+/// Sets Piece::owner so that all n_data owners have similar numbers of elements: each piece, largest first, is assigned
+/// to the data rank with the fewest elements so far. All data ranks compute the same result.
 void assign_owners(std::vector<Piece>& pieces, int64_t n_data);
 
 class SharedGradients;

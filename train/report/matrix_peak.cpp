@@ -32,7 +32,7 @@ int64_t active_parameters(const core::ModelConfig& c) {
 
 double operations_per_token(const core::ModelConfig& c, int64_t window, bool frozen) {
   const int64_t looked_up = c.tie_embeddings ? 0 : c.vocab_size * c.dim;
-  const int64_t used_again = c.n_tokens_ahead * c.vocab_size * c.dim;  // the output head, used again by --mtp's module
+  const int64_t used_again = c.n_tokens_ahead * c.vocab_size * c.dim;  // the MTP module uses the output head again
   const int64_t parameters = active_parameters(c) - looked_up + used_again;
   return (frozen ? 4.0 : 6.0) * static_cast<double>(parameters) +
          12.0 * static_cast<double>((c.n_layers + c.n_tokens_ahead) * c.n_heads * c.head_dim) *

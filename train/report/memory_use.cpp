@@ -30,7 +30,7 @@ c10::DataPtr MemoryUse::allocate(size_t n) {
 
 void keep_freed_memory() {
 #if defined(__GLIBC__)
-  constexpr int kLargest = 32 << 20;  // glibc's maximum; larger blocks still use mmap
+  constexpr int kLargest = 32 << 20;  // glibc's maximum for this threshold; larger blocks still use mmap
   mallopt(M_MMAP_THRESHOLD, kLargest);
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 #endif

@@ -67,7 +67,8 @@ std::vector<std::string> tokens_of(const data::Tokenizer& tokenizer) {
   return tokens;
 }
 
-// Returns how two vocabularies differ: tokens that only one has, or the first id that differs. Empty if they are equal.
+// Describes how two vocabularies differ: tokens that are in only one of them, or else the first id with different
+// tokens. Returns "" if they are equal.
 std::string describe_difference(const data::Tokenizer& from, const data::Tokenizer& to) {
   if (from.kind() != to.kind()) return fmt::format("{} -> {} tokens", from.kind(), to.kind());
   const std::vector<std::string> before = tokens_of(from), after = tokens_of(to);
@@ -248,7 +249,7 @@ Trainer::Evaluation Trainer::evaluate() {
     const data::Batches whole = dataset_.validation_batches(c);
     evaluation.validation = loss_of(whole.batch, 0, whole.n);
   } else {
-    // Each evaluation has its own batches: seeds differ from training's, and batch numbers depend on the step.
+    // Each evaluation has its own batches: seeds differ from the training seed, and batch numbers depend on the step.
     const auto n = static_cast<uint64_t>(c.eval_batches);
     const uint64_t first = static_cast<uint64_t>(state_.step) * n;
     evaluation.train = loss_of(dataset_.random_batches(Split::Train, c, c.seed + 1), first, n);

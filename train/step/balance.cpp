@@ -63,7 +63,7 @@ void move_selection_bias(nn::Mixture& mixture, const torch::Tensor& chosen, doub
 double largest_load(const Loads& loads) {
   double largest = 0.0;
   for (const auto& load : loads) {
-    if (!load.chosen.defined()) continue;  // evaluations do not run --mtp's module
+    if (!load.chosen.defined()) continue;  // evaluations do not run the MTP module
     const torch::Tensor rows = load.chosen.to(torch::kDouble);
     largest = std::max(largest, (rows.max() / rows.mean()).item<double>());
   }

@@ -55,9 +55,9 @@ ProcessorUsage usage() {
 
 }  // namespace
 
-// Sleeping OpenMP threads that stop libgomp's busy waiting. With more OpenMP threads than processors, libgomp spins 100
-// times instead of 300,000 (see GOMP_SPINCOUNT in its manual). Setting this environment variable here would have no
-// effect, since libgomp reads it when it is loaded.
+// Sleeping OpenMP threads that stop libgomp's busy waiting: with more OpenMP threads than processors, libgomp spins 100
+// times instead of 300,000 (see GOMP_SPINCOUNT in its manual). Setting GOMP_SPINCOUNT here would have no effect, since
+// libgomp reads it when the library is loaded.
 class StepThreads::ExtraThreads {
  public:
   explicit ExtraThreads(int n)

@@ -8,7 +8,7 @@
 
 namespace folio::train {
 
-/// Called with each named activation of a forward pass. It may keep the tensor but must not modify it.
+/// Called with each named activation of a forward pass. The callback may keep the tensor but must not modify it.
 using Observer = std::function<void(const std::string& name, const torch::Tensor& value)>;
 
 /// Returns the logits of `tokens`, equal to the model's forward(). Reports "embedding", "norm" and "logits"; for each

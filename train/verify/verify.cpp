@@ -61,8 +61,8 @@ Divergence furthest(const std::string& name, const torch::Tensor& expected, cons
           .engine = engine[at].item<double>()};
 }
 
-// Returns LibTorch's values of the intermediates that the engine reports, by name: the model's activations, and those
-// within attention and feed-forward networks.
+// Returns LibTorch's values of the intermediates that the engine reports, by name. They include activations within
+// attention and feed-forward networks.
 std::map<std::string, torch::Tensor> places_of(nn::Llama& model, std::span<const int32_t> tokens) {
   const torch::NoGradGuard no_grad;
   model->eval();

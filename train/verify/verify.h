@@ -40,7 +40,7 @@ struct Divergence {
   double libtorch, engine;
 };
 
-/// The engine, and the mapping from the reference's token ids to its own.
+/// The engine, and the mapping from the reference's token ids to the engine's.
 struct EngineSide {
   infer::Engine& engine;
   std::vector<int32_t> ids{};  ///< the engine's id for each reference id; empty if equal

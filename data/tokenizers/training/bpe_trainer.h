@@ -18,7 +18,7 @@ struct BpeTrainerOptions {
   PreTokenizer pre_tokenizer = PreTokenizer::Gpt2;
   bool nfc = false;
   bool ignore_merges = false;
-  std::vector<std::string> special_tokens{"<|endoftext|>"};  ///< get the first IDs; the first of them is BOS and EOS
+  std::vector<std::string> special_tokens{"<|endoftext|>"};  ///< have the first IDs; ID 0 is BOS and EOS
 };
 
 /// Called with the number of tokens so far. Returns false to stop training early.

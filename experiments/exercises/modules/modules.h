@@ -37,7 +37,7 @@ TORCH_MODULE(RMSNorm);
 struct RopeImpl : torch::nn::Module {
   RopeImpl(int64_t its_context_length, int64_t its_head_dim, double its_theta = 10000.0)
       : context_length(its_context_length), head_dim(its_head_dim), theta(its_theta) {}
-  /// Returns a tensor of x's shape. To be implemented in rope.cpp.
+  /// Returns x with RoPE applied, for positions from first_position on. To be implemented in rope.cpp.
   Tensor apply(const Tensor& x_BTHK, int64_t first_position = 0) const;
 
   int64_t context_length, head_dim;
@@ -61,7 +61,7 @@ struct SwiGLUImpl : torch::nn::Module {
 };
 TORCH_MODULE(SwiGLU);
 
-/// A function that applies RoPE to x [B, T, heads, K] at positions 0 to T - 1. Attention's tests pass Folio's RoPE.
+/// A function that applies RoPE to x [B, T, heads, K] at positions 0 to T - 1. The tests of attention use Folio's RoPE.
 using Rotate = std::function<Tensor(const Tensor& x)>;
 
 /// Causal grouped-query attention.
@@ -84,7 +84,7 @@ struct AttentionImpl : torch::nn::Module {
 };
 TORCH_MODULE(Attention);
 
-/// A layer of the Llama. Call its parts by forward(), for example parts_.attention.forward(x).
+/// A layer of the Llama. To run a part, call its forward(), for example parts_.attention.forward(x).
 struct BlockImpl : nn::BlockImpl {
   using nn::BlockImpl::BlockImpl;
   Tensor forward(const Tensor& x_BTD, const Tensor& /*starts*/ = {}) override { return layer(x_BTD); }

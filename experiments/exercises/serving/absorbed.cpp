@@ -1,6 +1,6 @@
 // Absorbed latent attention: attention over a cache without keys and values. For each position t, the cache has
-// a latent c_t (rank elements) and a rotated key part r_t (rope elements), which is the same for all heads. The formula
-// for a head's query at the last position, in the plain form:
+// a latent c_t (rank elements) and a rotated key part r_t (rope elements), which is the same for all heads. For a
+// head's query q at the last position, the plain form computes the output y:
 //
 //     q = [q^C; q^R]  with q^C (nope) and q^R (rope), rotated at the query's position
 //     k_t = [W_k c_t; r_t],  v_t = W_v c_t                      W_k: (nope, rank)    W_v: (v_dim, rank)

@@ -1,5 +1,5 @@
-// Logits that the last stage of a pipeline sends to rank 0. They arrive in the order of steps, across all models. The
-// logits of a model's steps are read in order, except that some may be skipped.
+// Receives the logits that the last stage of a pipeline sends to rank 0. Logits of all models arrive in the order of
+// their steps. Within a model, logits must be read in this order, but may be skipped.
 #pragma once
 
 #include <cstddef>

@@ -18,7 +18,7 @@ struct Order {
   OrderKind kind = OrderKind::End;
   uint32_t stage = 0;  ///< index of the model's stage, in the order of loading
 
-  // The fields of an order to run or begin a step. Draws are not sent, because rank 0's host samples the tokens.
+  // Fields of Step and BeginStep orders, from struct Step. Step::draws is not sent: the host of rank 0 samples tokens.
   std::vector<StepRow> rows{};
   std::vector<BlockId> tables{};
   std::vector<int32_t> table_starts{};

@@ -183,8 +183,8 @@ class GlooPeers final : public Peers {
   void shutdown(std::string_view error) override {
     if (lost_ || leaves_.exchange(true)) return;
     const uint64_t size = std::min(error.size(), kFrame - kHead);
-    // Sends to all ranks before waiting for any of them. A rank that has ended receives nothing; when the wait for it
-    // times out, Gloo closes all connections, and ranks without a message would treat this rank as lost.
+    // Sends to all ranks before waiting for any of them. Waiting for a rank that has already ended times out, and Gloo
+    // then closes all connections. A rank that had not received the message yet would treat this rank as lost.
     std::vector<size_t> told;
     for_others([&](size_t rank) {
       try {
@@ -264,7 +264,7 @@ class GlooPeers final : public Peers {
       const std::string_view error(reinterpret_cast<const char*>(frame.data() + kHead), std::min(size, kFrame - kHead));
       if (!error.empty()) mark_failed(fmt::format("rank {} of {} failed: {}", rank, world_.n_ranks, error));
     } catch (const std::exception& error) {
-      // After a timeout in this process, Gloo fails all of its connections. Then `rank` itself is not lost.
+      // After a timeout, Gloo closes all connections of this process, so this error doesn't mean that `rank` is lost.
       const bool by_timeout = std::strstr(error.what(), "Application timeout") != nullptr;
       if (!leaves_ && !by_timeout) mark_failed(gone(rank));
     }
@@ -288,9 +288,9 @@ class GlooPeers final : public Peers {
     buffer.resize(*context_, n);
   }
 
-  // Runs a Gloo operation and throws MachineLost if it fails. Gloo's errors don't contain the cause: an error
-  // after `timeout` means that `rank` is too slow; an earlier error means that `rank` has closed its connections. After
-  // a loss, throws without running the operation, since mark_failed() aborts only waits that have begun.
+  // Runs a Gloo operation and throws MachineLost if it fails. Gloo's errors don't state the cause. If `timeout` has
+  // passed, `rank` is too slow; otherwise `rank` has closed its connections. If a rank is already lost, throws without
+  // running the operation, since mark_failed() aborts only waits that have begun.
   template <typename Operation>
   void with(size_t rank, std::chrono::seconds timeout, Operation&& operation) {
     check();
@@ -312,7 +312,7 @@ class GlooPeers final : public Peers {
   std::vector<std::future<void>> watchers_;
   std::atomic<bool> leaves_ = false;
   std::atomic<bool> lost_ = false;
-  mutable std::mutex mutex_;  ///< guards why_lost_, and buffers that mark_failed() aborts while they are resized
+  mutable std::mutex mutex_;  ///< guards why_lost_, and prevents resizing a buffer while mark_failed() aborts it
   std::string why_lost_;
 };
 

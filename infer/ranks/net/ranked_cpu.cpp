@@ -55,7 +55,7 @@ uint64_t fingerprint_of(const core::StoredModel& model, const Shard& shard, Cach
   return std::hash<std::string>{}(text);
 }
 
-// A rank's message after it has loaded its part of a model.
+// The message that a rank sends after it has loaded its part of a model.
 struct Loaded {
   uint64_t fingerprint;
   RankReport report;

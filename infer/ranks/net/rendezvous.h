@@ -15,7 +15,7 @@ namespace folio::infer {
 
 class Rendezvous {
  public:
-  /// Starts to listen (rank 0) or connects to rank 0 (other ranks). Throws core::Error after an error or world.timeout.
+  /// Listens (rank 0) or connects to rank 0 (other ranks). Throws core::Error if it fails or exceeds world.timeout.
   explicit Rendezvous(const RankConfig& world);
 
   /// Returns this host's numeric address on the network that connects it to rank 0.

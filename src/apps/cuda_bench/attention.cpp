@@ -22,13 +22,13 @@ constexpr size_t kMostLaunches = 512;  // maximum number of launches in a record
 constexpr double kLongLaunch = 500.0;  // milliseconds; a longer launch is timed only once
 constexpr size_t kPiece = size_t{1} << 20U;
 
-// Returns the number of copies of `bytes` bytes of operands that fill effort.spread_bytes, from 1 to 64.
+// Returns the number of copies, 1 to kMostCopies, with which operands of `bytes` bytes fill effort.spread_bytes.
 size_t copies_of(size_t bytes, const Effort& effort) {
   return std::clamp<size_t>(ceil_div(effort.spread_bytes, std::max<size_t>(bytes, 1)), 1, kMostCopies);
 }
 
-// Returns the median microseconds of a launch. launch(copy) must issue one launch that uses copy number `copy`, below
-// n_copies, of the operands. A repetition is a CUDA graph of many launches in a row, timed with events, so the host's
+// Returns the median microseconds of a kernel launch. launch(copy) must launch the kernel once, on copy number `copy`
+// (below n_copies) of the operands. A repetition is a CUDA graph of many launches, timed with events, so the host's
 // overhead is not included.
 double microseconds(Stream& stream, const Effort& effort, size_t n_copies,
                     const std::function<void(size_t copy)>& launch) {
@@ -40,7 +40,7 @@ double microseconds(Stream& stream, const Effort& effort, size_t n_copies,
     end.record(stream);
     return end.since(start);
   };
-  launch(0);  // loads the kernel, which takes longer than a launch
+  launch(0);  // not timed, because the first launch also loads the kernel
   stream.wait();
   const double once = timed([&] { launch(n_copies - 1); });
   if (once > kLongLaunch) return once * 1e3;
@@ -97,8 +97,8 @@ DeviceMemory on_device(Stream& stream, const std::vector<T>& values) {
   return memory;
 }
 
-// Operands of attention() as in a step: `n_sequences` sequences of `context` positions in a one-layer KV cache (F16 if
-// `half`, else F32), and queries of each sequence's last `n_rows` positions. Each copy has its own cache.
+// Operands of attention(): `n_sequences` sequences of `context` positions in a one-layer KV cache (F16 if `half`, else
+// F32), and queries for the last `n_rows` positions of each sequence. Each copy of the operands has its own cache.
 class Attending {
  public:
   Attending(Stream& stream, const core::ModelConfig& config, bool half, size_t n_sequences, size_t context,

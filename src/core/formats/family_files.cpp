@@ -143,7 +143,7 @@ const FamilyInfo& family_of_gguf(std::string_view architecture, bool experts, Ro
 
 void fail_extra_tensor(const std::string& where, std::string_view tensor, Family family) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kParts{{
-      {"_shexp.", "shared experts"},  // parts of tensor names in GGUF and Hugging Face files
+      {"_shexp.", "shared experts"},  // (part of a tensor name in GGUF or Hugging Face files, feature)
       {".shared_expert", "shared experts"},
       {"exp_probs_b", "a bias for the selection of experts"},
       {"e_score_correction_bias", "a bias for the selection of experts"},

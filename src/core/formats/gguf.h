@@ -40,8 +40,8 @@ using GgufMetadata = std::vector<std::pair<std::string, GgufValue>>;
 
 class GgufFile {
  public:
-  /// Maps and parses the file, and all other parts if it is the first of a split model. Throws Error unless each is a
-  /// valid GGUF v2 or v3 and none is missing.
+  /// Maps and parses the file. If it is the first file of a split model, also reads the others. Throws Error if a file
+  /// is missing or is not a valid GGUF v2 or v3.
   explicit GgufFile(const std::filesystem::path& path);
 
   [[nodiscard]] const std::filesystem::path& path() const { return file_.path(); }

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Returns true for tensors that are not weights: a computed table in published files, and Folio's padding.
+// Returns true for tensors that are not weights: RoPE frequencies in some published files, and Folio's padding.
 bool is_no_weight(const std::string& name) {
   return name.ends_with(".rotary_emb.inv_freq") || name.starts_with("__pad__.");
 }
@@ -48,8 +48,8 @@ struct Shards {
     return view;
   }
 
-  /// Returns the stored tensor, or its rows, for `spec` or for matrix `part` of a stack. Removes the stored tensor from
-  /// `tensors` once its last rows are returned.
+  /// Returns the stored tensor for `spec`, or for matrix `part` if `spec` is a stack of matrices. From a fused tensor,
+  /// returns only the rows of `spec`. Removes the stored tensor from `tensors` when its last rows are returned.
   TensorView take(const TensorSpec& spec, int64_t part, const std::string& where) {
     const FusedRows& fused = spec.hf_fused;
     const std::string name = fused.name.empty() ? spec.hf_part(part) : fused.name;
@@ -63,7 +63,8 @@ struct Shards {
   }
 };
 
-// Returns true for norm weights that Hugging Face files store as weight - 1: all vectors of some families.
+// Returns true for a norm weight that Hugging Face files store as weight - 1. In families that do so, every vector is a
+// norm weight.
 bool is_less_1(const ModelConfig& config, const TensorSpec& spec) {
   return spec.shape.size() == 1 && hf_family(config.family).norms_less_1;
 }
@@ -91,7 +92,7 @@ TensorView stacked(Shards& shards, const TensorSpec& spec, const std::string& wh
   return all;
 }
 
-// Returns the tensor `spec` as a copy in manifest order, taken from a tensor that contains several (see HfPacked).
+// Copies the tensor `spec` out of a Hugging Face tensor that contains several (see HfPacked), in manifest order.
 TensorView unpacked(Shards& shards, const TensorSpec& spec, const std::string& where,
                     std::vector<std::shared_ptr<const void>>& storage) {
   const HfPacked& packed = spec.hf_packed;
@@ -228,7 +229,8 @@ Weights read_hf_directory(const fs::path& directory) { return to_weights(read_hf
 
 namespace {
 
-// A Hugging Face tensor: `count` manifest tensors from index `first` on, or matrix `part` of the stack at that index.
+// A Hugging Face tensor. It consists of `count` manifest tensors, starting at index `first`, or is matrix `part` of the
+// stacked tensor at that index.
 struct HfTensor {
   TensorView header;
   size_t first;
@@ -260,8 +262,8 @@ std::vector<HfTensor> hf_tensors(const ModelConfig& config, const std::vector<Te
   return all;
 }
 
-// Returns the tensor's bytes as Hugging Face stores norm weights and rows of Wq and Wk. If they differ from the
-// tensor's own bytes, writes them to `copy` and returns a view of it.
+// Converts norm weights and the row order of Wq and Wk to Hugging Face's form. Returns tensor.bytes if nothing changes,
+// otherwise a view of `copy`, which receives the converted bytes.
 std::span<const std::byte> hf_bytes(const ModelConfig& config, const TensorSpec& spec, const TensorView& tensor,
                                     std::vector<std::byte>& copy) {
   if (is_less_1(config, spec)) {
@@ -284,7 +286,7 @@ TensorStream hf_stream(const ModelConfig& config, const TensorStream& stream) {
   const std::vector<HfTensor> sources = hf_tensors(config, manifest, stream.tensors);
   std::vector<TensorView> headers;
   for (const HfTensor& source : sources) headers.push_back(source.header);
-  // Requests the bytes of a stack only once, for its first part.
+  // Requests the bytes of a stacked tensor once, for its first matrix; the other matrices are views of these bytes.
   return {headers, [=, copy = std::vector<std::byte>(), stack = std::span<const std::byte>()](size_t at) mutable {
             const auto& [header, i, count, part] = sources[at];
             const TensorSpec& spec = manifest[i];
@@ -367,7 +369,7 @@ void write_hf_model(const fs::path& directory, const ModelConfig& config, const 
   } else {
     write_shards(directory, hf, ends);
   }
-  const DType type = hf.tensors.at(0).type;  // the embedding's, since vectors may be F32
+  const DType type = hf.tensors.at(0).type;  // type of the embedding, since vectors may be F32
   write_file_atomically(directory / "config.json", config_to_hf_json(config, begin_of_text, end_of_text, type));
 }
 

@@ -110,7 +110,7 @@ def test_large_context_allocates_lazily(tmp_path):
 
 
 def test_memory_limit_is_effective(tmp_path):
-    """A valid model with 430 MB of quantized weights, which loading repacks in memory, fails under the limit."""
+    """A valid model whose 430 MB of weights are repacked when loaded must fail, since it exceeds the memory limit."""
     dim, hidden = 128, 1 << 20
     big = sound.Gguf(sound.Shape(dim=dim))
     big.key("llama.feed_forward_length", sound.U32, hidden)

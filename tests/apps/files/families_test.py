@@ -27,7 +27,7 @@ def by_transformers(model, ids):
 
 
 def assert_same_text(ours, theirs, gaps):
-    """Asserts equal tokens, except where the best two logits are within 1e-4: rounding changes a logit by 1e-5."""
+    """Asserts equal tokens, except where the best two logits are within 1e-4, since rounding changes logits by 1e-5."""
     for at, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         assert a == b or gaps[at] < 1e-4, f"they part at token {at}, where the gap is {gaps[at]:.1e}"
 
@@ -72,7 +72,7 @@ def test_gguf_round_trip(tmp_path, name):
     ids = IDS[:context]
     assert (log_probabilities(tmp_path / "m.gguf", ids) - by_transformers(model, ids)).abs().max() <= 1e-4
 
-    # The family may change: GGUF stores a Mistral without a window as a Llama, with equal tensors.
+    # Export may change the family. For example, GGUF stores a Mistral without a window as a Llama, with equal tensors.
     succeed("export", tmp_path / "m.gguf", "--out", tmp_path / "again", "--format", "hf")
     again, loading = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "again", output_loading_info=True)
     assert_whole(loading)
@@ -91,7 +91,7 @@ def test_gemma2_27b_attention_scale(tmp_path):
     assert_refused(done, FAILED, "cannot store the attention scale", "use --format hf")
 
 
-# Models without a space in the name run only in `make long`: test_gguf_round_trip exports their directories, too.
+# `make test` omits names without a space, because test_gguf_round_trip exports those models to Hugging Face, too.
 @pytest.mark.parametrize("name", [name for name in random_models.MODELS if " " in name or LONG])
 def test_hugging_face_round_trip_is_exact(tmp_path, name):
     model = random_models.make(name)
@@ -150,7 +150,7 @@ def test_damaged_mxfp4_is_rejected_by_name(tmp_path, change, why):
 
 @pytest.mark.parametrize("name", ["qwen2", "qwen3"])
 def test_gguf_written_by_the_gguf_package(tmp_path, name):
-    """Writes the names and keys of llama.cpp's converter, which doesn't permute Wq and Wk of these families."""
+    """Reads a GGUF with llama.cpp's names and keys. For these families, the rows of Wq and Wk aren't permuted."""
     model = random_models.make(name)
     config, arch = model.config, model.config.model_type
     writer = gguf.GGUFWriter(tmp_path / "m.gguf", arch)
@@ -280,7 +280,7 @@ def test_gguf_export_rejects_what_it_cannot_store(tmp_path):
 
 @pytest.mark.parametrize("name", ["mixtral", "qwen3_moe", "dots1"])
 def test_number_of_experts_has_several_keys(tmp_path, name):
-    """config.json's key depends on the version of transformers, so each family's files may have any of three keys."""
+    """The key for the number of experts depends on the version of transformers, so all three must be accepted."""
     directory = random_models.write(random_models.make(name), tmp_path / "m")
     expected = log_probabilities(directory, IDS[:20])
     config = json.loads((directory / "config.json").read_text())

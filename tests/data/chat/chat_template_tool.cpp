@@ -10,8 +10,8 @@
 //                            -> {"text": the chat, rendered with the tokenizer's template}
 //     {"jinja": template, "parse": true}
 //                            -> {"text": null}
-//     {"jinja": template, "variables": {…}, "said": [keys of strings that are contents]}
-//                            -> {"text": rendered, "said": the parts of it that come from these strings}
+//     {"jinja": template, "variables": {…}, "said": [names of variables that count as message contents]}
+//                            -> {"text": rendered, "said": the parts of this text that come from these variables}
 #include <fmt/format.h>
 
 #include <array>

@@ -7,7 +7,7 @@
 namespace folio::experiments {
 namespace {
 
-/// A feed-forward network in device memory, and the output that its formula gives.
+/// A feed-forward network in device memory. expected() computes its output on the host.
 struct Network {
   Network(Stream& stream, size_t dim, size_t hidden) : dim(dim), hidden(hidden) {
     x = on_device(stream, ramp(dim));
@@ -79,7 +79,7 @@ TEST(CudaGraph, AnyShape) {
   }
 }
 
-// Recording executes no kernel. A replay reads the values that its addresses contain at that time.
+// Recording executes no kernel. A replay reads the values that are in memory when it runs.
 TEST(CudaGraph, Replays) {
   Stream stream(0);
   const Network n(stream, 64, 32);

@@ -88,7 +88,7 @@ struct AttentionCase {
   [[nodiscard]] size_t first_seen() const { return n_positions - std::min(n_positions, window); }
 };
 
-// Returns the allowed number of rows of a kernel call, at most `most`: all their positions must be in one KV block.
+// Returns how many rows a kernel call may have, at most `most`: the rows' positions must all be in one KV block.
 size_t rows_to_the_blocks_end(size_t n_positions, size_t most) {
   return std::min(most, kBlockPositions - (n_positions - 1) % kBlockPositions);
 }
@@ -151,7 +151,8 @@ Blocks<T> make_blocks(const AttentionCase& c) {
 }
 
 // Returns an upper bound on the error from rounding queries and weights to BF16. Rounding a query changes a score by at
-// most s = 2^-9 Σ |q k| * scale, and so a weight by a factor of at most e^2s. Rounding the weight adds 2^-9.
+// most s = 2^-9 Σ |q k| * scale, and so a weight by a factor of at most e^2s. Rounding the weight adds a relative error
+// of at most 2^-9.
 double rounding_bound(const AttentionCase& c, std::span<const float> query, const Blocks<BF16Pair>& blocks) {
   double largest_value = 0.0;
   double largest_score = 0.0;
@@ -350,7 +351,7 @@ TEST_P(IsaAttention, GivesTheReferencesBitsOverLatents) {
   }
 }
 
-// Tests scores that differ by hundreds: s - m leaves the range of e^x, and later blocks often have a larger maximum m.
+// Tests scores s that differ by hundreds: with their running maximum m, e^(s - m) underflows, and m often increases.
 TEST_P(IsaAttention, GivesTheReferencesBitsForFarScores) {
   for (size_t n_positions = 1; n_positions <= 100; n_positions += 3) {
     for (const double scale : {0.0, 30.0, 1000.0}) {

@@ -47,7 +47,7 @@ struct GroupedMemory {
   Grouped sizes;
 };
 
-// Router weights, selected experts and their weights, as the reference computes them.
+// The reference's result. `routes` has the weights of all experts (0 if not selected), `weights` those of `experts`.
 struct Expected {
   std::vector<float> routes;
   std::vector<int32_t> experts;
@@ -127,7 +127,7 @@ TEST(Route, TiesSelectTheFirstExperts) {
   expect_reference(logits, {}, {.n_experts = 40, .n_chosen = 7});
 }
 
-// With NaNs or infinities, every selected expert is valid and selected only once.
+// Even if logits are NaN or infinite, the selected experts of a row must be valid and distinct.
 TEST(Route, NonFiniteLogitsSelectDistinctExperts) {
   Stream stream(0);
   for (const bool sigmoid : {false, true}) {
@@ -362,7 +362,7 @@ TEST(Experts, CombinesExpertsInOrder) {
     const size_t n_rows = 3;
     const size_t n_chosen = 5;
     std::vector<int32_t> experts(n_rows * n_chosen, 1);
-    experts[n_chosen + 4] = -1;  // a row with four experts
+    experts[n_chosen + 4] = -1;  // row 1 selects only four experts
     const auto weights = random_floats(n_rows * n_chosen, 2);
     const auto outs = random_floats(n_rows * n_chosen * dim, 3);
     auto expected = random_floats(n_rows * dim, 4);

@@ -1,5 +1,5 @@
 // Tests model_check on the emulated GPU: logits are within the bound for each family, type of weights and KV cache, on
-// random models and on a layer of a published one. A machine with larger rounding errors is detected.
+// random models and on a layer of a published model. A machine with larger rounding errors is detected.
 #include "tests/infer/cuda/model_check.h"
 
 #include <algorithm>

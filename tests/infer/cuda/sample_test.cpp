@@ -1,6 +1,6 @@
 // Tests infer/cuda/sample.h: drawn tokens equal those of the host's sampler, except where rounding decides. The plain
-// and the fast form draw the same tokens. Neither the order of threads and blocks nor other draws of a launch change
-// them.
+// and the fast form draw the same tokens. A draw depends neither on the order of threads and blocks nor on other draws
+// of its launch.
 #include "infer/cuda/sample.h"
 
 #include <gtest/gtest.h>
@@ -212,7 +212,7 @@ TEST(Sample, DrawsFromLargeVocabularies) {
   expect_hosts_tokens(made_up_cases(39, 9 / std::min<size_t>(kOneOf, 9), 151936));
 }
 
-// Many draws must equal the host's unless rounding decides. FOLIO_DRAWS sets their number, such as 100000.
+// Many draws must equal the host's unless rounding decides. The environment variable FOLIO_DRAWS sets their number.
 TEST(Sample, DrawsTheTokensOfTheHostOfManyRows) {
   const char* many = std::getenv("FOLIO_DRAWS");
   const size_t n = many == nullptr ? 500 / kOneOf : static_cast<size_t>(std::atoll(many));

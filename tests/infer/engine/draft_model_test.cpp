@@ -29,7 +29,7 @@ class DraftModelOn : private test::Rig, public DraftModel {
 
 class DraftModelTest : public ::testing::TestWithParam<MachineKind> {
  protected:
-  // A sequence and the state that a request keeps for drafting.
+  // The tokens of a sequence, and its state for drafting: sampler, first token of the context, and drafter's memory.
   struct Drafted {
     std::vector<int32_t> tokens;
     Sampler sampler;
@@ -89,7 +89,7 @@ TEST_P(DraftModelTest, DraftsMatchTheModel) {
   for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i].tokens, expected[i]) << "text " << i;
 }
 
-// Cuts the sequence and continues it with tokens that are not the draft tokens. Finally, its context window slides.
+// Truncates the sequence and appends a token other than the draft, as in a rejection. Then slides the context.
 TEST_P(DraftModelTest, FollowsRejectedDraftsAndSlides) {
   DraftModelOn model(GetParam(), small_, target_);
   Drafted one = drafted(tokens(50));
@@ -206,7 +206,7 @@ TEST_P(DraftModelTest, IdenticalDraftModelIsAlwaysAccepted) {
     DraftModelOn drafter(GetParam(), target_, target_, {.n_sequences = 3});
     EngineOn engine(GetParam(), target_, {.n_threads = 1}, {.n_sequences = 3});
     engine.draft_with(drafter);
-    engine.goodput().plant({}, 0.0);  // rows cost no time, so all drafts are tried
+    engine.goodput().plant({}, 0.0);  // plans as if rows took no time, so all drafts are tried
     n_in_flight = engine.runner().steps_in_flight();
     std::vector<RequestId> ids;
     for (size_t i = 0; i < n_requests; ++i) {
@@ -225,7 +225,7 @@ TEST_P(DraftModelTest, IdenticalDraftModelIsAlwaysAccepted) {
     EXPECT_EQ(run(1, 0, o), 31U);
     EXPECT_EQ(run(1, 1, o), 1U + 30 / 2);
     EXPECT_EQ(run(1, 5, o), 1U + 30 / 6);
-    const size_t n = n_in_flight > 1 ? 3 : 1;  // steps per round; if several may be in flight, one per sequence
+    const size_t n = n_in_flight > 1 ? 3 : 1;  // one step per sequence if several may be in flight
     EXPECT_EQ(run(3, 5, o), n * (1U + 30 / 6));
     EXPECT_EQ(run(3, 11, o), n * (1U + 36 / 12));
   }
@@ -247,7 +247,7 @@ TEST_P(DraftModelTest, PoorDraftModelsAreUsedRarely) {
   EXPECT_LT(result.n_drafts, 40U);
 }
 
-// A drafter that throws in every other call. Only that call's step must fail, and all requests continue in the next.
+// A drafter that throws in every second call. Only the step that makes this call may fail; all requests then continue.
 class FailingDrafter final : public Drafter {
  public:
   void draft(std::span<const Text> texts) override {

@@ -196,7 +196,7 @@ TEST_P(Forms, DraftModelsFollowTheForm) {
   }
 }
 
-// Draft tokens are those that the form forces, and then those of the MTP module, which the form must accept.
+// Drafts are the tokens that the form forces, followed by the MTP module's tokens as far as the form accepts them.
 TEST_P(Forms, ModulesFollowTheForm) {
   if (GetParam().name == "three_in_flight") GTEST_SKIP() << "several steps in flight keep no hidden states";
   core::ModelConfig config = model_.config;

@@ -1,5 +1,5 @@
-// Tests many requests with different structured-output constraints at once: outputs don't depend on the other requests,
-// with preemption, speculation and all other request options.
+// Tests concurrent requests with different structured-output constraints: outputs don't depend on the other requests,
+// even with preemption, speculation and all other request options.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ class FormsTogether : public test::FormTexts {
     for (size_t i = 0; i < kRequests; ++i) all.push_back(drawing(form(i), i, 24, 5 + 2 * i));
     return all;
   }
-  // Runs all requests together, once with preemption by a small cache. Expects the outputs of alone().
+  // Runs all requests together, with a large KV cache and one that causes preemptions. Expects the outputs of alone().
   void expect_as_alone(std::vector<Request> requests, std::span<const core::Adapter> adapters = {}) const {
     std::vector<std::vector<GenerateResult>> expected;
     for (const Request& request : requests) {

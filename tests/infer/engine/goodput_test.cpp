@@ -22,7 +22,7 @@ StepTime line(double fixed, double per_row) {
   return time;
 }
 
-// Returns the expected tokens per second if text i gets lengths[i] drafts, computed from the definition.
+// Returns the expected number of tokens per second if sequence i has lengths[i] drafts: tokens / step time.
 double rate_of(const StepTime& time, double pass_seconds, std::span<const Text> texts, std::span<const size_t> lengths,
                size_t n_rows) {
   double tokens = static_cast<double>(n_rows);
@@ -36,7 +36,7 @@ double rate_of(const StepTime& time, double pass_seconds, std::span<const Text> 
   return tokens / (time(n) + pass_seconds * static_cast<double>(deepest));
 }
 
-// Returns the highest rate of all combinations of lengths.
+// Returns the highest rate_of() among all combinations of draft lengths.
 double best_rate(const StepTime& time, double pass_seconds, std::span<const Text> texts, size_t n_rows) {
   std::vector<size_t> lengths(texts.size(), 0);
   double best = 0.0;
@@ -150,7 +150,7 @@ TEST(Acceptance, FollowsTheDrafts) {
   for (int i = 0; i < 20; ++i) a.learn(4, 4);
   EXPECT_GT(a.first(), 0.6);
   EXPECT_GT(a.next(), 0.95);
-  for (int i = 0; i < 300; ++i) a.learn(4, 1 + i % 3);  // after an accepted draft, half of the next ones are accepted
+  for (int i = 0; i < 300; ++i) a.learn(4, 1 + i % 3);  // half of the drafts after an accepted one are accepted
   EXPECT_NEAR(a.next(), 0.5, 0.05);
   EXPECT_GT(a.first(), 0.96);
   for (int i = 0; i < 100; ++i) a.learn(1, 1);
@@ -179,7 +179,7 @@ TEST(Acceptance, CountsRecentMisses) {
   EXPECT_EQ(a.n_misses(), 3U);
 }
 
-// The result of run(), which simulates `n_steps` steps of one sequence. Drafts are right with probability `right`.
+// The result of run(), which simulates `n_steps` steps of one sequence. `right` is the acceptance rate of drafts.
 struct Drawn {
   double seconds = 0.0;
   double tokens = 0.0;

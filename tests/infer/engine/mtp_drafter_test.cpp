@@ -147,7 +147,7 @@ class MtpDrafterTest : public ::testing::TestWithParam<MachineKind> {
 
 INSTANTIATE_TEST_SUITE_P(Machines, MtpDrafterTest, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
 
-// If a row has keeps_hidden, a step returns the hidden states of all rows, as an observer gets them, and equal logits.
+// If any row has keeps_hidden set, a step returns all rows' hidden states. These and the logits equal observed values.
 TEST_P(MtpDrafterTest, StepsKeepTheHiddenStatesOfAllRows) {
   const core::StoredModel model = test::random_model(config());
   const auto dim = static_cast<size_t>(model.config.dim);
@@ -210,7 +210,8 @@ TEST_P(MtpDrafterTest, ModulesLogitsAndHiddenStatesAreTheOracles) {
   }
 }
 
-// Drafts equal the oracle's for any division of rows among calls, after wrong drafts, and without the first rows.
+// Drafts equal those of the oracle for any split of rows into calls, after rejected drafts, and if the first rows are
+// skipped.
 TEST_P(MtpDrafterTest, DraftsAreTheOracles) {
   const core::Weights weights = test::random_weights(config(), 7);
   const core::StoredModel model = test::model_in_memory(weights);
@@ -250,7 +251,7 @@ TEST_P(MtpDrafterTest, DraftsAreTheOracles) {
   }
 }
 
-// Returns a model of one layer with a window of 8 positions, whose module copies that layer and ignores hidden states.
+// Returns a one-layer model with a window of 8 positions. Its MTP module copies this layer and ignores hidden states.
 // From position 8 on, the module computes what the model computes for the same token.
 core::Weights own_copy() {
   const core::ModelConfig c{.family = core::Family::Mistral,
@@ -305,7 +306,7 @@ core::Weights counting() {
   return weights;
 }
 
-// With n accepted drafts, a step yields n + 1 tokens. A second request finds the first one's prompt in both caches.
+// With n accepted drafts, a step yields n + 1 tokens. The second request reuses KV blocks of model and module.
 TEST_P(MtpDrafterTest, ModulesThatCannotBeWrongAreAlwaysAccepted) {
   for (const core::Weights& weights : {own_copy(), counting()}) {
     const core::StoredModel model = test::model_in_memory(weights);
@@ -317,7 +318,7 @@ TEST_P(MtpDrafterTest, ModulesThatCannotBeWrongAreAlwaysAccepted) {
         MtpDrafterOn drafter(GetParam(), model, {.max_positions = 300});
         EngineOn engine(GetParam(), model, {.n_threads = 1}, {.max_positions = 300});
         engine.draft_with(drafter);
-        engine.goodput().plant({}, 0.0);  // rows cost no time, so all drafts are tried
+        engine.goodput().plant({}, 0.0);  // plans as if rows took no time, so all drafts are tried
         for (int again = 0; again < 2; ++again) {
           const uint64_t before = engine.statistics().steps;
           const Request r{.prompt = tokens(70),

@@ -51,7 +51,8 @@ INSTANTIATE_TEST_SUITE_P(Machines, RunAhead, ::testing::ValuesIn(test::machine_k
 
 class IssueOrder : public RunAhead {
  protected:
-  // Runs the requests and returns the last machine's events (watched_machine.h). Sets several_, runs_ahead_ and draws_.
+  // Runs the requests. Returns the events (watched_machine.h) of the machine that runs the last layer. Sets several_,
+  // runs_ahead_ and draws_.
   std::string events(std::vector<Request> requests, const StepTime& time = {}) {
     auto machines = GetParam().make({.n_threads = 1});
     std::string events;
@@ -134,7 +135,7 @@ TEST_P(RunAhead, RowsOfUnreadTokensMatchRowsOfTokens) {
   EXPECT_TRUE(same_bits(logits, run(runner, next)));
 }
 
-// A sequence ends with an end token or stop string while its next row is already in flight.
+// A sequence ends at an end token or stop string while its next row is in flight. This row must have no effect.
 TEST_P(RunAhead, EndedSequencesLeaveNoRow) {
   const Request plain = request(23, 20, 6);
   const auto expected = drawn_by_host(plain);
@@ -289,7 +290,7 @@ TEST(InFlight, FillsTheMachinesStepsInFlight) {
   }
 }
 
-// Sequences are divided among three steps in flight, and again into steps of equal sizes when some of them end.
+// Sequences are divided equally among three steps in flight, and redistributed when some sequences end.
 TEST(InFlight, RebalancesStepsWhenSequencesEnd) {
   const auto model = test::random_model(test::small_shapes()[1].config);
   test::RecordingMachine machine(std::make_unique<Cpu>(CpuOptions{.n_threads = 1}), 3);

@@ -243,7 +243,7 @@ def test_lines_join_a_token_to_those_that_it_looks_at(shown):
 def test_maps_show_each_head_and_enlarge(shown):
     data, weights = explanation()
     page = shown(html_of(data))
-    expect(page.locator("#heads canvas")).to_have_count(0)  # drawn when it is opened
+    expect(page.locator("#heads canvas")).to_have_count(0)  # drawn when the section is opened
     page.locator("#maps > summary").click()
     canvas = page.locator("#heads canvas")
     alpha = np.array(canvas.evaluate("""canvas => {
@@ -558,7 +558,7 @@ def test_patches_ask_the_server(served):
     expect(page.locator("#cut-text")).to_be_enabled()
     page.locator("#cut-text").fill("")
     page.locator("#cut-by").select_option("zero")
-    page.locator("#run").click()  # "zero" needs no text
+    page.locator("#run").click()  # zero ablation needs no other text
     expect(page.locator("#effect")).to_be_visible()
     assert asked[2:] == [{"prompt": prompt, "ablate": ["0.ffn"]}]
 

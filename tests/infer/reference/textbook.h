@@ -1,4 +1,4 @@
-// Runs a model of any family in double precision, in the simplest way: one position at a time, without batches and KV
+// Runs a model of any family in double precision, in the simplest way: one position at a time, without batches or KV
 // blocks. Tests compare the engine's results with it.
 #pragma once
 
@@ -290,7 +290,7 @@ class Textbook {
     for (size_t e = 0; e < chosen.size(); ++e) {
       if (chosen[e]) group_chosen[e / static_cast<size_t>(in_group)] = true;
     }
-    // The flags of experts don't show a selected group that has no selected expert. So groups are compared only if
+    // A selected group may have no selected expert, and is then unknown here. So groups are compared only if
     // groups_per_token groups have a selected expert.
     const auto n_chosen_groups = std::count(group_chosen.begin(), group_chosen.end(), true);
     if (n_groups > 1 && n_chosen_groups == c_.groups_per_token) keep_worst(of_groups, group_chosen);

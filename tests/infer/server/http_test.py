@@ -319,7 +319,7 @@ def test_shutdown_rejects_new_requests(start, endless):
         wait_until(lambda: metric(server, "folio_requests_running") == 1)
         server.process.send_signal(signal.SIGTERM)
         wait_until(lambda: late.complete(max_tokens=1).answer()[0] == 503)
-        server.process.send_signal(signal.SIGTERM)  # a second signal ends running requests at once
+        server.process.send_signal(signal.SIGTERM)  # a second signal ends running requests immediately
         status, _, body = wire.answer()
         assert status == 503 and "the server is shutting down" in error_of(body)
         assert server.process.wait(HANG) == 0

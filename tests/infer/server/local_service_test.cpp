@@ -136,7 +136,7 @@ TEST_F(LocalServiceTest, DroppedRepliesEndTheirRequests) {
   auto reply = service_.request(post("/v1/completions", body));
   gate_->await_thread();  // waits until the engine's thread is blocked after a step
   reply.reset();
-  // Waits for the response to a later request, so that the reset has been handled.
+  // Waits for the response to a later request, so that the service has processed reply.reset().
   static_cast<void>(answer({.method = "GET", .path = "/v1/models", .host = "localhost"}));
   gate_->open();
   while (async_.statistics().running + async_.statistics().waiting > 0) std::this_thread::yield();

@@ -89,7 +89,7 @@ TYPED_TEST_P(RmsNorm, EqualsTheFormula) {
         double squares = 0.0;
         for (int64_t d = 0; d < dim; ++d) squares += std::pow(x[b][t][d].template item<double>(), 2);
         const double scale = 1.0 / std::sqrt(squares / static_cast<double>(dim) + 1e-3);
-        // Each side rounds four products and a sum of `dim` terms. The square root halves the sum's relative error.
+        // Both results round four products and a sum of `dim` terms. The square root halves the sum's relative error.
         expect_close(
             y[b][t], x[b][t] * scale * norm->weight, (dim + 4) * kEps * largest(y[b][t]),
             "x / sqrt(mean square + eps) * weight, with eps 0.001 and random weights. Is the weight there, and "

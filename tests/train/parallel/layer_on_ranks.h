@@ -34,8 +34,8 @@ inline int64_t cut_of(std::string_view name) {
   return latent || name.find("norm") != std::string_view::npos ? -1 : 0;
 }
 
-/// Creates a layer that is divided among the ranks of `shape`, by make(world) on each rank. Expects its outputs and
-/// gradients for x [B, T, D] to equal those of `whole` in double. Passes `starts` [B, T] to both layers if defined.
+/// Calls make(world) on each rank of `shape` to create the rank's part of a layer. Expects the outputs and gradients
+/// for x [B, T, D] in double to equal those of `whole`, which is not divided. Both use `starts` [B, T] if defined.
 inline void expect_whole_layer(torch::nn::AnyModule whole, const MeshShape& shape,
                                const std::function<torch::nn::AnyModule(World&)>& make, const torch::Tensor& x,
                                const torch::Tensor& starts = {}) {

@@ -199,8 +199,9 @@ TEST_P(Meshes, MatchLossAndGradientsOfOneProcess) {
   });
 }
 
-// Returns the cases with more than four ranks if `more`, else those with up to four. Every kind of model is
-// tested on small meshes, on three-dimensional ones, and with `make long`. Other meshes test one kind each, in turn.
+// Returns the cases with more than four ranks if `more`, else those with up to four. All kinds of models are tested on
+// meshes of up to four ranks or of three dimensions, and with `make long` on all meshes. Otherwise, each mesh tests one
+// kind, in turn.
 std::vector<MeshCase> cases_of(bool more) {
   std::vector<MeshCase> cases;
   size_t turn = 0;

@@ -51,10 +51,10 @@ std::vector<ZeroCase> all_cases() {
   for (int64_t zero = 1; zero <= 3; ++zero) {
     add(zero, kAdamW, 3, 1, 1);
     add(zero, kMuon, 3, 1, 1);
-    add(zero, kMuon, 2, 2, 1);   // tensor ranks have parts of matrices
+    add(zero, kMuon, 2, 2, 1);   // each tensor rank has only a part of each matrix
     add(zero, kAdamW, 2, 1, 2);  // the first and the last stage both have the tied embeddings
   }
-  const size_t before = cases.size();  // the loop repeats each case that uses shared memory, with sockets
+  const size_t before = cases.size();  // the loop adds each case that uses shared memory again, with sockets
   for (size_t i = 0; i < before; ++i) {
     if (cases[i].zero >= 2 || !cases[i].mesh.is_data_alone()) continue;
     cases.push_back(cases[i]);

@@ -33,7 +33,8 @@ bool Faults::strikes(const char* call) {
 
 }  // namespace folio::train::test
 
-// The functions below override the C library's for Folio and <filesystem>: an executable's symbols take precedence.
+// Folio and <filesystem> call the functions below instead of those of the C library, since an executable's symbols take
+// precedence.
 namespace {
 
 bool strikes(const char* call) {

@@ -142,7 +142,7 @@ TEST(Run, MinutesIncludeTimeBetweenSteps) {
   TrainConfig c = small_config();
   c.minutes = 1e-6;
   Small small(c);
-  const auto busy = [] {  // takes 10 ms or more between steps
+  const auto busy = [] {  // runs between steps and takes at least 10 ms
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     return false;
   };

@@ -211,8 +211,8 @@ TEST_P(Verify, NamesTheFirstIntermediateOfABrokenKernel) {
                     static_cast<void>(accumulate);
                   };
             }),
-            core::info(shape(GetParam()).family).qkv_bias ? "layers.0.query"
-                                                          : "layers.0.attention_residual");  // matmul adds to biases
+            // With biases, the query product is the first that accumulates: it adds to the bias.
+            core::info(shape(GetParam()).family).qkv_bias ? "layers.0.query" : "layers.0.attention_residual");
 }
 
 TEST_P(Verify, NamesTheFirstDifferingTensorAndBothValues) {

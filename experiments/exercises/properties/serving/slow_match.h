@@ -1,5 +1,5 @@
-// A slow but simple regular expression matcher, to check derivatives against. For a sequence, it tries all
-// splits of the string in two.
+// A slow but simple regular expression matcher, to check derivatives against. For a sequence, it tries
+// every split of the string into two parts.
 #pragma once
 
 #include <string>

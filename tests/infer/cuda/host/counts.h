@@ -21,7 +21,7 @@ struct Counts {
   uint64_t launches = 0;
   uint64_t blocks = 0;
   unsigned block_threads = 0;  ///< of the last launch
-  size_t shared_bytes = 0;     ///< maximum of a block
+  size_t shared_bytes = 0;     ///< largest of any block
   // Device memory. A request is an access by a warp; its sectors are the 32-byte units that its lanes touch.
   uint64_t loaded_bytes = 0;  ///< sum over lanes
   uint64_t stored_bytes = 0;
@@ -47,7 +47,7 @@ struct Counts {
 
   [[nodiscard]] uint64_t sectors() const { return load_sectors + store_sectors; }
   [[nodiscard]] uint64_t requested_bytes() const { return loaded_bytes + stored_bytes; }
-  /// Returns the mean share of active lanes over all executed basic blocks. It is 1 for full warps without divergence.
+  /// Returns the mean fraction of lanes that are active in a basic block: 1 for full warps without divergence.
   [[nodiscard]] double active_share() const {
     return basic_blocks == 0 ? 1.0 : static_cast<double>(active_lanes) / (32.0 * static_cast<double>(basic_blocks));
   }
@@ -84,7 +84,7 @@ class CountScope {
   [[nodiscard]] const std::vector<WarpAccess>& trace() const;
 };
 
-// The emulator calls these functions. They are empty in builds without the race detector, whose hooks they share.
+// The emulator and the compiler's hooks (tsan.cpp) call these functions. Without the race detector, they do nothing.
 namespace counting {
 #ifdef FOLIO_RACES
 void begin_launch(uint64_t n_blocks, unsigned block_threads);
