@@ -44,7 +44,7 @@ core::OrderedJson read_in_order(jinja::Session& session, const std::string& text
 
 // Converts JSON to a Jinja value. All strings and keys are marked as message content, not template text.
 jinja::Value value_of(jinja::Session& session, const core::OrderedJson& json) {
-  const auto text = [&](const std::string& utf8) { return session.text(jinja::from_utf8(utf8, jinja::kSaid)); };
+  const auto text = [&](const std::string& utf8) { return session.text(jinja::from_utf8(utf8, jinja::kFromMessage)); };
   if (json.is_string()) return text(json.get_ref<const std::string&>());
   if (json.is_boolean()) return {json.get<bool>()};
   if (json.is_number_integer() && json <= INT64_MAX) return {json.get<int64_t>()};
@@ -63,7 +63,7 @@ jinja::Value value_of(jinja::Session& session, const core::OrderedJson& json) {
 // Converts a message to a dictionary like those that are passed to transformers' apply_chat_template.
 jinja::Value value_of(jinja::Session& session, const ChatMessage& message, bool arguments_as_text) {
   const auto name = [&](std::string_view utf8) { return session.text(jinja::from_utf8(utf8)); };
-  const auto said = [&](std::string_view utf8) { return session.text(jinja::from_utf8(utf8, jinja::kSaid)); };
+  const auto said = [&](std::string_view utf8) { return session.text(jinja::from_utf8(utf8, jinja::kFromMessage)); };
   std::vector<std::pair<jinja::Value, jinja::Value>> members{{name("role"), name(chat_role_name(message.role))},
                                                              {name("content"), said(message.content)}};
   std::vector<jinja::Value> calls;
@@ -153,9 +153,9 @@ std::vector<ChatPiece> ChatTemplate::render(std::span<const ChatMessage> message
   std::vector<ChatPiece> pieces;
   for (size_t from = 0; from < rendered.size();) {
     size_t to = from;
-    while (to < rendered.size() && (rendered[to] & jinja::kSaid) == (rendered[from] & jinja::kSaid)) ++to;
+    while (to < rendered.size() && (rendered[to] & jinja::kFromMessage) == (rendered[from] & jinja::kFromMessage)) ++to;
     pieces.push_back({.text = jinja::to_utf8(jinja::TextView(rendered).substr(from, to - from)),
-                      .is_template = (rendered[from] & jinja::kSaid) == 0});
+                      .is_template = (rendered[from] & jinja::kFromMessage) == 0});
     from = to;
   }
   return pieces;

@@ -44,15 +44,15 @@ StoredConversation conversation_of(std::string_view line, const std::string& whe
 
 struct Rendered {
   std::string text;
-  std::string kinds;  // for each byte of the text: kTemplate or kSaid (message content)
+  std::string kinds;  // for each byte of the text: kTemplate or kFromMessage (message content)
 
   static constexpr char kTemplate = 't';
-  static constexpr char kSaid = 's';
+  static constexpr char kFromMessage = 's';
 
   explicit Rendered(const std::vector<ChatPiece>& pieces) {
     for (const ChatPiece& piece : pieces) {
       text += piece.text;
-      kinds.append(piece.text.size(), piece.is_template ? kTemplate : kSaid);
+      kinds.append(piece.text.size(), piece.is_template ? kTemplate : kFromMessage);
     }
   }
 

@@ -30,20 +30,20 @@ void shuffle(std::span<size_t> numbers, uint64_t seed, uint64_t& counter) {
 // indices of each window's examples.
 std::vector<std::vector<size_t>> best_fit(const std::vector<size_t>& sizes, size_t room) {
   std::vector<std::vector<size_t>> windows;
-  std::multimap<size_t, size_t> by_room;  // maps the number of free tokens to the index of a window
+  std::multimap<size_t, size_t> by_free_space;  // maps the number of free tokens to the index of a window
   for (size_t rank = 0; rank < sizes.size(); ++rank) {
-    auto fullest = by_room.lower_bound(sizes[rank]);
+    auto fullest = by_free_space.lower_bound(sizes[rank]);
     size_t window = windows.size();
     size_t left = room;
-    if (fullest == by_room.end()) {
+    if (fullest == by_free_space.end()) {
       windows.emplace_back();
     } else {
       left = fullest->first;
       window = fullest->second;
-      by_room.erase(fullest);
+      by_free_space.erase(fullest);
     }
     windows[window].push_back(rank);
-    by_room.emplace(left - sizes[rank], window);
+    by_free_space.emplace(left - sizes[rank], window);
   }
   return windows;
 }

@@ -41,7 +41,7 @@ const std::vector<Symbol>& merge(const SentencePieceTokenizer& tokenizer, std::s
 }
 
 // Returns true if `text` has a space after a character other than a space.
-bool goes_on_after_space(std::string_view text) {
+bool has_space_after_text(std::string_view text) {
   const size_t begin = text.find_first_not_of(' ');
   return begin != std::string_view::npos && text.find(' ', begin) != std::string_view::npos;
 }
@@ -86,7 +86,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceVocabulary vocabular
         if (!joins(vocabulary_, i)) break;
         ids_.add(id);
         longest_ = std::max(longest_, bytes_[i].size());
-        cut_words_ = cut_words_ && !goes_on_after_space(bytes_[i]);
+        cut_words_ = cut_words_ && !has_space_after_text(bytes_[i]);
         break;
       case PieceType::Byte: {
         const uint8_t byte = *parse_byte_piece(piece);

@@ -12,9 +12,9 @@
 
 namespace folio::experiments {
 
-inline constexpr size_t kPlaces = 4;    ///< maximum number of running requests
-inline constexpr size_t kWhole = 256;   ///< row limit of a step, enough that no prompt of the trace is split
-inline constexpr size_t kChunked = 32;  ///< row limit of a step, so low that long prompts are split
+inline constexpr size_t kMaxRunning = 4;  ///< maximum number of running requests
+inline constexpr size_t kWhole = 256;     ///< row limit of a step, enough that no prompt of the trace is split
+inline constexpr size_t kChunked = 32;    ///< row limit of a step, so low that long prompts are split
 
 struct Variant {
   std::string name;
@@ -27,7 +27,7 @@ struct Variant {
 
 /// The state and the work of one request in one step.
 struct Cell {
-  enum class State { Absent, Waits, Runs, KeepsPlace };
+  enum class State { Absent, Waits, Runs, HoldsSlot };
   State state = State::Absent;
   size_t n_rows = 0;
   size_t n_again = 0;   ///< rows recomputed after a preemption

@@ -48,7 +48,7 @@ struct Speed {
 // With kAuto, the engine starts from the estimates in `learned` and updates them.
 Speed speed_of(infer::Engine& engine, std::vector<infer::Request> requests, size_t side, infer::Goodput& learned) {
   engine.goodput() = learned;
-  if (side != kAuto) engine.goodput().plant({}, 0.0);  // as if drafts took no time: always tries `side` drafts
+  if (side != kAuto) engine.goodput().set_times({}, 0.0);  // as if drafts took no time: always tries `side` drafts
   size_t n_silent = requests.size();
   infer::ScopedRequests running(engine);
   for (infer::Request& request : requests) {

@@ -119,10 +119,10 @@ void limits(Report& report) {
         time.fixed = fixed;
         time.per_row = per_row;
         infer::Goodput goodput;
-        goodput.plant(time, 0.0);
+        goodput.set_times(time, 0.0);
         const double limit = per_row * static_cast<double>(n) / (fixed + per_row * static_cast<double>(n));
         for (const double right : {limit * 0.99, limit + 0.01 * (1 - limit)}) {
-          const std::vector<infer::Goodput::Text> texts(n, {right, right, 1});
+          const std::vector<infer::Goodput::Candidate> texts(n, {right, right, 1});
           const auto lengths = goodput.best(texts, n);
           const auto n_drafts = std::count(lengths.begin(), lengths.end(), 1U);
           wrong += n_drafts == (right > limit ? static_cast<int64_t>(n) : 0) ? 0 : 1;

@@ -44,9 +44,9 @@ __device__ void join_parts(const Attention& in, const AttentionItem& item, size_
   FOLIO_SHARED(float, before, kItemSlots* kJoinParts);   // maximum score of all earlier parts
   FOLIO_SHARED(float, of_part, kItemSlots* kJoinParts);  // the part's sum of exponentials
   const int n_slots = item.n_rows * item.n_queries;
-  const uint32_t part_numbers = in.n_slots * kStride;  // floats per part; 32-bit offsets suffice (see kMostPartials)
+  const uint32_t floats_per_part = in.n_slots * kStride;  // floats per part; 32-bit offsets suffice (see kMostPartials)
   const auto number = [&](int32_t part, int slot, int d) {
-    return partials[static_cast<uint32_t>(part) * part_numbers + static_cast<uint32_t>(slot * kStride + d)];
+    return partials[static_cast<uint32_t>(part) * floats_per_part + static_cast<uint32_t>(slot * kStride + d)];
   };
   float most = kNothing;  // maximum score so far of the slot that has this thread's index
   float sum = 0.0F;

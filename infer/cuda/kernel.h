@@ -76,8 +76,8 @@ template <typename... Parameters, typename... Arguments>
 void launch(void (*kernel)(Parameters...), Grid grid, Grid block, size_t shared_bytes, Stream& stream,
             Arguments... arguments) {
   // More dynamic shared memory than this needs opt-in. The default limit of 48 KB includes static shared memory.
-  constexpr size_t kWithoutAsking = size_t{32} << 10U;
-  if (shared_bytes > kWithoutAsking) {
+  constexpr size_t kSharedWithoutOptIn = size_t{32} << 10U;
+  if (shared_bytes > kSharedWithoutOptIn) {
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
   }
   kernel<<<dim3(grid.x, grid.y, grid.z), dim3(block.x, block.y, block.z), shared_bytes,

@@ -9,12 +9,12 @@ namespace folio::infer::gpu {
 namespace {
 
 // Multiplies the inputs of group blockIdx.y by its expert's matrix. A block computes kRowTiles row tiles.
-// cuda_report: product_taken<*, {rows}, {columns}> shares 4096 * rows * columns bytes
+// cuda_report: product_experts<*, {rows}, {columns}> shares 4096 * rows * columns bytes
 template <typename Format, int kRowTiles, int kColumnTiles>
 __global__ __launch_bounds__(kNarrowThreads,
-                             kColumnTiles == 1 ? 2 : 1) void product_taken(const __grid_constant__ Products products,
-                                                                           const PackedInputs x,
-                                                                           const Grouped grouped) {
+                             kColumnTiles == 1 ? 2 : 1) void product_experts(const __grid_constant__ Products products,
+                                                                             const PackedInputs x,
+                                                                             const Grouped grouped) {
   const ExpertGroup group = grouped.groups[blockIdx.y];
   if (group.n == 0) return;
   const BlockWork work = work_of(products, blockIdx.x, kRowTiles);
@@ -36,7 +36,8 @@ template <typename Format, int kRowTiles, int kColumnTiles>
 void launch_taken(Stream& stream, const PackedInputs& x, const Products& products, const Grouped& grouped) {
   const Grid grid{static_cast<unsigned>(blocks_of(products, kRowTiles)), grouped.n_groups};
   const size_t shared = kSplits * kRowTiles * kColumnTiles * kTileNumbers * sizeof(float);
-  launch(product_taken<Format, kRowTiles, kColumnTiles>, grid, {kNarrowThreads}, shared, stream, products, x, grouped);
+  launch(product_experts<Format, kRowTiles, kColumnTiles>, grid, {kNarrowThreads}, shared, stream, products, x,
+         grouped);
 }
 
 }  // namespace

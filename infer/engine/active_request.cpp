@@ -23,7 +23,7 @@ ActiveRequest::ActiveRequest(RequestId id, Request request, const core::ModelCon
   std::optional<FormMask> form;
   if (options.form) form.emplace(options.form, *request_.tokenizer, options.end_tokens, prompt.size());
   auto n = static_cast<size_t>(options.n);
-  if (most > 0 && (!form || form->way_on(prompt) == WayOn::Tokens)) {
+  if (most > 0 && (!form || form->allowed_after(prompt) == Allowed::Tokens)) {
     if (options.beams.width > 0) {
       policy_ = std::make_unique<Beams>(options.beams, static_cast<size_t>(most));
       n = static_cast<size_t>(options.beams.width);
@@ -93,15 +93,15 @@ size_t ActiveRequest::most_drafts(const Choice& c) const {
 }
 
 // Returns nullopt unless exactly one token must still be computed: only a step that draws a token can verify drafts.
-std::optional<Goodput::Text> ActiveRequest::chances(const Sequence& s, size_t most) {
+std::optional<Goodput::Candidate> ActiveRequest::candidate(const Sequence& s, size_t most) {
   Choice& c = choices_[s.index()];
   if (!c.drafts || c.in_flight() > 0) return {};  // a step in flight may still verify drafts
   c.drafts->clear();
   if (c.n_missing() != 1) return {};
-  return c.drafts->chances(std::min(most, most_drafts(c)));
+  return c.drafts->candidate(std::min(most, most_drafts(c)));
 }
 
-std::optional<Drafter::Text> ActiveRequest::begin_drafts(const Sequence& s, size_t most, size_t n_wanted) {
+std::optional<Drafter::Input> ActiveRequest::begin_drafts(const Sequence& s, size_t most, size_t n_wanted) {
   Choice& c = choices_[s.index()];
   return c.drafts->begin(c.history(), c.first(), std::min(most, most_drafts(c)), n_wanted, c.sampling->sampler());
 }

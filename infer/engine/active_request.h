@@ -65,10 +65,10 @@ class ActiveRequest {
   void was_preempted(Sequence& s);
   /// Returns the sequence's input for Goodput::choose(): its acceptance rates and maximum number of drafts, at most
   /// `most`. Returns nullopt if the sequence can have no drafts in the next step.
-  [[nodiscard]] std::optional<Goodput::Text> chances(const Sequence& s, size_t most);
+  [[nodiscard]] std::optional<Goodput::Candidate> candidate(const Sequence& s, size_t most);
   /// Starts the next step's drafts with at most `most` tokens that structured output forces. If these are fewer than
-  /// `n_wanted`, returns the input for a drafter to add the others, else nullopt. Call only if chances() has a value.
-  [[nodiscard]] std::optional<Drafter::Text> begin_drafts(const Sequence& s, size_t most, size_t n_wanted);
+  /// `n_wanted`, returns the input for a drafter to add the others, else nullopt. Call only if candidate() has a value.
+  [[nodiscard]] std::optional<Drafter::Input> begin_drafts(const Sequence& s, size_t most, size_t n_wanted);
   [[nodiscard]] size_t n_drafts(const Sequence& s) const {
     const auto& drafts = choices_[s.index()].drafts;
     return drafts ? drafts->n() : 0;

@@ -25,7 +25,7 @@ class DraftModel : public Drafter {
   /// Appends drafts for all sequences together. The first forward pass computes at most max_rows() tokens that the
   /// draft model has not computed yet, and draws the first drafts. Each further pass draws one more draft per sequence.
   /// A sequence gets no drafts until all its tokens are computed, or if it exceeds the draft model's context or cache.
-  void draft(std::span<const Text> texts) override;
+  void draft(std::span<const Input> inputs) override;
 
   [[nodiscard]] Runner& runner() { return runner_; }
 
@@ -41,7 +41,7 @@ class DraftModel : public Drafter {
   };
   // A sequence whose drafts are being drawn.
   struct DraftedText {
-    const Text* text;
+    const Input* input;
     SequenceId sequence;
     size_t n_left;                ///< drafts left to draw
     size_t row;                   ///< index in rows_ of the row that draws the next draft
@@ -55,7 +55,7 @@ class DraftModel : public Drafter {
   [[nodiscard]] bool append_rows(SequenceId sequence, std::span<const int32_t> tokens, std::span<const float> hidden,
                                  size_t n_drafts);
   /// Makes the last of rows_ draw the first of `n_drafts` drafts.
-  void begin_draft(const Text& text, SequenceId sequence, size_t n_drafts);
+  void begin_draft(const Input& input, SequenceId sequence, size_t n_drafts);
   /// Runs rows_, and then a row for each further draft of drafted_. In an MTP module, each of these rows reads the
   /// hidden state that the preceding row of its sequence produced.
   void draw();
@@ -65,7 +65,7 @@ class DraftModel : public Drafter {
 
  private:
   void turn_to(CachedText& cached, std::span<const int32_t> tokens);
-  void read(const Text& text);
+  void read(const Input& input);
 
   int64_t reserved_ = 0;  ///< free blocks that rows_ and the drafts after them need
   std::vector<DraftedText> drafted_;

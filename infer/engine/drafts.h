@@ -24,7 +24,7 @@ class Drafter {
     virtual ~Memory() = default;
   };
 
-  struct Text {
+  struct Input {
     std::vector<int32_t>& tokens;     ///< the sequence so far, at least one token; draft() appends the drafts
     size_t first;                     ///< index in `tokens` of the first token that is in the context
     size_t most;                      ///< maximum number of drafts
@@ -47,9 +47,9 @@ class Drafter {
   /// sequences that may get drafts.
   [[nodiscard]] virtual bool reads_hidden() const { return false; }
   virtual void observe(std::span<const Computed> /*all*/) {}
-  /// Appends at most `most` drafts to the `tokens` of each text. `texts` has one entry for each sequence that needs
+  /// Appends at most `most` drafts to the `tokens` of each input. `inputs` has one entry for each sequence that needs
   /// drafts in the next step.
-  virtual void draft(std::span<const Text> texts) = 0;
+  virtual void draft(std::span<const Input> inputs) = 0;
 };
 
 class Drafts {
@@ -59,14 +59,14 @@ class Drafts {
   Drafts(size_t most, Acceptance* all) : most_(most), acceptance_(all) {}
 
   /// Returns the acceptance probabilities and the maximum number of drafts, at most `most`, for Goodput::choose().
-  [[nodiscard]] Goodput::Text chances(size_t most) const {
+  [[nodiscard]] Goodput::Candidate candidate(size_t most) const {
     return {.first = acceptance_.first(), .next = acceptance_.next(), .most = std::min(most, most_)};
   }
   /// Replaces the drafts by at most `most` tokens that structured output forces after `history`. If these are fewer
   /// than `n_wanted`, returns the input for a drafter, otherwise nullopt. `first` is the index of the first token in
   /// the context.
-  [[nodiscard]] std::optional<Drafter::Text> begin(std::span<const int32_t> history, size_t first, size_t most,
-                                                   size_t n_wanted, Sampler& sampler);
+  [[nodiscard]] std::optional<Drafter::Input> begin(std::span<const int32_t> history, size_t first, size_t most,
+                                                    size_t n_wanted, Sampler& sampler);
   /// Returns true if drafts currently do not increase speed, so that the next step may be issued before the token of
   /// the step in flight is read. Returns false after 32 calls of ran_ahead(), so that drafts are tried again.
   [[nodiscard]] bool can_wait() const { return n_issued_ == 0 && (n_wanted_ == 0 || n_misses() > 3) && n_ahead_ < 32; }

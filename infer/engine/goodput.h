@@ -68,7 +68,7 @@ class Acceptance {
 class Goodput {
  public:
   /// A sequence that may try drafts. k drafts give 1 + first (1 + next + … + next^(k - 1)) expected tokens.
-  struct Text {
+  struct Candidate {
     double first;  ///< probability that the first draft is right
     double next;   ///< probability that a draft is right if the one before it is
     size_t most;   ///< maximum number of drafts
@@ -77,18 +77,18 @@ class Goodput {
   /// Returns the number of drafts of each sequence, usually best(), for a step that has `n_rows` rows without drafts.
   /// To keep its estimates current, sometimes returns 1 where best() returns 0, or less than best() for all sequences,
   /// which costs at most 0.5 % of the time. The result is valid until the next call.
-  std::span<const size_t> choose(std::span<const Text> texts, size_t n_rows);
-  /// Records the time that drafting took after the last choose(), and the number of drafts made for each text.
+  std::span<const size_t> choose(std::span<const Candidate> candidates, size_t n_rows);
+  /// Records the time that drafting took after the last choose(), and the number of drafts made for each candidate.
   void drafted(std::span<const size_t> n_drafts, double seconds);
   /// Records the seconds of a step that has no prompt rows, excluding the drafter's time.
   void measured(size_t n_rows, double seconds);
 
   /// Returns the number of drafts of each sequence that maximizes the step's expected tokens per second.
-  [[nodiscard]] std::vector<size_t> best(std::span<const Text> texts, size_t n_rows) const;
+  [[nodiscard]] std::vector<size_t> best(std::span<const Candidate> candidates, size_t n_rows) const;
 
   /// Sets the time of a step and of a drafter's pass, and ignores measurements from now on. If time.per_row and
   /// `pass_seconds` are 0, drafts cost nothing, so each sequence gets its maximum number.
-  void plant(const StepTime& time, double pass_seconds);
+  void set_times(const StepTime& time, double pass_seconds);
   [[nodiscard]] const StepTime& time() const { return time_; }
   /// Returns the seconds of one pass of the drafter, which drafts one token of each sequence.
   [[nodiscard]] double pass_seconds() const { return pass_seconds_; }
@@ -99,7 +99,7 @@ class Goodput {
   StepTime time_;
   double pass_seconds_ = 0.0;
   Acceptance acceptance_{nullptr, 0.99};
-  bool planted_ = false;
+  bool has_set_times_ = false;
   double credit_ = 0.0;          ///< seconds that may still be lost by trying other numbers of drafts than best()
   size_t shift_ = 0;             ///< to try fewer drafts, choose() divides each number of drafts by 2^shift_
   std::vector<size_t> lengths_;  ///< result of the last choose()

@@ -79,20 +79,20 @@ void MtpDrafter::observe(std::span<const Computed> all) {
   } while (!rows_.empty());
 }
 
-void MtpDrafter::draft(std::span<const Text> texts) {
+void MtpDrafter::draft(std::span<const Input> inputs) {
   clear();
-  for (const Text& text : texts) {
-    auto* cached = static_cast<CachedText*>(text.memory.get());
-    if (cached == nullptr || cached->end + 1 != text.tokens.size()) continue;
+  for (const Input& input : inputs) {
+    auto* cached = static_cast<CachedText*>(input.memory.get());
+    if (cached == nullptr || cached->end + 1 != input.tokens.size()) continue;
     settle(*cached);
     if (rows_.size() + n_pending(*cached) > runner_.max_rows()) continue;
     const SequenceId id = cached->sequence.id();
-    if (!append_rows(id, cached->tokens, cached->hidden, text.most - 1)) {
-      text.memory.reset();
+    if (!append_rows(id, cached->tokens, cached->hidden, input.most - 1)) {
+      input.memory.reset();
       continue;
     }
     rows_.back().keeps_hidden = true;
-    begin_draft(text, id, text.most);
+    begin_draft(input, id, input.most);
   }
   draw();
 }

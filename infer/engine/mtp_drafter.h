@@ -23,7 +23,7 @@ class MtpDrafter : public DraftModel {
   void observe(std::span<const Computed> all) override;
   /// Appends drafts for all sequences together. A sequence gets none before it is observed, after tokens that
   /// structured output forces, or if it exceeds the module's cache.
-  void draft(std::span<const Text> texts) override;
+  void draft(std::span<const Input> inputs) override;
 
  private:
   MtpDrafter(std::unique_ptr<const core::StoredModel> module, const core::StoredModel& model, Machine& machine,

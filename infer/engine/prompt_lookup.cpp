@@ -6,10 +6,10 @@ namespace folio::infer {
 
 // After each step without a correct draft, a longer match is required, since short matches predict little in a text
 // without repetition. Only tokens in the context are searched, which bounds the work of a step.
-void PromptLookup::draft(std::span<const Text> texts) {
-  for (const Text& text : texts) {
-    const auto found = drafts(std::span(text.tokens).subspan(text.first), text.most, 2 + text.n_misses);
-    text.tokens.insert(text.tokens.end(), found.begin(), found.end());
+void PromptLookup::draft(std::span<const Input> inputs) {
+  for (const Input& input : inputs) {
+    const auto found = drafts(std::span(input.tokens).subspan(input.first), input.most, 2 + input.n_misses);
+    input.tokens.insert(input.tokens.end(), found.begin(), found.end());
   }
 }
 

@@ -180,7 +180,7 @@ bool CharacterAutomaton::takes(std::string_view utf8) const {
   return state >= 0 && accepts_[static_cast<size_t>(state)];
 }
 
-bool CharacterAutomaton::takes_nothing() const {  // all states are reachable, so it suffices that none accepts
+bool CharacterAutomaton::is_empty() const {  // all states are reachable, so it suffices that none accepts
   return std::ranges::none_of(accepts_, [](bool accepts) { return accepts; });
 }
 

@@ -41,7 +41,7 @@ class CharacterAutomaton {
   [[nodiscard]] CharacterAutomaton but_not(const CharacterAutomaton& other) const { return product(other, true); }
 
   [[nodiscard]] bool takes(std::string_view utf8) const;
-  [[nodiscard]] bool takes_nothing() const;
+  [[nodiscard]] bool is_empty() const;
   [[nodiscard]] Grammar::Part build(Grammar& grammar, const CharacterPart& characters) const;
   /// Returns the part for byte strings: each character up to 255 is a byte. Larger characters never match.
   [[nodiscard]] Grammar::Part build_bytes(Grammar& grammar) const;

@@ -54,7 +54,7 @@ Part other_members(const SchemaContext& in, const std::vector<std::string>& name
   // Splits `keys` into those that match pattern `n` and those that don't, and so on for the patterns after it. `schema`
   // is the conjunction of the schemas of all patterns matched so far.
   const auto add = [&](const CharacterAutomaton& keys, const Json& schema, size_t n, auto&& self) -> void {
-    if (keys.takes_nothing()) return;
+    if (keys.is_empty()) return;
     if (n < patterns.size()) {
       self(keys.but_not(patterns[n].names), schema, n + 1, self);
       self(keys.and_also(patterns[n].names), in.merger.both(schema, patterns[n].schema), n + 1, self);

@@ -163,7 +163,7 @@ RequestedForm requested_form(const Fields& fields, const Ordered& ordered) {
 
 }  // namespace
 
-Ordered forms_in_order(const Fields& fields, std::string_view text, const core::WorkBudget& budget) {
+Ordered body_with_key_order(const Fields& fields, std::string_view text, const core::WorkBudget& budget) {
   const auto is_there = [&](std::string_view name) { return fields.find(std::string(name)) != nullptr; };
   constexpr std::array<std::string_view, 3> kOthers{"response_format", "structured_outputs", "tools"};
   const bool needed =

@@ -51,14 +51,14 @@ struct ChatPrompt {
 
 /// If the request has a constraint or tools, returns the body with its keys in the order of `text`, the body's JSON
 /// text. Otherwise returns {}, since the order of keys does not matter.
-[[nodiscard]] Ordered forms_in_order(const Fields& fields, std::string_view text, const core::WorkBudget& budget);
+[[nodiscard]] Ordered body_with_key_order(const Fields& fields, std::string_view text, const core::WorkBudget& budget);
 /// The tools that an answer may call.
 struct RequestedTools {
   std::string list{};        ///< the tools as JSON, for the chat template; empty without tools
   forms::CallsForm calls{};  ///< without `format` and `answer`, which the caller sets
   bool is_named = false;
 };
-/// Parses tools, tool_choice and parallel_tool_calls. `ordered` is the body from forms_in_order(), here and below.
+/// Parses tools, tool_choice and parallel_tool_calls. `ordered` is the body from body_with_key_order(), here and below.
 [[nodiscard]] RequestedTools requested_tools(const Fields& fields, const Ordered& ordered);
 /// Sets the constraint on the answer and the callable tools in `request`. `writing` is the format of tool calls.
 void take_form(const Fields& fields, const Ordered& ordered, const RequestedTools& tools,

@@ -278,7 +278,7 @@ void Service::done(const Completion& completion) {
     log(fmt::format("{} answer: {}", completion.id(), json_excerpt(choice.whole_text())));
 }
 
-void Service::look_at_clock() {
+void Service::check_timeouts() {
   const auto now = Clock::now();
   const auto error_of = [&](Clock::time_point arrived) -> std::optional<ApiError> {
     if (now > arrived + options_.request_timeout) {

@@ -61,7 +61,7 @@ class Service {
   [[nodiscard]] std::string refused(int status, std::string_view why);
   /// Cancels requests that exceed request_timeout or, at shutdown, the grace period. Must be called about ten times a
   /// second while there are requests.
-  void look_at_clock();
+  void check_timeouts();
   /// Stops accepting requests, and lets running requests continue for the grace period. A second call cancels them.
   void end_soon();
   [[nodiscard]] bool has_ended() const;

@@ -93,7 +93,7 @@ Tensor MixtureImpl::forward(const Tensor& x_BTD) {
   return y_ND.view_as(x_BTD);
 }
 
-Tensor MixtureImpl::own_experts(const Tensor& x_ND, const Tensor& experts_NK, const Tensor& weights_NK) {
+Tensor MixtureImpl::local_expert_sum(const Tensor& x_ND, const Tensor& experts_NK, const Tensor& weights_NK) {
   // Without rows, the parameters still need zero gradients: hooks that reduce gradients over ranks wait for them.
   if (x_ND.size(0) == 0) {
     Tensor y_ND = x_ND;

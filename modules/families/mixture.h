@@ -66,11 +66,11 @@ class MixtureImpl : public torch::nn::Module {
  protected:
   /// Returns, for each row of x [N, D], the sum Σ g_e SwiGLU_e(x) over its selected experts, [N, D].
   virtual torch::Tensor of_experts(const torch::Tensor& x, const Routes& routes) {
-    return own_experts(x, routes.experts, routes.weights);
+    return local_expert_sum(x, routes.experts, routes.weights);
   }
   /// Returns the sum of of_experts() over the experts that this module holds. `experts`, int64 [N, K], has the selected
   /// experts' indices in this module, and `weights`, [N, K], their factors g_e.
-  torch::Tensor own_experts(const torch::Tensor& x, const torch::Tensor& experts, const torch::Tensor& weights);
+  torch::Tensor local_expert_sum(const torch::Tensor& x, const torch::Tensor& experts, const torch::Tensor& weights);
 
   [[nodiscard]] const core::ModelConfig& config() const { return config_; }
 

@@ -127,7 +127,7 @@ std::string type_without_blocks(const core::StoredModel& model, const std::strin
 }
 
 // Prints how many matrices get a type other than `type` (such as q4_k_m): those with row lengths not divisible by 256.
-void say_what_does_not_fit(const core::StoredModel& model, const std::string& type) {
+void report_undividable_rows(const core::StoredModel& model, const std::string& type) {
   size_t matrices = 0;
   size_t others = 0;
   for (const core::TensorSpec& spec : core::tensor_manifest(model.config)) {
@@ -153,7 +153,7 @@ void export_gguf(const ExportSource& source, const Options& o) {
   if (const std::string lost = core::lost_in_gguf(model.config); !lost.empty())
     core::print_stderr("warning: {}\n", lost);
   const core::Mixture* mixture = core::find_mixture(o.type);
-  if (mixture != nullptr) say_what_does_not_fit(model, o.type);
+  if (mixture != nullptr) report_undividable_rows(model, o.type);
   core::GgufMetadata metadata = core::generation_to_gguf(model.generation);
   for (auto& entry : tokenizer_metadata(model, o)) metadata.push_back(std::move(entry));
   core::write_gguf_model(o.out, model.config, typed(source, o.type), name_of(model), metadata,

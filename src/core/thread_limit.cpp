@@ -67,7 +67,7 @@ std::optional<size_t> free_cores(size_t enough) {
 }
 
 void ThreadLimit::start(std::optional<size_t> free) {
-  now_ = asks_ ? std::clamp(free.value_or(most_), (most_ + 1) / 2, most_) : most_;
+  now_ = uses_free_cores_ ? std::clamp(free.value_or(most_), (most_ + 1) / 2, most_) : most_;
   windows_left_ = now_ < most_ ? kStay : 0;
   n_kept_ = 0;
   tries_all_ = false;
@@ -79,14 +79,14 @@ void ThreadLimit::update(double waiting, const std::function<std::optional<size_
   const size_t fewest = (most_ + 1) / 2;
   const bool all = now_ == most_;
   const bool wait = waiting > (all ? kMany : kFew);
-  if (std::exchange(tries_all_, false) && !wait) asks_ = false;
+  if (std::exchange(tries_all_, false) && !wait) uses_free_cores_ = false;
   if (windows_left_ > 0) --windows_left_;
   if (wait && now_ > fewest) {
     now_ -= std::clamp<size_t>(static_cast<size_t>(std::lround(waiting)), 1, now_ - fewest);
     windows_left_ = kStay;
     n_kept_ = 0;
   } else if (windows_left_ == 0 && !all) {
-    const bool seems_free = !asks_ || free().value_or(most_) > now_;
+    const bool seems_free = !uses_free_cores_ || free().value_or(most_) > now_;
     if (seems_free || ++n_kept_ == kMostKept) {
       now_ = most_;
       tries_all_ = !seems_free;

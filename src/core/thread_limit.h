@@ -41,10 +41,10 @@ class ThreadLimit {
  private:
   size_t most_;
   size_t now_;
-  size_t windows_left_ = 0;  ///< number of measurement windows (0.1 s each) until more threads are tried
-  size_t n_kept_ = 0;        ///< how often the number of threads was kept because no core was free
-  bool tries_all_ = false;   ///< true while all threads are tried although no core seems free
-  bool asks_ = true;         ///< true while the count of free cores is used; false once it proved wrong
+  size_t windows_left_ = 0;      ///< number of measurement windows (0.1 s each) until more threads are tried
+  size_t n_kept_ = 0;            ///< how often the number of threads was kept because no core was free
+  bool tries_all_ = false;       ///< true while all threads are tried although no core seems free
+  bool uses_free_cores_ = true;  ///< true while the count of free cores is used; false once it proved wrong
 };
 
 }  // namespace folio::core

@@ -1,4 +1,4 @@
-// Runs a parsed template. Characters of the result that come from a message are marked (kSaid in value.h).
+// Runs a parsed template. Characters of the result that come from a message are marked (kFromMessage in value.h).
 #pragma once
 
 #include <string_view>

@@ -179,7 +179,7 @@ void append_quoted(Session& session, Text& out, TextView text, bool in_query) {
       session.append(out, {&c, 1});
     } else {
       for (const char byte : to_utf8({&c, 1})) {
-        session.append(out, from_utf8(fmt::format("%{:02X}", static_cast<unsigned char>(byte)), c & kSaid));
+        session.append(out, from_utf8(fmt::format("%{:02X}", static_cast<unsigned char>(byte)), c & kFromMessage));
       }
     }
   }

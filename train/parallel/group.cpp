@@ -20,7 +20,7 @@ int64_t bytes_of(const Tensor& t) { return static_cast<int64_t>(t.nbytes()); }
 
 // Calls c10d and converts its errors to RankLost. c10d has no error types, so timeouts are recognized by the message.
 template <typename Call>
-auto naming_loss(const std::string& what, Call&& call) {
+auto rethrow_as_rank_lost(const std::string& what, Call&& call) {
   try {
     return call();
   } catch (const std::exception& error) {
@@ -61,7 +61,7 @@ Group::Group(const c10::intrusive_ptr<c10d::Store>& store, std::string name, std
     throw RankLost(fmt::format("{}: rank {} did not connect within {} s", name_, fmt::join(missing, ", "),
                                static_cast<double>(timeout.count()) / 1000.0));
   }
-  group_ = naming_loss(name_ + ", connect", [&] { return connect(own, index_, size(), timeout); });
+  group_ = rethrow_as_rank_lost(name_ + ", connect", [&] { return connect(own, index_, size(), timeout); });
 }
 
 Group::~Group() = default;
@@ -69,10 +69,10 @@ Group::~Group() = default;
 Pending Group::begin(const char* what, int64_t bytes, Tensors tensors, const Call& call) {
   const std::string where = fmt::format("{}, {}", name_, what);
   bytes_sent_ += bytes;
-  const auto work = naming_loss(where, [&] { return call(tensors); });
+  const auto work = rethrow_as_rank_lost(where, [&] { return call(tensors); });
   return Pending([work, where, tensors = std::move(tensors)] {
     RECORD_FUNCTION("folio::wait", {});
-    naming_loss(where, [&] { work->wait(); });
+    rethrow_as_rank_lost(where, [&] { work->wait(); });
   });
 }
 

@@ -38,7 +38,7 @@ class RankedStage final : public PassThroughStage {
 
  private:
   [[nodiscard]] bool in_pipeline() const { return machine_.n_stages() > 1; }
-  [[nodiscard]] size_t most_on_their_way(const Step& step) const;
+  [[nodiscard]] size_t max_outstanding_logits(const Step& step) const;
   void run(const Step& step);
   template <typename Work>
   void or_mark_failed(Work&& work);

@@ -99,10 +99,10 @@ DeviceMemory on_device(Stream& stream, const std::vector<T>& values) {
 
 // Operands of attention(): `n_sequences` sequences of `context` positions in a one-layer KV cache (F16 if `half`, else
 // F32), and queries for the last `n_rows` positions of each sequence. Each copy of the operands has its own cache.
-class Attending {
+class AttentionOperands {
  public:
-  Attending(Stream& stream, const core::ModelConfig& config, bool half, size_t n_sequences, size_t context,
-            size_t n_rows, const Effort& effort);
+  AttentionOperands(Stream& stream, const core::ModelConfig& config, bool half, size_t n_sequences, size_t context,
+                    size_t n_rows, const Effort& effort);
   [[nodiscard]] size_t n_copies() const { return n_copies_; }
   [[nodiscard]] const Attention& of(size_t copy);
   /// Returns the minimum number of bytes that attention reads and writes for one copy.
@@ -126,8 +126,8 @@ class Attending {
   DeviceMemory counters_;
 };
 
-Attending::Attending(Stream& stream, const core::ModelConfig& config, bool half, size_t n_sequences, size_t context,
-                     size_t n_rows, const Effort& effort) {
+AttentionOperands::AttentionOperands(Stream& stream, const core::ModelConfig& config, bool half, size_t n_sequences,
+                                     size_t context, size_t n_rows, const Effort& effort) {
   Attention& a = attention_;
   a.heads = {.n_heads = static_cast<uint32_t>(config.n_heads),
              .n_kv_heads = static_cast<uint32_t>(config.n_kv_heads),
@@ -193,7 +193,7 @@ Attending::Attending(Stream& stream, const core::ModelConfig& config, bool half,
   operations_ = 4.0 * static_cast<double>(width) * seen;
 }
 
-const Attention& Attending::of(size_t copy) {
+const Attention& AttentionOperands::of(size_t copy) {
   attention_.cache.data = cache_.as<uint8_t>() + copy * copy_bytes_;
   return attention_;
 }
@@ -204,8 +204,8 @@ void time_attention(const Bench& bench, const std::string& shape_name) {
   const Options& o = bench.options;
   const core::ModelConfig config = shape(shape_name, 8192);
   const auto time = [&](const char* kernel, int64_t n_sequences, int64_t context, int64_t n_rows) {
-    Attending at(bench.stream, config, !o.f32_cache, static_cast<size_t>(n_sequences), static_cast<size_t>(context),
-                 static_cast<size_t>(n_rows), o.effort);
+    AttentionOperands at(bench.stream, config, !o.f32_cache, static_cast<size_t>(n_sequences),
+                         static_cast<size_t>(context), static_cast<size_t>(n_rows), o.effort);
     const double us =
         microseconds(bench.stream, o.effort, at.n_copies(), [&](size_t copy) { attention(bench.stream, at.of(copy)); });
     bench.results.add({{"part", "attention"},

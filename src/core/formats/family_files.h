@@ -23,7 +23,7 @@ struct HfFamily {
   Family family;
   std::string_view architecture{};      ///< if empty, the name in camel case: Qwen2MoeForCausalLM for qwen2_moe
   RopePairs pairs = RopePairs::Halves;  ///< pairs that RoPE rotates; matches the row order of Wq and Wk in files
-  bool norms_less_1 = false;            ///< norm weights are stored as weight - 1
+  bool norms_stored_minus_1 = false;    ///< norm weights are stored as weight - 1
   HfWindow window = HfWindow::Number;
   int64_t window_size = 4096;
   int64_t head_dim = 0;          ///< default of head_dim; 0: hidden_size / num_attention_heads
@@ -76,6 +76,6 @@ struct GgufFamily {
 
 /// Throws Error if a value in `config` cannot be stored in the family's files and differs from the family's default.
 /// The message names the value.
-void require_said(const ModelConfig& config);
+void require_storable(const ModelConfig& config);
 
 }  // namespace folio::core

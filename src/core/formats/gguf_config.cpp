@@ -454,7 +454,7 @@ void write_scales(const FamilyInfo& family, const Keys& key, const ModelConfig& 
 GgufMetadata config_to_gguf(const ModelConfig& config, const std::string& model_name) {
   const ModelConfig c = as_in_gguf(config);
   const FamilyInfo& family = info(c.family);
-  require_said(c);
+  require_storable(c);
   const std::string architecture = gguf_architecture(c.family);
   const Keys key(architecture);
   GgufMetadata metadata{

@@ -171,7 +171,7 @@ nlohmann::ordered_json rope_scaling_json(const ModelConfig& c) {
 std::string config_to_hf_json(const ModelConfig& c, int64_t begin_of_text, int64_t end_of_text, DType type) {
   const char* dtype = type == DType::F16 ? "float16" : type == DType::BF16 ? "bfloat16" : "float32";
   const FamilyInfo& family = info(c.family);
-  require_said(c);
+  require_storable(c);
   OrderedJson json = {
       {"architectures", {hf_architecture(c.family)}},
       {"model_type", family.name},

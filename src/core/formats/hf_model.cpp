@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 namespace {
 
 // Returns true for tensors that are not weights: RoPE frequencies in some published files, and Folio's padding.
-bool is_no_weight(const std::string& name) {
+bool is_not_weight(const std::string& name) {
   return name.ends_with(".rotary_emb.inv_freq") || name.starts_with("__pad__.");
 }
 
@@ -31,7 +31,7 @@ struct Shards {
   void add(const fs::path& path) {
     files.push_back(std::make_shared<const SafetensorsFile>(path));
     for (const TensorView& tensor : files.back()->tensors()) {
-      if (is_no_weight(tensor.name)) continue;
+      if (is_not_weight(tensor.name)) continue;
       require(tensors.emplace(tensor.name, &tensor).second, "{}: tensor {} is also in another shard", path.string(),
               printable(tensor.name));
     }
@@ -65,8 +65,8 @@ struct Shards {
 
 // Returns true for a norm weight that Hugging Face files store as weight - 1. In families that do so, every vector is a
 // norm weight.
-bool is_less_1(const ModelConfig& config, const TensorSpec& spec) {
-  return spec.shape.size() == 1 && hf_family(config.family).norms_less_1;
+bool is_stored_minus_1(const ModelConfig& config, const TensorSpec& spec) {
+  return spec.shape.size() == 1 && hf_family(config.family).norms_stored_minus_1;
 }
 
 std::vector<float> plus(const TensorView& tensor, float summand) {
@@ -143,12 +143,12 @@ Shards open_index(const fs::path& path) {
     shards.add(path.parent_path() / name);
     for (const TensorView& tensor : shards.files.back()->tensors()) {
       const auto listed = file_of.find(tensor.name);
-      require(is_no_weight(tensor.name) || (listed != file_of.end() && listed->second == name),
+      require(is_not_weight(tensor.name) || (listed != file_of.end() && listed->second == name),
               "{}: tensor {} of {} is not in weight_map", where, printable(tensor.name), name);
     }
   }
   for (const auto& [tensor, name] : file_of) {
-    require(is_no_weight(tensor) || shards.tensors.contains(tensor), "{}: tensor {} is not in {}", where,
+    require(is_not_weight(tensor) || shards.tensors.contains(tensor), "{}: tensor {} is not in {}", where,
             printable(tensor), name);
   }
   return shards;
@@ -191,7 +191,7 @@ StoredModel read_hf_model(const fs::path& directory) {
                       : spec.is_stack()            ? stacked(shards, spec, where, model)
                                                    : shards.take(spec, 0, where);
     view.shape = spec.shape;
-    if (is_less_1(model.config, spec)) {
+    if (is_stored_minus_1(model.config, spec)) {
       auto values = std::make_shared<std::vector<float>>(plus(view, 1.0F));
       view.type = DType::F32;
       view.bytes = std::as_bytes(std::span(*values));
@@ -256,7 +256,7 @@ std::vector<HfTensor> hf_tensors(const ModelConfig& config, const std::vector<Te
       header.name = spec.hf_fused.name.empty() ? spec.hf_part(part) : spec.hf_fused.name;
       header.shape = spec.hf_shape();
       if (!spec.hf_fused.name.empty()) header.shape[0] = spec.hf_fused.rows;
-      if (is_less_1(config, spec)) header.type = DType::F32;
+      if (is_stored_minus_1(config, spec)) header.type = DType::F32;
     }
   }
   return all;
@@ -266,7 +266,7 @@ std::vector<HfTensor> hf_tensors(const ModelConfig& config, const std::vector<Te
 // otherwise a view of `copy`, which receives the converted bytes.
 std::span<const std::byte> hf_bytes(const ModelConfig& config, const TensorSpec& spec, const TensorView& tensor,
                                     std::vector<std::byte>& copy) {
-  if (is_less_1(config, spec)) {
+  if (is_stored_minus_1(config, spec)) {
     const std::vector<float> values = plus(tensor, -1.0F);
     const auto less = std::as_bytes(std::span(values));
     copy.assign(less.begin(), less.end());

@@ -272,7 +272,7 @@ TEST(HfModel, SplitRopeLayoutsStayMapped) {
     const TempDir dir;
     ModelConfig config = kGrouped;
     // Skips families with experts, latent attention or stored norm weights minus 1, since more tensors are copied.
-    if (!family.mixture.none || family.latent || hf_family(family.family).norms_less_1) continue;
+    if (!family.mixture.none || family.latent || hf_family(family.family).norms_stored_minus_1) continue;
     config.family = family.family;
     write_hf_directory(dir.path(), numbered_weights(config), 10);
     const StoredModel model = read_hf_model(dir.path());

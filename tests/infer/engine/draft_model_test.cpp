@@ -35,7 +35,7 @@ class DraftModelTest : public ::testing::TestWithParam<MachineKind> {
     Sampler sampler;
     size_t first = 0;
     std::unique_ptr<Drafter::Memory> memory{};
-    [[nodiscard]] Drafter::Text text(size_t most) {
+    [[nodiscard]] Drafter::Input text(size_t most) {
       return {.tokens = tokens, .first = first, .most = most, .n_misses = 0, .sampler = sampler, .memory = memory};
     }
     // Appends up to `most` draft tokens to `tokens`, and returns only the draft tokens.
@@ -77,7 +77,7 @@ TEST_P(DraftModelTest, DraftsMatchTheModel) {
   DraftModelOn model(GetParam(), small_, target_, {.n_sequences = 8});
   std::vector<Drafted> all;
   std::vector<std::vector<int32_t>> expected;
-  std::vector<Drafter::Text> texts;
+  std::vector<Drafter::Input> texts;
   for (size_t i = 0; i < std::size(options); ++i) {
     const auto text = tokens(1 + 11 * i, i);
     all.push_back(drafted(text, options[i]));
@@ -168,7 +168,7 @@ TEST_P(DraftModelTest, OutputsDoNotDependOnDrafts) {
     DraftModelOn drafter(GetParam(), model, target_, {.max_positions = draft_positions});
     EngineOn engine(GetParam(), target_, {.n_threads = 1}, {.max_positions = positions});
     engine.draft_with(drafter);
-    engine.goodput().plant({}, 0.0);
+    engine.goodput().set_times({}, 0.0);
     std::vector<RequestId> ids;
     for (Request r : requests) {
       r.options.speculate = 6;
@@ -206,7 +206,7 @@ TEST_P(DraftModelTest, IdenticalDraftModelIsAlwaysAccepted) {
     DraftModelOn drafter(GetParam(), target_, target_, {.n_sequences = 3});
     EngineOn engine(GetParam(), target_, {.n_threads = 1}, {.n_sequences = 3});
     engine.draft_with(drafter);
-    engine.goodput().plant({}, 0.0);  // plans as if rows took no time, so all drafts are tried
+    engine.goodput().set_times({}, 0.0);  // plans as if rows took no time, so all drafts are tried
     n_in_flight = engine.runner().steps_in_flight();
     std::vector<RequestId> ids;
     for (size_t i = 0; i < n_requests; ++i) {
@@ -238,7 +238,7 @@ TEST_P(DraftModelTest, PoorDraftModelsAreUsedRarely) {
   StepTime time;
   time.fixed = 0.9;
   time.per_row = 0.1;
-  engine.goodput().plant(time, 0.1);
+  engine.goodput().set_times(time, 0.1);
   Request r{.prompt = tokens(20),
             .options = {.max_tokens = 75, .sampler = {.temperature = 1.0F, .top_p = 1.0F}, .speculate = 4}};
   const GenerateResult result = test::results_of(engine, r).front();
@@ -250,8 +250,8 @@ TEST_P(DraftModelTest, PoorDraftModelsAreUsedRarely) {
 // A drafter that throws in every second call. Only the step that makes this call may fail; all requests then continue.
 class FailingDrafter final : public Drafter {
  public:
-  void draft(std::span<const Text> texts) override {
-    for (const Text& text : texts) text.tokens.push_back(7);
+  void draft(std::span<const Input> texts) override {
+    for (const Input& text : texts) text.tokens.push_back(7);
     if (++calls % 2 == 1) throw std::runtime_error("enough");
   }
   int calls = 0;
@@ -261,7 +261,7 @@ TEST_P(DraftModelTest, DrafterErrorsFailOnlyTheirStep) {
   FailingDrafter drafter;
   EngineOn engine(GetParam(), target_, {.n_threads = 1}, {.n_sequences = 2});
   engine.draft_with(drafter);
-  engine.goodput().plant({}, 0.0);
+  engine.goodput().set_times({}, 0.0);
   std::vector<RequestId> ids;
   for (const uint64_t seed : {1U, 2U}) {
     ids.push_back(engine.add({.prompt = tokens(20, seed), .options = {.max_tokens = 30, .speculate = 3}}));

@@ -102,7 +102,7 @@ TEST_P(EngineTest, RepetitiveOutputNeedsFewerSteps) {
   Request r{.prompt = tokens(10), .options = {.max_tokens = 100, .sampler = {.temperature = 0.0F}, .speculate = 10}};
   r.options.sampler.logit_bias = {{7, 100.0F}};  // makes the model generate token 7 every time
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 200});
-  engine.goodput().plant({}, 0.0);  // plans as if rows took no time, so all drafts are tried
+  engine.goodput().set_times({}, 0.0);  // plans as if rows took no time, so all drafts are tried
   EXPECT_EQ(results_of(engine, r).front().tokens, std::vector<int32_t>(100, 7));
   EXPECT_LT(engine.statistics().steps, 30U);
 }
@@ -114,7 +114,7 @@ TEST_P(EngineTest, ARequestDraftsAsTheAcceptanceOfEarlierOnesSays) {
   StepTime time;
   time.fixed = 1.0;
   time.per_row = 1.2;  // at an acceptance rate of 0.5, a draft token costs more time than it saves
-  engine.goodput().plant(time, 0.0);
+  engine.goodput().set_times(time, 0.0);
   EXPECT_EQ(results_of(engine, r).front().tokens, std::vector<int32_t>(100, 7));
   const uint64_t without = engine.statistics().steps;
   EXPECT_GE(without, 100U);

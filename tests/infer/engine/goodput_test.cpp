@@ -13,7 +13,7 @@
 namespace folio::infer {
 namespace {
 
-using Text = Goodput::Text;
+using Candidate = Goodput::Candidate;
 
 StepTime line(double fixed, double per_row) {
   StepTime time;
@@ -23,13 +23,13 @@ StepTime line(double fixed, double per_row) {
 }
 
 // Returns the expected number of tokens per second if sequence i has lengths[i] drafts: tokens / step time.
-double rate_of(const StepTime& time, double pass_seconds, std::span<const Text> texts, std::span<const size_t> lengths,
-               size_t n_rows) {
+double rate_of(const StepTime& time, double pass_seconds, std::span<const Candidate> candidates,
+               std::span<const size_t> lengths, size_t n_rows) {
   double tokens = static_cast<double>(n_rows);
   size_t n = n_rows, deepest = 0;
-  for (size_t i = 0; i < texts.size(); ++i) {
-    double right = texts[i].first;
-    for (size_t d = 0; d < lengths[i]; ++d, right *= texts[i].next) tokens += right;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    double right = candidates[i].first;
+    for (size_t d = 0; d < lengths[i]; ++d, right *= candidates[i].next) tokens += right;
     n += lengths[i];
     deepest = std::max(deepest, lengths[i]);
   }
@@ -37,14 +37,14 @@ double rate_of(const StepTime& time, double pass_seconds, std::span<const Text> 
 }
 
 // Returns the highest rate_of() among all combinations of draft lengths.
-double best_rate(const StepTime& time, double pass_seconds, std::span<const Text> texts, size_t n_rows) {
-  std::vector<size_t> lengths(texts.size(), 0);
+double best_rate(const StepTime& time, double pass_seconds, std::span<const Candidate> candidates, size_t n_rows) {
+  std::vector<size_t> lengths(candidates.size(), 0);
   double best = 0.0;
   for (;;) {
-    best = std::max(best, rate_of(time, pass_seconds, texts, lengths, n_rows));
+    best = std::max(best, rate_of(time, pass_seconds, candidates, lengths, n_rows));
     size_t i = 0;
-    while (i < texts.size() && lengths[i] == texts[i].most) lengths[i++] = 0;
-    if (i == texts.size()) return best;
+    while (i < candidates.size() && lengths[i] == candidates[i].most) lengths[i++] = 0;
+    if (i == candidates.size()) return best;
     ++lengths[i];
   }
 }
@@ -54,23 +54,23 @@ TEST(Goodput, LengthsAreTheBestOfAllCombinations) {
   std::uniform_real_distribution<double> share(0.0, 1.0);
   size_t n_none = 0, n_all = 0;
   for (int trial = 0; trial < 3000; ++trial) {
-    std::vector<Text> texts(1 + random() % 4);
+    std::vector<Candidate> candidates(1 + random() % 4);
     size_t most = 0;
-    for (Text& text : texts) {
-      text = {.first = share(random), .next = share(random), .most = random() % 6};
-      if (trial % 10 == 0) text.next = 1.0;
-      most += text.most;
+    for (Candidate& candidate : candidates) {
+      candidate = {.first = share(random), .next = share(random), .most = random() % 6};
+      if (trial % 10 == 0) candidate.next = 1.0;
+      most += candidate.most;
     }
-    const size_t n_rows = texts.size() + random() % 5;
+    const size_t n_rows = candidates.size() + random() % 5;
     StepTime time = line(share(random), share(random) / 4);
     for (int i = 0; i < trial % 3 * 20; ++i) time.add(1 + random() % 30, share(random));  // adds irregular times
     const double pass_seconds = trial % 2 == 0 ? 0.0 : share(random) / 4;
     Goodput goodput;
-    goodput.plant(time, pass_seconds);
-    const auto lengths = goodput.best(texts, n_rows);
-    for (size_t i = 0; i < texts.size(); ++i) ASSERT_LE(lengths[i], texts[i].most);
-    const double got = rate_of(time, pass_seconds, texts, lengths, n_rows);
-    ASSERT_NEAR(got, best_rate(time, pass_seconds, texts, n_rows), 1e-12 * got) << "trial " << trial;
+    goodput.set_times(time, pass_seconds);
+    const auto lengths = goodput.best(candidates, n_rows);
+    for (size_t i = 0; i < candidates.size(); ++i) ASSERT_LE(lengths[i], candidates[i].most);
+    const double got = rate_of(time, pass_seconds, candidates, lengths, n_rows);
+    ASSERT_NEAR(got, best_rate(time, pass_seconds, candidates, n_rows), 1e-12 * got) << "trial " << trial;
     const size_t n = std::accumulate(lengths.begin(), lengths.end(), size_t{0});
     n_none += n == 0 && most > 0 ? 1 : 0;
     n_all += n == most && most > 0 ? 1 : 0;
@@ -80,13 +80,14 @@ TEST(Goodput, LengthsAreTheBestOfAllCombinations) {
 }
 
 TEST(Goodput, FreeRowsGetAllDraftsAndFullPricedNone) {
-  const std::vector<Text> texts{{.first = 0.1, .next = 0.9, .most = 3}, {.first = 0.02, .next = 0.02, .most = 8}};
+  const std::vector<Candidate> candidates{{.first = 0.1, .next = 0.9, .most = 3},
+                                          {.first = 0.02, .next = 0.02, .most = 8}};
   Goodput free;
-  free.plant(line(1.0, 0.0), 0.0);
-  EXPECT_EQ(free.best(texts, 2), (std::vector<size_t>{3, 8}));
+  free.set_times(line(1.0, 0.0), 0.0);
+  EXPECT_EQ(free.best(candidates, 2), (std::vector<size_t>{3, 8}));
   Goodput dear;
-  dear.plant(line(0.0, 1.0), 0.0);
-  EXPECT_EQ(dear.best(texts, 2), (std::vector<size_t>{0, 0}));
+  dear.set_times(line(0.0, 1.0), 0.0);
+  EXPECT_EQ(dear.best(candidates, 2), (std::vector<size_t>{0, 0}));
   EXPECT_TRUE(dear.best({}, 0).empty());
 }
 
@@ -190,7 +191,7 @@ Drawn run(Goodput& goodput, Acceptance& acceptance, int n_steps, double right, s
   std::uniform_real_distribution<double> share(0.0, 1.0);
   Drawn drawn;
   for (int i = 0; i < n_steps; ++i) {
-    const size_t n = goodput.choose(std::vector<Text>{{acceptance.first(), acceptance.next(), most}}, 1).front();
+    const size_t n = goodput.choose(std::vector<Candidate>{{acceptance.first(), acceptance.next(), most}}, 1).front();
     const double drafting = pass_seconds * static_cast<double>(n);
     if (n > 0) goodput.drafted(std::vector<size_t>{n}, drafting);
     size_t n_right = 0;

@@ -237,7 +237,7 @@ TEST_P(MtpDrafterTest, DraftsAreTheOracles) {
         first = end;
         for (const size_t n : {size_t{1}, size_t{3}}) {  // the second call has no new rows
           std::vector<int32_t> drafted = so_far;
-          drafter.draft(std::array{Drafter::Text{
+          drafter.draft(std::array{Drafter::Input{
               .tokens = drafted, .first = 0, .most = n, .n_misses = 0, .sampler = sampler, .memory = memory}});
           ASSERT_EQ(drafted.size(), so_far.size() + n);
           drafted.erase(drafted.begin(), drafted.begin() + std::ssize(so_far));
@@ -318,7 +318,7 @@ TEST_P(MtpDrafterTest, ModulesThatCannotBeWrongAreAlwaysAccepted) {
         MtpDrafterOn drafter(GetParam(), model, {.max_positions = 300});
         EngineOn engine(GetParam(), model, {.n_threads = 1}, {.max_positions = 300});
         engine.draft_with(drafter);
-        engine.goodput().plant({}, 0.0);  // plans as if rows took no time, so all drafts are tried
+        engine.goodput().set_times({}, 0.0);  // plans as if rows took no time, so all drafts are tried
         for (int again = 0; again < 2; ++again) {
           const uint64_t before = engine.statistics().steps;
           const Request r{.prompt = tokens(70),
@@ -356,7 +356,7 @@ TEST_P(MtpDrafterTest, OutputsDoNotDependOnDrafts) {
     MtpDrafterOn drafter(GetParam(), model, {.max_positions = draft_positions});
     EngineOn engine(GetParam(), model, {.n_threads = n_threads}, {.max_positions = positions}, {.max_rows = max_rows});
     engine.draft_with(drafter);
-    engine.goodput().plant({}, 0.0);
+    engine.goodput().set_times({}, 0.0);
     for (int again = 0; again < 2; ++again) {  // the second time, prompts are in the prefix cache
       std::vector<RequestId> ids;
       for (size_t i = 0; i < requests.size(); ++i) {

@@ -62,7 +62,7 @@ class IssueOrder : public RunAhead {
     if (!machines.empty()) placements.push_back({*machines.front(), {0, 1}});
     placements.push_back({last, {machines.empty() ? 0 : 1, 2}});
     Engine engine(model_, placements, GetParam().with_type({.n_sequences = 4}));
-    engine.goodput().plant(time, 0.0);
+    engine.goodput().set_times(time, 0.0);
     for (Request& r : requests) engine.add(std::move(r));
     while (engine.step()) continue;
     several_ = engine.runner().steps_in_flight() > 1;
