@@ -25,7 +25,7 @@ namespace folio::train {
 /// (arXiv:2502.16982): the root mean square of U Vᵀ is 1 / √max(n, m), that of AdamW's updates 0.2 to 0.4. So updates
 /// are as large as AdamW's, and both optimizers share lr, schedule and weight decay. M and W are float32; with dtype
 /// bf16, orthogonalized() computes in bfloat16, as in torch.optim.Muon.
-/// State: "momentum_buffer.NAME" (M), as in torch.optim.Muon.
+/// State: "momentum_buffer.NAME" (M); torch.optim.Muon has the same name for (1 - µ) M.
 class Muon : public AdamW {
  public:
   /// Weight decay applies to all matrices of blocks, and to the other parameters as in AdamW. With tensor parallelism,
