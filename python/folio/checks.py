@@ -7,6 +7,7 @@ import json
 import math
 import operator
 import os
+import sys
 from typing import Any, NoReturn
 
 from . import _engine
@@ -109,6 +110,14 @@ def token_ids(ids: Any) -> list[int]:
     return [token_id(one) for one in given]
 
 
+def length_of(value: Any) -> int:
+    """Returns len(value), or sys.maxsize if the length exceeds it, as that of range(10**30)."""
+    try:
+        return len(value)
+    except OverflowError:
+        return sys.maxsize
+
+
 def as_json(value: Any, name: str = "") -> str:
     """Converts None, booleans, numbers, strings, mappings, sequences, and NumPy arrays and scalars to JSON text.
 
@@ -172,10 +181,7 @@ def as_json(value: Any, name: str = "") -> str:
             return {key(k, (*path, "a key")): plain(v, (*path, str(k))) for k, v in items}
         if not (hasattr(one, "__len__") and hasattr(one, "__getitem__")):
             refuse(one, path)
-        try:
-            length = len(one)
-        except OverflowError:  # the length exceeds sys.maxsize
-            length = MAX_VALUES + 1
+        length = length_of(one)
         if length > n_left:
             too_many(path)
         elements = list(itertools.islice(one, length + 1))  # a copy, as reading an element may change `one`

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, Iterator, Mapping, Sequenc
 import numpy as np
 
 from . import _engine
-from .checks import (as_json, cache, draft_source, gpu, index, path_text, scale, seconds, text, token_id, token_ids,
+from .checks import (as_json, cache, draft_source, gpu, index, length_of, path_text, scale, seconds, text, token_id, token_ids,
                      whole)
 from .explanation import Explanation
 from .options import FORMS, renamed, server_options, with_names
@@ -312,7 +312,7 @@ class Tokenizer:
 
     def decode(self, ids: Ids) -> str:
         """Returns the text of tokens. Invalid UTF-8 becomes U+FFFD."""
-        return _checked(_engine.decode, self._model, as_json(ids, "tokens")) if len(ids) else ""
+        return _checked(_engine.decode, self._model, as_json(ids, "tokens")) if length_of(ids) else ""
 
     def token_bytes(self, token: int) -> bytes:
         """Returns the bytes of a token, which may be part of a character; empty for special tokens."""
@@ -371,7 +371,7 @@ def _is_batch(prompt: Any) -> bool:
     is_sequence = hasattr(prompt, "__len__") and hasattr(prompt, "__getitem__")
     if not is_sequence or isinstance(prompt, (bytes, bytearray, Mapping)):
         raise TypeError(f"a prompt is a text, token ids, or a list of these, not {type(prompt).__name__}")
-    return len(prompt) > 0 and not hasattr(prompt[0], "__index__")
+    return length_of(prompt) > 0 and not hasattr(prompt[0], "__index__")
 
 
 def _prompted(prompt: Any, options: Mapping[str, Any]) -> dict[str, Any]:
