@@ -1,4 +1,5 @@
-// Training batches: random windows of a split, as a pure function of the seed and the batch number.
+// Batches of windows of tokens: random ones for training, where a batch depends only on the seed and its number, and
+// consecutive ones for evaluation.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +19,11 @@ struct Batch {
   int64_t length = 0;
   std::vector<int32_t> inputs{};
   std::vector<int32_t> targets{};
-  /// For each input, the index in its row at which its sequence begins. Empty if each row is one sequence.
+  /// For each input, the index within the row at which the input's sequence begins: attention does not cross it. Empty
+  /// if each row is one sequence.
   std::vector<int32_t> starts{};
 
-  [[nodiscard]] int64_t n_counted() const;  ///< targets that are not kIgnored
+  [[nodiscard]] int64_t n_counted() const;  ///< number of targets other than kIgnored
 };
 
 /// A function that returns batch `number`. The result does not depend on earlier calls.
@@ -38,11 +40,11 @@ struct Batches {
 [[nodiscard]] Batches in_batches(int64_t n_windows, int64_t length,
                                  std::function<Batch(int64_t first, int64_t rows)> batch);
 
-/// Specifies what follows the end of a document in a window. Without a `token`, the window continues
-/// with the next document.
+/// Specifies how a window continues after the end of a document. Without a `token`, ends of documents are ignored: the
+/// next document follows in the same sequence.
 struct DocumentEnd {
-  std::optional<int32_t> token{};  ///< ends a document; the rest of the window is padding unless `masked`
-  bool masked = false;             ///< the window continues with the next document as another sequence (Batch::starts)
+  std::optional<int32_t> token{};  ///< marks ends of documents; padding follows in the window unless `masked`
+  bool masked = false;             ///< no padding: the next document follows as a separate sequence (Batch::starts)
 };
 
 class BatchSampler {
@@ -62,11 +64,12 @@ class BatchSampler {
   DocumentEnd document_end_;
 };
 
-/// Returns the number of consecutive windows of `length` inputs in `tokens`; each window's targets end one token later.
-/// Throws core::Error if no window fits.
+/// Returns the number of consecutive windows of `length` inputs in `tokens`. A window also needs a target: the token
+/// after its last input. Throws core::Error if no window fits.
 [[nodiscard]] int64_t consecutive_windows(TokenView tokens, int64_t length);
 
-/// Returns windows [first, first + rows) of the consecutive windows of `tokens` as one batch.
+/// Returns windows [first, first + rows) as one batch. Window i has the inputs [i * length, (i + 1) * length). Throws
+/// core::Error if a window is out of range.
 [[nodiscard]] Batch consecutive_batch(TokenView tokens, int64_t first, int64_t rows, int64_t length,
                                       DocumentEnd document_end = {});
 

@@ -34,9 +34,9 @@ struct SplitsOf {
 };
 using Splits = SplitsOf<std::span<const int32_t>>;
 
-/// Splits tokens into consecutive parts: training, validation and test. The training split gets the fraction
-/// 1 - validation_fraction - test_fraction. The test split is empty if test_fraction is 0. Throws core::Error if any
-/// other split would have fewer than two tokens.
+/// Splits tokens into consecutive training, validation and test splits. The training split gets the fraction
+/// 1 - validation_fraction - test_fraction. Throws core::Error if this is not positive, or if a split has fewer than
+/// two tokens, except that the test split is empty if test_fraction is 0.
 [[nodiscard]] Splits split_tokens(std::span<const int32_t> tokens, double validation_fraction, double test_fraction);
 [[nodiscard]] SplitsOf<TokenView> split_view(TokenView tokens, double validation_fraction, double test_fraction);
 

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kTogether = size_t{16} << 20U;  // bytes of text that all threads encode before `sink` is called
+constexpr size_t kTogether = size_t{16} << 20U;  // bytes of text that are encoded in parallel, by all threads together
 constexpr size_t kChunk = size_t{1} << 19U;      // bytes that a thread encodes at a time
 
 // Collects the distinct characters of documents, and rejects invalid UTF-8.
@@ -56,7 +56,7 @@ class Characters {
   }
 
   std::vector<bool> seen_ = std::vector<bool>(0x110000);
-  core::TextPlace place_;  ///< place of the next piece in its document
+  core::TextPlace place_;  ///< line and column where the next piece begins, for errors
 };
 
 // Encodes pieces of documents on all threads and passes their tokens to `sink` in order.
@@ -116,8 +116,8 @@ class Encoder {
   bool whole_;
   std::vector<Part> parts_;
   size_t n_bytes_ = 0;
-  bool begun_ = false;  ///< the current document has begun
-  bool any_ = false;    ///< the sink has received a document
+  bool begun_ = false;  ///< a piece of the current document has been added
+  bool any_ = false;    ///< sink_ has received a document, so the next needs a separator before it
 };
 
 void encode(const Documents& documents, const Tokenizer& tokenizer, const Encoder::Sink& sink, bool progress) {

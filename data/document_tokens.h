@@ -35,10 +35,12 @@ struct DocumentsSummary {
   std::vector<std::string> characters{};  ///< distinct characters, sorted by code point
 };
 
-/// Returns the summary of all documents. Throws core::Error with line and column of invalid UTF-8, or if all are empty.
+/// Returns the summary of all documents. Throws core::Error with line and column if the text is not UTF-8, or if all
+/// documents are empty.
 [[nodiscard]] DocumentsSummary summarize(const Documents& documents);
 
-/// Adds the documents' words to `counts` until it covers `n_bytes` of text. Calls progress(bytes read so far).
+/// Adds words of the documents to `counts` until `n_bytes` of text are counted in total, and returns `counts`. Calls
+/// progress(bytes read so far).
 [[nodiscard]] WordCounts count_words(const Documents& documents, uint64_t n_bytes, WordCounts counts,
                                      core::ThreadPool& pool, const std::function<void(uint64_t)>& progress = {});
 
@@ -49,8 +51,8 @@ class DocumentTokens {
     /// Folder for the tokens of long texts: a file tokens-HASH.u16 or .u32 of little-endian integers. The file is
     /// written once for each combination of texts and tokenizer, which the hash identifies.
     std::filesystem::path folder{};
-    uint64_t in_memory = uint64_t{64} << 20U;  ///< texts up to this many bytes need no file
-    bool progress = false;                     ///< prints a line to stderr while a file is written
+    uint64_t in_memory = uint64_t{64} << 20U;  ///< texts up to this many bytes are kept in memory, not in a file
+    bool progress = false;                     ///< show progress on stderr while a file is written
   };
   /// Encodes the documents, or maps an existing file. `summary` must be summarize(documents). Throws core::Error if
   /// encoding or writing the file fails.

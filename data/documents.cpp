@@ -30,11 +30,11 @@ using TakePiece = std::function<void(const Documents::Piece&)>;
 
 class Cutter {
  public:
-  /// Cuts documents and calls `take_piece`, or cuts lines and calls `take_line`. The other callback must be null.
+  /// Passes pieces of documents to `take_piece`, or lines to `take_line`. The other callback must be null.
   Cutter(std::string where, const TakePiece* take_piece, const TakeLine* take_line)
       : where_(std::move(where)), take_piece_(take_piece), take_line_(take_line) {}
 
-  /// Cuts the beginning of `text`, or all of it if `is_last`, and passes the pieces or lines to the callback. `n_read`
+  /// Passes the complete pieces or lines of `text` to the callback, and if `is_last`, also the remaining text. `n_read`
   /// is the number of bytes read so far from all files. Returns the number of bytes consumed.
   size_t cut(std::string_view text, bool is_last, uint64_t n_read) {
     n_read_ = n_read;

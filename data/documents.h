@@ -18,12 +18,13 @@ inline constexpr std::string_view kDocumentEnd = "<|endoftext|>";
 
 class Documents {
  public:
-  /// Accepts files and directories, whose files are read in order of their names. Files named .jsonl and .jsonl.gz have
-  /// a JSON object per line, with the text in `field`; all others are plain text. Throws core::Error that names a
-  /// missing file or an empty directory.
+  /// `paths` are files and directories. A directory stands for all files below it, in order of their paths. Files named
+  /// .jsonl and .jsonl.gz have a JSON object per line, with the text in `field`; all others are plain text. Throws
+  /// core::Error that names a missing file or an empty directory.
   explicit Documents(const std::vector<std::string>& paths, std::string field = "text");
 
-  /// A piece of a document, cut at word_border(), so words stay whole. `n_read` is the number of bytes read so far.
+  /// A piece of a document, cut at word_border() so that no word is split. `n_read` counts the bytes read so far from
+  /// all files.
   struct Piece {
     std::string_view text;
     bool ends_document;
@@ -39,7 +40,7 @@ class Documents {
   /// Returns the first line that is not blank; nullopt if the first file is not .jsonl, or is empty.
   [[nodiscard]] std::optional<std::string> first_line() const;
 
-  /// Collects pieces of about 64 MiB in total, so that all threads have work, and passes their texts to `take`.
+  /// Calls `take` with the texts of several pieces, about 64 MiB in total, so that it can process them in parallel.
   /// `where` is the file of the last piece. Calls `progress` after each piece with the number of bytes read so far.
   void read_together(const std::function<void(std::span<const std::string> texts, const std::string& where)>& take,
                      const std::function<void(uint64_t n_read)>& progress = {}) const;
@@ -53,7 +54,7 @@ class Documents {
   uint64_t n_bytes_ = 0;
 };
 
-/// The texts that a run is trained on.
+/// The texts that a model is trained on.
 struct TextFiles {
   std::string name;                ///< "tinyshakespeare", or the name of the first file or directory without extension
   std::vector<std::string> paths;  ///< absolute paths of the files and directories

@@ -50,7 +50,7 @@ class AttentionImpl : public torch::nn::Module {
  protected:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(torch::Tensor())})
 
-  /// Changes queries [B, T, n_heads, head_dim] and keys [B, T, n_kv_heads, head_dim] before they are rotated.
+  /// Hook that may modify queries [B, T, n_heads, head_dim] and keys [B, T, n_kv_heads, head_dim] before RoPE.
   virtual void before_rotation(torch::Tensor& /*q*/, torch::Tensor& /*k*/) {}
   /// Returns the mask of T positions (mask.h), or an undefined tensor for the plain causal mask.
   [[nodiscard]] virtual torch::Tensor mask(int64_t T, torch::Device device, const torch::Tensor& starts) const {

@@ -13,7 +13,7 @@ using torch::nn::AnyModule;
 
 torch::Tensor normed(AnyModule& norm, const torch::Tensor& x) { return norm.is_empty() ? x : norm.forward(x); }
 
-// Throws if the shapes differ: the residual sum could silently broadcast a wrong shape.
+// Returns y. Throws if its shape is not that of x, because the residual sum could silently broadcast y.
 torch::Tensor checked(const torch::Tensor& y, const torch::Tensor& x, const char* name) {
   if (y.sizes() == x.sizes()) return y;
   core::fail("Block: {} returned {}, expected {}", name, describe(y), describe(x));

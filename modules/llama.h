@@ -32,7 +32,7 @@ class LlamaImpl : public torch::nn::Module {
   /// least one must count. Throws as forward() does, and if targets differ from tokens in shape or type.
   torch::Tensor loss(const torch::Tensor& tokens, const torch::Tensor& targets, const torch::Tensor& starts = {});
 
-  /// Maps token ids [B, T] to x [B, T, dim]. In forward(), each of blocks() then updates x, and logits() comes last.
+  /// Maps token ids [B, T] to x [B, T, dim], the first block's input. forward() calls embed(), all blocks and logits().
   torch::Tensor embed(const torch::Tensor& tokens);
   [[nodiscard]] std::vector<Block>& blocks() { return layers_; }
   torch::Tensor logits(const torch::Tensor& x) { return parts_->logits(config_, x, norm_, head_); }

@@ -26,7 +26,7 @@ from adapters import write_adapter  # noqa: E402
 
 
 def decode(server, names, args):
-    """Generates one sequence per name, concurrently, and returns the number of tokens. End tokens are suppressed."""
+    """Generates a sequence for each model name, concurrently. Returns the number of tokens. Suppresses end tokens."""
     def ask(i, name):
         _, answer = server.call("/v1/completions", {"model": name, "prompt": "A", "seed": i, "max_tokens": args.tokens,
                                                     "logit_bias": {token: -100 for token in args.ends.split(",")}})
@@ -39,7 +39,7 @@ def decode(server, names, args):
 
 
 def speed(server, names, args):
-    """Decodes one sequence per name and returns the tokens per second of the engine's steps."""
+    """Generates a sequence for each model name. Returns tokens/s, counting only the time of the engine's steps."""
     before = server.metric("step_seconds_total")
     n_tokens = decode(server, names, args)
     return n_tokens / (server.metric("step_seconds_total") - before)
@@ -65,7 +65,7 @@ def with_base(folder, args):
 
 
 def with_llama_server(folder, args):
-    """Returns {number of sequences, adapter and server: tokens/s of each round}, and the pairs of keys whose ratios are
+    """Returns {description of the load and server: tokens/s of each round}, and the pairs of keys whose ratios are
     printed."""
     directory, file = folder / "a0", folder / "a0.gguf"
     run(BUILD / "export", directory, "--out", file, "--format", "gguf-lora", "--base", folder / "hf")

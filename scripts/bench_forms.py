@@ -39,7 +39,7 @@ PACKAGES = [
 PARTS = 12  # maximum number of definitions taken from a schema file
 DRAWN = 100
 TEXTS = 3  # texts sampled for each schema
-LENGTH = 60  # tokens sampled at random, after which a text is completed
+LENGTH = 60  # number of random tokens after which tokens that end the text are preferred
 
 
 def published():
@@ -104,8 +104,8 @@ HEAD = ["", "schemas", "compile, ms: median", "95 %", "max", "masks", "mask, µs
 
 
 def row(name, answers, n_texts):
-    """Returns an engine's row of the table. `answers` are its answers for the supported schemas, which have n_texts
-    texts in total."""
+    """Returns an engine's row of the table. `answers` are its measurements for the schemas that it supports, which have
+    n_texts texts in total."""
     ms = [said["ms"] for said in answers]
     us = [one for said in answers for one in said["us"]]
     cut = sum(said["cut"] for said in answers)
@@ -137,7 +137,8 @@ def decode(folio, model):
 
 
 def ask_folio(folio, args):
-    """Returns {name: (schema, texts)} and {name: answer} of supported schemas. Prints why Folio rejects the others."""
+    """Returns {name: (schema, texts)} and {name: measurements} of the supported schemas. Prints why others are
+    rejected."""
     refused, texts, answers = Counter(), {}, {}
 
     def measure(name, schema):
@@ -166,7 +167,7 @@ def ask_folio(folio, args):
 
 
 def ask_peer(engine, folio, texts):
-    """Returns {name: answer} of the schemas that the engine supports."""
+    """Returns {name: measurements} of the schemas that the engine supports."""
     vocabulary = BUILD / "bench_forms" / "vocabulary.json"
     vocabulary.write_text(json.dumps(folio.ask({"vocabulary": True})))
     program = peer_program(engine, vocabulary)

@@ -20,7 +20,8 @@ def program(model, prompts, tokens, threads):
         file.flush()
         said = json_of(BUILD / "generate", "--json", "-m", model, "--prompts", file.name, "-n", tokens, "-s", 1,
                        "-t", threads)
-    # The program's rates exclude loading: prefill is all prompts, decode all tokens after the first of each sequence.
+    # The program's rates exclude loading. The prefill rate counts all prompt tokens, the decode rate all output tokens
+    # except the first of each sequence.
     n_prompt = sum(len(result["prompt_tokens"]) for result in said["results"])
     n_decoded = sum(len(result["tokens"]) - 1 for result in said["results"])
     seconds = n_prompt / said["prefill_tokens_per_s"] + n_decoded / said["decode_tokens_per_s"]
@@ -38,8 +39,8 @@ def timed(call, n):
 
 
 def sides_of(n, model, llama, a):
-    """Returns {(n, name): function} of the ways to generate for n prompts. A function accepts the round's number and
-    returns tokens/s."""
+    """Returns {(n, name): function} for each way to complete n prompts. A function generates, given the round's number,
+    and returns tokens/s."""
     options = dict(max_tokens=a.tokens, seed=1)
     theirs = dict(max_tokens=a.tokens, temperature=0.8, top_p=0.95, seed=1)
     # Different prompts for each call, so that none is in the prefix cache.

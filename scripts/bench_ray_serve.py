@@ -46,7 +46,7 @@ def processor_seconds(of):
 
 
 def measure(command, round_, a):
-    """Starts the server and returns its speed, time to first token, CPU seconds by kind of process, and the texts."""
+    """Starts the server. Returns tokens/s, time to first token, CPU seconds by kind of process, and generated texts."""
     def load(n, seed):
         draw = random.Random(seed)
         requests = [Request("".join(draw.choices("etaoin shrdlu", k=64)), a.tokens) for _ in range(n)]

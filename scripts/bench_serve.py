@@ -120,8 +120,8 @@ def server_of(name, model, a, **more):
 
 
 def measure_load(model, a):
-    """Saves all rounds and a picture. Returns, like every measure_…(), the results of alternate(), then the other
-    arguments of report()."""
+    """Saves the results of all rounds as JSON, and a plot. Returns, like every measure_…(), the results of alternate(),
+    then the other arguments of report()."""
     tokens = []
 
     def side(name, round_):
@@ -163,7 +163,7 @@ def measure_prefix(model, a):
 
     def times(name, server, tokens, round_):
         """Returns {"client": times, "server": times}: times to first token in ms, measured by the client and by the
-        server. The first time is that of a new prompt; the prompts of all others begin with its shared prefix."""
+        server. The first time is for a new prompt. All later prompts share a prefix with it."""
         clock = "time_to_first_token_seconds_sum" if name.startswith("folio") else "prompt_seconds_total"
         draw = random.Random(f"{a.seed} {round_} prefix")
         shared, seen = window(draw, tokens, prefix), {"client": [], "server": []}
@@ -204,8 +204,8 @@ def measure_slow(model, a):
                 server.resident_mb(), 100 * load.client_share)
 
     async def load_beside(server, port, tokens, seed):
-        """Runs load() while slow clients are connected. Returns its values, and the numbers of connected and cut off
-        clients."""
+        """Runs load() while slow clients are connected. Returns the values of load(), the number of connected slow
+        clients, and how often one was cut off."""
         async with SlowClients(port, a.slow_clients) as slow:
             return *await load(server, tokens, seed), slow.connected(), slow.cut_off
 

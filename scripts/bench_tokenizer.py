@@ -27,7 +27,7 @@ tokenizer.save(out)
 
 
 def trained(command, path, threads):
-    """Runs the command and returns its seconds, and a digest of the vocabulary and merges that it wrote."""
+    """Runs the command. Returns its wall time in seconds, and a digest of the vocabulary and merges that it wrote."""
     seconds = run(*command, environment={"RAYON_NUM_THREADS": str(threads)}).seconds
     model = json.loads(path.read_text())["model"]
     merges = [m.split(" ") if isinstance(m, str) else m for m in model["merges"]]

@@ -23,8 +23,8 @@ FLAGS = "--epochs 3 --lr 3e-4 --min-lr 3e-5 --warmup-steps 5 --window 256 --batc
 
 
 def answers(serve_flags, questions):
-    """Returns the replies of `serve FLAGS` to the questions: of the adapter `world` if FLAGS load one, else of the
-    model."""
+    """Returns the answers to the questions from a server with these flags: from the adapter `world` if the flags load
+    one, else from the model."""
     with Server("folio", command=[BUILD / "serve", *serve_flags]) as server:
         names = [model["id"] for model in server.call("/v1/models")[1]["data"]]
         model = "world" if "--adapter" in serve_flags else names[0]
@@ -52,7 +52,7 @@ def share(serve_flags, questions, show=False):
 
 
 def trained(folder, seed, init, flags):
-    """Runs `train` and returns its seconds, its CPU seconds, and the flags with which `serve` loads the result."""
+    """Runs `train`. Returns its wall and CPU time in seconds, and the flags with which `serve` loads the result."""
     done = run(BUILD / "train", folder / "train.jsonl", "--eval", folder / "eval.jsonl", "--init", init,
                "--out", folder / "run", "--force", "--seed", seed, *flags, log=folder / "train.log")
     if any(flag.startswith("--lora") for flag in flags):

@@ -61,7 +61,7 @@ Result = collections.namedtuple("Result", "out error seconds cpu_seconds peak_mb
 
 
 class Process:
-    """A program that has been started. Its output goes to files, so that it never waits for this process."""
+    """A started program. Its output goes to files, since a pipe that nobody reads would block it."""
 
     def __init__(self, *command, environment=None, folder=None, log=None):
         self.log = log  # path of a file to which the output is written, even if the program fails
@@ -125,8 +125,8 @@ def busy(n):
             process.communicate()
 
 
-# A program to measure: the script that runs it, or None; its flags, in which RUN stands for a new directory; and a
-# function that maps its Result and that directory to {what: tokens/s}.
+# A program to measure: the script that runs it, or None; its flags, in which RUN is replaced by a new directory; and a
+# function that maps its Result and that directory to measurements, such as {"decode": tokens/s}.
 Engine = collections.namedtuple("Engine", "script flags speeds")
 RUN = object()
 MEMORY = "peak, MB"
@@ -150,7 +150,7 @@ def speeds_of_pytorch(result, _):
 
 
 def speeds_of_llama_bench(result, _):
-    tests = json.loads(re.sub("^[=C].*", "", result.out, flags=re.MULTILINE))  # without ik_llama.cpp's notes
+    tests = json.loads(re.sub("^[=C].*", "", result.out, flags=re.MULTILINE))  # without lines that ik_llama.cpp adds
     return {"prefill" if test["n_prompt"] else "decode": test["avg_ts"] for test in tests}
 
 
@@ -192,7 +192,7 @@ class Command:
         self.words = [*start, *words[1:], *self.engine.flags]
 
     def speeds(self, copies=1):
-        """Runs `copies` instances of the command at once and returns {what: the sum of their tokens/s}."""
+        """Runs `copies` instances of the command at the same time. Returns the sums of their measurements."""
         with contextlib.ExitStack() as stack:
             folders = [pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory())) / "run" for _ in range(copies)]
             words = [[folder if word is RUN else word for word in self.words] for folder in folders]
@@ -242,8 +242,8 @@ def print_speeds(measure, a):
 
 def alternate(names, measure, a, warm_up=0):
     """Calls measure(name, round) for each name once per round, in alternating order, after `warm_up` rounds that don't
-    count. A name is a string or a tuple. Returns {name: [result of each round]}, including
-    results that are already in the file of --keep."""
+    count. A name is a string or a tuple. Returns {name: [result of each round]}, including results that the file of
+    --keep already contains."""
     results = {name: [] for name in names}
     for line in a.keep.read_text().splitlines() if a.keep and a.keep.exists() else []:
         name, value = json.loads(line)
@@ -291,7 +291,7 @@ T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9:
 
 
 def mean_with_interval(values, form=".1f"):
-    """Formats the mean with half its 95 % interval (Student's t)."""
+    """Formats the mean ± half the width of its 95 % confidence interval (Student's t)."""
     half = T95[len(values)] * statistics.stdev(values) / math.sqrt(len(values)) if len(values) in T95 else None
     return f"{statistics.mean(values):{form}}" + ("" if half is None else f" ± {half:{form.removeprefix('+')}}")
 
@@ -316,8 +316,9 @@ def report(a, results, head, rows, title=""):
 
 
 def comparisons(results):
-    """Yields (key, speeds, ratios to the command on the idle machine, to the first command, to the best peer). Keys of
-    `results` are (model, flags, command, busy processes, copies); a yielded key also has the name of the speed."""
+    """Yields (key, speeds, and three lists of ratios: to the same command on an idle machine, to the first command, and
+    to the best engine of another project). Keys of `results` are (model, flags, command, busy processes, copies); a
+    yielded key also has the name of the speed."""
     speed = {(*name, what): [r[what] for r in rounds] for name, rounds in results.items() for what in rounds[0]}
     for key in sorted(speed, key=lambda key: (*key[:2], key[4], key[3], key[5])):
         model, flags, command, n_busy, copies, what = key
@@ -344,7 +345,7 @@ def rows_of(results):
 def picture_of(results):
     groups = {}
     for (model, flags, command, n_busy, copies, what), _, _, to_first, to_peer in comparisons(results):
-        if not to_first and to_peer and what != MEMORY:  # the first command
+        if not to_first and to_peer and what != MEMORY:  # the first command, which has no ratio to itself
             column = f"{what} {flags}" + f", {n_busy} busy" * (n_busy > 0) + f", {copies} at once" * (copies > 1)
             groups[pathlib.Path(model).stem, column] = to_peer
     return plot_ratios(groups, "Folio's tokens a second over those of the fastest other engine",

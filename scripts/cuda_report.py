@@ -45,7 +45,8 @@ class Kernel:
     dynamic_shared: int | None = 0  # bytes; None: used, but the size is not specified
 
     def occupancy(self):
-        """Returns the resident warps per multiprocessor and their limit, as in cuda_occupancy.h for capability 9.0."""
+        """Returns (resident warps per multiprocessor, the resource that limits them), computed as in cuda_occupancy.h
+        for compute capability 9.0."""
         up = lambda n, to: (n + to - 1) // to * to
         warps = up(self.threads, 32) // 32
         registers_of_warp = up(self.registers * 32, 256)
@@ -87,12 +88,12 @@ def pinned_nvcc():
 
 
 def readable(mangled):
-    """Returns {mangled name: "product<16, true>"}, without namespaces and parameters."""
+    """Returns {mangled name: name without namespaces and parameters, such as "product<16, true>"}."""
     done = subprocess.run(["c++filt", "--no-params"], input="\n".join(mangled), capture_output=True, text=True, check=True)
     names = {}
     for name, full in zip(mangled, done.stdout.splitlines()):
         full = re.sub(r"\(anonymous namespace\)::|folio::infer::gpu::|folio::experiments::", "", full)
-        names[name] = re.sub(r"\((?:\w+ )*\w+\)(?=\d)", "", full).replace("> >", ">>")  # without types of arguments
+        names[name] = re.sub(r"\((?:\w+ )*\w+\)(?=\d)", "", full).replace("> >", ">>")  # no casts in arguments
     return names
 
 

@@ -17,8 +17,8 @@ from picture import document, rectangle, text
 
 
 def lanes_of(path):
-    """Returns {rank: (computing, waiting, communicating, updates)}: three lists of [begin, end] intervals, and the end
-    times of updates. Times are in microseconds."""
+    """Returns {rank: (computing, waiting, communicating, updates)}: three lists of [begin, end] intervals, and a list
+    of the end times of weight updates. Times are in microseconds."""
     lanes = defaultdict(lambda: ([], [], [], []))
     for event in json.load(open(path))["traceEvents"]:
         if event["ph"] != "X":
@@ -44,7 +44,7 @@ def main():
     begin, end = min(of[0] for of in ends), max(of[1] for of in ends)
 
     def covered(intervals):
-        """Returns for each microsecond of the window if one of the intervals covers it."""
+        """Returns a boolean array: for each microsecond of the window, whether any interval covers it."""
         marks = np.zeros(round(end - begin), bool)
         for first, last in intervals:
             marks[max(round(first - begin), 0):max(round(last - begin), 0)] = True

@@ -70,7 +70,7 @@ def configured(folder, group):
     ninja = folder / "build.ninja"
     if not (folder / "CMakeCache.txt").exists() or not ninja.exists():
         return False
-    return group != "cuda" or "exercise_cuda" in ninja.read_text()  # the emulator is built with the tests only
+    return group != "cuda" or "exercise_cuda" in ninja.read_text()  # the CUDA emulator is built only with the tests
 
 
 def set_up(preset, goal, what):

@@ -41,7 +41,7 @@ def copy_of(names, target):
 
 
 def download_wheel(package, version, folder, timeout_s, *flags):
-    """Downloads the package's wheel into `folder` with pip and its flags, without dependencies, and returns its path."""
+    """Downloads a package's wheel, without dependencies, into `folder` with `pip download FLAGS`. Returns its path."""
     reason = "pip was not found"
     for python in dict.fromkeys([sys.executable, shutil.which("python3")]):
         if not python:
@@ -68,8 +68,8 @@ def download_wheel(package, version, folder, timeout_s, *flags):
 
 def get(target, sha256, sources, say, remedy):
     """Writes `target` from the first source whose file has the digest `sha256`. `sources` is {name: function that
-    writes the file to a path and returns a description of its origin}. Prints with say(). Raises Wrong, with `remedy`,
-    if all sources fail."""
+    writes the file to a path and returns a description of its origin}. Passes progress messages to say(). If all
+    sources fail, raises Wrong with `remedy` in its message."""
     if target.exists():
         if target.is_file() and digest(target) == sha256:
             return

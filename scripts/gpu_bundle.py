@@ -9,7 +9,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 NAME = "folio-gpu"  # the archive's top folder
 MOST_BYTES = 60_000_000
-LAYERS = 8  # layers of SmolLM2 in the bundled model
+LAYERS = 8  # the bundled model is SmolLM2 cut to this number of layers
 MODEL = f"models/smollm2-{LAYERS}.Q4_1.gguf"
 
 

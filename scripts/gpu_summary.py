@@ -1,7 +1,7 @@
 """Formats the table of scripts/gpu_check: each measurement with its bar (the required value) and its goal."""
 import json
 
-TYPES = ("q4_1", "f32", "f16", "bf16", "q8_0", "q4_0")  # types in which the model is measured
+TYPES = ("q4_1", "f32", "f16", "bf16", "q8_0", "q4_0")  # weight types for which the model must be measured
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 
 
@@ -26,8 +26,8 @@ class Summary:
         return found[-1] if found else None
 
     def add(self, what, bar, goal, measured, unit, at_least=True):
-        """Adds a row to the table. `measured` must be at least `bar`, or at most `bar` if `at_least` is false. If `bar`
-        is None, any value is enough. A `measured` of None counts as missed."""
+        """Adds a row to the table. Increments `missed` if `measured` is None or fails the limit `bar`: a minimum if
+        `at_least`, otherwise a maximum. If `bar` is None, any value passes. `goal` is only printed."""
         held = measured is not None and (bar is None or (measured >= bar if at_least else measured <= bar))
         self.missed += 0 if held else 1
         sign = "≥" if at_least else "≤"

@@ -49,8 +49,8 @@ class Engine:
         lc.llama_memory_clear(lc.llama_get_memory(self.context), True)
 
     def seconds(self, n_sequences, first, n):
-        """Returns the seconds of a step that computes n positions of each sequence, from `first` on, and logits for the
-        last one."""
+        """Returns the seconds of one llama_decode() of n positions per sequence, starting at position `first`, with
+        logits for the last position of each sequence."""
         self.batch.n_tokens = n_sequences * n
         for i in range(n_sequences * n):
             sequence, position = i // n, first + i % n

@@ -62,7 +62,7 @@ def main():
     a.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=a.out) as scratch:
         folder = pathlib.Path(scratch, "hf")
-        run(BUILD / "export", a.tokenizer, "--out", folder, "--format", "hf", "--type", "bf16")  # for its tokenizer
+        run(BUILD / "export", a.tokenizer, "--out", folder, "--format", "hf", "--type", "bf16")  # writes the tokenizer
         torch.manual_seed(a.seed)
         config = config_of(a, transformers.AutoConfig.from_pretrained(folder).vocab_size)
         transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float16).save_pretrained(folder)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import compare
 
-RANKS = {"tiny": [32, 64], "baby": [96, 192]}  # by preset: a quarter and half of the width
+RANKS = {"tiny": [32, 64], "baby": [96, 192]}  # GaLore's ranks: 1/4 and 1/2 of the preset's model width
 LORA_RANK = 8
 
 
@@ -42,7 +42,7 @@ def formula(shapes, optimizer, rank):
 
 
 def train(run, preset, arguments, *flags):
-    """Trains and returns the maximum resident set in bytes."""
+    """Runs three training steps. Returns the maximum resident set size of the process, in bytes."""
     command = [compare.BUILD / "train", "tinyshakespeare", "--preset", preset, "--steps", 3, "--warmup-steps", 0,
                "--dropout", 0, "--dtype", "f32", "--eval-every", 1000, "--checkpoint-every", 1000, "--eval-batches", 1,
                "--sample", 0, "--threads", arguments.threads, "--out", run, *flags]

@@ -5,7 +5,7 @@ import statistics
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-LIGHT = "#0069a8", "#c44f00", "#00805d", "#a8478a", "#8a6d00", "#5a5fd0"  # same as train/report/svg.cpp
+LIGHT = "#0069a8", "#c44f00", "#00805d", "#a8478a", "#8a6d00", "#5a5fd0"  # as in train/report/svg.cpp
 DARK = "#5ab4f0", "#ff9a52", "#3fcf9f", "#e69ccb", "#e0c040", "#a5a8ff"
 GAP, TOP, LEFT = 70, 112, 60
 
@@ -35,7 +35,7 @@ def rectangle(classes, x, y, width, height):
 
 
 def document(width, height, title, body, subtitle=""):
-    """Returns the SVG with a frame, and its title and subtitle above the body."""
+    """Returns an SVG document: a frame, the title and the subtitle, and below them the SVG elements in `body`."""
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
             f'height="{height}">\n<title>{escape(title)}</title>\n<style>{style()}</style>\n<rect class="card" x=".5" '
             f'y=".5" width="{width - 1}" height="{height - 1}" rx="8"/>\n{text(16, 26, title, classes="title strong")}'
@@ -43,8 +43,8 @@ def document(width, height, title, body, subtitle=""):
 
 
 def scale(values, log):
-    """Returns ticks, and a function that maps values to [0, 1], logarithmically if `log` is true, otherwise linearly
-    from 0."""
+    """Returns the ticks of an axis, and a function that maps values to [0, 1]. The axis is logarithmic if `log`,
+    otherwise linear and starting at 0."""
     if log:
         low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
         return [10 ** i for i in range(low, high + 1)], lambda value: (math.log10(value) - low) / max(high - low, 1)
@@ -56,8 +56,8 @@ def scale(values, log):
 @dataclass
 class Panel:
     title: str
-    lines: list  # (CSS classes, [(x, values at x), ...]); the class s0 … s5 is the color
-    labels: list = ()  # x values at evenly spaced ticks; (): the x axis is numeric, from 0
+    lines: list  # a tuple per line: (CSS classes, [(x, values at x), ...]); the class, s0 to s5, sets the color
+    labels: list = ()  # all x values, for evenly spaced ticks; if empty, the x axis is numeric and starts at 0
     log: bool = False  # a logarithmic y axis
 
     def draw(self, left, width, height):
@@ -84,7 +84,7 @@ class Panel:
 
 
 def plot(panels, names, title, subtitle, x_label, width=260, height=200):
-    """Returns the SVG of panels side by side, with a legend in which names[i] is the name of the lines of class
+    """Returns an SVG of the panels side by side, with a legend. names[i] is the legend's text for lines of class
     "s{i}"."""
     body = ""
     for i, name in enumerate(names):
@@ -96,15 +96,15 @@ def plot(panels, names, title, subtitle, x_label, width=260, height=200):
 
 
 def ratio_ticks(ratios):
-    """Returns ticks around the ratios: powers of two, or of the square root of two if there would be only a few."""
+    """Returns ticks that cover 1 and all ratios: powers of two, or of sqrt(2) if the ratios span less than 2^1.5."""
     low, high = (math.log2(f(ratios + [1.0])) for f in (min, max))
     step = 0.5 if high - low < 1.5 else 1.0
     return [2 ** (step * i) for i in range(math.floor(low / step), math.ceil(high / step) + 1)]
 
 
 def plot_ratios(groups, title, subtitle):
-    """Returns the SVG of {(row, column): ratios}: a panel per column, in which a row has a dot at the median of its
-    ratios and a bar from minimum to maximum, on a logarithmic axis."""
+    """Returns an SVG for `groups`, {(row, column): ratios}. Each column is a panel with a logarithmic axis. In it, each
+    row has a dot at the median of the ratios and a bar from minimum to maximum."""
     rows, columns = (list(dict.fromkeys(key[i] for key in groups)) for i in (0, 1))
     ticks = ratio_ticks([ratio for ratios in groups.values() for ratio in ratios])
     low, high = math.log2(ticks[0]), math.log2(ticks[-1])

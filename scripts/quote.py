@@ -89,7 +89,7 @@ def with_quotes(root, text):
 
 
 def shown_as(text, value):
-    """Formats `value` like `text`, a number in the README: with as many decimals, and the same separators and signs."""
+    """Formats `value` like the number `text` in the README: same number of decimals, separators and style of signs."""
     number = float(value)
     decimals = len(text.partition(".")[2])
     if "e" in text:
@@ -105,8 +105,8 @@ def shown_as(text, value):
 
 
 def named(names, part, what):
-    """Returns the name that equals `part`, or the only one that contains `part`. Raises ValueError if none or several
-    do."""
+    """Returns the name that equals `part`, or else the only name that contains it. Raises ValueError if no name or
+    several names contain it; `what` says in the message what the names are."""
     found = [name for name in names if name == part] or [name for name in names if part in name]
     if len(found) != 1:
         raise ValueError(f"{len(found)} {what} contain \"{part}\"; one has to (there are: {', '.join(names)})")
@@ -114,7 +114,7 @@ def named(names, part, what):
 
 
 def with_values(text, values):
-    """Replaces the numbers in `text` by `values`: one number, or a string with as many numbers as the text."""
+    """Replaces the numbers in `text` with `values`: one number, or a string with as many numbers as `text`."""
     if isinstance(values, str):
         values = [number.replace("−", "-").replace(",", "") for number in NUMBER.findall(values)]
     else:
@@ -146,7 +146,7 @@ def with_table(results, match):
         cells = lines[i].strip().strip("|").split("|")
         if len(cells) != len(columns):
             raise ValueError(f"a row of \"{title}\" has {len(cells)} columns instead of {len(columns)}: {lines[i]}")
-        for j, column in enumerate(columns[1:], 1):  # the first column is the row's name
+        for j, column in enumerate(columns[1:], 1):  # the first column has the names of the rows
             if NUMBER.search(cells[j]):
                 cells[j] = with_values(cells[j], records[row][keys[column]])
         lines[i] = indent + "|" + "|".join(cells) + "|"
@@ -183,7 +183,8 @@ def with_results(results, text):
 
 
 def take(source, folder):
-    """Copies a full run's results.json, and those of its pictures that the study's folder already has."""
+    """Copies results.json and those pictures that already exist in `folder` from `source`. Raises ValueError for the
+    results of a run with --short."""
     results = json.loads((source / "results.json").read_text())
     if results["short"]:
         raise ValueError(f"{source} is of a short run; run the study without --short")
@@ -193,7 +194,8 @@ def take(source, folder):
 
 
 def quoted(root, page, taken):
-    """Returns the page's text with current quotations, after copying the study's results from `taken`, if given."""
+    """Returns the text of `page` with quoted code and results updated. First copies results from the folder `taken`,
+    unless it is None."""
     folder = page.parent
     if taken and (taken / folder.name / "results.json").exists():
         take(taken / folder.name, folder)

@@ -26,7 +26,8 @@ NANOGPT = ["config/train_shakespeare_char.py", "--device=cpu", "--compile=False"
 
 
 def prepare(nanogpt, work):
-    """Copies nanoGPT, prepares the text as nanoGPT's data/shakespeare_char/prepare.py does, and returns the copy."""
+    """Copies nanoGPT into `work`, writes the dataset as data/shakespeare_char/prepare.py does, and returns the copy's
+    path."""
     copy = work / "nanogpt"
     shutil.copytree(nanogpt, copy, ignore=shutil.ignore_patterns(".git"))
     text = TINYSHAKESPEARE.read_text(encoding="utf-8")

@@ -18,11 +18,12 @@ import time
 from servers import Server
 from sse_client import Request, run
 
-NO_END = [0, 2, 4, 65]  # the end tokens of SmolLM2 and of character models
+NO_END = [0, 2, 4, 65]  # end tokens of SmolLM2 and of character models, to be suppressed
 
 
 async def answers(server, a):
-    """Sends requests for 1 + --seconds seconds. Returns the results of those after the first second, at least one."""
+    """Sends one request after another for 1 + --seconds seconds. The first second is a warm-up, whose results are
+    dropped. Returns a Load per request, at least one."""
     loads = []
     start = time.perf_counter()
     while not loads or time.perf_counter() < start + 1 + a.seconds:

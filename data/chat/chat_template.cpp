@@ -15,7 +15,7 @@ std::string all_names() {
   return names + "or a file";
 }
 
-// Runs `run`, which parses or renders a template. Adds the location and the available templates to its errors.
+// Calls `run`, which parses or renders a template. Adds `where` and the names of the built-in templates to its errors.
 template <typename Run>
 auto with_remedy(const std::string& where, Run&& run) {
   try {
@@ -34,7 +34,8 @@ std::string text_of_special(const Tokenizer& tokenizer, int32_t id) {
   return "";
 }
 
-// Parses JSON and keeps the order of keys. Spends four steps of the session's budget per byte: key look-up is linear.
+// Parses JSON and keeps the order of keys. Spends four steps of the session's budget per byte, since the lookup of a
+// key is a linear search.
 core::OrderedJson read_in_order(jinja::Session& session, const std::string& text, const char* where) {
   constexpr size_t kStepsPerByte = 4;
   session.spend(kStepsPerByte * text.size());
@@ -43,7 +44,7 @@ core::OrderedJson read_in_order(jinja::Session& session, const std::string& text
 
 // Converts JSON to a Jinja value. All strings and keys are marked as message content, not template text.
 jinja::Value value_of(jinja::Session& session, const core::OrderedJson& json) {
-  const auto text = [&](const std::string& utf8) { return session.text(jinja::from_utf8(utf8, jinja::kSaid)); };
+  const auto text = [&](const std::string& utf8) { return session.text(jinja::from_utf8(utf8, jinja::kFromMessage)); };
   if (json.is_string()) return text(json.get_ref<const std::string&>());
   if (json.is_boolean()) return {json.get<bool>()};
   if (json.is_number_integer() && json <= INT64_MAX) return {json.get<int64_t>()};
@@ -59,10 +60,10 @@ jinja::Value value_of(jinja::Session& session, const core::OrderedJson& json) {
   return session.dict(std::move(items));
 }
 
-// Converts a message to the dictionary that users of transformers pass to a template.
+// Converts a message to a dictionary like those that are passed to transformers' apply_chat_template.
 jinja::Value value_of(jinja::Session& session, const ChatMessage& message, bool arguments_as_text) {
   const auto name = [&](std::string_view utf8) { return session.text(jinja::from_utf8(utf8)); };
-  const auto said = [&](std::string_view utf8) { return session.text(jinja::from_utf8(utf8, jinja::kSaid)); };
+  const auto said = [&](std::string_view utf8) { return session.text(jinja::from_utf8(utf8, jinja::kFromMessage)); };
   std::vector<std::pair<jinja::Value, jinja::Value>> members{{name("role"), name(chat_role_name(message.role))},
                                                              {name("content"), said(message.content)}};
   std::vector<jinja::Value> calls;
@@ -75,7 +76,7 @@ jinja::Value value_of(jinja::Session& session, const ChatMessage& message, bool 
         session.dict({{name("id"), said(call.id)}, {name("type"), name("function")}, {name("function"), function}}));
   }
   if (!calls.empty()) members.emplace_back(name("tool_calls"), session.list(std::move(calls)));
-  if (!message.reasoning.empty()) {  // templates read one of the two names; vLLM also sets both
+  if (!message.reasoning.empty()) {  // templates read one of these two keys; as vLLM does, set both
     members.emplace_back(name("reasoning"), said(message.reasoning));
     members.emplace_back(name("reasoning_content"), said(message.reasoning));
   }
@@ -86,7 +87,8 @@ jinja::Value value_of(jinja::Session& session, const ChatMessage& message, bool 
   return session.dict(std::move(members));
 }
 
-// Returns the text of BOS, even if the tokenizer does not prepend it.
+// Returns the text of the special token that begins a prompt, usually BOS, even if the tokenizer does not prepend it.
+// Returns "" if there is none.
 std::string bos_text(const Tokenizer& tokenizer) {
   const std::vector<int32_t> beginning = tokenizer.prefix_tokens();
   const std::vector<int32_t> first = beginning.empty() ? tokenizer.default_prompt() : beginning;
@@ -140,7 +142,7 @@ std::vector<ChatPiece> ChatTemplate::render(std::span<const ChatMessage> message
                          generated == nullptr ? nullptr : &answers);
   });
   if (generated != nullptr) {
-    std::vector<size_t> bytes_before{0};  // byte offset of each character and of the end
+    std::vector<size_t> bytes_before{0};  // byte offset of each character of `rendered`, and of its end
     for (const char32_t& c : rendered) {
       bytes_before.push_back(bytes_before.back() + jinja::to_utf8(jinja::TextView(&c, 1)).size());
     }
@@ -151,9 +153,9 @@ std::vector<ChatPiece> ChatTemplate::render(std::span<const ChatMessage> message
   std::vector<ChatPiece> pieces;
   for (size_t from = 0; from < rendered.size();) {
     size_t to = from;
-    while (to < rendered.size() && (rendered[to] & jinja::kSaid) == (rendered[from] & jinja::kSaid)) ++to;
+    while (to < rendered.size() && (rendered[to] & jinja::kFromMessage) == (rendered[from] & jinja::kFromMessage)) ++to;
     pieces.push_back({.text = jinja::to_utf8(jinja::TextView(rendered).substr(from, to - from)),
-                      .is_template = (rendered[from] & jinja::kSaid) == 0});
+                      .is_template = (rendered[from] & jinja::kFromMessage) == 0});
     from = to;
   }
   return pieces;

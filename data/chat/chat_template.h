@@ -22,7 +22,7 @@ enum class ChatRole { System, User, Assistant, Tool };
 struct ToolCall {
   std::string id;
   std::string name;
-  std::string arguments;  ///< a JSON object
+  std::string arguments;  ///< a JSON object, as text
 };
 
 struct ChatMessage {
@@ -35,14 +35,14 @@ struct ChatMessage {
 };
 
 struct RenderOptions {
-  bool add_generation_prompt = true;         ///< end with the beginning of the assistant's next answer
+  bool add_generation_prompt = true;         ///< append the header of the assistant's next turn
   std::string tools{};                       ///< functions as a JSON list in OpenAI's format; empty if there are none
   bool arguments_as_text = false;            ///< pass the arguments of calls as a string instead of an object
-  std::optional<core::WorkBudget> budget{};  ///< limit of the work of rendering; a default limit if not set
+  std::optional<core::WorkBudget> budget{};  ///< limits the work of rendering; if not set, a default limit applies
   std::string variables{};  ///< more template variables as a JSON object, such as {"enable_thinking": false}
 };
 
-/// A piece of a rendered chat: template text, which is parsed for special tokens, or message content.
+/// Part of a rendered chat: either template text, in which special tokens are parsed, or message content.
 struct ChatPiece {
   std::string text;
   bool is_template = false;
@@ -85,7 +85,7 @@ class ChatTemplate {
   }
 };
 
-/// Renders a conversation by chat.render(), with the texts of the tokenizer's BOS and EOS as `bos` and `eos`.
+/// Calls chat.render() with the texts of the tokenizer's BOS and EOS as `bos` and `eos`.
 [[nodiscard]] std::vector<ChatPiece> render_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                                  std::span<const ChatMessage> messages, const RenderOptions& options,
                                                  std::vector<ChatSpan>* generated = nullptr);
@@ -114,7 +114,7 @@ enum class Thinking : uint8_t { None, Possible, Begun };
                                    std::span<const ChatPiece> prompt);
 
 /// Returns the chat template stored with a model. As in transformers, "tool_use" renders chats with tools and "default"
-/// all others. `where` is the model's name for errors. Throws core::Error as ChatTemplate() does.
+/// all others. Error messages begin with `where`, the model's name. Throws core::Error as ChatTemplate() does.
 [[nodiscard]] ChatTemplate chat_template_of(const Tokenizer& tokenizer, const std::string& where);
 
 /// Returns the names of the built-in templates: "chatml", "gemma", "llama2", "llama3", "zephyr".
@@ -122,8 +122,8 @@ enum class Thinking : uint8_t { None, Possible, Begun };
 /// Returns the template named `name_or_file` in `model` (if not null), or else the built-in template of that name, or
 /// else the template in that file. Throws core::UsageError that lists the built-in names if none of them exists.
 [[nodiscard]] ChatTemplate chat_template_named(const std::string& name_or_file, const Tokenizer* model = nullptr);
-/// Returns chat_template_named(name_or_file, &model); if `name_or_file` is empty, the model's own template (nullopt if
-/// none), with errors that begin with `where`.
+/// Returns chat_template_named(name_or_file, &model). If `name_or_file` is empty, returns the model's own template
+/// instead, or nullopt if it has none; errors in that template begin with `where`.
 [[nodiscard]] std::optional<ChatTemplate> find_chat_template(const Tokenizer& model, const std::string& where,
                                                              const std::string& name_or_file);
 

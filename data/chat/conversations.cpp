@@ -10,7 +10,8 @@
 namespace folio::data {
 namespace {
 
-// Returns the tools as JSON text. Datasets in Arrow tables store the list as a string.
+// Returns the list "tools" of a conversation as JSON text, or "" if it is missing or empty. Datasets exported from
+// Arrow tables store the list as a string.
 std::string tools_of(const core::OrderedJson& object, const std::string& where) {
   const auto tools = object.find("tools");
   if (tools == object.end() || tools->is_null()) return "";
@@ -43,15 +44,15 @@ StoredConversation conversation_of(std::string_view line, const std::string& whe
 
 struct Rendered {
   std::string text;
-  std::string kinds;  // for each byte of the text: kTemplate or kSaid (message content)
+  std::string kinds;  // for each byte of the text: kTemplate or kFromMessage (message content)
 
   static constexpr char kTemplate = 't';
-  static constexpr char kSaid = 's';
+  static constexpr char kFromMessage = 's';
 
   explicit Rendered(const std::vector<ChatPiece>& pieces) {
     for (const ChatPiece& piece : pieces) {
       text += piece.text;
-      kinds.append(piece.text.size(), piece.is_template ? kTemplate : kSaid);
+      kinds.append(piece.text.size(), piece.is_template ? kTemplate : kFromMessage);
     }
   }
 
@@ -83,8 +84,8 @@ struct MarkedText {
   std::vector<ChatSpan> answers;
 };
 
-// Returns the byte offset in `text` at which each token ends. Empty if the tokens do not spell `text` exactly, because
-// the tokenizer normalized it.
+// Returns the byte offset in `text` at which each token ends. Returns an empty list if the tokens do not spell `text`
+// exactly, because the tokenizer normalized it.
 std::vector<size_t> ends_of(const Tokenizer& tokenizer, std::string_view text, const std::vector<int32_t>& tokens) {
   std::vector<size_t> ends;
   size_t at = 0;
@@ -155,8 +156,8 @@ size_t end_of_answer(const Rendered& whole, size_t begin, const std::string& mar
   return end;
 }
 
-// `more` is the chat `whole` with one more turn. Returns the text that ends the last turn of `whole`: the white space
-// and the special token after it in `more`, or "" if generation does not stop at that token.
+// Returns the text that ends a turn: the white space and the special token that follow the chat `whole` in `more`, the
+// same chat with one more turn. Returns "" if generation does not stop at that token.
 std::string mark_between(const Tokenizer& tokenizer, const Rendered& whole, const Rendered& more) {
   if (!more.starts_with(whole)) return "";
   const std::string_view behind = std::string_view(more.text).substr(whole.size());
@@ -265,7 +266,7 @@ bool ChatRenderer::learns_to_stop() const {
   for (size_t i = 0; i < last.tokens.size(); ++i) {
     if (last.is_learned[i] && (tokenizer_.ends_text(last.tokens[i]) || last.tokens[i] == mark)) return true;
   }
-  std::string text;  // searched as text, since the mark can be several tokens
+  std::string text;  // compare text instead of IDs, since mark_ can be several tokens
   for (size_t i = 0; i < last.tokens.size(); ++i) {
     if (last.is_learned[i]) text += tokenizer_.token_bytes(last.tokens[i]);
   }

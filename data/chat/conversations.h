@@ -1,5 +1,5 @@
-// Prepares conversations for training: parses lines of JSON, renders them by a model's chat template, and tokenizes
-// them. Only the answers are learned.
+// Prepares conversations for training: parses lines of JSON, renders them with a model's chat template, and tokenizes
+// them. Only the tokens of answers count in the loss; they are called learned.
 #pragma once
 
 #include <mutex>
@@ -29,13 +29,14 @@ struct StoredConversation {
 /// core::Error with file, line and remedy for an invalid line, or one without an assistant's answer.
 [[nodiscard]] std::vector<StoredConversation> read_conversations(const Documents& documents);
 
-/// A tokenized conversation, cut after its last answer. `is_learned` is true for the tokens of answers.
+/// A tokenized conversation, cut after its last answer. `is_learned` is true for the tokens of answers, the only ones
+/// that count in the loss.
 struct ChatExample {
   std::vector<int32_t> tokens;
   std::vector<bool> is_learned;
 };
 
-/// Renders conversations with a template and determines which tokens are learned.
+/// Renders and tokenizes conversations, and determines which tokens count in the loss (ChatExample::is_learned).
 class ChatRenderer {
  public:
   /// The tokenizer and the template must outlive the renderer.
@@ -62,7 +63,7 @@ class ChatRenderer {
   std::string mark_;  ///< text that ends a turn: end_of_turn()
   std::string next_;  ///< text that begins the next turn, if mark_ is empty: mark_of_next_turn()
   mutable std::once_flag once_;
-  mutable std::optional<ToolFormat> format_;  ///< set at the first conversation with tools
+  mutable std::optional<ToolFormat> format_;  ///< how the template writes calls; set when first needed
 };
 
 }  // namespace folio::data

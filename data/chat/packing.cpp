@@ -26,23 +26,24 @@ void shuffle(std::span<size_t> numbers, uint64_t seed, uint64_t& counter) {
     std::swap(numbers[n - 1], numbers[core::random_below(seed, counter++, n)]);
 }
 
-// Packs examples of `sizes` (descending) into windows of `room` tokens. Returns the indices of each window's examples.
+// Packs examples of the given sizes, sorted in descending order, into windows of `room` tokens by best fit. Returns the
+// indices of each window's examples.
 std::vector<std::vector<size_t>> best_fit(const std::vector<size_t>& sizes, size_t room) {
   std::vector<std::vector<size_t>> windows;
-  std::multimap<size_t, size_t> by_room;  // maps the number of free tokens to the index of a window
+  std::multimap<size_t, size_t> by_free_space;  // maps the number of free tokens to the index of a window
   for (size_t rank = 0; rank < sizes.size(); ++rank) {
-    auto fullest = by_room.lower_bound(sizes[rank]);
+    auto fullest = by_free_space.lower_bound(sizes[rank]);
     size_t window = windows.size();
     size_t left = room;
-    if (fullest == by_room.end()) {
+    if (fullest == by_free_space.end()) {
       windows.emplace_back();
     } else {
       left = fullest->first;
       window = fullest->second;
-      by_room.erase(fullest);
+      by_free_space.erase(fullest);
     }
     windows[window].push_back(rank);
-    by_room.emplace(left - sizes[rank], window);
+    by_free_space.emplace(left - sizes[rank], window);
   }
   return windows;
 }
@@ -121,7 +122,7 @@ BatchOf PackedExamples::shuffled(int64_t rows, uint64_t seed) const {
     uint64_t number = 0;
     std::optional<Epoch> epoch{};
   };
-  const auto last = std::make_shared<Last>();  // cached, since consecutive batches share an epoch
+  const auto last = std::make_shared<Last>();  // the last epoch used; consecutive batches mostly share it
   return [this, rows, seed, last](uint64_t number) {
     Batch batch{.rows = rows, .length = length_};
     for (int64_t row = 0; row < rows; ++row) {

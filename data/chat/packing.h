@@ -15,18 +15,18 @@ namespace folio::data {
 /// tokens, since its last token is only a target.
 class PackedExamples {
  public:
-  /// Truncates examples to `length` inputs, and fills the rest of windows with the token `padding`. Throws core::Error
-  /// if no token is learned.
+  /// Truncates examples to `length` inputs, the length of a window, and pads windows with the token `padding`. Throws
+  /// core::Error if no learned token remains.
   PackedExamples(std::vector<ChatExample> examples, int64_t length, int32_t padding);
 
   [[nodiscard]] int64_t n_windows() const { return static_cast<int64_t>(windows_.size()); }  ///< per epoch
-  [[nodiscard]] int64_t n_learned() const { return n_learned_; }                             ///< targets per epoch
+  [[nodiscard]] int64_t n_learned() const { return n_learned_; }                             ///< learned targets
   [[nodiscard]] int64_t n_inputs() const { return n_inputs_; }                               ///< non-padding positions
-  [[nodiscard]] double fullness() const;                                                     ///< fill rate, 0 to 1
-  [[nodiscard]] int64_t n_cut() const { return n_cut_; }                                     ///< examples that were cut
-  [[nodiscard]] int64_t n_lost() const { return n_lost_; }  ///< learned tokens that were cut off
+  [[nodiscard]] double fullness() const;                                                     ///< non-padding fraction
+  [[nodiscard]] int64_t n_cut() const { return n_cut_; }                                     ///< truncated examples
+  [[nodiscard]] int64_t n_lost() const { return n_lost_; }  ///< number of learned tokens that truncation removed
 
-  /// Returns endless batches of `rows` windows. Each epoch shuffles the windows and exchanges examples of equal length.
+  /// Returns endless batches of `rows` windows. Each epoch shuffles the windows, and the examples of equal length.
   /// The result must not outlive this object.
   [[nodiscard]] BatchOf shuffled(int64_t rows, uint64_t seed) const;
   /// Returns one epoch in order, about 4,096 tokens per batch. The result must not outlive this object.

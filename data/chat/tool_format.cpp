@@ -21,7 +21,7 @@ constexpr const char* kQuestion = "made-up question";
 constexpr const char* kAnswer = "made-up answer";
 constexpr const char* kArguments = R"({"made_up_key": "made-up value"})";
 constexpr const char* kDenseArguments = R"({"made_up_key":"made-up value"})";
-constexpr const char* kPrinted = "{'made_up_key': 'made-up value'}";  // kArguments printed by Python, not JSON
+constexpr const char* kPrinted = "{'made_up_key': 'made-up value'}";  // kArguments as Python prints a dictionary
 
 std::string made_up_tools() {
   std::string list;
@@ -61,7 +61,7 @@ std::string with_calls(const ChatMessage& message) {
 
 std::vector<ChatMessage> in_words(std::span<const ChatMessage> messages, const std::string& tools, bool has_system) {
   std::vector<ChatMessage> plain;
-  bool is_answered = false;  // the last message in `plain` contains the results of calls
+  bool is_answered = false;  // true after a tool's message; further results are appended to it
   for (const ChatMessage& message : messages) {
     if (message.role != ChatRole::Tool) {
       plain.push_back({.role = message.role, .content = with_calls(message), .reasoning = message.reasoning});
@@ -123,7 +123,7 @@ class Recognizer {
     return std::nullopt;
   }
 
-  // A call in a rendered text: its range, which begins at the function's name, and its pieces.
+  // A call found in a rendered text: bytes [begin, end), starting at the function's name, and the pieces of the call.
   struct Written {
     size_t begin, end;
     std::vector<CallPiece> pieces;
@@ -161,7 +161,7 @@ class Recognizer {
     if (!one || !prompt) return false;
     size_t begin = one->starts_with(*prompt) ? prompt->size() : std::string::npos;
     if (const auto answer = rendered(conversation(0, kAnswer), false)) {
-      // Text that precedes every answer; some templates write empty reasoning there.
+      // Find the text that the template writes before every answer, such as empty reasoning.
       const size_t at = answer->find(kAnswer);
       if (at != std::string::npos && one->starts_with(answer->substr(0, at)) &&
           (begin == std::string::npos || at > begin)) {
@@ -181,8 +181,8 @@ class Recognizer {
     return find_trigger();
   }
 
-  // Finds the text between two calls of an answer. If the template writes two calls in another format than a single
-  // call, answers are assumed to have at most one call.
+  // Finds the text between two calls of an answer. If the template does not write two calls in the same
+  // format as a single call, answers are assumed to have at most one call.
   void find_separator(const std::string& one, const Written& call, const std::string& behind) {
     const auto two = rendered(conversation(2), false);
     if (!two || !two->starts_with(one.substr(0, call.end))) return;

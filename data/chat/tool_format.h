@@ -20,7 +20,7 @@ inline constexpr std::string_view kToolNameLetters =
 /// Length of call IDs, which are letters and digits. Some templates require nine.
 inline constexpr size_t kCallIdLength = 9;
 
-/// A piece of a call's format.
+/// A piece of the format of a call: literal text, or a placeholder for the function's name, the arguments or the ID.
 struct CallPiece {
   enum class Kind : uint8_t { Text, Name, Arguments, Id };
   Kind kind;
@@ -32,7 +32,7 @@ struct ToolFormat {
   std::string opening{};  ///< text between `before` and the name of the first call
   /// The beginning of `opening`, which distinguishes a call from an answer without calls.
   std::string trigger{};
-  bool only_at_start = false;      ///< other JSON may contain `trigger`, so it counts only at the start of an answer
+  bool only_at_start = false;      ///< `trigger` begins a call only at the start of an answer, not in other JSON
   std::vector<CallPiece> call{};   ///< pieces of a call, from the function's name to its arguments or ID
   bool several = false;            ///< an answer may have more than one call
   std::string separator{};         ///< text between two calls, up to the name of the second
@@ -59,16 +59,18 @@ struct ChatWithTools {
 [[nodiscard]] ChatWithTools with_tools(std::span<const ChatMessage> messages, const std::string& tools,
                                        const ToolFormat& format);
 
-/// Renders and tokenizes a conversation with `tools`, a JSON list. `format` must be tool_format(). Spends the budget.
+/// Renders and tokenizes a conversation with `tools`, a JSON list. `format` must be the result of tool_format() for the
+/// template. Rendering spends steps of `budget`.
 [[nodiscard]] std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                                std::span<const ChatMessage> messages, const std::string& tools,
                                                const ToolFormat& format,
                                                const core::WorkBudget& budget = core::WorkBudget());
 
-/// Wraps a tokenizer so that given special tokens, such as [TOOL_CALLS], appear in the output as their names.
+/// Wraps a tokenizer so that given special tokens, such as [TOOL_CALLS], are decoded to their text instead of nothing,
+/// and do not stop generation.
 class MarkedTokenizer final : public Tokenizer {
  public:
-  /// Shows the special tokens with the IDs `marks` in the output. `tokenizer` must outlive this object.
+  /// `marks` are the IDs of the special tokens to decode (ToolFormat::marks). `tokenizer` must outlive this object.
   MarkedTokenizer(const Tokenizer& tokenizer, std::span<const int32_t> marks);
 
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override { return tokenizer_.encode(text); }

@@ -98,8 +98,9 @@ AddedTokens::ZonedText AddedTokens::normalized(const ZonedText& from, size_t beg
     result.zones.push_back({.end = size, .parse_special = zone->parse_special});
     at = zone_end;
   }
-  if (size != result.text.size())
-    result.zones = {{.end = result.text.size(), .parse_special = false}};  // NFC joined characters across zones
+  // If NFC composed characters across the end of a zone, the zones' ends in the normalized text are unknown. In that
+  // case, parse no special tokens.
+  if (size != result.text.size()) result.zones = {{.end = result.text.size(), .parse_special = false}};
   return result;
 }
 

@@ -24,10 +24,10 @@ struct PromptPiece {
   bool parse_special = false;
 };
 
-/// A normalization of stretches of text. It precedes the search for tokens with TokenFlags::normalized.
+/// A normalization of text, applied before the search for tokens with TokenFlags::normalized.
 struct Normalization {
-  std::string prepend{};                               ///< inserted before each stretch
-  std::function<std::string(std::string_view)> map{};  ///< null: the text is unchanged
+  std::string prepend{};                               ///< inserted before each stretch of text between tokens
+  std::function<std::string(std::string_view)> map{};  ///< null: text is not normalized, and `prepend` is not used
 };
 
 /// Normalized text, cut into tokens and stretches of text, in order.
@@ -49,9 +49,10 @@ struct CutText {
 class AddedTokens {
  public:
   AddedTokens() = default;
-  /// Collects the control, unknown and user-defined pieces of a vocabulary.
+  /// Searches for the control, unknown and user-defined pieces of a vocabulary. Applies `normalization` before the
+  /// search for those with TokenFlags::normalized.
   AddedTokens(const Vocabulary& vocabulary, Normalization normalization);
-  /// Uses `tokens`, found in text that is not normalized.
+  /// Searches for `tokens`, without normalizing the text first.
   explicit AddedTokens(SpecialTokens tokens) : plain_(std::move(tokens)) {}
 
   /// Cuts the concatenated pieces at tokens: first at tokens that match unnormalized text, then, in the normalized text

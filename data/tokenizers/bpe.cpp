@@ -15,8 +15,8 @@ namespace {
 using core::fail;
 using core::require;
 
-// Caches the tokens of recent words, since most texts repeat few distinct words. The size is fixed: a new word replaces
-// the one in its slot.
+// Caches the tokens of recent words, since most texts repeat few distinct words. The cache is a hash table of fixed
+// size, in which a new word replaces the previous word of the same slot.
 class WordCache {
  public:
   explicit WordCache(std::string_view text)
@@ -34,7 +34,7 @@ class WordCache {
     return true;
   }
 
-  /// Caches text[begin, end), whose tokens begin at ids[first].
+  /// Caches the word text[begin, end), whose tokens are `ids` from index `first` to the end.
   void remember(size_t begin, size_t end, size_t first, const std::vector<int32_t>& ids) {
     if (end - begin > kLongest) return;
     slot_of(text_.substr(begin, end - begin)) = {.begin = static_cast<uint32_t>(begin),
@@ -53,7 +53,8 @@ class WordCache {
     uint32_t n_tokens = 0;
   };
 
-  // Hashes eight bytes per step by a multiplication. A collision only costs time, so a simple hash suffices.
+  // Returns the slot of a word. Hashes eight bytes per multiplication; a simple hash suffices, since a collision only
+  // costs time.
   Slot& slot_of(std::string_view word) {
     uint64_t hash = word.size();
     for (size_t at = 0; at < word.size(); at += 8) {
@@ -162,7 +163,7 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, const std::string& where)
   for (size_t i = 0; i < pieces.size(); ++i) {
     if (vocabulary_.types[i] == PieceType::Normal) continue;
     if (!core::is_utf8(pieces[i])) fail("{}: token {} (\"{}\") is not UTF-8", where, i, core::printable(pieces[i]));
-    const auto bytes = byte_level_to_bytes(pieces[i]);  // two tokens must not have the same spelling in a file
+    const auto bytes = byte_level_to_bytes(pieces[i]);  // of the normal piece that files would spell the same
     require_new(others.insert(pieces[i]).second && (!bytes || words.find(*bytes) < 0), i, pieces[i], where);
     const auto id = static_cast<int32_t>(i);
     if (is_word_piece(vocabulary_, id) && pieces[i].size() == 1)
@@ -181,7 +182,7 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, const std::string& where)
     }
     require(merges_.find(pair_of(left, right)) == nullptr, "{}: merge {} occurs twice", where, rank);
     merges_[pair_of(left, right)] = {.rank = static_cast<uint32_t>(rank), .id = joined};
-    if (words.find(whole) < 0) words.add(joined);  // a user-defined piece, which the index does not contain yet
+    if (words.find(whole) < 0) words.add(joined);  // only user-defined pieces are not in the index yet
   }
   if (vocabulary_.ignore_merges) words_ = std::move(words);
   index_tokens({.map = vocabulary_.nfc ? to_nfc : nullptr});

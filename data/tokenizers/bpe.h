@@ -30,13 +30,13 @@ struct BpeVocabulary : Vocabulary {
   std::vector<Merge> merges;  ///< in order of rank, the lowest first
   PreTokenizer pre_tokenizer = PreTokenizer::Gpt2;
   bool ignore_merges = false;  ///< a word that is a piece becomes one token, without merging
-  bool nfc = false;            ///< text is normalized first (unicode.h)
+  bool nfc = false;            ///< text is normalized to NFC before it is split into words
 
   bool operator==(const BpeVocabulary&) const = default;
 };
 
-/// Returns true if all three pieces of a merge can occur in words: normal pieces, and user-defined pieces that the
-/// byte-level alphabet spells unchanged. Other merges, such as those of control tokens in some files, are ignored.
+/// Returns true if both pieces of a merge and its result can occur in words: they are normal pieces, or user-defined
+/// pieces that the byte-level alphabet spells unchanged. Readers drop other merges; some files merge control tokens.
 [[nodiscard]] bool joins(const BpeVocabulary& vocabulary, const BpeVocabulary::Merge& merge);
 
 class BpeTokenizer final : public VocabularyTokenizer<BpeVocabulary> {
@@ -50,14 +50,14 @@ class BpeTokenizer final : public VocabularyTokenizer<BpeVocabulary> {
   [[nodiscard]] static BpeTokenizer from_gguf(const core::GgufFile& file);
 
   /// Reads tokenizer.json and tokenizer_config.json: BPE with one of the supported pre-tokenizers. Throws core::Error
-  /// that names what is not supported.
+  /// that names the unsupported feature otherwise.
   [[nodiscard]] static BpeTokenizer from_hf(const hf::TokenizerFiles& source);
   /// Returns true for byte-level BPE: tokenizer.json has a pre-tokenizer other than Metaspace, and no byte fallback.
   [[nodiscard]] static bool is_hf(const nlohmann::json& tokenizer);
 
-  /// Returns the tokens of the pieces. User-defined pieces are separated first (AddedTokens). If the vocabulary has
-  /// `nfc`, the text between them is normalized, so decoding returns normalized text. Drops bytes that are not pieces,
-  /// as Hugging Face's tokenizers do: published vocabularies lack some bytes that never occur in UTF-8.
+  /// Returns the tokens of a prompt. User-defined tokens are separated first (AddedTokens). If `nfc` is set, the text
+  /// between them is normalized, so decoding returns normalized text. Drops bytes without a token, as Hugging Face's
+  /// tokenizers do: published vocabularies lack some bytes that never occur in UTF-8.
   [[nodiscard]] std::vector<int32_t> encode_pieces(std::span<const PromptPiece> pieces) const override;
   [[nodiscard]] const std::string& token_bytes(int32_t id) const override;
   [[nodiscard]] std::string kind() const override { return "byte-level BPE"; }
@@ -69,7 +69,7 @@ class BpeTokenizer final : public VocabularyTokenizer<BpeVocabulary> {
   [[nodiscard]] core::GgufMetadata vocabulary_to_gguf() const override;
 
   PairTable<Join> merges_;
-  std::optional<TextIndex> words_;       ///< the pieces that words can consist of, if ignore_merges is set
+  std::optional<TextIndex> words_;       ///< to look up whole words as pieces; only if ignore_merges is set
   std::array<int32_t, 256> byte_ids_{};  ///< token of each byte, or -1
 };
 

@@ -48,7 +48,7 @@ class CharTokenizer final : public VocabularyTokenizer<Vocabulary> {
   /// Returns a byte-level BPE ("gpt2") vocabulary whose merges join the bytes of each character.
   [[nodiscard]] core::GgufMetadata vocabulary_to_gguf() const override;
 
-  /// Creates a tokenizer from a file's pieces. Throws core::Error unless the last one is `<|endoftext|>`.
+  /// Creates a tokenizer from all pieces of a file, in order. Throws core::Error unless the last is `<|endoftext|>`.
   static CharTokenizer from_pieces(std::vector<std::string> pieces, const std::string& where);
 
   /// Returns the code point if `bytes` are exactly one UTF-8 character, otherwise nullopt.

@@ -19,7 +19,7 @@ using TokenPair = uint64_t;  ///< two IDs as one integer; pairs with lower IDs a
 template <typename Value>
 class PairTable {
  public:
-  /// Creates an empty table with memory for `n_pairs` pairs. It grows beyond that.
+  /// Creates an empty table with memory for `n_pairs` pairs. Inserting more makes it grow.
   explicit PairTable(size_t n_pairs = 0)
       : slots_(std::bit_ceil(2 * n_pairs + 2)), shift_(static_cast<unsigned>(std::countl_zero(slots_.size())) + 1) {}
 
@@ -29,7 +29,7 @@ class PairTable {
     return slot.pair == pair ? &slot.value : nullptr;
   }
 
-  /// Returns the value of a pair, which is Value() in the first call. Invalidates earlier references.
+  /// Returns the value of a pair. Inserts Value() if the pair has none. Invalidates earlier references.
   Value& operator[](TokenPair pair) {
     if (2 * (size_ + 1) > slots_.size()) grow();
     Slot& slot = slots_[slot_of(pair)];

@@ -16,7 +16,7 @@ class Scanner {
 
   [[nodiscard]] size_t at() const { return at_; }
   [[nodiscard]] bool at_end() const { return at_ == text_.size(); }
-  /// Returns true if the current character is this one, or of this class. Returns false at the end of the text.
+  /// Returns true if the current character equals `code_point`, or has class `c`. Returns false at the end of the text.
   [[nodiscard]] bool is(uint32_t code_point) const { return !at_end() && code_point_ == code_point; }
   [[nodiscard]] bool is(CharClass c) const { return !at_end() && class_ == c; }
   [[nodiscard]] LetterCase letter_case() const { return case_of(code_point_); }
@@ -182,7 +182,7 @@ size_t o200k_end(std::string_view text, size_t at, bool contractions, int most_n
   return end_without_letters(begin, most_numbers, true);
 }
 
-// The first of several names with equal settings is written to files; the others are from llama.cpp's llama-vocab.cpp.
+// Known names, from llama.cpp's llama-vocab.cpp. Of several names with equal settings, files get the first.
 constexpr std::array kNames = {
     PreTokenizerName{.name = "gpt-2", .kind = PreTokenizer::Gpt2},
     PreTokenizerName{.name = "phi-2", .kind = PreTokenizer::Gpt2},

@@ -57,7 +57,7 @@ struct PreTokenizerName {
   std::string_view name;
   PreTokenizer kind;
   bool ignore_merges = false;  ///< a word that is a piece becomes one token, without merging
-  bool add_bos = false;        ///< default of add_bos_token
+  bool add_bos = false;        ///< value of add_bos_token if the file lacks this key
   bool nfc = false;            ///< the model's own tokenizer applies NFC first; llama.cpp does not
 };
 

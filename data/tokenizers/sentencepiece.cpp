@@ -41,7 +41,7 @@ const std::vector<Symbol>& merge(const SentencePieceTokenizer& tokenizer, std::s
 }
 
 // Returns true if `text` has a space after a character other than a space.
-bool goes_on_after_space(std::string_view text) {
+bool has_space_after_text(std::string_view text) {
   const size_t begin = text.find_first_not_of(' ');
   return begin != std::string_view::npos && text.find(' ', begin) != std::string_view::npos;
 }
@@ -50,7 +50,7 @@ bool goes_on_after_space(std::string_view text) {
 
 bool joins(const SentencePieceVocabulary& v, size_t id) {
   const bool is_text = v.types[id] == PieceType::Normal || v.types[id] == PieceType::UserDefined;
-  // A piece with a space cannot match, since marks have replaced the spaces of the text.
+  // A piece with a space cannot match, since U+2581 has replaced the spaces of the text.
   return is_text && v.pieces[id].find(' ') == std::string::npos && !flags_of(v, static_cast<int32_t>(id)).apart;
 }
 
@@ -86,7 +86,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceVocabulary vocabular
         if (!joins(vocabulary_, i)) break;
         ids_.add(id);
         longest_ = std::max(longest_, bytes_[i].size());
-        cut_words_ = cut_words_ && !goes_on_after_space(bytes_[i]);
+        cut_words_ = cut_words_ && !has_space_after_text(bytes_[i]);
         break;
       case PieceType::Byte: {
         const uint8_t byte = *parse_byte_piece(piece);

@@ -43,7 +43,8 @@ struct SentencePieceVocabulary : Vocabulary {
 /// on repeated pieces).
 void validate(const SentencePieceVocabulary& vocabulary, const std::string& where);
 
-/// Returns true if merges can produce this piece. It may be user-defined, as in llama.cpp and `tokenizers`.
+/// Returns true if merges can produce the piece `id`, which may be user-defined, as in llama.cpp and in Hugging Face's
+/// tokenizers.
 [[nodiscard]] bool joins(const SentencePieceVocabulary& vocabulary, size_t id);
 
 class SentencePieceTokenizer final : public VocabularyTokenizer<SentencePieceVocabulary> {
@@ -59,8 +60,8 @@ class SentencePieceTokenizer final : public VocabularyTokenizer<SentencePieceVoc
   /// merges must include every split of each piece into two pieces, grouped by piece. Throws core::Error otherwise.
   [[nodiscard]] static SentencePieceTokenizer from_hf(const hf::TokenizerFiles& source);
 
-  /// Returns the tokens of the pieces. U+2581 counts as a space, and a byte that is not UTF-8 as a symbol. User-defined
-  /// pieces are separated first (AddedTokens); with add_space_prefix, text between them gets a leading space. Throws
+  /// Returns the tokens of a prompt. U+2581 counts as a space, and a byte that is not UTF-8 as a symbol. User-defined
+  /// tokens are separated first (AddedTokens); with add_space_prefix, text between them gets a leading space. Throws
   /// core::Error for a character without a piece if the vocabulary has neither bytes nor an unknown token.
   [[nodiscard]] std::vector<int32_t> encode_pieces(std::span<const PromptPiece> pieces) const override;
 
@@ -70,7 +71,7 @@ class SentencePieceTokenizer final : public VocabularyTokenizer<SentencePieceVoc
   [[nodiscard]] std::string kind() const override { return "SentencePiece"; }
   void write_hf(const std::filesystem::path& directory) const override;
 
-  /// Returns the ID of the piece with this text, spelled with spaces instead of marks, or -1.
+  /// Returns the ID of the piece with this text, spelled with spaces instead of U+2581, or -1 if there is none.
   [[nodiscard]] int32_t piece_of(std::string_view text) const { return ids_.find(text); }
   [[nodiscard]] int32_t byte_token(uint8_t byte) const { return byte_ids_[byte]; }  ///< -1 if there is no such token
 
@@ -83,7 +84,7 @@ class SentencePieceTokenizer final : public VocabularyTokenizer<SentencePieceVoc
   TextIndex ids_;                   ///< index of the pieces that merges can produce, by their text in `bytes_`
   std::array<int32_t, 256> byte_ids_{};
   size_t longest_ = 0;     ///< bytes of the longest piece in ids_
-  bool cut_words_ = true;  ///< no piece has a space after another character, so words are encoded separately
+  bool cut_words_ = true;  ///< true if no piece has a space after another character: words are encoded separately
 };
 
 }  // namespace folio::data

@@ -12,7 +12,7 @@ namespace folio::data {
 
 class TextIndex {
  public:
-  /// Creates an empty index of elements of `texts`, which must outlive it and must not move.
+  /// Creates an empty index into `texts`, which must outlive the index and must not be resized.
   explicit TextIndex(const std::vector<std::string>& texts)
       : texts_(texts.data()), slots_(std::bit_ceil(2 * texts.size() + 1)) {}
 

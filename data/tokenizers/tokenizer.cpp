@@ -46,7 +46,8 @@ const SpecialTokens& Tokenizer::special_tokens() const {
 
 core::GgufMetadata Tokenizer::to_gguf() const {
   core::GgufMetadata metadata = vocabulary_to_gguf();
-  // Store the tokens set by end_at() under the GGUF keys from which other programs read stop tokens (EOS, EOT, EOM).
+  // Store tokens set by end_at() under those of the keys EOS, EOT and EOM that are unused. Other programs read the
+  // tokens that stop generation from these three keys.
   const auto id_at = [&](const char* key) -> const uint32_t* {
     const auto found = std::ranges::find(metadata, std::string_view(key), &core::GgufMetadata::value_type::first);
     return found == metadata.end() ? nullptr : std::get_if<uint32_t>(&found->second);
@@ -59,7 +60,7 @@ core::GgufMetadata Tokenizer::to_gguf() const {
     const auto* const free = std::ranges::find(kEnds, nullptr, id_at);
     if (free != kEnds.end()) metadata.emplace_back(*free, static_cast<uint32_t>(id));
   }
-  // Write several templates as the gguf package does: a list of names, and one key per template.
+  // Write several templates as Python's gguf package does: a list of names, and one key per template.
   std::vector<std::string> names;
   for (const auto& [name, text] : chat_templates_) {
     if (name == kDefaultTemplate) continue;

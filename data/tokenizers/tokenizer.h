@@ -39,13 +39,13 @@ class Tokenizer {
   [[nodiscard]] virtual std::vector<int32_t> encode(std::string_view text) const = 0;
 
   /// Returns the tokens of the concatenated pieces: a word may begin in one piece and end in the next. Special tokens
-  /// are parsed only within a single piece with `parse_special`, so that a user's text never becomes one.
+  /// are parsed only within a single piece with `parse_special`, so that a user's text never contains special tokens.
   [[nodiscard]] virtual std::vector<int32_t> encode_pieces(std::span<const PromptPiece> pieces) const;
 
   /// Returns the tokens that do not represent text, such as BOS, EOS and the markers of a chat's turns.
   [[nodiscard]] virtual const SpecialTokens& special_tokens() const;
 
-  /// Returns the special tokens that the model expects before a text: BOS, or no token.
+  /// Returns the special tokens that the model expects before a text, usually BOS. Empty if there are none.
   [[nodiscard]] virtual std::vector<int32_t> prefix_tokens() const { return {}; }
 
   /// Returns prefix_tokens(), followed by encode(text).
@@ -69,7 +69,7 @@ class Tokenizer {
   /// Returns true if generation stops at this token: end_of_text(), the end of a chat turn, a token set by end_at(), or
   /// BOS, which begins another text.
   [[nodiscard]] virtual bool ends_text(int32_t id) const { return id == end_of_text() || is_end(id); }
-  /// Sets tokens that also stop generation, such as those of a model's generation_config.json.
+  /// Sets additional tokens that stop generation, such as those in a model's generation_config.json.
   void end_at(std::vector<int32_t> ids) { ends_ = std::move(ids); }
 
   /// Returns tokens that must never be sampled.
@@ -81,7 +81,7 @@ class Tokenizer {
   /// Returns the tokenizer's kind, for messages: "character", "byte-level BPE" or "SentencePiece".
   [[nodiscard]] virtual std::string kind() const = 0;
 
-  /// Returns the text of tokens. For encode(text), it is `text`, normalized if the tokenizer normalizes text. To decode
+  /// Returns the text of tokens. decode(encode(text)) is `text`, normalized if the tokenizer normalizes text. To decode
   /// the continuation of a text, concatenate the token_bytes() of its tokens instead.
   [[nodiscard]] virtual std::string decode(const std::vector<int32_t>& tokens) const {
     std::string text;

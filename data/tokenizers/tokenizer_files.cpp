@@ -26,7 +26,7 @@ Format format_of(const fs::path& path) {
   const core::MappedFile file(path);
   const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   if (bytes.starts_with("GGUF")) return Format::Gguf;
-  // A tokenizer.bin begins with the length of its longest piece, an int32 below 65536.
+  // A tokenizer.bin begins with the length of its longest piece, a little-endian int32 below 65536.
   if (bytes.size() >= 4 && bytes[2] == 0 && bytes[3] == 0) return Format::Llama2c;
   const size_t first = bytes.find_first_not_of(" \t\r\n");
   core::require(first != std::string_view::npos && bytes[first] == '{',

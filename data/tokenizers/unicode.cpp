@@ -14,7 +14,7 @@ namespace {
 constexpr auto kUpper = UTF8PROC_CATEGORY_LU, kLower = UTF8PROC_CATEGORY_LL, kOther = UTF8PROC_CATEGORY_LO,
                kMark = UTF8PROC_CATEGORY_MN, kDigit = UTF8PROC_CATEGORY_ND;
 
-// Letters, marks and numbers that Unicode 15 to 16 added, because utf8proc may have an older version.
+// Letters, marks and numbers that Unicode 15 to 16 added. An older utf8proc lacks them.
 struct Added {
   uint32_t first, last;
   utf8proc_category_t category;

@@ -22,7 +22,7 @@ enum class PieceType : int32_t { Normal = 1, Unknown = 2, Control = 3, UserDefin
 struct Vocabulary {
   std::vector<std::string> pieces;
   std::vector<PieceType> types;
-  int32_t bos = -1;  ///< special IDs are -1 if the vocabulary has no such token
+  int32_t bos = -1;  ///< -1 if there is no such token, like the other special IDs below
   int32_t eos = -1;
   int32_t unk = -1;
   int32_t pad = -1;
@@ -58,8 +58,8 @@ inline constexpr std::array<SpecialIdName, 5> kSpecialIds = {{{"BOS", "bos", "bo
 /// unknown, or an ID is out of range.
 void validate(const Vocabulary& vocabulary, const std::string& where);
 
-/// Returns, for each piece, true if generation stops at it: EOS, the end of a turn, BOS, and control pieces named like
-/// an end token of a published chat model, since some models' files do not specify theirs.
+/// Returns, for each piece, true if generation stops at it: EOS, the end of a turn, BOS, and control pieces with a
+/// known name such as "<|im_end|>", since the files of some chat models do not specify which token ends a turn.
 [[nodiscard]] std::vector<bool> ends_of_text(const Vocabulary& vocabulary);
 
 }  // namespace folio::data

@@ -1,4 +1,4 @@
-// The parts that tokenizers with a vocabulary share: special and added tokens, and their IDs.
+// The base class of tokenizers with a vocabulary. Implements special tokens, added tokens and the lookup of IDs.
 #pragma once
 
 #include <array>
@@ -49,7 +49,7 @@ class VocabularyTokenizer : public Tokenizer {
     ends_text_ = ends_of_text(vocabulary_);
   }
 
-  /// Returns the index of a token in lists of all tokens. Throws core::Error if there is no such token.
+  /// Returns a token's ID as an index into lists with one element per token. Throws core::Error if it is out of range.
   [[nodiscard]] size_t index_of(int32_t id) const {
     core::require(id >= 0 && id < vocab_size(), "token {} is outside the vocabulary of {}", id, vocab_size());
     return static_cast<size_t>(id);

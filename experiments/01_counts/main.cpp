@@ -26,7 +26,7 @@ struct Losses {
   double validation = 0.0;
 };
 
-// Returns the loss, in nats per character, of a bigram. Row i of `logits_VV` scores the character after i.
+// Returns the loss of a bigram model in nats per character. Row i of `logits_VV` predicts the character after i.
 double bigram_loss(const torch::Tensor& logits_VV, std::span<const int32_t> split) {
   const auto all =
       train::to_tensors(data::consecutive_batch(split, 0, 1, static_cast<int64_t>(split.size()) - 1), torch::kCPU);
@@ -34,7 +34,7 @@ double bigram_loss(const torch::Tensor& logits_VV, std::span<const int32_t> spli
   return -log_p_VV.index({all.inputs_BT, all.targets_BT}).mean().item<double>();
 }
 
-// Counts the pairs of consecutive characters in a split. Rows are first characters, columns second ones.
+// Counts the pairs of consecutive characters in a split. Element (i, j) is the number of times that j follows i.
 torch::Tensor pair_counts(std::span<const int32_t> split, int64_t V) {
   const auto all =
       train::to_tensors(data::consecutive_batch(split, 0, 1, static_cast<int64_t>(split.size()) - 1), torch::kCPU);
@@ -42,7 +42,8 @@ torch::Tensor pair_counts(std::span<const int32_t> split, int64_t V) {
   return torch::bincount(pair_N, {}, V * V).reshape({V, V}).to(torch::kDouble);
 }
 
-// Compares the losses of the learned and the counted bigram on pairs that occur in the training split and on others.
+// Compares the validation losses of two bigram models, one learned by gradient descent and one from counts, separately
+// for pairs that occur in the training split and pairs that do not.
 void show_where_bigrams_differ(Report& report, const experiments::Shakespeare& text, const torch::Tensor& logits_VV) {
   const torch::Tensor train_VV = pair_counts(text.splits.train, text.vocab_size);
   const torch::Tensor validation_VV = pair_counts(text.splits.validation, text.vocab_size);

@@ -71,7 +71,7 @@ struct Run {
 };
 
 Run train_one(const experiments::Shakespeare& text, uint64_t seed, bool broken) {
-  torch::manual_seed(seed);  // same initialization, broken or not
+  torch::manual_seed(seed);  // the same initial weights for the broken model and the correct one
   torch::nn::Sequential model = make_model(text.vocab_size);
   const data::BatchSampler batches(text.splits.train, kBatchSize, kContext, seed);
   torch::optim::Adam optimizer(model->parameters());

@@ -39,7 +39,8 @@ int64_t eta(const std::vector<int64_t>& clock, size_t step, size_t log_every, bo
   return mended ? since_last_line * steps_left / static_cast<int64_t>(log_every) : since_last_line * steps_left;
 }
 
-// Mistake 4 in README.md. Counts the distinct lines among five; line(i) generates the i-th from the same prompt.
+// Mistake 4 in README.md: always choosing the most likely character, so that all generated lines are equal. Counts the
+// distinct lines among five; line(i) generates line i, always from the same prompt.
 int64_t count_different_lines(const std::function<std::vector<int32_t>(uint64_t number)>& line) {
   std::set<std::vector<int32_t>> lines;
   for (uint64_t i = 0; i < 5; ++i) lines.insert(line(i));

@@ -1,4 +1,4 @@
-// Study: what does RMSNorm buy, and what may it average over? The results are explained in README.md.
+// Study: how does RMSNorm help training, and which elements may it average over? See README.md for the results.
 #include <fmt/format.h>
 #include <torch/nn/modules/container/any.h>
 
@@ -129,7 +129,8 @@ void compare_rates(Report& report, const experiments::Shakespeare& text) {
   report.check_above("at 0.001, norms gain", experiments::paired_interval(without[0].losses, with[0].losses), 0.1);
 }
 
-// Compares RMSNorm with a norm over the whole sequence.
+// Compares RMSNorm, which averages over the elements of one position, with a norm that averages over the whole
+// sequence, so that positions depend on later ones.
 void compare_means(Report& report, const experiments::Shakespeare& text) {
   train::TrainConfig setting = experiments::small_setting(text);
   if (report.short_form()) setting.steps = 30;

@@ -21,7 +21,7 @@ using core::ModelConfig;
 using experiments::Report;
 using Doubles = std::vector<double>;
 
-constexpr std::array<int64_t, 4> kTimes{1, 2, 8, 16};  // multiples of the trained length
+constexpr std::array<int64_t, 4> kTimes{1, 2, 8, 16};  // evaluated window lengths, as multiples of the training length
 
 // A function that returns rotations for config.context_length positions, `scale` times as many as in training.
 using Rotations = nn::RopeCache (*)(const ModelConfig& config, double scale);
@@ -46,7 +46,7 @@ struct Trained {
 struct Way {
   std::string name;
   Rotations rope;
-  // Losses over the second half of windows of 32, 64, 256 and 512, each by seed.
+  // Losses by seed for windows of 32, 64, 256 and 512 characters, each averaged over the second half of the window.
   std::array<Doubles, kTimes.size()> losses{};
   Doubles far{};  // loss at each of 512 positions, for the last seed
 };

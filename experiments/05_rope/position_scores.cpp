@@ -28,7 +28,7 @@ torch::Tensor scores_of_rotated(const core::ModelConfig& config, uint64_t seed) 
 }
 
 torch::Tensor scores_with_sines(const core::ModelConfig& config, uint64_t seed) {
-  nn::RopeCache rope(2, config.head_dim, config.rope_theta);  // used for its frequencies
+  nn::RopeCache rope(2, config.head_dim, config.rope_theta);  // only its frequencies are used
   const torch::Tensor positions_T = torch::arange(config.context_length, torch::kDouble);
   const torch::Tensor angle_TP = torch::outer(positions_T, rope->rotations()[1].angle());
   return scores_of(random_vector(config, seed) + torch::stack({angle_TP.sin(), angle_TP.cos()}, -1).flatten(-2));

@@ -14,11 +14,11 @@ using experiments::Report;
 
 constexpr int64_t kPositions = 256;
 
-// Returns the bytes of keys and values of one position in all layers, in float32.
+// Returns the size in bytes of one position's keys and values in all layers, in float32.
 int64_t bytes_by_formula(const core::ModelConfig& c) { return 2 * c.n_layers * c.kv_dim() * 4; }
 
-// Returns the bytes that the engine allocates for the cache blocks of kPositions positions: the distance in memory from
-// the first block to the one after the last. Blocks are adjacent if they are first used in order.
+// Returns the bytes that the engine allocates for the KV cache of kPositions positions: the distance from the first
+// block to the end of the last. Blocks are adjacent in memory if they are first used in order.
 int64_t bytes_allocated(const core::ModelConfig& c) {
   infer::CacheBlocks<float> blocks(static_cast<size_t>(c.n_kv_heads), c.head_dim, c.n_layers,
                                    infer::kernels::reference_kernels());

@@ -49,7 +49,7 @@ double first_output(const Variant& variant, const experiments::Shakespeare& text
   return rms;
 }
 
-// Shows the size of the feed-forward's initial output at several widths, without training.
+// Shows the RMS of the first feed-forward's output before training, at several widths.
 void show_starts(Report& report, const experiments::Shakespeare& text, const core::ModelConfig& model) {
   std::vector<std::vector<Report::Json>> rows;
   for (const bool by_width : {false, true}) {
@@ -72,7 +72,7 @@ void show_starts(Report& report, const experiments::Shakespeare& text, const cor
                {"width, first values of w1 and w3", "SwiGLU", "ReLU", "GELU", "SwiGLU / ReLU"}, rows);
 }
 
-// Shows each outcome's losses of all seeds in ascending order, to see if they form one group or two.
+// Shows the lowest, fourth, fifth and highest loss of each variant over the seeds: do they form one cluster or two?
 void show_seeds(Report& report, const std::vector<experiments::Outcome>& outcomes) {
   std::vector<std::vector<Report::Json>> rows;
   for (const experiments::Outcome& outcome : outcomes) {
@@ -96,7 +96,7 @@ void study(Report& report) {
   std::vector<Variant> variants = variants_of(setting.model, setting.model.dim, false);
   for (Variant& variant : variants_of(setting.model, setting.model.dim, true)) variants.push_back(std::move(variant));
   const auto rates = experiments::tune_variants(report, text, setting, variants);
-  // SwiGLU's losses vary so much that two tuning seeds may choose a bad rate: also run it at the setting's rate.
+  // SwiGLU's losses vary so much that tuning on two seeds may choose a bad rate. Also run it at the setting's rate.
   Variant untuned = variants[0];
   untuned.name += fmt::format(" at {:g}", untuned.lr = setting.lr);
   variants.push_back(std::move(untuned));

@@ -1,4 +1,4 @@
-// Study: what does each part of a Llama buy? The results are explained in README.md.
+// Study: how much does each part of a Llama reduce the loss? The results are explained in README.md.
 #include <fmt/format.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/types.h>

@@ -1,4 +1,4 @@
-// Measures the size of each parameter's gradients during training. A single learning rate must suit all of them.
+// Measures the RMS of each matrix's gradient during training. SGD applies a single learning rate to all of them.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@ namespace folio::experiments {
 
 struct GradientSize {
   std::string name;
-  double rms = 0.0;             ///< root mean square of an element over all steps
-  double share_without = -1.0;  ///< fraction of (row, step) pairs with a gradient of 0; negative: not counted
+  double rms = 0.0;             ///< root mean square over all elements of the gradient and all steps
+  double share_without = -1.0;  ///< fraction of (row, step) pairs whose gradient is 0; negative if not counted
 };
 
-/// Trains with AdamW, with tied and with untied embeddings. Returns the sizes of the clipped gradients for each kind of
+/// Trains with AdamW, with tied and with untied embeddings. Returns the RMS of the clipped gradients for each kind of
 /// matrix in the blocks, and for the embedding rows of the ten rarest and of the ten most frequent characters.
 [[nodiscard]] std::vector<GradientSize> gradient_sizes(const Shakespeare& text, const train::TrainConfig& setting);
 

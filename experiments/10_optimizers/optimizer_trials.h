@@ -17,7 +17,7 @@ namespace folio::experiments {
 struct Contender {
   std::string name;
   OptimizerOptions options;
-  double middle = 3e-3;          ///< start of the learning rate search
+  double middle = 3e-3;          ///< learning rate at which the search starts
   RateSearch search{};           ///< result of the search on tuning_seeds
   std::vector<double> judged{};  ///< losses at the best rate on paired_seeds
 };
@@ -33,7 +33,7 @@ class OptimizerTrials {
  public:
   OptimizerTrials(const Report& report, const Shakespeare& text, train::TrainConfig setting);
 
-  /// Learning rate of Muon's AdamW, which updates all parameters other than the blocks' matrices.
+  /// For Muon: learning rate of AdamW, which updates all parameters other than the blocks' matrices.
   double muons_adamw_rate = 0.0;
 
   /// Finds each contender's best learning rate and stores the result in its `search`.

@@ -1,5 +1,5 @@
-// Backward passes without autograd: compute the gradients of a part's input and parameters from dy, the gradient of the
-// loss with respect to its output. Derivations: experiments/11_gradients/README.md. Each can include its most common
+// Backward passes without autograd. Each computes the gradients of an operation's input and parameters from dy, the
+// gradient of the loss with respect to the output. README.md derives them. Each pass can include its most common
 // mistake, to study the consequences.
 #pragma once
 
@@ -13,11 +13,11 @@
 
 namespace folio::experiments::by_hand {
 
-/// Selects the part whose backward pass is computed with its most common mistake.
+/// Selects the operation whose backward pass is computed with its most common mistake.
 enum class Mistake {
   None,
-  RmsNorm,       ///< treats the root mean square as a constant: omits the mean's term
-  Rope,          ///< rotates the gradient by the angle instead of back
+  RmsNorm,       ///< treats the root mean square as a constant: omits the term of its derivative
+  Rope,          ///< rotates the gradient forward again instead of back
   Softmax,       ///< uses only ∂p_i / ∂s_i: omits the contributions of other scores
   SwiGlu,        ///< uses silu′(z) = σ(z): omits the second term of the product rule
   CrossEntropy,  ///< gradient of the sum instead of the mean: not divided by the number of targets
@@ -41,7 +41,8 @@ struct NormGradients {
 [[nodiscard]] torch::Tensor rope_backward(const torch::Tensor& rotations, const torch::Tensor& dy,
                                           Mistake mistake = Mistake::None);
 
-/// Returns the gradient of s for p = softmax(s) over the last dimension. Masked scores have p = 0 and gradient 0.
+/// Returns the gradient of the scores s, from p = softmax(s) over the last dimension and its gradient dp. Masked scores
+/// have p = 0, so their gradient is 0.
 [[nodiscard]] torch::Tensor softmax_backward(const torch::Tensor& p, const torch::Tensor& dp,
                                              Mistake mistake = Mistake::None);
 
@@ -64,7 +65,7 @@ struct SwiGluGradients {
 [[nodiscard]] torch::Tensor cross_entropy_backward(const torch::Tensor& logits, const torch::Tensor& targets,
                                                    Mistake mistake = Mistake::None);
 
-/// Returns the gradients of nn::Llama::loss for all parameters, by name.
+/// Returns the gradients of nn::Llama::loss for all parameters, by name. `tokens` and `targets` are [B, T].
 [[nodiscard]] std::map<std::string, torch::Tensor> llama_backward(nn::Llama& model, const torch::Tensor& tokens,
                                                                   const torch::Tensor& targets,
                                                                   Mistake mistake = Mistake::None);
@@ -77,7 +78,7 @@ struct SwiGluGradients {
 [[nodiscard]] torch::Tensor softmax_jacobian(const torch::Tensor& p);       ///< [..., V] to [..., V, V]
 [[nodiscard]] torch::Tensor silu_jacobian(const torch::Tensor& z);          ///< [..., F] to [..., F, F], diagonal
 
-/// Returns Jᵀ dy of each row: jacobian [..., N, M], dy [..., N], result [..., M].
+/// Returns dx = Jᵀ dy for each row: jacobian [..., N, M], dy [..., N], dx [..., M].
 [[nodiscard]] torch::Tensor through(const torch::Tensor& jacobian, const torch::Tensor& dy);
 
 }  // namespace folio::experiments::by_hand

@@ -106,7 +106,7 @@ Part attention_part(const Tensor& x, const Tensor& dy) {
     const auto d = attention_backward(*attention, x.to(type), dy.to(type), mistake);
     return {d.x, d.wq, d.wk, d.wv, d.wo};
   };
-  // Computes only the Jacobian of the softmax, and applies it to random gradients of the attention weights.
+  // The naive form covers only the softmax: its Jacobian is applied to random gradients of the attention weights.
   const Tensor dp_BHTT = torch::randn({B, H, T, T}, torch::kDouble);
   const auto weights_BHTT = [=] {
     attention->to(torch::kDouble);
@@ -114,8 +114,8 @@ Part attention_part(const Tensor& x, const Tensor& dy) {
   };
   return {.name = "attention",
           .mistake = Mistake::Softmax,
-          // Adds the lengths of all sums. Forward: projection, score, softmax, value. Backward: output, value, softmax,
-          // score, projection.
+          // The lengths of all sums on the longest path: projection, score, softmax and value forward; output, value,
+          // softmax, score and projection backward.
           .chain = 4 * D + 2 * K + 4 * T + B * T + kRest,
           .autograd = autograd_of_module(attention, x, dy),
           .by_hand = by_hand,
@@ -150,7 +150,7 @@ Part swiglu_part(const Tensor& x, const Tensor& dy) {
           .by_hand = by_hand,
           .naive = naive,
           .jacobian = B * T * D * D,
-          .kept = 2 * B * T * F};  // w1 x and w3 x
+          .kept = 2 * B * T * F};  // elements of w1 x and w3 x
 }
 
 Part cross_entropy_part() {
@@ -175,12 +175,12 @@ Part cross_entropy_part() {
           },
           .naive = naive,
           .jacobian = B* T* V* V,
-          .kept = B* T* V};  // the probabilities p
+          .kept = B* T* V};  // elements of the probabilities p
 }
 
 Part model_part(const std::vector<Part>& parts) {
   const auto model = nn::Llama(kConfig).ptr();
-  draw(*model, 0.3);  // larger than the default initialization, so that no part's contribution is near 0
+  draw(*model, 0.3);  // larger weights than by default, so that no module's contribution is near 0
   const Tensor tokens_BT = torch::randint(V, {B, T}), targets_BT = torch::randint(V, {B, T});
   const auto autograd = [=](torch::Dtype type) {
     model->to(type);
@@ -194,8 +194,8 @@ Part model_part(const std::vector<Part>& parts) {
     for (const auto& parameter : model->named_parameters()) gradients.push_back(by_name.at(parameter.key()));
     return gradients;
   };
-  // The longest path goes forward and backward through two norms and two branches per layer, the last norm, the output
-  // matrix and the loss.
+  // Rounding errors accumulate forward and backward through two norms and two branches per layer, the last norm, the
+  // output matrix and the loss.
   const int64_t norm = parts[0].chain, attention = parts[2].chain, ffn = parts[3].chain, loss = parts[4].chain;
   return {.name = "whole model",
           .chain = kLayers * (2 * norm + attention + ffn) + norm + D + V + loss,

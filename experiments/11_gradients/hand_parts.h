@@ -1,5 +1,5 @@
-// The parts with backward passes by hand, each on a small random problem, computed in three ways: by the module's
-// autograd, with full Jacobians, and in the efficient form.
+// Parts of the model, with small random inputs. Their gradients are computed in three ways: by autograd, by hand with
+// full Jacobians, and by hand in the efficient form without Jacobians.
 #pragma once
 
 #include <torch/types.h>
@@ -16,18 +16,19 @@ struct Part {
   using Tensors = std::vector<torch::Tensor>;
 
   std::string name;
-  Mistake mistake = Mistake::None;  ///< the part's most common mistake
-  /// Number of rounding errors on the longest path from the inputs to a gradient: the lengths of all sums, plus 10.
+  Mistake mistake = Mistake::None;  ///< the most common mistake in deriving this part's gradient
+  /// Number of rounding errors on the longest path from the inputs to a gradient: the total length of the sums on it,
+  /// plus 10 for elementwise operations.
   int64_t chain = 0;
   std::function<Tensors(torch::Dtype)> autograd{};          ///< gradients of the input and the parameters
   std::function<Tensors(torch::Dtype, Mistake)> by_hand{};  ///< the same gradients, by hand
   std::function<Tensors()> naive{};  ///< gradient of the input (attention: of the scores), by full Jacobians in double
   std::function<Tensors()> fast{};   ///< the same gradient without Jacobians
   int64_t jacobian = 0;              ///< number of elements in the Jacobians
-  int64_t kept = 0;                  ///< number of elements that the efficient form stores instead
+  int64_t kept = 0;                  ///< number of elements stored by the form without Jacobians
 
-  /// Returns a bound on the relative error of a gradient in the given type, derived from `chain`. Ignores cancellation
-  /// in sums, because rounding errors, whose signs are random, partly cancel as well.
+  /// Returns a bound on the relative error of a gradient in the given type: `chain` times half an ulp. It ignores that
+  /// cancellation in sums raises the error; the rounding errors have random signs and partly cancel, too.
   [[nodiscard]] double limit(torch::Dtype type) const;
 };
 
@@ -35,7 +36,7 @@ struct Part {
 /// in float, so that the computations in float and in double start from the same values.
 [[nodiscard]] std::vector<Part> make_parts(uint64_t seed);
 
-/// Returns the largest ‖a - b‖ / ‖b‖ over pairs of gradients; NaN if any is NaN.
+/// Returns the largest ‖a[i] - b[i]‖ / ‖b[i]‖ over all gradients i; NaN if any is NaN.
 [[nodiscard]] double relative_error(const Part::Tensors& a, const Part::Tensors& b);
 
 }  // namespace folio::experiments::by_hand

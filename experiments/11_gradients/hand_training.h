@@ -16,7 +16,7 @@ class HandUpdate {
 
   void operator()(double lr);
 
-  /// Returns the cosine similarity of the gradients by hand and autograd's, averaged over all steps.
+  /// Returns the cosine similarity between llama_backward's and autograd's gradients, averaged over all steps.
   [[nodiscard]] double mean_cosine() const;
 
  private:

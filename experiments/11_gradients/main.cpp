@@ -1,5 +1,5 @@
-// Study: do backward passes derived by hand equal autograd's, and what does a wrong one do? The results are explained
-// in README.md.
+// Study: do backward passes derived by hand equal autograd's, and how does a wrong one affect training? The results are
+// explained in README.md.
 #include <fmt/format.h>
 #include <torch/types.h>
 #include <torch/utils.h>
@@ -92,8 +92,8 @@ void check_parts(Report& report) {
 struct Trained {
   std::string name;
   Mistake mistake;
-  Doubles losses{}, cosines{};  ///< by seed: final validation loss; mean cosine similarity to autograd
-  Doubles cost{};               ///< by seed: the loss minus the loss of training with autograd
+  Doubles losses{}, cosines{};  ///< by seed: final validation loss; mean cosine similarity to autograd's gradients
+  Doubles cost{};               ///< by seed: final validation loss minus that of training with autograd
 };
 
 void train_with_mistakes(Report& report) {

@@ -72,7 +72,7 @@ void show_budgets(Report& report, const ScalingGrid& grid, const ScalingLaw& law
   chart.series.push_back({"best by the law", {}});
   for (const double flops : {1e10, 3e10, 5e10, 1e11, 3e11}) {
     const ScalingPoint best = law.optimum(flops, operations);
-    std::string outside;  // names N and D if outside the trained range
+    std::string outside;  // describes which of N and D is outside the range of the training runs
     if (best.parameters < smallest.parameters) outside += "N below all trained; ";
     if (best.parameters > largest.parameters) outside += "N above all trained; ";
     if (best.tokens < smallest.tokens) outside += "D below all trained; ";
@@ -97,8 +97,8 @@ void judge_law(Report& report, const ScalingGrid& grid, const ScalingLaw& law,
   const auto percent = [](double share) { return fmt::format("{:.2f} %", 100.0 * share); };
   Rows rows{{"law of all", {}, percent(experiments::relative_deviation(law, points)), {}}};
   report.check_below("typical relative error of the law", experiments::relative_deviation(law, points), 0.015);
-  // Fits a law to the points p with p.*number <= seen. Adds a row "law without `what`" with the errors of this law on
-  // those points and on the points with the largest p.*number.
+  // Fits a law only to the points p with p.*number <= seen. Adds a table row "law without `what`": the law's relative
+  // errors on the fitted points and on the points with the largest p.*number.
   const auto leave_out = [&](const std::string& what, double ScalingPoint::*number, double seen) {
     const double largest = points.back().*number;
     std::vector<ScalingPoint> in, out;

@@ -50,7 +50,7 @@ void ScalingGrid::train(const Report& report) {
     config.seed = seeds[s];
     std::unique_lock lock(one_at_a_time);
     nn::Llama model = seeded_llama(config.model, config.seed);
-    draw_feed_forwards_by_width(model);  // the default makes initial outputs smaller in narrow models
+    draw_feed_forwards_by_width(model);  // by default, narrow models would have smaller initial outputs
     lock.unlock();
     const double loss = train_model(model, text, config).validation_loss;
     lock.lock();
@@ -63,7 +63,8 @@ void ScalingGrid::train(const Report& report) {
 }
 
 Operations ScalingGrid::operations_per_token(double parameters) const {
-  // Solve N = (4 + 3 · 11/4) layers dim² + (2 layers + 1) dim for dim: matrices of attention and feed-forward, norms.
+  // Solve N = (4 + 3 · 11/4) layers dim² + (2 layers + 1) dim for dim. The first term counts the attention and
+  // feed-forward matrices, the second the norms.
   const auto layers = static_cast<double>(shape.n_layers);
   const double a = (4.0 + 3.0 * 11.0 / 4.0) * layers, b = 2.0 * layers + 1.0;
   const double dim = (std::sqrt(b * b + 4.0 * a * parameters) - b) / (2.0 * a);

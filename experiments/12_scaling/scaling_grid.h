@@ -12,10 +12,10 @@ namespace folio::experiments {
 
 /// FLOPs of training per token. A multiply-add counts as two, and the backward pass costs twice the forward pass.
 struct Operations {
-  double matrices = 0.0;  ///< 6 N, for N parameters without the embedding
-  double head = 0.0;      ///< 6 V dim: the head's matrix is the embedding, which N excludes
+  double matrices = 0.0;  ///< 6 · N, where N is the number of parameters without the embedding
+  double head = 0.0;      ///< 6 · V · dim for the output matrix: the embedding matrix (V, dim), which N excludes
   double attention =
-      0.0;  ///< 12 layers T dim: T scores, and a sum of T values, for each position (masked ones as well)
+      0.0;  ///< 12 · layers · T · dim: per position, T scores and a sum of T values (including masked ones)
 
   [[nodiscard]] double all() const { return matrices + head + attention; }
 };

@@ -41,7 +41,7 @@ Corner walk_downhill(const Function& f, const Point& start, double step) {
     std::sort(simplex.begin(), simplex.end(), lower);
     Corner& worst = simplex.back();
     if (worst.value - simplex.front().value <= 1e-14 * (1.0 + std::abs(simplex.front().value))) break;
-    Point centre(start.size(), 0.0);  // centroid of all points but the worst
+    Point centre(start.size(), 0.0);  // centroid of all corners except the worst
     for (auto c = simplex.begin(); c + 1 != simplex.end(); ++c) {
       for (size_t k = 0; k < centre.size(); ++k) centre[k] += c->x[k] / static_cast<double>(start.size());
     }
@@ -64,7 +64,7 @@ Corner walk_downhill(const Function& f, const Point& start, double step) {
   return *std::min_element(simplex.begin(), simplex.end(), lower);
 }
 
-// Geometric means of the points' N and D. The fit's variables are the logarithms of the law's terms at these means,
+// Geometric means of N and D over the points. The fit's variables are the logarithms of the law's terms at these means,
 // where the terms have similar sizes.
 struct Middle {
   double parameters, tokens;
@@ -105,7 +105,7 @@ double ScalingLaw::loss(double parameters, double tokens) const {
 
 ScalingPoint ScalingLaw::optimum(double flops, const std::function<double(double)>& operations) const {
   const auto loss_of = [&](double log_n) { return loss(std::exp(log_n), flops / operations(std::exp(log_n))); };
-  // Ternary search: the function has a single minimum.
+  // Ternary search over ln N: for a fixed budget, the loss has a single minimum.
   double low = std::log(100.0), high = std::log(1e15);
   while (high - low > 1e-9) {
     const double third = (high - low) / 3.0;

@@ -21,8 +21,9 @@ struct ScalingPoint {
   double loss = 0.0;
 };
 
-/// The loss of N parameters after D tokens, L(N, D) = E + A / N^alpha + B / D^beta. E is irreducible; the other terms
-/// are due to finite model and data. Source: Hoffmann et al., "Training Compute-Optimal Large Language Models", 2022.
+/// The loss of a model with N parameters after training on D tokens: L(N, D) = E + A / N^alpha + B / D^beta. E is
+/// irreducible; the other terms are due to the finite model size and the finite amount of data.
+/// Source: Hoffmann et al., "Training Compute-Optimal Large Language Models", 2022.
 struct ScalingLaw {
   double E = 0.0, A = 0.0, alpha = 0.0, B = 0.0, beta = 0.0;
 
@@ -40,7 +41,7 @@ struct ScalingLaw {
 /// Returns √(mean of (ln L(N, D) - ln loss)²), the typical relative error of the law.
 [[nodiscard]] double relative_deviation(const ScalingLaw& law, std::span<const ScalingPoint> points);
 
-/// The losses of models of one size, trained on one number of tokens from several seeds.
+/// The losses of models of the same size, trained on the same number of tokens with different seeds.
 struct ScalingRuns {
   double parameters = 0.0;
   double tokens = 0.0;

@@ -38,7 +38,7 @@ std::filesystem::path file_of(const Model& model, size_t stage, uint64_t seed) {
   return named(stage);
 }
 
-// Formats "1.553 ± 0.041": the mean, and the range of 95 % of single values if they are normally distributed.
+// Formats "1.553 ± 0.041": the mean ± 1.96 standard deviations, which contains 95 % of normally distributed values.
 std::string range_of(const std::vector<double>& values) {
   double square = 0.0;
   for (const double v : values) square += (v - mean_of(values)) * (v - mean_of(values));
@@ -55,7 +55,7 @@ train::LineChart::Series series(const std::string& name, const std::vector<doubl
 }  // namespace
 
 void study_full(Report& report) {
-  at::set_num_threads(1);  // one core per model
+  at::set_num_threads(1);  // one thread per model; the models train in parallel
   const auto start = std::chrono::steady_clock::now();
   const Shakespeare text = load_shakespeare(0.1, 0.1);
   const std::array<Model, 2> models{{{"window", NormOver::Window}, {"one position", NormOver::Position}}};

@@ -1,4 +1,4 @@
-// Measurements that detect if a trained model's predictions depend on later characters. Except for
+// Measurements that detect whether a trained model's predictions depend on later characters. Except for
 // loss_as_the_tutorial_takes_it(), they run without dropout and on consecutive windows of a split.
 #pragma once
 
@@ -16,32 +16,33 @@ namespace folio::experiments::tutorial {
 /// Returns the mean loss at each position, [T], over the first `windows` windows of `split`.
 [[nodiscard]] std::vector<double> losses_by_position(Llama& model, std::span<const int32_t> split, int64_t windows);
 
-/// Returns losses_by_position with all inputs after the position replaced by another window's, so a loss rises if it
-/// depends on later inputs. The last position has none, so its loss is unchanged.
+/// Like losses_by_position(), but for each position, replaces all later inputs by those of another window. A loss rises
+/// if it depends on later inputs. The loss at the last position, which has no later inputs, is unchanged.
 [[nodiscard]] std::vector<double> losses_with_other_futures(Llama& model, std::span<const int32_t> split,
                                                             int64_t windows);
 
-/// Returns losses_by_position with windows cut after the position: inputs of 1, 2, … T characters, as in generation.
+/// Like losses_by_position(), but truncates the inputs after each position: 1, 2, … T characters, as in generation.
 [[nodiscard]] std::vector<double> losses_without_future(Llama& model, std::span<const int32_t> split, int64_t windows);
 
-/// Returns the largest change of a logit at an earlier position when the last character changes, over 64 windows.
+/// Changes the last character of 64 windows and returns the largest change of any logit at an earlier position.
 [[nodiscard]] double change_from_last_character(Llama& model, std::span<const int32_t> split);
 
 /// Returns [T, T] in double: how strongly the loss at position t (row) depends on character u (column), as the norm of
 /// the gradient with respect to u's embedding, averaged over 64 windows.
 [[nodiscard]] torch::Tensor gradient_map(Llama& model, std::span<const int32_t> split);
 
-/// The results of the measurements above for one model.
+/// The results of all leak measurements for one model.
 struct Findings {
   std::vector<double> losses{};          ///< result of losses_by_position
   std::vector<double> other_futures{};   ///< result of losses_with_other_futures
   std::vector<double> without_future{};  ///< result of losses_without_future
   double change = 0.0;                   ///< result of change_from_last_character
-  double later_share = 0.0;              ///< fraction of the gradient map above the diagonal
+  double later_share = 0.0;              ///< fraction of the sum of gradient_map() that is due to later characters
 };
 [[nodiscard]] Findings look_for_leaks(Llama& model, std::span<const int32_t> split, int64_t windows);
 
-/// Returns how much later characters lower the loss: the mean of other_futures - losses, except at the last position.
+/// Returns the loss reduction due to later characters: the mean of other_futures - losses over all positions except
+/// the last.
 [[nodiscard]] double mean_gain_from_future(const Findings& findings);
 
 /// Returns the fraction of the `length`-character sequences of `split` that also occur in `train`.

@@ -52,8 +52,8 @@ void table(Report& report, const std::string& title, const std::vector<Variant>&
                rows);
 }
 
-// Shows the losses of n-gram counts at the first position and on average over 16 positions. Each position is predicted
-// from the characters so far, at most four.
+// Shows the loss of an n-gram model at the first position and on average over 16 positions. It predicts each character
+// from the preceding ones in the window, at most four.
 void show_what_counting_reaches(Report& report, const experiments::Shakespeare& text) {
   const train::NgramCounts counts(text.splits.train, text.vocab_size, 5);
   double sum = 0.0;

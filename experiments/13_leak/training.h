@@ -16,7 +16,8 @@ namespace folio::experiments::tutorial {
 
 class Training {
  public:
-  /// Creates a model from `seed`, or resumes from `file` if it exists. Throws core::Error if it doesn't fit `config`.
+  /// Creates a model from `seed`, or resumes from `file` if it exists. Throws core::Error if the file
+  /// doesn't fit `config`.
   Training(const Config& config, const Shakespeare& text, uint64_t seed, std::filesystem::path file = {});
 
   /// Trains until `steps` steps are complete or `minutes` have passed, then saves the state to the file passed to the

@@ -1,6 +1,6 @@
-// The last model of B. Kitano's "Llama from scratch" (notebook of August 2023), part by part, except that the eight
-// heads' matrices are combined into one each for queries, keys and values. The positions that the norm averages over
-// are configurable. Shapes: B windows, T positions, D width, H heads, K = D elements in a head, V characters.
+// A copy of the last model of B. Kitano's "Llama from scratch" (notebook of August 2023), with two changes: one matrix
+// computes the queries of all eight heads, one the keys and one the values; and the positions that the norm averages
+// over are configurable. Shapes: B windows, T positions, D width, H heads, K = D elements in a head, V characters.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -109,8 +109,8 @@ class LlamaImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Llama);
 
-/// Returns a model initialized by LibTorch's defaults, as in Kitano's notebook. Values depend on the seed, not on
-/// config.norm. Thread-safe.
+/// Returns a model with LibTorch's default initialization, as in Kitano's notebook. The same seed gives the same
+/// weights for every config.norm. Thread-safe.
 [[nodiscard]] Llama seeded(const Config& config, uint64_t seed);
 
 }  // namespace folio::experiments::tutorial

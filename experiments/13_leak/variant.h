@@ -1,4 +1,4 @@
-// A variant of the model's norm, with leaks measured in models trained with it, and charts that compare two variants.
+// The leak measurements for one variant of the norm, by seed, and charts that compare two variants.
 #pragma once
 
 #include <string>

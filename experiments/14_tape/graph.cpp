@@ -18,16 +18,16 @@ namespace svg = train::svg;
 
 constexpr double kWidth = 138, kHeight = 62, kGapX = 18, kGapY = 34, kMargin = 18, kHeader = 66;
 
-// A box of the picture, or the point where a line crosses a level on its way to a box further away.
+// A box of the picture, or a bend: the point where a line between boxes on distant levels crosses a level in between.
 struct Item {
-  const Node* node = nullptr;  // null for a point
+  const Node* node = nullptr;  // null for a bend
   size_t level = 0;            // row of the picture, from 0 at the bottom; above the rows of all users
   double x = 0.0;              // horizontal center
   struct Use {
     Item* item;
     double port;  // where the line ends: offset from the item's center
   };
-  std::vector<Use> users{};  // boxes and points one level below, to which lines lead
+  std::vector<Use> users{};  // ends of the lines from this item: boxes or bends one level below
   [[nodiscard]] double width() const { return node == nullptr ? 0.0 : kWidth; }
   [[nodiscard]] double wanted() const {
     double sum = 0.0;
@@ -36,7 +36,8 @@ struct Item {
   }
 };
 
-// Creates boxes for the last tape entry and all that it depends on, and points of long lines. Returns them by level.
+// Creates boxes for the last tape entry and all entries that it depends on, and bends where lines between non-adjacent
+// levels cross a level. Returns both by level.
 std::vector<std::vector<Item*>> connect(const Tape& tape, std::deque<Item>& items) {
   std::map<const Node*, Item*> boxes;
   const auto box_of = [&](const Node* node) {
@@ -72,7 +73,8 @@ std::vector<std::vector<Item*>> connect(const Tape& tape, std::deque<Item>& item
   return levels;
 }
 
-// Sets x of all boxes and points: sorts each level by its users' x, then centers it. Returns the width (>= least).
+// Sets x of all items: sorts the items of each level by the mean x of their users, then centers the level. Returns the
+// width of the picture, at least `least`.
 double spread_out(std::vector<std::vector<Item*>>& levels, double least) {
   const auto length_of = [](const std::vector<Item*>& row) {
     double length = -kGapX;

@@ -1,4 +1,4 @@
-// Study: how does autograd work? Compares a tape with LibTorch. The results are explained in README.md.
+// Study: how does autograd work? Compares a plain C++ autograd tape with LibTorch. Results are explained in README.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -94,7 +94,7 @@ int64_t kept(const Rung& rung, const data::Batch& batch) {
   return numbers;
 }
 
-// Draws the graph of the trained head's loss on one short window.
+// Draws the graph of the trained one-head model's loss on one short window.
 void draw_head(Report& report, const Rung& rung, const experiments::Shakespeare& text) {
   const std::vector<int32_t> line = text.tokenizer.encode("ROMEO:\nBe");
   const auto length = static_cast<int64_t>(line.size()) - 1;

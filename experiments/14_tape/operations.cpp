@@ -1,4 +1,4 @@
-// The tape's operations. Their rules add to gradients instead of setting them, because a value may be used twice.
+// The tape's operations. Their backward functions add to gradients: a value used twice gets two contributions.
 #include "experiments/14_tape/operations.h"
 
 #include <fmt/format.h>
@@ -67,8 +67,8 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   const int64_t S = a.shape().stack, N = a.shape().rows, K = a.shape().columns, M = b.shape().columns;
   require_fit(b.shape().rows == K && (b.shape().stack == S || b.shape().stack == 1), "matmul", a, b);
   const Tensor y = a.tape->record("matmul", {S, N, M}, {a, b});
-  // Calls body(row of y, element of a, row of b), given as offsets, for each element of a and the row of b that it is
-  // multiplied by.
+  // For each element of a and the row of b that it multiplies, calls body with three offsets: of the row of y, of the
+  // element of a, and of the row of b.
   const auto each = [=](auto body) {
     for (int64_t row = 0; row < S * N; ++row) {
       const int64_t first = b.shape().stack == 1 ? 0 : row / N * K;

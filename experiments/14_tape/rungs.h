@@ -1,5 +1,5 @@
-// Two models of experiments/growing on a tape, the bigram and the attention head, with the same learning rates and
-// initialization as there, and a step of gradient descent.
+// The bigram model and the one-head model of experiments/growing on a tape, with the same learning rates and
+// initialization, and a gradient descent step.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct Parameter {
 struct Rung {
   std::string name;
   std::vector<Parameter> parameters;
-  /// Records the loss of a batch on a tape. `w` are the leaves of `parameters` in order.
+  /// Records the loss of a batch on a tape. `w` must be the result of leaves(): one leaf for each of `parameters`.
   std::function<Tensor(const std::vector<Tensor>& w, const data::Batch& batch)> loss;
   double rate;  ///< learning rate
 };
@@ -32,10 +32,10 @@ struct Rung {
 /// Returns a model of embeddings of width D, one causal attention head, and a linear layer to the logits.
 [[nodiscard]] Rung one_head(int64_t vocab_size, int64_t D, uint64_t seed);
 
-/// Records the parameters as leaves of the tape.
+/// Records the rung's parameters as leaves of the tape and returns the leaves in the same order.
 [[nodiscard]] std::vector<Tensor> leaves(Tape& tape, const Rung& rung);
 
-/// Takes one step of gradient descent on a new tape. Returns the batch's loss before the step.
+/// Updates the rung's parameters by one gradient descent step, on a new tape. Returns the loss before the step.
 double descend(Rung& rung, const data::Batch& batch);
 
 }  // namespace folio::tape

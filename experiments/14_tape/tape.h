@@ -21,19 +21,19 @@ struct Shape {
 
 [[nodiscard]] std::string shown(const Shape& shape);  ///< formats a shape: "[16, 8, 65]"
 
-/// An entry of the tape: an operation, its result, and the rule of its gradient.
+/// An entry of the tape: an operation, its result, and its backward function.
 struct Node {
   std::string operation;
   Shape shape;
   std::vector<Node*> inputs{};
   Values value{};
   Values gradient{};             ///< ∂loss/∂value, elementwise; 0 before backward()
-  std::function<void()> rule{};  ///< adds this gradient's contributions to those of the inputs; empty for leaves
+  std::function<void()> rule{};  ///< adds this entry's contributions to its inputs' gradients; empty for leaves
 };
 
 class Tape;
 
-/// A reference to a tape's entry, for use in operations. Valid as long as the tape.
+/// A reference to a tape's entry, for use in operations. Valid while the tape exists.
 struct Tensor {
   Tape* tape;
   Node* node;
@@ -45,7 +45,7 @@ struct Tensor {
 class Tape {
  public:
   Tape() = default;
-  Tape(const Tape&) = delete;  // rules point to this tape's entries
+  Tape(const Tape&) = delete;  // the backward functions contain pointers to this tape's entries
   Tape& operator=(const Tape&) = delete;
 
   /// Records a parameter or input. Throws core::Error unless the number of values matches the shape.
@@ -54,7 +54,7 @@ class Tape {
   /// Records an entry with zero values, to be filled by an operation. Throws core::Error for an input of another tape.
   Tensor record(const std::string& operation, Shape shape, const std::vector<Tensor>& inputs);
 
-  /// Computes the gradients of all entries. Throws core::Error unless the loss is a scalar, or on a second call.
+  /// Computes the gradients of all entries. Throws core::Error if the loss is not a scalar, or on a second call.
   void backward(const Tensor& loss);
 
   [[nodiscard]] const std::deque<Node>& nodes() const { return nodes_; }  ///< in the order of recording

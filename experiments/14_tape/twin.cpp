@@ -59,7 +59,7 @@ torch::Tensor growing_loss(growing::Model& model, const data::Batch& batch) {
   return growing::cross_entropy(logits_BTV, ids_of(batch.targets).view({batch.rows, batch.length}));
 }
 
-// An operation or model (rung) that runs on a tape and by LibTorch. The loss is a randomly weighted sum of the result.
+// An operation or model (rung) that runs on a tape and in LibTorch. The loss is a randomly weighted sum of the result.
 struct Case {
   std::string name;
   std::vector<Parameter> leaves;
@@ -134,8 +134,9 @@ Recorded record(Tape& tape, const Case& c, const Values& weights) {
   return {leaves, weighted, sum(weighted)};
 }
 
-// Returns the largest |gradient − D(h)| / tolerance, with central differences D. As in tests/modules/gradient_check.h,
-// the tolerance is 4 truncation errors, each (D(2h) − D(h)) / 3, plus 32 roundings of the loss divided by h.
+// Returns the largest |gradient − D(h)| / tolerance, where D(h) is the central difference with step h. As in
+// tests/modules/gradient_check.h, the tolerance is 4 |D(2h) − D(h)| / 3 for truncation plus
+// 32 ε Σ |terms of the loss| / h for rounding.
 double worst_share(const Case& c, const Values& weights, const Recorded& at) {
   constexpr double kEps = std::numeric_limits<double>::epsilon();
   const double h = std::cbrt(kEps);

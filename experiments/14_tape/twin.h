@@ -10,11 +10,11 @@
 
 namespace folio::tape {
 
-/// The comparison of one operation's or model's gradients, with random values.
+/// The comparison of the gradients of one operation or model, at random input and parameter values.
 struct Check {
   std::string name;
   double error;        ///< ‖tape − LibTorch‖ / ‖LibTorch‖, maximum over the leaves
-  double limit;        ///< bound from rounding: half an ulp per operation on the longest path to a gradient
+  double limit;        ///< bound on `error`: half an ulp per rounding on the longest path to a gradient
   double differences;  ///< |tape − central difference| as a fraction of its tolerance, maximum over elements
 };
 [[nodiscard]] std::vector<Check> check_gradients(uint64_t seed);
@@ -23,7 +23,7 @@ struct Check {
 /// windows with T positions.
 [[nodiscard]] double roundings(const Rung& rung, int64_t B, int64_t T);
 
-/// Trains with LibTorch and returns each batch's loss before its step.
+/// Trains with LibTorch, one step per batch. Returns each batch's loss before the step.
 [[nodiscard]] std::vector<double> libtorch_losses(const Rung& rung, const std::vector<data::Batch>& batches);
 
 }  // namespace folio::tape

@@ -29,7 +29,7 @@ void matmul(const float* x, size_t n_rows, const float* weight, size_t k, size_t
 void attention_f16(const AttentionInput<F16>& in, float* out) {
   for (size_t row = 0; row < in.n_rows; ++row) {
     const size_t seen = std::min(in.window, in.n_positions + row);
-    work.attention_multiply_adds += in.n_queries * seen * 2 * in.head_dim;  // one for the score, one for the value
+    work.attention_multiply_adds += in.n_queries * seen * 2 * in.head_dim;  // score and weighted sum
   }
   // The rows of a call are consecutive positions, so each cached position is counted once for all rows.
   const size_t positions = std::min(in.window, in.n_positions) + in.n_rows - 1;

@@ -20,7 +20,7 @@ struct Work {
   [[nodiscard]] uint64_t bytes() const { return matrix_bytes + cache_bytes + activation_bytes; }
 };
 
-/// Returns counting kernels of the CPU's best instruction set. They support float32 weights and a float16 cache.
+/// Returns counting kernels for the CPU's best instruction set. They support only float32 weights and a float16 cache.
 [[nodiscard]] const infer::kernels::Kernels& counting_kernels();
 
 /// Returns the work since the last call and resets the counters.

@@ -21,8 +21,8 @@ struct Generation {
   std::vector<Work> work{};                  ///< by generated token: cumulative work
 };
 
-/// Generates `count` tokens greedily, at most 256 (the rows of a step), on a runner with counting kernels. Without the
-/// cache, every token recomputes all previous positions.
+/// Generates `count` <= 256 tokens greedily (a forward pass has at most 256 rows) on a runner with counting kernels.
+/// Without the cache, every token recomputes all previous positions.
 [[nodiscard]] Generation generate(infer::Runner& runner, size_t count, bool with_cache);
 
 /// Returns the logits after each of `count` <= 256 random tokens, (count, vocab_size), computed one token at a time.
@@ -31,7 +31,7 @@ struct Generation {
 /// Returns ‖a - b‖ / ‖b‖.
 [[nodiscard]] double relative_distance(std::span<const float> a, std::span<const float> b);
 
-/// Returns the exponent in count ~ n^slope: the least-squares slope of ln count against ln n for n >= 32 tokens.
+/// Returns the exponent s of count ~ n^s: the least-squares slope of ln count against ln n for n >= 32 tokens.
 template <typename Count>
 [[nodiscard]] double slope(const Generation& g, Count count) {
   double n = 0.0, sx = 0.0, sy = 0.0, sxx = 0.0, sxy = 0.0;

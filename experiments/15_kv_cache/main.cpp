@@ -162,7 +162,7 @@ void compare_types(Report& report) {
                {"", "bytes of a position", "positions in the memory of one in F32", "distance of the logits"}, rows);
 }
 
-// Compares kinds of attention: bytes of a position and layer, by formula and in the engine's blocks.
+// Compares the cache size per position and layer of attention variants: elements by formula, and the engine's bytes.
 void compare_attention(Report& report) {
   core::ModelConfig mha{.vocab_size = 66}, gqa = mha, mqa = mha, mla = mha;
   gqa.n_kv_heads = 2;

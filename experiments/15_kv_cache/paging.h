@@ -25,7 +25,7 @@ struct Lengths {
 [[nodiscard]] std::vector<Text> running_texts(const Lengths& lengths, int64_t count, double mean, int64_t context,
                                               uint64_t seed);
 
-/// Returns `positions` rounded up to whole blocks of `block` positions.
+/// Returns `positions` rounded up to a multiple of `block`: the positions in the allocated blocks.
 [[nodiscard]] constexpr int64_t held_in_blocks(int64_t positions, int64_t block) {
   return (positions + block - 1) / block * block;
 }
@@ -33,11 +33,12 @@ struct Lengths {
 /// Returns the number of blocks that the engine's BlockManager allocates for the sequences' current positions.
 [[nodiscard]] int64_t engine_blocks(const std::vector<Text>& texts);
 
-/// KV blocks of `count` sequences that share a prompt of `prompt` positions: blocks in use, and blocks copied on write.
+/// The KV blocks of sequences that share a prompt: the number in use, and the number copied on write.
 struct Shared {
   int64_t blocks = 0;
   int64_t copies = 0;
 };
+/// Returns the block counts after `count` forks of a prompt with `prompt` positions have each added one position.
 [[nodiscard]] Shared engine_blocks_of_shared_prompt(int64_t prompt, int64_t count);
 
 }  // namespace folio::experiments

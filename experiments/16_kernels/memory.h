@@ -1,5 +1,5 @@
-// Memory access of the study's matrix products. The same loops run on Direct memory, which only computes, and on
-// CountingMemory, which also counts loads, multiply-adds, and the lines that a small cache would fetch.
+// Memory access of the study's matrix products. The same loops run with Direct, which counts nothing, and with
+// CountingMemory, which counts loads, multiply-adds, and the lines that a small cache would fetch.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ class CountingMemory {
  public:
   static constexpr size_t kCacheBytes = size_t{256} << 10U;
 
-  /// Counts accesses to [begin, begin + count), which holds all operands. `begin` must be aligned to a cache line.
+  /// Counts accesses to [begin, begin + count), which must contain all operands. `begin` must be cache-line aligned.
   CountingMemory(const float* begin, size_t count);
 
   float load(const float* from) {

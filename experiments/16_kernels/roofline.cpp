@@ -19,7 +19,7 @@ double Roof::at(double operations_per_byte) const {
 Roof measure_roof(core::ThreadPool& pool, size_t megabytes, double seconds) {
   constexpr size_t kRounds = 100'000;
   const VectorStep& step = vector_step();
-  std::vector<double> sums(pool.size() * 8);  // one cache line per thread, against false sharing
+  std::vector<double> sums(pool.size() * 8);  // one cache line per thread, to avoid false sharing
   const double compute_seconds = best_time(seconds, [&] {
     pool.parallel_for(pool.size(), 1, [&](size_t begin, size_t end) {
       for (size_t i = begin; i < end; ++i) sums[i * 8] += step.multiply_adds(kRounds);

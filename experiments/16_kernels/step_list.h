@@ -1,4 +1,4 @@
-// The optimization steps of a matrix product, in the order of the study, and the random product that they compute.
+// The optimization steps of a matrix product, in the order of the study, and random operands for them.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace folio::experiments {
 
-/// A matrix product with random inputs and weights. Inputs, weights and results are contiguous, in this order.
+/// A matrix product with random inputs and weights. `numbers` stores inputs, weights and results, in this order.
 struct Problem {
   core::AlignedVector<float> numbers;
   Product product;
@@ -26,7 +26,7 @@ struct Step {
   std::function<void(const Product&)> run;
   std::function<void(CountingMemory&, const Product&)> count;  ///< counting version; empty: same as the previous step
   bool threads = false;
-  bool in_order = true;  ///< adds the products of an output in increasing order of k
+  bool in_order = true;  ///< whether the products of each output are added in increasing order of k
 };
 
 /// Returns the study's optimization steps for products with `n` input rows. `pool` must outlive the returned steps.

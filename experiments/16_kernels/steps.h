@@ -1,5 +1,5 @@
 // A matrix product, improved step by step. Memory is Direct or CountingMemory. Every step adds the products of an
-// output in increasing order of k, except the vector step, which adds in lanes.
+// output in increasing order of k, except the vector step, which has a partial sum per lane.
 #pragma once
 
 #include "experiments/16_kernels/memory.h"
@@ -8,7 +8,7 @@ namespace folio::experiments {
 
 inline constexpr size_t kTileRows = 4;  ///< rows of w in a tile; r must be a multiple of 4
 
-/// Computes the product column by column of w. Neighboring elements of w are read far apart in time.
+/// Computes the product one column of w at a time. Consecutive reads of w are k floats apart in memory.
 template <typename Memory>
 void by_columns(Memory& memory, const Product& p) {
   for (size_t n = 0; n < p.n; ++n) {
@@ -30,7 +30,7 @@ float dot(Memory& memory, const float* x, const float* w, size_t k) {
   return sum;
 }
 
-/// Computes the product row by row of w. All of w is read for each input.
+/// Computes the product one row of w at a time. Reads all of w again for each input.
 template <typename Memory>
 void by_rows(Memory& memory, const Product& p) {
   for (size_t n = 0; n < p.n; ++n) {
@@ -40,7 +40,7 @@ void by_rows(Memory& memory, const Product& p) {
   }
 }
 
-/// Computes the product with the outer loops of by_rows() swapped: each row of w is read once for all inputs.
+/// Like by_rows() with the outer loops swapped: each row of w is fetched from memory once and used for all inputs.
 template <typename Memory>
 void weights_once(Memory& memory, const Product& p) {
   for (size_t r = 0; r < p.r; ++r) {
@@ -50,8 +50,8 @@ void weights_once(Memory& memory, const Product& p) {
   }
 }
 
-/// Computes the product in tiles of four rows of w and kInputs inputs (1 or 2, a divisor of n). Each loaded element is
-/// used in several multiply-adds, and the sums stay in registers.
+/// Computes the product in tiles of four rows of w and kInputs inputs (1 or 2, a divisor of n). Each loaded element of
+/// x is used for four multiply-adds, each of w for kInputs; the sums stay in registers.
 template <size_t kInputs, typename Memory>
 void tiles(Memory& memory, const Product& p) {
   for (size_t r = 0; r < p.r; r += kTileRows) {

@@ -1,4 +1,4 @@
-// The study's vector step, vector_tiles(), compiled for each instruction set of the architecture in a separate file.
+// The study's vector step, vector_tiles(), compiled once per instruction set, each in a separate file.
 #pragma once
 
 #include "experiments/16_kernels/memory.h"
@@ -10,7 +10,7 @@ struct VectorStep {
   size_t lanes;  ///< floats per vector
   /// Computes the product for rows [begin, end) of w. Both must be multiples of 4, and n must be 1 or even.
   void (*product)(const Product& p, size_t begin, size_t end);
-  /// Runs `rounds` times kPeakSums vector multiply-adds in registers. The result keeps the compiler from removing them.
+  /// Runs rounds · kPeakSums vector multiply-adds in registers. Returns a sum so that the compiler can't remove them.
   float (*multiply_adds)(size_t rounds);
 };
 

@@ -1,4 +1,4 @@
-// The vector step, included by one file per instruction set. Each defines FOLIO_STUDY_LANES, the floats in a vector.
+// The vector step, included by one file per instruction set, which must define FOLIO_STUDY_LANES: floats per vector.
 #pragma once
 
 #include "experiments/16_kernels/steps.h"
@@ -20,7 +20,8 @@ void product(const Product& p, size_t begin, size_t end) {
 
 float multiply_adds(size_t rounds) {
   Vec sum[kPeakSums];
-  for (size_t i = 0; i < kPeakSums; ++i) sum[i] = Vec{} + static_cast<float>(i);  // distinct: equal sums get merged
+  // The sums start with distinct values, because the compiler would merge equal sums.
+  for (size_t i = 0; i < kPeakSums; ++i) sum[i] = Vec{} + static_cast<float>(i);
   const Vec a = Vec{} + 0.5F;
   for (size_t round = 0; round < rounds; ++round) {
     for (Vec& s : sum) s = s * a + a;

@@ -1,5 +1,5 @@
-// Loads the study's model and computes its validation loss by window, so that two quantizations are compared on the
-// same text.
+// Loads the study's model and computes the validation loss of each window, so that the losses of two quantizations can
+// be compared window by window.
 #pragma once
 
 #include <cstdint>

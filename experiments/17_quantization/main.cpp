@@ -70,7 +70,7 @@ void compare_types(Study& s) {
 void compare_tensors(Study& s) {
   std::vector<std::vector<Report::Json>> rows;
   std::vector<IntervalChart::Row> chart;
-  std::array<double, 3> worst{};  // largest error of any kind of matrix, by block type
+  std::array<double, 3> worst{};  // by type in kBlocks: largest relative error over the kinds of matrices
   double q4_best = 1.0;
   const auto manifest = core::tensor_manifest(s.exact.config);
   for (const auto& [kind, values] : experiments::by_kind(s.exact)) {

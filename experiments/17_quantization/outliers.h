@@ -1,4 +1,4 @@
-// Measures the effect of quantization on groups with an outlier, and on groups with a nonzero mean.
+// Measures the quantization error of groups of 32 values that have an outlier or a nonzero mean.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ struct GroupShape {
 };
 [[nodiscard]] GroupShape shape_of(const std::vector<float>& values);
 
-/// Sets the first of each 32 values to `size` times the root mean square of the other 31, quantizes to `type`, and
-/// returns the relative error of those 31.
+/// Sets the first value of each group of 32 to `size` times the root mean square of the other 31, quantizes to `type`,
+/// and returns the relative error of the other values of all groups.
 [[nodiscard]] double error_beside_outliers(std::vector<float> values, double size, core::DType type);
 
 /// Normalizes each group of 32 to standard deviation 1 and mean `shift`, quantizes to `type`, and returns the root mean

@@ -18,7 +18,7 @@ core::StoredModel in_type(const core::StoredModel& model, core::DType type) {
     if (elements % kGroup == 0) tensor.shape = {elements / kGroup, kGroup};
   }
   core::StoredModel result = model;
-  result.gguf = nullptr;  // the GGUF file does not hold these weights
+  result.gguf = nullptr;  // the GGUF file contains the original weights
   const core::TensorStream stream = core::stream_as(std::move(flat), type);
   for (size_t i = 0; i < result.tensors.size(); ++i) {
     const auto bytes = stream.bytes(i);
@@ -47,7 +47,8 @@ core::StoredModel with_weights(const core::StoredModel& model, core::Weights wei
 std::vector<float> rounded(std::span<const float> values, core::DType type) {
   core::StoredModel one{
       .path = "", .format = core::ModelFormat::Gguf, .config = {}, .tensors = {}, .storage = {}, .gguf = {}};
-  // Uses the middle one of three tensors. The first and the last would be treated as embedding and output matrix.
+  // Three copies of the tensor, of which the middle one is used: in_type() assumes that the first is the embedding and
+  // the last the output matrix.
   const core::TensorView view{.name = "values",
                               .type = core::DType::F32,
                               .shape = {static_cast<int64_t>(values.size()) / kGroup, kGroup},

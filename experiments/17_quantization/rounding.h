@@ -8,8 +8,9 @@
 
 namespace folio::experiments {
 
-/// Returns the model with its matrices quantized to `type`. With Q4_0 and Q4_1, embedding and output matrix are Q8_0.
-/// Groups of 32 may span rows (see whole_rows()). Throws core::Error if a matrix's size is not a multiple of 32.
+/// Returns the model with its matrices quantized to `type`. For Q4_0 and Q4_1, the embedding and the output matrix
+/// are quantized to Q8_0. Groups of 32 may span rows (see whole_rows()). Throws core::Error if a matrix's size is not a
+/// multiple of 32.
 [[nodiscard]] core::StoredModel in_type(const core::StoredModel& model, core::DType type);
 
 /// Returns true if each row of each matrix is a whole number of groups of 32, as the engine requires.
@@ -18,7 +19,7 @@ namespace folio::experiments {
 /// Returns the model with its weights dequantized to float32, for which the engine quantizes no activations.
 [[nodiscard]] core::StoredModel as_floats(const core::StoredModel& model);
 
-/// Returns a model with these weights and the path and format of `model`.
+/// Returns a model with the given weights, and with the path and format of `model`.
 [[nodiscard]] core::StoredModel with_weights(const core::StoredModel& model, core::Weights weights);
 
 /// Returns `values` after quantization to `type` and dequantization. The number of values must be a multiple of 32.

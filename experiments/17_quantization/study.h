@@ -18,7 +18,7 @@ struct Study {
   infer::Cpu cpu{};
   std::vector<double> losses{};  ///< mean loss of `exact` in each window
 
-  /// Returns the confidence interval of the loss of `model` minus that of `exact`, paired by window.
+  /// Returns the 95 % confidence interval of the loss of `model` minus that of `exact`, paired by window.
   [[nodiscard]] Interval cost(const core::StoredModel& model) {
     return paired_interval(experiments::losses(model, judged.validation, cpu), losses);
   }

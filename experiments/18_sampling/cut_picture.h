@@ -12,7 +12,7 @@ struct CutPicture {
   struct Panel {
     std::string title{};               ///< heading, with the text before the position
     std::vector<Candidate> model{};    ///< candidates, most likely first
-    std::vector<std::string> names{};  ///< display texts of the first candidates, those to draw
+    std::vector<std::string> names{};  ///< texts of the candidates to draw, most likely first
   };
 
   std::string title;
@@ -20,8 +20,8 @@ struct CutPicture {
   std::vector<Setting> cuts;
   std::vector<Panel> panels;
 
-  /// Returns an SVG document. A panel has a bar for each of `names`, and a line for each of `cuts` along the tokens
-  /// that it keeps, labeled with their total probability.
+  /// Returns an SVG document. A panel has a bar for each of `names`, and for each of `cuts` a line that spans the
+  /// kept tokens and is labeled with their total probability.
   [[nodiscard]] std::string svg() const;
 };
 

@@ -17,13 +17,13 @@ struct Candidate {
 /// Returns softmax over all tokens except `never`, most likely first. Equally likely tokens are in order of their ids.
 [[nodiscard]] std::vector<Candidate> ranked(std::span<const float> logits, std::span<const int32_t> never);
 
-/// Returns the number of tokens that top-k, top-p and min-p keep; 1 at temperature 0.
+/// Returns how many of the most likely tokens top-k, top-p and min-p keep; 1 at temperature 0. `model` must be sorted.
 [[nodiscard]] size_t n_kept(std::span<const Candidate> model, const infer::SamplerOptions& options);
 
-/// Returns the distribution that a token is drawn from: the kept tokens, at the options' temperature, normalized.
+/// Returns the distribution to draw from: the kept tokens of `model`, at the options' temperature, normalized.
 [[nodiscard]] std::vector<Candidate> drawn_from(std::span<const Candidate> model, const infer::SamplerOptions& options);
 
-/// Returns the first token whose cumulative probability exceeds `uniform`, in [0, 1).
+/// Returns the first token at which the cumulative probability exceeds `uniform`, a random number in [0, 1).
 [[nodiscard]] int32_t token_at(std::span<const Candidate> distribution, double uniform);
 
 /// Returns Σ p, the total probability.

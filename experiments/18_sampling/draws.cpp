@@ -17,8 +17,9 @@ int32_t drawn(Sampler& sampler, std::span<const float> logits, uint64_t position
   return sampler.sample(scratch, {}, static_cast<int64_t>(position));
 }
 
-// Returns Pearson's χ² = Σ (observed - expected)² / expected divided by a bound that chance exceeds once in 3.5 million
-// tests; infinity if a truncated token was drawn. Merges tokens with an expected count below 5.
+// Computes Pearson's χ² = Σ (observed - expected)² / expected, and returns its ratio to a bound that a correct sampler
+// exceeds in one of 3.5 million tests. Returns infinity if a truncated token was drawn. Merges tokens with an expected
+// count below 5.
 double chi_square_over_bound(std::span<const Candidate> distribution, std::span<const int64_t> counts, double n) {
   double sum = 0.0;
   double expected = 0.0;
@@ -79,7 +80,7 @@ void check_draws(Report& report, std::span<const float> logits) {
         power.push_back(fits(setting.options));
       }
     }
-    // Repeats the draws in reverse order, with new samplers for each draw: one with the same seed, one with another.
+    // Repeats the draws in reverse order with two new samplers per draw, one with the same seed and one with another.
     SamplerOptions options = settings[0].options;
     options.seed = seed;
     std::vector<int32_t> forwards;

@@ -13,7 +13,7 @@ class Halving final : public infer::Policy {
  public:
   explicit Halving(size_t after) : after_(after) {}
 
-  // Drops the worse half of the sequences after `after_` tokens, else keeps all. Scores are the sequences' ln p.
+  // Drops the less likely half of the sequences when they reach `after_` tokens. A sequence's score is its ln p.
   std::vector<infer::Continuation> decide(std::span<const infer::SequenceState> sequences) override {
     std::vector<infer::Continuation> next;
     for (const infer::SequenceState& s : sequences) {

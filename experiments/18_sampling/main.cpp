@@ -42,7 +42,7 @@ std::vector<Setting> all_settings() {
   return settings;
 }
 
-// The length of a prompt, in tokens of the validation split.
+// The number of tokens in a prompt, which is an excerpt from the validation split.
 constexpr size_t kPrompt = 32;
 
 std::vector<Text> from_book(std::span<const int32_t> validation, size_t n_texts, size_t n_tokens, uint64_t seed) {
@@ -75,7 +75,7 @@ void check_results(Report& report, const Results& results, size_t tokens_of_a_se
   }
   report.check_above("−ln p: the book more than greedy", results.gap("the book", "greedy", &Counted::surprise), 0.3);
   report.check_above("−ln p: T = 1.5 more than the book", results.gap("T = 1.5", "the book", &Counted::surprise), 0.3);
-  // For samples of the model itself, the mean of -ln p equals the mean entropy, up to the sampling error.
+  // For tokens sampled from the model itself, the mean of -ln p equals the mean entropy, up to the sampling error.
   std::vector<double> errors;
   const auto variance = results.by_seed("T = 1", &Counted::surprise_variance);
   const auto surprise = results.by_seed("T = 1", &Counted::surprise);
@@ -91,7 +91,7 @@ void check_results(Report& report, const Results& results, size_t tokens_of_a_se
   report.check_below("min-p 0.1: likewise", results.least("min-p 0.1", &Counted::least_mass), 0.9);
 }
 
-// Checks that the sequences kept by Halving are among those sampled without a policy.
+// Checks that the policy Halving keeps half of the sequences, each equal to one sampled without a policy.
 void check_halving(Report& report, infer::Engine& engine, const data::Tokenizer& tokenizer, const Text& text) {
   constexpr size_t kAfter = 16;
   infer::Request request{.prompt = text.prompt,

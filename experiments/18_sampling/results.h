@@ -17,7 +17,7 @@ struct Setting {
 
 class Results {
  public:
-  /// Each seed has `texts_of_a_seed` outputs. The outputs of a setting must be added seed by seed.
+  /// Each setting has `texts_of_a_seed` outputs per seed, which must be added seed by seed.
   explicit Results(size_t texts_of_a_seed) : texts_of_a_seed_(texts_of_a_seed) {}
 
   void add(const std::string& name, const std::vector<Counted>& texts);
@@ -33,7 +33,7 @@ class Results {
   /// Counts tokens of the setting `name` that the textbook sampler in cuts.h would not have drawn.
   [[nodiscard]] int64_t n_other(const std::string& name) const;
 
-  /// Prints a table of the corpus, named `book`, and all settings. Plots untruncated settings against temperature.
+  /// Shows a table with rows for the corpus (named `book`) and each setting. Plots untruncated settings by temperature.
   void show(Report& report, const std::string& book, const std::vector<Setting>& settings) const;
 
  private:

@@ -1,11 +1,12 @@
-// Truncates the distributions at two positions of a text, one certain and one uncertain.
+// Compares truncation at two positions of a text: one where the model is certain of the next token, one where not.
 #pragma once
 
 #include "experiments/18_sampling/results.h"
 
 namespace folio::experiments {
 
-/// Reports what each of `cuts` keeps at one certain and one uncertain position. Returns the uncertain one's logits.
+/// Reports how many tokens each of `cuts` keeps at a position where the model is certain and at one where it is not.
+/// Returns the logits at the uncertain position.
 [[nodiscard]] std::vector<float> cut_two_positions(Report& report, infer::Engine& engine,
                                                    const data::Tokenizer& tokenizer, const Text& text,
                                                    const std::vector<Setting>& cuts);

@@ -67,11 +67,11 @@ class Row {
     }
   }
 
-  // Returns the error after merging the blocks in `order`. With `rescaled` false, makes the mistake of not rescaling.
+  // Returns the error after merging the blocks in `order`. If `rescaled` is false, omits the rescaling on purpose.
   Error error(const std::vector<size_t>& order, bool rescaled = true) {
     Partial<T> total = parts_[order[0]];
     for (size_t i = 1; i < order.size(); ++i) {
-      if (!rescaled) total.m = std::max(total.m, parts_[order[i]].m);  // join() then omits rescaling
+      if (!rescaled) total.m = std::max(total.m, parts_[order[i]].m);  // join() then doesn't rescale `total`
       join(total, parts_[order[i]]);
     }
     const std::vector<T> out = finished(total);

@@ -39,7 +39,7 @@ void add_values(CountedMemory& memory, const Head& h, float* out, const float* p
   }
 }
 
-// Returns the output of query i. If `begins`, its cache lines are only written; otherwise they are also fetched.
+// Returns the output of query i for updating. If `begins` is true, its old content is not fetched from memory.
 float* output(CountedMemory& memory, const Head& h, size_t i, bool begins) {
   const size_t at = h.out + i * h.head_dim;
   return begins ? memory.store(at, h.head_dim) : memory.update(at, h.head_dim);

@@ -24,7 +24,7 @@ class CountedMemory {
   [[nodiscard]] float* store(size_t at, size_t n) { return touch(at, n, false, true); }
   /// Returns `n` elements for updating. Fetches lines not in the cache, and writes them back on eviction.
   [[nodiscard]] float* update(size_t at, size_t n) { return touch(at, n, true, true); }
-  /// Returns the elements from offset `at` on without counting, to set inputs and to read results.
+  /// Returns a pointer to the element at offset `at` for uncounted accesses, to set inputs and to read results.
   [[nodiscard]] float* uncounted(size_t at) { return numbers_.data() + at; }
 
   /// Returns the bytes fetched and written back so far.

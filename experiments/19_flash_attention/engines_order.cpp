@@ -89,7 +89,7 @@ void check_engines_order(Report& report) {
   size_t n_numbers = 0;
   size_t n_other = 0;      // elements whose bits differ from the engine's
   size_t n_reversed = 0;   // elements that differ when blocks are merged in reverse order
-  size_t n_in_blocks = 0;  // elements of outputs that span several blocks
+  size_t n_in_blocks = 0;  // output elements that combine several blocks
   for (const size_t head_dim : {8, 32, 48}) {
     for (size_t length = 1; length <= 200; length += report.short_form() ? 7 : 1) {
       const Case c(length, head_dim, report.seed());

@@ -9,8 +9,8 @@
 
 namespace folio::experiments {
 
-/// Returns a bound on |error| / Σ p |v| for `n` positions in blocks of `block`, with scores in an interval of length
-/// `range`: half a unit in the last place per rounding. Derived in README.md, "How exact".
+/// Returns a bound on |error| / Σ p |v|, with softmax weights p and values v: half an ulp per rounding, for `n`
+/// positions in blocks of `block` and scores in an interval of length `range`. Derived in README.md, "How exact".
 template <typename T>
 double error_bound(size_t n, size_t block, double range) {
   const size_t n_blocks = (n + block - 1) / block;
@@ -22,8 +22,8 @@ double error_bound(size_t n, size_t block, double range) {
 /// Checks that merging blocks in any order yields the softmax, up to error_bound().
 void check_any_order(Report& report);
 
-/// Checks that the documented order of merging blocks reproduces the engine's attention bit for bit, unlike its
-/// reverse.
+/// Checks that merging blocks in the documented order reproduces the engine's attention bit for bit, and that the
+/// reverse order does not.
 void check_engines_order(Report& report);
 
 }  // namespace folio::experiments

@@ -1,5 +1,5 @@
-// Softmax of a row of scores times a matrix of values, block by block: each block separately, then merged. Adds in the
-// engine's documented order (infer/reference/kernels.h), so floats reproduce the engine bit for bit.
+// Softmax of a row of scores times a matrix of values: computed for each block separately, then merged. Sums are in the
+// engine's documented order (infer/reference/kernels.h), so float results equal the engine's bit for bit.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ struct Partial {
   std::vector<T> o{};  ///< shape (head_dim)
 };
 
-/// Returns the sum of sixteen lanes, halved in each pass: lane i + 8 is added to lane i, then i + 4, i + 2 and i + 1.
+/// Returns the sum of sixteen lanes by pairwise reduction: adds lane i + 8 to lane i, then i + 4, i + 2 and i + 1.
 template <std::floating_point T>
 T join_lanes(std::array<T, 16> lane) {
   for (size_t half = 8; half > 0; half /= 2) {

@@ -35,7 +35,8 @@ void count(Report& report, const ReadersModel& reader) {
                          .log_y = true};
   int64_t n_texts = 0;
   int64_t n_other = 0;
-  // Runs n requests, one per `apart` steps (0: at once), adds a table row, and compares outputs with separate runs.
+  // Runs n requests, one every `apart` steps (0: all at once), adds a table row, and counts outputs that differ from
+  // those of separate runs.
   const auto add = [&](const std::string& name, size_t n, size_t n_threads, int64_t apart) {
     const Run run = batches.run(0, n, n_threads, apart);
     double tokens = 0.0;
@@ -81,8 +82,8 @@ void count(Report& report, const ReadersModel& reader) {
   const double slope = log_slope(first.x, first.y, last.x, last.y);
   report.check_below("slope of the weights' bytes for each token", slope, -0.999);
   report.check_above("slope of the weights' bytes for each token", slope, -1.001);
-  // A step reads all weights except an embedding that is not also the output matrix. Skips this check if weights were
-  // repacked when loaded, because that changes their size.
+  // Checks that a step reads all weights, except for an untied embedding. Skipped if weights were repacked on loading,
+  // which changes their size.
   infer::Cpu cpu({.n_threads = 1});
   const infer::Runner runner(reader.model, cpu);
   const infer::LoadReport& loaded = runner.load_report();

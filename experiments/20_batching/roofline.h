@@ -20,7 +20,7 @@ struct Roofs {
 /// `bytes` bytes, which should be many times the size of the caches.
 [[nodiscard]] Roofs measure_roofs(const infer::Cpu& cpu, size_t bytes, double seconds);
 
-/// Returns a model with random weights, larger than any cache unless `small`. Its outputs are meaningless.
+/// Returns a model with random weights, larger than the CPU's caches unless `small`. Its outputs are meaningless.
 [[nodiscard]] core::StoredModel random_model(bool small);
 
 struct StepTime {

@@ -100,7 +100,7 @@ int64_t rows_needed() {
   return rows;
 }
 
-// Counts the steps in which a request in prefill gets only a part of its remaining prompt.
+// Counts prefill chunks after which prompt tokens remain, over all requests and steps.
 int64_t cuts(const Schedule& schedule) {
   int64_t n = 0;
   for (const auto& step : schedule.steps) {

@@ -24,7 +24,7 @@ class Run {
   Run(const core::StoredModel& model, std::span<const infer::Request> requests, const Variant& variant)
       : cpu_({.n_threads = 1}),
         runner_(model, cpu_, {.max_positions = variant.n_blocks * infer::kBlockPositions}),
-        scheduler_(runner_.cache(), {.max_rows = variant.max_rows, .max_sequences = kPlaces}),
+        scheduler_(runner_.cache(), {.max_rows = variant.max_rows, .max_sequences = kMaxRunning}),
         highest_(requests.size()),
         schedule_{.variant = variant, .steps = {}, .texts = {}} {
     for (infer::Request request : requests) {
@@ -46,7 +46,7 @@ class Run {
 
     draft();
     std::vector<Row> rows;
-    size_t most_reported = 0;  // number of prompt rows whose logits may be reported: none
+    size_t most_reported = 0;  // no request needs the logits of its prompt positions
     const Plan& plan = scheduler_.plan(
         [&](Sequence& s, size_t most) { return request_of(s).append_rows(s, rows, most, most_reported); });
     for (Sequence* s : plan.preempted) {
@@ -66,28 +66,29 @@ class Run {
       if (schedule_.variant.caches_prefixes) s->remember();
       if (request.done()) scheduler_.remove(*s);
     }
-    if (n_drawn == rows.size()) goodput_.measured(rows.size(), cost(cells));  // no rows of prompts
+    if (n_drawn == rows.size()) goodput_.measured(rows.size(), cost(cells));  // only steps without prompt rows
   }
 
-  // Proposes draft tokens for the running sequences by prompt lookup, as many as the measured step times justify.
+  // Proposes draft tokens for the running sequences by prompt lookup, as many as pay off with the step times of cost().
   void draft() {
     std::vector<Sequence*> drafting;
-    std::vector<infer::Goodput::Text> chances;
+    std::vector<infer::Goodput::Candidate> candidates;
     size_t n_decoding = 0;
     for (Sequence* s : scheduler_.running()) {
       s->set_optional(0);
       n_decoding += s->n_missing() == 1 ? 1 : 0;
-      const auto text = request_of(*s).chances(*s, schedule_.variant.max_rows);
-      if (!text) continue;
+      const auto candidate = request_of(*s).candidate(*s, schedule_.variant.max_rows);
+      if (!candidate) continue;
       drafting.push_back(s);
-      chances.push_back(*text);
+      candidates.push_back(*candidate);
     }
-    const auto wanted = goodput_.choose(chances, n_decoding);
-    std::vector<infer::Drafter::Text> texts;
+    const auto wanted = goodput_.choose(candidates, n_decoding);
+    std::vector<infer::Drafter::Input> inputs;
     for (size_t i = 0; i < drafting.size(); ++i) {
-      if (const auto text = request_of(*drafting[i]).begin_drafts(*drafting[i], 0, wanted[i])) texts.push_back(*text);
+      if (const auto input = request_of(*drafting[i]).begin_drafts(*drafting[i], 0, wanted[i]))
+        inputs.push_back(*input);
     }
-    lookup_.draft(texts);
+    lookup_.draft(inputs);
     std::vector<size_t> n_drafts;
     for (Sequence* s : drafting) {
       n_drafts.push_back(request_of(*s).n_drafts(*s));
@@ -101,7 +102,7 @@ class Run {
     const bool none_running = scheduler_.running().empty();
     if (none_running) batch_ = n_in_;
     const auto has_come = [&] { return n_in_ < requests_.size() && kTrace[n_in_].step <= std::ssize(schedule_.steps); };
-    const auto may = [&] { return schedule_.variant.continuous || (none_running && n_in_ - batch_ < kPlaces); };
+    const auto may = [&] { return schedule_.variant.continuous || (none_running && n_in_ - batch_ < kMaxRunning); };
     while (has_come() && may()) requests_[n_in_++].start(scheduler_);
   }
 
@@ -111,7 +112,7 @@ class Run {
     for (size_t i = 0; i < cells.size(); ++i) {
       if (kTrace[i].step > std::ssize(schedule_.steps)) continue;
       if (!requests_[i].done()) cells[i].state = Cell::State::Waits;
-      if (requests_[i].done() && !schedule_.variant.continuous && i >= batch_) cells[i].state = Cell::State::KeepsPlace;
+      if (requests_[i].done() && !schedule_.variant.continuous && i >= batch_) cells[i].state = Cell::State::HoldsSlot;
     }
     return cells;
   }
@@ -182,7 +183,7 @@ Counts count(const Schedule& schedule) {
       began[i] = true;
       since[i] = 0.0;
     }
-    if (any_waiting) counts.empty += static_cast<int64_t>(kPlaces) - running;
+    if (any_waiting) counts.empty += static_cast<int64_t>(kMaxRunning) - running;
     counts.cost += cost(step);
   }
   return counts;

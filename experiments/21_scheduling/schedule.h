@@ -12,9 +12,9 @@
 
 namespace folio::experiments {
 
-inline constexpr size_t kPlaces = 4;    ///< maximum number of running requests
-inline constexpr size_t kWhole = 256;   ///< row limit of a step that never splits a prompt of the trace
-inline constexpr size_t kChunked = 32;  ///< row limit of a step that splits long prompts
+inline constexpr size_t kMaxRunning = 4;  ///< maximum number of running requests
+inline constexpr size_t kWhole = 256;     ///< row limit of a step, enough that no prompt of the trace is split
+inline constexpr size_t kChunked = 32;    ///< row limit of a step, so low that long prompts are split
 
 struct Variant {
   std::string name;
@@ -27,12 +27,12 @@ struct Variant {
 
 /// The state and the work of one request in one step.
 struct Cell {
-  enum class State { Absent, Waits, Runs, KeepsPlace };
+  enum class State { Absent, Waits, Runs, HoldsSlot };
   State state = State::Absent;
   size_t n_rows = 0;
   size_t n_again = 0;   ///< rows recomputed after a preemption
   size_t n_drafts = 0;  ///< draft tokens verified
-  size_t n_tokens = 0;  ///< new tokens, of which all except one were draft tokens
+  size_t n_tokens = 0;  ///< new tokens: accepted draft tokens plus one, or 0 in prefill
   bool preempted = false;
 };
 
@@ -45,8 +45,8 @@ struct Schedule {
 [[nodiscard]] Schedule run(const core::StoredModel& model, std::span<const infer::Request> requests,
                            const Variant& variant);
 
-/// The number of rows whose computation takes as long as reading the weights. From a table of the study 20_batching: a
-/// step of 1 row takes 14.5 ms, one of 128 rows 206 ms.
+/// The approximate number of rows whose computation takes as long as reading the weights once. From the measurements of
+/// study 20_batching: 14.5 ms for a step with 1 row and 206 ms with 128 rows, so about 13 ms + 1.5 ms per row.
 inline constexpr double kRowsOfARead = 8.0;
 
 /// Returns the modeled time of a step, in units of reading all weights once.
@@ -54,11 +54,11 @@ inline constexpr double kRowsOfARead = 8.0;
 
 struct Counts {
   int64_t rows = 0, again = 0, drafts = 0, right = 0, preempted = 0;
-  int64_t empty = 0;                     ///< slots left empty, summed over steps, while a request was waiting
+  int64_t empty = 0;                     ///< empty slots, summed over the steps in which a request waited
   std::vector<int64_t> first_token;      ///< by request: steps from arrival to first token, inclusive
-  std::vector<double> first_token_cost;  ///< by request: time from arrival to first token
+  std::vector<double> first_token_cost;  ///< by request: time from arrival to first token, in units of cost()
   double cost = 0.0;                     ///< time of all steps, in units of cost()
-  double longest_gap = 0.0;              ///< the longest time between two consecutive tokens of a request
+  double longest_gap = 0.0;              ///< longest time between two tokens of a request, in units of cost()
 };
 
 [[nodiscard]] Counts count(const Schedule& schedule);

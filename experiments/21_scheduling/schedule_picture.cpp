@@ -22,7 +22,7 @@ constexpr double kLine = 15;
 constexpr double kBars = 40;  // height of the bar of the step with the most rows
 constexpr double kPanel = kLine * kTrace.size() + kBars + 76;
 
-// The appearance of a kind of cell: its classes in the style sheet, and its text in the legend.
+// The appearance of a kind of cell: its CSS classes, and its text in the legend.
 struct Kind {
   std::string classes;
   std::string text;
@@ -35,7 +35,7 @@ const Kind kAgain{svg::colour(1) + " fill", "rows computed again"};
 const Kind kKept{"card", "has ended, keeps its place"};
 
 const Kind& kind_of(const Cell& cell, bool began) {
-  if (cell.state == Cell::State::KeepsPlace) return kKept;
+  if (cell.state == Cell::State::HoldsSlot) return kKept;
   if (cell.n_again > 0) return kAgain;
   if (!began) return kPrompt;
   return cell.n_tokens > 1 ? kDrafts : kToken;
@@ -164,7 +164,7 @@ std::string legend(std::span<const Schedule> panels) {
   show(kToken, true);
   show(kDrafts, shows(panels, [](const Cell& cell) { return cell.n_tokens > 1; }));
   show(kAgain, shows(panels, [](const Cell& cell) { return cell.n_again > 0; }));
-  show(kKept, shows(panels, [](const Cell& cell) { return cell.state == Cell::State::KeepsPlace; }));
+  show(kKept, shows(panels, [](const Cell& cell) { return cell.state == Cell::State::HoldsSlot; }));
   if (shows(panels, [](const Cell& cell) { return cell.preempted; })) {
     out += fmt::format("<path class=\"{} line\" d=\"M{:.1f} 57v13\"/>", svg::colour(1), x + 6);
     name("is preempted");

@@ -8,7 +8,8 @@
 
 namespace folio::experiments {
 
-/// Returns an SVG document with a panel per schedule, all on one scale. With `by_cost`, a step's width is its time.
+/// Returns an SVG document with a panel per schedule, all on one scale. A step's width is proportional to its cost() if
+/// `by_cost`, else constant.
 [[nodiscard]] std::string picture(const std::string& title, std::span<const Schedule> panels, bool by_cost);
 
 }  // namespace folio::experiments

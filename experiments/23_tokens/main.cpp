@@ -1,4 +1,4 @@
-// Study: what does a tokenizer's merge buy, and how can models with different tokens be compared? The results are
+// Study: what do a tokenizer's merges gain, and how can models with different vocabularies be compared? The results are
 // explained in README.md.
 #include <algorithm>
 

@@ -22,8 +22,8 @@ namespace {
 
 fs::path trainer() { return fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "train"; }
 
-// Returns the number after `before` in the trainer's output.
-double number_behind(const std::string& printed, const std::string& before) {
+// Returns the number that follows the text `before` in `printed`, the trainer's output.
+double number_after(const std::string& printed, const std::string& before) {
   const size_t at = printed.find(before);
   core::require(at != std::string::npos, "the trainer's output has no \"{}\"", before);
   return std::strtod(printed.c_str() + at + before.size(), nullptr);
@@ -70,9 +70,9 @@ Trained trained(const fs::path& text, const fs::path& run, const std::string& fl
 
   const std::string printed = content(log);
   Trained it;
-  it.seconds = number_behind(printed, "done in ");
-  it.loss = number_behind(printed, "best validation loss ");
-  it.trainers_bits = number_behind(printed, "that is ");
+  it.seconds = number_after(printed, "done in ");
+  it.loss = number_after(printed, "best validation loss ");
+  it.trainers_bits = number_after(printed, "that is ");
   const core::StoredModel model = core::read_model(run / "model.gguf");
   it.n_tokens = model.config.vocab_size;
   it.embedding = model.config.vocab_size * model.config.dim;

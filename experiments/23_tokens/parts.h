@@ -17,10 +17,10 @@ struct Text {
   std::string validation;
 };
 
-/// Trains byte-level BPE on `text`, split into words as in GPT-2. `n_tokens` includes <|endoftext|> and 256 bytes.
+/// Trains byte-level BPE on `text`, split into words as in GPT-2. `n_tokens` counts <|endoftext|> and 256 byte tokens.
 [[nodiscard]] data::BpeVocabulary learned(std::string_view text, int64_t n_tokens);
 
-/// Returns the first `n_tokens` tokens of the vocabulary, with the merges that make them.
+/// Returns the vocabulary's first `n_tokens` tokens, and the merges that produce them.
 [[nodiscard]] data::BpeVocabulary beginning(const data::BpeVocabulary& vocabulary, int64_t n_tokens);
 
 /// Formats a token for display: "␣the", "↵".
@@ -32,7 +32,7 @@ struct Text {
 /// Shows the first merges of a short sentence one by one, and checks that data::train_bpe() finds the same.
 void on_paper(Report& report);
 
-/// Measures the bytes per token by vocabulary size, and how often the tokens made by merges are used.
+/// Measures the bytes per token by vocabulary size, and how often merged tokens occur in the training text.
 void merges(Report& report, const Text& text);
 
 /// Trains models with different vocabulary sizes for the same time with build/train. If build/train doesn't exist, does

@@ -21,7 +21,7 @@
 namespace folio::experiments {
 namespace {
 
-// Llama's parts, with a mixture of experts as feed-forward network if the configuration has experts.
+// Creates Llama blocks, with a mixture of experts as feed-forward network if the configuration has experts.
 class MixedParts : public nn::Parts {
  public:
   [[nodiscard]] nn::Block block(const core::ModelConfig& c, nn::RopeCache rope, int64_t layer) const override {
@@ -85,8 +85,8 @@ train::TrainConfig config_for(train::TrainConfig setting, const Method& method, 
 // Returns the process's CPU time in seconds, which other programs affect little. Measured training uses one thread.
 double seconds_of_processor() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
-// Runs the model on the validation split. Calls observe(layer, inputs [B, T], experts [B · T, K]) for each batch and
-// layer with experts.
+// Runs the model on the validation split. For each batch and layer with experts, calls observe(layer, token ids [B, T],
+// selected experts [B · T, K]).
 void observe_routes(nn::Llama& model, const Shakespeare& text, int64_t window,
                     const std::function<void(size_t, const torch::Tensor&, const torch::Tensor&)>& observe) {
   const torch::NoGradGuard no_grad;
@@ -106,8 +106,8 @@ void observe_routes(nn::Llama& model, const Shakespeare& text, int64_t window,
   }
 }
 
-// Returns the fullest expert's number of rows divided by the mean of all E experts, averaged over W windows. experts_WN
-// has the selected experts of each window.
+// Returns the number of rows routed to a window's most loaded expert, divided by the mean over E experts and averaged
+// over W windows. Row w of experts_WN has the selected experts of all positions of window w.
 double mean_fullest(const torch::Tensor& experts_WN, int64_t E) {
   const torch::Tensor counts_WE =
       torch::zeros({experts_WN.size(0), E}).scatter_add(1, experts_WN, torch::ones(experts_WN.sizes()));

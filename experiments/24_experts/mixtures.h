@@ -19,11 +19,11 @@ struct Method {
   train::Balance balance = train::Balance::Loss;  ///< balancing of experts; Bias uses sigmoid scores, as in DeepSeek-V3
   double rate = 0.0;                              ///< weight of the balance loss, or step size of the bias; 0: none
   double sequence_loss = 0.0;                     ///< weight of the balance loss of each sequence; 0: none
-  RateSearch search{};                            ///< search for the learning rate, on tuning_seeds
+  RateSearch search{};                            ///< result of the learning rate search on tuning_seeds()
   double lr = 3e-3;                               ///< best learning rate
   double step_seconds = 0.0;                      ///< CPU time per step
   int64_t steps_in_time = 0;                      ///< number of steps that take as long as the first method's run
-  std::vector<double> judged{};                   ///< validation losses after the setting's steps, by seed
+  std::vector<double> judged{};                   ///< validation losses after setting.steps steps, by seed
   std::vector<double> judged_in_time{};           ///< validation losses after steps_in_time, by seed
   std::vector<double> loads{};                    ///< train::largest_load() on the validation split, by seed
   std::vector<double> window_loads{};             ///< window_load() on the validation split, by seed
@@ -56,8 +56,8 @@ void measure_steps(const Report& report, const Shakespeare& text, const train::T
 void judge(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
            std::vector<Method>& methods, bool in_time);
 
-/// Returns the number of rows of a window's fullest expert divided by the mean of all experts, averaged over the
-/// windows of the validation split. The layer with the largest average counts. Returns 0 without experts.
+/// Returns the number of tokens that a window routes to its most loaded expert, divided by the mean over experts and
+/// averaged over the windows of the validation split; the maximum over layers. Returns 0 without experts.
 [[nodiscard]] double window_load(nn::Llama& model, const Shakespeare& text, int64_t window);
 /// Returns window_load() for `chosen` of `n` experts that are drawn at random for each position.
 [[nodiscard]] double random_window_load(int64_t window, int64_t n, int64_t chosen, uint64_t seed);

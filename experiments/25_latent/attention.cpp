@@ -7,7 +7,7 @@
 namespace folio::experiments {
 namespace {
 
-// Vectors of equal length at a fixed distance in memory.
+// Vectors of `dim` elements with a fixed stride in memory, `distance` elements.
 struct Vectors {
   const float* first;
   int64_t distance, dim;

@@ -1,6 +1,6 @@
-// Attention of the newest rows of a sequence over its cache, in plain loops: with grouped heads, and with a latent in
-// the plain and the absorbed form. The functions count their work. Arrays are row-major; the rows are the last ones of
-// the cache, and row i attends to its own position and to all earlier ones.
+// Attention of a sequence's last positions (rows) over its cache, in simple loops: grouped-query attention, and latent
+// attention (MLA) in the plain and the absorbed form. The functions add the work done to `work`. Arrays are row-major.
+// The cache includes the rows' own positions. A row attends to its own position and to all earlier ones.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@ namespace folio::experiments {
 
 using Floats = std::vector<float>;
 
-/// Multiply-adds, and elements of weights, cache and temporary keys and values that are read or written. Each array of
-/// a call counts once per read or write.
+/// Counts of multiply-adds, and of elements read or written in weights, cache, and temporary keys and values. A call
+/// counts each array once for reading and once for writing, even if its loops access it several times.
 struct Work {
   int64_t multiply_adds = 0, elements = 0;
   bool operator==(const Work&) const = default;

@@ -1,5 +1,5 @@
-// Study: what does a latent save, if keys and values of all heads are computed from it? The results are explained in
-// README.md.
+// Study: what does latent attention (MLA) save by caching a latent from which all heads' keys and values are computed?
+// The results are explained in README.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 namespace folio::experiments {
 namespace {
 
-// The head size of the trained models, and the latents of DeepSeek-V2-Lite and DeepSeek-V3.
+// The head size of the trained models, and the latent attention shapes of DeepSeek-V2-Lite and DeepSeek-V3.
 constexpr int64_t kHead = 16;
 const Latent kV2Lite{16, 512, 128, 64, 128, {}, {}};
 const Latent kV3{128, 512, 128, 64, 128, {}, {}};
@@ -86,7 +86,7 @@ void show_bytes(Report& report, const core::ModelConfig& plain, const std::vecto
     report.check_equal(s.name + ": bytes in the engine's F16 cache", f16, 2 * n);
     const int64_t f32 = bytes_in_engine(s.model, infer::CacheType::F32);
     report.check_equal(s.name + ": bytes in the engine's F32 cache", f32, 4 * n);
-    // Elements of the keys and values of all query heads, which a cache without a latent would store.
+    // Elements that a cache with separate keys and values for every query head would store.
     const int64_t all =
         s.model.n_heads * (s.model.head_dim + (s.model.latent() ? s.model.v_head_dim : s.model.head_dim));
     rows.push_back({s.name, n, 2 * n, f16, f32, bytes_in_engine(s.model, infer::CacheType::Q8_0), 2 * all,
@@ -103,8 +103,8 @@ Floats floats_of(const torch::Tensor& x) {
   return {contiguous.data_ptr<float>(), contiguous.data_ptr<float>() + contiguous.numel()};
 }
 
-// Returns the largest difference, over all layers, of the LibTorch module's output from that of absorbed() with the
-// same weights, relative to the largest output.
+// Compares each layer's output in the LibTorch module with that of absorbed() on the same weights. Returns the maximum
+// over layers of the largest difference divided by the largest output.
 double distance_from_module(nn::Llama& model) {
   const torch::NoGradGuard no_grad;
   model->eval();
@@ -150,7 +150,7 @@ std::vector<uint64_t> five_seeds(const Report& report) {
   return seeds;
 }
 
-// Trains all variants at one rate, then each at its own best rate. The losses are shown and not checked.
+// Trains all variants at the same learning rate, then each at its own best one. The losses are shown but not checked.
 void compare_losses(Report& report, const Shakespeare& text, const train::TrainConfig& setting,
                     std::vector<Variant> variants) {
   const std::vector<uint64_t> seeds = five_seeds(report);
@@ -213,8 +213,8 @@ Floats random_floats(int64_t n, uint64_t seed) {
   return x;
 }
 
-// Runs both forms on the same random cache and queries. Checks that the results are equal and the work is that of the
-// formulas. The shape is a quarter of DeepSeek-V2-Lite's in each dimension.
+// Runs plain() and absorbed() on the same random cache and queries. Checks that their results agree up to rounding and
+// that their work matches the formulas. Each dimension is a quarter of DeepSeek-V2-Lite's.
 void run_both_forms(Report& report) {
   Latent a{4, 128, 32, 16, 32, {}, {}};
   a.wk = random_floats(a.n_heads * a.nope * a.rank, report.seed());
@@ -260,7 +260,7 @@ void show_published_work(Report& report) {
   for (const auto& [name, a] : {std::pair{"V2-Lite", kV2Lite}, std::pair{"V3", kV3}}) {
     for (const int64_t n_cached : {500, 2000, 8000}) {
       const Work of_absorbed = absorbed_work(a, n_cached, 1), of_plain = plain_work(a, n_cached, 1);
-      // Multi-head attention with keys and values in the cache: as plain(), but without computing them.
+      // Multi-head attention that caches keys and values: like plain(), but without computing them from latents.
       const int64_t mha = (n_cached + 1) * a.n_heads * (a.nope + a.rope + a.value);
       const auto per_element = [](int64_t adds, int64_t elements) {
         return static_cast<double>(adds) / static_cast<double>(elements);

@@ -46,7 +46,7 @@ const std::array kSchemes = {
            [](int64_t p, const Times& t) { return (p / 2 - 1) * (t.both + t.backward() - 3 * t.backward_weights); },
            [](int64_t p) { return p + 1; }}};
 
-// Returns the times of one stage: the rank's times divided by its number of stages.
+// Returns the times of one stage: `of_rank` divided by n_stages / n_ranks, which is 1 except for the interleaved plan.
 Times times_of(const Plan& plan, const Times& of_rank) {
   const int64_t parts = plan.n_stages / plan.n_ranks();
   return {.forward = of_rank.forward / parts,
@@ -96,7 +96,7 @@ void paper_table(Report& report) {
                            "8 ranks, 20 microbatches; forward 2, backward 4, of which the weights' half is 2", panels));
 }
 
-// Checks under which conditions the idle-time formulas of kSchemes are right, with various times of a stage's actions.
+// Checks under which conditions the idle-time formulas of kSchemes are correct, for various times of the actions.
 void other_times(Report& report) {
   struct Case {
     const char* what;
@@ -120,7 +120,7 @@ void other_times(Report& report) {
   report.table("Idle time, by formula / counted, with other times", {"", "1F1B", "interleaved", "ZB1P", "DualPipe"},
                rows);
 
-  // Counts how often a formula equals the longest simulated idle time of a rank, over many times and numbers of ranks.
+  // Counts for how many combinations of action times and rank counts a formula equals the longest simulated idle time.
   struct Tally {
     int64_t n = 0, equal = 0;
   };
@@ -161,7 +161,7 @@ void other_times(Report& report) {
                {"", "condition", "cases with it", "formula right", "cases without", "formula right"}, rows);
 }
 
-// The size of the run in which processes sleep instead of computing.
+// Ranks and microbatches of the run in which real processes sleep instead of computing.
 constexpr int64_t kProcesses = 4, kSleptMicrobatches = 8;
 
 std::vector<experiments::Slept> plans_of(bool short_form) {

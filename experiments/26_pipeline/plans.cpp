@@ -26,8 +26,8 @@ Plan plan_of(std::string name, const Schedule& schedule, int64_t n_chunks) {
   return plan;
 }
 
-// Generates the actions of one rank of DualPipe. Microbatches enter at both ends of the line of ranks: those of the
-// direction `near` at the end closer to this rank, those of `far` at the other.
+// Generates the actions of one rank of DualPipe. Microbatches enter the pipeline at both ends: those of direction
+// `near_` at the end closer to this rank, those of `far_` at the other.
 class DualPipeRank {
  public:
   DualPipeRank(int64_t rank, int64_t n_ranks, int64_t n_microbatches)
@@ -67,7 +67,7 @@ class DualPipeRank {
       alone(backward(far_));
       both(far_, near_);
     }
-    // Cool-down: only backward passes are left. The second half of this loop postpones weight gradients to later gaps.
+    // Cool-down: only backward passes remain. The second half of this loop postpones weight gradients to later gaps.
     for (int64_t i = 0; i < 2 * (from_end_ + 1); ++i) {
       Direction& direction = i % 2 == 0 ? far_ : near_;
       alone(i > from_end_ ? backward_input(direction) : backward(direction));

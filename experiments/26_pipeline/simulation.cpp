@@ -78,7 +78,7 @@ class Simulation {
     if (action.kind == Kind::BackwardWeights) return when_made({Made::InputGradient, stage, m});
     const auto own = when_made({Made::Output, stage, m});
     if (!own || stage == plan_.n_stages - 1) return own;
-    return when_made({Made::InputGradient, stage + 1, m});  // always later than `own`
+    return when_made({Made::InputGradient, stage + 1, m});  // always later than this stage's forward pass
   }
 
   std::optional<int64_t> when_made(const Key& key) const {

@@ -52,8 +52,8 @@ using Timeline = std::vector<std::vector<Box>>;
 [[nodiscard]] int64_t end_of(const Timeline& timeline);
 /// Returns each rank's idle time until the last rank has ended.
 [[nodiscard]] std::vector<int64_t> idle_times(const Timeline& timeline);
-/// Returns, by rank, the maximum number of microbatches whose activations it holds at a time. A microbatch counts as
-/// n_ranks / n_stages for each stage that holds it: a fraction if the schedule is interleaved.
+/// Returns, for each rank, the maximum number of microbatches whose activations it stores at the same time. Each stage
+/// that stores a microbatch's activations counts as n_ranks / n_stages, a fraction if the schedule is interleaved.
 [[nodiscard]] std::vector<double> most_held(const Plan& plan);
 
 }  // namespace folio::experiments

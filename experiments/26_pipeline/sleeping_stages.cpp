@@ -32,7 +32,7 @@ int64_t now_us() {
       .count();
 }
 
-// Sleeps for each action's time, and records when the action began and ended.
+// Sleeps for the duration of an action, and records the action's start and end times.
 class Sleeper {
  public:
   explicit Sleeper(const Times& times) : times_(times) {}
@@ -103,7 +103,7 @@ void sleep_as_rank(const train::parallel::Launch& launch, const std::vector<Slep
   auto& line = world.along({train::parallel::Axis::Pipeline});
   nlohmann::json timelines;
   for (const Slept& slept : plans) {
-    const Tensor all = line.gather(run(slept, line).unsqueeze(0), 0);  // [ranks, actions, 5 values of Sleeper]
+    const Tensor all = line.gather(run(slept, line).unsqueeze(0), 0);  // [ranks, actions, 5], see Sleeper::numbers()
     nlohmann::json ranks;
     for (int64_t rank = 0; rank < launch.n_ranks; ++rank) {
       const Tensor one = all[rank].contiguous().flatten();

@@ -1,4 +1,5 @@
-// A pipeline of processes whose stages sleep instead of computing: measures run_pipeline() against the simulation.
+// Calls run_pipeline() in several processes with stages that sleep instead of computing, to compare its real timeline
+// with the simulated one.
 #pragma once
 
 #include <filesystem>
@@ -8,21 +9,22 @@
 
 namespace folio::experiments {
 
-/// A plan and how long the actions of one stage sleep, in microseconds. If each rank has several stages (interleaved),
+/// A plan and the sleep times of one stage's actions, in microseconds. If each rank has several stages (interleaved),
 /// plans_to_sleep() divides the times by the stages per rank, so that the whole model takes as long as with 1F1B.
 struct Slept {
   Plan plan;
   Times times;
 };
 
-/// Returns the 1F1B and interleaved plans. A rank's forward passes take `forward_us` microseconds, backward twice that.
+/// Returns a 1F1B plan and an interleaved plan with 2 stages per rank. In both, a rank's forward pass takes
+/// `forward_us` microseconds per microbatch, and its backward pass twice that.
 [[nodiscard]] std::vector<Slept> plans_to_sleep(int64_t n_ranks, int64_t n_microbatches, int64_t forward_us);
 
 /// Runs the plans as rank launch.rank. Rank 0 writes the timelines of all ranks to `file`, as JSON.
 void sleep_as_rank(const train::parallel::Launch& launch, const std::vector<Slept>& plans,
                    const std::filesystem::path& file);
 
-/// Returns each plan's timeline, in microseconds since the first action began.
+/// Reads a file of sleep_as_rank(). Returns each plan's timeline, in microseconds since the first action began.
 [[nodiscard]] std::vector<Timeline> read_timelines(const std::filesystem::path& file);
 
 /// Counts the actions that ran in a different order than planned, or began before their inputs were available.

@@ -1,5 +1,5 @@
-// Study: what do two processes that train one model hold, and what do they send? The results are explained in
-// README.md.
+// Study: which parts of a model does each of two processes store in training, and how many bytes do they exchange? The
+// results are explained in README.md.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -135,7 +135,7 @@ void train_as_rank(const train::parallel::Launch& launch, uint64_t seed, int64_t
                    .expert = division.mesh[Axis::Expert],
                    .zero = division.zero};
     const train::TextDataset dataset = dataset_for(config);
-    // Each division has its own prefix in the store, because the names of process groups repeat.
+    // Each division has its own key prefix in the store, because all divisions use the same process group names.
     train::parallel::World world(c10::make_intrusive<c10d::PrefixStore>(division.name, store), division.mesh,
                                  launch.rank, kTimeout);
     train::Trainer trainer(config, dataset, {}, &world);

@@ -1,4 +1,5 @@
-// Trains one model on two processes in each supported way and records losses and what each process holds and sends.
+// Trains one model on two processes with each kind of parallelism. Records the losses, the parts of the model that each
+// process holds, and the bytes that it sends.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ struct Division {
 /// A rank's part of a parameter.
 struct HeldPart {
   std::string name;
-  std::vector<int64_t> shape;  ///< shape of the part; contains a 0 if another rank holds it
+  std::vector<int64_t> shape;  ///< shape of the part; contains a 0 if this rank holds none of the parameter
   bool updates;                ///< true if this rank updates the part and holds its moments
 };
 
@@ -40,10 +41,11 @@ struct RankRecord {
   std::vector<HeldPart> parts{};
 };
 
-/// Trains with each of divisions() as one of two ranks, and writes the records to rank-N.json in `directory`.
+/// Trains one model for each of divisions(), as rank launch.rank of two. Writes the records to rank-N.json in
+/// `directory`.
 void train_as_rank(const train::parallel::Launch& launch, uint64_t seed, int64_t steps,
                    const std::filesystem::path& directory);
-/// Returns the records of both ranks, by division, then by rank.
+/// Reads the files of train_as_rank(). Returns records[division][rank].
 [[nodiscard]] std::vector<std::vector<RankRecord>> read_records(const std::filesystem::path& directory);
 
 /// Trains in one process and returns the loss of each step.

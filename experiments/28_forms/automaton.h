@@ -30,8 +30,8 @@ struct Automaton {
   /// Returns a form's automaton. Throws core::Error if it has more than `most` states before merging.
   static Automaton of(infer::forms::Form& form, size_t most = 1000);
 
-  /// Returns a smaller automaton for display: a forced sequence of bytes becomes a single arrow, and a chain of similar
-  /// states becomes a single state.
+  /// Returns a smaller automaton for display: a forced sequence of bytes becomes a single arrow, and a chain of states
+  /// that differ only in their arrow to the next one becomes a single state.
   [[nodiscard]] Automaton shortened() const;
 
   /// Returns an SVG document with the states in a row.

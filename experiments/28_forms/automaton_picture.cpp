@@ -21,7 +21,7 @@ constexpr double kLevel = 44;  // vertical distance between nested arcs
 constexpr double kLeft = 56;
 
 struct Drawn {
-  size_t from, to;  // places in the row of states
+  size_t from, to;  // positions of the two states in the row
   std::vector<std::string> labels;
 };
 
@@ -31,7 +31,8 @@ double width_of(const std::vector<std::string>& labels) {
   return svg::kCharacterWidth * static_cast<double>(most);
 }
 
-// Returns each state's place in the row: topological order except for cycles (reverse postorder of a DFS, Tarjan 1976).
+// Returns each state's position in the row: topological order, ignoring the arrows that close cycles (reverse postorder
+// of a DFS, Tarjan 1976).
 std::vector<size_t> places_in_row(const std::vector<Automaton::State>& states) {
   std::vector<bool> seen(states.size(), false);
   std::vector<size_t> place(states.size());
@@ -102,7 +103,7 @@ std::string Automaton::svg(const std::string& title, const std::string& subtitle
   for (const Drawn& d : straight) most_lines = std::max(most_lines, d.labels.size());
   for (const size_t level : levels_above) n_above = std::max(n_above, level + 1);
   for (const size_t level : levels_below) n_below = std::max(n_below, level + 1);
-  // Height of the labels of straight arrows and of the loops at a single state.
+  // Height above the row for the labels of straight arrows and for loops (arrows from a state to itself).
   const double on_row = std::max(kLine * static_cast<double>(most_lines), loops.empty() ? 0.0 : 48.0);
   const double y = 72 + kLevel * static_cast<double>(n_above) + on_row + kRadius;
 
@@ -134,7 +135,7 @@ std::string Automaton::svg(const std::string& title, const std::string& subtitle
     line(fmt::format("M{0:.1f} {1:.1f}c-16 -34 28 -34 {2} 0", x[d.from] - 6, top + 1.5, 12),
          arrow_head(x[d.from] + 6, top + 1.5, false, false), 2);
     const auto meets = [&](const Drawn& arc) { return arc.from == d.from || arc.to == d.from; };
-    const bool aside = std::ranges::any_of(above, meets);  // moves the loop's label aside if an arc meets the state
+    const bool aside = std::ranges::any_of(above, meets);  // an arc meets the state: move the loop's label left
     words(x[d.from] - (aside ? width_of(d.labels) / 2 : 0.0), top - 30, d.labels);
   }
   for (size_t i = 0; i < above.size(); ++i) {

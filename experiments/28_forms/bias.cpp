@@ -17,7 +17,7 @@ constexpr const char* kFewPrompt = "\n\nROMEO:\nGood morrow to ";
 
 struct Exact {
   double p;       // the model's probability of the text
-  double mass;    // product, over steps, of the probability of all allowed tokens
+  double mass;    // product, over steps, of the total probability of the allowed tokens
   double masked;  // p / mass: the text's probability under masked sampling
 };
 

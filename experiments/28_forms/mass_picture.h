@@ -10,7 +10,7 @@ struct MassPicture {
   struct Column {
     std::string name;
     double mass;                ///< probability of all allowed tokens, from 0 to 1
-    std::vector<bool> allowed;  ///< by group: true if the form allows its tokens
+    std::vector<bool> allowed;  ///< allowed[g]: true if the form allows the tokens of groups[g]
   };
   std::string title, subtitle;
   std::vector<std::string> groups{};
@@ -24,7 +24,7 @@ struct MassPicture {
 struct BarsPicture {
   struct Row {
     std::string name;
-    std::vector<double> values;  ///< one for each of `names`
+    std::vector<double> values;  ///< one value for each of BarsPicture::names
   };
   std::string title, subtitle;
   std::vector<std::string> names{};

@@ -36,10 +36,10 @@ void bias(Report& report, const ReadersModel& reader, infer::Engine& engine);
 /// Trains small models on lines of JSON, and compares their outputs with and without a schema.
 void json_lines(Report& report);
 
-/// Studies the ways to split bytes that a form forces into tokens.
+/// Studies the possible tokenizations of bytes that a form forces, and their probabilities.
 void cuts(Report& report);
 
-/// Shows that a form is rejected if the vocabulary lacks a brace.
+/// Shows that a form is rejected if all its matches contain a brace and the vocabulary has none.
 void refusal(Report& report, const ReadersModel& reader);
 
 }  // namespace folio::experiments

@@ -14,7 +14,7 @@ namespace folio::experiments {
 namespace fs = std::filesystem;
 namespace {
 
-// Beginnings and endings of names. Together they contain all letters, in upper and lower case.
+// A name is an element of kFirst followed by one of kSecond. Together they contain all letters in both cases.
 constexpr std::array kFirst{"Ajay", "Ben", "Cora", "Dov", "Eli",  "Fritz", "Gus",  "Hugh", "Iqbal",
                             "Jon",  "Kim", "Leo",  "Max", "Ned",  "Olaf",  "Pip",  "Quin", "Roy",
                             "Sam",  "Tia", "Uma",  "Vic", "Will", "Xu",    "Yves", "Zoe"};

@@ -13,18 +13,18 @@ namespace folio::experiments {
 /// A JSON schema for lines such as {"name":"Ada","age":36,"pets":[{"kind":"cat","name":"Tom"}]}.
 extern const char* const kPersonSchema;
 
-/// Returns `n_lines` lines that match the schema. Depends only on the seed.
+/// Returns `n_lines` lines that match the schema, chosen at random from the seed.
 [[nodiscard]] std::string people(uint64_t seed, size_t n_lines);
 
-/// Trains a model on `text` with build/train for `steps` steps, which takes seconds, and returns its file under
-/// `directory`. Throws core::Error if build/train doesn't exist or fails.
+/// Trains a model for `steps` steps, which takes seconds, by running build/train on the file `text`. Returns the path
+/// of the model, in `directory`. Throws core::Error if build/train doesn't exist or fails.
 [[nodiscard]] std::filesystem::path trained_on(const std::filesystem::path& text,
                                                const std::filesystem::path& directory, int64_t steps);
 [[nodiscard]] bool has_trainer();
 
 /// The result of checking a text against a form.
 struct Verdict {
-  bool fits;          ///< matches the form, possibly followed by other text
+  bool fits;          ///< true if the first n_good bytes are a complete match of the form
   size_t n_good;      ///< bytes before the first that is not allowed
   std::string where;  ///< what was expected at that byte: "a key", "age", …
 };

@@ -27,7 +27,7 @@ const std::vector<std::pair<std::string, char>> kGroups{{"A–Z", 'A'},       {"
 
 constexpr std::string_view kMarks = "!,.:;?";
 
-// Returns true if `text` is a complete speech. Written by hand, to check the engine's form of kSpeech independently.
+// Returns true if `text` is a complete speech: a hand-written check of kSpeech, independent of the engine's forms.
 bool fits(const std::string& text) {
   const auto capital = [](char c) { return 'A' <= c && c <= 'Z'; };
   const auto letter = [&](char c) { return capital(c) || ('a' <= c && c <= 'z') || c == '\'' || c == ' '; };
@@ -49,7 +49,7 @@ bool begins(infer::forms::Form& form, const std::string& text) {
   return form.after(form.start(), text) != infer::forms::Form::kDead;
 }
 
-// Describes the position in a speech that follows `text`, for the table of steps.
+// Describes where in a speech the prefix `text` ends, for the table of steps.
 std::string place_name(const std::string& text) {
   const size_t colon = text.find(':');
   if (text.empty()) return "the name's first letter";
@@ -187,7 +187,8 @@ void Speeches::steps() {
       }
       place = form_->after(place, letter);
     }
-    // Prints the first speech with a mass (probability of allowed tokens) below 0.1 in its first 8 steps, or the last.
+    // Prints the first speech with a mass (probability of allowed tokens) below 0.1 in its first 8 steps. If there is
+    // none, prints the last speech.
     const auto first = std::span(steps).first(std::min<size_t>(steps.size(), 8));
     const bool is_cut = std::ranges::any_of(first, [](const Step& step) { return step.mass < 0.1; });
     if (is_shown || (!is_cut && i + 1 < n)) continue;

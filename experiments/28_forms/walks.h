@@ -40,11 +40,12 @@ struct Drawing {
   uint64_t seed = 0;     ///< seed of the first prompt; each further prompt uses the next seed
   size_t speculate = 0;  ///< maximum number of draft tokens in a step
 };
-/// Continues each prompt by sampling at temperature 1, with no truncation except the form.
+/// Continues each prompt by sampling at temperature 1, without top-k or top-p. If drawing.form is not null, it masks
+/// the logits. Returns the results in the order of `prompts`.
 [[nodiscard]] std::vector<infer::GenerateResult> drawn(infer::Engine& engine, const data::Tokenizer& tokenizer,
                                                        std::span<const Tokens> prompts, const Drawing& drawing);
 
-/// Returns the ids of all tokens that the form allows at `place`.
+/// Returns the ids of all tokens that the form allows in its state `place`.
 [[nodiscard]] Tokens allowed_tokens(infer::forms::Form& form, infer::forms::Form::Place place);
 
 }  // namespace folio::experiments

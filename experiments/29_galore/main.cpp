@@ -24,8 +24,9 @@ Shakespeare prose_as(const Shakespeare& text) {
   return other;
 }
 
-// Returns the bytes of optimizer state. AdamW stores two values per parameter; Muon one per element of a block's
-// matrix; GaLore a projection of rank r (r times the smaller side) and two moments (r times the larger side each).
+// Returns the bytes of optimizer state. AdamW stores two values per parameter. For a matrix of a block, Muon stores one
+// value per element, and GaLore a projection of rank r (r times the smaller side) and two moments (r times the larger
+// side each).
 int64_t formula_bytes(const Task& task, const Method& method) {
   int64_t numbers = 0;
   for (const auto& parameter : model_for(task, method, 1)->named_parameters()) {

@@ -67,7 +67,7 @@ std::unique_ptr<train::Optimizer> optimizer_for(const nn::Llama& model, const tr
   return train::make_optimizer(*model, config);
 }
 
-// Returns the process's CPU time in seconds, which other programs affect little. Measured training uses one thread.
+// Returns the process's CPU time in seconds, which hardly depends on other programs. The measured steps use one thread.
 double seconds_of_processor() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 }  // namespace

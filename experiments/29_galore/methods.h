@@ -13,7 +13,7 @@ namespace folio::experiments {
 
 struct Method {
   std::string name;
-  bool quarter = false;  ///< with AdamW: a quarter of the learning rate for the blocks' matrices, like GaLore's scale
+  bool quarter = false;  ///< true: AdamW trains the blocks' matrices at a quarter of the rate, like GaLore's scale
   train::OptimizerKind optimizer = train::OptimizerKind::AdamW;
   int64_t rank = 0;                      ///< rank of GaLore's projections
   int64_t every = 50;                    ///< steps between updates of GaLore's subspaces
@@ -25,10 +25,10 @@ struct Method {
   double step_seconds = 0.0;             ///< CPU time per step
   int64_t steps_in_time = 0;             ///< number of steps that take as long as the first method's run
   std::vector<double> judged{};          ///< validation losses at the best rate, by seed
-  std::vector<double> judged_in_time{};  ///< validation losses after steps_in_time, by seed
+  std::vector<double> judged_in_time{};  ///< validation losses after steps_in_time steps, by seed
 };
 
-/// A text and setting to train on. `start` is the initial model; if null, weights are initialized from the seed.
+/// A text and a training configuration. `start` is the initial model; if null, weights are initialized from the seed.
 struct Task {
   const Shakespeare& text;
   train::TrainConfig setting;
@@ -45,8 +45,8 @@ struct Task {
 /// Finds each method's best learning rate on tuning_seeds, and sets `search`.
 void choose_rates(const Report& report, const Task& task, std::vector<Method>& methods);
 
-/// Sets each method's `trained`, `state_bytes`, `steps_in_time`, and `step_seconds`, the median over rounds in which
-/// the methods take turns.
+/// Sets each method's `trained`, `state_bytes`, `step_seconds` and `steps_in_time`. `step_seconds` is the median over
+/// rounds, in each of which every method runs some steps.
 void measure_steps(const Report& report, const Task& task, std::vector<Method>& methods);
 
 /// Trains each method from each seed at its best rate, and sets `judged` and `judged_in_time`.

@@ -24,7 +24,7 @@ struct Ablation {
   Doubles late{};                  // by seed: loss of the repeated tokens
 };
 
-constexpr double kPrevious = 0.2;  // previous-token score from which a head of layer 0 is called a previous-token head
+constexpr double kPrevious = 0.2;  // minimum previous-token score for a layer-0 head to count as a previous-token head
 
 // Returns the first step of `course` for which `reached` is true, or -1.
 template <typename Reached>

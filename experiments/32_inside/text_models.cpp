@@ -26,9 +26,9 @@ void add_to(Doubles& sum, const Doubles& values, double factor) {
 }
 
 constexpr int64_t kTokens = 64, kPeriod = 32;
-constexpr uint64_t kSequences = 4;  // for each seed
+constexpr uint64_t kSequences = 4;  // number of sequences per seed
 constexpr double kEach = 1.0 / static_cast<double>(kSequences);
-constexpr double kInduction = 0.3;  // prefix-matching score from which a head is called an induction head
+constexpr double kInduction = 0.3;  // minimum prefix-matching score of a head to count as an induction head
 
 struct Inspected {
   std::string name;
@@ -40,17 +40,18 @@ struct Inspected {
   Doubles best{};             // by seed: the largest prefix-matching score
   Doubles early{}, late{};    // by seed: losses of the first and of the second occurrence of the tokens
   std::vector<Head> induction{}, others{}, before{};  // before: heads with the largest previous-token scores
-  // By seed: losses of repeated tokens and on text, for the whole model and without `induction`, `others` and `before`.
+  // Losses by seed, on the repeated tokens and on text. [0]: with all heads. [1], [2], [3]: with the heads `induction`,
+  // `others` and `before` disabled.
   std::array<Doubles, 4> late_without{}, text_without{};
-  HeatMap::Panel picture{};  // weights of the head with the largest prefix-matching score
+  HeatMap::Panel picture{};  // attention weights of the head with the largest prefix-matching score
 };
 
 Head head_of(const Inspected& it, size_t i) {
   return {static_cast<int64_t>(i) / it.n_heads, static_cast<int64_t>(i) % it.n_heads};
 }
 
-// Sets `induction`, the heads with a prefix-matching score of at least kInduction; `others`, as many heads of the same
-// layers with the smallest scores; and `before`.
+// Sets `induction`, the heads with a prefix-matching score of at least kInduction; `others`, at most as many heads of
+// the same layers with the smallest scores; and `before`, as many heads with the largest previous-token scores.
 void choose_heads(Inspected& it) {
   auto order = from_largest(it.prefix);
   std::set<int64_t> layers;
@@ -68,7 +69,8 @@ void choose_heads(Inspected& it) {
   for (const size_t i : std::span(by_previous).first(it.induction.size())) it.before.push_back(head_of(it, i));
 }
 
-// Runs a model on text, on repeated and on distinct random tokens. The seed `own` determines the sequence.
+// Runs a model on text, on repeated random tokens, and on distinct random tokens. Each function has a parameter `own`,
+// the seed of its sequence.
 class Subject {
  public:
   Subject(const core::StoredModel& model, const data::Tokenizer& tokenizer)
@@ -112,8 +114,8 @@ Doubles prefix_scores(const Subject::Watched& run) {
   return scores;
 }
 
-// Returns the mean loss of the repeated tokens. losses[i] is that of token i + 1. The first repeated token is excluded,
-// since it cannot be predicted.
+// Returns the mean loss of the repeated tokens. losses[i] is the loss of token i + 1. The first repeated token is
+// excluded, since it cannot be predicted.
 double late_loss(const Subject::Watched& twice) { return mean_of(std::span(twice.losses).subspan(kPeriod)); }
 
 void score(Inspected& it, Subject& subject, const std::vector<uint64_t>& seeds) {
@@ -143,7 +145,7 @@ void ablate(Inspected& it, Subject& subject, const std::vector<uint64_t>& seeds)
   for (size_t which = 0; which < (it.induction.empty() ? 1 : off.size()); ++which) {
     for (const uint64_t seed : seeds) {
       double late = 0.0, on_text = 0.0;
-      for (uint64_t i = kSequences; i < 2 * kSequences; ++i) {  // not the sequences by which the heads were chosen
+      for (uint64_t i = kSequences; i < 2 * kSequences; ++i) {  // not the sequences on which the heads were chosen
         const uint64_t own = core::random_bits(seed, i);
         late += kEach * late_loss(subject.repeated(own, off[which]));
         on_text += kEach * mean_of(subject.on_text(own, off[which]).losses);

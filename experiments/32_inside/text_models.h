@@ -8,9 +8,9 @@
 
 namespace folio::experiments {
 
-/// Scores all heads of the newest model of runs/ and of SmolLM2, if downloaded; in short form, only of the tests' small
-/// model. Reports the losses with the best heads disabled. Returns the attention weights of each model's head with the
-/// largest prefix-matching score, for a picture.
+/// Scores all heads of the newest model in runs/ and of SmolLM2, if it was downloaded; in short form, only of the small
+/// test model. Reports the losses with selected heads disabled. Returns a picture panel per model, with the attention
+/// weights of the head with the largest prefix-matching score.
 [[nodiscard]] std::vector<HeatMap::Panel> inspect_models(Report& report);
 
 }  // namespace folio::experiments

@@ -18,7 +18,7 @@ namespace {
 using torch::Tensor;
 
 constexpr int64_t kBatch = 32, kMeasured = 64, kEvery = 20;
-constexpr uint64_t kHeldOut = 1'000'000;  // number of the first batch that is only measured
+constexpr uint64_t kHeldOut = 1'000'000;  // index of the first batch used only for evaluation
 
 train::TrainConfig setting_of(int64_t n_layers, int64_t steps, uint64_t seed) {
   train::TrainConfig c;
@@ -59,7 +59,8 @@ Repetitions repetitions(int64_t n, uint64_t seed, uint64_t number) {
   return batch;
 }
 
-// Runs an attention-only model with the outputs of the heads `off` set to 0. Appends each layer's weights to `weights`.
+// Runs an attention-only model with the outputs of the heads `off` set to 0. Appends each layer's attention weights to
+// `weights`.
 Tensor logits_without(nn::Llama& model, const Tensor& tokens_BT, std::span<const Head> off,
                       std::vector<Tensor>& weights) {
   Tensor x_BTD = model->embed(tokens_BT);

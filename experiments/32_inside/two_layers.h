@@ -11,7 +11,7 @@
 namespace folio::experiments {
 
 inline constexpr int64_t kVocabulary = 64, kHeads = 4, kLength = 64;
-inline constexpr int64_t kShortest = 8, kLongest = 32;  ///< periods of the repetitions
+inline constexpr int64_t kShortest = 8, kLongest = 32;  ///< shortest and longest period of the repetitions
 
 /// Losses in nats per token, and scores of all heads: means over 64 sequences not used in training.
 struct Measured {
@@ -19,12 +19,12 @@ struct Measured {
   double early = 0.0;  ///< loss of the first period, whose tokens are unpredictable
   double late = 0.0;   ///< loss of the repeated tokens, except the first
   Doubles previous{};  ///< [layer · kHeads + head]: previous-token scores
-  Doubles prefix{};    ///< likewise: prefix-matching scores
+  Doubles prefix{};    ///< [layer · kHeads + head]: prefix-matching scores
 };
 
 struct Learner {
   nn::Llama model{nullptr};
-  std::vector<Measured> course{};  ///< before the first step, every 20 steps, and at the end
+  std::vector<Measured> course{};  ///< measured before the first step, every 20 steps, and at the end
 };
 
 /// Trains a model of `n_layers` attention layers with residual connections, without feed-forward networks.

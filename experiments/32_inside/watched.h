@@ -19,7 +19,7 @@ class WatchedModel {
       : runner_(model, cpu_, {.max_positions = length, .n_sequences = 1}) {}
 
   struct Watched {
-    std::vector<std::vector<float>> weights{};  ///< [layer · n_heads + head]: (T, T), row t is that of query t
+    std::vector<std::vector<float>> weights{};  ///< attention weights [layer · n_heads + head][query · T + key]
     std::vector<double> losses{};               ///< (T - 1): −ln p of each token after the first
   };
   /// Runs T tokens as a new sequence in one step, with the outputs of the heads `off` set to 0.

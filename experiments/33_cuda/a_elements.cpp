@@ -1,4 +1,4 @@
-// Step (a) of the lesson measures SwiGLU with one thread per element, and other access patterns.
+// Step (a) of the lesson measures SwiGLU with one thread per element, and with other access patterns.
 #include "experiments/33_cuda/a_elements.h"
 
 #include <cmath>
@@ -10,8 +10,9 @@
 namespace folio::experiments {
 
 void step_a(Lesson& lesson) {
-  constexpr size_t kN = 100'004;  // not a multiple of a block's 256
-  // Bounds the rounding of a sum, a division and a product, 2⁻²⁴ each, and exp_of()'s error in the two last places.
+  constexpr size_t kN = 100'004;  // not a multiple of the block size, 256 threads
+  // Relative error bound: a sum, a division and a product are rounded by up to 2⁻²⁴ each, and exp_of() has an error of
+  // about 2 ulp.
   constexpr double kRoundings = 8 * 0x1p-24;
   const std::vector<float> gates = lesson.random(kN, 1);
   const std::vector<float> ups = lesson.random(kN, 2);

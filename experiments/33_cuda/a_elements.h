@@ -11,9 +11,9 @@ namespace folio::experiments {
 void swiglu_elements(infer::gpu::Stream& stream, const float* gate, const float* up, size_t n, float* out);
 /// Computes SwiGLU with one thread per eight consecutive elements: the lanes of a warp read 32 bytes apart.
 void swiglu_eights(infer::gpu::Stream& stream, const float* gate, const float* up, size_t n, float* out);
-/// Computes SwiGLU with one thread per four elements, which are loaded at once. n must be a multiple of 4.
+/// Computes SwiGLU with one thread per four elements, loaded as one 16-byte vector. n must be a multiple of 4.
 void swiglu_fours(infer::gpu::Stream& stream, const float* gate, const float* up, size_t n, float* out);
-/// As swiglu_elements, but without the check i < n: threads past the end access memory outside of the arrays.
+/// Like swiglu_elements, but without the check i < n: threads past the end access memory outside the arrays.
 void swiglu_unchecked(infer::gpu::Stream& stream, const float* gate, const float* up, size_t n, float* out);
 
 }  // namespace folio::experiments

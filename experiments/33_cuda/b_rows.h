@@ -19,9 +19,9 @@ struct Norm {
 
 /// Normalizes each row with one thread, which adds all of the row's squares.
 void norm_threads(infer::gpu::Stream& stream, const Norm& n);
-/// Normalizes each row with a block of 256 threads, whose sums are joined in shared memory, pair by pair.
+/// Normalizes each row with a block of 256 threads, with a tree reduction of the sums in shared memory.
 void norm_shared(infer::gpu::Stream& stream, const Norm& n);
-/// Normalizes each row with a block of 256 threads, whose sums are joined by shuffles, and then in shared memory.
+/// Normalizes each row with a block of 256 threads, whose sums are reduced by shuffles, then in shared memory.
 void norm_shuffles(infer::gpu::Stream& stream, const Norm& n);
 
 }  // namespace folio::experiments

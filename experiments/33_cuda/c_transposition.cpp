@@ -36,7 +36,7 @@ void step_c(Lesson& lesson) {
                      32);
   report.check_equal("c: sectors by a tile, less those of all data once",
                      static_cast<int64_t>(tiled.sectors() - tiled.distinct_sectors), 0);
-  // Half of the shared requests read a column.
+  // Half of the shared-memory requests read a tile's column, whose 32 elements are in one bank: 31 conflicts each.
   report.check_equal("c: bank conflicts of a column", static_cast<int64_t>(tiled.bank_conflicts),
                      static_cast<int64_t>(tiled.shared_requests / 2 * 31));
   report.check_equal("c: bank conflicts of a padded tile", static_cast<int64_t>(padded.bank_conflicts), 0);

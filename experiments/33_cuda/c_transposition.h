@@ -21,7 +21,7 @@ struct Transposition {
 void transpose_naive(infer::gpu::Stream& stream, const Transposition& t);
 /// Transposes by tiles in shared memory, [32][32]: reads the rows of a tile, and writes its columns as rows of `out`.
 void transpose_tiled(infer::gpu::Stream& stream, const Transposition& t);
-/// Works as transpose_tiled, but with rows of 33 floats, so that a column's elements are in different banks.
+/// Like transpose_tiled, but with rows of 33 floats, so that a column's elements are in different banks.
 void transpose_padded(infer::gpu::Stream& stream, const Transposition& t);
 
 }  // namespace folio::experiments

@@ -13,15 +13,16 @@ const std::array<Card, kCards>& cards() {
   return all;
 }
 
-// Follows cuda_occupancy.h for compute capabilities 8.0 to 9.0: a multiprocessor has 65,536 registers in four parts, of
-// which a warp gets a multiple of 256. CUDA adds 1,024 bytes to a block's shared memory, which is a multiple of 128.
+// Follows cuda_occupancy.h for compute capabilities 8.0 to 9.0. A multiprocessor has 65,536 registers in four parts; a
+// warp is allocated a multiple of 256 registers of one part. CUDA adds 1,024 bytes to the shared memory of a block, and
+// rounds it up to a multiple of 128.
 Occupancy occupancy(const Card& card, unsigned threads, unsigned registers, size_t shared_bytes) {
   const auto up = [](size_t n, size_t to) { return (n + to - 1) / to * to; };
   const auto warps = static_cast<unsigned>(up(threads, 32) / 32);
   const auto registers_of_warp = static_cast<unsigned>(up(size_t{registers} * 32, 256));
   const auto by_shared = static_cast<unsigned>(card.shared_bytes / up(shared_bytes + 1024, 128));
   const unsigned by_registers = registers_of_warp == 0 ? card.blocks : 4 * (16384 / registers_of_warp) / warps;
-  Occupancy least{card.warps / warps, "threads"};  // in blocks
+  Occupancy least{card.warps / warps, "threads"};  // a number of blocks, converted to warps below
   for (const Occupancy& other :
        {Occupancy{card.blocks, "blocks"}, {by_shared, "shared"}, {by_registers, "registers"}}) {
     if (other.warps < least.warps) least = other;

@@ -1,5 +1,4 @@
-// Published limits of three GPUs, and their consequences: a kernel's occupancy, and lower bounds of its time.
-#pragma once
+// Published limits of three GPUs. Computes from them a kernel's occupancy and lower bounds on its time.
 
 #include <array>
 #include <cstddef>
@@ -18,8 +17,8 @@ struct Card {
   size_t shared_bytes;
   // Peak rates of the card, from NVIDIA's data sheets, without sparsity.
   double bytes_per_s;
-  double f32_per_s;  ///< operations; a multiply-add is two
-  double f16_per_s;  ///< operations of tensor cores, with sums in F32
+  double f32_per_s;  ///< F32 operations; a multiply-add counts as two
+  double f16_per_s;  ///< F16 operations of tensor cores with F32 accumulation
   double s8_per_s;
 };
 
@@ -28,16 +27,16 @@ inline constexpr size_t kCards = 3;
 [[nodiscard]] const std::array<Card, kCards>& cards();
 
 struct Occupancy {
-  unsigned warps = 0;  ///< warps that a multiprocessor holds at once
+  unsigned warps = 0;  ///< resident warps per multiprocessor
   std::string limit;   ///< "threads", "blocks", "shared" or "registers"
 };
 /// Computes the occupancy of blocks of `threads` threads with `registers` each and `shared_bytes` of shared memory.
 [[nodiscard]] Occupancy occupancy(const Card& card, unsigned threads, unsigned registers, size_t shared_bytes);
 
-/// Lower bounds of a kernel's time in seconds, if data comes from memory once and everything overlaps.
+/// Lower bounds on a kernel's time in seconds, assuming that each sector is transferred once and all work overlaps.
 struct Bound {
-  double memory = 0.0;      ///< distinct sectors over bandwidth
-  double arithmetic = 0.0;  ///< multiply-adds over the card's rates
+  double memory = 0.0;      ///< time to transfer each distinct sector once at the peak bandwidth
+  double arithmetic = 0.0;  ///< time of the multiply-adds at the card's peak rates
   [[nodiscard]] double seconds() const { return memory > arithmetic ? memory : arithmetic; }
 };
 [[nodiscard]] Bound bound(const Card& card, const infer::gpu::host::Counts& counts);

@@ -14,8 +14,8 @@ void step_d(Lesson& lesson) {
   constexpr size_t kRows = 2048;
   constexpr size_t kColumns = 1024;
   constexpr size_t kScaled = 32;
-  // All rows of the table compute the same product: its weights are exact in 8 bits, and not negative, so that sums
-  // don't cancel. The inputs are multiples of 1/128, and the largest of each 32 is 127/128, so that the engine
+  // All kernels of the table compute the same product. Its weights are exact in 8 bits. No weight or input is negative,
+  // so sums don't cancel. The inputs are multiples of 1/128, and the largest of each 32 is 127/128, so the engine
   // quantizes them exactly.
   const std::vector<float> randoms = lesson.random(kRows * kColumns, 1);
   const std::vector<float> randoms_of_scales = lesson.random(kRows * kColumns / kScaled, 2);
@@ -51,7 +51,7 @@ void step_d(Lesson& lesson) {
                               .group = kScaled,
                               .half_scales = true},
                              quants, scales, x.as<float>(), 1);
-  constexpr double kFloats = (kColumns + kRows) * sizeof(float);  // bytes of input and output
+  constexpr double kFloats = (kColumns + kRows) * sizeof(float);  // bytes of the input and output vectors
   constexpr double kBytes = kRows * kColumns * sizeof(float) + kFloats;
   constexpr double kQuantBytes = kRows * kColumns * (1 + 2.0 / kScaled) + kFloats;
   const std::vector<Kernel> kernels{

@@ -17,7 +17,7 @@ struct VectorProduct {
   float* out;  // (rows)
 };
 
-/// As VectorProduct, with 8-bit weights: weight = scale · quant. `columns` must be a multiple of 32.
+/// Like VectorProduct, but with 8-bit weights: weight = scale · quant. `columns` must be a multiple of 32.
 struct QuantizedProduct {
   const int8_t* quants;    // (rows, columns)
   const uint16_t* scales;  // (rows, columns / 32), F16
@@ -29,9 +29,9 @@ struct QuantizedProduct {
 
 /// Computes the product with one thread per row.
 void product_threads(infer::gpu::Stream& stream, const VectorProduct& p);
-/// Computes the product with one warp per row, whose lanes read neighboring elements. Shuffles join their sums.
+/// Computes the product with one warp per row, whose lanes read neighboring elements. Shuffles add their sums.
 void product_warps(infer::gpu::Stream& stream, const VectorProduct& p);
-/// Computes the product with one warp per row. Each lane loads four quants at once.
+/// Computes the product with one warp per row. Each lane loads four quants with one 4-byte load.
 void product_quants(infer::gpu::Stream& stream, const QuantizedProduct& p);
 
 }  // namespace folio::experiments

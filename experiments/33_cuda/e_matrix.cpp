@@ -12,7 +12,7 @@ namespace folio::experiments {
 
 void step_e(Lesson& lesson) {
   constexpr size_t kN = 128;
-  // Multiples of 1/128 below 1: F16 holds them, and sums of 128 products are exact in F32, in any order.
+  // Returns multiples of 1/128 below 1. They are exact in F16, and sums of 128 products are exact in F32, in any order.
   const auto multiples = [&](uint64_t stream) {
     std::vector<float> values = lesson.random(kN * kN, stream);
     for (float& v : values) v = std::floor(std::abs(v) * 128) / 128;
@@ -20,7 +20,7 @@ void step_e(Lesson& lesson) {
   };
   const std::vector<float> as = multiples(1);
   const std::vector<float> bs = multiples(2);
-  std::vector<uint16_t> transposed(bs.size());  // b as the engine's weights: (columns, inner)
+  std::vector<uint16_t> transposed(bs.size());  // b in the layout of the engine's weights: (columns, inner)
   std::vector<double> expected(kN * kN);
   for (size_t row = 0; row < kN; ++row) {
     for (size_t i = 0; i < kN; ++i) {
@@ -62,7 +62,7 @@ void step_e(Lesson& lesson) {
                      static_cast<int64_t>(tiled.load_sectors / registers.load_sectors), 2);
   report.check_above("e: shared requests of tiles, as a multiple of those with 4 × 4 outputs",
                      static_cast<double>(tiled.shared_requests) / static_cast<double>(registers.shared_requests), 15.0);
-  // A request of 16 bytes a lane needs four wavefronts, one of 4 bytes needs one.
+  // A shared-memory request of 16 bytes per lane takes four wavefronts; a request of 4 bytes per lane takes one.
   report.check_above("e: wavefronts of tiles, as a multiple of those with 4 × 4 outputs",
                      static_cast<double>(tiled.shared_wavefronts) / static_cast<double>(registers.shared_wavefronts),
                      3.8);

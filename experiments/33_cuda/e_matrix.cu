@@ -7,10 +7,10 @@ using namespace infer::gpu;  // NOLINT: kernels use CUDA's names unqualified
 
 namespace {
 
-constexpr unsigned kTile = 32;  // rows and columns of tiled()'s block
+constexpr unsigned kTile = 32;  // rows and columns of the outputs of a block of tiled()
 constexpr unsigned kThreads = kTile * kTile;
-constexpr unsigned kOutputs = 64;  // rows and columns of registers()'s block
-constexpr unsigned kInner = 16;    // columns of a and rows of b in registers()'s shared memory
+constexpr unsigned kOutputs = 64;  // rows and columns of the outputs of a block of registers()
+constexpr unsigned kInner = 16;    // columns of a and rows of b that registers() loads to shared memory at a time
 
 __global__ __launch_bounds__(256) void naive(MatrixProduct p) {
   const size_t row = blockIdx.y * 8 + threadIdx.y;
@@ -40,7 +40,7 @@ __global__ __launch_bounds__(kThreads) void tiled(MatrixProduct p) {
 }
 
 __global__ __launch_bounds__(256) void registers(MatrixProduct p) {
-  FOLIO_SHARED(Words, a, kOutputs * kInner / 4);  // four floats each, aligned to 16 bytes
+  FOLIO_SHARED(Words, a, kOutputs * kInner / 4);  // an element is four floats, aligned to 16 bytes
   FOLIO_SHARED(Words, b, kInner * kOutputs / 4);
   const unsigned me = threadIdx.x;
   const unsigned row = me / 16 * 4;  // row of this thread's 4 × 4 outputs in the block

@@ -19,10 +19,10 @@ struct MatrixProduct {
 
 /// Computes one output per thread, which loads a row of a and a column of b.
 void matrix_naive(infer::gpu::Stream& stream, const MatrixProduct& p);
-/// Computes one output per thread. A block computes 32 × 32, from tiles of a and b in shared memory.
+/// Computes one output per thread, and 32 × 32 outputs per block, from tiles of a and b in shared memory.
 void matrix_tiled(infer::gpu::Stream& stream, const MatrixProduct& p);
-/// Computes 4 × 4 outputs per thread, with sums in registers. A block computes 64 × 64. `rows` and `columns` must be
-/// multiples of 64, and `inner` of 16.
+/// Computes 4 × 4 outputs per thread, with sums in registers, and 64 × 64 outputs per block. `rows` and `columns` must
+/// be multiples of 64, and `inner` of 16.
 void matrix_registers(infer::gpu::Stream& stream, const MatrixProduct& p);
 
 }  // namespace folio::experiments

@@ -13,8 +13,8 @@ namespace folio::experiments {
 /// The inputs and the weight matrix of a product, packed as the engine's kernel requires.
 class EngineProduct {
  public:
-  /// Packs the weights `numbers` (weight.n_out, weight.k), elements of weight.kind, and the inputs x (n_rows, k), in
-  /// device memory. `scales` (n_out, k / 32) are F16; they are empty for a kind without groups.
+  /// Packs weights `numbers` (weight.n_out, weight.k) of kind weight.kind and inputs x (n_rows, k) into device memory.
+  /// `scales` (n_out, k / 32) are F16, one for each group of 32 weights; empty for a kind without groups.
   template <typename T>
   EngineProduct(infer::gpu::Stream& stream, const infer::gpu::PackedMatrix& weight, const std::vector<T>& numbers,
                 const std::vector<uint16_t>& scales, const float* x, uint32_t n_rows)

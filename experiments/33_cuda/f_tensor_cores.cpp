@@ -24,7 +24,7 @@ std::vector<uint16_t> positive_halves(const std::vector<float>& values) {
   return halves;
 }
 
-/// A matrix of a picture, `wide` × `high` pixels for each of its elements.
+/// A matrix in the picture. Each of its elements is drawn with `wide` × `high` pixels.
 struct DrawnMatrix {
   double left;
   double top;
@@ -56,7 +56,7 @@ std::string layout_of_lanes(const std::vector<gpu::host::WarpAccess>& trace, con
       train::svg::text_at(420, 392, "sums, 16 outputs of 8 rows", "start", "strong");
   for (const gpu::host::WarpAccess& a : trace) {
     for (unsigned lane = 0; lane < 32; ++lane) {
-      const auto place = [&](const auto* first, size_t columns) {  // row and column, from an address
+      const auto place = [&](const auto* first, size_t columns) {  // row and column of the lane's address
         const size_t i = (a.address[lane] - reinterpret_cast<uint64_t>(first)) / sizeof *first;
         return std::pair{i / columns, i % columns};
       };

@@ -18,7 +18,8 @@ __global__ __launch_bounds__(kWarp* kFmafRows) void one_output(TileProduct p) {
   p.out[row * p.n_out + output] = sum;
 }
 
-/// Returns the two F16 values of `row` from column `column` + 2 t on, where t is the lane's index in its group.
+/// Returns the F16 values in columns column + 2 t and column + 2 t + 1 of `row`, where t is the lane's index in its
+/// group.
 __device__ uint32_t pair(const uint16_t* rows, size_t k, size_t row, size_t column) {
   return *reinterpret_cast<const uint32_t*>(rows + row * k + column + 2 * lane_in_group());
 }

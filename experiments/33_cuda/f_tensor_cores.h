@@ -18,7 +18,7 @@ struct TileProduct {
   size_t k;                // multiple of 16
   float* out;              // (n_rows, n_out)
 };
-/// As TileProduct, with both matrices of kind F16 in the engine's layout of tiles. x.n_rows must be a multiple of 32.
+/// Like TileProduct, but both F16 matrices have the engine's tiled layout. x.n_rows must be a multiple of 32.
 struct PackedProduct {
   infer::gpu::PackedMatrix weight;
   infer::gpu::PackedInputs x;

@@ -18,10 +18,10 @@ namespace gpu = infer::gpu;
 
 constexpr size_t kHeads = 4;
 constexpr size_t kPast = 1000;  // positions; a multiple of neither the block size nor the part size
-constexpr size_t kPool = 80;    // cache blocks of 16 positions in memory
+constexpr size_t kPool = 80;    // number of cache blocks in memory, of 16 positions each
 constexpr size_t kParts = (kPast + kPartOfPositions - 1) / kPartOfPositions;
 
-/// A query, keys and values of each head.
+/// The queries, keys and values of all heads.
 struct Past {
   std::vector<float> query;   // (heads, 64)
   std::vector<float> keys;    // (heads, positions, 64)
@@ -50,8 +50,8 @@ std::vector<double> softmax_of(const Past& past, double scale) {
   return out;
 }
 
-/// Returns a block table of n distinct blocks out of `pool`, which are not consecutive in memory. `step` must not have
-/// a common divisor with `pool`.
+/// Returns a block table of n distinct blocks out of `pool`, which are not consecutive in memory. `step` and `pool`
+/// must be coprime.
 std::vector<int32_t> scattered(size_t n, size_t pool, size_t step) {
   std::vector<int32_t> table;
   for (size_t i = 0; i < n; ++i) table.push_back(static_cast<int32_t>((i * step + 11) % pool));
@@ -87,7 +87,7 @@ std::vector<float> engine_cache_of(const Past& past, const gpu::CacheView& view,
   return cache;
 }
 
-/// The engine's attention over the same keys and values, for one row at the end of its sequence.
+/// The engine's attention over the same keys and values, for a single token at the end of its sequence.
 struct EngineAttention {
   EngineAttention(Lesson& lesson, const Past& past, const CachedAttention& a) {
     gpu::Stream& stream = lesson.stream();
@@ -118,8 +118,8 @@ struct EngineAttention {
   std::vector<gpu::DeviceMemory> memory;
 };
 
-/// Draws the cache's blocks in the order of memory. Each block that the warp of head 0 reads is labeled with its number
-/// in the sequence, and with its part if positions are split.
+/// Draws the cache's blocks in memory order. Each block that the warp of head 0 reads is labeled with its index in the
+/// sequence and the number of the warp that reads it in attention_split().
 std::string paged_cache(const std::vector<gpu::host::WarpAccess>& trace, const CachedAttention& a) {
   constexpr size_t kBlockBytes = kHeads * 2 * kCachePositions * kQueryDim * sizeof(float);
   constexpr double kWide = 46;
@@ -181,7 +181,7 @@ void step_g(Lesson& lesson) {
                                     kernel("online, split and joined", "g_attention.cu:join_parts", attention_split),
                                     {"the engine's", "attention.cu:attention_parts<HeadSizes<64, false>>", kBytes,
                                      [&] { gpu::attention(stream, engine.in); }, &out}};
-  // Bounds the rounding of sums over positions and over a key, and the TF32 error of a score below 2.
+  // Bounds the rounding of sums over positions and over a key's elements, and the TF32 error of a score below 2.
   constexpr double kRoundings = (kPast + kQueryDim + 32) * 0x1p-24 + 0x1p-18;
   const std::vector<Measured> all =
       lesson.table("g, attention of 4 heads over 1,000 positions", kernels, {softmax_of(past, kScale), kRoundings});
@@ -194,8 +194,8 @@ void step_g(Lesson& lesson) {
                 {"online, a warp a head", online.blocks, kPast},
                 {"online, split and joined", split.blocks - kHeads, kPartOfPositions + kParts},
                 {"the engine's", engines.blocks * engines.block_threads / 32, nullptr}});
-  // attention_in_passes loads each table entry once more, and each score twice: one pass loads 32 scores per request,
-  // the other one score for all lanes.
+  // Per position, attention_in_passes loads the table entry once more than attention_online does, and the score twice:
+  // in one pass with a request for 32 scores, one per lane, and in another with a request for the score alone.
   report.check_equal("g: loads that an online softmax saves",
                      static_cast<int64_t>(passes.load_requests - online.load_requests),
                      static_cast<int64_t>(kHeads * (2 * kPast + (kPast + 31) / 32)));

@@ -10,9 +10,9 @@ using namespace infer::gpu;  // NOLINT: kernels use CUDA's names unqualified
 namespace {
 
 constexpr float kNoScore = -std::numeric_limits<float>::infinity();
-constexpr size_t kPartNumbers = kQueryDim + 2;  // results of a part: Σ e^(s - max) v, max, Σ e^(s - max)
+constexpr size_t kPartNumbers = kQueryDim + 2;  // floats stored per part: Σ e^(s - max) v, max, Σ e^(s - max)
 
-/// Returns a position's key. The position's value is stored kCachePositions keys later.
+/// Returns a position's key (64). The position's value is stored kCachePositions rows of 64 after it.
 __device__ const float* key_at(const CachedAttention& a, size_t head, size_t position) {
   const auto block = static_cast<size_t>(a.table[position / kCachePositions]);
   return a.cache + ((block * a.heads + head) * 2 * kCachePositions + position % kCachePositions) * kQueryDim;

@@ -29,7 +29,7 @@ struct CachedAttention {
 void attention_in_passes(infer::gpu::Stream& stream, const CachedAttention& a);
 /// Computes attention with a warp per head, in one pass: when the maximum grows, the sums so far are rescaled.
 void attention_online(infer::gpu::Stream& stream, const CachedAttention& a);
-/// Computes attention with a warp for each 64 positions of a head, and a second launch that joins their results.
+/// Computes attention with a warp for each 64 positions of a head, and a second launch that merges their results.
 void attention_split(infer::gpu::Stream& stream, const CachedAttention& a);
 
 }  // namespace folio::experiments

@@ -1,4 +1,4 @@
-// Step (h) of the lesson measures a feed-forward network in many launches, in fewer, and as a CUDA graph.
+// Step (h) of the lesson measures a feed-forward network in six launches and in two, each also as a CUDA graph.
 #include "experiments/33_cuda/h_graph.h"
 
 #include <fmt/format.h>
@@ -169,7 +169,7 @@ void step_h(Lesson& lesson) {
       kernel("two, fused", "h_graph.cu:down_add", [&] { feed_forward_fused(stream, f); }),
       kernel("two, fused and replayed", "h_graph.cu:down_add", [&] { stream.run(two); }),
       {"the engine's", "embed.cu:add_numbers", kBytes, [&] { engine.run(); }, &out,
-       [&] { stream.copy_within(out.as<float>(), x.as<float>(), x.bytes()); }}};  // adds to the residual in place
+       [&] { stream.copy_within(out.as<float>(), x.as<float>(), x.bytes()); }}};  // run() adds to `out`, initially x
   // Bounds the rounding of F32 sums over kDim and kHidden, and of three matrix products by 3xTF32, 2⁻²⁰ each.
   constexpr double kRoundings = (4.0 * kDim + kHidden) * 0x1p-24 + 3 * 0x1p-20;
   const std::vector<Measured> all =
@@ -184,7 +184,7 @@ void step_h(Lesson& lesson) {
   equal("launches of a replay, which the host calls once", replayed.launches, 6);
   equal("launches, fused", fused.launches, 2);
   equal("sectors of a replay, less those of launches", replayed.sectors() - launched.sectors(), 0);
-  // Fusion saves stores and loads of vectors between launches: 5 accesses of dim elements, and 4 of hidden.
+  // Fusion saves loads and stores of intermediate vectors: 5 accesses to `dim` elements, and 4 to `hidden` elements.
   equal("distinct sectors that fusing saves", launched.distinct_sectors - fused.distinct_sectors,
         (5 * kDim + 4 * kHidden) / 8);
   report.check_below("h: those, as a share of all",

@@ -14,14 +14,14 @@
 
 namespace folio::experiments {
 
-/// A kernel to measure, which has a row in the step's tables.
+/// A kernel to measure. Each of the step's tables has a row for it.
 struct Kernel {
   std::string name;                               ///< the row's name, such as "a thread a row"
   std::string symbol;                             ///< the kernel's name in resources.txt
   double bytes = 0.0;                             ///< bytes that any kernel must move: each input and output once
   std::function<void()> run;                      ///< launches the kernel once
   const infer::gpu::DeviceMemory* out = nullptr;  ///< the output, floats
-  std::function<void()> prepare{};                ///< before `run`; default: fills `out` with NaN
+  std::function<void()> prepare{};                ///< called before `run`; default: fills `out` with NaN
   infer::gpu::host::TracedWarp traced{};
 };
 
@@ -32,8 +32,8 @@ struct Expected {
 };
 
 struct Measured {
-  infer::gpu::host::Counts counts;                  ///< zero on a card
-  std::vector<infer::gpu::host::WarpAccess> trace;  ///< empty on a card
+  infer::gpu::host::Counts counts;                  ///< zero on a GPU
+  std::vector<infer::gpu::host::WarpAccess> trace;  ///< empty on a GPU
   double microseconds = 0.0;                        ///< zero on the emulator
 };
 
@@ -41,7 +41,7 @@ class Lesson {
  public:
   explicit Lesson(Report& report) : report_(report) {}
 
-  /// Returns true if operations are counted: on the emulator, but not on a GPU.
+  /// Returns true on the emulator, which counts operations, and false on a GPU.
   [[nodiscard]] bool counts() const;
   [[nodiscard]] Report& report() { return report_; }
   [[nodiscard]] infer::gpu::Stream& stream() { return stream_; }
@@ -51,8 +51,8 @@ class Lesson {
   [[nodiscard]] infer::gpu::DeviceMemory on_device(const std::vector<float>& values);
   [[nodiscard]] infer::gpu::DeviceMemory unwritten(size_t n_floats);  ///< filled with NaN
 
-  /// Measures the kernels, checks their outputs, and prints the step's tables "TITLE: counts" and "TITLE: limits", or
-  /// on a GPU "TITLE: times".
+  /// Measures the kernels and checks their outputs. Prints the tables "TITLE: counts" and "TITLE: limits", or on a GPU
+  /// "TITLE: times". Returns one measurement per kernel.
   [[nodiscard]] std::vector<Measured> table(const std::string& title, const std::vector<Kernel>& kernels,
                                             const Expected& expected);
   /// Checks, only on the emulator, that `run` fails with an error that contains `part`, and prints the error.

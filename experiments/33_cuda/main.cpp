@@ -1,4 +1,5 @@
-// Study: why is one CUDA kernel faster than another? Counted without a GPU. The results are explained in README.md.
+// Study: why is one CUDA kernel faster than another? An emulator counts the kernels' operations, so no GPU is needed.
+// The results are explained in README.md.
 #include "experiments/33_cuda/steps.h"
 
 namespace {

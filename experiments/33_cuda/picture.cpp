@@ -15,7 +15,7 @@ namespace svg = train::svg;
 using infer::gpu::host::WarpAccess;
 
 constexpr double kLeft = 24;
-constexpr double kWidth = 928;  // pixels of 32 sectors, or of 32 banks
+constexpr double kWidth = 928;  // width of a row of 32 sectors or 32 banks, in pixels
 constexpr double kUnit = kWidth / 32;
 constexpr double kHeight = 13;
 constexpr double kTop = 78;
@@ -35,7 +35,7 @@ std::map<uint64_t, unsigned> words_of(const WarpAccess& a) {
   return lanes;
 }
 
-/// Draws the access as rows below the height `y`, and sets y to their lower end.
+/// Draws an access to device memory as rows of sectors, from height `y` down, and sets y to the bottom of the last row.
 std::string device_row(const WarpAccess& a, double& y) {
   const auto words = words_of(a);
   std::set<uint64_t> sectors;

@@ -12,12 +12,12 @@ namespace folio::experiments {
 struct AccessPanel {
   std::string name;
   std::vector<infer::gpu::host::WarpAccess> accesses;
-  size_t shown = 4;  ///< the first accesses are drawn
+  size_t shown = 4;  ///< maximum number of accesses to draw, from the first on
 };
 
-/// Returns an SVG document with a row for each access. Device memory: the sectors that the warp touches, each of eight
-/// words, filled where a lane accesses them. Shared memory: the 32 banks, a line for each wavefront. Colors stand for
-/// the lanes 0 to 7, 8 to 15, 16 to 23 and 24 to 31.
+/// Returns an SVG document that shows each access. For device memory, it shows the sectors that the warp touches; the
+/// words that lanes access are filled. For shared memory, it shows the words accessed in each of the 32 banks, in one
+/// line per wavefront. Each group of eight lanes has a color.
 [[nodiscard]] std::string who_reads(const std::string& title, const std::vector<AccessPanel>& panels);
 
 }  // namespace folio::experiments

@@ -1,5 +1,4 @@
-// Finds the registers that a kernel uses in the tables from nvcc's reports: resources.txt here and in infer/cuda.
-#pragma once
+// Looks up a kernel's register count in two tables made from nvcc's reports: resources.txt here and in infer/cuda.
 
 #include <optional>
 #include <string>

@@ -17,7 +17,7 @@ template <typename T>
   return memory;
 }
 
-/// Returns `numbers`, whole rows of k elements, in the layout of `view`: a PackedMatrix has tiles of 16 rows, and
+/// Returns the matrix `numbers` (rows, view.k) in the layout of `view`: a PackedMatrix has tiles of 16 rows, and
 /// PackedInputs have tiles of 8.
 template <typename View, typename T>
 [[nodiscard]] std::vector<uint8_t> in_tiles(const View& view, const std::vector<T>& numbers) {

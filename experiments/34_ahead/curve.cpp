@@ -41,13 +41,14 @@ std::vector<infer::Request> requests_of(const data::Tokenizer& tokenizer, size_t
 
 struct Speed {
   double tokens_per_s;
-  double tokens_per_step;  // of a sequence
+  double tokens_per_step;  // per sequence
 };
 
-// Measures from the first step in which all sequences decode.
+// Returns the speed with `side` draft tokens per sequence, or kAuto, measured once each sequence has its first token.
+// With kAuto, the engine starts from the estimates in `learned` and updates them.
 Speed speed_of(infer::Engine& engine, std::vector<infer::Request> requests, size_t side, infer::Goodput& learned) {
   engine.goodput() = learned;
-  if (side != kAuto) engine.goodput().plant({}, 0.0);  // rows cost nothing, so all drafts are tried
+  if (side != kAuto) engine.goodput().set_times({}, 0.0);  // as if drafts took no time: always tries `side` drafts
   size_t n_silent = requests.size();
   infer::ScopedRequests running(engine);
   for (infer::Request& request : requests) {

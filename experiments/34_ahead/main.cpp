@@ -41,7 +41,8 @@ void acceptance(Report& report) {
   report.check_below("drawn tokens of a step: relative distance from the formula", errors, 0.05);
 }
 
-// Compares draft lengths chosen by the engine with fixed ones on a simulated machine, whose first 8 rows are free.
+// Compares draft lengths chosen by the engine with fixed ones on a simulated machine, on which steps of 1 to 8 rows
+// take equally long.
 void lengths(Report& report) {
   std::vector<std::vector<Report::Json>> rows;
   std::vector<double> against_best, against_none;
@@ -79,7 +80,7 @@ void lengths(Report& report) {
   report.check_above("decided by the engine / no drafts", against_none, 0.98);
 }
 
-// Reports the step time by number of rows, as fitted by the engine, and the acceptance rate from which a draft pays.
+// Reports the engine's fitted step time as a function of rows, and the acceptance rate above which drafting pays off.
 void fitted(Report& report) {
   const core::StoredModel model = core::read_model(core::folio_home() / "tests/golden/shakespeare_48");
   infer::Cpu cpu({.n_threads = 1});
@@ -118,10 +119,10 @@ void limits(Report& report) {
         time.fixed = fixed;
         time.per_row = per_row;
         infer::Goodput goodput;
-        goodput.plant(time, 0.0);
+        goodput.set_times(time, 0.0);
         const double limit = per_row * static_cast<double>(n) / (fixed + per_row * static_cast<double>(n));
         for (const double right : {limit * 0.99, limit + 0.01 * (1 - limit)}) {
-          const std::vector<infer::Goodput::Text> texts(n, {right, right, 1});
+          const std::vector<infer::Goodput::Candidate> texts(n, {right, right, 1});
           const auto lengths = goodput.best(texts, n);
           const auto n_drafts = std::count(lengths.begin(), lengths.end(), 1U);
           wrong += n_drafts == (right > limit ? static_cast<int64_t>(n) : 0) ? 0 : 1;

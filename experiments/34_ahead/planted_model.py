@@ -22,7 +22,7 @@ Q8_0 = gguf.GGMLQuantizationType.Q8_0
 
 
 def tensors_of(a, vocab):
-    """Returns {name: a function that makes the array}, in the order of the file."""
+    """Returns {tensor name: function that returns its array}, in the order in which the file stores the tensors."""
     random = np.random.default_rng(a.seed)
     cycle = FIRST + random.permutation(vocab - FIRST)
     table = random.standard_normal((vocab, a.width), np.float32)

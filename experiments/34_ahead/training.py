@@ -16,7 +16,7 @@ from compare import run  # noqa: E402
 
 
 def trained(build, text, out, seed, steps, flags):
-    """Returns the log of a run, and its processor time per step in milliseconds."""
+    """Runs build/train. Returns its log and its CPU time per step in milliseconds."""
     done = run(build / "train", text, "--out", out, "--seed", seed, "--steps", steps, "--threads", 1,
                "--eval-every", steps, "--checkpoint-every", steps, "--sample", 0, *flags)
     log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]

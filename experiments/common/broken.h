@@ -1,5 +1,5 @@
-// Parts that are deliberately broken, with one mistake each. Each is a drop-in replacement for the correct part. Used
-// only inside experiments/.
+// Modules and blocks that are deliberately broken, with one mistake each: drop-in replacements for the correct parts of
+// a Llama. Used only inside experiments/.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -51,8 +51,8 @@ TORCH_MODULE(UnmaskedAttention);
 /// Returns blocks that compute attention and never add it to the residual stream.
 [[nodiscard]] ModelParts blocks_that_discard_attention(const core::ModelConfig& config);
 
-/// Reinitializes all parameters with LibTorch's defaults: N(0, 1) for embeddings, U(-1/√n, 1/√n) for linear layers with
-/// n inputs. nn::initialize restores Llama's initialization.
+/// Reinitializes embeddings and linear layers with LibTorch's defaults: N(0, 1), and U(-1/√n, 1/√n) for n inputs. The
+/// weights of norms don't change. nn::initialize restores Llama's initialization.
 void initialize_by_default(nn::Llama& model);
 
 /// Returns blocks without residual connections: x = attention(norm(x)), then x = ffn(norm(x)). Later

@@ -27,7 +27,7 @@ struct Trained {
   double loss = 0.0, measured = 0.0;
 };
 
-// Trains one run on a single thread. `generator` guards LibTorch's global random generator.
+// Trains a variant from one seed on a single thread. `generator` guards LibTorch's global random generator.
 Trained train_variant(const Shakespeare& text, const train::TrainConfig& setting, const Variant& variant, double lr,
                       uint64_t seed, const Measure& measure, std::mutex& generator) {
   train::TrainConfig config = with_rate(setting, lr);

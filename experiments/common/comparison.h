@@ -36,9 +36,10 @@ void run_jobs(size_t count, const std::function<void(size_t)>& job);
 /// A function that measures a trained model. Called concurrently for different models.
 using Measure = std::function<double(nn::Llama& model)>;
 
-/// Trains every variant once per seed with `setting`, in which the model and the seed are replaced by the run's.
-/// Measures each trained model with `measure`, if given. Runs execute in parallel, each on one thread, so losses don't
-/// depend on the machine. Returns outcomes in the order of `variants`. Throws core::Error if a run fails.
+/// Trains every variant from every seed with `setting`, in which the variant's model, its lr if not 0, and the seed
+/// replace the original values. Measures each trained model with `measure`, if given. Runs are parallel, but each uses
+/// one thread, so losses don't depend on the number of processors. Returns outcomes in the order of `variants`. Throws
+/// core::Error if a run fails.
 [[nodiscard]] std::vector<Outcome> train_variants(const Report& report, const Shakespeare& text,
                                                   const train::TrainConfig& setting,
                                                   const std::vector<Variant>& variants,

@@ -75,7 +75,8 @@ std::string squares(const Panel& panel, const Scale& scale) {
   return out;
 }
 
-// Labels squares 0 to n - 1 with `names` or, without names, every few squares with their index. `place` draws a label.
+// Labels squares 0 to n - 1 with `names` or, without names, every few squares with their index. place(i, label) draws
+// the label of square i.
 template <typename Place>
 void put_names(int64_t n, const std::vector<std::string>& names, Place place) {
   if (!names.empty()) {

@@ -28,7 +28,7 @@ class LineCache {
   [[nodiscard]] uint64_t bytes_written() const { return (n_written_ + n_dirty_) * kLineBytes; }
 
  private:
-  // A node of the list in LRU order, which is circular through the sentinel lines_[0]. Line i is lines_[i + 1].
+  // A node of the circular list in LRU order, whose sentinel is lines_[0]. Cache line i is lines_[i + 1].
   struct Line {
     uint32_t newer = 0;
     uint32_t older = 0;

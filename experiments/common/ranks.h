@@ -11,7 +11,7 @@
 
 namespace folio::experiments {
 
-/// Runs this program with these arguments as ranks 0 to n - 1 on this host, one thread each. Sets RANK, WORLD_SIZE,
+/// Runs this program with `arguments` as ranks 0 to n - 1 on this host, one thread each. Sets RANK, WORLD_SIZE,
 /// MASTER_ADDR and MASTER_PORT like torchrun. Returns when all ranks have exited. If a rank fails, terminates the other
 /// ranks and throws core::Error, which names the failed rank.
 void run_ranks(int64_t n, const std::vector<std::string>& arguments);

@@ -7,8 +7,8 @@
 
 namespace folio::experiments {
 
-/// Reads `words`, except up to 31 at the end, in lanes that compilers vectorize. Returns a value that depends on all
-/// words read: using it prevents the compiler from removing the reads.
+/// Reads `words`, except up to 31 at the end, with 32 independent accumulators, so that compilers vectorize the loop.
+/// Returns a value that depends on all words read: using it prevents the compiler from removing the reads.
 [[nodiscard]] inline uint64_t read_all(std::span<const uint64_t> words) {
   uint64_t lanes[32] = {};
   for (size_t i = 0; i + 32 <= words.size(); i += 32) {

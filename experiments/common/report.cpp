@@ -79,7 +79,7 @@ std::vector<uint64_t> Report::seeds() const {
 
 void Report::say(const std::string& line) const {
   fmt::print("{}\n", line);
-  std::fflush(stdout);  // shows progress at once, even if the output is piped
+  std::fflush(stdout);  // shows progress immediately, even if the output is piped
 }
 
 void Report::table(const std::string& title, const std::vector<std::string>& columns,

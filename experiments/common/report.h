@@ -24,7 +24,7 @@ class Report {
   [[nodiscard]] uint64_t seed() const { return seed_; }
   /// Returns the output directory.
   [[nodiscard]] const std::filesystem::path& directory() const { return directory_; }
-  /// Returns true if the study must finish in seconds: one seed, reduced grids. All results must still hold.
+  /// Returns true if the study must finish in seconds: one seed, reduced grids. All checks must still pass.
   [[nodiscard]] bool short_form() const { return short_form_; }
   /// Returns seed(), seed() + 1 and seed() + 2, or only seed() in short form.
   [[nodiscard]] std::vector<uint64_t> seeds() const;

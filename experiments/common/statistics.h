@@ -18,7 +18,8 @@ struct Interval {
 /// 1. Source: Abramowitz & Stegun, "Handbook of Mathematical Functions", 26.7.3 and 26.7.4.
 [[nodiscard]] double student_t_within(double x, int degrees);
 
-/// Returns the x with student_t_within(x, degrees) = probability, 0 < probability < 1: 12.706 for 0.95 and 1 degree.
+/// Returns the x for which student_t_within(x, degrees) is `probability`: 12.706 for 0.95 and 1 degree. Throws
+/// core::Error unless 0 < probability < 1.
 [[nodiscard]] double student_t_bound(double probability, int degrees);
 
 /// Returns the 95 % interval mean ± t s / √n with the sample standard deviation s and n - 1 degrees of freedom. Source:

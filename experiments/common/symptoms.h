@@ -20,7 +20,8 @@ namespace folio::experiments {
 [[nodiscard]] double first_loss(nn::Llama model, const train::TensorBatch& batch);
 
 /// The dependence of predictions on later tokens, measured on 64 windows of the validation split. A full pass computes
-/// all positions at once; decoding computes one position at a time with a KV cache and can't depend on later tokens.
+/// all positions in one forward(); decoding computes one position at a time with a KV cache and can't depend on later
+/// tokens.
 struct Leak {
   double loss = 0.0;            ///< loss of a full pass
   double cached_loss = 0.0;     ///< loss of decoding

@@ -61,10 +61,10 @@ train::TrainConfig small_setting(const Shakespeare& text) {
 }
 
 nn::Llama seeded_llama(const core::ModelConfig& config, uint64_t seed, ModelParts parts) {
-  static std::mutex generator;  // LibTorch's generator is global, and studies may run several models at once
+  static std::mutex generator;  // guards LibTorch's global random generator: models may be built concurrently
   const std::lock_guard lock(generator);
   nn::Llama model = parts ? nn::Llama(config, std::move(parts)) : nn::Llama(config);
-  // Initialize again: constructing the parts has drawn a different number of random values in each variant.
+  // Initialize again, because constructing the parts draws a different number of random values in each variant.
   torch::manual_seed(seed);
   nn::initialize(*model, config.n_layers);
   return model;

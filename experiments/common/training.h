@@ -50,15 +50,15 @@ Training train_model(nn::Llama& model, const Shakespeare& text, const train::Tra
 inline constexpr int64_t kValidationTokens = 32'768;
 [[nodiscard]] double validation_loss(nn::Llama& model, const Shakespeare& text, int64_t window);
 
-/// Returns the mean validation loss at each position of the window, [window], over the tokens of validation_loss().
+/// Returns the mean loss at each of the `window` positions of a window, over the same tokens as validation_loss().
 [[nodiscard]] std::vector<double> position_losses(nn::Llama& model, const Shakespeare& text, int64_t window);
 
 /// Copies all parameters. Both models must have parameters of the same names and shapes.
 void copy_parameters(const nn::Llama& from, nn::Llama& to);
 
 /// Returns the prompt followed by n generated tokens. sample_tokens() draws them from the softmax of the logits, with
-/// random numbers that depend only on the seed and the token's index. greedy_tokens() takes the most likely tokens. The
-/// model's input is the last `window` tokens.
+/// random numbers that depend only on the seed and the token's index. greedy_tokens() selects the most likely token at
+/// each step. The model's input is the last `window` tokens.
 [[nodiscard]] std::vector<int32_t> sample_tokens(nn::Llama& model, std::vector<int32_t> prompt, int64_t n,
                                                  int64_t window, uint64_t seed);
 [[nodiscard]] std::vector<int32_t> greedy_tokens(nn::Llama& model, std::vector<int32_t> prompt, int64_t n,

@@ -72,14 +72,14 @@ TORCH_MODULE(PlainFeedForward);
 [[nodiscard]] ModelParts blocks_with_plain_feed_forward(const core::ModelConfig& config,
                                                         PlainFeedForwardImpl::Activation activation);
 
-/// Reinitializes every feed-forward's w1 and w3 from N(0, 1/dim), so outputs are as large as inputs at any width. With
-/// nn::initialize's N(0, 0.02²) they are 0.02 √dim times as large.
+/// Reinitializes every feed-forward's w1 and w3 from N(0, 1/dim), so that their outputs have the variance of their
+/// inputs at any width. With nn::initialize's N(0, 0.02²), the standard deviation is 0.02 √dim times the inputs'.
 void draw_feed_forwards_by_width(nn::Llama& model);
 
-/// Reinitializes every matrix of the blocks from N(0, 1/columns), so outputs are as large as inputs.
+/// Reinitializes every matrix of the blocks from N(0, 1/columns), so that its outputs have the variance of its inputs.
 void draw_blocks_by_width(nn::Llama& model);
 
-/// Returns blocks in which one of the two branches, attention or the feed-forward, is left out with the norm before it.
+/// Returns blocks in which one of the two branches, attention or the feed-forward, is omitted together with its norm.
 [[nodiscard]] ModelParts blocks_without_attention(const core::ModelConfig& config);
 [[nodiscard]] ModelParts blocks_without_feed_forward(const core::ModelConfig& config);
 

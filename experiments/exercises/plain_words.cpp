@@ -26,7 +26,7 @@ std::string behind(const std::string& line, const std::string& mark, const std::
   return rest;
 }
 
-// Rounds a number of nine or more characters to six significant digits.
+// Rounds a number of nine or more characters to six significant digits. Returns any other string unchanged.
 std::string shortened(const std::string& value) {
   char* end = nullptr;
   const double number = std::strtod(value.c_str(), &end);

@@ -1,5 +1,5 @@
 // Trains a small Llama twice from the same initialization and batches: with Folio's parts, and with all parts that the
-// reader has written so far. Prints a row of results for each, and a sample of the reader's model. Takes some minutes;
+// reader has written so far. Prints a row of results for each, and a sample of the reader's model. Takes a few minutes;
 // --steps N shortens the training and evaluates only a part of the validation split.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -27,7 +27,7 @@ namespace {
 using namespace folio;  // NOLINT: a single-file program
 using torch::Tensor;
 
-// The functions that the reader has written: true if written, false if Folio's function is used.
+// A flag per function: true if the reader has written it, false if Folio's function is used.
 struct Own {
   bool modules = false, loss = false, loss_backward = false, loop = false, rates = false, clipping = false;
   bool adamw = false, sampler = false;

@@ -1,4 +1,4 @@
-// Rung 1: a bigram model by counting how often character w follows character h in the training text.
+// Rung 1: a bigram model that counts how often character w follows character h in the training text.
 // Text is a list of character ids, from 0 to V - 1 in order of the characters' codes.
 #pragma once
 

@@ -1,5 +1,5 @@
 // Rung 8: positions. Without them attention ignores the order of characters. RoPE rotates each query and key by angles
-// proportional to its position, so that their dot product depends on the distance between them.
+// proportional to its position, so that their dot product depends on the distance between the two positions.
 // Shapes: B windows, H heads, T positions, K elements in a head, P = K / 2 pairs.
 #pragma once
 

@@ -24,7 +24,7 @@ inline double learning_rate(const Recipe& r, int64_t step, int64_t steps) {
   return r.last_rate + (r.rate - r.last_rate) * (1.0 + std::cos(std::numbers::pi * done)) / 2.0;
 }
 
-// Scales the gradients so that the norm of all of them together is at most `limit`.
+// Scales the gradients so that their global norm, over all parameters, is at most `limit`.
 inline void clip(const std::vector<Tensor>& parameters, double limit) {
   double squares = 0.0;
   for (const Tensor& p : parameters) squares += p.grad().square().sum().item<double>();

@@ -16,7 +16,7 @@ using experiments::Report;
 struct Rung {
   int number;
   std::string name;
-  std::function<std::shared_ptr<Model>()> make;  // returns a model initialized by LibTorch's generator
+  std::function<std::shared_ptr<Model>()> make;  // returns a model initialized with LibTorch's random number generator
   double rate = 0.5;                             // learning rate of gradient descent; rung 11 uses AdamW
 };
 
@@ -58,7 +58,7 @@ inline Climbed climb(Report& report, const Rung& rung, const experiments::Shakes
   Climbed climbed;
   climbed.trainings.resize(seeds.size());
   climbed.losses.resize(seeds.size());
-  std::mutex one_at_a_time;  // guards LibTorch's global generator
+  std::mutex one_at_a_time;  // guards LibTorch's global random number generator, `climbed` and `report`
   experiments::run_jobs(seeds.size(), [&](size_t i) {
     std::unique_lock lock(one_at_a_time);
     torch::manual_seed(seeds[i]);

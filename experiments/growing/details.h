@@ -1,4 +1,4 @@
-// Additional trainings quoted in README.md: more steps, other learning rates, no norms, and each part of the recipe.
+// Additional training runs quoted in README.md: more steps, other learning rates, no norms, parts of the recipe.
 // `growing --details` runs all of them, `growing --rung 11 --details` those of one rung.
 #pragma once
 
@@ -116,7 +116,7 @@ inline void show_details(Report& report, int only, const experiments::Shakespear
   }
   const std::vector<uint64_t> seeds = report.seeds();
   std::vector<std::vector<double>> losses(chosen.size(), std::vector<double>(seeds.size()));
-  std::mutex one_at_a_time;  // guards LibTorch's global generator
+  std::mutex one_at_a_time;  // guards LibTorch's global random number generator, `losses` and `report`
   experiments::run_jobs(chosen.size() * seeds.size(), [&](size_t job) {
     const Trial& trial = chosen[job / seeds.size()];
     Setting s = setting;

@@ -24,8 +24,8 @@ inline std::vector<Tensor> heads_weights(Model& model, Text window) {
   return weights;
 }
 
-// Formats, in percent, each head's mean weight on a position itself and on the last four positions, itself included.
-// Skips the first eight positions, which have little context.
+// Formats two mean attention weights of each head, in percent: of a position on itself, and on the last four positions
+// including itself. Skips the first eight positions, which have little context.
 inline std::string how_near(const Tensor& weights_HTT) {
   const Tensor later_HST = weights_HTT.slice(1, 8);
   const auto percent = [&](int64_t last) {  // mean weights on the last `last` characters

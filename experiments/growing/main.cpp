@@ -1,6 +1,6 @@
-// Trains each rung's model from eight seeds, compares it with the previous rung, and prints samples. The results are
-// explained in README.md. --rung N runs one rung, and --rung tensors the chapter on tensors. --details runs the
-// additional trainings quoted in the README instead.
+// Trains each rung's model with eight seeds, compares it with the previous rung, and prints samples. The results are
+// explained in README.md. --rung N runs only rung N, and --rung tensors only the introduction to tensors. --details
+// runs the additional training runs quoted in the README instead.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -19,7 +19,7 @@ inline std::string visible(std::string text) {
   return text;
 }
 
-// Returns 240 characters drawn from the counts of rung 1.
+// Returns a newline and 240 characters sampled from the bigram counts of rung 1.
 inline std::string written(const Counts& counts, const experiments::Shakespeare& text, uint64_t seed) {
   std::vector<int32_t> tokens = text.tokenizer.encode("\n");
   for (uint64_t i = 0; i < 240; ++i) tokens.push_back(counts.draw(tokens.back(), core::random_uniform(seed, i)));
@@ -51,10 +51,11 @@ inline std::string rows_of(const Tensor& matrix) {
 
 inline std::string shape_of(const Tensor& tensor) { return fmt::format("[{}]", fmt::join(tensor.sizes(), ", ")); }
 
-// Returns the largest absolute difference of two tensors of the same shape.
+// Returns the largest absolute difference between elements of two tensors of the same shape.
 inline double apart(const Tensor& a, const Tensor& b) { return (a - b).abs().max().item<double>(); }
 
-// Runs tensors.h on the word "noon" (n = 0, o = 1): counts, shares, loss, and two steps of gradient descent.
+// Runs the functions of tensors.h on the word "noon" (n = 0, o = 1): counts, probabilities, loss, and two steps of
+// gradient descent.
 inline void show_tensors(experiments::Report& report) {
   const std::vector<int32_t> noon{0, 1, 1, 0};
   const Pairs pairs = pairs_of(noon);
@@ -151,8 +152,8 @@ inline void show_averages(experiments::Report& report) {
   report.check_above("queries of 4 x change the mean by", apart(attend(q_TK, x_TD, x_TD), attention), 0.3);
 }
 
-// Checks what holds for every rung after any number of steps: all V characters are equally likely at first, the loss
-// falls, and no position depends on a later one.
+// Checks properties of every rung: before training all V characters are equally likely, the loss falls, and no position
+// depends on a later one.
 inline void check_sound(experiments::Report& report, const std::string& name, const std::vector<Training>& trainings,
                         double future_seen, int64_t V) {
   std::vector<double> first, fallen;

@@ -29,7 +29,7 @@ inline Tensor count(const Pairs& pairs, int64_t V) {
 }
 
 // Returns each row divided by its sum. Broadcasting: dividing [V, V] by [V, 1] repeats the only column V times, so that
-// every row of the result has the sum 1.
+// every row of the result sums to 1.
 inline Tensor shares(const Tensor& times_VV) {
   const Tensor sum_V1 = times_VV.sum(1, /*keepdim=*/true);  // over dimension 1 (columns), kept with size 1
   return times_VV / sum_V1;
@@ -53,7 +53,7 @@ inline Tensor loss_of_shares(const Tensor& shares_VV, const Pairs& pairs) {
   return -picked(rows(shares_VV, pairs), pairs).log().mean();  // mean() over all dimensions: a scalar
 }
 
-// Returns the mean of -ln p(next character) for logits: softmax turns each row of arbitrary numbers into shares.
+// Returns the mean of -ln p(next character) for logits: softmax turns each row of logits into probabilities.
 inline Tensor loss_of_logits(const Tensor& logits_VV, const Pairs& pairs) {
   return loss_of_shares(logits_VV.softmax(1), pairs);
 }

@@ -1,7 +1,7 @@
 // A complete Llama in one file: corpus, batches, model (RMSNorm, RoPE, grouped-query attention, SwiGLU),
-// initialization, AdamW with schedule and clipping, sampling. Tensors and autograd are LibTorch's. A test compares the
-// results with modules/ and train/. Shapes: B windows, T positions, V characters, D width, H query heads, G key/value
-// heads, K elements in a head, P = K / 2 pairs, F hidden elements of the feed-forward.
+// initialization, AdamW with schedule and clipping, sampling. LibTorch provides tensors and autograd. A test compares
+// the results with modules/ and train/. Shapes: B windows, T positions, V characters, D width, H query heads, G
+// key/value heads, K elements in a head, P = K / 2 pairs, F hidden elements of the feed-forward.
 #include <torch/types.h>
 #include <torch/utils.h>
 
@@ -65,7 +65,7 @@ Batch window(const std::vector<int64_t>& tokens, const std::vector<size_t>& star
   return {torch::tensor(inputs).view({-1, T}), torch::tensor(targets).view({-1, T})};
 }
 
-// Returns windows from random offsets, determined by the seed and the step.
+// Returns B windows at random offsets, which depend only on the seed and the step.
 Batch random_batch(const std::vector<int64_t>& tokens, const Config& c, int64_t step) {
   std::vector<size_t> starts;
   for (int64_t b = 0; b < c.B; ++b)
@@ -99,7 +99,7 @@ struct Llama {
   std::vector<Block> blocks{};
 
   // Initializes matrices with a standard deviation of 0.02, and wo and w2, whose outputs are added to the residual
-  // stream, with 0.02/√(2 L), so that the sum of 2 L additions doesn't grow with depth. Gains are 1.
+  // stream, with 0.02/√(2 L), so that the sum of 2 L additions doesn't grow with depth. Norm gains are 1.
   explicit Llama(const Config& config) : c(config) {
     torch::manual_seed(c.seed);
     const auto matrix = [](int64_t out, int64_t in, double spread) {
@@ -129,7 +129,8 @@ struct Llama {
     return all;
   }
 
-  // Returns attention's output [B, T, D]: in each head, the values up to a position, weighted by softmax(q · k / √K).
+  // Returns the attention output [B, T, D]. Each head averages the values up to a position, weighted by
+  // softmax(q · k / √K).
   [[nodiscard]] Tensor attention(const Block& b, const Tensor& x_BTD) const {
     const int64_t K = c.D / c.H;
     const auto heads = [&](const Tensor& w, int64_t n) {
@@ -172,7 +173,7 @@ double learning_rate(const Config& c, double step) {
   return c.last_rate + (c.rate - c.last_rate) * (1.0 + std::cos(std::numbers::pi * done)) / 2.0;
 }
 
-// Scales the gradients so that the norm of all of them together is at most c.clip.
+// Scales the gradients so that their global norm, over all parameters, is at most c.clip.
 void clip(const std::vector<Tensor>& parameters, const Config& c) {
   double squares = 0.0;
   for (const Tensor& p : parameters) squares += p.grad().square().sum().item<double>();
@@ -180,7 +181,8 @@ void clip(const std::vector<Tensor>& parameters, const Config& c) {
   for (const Tensor& p : parameters) p.mutable_grad().mul_(scale);
 }
 
-// The optimizer AdamW: subtracts the mean gradient, each element divided by the root of its mean square.
+// The optimizer AdamW: subtracts the running mean of the gradient, divided elementwise by the root of the running mean
+// of its square, times the learning rate.
 struct AdamW {
   std::vector<Tensor> mean{}, square{};  // running means of the gradients and of their squares
 
@@ -212,7 +214,7 @@ void train(Llama& model, const std::vector<int64_t>& tokens, const std::function
   }
 }
 
-// Returns the mean loss of a text in consecutive windows, computed one at a time.
+// Returns the mean loss over consecutive windows of a text, computed one window at a time.
 double validation_loss(const Llama& model, const std::vector<int64_t>& tokens) {
   const torch::NoGradGuard no_grad;
   double sum = 0.0, windows = 0.0;

@@ -84,7 +84,7 @@ void BlockManager::drop_block(BlockId block) {
 
 void BlockManager::hold(BlockId block) {
   if (references_[static_cast<size_t>(block)]++ > 0) return;
-  prefixes_.take(block);  // no sequence used the block, so it is taken from the prefix cache's free blocks
+  prefixes_.take(block);  // the block was unused, so it is in the prefix cache's list of free blocks: removes it
   ++in_use_;
 }
 

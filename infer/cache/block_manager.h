@@ -1,8 +1,8 @@
-// Paged KV cache bookkeeping: a block table and a length per sequence, a reference count per block. It runs on the host
-// and is the same for every machine; a machine stores the blocks' contents. Shared blocks are copied on write:
-// reserve() lists the copies and the machine executes them. Reserved positions count only after commit(); roll_back()
-// discards them, so a failed step leaves no trace. Full blocks and partial last blocks are cached for later sequences
-// with the same prefix, even after their sequence is released (prefix_index.h).
+// Paged KV cache bookkeeping on the host: a block table and a length per sequence, a reference count per block. The
+// execution backend (Machine) stores the blocks' contents. Shared blocks are copied on write: reserve() lists the
+// copies and the backend executes them. commit() adds reserved positions to their sequence;
+// roll_back() discards them, so a failed step changes nothing. Full blocks and partial last blocks are cached for later
+// sequences with the same prefix, even after their sequence is released (prefix_index.h).
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ using SequenceId = int32_t;
   return (n_positions + kBlockPositions - 1) / kBlockPositions;
 }
 
-/// A copy-on-write: the machine copies block `from` to block `to` before the step's first operation.
+/// A copy-on-write: the backend copies block `from` to block `to` before the step's first operation.
 struct BlockCopy {
   BlockId from;
   BlockId to;
@@ -43,12 +43,12 @@ class BlockManager {
 
   [[nodiscard]] int32_t adapter(SequenceId sequence) const { return at(sequence).adapter; }
   [[nodiscard]] int64_t length(SequenceId sequence) const { return at(sequence).length; }
-  /// Returns the sequence's blocks in order of position, including reserved ones. Valid until the next change.
+  /// Returns the sequence's blocks in order of position, including reserved ones. Valid until the sequence changes.
   [[nodiscard]] std::span<const BlockId> table(SequenceId sequence) const { return at(sequence).table; }
 
   [[nodiscard]] int64_t n_blocks() const { return n_blocks_; }
   [[nodiscard]] int64_t blocks_in_use() const { return in_use_; }
-  /// Returns the number of unused blocks. Those in the prefix cache are allocated last, least recently used first.
+  /// Returns the number of blocks that no sequence uses. Cached ones are allocated last, in LRU order.
   [[nodiscard]] int64_t free_blocks() const { return n_blocks_ - in_use_; }
   /// Returns the number of free blocks that reserve(sequence, count) allocates, including copies.
   [[nodiscard]] int64_t blocks_needed(SequenceId sequence, int64_t count) const;
@@ -72,11 +72,11 @@ class BlockManager {
   };
   [[nodiscard]] Prefix find_prefix(std::span<const int32_t> tokens, int32_t adapter = kNoAdapter) const;
 
-  /// Returns the block copies that a machine must execute before it writes reserved positions.
+  /// Returns the block copies that the backend must execute before it writes reserved positions.
   [[nodiscard]] std::span<const BlockCopy> copies() const { return copies_; }
   /// Adds the reserved positions to the lengths of their sequences.
   void commit();
-  /// Restores lengths and block tables to their state at the last commit().
+  /// Undoes all reserve() calls since the last commit().
   void roll_back();
 
  private:

@@ -12,7 +12,7 @@ constexpr auto kWhole = static_cast<size_t>(kBlockPositions);
 
 }  // namespace
 
-// Returns the hash of a block's predecessor and tokens: SplitMix64's finalizer (Steele et al. 2014), once per token.
+// Returns the hash of a block's predecessor and tokens. Applies SplitMix64's finalizer (Steele et al. 2014) per token.
 uint64_t PrefixIndex::key_of(TextId before, std::span<const int32_t> tokens) {
   uint64_t key = before;
   for (const int32_t token : tokens) {

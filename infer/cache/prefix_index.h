@@ -24,7 +24,8 @@ class PrefixIndex {
  public:
   /// Returns the longest chain of full blocks, cached for `adapter`, whose tokens match the beginning of `tokens`.
   [[nodiscard]] std::vector<BlockId> find(std::span<const int32_t> tokens, int32_t adapter) const;
-  /// Caches the full blocks of `table`, which hold `tokens`. A prefix that is already cached keeps its block.
+  /// Caches the full blocks of `table`, whose positions contain `tokens`. For a prefix that is already cached, keeps
+  /// the cached block.
   void add(std::span<const BlockId> table, std::span<const int32_t> tokens, int32_t adapter);
 
   /// A cached block that is partly filled, and the number of its tokens.
@@ -32,7 +33,8 @@ class PrefixIndex {
     BlockId block = -1;  ///< -1: no tail
     size_t n_tokens = 0;
   };
-  /// Returns the longest partly filled block that continues `chain`, the result of find(tokens), and passes `is_free`.
+  /// Returns the partly filled block with the most tokens that continues `chain`, the result of find() for `tokens`,
+  /// matches the next tokens and satisfies `is_free`.
   [[nodiscard]] Tail find_tail(std::span<const BlockId> chain, std::span<const int32_t> tokens, int32_t adapter,
                                const std::function<bool(BlockId)>& is_free) const;
   /// Caches `block`, the partly filled last block of `tokens`. Does nothing if a full block before it is not cached.

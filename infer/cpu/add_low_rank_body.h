@@ -1,5 +1,5 @@
-// Adds a LoRA adapter's low-rank update to a row, sixteen outputs at a time. Each of the sixteen partial sums of an
-// output is in a vector of its own, with a lane per output, so partial sums are joined by adding whole vectors.
+// Adds a LoRA adapter's low-rank update to a row, sixteen outputs at a time, one per vector lane. Sixteen vectors store
+// the sixteen partial sums of each output, so adding the vectors combines the partial sums.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 namespace folio::infer::kernels {
 namespace {
 
-// Adds a LoRA update to out (n). Computes only the first kLanesUsed of the 16 partial sums. The others must be 0:
-// kLanesUsed >= min(rank, 16).
+// Adds the LoRA update t · bᵀ to out (n), with t (rank). Computes only the first kLanesUsed of the 16 partial sums.
+// kLanesUsed must be at least min(rank, 16), so that the other sums are 0.
 template <size_t kLanesUsed, typename Weight>
 void add_low_rank_lanes(const float* t, size_t rank, const Weight* b, size_t n, float* out) {
   for_lanes(n, [&](size_t i, size_t count) {

@@ -1,5 +1,5 @@
-// Attention with AVX-512 BF16 for --fast: queries, keys, values and the weights of the softmax are BF16, and a lane
-// multiplies pairs of them. Scores, the softmax and all sums are floats. Included after attention_body.h.
+// Attention with AVX-512 BF16 for --fast: queries, keys, values and softmax weights are BF16, two per 32-bit lane.
+// Scores, the softmax and all sums are floats.
 #pragma once
 
 #include <bit>
@@ -29,7 +29,7 @@ struct Lane<BF16Pair> {
     const uint32_t kept = (2 * j >= begin ? 0xFFFFU : 0U) | (2 * j + 1 < end ? 0xFFFF0000U : 0U);
     return {_mm512_and_ps(values.v, _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int32_t>(kept))))};
   }
-  // Writes latents, (16 pairs of positions, head_dim), as keys, (head_dim / 2 pairs of dimensions, 32 positions).
+  // Rearranges latents (16 pairs of positions, head_dim) into keys (head_dim / 2 pairs of dimensions, 32 positions).
   static void put_keys(const BF16Pair* latents, size_t head_dim, BF16Pair* keys) {
     alignas(64) uint16_t from[2][2 * kLanes];  // permutations that form the keys of sixteen positions from two columns
     for (size_t i = 0; i < 2 * kLanes; ++i) {

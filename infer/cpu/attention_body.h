@@ -15,7 +15,7 @@ namespace folio::infer::kernels {
 namespace {
 
 // Maximum number of queries (one head of one row each) that share the loads of a block. A sum is a chain of dependent
-// FMAs. Computing several queries at once hides their latency and converts each key and value to float only once.
+// FMAs. Computing several queries at once hides the FMA latency and converts each key and value to float only once.
 constexpr size_t kMostQueries = Vec::kMostQueries;
 
 // Online softmax state with one query per lane: the running maximum and the sum of exponentials.
@@ -199,7 +199,7 @@ inline void weighted_values_tail(const float* p, const Values<T>& values, size_t
 }
 
 // Computes scores (kQueries, 32) from queries (lanes, kQueries) and keys (lanes, 32); the first n columns are valid.
-// Prefetches the same part of `next`. Computes at once as many positions as there are registers for their sums.
+// Prefetches `next`, the next block's keys. Computes 32 positions at a time if their sums fit in registers, else 16.
 template <size_t kQueries, typename T>
 inline void multiply_keys(const float* queries, const T* keys, size_t n, size_t head_dim, const T* next,
                           float* scores) {
@@ -267,8 +267,8 @@ struct Scores {
   }
 };
 
-// Computes a block's softmax state and its unnormalized output value (kQueries, head_dim) from queries (head_dim,
-// kQueries), or (kQueries, head_dim) in latent attention unless T is BF16Pair. The order of the sums is that of
+// Computes a block's softmax state and its unnormalized output `value` (kQueries, head_dim). queries: (head_dim,
+// kQueries); in latent attention, except with BF16Pair, (kQueries, head_dim). The order of the sums is that of
 // reference/attention.cpp.
 template <size_t kQueries, typename T>
 inline Running attend_block(const float* queries, const HeadBlock<T>& block, const SeenPositions<kQueries>& seen,
@@ -375,7 +375,7 @@ void attend(SharedQueries& shared, const HeadBlock<T>& head, size_t start, bool 
 // A kernel that computes one block's attention for n_queries queries at once.
 template <typename T>
 struct BlockAttention {
-  size_t n_queries = 0;  ///< number of queries that run() processes; 0: none for this instruction set
+  size_t n_queries = 0;  ///< number of queries that run() processes; 0: no kernel for this instruction set
   void (*run)(SharedQueries& shared, const HeadBlock<T>& head, size_t start, bool is_first, size_t head_dim,
               const Scores& scores) = nullptr;
 };
@@ -389,11 +389,11 @@ constexpr BlockAttention<T> attend_of() {
   }
 }
 
-// Maximum number of queries that share one load of a block: their passes run while the block is in the CPU's cache.
+// Maximum number of queries that attend to a block, in one or more passes, while the block is in the CPU's cache.
 constexpr size_t kNearQueries = 24;
 
-// Returns a block of n latents, with head.keys and head.values in the form that attend_block() reads. `buffer` is for
-// the latents as floats (Q8), or as keys (BF16Pair).
+// Returns n latents of a block in the form that attend_block() reads. `buffer` receives the latents converted to floats
+// (Q8) or rearranged into keys (BF16Pair); it is unused for float and F16.
 template <typename T, typename Element>
 HeadBlock<Element> block_of_latents(const T* latents, const T* next, size_t n, size_t head_dim, size_t width,
                                     Element* buffer) {
@@ -413,7 +413,7 @@ HeadBlock<Element> block_of_latents(const T* latents, const T* next, size_t n, s
   }
 }
 
-// Computes attention for queries [begin, end), at most kNearQueries of the (n_rows, n_queries) queries of all rows.
+// Computes attention for queries [begin, end) of the (n_rows, n_queries) queries. At most kNearQueries per call.
 template <typename T, bool kLatent>
 void attend_near(const AttentionInput<T>& in, size_t begin, size_t end, float* out) {
   using Element = std::conditional_t<kLatent && std::is_same_v<T, Q8>, float, T>;

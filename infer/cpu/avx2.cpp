@@ -1,4 +1,5 @@
-// AVX2 kernels, in the only file that is compiled for AVX2. Later headers use the types of earlier ones, in this order:
+// AVX2 kernels. Only this file is compiled for AVX2. Later headers use the types of earlier ones, so the include order
+// is fixed:
 // clang-format off
 #include "infer/cpu/vec_avx2.h"
 #include "infer/cpu/ints_avx2.h"

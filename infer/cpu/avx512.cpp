@@ -1,4 +1,5 @@
-// AVX-512 kernels without VNNI, BF16 or AMX. Later headers use the types of earlier ones, in this order:
+// AVX-512 kernels without VNNI, BF16 or AMX. Later headers use the types of earlier ones, so the include order
+// is fixed:
 // clang-format off
 #include "infer/cpu/vec_avx512.h"
 #include "infer/cpu/ints_avx512.h"

@@ -14,7 +14,7 @@ static_assert(kBlockPositions == kernels::kBlockPositions);
 namespace {
 
 constexpr auto kAlignment = static_cast<size_t>(core::kCacheLine);
-constexpr size_t kLeastOfSlab = 8;  // minimum number of blocks in one allocation of huge pages
+constexpr size_t kMinBlocksPerSlab = 8;  // minimum number of blocks in one allocation of huge pages
 
 }  // namespace
 
@@ -25,10 +25,10 @@ const T* CacheBlocks<T>::use(BlockId block) {
   if (blocks_[index] == nullptr) {
     // A rank without key/value heads has blocks of size 0, which get one cache line.
     const size_t bytes = std::max(kAlignment, (size() * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment);
-    const size_t slab = (kLeastOfSlab * bytes + kHugePage - 1) / kHugePage * kHugePage;
-    const size_t of_slab = slab / bytes;
-    if (n_used_ == memory_.size() * of_slab) memory_.push_back(allocate_huge_pages(slab));
-    blocks_[index] = reinterpret_cast<T*>(memory_.back().get() + n_used_++ % of_slab * bytes);
+    const size_t slab = (kMinBlocksPerSlab * bytes + kHugePage - 1) / kHugePage * kHugePage;
+    const size_t blocks_per_slab = slab / bytes;
+    if (n_used_ == memory_.size() * blocks_per_slab) memory_.push_back(allocate_huge_pages(slab));
+    blocks_[index] = reinterpret_cast<T*>(memory_.back().get() + n_used_++ % blocks_per_slab * bytes);
     std::memset(static_cast<void*>(blocks_[index]), 0, bytes);
   }
   return blocks_[index];
@@ -65,7 +65,7 @@ void CacheBlocks<T>::store(BlockId block, size_t layer, size_t slot, const float
   }
 }
 
-// Rounds x (head_dim) to the cache's type. Q8 scales are stored in `head`, the head's part of the block.
+// Writes x (head_dim) to `rounded` in the cache's type. Q8 scales are stored in `head`, the head's part of the block.
 template <typename T>
 void CacheBlocks<T>::round(const float* x, size_t slot, T* rounded, T* head) {
   if constexpr (std::is_same_v<T, float>) {

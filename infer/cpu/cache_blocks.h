@@ -1,8 +1,8 @@
 // KV cache blocks on a CPU. For each layer of a stage, a block holds keys (n_kv_heads, head_dim, 32), then values
-// (n_kv_heads, 32, head_dim), as float, F16, Q8 or in pairs (BF16Pair); a head's scales follow its quants. Positions
-// are adjacent in the keys, so one vector scores sixteen of them. In latent attention, there are no keys: the values
-// are the latents. A position is rounded once, when it is stored. Blocks get memory on their first use, several at a
-// time, and keep it.
+// (n_kv_heads, 32, head_dim), as float, F16, Q8 or BF16Pair; a head's Q8 scales follow its quants. In the keys,
+// positions are contiguous, so one vector computes sixteen scores. In latent attention, there are no keys: the values
+// are the latents. A position is rounded once, when it is stored. Memory is allocated on a block's first use, for
+// several blocks at a time, and kept.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ class CacheBlocks {
         head_size_(kernels::head_size<T>(head_dim_)) {}
 
   /// Returns a block's size in elements. key_offset() and value_offset() return where a head's keys or values begin, in
-  /// elements from the start of a block; `layer` is relative to the stage.
+  /// elements from the start of a block; `layer` counts from the stage's first layer.
   [[nodiscard]] size_t size() const { return n_layers_ * n_kinds_ * n_kv_heads_ * head_size_; }
   [[nodiscard]] size_t key_offset(size_t layer, size_t head) const {
     return (layer * n_kinds_ * n_kv_heads_ + head) * head_size_;

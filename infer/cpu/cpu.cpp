@@ -13,7 +13,7 @@ Cpu::Cpu(const CpuOptions& options)
       pool_(options.n_threads),
       fast_(options.fast && kernels_.matmul_fast != nullptr),
       copies_weights_(options.copies_weights) {
-  // Rejects an unknown FOLIO_PREFETCH at startup instead of during generation.
+  // Rejects an unknown value of FOLIO_PREFETCH at startup instead of during generation.
   static_cast<void>(select_prefetch());
 }
 

@@ -1,4 +1,4 @@
-// The CPU as a machine: a thread pool and the kernels of an instruction set, shared by all models that it serves.
+// The CPU backend (Machine): a thread pool and the kernels of an instruction set, shared by all models loaded on it.
 #pragma once
 
 #include <cstddef>

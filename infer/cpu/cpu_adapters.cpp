@@ -48,7 +48,8 @@ bool is_finite(const core::Adapter::Part& part) {
   return std::ranges::all_of(part.a, finite) && std::ranges::all_of(part.b, finite);
 }
 
-// Computes the factors from all rows of b, so that ranks that hold different rows of b use the same factors.
+// Computes the factors for rounding to 8 bits. Uses all rows of b, so that ranks with different rows of b use the same
+// factors.
 Steps steps_of(const core::Adapter::Part& part) {
   constexpr float kMost = 127.0F;
   constexpr float kTiny = 1e-30F;  // lower limit of a maximum, so that factors are finite
@@ -142,7 +143,7 @@ void CpuAdapters::begin(std::span<const StepRow> rows) {
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].adapter == kNoAdapter) continue;
     const Loaded* adapter = &adapters_.at(rows[i].adapter);
-    // Searches from the last group, the usual match: rows of a sequence are adjacent.
+    // Searches from the last group, which usually matches because the rows of a sequence are adjacent.
     auto group = std::find_if(groups_.rbegin(), groups_.rend(), [&](const Group& g) { return g.adapter == adapter; });
     if (group == groups_.rend()) {
       groups_.push_back({.adapter = adapter, .rows = {}});

@@ -1,4 +1,4 @@
-// Applies LoRA adapters to a stage's products. reference/kernels.h defines the order of their sums. A step's rows are
+// Applies LoRA adapters to a stage's products. reference/kernels.h defines the order of the sums. A step's rows are
 // grouped by adapter, so each adapter's matrices are read once per step. The matrices a of all products of one input
 // are stored together and multiplied as one. To save memory traffic, adapters of group-quantized matrices are stored in
 // 8 bits, with an error like that of the matrix's own quantization. Other adapters are stored in BF16 if that is exact.
@@ -28,7 +28,8 @@ class CpuAdapters {
 
   /// Groups the step's rows by adapter. All of their adapters must be loaded.
   void begin(std::span<const StepRow> rows);
-  /// Computes t = scale · x · aᵀ for rows with an adapter. x is (rows, k). add() uses t until the next call.
+  /// Computes t = scale · x · aᵀ for rows with an adapter, and stores it for add(). x (rows, k) is the input of all
+  /// `projections`.
   void project(core::ThreadPool& pool, const kernels::Kernels& kernels, std::span<const Projection> projections,
                const float* x, size_t k);
   /// Adds t · bᵀ to outputs [begin, end), counted from the stage's first output of the matrix; begin is a multiple of

@@ -27,7 +27,7 @@ void CpuExperts::begin(std::span<const float> routes, size_t n_rows, size_t n_ex
 // tiles of k columns. The tiles are divided among threads by cost, which grows with an expert's number of rows.
 template <typename Body>
 void CpuExperts::for_tiles(size_t n_tiles, size_t k, Body&& body) {
-  constexpr size_t kReading = 8;  // rows that can be multiplied in the time to read a tile from memory
+  constexpr size_t kReading = 8;  // rows that can be multiplied in the time it takes to read a tile from memory
   const auto cost = [](const ExpertRows& e) { return e.n + kReading; };
   size_t total = 0;
   for (const ExpertRows& e : experts_) total += n_tiles * cost(e);
@@ -53,7 +53,7 @@ void CpuExperts::multiply(const Matrix& weight, const float* bias, const InputsV
   weight.multiply(kernels_, in, begin, end, out, stride, bias != nullptr);
 }
 
-// A step's only row is shared by all experts; several rows are gathered, so that each expert's rows are adjacent.
+// If the step has only one row, all experts read it. Otherwise rows are copied, so each expert's rows are adjacent.
 void CpuExperts::project(const float* x, std::span<const ExpertMatmul> products, size_t stride) {
   const Matrix& one = products.front().weights.front();
   if (one.n_out == 0) return;  // this rank holds no rows of the matrices
@@ -81,12 +81,13 @@ void CpuExperts::project(const float* x, std::span<const ExpertMatmul> products,
   });
 }
 
-// With many assignments, each thread owns columns of the residual and adds the experts' outputs one after the other.
-// With few, memory bandwidth is the limit: all products run first, in long sequential reads, and the sums follow.
+// With many assignments, each thread owns columns of the residual and adds the experts' outputs one expert at a time.
+// With few assignments, memory bandwidth is the limit: first all products are computed, in long sequential reads, then
+// the sums.
 void CpuExperts::combine(const float* x, std::span<const Matrix> weights, const float* biases, float* residual,
                          size_t dim) {
   constexpr size_t kFewAssignments = 128;
-  constexpr size_t kPieces = 4;  // pieces of work per thread
+  constexpr size_t kPieces = 4;  // chunks of columns per thread, to balance the load
   const size_t n_out = weights.front().n_out;
   if (n_out == 0) return;
   const size_t k = weights.front().k;
@@ -97,7 +98,8 @@ void CpuExperts::combine(const float* x, std::span<const Matrix> weights, const 
   const auto bias_of = [&](size_t expert) {
     return biases == nullptr ? nullptr : biases + expert * dim + weights.front().first;
   };
-  // Adds columns [begin, end) of assignments [first, first + n) to the residual. Rows of `out` are `stride` apart.
+  // Adds columns [begin, end) of the weighted outputs of assignments [first, first + n) to the residual. Rows of `out`
+  // are `stride` apart.
   const auto add = [&](size_t first, size_t n, size_t begin, size_t end, const float* out, size_t stride) {
     for (size_t i = 0; i < n; ++i, out += stride) {
       const Assignment& assignment = assignments_[first + i];

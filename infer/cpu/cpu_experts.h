@@ -25,7 +25,7 @@ struct ExpertRows : Segment {
 
 class CpuExperts {
  public:
-  /// One of the experts' projections, such as the gate. `stride`, an argument of project(), is the full width of `out`.
+  /// One of the experts' projections, such as the gate. `stride`, an argument of project(), is the row length of `out`.
   struct ExpertMatmul {
     std::span<const Matrix> weights;  ///< a matrix per expert
     const float* biases;              ///< (experts, stride), or null

@@ -1,5 +1,5 @@
-// CpuStage's products with a matrix per head (latent attention). The rows of a head are gathered and multiplied
-// together.
+// CpuStage's matrix products with one weight matrix per head (latent attention). The inputs of a head are gathered from
+// all rows and multiplied together.
 #include <algorithm>
 
 #include "infer/cpu/cpu_stage.h"
@@ -24,7 +24,7 @@ void CpuStage::run(const ProjectHeads& o) {
       for (size_t row = first % n_rows_; n > 0; ++row, --n, to += k) {
         const float* in = at(o.in) + row * width(o.in) + head * in_dim;
         std::copy_n(in, k, to);
-        // The elements with RoPE of Absorbed, none of Heads.
+        // Copies the elements with RoPE to Slot::Absorbed. For Slot::Heads, out_dim == n_out, so none are copied.
         std::copy_n(in + k, out_dim - n_out, at(o.out) + row * width(o.out) + head * out_dim + n_out);
       }
     });

@@ -44,7 +44,7 @@ CpuStage::CpuStage(Cpu& cpu, const core::StoredModel& model, const Shard& shard,
 template <typename T>
 CpuStage::Cache<T> CpuStage::cache_of() const {
   const int64_t n_layers = shard_.layers.last - shard_.layers.first;
-  if (config_.latent()) return {{1, config_.latent_dim(), n_layers, kernels_, false}, {}};  // on each rank: all latents
+  if (config_.latent()) return {{1, config_.latent_dim(), n_layers, kernels_, false}, {}};  // each rank has all latents
   return {{kv_heads_.last - kv_heads_.first, config_.head_dim, n_layers, kernels_}, {}};
 }
 
@@ -118,11 +118,12 @@ std::vector<size_t> CpuStage::find_runs(int64_t window) const {
   return runs;
 }
 
-// Each rank holds the embeddings of some tokens and sends them to the other ranks.
+// Each rank has the embeddings of a part of the vocabulary, and sends those of the step's tokens to the other ranks.
 void CpuStage::run(const Embed& o) {
   const size_t dim = width(Slot::Residual);
   const Matrix& rows = weights_.matrix(o.table);
-  const auto index = [&](size_t i) { return static_cast<size_t>(rows_[i].token) - rows.first; };  // wraps if negative
+  // Unsigned, so the index of a token before this rank's part wraps to a large value.
+  const auto index = [&](size_t i) { return static_cast<size_t>(rows_[i].token) - rows.first; };
   for_rows(dim * 8, [&](size_t i) {
     if (index(i) >= rows.n_out) return;
     float* x = at(o.out) + i * dim;
@@ -167,7 +168,7 @@ void CpuStage::run(const Norm& o) {
 }
 
 void CpuStage::run(const NormHeads& o) {
-  const size_t dim = weights_.matrix(o.weight).k;  // size of one head, or of all heads together
+  const size_t dim = weights_.matrix(o.weight).k;  // size of one head, or of all heads if they are normed as one vector
   if (o.slot == Slot::Latent) {
     return for_rows(dim, [&](size_t i) {
       float* x = at(Slot::Latent) + i * width(Slot::Latent);
@@ -185,7 +186,7 @@ void CpuStage::norm_vectors(const float* x, WeightId weight, float eps, size_t n
   });
 }
 
-// Gate and Up are not exchanged: Activate needs only this rank's columns.
+// Ranks don't exchange Gate and Up, because Activate reads only this rank's columns.
 void CpuStage::run(const Project& o) {
   multiply(o.in, o.projections(), false);
   const Slot first = o.projections().front().out;
@@ -242,7 +243,7 @@ void CpuStage::multiply(Slot input, std::span<const Projection> projections, boo
   const Segment all{0, n_rows_};
   inputs_.take(std::span(&all, 1), k, formats, x);
   adapters_.project(pool_, kernels_, projections, x, k);
-  // A product with one input reads two streams (matmul_halves), which should not be too short.
+  // For one input, matmul_halves reads each range of rows as two streams, so the minimum range is twice as long.
   const size_t grain = formats.panels                   ? kernels_.fast_rows
                        : formats.floats && n_rows_ == 1 ? 2 * kernels::kLanes
                                                         : kernels::kLanes;
@@ -329,7 +330,7 @@ void CpuStage::attend(const Cache<T>& cache, size_t layer, int64_t window, std::
   const size_t per_kv_head = dim / head_dim / static_cast<size_t>(config_.n_kv_heads);
   const Share heads{kv_heads_.first * per_kv_head, kv_heads_.last * per_kv_head};  // query heads of this rank
   const size_t n_heads = heads.last - heads.first;
-  // Query heads of a work item: all heads of a key/value head, or some of the heads that share the latents.
+  // Query heads per work item: all that share a key/value head; in latent attention, up to kHeadsTogether heads.
   const size_t of_thread = (n_heads + pool_.size() - 1) / pool_.size();
   const size_t group = latent ? std::clamp<size_t>(of_thread, 1, kHeadsTogether) : per_kv_head;
   size_t work = 0;
@@ -370,7 +371,7 @@ void CpuStage::attend(const Cache<T>& cache, size_t layer, int64_t window, std::
 }
 
 void CpuStage::run(const Activate& o) {
-  const bool of_experts = o.gate == Slot::ExpertGate;  // if true, a row is one assignment to an expert
+  const bool of_experts = o.gate == Slot::ExpertGate;  // if true, slots have a row per (token, expert) pair
   const size_t n_rows = of_experts ? experts_.assignments().size() : n_rows_;
   const size_t stride = of_experts ? static_cast<size_t>(config_.expert_dim) : width(o.gate);
   const Share own = rows_of_rank(stride, shard_.rank, shard_.n_ranks);

@@ -1,6 +1,6 @@
 // A range of a model's layers on the CPU. Each operation is complete when its call returns. Work is divided among
-// threads by index, so results don't depend on their number. If several ranks share the model, each holds some output
-// rows of each matrix and some key/value heads, and the ranks exchange the columns that they computed.
+// threads by index, so results don't depend on the number of threads. If several ranks share the model, each has some
+// output rows of each matrix and some key/value heads, and the ranks exchange the columns that they compute.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,7 @@ class CpuStage final : public Stage {
   template <typename T>
   struct Cache {
     CacheBlocks<T> blocks;
-    std::vector<const T*> starts;  ///< addresses of the blocks of the step's tables, concatenated
+    std::vector<const T*> starts;  ///< addresses of the blocks in the step's block tables, concatenated
   };
 
   void run(const Embed& o);
@@ -72,7 +72,7 @@ class CpuStage final : public Stage {
   [[nodiscard]] size_t width(Slot slot) const { return info_.widths[static_cast<size_t>(slot)]; }
   float* at(Slot slot) { return slots_[static_cast<size_t>(slot)].data(); }
   void multiply(Slot in, std::span<const Projection> projections, bool accumulate);
-  /// Calls body(row) on all threads. A row's work is as long as `work` multiply-adds.
+  /// Calls body(row) for each row, on all threads. `work` is the cost of a row in multiply-adds.
   template <typename Body>
   void for_rows(size_t work, Body&& body) {
     pool_.parallel_for(n_rows_, 1, n_rows_ * work / kWorthAThread, [&](size_t begin, size_t end) {
@@ -114,7 +114,7 @@ class CpuStage final : public Stage {
   std::vector<BlockId> tables_;
   std::vector<int32_t> table_starts_;
   int64_t layer_ = 0;                ///< layer of the last Attend
-  bool needs_floats_ = false;        ///< the step is observed, or rows have adapters
+  bool needs_floats_ = false;        ///< ranks exchange F32 only: the step is observed, or rows have adapters
   size_t n_rows_ = 0;                ///< rows in the slots: all rows of the step; after Gather, those that need logits
   std::vector<size_t> runs_;         ///< first row of each run of rows that attend together, then n_rows_
   std::vector<size_t> window_runs_;  ///< runs_ for sliding-window layers

@@ -17,14 +17,14 @@ bool in_16_bits(const core::TensorView& matrix) {
   return matrix.type == core::DType::F16 || matrix.type == core::DType::BF16;
 }
 
-// Rows of a matrix, and the index of the first.
+// Consecutive rows of a matrix; `first` is the index of the first row in the whole matrix.
 struct MatrixRows {
   core::TensorView view;
   size_t first;
 };
 
-// Returns the rows that belong to the shard, for each matrix of a tensor: some rows of every matrix, or, if there is a
-// matrix per head, all rows of the shard's heads and none of the others.
+// Returns the shard's rows of each matrix of a tensor. A tensor with a matrix per head is split by heads: the shard has
+// all rows of its own heads and no rows of other heads. Other matrices are split by rows.
 std::vector<MatrixRows> rows_of(const core::TensorSpec& spec, const core::TensorView& tensor, const Shard& shard) {
   const std::vector<core::TensorView> matrices = matrices_of(tensor);
   const bool by_head = spec.is_stack() && !spec.of_experts();
@@ -64,7 +64,7 @@ StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard
   const auto start = std::chrono::steady_clock::now();
   const auto manifest = core::tensor_manifest(model.config);
   size_t copies = 0;  // bytes of matrices that can be copied instead of being read from the mapped file
-  // Without options.copies, copies only mapped tensors, whose file pages can be released; others would be stored twice.
+  // Without options.copies, copies only mapped tensors: their file pages can be released, so no tensor is stored twice.
   const auto may_be_copied = [&](const core::TensorView& matrix) { return options.copies || model.maps(matrix); };
   for (size_t i = 0; i < manifest.size(); ++i) {
     const core::TensorView& whole = model.tensors[i];
@@ -94,7 +94,7 @@ StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard
       add_matrix(rows, pool, choice, to, model);
       matrices_.back().first = first;
     }
-    // Releases the file pages of a stack of experts at once, because adjacent matrices share pages.
+    // Releases the file pages of a stack only after all its experts are copied, because adjacent experts share pages.
     if (in_blocks(whole) || (choice.fast && in_16_bits(whole)) || choice.copies) model.release(whole);
     return id;
   });

@@ -1,6 +1,6 @@
 // A stage's weights in memory, without duplicates. Float and 16-bit matrices are copied to huge pages, which are faster
-// to read. If all of them together are small or exceed half of the memory (worth_copying()), they are read from the
-// mapped file instead. Block types are repacked into groups. File pages are released after a copy. Tensors that the
+// to read. If their total size is small or exceeds half of the memory (worth_copying()), they are read from the mapped
+// file instead. Block types are repacked into groups. File pages are released after a copy. Tensors that the
 // file's reader had to copy, such as Wq and Wk of a Hugging Face directory, stay in the reader's memory.
 #pragma once
 
@@ -21,7 +21,7 @@ class CpuWeights {
  public:
   struct Options {
     bool fast = false;    ///< packs 16-bit matrices into BF16 panels, rounding F16
-    bool copies = false;  ///< copies all weights, even where the mapped file is as fast
+    bool copies = false;  ///< copies all weights, even if reading the mapped file is as fast
   };
 
   /// Loads the shard's weights: its rank's rows of each matrix. Throws core::Error if a tensor's type is unsupported.

@@ -1,5 +1,5 @@
 // matmul_fast with AMX. One tdpbf16ps multiplies 32 columns of sixteen inputs by a panel of sixteen weight rows. Four
-// panels at a time, with sums in registers 0, 3, 6 and 7, hide the instruction's latency. Included after fast_bf16.h.
+// independent panels, with sums in tile registers 0, 3, 6 and 7, hide its latency. Included after fast_bf16.h.
 #pragma once
 
 #include "infer/cpu/amx_shapes.h"

@@ -21,7 +21,7 @@ inline void to_fast(const float* x, size_t k, BF16* out) {
   }
 }
 
-// Multiplies kPanels panels by kInputs inputs. Prefetches weights, which pays off for a single input.
+// Multiplies kPanels panels by kInputs inputs. Prefetching the weights (`level`) pays off only for a single input.
 template <size_t kPanels, size_t kInputs, Prefetch level>
 inline void fast_tile(const BF16* const* panel, const BF16* const* x, size_t columns, Vec (*sums)[kInputs]) {
   constexpr size_t kAhead = kBytesAhead / sizeof(BF16);
@@ -47,8 +47,8 @@ inline void fast_tile(const BF16* const* panel, const BF16* const* x, size_t col
   }
 }
 
-// Multiplies the weight rows [begin, end) by n <= kInputs inputs, kPanels panels at a time, then half as many. Inputs
-// past the end repeat the last one, and their results are not stored.
+// Multiplies the weight rows [begin, end) by n <= kInputs inputs, kPanels panels at a time; if fewer panels remain,
+// half as many at a time. Missing inputs are replaced by copies of the last one, whose results are not stored.
 template <size_t kPanels, size_t kInputs, Prefetch level>
 void fast_rows(const BF16* x, size_t n, const PanelMatrix& weight, size_t k, size_t begin, size_t end, float* out,
                size_t out_stride, bool accumulate) {

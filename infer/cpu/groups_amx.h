@@ -1,7 +1,7 @@
 // matmul_groups with AMX, sixteen inputs at a time. One tdpbssd multiplies inputs (16, group) by weights (group / 4, 16
-// rows, 4) into 32-bit sums (16 inputs, 16 rows). Weights keep the order of a GroupMatrix, widened to bytes. A tile
-// register could hold 64 columns but is given one group: the sums are moved to vector registers and scaled there before
-// the next group is added, as in the reference. Included after groups_body.h.
+// rows, 4) into 32-bit sums (16 inputs, 16 rows). Quants are widened to bytes in the order of a GroupMatrix. A tile
+// register can hold 64 columns but is loaded with only one group, because each group's sums must be scaled in vector
+// registers before they are added to the total, as in the reference. Included after groups_body.h.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ struct WideTile {
     uint8_t bytes[64];
   };
 
-  std::vector<Line> quants;   // (k / 4): four columns of sixteen rows, minus the zero point
+  std::vector<Line> quants;   // (k / 4): each has four columns of sixteen rows, with the zero point subtracted
   std::vector<Vec> scales;    // (k / group): one row per lane
   std::vector<Vec> minimums;  // (k / 32), or empty if weights have no minimums
 };
@@ -41,7 +41,8 @@ void widen(const GroupMatrix& m, const uint8_t* tile, WideTile& to) {
     for (size_t p = 0; p < kParts; ++p) to.scales[group * kParts + p] = scales.scale(g, p);
     if constexpr (Kind::kMinimums) to.minimums[group] = scales.minimum(g);
   });
-  std::atomic_signal_fence(std::memory_order_seq_cst);  // the compiler does not treat tile loads as reads of memory
+  // Without a fence, the compiler may move the stores past the tile loads, which it does not treat as reads of memory.
+  std::atomic_signal_fence(std::memory_order_seq_cst);
 }
 
 // Computes dots (16 inputs, 16 rows) of one group. Callers alternate kSet, the set of tile registers, so that two
@@ -64,7 +65,7 @@ inline void multiply_tiles(const int8_t* inputs, const WideTile::Line* quants, i
 }
 
 // Cache lines to prefetch in small portions while a tile is multiplied: the next tile's weights, and the outputs of the
-// sixteen inputs. Prefetched at once, they would occupy the line fill buffers that the inputs need.
+// sixteen inputs. If all were prefetched together, they would occupy the line fill buffers that the inputs need.
 struct LinesAhead {
   const uint8_t* line;
   const uint8_t* end;
@@ -82,8 +83,8 @@ struct LinesAhead {
   }
 };
 
-// Computes total[t], the product of the tile and input first + t, for t < 16. Multiplies two parts (groups of quants)
-// while the sums of the previous two are scaled.
+// Computes total[t], the product of the tile and input first + t, for t < 16. Multiplies two groups of quants while
+// the sums of the previous two groups are scaled.
 template <typename Kind>
 [[gnu::noinline]] void amx_inputs(const WideTile& weights, size_t k, const QuantizedInputs& x, size_t first,
                                   LinesAhead& ahead, Vec* total) {
@@ -97,7 +98,7 @@ template <typename Kind>
   const float* scaled_sums = x.scaled_sums + first * (k / kGroupColumns);
   const WideTile::Line* quants = weights.quants.data();
   alignas(64) int32_t dots[2][2 * kDots];
-  // Multiplies the next two of the n parts that are left, or only the last one if n is 1.
+  // Multiplies the next two groups of quants; n is the number of groups left, so only one is multiplied if n is 1.
   const auto multiply = [&](size_t n, int32_t* to) {
     constexpr size_t kToSecond = kParts == 2 ? Kind::kGroup : kInputBytes;
     if (n > 0) multiply_tiles<0>(inputs, quants, to);

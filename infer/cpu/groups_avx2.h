@@ -39,7 +39,7 @@ struct SignedTile {
   };
 
   std::vector<Columns> weights;  // (k / 4): four columns each
-  std::vector<Ints> negatives;   // (k / 32): Σ (|w| and m) of each row: see SignedQuants
+  std::vector<Ints> negatives;   // (k / 32): Σ (|w| and m) of a group (see SignedQuants), one row per lane
   std::vector<Vec> scales;       // (k / 32): one row per lane
 };
 
@@ -74,7 +74,7 @@ void signed_tile(const SignedTile& tile, size_t k, const QuantizedInputs& x, siz
   Vec sum[kTokens];
   for (Vec& s : sum) s = Vec::zero();
   for (size_t g = 0; g < groups; ++g) {
-    // Uses neither Ints nor a copy of the scales: g++ would copy them in halves, which stalls later loads.
+    // Uses neither Ints nor a copy of the scales: g++ would copy them in halves, and full-width loads would stall.
     __m256i low[kTokens], high[kTokens];
     for (size_t t = 0; t < kTokens; ++t) {
       low[t] = tile.negatives[g].low;

@@ -1,6 +1,6 @@
-// matmul_groups, written once for a Vec of sixteen floats, sixteen Ints and 64 Bytes. Each lane computes one weight
-// row, so lanes are never added to each other (layout: reference/groups.h). Included after an instruction set's vec_*.h
-// and ints_*.h.
+// matmul_groups for any instruction set, written with the types Vec (16 floats), Ints (16 32-bit integers) and Bytes
+// (64 bytes). Each lane computes one weight row, so lanes are never added to each other (layout: reference/groups.h).
+// Included after an instruction set's vec_*.h and ints_*.h.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,9 @@ namespace {
 // Calls body with 0, ..., n - 1 as compile-time constants.
 template <size_t n, typename Body>
 inline void for_constants(Body&& body) {
-  [&]<size_t... i>(std::index_sequence<i...>) { (body(std::integral_constant<size_t, i>{}), ...); }
-  (std::make_index_sequence<n>{});
+  [&]<size_t... i>(std::index_sequence<i...>) {
+    (body(std::integral_constant<size_t, i>{}), ...);
+  }(std::make_index_sequence<n>{});
 }
 
 // Compile-time storage format of group-quantized weights: see GroupMatrix.
@@ -36,7 +37,7 @@ struct GroupKind {
   static constexpr bool kByteScales = byte_scales;
 };
 
-// Calls take(i, quants) for i < 8 in order. quants are columns 4 i to 4 i + 3 of a group, unpacked to bytes.
+// Calls take(i, quants) for i = 0, ..., 7: `quants` are columns 4 i to 4 i + 3 of a group's sixteen rows, as bytes.
 template <typename Kind, typename Take>
 inline void for_quants(const uint8_t* at, Take&& take) {
   constexpr int kBits = Kind::kBits;
@@ -122,7 +123,7 @@ void for_groups(const GroupMatrix& m, const uint8_t* tile, Body&& body) {
   }
 }
 
-// Prefetches an input's next block into L1: a tile with many columns evicts the input before the next tile reads it.
+// Prefetches an input's next block into L1, because a tile with many columns evicts the input before the next tile.
 template <typename Kind>
 void prefetch_input(const int8_t* values, const float* scales, const float* scaled_sums, const int32_t* sums) {
   constexpr size_t kGroups = kBlockColumns / kGroupColumns;
@@ -154,7 +155,7 @@ void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedInput
     const size_t n = std::min(groups - begin, kBlockColumns / kGroupColumns);
     const BlockScales<Kind> scales(m, tile, n);
     const uint8_t* quants = tile + m.quants_at(n);
-    if constexpr (kTokens < kMostInputs) {  // requests in address order keep the hardware prefetcher running
+    if constexpr (kTokens < kMostInputs) {  // reading in address order keeps the hardware prefetcher active
       for (const uint8_t* line = tile; line < quants; line += 64) prefetch_line<Prefetch::L1>(line);
     }
     if constexpr (kTokens == 1) prefetch_input<Kind>(values, input_scales, scaled_sums, sums);
@@ -215,7 +216,7 @@ auto with_kind(const GroupMatrix& m, Body&& body) {
 using TileKernel = void (*)(const GroupMatrix& m, const uint8_t* tile, const QuantizedInputs& x, size_t first,
                             Vec* total);
 
-// Returns the kernels of a storage format for 1, 2, 4 and 8 inputs, limited to kMostInputs.
+// Returns a storage format's kernels for 1, 2, 4 and 8 inputs, or for kMostInputs where that is fewer.
 template <typename Kind>
 std::array<TileKernel, 4> kernels_of() {
   const auto several = [](auto n) -> TileKernel {

@@ -1,5 +1,5 @@
-// Memory on huge pages for weights and the KV cache: in 4 KiB pages they are read at two thirds to three quarters of
-// the speed, because hardware prefetchers stop at page boundaries, and virtual machines translate each page twice.
+// Huge-page memory for weights and the KV cache. Reads from 4 KiB pages reach only two thirds to three quarters of
+// the bandwidth, because hardware prefetchers stop at page boundaries, and virtual machines translate each page twice.
 #pragma once
 
 #include <cstddef>

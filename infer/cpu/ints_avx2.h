@@ -80,7 +80,7 @@ struct Dots {
     __m256i signed_high{};
   };
 
-  /// Makes sum() subtract the quants' zero point by adding *sum (the inputs' negated sum) times the zero point.
+  /// Makes sum() add z * *sum, where z is the zero point and *sum is -Σ x, because Σ (q - z) x = Σ q x - z Σ x.
   void start(const int32_t* sum) { first = sum; }
   /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
   void add(const Weights& w, const int8_t* values) {

@@ -67,7 +67,7 @@ struct Dots {
     __m512i v;
   };
 
-  /// Starts the sums at *sum (the inputs' negated sum) times the zero point, to subtract the zero point from quants.
+  /// Starts the sums at z * *sum, where z is the zero point and *sum is -Σ x, because Σ (q - z) x = Σ q x - z Σ x.
   void start(const int32_t* sum) { sums = Ints::all(*sum).template times<1 << (kBits - 1)>().v; }
   /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
   void add(const Weights& w, const int8_t* values) { sums = _mm512_dpbusd_epi32(sums, w.v, four(values)); }
@@ -85,7 +85,7 @@ struct Dots {
     __m512i odd;
   };
 
-  /// Starts the sums at *sum (the inputs' negated sum) times the zero point, to subtract the zero point from quants.
+  /// Starts the sums at z * *sum, where z is the zero point and *sum is -Σ x, because Σ (q - z) x = Σ q x - z Σ x.
   void start(const int32_t* sum) { sums = Ints::all(*sum).template times<1 << (kBits - 1)>().v; }
   /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
   void add(const Weights& w, const int8_t* values) {

@@ -6,7 +6,7 @@
 namespace folio::infer::kernels {
 namespace {
 
-// Returns the kernels of an instruction set that this build has; null: there are none.
+// Returns the kernels for an instruction set, or null if this build has none for it.
 const Kernels* vector_kernels(core::Isa isa) {
   switch (isa) {
 #if FOLIO_AVX512

@@ -1,5 +1,5 @@
 // Products with float, F16 or BF16 weights. Few inputs are multiplied in tiles of sixteen (row, input) pairs: 16 rows
-// and 1 input, 8 and 2, or 4 and 4. Many inputs go to matmul_packed.h (AVX-512) or matmul_panels.h.
+// and 1 input, 8 and 2, or 4 and 4. For many inputs, matmul_packed.h (AVX-512) or matmul_panels.h is used.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace folio::infer::kernels {
 namespace {
 
-// Adds sixteen columns of kRows weight rows times kTokens inputs to the sums of add_chunk.
+// Adds the products of columns [i, i + 16) to sum[r * kTokens + t], for kRows weight rows r and kTokens inputs t.
 template <size_t kRows, size_t kTokens, typename Weight>
 inline void add_columns(const Weight* const* weight, const float* const* x, size_t i, Vec (&sum)[kRows * kTokens]) {
   Vec input[kTokens];
@@ -52,10 +52,10 @@ inline void add_chunk(const Weight* const* weight, const float* const* x, size_t
   for (size_t s = 0; s < kRows * kTokens; ++s) sums[s] = sum[s];
 }
 
-// Computes sixteen outputs at a time, for kRows = 16 / kTokens weight rows and kTokens inputs, chunk by chunk. Rows and
-// inputs past the end repeat the last one and are not stored.
+// Computes sixteen outputs at a time, for kRows = 16 / kTokens weight rows and kTokens inputs, chunk by chunk. A
+// partial tile is filled with copies of the last row and input, whose outputs are not stored.
 //
-//                 chunk 0              chunk 1           the rest
+//                 chunk 0              chunk 1           last columns
 //     row 0   | 16 | 16 | ... | 16 | 16 | 16 | ... | 16 | 16 | 5 |    input 0   | 16 | 16 | ...
 //     row 1   | 16 | 16 | ... | 16 | 16 | 16 | ... | 16 | 16 | 5 |    input 1   | 16 | 16 | ...
 //       :                                                               :
@@ -111,15 +111,15 @@ void matmul_tiles(const float* x, size_t n_rows, const Weight* weight, size_t k,
 }
 
 // Computes matmul for one input, which is bound by memory. The two halves of the rows are read and prefetched as two
-// sequential streams: hardware prefetchers follow both, and while one stops at a page's end, the other continues. A row
-// is read to its end, since jumping to the next row after a few chunks would break the stream. The sums of up to
-// sixteen chunks, those of `together` rows, are joined at once.
+// sequential streams. Hardware prefetchers follow both, and while one stream stops at a page's end, the other
+// continues. A row is read to its end, since jumping to the next row after a few chunks would break the stream. One
+// join_lanes() adds the lanes of up to sixteen chunk sums, which belong to `together` rows.
 template <Prefetch level, typename Weight>
 void matmul_halves(const float* x, const Weight* weight, size_t k, size_t row_begin, size_t row_end, float* out,
                    bool accumulate) {
   constexpr size_t kAhead = kBytesAhead / sizeof(Weight);
   size_t half = (row_end - row_begin + 1) / 2;
-  // Avoids streams a large power of two apart: they would share DRAM banks, each of which opens one row at a time.
+  // Streams a large power of two apart would compete for the same DRAM banks, each of which has one open row.
   if (half * k * sizeof(Weight) % (size_t{1} << 20U) == 0) half += kLanes;
   const size_t together = kLanes / std::clamp<size_t>((k + kChunk - 1) / kChunk, 1, kLanes);
   for (size_t row = row_begin; row < row_begin + half; row += together) {
@@ -174,7 +174,7 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
     return run(x, weight, k, row_begin, row_end, out, accumulate);
   }
 #if defined(__AVX512F__)
-  if (n_rows >= kManyInputs && row_end - row_begin > kLanes) {  // packing costs as much as one tile's product
+  if (n_rows >= kManyInputs && row_end - row_begin > kLanes) {  // packing costs as much as multiplying one row tile
     constexpr size_t kInputs = Vec::kPackedInputs;
     thread_local std::vector<float> packed;
     packed.resize(std::max(packed.size(), (n_rows + kInputs - 1) / kInputs * kInputs * in_lanes(k)));
@@ -199,7 +199,7 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
             out_stride, accumulate);
       }
     };
-    // Two or more inputs are bound by arithmetic, so the prefetch level does not matter.
+    // Products with two or more inputs are bound by arithmetic, so the prefetch level does not matter.
     if (n_rows > 2) {
       multiply(matmul_tiles<4, Prefetch::L2, Weight>);
     } else {
@@ -208,7 +208,8 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
   }
 }
 
-// Implements Kernels::matmul_near. If at most eight rows remain, tiles of eight rows waste less than tiles of sixteen.
+// Implements Kernels::matmul_near. With one input and at most eight rows in the last tile of sixteen, tiles of eight
+// rows waste less work.
 template <typename Weight>
 void matmul_near(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end,
                  float* out, size_t out_stride, bool accumulate) {

@@ -1,5 +1,5 @@
 // Products with float, F16 or BF16 weights for many inputs on AVX-512: like matmul_panels.h, but with inputs packed in
-// groups of twelve, so that a group's column spans one or two cache lines. AVX2 gains nothing from packing, and is
+// groups of twelve, so that a group's column spans one or two cache lines. With AVX2, packing gains nothing, and is
 // slower if cores share caches.
 #pragma once
 
@@ -18,8 +18,8 @@ struct Totals {
   Vec of[Vec::kPackedInputs];
 };
 
-// Order in which a panel's parts are summed, so that the operands of each addition are adjacent: (0 + 8) + (4 + 12),
-// and so on. Packed inputs store each sixteen columns in this order.
+// Order in which a panel's parts (see panel.h) are summed, so that the operands of each addition are adjacent:
+// (0 + 8) + (4 + 12), and so on. Packed inputs store every sixteen columns in this order.
 constexpr size_t kPartOrder[kLanes] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};
 
 // Packs n inputs: see Kernels::pack.
@@ -30,7 +30,7 @@ inline void pack(const float* x, size_t n, size_t k, float* out) {
     for (size_t c = 0; c < columns; c += kLanes) {
       const size_t width = std::min(kLanes, columns - c);
       Vec rows[kLanes], of_columns[kLanes];
-      for (size_t t = 0; t < kInputs; ++t) {  // rows past the last input repeat it
+      for (size_t t = 0; t < kInputs; ++t) {  // missing inputs are copies of the last one
         const float* from = x + std::min(t, n - 1) * k + chunk + c;
         rows[t] = width == kLanes ? Vec::load(from) : Vec::load_first(from, width);
       }
@@ -38,7 +38,7 @@ inline void pack(const float* x, size_t n, size_t k, float* out) {
       Vec::transpose(rows, of_columns);
       float* to = out + (chunk + c) * kInputs;
       for (size_t i = 0; i < kLanes; ++i, to += kInputs) {
-        if (i + 1 < kLanes) {  // lanes past kInputs overlap the next column, which is stored later
+        if (i + 1 < kLanes) {  // storing the next column overwrites lanes past kInputs
           of_columns[kPartOrder[i]].store(to);
         } else {
           of_columns[kPartOrder[i]].store_first(to, kInputs);
@@ -51,7 +51,7 @@ inline void pack(const float* x, size_t n, size_t k, float* out) {
 // Adds the product of a panel's chunk and packed input t to total[t]. Prefetches inputs `ahead` elements ahead.
 template <size_t kInputs, Prefetch of_next>
 void add_panel(const PanelColumn* panel, const float* x, size_t columns, size_t ahead, Vec* total) {
-  Vec waiting[4][kInputs];  // waiting[i]: sums of 2^i parts, to be added to the sums of the next 2^i
+  Vec waiting[4][kInputs];  // waiting[i]: sums over 2^i parts, until the sums over the next 2^i parts are added
 #pragma GCC unroll 16
   for (size_t i = 0; i < kLanes; ++i) {
     const size_t l = kPartOrder[i];
@@ -79,7 +79,7 @@ void add_panel(const PanelColumn* panel, const float* x, size_t columns, size_t 
   }
 }
 
-// Implements Kernels::matmul_packed. Chunks are the outer loop, so that the weights in use fit in L2 for any k.
+// Implements Kernels::matmul_packed. Multiplies all inputs by one chunk of k at a time, so that its weights fit in L2.
 template <typename Weight>
 void matmul_packed(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end,
                    float* out, size_t out_stride, bool accumulate) {
@@ -91,7 +91,7 @@ void matmul_packed(const float* x, size_t n_rows, const Weight* weight, size_t k
   const size_t panels =
       std::clamp<size_t>(kL2Bytes / (std::clamp<size_t>(k, 1, kChunk) * sizeof(PanelColumn)), 1, kMostPanels);
   thread_local std::vector<PanelColumn> memory;
-  thread_local std::vector<Totals> totals;  // sums of the previous chunks, (groups of inputs, panels)
+  thread_local std::vector<Totals> totals;  // (groups of inputs, panels): sums of the previous chunks
   memory.resize(std::max(memory.size(), panels * kChunkColumns));
   if (k > kChunk) totals.resize(std::max(totals.size(), (n_rows + kInputs - 1) / kInputs * panels));
   for (size_t block = row_begin; block < row_end; block += panels * kLanes) {

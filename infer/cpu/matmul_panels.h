@@ -1,5 +1,5 @@
-// Products with float, F16 or BF16 weights for many inputs: the sums of matmul_body.h, scheduled differently. Weight
-// rows are copied to panels, and the sums of several inputs with a panel's rows stay in registers.
+// Products with float, F16 or BF16 weights for many inputs, with the same summation order as in matmul_body.h. Weight
+// rows are copied to panels, and the sums for several inputs and a panel's sixteen rows stay in registers.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace folio::infer::kernels {
 namespace {
 
-// Computes sums[t], the product of input t and every kStep-th part of a chunk from part l on (parts: see panel.h).
+// Computes sums[t], the product of input t and parts l, l + kStep, l + 2 kStep, ... of a panel's chunk (see panel.h).
 template <size_t kInputs, size_t kStep>
 inline void sum_parts(const PanelColumn* panel, const float* const* x, size_t columns, size_t l, Vec* sums) {
   if constexpr (kStep < kLanes) {
@@ -45,7 +45,7 @@ void panel_tile(const PanelColumn* panel, const float* const* x, size_t k, Vec* 
   }
 }
 
-// Implements Kernels::matmul for many inputs, bit for bit. Tiles that extend past the last input repeat it.
+// Implements Kernels::matmul for many inputs, bit-identical to matmul_tiles. Partial tiles repeat the last input.
 template <typename Weight>
 void matmul_panels(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end,
                    float* out, size_t out_stride, bool accumulate) {

@@ -1,4 +1,4 @@
-// A weight matrix of floats, F16, BF16 or quantized groups. reference/kernels.h defines the order of its sums.
+// A weight matrix of floats, F16, BF16 or quantized groups. reference/kernels.h defines the order of summation.
 #pragma once
 
 #include <span>
@@ -30,7 +30,7 @@ struct Matrix {
   [[nodiscard]] bool in_groups() const { return std::holds_alternative<kernels::GroupMatrix>(weights); }
   [[nodiscard]] bool in_panels() const { return std::holds_alternative<kernels::PanelMatrix>(weights); }
 
-  /// Computes out[n * out_stride + r] = Σ_k x[n, k] weight[r, k] for r in [begin, end), or adds it if `accumulate`.
+  /// Sets out[n * out_stride + r] to Σ_c x[n, c] weight[r, c] for r in [begin, end), or adds the sum if `accumulate`.
   void multiply(const kernels::Kernels& kernels, const InputsView& x, size_t begin, size_t end, float* out,
                 size_t out_stride, bool accumulate) const;
 

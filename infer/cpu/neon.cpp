@@ -1,4 +1,4 @@
-// NEON kernels with byte dot products. Later headers use the types of earlier ones, so the include order is fixed:
+// NEON kernels with byte dot products. Later headers use the types of earlier ones, so the include order is fixed.
 // clang-format off
 #include "infer/cpu/vec_neon.h"
 #include "infer/cpu/ints_neon.h"

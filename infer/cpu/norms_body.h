@@ -1,4 +1,4 @@
-// RMSNorm. Its sum of squares is the row's dot product with itself, summed like matmul.
+// RMSNorm. The sum of squares is the dot product of the row with itself, with the summation order of matmul.
 #pragma once
 
 #include <cmath>

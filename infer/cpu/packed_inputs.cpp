@@ -15,7 +15,7 @@ struct Own {
 
 thread_local Own own;
 
-// Returns a buffer of at least `size` floats. It never shrinks, because growing it again would zero the new part.
+// Grows `packed` to at least `size` floats. Never shrinks it, because growing it again would zero elements needlessly.
 float* at_least(core::AlignedVector<float>& packed, size_t size) {
   packed.resize(std::max(packed.size(), size));
   return packed.data();

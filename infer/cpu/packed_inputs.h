@@ -10,8 +10,8 @@
 
 namespace folio::infer {
 
-/// Packs a product's inputs. With one or two threads, each packs all inputs into its own buffer, because reading lines
-/// from another core's cache would take longer (BENCHMARKS.md). More threads share the work and one buffer.
+/// Packs a product's inputs. With one or two threads, each packs all inputs into its own buffer, because reading them
+/// from another core's cache is slower than packing (BENCHMARKS.md). More threads divide the work and fill one buffer.
 class PackedInputs {
  public:
   PackedInputs(core::ThreadPool& pool, const kernels::Kernels& kernels) : pool_(pool), kernels_(kernels) {}

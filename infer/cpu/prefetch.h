@@ -9,9 +9,9 @@ namespace folio::infer {
 
 enum class Prefetch { None, L1, L2, L3, Once };  ///< target cache; Once is non-temporal, for data read once
 
-/// Returns the prefetch level. If FOLIO_PREFETCH (none, l1, l2, l3, once) was set at the first call, it decides. The
-/// default is L2, which allows more lines in flight than L1, or none if core::prefetches_streams() and a product's
-/// `input_bytes` fit in L1 along with weights. Throws core::Error for an unknown level.
+/// Returns the prefetch level: the value of FOLIO_PREFETCH (none, l1, l2, l3, once) at the first call, if set. The
+/// default is None if core::prefetches_streams() and a product's input (`input_bytes`) fits in L1 along with weights.
+/// Otherwise, it is L2, which allows more lines in flight than L1. Throws core::Error if FOLIO_PREFETCH is invalid.
 [[nodiscard]] Prefetch select_prefetch(size_t input_bytes = 0);
 
 }  // namespace folio::infer

@@ -1,5 +1,5 @@
-// The inputs of a product, converted to the formats that its matrices read. A segment of the inputs is multiplied by
-// one matrix: usually all of them, otherwise those of an expert or a head.
+// The inputs of a product, converted to the formats that its matrices read. A segment is a range of inputs that are
+// multiplied by one matrix: usually all inputs; with a matrix per expert or head, the inputs of one expert or head.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class ProductInputs {
 
   ProductInputs(core::ThreadPool& pool, const kernels::Kernels& kernels) : pool_(pool), kernels_(kernels) {}
 
-  /// Converts inputs x (n, k) on all threads. Segments are in order and have no gaps. x must not change until the
+  /// Converts inputs x (n, k) on all threads. The segments must be adjacent and in order. x must not change until the
   /// product ends.
   template <typename Segments>
   void take(const Segments& segments, size_t k, const Formats& formats, const float* x) {
@@ -55,7 +55,7 @@ class ProductInputs {
     });
   }
 
-  /// Returns a segment's inputs, in the formats of the last take() or gather(). Valid until the next one.
+  /// Returns a segment's inputs, in the formats of the last take() or gather(). Valid until the next call of either.
   [[nodiscard]] InputsView of(const Segment& s) const {
     return {.floats = formats_.floats ? floats_ + s.first * k_ : nullptr,
             .packed = nullptr,
@@ -67,7 +67,7 @@ class ProductInputs {
  private:
   static constexpr size_t kTogether = 16;  // maximum number of inputs per call of Kernels::quantize
 
-  // Buffers never shrink, because growing again would zero the new part.
+  // Never shrinks a buffer, because growing it again would zero elements needlessly.
   static void resize(auto& buffer, size_t size) { buffer.resize(std::max(buffer.size(), size)); }
 
   template <typename Segments>
@@ -92,7 +92,7 @@ class ProductInputs {
         .values = values_.data(), .scales = scales_.data(), .scaled_sums = scaled_sums_.data(), .sums = sums_.data()};
   }
 
-  // Converts the inputs piece by piece; rows_of(piece) returns those of a piece, (n, k).
+  // Converts all pieces_; rows_of(piece) returns the inputs (n, k) of a piece.
   template <typename RowsOf>
   void convert(RowsOf&& rows_of) {
     const size_t columns = kernels::panel_columns(k_);
@@ -113,7 +113,7 @@ class ProductInputs {
   size_t k_ = 0;
   size_t n_ = 0;
   const float* floats_ = nullptr;
-  std::vector<Segment> pieces_;           ///< parts of segments, of at most kTogether inputs
+  std::vector<Segment> pieces_;           ///< segments split into ranges of at most kTogether inputs
   core::AlignedVector<float> gathered_;   ///< (n, k)
   std::vector<kernels::BF16> rounded_;    ///< (n, panel_columns(k))
   kernels::QuantizedInputs quantized_{};  ///< the four buffers below

@@ -7,8 +7,8 @@
 namespace folio::infer::kernels {
 namespace {
 
-// Stores the outputs of n inputs for weight rows [row, row_end). Lane `lane` of each total belongs to `row`, and the
-// lanes after it to the rows that follow.
+// Stores the outputs of n inputs for weight rows [row, row_end). total[t] has the outputs of input t: that of `row` in
+// lane `lane`, that of row + 1 in the next lane, and so on.
 inline void put_outputs(const Vec* total, size_t n, size_t lane, size_t row, size_t row_end, float* out,
                         size_t out_stride, bool accumulate) {
   for (size_t t = 0; t < n; ++t, out += out_stride) {

@@ -25,11 +25,11 @@ struct QuantizedGroup {
 
 // Interleaving of inputs that are multiplied together.
 struct Layout {
-  size_t inputs;  ///< number of interleaved inputs; stride of an input's scales and sums
-  size_t fours;   ///< distance in values from four columns of an input to its next four
+  size_t inputs;  ///< number of interleaved inputs, and thus the stride of an input's scales and sums
+  size_t fours;   ///< stride, in values, from four columns of an input to its next four columns
 };
 
-// Quantizes the 32 elements of a group. Stores the values and the scale, and the values as floats in halves[0] and [1].
+// Quantizes the 32 elements of a group. Stores the quants and scale, and the quants as floats in halves[0] and [1].
 inline void quantize_group(const float* x, const QuantizedGroup& to, size_t fours, Vec* halves) {
   uint32_t largest = 0;  // bits of |x|, which have the same order as |x|; NaN is largest
   for (size_t i = 0; i < kGroupColumns; ++i) largest = std::max(largest, std::bit_cast<uint32_t>(x[i]) & 0x7FFFFFFFU);
@@ -51,7 +51,7 @@ inline void quantize_group(const float* x, const QuantizedGroup& to, size_t four
 // Quantizes one input (k). `to` addresses its first group.
 inline void quantize_one(const float* x, size_t k, QuantizedGroup to, Layout layout) {
   const size_t stride = layout.inputs;
-  constexpr size_t kGroups = kLanes / 2;  // groups whose sums are joined at once; integer sums are exact in any order
+  constexpr size_t kGroups = kLanes / 2;  // groups per join_lanes(); integer sums are exact in any order
   for (size_t column = 0; column < k; column += kGroups * kGroupColumns) {
     const size_t n = std::min(kGroups, (k - column) / kGroupColumns);
     Vec halves[kLanes];

@@ -1,4 +1,4 @@
-// Repacks GGUF's blocks into the tiles that matmul_groups reads (reference/groups.h). Values don't change.
+// Repacks GGUF's blocks into the tiles that matmul_groups reads (reference/groups.h), with the same dequantized values.
 #pragma once
 
 #include <span>
@@ -9,22 +9,22 @@
 
 namespace folio::infer {
 
-/// Returns the layout that repack() gives to a tensor (n_out, k) of a block type, with null tiles.
+/// Returns the GroupMatrix that repack() returns for a tensor (n_out, k) of a block type, but with null tiles.
 [[nodiscard]] kernels::GroupMatrix group_layout(const core::TensorView& tensor);
 
 /// Returns the size of the repacked tensor in bytes.
 [[nodiscard]] size_t group_bytes(const core::TensorView& tensor);
 
-/// Writes the tensor's tiles to `tiles`, which has group_bytes(tensor) bytes and is aligned to 64, with the pool's
-/// threads. Returns a view of them.
+/// Writes the tensor's tiles to `tiles`, using the pool's threads, and returns a view of them. `tiles` must have
+/// group_bytes(tensor) bytes and be aligned to 64 bytes.
 [[nodiscard]] kernels::GroupMatrix repack(const core::TensorView& tensor, std::span<uint8_t> tiles,
                                           core::ThreadPool& pool);
 
 /// Returns the size in bytes of a 16-bit tensor (n_out, k) after pack_panels().
 [[nodiscard]] size_t panel_bytes(const core::TensorView& tensor);
 
-/// Writes a 16-bit tensor as BF16 to `panels`, which has panel_bytes(tensor) bytes, with the pool's threads. F16 is
-/// rounded. Returns a view of the panels.
+/// Writes a 16-bit tensor as BF16 panels to `panels`, using the pool's threads, and returns a view of them. Rounds F16.
+/// `panels` must have panel_bytes(tensor) bytes.
 [[nodiscard]] kernels::PanelMatrix pack_panels(const core::TensorView& tensor, std::span<uint8_t> panels,
                                                core::ThreadPool& pool);
 

@@ -1,4 +1,4 @@
-// RoPE on adjacent pairs, or on the two halves of a head.
+// RoPE on pairs of elements: (2 i, 2 i + 1), or (i, i + half) for a head of 2 * half elements.
 #pragma once
 
 #include "infer/cpu/vec_math.h"

@@ -1,5 +1,5 @@
-// Cosines and sines of RoPE's angles. The table grows with the positions in use, because a table for the whole context
-// that a file specifies might exceed the memory.
+// Cosines and sines of RoPE's angles. The table grows with the positions in use, because a table for a model's full
+// context length might not fit in memory.
 #pragma once
 
 #include <cstddef>

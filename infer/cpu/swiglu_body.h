@@ -1,4 +1,4 @@
-// Activations: SwiGLU, silu(gate) * up; GeGLU, gelu(gate) * up; and gpt-oss's clamped SwiGLU. Soft cap of logits.
+// Activations: SwiGLU, silu(gate) * up; GeGLU, gelu(gate) * up; gpt-oss's clamped SwiGLU. Also the soft cap of logits.
 #pragma once
 
 #include "infer/cpu/vec_math.h"
@@ -25,7 +25,7 @@ void geglu(const float* gate, const float* up, size_t n, float* out) {
 
 void clamped_swiglu(const float* gate, const float* up, size_t n, float* out) {
   const Vec limit = Vec::all(core::kGateLimit), one = Vec::all(1.0F);
-  for_lanes(n, [&](size_t i, size_t count) {  // NaN propagates: min and max then return the second operand
+  for_lanes(n, [&](size_t i, size_t count) {  // NaN propagates: with NaN, min and max return the second operand
     const Vec g = Vec::min(limit, Vec::load_first(gate + i, count));
     const Vec u = Vec::max(Vec::zero() - limit, Vec::min(limit, Vec::load_first(up + i, count)));
     const Vec gated = g / (one + exp(Vec::zero() - Vec::all(core::kGateSlope) * g));

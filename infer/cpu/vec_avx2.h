@@ -50,7 +50,7 @@ struct Vec {
   static __m256 widened(__m128i bf16) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bf16), 16));
   }
-  /// Loads the first n elements, then zeros, through a copy: AVX2 has no masked loads of 8- or 16-bit elements.
+  /// Loads n elements and zeros the other lanes. Copies, because AVX2 has no masked loads of 8- or 16-bit elements.
   template <typename Narrow>
   static Vec load_first(const Narrow* p, size_t n) {
     Narrow first[16] = {};
@@ -74,7 +74,7 @@ struct Vec {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(all + 8), _mm256_cvtps_ph(high, kNearest));
     std::copy_n(all, n, p);
   }
-  /// Returns a vector of the first n lanes of this one and the other lanes of `rest`.
+  /// Returns a vector whose first n lanes are those of *this and whose other lanes are those of `rest`.
   [[nodiscard]] Vec first_or(size_t n, Vec rest) const {
     return {_mm256_blendv_ps(rest.low, low, _mm256_castsi256_ps(low_mask(n))),
             _mm256_blendv_ps(rest.high, high, _mm256_castsi256_ps(high_mask(n)))};
@@ -117,7 +117,7 @@ struct Vec {
   /// Transposes 16 × 16: lane r of columns[c] becomes lane c of rows[r].
   static void transpose(const Vec* rows, Vec* columns) {
     const auto eight_by_eight = [&](size_t first_row, __m256 Vec::*in, size_t first_column, __m256 Vec::*out) {
-      __m256 pairs[8];  // rows r, r + 1: columns 0, 1, 4, 5 in [r], 2, 3, 6, 7 in [r + 1]
+      __m256 pairs[8];  // [r]: columns 0, 1, 4, 5 of rows r and r + 1, interleaved; [r + 1]: columns 2, 3, 6, 7
       for (size_t r = 0; r < 8; r += 2) {
         const __m256 x = rows[first_row + r].*in;
         const __m256 y = rows[first_row + r + 1].*in;
@@ -152,7 +152,8 @@ struct Vec {
     const auto by_1 = [](__m256 a, __m256 b) {
       return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xDD));
     };
-    // by_4() returns two sums, one in each half. by_2() and by_1() also transpose, so lane j has the sum of s[i + j].
+    // by_4(a, b) returns partial sums of a in the low half and of b in the high half. by_2() and by_1() add pairs of
+    // lanes and interleave the results, so lane j of the last result is the sum of s[i + j].
     const auto eight = [&](size_t i) {
       const auto pair = [&](size_t j) { return by_4(by_8(i + j), by_8(i + j + 4)); };
       return by_1(by_2(pair(0), pair(1)), by_2(pair(2), pair(3)));

@@ -31,7 +31,7 @@ struct Vec {
   static Vec load_first(const F16* p, size_t n) { return {_mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask(n), p))}; }
   static Vec load(const BF16* p) { return widened(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
   static Vec load_first(const BF16* p, size_t n) { return widened(_mm256_maskz_loadu_epi16(mask(n), p)); }
-  /// Loads a pair per lane as it is, without widening.
+  /// Loads sixteen BF16 pairs, one per lane, without converting them.
   static Vec load(const BF16Pair* p) { return {_mm512_loadu_ps(p)}; }
   static Vec load_first(const BF16Pair* p, size_t n) { return {_mm512_maskz_loadu_ps(mask(n), p)}; }
   static Vec load(const uint8_t* p) { return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(sixteen(p)))}; }
@@ -47,7 +47,7 @@ struct Vec {
   void store_first(F16* p, size_t n) const {
     _mm256_mask_storeu_epi16(p, mask(n), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   }
-  /// Returns a vector of the first n lanes of this one and the other lanes of `rest`.
+  /// Returns a vector whose first n lanes are those of *this and whose other lanes are those of `rest`.
   [[nodiscard]] Vec first_or(size_t n, Vec rest) const { return {_mm512_mask_blend_ps(mask(n), rest.v, v)}; }
 
   friend Vec operator+(Vec a, Vec b) { return {_mm512_add_ps(a.v, b.v)}; }
@@ -70,7 +70,7 @@ struct Vec {
 
   /// Transposes 16 × 16: lane r of columns[c] becomes lane c of rows[r].
   static void transpose(const Vec* rows, Vec* columns) {
-    __m512 pairs[16];  // rows r, r + 1: quarter q has columns 4q, 4q + 1 in [r], and 4q + 2, 4q + 3 in [r + 1]
+    __m512 pairs[16];  // quarter q: columns 4q, 4q + 1 of rows r and r + 1 in [r]; 4q + 2, 4q + 3 in [r + 1]
     for (size_t r = 0; r < 16; r += 2) {
       pairs[r] = _mm512_unpacklo_ps(rows[r].v, rows[r + 1].v);
       pairs[r + 1] = _mm512_unpackhi_ps(rows[r].v, rows[r + 1].v);
@@ -105,7 +105,8 @@ struct Vec {
     const auto by_1 = [](__m512 a, __m512 b) {
       return _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xDD));
     };
-    // by_4() returns four sums, one in each quarter. by_2() and by_1() also transpose, so lane i has the sum of s[i].
+    // quad(i) has partial sums of s[i], s[i + 4], s[i + 8] and s[i + 12], each in a quarter. by_2() and by_1() add
+    // pairs of lanes and interleave the results, so lane i of the last result is the sum of s[i].
     const auto quad = [&](size_t i) { return by_4(by_8(s[i].v, s[i + 4].v), by_8(s[i + 8].v, s[i + 12].v)); };
     return {by_1(by_2(quad(0), quad(1)), by_2(quad(2), quad(3)))};
   }

@@ -56,7 +56,7 @@ struct Vec {
   static Vec load(const Q8* p) { return load(reinterpret_cast<const int8_t*>(p)); }
   static float32x4_t widened(const F16* p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(&p->bits))); }
   static float32x4_t widened(const BF16* p) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(&p->bits), 16)); }
-  /// Loads the first n elements, then zeros, through a copy: NEON has no masked loads.
+  /// Loads n elements and zeros the other lanes. Copies the elements first, because NEON has no masked loads.
   template <typename T>
   static Vec load_first(const T* p, size_t n) {
     if (n == kLanes) return load(p);
@@ -85,7 +85,7 @@ struct Vec {
     store(all);
     std::copy_n(all, n, p);
   }
-  /// Returns a vector of the first n lanes of this one and the other lanes of `rest`.
+  /// Returns a vector whose first n lanes are those of *this and whose other lanes are those of `rest`.
   [[nodiscard]] Vec first_or(size_t n, Vec rest) const {
     alignas(64) static constexpr uint32_t kLane[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     const auto mask = [&](size_t lane) {
@@ -155,7 +155,7 @@ struct Vec {
       return vreinterpretq_f32_f64(vzip1q_f64(pairs(x), pairs(y))) +
              vreinterpretq_f32_f64(vzip2q_f64(pairs(x), pairs(y)));
     };
-    // by_2() and vpaddq also transpose, so lane j has the sum of s[i + j].
+    // by_2() and vpaddq add pairs of lanes and interleave the results, so lane j of four(i) is the sum of s[i + j].
     const auto four = [&](size_t i) {
       return vpaddq_f32(by_2(by_8_and_4(s[i]), by_8_and_4(s[i + 1])), by_2(by_8_and_4(s[i + 2]), by_8_and_4(s[i + 3])));
     };

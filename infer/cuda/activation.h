@@ -1,4 +1,4 @@
-// Gated activations of feed-forward networks, bit for bit those of reference/swiglu.cpp.
+// Gated activations of feed-forward networks, bit-identical to reference/swiglu.cpp.
 #pragma once
 
 #include "infer/cuda/inputs.h"
@@ -10,7 +10,7 @@ namespace folio::infer::gpu {
 [[nodiscard]] __device__ inline float gated(Activation activation, float gate, float up) {
   constexpr float kGeluFactor = 1.5957691216F;  // 2 sqrt(2 / π), for GELU's tanh approximation
   constexpr float kGeluCube = 0.044715F;
-  if (activation == Activation::Clamped) {  // the comparisons let NaN pass
+  if (activation == Activation::Clamped) {  // comparisons with NaN are false, so NaN propagates
     constexpr float kLimit = 7.0F;
     constexpr float kSlope = 1.702F;
     const float g = gate > kLimit ? kLimit : gate;
@@ -22,8 +22,8 @@ namespace folio::infer::gpu {
   return gate / (1.0F + exp_of(0.0F - inner)) * up;
 }
 
-/// Sets gate = gated(gate, up) for one row and packs it as row `row`. Launched with the blocks of pack_grid(). If a
-/// block processes the whole row, it keeps kHeld * kRowThreads elements in registers.
+/// Sets gate = gated(gate, up) for one row and packs it as row `row`. The kernel's grid is pack_grid(). If a block
+/// processes the whole row, it keeps kHeld * kRowThreads elements in registers.
 template <Kind kKind, int kHeld>
 __device__ void gate_and_pack(Activation activation, float* gate, const float* up, const PackedInputs& to, size_t row) {
   if constexpr (!kByRows<kKind>) {

@@ -6,8 +6,8 @@
 namespace folio::infer::gpu {
 namespace {
 
-// One block per row, since rows may have different adapters. Each warp computes some of the t_j, then each thread some
-// outputs. Sums depend only on the row itself, so batching changes no bits.
+// One block per row, since rows may have different adapters. First, each warp computes some elements of t = scale A x;
+// then each thread computes some outputs. A row's sums don't depend on other rows, so batching doesn't change results.
 __global__ __launch_bounds__(kBlockThreads) void add_adapters(const float* x, size_t k, const int32_t* slots,
                                                               const AdapterPart* parts, float* out, size_t n_out) {
   FOLIO_SHARED(float, t, kMaxAdapterRank);

@@ -1,6 +1,6 @@
 // Attention over the paged KV cache, softmax(q kᵀ / sqrt(head_dim)) v, causal, for prefill and decode. Positions are
-// split into parts of 64, which attention_parts (few rows) and attention_rows (prompts) compute with one function and
-// join with one formula in the same order: a row's result does not depend on how its prompt was split. Parts before a
+// split into parts of 64. attention_parts (few rows) and attention_rows (prompts) compute parts with the same function
+// and join them in the same order, so a row's result does not depend on how its prompt was split. Parts before a
 // sliding window are skipped.
 #include "infer/cuda/attention_join.h"
 
@@ -14,7 +14,7 @@ template <typename H>
 inline constexpr unsigned kRowWarps = H::kQueryBytes > 8192 ? kGroupItems / 2 : kGroupItems;
 
 // Decode: a warp computes one part of 64 positions for all queries that share a key/value head (attention_body.h), so
-// keys and values are read from memory once. Partials go to memory, and the last block of an item joins them in order.
+// keys and values are read only once. Partial results go to memory; an item's last block to finish joins them in order.
 // cuda_report: attention_parts<HeadSizes<{dim}, {half}>> shares 16 * dim * (4 - 2 * half) bytes
 template <typename H>
 __global__ __launch_bounds__(kPartThreads,
@@ -34,7 +34,7 @@ __global__ __launch_bounds__(kPartThreads,
   const auto index = static_cast<int32_t>(blockIdx.x * kPartWarps + warp);
   const int32_t part = first_part(slots) + index;
   PartBlocks blocks{};
-  if (index < n_parts) {  // prefetches what attend_part() will read, while the queries are stored
+  if (index < n_parts) {  // prefetches keys and values while the queries are stored
     blocks = blocks_of_part(in, slots, kv_head, part);
     for (int b = 0; b < kBlocksOfPart; ++b) {
       if (blocks.keys[b] == nullptr) break;
@@ -85,8 +85,8 @@ __device__ void fetch_part(const PartBlocks& from, uint8_t* to) {
   }
 }
 
-// Prefill: a block processes up to eight items, 128 (row, head) slots, part by part. With kStaged, the next part's keys
-// and values are copied to shared memory (cp.async) while a part is computed.
+// Prefill: a block processes up to eight items (128 (row, head) slots), one part of 64 positions at a time. With
+// kStaged, the next part's keys and values are copied to shared memory (cp.async) while a part is computed.
 // cuda_report: attention_rows<HeadSizes<256, false>, false> shares 65536 bytes
 // cuda_report: attention_rows<HeadSizes<{dim}, {half}>, false> shares 128 * dim * (4 - 2 * half) bytes
 // cuda_report: attention_rows<HeadSizes<{dim}, {half}>, true> shares 384 * dim * (4 - 2 * half) bytes
@@ -180,13 +180,13 @@ void launch_rows(Stream& stream, const Attention& in) {
   const Grid grid{in.heads.n_kv_heads, in.n_items / kRowWarps<H>};
   constexpr size_t kQueries = kRowWarps<H> * H::kQueryBytes;
   constexpr size_t kStages = size_t{2} * 4 * H::kHeadBytes;
-  constexpr size_t kMost = size_t{227} << 10U;  // shared memory of a block on the largest GPU so far
+  constexpr size_t kMost = size_t{227} << 10U;  // a block's maximum shared memory on sm_90 and sm_100
   if constexpr (kQueries + kStages <= kMost) {
     if (kQueries + kStages <= in.shared_bytes) {
       return launch(attention_rows<H, true>, grid, {kThreads}, kQueries + kStages, stream, in);
     }
   }
-  constexpr size_t kSmall = size_t{99} << 10U;  // shared memory on small GPUs; larger heads read the cache directly
+  constexpr size_t kSmall = size_t{99} << 10U;  // shared memory of consumer GPUs; heads that need more aren't staged
   if constexpr (kQueries + kStages > kSmall) {
     launch(attention_rows<H, false>, grid, {kThreads}, kQueries, stream, in);
   }

@@ -1,4 +1,4 @@
-// Attention of one warp to a part of 64 positions, for up to sixteen (row, head) slots that share a key/value head.
+// One warp's attention over a part of 64 positions, for up to sixteen (row, head) slots that share a key/value head.
 // Tensor cores compute scores and outputs from keys and values in the cache's layout. attention.cu passes pointers into
 // the cache or into a copy in shared memory; results are the same.
 #pragma once
@@ -34,7 +34,7 @@ __device__ inline uint32_t two_halves(float low, float high) {
   return to_f16(low) | static_cast<uint32_t>(to_f16(high)) << 16U;
 }
 
-/// The two (row, head) slots of an AttentionItem that a lane of the warp holds: lane_group() and lane_group() + 8.
+/// The two (row, head) slots of an AttentionItem that a lane computes: lane_group() and lane_group() + 8.
 struct LaneSlots {
   size_t row[2];     ///< row of the step
   size_t head[2];    ///< query head
@@ -75,8 +75,8 @@ __device__ inline LaneSlots slots_of(const Attention& in, const AttentionItem& i
   return s;
 }
 
-/// Writes an item's queries, scaled, as mma operands: 16 bytes per lane for each step of k. Thread `thread` of
-/// `n_threads` writes its share of `bytes` bytes; synchronize before reading.
+/// Writes an item's queries, scaled, as mma operands: 16 bytes per lane for each step of k, `bytes` bytes in all. Each
+/// of n_threads threads writes some of the words; synchronize before reading.
 template <typename H>
 __device__ void store_queries(const Attention& in, const AttentionItem& item, size_t kv_head, uint8_t* to,
                               unsigned thread, unsigned n_threads, unsigned bytes = H::kQueryBytes) {
@@ -86,7 +86,7 @@ __device__ void store_queries(const Attention& in, const AttentionItem& item, si
     const unsigned word = i % 4;
     const unsigned step = i / 128;
     const int slot = static_cast<int>(lane / 4 + word % 2 * 8);
-    // Uses CacheView::key_index's order of dimensions: a lane's words of two steps are consecutive.
+    // Orders dimensions as CacheView::key_index does, so that a lane's words of two steps are consecutive.
     const unsigned d =
         step / 2 * H::kTileDims + lane % 4 * (4 * H::kWordNumbers) + (step % 2 * 2 + word / 2) * H::kWordNumbers;
     float x[2] = {0.0F, 0.0F};
@@ -101,7 +101,7 @@ __device__ void store_queries(const Attention& in, const AttentionItem& item, si
   }
 }
 
-/// Addresses of keys and values of one head in the two cache blocks of a part (64 positions). Null: no such block.
+/// Addresses of one head's keys and values in a part's two cache blocks (64 positions); null past the last position.
 struct PartBlocks {
   const uint8_t* keys[2];
   const uint8_t* values[2];
@@ -114,7 +114,7 @@ struct PartResult {
 };
 
 /// Replaces each score s of the 64 positions from `begin` on by e^(s - max), and returns the maximums and sums. Caps
-/// scores if cap > 0. Masks positions that a slot does not attend to, whatever the memory holds.
+/// scores if cap > 0. Masks positions that a slot does not attend to, even if their scores are NaN.
 __device__ inline PartResult weigh(Sums (&scores)[8], int32_t begin, const LaneSlots& slots, float cap) {
   const unsigned t = lane_in_group();
   PartResult part{{kNothing, kNothing}, {0.0F, 0.0F}};
@@ -180,14 +180,14 @@ __device__ void attend_part(const uint8_t* queries, const PartBlocks& blocks, in
   const PartResult part = weigh(scores, begin, slots, cap);
   before(part);
 
-  // Clears values past the item's last position: they are not stored yet and may be NaN, and 0 * NaN is not 0.
+  // Clears values past the item's last position. They are not stored yet and may be NaN, and 0 * NaN is NaN.
   const bool whole = begin + static_cast<int32_t>(kPartPositions) - 1 <= slots.item_last;
   const auto cleared = [&](uint32_t word, int32_t position) {
     if (position > slots.item_last) return 0U;
     return H::kHalf && position == slots.item_last ? word & 0xFFFFU : word;
   };
-  // Loads several tiles before using the first: the compiler must assume that take() overwrites what is read next, and
-  // so cannot move later loads ahead of it.
+  // Issues the loads of several tiles before the first use. The compiler cannot move loads ahead of a call of take(),
+  // because it must assume that take() overwrites the values.
   constexpr int kAtOnce = (H::kHalf ? 4 : 2) / (H::kPadded > 128 ? 2 : 1);
   constexpr int kLoads = H::kHalf ? 1 : 2;  // 16-byte loads of a lane per value tile and cache block
 #pragma unroll
@@ -252,7 +252,7 @@ __device__ inline float sum_with_sink(const Attention& in, size_t head, float ma
   return in.sinks == nullptr ? sum : sum + exp_of(in.sinks[head] - max);
 }
 
-/// Factors that add the output of a part (64 positions) to that of earlier parts: total = total * keep + part * add.
+/// Factors that join a part's output (64 positions) with the output of all earlier parts: total * keep + part * add.
 struct JoinFactors {
   float keep;
   float add;

@@ -40,13 +40,13 @@ __device__ void join_parts(const Attention& in, const AttentionItem& item, size_
   constexpr int kOutputs = static_cast<int>(kItemSlots) * H::kPadded / static_cast<int>(kThreads);
   constexpr int kAtOnce = 8;  // loads in flight per thread
   FOLIO_SHARED(float, keep, kItemSlots* kJoinParts);
-  FOLIO_SHARED(float, add, kItemSlots* kJoinParts);      // first the part's maximum score, then its join factor
+  FOLIO_SHARED(float, add, kItemSlots* kJoinParts);      // at first the part's maximum score, later JoinFactors::add
   FOLIO_SHARED(float, before, kItemSlots* kJoinParts);   // maximum score of all earlier parts
   FOLIO_SHARED(float, of_part, kItemSlots* kJoinParts);  // the part's sum of exponentials
   const int n_slots = item.n_rows * item.n_queries;
-  const uint32_t part_numbers = in.n_slots * kStride;  // 32 bits suffice for offsets: see kMostPartials
+  const uint32_t floats_per_part = in.n_slots * kStride;  // floats per part; 32-bit offsets suffice (see kMostPartials)
   const auto number = [&](int32_t part, int slot, int d) {
-    return partials[static_cast<uint32_t>(part) * part_numbers + static_cast<uint32_t>(slot * kStride + d)];
+    return partials[static_cast<uint32_t>(part) * floats_per_part + static_cast<uint32_t>(slot * kStride + d)];
   };
   float most = kNothing;  // maximum score so far of the slot that has this thread's index
   float sum = 0.0F;
@@ -54,8 +54,8 @@ __device__ void join_parts(const Attention& in, const AttentionItem& item, size_
 #pragma unroll
   for (int o = 0; o < kOutputs; ++o) totals[o] = 0.0F;
   const int thread = static_cast<int>(threadIdx.x);
-  // The slot and dimension of a thread's output o. If a slot has no fewer dimensions than there are threads, slot_of(o)
-  // is a compile-time constant, which saves registers.
+  // The slot and dimension of a thread's output o. If kPadded >= kThreads, slot_of(o) is a compile-time constant, which
+  // saves registers.
   constexpr int kStep = static_cast<int>(kThreads);
   const auto slot_of = [&](int o) { return o * kStep / H::kPadded + (kStep > H::kPadded ? thread / H::kPadded : 0); };
   const auto dimension_of = [&](int o) { return o * kStep % H::kPadded + thread % H::kPadded; };

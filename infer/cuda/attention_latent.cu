@@ -13,23 +13,23 @@ static_assert(kLatentWarps * 8 == kPartPositions);
 constexpr size_t kScoreBytes = kLatentWarps * 512;  // a tile of 16 slots x 8 positions for each warp
 
 template <bool kHalf>
-using LatentSizes = HeadSizes<static_cast<int>(kMaxLatentRank), kHalf>;  // sizes of values; keys have in.cache.padded()
+using LatentSizes = HeadSizes<static_cast<int>(kMaxLatentRank), kHalf>;  // for values; keys are in.cache.padded() wide
 template <typename H>
 inline constexpr int kUnit = 16 / H::kNumberBytes;  // consecutive dimensions of a position in a lane's 16 bytes
 template <typename H>
-inline constexpr int kGroups = H::kPadded / (8 * kUnit<H> * static_cast<int>(kLatentWarps));  // a warp's 8-unit groups
+inline constexpr int kGroups = H::kPadded / (8 * kUnit<H> * static_cast<int>(kLatentWarps));  // 8-unit groups per warp
 
 __device__ unsigned query_bytes(const Attention& in) { return static_cast<unsigned>(in.cache.head_bytes() / 2); }
 
-// Returns the dimension that accumulator i of a lane has in tile 0 of a group. In tile e, it is e dimensions later.
+// Returns the output dimension of a lane's accumulator i in tile 0 of a group. For tile e, add e.
 template <typename H>
 __device__ unsigned dimension_of(int group, int i) {
   const unsigned of_warp = threadIdx.x / kWarp * kGroups<H> + static_cast<unsigned>(group);
   return (of_warp * 8 + 2 * lane_in_group() + static_cast<unsigned>(i) % 2) * kUnit<H>;
 }
 
-// Like attend_part() (attention_body.h), but runs on a whole block: calls take(group, sums) with the tiles of the
-// warp's kGroups groups of 8 units. `shared` has the queries, then kScoreBytes of scores. Begins with a barrier.
+// Like attend_part() (attention_body.h), but runs on a whole block. Calls take(group, tiles) for each of the warp's at
+// most kGroups groups of 8 units. `shared` has the queries, then kScoreBytes of scores. Begins with a barrier.
 template <typename H, typename Before, typename Take>
 __device__ void attend_latents(const Attention& in, uint8_t* shared, const PartBlocks& blocks, int32_t begin,
                                const LaneSlots& slots, Before before, Take take) {
@@ -69,8 +69,8 @@ __device__ void attend_latents(const Attention& in, uint8_t* shared, const PartB
   before(weigh(p, begin, slots, in.cap));
 
   // The product of probabilities and values needs two positions of a dimension in one operand, so a lane loads its unit
-  // at two positions. Tile e multiplies dimension e of eight units, one per column. Positions after the item's last are
-  // 0: they are not stored yet and may be NaN, and 0 * NaN is not 0.
+  // at two positions. Tile e multiplies dimension e of eight units, one per column. Positions after the item's last
+  // are replaced by 0: they are not stored yet and may be NaN, and 0 * NaN is NaN.
   const auto latent = [&](int j, unsigned odd, unsigned unit) {
     const unsigned place = (static_cast<unsigned>(j) % 4 * key_tiles + unit / 4) * 32 + (2 * t + odd) * 4 + unit % 4;
     const int32_t position = begin + 8 * j + static_cast<int32_t>(2 * t + odd);
@@ -112,7 +112,7 @@ __device__ void attend_latents(const Attention& in, uint8_t* shared, const PartB
   }
 }
 
-// Decode: a block computes one part; the last block of an item joins the parts in order.
+// Decode: a block computes one part of an item; the last block to finish joins the item's parts in order.
 // cuda_report: latent_parts<HeadSizes<512, {half}>> shares 9216 * (4 - 2 * half) + 4096 bytes
 template <typename H>
 __global__ __launch_bounds__(kLatentThreads, 2) void latent_parts(const __grid_constant__ Attention in) {

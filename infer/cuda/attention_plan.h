@@ -1,5 +1,5 @@
-// Splits a step's attention into items, each computed by one warp, and decides whether the positions of a long item are
-// split among warps. The plan never affects results.
+// Splits a step's attention into items of up to sixteen (row, head) pairs, and decides whether an item's positions are
+// split among warps or computed by a single warp. The plan never affects results.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ struct AttentionPlan {
   uint32_t max_parts = 0;  ///< upper bound on an item's parts of 64 positions; 0: one warp computes all parts
 };
 
-/// Maximum workspace for attention whose positions are split among warps, in bytes.
+/// Maximum size in bytes of Attention::partials. If it would be exceeded, positions aren't split among warps.
 inline constexpr size_t kMostPartials = size_t{128} << 20U;
 
-/// Returns the plan of a step: each AttentionItem has adjacent rows of one sequence. `window` is the maximum number of
-/// positions that a row attends to.
+/// Plans the attention of a step. Each AttentionItem has adjacent rows of one sequence, or some heads of one row.
+/// `window` is the maximum number of positions that a row attends to.
 [[nodiscard]] AttentionPlan plan_attention(std::span<const StepRow> rows, const gpu::Heads& heads,
                                            const gpu::CacheView& cache, int64_t window);
 

@@ -25,8 +25,8 @@ __device__ inline uint32_t warp_max(uint32_t value) {
   return value;
 }
 
-/// Returns, in every thread, the sum of `value` over a block of kRowThreads threads. Adds within warps, then the warps'
-/// sums.
+/// Returns, in every thread, the sum of `value` over a block of kRowThreads threads. Sums within each warp first, then
+/// adds the sums of the warps.
 __device__ inline float block_sum(float value) {
   FOLIO_SHARED(float, sums, kRowWarps);
   value = warp_sum(value);
@@ -63,7 +63,7 @@ __device__ void hold(HeldRow<kCount>& held, size_t n, Value value) {
   }
 }
 
-/// Calls f(i, x) for this thread's elements i of a row of n. x is from `held` or, past its end, value(i).
+/// Calls f(i, x) for this thread's elements i < n of a row. x is from `held`, or value(i) for elements beyond it.
 template <int kCount, typename Value, typename F>
 __device__ void visit(const HeldRow<kCount>& held, size_t n, Value value, F f) {
 #pragma unroll

@@ -1,4 +1,4 @@
-// An NVIDIA GPU as a machine. This header needs no CUDA: in a build without it, make_cuda() throws.
+// Implements Machine on an NVIDIA GPU. This header does not need CUDA; in a build without CUDA, make_cuda() throws.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ struct CudaOptions {
 /// Returns true if this build has kernels for GPUs.
 [[nodiscard]] bool cuda_built();
 
-/// Returns a GPU as a machine. Throws core::Error if this build has no CUDA, or if the device doesn't exist or its
-/// driver is too old.
+/// Returns the Machine for a GPU. Throws core::Error if this build has no CUDA, the device doesn't exist, or the GPU or
+/// its driver is too old.
 [[nodiscard]] std::unique_ptr<Machine> make_cuda(const CudaOptions& options);
 
 }  // namespace folio::infer

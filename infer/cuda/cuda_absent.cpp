@@ -1,4 +1,4 @@
-// Replaces the CUDA sources in a build without CUDA: functions throw core::Error.
+// Replaces the CUDA sources in a build without CUDA. Functions that need a GPU throw core::Error.
 #include "core/error.h"
 #include "infer/cuda/copy_bandwidth.h"
 #include "infer/cuda/cuda.h"

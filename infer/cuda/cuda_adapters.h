@@ -1,4 +1,4 @@
-// LoRA adapters of a stage on a GPU: their matrices, and a table of each adapter's update of each matrix.
+// LoRA adapters of a stage on a GPU: their A and B matrices, and a table of them for each (weight matrix, adapter).
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,13 @@ namespace folio::infer {
 // flight, and recorded steps become invalid.
 class CudaAdapters {
  public:
-  /// Uploads the updates of `layers` as adapter `number`. `weights` has the IDs of the updated matrices.
+  /// Uploads the adapter's updates of `layers` and registers them as adapter `number`. `weights` has the IDs of the
+  /// matrices that the adapter updates.
   void load(gpu::Stream& stream, int32_t number, const core::Adapter& adapter, const StageWeights& weights,
             LayerRange layers);
   void unload(gpu::Stream& stream, int32_t number);
 
-  /// Returns an adapter's slot in the table; -1 for kNoAdapter.
+  /// Returns an adapter's slot, its index among the table entries of a matrix; -1 for kNoAdapter.
   [[nodiscard]] int32_t slot(int32_t number) const;
   /// Adds the update of each row's adapter to its product with `matrix`: see gpu::add_adapted().
   void add(gpu::Stream& stream, WeightId matrix, const float* x, size_t n_rows, size_t k, const int32_t* slots,
@@ -39,8 +40,8 @@ class CudaAdapters {
   void place(gpu::Stream& stream);
 
   std::map<int32_t, Loaded> loaded_;      ///< by adapter number
-  std::map<int32_t, size_t> first_slot_;  ///< by WeightId::index: the matrix's first slot in the table
-  gpu::DeviceMemory table_;               ///< gpu::AdapterPart by (matrix with updates, adapter)
+  std::map<int32_t, size_t> first_slot_;  ///< by WeightId::index: index in table_ of the matrix's first entry
+  gpu::DeviceMemory table_;               ///< (updated matrices, adapters) gpu::AdapterParts
 };
 
 }  // namespace folio::infer

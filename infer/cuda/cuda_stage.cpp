@@ -15,7 +15,7 @@ namespace {
 
 using gpu::Kind;
 
-constexpr size_t kRecordedRows = 64;             // maximum rows of a recorded step: more rows hide the cost of launches
+constexpr size_t kRecordedRows = 64;             // maximum rows of a recorded step; larger steps hide launch overhead
 constexpr size_t kMostRecordings = 64;           // maximum number of recorded shapes
 constexpr size_t kLogitsRows = 64;               // logit rows that cache_fit() reserves
 constexpr size_t kReserve = size_t{256} << 20U;  // bytes for CUDA itself: kernels, recordings
@@ -80,7 +80,7 @@ CacheFit CudaStage::cache_fit() const {
   size_t workspace = kReserve + kMostPartials + angles * sizeof(float) + bytes_for_experts(options_.max_rows);
   for (size_t s = 0; s < kSlots; ++s) {
     const size_t rows = static_cast<Slot>(s) == Slot::Logits ? kLogitsRows : options_.max_rows;
-    workspace += 2 * rows * info_.widths[s] * sizeof(float);  // every slot as floats, and packed
+    workspace += 2 * rows * info_.widths[s] * sizeof(float);  // each slot as floats and in packed form
   }
   const uint64_t left = gpu::device_info(options_.device).free_bytes;
   return {.block_bytes = block_bytes,
@@ -213,8 +213,8 @@ void CudaStage::reserve_buffers(const Step& step) {
   if (info_.draws) grow(tokens_, options_.max_rows * sizeof(int32_t));
 }
 
-// Uploads all of a step's data in one copy. Lists whose length varies between steps of the same Shape come last; the
-// data before them contains their offsets (in words, from the beginning).
+// Uploads all of a step's data in one copy. Arrays whose length varies between steps of the same Shape come last; the
+// data before them has their offsets, in words from the beginning of the copy.
 void CudaStage::send(const Step& step) {
   Places& p = places_;
   p.draws = 0;
@@ -287,7 +287,7 @@ gpu::PackedInputs CudaStage::inputs(Slot slot, Kind kind) const {
           .kind = kind};
 }
 
-// Packs the slot's rows as inputs of a product. If the operation that computes them was fused, runs it, too.
+// Packs the slot's rows as inputs of a product. Also computes the norm or activation fused with it.
 gpu::PackedInputs CudaStage::pack(Slot slot, Kind kind, const FusedOperation& fused) {
   const gpu::PackedInputs to = inputs(slot, kind);
   if (fused.norm != nullptr) {
@@ -328,7 +328,7 @@ void CudaStage::run(const Norm& o, const FusedOperation& fused) {
 }
 
 void CudaStage::run(const NormHeads& o, const FusedOperation& /*fused*/) {
-  const size_t dim = weights_.length(o.weight);  // size of one head, or of all heads together
+  const size_t dim = weights_.length(o.weight);  // size of one head, or of all heads if they are normed as one vector
   const bool latent = o.slot == Slot::Latent;
   const float eps = latent || o.slot == Slot::QueryLatent ? core::kLatentNormEps : config_.norm_eps;
   gpu::rms_norm(stream_, at(o.slot), weights_.vector(o.weight), eps, latent ? n_rows_ : n_rows_ * width(o.slot) / dim,
@@ -427,7 +427,7 @@ void CudaStage::run(const Attend& o, const FusedOperation& fused) {
   if (fused.gathers && n_logit_rows_ < n_rows_) gather_rows();
 }
 
-void CudaStage::run(const Gather& /*o*/, const FusedOperation& /*fused*/) {  // otherwise, Attend gathers
+void CudaStage::run(const Gather& /*o*/, const FusedOperation& /*fused*/) {  // called only if no Attend follows
   if (n_logit_rows_ < n_rows_) gather_rows();
 }
 

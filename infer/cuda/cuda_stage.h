@@ -1,6 +1,6 @@
-// A range of a model's layers on a GPU. Operations are held back until the step ends, fused (fuse.h) and launched as
-// kernels; an observed step runs them one by one. Launches of a step with few rows are recorded and replayed for other
-// tokens, positions and blocks: all variable data is in one device buffer that begin() uploads.
+// A range of a model's layers on a GPU. Operations are queued until the step ends, then fused (fuse.h) and launched; an
+// observed step runs them one by one. The launches of a step with few rows are recorded as a CUDA graph and replayed
+// for other tokens, positions and blocks, because begin() uploads all such data to one device buffer.
 #pragma once
 
 #include <array>
@@ -51,7 +51,7 @@ class CudaStage final : public Stage {
   /// Key of a recording: numbers of rows, logit rows, draws, attention items, slots and parts; then has_adapters_ and
   /// Step::keeps_hidden.
   using Shape = std::tuple<size_t, size_t, size_t, size_t, size_t, size_t, bool, bool>;
-  /// Byte offsets of the parts of begin()'s upload.
+  /// Byte offsets of these arrays in the data that begin() uploads.
   struct Places {
     size_t draws, tokens, positions, tables, adapters, logit_rows, logit_adapters, items;
   };
@@ -84,7 +84,7 @@ class CudaStage final : public Stage {
   [[nodiscard]] float* at(Slot slot) const;
   [[nodiscard]] const float* vector_or_null(WeightId id) const { return id.exists() ? weights_.vector(id) : nullptr; }
   [[nodiscard]] gpu::Attention attention_of_step() const;
-  /// Returns the slots of attention's queries and results.
+  /// Returns the slot of attention's queries; attended() returns the slot of its outputs.
   [[nodiscard]] Slot queries() const { return config_.latent() ? Slot::Absorbed : Slot::Query; }
   [[nodiscard]] Slot attended() const { return config_.latent() ? Slot::Attended : Slot::Heads; }
   void send(const Step& step);
@@ -117,7 +117,7 @@ class CudaStage final : public Stage {
   int64_t widest_window_;  ///< maximum number of positions that a row attends to, over all layers
   CudaWeights weights_;
   StageInfo info_;
-  gpu::Heads heads_;  ///< of attention: with latents, a single key/value head as wide as a latent
+  gpu::Heads heads_;  ///< attention heads; latent attention has a single key/value head, the latent
   gpu::Activation activation_;
   gpu::Kind any_kind_;  ///< format in which a Norm packs its result if no product reads it
 
@@ -158,7 +158,7 @@ class CudaStage final : public Stage {
   std::array<Drawn, 2> drawn_;  ///< tokens of the last two fetch_tokens() calls, in alternating slots
   uint64_t n_fetched_ = 0;      ///< number of fetch_tokens() calls
 
-  bool gathered_rows_ = false;  ///< true after Gather: Residual is in gathered_, attended() in queries()' memory
+  bool gathered_rows_ = false;  ///< true after Gather: Residual is in gathered_, attended() in the buffer of queries()
 
   std::map<Shape, gpu::Recording> recordings_;
 };

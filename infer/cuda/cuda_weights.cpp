@@ -12,7 +12,7 @@ namespace folio::infer {
 namespace {
 
 constexpr size_t kAlignment = 256;
-constexpr size_t kPieceBytes = size_t{16} << 20U;  // bytes per copy, but at least one row tile
+constexpr size_t kPieceBytes = size_t{16} << 20U;  // maximum bytes per copy, or one row tile if that is larger
 
 size_t bytes_on_device(const core::TensorSpec& spec, const core::TensorView& tensor) {
   size_t bytes = static_cast<size_t>(spec.elements()) * sizeof(float);

@@ -29,7 +29,7 @@ class CudaWeights {
   [[nodiscard]] const gpu::PackedMatrix& matrix(WeightId id) const { return at(id).matrix; }
   [[nodiscard]] const float* vector(WeightId id) const { return at(id).vector; }
   [[nodiscard]] size_t length(WeightId id) const { return at(id).length; }  ///< elements of a vector
-  /// Returns true if any matrix or stack is of this kind.
+  /// Returns true if any matrix is of this kind; stacks_use() checks only the matrices of stacks.
   [[nodiscard]] bool uses(gpu::Kind kind) const { return uses_[static_cast<size_t>(kind)]; }
   [[nodiscard]] bool stacks_use(gpu::Kind kind) const { return stacks_use_[static_cast<size_t>(kind)]; }
 

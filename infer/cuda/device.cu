@@ -13,7 +13,7 @@ namespace folio::infer::gpu {
 
 namespace {
 
-// Minimum driver version. Minor versions of one major version are compatible.
+// Minimum driver version: the toolkit's major version, because all minor versions of it are compatible.
 constexpr int kNeededDriver = CUDART_VERSION / 1000 * 1000;
 
 int driver_version() {

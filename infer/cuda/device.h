@@ -1,6 +1,6 @@
-// A GPU's interface for the host: memory, a stream of operations, recorded steps and events. device.cu implements it on
-// the CUDA runtime, tests/infer/cuda/host/device.cpp in host memory. Errors throw core::Error: one line with the
-// problem, its place and the remedy.
+// Host API for a GPU: memory, streams, recorded operations and events. device.cu implements it with the CUDA runtime,
+// tests/infer/cuda/host/device.cpp in host memory, as an emulator. Errors throw core::Error with a one-line message
+// that states the problem, the device and the remedy.
 #pragma once
 
 #include <cstddef>
@@ -119,7 +119,7 @@ class Event {
   [[nodiscard]] double since(Event& start);
 
  private:
-  std::unique_ptr<void, FreeOfEvent> handle_;  ///< null until it is recorded, since an event belongs to a device
+  std::unique_ptr<void, FreeOfEvent> handle_;  ///< null until the first record(), which sets the event's device
 };
 
 }  // namespace folio::infer::gpu

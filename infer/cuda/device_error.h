@@ -1,5 +1,5 @@
-// Errors of GPUs. Each function throws core::Error: one line with the problem, its place and the remedy. Separate from
-// device.cu because nvcc does not compile fmt's headers.
+// Errors of GPUs. Each fail_ function throws core::Error with a one-line message that states the problem, the device
+// and the remedy. Separate from device.cu because nvcc does not compile fmt's headers.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ inline constexpr int kLeastCapability = 80;  ///< 10 * major + minor
 /// Throws core::Error: this build has no kernels for the GPU's compute capability.
 [[noreturn]] void fail_no_kernels(const std::string& where, int capability);
 [[noreturn]] void fail_out_of_memory(const std::string& where, uint64_t wanted, uint64_t free);
-/// Throws core::Error: CUDA itself lacked memory for `what`, such as a kernel's stack or a recording.
+/// Throws core::Error: CUDA ran out of device memory for `what`, such as a kernel's stack or a recording.
 [[noreturn]] void fail_out_of_memory(const std::string& what, const std::string& where, uint64_t free);
 [[noreturn]] void fail_out_of_pinned_memory(uint64_t wanted);
 /// Throws core::Error: operation `what` failed. An asynchronous operation issued earlier may be the cause.

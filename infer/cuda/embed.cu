@@ -14,7 +14,7 @@ __global__ __launch_bounds__(kThreads) void embed_rows(PackedMatrix table, const
   if (i >= table.k) return;
   int32_t token = tokens[blockIdx.y];
   if (token < 0) token = drawn[-1 - token];
-  if (token < 0) token = 0;  // the row of a failed draw is not used
+  if (token < 0) token = 0;  // the draw failed, and this row's result is not used
   out[blockIdx.y * static_cast<size_t>(table.k) + i] = weight_at(table, static_cast<size_t>(token), i) * scale;
 }
 

@@ -14,7 +14,7 @@ __device__ int32_t assignment_of(const Grouped& grouped, uint32_t slot) {
   return i < group.n ? grouped.assignments[group.first + i] : -1;
 }
 
-// Packs the input row of each assignment in the same way as inputs.cu. Blocks of unused slots return at once.
+// Packs the input row of each assignment in the same way as inputs.cu. Blocks of unused slots do nothing.
 template <Kind kKind>
 __global__ __launch_bounds__(kPackThreads<kKind>) void pack_assigned_rows(const float* x, uint32_t of_row,
                                                                           Grouped grouped, PackedInputs to) {

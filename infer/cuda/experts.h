@@ -17,17 +17,17 @@ struct Assignments {
   float* weights = nullptr;
 };
 
-/// Replaces logits `routes` (n_rows, n_experts) by expert weights, bit for bit those of kernels::route, and lists each
+/// Replaces logits `routes` (n_rows, n_experts) by expert weights, bit-identical to kernels::route, and lists each
 /// row's experts in `assigned`. `bias` is (n_experts), or null. If a logit is NaN, the row may differ from the
 /// reference, but at most n_chosen experts are chosen, each once.
 void route(Stream& stream, float* routes, const float* bias, const Routing& routing, size_t n_rows,
            const Assignments& assigned);
 
-/// Assignments that are multiplied by one expert's matrix together.
+/// Assignments of one expert whose inputs are multiplied together.
 struct ExpertGroup {
   int32_t expert;
   uint32_t first;  ///< index in Grouped::assignments
-  uint32_t n;      ///< number of assignments; 0: unused
+  uint32_t n;      ///< number of assignments; 0: the group is unused
 };
 
 /// Assignments grouped by expert, at most `size` in a group; the groups in use come first. Assignment i of group g is
@@ -35,7 +35,7 @@ struct ExpertGroup {
 struct Grouped {
   ExpertGroup* groups = nullptr;   ///< (n_groups), those in use first
   int32_t* assignments = nullptr;  ///< (n_experts, rows): each expert's assignments
-  uint32_t* counts = nullptr;      ///< (n_experts), then a counter that is 0 between launches
+  uint32_t* counts = nullptr;      ///< (n_experts): assignments per expert; then a counter, 0 between launches
   uint32_t n_groups = 0;
   uint32_t size = 0;  ///< maximum assignments of a group: 8 or 64
 
@@ -64,8 +64,8 @@ void pack_assignments(Stream& stream, const float* x, uint32_t of_row, const Gro
 void activate_assignments(Stream& stream, Activation activation, float* gate, const float* up, const Grouped& grouped,
                           const PackedInputs& to);
 
-/// Computes each product's out (assignments, n_out) = input · expert's matrixᵀ. `weight` is the first matrix of a
-/// stack. Biases are ignored. The result is bit for bit that of multiply() on the row.
+/// Computes out (assignments, n_out) of each product: an assignment's input times the transpose of its expert's matrix.
+/// `weight` is the first matrix of a stack. Biases are ignored. Results are bit-identical to multiply().
 void multiply_experts(Stream& stream, const PackedInputs& x, const Matmul* products, size_t n_products,
                       const Grouped& grouped);
 
@@ -78,7 +78,7 @@ void add_biases(Stream& stream, float* x, const float* biases, const Assignments
 void combine_experts(Stream& stream, float* x, const float* outs, const float* biases, const Assignments& assigned,
                      size_t n_chosen, size_t n_rows, size_t dim);
 
-/// Multiplies each row of x (n_rows, n) by sigmoid(its row of `normed` (n_rows, dim) · weight).
+/// Multiplies row r of x (n_rows, n) by sigmoid(normed[r] · weight). `normed` is (n_rows, dim), `weight` (dim).
 void gate_rows(Stream& stream, float* x, size_t n, const float* normed, const float* weight, size_t n_rows, size_t dim);
 
 }  // namespace folio::infer::gpu

@@ -9,17 +9,17 @@
 
 namespace folio::infer {
 
-/// An operation, with the preceding operations that its kernels also compute. Points into fuse()'s argument.
+/// An operation and the preceding operations that its kernels also compute. Has pointers into the argument of fuse().
 struct FusedOperation {
   const Operation* operation;
-  const Norm* norm = nullptr;          ///< the norm to compute while packing its result
-  const Activate* activate = nullptr;  ///< the activation to compute while packing its result
+  const Norm* norm = nullptr;          ///< norm whose result the operation packs as its inputs; null: none
+  const Activate* activate = nullptr;  ///< activation whose result the operation packs as its inputs; null: none
   bool gathers = false;                ///< for Attend: computes all rows, then runs the Gather issued before it
   bool leaves_branch = false;          ///< for ProjectToResidual: the next Norm adds Branch to Residual
   bool adds_branch = false;            ///< for Norm: adds Branch to Residual first
 };
 
-/// Fuses operations with those that directly follow them, and keeps their order.
+/// Fuses adjacent operations, and a Gather with the next Attend. Otherwise keeps the order.
 [[nodiscard]] std::vector<FusedOperation> fuse(std::span<const Operation> operations);
 
 }  // namespace folio::infer

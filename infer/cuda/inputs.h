@@ -10,8 +10,8 @@ __device__ inline uint32_t magnitude(float x) { return bits_of(x) & 0x7FFFFFFFU;
 __device__ inline uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
 inline constexpr uint32_t kInfinity = 0x7F800000U;
 
-/// Returns the power of two that scales a row with maximum magnitude `largest` (as bits) to [2^14, 2^15), or below
-/// for a tiny row. Returns 1 for 0, and for NaN and infinity, which stay unscaled.
+/// Returns the power of two that scales a row's maximum magnitude `largest` (as bits) to [2^14, 2^15), or 2^100 if that
+/// is smaller. Returns 1 if `largest` is 0, infinity or NaN.
 __device__ inline float f16_scale(uint32_t largest) {
   if (largest == 0 || largest >= kInfinity) return 1.0F;
   const int exponent = 14 - (static_cast<int>(largest >> 23U) - 127);
@@ -48,7 +48,7 @@ __device__ inline void put_group(const PackedInputs& to, uint8_t* block, size_t 
   *reinterpret_cast<float*>(block + to.sum_offset(row, group)) = scale * static_cast<float>(sum);
 }
 
-/// Packs one group: each lane of a warp passes one of its elements, x.
+/// Packs a group of 32 elements. Called by a whole warp: each lane passes one element, x, and its column.
 __device__ inline void pack_group(const PackedInputs& to, uint8_t* tile, size_t row, size_t column, float x) {
   const GroupScale g = group_scale(warp_max(magnitude(x)));
   const int value = quant_of(x, g);
@@ -72,7 +72,7 @@ __device__ void pack_number(const PackedInputs& to, uint8_t* tile, size_t row, s
 /// Packs row `row` with kRowThreads threads: the elements in `held`, then value(i) up to to.k, then zeros as padding.
 template <Kind kKind, int kCount, typename Value>
 __device__ void pack_row(PackedInputs to, size_t row, const HeldRow<kCount>& held, Value value) {
-  to.kind = kKind;  // a compile-time constant: offsets need shifts, not divisions
+  to.kind = kKind;  // a compile-time constant, so that offsets need shifts, not divisions
   uint8_t* tile = to.data + row / kTileColumns * to.tile_bytes();
   const size_t padded = to.k_blocks() * kBlockK;
   const auto padded_value = [&](size_t i) { return i < to.k ? value(i) : 0.0F; };

@@ -1,7 +1,7 @@
 // The subset of CUDA C++ in which kernels are written. nvcc compiles it for GPUs. Other compilers get the same names
 // from tests/infer/cuda/host, where threads are fibers: this tests kernels without a GPU and reports errors that a GPU
-// mostly tolerates. Both give the same bits: nvcc has -fmad=false, the host -ffp-contract=off, and fused multiply-adds
-// are explicit.
+// mostly tolerates. Results are bit-identical, because nvcc has -fmad=false, the host has -ffp-contract=off, and fused
+// multiply-adds are explicit.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace folio::infer::gpu {
 
-inline constexpr unsigned kWarp = 32;              ///< threads that run in lockstep
+inline constexpr unsigned kWarp = 32;              ///< threads per warp
 inline constexpr unsigned kAllLanes = 0xFFFFFFFF;  ///< mask of a whole warp
 
 /// Numbers of blocks in a launch, or of threads in a block.
@@ -49,7 +49,7 @@ struct alignas(16) Words {
   return v;
 }
 __device__ inline void store(void* to, const Words& v) { *static_cast<Words*>(to) = v; }
-/// Prefetches the 128 bytes around an address into the L2 cache.
+/// Prefetches the 128-byte cache line that contains an address into the L2 cache.
 __device__ inline void prefetch(const void* from) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
 
 /// Starts a copy of 16 bytes from global to shared memory (cp.async). It is complete for this thread after
@@ -75,8 +75,9 @@ void check_launch(const void* kernel);
 template <typename... Parameters, typename... Arguments>
 void launch(void (*kernel)(Parameters...), Grid grid, Grid block, size_t shared_bytes, Stream& stream,
             Arguments... arguments) {
-  constexpr size_t kWithoutAsking = size_t{32} << 10U;  // below CUDA's default limit of 48 KB for all shared memory
-  if (shared_bytes > kWithoutAsking) {
+  // More dynamic shared memory than this needs opt-in. The default limit of 48 KB includes static shared memory.
+  constexpr size_t kSharedWithoutOptIn = size_t{32} << 10U;
+  if (shared_bytes > kSharedWithoutOptIn) {
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
   }
   kernel<<<dim3(grid.x, grid.y, grid.z), dim3(block.x, block.y, block.z), shared_bytes,

@@ -11,33 +11,33 @@
 
 namespace folio::infer::gpu {
 
-/// Sets out (n_rows, k) to the rows `tokens` (n_rows) of the matrix, dequantized, times scale. A token may be a
-/// drawn_token() of forward/machine.h, an index into `drawn`; if that draw failed, the row is unspecified.
+/// Sets row r of out (n_rows, k) to row tokens[r] of the table, dequantized, times scale. A negative token refers to an
+/// element of `drawn` (drawn_token() of forward/machine.h); if that draw failed, the row is unspecified.
 void embed(Stream& stream, const PackedMatrix& table, const int32_t* tokens, const int32_t* drawn, float scale,
            size_t n_rows, float* out);
 
-/// An addition to the residual: scale * numbers, (rows, dim), or nothing if `numbers` is null.
+/// A term to add to the residual: scale * numbers (rows, dim), or nothing if `numbers` is null.
 struct Delta {
   const float* numbers = nullptr;
   float scale = 1.0F;
 };
 
-/// Sets `to` (n, dim) to the rows `rows` (n) of `from`, plus delta. `to` must not be `from`.
+/// Sets row i of `to` (n, dim) to row rows[i] of `from`, plus the same row of delta. `to` must not be `from`.
 void gather(Stream& stream, const float* from, const Delta& delta, const int32_t* rows, size_t n, size_t dim,
             float* to);
 
 /// Adds delta to x (n).
 void add(Stream& stream, float* x, const Delta& delta, size_t n);
 
-/// Scales x (n), then sets x = cap · tanh(x / cap) if cap is not 0: bit for bit kernels::soft_cap.
+/// Scales x (n), then sets x = cap · tanh(x / cap) if cap is not 0; bit-identical to kernels::soft_cap.
 void finish_logits(Stream& stream, float* x, size_t n, float scale, float cap);
 
 /// Copies whole cache blocks: block pairs[2 i] to block pairs[2 i + 1], i < n.
 void copy_blocks(Stream& stream, const CacheView& cache, const int32_t* pairs, size_t n);
 
-/// Packs rows x (n_rows, k) into `to`, in its kind. F16: each row is multiplied by a power of two that brings its
-/// largest magnitude to [2^14, 2^15), and rounded; row_scales has the inverse. BF16: rounded. Groups: quantized as
-/// Kernels::quantize in reference/kernels.h defines it, bit for bit.
+/// Packs rows x (n_rows, k) into `to`, in the format to.kind. F16: each row is multiplied by a power of two that brings
+/// its largest magnitude to [2^14, 2^15), and rounded; row_scales has the inverse. BF16: rounded. Groups: quantized,
+/// bit-identical to Kernels::quantize (reference/kernels.h).
 void pack_inputs(Stream& stream, const float* x, const PackedInputs& to);
 
 /// Computes out (n_vectors, dim) = RMSNorm(x) * weight: x_i / sqrt(mean(x²) + eps) * weight_i. Zhang & Sennrich 2019.
@@ -75,7 +75,7 @@ void multiply(Stream& stream, const PackedInputs& x, const Matmul* products, siz
 /// A product with a matrix per head: the first weight.k elements of each head of `in` (n_rows, n_heads, in_dim) are
 /// multiplied, and the first weight.n_out elements of each head of `out` (n_rows, n_heads, out_dim) are the result.
 struct HeadsProduct {
-  PackedMatrix weight;  ///< the first head's matrix of a stack
+  PackedMatrix weight;  ///< first matrix of a stack with a matrix per head
   const float* in = nullptr;
   float* out = nullptr;
   uint32_t in_dim = 0;
@@ -88,11 +88,12 @@ struct HeadsProduct {
     return ceil_div(n_rows, kTileColumns) * kTileColumns;
   }
 };
-/// Computes the product, bit for bit that of multiply() on each head, and copies the rest of a head of `in` to the end
-/// of its `out`. `x` is workspace for n_heads * padded_rows() rows of weight.k elements in the weight's kind.
+/// Computes each head's product, bit-identical to multiply(), and copies the elements of `in` after the first weight.k
+/// to the end of the head in `out`. `x` is workspace for n_heads * padded_rows() rows of weight.k elements, in format
+/// weight.kind.
 void multiply_heads(Stream& stream, const HeadsProduct& product, const PackedInputs& x);
 
-/// An adapter's update of a matrix. A view.
+/// A view of an adapter's low-rank update of a matrix: scale · b a.
 struct AdapterPart {
   const float* a = nullptr;  ///< (rank, k)
   const float* b = nullptr;  ///< (n_out, rank)
@@ -148,10 +149,10 @@ struct AttentionItem {
   int32_t n_queries;
 };
 inline constexpr size_t kItemSlots = 16;
-inline constexpr size_t kGroupItems = 8;      ///< AttentionItems of one sequence per block, if partials is null
-inline constexpr size_t kPartPositions = 64;  ///< attention to each part of 64 positions is computed separately
+inline constexpr size_t kGroupItems = 8;      ///< maximum items per block, all of one sequence, if partials is null
+inline constexpr size_t kPartPositions = 64;  ///< positions per part; each part's attention is computed separately
 inline constexpr size_t kMaxGpuHeadDim = 256;
-inline constexpr size_t kMaxLatentRank = 512;  ///< maximum of kv_lora_rank, and of the elements with RoPE
+inline constexpr size_t kMaxLatentRank = 512;  ///< maximum of kv_lora_rank and of qk_rope_head_dim
 
 struct Attention {
   RowsView rows;
@@ -162,7 +163,7 @@ struct Attention {
   const AttentionItem* items = nullptr;  ///< (n_items), in device memory; ordered by row within a sequence
   uint32_t n_items = 0;
   uint32_t n_slots = 0;          ///< upper bound on the (row, head) pairs of an AttentionItem
-  uint32_t max_parts = 0;        ///< upper bound on the parts of kPartPositions positions per row
+  uint32_t max_parts = 0;        ///< upper bound on the parts of kPartPositions positions per AttentionItem
   float scale = 0.0F;            ///< factor of query · key
   float cap = 0.0F;              ///< if > 0, scaled scores s become cap · tanh(s / cap)
   const float* sinks = nullptr;  ///< (n_heads): an extra score per head whose value vector is 0; null: none
@@ -175,9 +176,9 @@ struct Attention {
 
 /// Computes out = softmax(scale q kᵀ) v from the cache, over the positions that a row attends to. Positions are split
 /// into parts, which are joined in order by online softmax (Milakov & Gimelshein 2018; Dao 2023). With `partials`, an
-/// item's parts are computed in parallel and the last block joins them; without, a warp computes them in turn, and
-/// items are in groups of kGroupItems. Both give the same bits. For a cache of latents, query and out have heads of
-/// cache.head_dim elements, and the first latent_rank of `out` are set.
+/// item's parts are computed in parallel, and the last block to finish joins them. If `partials` is null, one warp
+/// computes them one after another, and items must be in groups of kGroupItems. Results are bit-identical. For a cache
+/// of latents, heads have cache.head_dim elements, and only the first latent_rank elements of a head of `out` are set.
 void attention(Stream& stream, const Attention& in);
 void attention_to_latents(Stream& stream, const Attention& in);  ///< attention() for a cache of latents
 /// Returns the size in bytes of Attention::partials for a step.

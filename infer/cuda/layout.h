@@ -32,7 +32,7 @@ enum class Kind : uint8_t { F32, F16, BF16, Groups };
 
 /// Position of an element in a tile of operand A or B. A tile has 8 E columns if a 32-bit word holds E elements.
 struct Place {
-  size_t tile;  ///< tile of the block, along k
+  size_t tile;  ///< index of the tile in its block, along k
   size_t lane_in_group;
   size_t half;    ///< half of the tile's columns: 0 or 1
   size_t number;  ///< index of the element in its 32-bit word
@@ -85,7 +85,7 @@ struct PackedMatrix {
     return (tile * 32 + lane) * 16 + (p.half * 2 + row / 8) * 4 + p.number * bytes;
   }
   [[nodiscard]] FOLIO_BOTH constexpr size_t nibble_shift(size_t column) const { return column / 32 % 2 * 4; }
-  /// Returns the index of a group's scale in its block. Rows g and g + 8 are adjacent: a lane needs both.
+  /// Returns the index of a group's scale in its block. Rows g and g + 8 are adjacent because a lane reads both.
   [[nodiscard]] FOLIO_BOTH constexpr size_t scale_index(size_t row, size_t column) const {
     return (column / group * 8 + row % 8) * 2 + row / 8;
   }
@@ -114,14 +114,14 @@ struct PackedInputs {
   [[nodiscard]] FOLIO_BOTH constexpr size_t block_offset(size_t column_tile, size_t block) const {
     return column_tile * tile_bytes() + block * block_bytes();
   }
-  /// Returns the byte offset of an element in its block. Two tiles share a lane's 16 bytes.
+  /// Returns the byte offset of an element in its block. The 16 bytes that a lane loads are elements of two tiles.
   [[nodiscard]] FOLIO_BOTH constexpr size_t number_offset(size_t row, size_t column) const {
     const size_t bytes = number_bytes(kind);
     const Place p = place_of(column, bytes);
     const size_t lane = row * 4 + p.lane_in_group;
     return (p.tile / 2 * 32 + lane) * 16 + p.tile % 2 * 8 + p.half * 4 + p.number * bytes;
   }
-  /// Returns the byte offset of a group's scale in its block; sum_offset returns that of its scaled sum.
+  /// Returns the byte offset of a group's scale in its block. sum_offset() returns the offset of scale * Σ value.
   [[nodiscard]] FOLIO_BOTH constexpr size_t scale_offset(size_t row, size_t group) const {
     return number_block_bytes() + (group * kTileColumns + row) * sizeof(float);
   }
@@ -139,7 +139,7 @@ struct CacheView {
   uint32_t n_kv_heads = 0;
   uint32_t head_dim = 0;
   bool half = false;
-  uint32_t latent_rank = 0;  ///< latent attention: elements of a key that are its value; 0: values are stored
+  uint32_t latent_rank = 0;  ///< latent attention: a value is a key's first latent_rank elements; 0: values are stored
 
   static constexpr size_t kPositions = 32;
 
@@ -163,8 +163,8 @@ struct CacheView {
     return key_offset(block, layer, head) + (n_arrays() - 1) * n_kv_heads * head_bytes();
   }
 
-  /// Returns the index of an element in a head's keys. Eight positions are a tile; a lane's 16 bytes are consecutive
-  /// dimensions of one position. Dimensions may map to any k of the product, as long as the query uses the same order.
+  /// Returns the element index of dimension `d` of a position in a head's keys. A tile has eight positions; a lane's 16
+  /// bytes are consecutive dimensions of one position. Any order of the dimensions is correct if the query has it, too.
   [[nodiscard]] FOLIO_BOTH constexpr size_t key_index(size_t position, size_t d) const {
     const size_t lane_numbers = 16 / number_bytes();
     const size_t groups = padded() / (4 * lane_numbers);
@@ -172,8 +172,8 @@ struct CacheView {
     const size_t lane = position % 8 * 4 + d % (4 * lane_numbers) / lane_numbers;
     return (tile * 32 + lane) * lane_numbers + d % lane_numbers;
   }
-  /// Returns the index of an element in a head's values. A dimension's 32 positions are contiguous, in the order in
-  /// which lanes hold the probabilities: position 8 j + 2 t + b at 8 t + 2 j + b.
+  /// Returns the element index of dimension `d` of a position in a head's values. A dimension's 32 positions are
+  /// contiguous, in the order of the probabilities in the lanes' registers: position 8 j + 2 t + b at 8 t + 2 j + b.
   [[nodiscard]] FOLIO_BOTH constexpr size_t value_index(size_t position, size_t d) const {
     if (latent_rank > 0) return key_index(position, d);
     const size_t j = position / 8;

@@ -8,12 +8,12 @@
 
 namespace folio::infer::gpu {
 
-// Elements that lane 4 g + t holds, g in [0, 8), t in [0, 4) (PTX ISA, "Matrix fragments for mma.m16n8k16" and others):
+// Elements in the registers of lane 4 g + t, g < 8, t < 4 (PTX ISA, "Matrix fragments for mma.m16n8k16" and others):
 //
 //                 A: row, columns                              B: rows, column                 k
-//   f16, bf16     g | g+8 | g | g+8, 2t.. | 2t.. | 2t+8.. | ..   2t.. | 2t+8.., g                16   two a word
-//   tf32          g | g+8 | g | g+8, t | t | t+4 | t+4           t | t+4, g                       8   one a word
-//   s8            g | g+8 | g | g+8, 4t.. | 4t.. | 4t+16.. | ..  4t.. | 4t+16.., g               32   four a word
+//   f16, bf16     g | g+8 | g | g+8, 2t.. | 2t.. | 2t+8.. | ..   2t.. | 2t+8.., g                16   two per word
+//   tf32          g | g+8 | g | g+8, t | t | t+4 | t+4           t | t+4, g                       8   one per word
+//   s8            g | g+8 | g | g+8, 4t.. | 4t.. | 4t+16.. | ..  4t.. | 4t+16.., g               32   four per word
 //   accumulator   (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1)
 
 /// A lane's fragment of a 16-row operand.
@@ -32,14 +32,14 @@ struct IntSums {
   int32_t c[4];
 };
 
-/// Returns this thread's lane, 4 g + t; lane_group() returns g, lane_in_group() t. Blocks need whole warps along x.
+/// Returns this thread's lane 4 g + t; lane_group() returns g, lane_in_group() t. blockDim.x must be a multiple of 32.
 __device__ inline unsigned lane_id() { return threadIdx.x % kWarp; }
 __device__ inline unsigned lane_group() { return lane_id() / 4; }
 __device__ inline unsigned lane_in_group() { return lane_id() % 4; }
 
 #ifdef __CUDACC__
 
-/// Adds A B to the sums. Products are exact, sums are float, in an order that the hardware fixes.
+/// Adds A B to `s`. Products are exact; they are summed as floats, in an order that the hardware determines.
 __device__ inline void multiply_f16(Sums& s, const TileA& a, const TileB& b) {
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                : "+f"(s.c[0]), "+f"(s.c[1]), "+f"(s.c[2]), "+f"(s.c[3])
@@ -51,20 +51,20 @@ __device__ inline void multiply_bf16(Sums& s, const TileA& a, const TileB& b) {
       : "+f"(s.c[0]), "+f"(s.c[1]), "+f"(s.c[2]), "+f"(s.c[3])
       : "r"(a.w[0]), "r"(a.w[1]), "r"(a.w[2]), "r"(a.w[3]), "r"(b.w[0]), "r"(b.w[1]));
 }
-/// Adds A B, whose words are floats, to the sums. Only the upper 10 bits of their mantissas are used.
+/// Adds A B to the sums. The words of A and B are floats, and only the upper 10 bits of their mantissas are used.
 __device__ inline void multiply_tf32(Sums& s, const TileA& a, const TileB& b) {
   asm volatile(
       "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(s.c[0]), "+f"(s.c[1]), "+f"(s.c[2]), "+f"(s.c[3])
       : "r"(a.w[0]), "r"(a.w[1]), "r"(a.w[2]), "r"(a.w[3]), "r"(b.w[0]), "r"(b.w[1]));
 }
-/// Returns the part of a float that a tf32 product uses, the upper 10 bits of the mantissa. tf32_low returns the rest.
+/// Returns x truncated to the 10 mantissa bits that a tf32 product uses. tf32_low() returns x - tf32_high(x).
 __device__ inline uint32_t tf32_high(uint32_t x) { return x & 0xFFFFE000U; }
 __device__ inline uint32_t tf32_low(uint32_t x) {
   return __float_as_uint(__uint_as_float(x) - __uint_as_float(tf32_high(x)));
 }
-/// Adds A B, whose words are floats, as three tf32 products of their parts. The relative error of a product is about
-/// 2^-20.
+/// Adds A B to `s`. The words of A and B are floats. Each is split into tf32_high() and tf32_low(), and all products
+/// except low times low are computed in tf32, so the relative error is about 2^-20.
 __device__ inline void multiply_f32(Sums& s, const TileA& a, const TileB& b) {
   const TileA high{{tf32_high(a.w[0]), tf32_high(a.w[1]), tf32_high(a.w[2]), tf32_high(a.w[3])}};
   const TileA low{{tf32_low(a.w[0]), tf32_low(a.w[1]), tf32_low(a.w[2]), tf32_low(a.w[3])}};
@@ -73,7 +73,7 @@ __device__ inline void multiply_f32(Sums& s, const TileA& a, const TileB& b) {
   multiply_tf32(s, high, TileB{{tf32_low(b.w[0]), tf32_low(b.w[1])}});
   multiply_tf32(s, high, b_high);
 }
-/// Adds A B, whose words are four signed bytes each, to the sums, exactly.
+/// Adds A B to the sums, exactly. Each word of A and B holds four signed bytes.
 __device__ inline void multiply_s8(IntSums& s, const TileA& a, const TileB& b) {
   asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                : "+r"(s.c[0]), "+r"(s.c[1]), "+r"(s.c[2]), "+r"(s.c[3])

@@ -1,5 +1,5 @@
-// RMSNorm: out_i = x_i / sqrt(mean(x²) + eps) * weight_i (Zhang & Sennrich 2019). Bound by memory; for a
-// single row, by the time to launch the kernel.
+// RMSNorm: out_i = x_i / sqrt(mean(x²) + eps) * weight_i (Zhang & Sennrich 2019). Memory-bound, except that a single
+// row is bound by the kernel launch.
 #include "infer/cuda/inputs.h"
 #include "infer/cuda/kernels.h"
 
@@ -22,7 +22,8 @@ __global__ __launch_bounds__(kBlockThreads) void norm_warp(const float* x, const
     out[row * stride + i] = x[row * stride + i] * inverse * weight[i];
 }
 
-// One block per row: thread i sums the squares of elements i, i + 1024, …. Shuffles and shared memory join the sums.
+// One block per row: thread i sums the squares of elements i, i + 1024, …. The threads' sums are added by shuffles and
+// in shared memory.
 __global__ __launch_bounds__(kRowThreads) void norm_block(const float* x, const float* weight, float eps, size_t dim,
                                                           size_t stride, float* out) {
   x += blockIdx.x * stride;
@@ -33,9 +34,9 @@ __global__ __launch_bounds__(kRowThreads) void norm_block(const float* x, const 
   for (size_t i = threadIdx.x; i < dim; i += kRowThreads) out[i] = x[i] * inverse * weight[i];
 }
 
-// FusedOperation: adds a product's result to the residual, normalizes, and packs the row for the next product. Three
-// kernels would move 28 dim bytes per row; this one moves 16 dim and saves launches, which matter most for a single
-// row.
+// Adds a product's result to the residual, normalizes the sum, and packs it as the input of the next product. Three
+// separate kernels would move 28 * dim bytes per row. This one moves 16 * dim bytes and saves two launches, which
+// matters most for a single row.
 template <Kind kKind>
 __global__ __launch_bounds__(kRowThreads) void add_norm_pack_rows(float* x, Delta delta, const float* weight, float eps,
                                                                   size_t dim, float* out, PackedInputs packed) {
@@ -43,7 +44,7 @@ __global__ __launch_bounds__(kRowThreads) void add_norm_pack_rows(float* x, Delt
   out += blockIdx.x * dim;
   const float* add = delta.numbers == nullptr ? nullptr : delta.numbers + blockIdx.x * dim;
   const auto added = [&](size_t i) { return add == nullptr ? x[i] : x[i] + delta.scale * add[i]; };
-  constexpr int kHeld = 8;  // elements per thread: a block holds 8,192 of a row
+  constexpr int kHeld = 8;  // elements that a thread keeps in registers: 8,192 of a row per block
   HeldRow<kHeld> held;
   hold(held, dim, added);
   float sum = 0.0F;
@@ -59,7 +60,8 @@ __global__ __launch_bounds__(kRowThreads) void add_norm_pack_rows(float* x, Delt
   }
   visit(
       held, dim, [&](size_t i) { return x[i] * inverse * weight[i]; }, [&](size_t i, float v) { out[i] = v; });
-  pack_row<kKind>(packed, blockIdx.x, held, [&](size_t i) { return out[i]; });  // no barrier: reads its own writes
+  // No barrier is needed, since each thread reads only elements of `out` that it wrote.
+  pack_row<kKind>(packed, blockIdx.x, held, [&](size_t i) { return out[i]; });
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// 16-bit floats and e^x, with the same bits on a GPU and on the host.
+// Conversions to and from 16-bit floats, and e^x, bit for bit the same on a GPU and on the host.
 #pragma once
 
 #include "infer/cuda/kernel.h"

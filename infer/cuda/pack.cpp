@@ -47,7 +47,7 @@ void put_scale(const PackedMatrix& m, uint8_t* scales, size_t index, float value
   }
 }
 
-// A row of a block type, unpacked: its quants, and the scales and minimums of its groups.
+// An unpacked row of a block-quantized tensor: the quants, and the scales and minimums of the groups.
 struct Row {
   std::vector<uint8_t> quants;
   std::vector<float> scales;

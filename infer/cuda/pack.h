@@ -13,7 +13,7 @@ namespace folio::infer {
 /// unsupported.
 [[nodiscard]] gpu::PackedMatrix packed_layout(const core::TensorView& tensor);
 
-/// Packs row tiles from index `first` on, until `tiles` is full. Uses the pool's threads.
+/// Packs consecutive row tiles of the tensor, from tile `first` on, until `tiles` is full. Runs on the pool's threads.
 void pack_tiles(const core::TensorView& tensor, const gpu::PackedMatrix& layout, size_t first, std::span<uint8_t> tiles,
                 core::ThreadPool& pool);
 

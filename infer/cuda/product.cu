@@ -1,6 +1,6 @@
-// A matrix times few rows, out = x · weightᵀ, for decode. Bound by memory: each weight is read once, n_out k elements.
-// k is split into the same eight parts for any number of rows, here and in product_tiled.cu, and the columns of a tile
-// are independent, so a row's result does not depend on the batch.
+// Multiplies few rows by a matrix, out = x · weightᵀ, for decode. Memory-bound: each of the n_out * k weights is read
+// once. k is split into the same eight parts for any number of rows, here and in product_tiled.cu, and the columns of a
+// tile are independent, so a row's result does not depend on the batch.
 #include "infer/cuda/product_narrow.h"
 
 namespace folio::infer::gpu {
@@ -8,10 +8,10 @@ namespace {
 
 constexpr size_t kMostNarrow = 64;  // maximum rows for product_narrow; more rows use product_tiled.cu
 
-// A block computes 16 outputs (a tile's rows), each of its eight warps over an eighth of k; the eight sums are added
-// in order. A warp loads 512 contiguous bytes, several tiles ahead of the products, to hide the latency of memory. A
-// single row of inputs uses one of the tensor cores' eight columns, which costs no time: the product waits for memory.
-// With up to 64 rows, a block computes 32 outputs, which halves the reads of inputs.
+// A block computes 16 outputs (the rows of a tile), or 32 for 9 to 64 input rows, which halves the reads of inputs.
+// Each of its eight warps sums over an eighth of k; the eight sums are added in order. A warp loads 512 contiguous
+// bytes at a time, several tiles ahead of the multiplications, to hide memory latency. With a single input row, seven
+// of the tensor cores' eight columns are unused, which costs no time because the product is memory-bound.
 // cuda_report: product_narrow<*, {rows}, {columns}> shares 4096 * rows * columns bytes
 template <typename Format, int kRowTiles, int kColumnTiles>
 __global__ __launch_bounds__(kNarrowThreads,

@@ -1,6 +1,6 @@
-// One step of a warp's product, 16 rows of weights by 8 rows of inputs, for each format. A step is four tiles: 32
-// columns of F32, 64 of 16-bit elements, 128 of groups. product.cu loads steps from memory to registers;
-// product_tiled.cu copies them to shared memory first.
+// One step of a warp's product of 16 rows of weights and 8 rows of inputs, for each format. A step is four tiles: 32
+// columns of F32 weights, 64 of 16-bit weights, 128 of group-quantized weights. product.cu loads steps from memory to
+// registers; product_tiled.cu copies them to shared memory first.
 #pragma once
 
 #include "infer/cuda/kernels.h"
@@ -43,7 +43,7 @@ struct Floats {
     }
   }
   struct Inputs {
-    Words tiles[2];  ///< operands of two tiles in each element
+    Words tiles[2];  ///< each element has a lane's operands of two tiles
   };
   static __device__ void load_inputs(const uint8_t* step, Inputs& to) {
 #pragma unroll
@@ -60,8 +60,8 @@ struct Floats {
   }
 };
 
-/// Group-quantized weights: quants, then scales, then minimums. A group's products are added to an integer n, exactly;
-/// then sum = fma(n, scale * the input's scale, sum), and sum = fma(minimum, the input's scaled sum, sum).
+/// Group-quantized weights: quants, then scales, then minimums. The products of a group have an exact integer sum n.
+/// Then sum = fma(n, scale * input scale, sum), and with minimums sum = fma(minimum, scaled sum of the inputs, sum).
 template <int kBits, int kGroupColumns, bool kMinimums>
 struct Groups {
   static constexpr Kind kKind = Kind::Groups;
@@ -69,15 +69,15 @@ struct Groups {
   static constexpr int kAhead = kBits == 4 && !kMinimums ? 4 : 2;  // as many steps as fit in registers
   static constexpr size_t kInputBytes = 1280;
   static constexpr int kLoads = kBits / 2;             ///< 16-byte loads per lane
-  static constexpr int kScales = 128 / kGroupColumns;  ///< groups of 32 or 16 columns per step
+  static constexpr int kScales = 128 / kGroupColumns;  ///< scales per row and step, one per group
   static constexpr int kScalesOfTile = 32 / kGroupColumns;
   [[nodiscard]] static FOLIO_BOTH constexpr size_t step_bytes(const PackedMatrix& w) { return w.block_bytes(); }
 
   static constexpr size_t kNumberBytes = kTileRows * kBlockK * kBits / 8;  ///< bytes of quants per step
-  static constexpr size_t kScaleBytes = 16 * kScales;                      ///< bytes per step, for 1-byte scales
+  static constexpr size_t kScaleBytes = 16 * kScales;                      ///< scales per step, each of 2 or 4 bytes
 
-  /// Scales of rows g and g + 8, not yet converted: a conversion would wait for its load, and delay the loads of the
-  /// next steps.
+  /// Scales of rows g and g + 8, as stored. They are converted when they are used: a conversion right after the load
+  /// would wait for it and delay the loads of the next steps.
   struct Pair {
     uint32_t words[2];  ///< two floats, or two F16 in the first word
     [[nodiscard]] __device__ float operator()(int row, bool half) const {
@@ -129,7 +129,7 @@ struct Groups {
     }
   }
   struct Inputs {
-    Words quants[2];     ///< operands of two tiles in each element
+    Words quants[2];     ///< each element has a lane's operands of two tiles
     float scales[4][2];  ///< [group][i]: scale of row 2 t + i, with t = lane_in_group()
     float scaled_sums[kMinimums ? 4 : 1][2];
   };
@@ -205,10 +205,11 @@ __device__ inline BlockWork work_of(const Products& products, size_t block, size
   return blocks;
 }
 
-/// Returns the number of blocks of k in each part that is summed separately.
+/// Returns the number of blocks of k in each of kSplits parts, which are summed separately. The last parts may have
+/// fewer blocks or none.
 [[nodiscard]] FOLIO_BOTH constexpr size_t split_blocks(size_t k_blocks) { return ceil_div(k_blocks, kSplits); }
 
-/// Stores a sum, plus the bias. Undoes the scaling of an F16 input row.
+/// Stores `total` plus the bias as out[row, output], unless that is padding. Undoes the scaling of an F16 input row.
 __device__ inline void finish(const Matmul& p, const PackedInputs& x, size_t row, size_t output, float total) {
   if (row >= x.n_rows || output >= p.weight.n_out) return;
   if (x.kind == Kind::F16) total *= x.row_scales[row];

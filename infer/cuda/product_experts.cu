@@ -1,6 +1,7 @@
-// Products of each assignment's input and its expert's matrix, as in product.cu: a block's columns are a group of
-// assignments of one expert. A group has at most eight assignments if there are few rows, else up to 64, so that each
-// weight is read once per group. Results are bit for bit those of multiply().
+// Products of a mixture of experts, as in product.cu. An assignment is a pair of a row and one of its experts. A block
+// multiplies the inputs of a group of assignments by their expert's matrix. A group has at most eight assignments if
+// there are few rows, else up to 64, so that each weight is read once per group. Results are bit for bit those of
+// multiply().
 #include "infer/cuda/experts.h"
 #include "infer/cuda/product_narrow.h"
 
@@ -8,12 +9,12 @@ namespace folio::infer::gpu {
 namespace {
 
 // Multiplies the inputs of group blockIdx.y by its expert's matrix. A block computes kRowTiles row tiles.
-// cuda_report: product_taken<*, {rows}, {columns}> shares 4096 * rows * columns bytes
+// cuda_report: product_experts<*, {rows}, {columns}> shares 4096 * rows * columns bytes
 template <typename Format, int kRowTiles, int kColumnTiles>
 __global__ __launch_bounds__(kNarrowThreads,
-                             kColumnTiles == 1 ? 2 : 1) void product_taken(const __grid_constant__ Products products,
-                                                                           const PackedInputs x,
-                                                                           const Grouped grouped) {
+                             kColumnTiles == 1 ? 2 : 1) void product_experts(const __grid_constant__ Products products,
+                                                                             const PackedInputs x,
+                                                                             const Grouped grouped) {
   const ExpertGroup group = grouped.groups[blockIdx.y];
   if (group.n == 0) return;
   const BlockWork work = work_of(products, blockIdx.x, kRowTiles);
@@ -35,7 +36,8 @@ template <typename Format, int kRowTiles, int kColumnTiles>
 void launch_taken(Stream& stream, const PackedInputs& x, const Products& products, const Grouped& grouped) {
   const Grid grid{static_cast<unsigned>(blocks_of(products, kRowTiles)), grouped.n_groups};
   const size_t shared = kSplits * kRowTiles * kColumnTiles * kTileNumbers * sizeof(float);
-  launch(product_taken<Format, kRowTiles, kColumnTiles>, grid, {kNarrowThreads}, shared, stream, products, x, grouped);
+  launch(product_experts<Format, kRowTiles, kColumnTiles>, grid, {kNarrowThreads}, shared, stream, products, x,
+         grouped);
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
-// Products with a matrix per head (latent attention), as in product.cu: a block's columns are rows of one head. Bound
-// by memory for few rows: each weight is read once per 64 rows. Results are bit for bit those of multiply().
+// Products with one matrix per head (latent attention), as in product.cu: a block multiplies rows of one head. Bound by
+// memory for few rows: each weight is read once per 64 rows. Results are bit for bit those of multiply().
 #include "infer/cuda/inputs.h"
 #include "infer/cuda/product_narrow.h"
 
 namespace folio::infer::gpu {
 namespace {
 
-// Packs the rows of each head like inputs.cu, and copies the elements that are not multiplied to `out`.
+// Packs the first k elements of each head's rows like inputs.cu, and copies the other elements unchanged to `out`.
 template <Kind kKind>
 __global__ __launch_bounds__(kPackThreads<kKind>) void pack_heads(HeadsProduct p, PackedInputs to) {
   const size_t head = blockIdx.x / p.padded_rows();
@@ -20,6 +20,7 @@ __global__ __launch_bounds__(kPackThreads<kKind>) void pack_heads(HeadsProduct p
   for (uint32_t i = n_out + threadIdx.x; i < p.out_dim; i += kPackThreads<kKind>) out[i] = in[p.weight.k + i - n_out];
 }
 
+// Multiplies rows of head blockIdx.z by that head's matrix. A block computes kRowTiles row tiles.
 // cuda_report: product_heads<*, {rows}, {columns}> shares 4096 * rows * columns bytes
 template <typename Format, int kRowTiles, int kColumnTiles>
 __global__ __launch_bounds__(kNarrowThreads, kColumnTiles == 1 ? 2 : 1) void product_heads(const HeadsProduct p,

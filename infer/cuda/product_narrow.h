@@ -1,5 +1,5 @@
-// A block's part of a product with few rows: kRowTiles by kColumnTiles tiles. product.cu, which explains the method,
-// uses one matrix for all rows, and product_experts.cu one for each group of rows.
+// The part of a product with few rows that one block computes: kRowTiles by kColumnTiles tiles. product.cu explains the
+// method. It uses one matrix for all rows, product_experts.cu one per group of rows, product_heads.cu one per head.
 #pragma once
 
 #include "infer/cuda/product_body.h"
@@ -9,13 +9,13 @@ namespace folio::infer::gpu {
 inline constexpr unsigned kNarrowThreads = kSplits * kWarp;
 inline constexpr size_t kTileNumbers = kTileRows * kTileColumns;
 
-/// Multiplies kRowTiles row tiles of `w` from first_tile on, stored at `data`, by the first `column_tiles` (at most
-/// kColumnTiles) tiles at `inputs`, which are `input_bytes` apart. `shared` has kSplits * kRowTiles * kColumnTiles *
-/// kTileNumbers floats. Calls put(column, output, sum) for every sum, even for those outside the matrix.
+/// Multiplies kRowTiles row tiles, from first_tile on, of the matrix stored at `data` with the layout `w` by the first
+/// `column_tiles` (at most kColumnTiles) tiles at `inputs`, one every `input_bytes`. `shared` must have kSplits *
+/// kRowTiles * kColumnTiles * kTileNumbers floats. Calls put(column, output, sum) for every sum, including padding.
 template <typename Format, int kRowTiles, int kColumnTiles, typename Put>
 __device__ void multiply_narrow(const PackedMatrix& w, const uint8_t* data, size_t first_tile, const uint8_t* inputs,
                                 size_t input_bytes, size_t column_tiles, uint8_t* shared, Put put) {
-  constexpr int kAhead = kColumnTiles == 1 ? Format::kAhead : 1;  // with several tiles, products hide the latency
+  constexpr int kAhead = kColumnTiles == 1 ? Format::kAhead : 1;  // several column tiles hide the load latency
   const size_t split = threadIdx.x / kWarp;
   const size_t steps_of_block = kBlockK / Format::kStepColumns;
   const size_t per_split = split_blocks(w.k_blocks());
@@ -25,7 +25,7 @@ __device__ void multiply_narrow(const PackedMatrix& w, const uint8_t* data, size
 
   const uint8_t* weights[kRowTiles];
 #pragma unroll
-  for (int m = 0; m < kRowTiles; ++m) {  // tiles past the last repeat it; their sums are not stored
+  for (int m = 0; m < kRowTiles; ++m) {  // past the last tile, reads it again; the sums are dropped
     const size_t tile = first_tile + m < w.row_tiles() ? first_tile + m : w.row_tiles() - 1;
     weights[m] = data + tile * w.tile_bytes();
   }

@@ -23,10 +23,11 @@ __device__ void copy_tile(uint8_t* to, const uint8_t* from, unsigned bytes) {
     copy_async(to + at, from + at);
 }
 
-// A block computes 128 outputs of 128 rows (64 for groups, whose scales need registers), in steps of four tiles along
-// k. All threads copy a step's weights and inputs to shared memory, two steps ahead; eight warps multiply them. A warp
-// has 64 x 32 sums in registers, so it uses each weight 32 times and each input 64 times. Parts of k end at the same
-// columns as in product.cu. After each part, sums are added to a second set of registers, unless kFastSums.
+// A block computes 128 outputs of 128 rows, in steps of four tiles along k. With group-quantized weights, it computes
+// 64 rows, since scales need registers. All threads copy a step's weights and inputs to shared memory, two steps ahead;
+// eight warps multiply them. A warp has 64 x 32 sums in registers (64 x 16 for groups), so it uses each weight 32 times
+// and each input 64 times. k is split at the same columns as in product.cu. After each part of k, the sums are added to
+// a second set of registers, unless kFastSums.
 // cuda_report: product_tiled<Floats<{kind}>, *> shares 98304 bytes
 // cuda_report: product_tiled<Groups<4, 32, {minimums}>, *> shares 58368 + 9216 * minimums bytes
 // cuda_report: product_tiled<Groups<8, 32, false>, *> shares 82944 bytes
@@ -45,7 +46,7 @@ __global__ __launch_bounds__(kThreads, 1) void product_tiled(const __grid_consta
   const size_t n_steps = w.k_blocks() * (kBlockK / Format::kStepColumns);
   const size_t steps_of_split = split_blocks(w.k_blocks()) * (kBlockK / Format::kStepColumns);
 
-  // Each warp copies one row tile and one or two column tiles per step; tiles past the last repeat it.
+  // Each warp copies one row tile and one or two column tiles per step. Past the last tile, it copies that one again.
   static_assert(kRowTilesOfBlock == kWarps && kBlockColumns % kWarps == 0);
   constexpr unsigned kFetched = kBlockColumns / kWarps;
   const unsigned warp = threadIdx.x / kWarp;

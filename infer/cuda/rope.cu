@@ -1,6 +1,6 @@
-// RoPE (Su et al. 2021), writes to the KV cache, and copies of cache blocks. Memory traffic: 8 bytes per element of
-// query and key, 4 per element of value, and 2 or 4 per element stored in the KV cache; all heads share the angles.
-// Stores are scattered, because the KV cache has the layout of the products that read it (layout.h).
+// Applies RoPE (Su et al. 2021), stores keys and values in the KV cache, and copies cache blocks. Memory traffic: 8
+// bytes per element of query and key, 4 per element of value, and 2 or 4 per element stored in the KV cache; all heads
+// share the angles. The stores are scattered, because the KV cache has the tile layout for the tensor cores (layout.h).
 #include "infer/cuda/kernels.h"
 #include "infer/cuda/numbers.h"
 
@@ -27,7 +27,7 @@ __device__ void store_number(uint8_t* head, size_t index, float x) {
   }
 }
 
-// Arguments of a launch of the RoPE kernels.
+// Arguments of rotate_rows().
 struct Rotation {
   RowsView rows;
   Heads heads;
@@ -44,7 +44,7 @@ template <bool kHalf>
 __device__ void rotate_row(const Rotation& r, size_t row, uint32_t first, uint32_t step) {
   const Heads& heads = r.heads;
   CacheView cache = r.cache;
-  cache.half = kHalf;  // a compile-time constant: offsets need shifts, not divisions
+  cache.half = kHalf;  // a compile-time constant, so that offsets need shifts, not divisions
   const size_t position = static_cast<size_t>(r.rows.positions[row]);
   const uint32_t pairs = r.angles.rotated / 2;
   const size_t in_block = position % CacheView::kPositions;
@@ -63,7 +63,7 @@ __device__ void rotate_row(const Rotation& r, size_t row, uint32_t first, uint32
   for (uint32_t i = first; i < n_query_pairs + heads.n_kv_heads * pairs; i += step) {
     const bool is_key = i >= n_query_pairs;
     const uint32_t head = (is_key ? i - n_query_pairs : i) / pairs;
-    const uint32_t pair = i % pairs;  // for keys too: n_query_pairs is a multiple of `pairs`
+    const uint32_t pair = i % pairs;  // also correct for keys, since n_query_pairs is a multiple of `pairs`
     float* x = is_key ? key + head * key_dim + first_of_key : query + head * heads.head_dim + first_of_query;
     const uint32_t d = r.angles.halves ? pair : 2 * pair;
     const uint32_t e = r.angles.halves ? pair + pairs : 2 * pair + 1;

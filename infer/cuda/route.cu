@@ -8,10 +8,11 @@ namespace {
 
 constexpr float kNone = -__builtin_huge_valf();  // below every score
 
-// Returns bit i of a set in shared memory, with a bit for each expert or group.
+// Returns bit i of a bit set in shared memory. Bit sets represent chosen experts or groups of experts.
 __device__ bool has_bit(const uint32_t* words, uint32_t i) { return (words[i / kWarp] >> i % kWarp & 1U) != 0; }
 
-// Sets the bits of the n_chosen largest values above kNone; ties go to the first. Called by all lanes of a warp.
+// Sets `words` to the bit set of the n_chosen largest values above kNone; of equal values, the first is chosen. Called
+// by all lanes of a warp.
 __device__ void choose(const float* values, uint32_t n, uint32_t n_chosen, uint32_t* words) {
   const unsigned lane = threadIdx.x;
   for (uint32_t i = lane; i < ceil_div(n, kWarp); i += kWarp) words[i] = 0;
@@ -77,13 +78,13 @@ __device__ float score_of_group(const float* values, uint32_t size, bool by_max)
 
 size_t words_of(size_t n) { return ceil_div(n, kWarp); }
 
-// One warp per row. Scores are in shared memory; n_chosen times, each lane scans every 32nd score for the maximum. Sums
-// and ties follow the order of the experts, as in the reference, so the bits are the same.
+// One warp per row. Scores are in shared memory. The warp scans them n_chosen times for the maximum; a lane reads every
+// 32nd score. Sums and ties follow the order of the experts, so results equal those of the reference bit for bit.
 // cuda_report: route_rows shares 1056 bytes
 __global__ __launch_bounds__(kWarp) void route_rows(float* routes, const float* bias, Routing r, Assignments assigned) {
   FOLIO_DYNAMIC_SHARED(shared);
   auto* scores = reinterpret_cast<float*>(shared);
-  float* by = scores + r.n_experts;  // scores plus bias, by which experts are chosen
+  float* by = scores + r.n_experts;  // scores plus bias; they select the experts
   float* groups = by + r.n_experts;
   auto* chosen = reinterpret_cast<uint32_t*>(groups + r.n_groups);
   uint32_t* chosen_groups = chosen + ceil_div(r.n_experts, kWarp);
@@ -132,7 +133,7 @@ __global__ __launch_bounds__(kWarp) void route_rows(float* routes, const float* 
   }
 }
 
-// Returns the sum over the threads before this one; `total` is the sum over the block.
+// Returns the sum of `value` over the block's threads with lower indices. Sets `total` to the sum over all threads.
 __device__ uint32_t sum_before(uint32_t value, uint32_t& total) {
   FOLIO_SHARED(uint32_t, sums, kBlockWarps);
   const unsigned lane = threadIdx.x % kWarp;

@@ -1,7 +1,7 @@
 // Samples a token from a row of logits as sampling/sampler.h does: penalty, top-k, top-p, min-p, temperature, draw.
-// Tokens are ranked by likelihood, ties by id. A filter or draw selects the first rank at which the sum of the weights
-// so far exceeds a target (choose() in sample_body.h). Weights are integers, e^x in units of 2^-44, so sums are exact
-// in any order of threads and blocks. Three kernels, survey, list and settle, share a row's State.
+// Tokens are ranked by logit, equal logits by id. A filter or draw selects the first rank at which the running sum of
+// the weights exceeds a target (choose() in sample_body.h). Weights are integers, e^x in units of 2^-44, so sums are
+// exact in any order of threads and blocks. The three kernels survey, list and settle share a State for each draw.
 #include "infer/cuda/block.h"
 #include "infer/cuda/sample.h"
 #include "infer/cuda/sample_body.h"
@@ -9,15 +9,15 @@
 namespace folio::infer::gpu {
 namespace {
 
-// A block of survey or list reads 4096 logits. The product has just stored them in the L2 cache, so the reads take less
-// time than a launch.
+// A block of the kernels `survey` and `list` reads 4096 logits. The preceding product has just stored them in the L2
+// cache, so reading them takes less time than a kernel launch.
 
 constexpr unsigned kThreads = 512;
 constexpr unsigned kWarps = kThreads / kWarp;
-constexpr unsigned kChunk = 4096;           // logits that a block reads at once
+constexpr unsigned kChunk = 4096;           // logits in a chunk, which a block reads together
 constexpr unsigned kMostCandidates = 8192;  // maximum number of candidates that a block sorts
-constexpr unsigned kBins = 2048;            // bins of logits, by value
-constexpr float kBinsOfOne = 4.0F;          // bins per unit of a logit; the first and the last bin are unbounded
+constexpr unsigned kBins = 2048;            // bins of the histogram of logits
+constexpr float kBinsOfOne = 4.0F;          // bins per unit of logit value; the first and the last bin are unbounded
 
 /// The state of one draw. The members up to n_listed are zero between draws.
 struct State {
@@ -42,10 +42,10 @@ __device__ inline unsigned level_of(float logit) {
   const float bin = logit * kBinsOfOne + kBins / 2;
   return kBins - 1 - static_cast<unsigned>(bin > 0.0F ? (bin < kBins - 1 ? bin : kBins - 1) : 0.0F);
 }
-// Returns the upper bound of a level's logits. Level 0 has none.
+// Returns the upper bound of a level's logits. Not valid for level 0, which is unbounded.
 __device__ inline float top_of(unsigned level) { return (static_cast<float>(kBins - level) - kBins / 2) / kBinsOfOne; }
 
-// Result of block_scan: sums over the threads before this one, and over all threads.
+// Result of block_scan(): the sum over the block's threads with lower indices, and the sum over all of its threads.
 struct Scan {
   Sum before;
   Sum total;
@@ -87,7 +87,8 @@ __device__ inline Rank block_first(Rank value) {
   return least;
 }
 
-// A row of logits, which the threads of a block read together, chunk by chunk. `marks` (kChunk) is in shared memory.
+// A row of logits, which the threads of a block read together, chunk by chunk. `marks` (kChunk), in shared memory,
+// flags the penalized and the forbidden tokens of a chunk.
 class Row {
  public:
   __device__ Row(const float* logits, unsigned vocab_size, const DrawInput& in, const int32_t* ids, uint8_t* marks)
@@ -164,7 +165,7 @@ struct RowTokens {
   }
 
   __device__ Rank select(Weight weight, Rank last, Sum target) const {
-    Rank first = 0;  // lower bound of the rank
+    Rank first = 0;  // lower bound of the selected rank
     Sum before = 0;  // sum of the weights of the ranks before `first`
     for (int bit = kRankBits - 2; bit >= 0; bit -= 2) {
       Sum sums[3] = {0, 0, 0};
@@ -179,7 +180,7 @@ struct RowTokens {
       Sum passed = 0;
       for (const Sum sum : sums) {
         const Sum total = block_total(sum);
-        if (before + total > target) continue;  // the sums increase, so this counts those up to `target`
+        if (before + total > target) continue;  // exceeds the target, as do all remaining sums
         ++step;
         passed = total;
       }
@@ -190,8 +191,8 @@ struct RowTokens {
   }
 };
 
-// The first n ranks of a row, sorted in shared memory; each thread has a contiguous range of them. If they don't
-// suffice, `beyond` is set, and all results are invalid.
+// The first n ranks of a row, sorted in shared memory; each thread processes a contiguous range of them. If select()
+// would need a later rank, it sets `beyond`, and all results are invalid.
 class Candidates {
  public:
   __device__ Candidates(const Weights& weights, const Rank* ranks, unsigned n, bool are_all, Sum total)
@@ -236,8 +237,9 @@ class Candidates {
   Sum total_;  // sum over the whole row of the weights of kind Weights::first()
 };
 
-// Selects levels from the top until their tokens are certain to suffice as candidates, or exceed kMostCandidates.
-// Bounds a level's weight by treating all of its tokens as if they were at its upper or at its lower end.
+// Selects levels (bins of logits) from the top until they provably contain enough candidates, or until the next level
+// would exceed kMostCandidates tokens. A level's weight is bounded by its number of logits times the weight at the
+// upper or lower end of the bin.
 __device__ void find_levels(const Weights& weights, State& state) {
   constexpr unsigned kEach = kBins / kThreads;
   const DrawInput& in = weights.in;
@@ -286,9 +288,9 @@ __device__ void find_levels(const Weights& weights, State& state) {
   state.largest = weights.largest;
 }
 
-// Finds the likeliest token and counts the logits of each level. The row's last block then limits the candidates to the
-// likeliest tokens, usually a few dozen, that include top-p's cutoff and the drawn token. With temperature 0, stores
-// the token instead.
+// Finds the likeliest token and counts the logits of each level. The last block to finish a row then limits the
+// candidates to the likeliest tokens, usually a few dozen, such that they include the top-p cutoff and the drawn token.
+// With temperature 0, it stores the likeliest token instead.
 __global__ __launch_bounds__(kThreads) void survey(const float* logits, unsigned vocab_size, const DrawInput* draws,
                                                    const int32_t* ids, State* states, int32_t* tokens) {
   FOLIO_SHARED(uint8_t, marks, kChunk);
@@ -382,8 +384,9 @@ __global__ __launch_bounds__(kThreads) void list(const float* logits, unsigned v
   for (unsigned i = threadIdx.x; i < n_found[0]; i += kThreads) state.candidates[n_found[1] + i] = ranks[i];
 }
 
-// Sorts a row's candidates in shared memory and draws, one block per row. If kMostCandidates don't suffice (many ties,
-// large top-k), draws from the whole row, some 100 times slower. One block per multiprocessor avoids register spills.
+// Sorts a row's candidates in shared memory and draws a token, one block per row. If kMostCandidates are too few (many
+// ties, large top-k), draws from the whole row, which is about 100 times slower. The launch bound of one block per
+// multiprocessor avoids register spills.
 // cuda_report: settle shares 65536 bytes
 __global__ __launch_bounds__(kThreads, 1) void settle(const float* logits, unsigned vocab_size, const DrawInput* draws,
                                                       const int32_t* ids, State* states, int32_t* tokens) {

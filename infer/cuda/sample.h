@@ -1,5 +1,5 @@
-// Samples tokens on the device: the draws of sampling/sampler.h, except for rounding. Logits stay on the device. The
-// caller uploads DrawInputs and their token IDs; nothing else changes between steps, so launches can be recorded.
+// Samples tokens on the device, with the results of sampling/sampler.h except for rounding. Logits stay on the device.
+// Only the uploaded DrawInputs and token IDs change between steps, so the launches can be recorded in a CUDA graph.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ struct DrawInput {
 inline constexpr size_t kMostTokens = size_t{1} << 19U;  ///< maximum vocabulary size of draw_tokens()
 
 /// Returns the parameters of the draw Sampler(options, never).draw(logits of `row`, history, position). Appends its
-/// penalized and forbidden token IDs to `ids`. Throws core::Error for an ID of `never` or `history` that doesn't exist.
+/// penalized and forbidden token IDs to `ids`. Throws core::Error if one of these IDs is not in [0, vocab_size).
 [[nodiscard]] DrawInput draw_input(size_t row, const SamplerOptions& options, std::span<const int32_t> never,
                                    std::span<const int32_t> history, int64_t position, size_t vocab_size,
                                    std::vector<int32_t>& ids);

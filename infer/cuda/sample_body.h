@@ -8,7 +8,7 @@
 namespace folio::infer::gpu {
 namespace {
 
-// Sums of weights and ranks of tokens, in the 64-bit type that CUDA's atomic functions accept.
+// A sum of token weights, and a token's rank, in the 64-bit type that CUDA's atomic functions accept.
 using Sum = unsigned long long;
 using Rank = unsigned long long;
 
@@ -32,7 +32,7 @@ __device__ inline float logit_of(Rank rank) {
   return float_of((rising >> 31U) != 0 ? rising & 0x7FFFFFFFU : ~rising);
 }
 
-// Returns the penalized logit: finite, or -infinity for a token that is not drawn.
+// Returns the penalized logit. It never overflows to +infinity; a token whose logit becomes -infinity is not drawn.
 __device__ inline float penalized(float logit, float penalty) {
   if (!(logit > 0.0F)) return logit * penalty;
   return logit / penalty < -kFloor ? logit / penalty : -kFloor;
@@ -61,7 +61,7 @@ struct Weights {
 };
 
 // Returns the rank of the drawn token. `tokens` provides sum(weight, last), the sum of the weights of ranks up to
-// `last`, and select(weight, last, target), the first of these ranks at which the sum so far exceeds `target`, or kEnd.
+// `last`, and select(weight, last, target), the first rank up to `last` at which the running sum exceeds `target`.
 template <typename Tokens>
 __device__ Rank choose(const DrawInput& in, Tokens& tokens) {
   Rank last = kEnd;  // last rank that is kept

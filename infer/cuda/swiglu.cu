@@ -1,5 +1,5 @@
-// Gated activations: gate = silu(gate) * up, silu(x) = x / (1 + e^-x) (Shazeer 2020), or with GELU, or clamped. Bound
-// by memory: 8 bytes read and 4 written per element, for a dozen operations.
+// Gated activations: gate = silu(gate) * up with silu(x) = x / (1 + e^-x) (Shazeer 2020), or variants with GELU or with
+// clamped inputs. Bound by memory: 8 bytes read and 4 written per element, for about a dozen operations.
 #include "infer/cuda/activation.h"
 #include "infer/cuda/inputs.h"
 #include "infer/cuda/kernels.h"

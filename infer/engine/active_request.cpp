@@ -23,7 +23,7 @@ ActiveRequest::ActiveRequest(RequestId id, Request request, const core::ModelCon
   std::optional<FormMask> form;
   if (options.form) form.emplace(options.form, *request_.tokenizer, options.end_tokens, prompt.size());
   auto n = static_cast<size_t>(options.n);
-  if (most > 0 && (!form || form->way_on(prompt) == WayOn::Tokens)) {
+  if (most > 0 && (!form || form->allowed_after(prompt) == Allowed::Tokens)) {
     if (options.beams.width > 0) {
       policy_ = std::make_unique<Beams>(options.beams, static_cast<size_t>(most));
       n = static_cast<size_t>(options.beams.width);
@@ -92,16 +92,16 @@ size_t ActiveRequest::most_drafts(const Choice& c) const {
   return std::min(n_most_ - c.history().size() - 1, n_left(c) - 1);
 }
 
-// Tries drafts only if a single token is left to compute, so that the next step draws a token.
-std::optional<Goodput::Text> ActiveRequest::chances(const Sequence& s, size_t most) {
+// Returns nullopt unless exactly one token must still be computed: only a step that draws a token can verify drafts.
+std::optional<Goodput::Candidate> ActiveRequest::candidate(const Sequence& s, size_t most) {
   Choice& c = choices_[s.index()];
   if (!c.drafts || c.in_flight() > 0) return {};  // a step in flight may still verify drafts
   c.drafts->clear();
   if (c.n_missing() != 1) return {};
-  return c.drafts->chances(std::min(most, most_drafts(c)));
+  return c.drafts->candidate(std::min(most, most_drafts(c)));
 }
 
-std::optional<Drafter::Text> ActiveRequest::begin_drafts(const Sequence& s, size_t most, size_t n_wanted) {
+std::optional<Drafter::Input> ActiveRequest::begin_drafts(const Sequence& s, size_t most, size_t n_wanted) {
   Choice& c = choices_[s.index()];
   return c.drafts->begin(c.history(), c.first(), std::min(most, most_drafts(c)), n_wanted, c.sampling->sampler());
 }
@@ -232,13 +232,14 @@ void ActiveRequest::take_candidates(Choice& c, const StepOutput& output) {
   if (!c.form()->keep_allowed(c.allowed, c.history())) c.allowed.clear();
 }
 
-// Returns the number of free positions in a sliding context. Without one, n_most_ limits the sequence instead.
+// Returns the number of free positions in a sliding context. Returns SIZE_MAX if the context does not slide, since the
+// sequence is then limited by n_most_.
 size_t ActiveRequest::n_left(const Sequence& s) const {
   const GenerateOptions& options = request_.options;
   return options.slide ? static_cast<size_t>(options.context) - s.tokens().size() : SIZE_MAX;
 }
 
-// Keeps the last half of a sliding context that is full. The half is recomputed at its new positions.
+// If a sliding context is full, removes its first half. The remaining tokens are recomputed at their new positions.
 void ActiveRequest::slide(Choice& c) {
   if (n_left(c) == 0) c.slide_to(c.history().size() - static_cast<size_t>(request_.options.context) / 2);
 }

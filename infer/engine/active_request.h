@@ -1,6 +1,6 @@
-// A request in progress: a group of sequences that share the blocks of their prompt, and the request's policies. With
-// sampling, each sequence is one choice and draws its own tokens. A policy for the whole group, such as beam search,
-// decides which sequences continue once it has the logits of all.
+// A request in progress: its sequences, which share the KV blocks of the prompt, and its policy, if any. With sampling,
+// each sequence is one choice and draws its own tokens. A policy, such as beam search, decides how the sequences
+// continue once the next token's logits of all of them have been computed.
 #pragma once
 
 #include <chrono>
@@ -44,8 +44,8 @@ struct Choice : Sequence {
 
 class ActiveRequest {
  public:
-  /// Creates the request's sequences. Their acceptance of drafts begins with `acceptance`, which learns from
-  /// them; if null, each sequence learns alone. Throws core::Error if the request cannot run on the model.
+  /// Creates the request's sequences. `acceptance` is the prior of their draft acceptance rates, and records which of
+  /// their drafts were correct; null: the default prior. Throws core::Error if the request cannot run on the model.
   ActiveRequest(RequestId id, Request request, const core::ModelConfig& config, BlockManager& cache,
                 Acceptance* acceptance);
   ActiveRequest(const ActiveRequest&) = delete;
@@ -63,11 +63,12 @@ class ActiveRequest {
   void started(const Sequence& s);
   /// Records that the sequence was preempted or paused and holds no blocks.
   void was_preempted(Sequence& s);
-  /// Returns the acceptance rates for Goodput::choose(), with at most `most` drafts; nullopt if the step can have none.
-  [[nodiscard]] std::optional<Goodput::Text> chances(const Sequence& s, size_t most);
+  /// Returns the sequence's input for Goodput::choose(): its acceptance rates and maximum number of drafts, at most
+  /// `most`. Returns nullopt if the sequence can have no drafts in the next step.
+  [[nodiscard]] std::optional<Goodput::Candidate> candidate(const Sequence& s, size_t most);
   /// Starts the next step's drafts with at most `most` tokens that structured output forces. If these are fewer than
-  /// `n_wanted`, returns the input for a drafter to add the others, else nullopt. Call only if chances() has a value.
-  [[nodiscard]] std::optional<Drafter::Text> begin_drafts(const Sequence& s, size_t most, size_t n_wanted);
+  /// `n_wanted`, returns the input for a drafter to add the others, else nullopt. Call only if candidate() has a value.
+  [[nodiscard]] std::optional<Drafter::Input> begin_drafts(const Sequence& s, size_t most, size_t n_wanted);
   [[nodiscard]] size_t n_drafts(const Sequence& s) const {
     const auto& drafts = choices_[s.index()].drafts;
     return drafts ? drafts->n() : 0;
@@ -81,9 +82,8 @@ class ActiveRequest {
   /// history index `first` on. Returns nullopt if the sequence gets no more drafts or must be computed again.
   [[nodiscard]] std::optional<Drafter::Computed> computed(const Sequence& s, size_t first,
                                                           std::span<const float> hidden, size_t dim);
-  /// Appends at most `most` rows: tokens that are not cached yet, then drafts. At most `most_reported` of them are
-  /// prompt rows with reported logits, and their number is subtracted from `most_reported`. Returns the number of rows
-  /// appended.
+  /// Appends at most `most` rows: tokens that are not cached yet, then drafts. Each prompt row whose logits are
+  /// reported decrements `most_reported`; at 0, appending stops before such a row. Returns the number of rows appended.
   size_t append_rows(const Sequence& s, std::vector<Row>& rows, size_t most, size_t& most_reported);
   /// Returns a row for a token that is not known yet: the result of draw number `draw` of the step in flight.
   [[nodiscard]] Row row_ahead(const Sequence& s, size_t draw);
@@ -101,7 +101,8 @@ class ActiveRequest {
   /// Runs the policy, if there is one and all sequences have their logits, and continues the sequences. If the request
   /// ends, calls its callbacks with the results.
   void decide(Scheduler& scheduler);
-  /// Records whether the request is paused: in no scheduler and without blocks. See Request::backlog.
+  /// Records whether the request is paused. The sequences of a paused request are not in the scheduler and have no KV
+  /// blocks. See Request::backlog.
   void set_paused(bool paused) { paused_ = paused; }
   [[nodiscard]] bool paused() const { return paused_; }
   void finish(FinishReason reason);

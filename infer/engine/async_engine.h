@@ -19,7 +19,7 @@ namespace folio::infer {
 
 class AsyncEngine {
  public:
-  /// Receives the exception that ended a request: a core::Error, or one from a callback. Null: the request has results.
+  /// Receives the exception that ended a request: a core::Error, or one from a callback; null if the request succeeded.
   using OnEnd = std::function<void(RequestId id, const std::exception_ptr& error)>;
 
   struct Submission {
@@ -43,7 +43,7 @@ class AsyncEngine {
   AsyncEngine(const AsyncEngine&) = delete;
   AsyncEngine& operator=(const AsyncEngine&) = delete;
 
-  /// Ends all requests as Interrupted and joins the thread. Requests submitted later end at once with an error.
+  /// Ends all requests as Interrupted and joins the thread. Requests submitted later end immediately with an error.
   void stop();
 
   /// Adds all requests before the same step and returns their ids. The requests' callbacks, and `on_end` at the end of
@@ -56,7 +56,7 @@ class AsyncEngine {
   /// Calls `work`, which must not throw, on the engine's thread between steps; does nothing after stop().
   void call(std::function<void(Engine&)> work);
 
-  /// Calls `work` as call() does and waits for its end. Returns false if it isn't called. Throws what `work` throws.
+  /// Like call(), but waits until `work` returns. Returns false if `work` isn't called. Rethrows its exceptions.
   /// Must not be called on the engine's thread.
   [[nodiscard]] bool call_and_wait(const std::function<void(Engine&)>& work);
 

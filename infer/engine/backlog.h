@@ -1,5 +1,5 @@
-// Counts the bytes of a request's output that its reader has not consumed. At a limit, the engine pauses the request,
-// which releases its blocks, and continues others. Once the reader has caught up, the request resumes.
+// Counts the bytes of a request's output that its reader has not consumed. When they reach a limit, the engine pauses
+// the request and releases its KV blocks; other requests continue. When half of the limit is free, the request resumes.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,8 @@ class Backlog {
 
   /// Adds output sent to the reader. Called on the engine's thread.
   void add(size_t n_bytes) { n_bytes_ += n_bytes; }
-  /// Subtracts output that the reader has consumed. Returns true if the engine must be woken to resume the request.
+  /// Subtracts output that the reader has consumed. Returns true if a paused request may now resume: the caller must
+  /// then wake the engine (AsyncEngine::wake()).
   [[nodiscard]] bool remove(size_t n_bytes) {
     const size_t before = n_bytes_.fetch_sub(n_bytes);
     return before > limit_ / 2 && before - n_bytes <= limit_ / 2;
@@ -21,7 +22,7 @@ class Backlog {
 
   /// Returns true if the request must be paused.
   [[nodiscard]] bool full() const { return n_bytes_ >= limit_; }
-  /// Returns true if a paused request may resume: half of the limit is free, so that it is not paused again at once.
+  /// Returns true if a paused request may resume: half of the limit is free, so it will not be paused again right away.
   [[nodiscard]] bool has_drained() const { return n_bytes_ <= limit_ / 2; }
   [[nodiscard]] size_t n_bytes() const { return n_bytes_; }
 

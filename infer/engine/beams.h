@@ -12,11 +12,11 @@
 
 namespace folio::infer {
 
-/// The condition under which a search ends once `width` sequences have ended. The names are transformers'.
+/// The condition under which a search ends once `width` sequences have ended, named as in Hugging Face transformers.
 enum class EarlyStopping : uint8_t {
-  False,  ///< ends if no running beam's score at its current length is better than the worst of the ended ones
-  True,   ///< ends at once
-  Never   ///< ends if no running beam can reach a better score at any length than the worst of the ended ones
+  False,  ///< ends if no running beam's score at its current length exceeds the worst score of the ended sequences
+  True,   ///< ends immediately
+  Never   ///< ends if no running beam can exceed the worst score of the ended sequences at any length
 };
 
 struct BeamOptions {

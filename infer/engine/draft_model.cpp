@@ -20,14 +20,14 @@ DraftModel::DraftModel(const core::StoredModel& model, const core::StoredModel& 
                        const CacheOptions& options)
     : runner_(checked(model, target), machine, options) {}
 
-void DraftModel::draft(std::span<const Text> texts) {
+void DraftModel::draft(std::span<const Input> inputs) {
   clear();
-  for (const Text& text : texts) read(text);
+  for (const Input& input : inputs) read(input);
   draw();
-  for (const Text& text : texts) {
-    if (text.memory == nullptr) continue;
-    const auto tokens = std::span(text.tokens).subspan(text.first);
-    static_cast<CachedText&>(*text.memory).tokens.assign(tokens.begin(), tokens.end());
+  for (const Input& input : inputs) {
+    if (input.memory == nullptr) continue;
+    const auto tokens = std::span(input.tokens).subspan(input.first);
+    static_cast<CachedText&>(*input.memory).tokens.assign(tokens.begin(), tokens.end());
   }
 }
 
@@ -57,10 +57,10 @@ bool DraftModel::append_rows(SequenceId sequence, std::span<const int32_t> token
   return true;
 }
 
-void DraftModel::begin_draft(const Text& text, SequenceId sequence, size_t n_drafts) {
-  rows_.back().sampler = &text.sampler;
-  rows_.back().history = text.tokens;
-  drafted_.push_back({.text = &text, .sequence = sequence, .n_left = n_drafts, .row = rows_.size() - 1});
+void DraftModel::begin_draft(const Input& input, SequenceId sequence, size_t n_drafts) {
+  rows_.back().sampler = &input.sampler;
+  rows_.back().history = input.tokens;
+  drafted_.push_back({.input = &input, .sequence = sequence, .n_left = n_drafts, .row = rows_.size() - 1});
 }
 
 void DraftModel::draw() {
@@ -71,7 +71,7 @@ void DraftModel::draw() {
     for (size_t i = 0; i < drafted_.size(); ++i) {
       DraftedText& part = drafted_[i];
       part.n_left = drawn[i] < 0 ? 0 : part.n_left - 1;  // negative: no token can be drawn
-      if (drawn[i] >= 0) part.text->tokens.push_back(drawn[i]);
+      if (drawn[i] >= 0) part.input->tokens.push_back(drawn[i]);
       if (part.n_left == 0) continue;
       const auto next = hidden.subspan(part.row * dim, dim);
       part.hidden.assign(next.begin(), next.end());
@@ -80,8 +80,8 @@ void DraftModel::draw() {
                        .sequence = part.sequence,
                        .position = runner_.cache().length(part.sequence),
                        .wants_logits = false,
-                       .sampler = &part.text->sampler,
-                       .history = part.text->tokens,
+                       .sampler = &part.input->sampler,
+                       .history = part.input->tokens,
                        .keeps_hidden = dim > 0,
                        .hidden = part.hidden});
     }
@@ -90,7 +90,7 @@ void DraftModel::draw() {
 }
 
 // Replaces the sequence's tokens. Keeps the cached positions of the common prefix, except that of the last token, whose
-// row must be computed to draw the first draft. After a failed step, some tokens are not cached.
+// row must be computed to draw the first draft. After a failed step, `cached` may have tokens that are not cached.
 void DraftModel::turn_to(CachedText& cached, std::span<const int32_t> tokens) {
   BlockManager& cache = runner_.cache();
   const SequenceId id = cached.sequence.id();
@@ -105,19 +105,19 @@ void DraftModel::turn_to(CachedText& cached, std::span<const int32_t> tokens) {
 }
 
 // Appends rows for the text's tokens that are not cached. If all of them fit, the last row draws the first draft.
-void DraftModel::read(const Text& text) {
-  const auto tokens = std::span(text.tokens).subspan(text.first);
+void DraftModel::read(const Input& input) {
+  const auto tokens = std::span(input.tokens).subspan(input.first);
   // No row is computed for the last draft, so it needs no position.
   const int64_t n_free = runner_.config().context_length - std::ssize(tokens) + 1;
-  const size_t n = std::min(text.most, static_cast<size_t>(std::max<int64_t>(n_free, 0)));
-  if (n == 0) return text.memory.reset();
-  if (text.memory == nullptr) text.memory = std::make_unique<CachedText>(runner_.cache());
-  auto& cached = static_cast<CachedText&>(*text.memory);
+  const size_t n = std::min(input.most, static_cast<size_t>(std::max<int64_t>(n_free, 0)));
+  if (n == 0) return input.memory.reset();
+  if (input.memory == nullptr) input.memory = std::make_unique<CachedText>(runner_.cache());
+  auto& cached = static_cast<CachedText&>(*input.memory);
   const SequenceId id = cached.sequence.id();
   turn_to(cached, tokens);
   const size_t end = rows_.size() + tokens.size() - static_cast<size_t>(runner_.cache().length(id));
-  if (!append_rows(id, tokens, {}, n - 1)) return text.memory.reset();
-  if (rows_.size() == end) begin_draft(text, id, n);
+  if (!append_rows(id, tokens, {}, n - 1)) return input.memory.reset();
+  if (rows_.size() == end) begin_draft(input, id, n);
 }
 
 }  // namespace folio::infer

@@ -1,7 +1,7 @@
 // Drafts from a smaller model with the same vocabulary. Leviathan et al., "Fast Inference from Transformers via
-// Speculative Decoding", 2023, preserve the target model's distribution by resampling. Here the sequence's own sampler
-// draws the draft, with the random number of its position, so that it equals the target's token if the models nearly
-// agree.
+// Speculative Decoding", 2023, preserve the target model's distribution by resampling. Here, the sequence's sampler
+// draws a draft with the same random number as the target model's token at that position, so that the two tokens are
+// equal if the models' distributions are similar.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class DraftModel : public Drafter {
   /// Appends drafts for all sequences together. The first forward pass computes at most max_rows() tokens that the
   /// draft model has not computed yet, and draws the first drafts. Each further pass draws one more draft per sequence.
   /// A sequence gets no drafts until all its tokens are computed, or if it exceeds the draft model's context or cache.
-  void draft(std::span<const Text> texts) override;
+  void draft(std::span<const Input> inputs) override;
 
   [[nodiscard]] Runner& runner() { return runner_; }
 
@@ -34,29 +34,30 @@ class DraftModel : public Drafter {
   struct CachedText final : Memory {
     explicit CachedText(BlockManager& cache) : sequence(cache) {}
     ScopedSequence sequence;
-    std::vector<int32_t> tokens{};  ///< tokens of all cached positions, and of the positions after them
-    // Of a module (mtp_drafter.h):
-    std::vector<float> hidden{};  ///< (tokens that are not cached, dim)
-    size_t end = 0;               ///< index in the sequence of the token whose hidden state comes next
+    std::vector<int32_t> tokens{};  ///< the sequence's tokens; the last ones may not be cached yet
+    // Only used by MtpDrafter (mtp_drafter.h):
+    std::vector<float> hidden{};  ///< (tokens that are not cached, dim): inputs of the MTP module
+    size_t end = 0;               ///< index of the sequence's first token whose hidden state was not observed yet
   };
   // A sequence whose drafts are being drawn.
   struct DraftedText {
-    const Text* text;
+    const Input* input;
     SequenceId sequence;
     size_t n_left;                ///< drafts left to draw
-    size_t row;                   ///< index in rows_ of the row that draws the next one
-    std::vector<float> hidden{};  ///< (dim): in a module, input of its next row
+    size_t row;                   ///< index in rows_ of the row that draws the next draft
+    std::vector<float> hidden{};  ///< (dim), only in an MTP module: input of the next row
   };
 
   void clear();
-  /// Appends the rows of `tokens` that are not cached, as many as a step still holds, with their hidden states in a
-  /// module. Returns false, and appends nothing, if the context or the cache cannot hold them and `n_drafts` more.
+  /// Appends rows for the `tokens` that are not cached, up to the limit of a step. `hidden` (rows, dim) has the rows'
+  /// input hidden states in an MTP module, else it is empty. Returns false, and appends nothing, if `tokens` and
+  /// `n_drafts` drafts exceed the context or the free cache blocks.
   [[nodiscard]] bool append_rows(SequenceId sequence, std::span<const int32_t> tokens, std::span<const float> hidden,
                                  size_t n_drafts);
   /// Makes the last of rows_ draw the first of `n_drafts` drafts.
-  void begin_draft(const Text& text, SequenceId sequence, size_t n_drafts);
-  /// Runs rows_, and then a row for each further draft of drafted_. A module's rows use the hidden states that its rows
-  /// before kept.
+  void begin_draft(const Input& input, SequenceId sequence, size_t n_drafts);
+  /// Runs rows_, and then a row for each further draft of drafted_. In an MTP module, each of these rows reads the
+  /// hidden state that the preceding row of its sequence produced.
   void draw();
 
   Runner runner_;
@@ -64,7 +65,7 @@ class DraftModel : public Drafter {
 
  private:
   void turn_to(CachedText& cached, std::span<const int32_t> tokens);
-  void read(const Text& text);
+  void read(const Input& input);
 
   int64_t reserved_ = 0;  ///< free blocks that rows_ and the drafts after them need
   std::vector<DraftedText> drafted_;

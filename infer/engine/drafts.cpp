@@ -6,9 +6,9 @@
 namespace folio::infer {
 namespace {
 
-// Appends tokens that the form forces, up to a total of `most` tokens. Where the form forces bytes but no single token,
-// appends the longest token that these bytes begin with, up to a total of `n_likely` tokens. Returns the number of
-// tokens appended before the first such token.
+// Appends tokens that `form` (structured output) forces, up to a total of `most` tokens. If the next bytes are forced
+// but may be tokenized in several ways, appends the longest token that these bytes begin with, up to a total of
+// `n_likely` tokens. Returns the number of tokens appended before the first token that is not forced.
 size_t append_forced(FormMask& form, size_t most, size_t n_likely, std::vector<int32_t>& tokens) {
   size_t n_forced = 0;
   bool all_forced = true;
@@ -25,8 +25,8 @@ size_t append_forced(FormMask& form, size_t most, size_t n_likely, std::vector<i
 
 }  // namespace
 
-std::optional<Drafter::Text> Drafts::begin(std::span<const int32_t> history, size_t first, size_t most, size_t n_wanted,
-                                           Sampler& sampler) {
+std::optional<Drafter::Input> Drafts::begin(std::span<const int32_t> history, size_t first, size_t most,
+                                            size_t n_wanted, Sampler& sampler) {
   clear();
   n_forced_ = n_ahead_ = 0;
   n_wanted_ = n_wanted;
@@ -38,12 +38,12 @@ std::optional<Drafter::Text> Drafts::begin(std::span<const int32_t> history, siz
     n_forced_ = append_forced(*sampler.form(), n_history_ + most, n_history_ + n_wanted, tokens_);
   }
   if (n() >= n_wanted) return {};
-  return Drafter::Text{.tokens = tokens_,
-                       .first = first,
-                       .most = n_wanted - n(),
-                       .n_misses = n_misses(),
-                       .sampler = sampler,
-                       .memory = memory_};
+  return Drafter::Input{.tokens = tokens_,
+                        .first = first,
+                        .most = n_wanted - n(),
+                        .n_misses = n_misses(),
+                        .sampler = sampler,
+                        .memory = memory_};
 }
 
 void Drafts::preempted() {

@@ -1,6 +1,6 @@
-// Speculation for one sequence: its draft tokens, and how many were correct. A step draws a token after each draft,
-// too, and accepts drafts that equal the tokens drawn. A wrong draft costs one row. goodput.h decides how many are
-// tried.
+// Speculative decoding of one sequence: its draft tokens, and how many were correct. A step also draws a token after
+// each draft, and accepts drafts that equal the tokens drawn at their positions. A wrong draft costs one row. goodput.h
+// chooses the number of drafts.
 #pragma once
 
 #include <algorithm>
@@ -24,9 +24,9 @@ class Drafter {
     virtual ~Memory() = default;
   };
 
-  struct Text {
+  struct Input {
     std::vector<int32_t>& tokens;     ///< the sequence so far, at least one token; draft() appends the drafts
-    size_t first;                     ///< index of the first token in the context
+    size_t first;                     ///< index in `tokens` of the first token that is in the context
     size_t most;                      ///< maximum number of drafts
     size_t n_misses;                  ///< recent steps without a correct draft; if many, propose only likely drafts
     Sampler& sampler;                 ///< the sampler whose tokens the drafts predict
@@ -35,42 +35,44 @@ class Drafter {
 
   /// Rows of a sequence that a step computed, without those of wrong drafts.
   struct Computed {
-    std::span<const int32_t> tokens;  ///< the sequence so far, longer than the rows
-    size_t begin;                     ///< index of the first token in the context
-    size_t first;                     ///< index of the first row's token
+    std::span<const int32_t> tokens;  ///< the sequence so far, with at least one token after the rows
+    size_t begin;                     ///< index in `tokens` of the first token that is in the context
+    size_t first;                     ///< index in `tokens` of the first row's token
     std::span<const float> hidden;    ///< (rows, dim): the rows' hidden states after the final norm
     std::unique_ptr<Memory>& memory;  ///< the drafter's state for this sequence; null at first
   };
 
   virtual ~Drafter() = default;
-  /// Returns true if observe() must be called after each step with rows of sequences that may get drafts.
+  /// Returns true if the drafter needs hidden states: observe() must then be called after each step, with the rows of
+  /// sequences that may get drafts.
   [[nodiscard]] virtual bool reads_hidden() const { return false; }
   virtual void observe(std::span<const Computed> /*all*/) {}
-  /// Appends drafts to the tokens of each text. `texts` has one entry for each sequence of a step that needs drafts.
-  virtual void draft(std::span<const Text> texts) = 0;
+  /// Appends at most `most` drafts to the `tokens` of each input. `inputs` has one entry for each sequence that needs
+  /// drafts in the next step.
+  virtual void draft(std::span<const Input> inputs) = 0;
 };
 
 class Drafts {
  public:
   /// Allows at most `most` drafts per step, and in addition all tokens that structured output forces. `all`, if
-  /// not null, is the acceptance of all sequences.
+  /// not null, is the acceptance rate over all sequences, which is the prior of this sequence's rate.
   Drafts(size_t most, Acceptance* all) : most_(most), acceptance_(all) {}
 
   /// Returns the acceptance probabilities and the maximum number of drafts, at most `most`, for Goodput::choose().
-  [[nodiscard]] Goodput::Text chances(size_t most) const {
+  [[nodiscard]] Goodput::Candidate candidate(size_t most) const {
     return {.first = acceptance_.first(), .next = acceptance_.next(), .most = std::min(most, most_)};
   }
   /// Replaces the drafts by at most `most` tokens that structured output forces after `history`. If these are fewer
   /// than `n_wanted`, returns the input for a drafter, otherwise nullopt. `first` is the index of the first token in
   /// the context.
-  [[nodiscard]] std::optional<Drafter::Text> begin(std::span<const int32_t> history, size_t first, size_t most,
-                                                   size_t n_wanted, Sampler& sampler);
-  /// Returns true if drafts do not pay at present, so that the next step may be issued before this step's token is
-  /// read. Returns true at most 32 times in a row, so that drafts are tried again.
+  [[nodiscard]] std::optional<Drafter::Input> begin(std::span<const int32_t> history, size_t first, size_t most,
+                                                    size_t n_wanted, Sampler& sampler);
+  /// Returns true if drafts currently do not increase speed, so that the next step may be issued before the token of
+  /// the step in flight is read. Returns false after 32 calls of ran_ahead(), so that drafts are tried again.
   [[nodiscard]] bool can_wait() const { return n_issued_ == 0 && (n_wanted_ == 0 || n_misses() > 3) && n_ahead_ < 32; }
   void ran_ahead() { ++n_ahead_; }
-  /// Returns true if no drafts were wanted for 32 steps, so that a drafter need not observe the sequence. After such a
-  /// rest, the drafter has no drafts at first.
+  /// Returns true if no drafts were requested for 32 steps, so that a drafter need not observe the sequence. After such
+  /// a pause, the drafter may have no drafts at first.
   [[nodiscard]] bool rest() const { return n_idle_ >= 32; }
   /// Discards the drafts; preempted() also discards the drafter's state for the sequence.
   void clear() { tokens_.resize(n_history_); }
@@ -97,11 +99,11 @@ class Drafts {
   std::unique_ptr<Drafter::Memory> memory_;
   std::vector<int32_t> tokens_;  ///< the first n_history_ tokens of the history, then the drafts
   size_t n_history_ = 0;
-  size_t n_forced_ = 0;  ///< of the drafts: tokens that structured output forces, from the first
+  size_t n_forced_ = 0;  ///< number of leading drafts that structured output forces
   size_t n_issued_ = 0;
-  size_t n_wanted_ = 1;  ///< number of drafts that the last begin() wanted
-  size_t n_ahead_ = 0;   ///< steps that ran ahead since
-  size_t n_idle_ = 0;    ///< calls of begin() since the last that wanted drafts
+  size_t n_wanted_ = 1;  ///< number of drafts that the last begin() requested
+  size_t n_ahead_ = 0;   ///< calls of ran_ahead() since the last begin()
+  size_t n_idle_ = 0;    ///< calls of begin() since the last one that requested drafts
   size_t n_tried_ = 0;   ///< drafts tried in all steps
   size_t n_right_ = 0;
 };

@@ -93,11 +93,11 @@ bool Engine::step() {
   return true;
 }
 
-// Collects draft tokens for the next plan, for all sequences at once. A sequence's drafts, including forced ones, are
-// limited to an equal share of the step's rows.
+// Collects draft tokens for the next plan, for all sequences in one call of the drafter. A sequence may have at most
+// max_rows / (number of running sequences) rows, including forced drafts.
 void Engine::draft() {
   std::vector<Sequence*> drafting;
-  std::vector<Goodput::Text> chances;
+  std::vector<Goodput::Candidate> candidates;
   std::vector<size_t> n_drafts;
   size_t n_decoding = 0;
   const size_t n_running = std::max<size_t>(scheduler_.running().size(), 1);
@@ -105,28 +105,28 @@ void Engine::draft() {
   for (Sequence* s : scheduler_.running()) {
     s->set_optional(0);
     if (s->in_flight() == 0 && s->n_missing() == 1) ++n_decoding;
-    const auto text = request_of(*s).chances(*s, most);
-    if (!text) continue;
+    const auto candidate = request_of(*s).candidate(*s, most);
+    if (!candidate) continue;
     drafting.push_back(s);
-    chances.push_back(*text);
+    candidates.push_back(*candidate);
   }
   if (drafting.empty()) return;
   const auto start = std::chrono::steady_clock::now();
-  const auto wanted = goodput_.choose(chances, n_decoding);
-  std::vector<Drafter::Text> texts;
+  const auto wanted = goodput_.choose(candidates, n_decoding);
+  std::vector<Drafter::Input> inputs;
   for (size_t i = 0; i < drafting.size(); ++i) {
     ActiveRequest& request = request_of(*drafting[i]);
-    if (const auto text = request.begin_drafts(*drafting[i], most, wanted[i])) texts.push_back(*text);
+    if (const auto input = request.begin_drafts(*drafting[i], most, wanted[i])) inputs.push_back(*input);
     n_drafts.push_back(request.n_drafts(*drafting[i]));  // forced drafts only
   }
-  if (!texts.empty()) drafter_->draft(texts);
+  if (!inputs.empty()) drafter_->draft(inputs);
   for (size_t i = 0; i < drafting.size(); ++i) {
     drafting[i]->set_optional(request_of(*drafting[i]).n_drafts(*drafting[i]));
     n_drafts[i] = drafting[i]->n_optional() - n_drafts[i];
   }
   const double seconds = core::seconds_since(start);
   draft_seconds_ += seconds;
-  if (!texts.empty()) goodput_.drafted(n_drafts, seconds);
+  if (!inputs.empty()) goodput_.drafted(n_drafts, seconds);
 }
 
 std::vector<Engine::PlannedRows> Engine::plan() {
@@ -169,7 +169,7 @@ std::vector<Engine::PlannedRows> Engine::plan() {
 }
 
 // Plans one row for each token that the step in flight draws, before these tokens are known. Returns an empty plan if
-// that is impossible, for example because a sequence needs other rows.
+// this is not possible, for example because a sequence still has prompt rows to compute.
 std::vector<Engine::PlannedRows> Engine::plan_ahead() {
   if (!runner_.feeds()) return {};
   const auto start = std::chrono::steady_clock::now();
@@ -283,8 +283,8 @@ void Engine::pause_and_resume() {
   }
 }
 
-// Releases a sequence's blocks, and discards its rows in flight. Other sequences can use the blocks at once, even if
-// steps in flight still access them, since steps run in order.
+// Releases a sequence's blocks, and discards its rows in flight. Other sequences can reuse the blocks immediately, even
+// if steps in flight still access them, since steps run in order.
 void Engine::release(Sequence& sequence) {
   const ActiveRequest& request = request_of(sequence);
   sequence.recall();

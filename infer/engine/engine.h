@@ -1,4 +1,4 @@
-// The engine: requests go in, each step computes rows of the running sequences, results come out:
+// Runs requests with continuous batching: each step computes rows of the running sequences and draws their tokens. Use:
 //   engine.add(request);  while (engine.step()) …;  engine.take(id)
 // scheduler.h selects each step's rows. A request's result does not depend on other requests, on prefix cache hits or
 // on preemption: see forward/runner.h.
@@ -27,7 +27,7 @@ namespace folio::infer {
 struct EngineStatistics {
   uint64_t steps = 0;
   uint64_t rows = 0;
-  uint64_t cached_tokens = 0;  ///< tokens that starting sequences found in the KV cache
+  uint64_t cached_tokens = 0;  ///< tokens found in the KV cache when sequences started
   uint64_t tokens = 0;         ///< tokens generated
   uint64_t preemptions = 0;
   size_t running = 0;
@@ -37,9 +37,9 @@ struct EngineStatistics {
   int64_t n_blocks = 0;
   double step_seconds = 0;   ///< total time of all steps
   double plan_seconds = 0;   ///< part of step_seconds: time spent selecting and assembling rows
-  double fixed_seconds = 0;  ///< the line fitted to the steps without prompt rows: seconds at 0 rows, and
-  double row_seconds = 0;    ///< seconds per row; both 0 before the first such step
-  double pass_seconds = 0;   ///< seconds of a drafter's pass: a draft token for each sequence
+  double fixed_seconds = 0;  ///< intercept of the line fitted to the times of steps without prompt rows; initially 0
+  double row_seconds = 0;    ///< slope of this line: step time per row; initially 0
+  double pass_seconds = 0;   ///< time of one drafter pass, which drafts one token for each sequence
 };
 
 /// The number of rows of each sequence in a step, and the sequences that were started or preempted for the step.
@@ -62,13 +62,13 @@ struct SequenceView {
   SequenceKey id;
   size_t n_prompt;
   size_t n_tokens;                  ///< number of tokens, including the prompt
-  std::span<const BlockId> blocks;  ///< its KV blocks, empty while it waits. Valid until the next step
+  std::span<const BlockId> blocks;  ///< KV blocks; empty while the sequence waits; valid until the next step
 };
 
 class Engine {
  public:
-  /// Loads the model. `model` and the machines must outlive the engine. limits.max_rows is capped at what the machines
-  /// allow. Throws as Runner's constructor does.
+  /// Loads the model. `model` and the machines must outlive the engine. limits.max_rows is reduced to the machines'
+  /// maximum if it is larger. Throws as Runner's constructor does.
   Engine(const core::StoredModel& model, Machine& machine, const CacheOptions& options = {},
          const SchedulerLimits& limits = {});
   Engine(const core::StoredModel& model, std::span<const Placement> placements, const CacheOptions& options = {},
@@ -124,7 +124,7 @@ class Engine {
   void drop(RequestId id);
 
   [[nodiscard]] EngineStatistics statistics() const;
-  /// Sets a function that receives the report of each later step, before requests that ended are removed. Empty: none.
+  /// Sets a function that receives a report after each step, before ended requests are removed. Empty: no reports.
   void watch(std::function<void(const StepReport&)> on_step) { on_step_ = std::move(on_step); }
   /// Returns the running sequences, then the waiting ones, each in order of arrival, then the paused ones.
   [[nodiscard]] std::vector<SequenceView> sequences() const;
@@ -142,7 +142,7 @@ class Engine {
   struct InFlightStep {
     Issued issued;
     std::vector<PlannedRows> planned;
-    size_t n_rows = 0;    ///< number of rows; 0 if some belong to prompts
+    size_t n_rows = 0;    ///< number of rows; 0 if some belong to prompts: the step is then not timed
     StepReport report{};  ///< filled if on_step_ is set
   };
 
@@ -179,7 +179,7 @@ class Engine {
   EngineStatistics done_{};
 };
 
-/// Requests that are dropped at the end of a scope, ended or not.
+/// Adds requests to an engine, and drops them in the destructor, whether they have ended or not.
 class ScopedRequests {
  public:
   explicit ScopedRequests(Engine& engine) : engine_(engine) {}

@@ -1,7 +1,7 @@
 // A bounded queue that delivers requests' output to a thread other than the engine's. Callbacks add to one event per
 // choice, which AsyncEngine delivers after the step. If `limit` bytes are unread, the queue's requests are paused;
-// other requests continue. A delivery costs a lock and perhaps a system call, too slow for each token of a small model.
-// Events that can be merged are therefore delivered when an output begins or ends, else at most every 2 ms.
+// other requests continue. A delivery needs a lock and perhaps a system call, which is too slow for every token of a
+// small model. So events that can be merged are delivered when an output begins or ends, else at most every 2 ms.
 #pragma once
 
 #include <algorithm>
@@ -37,8 +37,8 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
   explicit EventQueue(AsyncEngine& engine, EventQueueOptions options = {})
       : engine_(engine), options_(std::move(options)), backlog_(options_.limit) {}
 
-  /// Submits requests. May only be called once. The first options.n_at_once requests start in the same step; each
-  /// other request starts when an earlier one has ended. The requests' callbacks may use the queue.
+  /// Submits requests. May only be called once. The first options.n_at_once requests are submitted to the engine
+  /// together, each other request when an earlier one has ended. The requests' callbacks may use the queue.
   void submit(std::vector<Request> requests) {
     n_running_ = requests.size();
     std::ranges::move(requests, std::back_inserter(later_));
@@ -174,8 +174,8 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
       lock.unlock();
     }
   }
-  // Called for each request after it was submitted and when it ends, in either order. The first of these calls adds
-  // `id` to ids_, the second removes it.
+  // Called twice for each request, after its submission and at its end, in either order. The first call adds `id` to
+  // ids_, the second removes it.
   void toggle(RequestId id) {
     if (ids_.erase(id) == 0) ids_.insert(id);
   }
@@ -205,7 +205,7 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
   Batch coming_{};
   bool is_touched_ = false;
   bool is_urgent_ = true;  ///< true if an output begins or ends: deliver after this step
-  size_t n_ended_ = 0;     ///< ended requests that were not delivered yet
+  size_t n_ended_ = 0;     ///< ended requests whose end was not delivered yet
   Clock::time_point last_delivery_{};
 
   std::condition_variable came_{};

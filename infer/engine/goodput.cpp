@@ -7,10 +7,10 @@
 namespace folio::infer {
 namespace {
 
-constexpr double kStepDecay = 0.97;    // decay per step of the weights in the line
-constexpr double kOffsetDecay = 0.99;  // decay per step of the weights in the offsets
-constexpr double kExceptions = 0.005;  // share of the time that may be lost by trying other lengths than the best
-constexpr double kRowsOfAStep = 8.0;   // initial estimate: computing so many rows takes as long as reading the weights
+constexpr double kStepDecay = 0.97;    // factor per step for the weights of earlier steps in the line fit
+constexpr double kOffsetDecay = 0.99;  // factor per step for the weights of earlier steps in offsets_
+constexpr double kExceptions = 0.005;  // maximum fraction of time lost by trying other numbers of drafts than best()
+constexpr double kRowsOfAStep = 8.0;   // initial estimate: reading the weights takes as long as this many rows
 constexpr double kLeastSpread = 0.02;
 
 struct Expected {
@@ -18,21 +18,21 @@ struct Expected {
   double tokens;
 };
 
-Expected expected(std::span<const Goodput::Text> texts, std::span<const size_t> lengths, size_t n_rows) {
+Expected expected(std::span<const Goodput::Candidate> candidates, std::span<const size_t> lengths, size_t n_rows) {
   Expected all{n_rows, static_cast<double>(n_rows)};
-  for (size_t i = 0; i < texts.size(); ++i) {
+  for (size_t i = 0; i < candidates.size(); ++i) {
     all.n_rows += lengths[i];
-    double gain = texts[i].first;
-    for (size_t d = 0; d < lengths[i]; ++d, gain *= texts[i].next) all.tokens += gain;
+    double gain = candidates[i].first;
+    for (size_t d = 0; d < lengths[i]; ++d, gain *= candidates[i].next) all.tokens += gain;
   }
   return all;
 }
 
 }  // namespace
 
-// Limits a step's deviation from the expected time to three times the mean deviation: one slow step on a busy machine
-// changes little, and a lasting change, which increases the mean deviation, is learned within some 100 steps. If all
-// steps have the same number of rows, the term w / 2 keeps the slope from drifting.
+// Limits a step's deviation from the expected time to three times the mean deviation. So one slow step on a busy
+// machine has little effect; a lasting change increases the mean deviation and is learned within some 100 steps. The
+// term w / 2, where w is the step's weight, keeps the slope from drifting if all steps have the same number of rows.
 void StepTime::add(size_t n_rows, double seconds, bool in_line) {
   const auto rows = static_cast<double>(n_rows);
   seconds = std::max(seconds, 1e-9);
@@ -85,22 +85,22 @@ void Acceptance::learn(size_t n_drafts, size_t n_right) {
   next_.add(n_right > 0 ? n_right - 1 : 0, n_right > 0 && n_right < n_drafts, decay_);
 }
 
-// Draft j of a sequence adds first · next^(j - 1) expected tokens, no more than draft j - 1 does. So the best r drafts
-// with at most `depth` per sequence are the r largest gains, which are the first drafts of each sequence. Their time
-// depends only on r and, because of the drafter's passes, on the depth. Trying all r and depths finds the optimum for
-// any step time, convex or not.
-std::vector<size_t> Goodput::best(std::span<const Text> texts, size_t n_rows) const {
+// Draft j of a sequence adds first · next^(j - 1) expected tokens, which never increases with j. So the best r drafts
+// with at most `depth` per sequence are those with the r largest gains, and they are leading drafts of their sequences.
+// The step's time depends only on r and, because of the drafter's passes, on `depth`. Trying all r and depths therefore
+// finds the optimum for any step time, convex or not.
+std::vector<size_t> Goodput::best(std::span<const Candidate> candidates, size_t n_rows) const {
   struct Gain {
     double tokens;
     size_t depth;
-    size_t text;
+    size_t candidate;
   };
   std::vector<Gain> gains;
   size_t deepest = 0;
-  for (size_t i = 0; i < texts.size(); ++i) {
-    double tokens = texts[i].first;
-    deepest = std::max(deepest, texts[i].most);
-    for (size_t depth = 1; depth <= texts[i].most; ++depth, tokens *= texts[i].next)
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    double tokens = candidates[i].first;
+    deepest = std::max(deepest, candidates[i].most);
+    for (size_t depth = 1; depth <= candidates[i].most; ++depth, tokens *= candidates[i].next)
       gains.push_back({tokens, depth, i});
   }
   std::ranges::stable_sort(gains, [](const Gain& a, const Gain& b) { return a.tokens > b.tokens; });
@@ -118,26 +118,26 @@ std::vector<size_t> Goodput::best(std::span<const Text> texts, size_t n_rows) co
       if (rate >= best_rate) std::tie(best_rate, best_n, best_depth) = std::tuple(rate, n, depth);
     }
   }
-  std::vector<size_t> lengths(texts.size(), 0);
+  std::vector<size_t> lengths(candidates.size(), 0);
   for (const Gain& gain : gains) {
     if (gain.depth > best_depth) continue;
     if (best_n-- == 0) break;
-    ++lengths[gain.text];
+    ++lengths[gain.candidate];
   }
   return lengths;
 }
 
-// Length: number of drafts. To keep the estimates current, a sequence whose best length is 0 sometimes tries one draft.
-// If there is no such sequence, all lengths are divided by 2, 4, …, to measure steps with fewer rows.
-std::span<const size_t> Goodput::choose(std::span<const Text> texts, size_t n_rows) {
-  lengths_.assign(texts.size(), 0);
-  tried_.assign(texts.size(), false);
+// To keep the estimates current, a sequence for which best() returns 0 drafts sometimes tries one. If there is no such
+// sequence, all numbers of drafts are sometimes divided by 2, 4, …, to measure steps with fewer rows.
+std::span<const size_t> Goodput::choose(std::span<const Candidate> candidates, size_t n_rows) {
+  lengths_.assign(candidates.size(), 0);
+  tried_.assign(candidates.size(), false);
   fewer_ = false;
-  if (!time_.measured() && !planted_) return lengths_;  // the first step measures a step without drafts
-  lengths_ = best(texts, n_rows);
-  if (planted_ || credit_ < 0.0) return lengths_;
-  const auto is_idle = [&](size_t i) { return lengths_[i] == 0 && texts[i].most > 0; };
-  for (size_t i = 0; i < texts.size(); ++i) {
+  if (!time_.measured() && !has_set_times_) return lengths_;  // no drafts until a step without drafts was measured
+  lengths_ = best(candidates, n_rows);
+  if (has_set_times_ || credit_ < 0.0) return lengths_;
+  const auto is_idle = [&](size_t i) { return lengths_[i] == 0 && candidates[i].most > 0; };
+  for (size_t i = 0; i < candidates.size(); ++i) {
     tried_[i] = is_idle(i);
     if (tried_[i]) lengths_[i] = 1;
   }
@@ -145,8 +145,8 @@ std::span<const size_t> Goodput::choose(std::span<const Text> texts, size_t n_ro
   shift_ = shift_ % 4 + 1;
   std::vector<size_t> fewer = lengths_;
   for (size_t& length : fewer) length >>= shift_;
-  const auto [n, tokens] = expected(texts, lengths_, n_rows);
-  const auto [n_fewer, tokens_fewer] = expected(texts, fewer, n_rows);
+  const auto [n, tokens] = expected(candidates, lengths_, n_rows);
+  const auto [n_fewer, tokens_fewer] = expected(candidates, fewer, n_rows);
   if (n_fewer == n || time_.recent(n_fewer)) return lengths_;
   credit_ -= std::max(0.0, time_(n_fewer) - time_(n) * tokens_fewer / tokens);
   fewer_ = true;
@@ -156,7 +156,7 @@ std::span<const size_t> Goodput::choose(std::span<const Text> texts, size_t n_ro
 // Estimates the time of a pass as the minimum over recent calls, since a call also computes the tokens that the drafter
 // has not computed yet, which are many after a pause. The estimate rises by at most 5 % per call.
 void Goodput::drafted(std::span<const size_t> n_drafts, double seconds) {
-  if (planted_ || n_drafts.empty()) return;
+  if (has_set_times_ || n_drafts.empty()) return;
   const size_t passes = std::ranges::max(n_drafts);
   if (passes == 0) return;
   const double each = seconds / static_cast<double>(passes);
@@ -171,13 +171,13 @@ void Goodput::drafted(std::span<const size_t> n_drafts, double seconds) {
 }
 
 void Goodput::measured(size_t n_rows, double seconds) {
-  if (planted_) return;
+  if (has_set_times_) return;
   time_.add(n_rows, seconds, !fewer_);
   credit_ = std::min(credit_ + kExceptions * seconds, seconds);
 }
 
-void Goodput::plant(const StepTime& time, double pass_seconds) {
-  planted_ = true;
+void Goodput::set_times(const StepTime& time, double pass_seconds) {
+  has_set_times_ = true;
   time_ = time;
   pass_seconds_ = pass_seconds;
 }

@@ -23,13 +23,13 @@ MtpDrafter::MtpDrafter(std::unique_ptr<const core::StoredModel> module, const co
   core::require(runner_.keeps_hidden(), "{}: its module cannot draft on several ranks; use one process", model.path);
 }
 
-// A sequence's rows in the module are the tokens after the first one of the sequence; the last ones may not be computed
-// yet. Blocks are shared by these tokens, since drafts need not be exact: the first token may differ.
+// Returns the number of rows that the module has not computed yet. A sequence has one row per token, except for the
+// first. Sequences that differ only in the first token share cache blocks, since drafts need not be exact.
 size_t MtpDrafter::n_pending(const CachedText& cached) const {
   return cached.tokens.size() - static_cast<size_t>(runner_.cache().length(cached.sequence.id()));
 }
 
-// Adds rows. Accepted drafts are computed again, from the model's hidden states instead of the module's.
+// Adds observed rows. Accepted drafts are recomputed from the hidden states of the model instead of the module.
 void MtpDrafter::add(CachedText& cached, const Computed& rows) {
   const SequenceId id = cached.sequence.id();
   runner_.cache().truncate(id, std::min(runner_.cache().length(id), std::ssize(cached.tokens)));
@@ -40,7 +40,7 @@ void MtpDrafter::add(CachedText& cached, const Computed& rows) {
   cached.end = rows.first + n;
 }
 
-// Removes drafts from the KV cache, and the last row if it was computed, since computing it draws the first draft.
+// Removes drafts from the KV cache, and also the last row, which must be computed again to draw the first draft.
 void MtpDrafter::settle(CachedText& cached) {
   BlockManager& cache = runner_.cache();
   const SequenceId id = cached.sequence.id();
@@ -54,12 +54,12 @@ void MtpDrafter::settle(CachedText& cached) {
 void MtpDrafter::observe(std::span<const Computed> all) {
   for (const Computed& c : all) {
     const auto* known = static_cast<const CachedText*>(c.memory.get());
-    if (known == nullptr || known->end != c.first) {  // new, computed again, or not observed for some steps
+    if (known == nullptr || known->end != c.first) {  // new, recomputed, or not observed in some steps
       c.memory.reset();
       auto cached = std::make_unique<CachedText>(runner_.cache());
       const auto tokens = c.tokens.subspan(c.begin + 1, c.first - c.begin);
       const auto n = runner_.cache().share_prefix(cached->sequence.id(), tokens);
-      cached->tokens.assign(tokens.begin(), tokens.begin() + n);  // earlier rows that no sequence has are missing
+      cached->tokens.assign(tokens.begin(), tokens.begin() + n);  // uncached earlier tokens are left out
       c.memory = std::move(cached);
     }
     add(static_cast<CachedText&>(*c.memory), c);
@@ -79,20 +79,20 @@ void MtpDrafter::observe(std::span<const Computed> all) {
   } while (!rows_.empty());
 }
 
-void MtpDrafter::draft(std::span<const Text> texts) {
+void MtpDrafter::draft(std::span<const Input> inputs) {
   clear();
-  for (const Text& text : texts) {
-    auto* cached = static_cast<CachedText*>(text.memory.get());
-    if (cached == nullptr || cached->end + 1 != text.tokens.size()) continue;
+  for (const Input& input : inputs) {
+    auto* cached = static_cast<CachedText*>(input.memory.get());
+    if (cached == nullptr || cached->end + 1 != input.tokens.size()) continue;
     settle(*cached);
     if (rows_.size() + n_pending(*cached) > runner_.max_rows()) continue;
     const SequenceId id = cached->sequence.id();
-    if (!append_rows(id, cached->tokens, cached->hidden, text.most - 1)) {
-      text.memory.reset();
+    if (!append_rows(id, cached->tokens, cached->hidden, input.most - 1)) {
+      input.memory.reset();
       continue;
     }
     rows_.back().keeps_hidden = true;
-    begin_draft(text, id, text.most);
+    begin_draft(input, id, input.most);
   }
   draw();
 }

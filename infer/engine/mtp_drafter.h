@@ -1,6 +1,6 @@
-// Drafts from the model's own module for multi-token prediction (forward/tokens_ahead.h). It has its own KV
-// cache, with the positions that were passed to observe(). To draft several tokens, it runs again on its own hidden
-// state and draft. As in DraftModel, the sequence's own sampler draws the drafts.
+// Drafts from the model's own module for multi-token prediction (forward/tokens_ahead.h). The module has its own KV
+// cache, for the positions that were passed to observe(). For each further draft of a step, the module runs again, on
+// its previous hidden state and draft. As in DraftModel, the sequence's own sampler draws the drafts.
 #pragma once
 
 #include <memory>
@@ -19,11 +19,11 @@ class MtpDrafter : public DraftModel {
   MtpDrafter(core::StoredModel&&, Machine&, const CacheOptions& = {}) = delete;
 
   [[nodiscard]] bool reads_hidden() const override { return true; }
-  /// Stores the rows as inputs of the module, and runs the module at once for sequences with many rows.
+  /// Stores the rows as inputs of the module. Runs the module immediately for sequences with many pending rows.
   void observe(std::span<const Computed> all) override;
   /// Appends drafts for all sequences together. A sequence gets none before it is observed, after tokens that
   /// structured output forces, or if it exceeds the module's cache.
-  void draft(std::span<const Text> texts) override;
+  void draft(std::span<const Input> inputs) override;
 
  private:
   MtpDrafter(std::unique_ptr<const core::StoredModel> module, const core::StoredModel& model, Machine& machine,

@@ -31,7 +31,7 @@ enum class TokenEffect : uint8_t {
 struct SequenceState {
   std::span<const int32_t> generated;  ///< tokens after the prompt
   std::span<const float> logits;       ///< (vocab_size), the model's logits for the next token
-  std::span<const float> allowed;      ///< `logits` with -inf where structured output forbids; empty: none allowed
+  std::span<const float> allowed;      ///< `logits` with -inf where structured output forbids; empty: no token allowed
   int32_t sampled;                     ///< the token drawn by the request's sampler; negative: none
   double score;                        ///< score of the Continuation that led to this sequence, 0 at first
   std::function<TokenEffect(int32_t token)> effect_of;

@@ -13,7 +13,7 @@ namespace folio::infer {
 
 class PromptLookup final : public Drafter {
  public:
-  void draft(std::span<const Text> texts) override;
+  void draft(std::span<const Input> inputs) override;
 
   /// Finds the latest earlier occurrence of the text's last n tokens, trying n = max(3, least) down to `least`. Returns
   /// the `most` tokens after it, repeated if fewer follow, or an empty list if there is no occurrence.

@@ -44,7 +44,7 @@ struct GenerateOptions {
   /// share it, but no other thread may use it while the engine runs.
   std::shared_ptr<forms::Form> form{};
   int64_t n = 1;        ///< number of outputs: samples, each seeded with choice_seed(), or the best beams
-  BeamOptions beams{};  ///< width > 0: beam search instead of sampling; of `sampler`, only bad_words apply
+  BeamOptions beams{};  ///< width > 0: beam search instead of sampling; of `sampler`, only bad_words is used
 };
 
 /// Returns the seed of a choice: `seed` itself for the first one, a hash of both arguments for the others.
@@ -63,7 +63,7 @@ struct Request {
   /// Receives the logits of all prompt rows in order, (rows, vocab_size) per call. Cached rows are computed again.
   std::function<void(std::span<const float> logits)> on_logits{};
   /// Observes the steps of this request, which then run no other request. Only allowed with n = 1 and without beams.
-  /// Must return false, since the prefix cache must not contain positions computed from changed activations.
+  /// Must not change activations and must return false, since the prefix cache may keep the computed positions.
   Observer observer{};
 
   // Options and callbacks for the prompt's continuation.
@@ -73,8 +73,8 @@ struct Request {
   const data::Tokenizer* tokenizer = nullptr;
   /// Receives output as it is generated, in whole UTF-8 characters. With beams it is called at the end.
   std::function<void(size_t choice, std::string_view text)> on_text{};
-  /// Receives each token of the result, before its text. With wants_token_logits, also the model's logits (vocab_size)
-  /// for it, before biases and penalties. With beams it is called at the end, without logits.
+  /// Receives each token of the result, before its text. If wants_token_logits is true, `logits` has the model's logits
+  /// (vocab_size) before biases and penalties, else it is empty. With beams, it is called at the end, without logits.
   std::function<void(size_t choice, int32_t token, std::span<const float> logits)> on_token{};
   bool wants_token_logits = false;
   /// Called after a choice's new output; returns true to end the choice with FinishReason::Stop. Not called for beams.
@@ -90,7 +90,8 @@ struct Request {
   std::function<std::unique_ptr<Policy>()> policy{};
 };
 
-/// Returns `request`, with options.context set to the model's if it is 0. Throws core::Error if it can't run.
+/// Returns `request`; if options.context is 0, it is set to the model's context length. Throws core::Error if the model
+/// cannot run the request.
 [[nodiscard]] Request checked(Request request, const core::ModelConfig& config);
 
 /// The result of one choice.

@@ -7,9 +7,9 @@ namespace {
 
 // Returns Stop if the form is complete and allows no token, Form if it is incomplete and allows none, else nullopt.
 std::optional<FinishReason> end_of_form(FormMask& form, std::span<const int32_t> history) {
-  const WayOn way_on = form.way_on(history);
-  if (way_on == WayOn::Tokens) return {};
-  return way_on == WayOn::End ? FinishReason::Stop : FinishReason::Form;
+  const Allowed allowed = form.allowed_after(history);
+  if (allowed == Allowed::Tokens) return {};
+  return allowed == Allowed::End ? FinishReason::Stop : FinishReason::Form;
 }
 
 }  // namespace
@@ -24,9 +24,9 @@ TokenEffect Sampling::effect_of(std::span<const int32_t> history, int32_t token)
   FormMask* const form = sampler_.form();
   if (is_end_token(token))
     return form != nullptr && !form->may_end(history) ? TokenEffect::Forbidden : TokenEffect::Ends;
-  const WayOn way_on = form == nullptr ? WayOn::Tokens : form->way_on(history, token);
-  if (way_on == WayOn::None) return TokenEffect::Forbidden;
-  const bool ends = way_on == WayOn::End || ends_with_word(history, token, stops_.words) ||
+  const Allowed allowed = form == nullptr ? Allowed::Tokens : form->allowed_after(history, token);
+  if (allowed == Allowed::None) return TokenEffect::Forbidden;
+  const bool ends = allowed == Allowed::End || ends_with_word(history, token, stops_.words) ||
                     (stops_.tokenizer != nullptr && filter_.would_stop(stops_.tokenizer->token_bytes(token)));
   return ends ? TokenEffect::Ends : TokenEffect::Continues;
 }

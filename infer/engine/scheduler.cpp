@@ -83,11 +83,11 @@ const Scheduler::Trace& Scheduler::plan(const std::function<size_t(Sequence&, si
   const auto needed_by = [&, rows](const Sequence& s) {
     return drafts ? cache_.blocks_needed(s.id(), std::min(rows, n_missing(s))) : 0;
   };
-  int64_t later = 0;  // blocks for the rows of running sequences that are planned later: drafts must leave them free
+  int64_t later = 0;  // blocks for running sequences that are not planned yet, which drafts must leave free
   for (const Sequence* s : running()) later += needed_by(*s);
   bool open = true;  // true while more sequences may join the step
   const auto joins = [&](const Sequence& sequence) { return !sequence.needs().alone || trace_.shares.empty(); };
-  const auto has_capacity = [&, n = limits_.n_steps](size_t n_sequences) {  // n steps in flight share the sequences
+  const auto has_capacity = [&, n = limits_.n_steps](size_t n_sequences) {  // a step runs up to 1/n of the sequences
     return open && rows > 0 && trace_.shares.size() < (n_sequences + n - 1) / n;
   };
   const auto give = [&](Sequence& sequence) {

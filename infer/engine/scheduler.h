@@ -1,7 +1,7 @@
 // Selects the rows of each step, as vLLM's V1 scheduler does (Kwon et al. 2023). A step has a budget of rows. Running
 // sequences get rows first, oldest first; then waiting sequences start in order of arrival. When the KV cache is full,
-// the youngest sequence is preempted and recomputed later. So the oldest always continues, and none is starved. With
-// several steps in flight, each runs a share of the sequences.
+// the youngest sequence is preempted and recomputed later. So the oldest sequence always continues, and no sequence
+// starves. With n steps in flight, each step runs 1/n of the sequences.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace folio::infer {
 struct SchedulerLimits {
   size_t max_rows = 4096;      ///< maximum rows per step, capped by the machine's maximum
   size_t max_sequences = 256;  ///< maximum number of running sequences
-  size_t n_steps = 1;          ///< steps in flight, each with a share of the sequences
+  size_t n_steps = 1;          ///< number of steps in flight; each runs 1 / n_steps of the sequences
 };
 
 class Scheduler {

@@ -61,7 +61,7 @@ class Sequence {
     if (history_.empty()) history_.assign(prompt_.begin(), prompt_.end());
     history_.push_back(token);
   }
-  /// Removes the history before index `first` from the context. The rest will be recomputed.
+  /// Removes the history before index `first` from the context. The remaining tokens will be recomputed.
   void slide_to(size_t first) {
     recall(static_cast<size_t>(runs() ? cache_.length(id_) : 0));
     first_ = first;
@@ -76,9 +76,9 @@ class Sequence {
   [[nodiscard]] size_t n_optional() const { return n_optional_; }
   void set_optional(size_t n_rows) { n_optional_ = n_rows; }
 
-  /// Returns the number of history tokens that were computed.
+  /// Returns the number of history tokens before the first one that is in flight or must still be computed.
   [[nodiscard]] size_t n_computed() const { return n_held() - in_flight_; }
-  /// Returns the number of history tokens that are neither in the KV cache nor in flight.
+  /// Returns the number of history tokens whose rows must still be issued.
   [[nodiscard]] size_t n_missing() const { return history().size() - std::min(n_held(), history().size()); }
   /// Returns a row for `token` at history index `index`. `token` may be a drawn_token(), the placeholder for a token
   /// that the host has not read yet.

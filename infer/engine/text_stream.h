@@ -1,4 +1,4 @@
-// An event queue of generated text and tokens, for fast_llm::Response and the Python package.
+// An event queue of generated text and tokens, for fast_llm::Model and the Python package.
 #pragma once
 
 #include <atomic>
@@ -32,8 +32,7 @@ class Notifier {
 
   [[nodiscard]] int fd() const { return fd_; }
   void notify();
-  /// Resets the signal. Call it before reading the streams: then an event that arrives while they are read sets the
-  /// signal again.
+  /// Resets the signal. Must be called before reading the streams, so that events arriving meanwhile signal again.
   void clear();
 
  private:

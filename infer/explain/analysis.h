@@ -1,5 +1,5 @@
-// The parts of explain(): a prompt's activations, and analyses of them such as attribution and the logit lens. T is the
-// number of tokens. A level of the residual stream is 0 for the embedding, l + 1 after layer l.
+// Functions that explain() combines: a prompt's activations, and analyses of them such as attribution and the logit
+// lens. T is the number of tokens. Level 0 of the residual stream is the embedding, level l + 1 is after layer l.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ namespace folio::infer::explain {
 
 using Json = nlohmann::ordered_json;
 
-/// A prompt's activations, by the names of Observer. Each has a row for each token.
+/// A prompt's activations, by their names in Observer. Each has one row per token.
 struct Trace {
   std::vector<int32_t> tokens{};
   std::map<std::string, std::vector<float>> values{};
@@ -34,13 +34,15 @@ struct Trace {
   }
 };
 
-/// Changes an activation, given those before it, and returns true if it did. See Observer.
+/// May change `values`, the activation `name`. `before` has the activations computed so far. Returns true if it changed
+/// `values`. See Observer.
 using Change = std::function<bool(const std::string& name, std::span<float> values, const Trace& before)>;
 
-/// Throws core::Error if one step can't run this number of tokens. The message begins with `what`.
+/// Throws core::Error, with a message that begins with `what`, if `n_tokens` tokens do not fit in one step.
 void require_fits(const Runner& runner, size_t n_tokens, std::string_view what);
 
-/// Runs the prompt in one step of a private sequence, and requests the logits of all rows.
+/// Runs a prompt in one step, as a private sequence, and returns its activations, including the logits of all rows.
+/// `change`, if set, may change them.
 [[nodiscard]] Trace run_traced(Runner& runner, std::span<const int32_t> tokens, const Options& options,
                                const Change& change = {});
 
@@ -57,7 +59,7 @@ class Tensors {
 
  private:
   const core::StoredModel& model_;
-  StageWeights indices_;  ///< of the tensors in the manifest
+  StageWeights indices_;  ///< indices of the tensors in the manifest
 };
 
 /// Computes a layer's "key" and, if `for_saving`, "projected_key" and "value" from the latents of latent attention.
@@ -67,16 +69,16 @@ void expand_latents(const Tensors& tensors, int64_t layer, Trace& trace, bool fo
 struct Place {
   int64_t layer = -1;
   std::string part;               ///< "heads", "attention", "ffn", "layer" or "residual"
-  std::optional<int64_t> head{};  ///< empty: all heads
-  std::optional<int64_t> to{};    ///< empty: all positions
+  std::optional<int64_t> head{};  ///< the replaced head; empty: all
+  std::optional<int64_t> to{};    ///< the replaced position; empty: all
   int64_t from = 0;
 };
 
 /// Replaces activations while a prompt runs.
 class Interventions {
  public:
-  /// Runs the experiment's texts. `clean`, the prompt without interventions, must outlive this object. Throws
-  /// core::Error if a place or a position does not exist, or a patch has no text.
+  /// Runs the texts from which the experiment takes replacement values. `clean`, the prompt without interventions, must
+  /// outlive this object. Throws core::Error if a place or a position does not exist, or a patch has no source text.
   Interventions(Runner& runner, const Options& options, const Trace& clean);
   /// Applies the interventions to an activation: see Change.
   bool operator()(const std::string& name, std::span<float> values, const Trace& before) const;
@@ -87,7 +89,7 @@ class Interventions {
   struct One {
     Place place;
     bool patches;
-    std::shared_ptr<const Trace> source;  ///< null: zero
+    std::shared_ptr<const Trace> source;  ///< the activations used as replacements; null: zeros
 
     [[nodiscard]] bool replaces(size_t row, size_t n_rows) const;
   };
@@ -106,18 +108,18 @@ class Interventions {
 
 /// Returns a layer's attention weights (heads, T, T): the softmax of the scaled and capped products of queries and
 /// keys, over the positions that a row attends to. With sinks, a row sums to less than 1. Keys are not rounded to the
-/// type of the KV cache. Latent attention requires expand_latents() before.
+/// type of the KV cache. With latent attention, expand_latents() must be called first.
 [[nodiscard]] std::vector<float> attention_weights(const Tensors& tensors, int64_t layer, const Trace& trace);
 
-/// Return the JSON of the keys "lens", "candidates", "interventions" and "attribution". `targets` has a token per row.
-/// The first three throw core::Error if a logit is not finite.
+/// These four functions return the values of the JSON keys "lens", "candidates", "interventions" and "attribution".
+/// `targets` has one token per row. The first three throw core::Error if a logit is not finite.
 [[nodiscard]] Json logit_lens(Runner& runner, const Trace& trace, std::span<const int32_t> targets);
 [[nodiscard]] Json candidates_of(const Trace& trace);
 [[nodiscard]] Json effects_of(const Trace& before, const Trace& after, const Options& options);
 [[nodiscard]] Json attribute(Runner& runner, const Tensors& tensors, const Trace& trace,
                              std::span<const int32_t> targets, const Interventions& interventions);
 
-/// Returns all activations by TransformerLens's names. `attention` has the weights of each layer.
+/// Returns all activations under their TransformerLens names. `attention` has each layer's attention_weights().
 [[nodiscard]] std::map<std::string, Activation> named_activations(const core::ModelConfig& config, const Trace& trace,
                                                                   std::vector<std::vector<float>> attention);
 

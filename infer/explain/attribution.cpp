@@ -21,8 +21,9 @@ double dot(std::span<const float> a, std::span<const float> b) {
                                [](float x, float y) { return double{x} * y; });
 }
 
-// Applies the residual scale and the post-norm, if there is one, to `directions` (T, dim), the u of each row. The
-// product with a head's output after Wo is then the head's share of the logit.
+// Each row of `directions` (T, dim) is a vector whose dot product with the row's residual is the row's logit.
+// Multiplies it by the residual scale and the post-norm's factors, if any. Its dot product with a head's output after
+// Wo is then the head's contribution to the logit.
 void pass_post_norm(std::span<float> directions, const Tensors& tensors, int64_t layer, const Trace& trace,
                     std::span<const float> wo, std::span<const float> bias) {
   const core::ModelConfig& config = tensors.config();
@@ -99,7 +100,7 @@ void expand_latents(const Tensors& tensors, int64_t layer, Trace& trace, bool fo
       std::ranges::copy(trace.row(key, row), keys.begin() + static_cast<ptrdiff_t>((row * n_heads + head) * head_dim));
     }
   }
-  const auto keys_with = [&](const std::vector<float>& all) {  // appends the elements that all heads share
+  const auto keys_with = [&](const std::vector<float>& all) {  // adds the RoPE elements of `all` to each head's key
     for (size_t at = 0; at < n * n_heads; ++at) {
       std::ranges::copy(trace.row(all, at / n_heads).subspan(rank),
                         keys.begin() + static_cast<ptrdiff_t>(at * head_dim + nope));
@@ -156,8 +157,8 @@ Json attribute(Runner& runner, const Tensors& tensors, const Trace& trace, std::
   const std::vector<float> norm = tensors.floats(Role::OutputNorm);
   const core::TensorView& output = *tensors.find(Role::Output);
   Json rows;
-  std::vector<double> sums;       // sum of each row's shares
-  std::vector<float> directions;  // (T, dim): u of each row
+  std::vector<double> sums;       // per row: sum of all contributions to the logit
+  std::vector<float> directions;  // (T, dim): for each row, the vector u such that logit = residual stream · u
   for (size_t row = 0; row < targets.size(); ++row) {
     std::vector<float> u = core::to_floats(core::rows_of(output, targets[row], 1));
     const double size = rms(trace.row(last, row), config.norm_eps);
@@ -184,7 +185,7 @@ Json attribute(Runner& runner, const Tensors& tensors, const Trace& trace, std::
         return dot(trace.row(level, row), trace.row(directions, row));
       };
       const double mid = along(trace.at("attention_residual", layer));
-      const bool replaced = interventions.replace_attention(layer, row);  // if true, heads have no shares
+      const bool replaced = interventions.replace_attention(layer, row);  // true: attribution not split by head
       rows[row]["replaced"].push_back(replaced);
       Json& shares = rows[row]["heads"].emplace_back();
       for (size_t at = 0; at < wo.size() / dim; at += head_dim) {

@@ -19,7 +19,7 @@ namespace {
 
 void run_alone(Runner& runner, std::span<const int32_t> tokens, int32_t adapter, const Observer& observer) {
   runner.require_adapter(adapter);
-  const ScopedSequence sequence(runner.cache(), adapter);  // the prefix cache never contains its blocks
+  const ScopedSequence sequence(runner.cache(), adapter);  // private: its blocks never enter the prefix cache
   std::vector<Row> rows;
   for (const int32_t token : tokens) {
     rows.push_back({.token = token, .sequence = sequence.id(), .position = std::ssize(rows)});
@@ -63,7 +63,7 @@ std::map<std::string_view, std::string> shapes_of(const core::ModelConfig& c, in
   return shapes;
 }
 
-// Runs the prompt once more and returns the bytes and time of its operations, by kind.
+// Runs the prompt once more. Returns the operand shapes, memory traffic in bytes and time of each kind of operation.
 Json measure(Runner& runner, ProfiledMachine& profiled, std::span<const int32_t> tokens, int32_t adapter) {
   profiled.profile = {};
   profiled.enabled = true;
@@ -107,7 +107,7 @@ Json experts_of(const core::ModelConfig& config, const Trace& trace) {
   return layers;
 }
 
-// Returns a layer's attention weights in steps of 1/255, without the upper triangle, as bytes in base64.
+// Returns a layer's attention weights without the upper triangle, in base64: one byte per weight, in steps of 1/255.
 std::string attention_text(const std::vector<float>& weights, size_t n) {
   constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::vector<uint32_t> bytes;
@@ -131,7 +131,7 @@ std::string text_of(const data::Tokenizer& tokenizer, int32_t token) {
   return special == nullptr ? bytes : special->text;
 }
 
-// Adds to `tokens` the first element of every list [token, probability, …] in a part of an explanation.
+// Adds to `tokens` the token of every list [token, probability, …] in `part`, a subtree of an explanation.
 void add_tokens(const Json& part, std::set<int32_t>& tokens) {
   if (part.is_array() && !part.empty() && part[0].is_number_integer()) {
     tokens.insert(part[0].get<int32_t>());
@@ -145,7 +145,7 @@ Json model_info(const core::StoredModel& model) {
   std::map<core::DType, size_t> bytes;
   for (const core::TensorView& tensor : model.tensors) bytes[tensor.type] += tensor.bytes.size();
   const auto most = std::ranges::max_element(bytes, {}, &std::pair<const core::DType, size_t>::second);
-  std::error_code no_path;  // set if the model is in memory
+  std::error_code no_path;  // set if the path is empty, because the model is in memory
   // Drops a last component that is empty or ".", as in "DIRECTORY/".
   const auto path = std::filesystem::absolute(model.path, no_path).lexically_normal();
   return {{"name", (path.has_filename() ? path : path.parent_path()).filename().string()},

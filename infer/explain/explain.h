@@ -1,6 +1,6 @@
-// Explains how a model computes the next token of each position of a prompt: attention weights, logit lens, direct
-// logit attribution, candidates, experts and operations, also with activations replaced. The prompt is one step of a
-// private sequence: nothing enters the prefix cache, and the sequence's blocks are freed afterwards.
+// Explains how a model computes the next token at each position of a prompt: attention weights, logit lens, direct
+// logit attribution, candidate tokens, experts and operations. Activations can be replaced (ablation, patching). The
+// prompt runs as one step of a private sequence: nothing enters the prefix cache, and all blocks are freed afterwards.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +17,21 @@
 
 namespace folio::infer::explain {
 
-inline constexpr size_t kMostTokens = 256;  ///< of a prompt, and of each text of an experiment
+inline constexpr size_t kMostTokens = 256;  ///< maximum number of tokens in a prompt or in an experiment's other texts
 
-/// Activations of each row to replace, by place: "L.heads", the output of all heads of layer L before Wo, or "L.H" of
-/// head H; "L.attention" or "L.ffn", what the branch adds to the residual stream; "L", both branches; "L.residual", the
-/// residual stream after the layer. At the same place, a patch counts before a mean, and a mean before zero.
+/// Activations to replace in each row, by name. "L.heads" is the output of all heads of layer L before Wo, and "L.H" is
+/// that of head H. "L.attention" and "L.ffn" are what the attention or feed-forward branch adds to the residual stream;
+/// "L" means both branches. "L.residual" is the residual stream after the layer. If lists overlap, `patch` overrides
+/// `mean`, which overrides `ablate`.
 struct Experiment {
-  std::vector<std::string> ablate{};  ///< by zero
-  std::vector<std::string> mean{};    ///< by their means over the positions of mean_over
-  /// By those of `from`, aligned from the end: the last position gets that of the last position of `from`, and
-  /// positions before the beginning of a shorter `from` stay. With "@TO:FROM" after it, only position TO is replaced,
-  /// by FROM.
+  std::vector<std::string> ablate{};  ///< names of activations to replace with zeros
+  std::vector<std::string> mean{};    ///< names of activations to replace with their mean over the text mean_over
+  /// Names of activations to replace with those of the text `from`, aligned at the end: the last position gets the
+  /// value at the last position of `from`. If `from` is shorter, the first positions are unchanged. With the suffix
+  /// "@TO:FROM", only position TO is replaced, with the value at position FROM of `from`.
   std::vector<std::string> patch{};
-  std::vector<int32_t> mean_over{};  ///< tokens of another text; empty: the prompt
-  std::vector<int32_t> from{};       ///< tokens of another text
+  std::vector<int32_t> mean_over{};  ///< tokens of the text that `mean` averages over; empty: the prompt
+  std::vector<int32_t> from{};       ///< tokens of the text that `patch` copies from
 
   [[nodiscard]] bool empty() const { return ablate.empty() && mean.empty() && patch.empty(); }
 };
@@ -38,9 +39,10 @@ struct Experiment {
 struct Options {
   int32_t adapter = kNoAdapter;
   std::optional<int32_t> token{};  ///< the token whose logits are attributed; empty: each row's likeliest token
-  Experiment experiment{};         ///< its other texts run without it
+  Experiment experiment{};         ///< applied to the prompt, but not to the texts mean_over and from
   bool keep_activations = false;   ///< fills Explanation::activations
-  /// The machine that runs the model. If set, a second step measures its operations; then profiling is disabled.
+  /// The machine that runs the model. If set, the prompt runs once more to measure the operations, and profiling is
+  /// disabled afterwards.
   ProfiledMachine* profiled = nullptr;
 };
 
@@ -51,20 +53,20 @@ struct Activation {
 
 struct Explanation {
   nlohmann::ordered_json json;  ///< docs/explain.md lists its keys; numbers are not rounded
-  /// All activations, named as TransformerLens names its hooks (activations.cpp), if requested.
+  /// All activations, by TransformerLens hook name (activations.cpp); empty unless Options::keep_activations.
   std::map<std::string, Activation> activations{};
 };
 
-/// Runs the prompt, with the experiment if there is one, and explains what was computed. Throws core::Error if there
-/// are no tokens, or more than kMostTokens or a step allows; if a token, place or position does not exist; if a logit
-/// is not finite; or if the KV cache is full. No step of the runner may be in flight.
+/// Runs the prompt, with the experiment if there is one, and explains what was computed. Throws core::Error if
+/// `tokens` is empty; if a text is longer than kMostTokens, Runner::max_rows() or the context; if a token, place or
+/// position does not exist; if a logit is not finite; or if the KV cache is full. No step may be in flight.
 [[nodiscard]] Explanation explain(Runner& runner, const data::Tokenizer& tokenizer, const std::vector<int32_t>& tokens,
                                   const Options& options = {});
 
-/// Returns Explanation::json as valid UTF-8, with four significant digits.
+/// Returns an Explanation::json as JSON text in valid UTF-8, with floats rounded to four significant digits.
 [[nodiscard]] std::string to_text(nlohmann::ordered_json json);
 
-/// Returns a page for browsers that shows an explanation and needs no network.
+/// Returns an HTML page that shows an explanation. It loads nothing from the network.
 [[nodiscard]] std::string to_html(const nlohmann::ordered_json& json);
 
 /// Writes Explanation::activations as F32 to a safetensors file. Throws core::Error if it cannot be written.

@@ -11,7 +11,8 @@
 namespace folio::infer::explain {
 namespace {
 
-// Parses a place of an experiment. Throws core::Error if it does not exist in the model or in prompts of these lengths.
+// Parses the name of an activation in an Experiment, such as "3.heads@5:2". Throws core::Error if its layer, head or
+// position doesn't exist.
 Place place_of(const std::string& text, const core::ModelConfig& config, size_t n_rows, size_t n_source) {
   constexpr std::array<std::string_view, 5> kParts{"heads", "attention", "ffn", "layer", "residual"};
   const size_t at = std::min(text.find('@'), text.size());
@@ -49,7 +50,7 @@ bool is_at(const Place& place, std::string_view what) {
   return what == "ffn_residual" && (place.part == "ffn" || place.part == "layer" || place.part == "residual");
 }
 
-// Returns the residual stream (T, dim) that a branch is added to, or null if the part is not a branch.
+// Returns the residual stream (T, dim) before the branch at `place` is added; null if `place` is not a branch.
 const std::vector<float>* base_of(const Place& place, std::string_view what, const Trace& trace) {
   if (place.part == "heads" || place.part == "residual") return nullptr;
   return what == "ffn_residual" ? &trace.at("attention_residual", place.layer) : &trace.level(place.layer);
@@ -79,7 +80,7 @@ Interventions::Interventions(Runner& runner, const Options& options, const Trace
   add(ablate, 0, false);
   add(mean, mean_over.size(), false);
   add(patch, from.size(), true);
-  // Sources are run only after all places and lengths are valid, and equal ones once.
+  // Runs each distinct source text once, after all places and lengths have been checked.
   std::map<std::vector<int32_t>, std::shared_ptr<const Trace>> traces;
   traces[clean.tokens] = std::shared_ptr<const Trace>(std::shared_ptr<void>(), &clean);
   for (size_t i = ablate.size(); i < all_.size(); ++i) {
@@ -100,7 +101,7 @@ bool Interventions::operator()(const std::string& name, std::span<float> values,
     const std::string what = name.starts_with(prefix) ? name.substr(prefix.size()) : "";
     if (!is_at(place, what)) continue;
     changes = true;
-    std::vector<float> rows(width);  // zero and mean: one row; patch: those of the source
+    std::vector<float> rows(width);  // replacement values: one row for zero or mean; all source rows for a patch
     if (source) {
       rows = source->at(what, place.layer);
       if (const auto* base = base_of(place, what, *source)) rows = difference(std::move(rows), *base);

@@ -1,5 +1,5 @@
 // Computes the logit lens (nostalgebraist, "interpreting GPT: the logit lens", 2020), candidates for the next token,
-// and the effects of interventions on it.
+// and the effects of interventions on their probabilities.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,9 +12,9 @@
 namespace folio::infer::explain {
 namespace {
 
-constexpr size_t kLensTokens = 5;   // number of likeliest tokens per level of the lens, and per effect
-constexpr size_t kCandidates = 20;  // number of likeliest tokens per row
-// Limits whose numbers of candidates are counted, each alone and at temperature 1.
+constexpr size_t kLensTokens = 5;   // number of likeliest tokens listed per layer, and before and after interventions
+constexpr size_t kCandidates = 20;  // number of likeliest tokens listed per row
+// Sampling limits. For each limit, the output has the number of tokens that it keeps if used alone at temperature 1.
 constexpr size_t kTopK = 40;
 constexpr double kTopP = 0.95;
 constexpr double kMinP = 0.05;
@@ -39,7 +39,7 @@ class NextToken {
     return 1 + std::ranges::count_if(logits_, [=](float l) { return l > own; }) +
            std::ranges::count(logits_.first(static_cast<size_t>(token)), own);
   }
-  // Returns the likeliest tokens, with their logits if `with_logits`, and their probabilities.
+  // Returns the n likeliest tokens as lists [token, probability], or [token, logit, probability] if `with_logits`.
   [[nodiscard]] Json top(size_t n, bool with_logits = false) {
     Json all = Json::array();
     for (size_t i = 0; i < std::min(n, ranking_.size()); ++i) {
@@ -112,7 +112,7 @@ Json effects_of(const Trace& before, const Trace& after, const Options& options)
     one["top_change"] = change(one["before"][0][0]);
     if (options.token) one["token_change"] = change(*options.token);
     effects["rows"].push_back(std::move(one));
-    double divergence = 0.0;  // Kullback and Leibler 1951, in nats
+    double divergence = 0.0;  // Kullback-Leibler divergence in nats
     for (int32_t t = 0; t < static_cast<int32_t>(logits.size()); ++t) divergence -= was.p(t) * change(t);
     effects["kl"].push_back(divergence);
   }

@@ -14,8 +14,8 @@ namespace {
 using Part = Grammar::Part;
 using Kind = data::CallPiece::Kind;
 
-// If `with`, returns the part that matches all bytes up to and including the first `trigger`. Otherwise, returns the
-// part that matches any bytes without a trigger. If `at_start`, a trigger counts only at the start of the text.
+// Returns a grammar part that matches text up to and including the first `trigger` if `with` is true, and text without
+// a trigger otherwise. If `at_start`, a trigger counts only at the start of the text.
 Part text(Grammar& grammar, const std::string& trigger, bool at_start, bool with) {
   if (at_start && with) return grammar.text(trigger);
   const std::string any = R"([\x00-\xff]*)";

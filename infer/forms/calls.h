@@ -17,7 +17,7 @@ struct CallsForm {
   };
   data::ToolFormat format{};
   std::vector<Function> functions{};
-  bool several = true;     ///< allows several calls in one answer, if the model's format has them
+  bool several = true;     ///< allows several calls in one answer, if the model's call format does
   bool has_answer = true;  ///< allows an answer without calls, and text before calls
   FormOptions answer{};    ///< constrains an answer without calls; if its kind isn't None, no text may precede calls
 };

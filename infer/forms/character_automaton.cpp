@@ -11,7 +11,7 @@
 namespace folio::infer::forms {
 namespace {
 
-constexpr size_t kMostStepsOfEach = 20;  // most steps per possible state: transitions followed, or edges of a product
+constexpr size_t kMostStepsOfEach = 20;  // limit per allowed state on explored transitions, or on edges of a product
 
 }  // namespace
 
@@ -37,8 +37,7 @@ CharacterAutomaton::CharacterAutomaton(int64_t least, int64_t most, core::WorkBu
   if (most < 0) edges_[static_cast<size_t>(state)].push_back({0, kLastCodePoint, state});
 }
 
-CharacterAutomaton::CharacterAutomaton(std::span<const std::string> texts, core::WorkBudget budget,
-                                       size_t most_states)
+CharacterAutomaton::CharacterAutomaton(std::span<const std::string> texts, core::WorkBudget budget, size_t most_states)
     : CharacterAutomaton(std::move(budget), most_states) {
   std::vector<std::map<uint32_t, int32_t>> children(1);
   (void)add_state();
@@ -62,7 +61,7 @@ CharacterAutomaton::CharacterAutomaton(std::span<const std::string> texts, core:
   }
 }
 
-// State i: equal for i characters; the last state: greater.
+// In state i, the first i characters equal those of `least`. In the last state, the number is greater than `least`.
 CharacterAutomaton CharacterAutomaton::at_least(std::string_view least, bool strictly, core::WorkBudget budget) {
   CharacterAutomaton all(std::move(budget), kMostStates);
   for (size_t i = 0; i < least.size() + 2; ++i) (void)all.add_state();
@@ -136,7 +135,7 @@ CharacterAutomaton::CharacterAutomaton(const Syntax& syntax, core::WorkBudget bu
   };
   (void)number_of({whole.begin});
   for (size_t i = 0; i < order.size(); ++i) {
-    // Between two neighboring cuts, all code points reach the same set of states.
+    // Code points at which the set of reached states changes. Between two cuts, all code points reach the same set.
     std::set<uint32_t> cuts;
     std::vector<std::pair<const CharacterRanges*, Grammar::State>> ways;
     for (const Grammar::State state : order[i]) {
@@ -181,7 +180,7 @@ bool CharacterAutomaton::takes(std::string_view utf8) const {
   return state >= 0 && accepts_[static_cast<size_t>(state)];
 }
 
-bool CharacterAutomaton::takes_nothing() const {  // correct because every state is reachable
+bool CharacterAutomaton::is_empty() const {  // all states are reachable, so it suffices that none accepts
   return std::ranges::none_of(accepts_, [](bool accepts) { return accepts; });
 }
 

@@ -1,6 +1,6 @@
 // A set of strings as a deterministic automaton over code points, for conditions that one regular expression can't
-// express, such as a pattern with a limit on the length, or a match of one expression but not of another. The bytes of
-// strings can be such characters, too.
+// express, such as a pattern with a limit on the length, or a match of one expression but not of another.
+// Characters can also be bytes: see build_bytes().
 #pragma once
 
 #include <cstdint>
@@ -17,23 +17,23 @@ namespace folio::infer::forms {
 
 class CharacterAutomaton {
  public:
-  static constexpr size_t kMostStates = 10'000;  ///< of an automaton, if no other limit is given
+  static constexpr size_t kMostStates = 10'000;  ///< default limit on the states of one automaton
 
-  // Constructing and combining automata spends steps of `budget` for states, edges and explored transitions.
+  // Building or combining automata costs steps of `budget`: about one per state, edge and explored transition.
   /// Accepts strings of `least` to `most` characters; `most` < 0: no limit.
   CharacterAutomaton(int64_t least, int64_t most, core::WorkBudget budget);
   /// Accepts the strings that `syntax` matches. It must not contain Begin, End or Call.
   CharacterAutomaton(const Syntax& syntax, core::WorkBudget budget);
   /// Accepts exactly the strings `texts`, encoded in UTF-8.
   CharacterAutomaton(std::span<const std::string> texts, core::WorkBudget budget, size_t most_states = kMostStates);
-  /// Copies an automaton that is combined under another budget.
+  /// Copies `other`. Operations on the copy spend steps of `budget`.
   CharacterAutomaton(const CharacterAutomaton& other, core::WorkBudget budget) : CharacterAutomaton(other) {
     budget_ = std::move(budget);
   }
-  /// Returns the automaton for numbers that are at least `least`, or more if `strictly`, of all those with as many
-  /// digits before the point and the same exponent. `least` has no zeros at the end of its fraction.
+  /// Returns the automaton for numbers >= `least`, or > `least` if `strictly`. Correct only for numbers with as many
+  /// digits before the point as `least`, and the same exponent. The fraction of `least` must not end in 0.
   [[nodiscard]] static CharacterAutomaton at_least(std::string_view least, bool strictly, core::WorkBudget budget);
-  /// Returns the automaton for the decimal digits of the multiples of `divisor`, and the empty string.
+  /// Returns the automaton that accepts the multiples of `divisor` in decimal notation, and the empty string.
   [[nodiscard]] static CharacterAutomaton multiples(uint32_t divisor, core::WorkBudget budget);
 
   // Intersection and difference. Like the constructors, they throw core::Error if there are too many states.
@@ -41,9 +41,9 @@ class CharacterAutomaton {
   [[nodiscard]] CharacterAutomaton but_not(const CharacterAutomaton& other) const { return product(other, true); }
 
   [[nodiscard]] bool takes(std::string_view utf8) const;
-  [[nodiscard]] bool takes_nothing() const;
+  [[nodiscard]] bool is_empty() const;
   [[nodiscard]] Grammar::Part build(Grammar& grammar, const CharacterPart& characters) const;
-  /// Returns the part for strings of bytes, which are the characters up to 255.
+  /// Returns the part for byte strings: each character up to 255 is a byte. Larger characters never match.
   [[nodiscard]] Grammar::Part build_bytes(Grammar& grammar) const;
 
  private:

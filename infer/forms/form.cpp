@@ -138,7 +138,8 @@ int32_t Form::alike_stack(int32_t stack) {
   return alike;
 }
 
-// Returns the place that the parses `todo` reach without reading a byte, or kDead if none can continue or end.
+// Follows all edges that read no byte from the parses `todo`. Returns the place (set of parses) reached, or kDead if no
+// parse can continue or end.
 Form::Place Form::place_of(std::vector<Way> todo) {
   ways_.clear();
   seen_.clear();
@@ -229,7 +230,7 @@ void Form::expand(Place place) {
     }
   }
   std::vector<Step> steps;
-  std::vector<std::pair<std::vector<Way>, Place>> known;  // places by their parses; byte intervals can share a place
+  std::vector<std::pair<std::vector<Way>, Place>> known;  // places found so far, by their parses
   for (size_t low = 0; low < 256;) {
     size_t high = low;
     while (high < 255 && !cuts[high + 1]) ++high;
@@ -274,8 +275,8 @@ std::bitset<256> Form::run_of(Place place) {
   return run & behind;
 }
 
-// Returns true if every sequence of `length` bytes from `bytes` may come next, so that a subtree of tokens with only
-// these bytes needs no walk. May return false where true is correct, never the reverse.
+// Returns true if every sequence of `length` bytes from `bytes` may come next. A token subtree with only these bytes
+// then needs no traversal. May return false although true is correct, never the reverse.
 bool Form::runs(Place place, const std::bitset<256>& bytes, uint32_t length) {
   constexpr size_t kMostReached = 256;
   expand(place);
@@ -318,7 +319,7 @@ bool Form::runs(Place place, const std::bitset<256>& bytes, uint32_t length) {
   return n >= length;
 }
 
-// If `place` isn't expanded, computes only the transition for `byte`: most outputs pass through a place once.
+// If `place` isn't expanded, computes only the transition for `byte`, since most outputs reach a place only once.
 Form::Place Form::after(Place place, uint8_t byte) {
   n_steps_ = 0;
   const PlaceData& data = places_[static_cast<size_t>(place)];

@@ -47,7 +47,7 @@ class TokenTree {
   size_t longest_ = 0;
 };
 
-/// Thrown when the places of a form exceed their memory limit. Form::forget() frees places.
+/// Thrown when the cached parser states (places) of a form exceed their memory limit. Form::forget() frees them.
 class CapacityExceeded final : public core::Error {
  public:
   using core::Error::Error;
@@ -75,7 +75,7 @@ class Form {
   // Queries throw CapacityExceeded if all places together would exceed `most_bytes`, and core::Error if the output has
   // too many parses or the query takes too many steps.
   [[nodiscard]] Place start() const { return start_; }
-  /// Returns the place after `byte`, or kDead if no valid output continues with it.
+  /// Returns the place (parser state) after reading `byte`, or kDead if no valid output continues with `byte`.
   [[nodiscard]] Place after(Place place, uint8_t byte);
   [[nodiscard]] Place after(Place place, std::string_view bytes);
   [[nodiscard]] bool may_end(Place place) const { return places_[static_cast<size_t>(place)].may_end; }
@@ -85,7 +85,7 @@ class Form {
   /// call of a function that is not const.
   [[nodiscard]] const Ranges& allowed(Place place);
 
-  /// Frees all places except the start and `kept`, and returns the new number of `kept`. All older numbers are invalid.
+  /// Frees all places except the start and `kept`. Returns the new id of `kept`; ids from before the call are invalid.
   Place forget(Place kept);
   /// Returns the number of calls of forget() so far. A Place is valid only as long as this number doesn't change.
   [[nodiscard]] uint64_t generation() const { return generation_; }
@@ -113,18 +113,18 @@ class Form {
     bool is_expanded = false;
     std::vector<Step> steps{};  ///< transitions, sorted by byte
     std::bitset<256> bytes{};   ///< all bytes that may come next
-    std::bitset<256> run{};     ///< bytes that may follow each other in any order
-    uint32_t run_length = 0;    ///< number of bytes of `run` that may follow in any order
+    std::bitset<256> run{};     ///< bytes that may come next in any order, up to run_length of them
+    uint32_t run_length = 0;    ///< length up to which every sequence of bytes in `run` is allowed
     bool has_run = false;
     bool is_whole_run = false;  ///< true if run_length is exact, false if it is a lower bound
-    Place same = kDead;         ///< a place that has cached the same allowed tokens; kDead: not computed yet
+    Place same = kDead;         ///< place that caches the allowed tokens of this one; kDead: not computed yet
     std::optional<Ranges> allowed{};
   };
   struct Key {
     std::span<const Way> ways;
     bool may_end;
   };
-  /// Hashes and compares places by their keys.
+  /// Hash and equality of places by their contents (Key).
   struct SamePlace {
     using is_transparent = void;
     const Form* form;
@@ -139,7 +139,7 @@ class Form {
   [[nodiscard]] int32_t push(Grammar::State back, int32_t below);
   [[nodiscard]] int32_t alike_stack(int32_t stack);
   [[nodiscard]] Place place_of(std::vector<Way> todo);
-  /// Returns the place that consists of the parses `ways`, after adding it if it is new. Sorts `ways`.
+  /// Returns the place with the parses `ways`; adds it if it is new. Sorts `ways` and removes duplicates.
   [[nodiscard]] Place intern(std::vector<Way>& ways, bool may_end);
   [[nodiscard]] std::vector<Way> read(std::span<const Way> ways, uint8_t byte) const;
   void take(size_t n_bytes);
@@ -152,12 +152,12 @@ class Form {
   Grammar grammar_;
   std::shared_ptr<const TokenTree> tokens_;
   std::vector<StackNode> stacks_;
-  std::vector<int32_t> alike_stacks_;  ///< per stack: the stack with Grammar::alike() of its states; -2: unknown
+  std::vector<int32_t> alike_stacks_;  ///< per stack: the stack with each state s replaced by alike(s); -2: unknown
   std::unordered_map<uint64_t, int32_t> stack_numbers_;
   std::vector<PlaceData> places_;
   std::unordered_set<Place, SamePlace, SamePlace> place_numbers_;
   std::vector<Way> ways_;  ///< result buffer of place_of()
-  KeySet seen_;            ///< states visited by place_of()
+  KeySet seen_;            ///< pairs (state, stack) visited by place_of()
   size_t most_bytes_;
   size_t n_bytes_ = 0;
   uint64_t most_steps_;

@@ -26,9 +26,9 @@ enum class JsonSpaces : uint8_t {
 struct FormOptions {
   enum class Kind : uint8_t { None, Regex, Grammar, JsonSchema, JsonObject, Choice, Calls };
   Kind kind = Kind::None;
-  std::string text{};                        ///< the expression, grammar or JSON schema
+  std::string text{};                        ///< the regular expression, GBNF grammar or JSON schema
   std::vector<std::string> choices{};        ///< Choice: the allowed outputs
-  std::shared_ptr<const CallsForm> calls{};  ///< Calls: see calls.h
+  std::shared_ptr<const CallsForm> calls{};  ///< Calls: the functions and their call format; otherwise null
   JsonSpaces spaces = JsonSpaces::None;      ///< whitespace in JSON output
   /// The kind of reasoning before the answer. The constraint starts after the reasoning, which may be any text.
   data::Thinking thinking = data::Thinking::None;
@@ -43,7 +43,7 @@ struct FormOptions {
 /// Returns the part for a grammar in llama.cpp's GBNF format, whose rule "root" matches the whole output.
 [[nodiscard]] Grammar::Part gbnf_part(Grammar& grammar, std::string_view text);
 
-/// Returns the part that matches JSON valid for `schema`. Errors begin with a JSON pointer into it: "#/properties/a".
+/// Returns the part for JSON that is valid for `schema`. Errors begin with a JSON pointer, such as "#/properties/a".
 [[nodiscard]] Grammar::Part json_schema_part(Grammar& grammar, std::string_view schema, JsonSpaces spaces);
 
 /// Returns the part that matches any JSON object.

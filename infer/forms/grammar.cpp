@@ -9,7 +9,7 @@
 namespace folio::infer::forms {
 namespace {
 
-constexpr size_t kMaxEdges = 600'000;  // maximum of one grammar
+constexpr size_t kMaxEdges = 600'000;  // maximum number of edges in one grammar
 
 }  // namespace
 
@@ -108,7 +108,7 @@ Grammar::Part Grammar::repeat(const Build& build, int64_t least, int64_t most) {
     if (ends) join(one.end, end);
     return Loop{.first = first, .one = one};
   };
-  // The first call of build() can also add states of new rules, which belong to no copy. So its result is not used.
+  // The first call of build() can also add states of new rules, which belong to no copy. So its part is discarded.
   if (std::max(least, most) > far) (void)build();
   std::optional<size_t> closed;
   size_t open = 0;
@@ -207,7 +207,7 @@ void Grammar::finish(Rule start, const std::bitset<256>& available) {
 // is false, paths that read a byte are ignored.
 std::vector<bool> Grammar::ending(bool by_reading) const {
   const size_t n = states_.size();
-  std::vector<std::vector<std::pair<State, Rule>>> back(n);                  // per state: (source, called rule or -1)
+  std::vector<std::vector<std::pair<State, Rule>>> back(n);                  // incoming: (source, called rule or -1)
   std::vector<std::vector<std::pair<State, State>>> waiting(rules_.size());  // per rule: calls waiting until it can end
   std::vector<Rule> rule_of(n, -1);
   for (size_t r = 0; r < rules_.size(); ++r) {

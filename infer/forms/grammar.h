@@ -18,9 +18,9 @@
 namespace folio::infer::forms {
 
 struct GrammarLimits {
-  size_t max_states = 200'000;  ///< maximum of one grammar
-  /// Length of the vocabulary's longest token in bytes. A mask can't depend on what is farther away, so copies of a
-  /// repeated part that are farther than this from both bounds share their masks.
+  size_t max_states = 200'000;  ///< maximum number of states in one grammar
+  /// Length of the vocabulary's longest token in bytes. A token mask depends only on states within this distance, so
+  /// copies of a repeated part that are farther than this from both bounds share their masks.
   size_t longest_token = 128;
 };
 

@@ -5,7 +5,7 @@
 namespace folio::infer::forms {
 namespace {
 
-// Returns an expression for dates in the years 0001 to 9999, with February 29 only in leap years.
+// Returns a regular expression for dates in the years 0001 to 9999, with February 29 only in leap years.
 std::string date() {
   const std::string year = R"((?:[1-9]\d{3}|0[1-9]\d{2}|00[1-9]\d|000[1-9]))";
   const std::string fours = R"((?:0[48]|[2468][048]|[13579][26]))";
@@ -24,7 +24,7 @@ std::string ipv4() {
   return fmt::format(R"({0}\.{0}\.{0}\.{0})", byte);
 }
 
-// Returns an expression for IPv6address in RFC 3986, appendix A.
+// Returns a regular expression for IPv6 addresses, as in RFC 3986, appendix A.
 std::string ipv6() {
   const std::string h16 = "[0-9A-Fa-f]{1,4}";
   const std::string ls32 = fmt::format("(?:{0}:{0}|{1})", h16, ipv4());
@@ -44,7 +44,7 @@ std::string ipv6() {
 
 std::string uri() {
   const std::string escape = "%[0-9A-Fa-f]{2}";
-  const std::string plain = "A-Za-z0-9._~!$&'()*+,;=-";  // to be used inside [...]
+  const std::string plain = "A-Za-z0-9._~!$&'()*+,;=-";  // for use inside a character class
   const std::string pchar = fmt::format("(?:[:@{}]|{})", plain, escape);
   const std::string user = fmt::format("(?:(?:[:{}]|{})*@)?", plain, escape);
   const std::string host = fmt::format(R"((?:\[{}\]|(?:[{}]|{})*))", ipv6(), plain, escape);

@@ -183,7 +183,7 @@ Json types_json(TypeSet types) {
 
 bool has_type(const JsonValue& value, const TypeSet& types) {
   constexpr std::array kTypeOf{Type::Null,   Type::Boolean, Type::Boolean, Type::Number,
-                               Type::String, Type::Array,   Type::Object};  // by Kind
+                               Type::String, Type::Array,   Type::Object};  // indexed by Kind
   if (types[kTypeOf[static_cast<size_t>(value.kind)]]) return true;
   return value.is(Kind::Number) && types[Type::Integer] && Decimal(value.text).is_integer();
 }

@@ -37,8 +37,8 @@ class SchemaKeywords {
 struct Type {
   enum : uint8_t { Null, Boolean, Integer, Number, String, Array, Object };
 };
-using TypeSet = std::bitset<Type::Object + 1>;  ///< a set with Number has Integer, too
-/// Returns the types that a schema allows, all by default.
+using TypeSet = std::bitset<Type::Object + 1>;  ///< a set that contains Number also contains Integer
+/// Returns the types listed in the keyword "type" of `assertions`; all types if it is absent.
 [[nodiscard]] TypeSet types_of(const JsonValue& assertions);
 /// Returns a value of the keyword "type" that allows these types.
 [[nodiscard]] Json types_json(TypeSet types);

@@ -19,12 +19,12 @@ namespace {
 
 constexpr size_t kMostBoundDigits = 1'000;
 constexpr int64_t kMostExponent = 307;      // maximum |exponent| of d.ddd, so that no double overflows or underflows
-constexpr int64_t kMostOtherExponent = 99;  // maximum |exponent| of a number of any other form
+constexpr int64_t kMostOtherExponent = 99;  // maximum |exponent| of a number that is not of the form d.ddd
 constexpr int kMostExponentDigits = 3;
 constexpr std::string_view kWhole = "(?:0|[1-9][0-9]*)";
 constexpr std::string_view kFraction = "(?:\\.[0-9]+)?";
 
-// Returns an expression for `n` digits whose value is in [low, high].
+// Returns a regular expression for the numbers in [low, high], written with exactly `n` digits.
 std::string digits_between(int64_t low, int64_t high, int n) {
   constexpr std::array<int64_t, kMostExponentDigits + 1> kPowers{1, 10, 100, 1000};
   if (low == 0 && high == kPowers[static_cast<size_t>(n)] - 1) return fmt::format("[0-9]{{{}}}", n);
@@ -38,11 +38,11 @@ std::string digits_between(int64_t low, int64_t high, int n) {
   return fmt::format("(?:{})", fmt::join(all, "|"));
 }
 
-// Returns an expression for an exponent in [low, high], such as e+03; an empty one if there is none.
+// Returns a regular expression for the exponents in [low, high], such as e+03; an empty string if there are none.
 std::string exponents(int64_t low, int64_t high) {
   std::vector<std::string> all;
   const auto add = [&](const char* sign, int64_t first, int64_t last) {
-    int64_t largest = 9;  // of n digits
+    int64_t largest = 9;  // largest number with n digits
     for (int n = 1; n <= kMostExponentDigits; ++n, largest = 10 * largest + 9) {
       if (first <= std::min(last, largest)) all.push_back(sign + digits_between(first, std::min(last, largest), n));
     }
@@ -59,7 +59,8 @@ struct SizeBound {
   bool exclusive;
 };
 
-// Returns the bounds of the absolute values of numbers with one sign; nullopt if the range has no such number.
+// Returns the bounds on the absolute values of the negative (or non-negative) numbers in `range`; nullopt if there
+// are no such numbers.
 std::optional<std::vector<SizeBound>> size_bounds(const NumberRange& range, bool negative) {
   std::vector<SizeBound> bounds;
   for (const bool is_least : {true, false}) {
@@ -67,25 +68,26 @@ std::optional<std::vector<SizeBound>> size_bounds(const NumberRange& range, bool
     if (!bound) continue;
     if (bound->value.is_zero() || bound->value.negative == negative) {
       bounds.push_back({bound->value, is_least != negative, bound->exclusive});
-    } else if (is_least == negative) {  // otherwise it always holds: x >= -5 for x >= 0, or x <= 5 for x <= 0
+    } else if (is_least == negative) {  // otherwise the bound always holds: x >= -5 for x >= 0, or x <= 5 for x <= 0
       return std::nullopt;
     }
   }
   return bounds;
 }
 
-// The absolute values that one notation, with or without an exponent, can write, limited by bounds.
+// The absolute values that can be written in one notation, with or without an exponent, restricted by bounds.
 class Sizes {
  public:
   Sizes(const CharacterAutomaton& all, const core::WorkBudget& budget) : budget_(budget), all_(all, budget) {}
 
   [[nodiscard]] const CharacterAutomaton& all() const { return all_; }
 
-  // Limits the values. `larger` and `same` are expressions for the numbers with more digits before the point, or a
-  // larger exponent, and with as many as the bound, whose digits and point are `digits`. An empty one has no numbers.
+  // Applies a bound. `larger` matches the numbers with more digits before the point (or a larger exponent) than the
+  // bound. `same` matches those with as many digits (or the same exponent), which are compared with `digits`, the
+  // bound's digits and point. An empty expression matches no numbers.
   void limit(const SizeBound& bound, const std::string& larger, const std::string& same, std::string_view digits) {
     core::require(digits.size() <= kMostBoundDigits, "a bound has more than {} digits", kMostBoundDigits);
-    const bool or_equal = bound.is_least == bound.exclusive;  // of the numbers below
+    const bool or_equal = bound.is_least == bound.exclusive;  // true: `below` includes the bound itself
     CharacterAutomaton below = larger.empty() ? all_ : all_.but_not(of(larger));
     if (!same.empty())
       below = below.but_not(of(same).and_also(CharacterAutomaton::at_least(digits, or_equal, budget_)));
@@ -111,7 +113,7 @@ void limit_plain(Sizes& sizes, const SizeBound& bound) {
               fmt::format("[0-9]{{{}}}{}", n_whole, kFraction), digits);
 }
 
-// Limits numbers d or d.ddd with an exponent. None is 0.
+// Applies a bound to numbers in scientific notation (d or d.ddd with an exponent), none of which is 0.
 void limit_scientific(Sizes& sizes, const SizeBound& bound) {
   const auto with = [](const std::string& some) { return some.empty() ? some : "[0-9.]+" + some; };
   if (bound.value.is_zero()) return sizes.limit(bound, with(exponents(-kMostExponent, kMostExponent)), "", "");
@@ -123,7 +125,7 @@ void limit_scientific(Sizes& sizes, const SizeBound& bound) {
 }
 
 Grammar::Part part_in(Grammar& grammar, const NumberRange& range, bool is_integer) {
-  // All numbers of each notation, made once. Without bounds, other numbers than d or d.ddd have exponents, too.
+  // The automata of the notations, compiled once. Without bounds, exponents may follow any digits, not only d or d.ddd.
   const auto all = [](const std::string& expression) {
     return CharacterAutomaton(parse_regex(expression), core::WorkBudget());
   };

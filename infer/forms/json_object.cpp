@@ -16,9 +16,9 @@ using Part = Grammar::Part;
 using Rule = Grammar::Rule;
 
 constexpr size_t kMostProperties = 2'000;
-constexpr size_t kMostOptional = 500;     // maximum number of successive optional properties; any of them may come next
+constexpr size_t kMostOptional = 500;     // maximum of consecutive optional properties; each may be the next key
 constexpr size_t kMostPatterns = 4;       // maximum number of patterns in patternProperties
-constexpr int64_t kMostCounted = 10'000;  // maximum product of properties and member counts to distinguish
+constexpr int64_t kMostCounted = 10'000;  // maximum of (properties + 1) * (possible numbers of members)
 
 struct PatternProperty {
   CharacterAutomaton names;
@@ -54,7 +54,7 @@ Part other_members(const SchemaContext& in, const std::vector<std::string>& name
   // Splits `keys` into those that match pattern `n` and those that don't, and so on for the patterns after it. `schema`
   // is the conjunction of the schemas of all patterns matched so far.
   const auto add = [&](const CharacterAutomaton& keys, const Json& schema, size_t n, auto&& self) -> void {
-    if (keys.takes_nothing()) return;
+    if (keys.is_empty()) return;
     if (n < patterns.size()) {
       self(keys.but_not(patterns[n].names), schema, n + 1, self);
       self(keys.and_also(patterns[n].names), in.merger.both(schema, patterns[n].schema), n + 1, self);
@@ -148,8 +148,8 @@ Part object_part(const SchemaContext& in, const JsonValue& all, const std::strin
   core::require(n_counts * static_cast<int64_t>(properties.size() + 1) <= kMostCounted,
                 "{}: 'minProperties' or 'maxProperties' is too large for this many properties", at);
 
-  // tails[count - 1] is the rule for what may follow after `count` members. The loop prepends properties from the last
-  // to the first, so that the grammar stays small and called rules exist already.
+  // tails[count - 1] is the rule for the rest of the object after `count` members. The loop below prepends properties
+  // from the last to the first, so that each rule calls existing rules and the grammar stays small.
   std::vector<std::string> names;
   for (const Property& property : properties) names.push_back(property.name);
   const Rule extra = grammar.declare();

@@ -110,7 +110,7 @@ class SchemaCompiler {
     return grammar_.choice(ways);
   }
 
-  // Appends to `ways` the parts that match values satisfying all assertions.
+  // Appends to `ways` the parts that match the values that satisfy all assertions in `all`.
   void add_ways(const JsonValue& all, const std::string& at, std::vector<Part>& ways) {
     if (all.members.empty()) {
       ways.push_back(parts_.value());
@@ -253,7 +253,7 @@ class SchemaCompiler {
       if (!has_length) return parts_.string();
       return parts_.quotes(grammar_.repeat([&] { return parts_.character(); }, least, most));
     }
-    const bool is_plain = all.at("format") != nullptr;  // a format's characters are written without escapes
+    const bool is_plain = all.at("format") != nullptr;  // strings of a format need no JSON escapes
     const CharacterPart characters = called(grammar_, [&](std::span<const CharacterRange> ranges) {
       return is_plain ? grammar_.characters(ranges) : json_characters(grammar_, ranges);
     });
@@ -278,7 +278,7 @@ class SchemaCompiler {
       }
       return parts_.spaced(items ? value({.value = items, .at = at + "/items"}) : parts_.value());
     };
-    // Matches the items after the first `n_first`. The loop below prepends the first ones, from the last to the first.
+    // At first, `tail` matches the items after the first n_first. The loop then prepends those, the last one first.
     const int64_t n_first = std::max<int64_t>(most < 0 ? n_prefix : std::min(n_prefix, most), most == 0 ? 0 : 1);
     const auto rest = [&] { return parts_.sequence({parts_.mark(','), item(n_prefix)}); };
     Part tail = grammar_.repeat(rest, std::max<int64_t>(least - n_first, 0), most < 0 ? -1 : most - n_first);

@@ -51,7 +51,7 @@ Grammar::Part json_key_characters(Grammar& grammar, std::span<const CharacterRan
 }
 
 Grammar::Part other_key(Grammar& grammar, std::span<const std::string> excluded) {
-  // Any string as json_quoted() writes it, with each byte as a character.
+  // All strings that json_quoted() can return. The automaton's characters are bytes.
   static const CharacterAutomaton kAny(
       parse_regex(R"("(?:[ !#-\[\]-\x7f]|\\(?:["\\bfnrt]|u00(?:0[0-7be-f]|1[0-9a-f]))|[\xc2-\xdf][\x80-\xbf]|)"
                   R"((?:\xe0[\xa0-\xbf]|[\xe1-\xec\xee\xef][\x80-\xbf]|\xed[\x80-\x9f])[\x80-\xbf]|)"

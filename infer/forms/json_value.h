@@ -38,7 +38,7 @@ void set_member(JsonValue& object, std::string_view key, Json value);
 /// has more than 512 KB or nests more than 64 levels deep.
 [[nodiscard]] Json read_json(std::string_view text, const core::WorkBudget& budget = core::WorkBudget());
 
-/// Returns the quoted string that Python's json.dumps(text, ensure_ascii=False) writes: one spelling for each string.
+/// Quotes a string as Python's json.dumps(text, ensure_ascii=False) does, so that each string has only one spelling.
 [[nodiscard]] std::string json_quoted(std::string_view text);
 
 /// Returns the value as JSON on one line without spaces; strings as in json_quoted(), numbers as they were written.

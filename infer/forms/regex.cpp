@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kMostBytes = size_t{1} << 16U;  // maximum length of an expression
 constexpr int kMostNested = 200;                 // maximum depth of groups
 constexpr int64_t kMostRepeats = 1000;           // maximum count of a repetition, as in RE2
-constexpr size_t kManyRanges = 4096;             // number of new ranges after which an unfinished class is merged
+constexpr size_t kManyRanges = 4096;             // number of unmerged ranges in a character class that triggers a merge
 
 bool is_digit(uint32_t c) { return c >= '0' && c <= '9'; }
 bool is_letter(uint32_t c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }
@@ -172,7 +172,7 @@ class RegexParser {
       }
       const CharacterRanges low = class_item();
       budget_.spend(1 + low.size());
-      if (ranges.size() > 2 * n_merged + kManyRanges) {  // merged early, since classes such as \w may repeat
+      if (ranges.size() > 2 * n_merged + kManyRanges) {  // limits memory if classes such as \w repeat
         ranges = merged(std::move(ranges));
         n_merged = ranges.size();
       }

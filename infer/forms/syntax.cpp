@@ -22,13 +22,14 @@ std::string utf8(uint32_t c) {
 
 std::string escape(uint32_t c) { return fmt::format("\\u{:04x}", c); }
 
-std::string pair_of(uint32_t above) {  // the surrogates of the code point 0x10000 + above
+std::string pair_of(uint32_t above) {  // escapes the code point 0x10000 + above as a surrogate pair
   return escape(0xD800 + (above >> 10U)) + escape(0xDC00 + (above & 0x3FFU));
 }
 
-// Appends the spellings of [low, high] by text(). Splits the range, as RE2 does (Russ Cox, "Regular Expression Matching
-// in the Wild"), so that in each piece, all digits after the first one that varies have all values. `bits` are the
-// numbers of bits below each digit except the last. Hexadecimal digits have either case.
+// Appends to `to` the spellings text(c) for all c in [low, high]. Splits the range, as RE2 does (Russ Cox, "Regular
+// Expression Matching in the Wild"), so that in each subrange, all digits (or UTF-8 bytes) after the first one that
+// varies take all values. `bits`: for each digit except the last, from right to left, the number of bits in the digits
+// after it. Hexadecimal digits match in either case.
 void add_spellings(uint32_t low, uint32_t high, std::span<const unsigned> bits, std::string (*text)(uint32_t),
                    std::vector<Spelling>& to) {
   for (const unsigned n : bits) {
@@ -118,7 +119,7 @@ std::vector<Spelling> hex_spellings(std::span<const CharacterRange> ranges) {
 void build_spellings(std::span<const Spelling> spellings, int32_t begin, int32_t end,
                      const std::function<int32_t()>& state,
                      const std::function<void(int32_t from, uint8_t low, uint8_t high, int32_t to)>& edge) {
-  using Rest = std::vector<Spelling>;  // what may follow in a state
+  using Rest = std::vector<Spelling>;  // all suffixes of spellings that lead from a state to `end`
   std::map<Rest, int32_t> states{{{{}}, end}};
   const auto add = [&](int32_t from, std::span<const Spelling> rest, auto&& self) -> void {
     for (size_t first = 0, next = 0; first < rest.size(); first = next) {

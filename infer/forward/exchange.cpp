@@ -22,7 +22,8 @@ void Exchange::begin(const std::array<float*, kSlots>& slots, const SlotWidths& 
   n_to_all_ = 0;
 }
 
-// Queues whole groups in 8 bits, and the columns of a group that is split between two ranks as floats.
+// Queues the part as floats or, if allowed, in 8 bits. Columns of a group that is split between two ranks are always
+// floats.
 void Exchange::give(const SlotPart& part) {
   if (part.slot == Slot::Logits && index_ == 0) return;
   SlotPart before = part, groups = part, after = part;
@@ -38,7 +39,7 @@ void Exchange::give(const SlotPart& part) {
   for (const SlotPart& some : {before, groups, after}) put(some);
 }
 
-// Appends a part to the message: the SlotPart's own bytes, then its rows.
+// Appends a part to the message: the bytes of the SlotPart struct, then the values of its rows.
 void Exchange::put(const SlotPart& part) {
   if (part.first == part.last) return;
   const auto slot = static_cast<size_t>(part.slot);

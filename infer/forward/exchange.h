@@ -18,16 +18,18 @@
 
 namespace folio::infer {
 
-/// The connection between the members of a group: threads, shared memory, or messages (infer/ranks).
+/// The connection between the members (ranks) of a group: between threads, through shared memory or through a network
+/// (infer/ranks).
 class Transport {
  public:
   /// Receives the bytes of member `from`. Not called for a member that sent none.
   using Take = std::function<void(size_t from, std::span<const std::byte> bytes)>;
 
   virtual ~Transport() = default;
-  /// Sends the first `n_to_all` bytes to every member and all of `bytes` to member 0. Every member must call it; the
-  /// call returns once the bytes of all members have arrived. `bytes` must stay valid until the next call returns.
-  /// Throws core::Error if a member failed, and MachineLost if a member exited or missed the timeout.
+  /// Sends the first `n_to_all` bytes to every member and all of `bytes` to member 0. Every member must call this
+  /// function; it returns once it has called `take` with the bytes of all other members. `bytes` must stay valid until
+  /// the next call returns. Throws core::Error if a member failed, and MachineLost if a member exited or sent nothing
+  /// within `timeout`.
   virtual void all_gather(std::span<const std::byte> bytes, size_t n_to_all, const Take& take,
                           std::chrono::seconds timeout) = 0;
 };
@@ -35,7 +37,7 @@ class Transport {
 /// Columns [first, last) of some rows of a slot.
 struct SlotPart {
   Slot slot;
-  bool in_eight_bits = false;  ///< true: only quantized products read it, so it can be sent in 8 bits (eight_bits.h)
+  bool in_eight_bits = false;  ///< true: may be sent in 8 bits (eight_bits.h), since only quantized products read it
   size_t first_row = 0;
   size_t n_rows = 0;
   size_t first = 0;
@@ -101,9 +103,9 @@ inline constexpr size_t kShardRows = 16;  ///< matrices are split between ranks 
   return {std::min(n_rows, tiles.first * kShardRows), std::min(n_rows, tiles.last * kShardRows)};
 }
 
-/// Returns the number of bytes that the ranks exchange in a step of `rows` rows, of which `logit_rows` have logits.
-/// `in_blocks`: true if the inputs of Wo and W2 are sent in 8 bits, as between processes if all layers' matrices are
-/// quantized. With experts, this is an upper bound: a chosen expert whose weight rounds to 0 sends nothing.
+/// Returns the number of bytes that all ranks send in a step of `rows` rows, of which `logit_rows` have logits.
+/// `in_blocks`: true if the inputs of Wo and W2 are sent in 8 bits, as ranks in separate processes do for quantized
+/// matrices. With experts, this is an upper bound: nothing is sent for a selected expert whose weight rounds to 0.
 [[nodiscard]] uint64_t exchanged_bytes(const core::ModelConfig& config, size_t n_ranks, size_t rows, size_t logit_rows,
                                        bool in_blocks = false);
 

@@ -1,7 +1,7 @@
 // The interface of a machine: a CPU, a GPU, or one rank of several. A Stage is a range of a model's layers on a
-// machine, with weights, activations and KV cache. Operations are values and may run asynchronously: only results are
-// waited for. begin() copies the step's data, so a machine may record a step and replay it with other tokens, positions
-// and block tables, or delay operations to fuse them.
+// machine, with weights, activations and KV cache. Operations are values and may run asynchronously; the host waits
+// only for results. begin() copies the step's data, so a machine may record a step and replay it with other tokens,
+// positions and block tables, or delay operations to fuse them.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ namespace folio::infer {
 /// Returns the maximum number of positions a row attends to, itself included: the sliding window or the whole context.
 [[nodiscard]] int64_t positions_seen(const core::ModelConfig& config, int64_t layer = 0);
 
-/// Returns a placeholder for the token of draw `index` in the previous step, which the host may not have read yet.
+/// Returns a placeholder for the token of draw `index` in the previous step, for use before the host has read it.
 [[nodiscard]] constexpr int32_t drawn_token(size_t index) { return -1 - static_cast<int32_t>(index); }
 
 /// A row of a step: a token at a position of a sequence. `table` is the index of the sequence's block table.
@@ -41,7 +41,7 @@ struct StepRow {
 struct Draw {
   size_t row;                        ///< index among the rows that need logits
   Sampler* sampler;                  ///< the sequence's sampler; a stage that draws reads only its options
-  std::span<const int32_t> history;  ///< the sequence's tokens so far, without the last one if the host lacks it
+  std::span<const int32_t> history;  ///< the sequence's tokens that the host has read so far
   int64_t position;                  ///< position of the drawn token in its sequence
 };
 
@@ -70,12 +70,12 @@ enum class CacheType : uint8_t { F32, F16, Q8_0 };
 
 struct CacheFit {
   size_t block_bytes;  ///< bytes per block, for all layers of the stage
-  int64_t n_blocks;    ///< blocks that fit in the machine's memory after the weights
+  int64_t n_blocks;    ///< number of blocks that fit into the memory that the weights leave free
 };
 
-/// Memory and time spent on loading weights.
+/// The memory that the loaded weights use, and the time spent on repacking them.
 struct LoadReport {
-  uint64_t weight_bytes = 0;    ///< bytes in the machine's memory; decoding reads each once per token
+  uint64_t weight_bytes = 0;    ///< size in the machine's memory; upper bound on the weights read to decode a token
   uint64_t repacked_bytes = 0;  ///< part of weight_bytes stored in another layout than in the file
   double repack_seconds = 0.0;
 };
@@ -95,7 +95,7 @@ class MachineLost : public core::Error {
   using core::Error::Error;
 };
 
-/// Throws core::Error with the machine's `name` if the shard is one of several. For machines that can't split models.
+/// For machines that can't split matrices: throws core::Error, with the machine's `name`, unless n_ranks is 1.
 void require_whole(const Shard& shard, const char* name);
 
 /// Throws core::Error if there are more ranks than tiles of kShardRows rows in the model's width. The message ends with
@@ -146,8 +146,8 @@ class Stage {
   [[nodiscard]] virtual CacheFit cache_fit() const = 0;
   /// Reserves the KV cache. Called once, before the first step; n_blocks is at most cache_fit().n_blocks.
   virtual void reserve_cache(int64_t /*n_blocks*/) {}
-  /// Loads the adapter's matrices for this stage's layers. StepRow::adapter refers to it by `number`, at least 0. The
-  /// default throws core::Error: the machine does not support adapters.
+  /// Loads the adapter's matrices for this stage's layers. StepRow::adapter refers to the adapter by `number`, which
+  /// must be >= 0. The default implementation is for machines without support for adapters and throws core::Error.
   virtual void load_adapter(int32_t number, const core::Adapter& adapter);
   /// Unloads the adapter `number` once the steps already begun have ended. Does nothing if it is not loaded.
   virtual void unload_adapter(int32_t /*number*/) {}
@@ -161,10 +161,10 @@ class Stage {
   /// Starts copying the drawn tokens to the host, if the stage draws.
   virtual Ticket fetch_tokens() { return {}; }
   /// Waits for the drawn tokens, but not for later steps, and returns them: (draws), each a token, kNotFinite or
-  /// kNothingLeft. Valid until two more steps have begun. A row whose token is a failed draw has undefined results.
+  /// kNothingLeft. Valid until two more steps have begun. The results of a row that uses a failed draw are undefined.
   virtual std::span<const int32_t> wait_tokens(Ticket /*ticket*/) { return {}; }
-  /// Copies the first values.size() / width rows of a slot to or from `values`, and waits until that is done. Used by
-  /// observers, and between two stages.
+  /// read() copies the first values.size() / width rows of a slot to `values`, write() copies them from `values`. Both
+  /// wait until the copy is done. Used by observers, and between two stages.
   virtual void read(Slot slot, std::span<float> values) = 0;
   virtual void write(Slot slot, std::span<const float> values) = 0;
 

@@ -41,7 +41,7 @@ struct Projection {
   Slot out = Slot::Branch;
 };
 
-/// out = in · weightᵀ + bias for each projection, plus the update of the row's adapter (reference/kernels.h).
+/// out = in · weightᵀ + bias for each projection, plus the row's LoRA update, if any (reference/kernels.h).
 struct Project {
   template <size_t N>
   Project(Slot input, const std::array<Projection, N>& all) : in(input), n(N) {
@@ -56,8 +56,8 @@ struct Project {
   std::array<Projection, kMost> list{};
 };
 
-/// Residual += residual_scale * y, where y = in · weightᵀ + bias, plus the update of the row's adapter. If the family
-/// has a post_norm, RMSNorm(y) * post_norm is added instead of y.
+/// Residual += residual_scale * y, where y = in · weightᵀ + bias, plus the row's LoRA update, if any. If the family has
+/// a post_norm, RMSNorm(y) * post_norm is added instead of y.
 struct ProjectToResidual {
   Slot in;
   WeightId weight;

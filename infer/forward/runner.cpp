@@ -229,7 +229,7 @@ void Runner::check(std::span<const Row> rows) {
     int64_t& count = sequences_[static_cast<size_t>(rows_of_[sequence])].count;
     require(row.position == length + count, "sequence {} continues at position {}, not {}", row.sequence,
             length + count, row.position);
-    const size_t n_hidden = config().n_layers > 0 ? 0 : static_cast<size_t>(config().dim);  // 0 unless an MTP module
+    const size_t n_hidden = config().n_layers > 0 ? 0 : static_cast<size_t>(config().dim);  // n_layers 0: MTP module
     require(row.hidden.size() == n_hidden, "a row has {} elements of a hidden state, expected {}", row.hidden.size(),
             n_hidden);
     require(row.position < config().context_length, "position {} is past the context of {}", row.position,

@@ -1,5 +1,5 @@
 // A model on its machines, with its KV cache. One forward pass runs rows (token, sequence, position) of any sequences
-// and returns logits and the tokens drawn from them. Prefill, chunked prefill and batched decoding are all this one
+// and returns logits and the tokens drawn from them. Prefill, chunked prefill and batched decoding all use this one
 // call. A row's result depends only on its own sequence: see reference/kernels.h.
 #pragma once
 
@@ -23,7 +23,7 @@ struct Row {
   Sampler* sampler = nullptr;          ///< draws the token that follows this row; null: no draw
   std::span<const int32_t> history{};  ///< the sequence's tokens so far, without a drawn_token(); read by the sampler
   bool keeps_hidden = false;           ///< asks for StepOutput::hidden
-  std::span<const float> hidden{};     ///< (dim): the model's hidden state, in a row of its module; see module_of()
+  std::span<const float> hidden{};     ///< (dim): if this is an MTP module, the main model's hidden state; else empty
 };
 
 /// A step that was issued and not yet collected.
@@ -40,7 +40,7 @@ struct Issued {
 struct StepOutput {
   std::span<float> logits;          ///< (rows with wants_logits, vocab_size); the caller may overwrite them
   std::span<const int32_t> tokens;  ///< (rows with a sampler): each a token, kNotFinite or kNothingLeft
-  std::span<const float> hidden{};  ///< (rows, dim): after the final norm; empty without keeps_hidden or if observed
+  std::span<const float> hidden{};  ///< (rows, dim), after the final norm; empty if no row keeps_hidden or if observed
 };
 
 struct CacheOptions {
@@ -57,8 +57,8 @@ struct Placement {
 
 class Runner {
  public:
-  /// Loads the model. `placements` must cover all layers in order, each at least one. Model and machines must outlive
-  /// the runner. Throws core::Error if a machine cannot run the model or has no memory for a single cache block.
+  /// Loads the model. `placements` must cover all layers in order, at least one layer each. Model and machines must
+  /// outlive the runner. Throws core::Error if a machine cannot run the model or has no memory for one cache block.
   Runner(const core::StoredModel& model, std::span<const Placement> placements, const CacheOptions& options);
   /// Loads all layers on one machine.
   Runner(const core::StoredModel& model, Machine& machine, const CacheOptions& options = {});
@@ -79,9 +79,9 @@ class Runner {
     return stages_.size() == 1 ? stages_.front()->info().steps_in_flight : 1;
   }
 
-  /// Returns true if steps can be observed and logits_of() is available: not in a pipeline of ranks.
+  /// Returns true if steps can be observed and logits_of() is available; false in a pipeline of ranks.
   [[nodiscard]] bool writable() const { return stages_.back()->info().writable; }
-  /// Returns true if rows may request hidden states (Row::keeps_hidden): not on several ranks.
+  /// Returns true if rows may request hidden states (Row::keeps_hidden); false if several processes run the model.
   [[nodiscard]] bool keeps_hidden() const { return stages_.back()->info().keeps_hidden; }
 
   /// Loads an adapter on all machines, or on none if it throws. Returns the adapter's id; ids are not reused. A CPU
@@ -97,12 +97,12 @@ class Runner {
   /// an exception, the cache is as before the call.
   StepOutput forward(std::span<const Row> rows, const Observer& observer = {});
 
-  /// Returns the logits (n, vocab_size) of rows of the residual stream (n, dim): the final norm, the output projection
-  /// and, if `finished`, the configuration's scale and cap. Caches nothing. Throws core::Error if n is 0 or more than
-  /// max_rows(). No step may be in flight.
+  /// Computes the logits (n, vocab_size) of rows of the residual stream (n, dim): applies the final norm, the output
+  /// projection and, if `finished`, the configuration's scale and cap. Caches nothing. Throws core::Error if n is 0 or
+  /// more than max_rows(). No step may be in flight.
   [[nodiscard]] std::vector<float> logits_of(std::span<const float> residual, bool finished = true);
 
-  /// First half of forward(): issues the step and stores its rows in the cache. Throws as forward() does.
+  /// First half of forward(): issues the step, which caches the keys and values of its rows. Throws as forward() does.
   [[nodiscard]] Issued issue(std::span<const Row> rows, const Observer& observer = {});
   /// Second half of forward(): waits for the step's results. Before this call, more steps may be issued, so that
   /// up to steps_in_flight() are in flight, or two if feeds() returned true. A step that is never collected still runs.
@@ -127,7 +127,7 @@ class Runner {
   size_t max_rows_ = 0;
   BlockManager cache_;
   std::set<int32_t> adapters_;
-  int32_t n_adapters_ = 0;  ///< the next adapter's id: the number of adapters loaded so far
+  int32_t n_adapters_ = 0;  ///< id of the next adapter
 
   // A sequence of the step being issued, and the number of its rows. sequences_ is in order of appearance.
   struct SequenceRows {
@@ -139,7 +139,7 @@ class Runner {
   std::vector<StepRow> rows_;
   std::vector<BlockId> tables_;
   std::vector<int32_t> table_starts_;
-  std::vector<float> residual_;  ///< (rows, dim): the rows' hidden states, if the model is a module
+  std::vector<float> residual_;  ///< (rows, dim): Row::hidden of the step's rows, if the model is an MTP module
   std::vector<float> hidden_;    ///< (rows, dim): StepOutput::hidden
   size_t n_logit_rows_ = 0;
   size_t n_fed_ = 0;             ///< number of the last step's draws that the next step may use as drawn_token()

@@ -9,8 +9,8 @@
 
 namespace folio::infer {
 
-/// Reads slots from a stage, passes them to the observer, if there is one, and writes back what it changed. Slots
-/// without elements are not shown.
+/// Reads slots from a stage, passes them to the observer, if there is one, and writes its changes back. Skips slots of
+/// width 0.
 class SlotObserver {
  public:
   SlotObserver(Stage& stage, const Observer& observer) : stage_(stage), observer_(observer) {}

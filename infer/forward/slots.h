@@ -11,9 +11,9 @@ namespace folio::infer {
 
 /// An activation array of shape (rows, width of the slot on this machine). Routes has each expert's weight for a row, 0
 /// if the expert is not selected. SharedGate and SharedUp belong to the experts that all rows use. ExpertGate and
-/// ExpertUp have (experts per row, expert_dim) values for each row, in a machine-specific order. QueryLatent, Latent
-/// (kv_lora_rank elements, then those of the key with RoPE), Absorbed and Attended belong to latent attention: the last
-/// two have as many elements per head as Latent, of which Attended uses the first kv_lora_rank.
+/// ExpertUp have (experts per row, expert_dim) values for each row, in a machine-specific order. QueryLatent, Latent,
+/// Absorbed and Attended belong to latent attention. Latent has kv_lora_rank elements, then the RoPE part of the key.
+/// Absorbed and Attended have as many elements per head as Latent, but Attended uses only the first kv_lora_rank.
 enum class Slot : uint8_t {
   Residual,
   Normed,
@@ -33,7 +33,7 @@ enum class Slot : uint8_t {
   SharedGate,
   SharedUp,
   Branch,  ///< a result that is normalized or scaled before it is added to Residual
-  Hidden,  ///< Residual after the final norm, of all rows, in models with n_tokens_ahead; see Step::keeps_hidden
+  Hidden,  ///< Residual of all rows after the final norm, if Step::keeps_hidden; width 0 unless n_tokens_ahead > 0
   Logits
 };
 inline constexpr size_t kSlots = 20;

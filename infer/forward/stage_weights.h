@@ -25,7 +25,7 @@ struct LayerRange {
   int64_t last = 0;
 };
 
-/// Returns all layers of a model except its MTP module; for a result of module_of(), the module's only layer.
+/// Returns all layers of a model except its MTP module's layer; for an MTP module (module_of()), its only layer.
 [[nodiscard]] LayerRange all_layers(const core::ModelConfig& config);
 
 /// Returns true if the layers need the tensor. The last layer needs the embedding, too, if it is tied to the output.

@@ -36,8 +36,8 @@ void check(const GenerationConfig& config) {
                 "temperature is {}, but must be in [0, 100]", config.temperature);
 }
 
-// Texts of tokens that were not passed to the callback yet. When the output ends, the text that the stop filter held
-// back, if any, is added as the last one.
+// Texts of tokens that have not been passed to the callback yet. When the output ends, any text that the stop filter
+// has held back is added as the last one.
 struct TokenTexts {
   StopFilter filter;
   std::deque<std::string> texts{};

@@ -23,7 +23,7 @@ namespace folio::infer::fast_llm {
 /// Options of a request: FastLLM's fields with its defaults, plus `seed`, which FastLLM doesn't have.
 struct GenerationConfig {
   int output_token_limit = -1;  ///< maximum number of tokens to generate; 0 or less: up to the end of the context
-  int last_n = 64;              ///< number of last tokens that repeat_penalty applies to; 0 or less: all
+  int last_n = 64;              ///< number of most recent tokens that repeat_penalty applies to; 0 or less: all
   float repeat_penalty = 1.0F;  ///< 1: no penalty
   int top_k = 1;                ///< sample from the top_k likeliest tokens; 1 or less: use the likeliest
   float top_p = 1.0F;
@@ -47,7 +47,7 @@ using Chat = std::optional<data::ChatTemplate>;
                                     int round, const std::string& input, const std::optional<std::string>& output = {});
 
 /// Returns the tokens of `text`, with the prefix that the model expects, such as a begin-of-text token. If `chat` has a
-/// template, special tokens in `text` are parsed, since the template inserts them.
+/// template, special tokens in `text` become token ids, since the template inserts them as text.
 [[nodiscard]] std::vector<int32_t> encode(const data::Tokenizer& tokenizer, const Chat& chat, std::string_view text);
 
 class Model {
@@ -67,8 +67,9 @@ class Model {
   /// later calls do. If the request failed, closes the handle and throws. Throws core::Error for an unknown handle.
   [[nodiscard]] int FetchResponseTokens(int handle);
 
-  /// Ends a request within a step and closes its handle. In a thread that waits for its tokens, FetchResponseTokens()
-  /// returns -1. Does nothing if the handle is closed. Throws core::Error if the handle is unknown.
+  /// Cancels a request before the engine's next step and closes its handle. In a thread that waits for the request's
+  /// tokens, FetchResponseTokens() returns -1. Does nothing if the handle is closed. Throws core::Error if it
+  /// is unknown.
   void AbortResponse(int handle);
 
   /// Returns the completion of `input`. `callback`, if set, is called on this thread for each token. The text that

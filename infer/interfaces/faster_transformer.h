@@ -21,7 +21,7 @@
 
 namespace folio::infer::faster_transformer {
 
-/// The memory that a tensor is in, with FasterTransformer's names. Only CPU memory is supported.
+/// The kind of memory that holds a tensor's data, named as in FasterTransformer. Only CPU memory is supported.
 enum MemoryType { MEMORY_CPU, MEMORY_CPU_PINNED, MEMORY_GPU };
 enum DataType { TYPE_BOOL, TYPE_INT32, TYPE_UINT32, TYPE_UINT64, TYPE_FP32 };
 
@@ -59,7 +59,7 @@ class LlamaWeight {
 
 struct LlamaOptions {
   MachineOptions machines{};
-  std::optional<CacheType> cache_type{};  ///< empty: default_cache_type()
+  std::optional<CacheType> cache_type{};  ///< element type of the KV cache; empty: default_cache_type()
   std::optional<int32_t> start_id{};      ///< first token of an empty prompt; default: the tokenizer's begin_of_text()
   std::optional<int32_t> end_id{};        ///< token that ends an output; default: end_tokens(); negative: none
   bool is_free_buffer_after_forward = false;
@@ -104,10 +104,10 @@ class Llama {
   };
   // The sequences of the last call, which a call with continue_gen continues.
   struct Session {
-    size_t length = 0;  ///< maximum number of tokens of a sequence, the input session_len
+    size_t length = 0;  ///< maximum number of tokens per sequence: the input tensor session_len
     size_t beam_width = 0;
     std::vector<std::vector<int32_t>> sequences{};  ///< tokens of each sequence so far; with beams, of the best beam
-    std::vector<size_t> n_hidden{};             ///< per sequence: 1 if it begins with a start_id that the output omits
+    std::vector<size_t> n_hidden{};  ///< per sequence: 1 if it begins with a start_id that the output omits
   };
 
   const LlamaWeight& weights_;

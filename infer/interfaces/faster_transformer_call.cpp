@@ -50,9 +50,8 @@ class Call {
   }
 
  private:
-  // One sequence of the batch.
   struct Sequence {
-    std::vector<int32_t> tokens{};  ///< prompt: with continue_gen the session's tokens, then input_ids
+    std::vector<int32_t> tokens{};  ///< prompt: the session's tokens if continue_gen is set, then input_ids
     size_t n_hidden = 0;            ///< 1 if tokens[0] is a start_id, which the output omits; otherwise 0
     size_t most = 0;                ///< output_seq_len: the maximum length, including the prompt
     int32_t end_id = 0;             ///< token that fills output_ids after the sequence's end

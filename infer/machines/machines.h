@@ -14,10 +14,10 @@
 
 namespace folio::infer {
 
-/// A machine to use instead of this process's CPU: several processes that run one model together (infer/ranks/net).
+/// A machine of several processes that run one model together (infer/ranks/net), used instead of this process's CPU.
 struct GivenMachine {
   Machine* machine = nullptr;  ///< must outlive the model
-  const Cpu* cpu = nullptr;    ///< this process's part of the machine
+  const Cpu* cpu = nullptr;    ///< the CPU of this process, a part of the machine
 };
 
 struct MachineOptions {
@@ -25,10 +25,10 @@ struct MachineOptions {
   std::optional<size_t> n_shards{};       ///< number of shards of the CPU; default: default_shards()
   std::optional<int> gpu{};               ///< index of the GPU; default: no GPU
   std::optional<int64_t> gpu_layers{};    ///< number of layers, counted from the last, on the GPU; default: all
-  std::optional<uint64_t> cache_bytes{};  ///< bytes of GPU memory for the KV cache; default: all that is left
+  std::optional<uint64_t> cache_bytes{};  ///< GPU memory for the KV cache; default: all that the weights leave free
   GivenMachine given{};                   ///< used instead of this process's CPU and its shards
   bool fast = false;                      ///< BF16 products on CPUs; on GPUs output may depend on the batch
-  std::function<void(uint64_t done, uint64_t total)> on_progress{};  ///< receives bytes of weights sent to the GPU
+  std::function<void(uint64_t done, uint64_t total)> on_progress{};  ///< called with bytes of weights copied to the GPU
 };
 
 /// Returns the CPU options in `options`: n_threads, and `fast` if BF16 products are faster on this CPU.
@@ -37,13 +37,13 @@ struct MachineOptions {
 /// The machines of one model.
 struct Machines {
   std::vector<Placement> placements;
-  const Cpu* cpu = nullptr;  ///< null if the GPU has all layers; with several shards, the first one
+  const Cpu* cpu = nullptr;  ///< the CPU, or its first shard if it has several; null if all layers are on the GPU
   size_t n_threads = 0;      ///< CPU threads in this process
-  size_t n_shards = 1;       ///< shards of the CPU
+  size_t n_shards = 1;       ///< number of CPU shards (tensor parallelism)
   Machine* gpu = nullptr;    ///< null if no GPU was requested
   std::vector<std::unique_ptr<Machine>> owned{};
 
-  /// Returns what the machines are, such as "2 threads, avx512bf16", in the order of their layers.
+  /// Returns a description of the machines, such as "2 threads, avx512bf16", in the order of their layers.
   [[nodiscard]] std::string describe() const;
 };
 

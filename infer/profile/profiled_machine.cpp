@@ -50,7 +50,7 @@ struct KindOf {
   Kind operator()(const ProjectExperts& /*o*/) const { return ExpertGateUp; }
   Kind operator()(const CombineExperts& /*o*/) const { return ExpertDown; }
   Kind operator()(const GateRows& /*o*/) const { return SharedGateRows; }
-  template <typename Rest>  // for Gather, FinishLogits and DrawTokens
+  template <typename Rest>  // all other operations: Gather, FinishLogits and DrawTokens
   Kind operator()(const Rest& /*o*/) const {
     return Other;
   }
@@ -175,13 +175,13 @@ class ProfiledStage final : public PassThroughStage {
   void count_vectors(std::initializer_list<WeightId> vectors) {
     for (const WeightId id : vectors) work_->weight_bytes += id.exists() ? size_of(id).bytes : 0;
   }
-  // Counts a product: a matrix is read once, and each of its elements is multiplied once per row.
+  // Counts a matrix product. The matrix is read once, and each of its elements is multiplied once per row.
   void count_product(WeightId weight) {
     work_->weight_bytes += size_of(weight).bytes;
     work_->matrix_multiply_adds += rows_.size() * size_of(weight).elements;
   }
 
-  // Counts the experts in use, and the pairs of rows and experts.
+  // Counts the experts that at least one row uses, and the pairs of a row and an expert that it uses.
   void count_experts() {
     const size_t n_experts = width(Slot::Routes);
     std::vector<float> routes(rows_.size() * n_experts);
@@ -195,7 +195,7 @@ class ProfiledStage final : public PassThroughStage {
     }
     n_experts_taken_ = static_cast<uint64_t>(std::count(taken.begin(), taken.end(), true));
   }
-  // Counts a product with a stack of experts' matrices: only those of experts in use are read.
+  // Counts a product with stacked expert matrices. Only the matrices of experts that a row uses are read.
   void count_stack(WeightId stack) {
     const auto n_experts = static_cast<uint64_t>(config_.n_experts);
     work_->weight_bytes += n_experts_taken_ * size_of(stack).bytes / n_experts;
@@ -205,7 +205,7 @@ class ProfiledStage final : public PassThroughStage {
   ProfiledMachine& machine_;
   const core::ModelConfig& config_;
   uint64_t cached_bytes_;    ///< KV cache bytes per position and layer
-  uint64_t multiply_adds_;   ///< multiply-adds of attention to one position: those of its keys and of its values
+  uint64_t multiply_adds_;   ///< attention multiply-adds per row and cached position: products with keys and values
   std::vector<Size> sizes_;  ///< indexed by WeightId
   std::vector<StepRow> rows_;
   uint64_t n_taken_ = 0;  ///< number of (row, expert) pairs in the step

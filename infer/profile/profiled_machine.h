@@ -1,6 +1,6 @@
-// A machine that wraps another, and counts and times each operation of the forward pass: seconds, bytes and
-// multiply-adds by kind of operation. Results are unchanged; steps are not replayed. CPUs only, since an operation must
-// be done when issue() returns.
+// Wraps a machine to profile the forward pass: seconds, bytes and multiply-adds by kind of operation. Results are
+// unchanged, but recorded steps are not replayed. Works only with machines that complete each operation before issue()
+// returns, such as Cpu.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ namespace folio::infer {
 struct Work {
   uint64_t operations = 0;
   double seconds = 0.0;
-  /// Each matrix and vector counts once per operation that uses it; expert matrices only if a row uses the expert.
+  /// Bytes of the weights that are read, once per operation. Experts that no row uses are not counted.
   uint64_t weight_bytes = 0;
   uint64_t embedding_bytes = 0;          ///< rows of the embedding table, one per row of the step
   uint64_t cache_bytes_read = 0;         ///< keys and values of all positions that each row attends to

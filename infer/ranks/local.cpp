@@ -86,12 +86,12 @@ class LocalGroup::Member final : public Transport {
  public:
   Member(LocalGroup& group, size_t index) : group_(group), index_(index) {}
 
-  // A member that has entered round r + 1 has read all messages of round r. So it is enough to store two messages per
-  // member.
+  // A member that has entered round r + 1 has read all messages of round r, so only the messages of two rounds are
+  // stored.
   void all_gather(std::span<const std::byte> bytes, size_t n_to_all, const Take& take,
                   std::chrono::seconds /*timeout*/) override {
     const uint32_t round = group_.n_rounds_.load(std::memory_order_acquire);
-    group_.check();  // throws after a failure: another member may still be reading given_
+    group_.check();  // after a failure, throws: another member may still read given_, which must not be overwritten
     std::vector<Given>& given = group_.given_[round % 2];
     given[index_] = {bytes, n_to_all};
     group_.wait_for_all(round);
@@ -215,7 +215,7 @@ ShardedCpu::ShardedCpu(size_t n_shards, const CpuOptions& options, std::span<con
     exchanges_.push_back(std::make_unique<Exchange>(group_.member(i), i, n_shards, std::chrono::seconds::max(), false));
   }
   const size_t n_threads = options.n_threads == 0 ? core::default_threads() : options.n_threads;
-  threads_.run([&](size_t i) {  // runs on the shard's thread, so that the CPU's threads and memory are on its node
+  threads_.run([&](size_t i) {  // runs on the shard's thread, so that its memory and worker threads are on its node
     CpuOptions own = options;
     const Share share = share_of(std::max(n_threads, n_shards), i, n_shards);
     own.n_threads = share.last - share.first;

@@ -1,5 +1,5 @@
-// CPU shards of one process as one machine (tensor parallelism): each shard has some output rows of every matrix and
-// some heads, with its own threads and memory. With several memory nodes (NUMA), each shard stays on one node. Output
+// Tensor parallelism on the CPU within one process. Each shard has its own threads and memory, and computes some output
+// rows of every matrix and some attention heads. With several memory nodes (NUMA), each shard stays on one node. Output
 // is byte-identical for any number of shards.
 #pragma once
 
@@ -22,8 +22,8 @@
 
 namespace folio::infer {
 
-/// A thread for each shard. Threads sleep between runs; std::barrier is not used, because libstdc++'s yields instead,
-/// which costs milliseconds per run while other programs are busy.
+/// A thread for each shard. Threads sleep between runs. std::barrier is not used: in libstdc++, waiting threads yield
+/// instead of sleeping, which costs milliseconds per run while other programs are busy.
 class ShardThreads {
  public:
   /// Starts `n` threads, thread i on memory node nodes[i % nodes.size()]. Throws core::Error if one cannot be started.
@@ -32,8 +32,8 @@ class ShardThreads {
   ShardThreads(const ShardThreads&) = delete;
   ShardThreads& operator=(const ShardThreads&) = delete;
 
-  /// Calls work(i) on every thread i and returns when all calls have finished. If a call throws, the first such thread
-  /// calls `on_failure` at once, and its exception is rethrown at the end.
+  /// Calls work(i) on every thread i and returns when all calls have finished. If calls throw, the first thread to fail
+  /// calls `on_failure` immediately, and run() rethrows its exception after the last call.
   void run(const std::function<void(size_t)>& work, const std::function<void()>& on_failure = {});
 
  private:
@@ -59,8 +59,8 @@ class LocalGroup {
   /// Returns the transport of a member. The group must outlive it. Timeouts are ignored.
   [[nodiscard]] std::unique_ptr<Transport> member(size_t index);
 
-  /// Makes all_gather() throw in all members, because one has failed. reset() undoes this; it may only be called while
-  /// no member is in all_gather().
+  /// After a member has failed, makes all_gather() throw in all members. reset() undoes this, and may be called only
+  /// while no member is in all_gather().
   void break_off();
   void reset();
 
@@ -73,7 +73,7 @@ class LocalGroup {
   void wait_for_all(uint32_t round);
   void check() const;
 
-  std::array<std::vector<Given>, 2> given_;  ///< by round modulo 2: the bytes that each member sends
+  std::array<std::vector<Given>, 2> given_;  ///< [round % 2][member]: the bytes that the member sends
   std::atomic<uint32_t> n_here_{0};
   std::atomic<uint32_t> n_rounds_{0};
   std::atomic<bool> broken_{false};
@@ -81,11 +81,11 @@ class LocalGroup {
 
 class ShardedCpu final : public Machine {
  public:
-  /// Creates `n_shards` CPUs on the memory nodes, with options.n_threads threads in total, but at least one each.
+  /// Creates `n_shards` CPU backends on the memory nodes, with options.n_threads threads in total, at least one each.
   ShardedCpu(size_t n_shards, const CpuOptions& options, std::span<const core::MemoryNode> nodes);
 
   [[nodiscard]] std::string describe() const override;
-  /// Loads one shard of the model on each CPU. Throws core::Error if the model's width has fewer tiles than shards.
+  /// Loads one shard of the model on each CPU backend. Throws core::Error if shard_tiles(config.dim) < n_shards.
   [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, const Shard& shard,
                                             CacheType cache_type) override;
 
@@ -101,7 +101,7 @@ class ShardedCpu final : public Machine {
   std::vector<std::unique_ptr<Exchange>> exchanges_;
 };
 
-/// Returns the default number of shards: n_nodes, limited by n_threads and the tiles of kShardRows rows in config.dim.
+/// Returns the default number of shards: n_nodes, but at most n_threads and at most shard_tiles(config.dim).
 [[nodiscard]] size_t default_shards(size_t n_nodes, size_t n_threads, const core::ModelConfig& config);
 
 }  // namespace folio::infer

@@ -16,7 +16,7 @@ struct Partial {
   std::array<float, kMaxHeadDim> value;
 };
 
-// Returns element i of a head's keys or values, which belongs to position j and dimension d.
+// Returns element i of a head's keys or values as a float. Position j and dimension d select the scale of a Q8 element.
 template <typename T>
 float number(const T* numbers, size_t i, size_t /*j*/, size_t /*d*/, size_t /*head_dim*/) {
   return widened(numbers[i]);
@@ -27,7 +27,7 @@ float number(const Q8* numbers, size_t i, size_t j, size_t d, size_t head_dim) {
   return widened(scale) * static_cast<float>(numbers[i].quant);
 }
 
-// Returns the product of a query (head_dim) and the key of position j.
+// Returns the dot product of a query (head_dim) and the key of position j.
 template <typename T>
 float score_of(const float* query, const T* keys, size_t j, size_t head_dim) {
   float score = 0.0F;
@@ -37,7 +37,7 @@ float score_of(const float* query, const T* keys, size_t j, size_t head_dim) {
   return score;
 }
 
-// Returns the product of a query (head_dim) and the latent of position j, summed in matmul's order.
+// Returns the dot product of a query (head_dim) and the latent of position j, summed in the same order as matmul.
 template <typename T>
 float score_of_latent(const float* query, const T* latents, size_t j, size_t head_dim) {
   std::array<float, kMaxHeadDim> latent;

@@ -1,4 +1,4 @@
-// Weights in groups and quantized inputs: the operands of matmul_groups.
+// The operands of matmul_groups: group-quantized weights and quantized inputs.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ inline constexpr size_t kTileRows = 16;
 inline constexpr size_t kGroupColumns = 32;   ///< columns of an input that share a scale
 inline constexpr size_t kBlockColumns = 256;  ///< columns per block of a tile
 
-/// Returns the size in bytes of the quants of a tile in one group of 32 columns. `bits` is the size of a quant.
+/// Returns the size in bytes of the quants of one tile (16 rows) and one group (32 columns), with `bits` per quant.
 [[nodiscard]] constexpr size_t group_quant_bytes(int bits) {
   return kTileRows * kGroupColumns * static_cast<size_t>(bits) / 8;
 }
@@ -19,23 +19,23 @@ inline constexpr size_t kBlockColumns = 256;  ///< columns per block of a tile
 // The layout of GroupMatrix::tiles. Sixteen rows form a tile, one row per vector lane, so lanes are never summed. A
 // tile is read sequentially. It consists of blocks of 256 columns, each with these parts in order:
 //
-//   factors   only with byte_scales, but not with fp4: F16, (16) for the scales, then (16) for the minimums
+//   factors   (16) F16 for the scales, then (16) F16 for any minimums; only with byte_scales and without fp4
 //   scales    (groups, 16), F16 or bytes
 //   minimums  like the scales, if the type has minimums
-//   quants    by group of 32 columns. Four adjacent columns of the sixteen rows are 64 bytes, row by row: the
-//             operand of one dot-product instruction. 8-bit quants are these bytes. With fewer bits, a byte has the low
-//             nibbles of two quants: column c < 16 in its low half, column c + 16 in its high half. The upper bits
-//             follow: for 5 bits a byte per row and c mod 4, whose bit i belongs to column 4 i + c mod 4; for 6 bits
-//             two such bytes of bit pairs, for the first and the second sixteen columns.
+//   quants    for each group of 32 columns. 8-bit quants are bytes (8, 16 rows, 4 columns): four adjacent columns of
+//             the sixteen rows are the 64-byte operand of one dot-product instruction. With fewer bits, bytes (4, 16
+//             rows, 4 columns) contain the low nibbles of two quants: column c < 16 in the low half, column c + 16 in
+//             the high half. The upper bits follow. 5-bit quants have a byte per row and c mod 4, whose bit i belongs
+//             to column 4 i + c mod 4. 6-bit quants have two such bytes of bit pairs, for columns c < 16 and c >= 16.
 //
 // The last block of a row may have fewer groups. Blocks and their quants begin at cache lines. The last tile is padded
 // with zeros.
-/// A view of weights in groups: weight[r, c] = scale * (quant - zero_point), or scale * quant + minimum.
+/// A view of group-quantized weights: weight[r, c] = scale * (quant - zero_point), or scale * quant + minimum.
 struct GroupMatrix {
   const uint8_t* tiles;  ///< (ceil(rows / 16), tile_bytes()), aligned to 64 bytes
   size_t k;              ///< columns, a multiple of 32, or of 256 if scales are bytes
   size_t group;          ///< columns per scale: 32, or 16 (then without minimums)
-  int32_t zero_point;    ///< value of a quant that means 0: a power of two, or 0
+  int32_t zero_point;    ///< quant that represents a weight of 0: a power of two, or 0
   int bits;              ///< bits per quant: 4, 5, 6 or 8
   bool minimums;
   bool byte_scales;  ///< scale = factor * byte, minimum = -factor * byte; without minimums, the bytes are signed
@@ -45,7 +45,7 @@ struct GroupMatrix {
   [[nodiscard]] size_t groups_of(size_t block) const {
     return std::min(kBlockColumns, k - block * kBlockColumns) / kGroupColumns;
   }
-  // Return the byte offsets of the parts of a block with n groups. The factors, if any, are at offset 0.
+  // Return byte offsets in a block with n groups of 32 columns. The factors, if any, are at offset 0.
   [[nodiscard]] size_t scales_at() const { return !byte_scales || fp4 ? 0 : kTileRows * (minimums ? 4 : 2); }
   [[nodiscard]] size_t minimums_at(size_t n) const {
     return scales_at() + n * (kGroupColumns / group) * kTileRows * (byte_scales ? 1 : 2);
@@ -65,18 +65,19 @@ struct GroupMatrix {
   }
 };
 
-/// Inputs of equal length, written by quantize and read by matmul_groups of the same kernels. n inputs need n times the
-/// memory of one and are stored in batches of sixteen. Each instruction set has its own batch layout; the reference
-/// stores one input after the other.
+/// Quantized inputs of equal length. The layout depends on the instruction set, so quantize and matmul_groups must be
+/// from the same Kernels. Inputs are stored in batches of sixteen, one after the other in the reference. n inputs need
+/// n times the memory of one.
 struct QuantizedInputs {
   int8_t* values;      ///< (k) per input, in [-127, 127]
   float* scales;       ///< (k / 32) per input
   float* scaled_sums;  ///< (k / 32) per input: scale * Σ of the 32 values
-  int32_t* sums;  ///< (k / 32, 3) per input, if the kernels use it: -Σ of all 32, the first 16, the last 16 values
+  int32_t* sums;  ///< (k / 32, 3) per input: -Σ of all 32, the first 16, the last 16 values; some kernels don't set it
 };
 
-/// Returns the inputs from `first` on, each of k elements. A Kernels::quantize() call must have written `first` as its
-/// first input, because AMX interleaves the inputs of a call. Always inlined, so that each instruction set has its own.
+/// Returns a view of x that begins at input `first`. Each input has k elements. `first` must be the first input of a
+/// Kernels::quantize() call, because AMX interleaves the inputs of a call. Inlined, so that each caller compiles it for
+/// its own instruction set.
 [[nodiscard, gnu::always_inline]] inline QuantizedInputs from(const QuantizedInputs& x, size_t first, size_t k) {
   const size_t groups = first * (k / kGroupColumns);
   return {.values = x.values + first * k,

@@ -20,8 +20,8 @@ namespace folio::infer::kernels {
 // order.
 //
 // An adapter of rank r (a: (r, k), b: (n_out, r), a scale) updates the result y of a row x, once its bias is added:
-// t_j = scale * Σ_k x_k a[j, k], then y_i += Σ_j t_j b[i, j]. Both sums are matmul's on floats, whatever the type of
-// the matrix, so a row's result does not depend on the adapters of other rows.
+// t_j = scale * Σ_k x_k a[j, k], then y_i += Σ_j t_j b[i, j]. Both sums are computed like matmul with float
+// weights, whatever the type of the matrix, so a row's result does not depend on the adapters of other rows.
 inline constexpr size_t kLanes = 16;           ///< partial sums of a chunk
 inline constexpr size_t kChunk = 1024;         ///< elements of k that are summed before they are added to the total
 inline constexpr size_t kBlockPositions = 32;  ///< positions in one block of the KV cache
@@ -61,9 +61,9 @@ template <typename T>
   return kBlockPositions * (head_dim + scales);
 }
 
-/// Some rows of a sequence, and the keys and values that they attend to, for one key/value head, as the KV cache stores
-/// them. T is float, F16, Q8 or BF16Pair. The rows are consecutive positions in one cache block. In latent attention
-/// (DeepSeek-V2, 2024), a block has no keys: the values serve as the keys, too.
+/// The queries of some rows of a sequence, and the keys and values of one key/value head that they attend to. T is the
+/// element type of the KV cache: float, F16, Q8 or BF16Pair. The rows are consecutive positions in one cache block. In
+/// latent attention (DeepSeek-V2, 2024), a block has no keys, and the values are used as keys, too.
 template <typename T>
 struct AttentionInput {
   const float* query;            ///< row r: (n_queries, head_dim) at r * row_stride
@@ -71,15 +71,15 @@ struct AttentionInput {
   size_t key_offset;             ///< elements from a block's start to this head's keys, (head_dim, 32)
   size_t value_offset;           ///< elements from a block's start to this head's values, (32, head_dim)
   size_t n_positions;            ///< row r attends to positions below n_positions + r; at least 1
-  size_t window;                 ///< row r attends only to the last `window` of these; all windows begin in one block
+  size_t window;                 ///< row r attends to its last `window` positions; the windows begin in the same block
   size_t n_rows;                 ///< number of rows; n_positions + n_rows - 1 is at most the next multiple of 32
   size_t row_stride;             ///< elements from one row to the next, in the query and in the output
   size_t n_queries;              ///< query heads that share this key/value head
   size_t head_dim;               ///< at most kMaxHeadDim
-  size_t latent_rank = 0;        ///< latent attention: the output's elements, the first of each value; 0: not latent
-  float scale;                   ///< factor of query · key: 1 / sqrt(head_dim), except in some families
+  size_t latent_rank = 0;        ///< latent attention: leading elements of each value that are output; 0: not latent
+  float scale;                   ///< factor of query · key: 1 / sqrt(head_dim), except in some model families
   float cap = 0.0F;              ///< scaled scores s become soft_cap(s); 0: no cap
-  const float* sinks = nullptr;  ///< (n_queries): an extra score per query head, see attention; null: none
+  const float* sinks = nullptr;  ///< (n_queries): an extra score per query head (Kernels::attention); null: none
 };
 
 /// Returns the number of elements of each head of the output.
@@ -92,7 +92,7 @@ inline constexpr float kGeluFactor = 1.5957691216F;  ///< 2 sqrt(2 / π), for GE
 inline constexpr float kGeluCube = 0.044715F;
 
 inline constexpr size_t kMaxHeadDim = 1024;
-inline constexpr size_t kManyInputs = 64;  ///< minimum number of inputs for which packing pays off
+inline constexpr size_t kManyInputs = 64;  ///< minimum number of inputs for which Kernels::pack makes matmul faster
 
 /// Returns n rounded up to a multiple of kLanes.
 constexpr size_t in_lanes(size_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
@@ -109,7 +109,7 @@ constexpr size_t in_panels(size_t k, size_t row, size_t column) {
   return ((row / kLanes * panel_columns(k) + column / 2 * 2) * kLanes) + row % kLanes * 2 + column % 2;
 }
 
-/// A function that is called through a pointer.
+/// A function pointer as a class, so that Overloads can inherit from several.
 template <typename Signature>
 struct Function;
 template <typename... Arguments>
@@ -139,19 +139,19 @@ struct Kernels {
   void (*rms_norm)(const float* x, const float* weight, float eps, size_t dim, float* out);
 
   /// Computes out[n * out_stride + r] = Σ_k x[n, k] weight[r, k] for r in [row_begin, row_end) and n < n_rows, in the
-  /// order of sums above (kLanes). x is (n_rows, k), weight (…, k). With `accumulate`, adds the result to out. Narrow
-  /// weights give the bits of weights widened to float. Of Q8 weights, only the quants are multiplied: the caller
-  /// applies their scales.
+  /// order of sums above (kLanes). x is (n_rows, k), weight (…, k). With `accumulate`, adds the result to out. 16-bit
+  /// weights give results bit-identical to those of the weights widened to float. For Q8 weights, only the quants are
+  /// multiplied; the caller applies their scales.
   Overloads<Matmul<float>, Matmul<F16>, Matmul<BF16>, Matmul<Q8>> matmul;
 
-  /// Computes matmul for many inputs in a packed layout, with matmul's bits. pack() writes n <= packed_inputs inputs
-  /// (n, k) to packed_inputs * in_lanes(k) floats; the outputs of successive calls are contiguous. The layout depends
-  /// on the instruction set. Null except with AVX-512.
+  /// Computes matmul for many inputs in a packed layout; results are bit-identical to matmul's. pack() writes
+  /// n <= packed_inputs inputs (n, k) to packed_inputs * in_lanes(k) floats; the outputs of successive calls are
+  /// contiguous. The layout depends on the instruction set. Null except with AVX-512.
   size_t packed_inputs = 0;
   void (*pack)(const float* x, size_t n, size_t k, float* out) = nullptr;
   Overloads<Matmul<float>, Matmul<F16>, Matmul<BF16>> matmul_packed{};
 
-  /// Computes matmul for few rows, without prefetches: the weights are in the CPU's caches.
+  /// Computes matmul for few rows and weights that are already in the CPU's caches, so it does not prefetch.
   Overloads<Matmul<float>, Matmul<BF16>, Matmul<Q8>> matmul_near;
 
   /// Quantizes n <= 16 inputs (n, k), k a multiple of 32, for matmul_groups. For each group of 32 values: m = max |x|,
@@ -174,7 +174,7 @@ struct Kernels {
   void (*to_fast)(const float* x, size_t k, BF16* out) = nullptr;
   void (*matmul_fast)(const BF16* x, size_t n_rows, const PanelMatrix& weight, size_t k, size_t row_begin,
                       size_t row_end, float* out, size_t out_stride, bool accumulate) = nullptr;
-  size_t fast_rows = kLanes;  ///< number of weight rows that matmul_fast multiplies at once; it is slower with fewer
+  size_t fast_rows = kLanes;  ///< weight rows that matmul_fast multiplies together; fewer rows per call are slower
 
   /// Applies RoPE to each head in place: x_d = x_d cos_d + x_e sin_d, where d and e form a pair (Su et al. 2021). x is
   /// (n_heads, head_dim); cos and sin are (head_dim) for one position, sin negated at the first element of a pair.
@@ -186,16 +186,16 @@ struct Kernels {
   /// maximum (online softmax, Milakov & Gimelshein 2018). A head's sink s is an extra score with the value 0:
   /// finally, e^(s - m) is added to Σ p (gpt-oss, 2025). In latent attention, scores are summed like matmul (not in
   /// attention_bf16), and only the first latent_rank elements of each head of `out` are written. Keys and values in 16
-  /// or 8 bits give the bits of the widened values. Widening is exact, since a quant times its scale is representable
-  /// as a float.
+  /// or 8 bits give results bit-identical to those of the values widened to float. Widening is exact, since a quant
+  /// times its scale is representable as a float.
   Overloads<Attention<float>, Attention<F16>, Attention<Q8>> attention;
-  /// Computes attention for --fast; null if the CPU has no BF16 instruction that is faster. Like attention, but queries
-  /// and p are rounded to BF16 for the products, whose pairs are added like those of matmul_fast: pairs of dimensions
-  /// in q k, pairs of positions 2i and 2i + 1 in p v, where a position that the row does not attend to counts as 0. The
-  /// sum of p and the softmax are not rounded. head_dim is even.
+  /// Computes attention for --fast; null if BF16 products are not faster on the CPU. Differs from `attention` only in
+  /// the products. Queries and p are rounded to BF16, and products are added in pairs, as in matmul_fast: of dimensions
+  /// in q k, and of positions 2i and 2i + 1 in p v, where positions that the row does not attend to count as 0. The sum
+  /// of p and the softmax are not rounded. head_dim must be even.
   Attention<BF16Pair>* attention_bf16 = nullptr;
 
-  /// Rounds x (n) to F16, to nearest, ties to even. Values of 65520 and above become infinity. A NaN becomes a quiet
+  /// Rounds x (n) to F16, to nearest, ties to even. If |x| >= 65520, the result is ±infinity. A NaN becomes a quiet
   /// NaN that keeps the upper ten bits of its mantissa.
   void (*to_f16)(const float* x, size_t n, F16* out);
 
@@ -231,8 +231,8 @@ struct Kernels {
 /// this machine does not support the instruction set.
 [[nodiscard]] const Kernels& kernels_for(core::Isa isa);
 
-/// Returns true if matmul_fast is faster than matmul on this machine. Intel's AVX-512 without AMX is not: one Xeon
-/// core reached 97 GFLOP/s with BF16 products and 165 with float products.
+/// Returns true if matmul_fast is faster than matmul on this machine. It is slower on Intel CPUs with AVX-512 but
+/// without AMX, where one Xeon core reached 97 GFLOP/s with BF16 products and 165 with float products.
 [[nodiscard]] bool fast_pays();
 
 const Kernels& reference_kernels();

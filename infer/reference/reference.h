@@ -22,7 +22,7 @@ inline float widened(F16 x) { return core::f16_to_float(x.bits); }
 inline float widened(BF16 x) { return core::bf16_to_float(x.bits); }
 inline float widened(Q8 x) { return static_cast<float>(x.quant); }
 
-/// Returns x, or a zero of its sign if x is subnormal.
+/// Returns x, or zero with the sign of x if x is subnormal.
 [[nodiscard]] float flushed(float x);
 
 /// Returns sum + a.of[1] b.of[1] + a.of[0] b.of[0], added in this order as vdpbf16ps does: see Kernels::matmul_fast.

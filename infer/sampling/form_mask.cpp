@@ -82,7 +82,7 @@ bool FormMask::keep_allowed(std::span<float> logits, std::span<const int32_t> hi
     }
     return true;
   });
-} catch (const core::Error&) {  // ignored here: way_on() throws it again if the sequence continues
+} catch (const core::Error&) {  // ignored here: allowed_after() throws it again if the sequence continues
   return false;
 }
 
@@ -158,25 +158,25 @@ bool FormMask::accepts(int32_t token, std::span<const int32_t> history) try {
 
 bool FormMask::accepts(int32_t token, Place place) {
   if (place == Form::kDead || ends(token) || tokenizer_->token_bytes(token).empty()) return false;
-  return way_on_at(after(place, token)) == WayOn::Tokens;
+  return allowed_at(after(place, token)) == Allowed::Tokens;
 }
 
 bool FormMask::may_end(std::span<const int32_t> history) {
   return at(history, [&](Place place) { return place != Form::kDead && form_->may_end(place); });
 }
 
-WayOn FormMask::way_on(std::span<const int32_t> history) {
-  return at(history, [&](Place place) { return way_on_at(place); });
+Allowed FormMask::allowed_after(std::span<const int32_t> history) {
+  return at(history, [&](Place place) { return allowed_at(place); });
 }
 
-WayOn FormMask::way_on(std::span<const int32_t> history, int32_t token) {
-  return at(history, [&](Place place) { return way_on_at(after(place, token)); });
+Allowed FormMask::allowed_after(std::span<const int32_t> history, int32_t token) {
+  return at(history, [&](Place place) { return allowed_at(after(place, token)); });
 }
 
-WayOn FormMask::way_on_at(Place place) {
-  if (place == Form::kDead) return WayOn::None;
-  if (!form_->allowed(place).empty()) return WayOn::Tokens;
-  return form_->may_end(place) ? WayOn::End : WayOn::None;
+Allowed FormMask::allowed_at(Place place) {
+  if (place == Form::kDead) return Allowed::None;
+  if (!form_->allowed(place).empty()) return Allowed::Tokens;
+  return form_->may_end(place) ? Allowed::End : Allowed::None;
 }
 
 FormMask::Place FormMask::after(Place place, int32_t token) {

@@ -1,6 +1,6 @@
-// Follows a sequence's output through a form (the constraint of a structured output): which tokens are allowed next,
-// and whether the output may or must end. The form's state depends only on the output's tokens. States are cached, so
-// only tokens that differ from the last call's are processed.
+// Computes which tokens a form (the constraint of a structured output) allows next in a sequence, and whether the
+// output may or must end. The form's state depends only on the output's tokens. States are cached, so only tokens that
+// differ from those of the last call are processed.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ class Form;
 
 namespace folio::infer {
 
-/// The ways in which a form allows an output to continue.
-enum class WayOn : uint8_t {
+/// What a form allows next.
+enum class Allowed : uint8_t {
   Tokens,  ///< one or more tokens are allowed next; the output may also be allowed to end
   End,     ///< the output is complete, and no token is allowed
   None     ///< the output is incomplete, but no token of the vocabulary is allowed
@@ -33,7 +33,7 @@ class FormMask {
            size_t n_prompt);
 
   // `history` is the prompt and the output so far. If the form throws core::Error, for example because the output has
-  // too many parses, may_end() and way_on() rethrow it; the other functions treat it as allowing no token.
+  // too many parses, may_end() and allowed_after() rethrow it; the other functions treat it as allowing no token.
   /// Sets the logits (vocab_size) of all tokens that are not allowed to kForbidden. If no token is allowed, returns
   /// false and leaves the logits unchanged.
   [[nodiscard]] bool keep_allowed(std::span<float> logits, std::span<const int32_t> history);
@@ -45,9 +45,9 @@ class FormMask {
   /// Returns true if `token` is allowed and the form allows at least one token after it.
   [[nodiscard]] bool accepts(int32_t token, std::span<const int32_t> history);
   [[nodiscard]] bool may_end(std::span<const int32_t> history);
-  [[nodiscard]] WayOn way_on(std::span<const int32_t> history);
+  [[nodiscard]] Allowed allowed_after(std::span<const int32_t> history);
   /// Returns how the output can continue after `history` and `token`. `token` must be allowed and not an end token.
-  [[nodiscard]] WayOn way_on(std::span<const int32_t> history, int32_t token);
+  [[nodiscard]] Allowed allowed_after(std::span<const int32_t> history, int32_t token);
 
  private:
   using Place = int32_t;  ///< forms::Form::Place, a state of the form
@@ -59,7 +59,7 @@ class FormMask {
   template <typename Look>
   [[nodiscard]] auto within_capacity(Look look);
   [[nodiscard]] Place after(Place place, int32_t token);
-  [[nodiscard]] WayOn way_on_at(Place place);
+  [[nodiscard]] Allowed allowed_at(Place place);
   [[nodiscard]] bool accepts(int32_t token, Place place);
   [[nodiscard]] bool ends(int32_t token) const;
   void mask(std::span<float> logits, std::span<const std::pair<uint32_t, uint32_t>> allowed);

@@ -53,7 +53,7 @@ double far_weight(std::span<const float> logits, float largest, float near, floa
   return sum;
 }
 
-// Combines `first` and all values with `step`, in sixteen lanes that compilers turn into vector instructions.
+// Reduces `values` with step(result, value), starting at `first`. Uses sixteen lanes, so that compilers vectorize it.
 template <typename Step>
 float fold(std::span<const float> values, float first, Step step) {
   std::array<float, 16> lanes;
@@ -82,7 +82,7 @@ void Ranking::reset(std::span<const float> logits, float largest, double tempera
   logits_ = logits;
   largest_ = largest;
   temperature_ = temperature;
-  constexpr double kCold = 1e-30;  // below this, 1 / temperature overflows a float: gather all logits
+  constexpr double kCold = 1e-30;  // below this, 1 / temperature could overflow a float, so gather all logits
   near_ =
       temperature < kCold ? std::numeric_limits<float>::lowest() : largest - kNear * static_cast<float>(temperature);
   int32_t n_allowed = 0;  // 32 bits, so that the sum is vectorized

@@ -10,7 +10,7 @@
 namespace folio::infer {
 namespace {
 
-// Returns true if `history` ends with all tokens of the word except the last one. False for words of one token.
+// Returns true if `history` ends with all tokens of `word` except its last one. Returns false for words of one token.
 bool comes_next(std::span<const int32_t> word, std::span<const int32_t> history) {
   const auto before = word.first(word.size() - 1);
   return !before.empty() && before.size() <= history.size() && std::ranges::equal(before, history.last(before.size()));
@@ -122,7 +122,7 @@ void Sampler::penalize(std::span<float> logits, std::span<const int32_t> history
 }
 
 // Returns f(total of all weights) for a monotone `f`. The total requires a full sort, so it is computed only if `f`
-// differs between its bounds. In either case, sampled tokens are those of a full sort.
+// differs between the total's lower and upper bound. The sampled tokens are the same as with a full sort.
 template <typename F>
 size_t Sampler::at_total(F f) {
   const auto [low, high] = ranking_.total_bounds();

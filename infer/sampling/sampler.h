@@ -1,5 +1,5 @@
 // Draws a token from logits: applies structured output's mask, biases, penalties, top-k, top-p, min-p and temperature
-// in llama.cpp's order, then samples. The random number is a hash of (seed, position), so the batch has no effect.
+// in llama.cpp's order, then samples. The random number is a hash of (seed, position), so the batch does not affect it.
 #pragma once
 
 #include <algorithm>
@@ -69,7 +69,7 @@ struct SamplerOptions {
   [[nodiscard]] bool needs_history() const {
     return repetition_penalty != 1.0F || presence_penalty != 0.0F || frequency_penalty != 0.0F || has_long_bad_words();
   }
-  /// Returns true if the host must draw the tokens, because machines that draw don't support these options.
+  /// Returns true if the host must draw the tokens, because sampling on GPUs doesn't support some of these options.
   [[nodiscard]] bool on_host() const {
     return presence_penalty != 0.0F || frequency_penalty != 0.0F || !logit_bias.empty() || has_long_bad_words();
   }
@@ -79,8 +79,8 @@ struct SamplerOptions {
   }
 };
 
-/// Returns `base` with the sampling settings that `config` contains. Throws core::Error with file, name, range and
-/// remedy if one is out of range.
+/// Returns `base` with the sampling settings that `config` contains. Throws core::Error if a setting is out of range;
+/// the message names the file, the setting, its range and a remedy.
 [[nodiscard]] SamplerOptions with_config(SamplerOptions base, const core::GenerationConfig& config);
 
 /// Results of a draw that yields no token.
@@ -91,7 +91,7 @@ inline constexpr int32_t kNothingLeft = -2;  ///< no token may be drawn
 /// position in its sequence, for the message.
 [[nodiscard]] int32_t token_of(int32_t drawn, int64_t position);
 
-/// Returns true if `history` followed by `token` ends with one of the words. Words must not be empty.
+/// Returns true if `history` followed by `token` ends with one of `words`. Words must not be empty.
 [[nodiscard]] bool ends_with_word(std::span<const int32_t> history, int32_t token,
                                   std::span<const std::vector<int32_t>> words);
 

@@ -51,7 +51,7 @@ std::string StopFilter::push(std::string_view bytes) {
     return std::exchange(held_, {});
   }
   size_t show = core::complete_utf8_prefix(held_);
-  for (const size_t n : matched_) show = std::min(show, held_.size() - n);  // keep a possible start of a stop string
+  for (const size_t n : matched_) show = std::min(show, held_.size() - n);  // hold back possible stop strings
   std::string shown = held_.substr(0, show);
   held_.erase(0, show);
   return shown;

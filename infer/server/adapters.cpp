@@ -56,7 +56,7 @@ struct Adapters::Entry {
   int32_t number = kNoAdapter;  ///< the adapter's id in the engine, if it is in memory
   size_t n_uses = 0;            ///< requests that use `number`
   uint64_t last_use = 0;
-  std::function<void(const std::optional<ApiError>&)> added{};  ///< add()'s callback, until the files were read
+  std::function<void(const std::optional<ApiError>&)> added{};  ///< callback of add(); empty once the files were read
 
   [[nodiscard]] bool is_idle() const { return number != kNoAdapter && n_uses == 0; }
 };
@@ -90,7 +90,8 @@ Adapters::Adapters(AsyncEngine& engine, std::string base, AdapterOptions options
   }
 }
 
-// Throws ApiError 400 if no adapter can be added with this name, which will appear in logs, metrics and flags.
+// Throws ApiError 400 if the name is invalid or in use, or if no more adapters can be added. Few characters are valid,
+// since names appear in logs, metrics and flags.
 void Adapters::check_name(const std::string& name) const {
   constexpr size_t kMostBytes = 128;
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/@:+-";
@@ -157,8 +158,8 @@ void Adapters::release(const Use& use) {
   if (!waiting_.empty()) post_([this] { serve_waiting(); });
 }
 
-// Serves waiting requests whose adapter is in memory, and loads other adapters while memory can be freed for them. Once
-// that fails, all later requests wait, too, so that none overtakes an earlier one.
+// Starts waiting requests whose adapter is in memory, and loads the adapters of others as long as memory can be freed.
+// Once it can't be freed for a request, all later requests wait, too, so that none overtakes an earlier one.
 void Adapters::serve_waiting() {
   std::deque<std::weak_ptr<Use>> left;
   bool blocked = false;
@@ -278,8 +279,8 @@ void Adapters::was_read(const std::shared_ptr<Entry>& entry, std::shared_ptr<con
   });
 }
 
-// Handles an adapter that was loaded and has the id `number`. If `number` is kNoAdapter, the adapter was only read, and
-// must wait for memory.
+// Called when an adapter was loaded and has the id `number`. If `number` is kNoAdapter, only its files were read, since
+// there was no memory to load it.
 void Adapters::was_loaded(const std::shared_ptr<Entry>& entry, int32_t number) {
   if (number != kNoAdapter) {
     entry->number = number;

@@ -42,7 +42,7 @@ class Adapters {
   using Post = std::function<void(std::function<void()> work)>;
 
   /// Reads all of `options.adapters`, and loads as many as fit in memory. `base` is the model's name, which no adapter
-  /// may have. `post` queues work for the service's thread. Throws core::Error that names an invalid adapter.
+  /// may have. `post` queues work for the service's thread. If an adapter is invalid, throws core::Error with its name.
   Adapters(AsyncEngine& engine, std::string base, AdapterOptions options, Post post);
   Adapters(const Adapters&) = delete;
   Adapters& operator=(const Adapters&) = delete;

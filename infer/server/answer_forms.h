@@ -32,18 +32,18 @@ struct ToolUse {
 
 class AnswerForms {
  public:
-  /// Both arguments must outlive this object.
+  /// Both arguments must outlive this object. Without a chat template, calls() throws.
   AnswerForms(const data::Tokenizer& tokenizer, const std::optional<data::ChatTemplate>& chat);
 
   /// Returns the model's tokenizer, changed to decode reasoning markers as text. Constraints are compiled for it.
   [[nodiscard]] const data::Tokenizer& tokenizer() const { return marked_; }
 
-  /// Returns the compiled constraint for `options`. Throws core::Error as forms::make_form() does.
+  /// Returns the compiled constraint for `options`. Throws core::Error if it is invalid or exceeds `budget`.
   [[nodiscard]] std::shared_ptr<forms::Form> form(const forms::FormOptions& options, const core::WorkBudget& budget) {
     return forms_.form(options, budget);
   }
-  /// Returns the model's format of function calls, which is detected on first use. Throws core::Error as
-  /// data::tool_format() does.
+  /// Returns the model's format of function calls, which is detected on first use. Throws core::Error if there is no
+  /// chat template, or if its format can't be detected within `budget`.
   [[nodiscard]] std::shared_ptr<CallWriting> calls(const core::WorkBudget& budget);
 
  private:

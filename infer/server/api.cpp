@@ -100,7 +100,7 @@ CompletionRequest parse_completion(const Json& body, const ServedModel& served, 
   }
   request.options.max_tokens = std::min(max_tokens, free_positions(request, served));
   check_logprobs(request);
-  const Ordered ordered = forms_in_order(fields, text, options.budget);
+  const Ordered ordered = body_with_key_order(fields, text, options.budget);
   take_form(fields, ordered, {}, nullptr, served, options.budget, request);
   return request;
 }
@@ -126,7 +126,7 @@ CompletionRequest parse_chat(const Json& body, const ServedModel& served, uint64
   request.include_reasoning = fields.flag("include_reasoning");
   const std::string variables = variables_of(fields);
   options.admit(1, static_cast<size_t>(request.n_sequences()));
-  const Ordered ordered = forms_in_order(fields, text, options.budget);
+  const Ordered ordered = body_with_key_order(fields, text, options.budget);
   const RequestedTools tools = requested_tools(fields, ordered);
   ChatPrompt chat = chat_prompt(fields.find("messages"), tools.list, variables, served, options.budget);
   request.prompts = {std::move(chat.prompt)};

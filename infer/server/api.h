@@ -48,14 +48,14 @@ struct ServedModel {
   std::string name;
   int64_t context = 0;
   const data::Tokenizer& tokenizer;
-  std::optional<data::ChatTemplate> chat_template{};       ///< empty: a base model, without chats
-  size_t speculate = 0;                                    ///< GenerateOptions::speculate of all requests
-  int32_t adapter = kNoAdapter;                            ///< GenerateOptions::adapter of requests for `name`
+  std::optional<data::ChatTemplate> chat_template{};       ///< empty: a base model, which can't chat
+  size_t speculate = 0;                                    ///< value of GenerateOptions::speculate for all requests
+  int32_t adapter = kNoAdapter;                            ///< GenerateOptions::adapter for requests to `name`
   std::vector<std::string> adapters{};                     ///< names of adapters that requests may choose
-  int64_t max_choices = kMostChoices;                      ///< maximum number of choices per request: n for each prompt
+  int64_t max_choices = kMostChoices;                      ///< maximum choices of a request (`n` times its prompts)
   size_t max_tool_calls = kMostToolCalls;                  ///< maximum number of tool calls per answer
   SamplerOptions sampler = SamplerOptions::of_requests();  ///< defaults for requests
-  std::string machine{};                                   ///< Machine::describe() of where the model runs
+  std::string machine{};                                   ///< Machine::describe() of the machine that runs the model
   std::shared_ptr<AnswerForms> forms{};                    ///< null: requests can't constrain their answers
 
   /// Returns true if `model` is the name of the model or of an adapter.
@@ -67,14 +67,14 @@ struct ServedModel {
 /// Throws ApiError 404 if no model or adapter of that name is served.
 void require_model(const std::string& name, const ServedModel& served);
 
-/// Returns a model's default name, derived from its path: runs/tinyshakespeare/model.gguf is tinyshakespeare.
+/// Returns a model's default name, derived from its path: "tinyshakespeare" for runs/tinyshakespeare/model.gguf.
 [[nodiscard]] std::string model_name(const std::string& path);
 
 struct Prompt {
   std::vector<int32_t> tokens;
   std::string text;  ///< empty if the prompt came as token IDs and is not echoed
   bool came_as_ids = false;
-  bool parse_special = false;  ///< true: special tokens in `text` were parsed
+  bool parse_special = false;  ///< true: special tokens in `text` became token IDs
   size_t n_added = 0;          ///< leading tokens that are not in `text`, such as BOS
 };
 
@@ -97,12 +97,12 @@ struct CompletionRequest {
   bool stream = false;
   bool include_usage = false;
   std::optional<size_t> top_logprobs;      ///< number of alternatives per token; nullopt: no log-probabilities
-  size_t n_logprob_bytes = 0;              ///< maximum bytes of stored log-probabilities; in streams, of prompts only
+  size_t n_logprob_bytes = 0;              ///< maximum bytes of stored log-probabilities; if streamed, only of prompts
   std::shared_ptr<const ToolUse> tools{};  ///< tools that the answer may call; null: none
   data::Thinking thinking = data::Thinking::None;
   bool include_reasoning = true;  ///< false: reasoning is left out of the answer
 
-  /// Returns the number of sequences per prompt: its choices, or its beams.
+  /// Returns the number of sequences per prompt: `n`, or the number of beams in beam search.
   [[nodiscard]] int64_t n_sequences() const { return std::max(options.n, options.beams.width); }
 };
 
@@ -128,7 +128,7 @@ struct ParseOptions {
 [[nodiscard]] CompletionRequest parse_response(const Json& body, const ServedModel& served, uint64_t random_seed,
                                                std::string_view text = {}, const ParseOptions& options = {});
 /// Parses {"prompt": text} or {"messages": […]}, as in vLLM's API, and returns the tokens that a completion would use
-/// as its prompt; none for an empty prompt if "add_special_tokens" is false.
+/// as its prompt. The result is empty if the prompt is empty and "add_special_tokens" is false.
 [[nodiscard]] std::vector<int32_t> parse_tokenize(const Json& body, const ServedModel& served,
                                                   const core::WorkBudget& budget = core::WorkBudget());
 /// Parses {"tokens": [ids]} and returns the IDs.

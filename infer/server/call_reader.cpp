@@ -12,8 +12,8 @@ using Kind = data::CallPiece::Kind;
 
 constexpr std::string_view kSpaces = " \t\r\n";
 
-// Returns the length of `text` without a possible beginning of `trigger` at the end, and without spaces before it. Both
-// are held back until more text arrives.
+// Returns the length of the text that can be output. If `text` ends with a prefix of `trigger`, a call may begin there,
+// so the prefix and the spaces before it are held back until more text arrives.
 size_t end_of_answer(std::string_view text, std::string_view trigger, std::string_view spaces = kSpaces) {
   size_t end = text.size();
   for (size_t n = std::min(text.size(), trigger.size() - 1); n > 0; --n) {
@@ -211,7 +211,7 @@ AnswerUpdate AnswerReader::read(std::string_view piece) { return read_calls(reas
 
 AnswerUpdate AnswerReader::end() { return read_calls(reasoning_.end(), true); }
 
-// Moves the calls in the update's content into the update's `calls`.
+// Parses the function calls in the update's `content` and moves them to `calls`.
 AnswerUpdate AnswerReader::read_calls(AnswerUpdate update, bool is_last) {
   if (!calls_) return update;
   AnswerUpdate found = calls_->read(std::exchange(update.content, {}));

@@ -15,7 +15,7 @@ namespace folio::infer::server {
 
 /// The part of a function call that was generated since the last update.
 struct CallUpdate {
-  size_t index = 0;  ///< position among the answer's calls
+  size_t index = 0;  ///< index of the call in the answer
   std::string id{};  ///< set together with the name, when the call begins
   std::string name{};
   std::string arguments{};  ///< next part of the arguments, which are JSON
@@ -31,8 +31,8 @@ struct AnswerUpdate {
   void append(AnswerUpdate more);
 };
 
-/// Parses the function calls of an answer that arrives in pieces. Wherever the answer is split, the updates add up to
-/// the same calls.
+/// Parses the function calls of an answer that arrives in pieces. The parsed calls don't depend on where the answer is
+/// split.
 class CallReader {
  public:
   /// `format` must outlive this object. If `has_answer`, text may precede the calls, or there may be no calls. The
@@ -88,8 +88,8 @@ class ReasoningReader {
   bool has_begun_ = false;
 };
 
-/// Parses an answer's reasoning, then its text, and calls if there are tools. is_enough() is true at the maximum number
-/// of calls, or after a call that equals an earlier one. Such a call is left out.
+/// Splits an answer into reasoning, text and, if there are tools, function calls. is_enough() becomes true at the
+/// maximum number of calls, or when a call repeats an earlier one. The updates don't contain the repeated call.
 class AnswerReader {
  public:
   /// `tools` may be null, and must outlive this object. See CallReader for `id_seed`.
@@ -112,7 +112,7 @@ class AnswerReader {
   size_t most_calls_;
   std::set<std::string> known_{};  ///< complete calls: name, newline, arguments
   std::string current_{};          ///< the current call: name, newline, arguments so far
-  CallUpdate held_{};              ///< the current call's output, held back while it may repeat a call
+  CallUpdate held_{};              ///< the current call's output, held back while it may equal an earlier call
   bool is_enough_ = false;
 };
 

@@ -17,7 +17,7 @@ ApiError api_error(const std::exception_ptr& error) {
     std::rethrow_exception(error);
   } catch (const MachineLost& e) {
     return ApiError(503, e.what());
-  } catch (const core::Error& e) {  // for example, the prompt can't run, or logits are not finite
+  } catch (const core::Error& e) {  // for example, the prompt doesn't fit in the KV cache
     return ApiError(400, e.what());
   } catch (const std::exception& e) {
     return ApiError(500, e.what());
@@ -175,7 +175,8 @@ void Completion::take(ChoiceUpdate update) {
   }
 }
 
-// Adds a choice's last output and its finish reason, which is OpenAI's "length" if structured output allows no token.
+// Adds a choice's last output and its finish reason. If structured output allows no token, the finish reason is
+// "length", since OpenAI's API has none for this case.
 void Completion::finish(ChoiceUpdate& update, const GenerateResult& result) {
   ChoiceText& text = update.text;
   bool calls = false;
@@ -223,7 +224,8 @@ void Completion::was_read(size_t cost) {
   if (queue_ != nullptr) queue_->release(cost);
 }
 
-// Ends the answer after all requests have ended. Calls be_done() when the client has read most of it or disconnected.
+// Ends the answer after all requests have ended. Calls be_done() when the client has disconnected or has read all but
+// the last part of the answer (kReplyWindow).
 void Completion::end() {
   if (reply_ == nullptr) return be_done();
   status_ = 200;

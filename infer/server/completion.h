@@ -1,5 +1,5 @@
-// A completion in progress: one engine request per prompt, each with its choices. Events become chunks of a stream or
-// one whole answer, written as fast as the client reads; the engine pauses a stream whose client reads too slowly.
+// A completion in progress, with one engine request per prompt. Output is sent as the chunks of a stream or as one
+// whole answer, as fast as the client reads. The engine pauses the requests of a stream whose client reads too slowly.
 // Callbacks on the engine's thread only write events to a queue. Everything else runs on the service's thread.
 #pragma once
 
@@ -33,7 +33,7 @@ struct ChoiceUpdate {
   size_t n_drafts = 0;
   size_t n_right = 0;
 
-  /// Returns the number of bytes that the update holds until the client has read it, except data that choices share.
+  /// Returns the bytes of memory that the update uses until it is sent, without data that several choices share.
   [[nodiscard]] size_t cost() const;
 };
 
@@ -45,9 +45,9 @@ class Completion : public std::enable_shared_from_this<Completion> {
   Completion(CompletionRequest request, const ServedModel& served, std::string id, std::shared_ptr<HttpReply> reply,
              Metrics& metrics);
 
-  /// Sets `on_done`, which is called once: when all choices have ended, or after an error, possibly before start().
+  /// Sets `on_done`, which is called once, when the completion has ended; after an error, possibly before start().
   void expect(std::function<void(const Completion&)> on_done);
-  /// Submits the choices, with `adapter`. `on_delivery` is called, on any thread, whenever receive() must be called.
+  /// Submits the engine requests, with adapter id `adapter`. Calls `on_delivery`, on any thread, when receive() is due.
   void start(AsyncEngine& engine, int32_t adapter, std::function<void()> on_delivery);
   void receive();
   /// Ends the completion with an error, and sends the error unless the client has disconnected.
@@ -82,7 +82,7 @@ class Completion : public std::enable_shared_from_this<Completion> {
   CompletionRequest request_;
   const ServedModel& served_;
   std::string id_;
-  std::shared_ptr<HttpReply> reply_;                 ///< null once nothing more is sent
+  std::shared_ptr<HttpReply> reply_;                 ///< null when nothing more will be sent
   std::shared_ptr<EventQueue<ChoiceUpdate>> queue_;  ///< set from start() until all requests have ended
   Metrics& metrics_;
   std::unique_ptr<Replies> replies_;

@@ -25,7 +25,8 @@ template <typename... Args>
 [[noreturn]] void refuse_type(const std::string& field, const std::string& what);
 
 /// Returns the result of make(). Turns a core::Error into an ApiError that names `field`, if not empty. If make()
-/// exceeds the budget, the ApiError names the part of the request that needs too much work, a path below `place`.
+/// exceeds the budget, the ApiError names the part of the request that needs too much work, a path that begins with
+/// `place`.
 template <typename Make>
 [[nodiscard]] auto made_for(const std::string& field, const std::string& place, const core::WorkBudget& budget,
                             Make&& make) {
@@ -41,14 +42,14 @@ template <typename Make>
   }
 }
 
-/// Returns the body, except logit_bias, with its keys in the order of `text`, from which it was parsed.
+/// Parses the body's JSON text again, keeping the order of keys, without logit_bias. If `text` is empty, sorts keys.
 [[nodiscard]] Ordered in_order(const Json& body, std::string_view text, const core::WorkBudget& budget);
 
 /// The fields of a JSON object, checked against a schema. A field that is null counts as absent, even an unknown one.
 class Fields {
  public:
-  /// Throws ApiError 400 if `body` has a field that the schema doesn't have, or one of `unsupported`, fields that only
-  /// other servers support. `name` is the field that contains `body`, if any. `body` and `schema` must outlive this.
+  /// Throws ApiError 400 if `body` has a field that is not in the schema or that is in `unsupported`, a list of fields
+  /// of other servers. `name` is the field that contains `body`, if any. `body` and `schema` must outlive this object.
   Fields(const Json& body, const Json& schema, std::initializer_list<const char*> unsupported = {},
          const std::string& name = {});
 

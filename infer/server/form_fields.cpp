@@ -23,14 +23,14 @@ constexpr std::array kForms{
     FormField{"guided_choice", "choice", FormKind::Choice}, FormField{"guided_grammar", "grammar", FormKind::Grammar},
     FormField{"json_schema", "", FormKind::JsonSchema},     FormField{"grammar", "", FormKind::Grammar}};
 
-// A constraint on the answer, and the field that requests it; options.kind is None if there is none.
+// A constraint on the answer, and the request field that specifies it. options.kind is None if no field does.
 struct RequestedForm {
   std::string field{};
   std::string place{};  ///< path of the constraint, such as structured_outputs.json
   forms::FormOptions options{};
 };
 
-// Returns the constraint in a field, a path such as structured_outputs.json. `ordered` is the body.
+// Returns the constraint in `value`, which is at path `field` (such as structured_outputs.json) of the body `ordered`.
 RequestedForm form_of(const std::string& field, FormKind kind, const Json& value, const Ordered& ordered) {
   RequestedForm form{.place = field, .options = {.kind = kind}};
   if (kind == FormKind::Choice) {
@@ -163,7 +163,7 @@ RequestedForm requested_form(const Fields& fields, const Ordered& ordered) {
 
 }  // namespace
 
-Ordered forms_in_order(const Fields& fields, std::string_view text, const core::WorkBudget& budget) {
+Ordered body_with_key_order(const Fields& fields, std::string_view text, const core::WorkBudget& budget) {
   const auto is_there = [&](std::string_view name) { return fields.find(std::string(name)) != nullptr; };
   constexpr std::array<std::string_view, 3> kOthers{"response_format", "structured_outputs", "tools"};
   const bool needed =

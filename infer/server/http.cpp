@@ -26,8 +26,8 @@ using boost::system::error_code;
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kReadSize = size_t{16} << 10U;      // bytes per read
-constexpr size_t kMaxPipelined = size_t{16} << 10U;  // bytes of further requests that are read during an answer
-constexpr size_t kMaxSkipped = size_t{64} << 10U;    // bytes: a connection is closed instead of skipping a larger body
+constexpr size_t kMaxPipelined = size_t{16} << 10U;  // maximum bytes of later requests buffered during an answer
+constexpr size_t kMaxSkipped = size_t{64} << 10U;    // largest body to skip, in bytes; otherwise closes the connection
 constexpr size_t kSendBuffer = size_t{64} << 10U;
 constexpr size_t kMaxConnections = 4096;
 constexpr std::chrono::seconds kIdleTimeout{75};  // maximum time between two requests of a connection
@@ -51,7 +51,7 @@ struct Connections {
   HttpOptions options;
   HttpServer::Handlers handlers;
   std::array<char, kReadSize> bytes{};  ///< input buffer shared by all connections
-  size_t n_body_bytes = 0;              ///< total of the request bodies being read
+  size_t n_body_bytes = 0;              ///< memory used by all request bodies being received
   asio::io_context io{1};
   tcp::acceptor acceptor{io};
   asio::steady_timer retry{io};
@@ -109,7 +109,7 @@ class Connection final : public HttpReply {
 
   void wait_to_read() {
     socket_.async_wait(tcp::socket::wait_read, [self = own()](error_code) {
-      // Posts twice: delivering a signal takes two iterations of the event loop, and an earlier signal must come first.
+      // Posts twice, so that an earlier signal is handled first: Asio needs two iterations of its loop to deliver one.
       asio::post(self->server_.io, [self] { asio::post(self->server_.io, [self] { self->read_and_parse(); }); });
     });
   }
@@ -150,8 +150,8 @@ class Connection final : public HttpReply {
     wait_to_read();
   }
 
-  // Lets the handler check the request before its body is read. Returns false if the body must not be read now: the
-  // request was answered, or "100 Continue" is being sent first.
+  // Lets the handler check the request before its body is read. Returns false if the body must not be read now, because
+  // the handler answers without it, or because "100 Continue" is being sent first.
   bool admit() {
     RequestHead& head = reader_->head();
     request_ = std::move(static_cast<HttpRequest&>(head));
@@ -197,7 +197,7 @@ class Connection final : public HttpReply {
     deadline_ = Clock::time_point::max();  // the handler limits the time of an answer
   }
 
-  // Answers a request that can't be parsed, then ends the connection.
+  // Answers a rejected request with an error, then closes the connection.
   void refuse(int status, const std::string& why) {
     if (skips_body_) return drain();  // the request was answered before its body
     begin_answer(11, false, false);
@@ -206,7 +206,7 @@ class Connection final : public HttpReply {
     send(status, "application/json", server_.handlers.refuse(status, why));
   }
 
-  // Sets this connection's part of n_body_bytes. Returns false if the sum of all connections exceeds max_body_bytes.
+  // Sets the bytes that this connection adds to n_body_bytes. Returns false if the sum then exceeds max_body_bytes.
   bool count_body(size_t n) {
     server_.n_body_bytes += n - n_counted_;
     n_counted_ = n;
@@ -322,7 +322,7 @@ class Connection final : public HttpReply {
   std::string buffer_;  // bytes that were read but not parsed yet
   std::optional<RequestReader> reader_;
   HttpRequest request_;      // the request being read, without its body
-  size_t n_counted_ = 0;     // this connection's part of n_body_bytes
+  size_t n_counted_ = 0;     // bytes of this connection's request body in n_body_bytes
   bool skips_body_ = false;  // the request was answered before its body was read
   State state_ = State::Reading;
   Clock::time_point deadline_ = Clock::time_point::max();

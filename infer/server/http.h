@@ -39,7 +39,7 @@ class HttpServer {
     std::function<std::string(int status, std::string_view why)> refuse;
   };
 
-  /// Starts to listen. Throws core::Error that names host and port if that fails.
+  /// Starts to listen. If that fails, throws a core::Error whose message contains the host and port.
   HttpServer(const HttpOptions& options, Handlers handlers);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;

@@ -25,7 +25,7 @@ using TextSource = std::function<bool(std::string& text)>;
 /// Returns a source of `first`, which may be null, and `second`, escaped for use in a JSON string.
 [[nodiscard]] TextSource escaped(std::shared_ptr<const std::string> first, std::shared_ptr<const std::string> second);
 
-inline constexpr size_t kReplyWindow = size_t{64} << 10U;  ///< bytes unsent at which producing output pauses
+inline constexpr size_t kReplyWindow = size_t{64} << 10U;  ///< number of unsent bytes at which output is paused
 
 /// The answer to one request. Must be used on the thread that called the handler. Discards output after a disconnect.
 class HttpReply : public std::enable_shared_from_this<HttpReply> {
@@ -35,7 +35,7 @@ class HttpReply : public std::enable_shared_from_this<HttpReply> {
   /// Adds a header. Must be called before send() or begin().
   virtual void add_header(std::string_view name, std::string_view value) = 0;
   /// Sends a whole answer, with Content-Length if it is short. An empty content type means that there is no body. Calls
-  /// `ended`, if set, when everything was written.
+  /// `ended`, if set, when the whole body was produced. About kReplyWindow bytes of it may not be sent yet.
   void send(int status, std::string_view content_type, TextSource body, std::function<void()> ended = {});
   void send(int status, std::string_view content_type, std::string body) {
     send(status, content_type, literal(std::move(body)));
@@ -57,7 +57,7 @@ class HttpReply : public std::enable_shared_from_this<HttpReply> {
   [[nodiscard]] virtual size_t unsent() const = 0;
 
  protected:
-  /// Writes the status line and headers of an answer whose body has `length` bytes, or unknown length (nullopt).
+  /// Writes the status line and headers of an answer. `length` is the body's size in bytes; nullopt: unknown.
   virtual void put_head(int status, std::string_view content_type, std::optional<size_t> length) = 0;
   virtual void put(std::string_view piece) = 0;
   virtual void finish() = 0;

@@ -1,5 +1,5 @@
-// The engine's latest steps, its blocks and its speed, for the web page: numbers and IDs, never text. Data is collected
-// on the engine's thread between begin() and end().
+// Reports the engine's latest steps, KV cache blocks and speed to the web page. Reports contain numbers and IDs, never
+// text. Data is collected on the engine's thread between begin() and end().
 #pragma once
 
 #include <atomic>

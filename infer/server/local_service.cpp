@@ -131,7 +131,7 @@ std::unique_ptr<LocalReply> LocalService::request(HttpRequest request, std::shar
 void LocalService::stop() {
   worker_->stop([this] {
     service_.end_soon();
-    service_.look_at_clock();
+    service_.check_timeouts();
   });
 }
 
@@ -139,7 +139,7 @@ void LocalService::stop() {
 bool LocalService::look() {
   const auto now = std::chrono::steady_clock::now();
   if (now >= looked_ + std::chrono::milliseconds(100)) {
-    service_.look_at_clock();
+    service_.check_timeouts();
     looked_ = now;
   }
   return !service_.idle();

@@ -41,7 +41,8 @@ class LocalReply {
 
 class LocalService {
  public:
-  /// Starts the service. A request's Host must be localhost or one of options.allowed_hosts. Throws as Service does.
+  /// Starts the service. A request's Host must be localhost or one of options.allowed_hosts. Throws core::Error if an
+  /// adapter in `options` is invalid.
   LocalService(AsyncEngine& engine, ServedModel served, ServiceOptions options);
   ~LocalService();
   LocalService(const LocalService&) = delete;

@@ -8,7 +8,7 @@ namespace folio::infer::server {
 
 class Log {
  public:
-  /// Writes to `fd`, a pipe, terminal, socket or file. Doesn't change its flags, which other processes may share.
+  /// Writes to `fd`, a pipe, terminal, socket or file. Other processes may share its flags, so they are not changed.
   explicit Log(int fd);
   ~Log();
   Log(const Log&) = delete;
@@ -24,7 +24,8 @@ class Log {
   bool is_socket_ = false;
 };
 
-/// Reopens a pipe or terminal so that writes never block. Returns -1 if it is neither, or can't be opened.
+/// Reopens a pipe or terminal so that writes never block, and returns the new descriptor. Returns -1 if `fd` is neither
+/// a pipe nor a terminal, or can't be opened.
 [[nodiscard]] int reopen_non_blocking(int fd);
 
 }  // namespace folio::infer::server

@@ -42,7 +42,7 @@ class Latencies {
 
 struct Metrics {
   std::map<std::pair<std::string, int>, uint64_t> requests;  ///< number of responses, by path and status
-  /// Counts of the finished completions that requested one model or adapter.
+  /// Counts for one model or adapter, over finished completions.
   struct OfModel {
     uint64_t requests = 0;
     uint64_t tokens = 0;  ///< generated tokens

@@ -35,7 +35,7 @@ std::vector<SamplerOptions::Bias> biases_of(const Json* value, const ServedModel
     }
     if (!bias.is_number() || !(std::abs(bias.get<double>()) <= 100.0))
       refuse("logit_bias", "of token {} must be a number in [-100, 100]", token);
-    if (key.size() > 1 && key.front() == '0') {  // leading zeros would allow two biases of one token
+    if (key.size() > 1 && key.front() == '0') {  // leading zeros would allow two keys for one token
       refuse("logit_bias", "has token {} as {}; remove the leading zeros", token, core::printable(key));
     }
     biases.push_back({.token = static_cast<int32_t>(token), .bias = bias.get<float>()});
@@ -65,7 +65,7 @@ void check_unused(const Fields& fields) {
   fields.only("store", false);
 }
 
-constexpr const char* kForBeams = "requires \"use_beam_search\": true";  // error of options that only beams use
+constexpr const char* kForBeams = "requires \"use_beam_search\": true";  // error if only beam search uses an option
 
 void take_choices(const Fields& fields, const ServedModel& served, size_t n_prompts, CompletionRequest& request) {
   GenerateOptions& options = request.options;

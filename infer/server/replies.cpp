@@ -12,7 +12,7 @@
 namespace folio::infer::server {
 namespace {
 
-constexpr double kImpossible = -9999.0;  // OpenAI's value for a probability of 0
+constexpr double kImpossible = -9999.0;  // lower limit of log-probabilities, as in OpenAI's API
 
 Ordered usage_json(const Usage& usage) {
   Ordered json = {{"prompt_tokens", usage.prompt_tokens},
@@ -25,7 +25,8 @@ Ordered usage_json(const Usage& usage) {
   return json;
 }
 
-// Returns calls as JSON. In a stream, a call's first update has an ID and a name, later ones only arguments.
+// Returns tool calls as JSON. In a stream (`chunk`), only the first update of a call has its ID and name; later updates
+// have more of its arguments.
 Ordered calls_json(std::span<const CallUpdate> calls, bool chunk) {
   Ordered list = Ordered::array();
   for (const CallUpdate& call : calls) {
@@ -152,8 +153,8 @@ std::string Replies::event_end(const Ordered& usage) const {
   return (include_usage_ ? ",\"usage\":" + dump(usage) : "") + "}\n\n";
 }
 
-// Returns a source of a choice's JSON, whole or as part of a stream's chunk. Each call appends one token or a few
-// kilobytes of text.
+// Returns a source that writes a choice's JSON, for a whole answer or a stream's chunk. Each call of the source appends
+// one token or a few kilobytes of text.
 TextSource Replies::choice_source(size_t index, std::shared_ptr<const ChoiceText> choice, bool chunk) const {
   std::vector<TextSource> parts;
   parts.push_back([this, index, choice, chunk](std::string& text) {
@@ -196,8 +197,8 @@ Ordered Replies::message_json(const ChoiceText& choice, bool chunk) const {
   return message;
 }
 
-// Adds the sources of a choice's log-probabilities. A chat has one list of token objects. A text completion has four
-// parallel lists and, since they lack IDs and bytes, also the list that a chat has.
+// Appends sources that write a choice's log-probabilities. For chats, OpenAI's API has one list of token objects. For
+// text completions, it has four parallel lists without token IDs and bytes; here the list of token objects is added.
 void Replies::add_logprobs(std::vector<TextSource>& parts, const std::shared_ptr<const ChoiceText>& choice) const {
   std::vector<const TokenLogprob*> all;
   for (const auto& some : choice->prompt_tokens) {
@@ -222,7 +223,7 @@ void Replies::add_logprobs(std::vector<TextSource>& parts, const std::shared_ptr
     Ordered json = t.logprob ? Ordered::object() : Ordered();
     for (const auto& other : t.top) {
       std::string name = token_name(other.token);
-      if (json.contains(name)) name = fmt::format("token_id:{}", other.token);  // vLLM's name for a repeated text
+      if (json.contains(name)) name = fmt::format("token_id:{}", other.token);  // as in vLLM for tokens of equal text
       json[name] = other.logprob;
     }
     return json;
@@ -255,7 +256,8 @@ const std::string& Replies::token_bytes(int32_t token) const {
   return special == nullptr ? bytes : special->text;
 }
 
-// Returns the token's text. Incomplete characters are escaped as by OpenAI: "bytes:\xe2\x80", in chats "\xe2\x80".
+// Returns the token's text. If it isn't UTF-8, its bytes are escaped as in OpenAI's API: "\xe2\x80" in chats,
+// "bytes:\xe2\x80" in text completions.
 std::string Replies::token_name(int32_t token) const {
   const std::string& bytes = token_bytes(token);
   if (core::is_utf8(bytes)) return bytes;

@@ -29,16 +29,16 @@ struct TokenLogprob {
 /// Computes the log-probability of `token` and the `n_top` most likely tokens, from logits (vocab_size).
 [[nodiscard]] TokenLogprob token_logprob(int32_t token, std::span<const float> logits, size_t n_top);
 
-/// Output of one choice: all of it, or the part that is new. An echoed prompt is stored once for all choices.
+/// Output of one choice: the whole output, or in a stream the new part. All choices share one copy of an echoed prompt.
 struct ChoiceText {
   /// The tokens of an echoed prompt with their log-probabilities. In an answer, they come before `tokens`.
   using PromptTokens = std::shared_ptr<const std::vector<TokenLogprob>>;
 
-  std::shared_ptr<const std::string> echo{};  ///< the echoed prompt, which precedes the answer
+  std::shared_ptr<const std::string> echo{};  ///< the prompt, if the answer begins with it; otherwise null
   std::vector<PromptTokens> prompt_tokens{};
   AnswerUpdate answer{};
   std::vector<TokenLogprob> tokens{};  ///< generated tokens, if log-probabilities were requested
-  std::string finish_reason{};         ///< empty: not finished
+  std::string finish_reason{};         ///< empty until the choice is finished
   std::string stop_reason{};           ///< "form" if structured output allowed no token, otherwise empty
   std::optional<double> score{};       ///< set for a finished beam
 
@@ -55,7 +55,7 @@ struct Usage {
   size_t reasoning_tokens = 0;  ///< part of completion_tokens
 };
 
-/// Writes answers of OpenAI's completions and chat completions. Subclasses write the formats of other APIs.
+/// Writes answers in the formats of OpenAI's completions and chat completions APIs. Subclasses support other APIs.
 class Replies {
  public:
   Replies(const CompletionRequest& request, const ServedModel& served, std::string id, int64_t created);

@@ -17,13 +17,13 @@ namespace folio::infer::server {
 
 /// Returns the name of the requested model or adapter; by default, the served model's.
 [[nodiscard]] std::string take_model(const Fields& fields, const ServedModel& served);
-/// Reads into `request` the fields that all completion APIs share.
+/// Reads the fields that all completion APIs share into `request`. `random_seed` is the seed if the request has none.
 void take_common(const Fields& fields, const ServedModel& served, uint64_t random_seed, size_t n_prompts,
                  CompletionRequest& request);
 /// Returns additional variables of the chat template, in the format of data::RenderOptions.
 [[nodiscard]] std::string variables_of(const Fields& fields);
 
-/// Parses a token ID. Throws ApiError that names `field` unless the ID is in the vocabulary.
+/// Parses a token ID. Throws an ApiError that names `field` unless the ID is in the vocabulary.
 [[nodiscard]] int32_t token_id(const std::string& field, const Json& id, const ServedModel& served);
 /// Returns the number of prompts in `prompt`: a string, a list of strings, token IDs, or a list of token-ID lists.
 [[nodiscard]] size_t n_prompts_of(const Json* prompt, const ServedModel& served);
@@ -33,38 +33,38 @@ void take_common(const Fields& fields, const ServedModel& served, uint64_t rando
 /// Tokenizes the prompts in `prompt`, which has one of the forms that n_prompts_of() accepts.
 [[nodiscard]] std::vector<Prompt> prompts_of(const Json* prompt, const Fields& fields, const ServedModel& served,
                                              const core::WorkBudget& budget);
-/// Throws ApiError if the text of prompts given as token IDs is too long. A request's size doesn't limit it, since an
-/// ID of a few digits may be a token of hundreds of bytes.
+/// Throws ApiError if the text of prompts given as token IDs is too long. The limit on the request's size isn't enough,
+/// since a token ID of a few digits may stand for hundreds of bytes.
 void check_text_of(const std::string& field, std::span<const Prompt> prompts, const ServedModel& served);
 
 /// Throws ApiError if the model has no chat template.
 void need_chat_template(const ServedModel& served);
-/// A chat, rendered as a prompt, and what is needed to parse its answer.
+/// A chat rendered as a prompt, with the data needed to parse its answer.
 struct ChatPrompt {
   Prompt prompt{};
   data::Thinking thinking = data::Thinking::None;  ///< the reasoning mode
-  std::shared_ptr<CallWriting> writing{};          ///< the model's format of calls; null without tools and calls
+  std::shared_ptr<CallWriting> writing{};          ///< format of tool calls; null if the chat has no tools or calls
 };
 /// Renders a chat. `tools` and `variables` are as in data::RenderOptions.
 [[nodiscard]] ChatPrompt chat_prompt(const Json* messages, const std::string& tools, const std::string& variables,
                                      const ServedModel& served, const core::WorkBudget& budget);
 
-/// Returns the body with its keys in the order of `text`, the body's JSON text, if it has a constraint or tools.
-/// Otherwise, returns {}, since the order does not matter.
-[[nodiscard]] Ordered forms_in_order(const Fields& fields, std::string_view text, const core::WorkBudget& budget);
+/// If the request has a constraint or tools, returns the body with its keys in the order of `text`, the body's JSON
+/// text. Otherwise returns {}, since the order of keys does not matter.
+[[nodiscard]] Ordered body_with_key_order(const Fields& fields, std::string_view text, const core::WorkBudget& budget);
 /// The tools that an answer may call.
 struct RequestedTools {
-  std::string list{};        ///< the tools as JSON, for the chat template; empty: none
+  std::string list{};        ///< the tools as JSON, for the chat template; empty without tools
   forms::CallsForm calls{};  ///< without `format` and `answer`, which the caller sets
   bool is_named = false;
 };
-/// Parses tools, tool_choice and parallel_tool_calls. `ordered` is the body from forms_in_order(), here and below.
+/// Parses tools, tool_choice and parallel_tool_calls. `ordered` is the body from body_with_key_order(), here and below.
 [[nodiscard]] RequestedTools requested_tools(const Fields& fields, const Ordered& ordered);
-/// Sets in `request` the constraint on the answer, and the tools that the answer may call in the format `writing`.
+/// Sets the constraint on the answer and the callable tools in `request`. `writing` is the format of tool calls.
 void take_form(const Fields& fields, const Ordered& ordered, const RequestedTools& tools,
                std::shared_ptr<CallWriting> writing, const ServedModel& served, const core::WorkBudget& budget,
                CompletionRequest& request);
-/// Returns the object that compiles constraints. Throws ApiError that names `field` if the server has none.
+/// Returns the object that compiles constraints. Throws an ApiError that names `field` if there is no such object.
 [[nodiscard]] AnswerForms& forms_of(const std::string& field, const ServedModel& served);
 
 }  // namespace folio::infer::server

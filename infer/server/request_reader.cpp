@@ -12,7 +12,7 @@ constexpr size_t kMaxSizeDigits = 16;  // maximum hexadecimal digits of a chunk'
 
 [[noreturn]] void bad_request(const std::string& why) { throw RequestError(400, "not a valid HTTP request: " + why); }
 
-// Returns true for a character of a method or a field name.
+// Returns true if an HTTP method or a header name may contain `c`.
 bool is_token(char c) {
   constexpr std::string_view kOthers = "!#$%&'*+-.^_`|~";
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -27,7 +27,7 @@ bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x
 
 std::string named(std::string_view text) { return "\"" + core::printable(text) + "\""; }
 
-// Returns true if a list such as ",close,te" has the element.
+// Returns true if a comma-separated list such as ",close,te" contains the element.
 bool lists(std::string_view list, std::string_view element) {
   while (!list.empty()) {
     const size_t comma = list.find(',');
@@ -77,7 +77,8 @@ size_t RequestReader::read(std::string_view bytes) {
   return used;
 }
 
-// Reads bytes of a line. Checks each one at once, since the rest of the line may never arrive.
+// Reads at most the rest of a line and returns the number of bytes read. Checks each byte immediately, since the rest
+// may never arrive.
 size_t RequestReader::read_line(std::string_view bytes) {
   const size_t newline = bytes.find('\n');
   const size_t n = newline == std::string_view::npos ? bytes.size() : newline + 1;
@@ -150,7 +151,8 @@ void RequestReader::take_request_line(std::string_view line) {
   state_ = State::Header;
 }
 
-// Stores a header field. Fields that affect a decision may appear only once, since programs differ on which one counts.
+// Stores a header field. Fields that the server uses may appear only once, since a proxy could use a different one of
+// two duplicates than this server.
 void RequestReader::take_field(std::string_view name, std::string_view value) {
   const std::string lower = lower_case(name);
   if (lower == "connection") {
@@ -225,7 +227,7 @@ size_t RequestReader::read_data(std::string_view bytes) {
     const size_t needed = body_.size() + n;
     if (needed > body_.capacity()) {
       const size_t most = head_.chunked ? limits_.max_body : head_.content_length;
-      std::string larger;  // std::string itself could allocate twice as much
+      std::string larger;  // append() could allocate twice as much
       larger.reserve(std::min(most, std::max(needed, 2 * body_.capacity())));
       larger += body_;
       body_ = std::move(larger);

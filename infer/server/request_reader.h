@@ -13,7 +13,7 @@
 namespace folio::infer::server {
 
 struct RequestLimits {
-  size_t max_header = size_t{16} << 10U;  ///< bytes of the header; also limits chunk extensions and trailers
+  size_t max_header = size_t{16} << 10U;  ///< limit in bytes for the header, and for all chunk extensions and trailers
   size_t max_body = size_t{4} << 20U;
 };
 
@@ -61,7 +61,7 @@ class RequestReader {
   [[nodiscard]] bool has_head() const { return state_ > State::Header; }
   [[nodiscard]] bool is_complete() const { return state_ == State::Complete; }
 
-  /// Returns the parsed header; valid once has_head().
+  /// Returns the parsed header; valid once has_head() returns true.
   [[nodiscard]] RequestHead& head() { return head_; }
   /// Returns the body read so far.
   [[nodiscard]] std::string& body() { return body_; }

@@ -1,5 +1,6 @@
 // OpenAI's Responses API on top of chat completions: requests are translated to chats, and answers are written as items
-// and events. Nothing is stored, so a request has the whole conversation. Source: OpenAI's API reference, "Responses".
+// and events. Nothing is stored, so each request must contain the whole conversation. Source: OpenAI's API reference,
+// "Responses".
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +25,7 @@ const std::string& text_of(const Json& object, const char* key) {
 
 bool has(const Json& object, const char* key) { return object.contains(key) && !object.at(key).is_null(); }
 
-// Returns the content of an input item (a message): a string, or the concatenated texts of a list of content parts.
+// Returns the text of a message's content, which is a string or a list of parts, whose texts are concatenated.
 std::string content_of(const Json& content) {
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array()) refuse("input", "has an item whose content is neither a string nor a list of parts");
@@ -81,9 +82,9 @@ class Messages {
   [[nodiscard]] Json take() { return std::move(all_); }
 
  private:
-  // Returns the assistant message to which to add the field `key`: the last message if possible, otherwise a new one.
-  // If `first`, `key` must come before content and calls, so the last message can't be used if it has content, calls or
-  // `key`.
+  // Returns the assistant message to which the field `key` is added: the last message if possible, otherwise a new one.
+  // If `first` is true, `key` must precede content and tool calls, so a last message with content, tool calls or `key`
+  // can't be used.
   Json& assistant(const char* key, bool first) {
     const bool fits = !all_.empty() && all_.back()["role"] == "assistant" && !has(all_.back(), "tool_calls") &&
                       !has(all_.back(), "content");
@@ -123,7 +124,8 @@ Ordered tools_of(const Ordered& tools) {
   return all;
 }
 
-// Returns the request as the JSON of a chat request. `ordered` is the body in order, without logit_bias.
+// Translates the request to the JSON of a chat request. `ordered` is the body with its original key order, without
+// logit_bias.
 std::string chat_of(const Fields& fields, const Ordered& ordered) {
   constexpr std::array kOther{"tools", "tool_choice", "stream_options", "top_logprobs"};
   Ordered chat = Ordered::object();
@@ -149,7 +151,7 @@ std::string chat_of(const Fields& fields, const Ordered& ordered) {
     chat["top_logprobs"] = fields.integer("top_logprobs").value_or(0);
   }
   static_cast<void>(fields.inside("stream_options").flag("include_obfuscation"));
-  static_cast<void>(fields.integer("max_tool_calls"));  // only checked: it limits tools that OpenAI runs
+  static_cast<void>(fields.integer("max_tool_calls"));  // checked but unused: limits tools that run on OpenAI's servers
   const Fields text = fields.inside("text");
   if (const std::string* verbosity = text.text("verbosity")) chat["verbosity"] = *verbosity;
   if (text.find("format") != nullptr) {
@@ -204,7 +206,7 @@ std::string renamed(std::string text) {
 
 // ---- Answers: items and events ----
 
-// Returns the fields of a response that repeat its request.
+// Returns the fields of a response that are copied from the request, with defaults for absent ones.
 Ordered response_head(const Ordered& body, const CompletionRequest& request) {
   const auto given = [&](const char* name, const Ordered& otherwise) {
     const auto found = body.find(name);
@@ -229,7 +231,7 @@ Ordered response_head(const Ordered& body, const CompletionRequest& request) {
           {"truncation", "disabled"}};
 }
 
-// Writes an answer in the Responses API's format: as a stream of events, or as a whole, from the same items.
+// Writes an answer in the Responses API's format, as a stream of events or as one JSON object.
 class ResponseReplies : public Replies {
  public:
   ResponseReplies(const CompletionRequest& request, const ServedModel& served, const std::string& id, int64_t created,
@@ -366,7 +368,7 @@ class ResponseReplies : public Replies {
 
   std::string name_;        ///< the response's ID without prefix; part of the items' IDs
   Ordered response_;        ///< the response object, with all complete items
-  Ordered item_ = nullptr;  ///< the item that is being written; null: none
+  Ordered item_ = nullptr;  ///< the item that is being written; null between items
   size_t n_events_ = 0;
 };
 
@@ -374,7 +376,8 @@ class ResponseReplies : public Replies {
 
 CompletionRequest parse_response(const Json& body, const ServedModel& served, uint64_t random_seed,
                                  std::string_view text, const ParseOptions& options) {
-  constexpr size_t kMostNumbers = size_t{1} << 18U;  // maximum log-probabilities; a stream sends each several times
+  // Maximum number of log-probabilities in a response. It is low because a stream sends each of them several times.
+  constexpr size_t kMostNumbers = size_t{1} << 18U;
   const Fields fields(body, schema("ResponseRequest"));
   check_stateless(fields);
   const Ordered ordered = in_order(body, text, options.budget);

@@ -50,7 +50,7 @@ struct Service::Handlers {
             {"parent", name == s.served_.name ? Json() : Json(s.served_.name)}};
   }
 
-  // Describes the server in llama.cpp's fields, and the machine, on which rounding depends.
+  // Sends the fields of llama.cpp's /props, and a description of the machine, since rounding depends on the machine.
   static void send_props(Service& s, const HttpRequest& request, const Reply& reply) {
     const ServedModel& served = s.served_;
     const Json props{{"model_alias", served.name},
@@ -195,7 +195,8 @@ const std::vector<Service::Route>& Service::routes() {
   static const std::vector<Route> all = {
       {{.path = "/", .summary = "Web interface.", .media = "text/html", .open = true}, &Handlers::send_page},
       {{.path = "/explain", .summary = "Web page that explains next tokens.", .media = "text/html", .open = true},
-       [](Service& s, Request& r, const Reply& to) {  // without an explanation: the page requests it
+       // Needs no API key: the page contains no data, and its script sends the requests for explanations.
+       [](Service& s, Request& r, const Reply& to) {
          Handlers::send_html(s, r, to, infer::explain::to_html({{"server", ""}}));
        }},
       {{.path = "/health", .summary = "Health check.", .open = true},

@@ -1,5 +1,5 @@
-// OpenAPI schemas of requests and answers. The checks of requests, /openapi.json and the page's fields are derived from
-// them. Sampling parameters come from SamplerOptions::visit_fields.
+// OpenAPI schemas of requests and answers. They are the source of request validation, /openapi.json and the web page's
+// input fields. Sampling parameters come from SamplerOptions::visit_fields.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -16,7 +16,7 @@ namespace folio::infer::server {
 using Json = nlohmann::json;
 using Ordered = nlohmann::ordered_json;  ///< keeps the order of keys
 
-/// Returns the schema of that name, such as "ChatRequest".
+/// Returns the schema called `name`, such as "ChatRequest".
 [[nodiscard]] const Json& schema(std::string_view name);
 
 /// A route's entry in /openapi.json.

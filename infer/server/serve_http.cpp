@@ -29,7 +29,7 @@ void serve_http(Engine& engine, ServedModel served, ServiceOptions options, cons
   } const stop{async};
   bool was_lost = false;
   http.on_tick([&] {
-    service.look_at_clock();
+    service.check_timeouts();
     if (lost && lost() && !std::exchange(was_lost, true)) service.end_soon();
     if (service.has_ended()) http.close();
   });

@@ -8,9 +8,10 @@
 
 namespace folio::infer::server {
 
-/// Serves until SIGINT, SIGTERM or SIGHUP, then lets running requests end; a second signal ends them at once. Calls
-/// `ready` with the address once it accepts requests. Calls `lost` ten times a second; if it returns true (the engine
-/// can't continue), ends as after a signal. No other thread may use the engine. Throws core::Error as HttpServer does.
+/// Serves until SIGINT, SIGTERM or SIGHUP, then lets running requests end; a second signal cancels them. Calls `ready`
+/// with the address once the server accepts requests. Calls `lost` ten times a second; if it returns true (the engine
+/// can't continue), shuts down as after a signal. No other thread may use the engine. Throws core::Error as HttpServer
+/// does.
 void serve_http(Engine& engine, ServedModel served, ServiceOptions options, const HttpOptions& http_options,
                 const std::function<void(const std::string& address)>& ready, const std::function<bool()>& lost = {});
 

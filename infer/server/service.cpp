@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kJson = "application/json";
 constexpr size_t kMaxLogged = 512;                      // maximum bytes of an error message in a log line
-constexpr size_t kMostLogprobBytes = size_t{1} << 30U;  // maximum bytes of log-probabilities of all answers
+constexpr size_t kMostLogprobBytes = size_t{1} << 30U;  // limit for the log-probabilities of all running requests
 
 // Returns the beginning of a text as a JSON string, at least as much as fits in a log line.
 std::string json_excerpt(std::string_view text) { return dump(std::string(text.substr(0, PIPE_BUF))); }
@@ -122,7 +122,7 @@ void Service::refuse(const HttpRequest& request, HttpReply& reply, const ApiErro
   reply.send(error.status(), kJson, error_body(error));
 }
 
-// Answers OPTIONS and GET requests. Returns true for a POST request, which must be handled once its body was read.
+// Answers OPTIONS and GET requests. Returns true for a POST request, which must be handled once its body has been read.
 bool Service::route(const HttpRequest& request, const Reply& reply) {
   const Route* route = route_of(request.path);
   if (route == nullptr)
@@ -138,7 +138,7 @@ bool Service::route(const HttpRequest& request, const Reply& reply) {
     throw ApiError(405, fmt::format("{} only accepts {}", request.path, posts ? "POST" : "GET"));
   }
   if (posts) return true;
-  HttpRequest whole = request;  // a GET request, so it has no body
+  HttpRequest whole = request;  // cheap to copy, since a GET request has no body
   route->handler(*this, whole, reply);
   return false;
 }
@@ -148,7 +148,8 @@ void Service::send(const HttpRequest& request, const Reply& reply, TextSource bo
   reply->send(200, media, std::move(body));
 }
 
-// Parses the body and calls `work` on the worker's thread, so that a slow request delays only requests sent later.
+// Parses the body and calls `work` on the worker's thread, so that a slow request delays only the requests queued after
+// it.
 void Service::prepare(HttpRequest& request, const Reply& reply, const Prepare& work) {
   const size_t n = preparing_.size();
   if (n >= options_.max_queue)
@@ -277,7 +278,7 @@ void Service::done(const Completion& completion) {
     log(fmt::format("{} answer: {}", completion.id(), json_excerpt(choice.whole_text())));
 }
 
-void Service::look_at_clock() {
+void Service::check_timeouts() {
   const auto now = Clock::now();
   const auto error_of = [&](Clock::time_point arrived) -> std::optional<ApiError> {
     if (now > arrived + options_.request_timeout) {

@@ -47,7 +47,8 @@ class Service {
   /// Queues work for the service's thread, the one that calls admit() and handle().
   using Post = std::function<void(std::function<void()> work)>;
 
-  /// `engine` must outlive all calls, and must be stopped before the service is destroyed. Throws as Adapters does.
+  /// `engine` must outlive all calls of this object, but be stopped before this object is destroyed. Throws core::Error
+  /// if an adapter is invalid.
   Service(AsyncEngine& engine, ServedModel served, ServiceOptions options, Post post);
   ~Service();
   Service(const Service&) = delete;
@@ -58,9 +59,10 @@ class Service {
   void handle(HttpRequest request, const Reply& reply);
   /// Counts and logs a request that is not valid HTTP, and returns the body of its answer.
   [[nodiscard]] std::string refused(int status, std::string_view why);
-  /// Ends requests that take too long. Must be called about ten times a second while there are requests.
-  void look_at_clock();
-  /// Stops accepting requests, and gives running ones the grace period to end. A second call ends them at once.
+  /// Cancels requests that exceed request_timeout or, at shutdown, the grace period. Must be called about ten times a
+  /// second while there are requests.
+  void check_timeouts();
+  /// Stops accepting requests, and lets running requests continue for the grace period. A second call cancels them.
   void end_soon();
   [[nodiscard]] bool has_ended() const;
   /// Returns true if no request runs or waits.

@@ -19,16 +19,16 @@ size_t length_at(std::string_view text, size_t at) {
   return n;
 }
 
-// Returns the number of bytes of `text` that `bytes` matches at its start, with or without a leading space in `bytes`,
-// which SentencePiece may have added. Returns nullopt if it matches neither way.
+// Returns the length of the prefix of `text` that equals `bytes`, or `bytes` without a leading space, which
+// SentencePiece may have added. Returns nullopt if there is no such prefix.
 std::optional<size_t> size_of(std::string_view text, std::string_view bytes) {
   if (text.starts_with(bytes)) return bytes.size();
   if (bytes.starts_with(' ') && text.starts_with(bytes.substr(1))) return bytes.size() - 1;
   return std::nullopt;
 }
 
-// Returns the length of the beginning of `text` that equals `bytes`, either as it is or after Unicode normalization
-// (NFC). Returns nullopt if there is none.
+// Returns the length of the prefix of `text` that size_of() finds or that equals `bytes` after Unicode normalization
+// (NFC). Returns nullopt if there is no such prefix.
 std::optional<size_t> spelled_at(std::string_view text, std::string_view bytes) {
   if (const auto size = size_of(text, bytes)) return size;
   const size_t longest = std::min(text.size(), 4 * bytes.size());
@@ -86,7 +86,7 @@ std::vector<size_t> text_offsets(const data::Tokenizer& tokenizer, const Prompt&
       take(end);
       continue;
     }
-    // `spelled` is the text up to the next special token. SentencePiece may have added a space before it.
+    // `spelled` is the tokens' text up to the next special token. SentencePiece may have added a leading space to it.
     std::string spelled;
     for (size_t j = i; j < tokens.size() && special_of(tokens[j]) == nullptr; ++j) {
       spelled += tokenizer.token_bytes(tokens[j]);

@@ -10,8 +10,8 @@
 
 namespace folio::infer::server {
 
-/// Counts the characters (code points) of text that arrives in pieces, as they appear in JSON: invalid UTF-8 counts as
-/// one U+FFFD per maximal subpart (Unicode 16, table 3-11).
+/// Counts the characters (code points) that text has when written as JSON. The text is passed in pieces. Invalid UTF-8
+/// counts as one U+FFFD per maximal subpart (Unicode 16, table 3-11).
 class CharacterCounter {
  public:
   /// Appends `bytes` and returns the index of the character that contains their first byte. If `bytes` is empty,

@@ -12,13 +12,13 @@ namespace folio::infer::server {
 class Worker {
  public:
   Worker() = default;
-  /// Calls `tick` after each function, and ten times a second for as long as it returns true.
+  /// The thread calls `tick` after each function, and then ten times a second until `tick` returns false.
   explicit Worker(std::function<bool()> tick) : tick_(std::move(tick)) {}
   ~Worker() { stop(); }
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// Queues `work`, which must not throw. The first call starts the thread. Returns false, doing nothing, after stop().
+  /// Queues `work`, which must not throw. The first call starts the thread. After stop(), only returns false.
   bool post(std::function<void()> work);
   /// Waits for the running function and ends the thread. Without `last`, drops queued functions. Otherwise runs them,
   /// and then `last`.

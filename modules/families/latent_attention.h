@@ -38,8 +38,8 @@ class LatentAttentionImpl : public torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {});
   bool written_out = false;  ///< compute attention by its formula instead of LibTorch's own kernel
 
-  /// Queries and keys [B, n_heads, T, head_dim], values [B, n_heads, T, v_head_dim], and what a cache stores of each
-  /// position: [c; rope(k')] [B, T, kv_lora_rank + qk_rope_head_dim]. q and k are rotated.
+  /// Queries and keys [B, n_heads, T, head_dim], both rotated, values [B, n_heads, T, v_head_dim], and the vectors to
+  /// cache, `latent` = [c; rope(k')], [B, T, kv_lora_rank + qk_rope_head_dim].
   struct Heads {
     torch::Tensor q, k, v, latent;
   };
@@ -53,7 +53,7 @@ class LatentAttentionImpl : public torch::nn::Module {
   core::ModelConfig config_;
   double dropout_;
   RopeCache rope_;
-  Linear wq_, wq_a_, wq_b_;  ///< wq_, or, with a rank of queries, wq_a_ and wq_b_
+  Linear wq_, wq_a_, wq_b_;  ///< either wq_, or wq_a_ and wq_b_ if queries have a latent; others are empty
   Linear wkv_a_, wo_;
   RMSNorm q_a_norm_, kv_a_norm_;
   torch::Tensor wk_b_;  ///< [n_heads, kv_lora_rank, qk_nope_head_dim]: Wk_hᵀ of each head

@@ -19,8 +19,8 @@ namespace {
 
 using torch::Tensor;
 
-// Returns scores `by` [N, E] with -∞ for experts outside the best groups. A group's score is the sum of its top two, or
-// its maximum in families that rank groups by it.
+// Returns the scores by_NE with -∞ for experts outside the best groups. A group's score is the sum of the two largest
+// scores in it or, in some families, only the largest.
 Tensor within_best_groups(const Tensor& by_NE, const core::ModelConfig& c) {
   const int64_t size = c.n_experts / c.expert_groups;
   const auto by_NGS = by_NE.unflatten(1, {c.expert_groups, size});
@@ -93,7 +93,7 @@ Tensor MixtureImpl::forward(const Tensor& x_BTD) {
   return y_ND.view_as(x_BTD);
 }
 
-Tensor MixtureImpl::own_experts(const Tensor& x_ND, const Tensor& experts_NK, const Tensor& weights_NK) {
+Tensor MixtureImpl::local_expert_sum(const Tensor& x_ND, const Tensor& experts_NK, const Tensor& weights_NK) {
   // Without rows, the parameters still need zero gradients: hooks that reduce gradients over ranks wait for them.
   if (x_ND.size(0) == 0) {
     Tensor y_ND = x_ND;

@@ -5,8 +5,8 @@
 //       + sigmoid(shared_gate · x) shared(x)     in families with a shared expert; some have no gate for it
 //
 // Routing: s = softmax(router x) or sigmoid(router x). Selects the K experts with the largest s + selection bias; with
-// expert groups, only from the groups whose top two have the largest sum (DeepSeek-V2: whose maximum is largest). g is
-// s of the selected experts, divided by their sum if the model normalizes, times route_scale.
+// expert groups, only from the best groups, ranked by the sum of their two largest s + bias (DeepSeek-V2: only by the
+// largest). g is s of the selected experts, divided by their sum if the model normalizes, times route_scale.
 //
 // Parameters: router.weight [E, D], experts.{w1,w3}.weight [E, F, D], experts.w2.weight [E, D, F]. Optional:
 // router.bias [E], experts.{w1,w3}.bias [E, F], experts.w2.bias [E, D], selection.bias [E] (no gradient),
@@ -66,11 +66,11 @@ class MixtureImpl : public torch::nn::Module {
  protected:
   /// Returns, for each row of x [N, D], the sum Σ g_e SwiGLU_e(x) over its selected experts, [N, D].
   virtual torch::Tensor of_experts(const torch::Tensor& x, const Routes& routes) {
-    return own_experts(x, routes.experts, routes.weights);
+    return local_expert_sum(x, routes.experts, routes.weights);
   }
   /// Returns the sum of of_experts() over the experts that this module holds. `experts`, int64 [N, K], has the selected
   /// experts' indices in this module, and `weights`, [N, K], their factors g_e.
-  torch::Tensor own_experts(const torch::Tensor& x, const torch::Tensor& experts, const torch::Tensor& weights);
+  torch::Tensor local_expert_sum(const torch::Tensor& x, const torch::Tensor& experts, const torch::Tensor& weights);
 
   [[nodiscard]] const core::ModelConfig& config() const { return config_; }
 

@@ -41,7 +41,7 @@ LlamaAheadImpl::Losses LlamaAheadImpl::losses(const Tensor& tokens_BT, const Ten
   if ((later_BT != Parts::kIgnored).any().item<bool>()) {
     return {next, parts_->loss(config_, y_BTD, output_norm_, head_, later_BT)};
   }
-  return {next, (y_BTD.sum() + output_norm_->weight.sum()) * 0.0};  // all weights get gradients, which ranks wait for
+  return {next, (y_BTD.sum() + output_norm_->weight.sum()) * 0.0};  // zero gradients, since other ranks wait for them
 }
 
 Tensor targets_ahead(const Tensor& targets_BT, const Tensor& starts_BT) {

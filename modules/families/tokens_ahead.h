@@ -21,7 +21,7 @@ class LlamaAheadImpl : public LlamaImpl {
     torch::Tensor after_next;  ///< mean cross-entropy of targets_ahead(), in nats; 0 if there are none
   };
 
-  /// Initializes LlamaImpl's weights first, so that a seed gives the same ones with and without the module. Throws as
+  /// Initializes LlamaImpl's weights first, so that the module does not change them for a given seed. Throws as
   /// LlamaImpl does.
   LlamaAheadImpl(const core::ModelConfig& config, const std::shared_ptr<const Parts>& parts);
 

@@ -75,7 +75,7 @@ def draw_attention(explanation, path):
 
 def draw_logit_lens(explanation, path):
     # With matplotlib: plt.imshow(explanation["lens.probabilities"][..., 0])
-    tokens, chances = explanation["lens.tokens"][..., 0], explanation["lens.probabilities"][..., 0]  # of the likeliest
+    tokens, chances = explanation["lens.tokens"][..., 0], explanation["lens.probabilities"][..., 0]  # top token
     levels, n_tokens = tokens.shape
     cell, row, left, top = 34, 26, 120, 40
     parts = [label(left - 8, top - 14, "after", "end")]

@@ -7,6 +7,7 @@ import json
 import math
 import operator
 import os
+import sys
 from typing import Any, NoReturn
 
 from . import _engine
@@ -14,9 +15,9 @@ from . import _engine
 CACHE_TYPES = {"f32": 0, "f16": 1, "q8_0": 2}
 DRAFT_SOURCES = {"auto": 0, "ngram": 1, "model": 2, "mtp": 3}
 MAX_CONTEXT = 1 << 24
-MAX_DEPTH = 64  # nesting of an argument
-MAX_VALUES = 1 << 24  # of an argument
-# Minimum and maximum of each number that Model() accepts.
+MAX_DEPTH = 64  # maximum nesting depth of an argument
+MAX_VALUES = 1 << 24  # maximum number of values in an argument
+# Minimum and maximum of each integer option of Model().
 RANGES = {
     "threads": (1, 1024),
     "context": (2, MAX_CONTEXT),
@@ -34,7 +35,8 @@ def index(name: str, value: Any) -> int:
 
 
 def whole(name: str, value: Any, low: int | None = None, high: int | None = None) -> int:
-    """Returns `value` as an integer. Raises ValueError if it is not in [low, high], by default RANGES[name]."""
+    """Returns `value` as an int. Raises TypeError unless it is an integer, and ValueError unless it is in [low, high],
+    by default RANGES[name]."""
     if low is None or high is None:
         low, high = RANGES[name]
     number = index(name, value)
@@ -108,12 +110,20 @@ def token_ids(ids: Any) -> list[int]:
     return [token_id(one) for one in given]
 
 
+def length_of(value: Any) -> int:
+    """Returns len(value), or sys.maxsize if the length exceeds it, as that of range(10**30)."""
+    try:
+        return len(value)
+    except OverflowError:
+        return sys.maxsize
+
+
 def as_json(value: Any, name: str = "") -> str:
-    """Returns None, booleans, numbers, strings, mappings, sequences, and NumPy arrays and scalars as JSON text.
+    """Converts None, booleans, numbers, strings, mappings, sequences, and NumPy arrays and scalars to JSON text.
 
     Raises TypeError for other objects, and ValueError for a number that is not finite, a string with a lone surrogate,
-    nesting deeper than MAX_DEPTH and more than MAX_VALUES values. Errors begin with `name` or, if it is empty, with the
-    key of the outermost mapping. Integers are clamped to 64 bits, out of range for every option.
+    nesting deeper than MAX_DEPTH, or more than MAX_VALUES values. Errors begin with `name` or, if it is empty, with the
+    key of the outermost mapping. Integers beyond 64 bits are clamped, since no option allows them.
     """
     n_left = MAX_VALUES
 
@@ -162,7 +172,7 @@ def as_json(value: Any, name: str = "") -> str:
             return refuse(one, path) if hasattr(given, "tolist") else plain(given, path)
         if hasattr(one, "__index__"):
             return min(max(operator.index(one), -2**63), 2**64 - 1)
-        if len(path) == MAX_DEPTH:  # the error names only the root: 64 levels would not help
+        if len(path) == MAX_DEPTH:  # the error names only the root, since a path of 64 levels would not help
             fail(ValueError, path[:not name], f"is nested deeper than {MAX_DEPTH} levels, or contains itself")
         if hasattr(one, "items"):
             items = list(itertools.islice(one.items(), n_left + 1))
@@ -171,16 +181,13 @@ def as_json(value: Any, name: str = "") -> str:
             return {key(k, (*path, "a key")): plain(v, (*path, str(k))) for k, v in items}
         if not (hasattr(one, "__len__") and hasattr(one, "__getitem__")):
             refuse(one, path)
-        try:
-            length = len(one)
-        except OverflowError:  # more than Python can count
-            length = MAX_VALUES + 1
+        length = length_of(one)
         if length > n_left:
             too_many(path)
-        elements = list(itertools.islice(one, length + 1))  # a copy: reading an element may run code that changes it
+        elements = list(itertools.islice(one, length + 1))  # a copy, as reading an element may change `one`
         if len(elements) > length:
             fail(ValueError, path, "has more elements than its length")
-        if all(type(element) is int and 0 <= element < 2**31 for element in elements):  # token IDs, quickly
+        if all(type(element) is int and 0 <= element < 2**31 for element in elements):  # fast path for token IDs
             n_left -= len(elements)
             return elements
         return [plain(element, (*path, i)) for i, element in enumerate(elements)]

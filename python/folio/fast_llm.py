@@ -64,15 +64,16 @@ class model:
 
     def stream_response(self, query: str, history: History | None = None, config: GenerationConfig | None = None,
                         one_by_one: bool = True, **options: Any) -> Iterator[str]:
-        """Yields the answer in pieces of whole characters. one_by_one=False: each piece is the whole answer so far."""
+        """Yields the answer in pieces of whole characters. With one_by_one=False, yields the whole answer so far."""
         stream = self._submit([self._prompt(query, history or ())], _config(config, options))
         return _pieces(stream, one_by_one)
 
     def response_batch(self, inputs: Sequence[str], callback: Callable[[int, list[str]], None] | None = None,
                        config: GenerationConfig | None = None, **options: Any) -> list[str]:
-        """Returns a completion of each input; all run as one batch.
+        """Returns the completions of all inputs, which run as one batch.
 
-        Calls callback(i, new) with i = 0, 1, … and the new text of each completion, finally callback(-1, completions).
+        While text arrives, calls callback(i, texts) with i = 0, 1, … and a list of each completion's new text. At the
+        end, calls callback(-1, completions).
         """
         if not inputs:
             return []

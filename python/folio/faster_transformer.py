@@ -42,7 +42,7 @@ class Llama:
     threads                       number of CPU threads; None: all cores
     device                        "cpu", "cuda" or "cuda:N"
     cache_type                    type of the KV cache: "f32", "f16" or "q8_0"; None: f16; f32 for F32 models
-    start_id, end_id              defaults of the tensors with these names; None: the tokenizer's
+    start_id, end_id              defaults of the tensors with these names; None: the tokenizer's BOS and end tokens
     is_free_buffer_after_forward  free the engine and its KV cache after each forward()
 
     The weights stay mapped for the lifetime of this object; the caller owns all arrays. allocateBuffer(), or forward()
@@ -93,11 +93,11 @@ class Llama:
 
     def forward(self, output_tensors: Mapping[str, np.ndarray], input_tensors: Mapping[str, Any],
                 weights: Llama | None = None) -> dict[str, np.ndarray]:
-        """Writes the output tensors, and returns them as a dict.
+        """Generates tokens, writes the results to output_tensors, and returns these as a dict.
 
-        Inputs may be arrays, numbers or lists. Outputs must be C-contiguous, writable arrays of the right type, as made
-        by outputs(). `weights` must be this object or None. Raises folio.Error, and writes nothing, if a tensor is
-        invalid.
+        Inputs may be arrays, numbers or lists. Outputs must be C-contiguous, writable arrays of the right type, such as
+        those from outputs(). `weights` must be this object or None. If a tensor is invalid, raises folio.Error and
+        writes nothing.
         """
         if weights is not None and weights is not self:
             raise ValueError("weights have to be this object's own: leave them out")
@@ -115,7 +115,7 @@ class Llama:
             -> dict[str, np.ndarray]:
         """Returns arrays for forward(): output_ids, sequence_length and those in `names`, shaped for these inputs.
 
-        With continue_gen the caller must make output_log_probs, whose last dimension depends on the session.
+        With continue_gen, the caller must allocate output_log_probs, since its last dimension depends on the session.
         """
         ids = np.asarray(input_tensors["input_ids"])
         lengths = np.asarray(input_tensors["input_lengths"])

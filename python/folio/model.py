@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, Iterator, Mapping, Sequenc
 import numpy as np
 
 from . import _engine
-from .checks import (as_json, cache, draft_source, gpu, index, path_text, scale, seconds, text, token_id, token_ids,
+from .checks import (as_json, cache, draft_source, gpu, index, length_of, path_text, scale, seconds, text, token_id, token_ids,
                      whole)
 from .explanation import Explanation
 from .options import FORMS, renamed, server_options, with_names
@@ -33,13 +33,13 @@ class Model:
 
     threads          number of CPU threads; None: all cores
     device           "cpu", "cuda" or "cuda:N"
-    context          maximum number of positions of a sequence; None: the model's
+    context          maximum number of positions of a sequence; None: the model's context length
     cache_type       type of the KV cache: "f32", "f16" or "q8_0"; None: f16; f32 for F32 models
     cache_tokens     positions in the KV cache; None: max_sequences contexts, but at most max(16384, 4 * context)
     max_sequences    maximum number of running sequences; others wait
-    max_batch_tokens maximum number of rows per step
-    draft            source of drafts: "ngram", "model", "mtp" (the model's module) or "auto": mtp, else model or ngram
-    draft_model      a smaller model with the same vocabulary, for speculation
+    max_batch_tokens maximum number of tokens per step of the engine
+    draft            source of drafts: "ngram", "model", "mtp" (the MTP module) or "auto" (mtp, else model or ngram)
+    draft_model      a smaller model with the same vocabulary, for speculative decoding
     speculate        draft tokens per step; does not change outputs; None: 4 with draft or draft_model, else 0
     adapter          a LoRA adapter (peft directory or GGUF), scaled by adapter_scale
     tokenizer        a tokenizer file, if the model does not include one
@@ -96,11 +96,11 @@ class Model:
         self._events: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Events] = weakref.WeakKeyDictionary()
         self._service: Any = None  # set by folio.service.Service
         self.tokenizer = Tokenizer(self._model)
-        """The model's tokenizer."""
+        """The model's Tokenizer, which converts text to token IDs and back."""
         self.config: dict[str, Any] = _engine.config(self._model)
         """The model's configuration: vocab_size, dim, n_layers, …"""
         self.about: dict[str, Any] = json.loads(_engine.about(self._model))
-        """name, path, context, chat (True with a chat template), threads, vocab_size, tokenizer, bos, eos."""
+        """A dict of name, path, context, chat (has a chat template), threads, vocab_size, tokenizer, bos and eos."""
         _open.add(self)
 
     def close(self) -> None:
@@ -177,7 +177,7 @@ class Model:
         return self._apieces(True, {**options, "messages": _messages(messages)}, (options.get("n") or 1) > 1)
 
     def beam(self, prompt: Prompt, width: int, n: int | None = None, **options: Any) -> list[tuple[str, float]]:
-        """Returns (output, score) of the n (default: width) best beams; score = ln p / (n tokens) ** length_penalty.
+        """Returns (output, score) of the n (default: width) best beams; score = ln p / n_tokens ** length_penalty.
 
         Accepts max_tokens, stop, length_penalty, early_stopping, and the options of structured outputs.
         """
@@ -196,7 +196,7 @@ class Model:
             return complete(self, True, {**options, "messages": _messages(messages)})
         return complete(self, False, _prompted(prompt, options))
 
-    # Intermediate values. `ids` are the tokens of one sequence, from the first on.
+    # Functions that return intermediate values. `ids` are the tokens of one sequence, starting at position 0.
 
     def score(self, text: Prompt, *, parse_special: bool = True) -> np.ndarray:
         """Returns ln p of each token except the first, given the preceding ones: (tokens - 1), float64, in nats."""
@@ -230,9 +230,9 @@ class Model:
                 patch: str | Sequence[str] | None = None, from_: Prompt | None = None) -> Explanation:
         """Explains the next token of each position of a prompt of at most 256 tokens.
 
-        `token`, an ID or its text, is the token whose logit is attributed; None: each row's likeliest token.
+        `token`, an ID or its text, is the token whose logit is attributed; None: each position's likeliest token.
 
-        `ablate`, `mean` and `patch` list places, such as "3.5" (head 5 of layer 3; see docs/explain.md). `ablate`
+        `ablate`, `mean` and `patch` list activations, such as "3.5" (head 5 of layer 3; see docs/explain.md). `ablate`
         replaces activations by zero, `mean` by their mean over the positions of the prompt or of `mean_over`, and
         `patch` by those of the prompt `from_`, aligned at the last token.
         """
@@ -312,7 +312,7 @@ class Tokenizer:
 
     def decode(self, ids: Ids) -> str:
         """Returns the text of tokens. Invalid UTF-8 becomes U+FFFD."""
-        return _checked(_engine.decode, self._model, as_json(ids, "tokens")) if len(ids) else ""
+        return _checked(_engine.decode, self._model, as_json(ids, "tokens")) if length_of(ids) else ""
 
     def token_bytes(self, token: int) -> bytes:
         """Returns the bytes of a token, which may be part of a character; empty for special tokens."""
@@ -371,7 +371,7 @@ def _is_batch(prompt: Any) -> bool:
     is_sequence = hasattr(prompt, "__len__") and hasattr(prompt, "__getitem__")
     if not is_sequence or isinstance(prompt, (bytes, bytearray, Mapping)):
         raise TypeError(f"a prompt is a text, token ids, or a list of these, not {type(prompt).__name__}")
-    return len(prompt) > 0 and not hasattr(prompt[0], "__index__")
+    return length_of(prompt) > 0 and not hasattr(prompt[0], "__index__")
 
 
 def _prompted(prompt: Any, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -393,12 +393,12 @@ def _messages(messages: Any) -> Any:
 
 
 def _exception(refusal: Any, names: Mapping[str, str] = {}) -> Exception:
-    """Converts an error of the server to a Python exception. `names` is the dict of server_options()."""
+    """Converts an error of the server to a Python exception. `names` is the dict that server_options() returns."""
     message, field, code = refusal.args
     message = renamed(message, names)
     if code == "no_chat_template":
         message = f"{message.split(', like')[0]}: use generate(), or Model(…, chat_template=…)"
-    if code == "unknown_parameter" and "did you mean" not in message:  # FORMS: Python's option names
+    if code == "unknown_parameter" and "did you mean" not in message:  # suggest a Python name
         message += "".join(f" (did you mean {near}?)" for near in difflib.get_close_matches(field, FORMS, 1))
     if code in ("unknown_parameter", "invalid_type"):
         return TypeError(message)

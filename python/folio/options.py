@@ -54,12 +54,12 @@ def server_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str
 
 
 def renamed(message: str, names: Mapping[str, str]) -> str:
-    """Replaces the server's option names in `message` by the caller's. `names` is the dict of server_options()."""
+    """Replaces the server's option names in `message` by the caller's. `names` comes from server_options()."""
     for server_name, name in names.items():
         message = message.replace(f"'{server_name}'", f"'{name}'")
     return message
 
 
 def with_names(error: Exception, names: Mapping[str, str]) -> Exception:
-    """Returns a TypeError or ValueError with the names that the caller used, and other errors unchanged."""
+    """Returns `error`; if it is a TypeError or ValueError, its message uses the caller's option names."""
     return type(error)(renamed(str(error), names)) if type(error) in (TypeError, ValueError) else error

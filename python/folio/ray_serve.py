@@ -37,8 +37,8 @@ from folio.repeats import DONE, Rest
 from folio.service import Service
 
 BETWEEN_PIECES = 0.02  # seconds between messages of a response; output generated meanwhile is one message
-BEGINNING = 256  # requests that share this many first characters go to the same replica
-ATTEMPTS = 10  # maximum per request, since a request may itself crash its replicas
+BEGINNING = 256  # number of first characters of a request that select its replica
+ATTEMPTS = 10  # maximum number of replicas tried per request, since a request may itself crash them
 JSON = [("Content-Type", "application/json"), ("Retry-After", "1")]
 
 
@@ -53,7 +53,8 @@ class Replica:
         self.counters = {name: Counter(f"folio_{name}_total") for name in ("steps", "tokens", "cached_tokens")}
 
     async def answer(self, beginning: str, *request: Any) -> AsyncIterator[Any]:
-        """Yields (status, headers), then pieces of the body. Close the generator to abort the request."""
+        """Yields (status, headers), then pieces of the body. Close the generator to abort the request. `beginning` is
+        used only by the router."""
         reply = self.service.request(*request)
         yield await reply.start(), reply.headers
         async for piece in reply:
@@ -61,7 +62,7 @@ class Replica:
             await asyncio.sleep(BETWEEN_PIECES)
 
     def check_health(self) -> None:
-        """Updates Ray's metrics. Raises an error, so that Ray replaces the replica, if the engine makes no progress."""
+        """Updates Ray's metrics. Raises an error if the engine makes no progress, so that Ray replaces the replica."""
         before, self.before = self.before, self.model.statistics
         for name, gauge in self.gauges.items():
             gauge.set(self.before[name])
@@ -76,15 +77,15 @@ class Replica:
 
 
 def by_sequences(context: Any) -> tuple[float, dict[str, Any]]:
-    """Ray's autoscaling policy. Returns the number of replicas needed so that each has at most target_ongoing_requests
-    running or waiting sequences, and an empty state."""
+    """Autoscaling policy for Ray. Returns the number of replicas with which each has at most target_ongoing_requests
+    running or waiting sequences on average, and an empty dict as the policy's state."""
     each = (context.aggregated_metrics or {}).get("sequences", {}) | {"queued": context.total_queued_requests or 0}
     return math.ceil(sum(each.values()) / context.config.target_ongoing_requests), {}
 
 
 class SameBeginning(RequestRouter):
     """Routes requests with the same beginning to the same replica, for prefix caching. Rendezvous hashing orders the
-    replicas for each beginning. A full replica is skipped. Adding or removing one moves only the requests to it."""
+    replicas for each beginning. Full replicas are skipped. Adding or removing a replica moves only its requests."""
 
     async def choose_replicas(self, candidate_replicas: list[Any], pending_request: Any = None) -> list[list[Any]]:
         beginning = pending_request.args[0] if pending_request else ""
@@ -107,7 +108,7 @@ def beginning_of(body: bytes) -> str:
 
 
 class Ingress:
-    """Forwards requests. Keeps what was sent of each response, so that another replica can continue it."""
+    """Forwards requests. Records the sent part of each response, so that another replica can continue it."""
 
     def __init__(self, replicas: Any) -> None:
         self.replicas = replicas.options(stream=True)
@@ -135,7 +136,7 @@ class Ingress:
             try:
                 status, headers = await anext(replica)
                 if rest and status != 200:
-                    raise RayActorError()  # the other replica is full, or shuts down
+                    raise RayActorError()  # this replica is full or shuts down: try another
                 async for piece in replica:
                     if piece := rest(piece) if rest else piece:
                         sent.append(piece)
@@ -162,7 +163,8 @@ def error(kind: str, message: str) -> bytes:
 
 
 def app(path: str, options: dict[str, Any], service: dict[str, Any], least: int, most: int, replica: type) -> Any:
-    """Returns the Ray Serve application, which scales from `least` to `most` replicas."""
+    """Returns the Ray Serve application, which scales from `least` to `most` instances of the class `replica`.
+    `options` and `service` are the keyword arguments of Model() and Service()."""
     sequences = options["max_sequences"]
     scale = AutoscalingConfig(min_replicas=least, max_replicas=most, target_ongoing_requests=sequences, upscale_delay_s=5,
                               look_back_period_s=5, policy=AutoscalingPolicy(policy_function=by_sequences))

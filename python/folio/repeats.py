@@ -12,9 +12,10 @@ DONE = b"data: [DONE]\n\n"
 
 
 class Rest:
-    """Removes what was already sent from a repeated stream: rest(piece) returns the part of a piece that is new.
+    """Skips the part of a repeated stream that was already sent: rest(piece) returns the new part of a piece.
 
-    `sent` has the events of the first stream, whose ID and time are kept. Pieces are whole events.
+    `sent` contains the events sent so far. Later events get the ID and creation time of these. A piece consists of
+    whole events.
     """
 
     def __init__(self, sent: bytes) -> None:
@@ -45,7 +46,7 @@ class Rest:
         return rest + DONE if piece.endswith(DONE) else rest
 
     def _cut(self, choice: dict[str, Any]) -> bool:
-        """Removes what was already sent from a choice. Returns True if anything is left."""
+        """Removes from a choice the part that was already sent. Returns True if anything is left."""
         has = self._has.get(choice["index"])
         if has is None:
             return True

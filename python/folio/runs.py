@@ -37,8 +37,8 @@ class Run:
     def log(self) -> dict[str, np.ndarray]:
         """The lines of log.jsonl as columns: step, tokens, loss, lr, …, val_loss. Missing numbers are NaN.
 
-        Strings (sample) are arrays of objects; missing ones are None. The log is read at the first access, and not
-        updated while a run continues.
+        String columns, such as sample, have dtype object; missing strings are None. The log is read at the first
+        access, and not updated while a run continues.
         """
         lines = _lines(self.path / "log.jsonl")
         columns: dict[str, np.ndarray] = {}

@@ -26,7 +26,7 @@ class Service:
     """Answers requests with a model. A model has at most one service, which ends with the model.
 
     api_key          key that requests must send as "Authorization: Bearer KEY"; empty: none
-    allowed_hosts    hosts that requests may name in addition to localhost; "0.0.0.0" allows any address
+    allowed_hosts    accepted Host headers, in addition to localhost; "0.0.0.0" allows any address
     allowed_origins  origins of other web pages that may send requests
     max_queue        maximum number of running and waiting choices; further requests get status 429
     request_work     maximum work to prepare a request (template, tokenization, schema), in internal steps
@@ -65,14 +65,14 @@ class Service:
         body: bytes = b"",
         seed: int | None = None,
     ) -> Reply:
-        """Sends a request as an HTTP client would. Header names are lower-case; headers=None: those of a local client.
+        """Sends a request as an HTTP client would. Header names are lower-case; None: the headers of a local client.
 
-        `seed` is used if the body has none; None: a random seed. In an event loop, use the reply's async methods.
+        `seed` is used if the body has no seed; None: a random one. In an event loop, use the reply's async methods.
         """
         events = None
         try:
             loop = asyncio.get_running_loop()
-        except RuntimeError:  # no event loop: the caller blocks
+        except RuntimeError:  # no event loop, so the reply's methods block
             notifier = None
         else:
             notifier = self.model._notifier()

@@ -68,7 +68,7 @@ class Stream {
   }
   std::vector<infer::GenerateResult> results() {
     while (!ended()) wait();
-    const SharedModel::Use use(*model_);  // throws if the model was closed: outputs may be truncated
+    const SharedModel::Use use(*model_);  // throws if the model was closed, as this may truncate the outputs
     return (*stream_)->take_results();
   }
 
@@ -159,7 +159,7 @@ nb::object logits(const Model& model, Ids ids) {
   return array_of(std::move(*values), {n_rows, n_vocab});
 }
 
-// Values at each named place of the forward pass, one row per token.
+// Intermediate values of the forward pass by name, one row per token.
 using Places = std::vector<std::pair<std::string, std::vector<float>>>;
 
 std::shared_ptr<Places> observe(const Model& model, const Ids& ids) {
@@ -199,7 +199,7 @@ nb::object attention(const Model& model, const Ids& ids, int64_t layer) {
   return array_of(std::move(weights), {n_heads, ids.size(), ids.size()});
 }
 
-// Returns the activations by name, and an Explanation without its activations.
+// Returns a dict of activations as NumPy arrays, and the Explanation without them.
 nb::tuple explain(const Model& model, const std::string& body) {
   infer::explain::Explanation made = with_model(model, [&body](const SharedModel::Use& use) {
     infer::server::ServedModel served = use.served();
@@ -251,7 +251,7 @@ nb::dict config(const Model& model) {
   return fields;
 }
 
-// Returns the engine's counters. Keeps the GIL, because it returns at once.
+// Returns the engine's counters. Does not release the GIL, because the call is short.
 nb::dict statistics(const Model& model) {
   const infer::EngineStatistics now = [&] { return SharedModel::Use(*model).engine().statistics(); }();
   return dict_of(now);

@@ -1,5 +1,5 @@
 // Declarations shared by the files of folio._engine: a model owned by Python, calls on it without the GIL, and
-// conversions of values between Python and C++. Those of JSON types are passed as text: checks.py writes that of
+// conversions of values between Python and C++. Values of JSON types are passed as JSON text; checks.py serializes the
 // arguments.
 #pragma once
 

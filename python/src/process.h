@@ -30,18 +30,19 @@ void wait_for_threads();
 /// Returns true after the first call of wait_for_threads().
 [[nodiscard]] bool is_ending();
 
-/// Registers a handler for forked children: it counts the fork and forgets the parent's threads. Call it at import.
+/// Registers a handler for forked children, which counts the fork and resets the number of WithoutGil
+/// objects. Call it at import.
 void watch_forks();
-/// Returns the number of forks that lead from the process that imported the module to this one; 0 if it is the same.
+/// Returns the number of forks between the process that imported the module and this one; 0 in the importing process.
 [[nodiscard]] unsigned n_forks();
 [[noreturn]] void fail_after_fork();
 
-/// True for types whose destructor may wait for threads that are executing a step. Owned runs it without the GIL.
+/// True for types whose destructor may wait for threads. Owned then releases the GIL before it destroys the object.
 template <typename T>
 inline constexpr bool kJoinsThreads = false;
 
-/// Owns an object that threads of this process use. It is unusable in a forked child, and leaked there: the threads do
-/// not exist in the child, and mutexes may be locked forever.
+/// Owns an object that threads of this process use. It is unusable in a forked child, and leaked there, since the
+/// threads do not exist in the child, and mutexes may be locked forever.
 template <typename T>
 class Owned {
  public:

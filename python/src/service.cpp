@@ -19,11 +19,12 @@ constexpr std::chrono::milliseconds kBetweenLooks{20};  // interval of checks fo
 
 nb::bytes bytes_of(const std::string& text) { return nb::bytes(text.data(), text.size()); }
 
-// Calls look(reply), which must wait briefly, until it finds something or the reply ends. Ctrl-C aborts the request.
+// Calls look(reply) until its result is not empty or the reply ends. Each call must wait only briefly, since Ctrl-C,
+// which aborts the request, is checked between the calls.
 template <typename Look>
 auto wait(const Reply& owned, Look look) {
   while (true) {
-    LocalReply& reply = *owned;  // checked each time, since a Python signal handler may fork
+    LocalReply& reply = *owned;  // throws if a Python signal handler has forked this process
     auto [found, ended] = [&] {
       const WithoutGil released;
       auto value = look(reply);

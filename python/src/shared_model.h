@@ -1,5 +1,5 @@
-// A model shared by Python threads. Its engine runs on a separate thread. Each call on the model holds a Use, and
-// close() waits until there are none. Does not depend on Python.
+// A model shared by Python threads. Its engine runs on a separate thread. Each call on the model creates a Use object,
+// and close() waits until all are destroyed. Does not depend on Python.
 #pragma once
 
 #include <atomic>
@@ -63,7 +63,7 @@ class SharedModel {
 
   /// Creates the model's service. Throws core::Error if it already has one.
   void serve(infer::server::ServiceOptions options);
-  /// Interrupts running requests, waits for all users of the model, and frees its memory.
+  /// Aborts running requests, waits until all Use objects are destroyed, and frees the memory.
   void close();
   [[nodiscard]] bool closed() const { return closed_; }
 
@@ -74,7 +74,7 @@ class SharedModel {
     infer::LoadedModel loaded;
     infer::server::ServedModel served;
     size_t n_at_once;                                            ///< maximum requests of one call submitted at a time
-    std::atomic<infer::server::LocalService*> serving{nullptr};  ///< points to `service`
+    std::atomic<infer::server::LocalService*> serving{nullptr};  ///< points to `service`; null before serve()
     std::shared_ptr<infer::AsyncEngine> async;
     std::unique_ptr<infer::server::LocalService> service;
   };

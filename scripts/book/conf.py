@@ -20,7 +20,8 @@ LADDER, GROWING, EXERCISES = (f"experiments/{page}README" for page in ("", "grow
 MOST_WORDS = 12_000  # maximum number of words of the pages in "The first read", in total
 WORDS_A_MINUTE = 120  # reading speed, as in experiments/README.md
 EXPLAIN = ROOT / "build/explain", ROOT / "runs/tinyshakespeare/model.gguf"
-EXPLAINED = {"06_causal_mask", "07_heads", "09_llama", *range(4, 12)}  # studies and rungs that link to explain's page
+# Studies and rungs whose tables link to the page of build/explain.
+EXPLAINED = {"06_causal_mask", "07_heads", "09_llama", *range(4, 12)}
 LISTED = {".cmake", ".cpp", ".cu", ".h", ".html", ".json", ".py", ".sh", ".toml", ".txt"}
 
 project = html_title = "Folio"
@@ -45,7 +46,7 @@ def text_of(docname):
 
 
 def pages_linked(docname, text):
-    """Returns the names of the Markdown pages that the text of page `docname` links to, each once, in their order."""
+    """Returns the names of the Markdown pages that the text of page `docname` links to, without duplicates."""
     links = re.findall(r"\]\(([^)#\s:]+)\.md(?:#[^)]*)?\)", text)
     return list(dict.fromkeys(os.path.normpath(os.path.join(os.path.dirname(docname), link)) for link in links))
 
@@ -59,7 +60,7 @@ FIRST_READ = [LADDER, *pages_linked(LADDER, section(text_of(LADDER), "## The fir
 
 
 def parent_of(docname, pages):
-    """Returns the page of docs/ above this one, such as docs/cli for docs/cli/train, or None."""
+    """Returns the parent page of a page in docs/, such as docs/cli for docs/cli/train, or None."""
     above = [page for page in pages if page.startswith("docs/") and docname.startswith((f"{page}-", f"{page}/"))]
     return min(above, key=len, default=None)
 
@@ -75,7 +76,7 @@ def parts(pages):
 
 
 def table(explained, name, needs, text, run, time, code, results):
-    """Returns the table of a chapter with this name or number; `results` are those of the study's last full run."""
+    """Returns a chapter's table. `name` is a study's name or a rung's number. `results` are from the last full run."""
     minutes = max(1, round(len(re.sub(r"<!--.*?-->", "", text, flags=re.S).split()) / WORDS_A_MINUTE))
     texts = [re.sub(r"([*_`<$])", r"\\\1", result) for result in results]
     more = f"; and {len(texts) - 3} more" if len(texts) > 3 else ""
@@ -125,7 +126,7 @@ def with_rung_tables(text, explained):
 
 
 def read_source(app, docname, source):
-    """Adds to a page's source the tables of its chapters and its toctrees."""
+    """Adds chapter tables and toctrees to a page's source."""
     text, pages, folder = source[0], app.env.found_docs, docname.split("/")[-2:][0]
     explained = app.folio_explains and '<a href="../../explain.html">the default run\'s model</a>'
     trees = {"": [page for page in sorted(pages) if parent_of(page, pages) == docname]}
@@ -134,7 +135,7 @@ def read_source(app, docname, source):
     elif re.match(r"\d\d_", folder):
         text = with_study_table(text, folder, explained)
     elif docname == "README":
-        text = re.sub(r"^\[!\[CI\].*\n", "", text, flags=re.M)  # an address on GitHub
+        text = re.sub(r"^\[!\[CI\].*\n", "", text, flags=re.M)  # the CI badge, an image on GitHub
         trees = parts(pages)
     for title, listed in trees.items():
         caption = f":caption: {title}\n" if title else ""

@@ -34,7 +34,7 @@ struct Options {
   int64_t gen_tokens = 64;
   std::vector<int64_t> batch{1};
   int repetitions = 5;
-  std::string schemas;  ///< path of a file with a schema per line; if empty, none are used
+  std::string schemas;  ///< path of a file with a schema per line; if empty, decodes without schemas
   infer::SamplerOptions sampler;
   bool json = false;
   bool memory = false;
@@ -60,7 +60,7 @@ class BatchTimer {
       ++n_tokens_;
     }
   }
-  /// Stops counting at the first step in which a sequence ended. Must be called after each step.
+  /// Must be called after each step. Stops counting tokens after the first step in which a sequence ended.
   void step(bool one_has_ended) {
     if (counted_ || !one_has_ended) return;
     counted_ = n_tokens_;
@@ -131,8 +131,8 @@ struct FormSpeeds {
   double share;   ///< median of decode / free over the repetitions
 };
 
-// Measures decoding with one schema per sequence, compiled again in each run, and without schemas. Each repetition
-// assigns the schemas to other sequences. Odd repetitions measure decoding without schemas first.
+// Measures decoding with one schema per sequence and without schemas. Schemas are compiled anew for each run, and each
+// repetition assigns them to the sequences in a different order. Odd repetitions decode without schemas first.
 FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch, const data::Tokenizer& tokenizer,
                          const std::vector<std::string>& schemas) {
   const auto tokens = std::make_shared<infer::forms::TokenTree>(tokenizer);
@@ -158,7 +158,7 @@ FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch,
       without[b].options.max_tokens = static_cast<int64_t>(timer.length(b));
     }
     free.push_back(timed(engine, without).tokens_per_s());
-    if (repetition % 2 == 1) timer = run_with_form();  // odd repetitions run with schemas last
+    if (repetition % 2 == 1) timer = run_with_form();  // in odd repetitions, this later run counts instead
     decode.push_back(timer.tokens_per_s());
     share.push_back(decode.back() / free.back());
   }
@@ -166,7 +166,7 @@ FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch,
   return {apps::median(decode), apps::median(free), apps::median(share)};
 }
 
-/// Describes the CPU or GPU that runs a model, and its memory bandwidth (unset if both a CPU and a GPU run it).
+/// The hardware that runs a model, and its memory bandwidth (unset if the model is split between CPU and GPU).
 struct MemorySpeed {
   nlohmann::ordered_json machines;  ///< fields of the output of --json
   std::string description;          ///< line printed without --json
@@ -199,7 +199,7 @@ MemorySpeed measure_memory(const infer::Machines& machines, const infer::Machine
   return memory;
 }
 
-// Prints bandwidths by access pattern, or with --json only the best one, which takes less time to measure.
+// Prints the read bandwidth of each access pattern. With --json, measures and prints only the best one.
 int bench_memory(const Options& o) {
   const size_t n_threads = o.model.load.machines.n_threads;
   const size_t threads = n_threads == 0 ? core::default_threads() : n_threads;

@@ -24,15 +24,15 @@ struct Pattern {
   infer::Prefetch level = infer::Prefetch::None;
   size_t distance = 0;   ///< bytes from the address being read to the address being prefetched
   size_t rows = 1;       ///< number of rows read in parallel, a cache line of each at a time
-  size_t row_bytes = 0;  ///< bytes of a row; 0: the range of a thread divided by `rows`
+  size_t row_bytes = 0;  ///< bytes of a row; 0: the bytes that a thread reads, divided by `rows`
 };
 
 inline void read_line(const uint64_t* p, uint64_t (&sums)[8]) {
   for (size_t i = 0; i < 8; ++i) sums[i] ^= p[i];
 }
 
-// Reads [begin, end) in groups of `pattern.rows` rows: cache line i of each row, then line i + 1. Skips a partial last
-// group. Returns a value that depends on all bytes read.
+// Reads [begin, end) in groups of `pattern.rows` rows. In a group, reads cache line i of every row, then line i + 1 of
+// every row. Skips a partial last group. Returns a value that depends on all bytes read.
 template <infer::Prefetch level>
 uint64_t read_rows(const std::byte* begin, const std::byte* end, const Pattern& pattern) {
   uint64_t sums[8] = {};
@@ -90,8 +90,8 @@ class Pages {
 };
 
 double speed(const Pages& pages, core::ThreadPool& pool, const Pattern& pattern) {
-  // If each row is an equal part of a thread's range, reads 128 KiB less than kBytes. Otherwise rows would be a power
-  // of two apart, and thus in the same memory bank.
+  // If a thread's bytes are divided into equal rows, reads 128 KiB less than kBytes. With all of kBytes, the distance
+  // between rows would be a power of two, and all rows would be in the same memory bank.
   const bool parts = pattern.row_bytes == 0;
   const size_t group = pattern.rows * (parts ? 4096 : pattern.row_bytes);
   const size_t bytes = parts ? kBytes - (size_t{128} << 10U) : kBytes;

@@ -5,8 +5,8 @@
 
 namespace folio::apps {
 
-/// Returns the bytes per second that `n_threads` threads together read from 512 MiB on large pages: the best of nine
-/// passes, three each without prefetching, prefetching into L1, and prefetching into L2.
+/// Returns the bytes per second at which `n_threads` threads together read 512 MiB on large pages: the best of nine
+/// passes. Three do not prefetch, three prefetch into L1, and three into L2.
 [[nodiscard]] double read_bandwidth(size_t n_threads);
 
 /// Prints a table of memory read bandwidths in GB/s, on small and large pages, with one thread and with `n_threads`.

@@ -21,7 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using nlohmann::ordered_json;
 
-// Returns the CPU's peak rate: multiply-adds per second of F32 products whose operands fit each core's own cache.
+// Measures the CPU's peak rate: multiply-adds per second of F32 matrix products on operands in each core's own cache.
 double product_rate(infer::Cpu& cpu) {
   constexpr size_t kRows = 64, kColumns = 512, kOut = 64, kTimes = 20;
   struct Operands {

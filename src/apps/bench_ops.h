@@ -19,8 +19,8 @@ struct OpsOptions {
   std::string trace;  ///< path for a trace of the last repetition; if empty, none is written
 };
 
-/// Prints a table for prefill and one for decode: time, bytes and multiply-adds of each kind of operation, and their
-/// shares of the memory bandwidth `bytes_per_s` and of the CPU's peak rate. Must be called before the weights of
+/// Prints a table for prefill and one for decode: time, bytes and multiply-adds of each kind of operation, also as
+/// fractions of the memory bandwidth `bytes_per_s` and of the CPU's peak rate. Must be called before the weights of
 /// `model` are loaded, and loads them. Throws core::UsageError unless the model runs on one CPU of this process.
 void bench_ops(const infer::LoadedModel& model, const OpsOptions& options, double bytes_per_s);
 

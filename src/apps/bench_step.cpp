@@ -9,7 +9,7 @@
 namespace folio::apps {
 namespace {
 
-// Returns the total bytes of all experts in the file. In memory, they take a few percent more.
+// Returns the bytes of all expert weights as stored in the file. In memory, they are a few percent larger.
 double expert_bytes(const core::StoredModel& model) {
   const auto manifest = core::tensor_manifest(model.config);
   double bytes = 0.0;

@@ -122,7 +122,7 @@ bool next_line(std::string& line) {
 // Returns true after SIGTERM or SIGHUP, which end the program; SIGINT only stops an answer.
 bool terminated() { return apps::interrupted() && apps::interrupted_code() != 128 + SIGINT; }
 
-// Runs one turn per line. On a terminal an error is printed and the conversation continues; otherwise it is thrown.
+// Runs one turn per line of stdin. On a terminal, prints errors and continues; otherwise, an error is thrown.
 int converse(infer::Conversation& conversation, const Options& o) {
   const bool person = isatty(STDIN_FILENO) != 0;
   if (person) core::print_stderr("{}", kHelp);

@@ -70,7 +70,7 @@ int run(const apps::Flags& app, Options& o) {
   infer::MachineOptions& machines = o.model.load.machines;
   std::optional<infer::Cpu> cpu;
   std::optional<infer::ProfiledMachine> profiled;
-  if (!machines.gpu && machines.n_shards.value_or(1) == 1) {  // otherwise, operations are not measured
+  if (!machines.gpu && machines.n_shards.value_or(1) == 1) {  // operations are measured only on a single CPU
     cpu.emplace(infer::cpu_options(machines));
     profiled.emplace(*cpu);
     machines.given = {.machine = &*profiled, .cpu = &*cpu};

@@ -33,7 +33,7 @@ struct Options {
   int version = 0;
   uint64_t max_shard_bytes = core::kMaxShardBytes;
   int64_t layers = 0;                    ///< number of layers to keep; 0: all
-  bool mtp = false;                      ///< keep the module of multi-token prediction in any GGUF
+  bool mtp = false;                      ///< keep the multi-token prediction module even if llama.cpp rejects it
   std::vector<core::AdapterPath> merge;  ///< adapters to merge into the model
   std::string base;                      ///< path of the exported adapter's base model
 };
@@ -126,8 +126,8 @@ std::string type_without_blocks(const core::StoredModel& model, const std::strin
   return "f32";
 }
 
-// Prints how many matrices get a type other than `type` (such as q4_k_m), because their rows are not whole blocks.
-void say_what_does_not_fit(const core::StoredModel& model, const std::string& type) {
+// Prints how many matrices get a type other than `type` (such as q4_k_m): those with row lengths not divisible by 256.
+void report_undividable_rows(const core::StoredModel& model, const std::string& type) {
   size_t matrices = 0;
   size_t others = 0;
   for (const core::TensorSpec& spec : core::tensor_manifest(model.config)) {
@@ -140,7 +140,7 @@ void say_what_does_not_fit(const core::StoredModel& model, const std::string& ty
                      model.path, others, matrices, type);
 }
 
-// Returns the tokenizer's metadata. That of a GGUF is copied unchanged, including keys that Folio does not read.
+// Returns the tokenizer's metadata. If the source is a GGUF, copies all its tokenizer keys, even those Folio ignores.
 core::GgufMetadata tokenizer_metadata(const core::StoredModel& model, const Options& o) {
   if (!model.gguf || !o.tokenizer.empty()) return data::load_tokenizer(model, o.tokenizer)->to_gguf();
   core::GgufMetadata metadata = model.gguf->metadata();
@@ -153,7 +153,7 @@ void export_gguf(const ExportSource& source, const Options& o) {
   if (const std::string lost = core::lost_in_gguf(model.config); !lost.empty())
     core::print_stderr("warning: {}\n", lost);
   const core::Mixture* mixture = core::find_mixture(o.type);
-  if (mixture != nullptr) say_what_does_not_fit(model, o.type);
+  if (mixture != nullptr) report_undividable_rows(model, o.type);
   core::GgufMetadata metadata = core::generation_to_gguf(model.generation);
   for (auto& entry : tokenizer_metadata(model, o)) metadata.push_back(std::move(entry));
   core::write_gguf_model(o.out, model.config, typed(source, o.type), name_of(model), metadata,
@@ -210,7 +210,7 @@ void export_llama2c(const ExportSource& source, const Options& o) {
   fmt::print("{}: {} tokens, for -z of llama2.c\n", tokenizer.string(), vocabulary.pieces.size());
 }
 
-// Returns the configuration of the adapter's base model: --base, or the one that the adapter names.
+// Returns the configuration of the adapter's base model, whose path is --base or else stored in the adapter.
 core::ModelConfig base_of(const core::AdapterInfo& adapter, const Options& o) {
   if (!o.base.empty()) return core::read_model_config(o.base);
   std::error_code error;

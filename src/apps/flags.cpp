@@ -22,7 +22,7 @@
 namespace folio::apps {
 namespace {
 
-constexpr double kUnlimited = 1e6;  // larger limits only catch typing errors; --help omits them
+constexpr double kUnlimited = 1e6;  // --help omits upper limits from this value on; they only catch typing errors
 
 // Returns the range as --help shows it, or "" if neither limit needs to be shown.
 std::string note_of_range(double low, double high) {
@@ -30,7 +30,7 @@ std::string note_of_range(double low, double high) {
   return low > 0.0 ? fmt::format("at least {:.10g}", low) : "";
 }
 
-// Rejects empty values, which usually come from an unset variable in a script. Flags whose value is text may be empty.
+// Rejects empty values, which usually come from an unset shell variable. Only the flags in kTexts may be empty.
 void check_empty_values(const CLI::App& app) {
   constexpr std::array<std::string_view, 5> kTexts = {"--prompt", "--system", "--stop", "--choice", "--regex"};
   for (const CLI::Option* option : app.get_options()) {
@@ -96,7 +96,7 @@ std::string usage_of(const CLI::App& app, const std::string& name) {
   return usage + (app.get_subcommands({}).empty() ? "" : " SUBCOMMAND");
 }
 
-// Adds a check that returns an error message or "". A default that the check rejects means "unset" and is not shown.
+// Adds `check`, which returns an error message, or "" for a valid value. An invalid default is "unset" and not shown.
 template <class Check>
 void add_check(CLI::Option& option, const Check& check) {
   if (!is_list(option) && !check(option.get_default_str()).empty()) option.default_str("");

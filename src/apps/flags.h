@@ -22,7 +22,7 @@ class Option;
 
 namespace folio::apps {
 
-/// Returns the number that `text` spells, with or without a sign, or nullopt if it is invalid; see core::number_of().
+/// Parses a number that may have a sign, "+" or "-". Returns nullopt if `text` is invalid; see core::number_of().
 template <class T>
 [[nodiscard]] std::optional<T> signed_number_of(std::string_view text) {
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
@@ -59,10 +59,10 @@ class Flags {
   Flags(const Flags&) = delete;
   Flags& operator=(const Flags&) = delete;
 
-  // `names` has the names of a flag and may end with a name for its value, as in --help: "-o,--out FILE".
+  // `names` lists the names of a flag, then optionally a placeholder for its value, for --help: "-o,--out FILE".
 
-  /// Adds an option stored in `value`, which must outlive parse() and whose current value is the default in --help. An
-  /// enum also needs by_name() and default_str().
+  /// Adds an option that parse() stores in `value`, which must outlive parse(). --help shows the current `value` as the
+  /// default. For an enum, by_name() and default_str() must also be called.
   template <class T>
   Flag* add_option(const std::string& names, T& value, const std::string& help) {
     if constexpr (std::is_enum_v<T>) {
@@ -74,7 +74,7 @@ class Flags {
   }
   Flag* add_option_function(const std::string& names, std::function<void(const std::string&)> take,
                             const std::string& help);
-  /// Adds an option that may be repeated. `take` receives all its values.
+  /// Adds an option that may be repeated. If it was given, parse() calls `take` once, with all values.
   Flag* add_list_function(const std::string& names, std::function<void(const std::vector<std::string>&)> take,
                           const std::string& help);
   Flag* add_flag(const std::string& names, bool& value, const std::string& help);

@@ -97,8 +97,8 @@ void add_flags(apps::Flags& app, Options& o) {
   apps::add_form_flags(app, o.form);
 }
 
-// Returns the tokens/s of the whole batch. Prefill is the tokens of all prompts divided by the longest time to first
-// token. Decode is all further tokens divided by the longest time that a sequence needs after its first token.
+// Returns the tokens/s of the whole batch. Prefill: all prompt tokens divided by the longest time to first token.
+// Decode: all output tokens except each sequence's first, divided by the longest decode time of a sequence.
 nlohmann::ordered_json speeds(const std::vector<std::vector<int32_t>>& prompts,
                               const std::vector<infer::GenerateResult>& results) {
   size_t prefilled = 0;
@@ -150,7 +150,7 @@ void print_summary(const Options& o, const std::vector<infer::GenerateResult>& r
 }
 
 struct PromptLine {
-  std::string text;   ///< as given; if empty, a default prompt is used
+  std::string text;   ///< the prompt; if empty, a default prompt is used
   std::string where;  ///< prefix of errors: "FILE:LINE: ", or empty
 };
 

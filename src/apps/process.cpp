@@ -67,7 +67,7 @@ void on_ending_signals(void (*handler)(int)) {
 }  // namespace
 
 void prepare_process(const std::string& program) {
-  for (int fd = ::open("/dev/null", O_RDWR); fd >= 0; fd = ::dup(fd)) {  // opens the lowest unused descriptors
+  for (int fd = ::open("/dev/null", O_RDWR); fd >= 0; fd = ::dup(fd)) {  // both use the lowest free descriptor
     if (fd <= STDERR_FILENO) continue;
     ::close(fd);
     break;

@@ -11,10 +11,10 @@ namespace folio::apps {
 /// A write beyond the file size limit fails instead of raising SIGXFSZ.
 void prepare_process(const std::string& program);
 
-/// Makes the first SIGINT, SIGTERM, SIGHUP or SIGXCPU only set interrupted(). A second one exits at once.
+/// From now on, the first SIGINT, SIGTERM, SIGHUP or SIGXCPU only sets interrupted(). A second ends the process.
 void watch_signals();
 
-/// Reverts watch_signals(): the next signal exits at once.
+/// Reverts watch_signals(): the next signal ends the process immediately.
 void end_on_signals();
 
 /// Returns true if a watched signal was received since watch_signals().

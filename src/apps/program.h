@@ -1,5 +1,5 @@
-// Shared by all programs: parsing, one-line errors, exit codes, and the flags that select a model. Exit codes: 0 done;
-// 1 failed; 2 wrong usage; 128 + signal: ended by Ctrl-C (130), SIGTERM (143) or SIGHUP (129).
+// Functions of all programs: argument parsing, one-line errors, exit codes, and the flags that select a model. Exit
+// codes: 0: success; 1: failure; 2: wrong usage; 128 + signal: ended by Ctrl-C (130), SIGTERM (143) or SIGHUP (129).
 #pragma once
 
 #include <functional>
@@ -30,16 +30,16 @@ void add_model_flags(Flags& app, ModelFlags& flags);
 /// Opens the model that the flags select. On a terminal, loading weights to a GPU shows progress.
 [[nodiscard]] infer::LoadedModel open_model(const ModelFlags& flags);
 
-/// Loads the weights. If any were repacked, prints their size and the time on stderr.
+/// Loads the weights. If the engine repacked any, prints the repacked bytes and the time needed on stderr.
 void report_repacking(infer::LoadedModel& model);
 
 /// Adds --draft and --draft-model, which require the flag --speculate. The caller must have added --speculate before.
 void add_draft_flags(Flags& app, infer::LoadOptions& options);
-/// Sets the default of --draft to auto if `speculate`, the maximum number of draft tokens, is not 0.
+/// Sets --draft to auto if it was not given and `speculate`, the maximum number of draft tokens, is not 0.
 void complete_draft_source(size_t speculate, infer::LoadOptions& options);
 
-/// Parses PATH[:SCALE]. A value that is an existing path as a whole has no scale. Throws core::UsageError that names
-/// `flag`.
+/// Parses PATH[:SCALE]; the default scale is 1. If `text` as a whole is an existing path, a ":" in it belongs to the
+/// path. Throws core::UsageError that names `flag`.
 [[nodiscard]] core::AdapterPath adapter_path(const char* flag, const std::string& text);
 
 /// Adds a repeatable flag whose values are parsed by adapter_path().

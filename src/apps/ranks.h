@@ -18,12 +18,12 @@ class Ranks {
   /// This object must outlive the model. Throws core::UsageError for flags that ranks do not support.
   Ranks(const Flags& app, ModelFlags& flags, size_t n_stages);
 
-  /// Opens the model like open_model(). After an error, the other ranks fail with the same error.
+  /// Opens the model like open_model(). If that fails on one rank, the other ranks fail with the same error.
   [[nodiscard]] infer::LoadedModel open(const ModelFlags& flags);
   /// Returns false on rank 0, which runs the program. On other ranks loads the model, executes rank 0's steps until
   /// it shuts down, and returns true.
   [[nodiscard]] bool follow(infer::LoadedModel& model);
-  /// Returns the machine that computes on all ranks, or null for a single process.
+  /// Returns the machine that distributes the computation over all ranks, or null if there is only one process.
   [[nodiscard]] const infer::RankedCpu* machine() const { return machine_ ? &*machine_ : nullptr; }
   /// Returns the bytes that all ranks together send in a decode step of `batch` sequences. Requires machine() != null.
   [[nodiscard]] uint64_t exchanged_bytes(const core::StoredModel& model, int64_t batch) const;

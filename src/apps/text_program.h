@@ -38,10 +38,10 @@ void add_form_flags(Flags& app, FormFlags& flags);
 [[nodiscard]] std::shared_ptr<infer::forms::Form> form_of(const Flags& app, const FormFlags& flags,
                                                           const data::Tokenizer& tokenizer);
 
-/// Returns the fields that --json prints of a result: prompt_tokens, tokens, text, finish_reason, and a beam's score.
+/// Returns the fields that --json prints for a result: prompt_tokens, tokens, text, finish_reason, and a beam's score.
 [[nodiscard]] nlohmann::ordered_json result_json(const std::vector<int32_t>& prompt,
                                                  const infer::GenerateResult& result);
-/// Returns prefill_tokens_per_s and decode_tokens_per_s, computed from numbers of tokens and the times in `result`.
+/// Returns prefill_tokens_per_s and decode_tokens_per_s: the given numbers of tokens divided by the times in `result`.
 [[nodiscard]] nlohmann::ordered_json speeds_json(size_t prefilled, size_t decoded, const infer::GenerateResult& result);
 
 /// Prints `text` to stdout and flushes. Throws core::Error if it cannot be written.

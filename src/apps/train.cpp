@@ -47,7 +47,7 @@ int run(apps::TrainOptions& o) {
   const train::Source& source = data.dataset->source();
   o.session->require_same("data", fmt::format("text of {} bytes, digest {}\nvocabulary of {} tokens", source.bytes,
                                               source.digest, data.dataset->tokenizer().vocab_size()));
-  // A profile can use random weights, but adapters need a base model.
+  // --profile measures with random weights instead of loading --init, except with adapters, which need a base model.
   const bool needs_init = o.init && (!o.profile || o.config.lora_rank > 0);
   train::Trainer trainer(o.config, *data.dataset, needs_init ? *o.init : "", &o.session->world(),
                          o.session->launch().on_host);
@@ -71,8 +71,8 @@ int run(apps::TrainOptions& o) {
   apps::watch_signals();
   const auto start = std::chrono::steady_clock::now();
   const bool finished = train::run_to_end(trainer, options);
-  if (finished) apps::end_on_signals();  // from here on, --resume can repeat what a signal interrupts
-  apps::write_config(o, trainer);        // stores the number of steps done within --minutes
+  if (finished) apps::end_on_signals();  // if a signal ends the work below, --resume can repeat it
+  apps::write_config(o, trainer);        // again, since --minutes may have changed `steps`
   if (o.session->is_first() && trace && !trace->is_written()) {
     core::print_stderr("note: --trace wrote nothing, because the run has fewer than {} steps\n",
                        train::StepTrace::kLast);

@@ -22,8 +22,8 @@ namespace {
 
 using Values = std::vector<std::pair<std::string, std::string>>;
 
-// Returns the flag, as in --help, and the TOML value of each setting in `c` that has a flag. Omits training settings
-// whose TrainField::kept is greater than `most`.
+// Returns (flag name, TOML value) of each setting in `c` that has a flag. Omits training settings whose
+// TrainField::kept is greater than `most`.
 Values values_of(const train::TrainConfig& c, train::Kept most = train::Kept::InFiles) {
   Values values;
   const auto add = [&](const auto& value, const core::ConfigField& field) {
@@ -159,9 +159,9 @@ void complete_shape(TrainOptions& o) {
   if (given("--lr") && !given("--min-lr")) c.min_lr = std::min(c.min_lr, c.lr);
 }
 
-// Derives the dimensions of latent attention, in the ratios of DeepSeek-V3's heads: values and the part of a key
-// without RoPE are as wide as a usual head, the part with RoPE is half as wide. The latent has a quarter of the model's
-// width. All norms have the epsilon of the latents' norms, since a GGUF stores only one epsilon.
+// Derives unset dimensions of latent attention in the ratios of DeepSeek-V3: dim / n_heads for values and for the part
+// of a key without RoPE, half of that for the part with RoPE, and dim / 4 for the latent. All norms use the epsilon of
+// the latent's norm, since a GGUF stores only one.
 void complete_latent(TrainOptions& o) {
   core::ModelConfig& m = o.config.model;
   const auto& given = o.request.given;
@@ -183,8 +183,8 @@ void complete_experts(TrainOptions& o) {
   const auto& given = o.request.given;
   if (m.n_experts == 0 || o.resume) return;
   if (m.experts_per_token == 0) m.experts_per_token = std::min<int64_t>(2, m.n_experts);
-  // The experts of a token together are as wide as one dense network. Widths are multiples of 8, because transformers'
-  // grouped matrix products require rows that are multiples of 16 bytes.
+  // By default, a token's experts together have the width of the dense network. Widths are multiples of 8, because
+  // transformers' grouped matrix products require rows that are multiples of 16 bytes.
   constexpr int64_t kMultiple = 8;
   if (m.expert_dim == 0) {
     const int64_t width = m.hidden_dim / (m.experts_per_token + c.shared_experts);
@@ -208,7 +208,7 @@ void complete_experts(TrainOptions& o) {
   if (!family.mixture.own_width) m.hidden_dim = m.expert_dim;  // the family's files store only one width
 }
 
-// Sets values that the family implies and that have no flags. The soft caps are Gemma 2's.
+// Sets values that the family determines and that have no flags. The soft caps have the values of Gemma 2.
 void complete_family(core::ModelConfig& m) {
   const core::FamilyInfo& family = core::info(m.family);
   if (family.scales == core::Scales::Gemma) m.embedding_scale = std::sqrt(static_cast<float>(m.dim));

@@ -1,4 +1,4 @@
-// Parses the flags of train. Their defaults come from a preset, a model or a resumed run.
+// Parses the flags of train. The defaults of flags come from a preset, a model or a resumed run.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ struct TrainOptions {
   std::string field = "text";
   std::string tokens_cache;
   std::string eval;           ///< text file or directory for validation
-  std::string chat_template;  ///< name or path of the template; if empty, the model's
+  std::string chat_template;  ///< name or path of a template; if empty, the model's template is used
   std::optional<std::string> out;
   std::optional<std::string> init;
   std::optional<std::string> tokenizer;  ///< "bpe:N" to train one with N tokens, or a path
@@ -44,11 +44,11 @@ struct TrainOptions {
 /// directory. Throws core::Error or core::UsageError.
 void complete_options(TrainOptions& options, const TrainOptions& first, int argc, char** argv);
 
-/// Returns settings as TOML, selected by `most`. Kept::InFiles: those of a run's config.toml, which --config reads.
-/// Kept::ByRanks: all settings that must be equal on all ranks.
+/// Returns settings as TOML. `most` selects them. Kept::InFiles: the settings of a run's config.toml, which --config
+/// reads. Kept::ByRanks: all settings that must be equal on all ranks.
 [[nodiscard]] std::string config_toml(const train::TrainConfig& config, train::Kept most = train::Kept::InFiles);
 
-/// Prints one line on stderr and ends the process without running destructors.
+/// Prints `why` as one line on stderr and ends the process with exit code `code`, without running destructors.
 [[noreturn]] void end_rank(const std::string& why, int code);
 
 }  // namespace folio::apps

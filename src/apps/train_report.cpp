@@ -54,7 +54,7 @@ std::string edited_values(const fs::path& file, const train::TrainerState& saved
   const std::vector<std::string> known = values_in(config_toml(saved.config) + config_toml(now));
   std::string edited;
   for (const std::string& value : values_in(core::read_text_file(file, size_t{1} << 20U))) {
-    if (saved.config.minutes > 0.0 && value.starts_with("steps = ")) continue;  // --minutes sets it
+    if (saved.config.minutes > 0.0 && value.starts_with("steps = ")) continue;  // set by --minutes, not by the user
     if (std::ranges::find(known, value) == known.end()) edited += (edited.empty() ? "" : ", ") + core::printable(value);
   }
   return edited;
@@ -173,7 +173,7 @@ double bits_per_byte(double loss, const train::TextDataset& dataset) {
   return loss / std::numbers::ln2 / (static_cast<double>(bytes) / static_cast<double>(tokens.size()));
 }
 
-// Generates and prints a sample with the model at `path`, and with the adapter unless its path is empty.
+// Generates and prints a sample with the model at `path` and, unless `adapter` is empty, the adapter at that path.
 void print_sample(const fs::path& path, const fs::path& adapter, const TrainData& data) {
   train::SamplePrompt prompt = data.dataset->sample_prompt();
   if (prompt.tokens.empty()) return;

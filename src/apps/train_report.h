@@ -1,4 +1,5 @@
-// The parts of the program train before a run's first step (resume, summary) and after its last (results, sample).
+// Functions that the `train` program calls before the first training step (resume, summary) and after the last one
+// (results, sample).
 #pragma once
 
 #include <optional>

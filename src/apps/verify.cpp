@@ -106,15 +106,16 @@ bool compare_text(nn::Llama& reference, const train::EngineSide& side, const dat
   infer::GenerateOptions greedy;
   greedy.max_tokens = n;
   greedy.sampler.temperature = 0.0F;
-  const auto up_to_the_end = [&](std::vector<int32_t> tokens) {  // because LibTorch continues after an end token
+  // Removes the first end token and all later tokens, because greedy_by_libtorch() continues after an end token.
+  const auto until_end_token = [&](std::vector<int32_t> tokens) {
     const auto end = std::ranges::find_if(tokens, [&](int32_t token) { return file_tokenizer.ends_text(token); });
     tokens.erase(end, tokens.end());
     return tokens;
   };
   const auto by_engine =
-      up_to_the_end(infer::generate(side.engine, file_tokenizer, translated(side, prompt), greedy).tokens);
+      until_end_token(infer::generate(side.engine, file_tokenizer, translated(side, prompt), greedy).tokens);
   const auto by_libtorch =
-      up_to_the_end(translated(side, train::greedy_by_libtorch(reference, prompt, n, tokenizer.suppressed_tokens())));
+      until_end_token(translated(side, train::greedy_by_libtorch(reference, prompt, n, tokenizer.suppressed_tokens())));
   const auto gap = std::mismatch(by_engine.begin(), by_engine.end(), by_libtorch.begin(), by_libtorch.end());
   if (gap.first == by_engine.end() && gap.second == by_libtorch.end()) {
     fmt::print("greedy output: {} tokens equal\n", by_engine.size());
@@ -150,7 +151,7 @@ int run(const Options& o) {
   const data::Tokenizer& file_tokenizer = model.tokenizer();
   train::EngineSide side{.engine = model.engine()};
   core::StoredModel file = model.file();
-  if (file_tokenizer.kind() != tokenizer->kind()) {  // the file has the same tokens with other ids
+  if (file_tokenizer.kind() != tokenizer->kind()) {  // the same tokens, but with other ids in the file
     side.ids = train::matching_ids(*tokenizer, file_tokenizer);
     file = core::with_vocabulary(file, side.ids);
   }

@@ -54,7 +54,7 @@ struct AdapterPath {
 /// Returns the matrices that an adapter may change: those of the blocks, except routers and expert stacks.
 [[nodiscard]] std::vector<TensorSpec> adaptable_matrices(const ModelConfig& config);
 
-/// Returns the matrix that `part` updates. Throws Error that begins with `where` if it isn't one of `matrices`.
+/// Returns the element of `matrices` that `part` updates. Throws Error that begins with `where` if there is none.
 [[nodiscard]] const TensorSpec& matrix_of(const Adapter::Part& part, std::span<const TensorSpec> matrices,
                                           const std::string& where);
 
@@ -65,8 +65,8 @@ void require_parts_of(const Adapter& adapter, const AdapterInfo& info, const std
 /// as peft's add_weighted_adapter(combination_type="cat") does. Throws Error if a rank exceeds kMaxAdapterRank.
 [[nodiscard]] Adapter sum_of(std::span<const Adapter> adapters);
 
-/// Returns the model's tensors with scale · B A added to the adapted ones, which become F32. A tensor is computed when
-/// its bytes are requested, so only one is in memory. The model and the adapters must outlive the stream.
+/// Returns the model's tensors, with scale · B A added to adapted matrices, which become F32. Each is computed when its
+/// bytes are requested, so only one is in memory at a time. The model and the adapters must outlive the stream.
 [[nodiscard]] TensorStream merged(const StoredModel& model, std::span<const Adapter> adapters);
 
 }  // namespace folio::core

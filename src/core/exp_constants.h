@@ -1,5 +1,5 @@
-// Constants of expf, shared by the reference, the vector kernels, the GPU, the sampler and the trainer's loops. Source:
-// Cephes (Moshier), single/expf.c.
+// Constants for computing expf, shared by the engine's reference, CPU, CUDA and sampler code and by the trainer's fused
+// loops. Source: Cephes (Moshier), single/expf.c.
 #pragma once
 
 namespace folio::core::exp_constants {

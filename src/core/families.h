@@ -1,5 +1,5 @@
-// The supported model families. A table describes each family as a Llama plus the parts that it adds. Training and
-// inference code queries the parts, never the family. The names used in files are in formats/family_files.h.
+// The supported model families. A table lists how each family differs from Llama, as features (FamilyInfo). Training
+// and inference code checks features, never the family itself. The names used in files are in formats/family_files.h.
 #pragma once
 
 #include <fmt/format.h>
@@ -68,14 +68,14 @@ struct MixtureInfo {
 /// The multipliers in ModelConfig that a family uses, in addition to the usual score scale 1 / sqrt(head_dim).
 enum class Scales : uint8_t {
   None,
-  Gemma,    ///< embeddings are multiplied by sqrt(dim), attention scores by any factor
+  Gemma,    ///< embeddings are multiplied by sqrt(dim), attention scores by a configurable factor
   Granite,  ///< embeddings, attention scores, block outputs and logits are multiplied
 };
 
 struct FamilyInfo {
   Family family;
   std::string_view name;  ///< value of --family, and of model_type in config.json
-  /// pairs that RoPE rotates, by the row order of Wq and Wk in memory (files may differ)
+  /// pairs that RoPE rotates; matches the order of the rows of Wq and Wk in memory (files may use the other order)
   RopePairs pairs = RopePairs::Halves;
   float rotary_factor = 1.0F;  ///< fraction of a head that RoPE rotates; models may override a value below 1
   bool pre_norms = true;       ///< inputs of attention and of the feed-forward network are normalized

@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 16U;
 
-// Returns ".NAME.tmp-", to which the process ID is appended. Cuts NAME, because file names are limited in length.
+// Returns ".NAME.tmp-", to which callers append the process ID. Truncates NAME, since file names have a maximum length.
 std::string temporary_prefix(const fs::path& path) {
   return fmt::format(".{}.tmp-", path.filename().string().substr(0, 200));
 }
@@ -60,7 +60,7 @@ bool is_same_file(const fs::path& path, const struct stat& other) {
   return ::stat(path.c_str(), &status) == 0 && status.st_dev == other.st_dev && status.st_ino == other.st_ino;
 }
 
-// Opens `path` for writing. Fails at once on a pipe without a reader, where a blocking open() would wait.
+// Opens `path` for writing. Fails immediately (ENXIO) for a pipe without a reader, instead of waiting for one.
 int open_without_waiting(const fs::path& path, int flags) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | flags, 0644);
   if (fd < 0) return fd;
@@ -223,7 +223,7 @@ void write_file_atomically(const fs::path& path, const std::function<void(Output
     return;
   }
   const fs::path target = followed(path);
-  if (old && !is_same_file(target, *old)) {  // `path` is a link in /proc to a deleted file
+  if (old && !is_same_file(target, *old)) {  // `path` links, in /proc, to a deleted file, which cannot be replaced
     OutputFile file(open_without_waiting(path, O_TRUNC), path);
     write(file);
     file.sync_and_close();

@@ -24,7 +24,7 @@ class OutputFile {
  public:
   enum class Mode { Create, Append };
 
-  /// Creates or truncates `path`, or opens it for appending. Throws Error at once for a pipe without a reader.
+  /// Creates or truncates `path`, or opens it for appending. Throws Error if `path` is a pipe without a reader.
   explicit OutputFile(const std::filesystem::path& path, Mode mode = Mode::Create);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
@@ -59,15 +59,15 @@ class OutputFile {
 /// Makes a directory's entries durable (fsync of the directory itself).
 void sync_directory(const std::filesystem::path& path);
 
-/// Runs `write` on a temporary file in the directory of `path`, syncs it and renames it to `path`. Follows symbolic
+/// Calls `write` with a temporary file in the directory of `path`, syncs it and renames it to `path`. Follows symbolic
 /// links, and keeps the mode and, where permitted, the owner of a replaced file. Writes a device or a pipe directly.
 /// Throws Error for a directory, a socket, a block device, or a pipe without a reader. Removes the temporary file on an
 /// error; a killed process may leave it.
 void write_file_atomically(const std::filesystem::path& path, const std::function<void(OutputFile&)>& write);
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
-/// Runs `write` on a temporary directory next to `path` and renames it to `path`, which must either not exist or be an
-/// empty directory. Creates missing parent directories.
+/// Calls `write` with the path of a temporary directory next to `path`, then renames that directory to `path`. `path`
+/// must not exist or must be an empty directory. Creates missing parent directories.
 void write_folder_atomically(const std::filesystem::path& path,
                              const std::function<void(const std::filesystem::path&)>& write);
 

@@ -1,4 +1,4 @@
-// Wrappers of std::filesystem that throw core::Error: one line with the path and the reason.
+// Wrappers around std::filesystem that throw core::Error with a one-line message: the path and the reason.
 #pragma once
 
 #include <sys/types.h>
@@ -13,8 +13,8 @@ namespace folio::core {
 /// Throws Error if the path contains a NUL byte, because the system would ignore what follows it.
 void require_path(const std::filesystem::path& path);
 
-/// Return true if the path, with symbolic links followed, exists and has the type in the function's name. Throw Error
-/// if a link loop, a name that is too long, or a directory without permission prevents the check.
+/// Return true if the path exists, is a directory, or is a regular file, respectively. Follow symbolic links. Throw
+/// Error if a link loop, a name that is too long, or a directory without permission prevents the check.
 [[nodiscard]] bool path_exists(const std::filesystem::path& path);
 [[nodiscard]] bool is_folder(const std::filesystem::path& path);
 [[nodiscard]] bool is_plain_file(const std::filesystem::path& path);

@@ -36,7 +36,7 @@ namespace folio::core {
     return static_cast<uint16_t>(sign | 0x7C00U | (payload == 0 ? 0x200U : payload));
   }
   if (magnitude >= 0x477FF000U) return static_cast<uint16_t>(sign | 0x7C00U);  // 65520 and more round to infinity
-  if (magnitude < 0x38800000U) {  // below 2^-14: adding 0.5 rounds to the subnormal's bits
+  if (magnitude < 0x38800000U) {  // F16 subnormal: adding 0.5 rounds to a multiple of 2^-24
     const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
     return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(0.5F)));
   }

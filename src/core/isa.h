@@ -12,17 +12,17 @@ enum class Isa { Reference, Avx2, Avx512, Avx512Vnni, Avx512Bf16, Amx, Neon, Neo
 [[nodiscard]] std::string_view isa_name(Isa isa);
 
 /// Returns the instruction sets that this machine and this build (FOLIO_KERNELS) support, from Reference to the best.
-/// Each set includes those before it. Amx requires matrix products of bytes and BF16, and the operating system's
-/// permission; Neon requires Armv8.2 with dot products of bytes. The trainer has no loops for Avx512Vnni and Amx; with
-/// these sets, it runs those for Avx512 and Avx512Bf16.
+/// Each set includes those before it. Amx requires AMX-INT8, AMX-BF16 and the operating system's permission; Neon
+/// requires Armv8.2 with dot products of bytes. The trainer has no kernels for Avx512Vnni and Amx, and uses its kernels
+/// for Avx512 and Avx512Bf16 instead.
 [[nodiscard]] std::vector<Isa> supported_isas();
 
 /// Returns the best set, or the one that FOLIO_ISA forces (reference, avx2, avx512, avx512vnni, avx512bf16, amx, neon,
-/// neoni8mm). Throws Error if FOLIO_ISA is unknown, or if machine or build do not support it.
+/// neoni8mm). Throws Error if FOLIO_ISA is unknown, or if this machine or build does not support it.
 [[nodiscard]] Isa select_isa();
 
-/// Returns true if the hardware prefetcher keeps up with one stream of reads, so that prefetch instructions would only
-/// slow it down: on AMD CPUs with AVX-512, since Zen 4.
+/// Returns true on AMD CPUs with AVX-512 (Zen 4 and later): their hardware prefetcher keeps up with one stream of
+/// reads, so that prefetch instructions would only slow the reads down.
 [[nodiscard]] bool prefetches_streams();
 
 }  // namespace folio::core

@@ -17,10 +17,10 @@ Json parse(std::string_view text, const std::string& where, size_t max_keys, std
   const auto watch = [&](int depth, typename Json::parse_event_t event, Json& parsed) {
     using Event = typename Json::parse_event_t;
     const bool opens =
-        event == Event::object_start || event == Event::array_start;  // for these, `depth` is that of the outer value
+        event == Event::object_start || event == Event::array_start;  // `depth` does not yet count the opened value
     if (depth + (opens ? 1 : 0) > kMaxDepth) fail("{}: JSON nested deeper than {}", where, kMaxDepth);
     if (++n_values > kMaxValues) fail("{}: more than {} values and keys", where, kMaxValues);
-    if (event == Event::object_start) {  // clears keys of a skipped value, which has no end event
+    if (event == Event::object_start) {  // also drops the keys of skipped objects, which have no end event
       keys.resize(static_cast<size_t>(depth));
       keys.emplace_back();
     }
@@ -50,7 +50,7 @@ OrderedJson parse_ordered_json(std::string_view text, const std::string& where, 
 }
 
 const nlohmann::json& json_at(const nlohmann::json& object, const std::string& key, const std::string& where) {
-  const auto found = object.find(key);  // end() also if `object` isn't an object
+  const auto found = object.find(key);  // find() returns end() if `object` isn't an object
   require(found != object.end(), "{}: the key \"{}\" is missing", where, key);
   return *found;
 }

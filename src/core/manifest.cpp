@@ -55,7 +55,8 @@ class ManifestBuilder {
  private:
   using Text = std::string_view;
 
-  // Adds a tensor of the current layer, with its name in GGUF, in Hugging Face files and in the module.
+  // Adds a tensor of the current layer, or of no layer if layer_ is -1. `gguf`, `hf` and `module` are its names in
+  // GGUF, in Hugging Face files and in the LibTorch module, without the layer's prefix and without the suffix `kind`.
   void add(Role role, std::vector<int64_t> shape, Text gguf, Text hf, Text module, Text kind = ".weight") {
     const auto name = [&](Text layer, Text own) {
       return layer_ < 0 ? fmt::format("{}{}", own, kind) : fmt::format("{}.{}.{}{}", layer, layer_, own, kind);
@@ -65,7 +66,7 @@ class ManifestBuilder {
                         name("layers", module), permuted});
   }
 
-  // Sets a name in Hugging Face files that has no kind.
+  // Sets the last tensor's name in Hugging Face files, without a suffix such as ".weight".
   void rename_hf(Text hf) { tensors_.back().hf_name = fmt::format("model.layers.{}.{}", layer_, hf); }
 
   void add_attention() {
@@ -172,7 +173,7 @@ class ManifestBuilder {
     }
   }
 
-  // Sets hf_packed of the last tensor, which is every `step`-th column of `matrix` in Hugging Face files.
+  // Marks the last tensor as columns first, first + step, … of the Hugging Face tensor `matrix` (see HfPacked).
   void pack(Text matrix, int64_t first, int64_t step) {
     TensorSpec& spec = tensors_.back();
     HfPacked& packed = spec.hf_packed;
@@ -197,8 +198,8 @@ class ManifestBuilder {
     add(Role::MtpOutputNorm, {c_.dim}, "nextn.shared_head_norm", "shared_head.norm", "output_norm");
   }
 
-  // Marks the last `count` tensors as rows of a fused tensor: `gguf` + `kind` in GGUF, `hf` + `kind` in Hugging Face
-  // files; empty means not fused. Written GGUFs are fused only if `gguf_writes`.
+  // Marks the last `count` tensors as rows of a fused tensor, named `gguf` + `kind` in GGUF and `hf` + `kind` in
+  // Hugging Face files. An empty name: not fused in that format. Folio writes the fused GGUF tensor if `gguf_writes`.
   void fuse(size_t count, Text gguf, bool gguf_writes, Text hf, Text kind) {
     const std::span<TensorSpec> parts = std::span(tensors_).last(count);
     int64_t rows = 0, first = 0;

@@ -10,10 +10,10 @@
 
 namespace folio::core {
 
-/// The role of a tensor, in file order (AttentionNorm to W2 in each layer). Not every family or layer has all of them.
-/// Bq, Bk, Bv and Bo are biases; QueryNorm and KeyNorm apply to one head, or to all heads at once. Router to ExpertB2
-/// belong to layers with experts; W1, W3 and W2 of such a layer are its shared experts. The module that predicts the
-/// token after the next is stored as layer n_layers: a layer's tensors, then MtpEmbeddingNorm to MtpOutputNorm.
+/// The role of a tensor, in file order. AttentionNorm to PostFfnNorm are tensors of a layer; not every family or layer
+/// has all of them. Bq, Bk, Bv and Bo are biases. QueryNorm and KeyNorm normalize each head, or all heads at once.
+/// Router to SharedGate belong to layers with experts, where W1, W3 and W2 are the shared experts. The MTP module
+/// predicts the token after the next; it is layer n_layers and also has MtpEmbeddingNorm to MtpOutputNorm.
 enum class Role {
   TokenEmbedding,
   AttentionNorm,
@@ -31,7 +31,7 @@ enum class Role {
   WqB,              ///< shape [heads * head_dim, q_lora_rank]
   WkvA,             ///< shape [kv_lora_rank + qk_rope_head_dim, dim]: the latent, then the part of the key with RoPE
   LatentNorm,       ///< shape [kv_lora_rank]
-  WkB,              ///< shape [heads, kv_lora_rank, qk_nope_head_dim]: the transpose of a head's key matrix
+  WkB,              ///< shape [heads, kv_lora_rank, qk_nope_head_dim]: each head's key matrix, transposed
   WvB,              ///< shape [heads, v_head_dim, kv_lora_rank]
   Wo,
   Bo,
@@ -53,27 +53,28 @@ enum class Role {
   PostFfnNorm,
   MtpEmbeddingNorm,
   MtpHiddenNorm,
-  MtpProjection,  ///< shape [dim, 2 dim]: its input is the normalized embedding, then the normalized hidden state
+  MtpProjection,  ///< shape [dim, 2 dim]; input: the normalized embedding, then the normalized hidden state
   MtpOutputNorm,
   OutputNorm,
   Output
 };
 
-/// Position in a fused tensor such as Wq, Wk and Wv in one matrix: rows [first, first + shape[0]) of `rows` rows.
+/// Rows [first, first + shape[0]) of a fused tensor with `rows` rows, such as Wq, Wk and Wv in one matrix.
 struct FusedRows {
   std::string name;  ///< name of the fused tensor; empty: not fused
   int64_t first = 0;
   int64_t rows = 0;
 };
 
-/// Position in a Hugging Face tensor `name` that contains several of Folio's: element (e, r, c) of a stack is element
-/// first + e * steps[0] + r * steps[1] + c * steps[2] of `name`. There are two kinds:
-/// Experts of gpt-oss: a stack [experts, out, in] is every steps[1]-th column of [experts, in, steps[1] * out], and
-/// vectors are in [experts, steps[1] * out]. MXFP4 has two U8 tensors: NAME_blocks, [experts, steps[1] * out, in / 32,
-/// 16], with elements 2i and 2i + 1 in the low and high half of a byte; and NAME_scales, of the same shape without 16.
+/// Position in a Hugging Face tensor `name` that contains several manifest tensors: element (e, r, c) of a stack is
+/// element first + e * steps[0] + r * steps[1] + c * steps[2] of `name`. There are two cases:
+/// Experts of gpt-oss: a stack [experts, out, in] is every steps[1]-th column of [experts, in, steps[1] * out], and its
+/// biases are every steps[1]-th column of [experts, steps[1] * out]. MXFP4 uses two U8 tensors: NAME_blocks, [experts,
+/// steps[1] * out, in / 32, 16], whose byte i has element 2i of a block in its low half and 2i + 1 in its high half;
+/// and NAME_scales, [experts, steps[1] * out, in / 32].
 /// Latent attention: [heads * (nope + v), rank] has, for each head, WkB's matrix transposed, then WvB's matrix.
 struct HfPacked {
-  std::string name;  ///< name of the tensor; empty: stored alone, or one tensor per expert
+  std::string name;  ///< name of the Hugging Face tensor that contains this one; empty: not packed
   std::vector<int64_t> shape{};
   int64_t first = 0;
   std::array<int64_t, 3> steps{};
@@ -90,7 +91,7 @@ struct TensorSpec {
   std::string hf_name;
   std::string module_name;  ///< parameter of the LibTorch module, such as "layers.0.attention.wq.weight"
   bool rope_permuted;       ///< Hugging Face files have the rows in another order (rope_layout.h)
-  FusedRows gguf_fused{};   ///< a fused tensor that GGUFs may have; written if gguf_writes_fused
+  FusedRows gguf_fused{};   ///< fused tensor that GGUF files may contain; written only if gguf_writes_fused
   FusedRows hf_fused{};
   HfPacked hf_packed{};
   bool gguf_writes_fused = false;
@@ -101,7 +102,7 @@ struct TensorSpec {
   [[nodiscard]] bool of_experts() const;
   /// Returns true for a matrix or a stack of matrices, false for a vector or one vector per expert.
   [[nodiscard]] bool is_matrix() const;
-  /// Returns the number of tensors in Hugging Face files for this one: one per expert for most stacks, otherwise 1.
+  /// Returns how many Hugging Face tensors store this tensor: one per expert for most stacks, otherwise 1.
   [[nodiscard]] int64_t hf_parts() const { return is_stack() && hf_packed.name.empty() ? shape[0] : 1; }
   [[nodiscard]] std::string hf_part(int64_t index) const;
   [[nodiscard]] std::vector<int64_t> hf_shape() const;  ///< returns the shape of each of the hf_parts() tensors

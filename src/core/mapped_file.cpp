@@ -21,7 +21,7 @@ namespace folio::core {
 namespace {
 
 // A mapped file, recorded for the handler of SIGBUS. Slots are global and contain no pointers to memory that could be
-// freed. Mappings that find no free slot are not recorded, and long paths are cut.
+// freed. If no slot is free, a mapping is not recorded. Long paths are truncated.
 struct MappingSlot {
   std::atomic<const std::byte*> begin{nullptr};
   std::atomic<size_t> size{0};  ///< 0 while the path is being written

@@ -31,8 +31,8 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-/// Returns the path of the MappedFile that contains `address`, or null. Async-signal-safe, for the handler of SIGBUS,
-/// which accesses to a truncated file raise.
+/// Returns the path of the MappedFile that contains `address`, or null. Async-signal-safe, for the SIGBUS handler:
+/// reading from a truncated file raises SIGBUS.
 [[nodiscard]] const char* mapped_path_at(const void* address) noexcept;
 
 }  // namespace folio::core

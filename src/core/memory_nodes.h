@@ -19,8 +19,8 @@ struct MemoryNode {
 /// empty `cpus` if none are found.
 [[nodiscard]] std::vector<MemoryNode> memory_nodes(const std::filesystem::path& folder = "/sys/devices/system/node");
 
-/// Pins the calling thread, and threads it starts later, to the node's processors, and prefers its memory. Does nothing
-/// if the system does not permit it.
+/// Pins the calling thread, and threads that it starts later, to the node's processors. Their allocations prefer the
+/// node's memory. Does nothing if the system does not permit it.
 void stay_near(const MemoryNode& node);
 
 }  // namespace folio::core

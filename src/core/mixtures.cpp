@@ -21,7 +21,8 @@ bool has_more_bits(int64_t layer, int64_t n_layers) {
   return layer < eighth || layer >= 7 * n_layers / 8 || (layer - eighth) % 3 == 2;
 }
 
-// Returns true for models that llama.cpp treats as 70B: 80 layers, and grouped-query attention or Qwen 2.
+// Returns true for models that llama.cpp treats as 70B: 80 layers, and either Qwen 2 or Llama with grouped-query
+// attention.
 bool is_70b(const ModelConfig& c) {
   const std::string architecture = gguf_architecture(c.family);
   const bool shared = architecture == "llama" && c.n_kv_heads != c.n_heads && c.n_experts != 8;

@@ -14,7 +14,8 @@ namespace folio::core {
 struct Mixture {
   std::string_view name;  ///< the value of --type, such as "q4_k_m"
   DType type;             ///< type of most matrices
-  bool more_bits;      ///< Wv, W2 and ExpertW2 are Q6_K in the first and last eighth of layers and every third between
+  /// Wv, W2 and ExpertW2 are Q6_K in the first and the last eighth of the layers, and in every third layer in between.
+  bool more_bits;
   uint32_t file_type;  ///< GGUF's general.file_type (llama.cpp's enum llama_ftype)
 };
 

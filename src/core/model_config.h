@@ -23,10 +23,10 @@ struct RopeScaling {
   float low_freq_factor = 1.0F;   ///< Llama3: scales pairs with fewer rotations in original_context; Yarn: beta_slow
   float high_freq_factor = 4.0F;  ///< Llama3: keeps pairs with more rotations in original_context; Yarn: beta_fast
   int64_t original_context = 8192;
-  float magnitude = 1.0F;              ///< Yarn, LongRope: factor of rotated queries and keys
+  float magnitude = 1.0F;              ///< Yarn, LongRope: multiplies rotated queries and keys
   bool whole_pairs = true;             ///< Yarn: rounds the limits of the interpolation ramp to whole pairs
-  std::vector<float> short_factors{};  ///< LongRope: divisors of the pairs' frequencies, up to the original context
-  std::vector<float> long_factors{};   ///< LongRope: divisors for longer contexts
+  std::vector<float> short_factors{};  ///< LongRope: divisor of each pair's frequency up to original_context
+  std::vector<float> long_factors{};   ///< LongRope: divisor of each pair's frequency in longer contexts
 
   [[nodiscard]] bool active() const { return factor != 1.0F || type == RopeScalingType::LongRope; }
   bool operator==(const RopeScaling&) const = default;
@@ -43,11 +43,11 @@ void from_json(const Json& json, RopeScalingType& type) {
   type = rope_scaling_named(json.template get<std::string>(), "rope_scaling_type");
 }
 
-/// Describes a field of ModelConfig or TrainConfig, for flags of train, config.toml and trainer.json.
+/// Describes a field of ModelConfig or TrainConfig for the program train: its flags, config.toml and trainer.json.
 struct ConfigField {
   static constexpr bool kLater = true;
 
-  const char* flag;  ///< flag of train, and key in config.toml; empty if there is none
+  const char* flag;  ///< command-line flag of train, and key in config.toml; empty if there is none
   const char* help;
   double low, high;    ///< range of a number; if both are 0, there are no limits
   bool later = false;  ///< true if older versions of trainer.json lack the field
@@ -61,47 +61,47 @@ struct ModelConfig {
   int64_t vocab_size = 0;  ///< number of tokens, including `<|endoftext|>`
   int64_t dim = 128;       ///< width of the residual stream
   int64_t n_layers = 4;
-  int64_t n_tokens_ahead = 0;  ///< modules that predict later tokens than the next one (tokens_ahead.h); 0 or 1
+  int64_t n_tokens_ahead = 0;  ///< number of MTP modules, which predict tokens after the next (tokens_ahead.h); 0 or 1
   int64_t n_heads = 4;         ///< number of query heads
   int64_t n_kv_heads = 4;      ///< number of key/value heads: n_heads (MHA), 1 (MQA), or a divisor of n_heads (GQA)
   /// Elements per head. n_heads * head_dim may differ from dim. Must be updated after a change of dim or n_heads.
   int64_t head_dim = n_heads > 0 ? dim / n_heads : 0;
-  /// Latent attention (modules/families/latent_attention.h): elements that keys and values are computed from; 0: none.
+  /// Size of the latent from which keys and values are computed (modules/families/latent_attention.h); 0: no latent.
   int64_t kv_lora_rank = 0;
-  int64_t q_lora_rank = 0;       ///< elements that queries are computed from; 0: queries are computed from the input
-  int64_t qk_nope_head_dim = 0;  ///< elements of a query or key head without RoPE, which come first
-  int64_t qk_rope_head_dim = 0;  ///< elements with RoPE, the rest of head_dim; all key heads share them
+  int64_t q_lora_rank = 0;       ///< size of the latent from which queries are computed; 0: computed from the input
+  int64_t qk_nope_head_dim = 0;  ///< elements of a query or key head that RoPE doesn't rotate; they come first
+  int64_t qk_rope_head_dim = 0;  ///< elements that RoPE rotates, the rest of head_dim; shared by all key heads
   int64_t v_head_dim = 0;        ///< elements of a value head
   int64_t hidden_dim = 352;      ///< inner width of the feed-forward network
   int64_t n_experts = 0;         ///< number of routed experts per layer; 0: no experts
   int64_t experts_per_token = 0;
   int64_t expert_dim = 0;         ///< inner width of an expert
-  int64_t shared_dim = 0;         ///< inner width of all shared experts together, which form one network; 0: none
+  int64_t shared_dim = 0;         ///< total inner width of the shared experts, computed as one network; 0: none
   int64_t dense_layers = 0;       ///< number of initial layers without experts
   int64_t expert_groups = 1;      ///< number of groups that experts are divided into
   int64_t groups_per_token = 1;   ///< number of groups from which a token's experts are selected
   bool normalize_routes = false;  ///< the weights of a token's experts are divided by their sum
-  float route_scale = 1.0F;       ///< factor of the weights of a token's experts
+  float route_scale = 1.0F;       ///< multiplies the weights of a token's experts
   int64_t context_length = 256;   ///< maximum number of positions in a sequence
   int64_t sliding_window = 0;     ///< number of positions that a layer attends to, including the current one; 0: all
   int64_t window_period = 1;      ///< layers l with (l + 1) % window_period == 0 have no window; 1: all layers have one
   float rope_theta = 10000.0F;
-  float local_rope_theta = 0.0F;  ///< theta, without RopeScaling, of layers with a sliding window; 0: rope_theta
+  float local_rope_theta = 0.0F;  ///< theta of layers with a window, without rope_scaling; 0: RoPE as in other layers
   int64_t rope_dims = 0;          ///< number of elements of a head, starting with the first, that RoPE rotates; 0: all
   float norm_eps = 1e-5F;
   RopeScaling rope_scaling{};
   bool tie_embeddings = true;    ///< the output projection is the embedding matrix
-  bool other_qkv_bias = false;   ///< true if qkv_bias is the opposite of the family's (GLM)
-  float embedding_scale = 1.0F;  ///< factor of the embeddings
-  float attention_scale = 0.0F;  ///< factor of q · k; 0: 1 / sqrt(head_dim)
+  bool other_qkv_bias = false;   ///< true if qkv_bias() differs from the family's default, as in some GLM models
+  float embedding_scale = 1.0F;  ///< multiplies the embeddings
+  float attention_scale = 0.0F;  ///< multiplies q · k; 0: 1 / sqrt(head_dim)
   float attention_cap = 0.0F;    ///< scaled scores s become cap · tanh(s / cap); 0: unchanged
-  float residual_scale = 1.0F;   ///< factor of the outputs of attention and feed-forward networks
-  float logit_scale = 1.0F;      ///< factor of the logits
+  float residual_scale = 1.0F;   ///< multiplies the outputs of attention and feed-forward networks
+  float logit_scale = 1.0F;      ///< multiplies the logits
   float logit_cap = 0.0F;        ///< logits become cap · tanh(logit / cap); 0: unchanged
 
   [[nodiscard]] bool qkv_bias() const { return info(family).qkv_bias != other_qkv_bias; }
   [[nodiscard]] bool latent() const { return kv_lora_rank > 0; }
-  /// Returns the number of elements that latent attention caches for a position.
+  /// Returns the number of elements that latent attention caches per position and layer.
   [[nodiscard]] int64_t latent_dim() const { return kv_lora_rank + qk_rope_head_dim; }
   [[nodiscard]] int64_t query_dim() const { return n_heads * head_dim; }
   [[nodiscard]] int64_t kv_dim() const { return n_kv_heads * head_dim; }
@@ -114,7 +114,7 @@ struct ModelConfig {
     return attention_scale > 0.0F ? attention_scale : 1.0F / std::sqrt(static_cast<float>(head_dim));
   }
   [[nodiscard]] bool has_experts(int64_t layer) const { return n_experts > 0 && layer >= dense_layers; }
-  /// Returns true for a plain Llama: no parts of other families, RoPE scaling, sliding window or multipliers.
+  /// Returns true for a plain Llama, without RoPE scaling, sliding window, multipliers or features of other families.
   [[nodiscard]] bool is_plain() const;
 
   bool operator==(const ModelConfig&) const = default;

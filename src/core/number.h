@@ -9,8 +9,8 @@
 
 namespace folio::core {
 
-/// Returns the number that the whole text spells, without spaces or a plus sign. Returns nullopt if it is invalid or
-/// out of range for T. `base` only applies to integers.
+/// Parses the whole text as a number; spaces and a plus sign are not allowed. Returns nullopt if it is invalid or out
+/// of range for T. `base` only applies to integers.
 template <class T>
 [[nodiscard]] std::optional<T> number_of(std::string_view text, int base = 10) {
   T value = 0;

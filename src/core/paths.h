@@ -9,8 +9,8 @@ namespace folio::core {
 [[nodiscard]] std::filesystem::path runs_directory();
 [[nodiscard]] std::filesystem::path data_directory();
 
-/// Returns the model file of the newest run in runs_directory(). If there is none, throws Error that tells how to train
-/// one.
+/// Returns the model file of the newest run in runs_directory(). If there is none, throws Error that explains how to
+/// train one.
 [[nodiscard]] std::filesystem::path newest_model();
 
 }  // namespace folio::core

@@ -1,4 +1,4 @@
-// Quantizes to block types with 32 elements. quantize_k.cpp has those with 256 elements, quants.cpp the layouts.
+// Quantizes to block types with 32 elements. quantize_k.cpp does so for 256 elements; quants.cpp describes the layouts.
 #include "core/quantize.h"
 
 #include <algorithm>
@@ -54,9 +54,9 @@ Levels put_symmetric(const BlockSource& source, std::span<const float> x, std::b
   return levels_of(x, 2 * middle - 1, [&](float v) { return v * by + (middle + 0.5F); });
 }
 
-// Writes a block's scale and minimum and returns its quants, 0 to `top`. If several elements equal the minimum or
-// maximum, uses the first, as llama.cpp does, or the last if `last`, as Python's gguf package does on some CPUs. This
-// only affects signs of zeros.
+// Writes a block's scale and minimum and returns its quants, 0 to `top`. If +0 and -0 are both the minimum or maximum,
+// uses the first of them, as llama.cpp does, or, if `last` is true, the last of them, as Python's gguf package does on
+// some CPUs.
 Levels put_affine(const BlockSource& source, std::span<const float> x, std::byte* block, float top, bool last) {
   float low = x[0];
   float high = x[0];

@@ -1,6 +1,6 @@
-// Quantizes to GGUF's block types. Q8_0, Q4_0 and Q4_1 are bit-equal to the gguf package for Python, and differ from
-// llama.cpp's only in signs of zeros. The others are bit-equal to llama.cpp's quantizer without an importance matrix,
-// built for x86-64 without fused multiply-adds (with them, some K blocks differ).
+// Quantizes to GGUF's block types. Results for Q8_0, Q4_0 and Q4_1 are bit-equal to those of Python's gguf package, and
+// differ from those of llama.cpp only in signs of zeros. The other types are bit-equal to llama.cpp's quantizer without
+// an importance matrix, built for x86-64 without fused multiply-adds (with them, some K blocks differ).
 #pragma once
 
 #include <cstddef>

@@ -15,7 +15,7 @@ struct BlockSource {
   const std::string& name;
   DType type;
 
-  /// Writes `value` to `at` as F16. Throws Error that names the tensor if it is not finite in half precision.
+  /// Writes `value` to `at` as F16. Throws Error that names the tensor if the F16 is not finite.
   void put_half(std::byte* at, float value) const;
 };
 

@@ -1,5 +1,5 @@
-// Unpacks blocks. In the layouts below, a byte of nibbles has element i in its low half and element i + 16 (K types:
-// i + 32) in its high half. Everything is little-endian.
+// Unpacks blocks. In the layouts below, byte i of the nibbles has element i in its low half and element i + 16 (for K
+// types, i + 32) in its high half. Everything is little-endian.
 #include "core/quants.h"
 
 #include <algorithm>
@@ -107,8 +107,8 @@ void unpack_q5_k(const uint8_t* block, BlockFields out) {
   }
 }
 
-// Layout of Q6_K: low nibbles, upper bit pairs, sixteen int8 scales, their factor (F16). Each half has 64 bytes of
-// nibbles and 32 bytes of bit pairs; byte j of the bit pairs belongs to elements j, j + 32, j + 64 and j + 96.
+// Layout of Q6_K: low nibbles, upper bit pairs, sixteen int8 scales, their factor (F16). Each half of the elements has
+// 64 bytes of nibbles and 32 bytes of bit pairs; byte j of the pairs belongs to elements j, j + 32, j + 64 and j + 96.
 void unpack_q6_k(const uint8_t* block, BlockFields out) {
   *out.factors = half_at(block + 208);
   std::copy_n(block + 192, 16, out.scales);

@@ -32,8 +32,8 @@ namespace folio::core {
   return static_cast<uint64_t>((static_cast<unsigned __int128>(random_bits(seed, counter)) * n) >> 64U);
 }
 
-/// Returns 64 random bits from the operating system. Throws Error if it has none. (std::random_device would require a
-/// newer C library than the Python package supports.)
+/// Returns 64 random bits from the operating system. Throws Error if the system call fails. (std::random_device would
+/// raise the minimum C library version of the Python package.)
 [[nodiscard]] inline uint64_t system_random() {
   uint64_t bits = 0;
   require(getentropy(&bits, sizeof bits) == 0, "the system provides no random numbers");

@@ -29,9 +29,9 @@ namespace folio::core {
 [[nodiscard]] float yarn_magnitude(float factor, float mscale = 1.0F);
 [[nodiscard]] float longrope_magnitude(float factor, int64_t original_context);
 
-/// Returns latent attention's ModelConfig::attention_scale with Yarn: yarn_magnitude(factor, mscale)² / sqrt(head_dim),
-/// or 0 for the usual scale. Source: transformers' yarn_apply_mscale(). latent_mscale() returns the mscale with the
-/// fewest digits that gives config.attention_scale.
+/// Returns ModelConfig::attention_scale of latent attention with Yarn: yarn_magnitude(factor, mscale)² /
+/// sqrt(head_dim), or 0, the default, if that equals 1 / sqrt(head_dim). Source: transformers' yarn_apply_mscale(). The
+/// inverse, latent_mscale(), returns the mscale with the fewest digits that results in config.attention_scale.
 [[nodiscard]] float latent_score_scale(const ModelConfig& config, double mscale);
 [[nodiscard]] double latent_mscale(const ModelConfig& config);
 

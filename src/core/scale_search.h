@@ -15,7 +15,7 @@ constexpr size_t kLanes = 4;
 using Lanes = float __attribute__((vector_size(4 * kLanes)));
 using IntLanes = int32_t __attribute__((vector_size(4 * kLanes)));
 
-/// Q6_K treats groups whose values all have a smaller magnitude as zeros.
+/// Q6_K stores a group as zeros if all of its values have a smaller magnitude.
 constexpr float kNearlyZero = 1e-15F;
 
 /// Four interleaved groups of n elements: array element i is a vector of element i of each group.

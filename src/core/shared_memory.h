@@ -11,7 +11,7 @@ namespace folio::core {
 class SharedMemory {
  public:
   SharedMemory() = default;
-  /// Creates an object and allocates its memory, so later writes cannot fail. Returns an empty object on failure.
+  /// Creates an object and allocates its memory, so later writes cannot fail. Returns an empty SharedMemory on failure.
   static SharedMemory create(const std::string& name, size_t size);
   /// Opens an existing object. Returns an empty SharedMemory if there is none.
   static SharedMemory open(const std::string& name, size_t size);

@@ -1,5 +1,5 @@
-// An immutable vector whose copies share its elements, for data that all sequences of a request use. A copy costs one
-// pointer, regardless of length.
+// A vector whose copies share the same immutable elements, for data that all sequences of a request use. A copy
+// has the cost of a pointer, regardless of the length.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ class SharedVector {
   [[nodiscard]] size_t size() const { return elements_ == nullptr ? 0 : elements_->size(); }
   [[nodiscard]] bool empty() const { return size() == 0; }
   [[nodiscard]] const T& operator[](size_t i) const { return (*elements_)[i]; }
-  /// Appends an element in a new vector; existing copies are unchanged.
+  /// Appends an element by copying all elements to a new vector; other copies are unchanged.
   void push_back(T element) {
     std::vector<T> all(begin(), end());
     all.push_back(std::move(element));

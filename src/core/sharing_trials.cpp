@@ -4,7 +4,7 @@
 
 namespace folio::core {
 
-// Caps the recorded time: a longer time only shows that the loop's thread waited for a core (see ThreadLimit).
+// Caps the recorded time, since a longer time only shows that a thread waited for a core (see ThreadLimit).
 void SharingTrials::record(size_t worth, std::chrono::nanoseconds took) {
   constexpr double kMostTimes = 4.0;
   constexpr double kMostMore = 10.0;  // microseconds: the cap is kMostTimes * expected + kMostMore
@@ -18,7 +18,7 @@ void SharingTrials::record(size_t worth, std::chrono::nanoseconds took) {
   if (--size.n_left > 0) return;
   if (size.phase == Phase::Keep) {
     size.phase = Phase::Own;
-    size.n_left = kLoops;  // without warm-up, since workers are already awake if loops are shared
+    size.n_left = kLoops;  // no warm-up is needed: if loops are shared now, workers are awake
     size.own = size.other = 0.0;
   } else if (size.phase == Phase::Own) {
     size.phase = Phase::Other;

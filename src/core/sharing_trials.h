@@ -1,6 +1,6 @@
 // Decides which loops of a few microseconds are shared among threads. Passing work to another core costs from 0.1 to
-// several microseconds, depending on the placement of the threads. So each size of loop is timed both ways, and the
-// faster one is used until the next trial.
+// several microseconds, depending on the placement of the threads. So loops of each size are timed both shared and on
+// one thread, and the faster way is used until the next trial.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ namespace folio::core {
 
 class SharingTrials {
  public:
-  /// Loops that take one thread at least this many microseconds are always shared.
+  /// Loops with an estimated time of at least this many microseconds on one thread are always shared.
   static constexpr size_t kAlwaysWorth = 256;
 
   /// Returns true if the next loop should be shared. `worth` is its estimated time on one thread, in microseconds.
@@ -29,7 +29,7 @@ class SharingTrials {
   void record(size_t worth, std::chrono::nanoseconds took);
 
  private:
-  enum class Phase : uint8_t { Own, Other, Keep };  ///< time the current way; time the other way; don't time
+  enum class Phase : uint8_t { Own, Other, Keep };  ///< times the current choice; times the alternative; no timing
   struct Size {
     bool shares = true;
     Phase phase = Phase::Keep;
@@ -40,7 +40,7 @@ class SharingTrials {
   };
   static constexpr uint32_t kLoops = 32;
   static constexpr uint32_t kWarmUp =
-      128;  ///< untimed first loops of a shared trial: waking a worker takes 100 us or more
+      128;  ///< number of untimed loops before a trial of sharing: waking a worker takes 100 us or more
   static constexpr uint32_t kFirstInterval = 256;
   static constexpr uint32_t kLastInterval = 1U << 15U;
 

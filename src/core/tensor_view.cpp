@@ -9,8 +9,8 @@
 namespace folio::core {
 namespace {
 
-// Type, name, GGUF type number, safetensors name, elements and bytes of a block, file type. Block sizes are from
-// ggml-common.h.
+// Columns: type, name, GGUF type number, safetensors name, elements per block, bytes per block, file type. Block sizes
+// are from ggml-common.h.
 constexpr std::array kTypes{
     DTypeInfo{DType::F32, "F32", 0, "F32", 1, 4},         DTypeInfo{DType::F16, "F16", 1, "F16", 1, 2, 1},
     DTypeInfo{DType::BF16, "BF16", 30, "BF16", 1, 2, 32}, DTypeInfo{DType::Q4_0, "Q4_0", 2, "", 32, 18, 2},

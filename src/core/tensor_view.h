@@ -14,7 +14,7 @@
 
 namespace folio::core {
 
-/// Element types of stored tensors. Block types (GGUF's ggml_type) store elements in blocks.
+/// Element types of stored tensors: numbers, and GGUF's block types (ggml_type), which quantize elements in blocks.
 enum class DType {
   F32,
   F16,
@@ -66,14 +66,14 @@ struct TensorView {
 /// Returns a shape as text, such as "[32, 128]".
 [[nodiscard]] std::string shape_string(std::span<const int64_t> shape);
 
-/// Returns the size of a tensor in bytes, or nullopt if it overflows or rows are not whole blocks.
+/// Returns the size of a tensor in bytes, or nullopt if the size overflows or a row is not a whole number of blocks.
 [[nodiscard]] std::optional<uint64_t> tensor_bytes(DType type, std::span<const int64_t> shape);
 
 /// Returns rows [first, first + count) of the tensor. Rows must be whole blocks.
 [[nodiscard]] TensorView rows_of(const TensorView& tensor, int64_t first, int64_t count);
 
-/// Tensors to be written to a file. The bytes of each tensor are requested once, so that only one converted tensor is
-/// in memory at a time.
+/// Tensors to be written to a file. A tensor's bytes are requested only when it is written, and only once, so that only
+/// one converted tensor is in memory at a time.
 struct TensorStream {
   using Bytes = std::function<std::span<const std::byte>(size_t index)>;
 
@@ -89,7 +89,7 @@ struct TensorStream {
 /// Throws Error that names the tensor if a name is repeated, or if a shape and type have no valid size in bytes.
 void require_writable(const std::vector<TensorView>& tensors);
 
-/// Returns the bytes of tensor `index`. Throws Error that names the tensor if its shape needs another number of bytes.
+/// Returns the bytes of tensor `index`. Throws Error that names the tensor if they do not match its type and shape.
 [[nodiscard]] std::span<const std::byte> checked_bytes(const TensorStream& stream, size_t index);
 
 }  // namespace folio::core

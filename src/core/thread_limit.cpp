@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kStay = 20;  // number of measurement windows (0.1 s each) until more threads are tried
 
-// Returns the first bytes of a file in /proc, or "" if it is missing.
+// Returns the first 256 bytes of a file in /proc, or "" if it is missing.
 std::string text_of(const char* path) {
   const int file = ::open(path, O_RDONLY | O_CLOEXEC);
   if (file < 0) return {};
@@ -67,26 +67,26 @@ std::optional<size_t> free_cores(size_t enough) {
 }
 
 void ThreadLimit::start(std::optional<size_t> free) {
-  now_ = asks_ ? std::clamp(free.value_or(most_), (most_ + 1) / 2, most_) : most_;
+  now_ = uses_free_cores_ ? std::clamp(free.value_or(most_), (most_ + 1) / 2, most_) : most_;
   windows_left_ = now_ < most_ ? kStay : 0;
   n_kept_ = 0;
   tries_all_ = false;
 }
 
 void ThreadLimit::update(double waiting, const std::function<std::optional<size_t>()>& free) {
-  constexpr double kFew = 0.2;  // replaces kMany if some threads are unused; `waiting` is about 0.05 if cores are free
+  constexpr double kFew = 0.2;  // like kMany, if some threads are unused; `waiting` is about 0.05 if cores are free
   constexpr size_t kMostKept = 10;
   const size_t fewest = (most_ + 1) / 2;
   const bool all = now_ == most_;
   const bool wait = waiting > (all ? kMany : kFew);
-  if (std::exchange(tries_all_, false) && !wait) asks_ = false;
+  if (std::exchange(tries_all_, false) && !wait) uses_free_cores_ = false;
   if (windows_left_ > 0) --windows_left_;
   if (wait && now_ > fewest) {
     now_ -= std::clamp<size_t>(static_cast<size_t>(std::lround(waiting)), 1, now_ - fewest);
     windows_left_ = kStay;
     n_kept_ = 0;
   } else if (windows_left_ == 0 && !all) {
-    const bool seems_free = !asks_ || free().value_or(most_) > now_;
+    const bool seems_free = !uses_free_cores_ || free().value_or(most_) > now_;
     if (seems_free || ++n_kept_ == kMostKept) {
       now_ = most_;
       tries_all_ = !seems_free;

@@ -24,8 +24,8 @@ namespace folio::core {
 /// update() ignores the count afterwards.
 class ThreadLimit {
  public:
-  /// If more threads than this wait for a core on average, other programs use the cores. Measured on two cores: 0.6 to
-  /// 1 if they are busy, at most 0.15 otherwise.
+  /// If more threads than this wait for a core on average, other programs use the cores. Measured on two cores: at most
+  /// 0.15 without other programs, 0.6 to 1 with them.
   static constexpr double kMany = 0.4;
 
   explicit ThreadLimit(size_t n_threads) : most_(n_threads), now_(n_threads) {}
@@ -34,17 +34,17 @@ class ThreadLimit {
 
   /// Starts with one thread per free core, or with all threads if `free` is unknown. Call it before the first loop.
   void start(std::optional<size_t> free);
-  /// Adapts the number of threads to `waiting`, the average number that waited for a core during the last window. Calls
-  /// `free`, which returns free_cores(), before using more threads.
+  /// Adapts the number of threads to `waiting`, the average number of threads that waited for a core during the last
+  /// measurement window. Calls `free`, which returns free_cores(), before it increases the number.
   void update(double waiting, const std::function<std::optional<size_t>()>& free);
 
  private:
   size_t most_;
   size_t now_;
-  size_t windows_left_ = 0;  ///< number of measurement windows (0.1 s each) until more threads are tried
-  size_t n_kept_ = 0;        ///< how often the number of threads was kept because no core was free
-  bool tries_all_ = false;   ///< true while all threads are tried although no core seems free
-  bool asks_ = true;         ///< true while the count of free cores is used; false once it proved wrong
+  size_t windows_left_ = 0;      ///< number of measurement windows (0.1 s each) until more threads are tried
+  size_t n_kept_ = 0;            ///< how often the number of threads was kept because no core was free
+  bool tries_all_ = false;       ///< true while all threads are tried although no core seems free
+  bool uses_free_cores_ = true;  ///< true while the count of free cores is used; false once it proved wrong
 };
 
 }  // namespace folio::core

@@ -9,14 +9,14 @@
 namespace folio::core {
 namespace {
 
-// A waiting thread spins, then sleeps. The caller spins for longer than a piece usually takes; then it sleeps, because
-// it may occupy the core that a worker needs. A worker spins for longer than the gap between two operations of a
-// forward pass, or the sampling of a token.
+// A waiting thread spins, then sleeps. The caller spins for longer than one piece of a loop usually takes, but not much
+// longer, because it may occupy a core that a worker needs. A worker spins for longer than the gap between two
+// operations of a forward pass, and longer than it takes to sample a token.
 constexpr auto kCallerSpins = std::chrono::microseconds(50);
 constexpr auto kWorkerSpins = std::chrono::microseconds(200);
 
-// Waiting for cores is measured in windows, which span several scheduling periods of some milliseconds. A window ends
-// early if threads wait so long that other programs must be using the cores; adapt_limit() checks that.
+// Waiting for cores is measured in windows that span several scheduling periods of a few milliseconds each.
+// adapt_limit() ends a window early if threads wait so long that other programs must be using the cores.
 constexpr auto kWindow = std::chrono::milliseconds(100);
 constexpr auto kEarlyLook = std::chrono::milliseconds(20);
 // After a pause this long, free cores are counted again, since other programs may use more or fewer.
@@ -30,7 +30,7 @@ inline void pause_cpu() {
 #endif
 }
 
-// Polls done() until it returns true or `time` is over.
+// Polls done() until it returns true or `time` has passed.
 template <typename Done>
 void spin(std::chrono::microseconds time, Done&& done) {
   const auto start = std::chrono::steady_clock::now();
@@ -219,8 +219,8 @@ void ThreadPool::work(size_t index) {
       workers_[index].delay.store(run_delay(), std::memory_order_relaxed);
     }
     if (stops_.load(std::memory_order_relaxed)) return;
-    // Even if the job has ended meanwhile, this is safe: do_pieces() runs only pieces that it takes from a share, and a
-    // job can't change while a thread has one of its pieces.
+    // Even if the job has ended meanwhile, this is safe: do_pieces() runs only pieces that it has claimed from a share,
+    // and a job does not change until all of its claimed pieces have ended.
     const auto done = static_cast<uint32_t>(do_pieces(index, n_shares_.load(std::memory_order_relaxed)));
     if (done > 0 && unfinished_.fetch_sub(done * 2, std::memory_order_acq_rel) == done * 2 + 1)
       unfinished_.notify_one();

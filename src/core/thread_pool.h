@@ -98,16 +98,16 @@ class ThreadPool {
     void* context = nullptr;
   };
 
-  // A thread's share of a job; the caller has the first. It fits a cache line, so a worker fetches all of it at once.
-  // `left` identifies the job and counts its pieces that have not begun. A thread takes a piece by changing `left`
-  // atomically, and the job does not change until all of its pieces have ended.
+  // The pieces of a job with which one thread begins; the caller has the first Share. A Share fits in a cache line, so
+  // a worker loads it with one cache miss. `left` identifies the job and counts the share's pieces that have not begun.
+  // A thread claims a piece by changing `left` atomically. The job does not change until all of its pieces have ended.
   struct alignas(64) Share {
-    std::atomic<uint64_t> left{0};  ///< 2^32 times the job's number, plus the number of pieces that have not begun
+    std::atomic<uint64_t> left{0};  ///< 2^32 * number of the job + number of the share's pieces that have not begun
     Job job;
   };
   struct alignas(64) Worker {
     SignalCounter posted;                           ///< counts the jobs in which the thread should take part
-    std::atomic<std::chrono::nanoseconds> delay{};  ///< run_delay() of the thread, updated before its jobs
+    std::atomic<std::chrono::nanoseconds> delay{};  ///< run_delay() of the thread, updated before some of its jobs
   };
 
   using Clock = std::chrono::steady_clock;
@@ -129,11 +129,11 @@ class ThreadPool {
   // State of the window that measures how long threads wait for a core:
   Clock::time_point window_begin_;
   Clock::time_point early_look_;  ///< earliest time of the next check within the window
-  bool waited_ = false;           ///< true if the caller slept until a piece ended
+  bool waited_ = false;           ///< true if the caller had to sleep until other threads finished
   std::thread::id window_caller_;
   std::chrono::nanoseconds delay_before_{};
   std::atomic<bool> stops_{false};
-  std::atomic<size_t> n_shares_{0};  ///< shares of the current job; an outdated value only gives a worker less work
+  std::atomic<size_t> n_shares_{0};  ///< number of shares of the current job; if outdated, a worker finds less work
   // Twice the number of pieces that have not ended, plus 1 while the caller sleeps.
   alignas(64) std::atomic<uint32_t> unfinished_{0};
   std::mutex error_mutex_;

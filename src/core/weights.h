@@ -37,14 +37,14 @@ enum class ModelFormat { Gguf, HuggingFace, Llama2cV0, Llama2cV1, Llama2cV2 };
 /// Returns true for llama2.c's formats, whose files contain no tokenizer.
 [[nodiscard]] bool is_llama2c(ModelFormat format);
 
-/// A model read from files. Tensors are views of the mapped files, or copies where the file's layout differs.
+/// A model read from files. Tensors are views of the mapped files, or copies if a file stores them in another layout.
 struct StoredModel {
   std::string path;
   ModelFormat format;
   ModelConfig config;
   std::vector<TensorView> tensors{};                   ///< in manifest order, with their names in the file
   std::vector<std::shared_ptr<const void>> storage{};  ///< owns the bytes of copies
-  std::shared_ptr<const GgufFile> gguf{};              ///< the GGUF, with the tokenizer; null for other formats
+  std::shared_ptr<const GgufFile> gguf{};              ///< the GGUF file, with the tokenizer; null for other formats
   std::vector<std::shared_ptr<const MappedFile>> files{};
   GenerationConfig generation{};  ///< empty unless assigned from read_generation_config()
 
@@ -70,8 +70,8 @@ void require_weight_type(const TensorView& tensor, const std::string& where);
 /// source_row[i] of `model`. Throws Error if a row is out of range.
 [[nodiscard]] StoredModel with_vocabulary(const StoredModel& model, std::span<const int32_t> source_row);
 
-/// Returns a smaller model of the same width: the first `n_layers` layers (at most the model's) with the embedding and
-/// the output, without the multi-token prediction module.
+/// Returns a smaller model of the same width: the embedding, the first `n_layers` layers (or all, if there are fewer)
+/// and the output, without the multi-token prediction module.
 [[nodiscard]] StoredModel with_layers(StoredModel model, int64_t n_layers);
 
 /// Returns a stream that converts matrices to `type` (F32, F16, BF16 or one that quantize() writes) and vectors to F32.

@@ -19,7 +19,7 @@ inline constexpr uint64_t kDefaultWork = 10'000'000;  ///< steps that a request 
 class WorkStopped : public Error {
  public:
   using Error::Error;
-  /// Returns true if code that adds a location to errors must rethrow this one unchanged.
+  /// Returns true if code that adds a location to errors must rethrow this exception unchanged.
   [[nodiscard]] virtual bool is_complete() const { return true; }
 };
 
@@ -61,7 +61,7 @@ class WorkBudget {
   /// Makes later calls of spend() throw WorkCancelled. May be called from any thread.
   void cancel() const { state_->cancelled = true; }
 
-  /// Appends `part` to the location that errors name, for as long as the object exists.
+  /// Appends `part` to the location in TooMuchWork's message, for as long as the object exists.
   class [[nodiscard]] Place {
    public:
     Place(const WorkBudget& budget, std::string_view part) : state_(budget.state_), size_(state_->place.size()) {

@@ -38,18 +38,19 @@ struct Builtin {
 
 // Helpers for implementing the functions that a template can use.
 
-/// Calls arguments.bind(names). Unlike that function, which needs a span, this one accepts a braced list.
+/// Returns arguments.bind(names, n_required), but accepts a braced list of names instead of a span.
 [[nodiscard]] std::vector<const Value*> bind(const Arguments& arguments, std::initializer_list<std::string_view> names,
                                              size_t n_required = 0);
 /// Returns the keyword arguments of a call, as pairs for Session::dict().
 [[nodiscard]] std::vector<std::pair<Value, Value>> keyword_pairs(Session& session, const Arguments& arguments);
-/// Returns truthy(*argument), or `otherwise` if it is missing.
+/// Returns truthy(*argument), or `otherwise` if `argument` is null.
 [[nodiscard]] bool is_true(const Value* argument, bool otherwise = false);
-/// Returns an integer argument, or `otherwise` if it is missing or none. Throws core::Error for other types.
+/// Returns the integer *argument, or `otherwise` if the pointer is null or the value none. Throws core::Error for other
+/// types.
 [[nodiscard]] int64_t integer(const Value* argument, int64_t otherwise);
-/// Returns the string that `value` holds. Throws core::Error for other types.
+/// Returns the string in `value`. Throws core::Error if it is not a string.
 [[nodiscard]] const Text& text_of(const Value& value);
-/// Returns what Python's str(value) returns.
+/// Evaluates Python's str(value).
 [[nodiscard]] Text as_text(Session& session, const Value& value);
 [[nodiscard]] Text lower_case(TextView text);
 [[nodiscard]] Text upper_case(TextView text);
@@ -60,8 +61,8 @@ struct Builtin {
 [[nodiscard]] bool is_word(char32_t c);
 /// Implements Python's str.splitlines(keepends=with_ends).
 [[nodiscard]] std::vector<TextView> lines_of(TextView text, bool with_ends = false);
-/// Returns the value in `item` at a path such as "function.name" or an index. If a step finds no value, continues with
-/// *otherwise, or with undefined if `otherwise` is null or none.
+/// Returns the value in `item` at `path`: an index, or names such as "function.name". If a name or index is missing,
+/// continues with *otherwise, or with undefined if `otherwise` is null or none.
 [[nodiscard]] Value attribute_at(Session& session, Value item, const Value& path, const Value* otherwise = nullptr);
 /// Evaluates Python's `format % values`, where `values` is a single value, a tuple or a dict.
 [[nodiscard]] Text formatted(Session& session, TextView format, const Value& values);

@@ -247,7 +247,7 @@ ExprPtr ExpressionParser::call(Op op, ExprPtr called, std::string name) {
   return make(std::move(expr));
 }
 
-// Throws core::Error for an unknown filter or test, also in a constant argument: map("upper"), select("odd").
+// Throws core::Error for an unknown filter or test, including those named by constants: map("upper"), select("odd").
 void ExpressionParser::check_names(const Expr& expr) const {
   const auto check = [&](bool is_test, const std::string& name) {
     if ((is_test ? find_test(name) : find_filter(name)) != nullptr) return;

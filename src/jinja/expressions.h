@@ -1,4 +1,4 @@
-// The base class of the template parser: access to tokens, and the expressions of Jinja's grammar.
+// The base class of the template parser: it reads tokens and parses the expressions of Jinja's grammar.
 #pragma once
 
 #include <fmt/format.h>
@@ -68,7 +68,8 @@ class ExpressionParser {
     return Nested(depth_);
   }
 
-  ExprPtr tuple(bool with_condition = true);  ///< parses one expression, or several separated by commas
+  /// Parses one expression, or a tuple of several separated by commas. `with_condition` permits `a if b else c`.
+  ExprPtr tuple(bool with_condition = true);
   ExprPtr expression();
   ExprPtr filter(ExprPtr value);   ///< parses a filter's name and arguments, and applies it to `value`
   ExprPtr filters(ExprPtr value);  ///< parses the filters, tests and calls that follow `value`

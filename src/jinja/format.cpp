@@ -128,9 +128,9 @@ class Formatter {
     for (const char32_t c : text) {
       const auto code = static_cast<uint32_t>(code_of(c));
       result += code < 0x80      ? Text(1, c)
-                : code < 0x100   ? from_utf8(fmt::format("\\x{:02x}", code), c & kSaid)
-                : code < 0x10000 ? from_utf8(fmt::format("\\u{:04x}", code), c & kSaid)
-                                 : from_utf8(fmt::format("\\U{:08x}", code), c & kSaid);
+                : code < 0x100   ? from_utf8(fmt::format("\\x{:02x}", code), c & kFromMessage)
+                : code < 0x10000 ? from_utf8(fmt::format("\\u{:04x}", code), c & kFromMessage)
+                                 : from_utf8(fmt::format("\\U{:08x}", code), c & kFromMessage);
     }
     return result;
   }

@@ -13,7 +13,7 @@ namespace folio::data::jinja {
 struct Macro {
   const Signature* signature;
   const Block* body;
-  Scope* scope;  ///< scope of the definition
+  Scope* scope;  ///< scope in which the macro was defined
 };
 
 namespace {
@@ -23,7 +23,7 @@ using Kind = Stmt::Kind;
 
 constexpr int kMaxEvaluationDepth = 400;
 constexpr size_t kScopeSteps = 4;    // budget steps charged for a scope, which uses memory until the rendering ends
-constexpr size_t kNamesPerStep = 8;  // name comparisons of a lookup per budget step
+constexpr size_t kNamesPerStep = 8;  // name comparisons in lookups, per budget step
 
 enum class Flow { Next, Break, Continue };
 

@@ -1,4 +1,4 @@
-// Runs a parsed template. The result's characters are marked if they come from a message (kSaid in value.h).
+// Runs a parsed template. Characters of the result that come from a message are marked (kFromMessage in value.h).
 #pragma once
 
 #include <string_view>
@@ -18,9 +18,9 @@ struct Generated {
 using Variables = std::vector<std::pair<std::string_view, Value>>;
 
 /// Renders a template. Throws core::Error that begins with the line number if Python or Jinja would raise, if the
-/// template calls raise_exception, or if a limit is exceeded. If not null, `generated` receives the output of {%
-/// generation %} blocks, the assistant's answers; a block within a macro or a set is then an error, because its
-/// position is unknown.
+/// template calls raise_exception, or if a limit is exceeded. If not null, `generated` receives the positions of the
+/// assistant's answers, marked by {% generation %} blocks. Such a block within a macro or a set block is then an error,
+/// because its position in the result is unknown.
 [[nodiscard]] Text render(const Block& program, Session& session, Variables variables,
                           std::vector<Generated>* generated = nullptr);
 

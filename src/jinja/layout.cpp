@@ -179,7 +179,7 @@ void append_quoted(Session& session, Text& out, TextView text, bool in_query) {
       session.append(out, {&c, 1});
     } else {
       for (const char byte : to_utf8({&c, 1})) {
-        session.append(out, from_utf8(fmt::format("%{:02X}", static_cast<unsigned char>(byte)), c & kSaid));
+        session.append(out, from_utf8(fmt::format("%{:02X}", static_cast<unsigned char>(byte)), c & kFromMessage));
       }
     }
   }
@@ -240,8 +240,8 @@ Value with_sorted_keys(Session& session, const Value& value) {
   return {std::make_shared<const Dict>(std::move(sorted))};
 }
 
-// Implements Python's pprint.pformat with a width of 80, for a value with sorted keys. In its functions, a value begins
-// at `column`, and `after` characters follow it on its last line.
+// Implements Python's pprint.pformat with a width of 80, for a value whose keys are sorted. `column` is the position at
+// which a value begins; `after` is the number of characters that follow on the value's last line.
 class PrettyPrinter {
  public:
   explicit PrettyPrinter(Session& session) : session_(session) {}

@@ -13,7 +13,7 @@ namespace {
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_name_begin(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
-// Returns the source with "\n" as line ends, and without the line end at the end of the source.
+// Converts all line ends to "\n" and removes one at the end of the source.
 std::string normalized(std::string_view source) {
   std::string text;
   text.reserve(source.size());
@@ -64,8 +64,8 @@ class Lexer {
     return at;
   }
 
-  // Returns the end of the text in [at_, end), without the whitespace that the tag at `end` strips. `sign` is that of
-  // the tag: "-", "+" or '\0' for none.
+  // Returns the end of the text in [at_, end), without the whitespace that the tag at `end` strips. `sign` is the
+  // tag's sign: "-", "+" or '\0' for none.
   [[nodiscard]] size_t text_end(size_t end, char sign, bool is_output) const {
     if (sign == '+' || (sign != '-' && is_output)) return end;
     size_t kept = at_;  // end of the last non-whitespace character
@@ -217,7 +217,7 @@ class Lexer {
     advance(end + 1);
   }
 
-  // Returns a string's text with the escapes of Python's unicode-escape decoded.
+  // Decodes the escape sequences of Python string literals, such as \n and \u00e9.
   [[nodiscard]] std::string unescaped(std::string_view text) const {
     constexpr std::string_view kEscapes = "\\'\"abfnrtv";
     constexpr std::string_view kMeanings = "\\'\"\a\b\f\n\r\t\v";

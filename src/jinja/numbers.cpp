@@ -27,7 +27,8 @@ Value absolute(Session&, const Value& self, const Arguments& arguments) {
   return value < 0 ? with_sign("-", self) : Value{value};
 }
 
-// Strips whitespace and "_" between digits, like Python's int() and float(). Returns nullopt for a misplaced "_".
+// Removes surrounding whitespace, and "_" between digits, like Python's int() and float(). Returns nullopt for a
+// misplaced "_".
 std::optional<std::string> digits_of(const Text& text) {
   size_t begin = 0;
   size_t end = text.size();

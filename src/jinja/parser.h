@@ -1,5 +1,5 @@
-// Parses a Jinja template into a tree. Unsupported constructs are errors that name them: other files (include, import,
-// extends, block) and calls with * or **. Unknown filters and tests are errors at parse time, not at execution.
+// Parses a Jinja template into a tree. The tags include, import, extends and block, and calls with * or **, are not
+// supported; an error names them. Unknown filters and tests are errors at parse time, not at execution.
 #pragma once
 
 #include <memory>

@@ -18,7 +18,7 @@ struct Loop {
   Value before{};
   Value current{};
   int64_t index0 = -1;
-  int64_t depth0 = 0;                           ///< recursion depth of a recursive loop
+  int64_t depth0 = 0;                           ///< depth in a recursive loop: 0 for the outermost
   std::optional<std::vector<Value>> changed{};  ///< last arguments of loop.changed()
   std::function<Value(const Value&)> call{};    ///< recursive loops: returns the body's output for another list
   std::optional<int64_t> n_items{};
@@ -30,7 +30,7 @@ struct Loop {
     }
     return ahead;
   }
-  /// Returns the number of items, after filtering all of them.
+  /// Filters all remaining items and returns the total number of items in the loop, as loop.length does.
   int64_t length() {
     if (n_items) return *n_items;
     const bool has_next = peek().has_value();

@@ -1,4 +1,4 @@
-// Methods and filters of strings. Characters stay marked if they come from a message (kSaid).
+// Methods and filters of strings. Characters stay marked if they come from a message (kFromMessage).
 #include <algorithm>
 #include <array>
 #include <clocale>
@@ -23,7 +23,7 @@ locale_t unicode_locale() {
 char32_t mapped(char32_t c, wint_t (*map)(wint_t, locale_t)) {
   const char32_t code = code_of(c);
   if (code >= 0xD800 && code < 0xE000) return c;
-  return (c & kSaid) | static_cast<char32_t>(map(static_cast<wint_t>(code), unicode_locale()));
+  return (c & kFromMessage) | static_cast<char32_t>(map(static_cast<wint_t>(code), unicode_locale()));
 }
 char32_t upper(char32_t c) { return mapped(c, ::towupper_l); }
 char32_t lower(char32_t c) { return mapped(c, ::towlower_l); }
@@ -63,7 +63,7 @@ enum class Ends { Both, Left, Right };
 Value stripped(Session& session, TextView text, const Value* characters, Ends ends) {
   const Text* set = characters == nullptr || characters->is_none() ? nullptr : &text_of(*characters);
   const auto goes = [&](char32_t c) {
-    return set == nullptr ? is_space(c) : set->find_first_of(Text{code_of(c), c | kSaid}) != Text::npos;
+    return set == nullptr ? is_space(c) : set->find_first_of(Text{code_of(c), c | kFromMessage}) != Text::npos;
   };
   size_t n_steps = 1;
   while (ends != Ends::Right && !text.empty() && goes(text.front())) text.remove_prefix(1), ++n_steps;

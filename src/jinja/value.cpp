@@ -49,9 +49,9 @@ bool is_printable(char32_t c) {
          !(c >= 0x2060 && c <= 0x206F) && c != 0xFEFF && !(c >= 0xE000 && c < 0xF900);
 }
 
-// Appends an escape sequence for `c`, marked with kSaid if `c` is.
+// Appends an escape sequence for `c`, marked with kFromMessage if `c` is.
 void append_escape(Session& session, Text& out, char32_t c, const std::string& escape) {
-  session.append(out, from_utf8(escape, c & kSaid));
+  session.append(out, from_utf8(escape, c & kFromMessage));
 }
 
 void write_repr(Session& session, Text& out, TextView text) {

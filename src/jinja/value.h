@@ -1,6 +1,6 @@
 // Values of a Jinja template, with Python's semantics. Each character of a string is marked if it comes from a message
-// (kSaid), so that no string operation can turn message content into control tokens of the template. Templates are
-// untrusted: a Session limits the work and sizes of a rendering, and kMaxNesting the nesting of lists and dicts.
+// (kFromMessage), so that no string operation can turn message content into control tokens of the template. Templates
+// are untrusted: a Session limits the work and sizes of a rendering, and kMaxNesting the nesting of lists and dicts.
 #pragma once
 
 #include <cstdint>
@@ -22,21 +22,21 @@ namespace folio::data::jinja {
 using Text = std::u32string;
 using TextView = std::u32string_view;
 
-inline constexpr char32_t kSaid = 0x80000000;  ///< bit of a character that comes from a message
-inline char32_t code_of(char32_t c) { return c & ~kSaid; }
+inline constexpr char32_t kFromMessage = 0x80000000;  ///< bit that is set in characters that come from a message
+inline char32_t code_of(char32_t c) { return c & ~kFromMessage; }
 
 inline constexpr size_t kMaxText = size_t{8} << 20U;  ///< maximum number of characters in a string
 inline constexpr size_t kCharactersPerStep = 4;       ///< characters copied or compared per step of the budget
 inline constexpr int kMaxNesting = 64;                ///< maximum nesting of lists and dicts
 inline constexpr size_t kMaxRange = 100'000;          ///< maximum length of range(), as in Jinja's sandbox
 
-/// Convert from and to UTF-8. from_utf8() gives each character `mark` (kSaid or 0) and replaces an invalid byte by the
-/// code point U+DC00 + byte; to_utf8() restores the byte.
+/// Convert from and to UTF-8. from_utf8() sets the bit `mark` (kFromMessage, or 0 for none) in each character, and
+/// replaces an invalid byte by the code point U+DC00 + byte; to_utf8() restores the byte.
 [[nodiscard]] Text from_utf8(std::string_view utf8, char32_t mark = 0);
 [[nodiscard]] std::string to_utf8(TextView text);
 
 [[nodiscard]] bool is_space(char32_t c);          ///< as Python's str.isspace
-[[nodiscard]] bool same(TextView a, TextView b);  ///< compares code points, ignoring kSaid
+[[nodiscard]] bool same(TextView a, TextView b);  ///< compares code points, ignoring kFromMessage
 
 struct Value;
 struct Loop;
@@ -102,7 +102,7 @@ class Session {
   /// Create values and spend steps of the budget. Throw core::Error beyond a limit of size or nesting.
   [[nodiscard]] Value text(Text text);
   [[nodiscard]] Value list(std::vector<Value> items, bool is_tuple = false, bool is_group = false);
-  /// Creates a dict. Of equal keys, the first determines the position and the last the value.
+  /// Creates a dict. If a key is repeated, the first occurrence determines the position, the last one the value.
   [[nodiscard]] Value dict(std::vector<std::pair<Value, Value>> items);
   [[nodiscard]] Namespace& make_namespace() { return namespaces_.emplace_back(); }
 
@@ -111,7 +111,7 @@ class Session {
   std::deque<Namespace> namespaces_;  ///< reference counts would leak a namespace that contains itself
 };
 
-/// Returns the position of the first `part` in `text`, not before `from`, or npos. Ignores kSaid.
+/// Returns the position of the first `part` in `text`, not before `from`, or npos. Ignores kFromMessage.
 [[nodiscard]] size_t find_part(Session& session, TextView text, TextView part, size_t from = 0);
 
 /// Arguments of a call. The last values are keyword arguments; `names` has their names.
@@ -140,7 +140,7 @@ struct Arguments {
 void write(Session& session, Text& out, const Value& value, bool repr = false);
 
 struct JsonStyle {
-  Text indent{};       ///< indentation of a level
+  Text indent{};       ///< indentation per level
   bool lines = false;  ///< true if each element of a list or dict is on its own line
   Text item_separator{U", "};
   Text key_separator{U": "};

@@ -57,7 +57,7 @@ def test_gguf_package_reads_adapters(adapter):
 
 
 def test_gguf_adapter_matches_the_directory(golden_gguf, adapter, text):
-    """Also tests a rank-stabilized adapter (use_rslora): the GGUF file stores a larger alpha instead of that flag."""
+    """A peft directory and its GGUF have the same effect. With use_rslora, the GGUF has a larger alpha, no flag."""
     for stabilized in (False, True):
         change_config(adapter, use_rslora=stabilized)
         file = to_gguf(adapter)
@@ -106,9 +106,9 @@ def rewritten(file, out, change_tensors=lambda t: t, **fields):
 
 @pytest.mark.parametrize("alpha", [None, 0.0])
 def test_scale_defaults_to_one_without_alpha(golden_gguf, adapter, text, tmp_path, alpha):
-    """llama.cpp also uses a scale of 1 if alpha is missing or 0 (llama_adapter_lora_weight::get_scale)."""
+    """If alpha is missing or 0, the scale is 1, as in llama.cpp (llama_adapter_lora_weight::get_scale)."""
     file = rewritten(to_gguf(adapter), tmp_path / "plain.gguf", **{"adapter.lora.alpha": alpha})
-    change_config(adapter, lora_alpha=4)  # equal to the rank: a scale of 1
+    change_config(adapter, lora_alpha=4)  # equals the rank, so the scale is 1
     assert (scores(golden_gguf, text, "--lora", file) == scores(golden_gguf, text, "--lora", adapter)).all()
 
 
@@ -156,7 +156,7 @@ def random_model(directory, **fields):
 
 @pytest.mark.parametrize("family", ["llama", "qwen2"])
 def test_merged_weights_match_peft(tmp_path, family):
-    """Float32 results differ only by the order in which the eight products of an element are added."""
+    """Merged weights equal those of peft, up to the order in which the eight products per element are added."""
     base = GOLDEN if family == "llama" else random_model(tmp_path / "base", model_type=family)
     model = adapted(base, size=0.5, r=8, lora_alpha=12, target_modules=ALL)
     model.save_pretrained(tmp_path / "adapter")

@@ -60,7 +60,7 @@ def assert_equal(ours, theirs, what):
         assert abs(beam["score"] - score) <= SCORE, (what, beam["score"], score)
 
 
-# A Latin square: each pair of two options' values is in one of the nine cases.
+# A Latin square: for any two of the options, the nine cases cover every combination of values.
 SQUARE = [(WIDTHS[i], PENALTIES[j], EARLY[(i + j) % 3]) for i in range(3) for j in range(3)]
 
 

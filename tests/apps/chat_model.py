@@ -13,7 +13,7 @@ import sound  # noqa: E402
 
 MARKS = ["<|im_start|>", "<|im_end|>"]
 WORDS = ["he", "ll", "▁he", "▁w", "or", "ld", "us", "er", "user", "sy", "st", "em", "is", "as", "the", "an", "▁t", "qu"]
-# With "a" and "b" in sound.PIECES, every letter is a token, as in real SentencePiece vocabularies.
+# Every letter is a token, as in real SentencePiece vocabularies; sound.PIECES already contains "a" and "b".
 LETTERS = [chr(c) for c in range(ord("a"), ord("z") + 1) if chr(c) not in "ab"]
 PIECES = [*sound.PIECES, *((mark, 0.0, 3) for mark in MARKS),
           *((text, -5.0 - i, 1) for i, text in enumerate(WORDS + LETTERS))]
@@ -23,7 +23,7 @@ SHAPE = sound.Shape(dim=32, hidden=48, layers=2, heads=4, kv_heads=2, vocab=len(
 def write_chat_model(path, template=published_templates.SMOLLM2, context=SHAPE.context, layers=SHAPE.layers,
                      pieces=PIECES, ahead=False):
     """Writes a model whose greedy output never ends and consists of words: byte and special tokens always have logits
-    of 0. With `ahead`, one more layer is a module that predicts the token after the next."""
+    of 0. `ahead` adds an MTP module, which predicts the token after the next."""
     shape = sound.dataclasses.replace(SHAPE, context=context, layers=layers + ahead, vocab=len(pieces))
     arrays = {name: array / np.sqrt(shape.dim) if array.ndim == 2 and "embd" not in name else array
               for name, array in sound.weights(shape).items()}

@@ -187,9 +187,9 @@ def test_bench_times_operations(golden_gguf, tmp_path):
         assert in_all == pytest.approx(times["us_per_step"], rel=0.03)
         others = ("embedding", "attention", "rotate and store")
         read = sum(row["mb_per_step"] for name, row in rows.items() if name not in others)
-        embedding = rows["embedding"]["mb_per_step"] * 1e6 / times["rows_per_step"] * 66  # a token reads one of 66 rows
+        embedding = rows["embedding"]["mb_per_step"] * 1e6 / times["rows_per_step"] * 66  # reads 1 of 66 rows per token
         assert read * 1e6 + embedding == pytest.approx(whole["weight_bytes"], abs=1)
-        # The last of the two layers computes q, k and v of all rows, but its other products only of the last row.
+        # In the last of the two layers, q, k and v are computed for all rows, other products only for the last row.
         n = times["rows_per_step"]
         for name, n_rows in (("q, k, v", n), ("gate, up", (n + 1) / 2), ("down", (n + 1) / 2), ("logits", 1)):
             n_elements = rows[name]["mb_per_step"] * 1e6 / 4

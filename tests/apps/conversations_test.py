@@ -63,7 +63,7 @@ def train(home, *flags, data="train.jsonl"):
 
 
 def loss_by_transformers(directory, chats, window):
-    """Returns the mean loss over the assistant's tokens, with a forward pass for each conversation."""
+    """Returns the mean loss over the assistant's tokens, with one forward pass per conversation."""
     model = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
     tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
     losses = []
@@ -142,7 +142,7 @@ def test_named_template_is_saved_with_the_model(home, published):
 
 
 def test_resumed_run_is_bit_exact(home, published):
-    flags = [*FLAGS, "--init", published, "--epochs", "12", "--eval", home / "eval.jsonl.gz"]  # --resume keeps these
+    flags = [*FLAGS, "--init", published, "--epochs", "12", "--eval", home / "eval.jsonl.gz"]  # --resume reuses them
     done = train(home, "--out", home / "whole", *flags)
     windows = int(done.stdout.split(" windows, ")[0].split()[-1])
     assert log_of(home / "whole")[-1]["step"] == 6 * windows  # 12 epochs, with two windows per step

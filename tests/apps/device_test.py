@@ -57,7 +57,7 @@ def test_gpu_flags_are_rejected_without_a_gpu(arguments, program, flags, device)
 
 
 def test_fast_reports_its_effect(golden_gguf):
-    """Uses the instruction sets "reference", which has BF16 products, and "avx2", which has none."""
+    """With FOLIO_ISA=reference, --fast reports products of BF16 numbers; with avx2, it reports that it does nothing."""
     flags = ["generate", "--json", "-m", golden_gguf, "-p", "Now is the winter of our discontent", "-n", "8", "--temp", "0"]
     note = "--fast has no effect: this CPU has no fast BF16 instructions\n"
     for isa, says in (("reference", "--fast: products of BF16 numbers, as reference rounds them\n"), ("avx2", note)):

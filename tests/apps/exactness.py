@@ -18,7 +18,7 @@ def make_home(folder):
 
 
 def command(home, directory, flags):
-    """Returns arguments of train: those that resume the run if it has a checkpoint, otherwise those that start it."""
+    """Returns the arguments for train that resume the run if it has a checkpoint, and otherwise start it."""
     go_on = (directory / "checkpoints" / "last").is_symlink()
     return [str(home / "cats.txt"), "--out", str(directory), *(["--resume"] if go_on else flags)]
 
@@ -41,9 +41,9 @@ def outcome(directory):
     files = {path.relative_to(directory).as_posix(): path.readlink() if path.is_symlink() else path.read_bytes()
              for path in sorted(directory.rglob("*")) if path.is_symlink() or path.is_file()}
     del files["log.jsonl"]
-    # Event files contain times, and each process writes its own. tensorboard_test.py compares them with the log.
+    # TensorBoard event files contain timestamps, so they differ. tensorboard_test.py compares them with the log.
     files = {name: content for name, content in files.items() if not name.startswith("events.")}
-    files.pop(".lock", None)  # may be left by a killed process, without effect
+    files.pop(".lock", None)  # a killed process may leave it, which is harmless
     return {"log": numbers_of(directory), **files}
 
 

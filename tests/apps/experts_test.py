@@ -22,7 +22,7 @@ FAMILIES = {"mixtral": [], "qwen2_moe": ["--shared-experts", "1"],
                             "--balance-loss", "1e-4"],
             "qwen3_moe": ["--family", "qwen3_moe", "--expert-dim", "12", "--head-dim", "10"],
             "olmoe": ["--family", "olmoe"], "gpt_oss": ["--family", "gpt_oss", "--sliding-window", "9"]}
-# Random models, whose gradients are compared with transformers'.
+# Families of random models whose gradients are compared with those of transformers.
 MODELS = ["mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu", "gpt_oss"]
 
 
@@ -47,8 +47,7 @@ def random_model(home, name, tokens):
 
 
 def in_stacks(gradients, model):
-    """Stacks the gradients of single experts into one tensor, with gate and up in the same tensor, as in
-    transformers."""
+    """Stacks the experts' gradients as transformers stores the weights: a tensor for gate and up, and one for down."""
     gradients = {key: g for key, g in gradients.items()
                  if not key.startswith("__pad__") and not key.endswith("e_score_correction_bias")}
     if model.config.model_type == "gpt_oss":
@@ -83,7 +82,8 @@ def test_losses_and_gradients_match_transformers(home, rate, flags, names):
                 home / "batches.npy", "--dump-grads", home / "grads.safetensors", "--out", out, "--sample", "0", *flags,
                 home=home)
         rows = torch.from_numpy(np.load(home / "batches.npy")[0].astype(np.int64))
-        with_loss = rate > 0 and name not in ("deepseek_v3", "glm4_moe_lite", "youtu")  # others have a bias, or nothing
+        # deepseek_v3 and glm4_moe_lite balance their experts with a bias instead of a loss. youtu has no experts.
+        with_loss = rate > 0 and name not in ("deepseek_v3", "glm4_moe_lite", "youtu")
         outputs = model(rows[:, :-1], **(dict(output_router_logits=True) if with_loss else {}))
         loss = F.cross_entropy(outputs.logits.flatten(0, 1), rows[:, 1:].flatten())
         assert log_of(out)[0]["loss"] == pytest.approx(loss.item(), abs=1e-5), name
@@ -99,7 +99,8 @@ def test_losses_and_gradients_match_transformers(home, rate, flags, names):
 
 
 def test_the_loss_of_each_sequence_has_the_papers_gradients(home):
-    """--balance-loss adds equations 17 to 20 of the DeepSeek-V3 paper, here from transformers' router logits."""
+    """--balance-loss adds the loss of equations 17 to 20 in the DeepSeek-V3 paper. The test computes this loss from
+    transformers' router logits."""
     succeed("train", home / "cats.txt", "--out", home / "first", *FLAGS, home=home)
     tokens = transformers.AutoTokenizer.from_pretrained(home / "first/checkpoints/last").vocab_size
     for name in ("deepseek_v3", "deepseek_v2"):

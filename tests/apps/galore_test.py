@@ -41,8 +41,8 @@ def galore_group(parameters):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Trains one step, so that norm weights differ from 1, then 1, 5 and 12 more with GaLore in separate runs.
-    Returns the folder of runs."""
+    """Trains one step, so that norm weights differ from 1. From this checkpoint, trains runs of 1, 5 and 12 steps with
+    GaLore. Returns the folder that contains all runs."""
     out = tmp_path_factory.mktemp("galore")
     text = out / "text.txt"
     text.write_text("".join(f"{i} times {j} is {i * j}.\n" for i in range(60) for j in range(20)), encoding="utf-8")
@@ -60,8 +60,8 @@ OURS = {"self_attn.q_proj": "attention.wq", "self_attn.k_proj": "attention.wk", 
 
 
 def our_vectors(runs, names):
-    """Yields the singular vectors in Folio's checkpoints: those of all matrices for the first subspace, then for the
-    next ones."""
+    """Yields the singular vectors in Folio's checkpoints: for the first subspace, those of all matrices in `names`,
+    then the same for the second and the third subspace."""
     for steps in (1, 1 + EVERY, STEPS):
         state = load_file(runs / f"run-{steps}/checkpoints/last/optimizer.safetensors")
         for name in names:
@@ -71,7 +71,7 @@ def our_vectors(runs, names):
 
 @pytest.fixture
 def take_signs(galore_torch, monkeypatch):
-    """Returns a function that gives galore_torch's singular vectors the signs of those that `others` yields."""
+    """Returns take(others), which makes galore_torch give its singular vectors the signs of those in `others`."""
     def take(others):
         def compute(self, weights, rank, type):
             vectors, like = theirs(self, weights, rank, type), next(others)

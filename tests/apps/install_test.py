@@ -30,6 +30,6 @@ def test_documented_programs_run_outside_the_tree(tmp_path):
     ids = [int(id) for id in run(tmp_path / "build/interfaces", GOLDEN).split()]
     for own, prompt in ((ids[:20], "Fir"), (ids[20:], "F")):
         assert own[len(prompt):] == generate(GOLDEN, "-p", prompt, "-n", 20 - len(prompt), "--temp", 0)["tokens"]
-    # The programs must not include headers of the source tree.
+    # Programs that use the installed package must not include headers of the source tree.
     assert str(ROOT) not in "".join(path.read_text() for path in (tmp_path / "build").rglob("*.d"))
     assert run(tmp_path / "folio/bin/generate", "--version") == run(BUILD / "generate", "--version")

@@ -20,8 +20,8 @@ def start(home, directory, flags, **more):
 
 
 def kill_at_random(home, directory, flags, dice):
-    """Starts or resumes the run and kills it: with a probability of 1/4 at its start, otherwise after a random number
-    of steps, and then with a probability of 1/2 during the next save. Returns True if it was killed before its end."""
+    """Starts or resumes the run and kills it. A quarter of the kills are at the start. Half of the others are after a
+    random number of steps, and half during the save that follows. Returns True unless the run ended before the kill."""
     process = start(home, directory, flags)
     runs = lambda: process.poll() is None
     saves = lambda: any((directory / "checkpoints").glob(".*tmp*"))
@@ -62,7 +62,7 @@ def test_kills_at_random_moments(home, dtype, kills):
 
 
 def test_file_size_limit_fails_with_one_line(home):
-    """Simulates a full disk by RLIMIT_FSIZE: a write fails with EFBIG in the middle of a line of the log."""
+    """Simulates a full disk with RLIMIT_FSIZE: a write fails with EFBIG in the middle of a line of the log."""
     flags = flags_of(steps=400)
     flags[flags.index("--checkpoint-every") + 1] = flags[flags.index("--eval-every") + 1] = "50"
     finish(home, home / "whole", flags)

@@ -149,7 +149,7 @@ def test_only_multiprocess_code_includes_gloo():
 
 @pytest.mark.skipif(not HAS_GLOO, reason="built without Gloo")
 def test_no_program_links_gloo_twice():
-    """LibTorch contains its own Gloo, so only programs without LibTorch that run as ranks may link Debian's."""
+    """Only programs that run as ranks without LibTorch may link Debian's Gloo, since LibTorch contains its own Gloo."""
     files = [f for folder in ("", "tests", "experiments", "exercises") for f in (BUILD / folder).glob("*")
              if f.is_file() and os.access(f, os.X_OK) and is_elf(f)]
     needed = {str(f.relative_to(BUILD)): needed_libraries(f) for f in files}

@@ -117,7 +117,7 @@ def test_ten_steps_match_peft(home, blocks, targets, base_type, fused):
     ours = [entry["loss"] for entry in log_of(folder / "run")]
     assert len(ours) == STEPS and np.abs(np.array(ours) - np.array(losses)).max() <= 1e-5, (ours, losses)
     assert ours[-1] < ours[0] - 0.01
-    # 1 % of the values may differ by more than 1e-4: for gradients near 0, Adam's steps depend on rounding errors.
+    # 1 % of the values may differ by more than 1e-4, because Adam amplifies rounding errors of gradients near 0.
     trained = load_file(folder / "run/checkpoints/last/adapter_model.safetensors")
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:

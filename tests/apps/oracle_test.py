@@ -173,13 +173,13 @@ def test_verify_agrees_on_every_format(accented_run, tmp_path):
         assert "weights: 20 tensors equal" in done.stdout, name
         assert "greedy output: 200 tokens equal" in done.stdout, name
         assert done.stdout.splitlines()[-1] == "LibTorch and the engine agree", name
-        if name == "gguf":  # with shards, verify prints the same, since activations have the same bits
+        if name == "gguf":  # sharding changes no bit of an activation, so verify prints the same
             shards = succeed("verify", accented_run / "checkpoints" / "best", path, *flags, "--shards", "2")
             assert shards.stdout == done.stdout
 
 
 def test_verify_names_a_planted_error(accented_run, tmp_path):
-    """One weight is changed in the file: verify must name its tensor, both values, and the first wrong activation."""
+    """If one weight is changed in the file, verify must name its tensor, both values and the first wrong activation."""
     with safe_open(accented_run / "checkpoints" / "best" / "model.safetensors", "np") as file:
         right = file.get_tensor("model.layers.0.mlp.up_proj.weight")[1, 5]  # verify must report this row and column
     planted = tmp_path / "off.gguf"

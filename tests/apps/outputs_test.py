@@ -116,7 +116,7 @@ def test_non_files_give_one_line_without_waiting(golden_gguf, tmp_path, kind):
     with socket.socket(socket.AF_UNIX) as s:
         if kind == "socket":
             s.bind(os.path.relpath(path))
-        # All commands open files by the same functions.
+        # All commands open files with the same functions, so five commands suffice for most kinds of paths.
         for call in itertools.islice(calls(golden_gguf, path, tmp_path), None if kind in ("pipe", "zero") else 5):
             done = run(*call, timeout=60)
             assert_refused(done, WRONG_USAGE if done.returncode == WRONG_USAGE else FAILED, str(path)[:60])

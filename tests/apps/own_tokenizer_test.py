@@ -29,7 +29,7 @@ def test_merges_are_learned_from_the_training_split(home):
     expected.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     part = BOOK.encode()[:int(0.9 * len(BOOK.encode()))]
     text = part.decode("utf-8", errors="ignore")
-    text = BOOK[:BOOK.index("\n", len(text) - 1) + 1]  # the training split ends with a line
+    text = BOOK[:BOOK.index("\n", len(text) - 1) + 1]  # the training split ends at the end of a line
     expected.train_from_iterator([text], trainers.BpeTrainer(
         vocab_size=350, special_tokens=["<|endoftext|>"], show_progress=False,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))

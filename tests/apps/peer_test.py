@@ -86,7 +86,7 @@ def train_with_pytorch(first, batches, bf16, muon):
     ("f32", [], 1e-4, 1e-5),
     ("f32", ["--recompute", "true"], 1e-4, 1e-5),
     ("f32", ["--fused", "false"], 1e-4, 1e-5),
-    ("bf16", [], 1e-2, 2e-2),  # larger errors: significands of 8 bits through three layers
+    ("bf16", [], 1e-2, 2e-2),  # significands of 8 bits cause larger errors
     # PyTorch's Muon orthogonalizes in bfloat16, which changes losses by 1.2e-5. Using AdamW instead of Muon would
     # change the tenth loss by 0.1.
     pytest.param("f32", ["--optimizer", "muon"], 1e-4, 1e-5, marks=pytest.mark.skipif(

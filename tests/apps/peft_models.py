@@ -9,8 +9,8 @@ from support import perplexity
 
 
 def adapted(model, seed=1, size=0.02, **config):
-    """Adds random LoRA adapters to `model`, a module or a directory. `size` is the standard deviation of the matrices
-    B, and `config` has fields of peft's LoraConfig."""
+    """Returns `model`, a module or a directory, with random LoRA adapters. `size` is the standard deviation of the
+    matrices B, and `config` has fields of peft's LoraConfig."""
     torch.manual_seed(seed)
     if not isinstance(model, torch.nn.Module):
         model = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).eval()

@@ -50,7 +50,7 @@ def test_default_window_is_the_models_context(golden_gguf, text):
 
 
 def test_default_cache_type_follows_the_weights(golden_gguf, text, tmp_path):
-    """The default is F32 for F32 models and F16 for smaller types. Smaller cache types change the results slightly."""
+    """The KV cache is F32 by default for F32 weights, else F16. The cache's type changes the results slightly."""
     for weights, default in (("f32", "f32"), ("f16", "f16"), ("bf16", "f16")):
         model = export(golden_gguf, tmp_path / f"{weights}.gguf", "--type", weights)
         by_type = {t: perplexity(model, text, "--cache-type", t)["nll"] for t in ("f32", "f16", "q8_0")}
@@ -61,7 +61,7 @@ def test_default_cache_type_follows_the_weights(golden_gguf, text, tmp_path):
 
 
 def test_bos_is_added_if_the_model_requires_it(tmp_path):
-    """BOS precedes the text as the first token, which is never scored. So one more token of the text is scored."""
+    """The first token of a window is never scored. If it is BOS, one more token of the text is scored."""
     path = write_chat_model(tmp_path / "model.gguf")
     (tmp_path / "text.txt").write_text("hello world\n" * 9, encoding="utf-8")
     without = perplexity(path, tmp_path / "text.txt", "-c", 500)

@@ -65,7 +65,7 @@ def test_timeline_has_compute_and_transfers_of_all_ranks(home):
     for rank in names:
         sums = [e for e in events if e["pid"] == rank and e["name"] == "gloo:all_reduce"]
         assert sums and all(e["ph"] == "X" and e["dur"] > 0 for e in sums)
-        assert {e["tid"] for e in sums}.isdisjoint({e["tid"] for e in updates[rank]})  # on other threads than updates
+        assert {e["tid"] for e in sums}.isdisjoint({e["tid"] for e in updates[rank]})  # not on the threads that update
     # The ranks' clocks agree: both begin the update of a step within one second.
     for mine, other in zip(updates[0], updates[1]):
         assert abs(mine["ts"] - other["ts"]) < 1e6

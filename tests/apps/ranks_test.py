@@ -105,13 +105,13 @@ def test_killed_rank_ends_all_and_is_named(transport, stages, tmp_path):
 
 
 def test_hanging_rank_ends_the_pipeline(tmp_path):
-    """Stops rank 1, which sends the steps to rank 3 in the next pipeline stage. All other ranks must end."""
+    """Stops rank 1, which sends steps and residuals to rank 3 in the next pipeline stage. All other ranks must end."""
     with Ranks(4, tmp_path / "r", "generate", "-m", GOLDEN, "-n", 1000000, "--slide", "-t", 1, "--pipeline-parallel", 2,
                "ROMEO:", FOLIO_RANK_TIMEOUT="10") as ranks:
         await_text(ranks)
         ranks.processes[1].send_signal(signal.SIGSTOP)
         assert [ranks.processes[rank].wait(HANG) for rank in (0, 2, 3)] == [FAILED] * 3
-        lines = [ranks.line(rank) for rank in (0, 2, 3)]  # a rank may first notice that another one ended
+        lines = [ranks.line(rank) for rank in (0, 2, 3)]  # some ranks may report an ended rank, not the stopped one
         assert any("did not respond within 10 s" in line for line in lines), lines
         assert all("did not respond within 10 s" in line or "disconnected" in line for line in lines), lines
 

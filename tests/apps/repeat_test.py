@@ -15,7 +15,7 @@ from support import BUILD, LONG, SMALL_RUN, environment, held, read_until, succe
 # Each kill is two or three steps after a checkpoint or the start, so that some steps are repeated.
 FLAGS = ["--steps", "12", "--seed", "5", "--log-every", "1", "--checkpoint-every", "4"]
 KILLS = [3, 6, 11] if LONG else [6, 11]
-# Settings in a user's environment that must not change results.
+# Environment variables that a user may have set and that must not change results.
 UNRULY = {"MKL_DYNAMIC": "TRUE", "OMP_DYNAMIC": "true", "OMP_MAX_ACTIVE_LEVELS": "3"}
 
 
@@ -51,7 +51,7 @@ def test_f32_results_do_not_depend_on_threads(tmp_path):
 
 
 def test_mkl_does_not_choose_the_thread_count(tmp_path):
-    """Checks in MKL's log that MKL_DYNAMIC is off, since on some machines MKL wouldn't change the number anyway."""
+    """Checks MKL's log for MKL_DYNAMIC being off, since some machines keep the thread count even if it is on."""
     (tmp_path / "text.txt").write_text(text_of_65_characters(3000))
     done = succeed("train", tmp_path / "text.txt", *SMALL_RUN[:-2], "--steps", "1", home=tmp_path, OMP_NUM_THREADS="2",
                    MKL_VERBOSE="1", **UNRULY)
@@ -74,7 +74,8 @@ def test_killed_run_is_bit_exact(tmp_path, threads):
 
 
 def repeats_the_bits(home, dtype, threads):
-    """Kills a run at the steps KILLS and compares it with an uninterrupted one. Like most users, sets no --threads."""
+    """Kills a run at the steps KILLS and compares it with an uninterrupted one. Like most users, sets no --threads;
+    OMP_NUM_THREADS is `threads`."""
     flags = [*FLAGS, "--dtype", dtype]
     own = {"OMP_NUM_THREADS": str(threads)}
     whole = succeed("train", *command(home, home / f"{dtype} whole", flags), home=home, timeout=600, **own)

@@ -45,7 +45,7 @@ def test_interleaved_schedule_matches_pytorch(ranks, chunks):
 def test_1f1b_matches_pytorch(ranks):
     for microbatches in (ranks, ranks + 1, 3 * ranks):
         theirs = schedules.Schedule1F1B(stage(ranks, 1), microbatches).pipeline_order
-        # Omits the last rank. For it, PyTorch's list, which is only meant for display, begins with microbatch 1 instead
-        # of 0.
+        # Omits the last rank, for which PyTorch's list begins with microbatch 1 instead of 0. PyTorch only displays
+        # this list.
         for rank, line in list(enumerate(ours(ranks, 1, microbatches)))[:-1]:
             assert line == actions(theirs[rank]), (microbatches, rank)

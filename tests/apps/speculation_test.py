@@ -39,10 +39,10 @@ def test_auto_uses_the_module(models):
     """By default, a model with an MTP module drafts with it. Using a draft model instead requires --draft model."""
     flags = ["generate", "-p", "hello", "-n", 100, "--temp", 0, "--speculate", 5, "-m"]
 
-    def all_are_right(*draft):  # no fixed number, since step times decide how many are drafted
+    def all_are_right(*draft):  # the number of drafted tokens varies with step times
         right, tried = re.search(r"(\d+) of (\d+) draft tokens accepted", succeed(*flags, *draft).stderr).groups()
         return right == tried
-    itself = ["--draft-model", models["module"]]  # as a draft model, it is always right
+    itself = ["--draft-model", models["module"]]  # the model drafts for itself, so all drafts are right
     assert not any(all_are_right(models["module"], *draft) for draft in (["--draft", "mtp"], []))
     refused = run("generate", "-m", models["module"], "-p", "hello", "--speculate", 5, *itself)
     assert_refused(refused, WRONG_USAGE, "--draft-model is unused", "--draft model")

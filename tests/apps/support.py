@@ -46,7 +46,7 @@ def held(command, **more):
 
 
 def read_until(process, begin):
-    """Returns a program's lines up to the first that starts with `begin`, and fails the test if there is none."""
+    """Returns a program's lines up to and including the first that starts with `begin`. Fails the test without one."""
     lines = []
     for line in process.stdout:
         lines.append(line)
@@ -74,8 +74,8 @@ def free_port():
 
 
 def run(program, *args, home="/nonexistent", timeout=HANG, errors="strict", **more):
-    """Runs a program of the build directory, and fails the test if a signal ends it. Its output must be valid UTF-8
-    unless `errors` is "replace", for random models, which may generate any bytes."""
+    """Runs a program of the build directory, and fails the test if a signal ends it. stdout must be valid UTF-8, unless
+    `errors` is "replace". Tests pass "replace" for random models, which may generate any bytes."""
     done = subprocess.run([str(BUILD / program), *map(str, args)], capture_output=True, timeout=timeout,
                           env=environment(home, **more), stdin=subprocess.DEVNULL)
     done.stdout, done.stderr = done.stdout.decode("utf-8", errors), done.stderr.decode("utf-8")
@@ -134,7 +134,7 @@ TEXT = "".join(f"The {a} {b} sat on the {c}.\n" for a in ("old", "red", "sly") f
                for c in ("mat", "hill", "wall", "bed"))
 ACCENTED = "".join(f"Où est le café n° {i} ? C'est là, à côté du 中文 书店 😀. Ça va, naïve œuvre 🚀!\n"
                    for i in range(40))
-# Flags of a training run of one second, and of a run that memorizes its text.
+# Flags of a training run that takes a second (SMALL_RUN), and of a run that memorizes its text (LEARNING_RUN).
 SMALL_RUN = ["--dim", "16", "--layers", "1", "--heads", "2", "--hidden-dim", "16", "--context", "32", "--window", "16",
              "--batch-size", "4", "--warmup-steps", "2", "--lr", "1e-2", "--threads", "1"]
 LEARNING_RUN = ["--dim", "32", "--layers", "2", "--heads", "4", "--kv-heads", "2", "--hidden-dim", "64", "--context",

@@ -58,7 +58,7 @@ def go_on(home, lines, end):
 
 
 def test_resumed_run_has_no_duplicate_steps(home):
-    """Interrupts and resumes a run, kills it while it writes an event, and resumes it, which repeats some steps."""
+    """Interrupts a run, resumes it, kills it, truncates its last event, and resumes it again, which repeats steps."""
     go_on(home, 15, signal.SIGINT)
     go_on(home, 25, signal.SIGKILL)
     log = log_of(home / "r")

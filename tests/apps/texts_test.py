@@ -45,8 +45,8 @@ BPE = ["--tokenizer", "bpe:300"]
 
 @pytest.mark.parametrize("tokenizer", [[], BPE] if LONG else [[]], ids=str)
 def test_documents_do_not_depend_on_their_files(home, tokenizer):
-    """The same documents give the same batches from any kind of file: their tokens in order, separated by end
-    tokens."""
+    """The same documents give the same batches, whichever kind of file stores them. Batches have the documents' tokens
+    in order, separated by end tokens."""
     one, expected = batches(home, "a", home / "one.txt", *tokenizer)
     for name, args in [("b", [home / "lines.jsonl", "--field", "body"]), ("c", [home / "packed.txt.gz"]),
                        ("d", [home / "parts", home / "last.txt"])]:
@@ -85,8 +85,8 @@ def test_token_cache_is_written_once(home, tmp_path, tokenizer):
 
 @pytest.mark.parametrize("across", ["false", "mask"])
 def test_windows_end_at_or_mask_documents(home, across):
-    """With --across-documents false, a window ends with its first document. With mask, the documents of a window don't
-    affect each other."""
+    """With --across-documents false, a window ends where its first document ends. With mask, it continues, but tokens
+    don't attend to other documents."""
     import torch
     last = train(home, "w", home / "one.txt", "--tokenizer", "bpe:300", "--across-documents", across,
                  "--validation-fraction", "0.4")

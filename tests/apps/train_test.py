@@ -52,7 +52,7 @@ def test_run_writes_the_documented_files(home):
 
 
 def on_a_terminal(columns, *arguments, home):
-    """Returns what train writes to a terminal with that many columns."""
+    """Returns the output of train on a terminal of `columns` columns."""
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen([BUILD / "train", *map(str, arguments)], env=environment(home), stdout=its)
@@ -70,7 +70,7 @@ def on_a_terminal(columns, *arguments, home):
 def test_progress_bar_fits_the_terminal(home, columns):
     written = on_a_terminal(columns, home / "cats.txt", *SMALL_RUN, "--steps", "400", "--eval-every", "200", home=home)
     drawn = re.findall(r"\r\x1b\[K([^\r\n]*)", written)
-    lines = [line for line in drawn if "step " in line and "of peak" not in line]  # lines that are overwritten
+    lines = [line for line in drawn if "step " in line and "of peak" not in line]  # progress that is overwritten
     assert len(lines) >= 40 and max(map(len, lines)) < columns
     assert any("####" in line for line in lines) == (columns > 40)
     if columns > 40:
@@ -97,7 +97,7 @@ def test_a_module_of_multi_token_prediction_is_trained_and_saved(home):
 
 
 def test_the_module_of_multi_token_prediction_does_not_change_evaluation(home):
-    """With a weight of 0, the model is that of a run without the module."""
+    """If the weight of the MTP loss is 0, all other losses equal those of a run without an MTP module."""
     logs = []
     for flags in (["--mtp", "1", "--mtp-weight", "0"], []):
         train(home, "--steps", "10", "--log-every", "1", "--clip", "0", *flags, "--force")

@@ -11,7 +11,7 @@ namespace folio::core {
 namespace {
 
 // Returns the layers where a quantization mixture, such as "q4_k_m", assigns `type` to the matrices with `role`.
-// kOutside stands for tensors outside of the layers.
+// Tensors outside the layers, such as the output matrix, have the layer kOutside.
 std::vector<int64_t> layers_with(const ModelConfig& config, const char* mixture, Role role, DType type) {
   const auto manifest = tensor_manifest(config);
   const auto types = mixture_types(config, *find_mixture(mixture));

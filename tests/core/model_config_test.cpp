@@ -1,4 +1,4 @@
-// Tests core/model_config.h and core/manifest.h: errors name the violated limit, and manifests list all tensors once.
+// Tests core/model_config.h and core/manifest.h: errors name the violated limit, and a manifest lists each tensor once.
 #include "core/model_config.h"
 
 #include <gtest/gtest.h>
@@ -296,7 +296,7 @@ TEST(ModelConfig, DifferencesShowBothValues) {
 }
 
 TEST(ModelConfig, VisitsEveryField) {
-  // If visit_fields missed a field, two configurations whose bytes differ in that field would compare as equal.
+  // If visit_fields missed a field, two configurations that differ only in that field would compare as equal.
   size_t n_fields = 0;
   const ModelConfig c;
   ModelConfig::visit_fields(c, [&](const std::string& name, auto&&, auto&&) {
@@ -309,7 +309,8 @@ TEST(ModelConfig, VisitsEveryField) {
     EXPECT_NE(changed, ModelConfig{}) << name;
     EXPECT_TRUE(test::contains(describe_difference(ModelConfig{}, changed), name + " "));
   });
-  // Don't compile if a field is added or removed. The fields of rope_scaling are visited instead of it.
+  // These bindings fail to compile if a field is added or removed. visit_fields visits the fields of rope_scaling, not
+  // the struct itself, hence the -1.
   [[maybe_unused]] const auto& [f0, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18,
                                 f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35,
                                 f36, f37, f38] = c;
@@ -325,7 +326,7 @@ TEST(Manifest, NamesAreUniqueInEachFormat) {
     std::set<std::string> module;
     for (const TensorSpec& spec : manifest) {
       gguf.insert(spec.gguf_name);
-      hf.insert(fmt::format("{} {}", spec.hf_name, spec.hf_packed.first));  // tensors can share a packed tensor
+      hf.insert(fmt::format("{} {}", spec.hf_name, spec.hf_packed.first));  // parts of a packed tensor share hf_name
       module.insert(spec.module_name);
       if (spec.role == Role::SelectionBias) continue;   // hf_name ends with "_bias", not with ".bias"
       if (spec.role == Role::AttentionSinks) continue;  // hf_name ends with "sinks", not with ".weight"

@@ -1,4 +1,4 @@
-// Defines small models for the tests of model files: configurations that differ in every stored field, and weights.
+// Defines small models for the tests of model files: configurations of several shapes and families, and weights.
 #pragma once
 
 #include <utility>
@@ -11,7 +11,7 @@
 
 namespace folio::core::test {
 
-// A Llama with odd sizes and grouped queries. The rows of its matrices don't fill whole cache lines.
+// A Llama with unusual sizes and grouped queries. The rows of its matrices don't fill whole cache lines.
 inline const ModelConfig kGrouped{.vocab_size = 11,
                                   .dim = 24,
                                   .n_layers = 2,
@@ -36,7 +36,7 @@ inline std::vector<ModelConfig> several_shapes() {
   return {kGrouped, untied, multi_query, plain};
 }
 
-/// Returns models with latent attention: with and without low-rank queries, expert groups and YaRN.
+/// Returns configurations with latent attention, with and without low-rank queries, expert groups and YaRN.
 inline std::vector<ModelConfig> latent_shapes() {
   std::vector<ModelConfig> shapes;
   for (const Family family : {Family::Youtu, Family::DeepseekV2, Family::DeepseekV3}) {
@@ -73,7 +73,7 @@ inline std::vector<ModelConfig> latent_shapes() {
   return shapes;
 }
 
-/// Returns a Llama and models with latent attention, each with an MTP module (multi-token prediction).
+/// Returns kGrouped and latent_shapes(), each with an MTP module (multi-token prediction) added.
 inline std::vector<ModelConfig> ahead_shapes() {
   std::vector<ModelConfig> shapes = latent_shapes();
   shapes.push_back(kGrouped);

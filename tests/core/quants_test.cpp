@@ -1,5 +1,5 @@
-// Tests core/quants.h: types and sizes are checked. quants_oracle_test.py compares values with the gguf package, and
-// tests/infer/cpu/groups_test.cpp those of unpacked groups with them.
+// Tests core/quants.h: types and sizes are checked. quants_oracle_test.py compares dequantized values with those of the
+// gguf package. tests/infer/cpu/groups_test.cpp compares repacked weights with dequantized values.
 #include "core/quants.h"
 
 #include <gtest/gtest.h>

@@ -42,7 +42,7 @@ TEST(SharingTrials, LongLoopsAreAlwaysShared) {
   EXPECT_FALSE(trials.times(1000));
 }
 
-// In one of the timed loops, a thread waits 3 ms for a core.
+// Running on all threads must stay selected although one loop takes 3 ms, as if a thread waited for a core.
 TEST(SharingTrials, OneOutlierDoesNotDecide) {
   SharingTrials trials;
   for (size_t i = 0; i < 200; ++i) {

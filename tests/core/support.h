@@ -1,5 +1,5 @@
-// Helpers for tests: temporary folders, environment variables, expected errors, and files, which are written and read
-// with the standard library, not with the tested code.
+// Helpers for tests: temporary folders, environment variables, expected errors, and files. The file helpers use the
+// standard library instead of the tested code.
 #pragma once
 
 #include <gtest/gtest.h>

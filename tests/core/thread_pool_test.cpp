@@ -1,4 +1,5 @@
-// Tests core/thread_pool.h: a loop runs each index once in ranges of whole grains, and exceptions reach the caller.
+// Tests core/thread_pool.h: a loop runs each index once, ranges begin at multiples of the grain, and exceptions reach
+// the caller.
 #include "core/thread_pool.h"
 
 #include <gtest/gtest.h>
@@ -112,7 +113,7 @@ TEST(ThreadPool, RepeatedLoopsAreSynchronized) {
   std::vector<uint32_t> cells(30, 0);
   constexpr uint32_t kRounds = 5000;
   for (uint32_t round = 0; round < kRounds; ++round) {
-    // Each round reads what other threads wrote in the previous round: without a barrier, the values would be wrong.
+    // Each round reads what other threads wrote in the previous round, so without a barrier the values would be wrong.
     std::vector<uint32_t> next(cells.size());
     pool.parallel_for(cells.size(), 1, [&](size_t begin, size_t end) {
       for (size_t i = begin; i < end; ++i) next[i] = cells[(i + 11) % cells.size()] + 1;
@@ -168,8 +169,8 @@ TEST(ThreadPool, RethrowsTheFirstExceptionAfterAllChunksEnd) {
   }
 }
 
-// A loop that is worth two or three threads leaves the other threads asleep. The chunks wait for each other, so that no
-// thread can run two.
+// Loops of two or three chunks must use only as many threads, and always the same ones. The chunks of a loop wait for
+// each other, so that no thread can run two of them.
 TEST(ThreadPool, RunsFewerChunksThanThreads) {
   const std::set<std::string> others = test::threads_of_process();
   ThreadPool pool(5, ThreadPool::Sharing::Always);

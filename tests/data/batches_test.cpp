@@ -115,7 +115,7 @@ TEST(ConsecutiveWindows, CoverTheSplitWithoutOverlap) {
         ASSERT_EQ(all.inputs[i], static_cast<int32_t>(i));
         ASSERT_EQ(all.targets[i], static_cast<int32_t>(i) + 1);
       }
-      // The tokens that are left are too few for another window and its last target.
+      // The tokens after the last window are too few for another window and its last target.
       EXPECT_LT(static_cast<int64_t>(n) - 1 - windows * length, length);
     }
   }

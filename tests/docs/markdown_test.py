@@ -28,7 +28,7 @@ LIST_ITEM = re.compile(r"^\s*([-*+]|\d+[.)])\s")
 
 
 def kinds_of_lines(text):
-    """Yields (number, line, kind), where kind is blank, fenced, code (indented by four), list or text.
+    """Yields (number, line, kind), where kind is blank, fenced, code (indented by four spaces), list or text.
 
     Indented lines below a list item are of kind list, too."""
     fence, in_list, last = None, False, "blank"

@@ -22,7 +22,7 @@ GROUPS = os.environ.get("FOLIO_EXERCISE_GROUPS", ",".join(PLAIN)).split(",")
 SANITIZED = os.environ.get("FOLIO_EXERCISE_SANITIZERS", "1") not in ("", "0")
 GOLDEN = ROOT / "tests" / "golden" / "shakespeare_48"
 SCRIPT = ROOT / "scripts" / "exercise.py"
-FOLDERS = [EXERCISES, EXERCISES.parent / "33_cuda" / "exercises"]  # the second: the group cuda
+FOLDERS = [EXERCISES, EXERCISES.parent / "33_cuda" / "exercises"]  # the second folder contains the group cuda
 
 ALL = [f"{file.parent.name}/{file.stem}" for group in GROUPS
        for folder in FOLDERS for file in sorted((folder / "properties" / group).glob("*.cpp"))
@@ -77,7 +77,8 @@ def run(program, *arguments, mistake=None, stdin=""):
 
 
 def judged(program, asked):
-    """Runs pairs (mistake, flag) in one process, as LibTorch loads slowly. Returns {pair: (output, exit code)}."""
+    """Runs the tests for each pair (mistake, flag) in `asked`. Returns {pair: (output, exit code)}. All pairs share a
+    process, because loading LibTorch is slow."""
     done = run(program, "--each", stdin="".join(f"{mistake} {flag}\n" for mistake, flag in asked))
     runs = re.findall(r"(.*?)^exit (\d+)\n", done.stdout, re.M | re.S)
     assert done.returncode == 0 and len(runs) == len(asked), done.stdout
@@ -192,7 +193,7 @@ def test_unknown_exercise_error_lists_the_names():
 def test_unwritten_exercise_fails_with_its_hint(exercise):
     source = file_of(exercise).read_text()
     hints = re.findall(r"throw Unfilled\(\s*((?:\"(?:[^\"\\]|\\.)*\"\s*)+)\)", source)
-    if not hints:  # someone is solving the exercise
+    if not hints:  # a reader has already written a solution in place of the throw
         assert "CI" not in os.environ, f"{exercise} is written"
         pytest.skip(f"{exercise} is written")
     group = exercise.split("/")[0]
@@ -229,7 +230,7 @@ def test_a_mistake_fails_its_property_and_is_told_its_cause(exercise, mistake, t
     assert code == 1, output
     assert seen == [("holds", before) for before in properties[:properties.index(test)]] + [("FAILS", test)], output
     assert cause in text, output
-    if "a race in" in text:  # both lines are named
+    if "a race in" in text:  # a data race, so the output must name both lines
         assert re.search(r"s at \w+\.cpp:\d+ what thread .* has (read|written) at \w+\.cpp:\d+", text), output
     assert not GOOGLE_TEST.search(output), output
 
@@ -272,7 +273,7 @@ def test_without_a_mistake_all_properties_hold(group):
     assert run(program(group, "mistakes")).returncode == 0
 
 
-# ---- The program row: trains a model with the reader's parts ----
+# ---- The program `row`, which trains a model of the reader's solutions ----
 
 ROW = re.compile(r"^  (?:Folio's|your) parts +(\d+) +(\d+\.\d+) +(\d+\.\d+)$", re.M)
 needs_libtorch = pytest.mark.skipif("modules" not in GROUPS, reason="built without LibTorch")

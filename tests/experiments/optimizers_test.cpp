@@ -17,8 +17,8 @@ core::ModelConfig small_model() {
       .vocab_size = 11, .dim = 16, .n_layers = 1, .n_heads = 2, .n_kv_heads = 1, .hidden_dim = 24, .context_length = 8};
 }
 
-// Runs twenty steps of a study's optimizer and of LibTorch's from the same weights on the same batches. Returns the
-// largest difference of a weight.
+// Trains two equal models for twenty steps on the same batches, one with the study's optimizer and one with LibTorch's.
+// Returns the largest absolute difference between their weights.
 template <typename Theirs>
 double apart_after_twenty_steps(const OptimizerOptions& options, const Theirs& make_theirs) {
   nn::Llama ours = seeded_llama(small_model(), 1), theirs = seeded_llama(small_model(), 1);

@@ -1,4 +1,4 @@
-// Tests the pictures of studies: heat maps and interval charts are well-formed SVG files that show their data.
+// Tests the studies' figures: heat maps and interval charts are well-formed SVG files that draw the given values.
 #include <gtest/gtest.h>
 
 #include <limits>

@@ -1,4 +1,5 @@
-// Tests the variants of a model that studies compare: correct ones equal modules/, and broken ones have their defect.
+// Tests the model variants that the studies compare: correct variants give the same outputs as modules/, and each
+// deliberately broken variant has the intended defect.
 #include "experiments/common/variants.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +20,7 @@ torch::Tensor random_tokens(int64_t rows, int64_t length) {
   return torch::randint(kConfig.vocab_size, {rows, length}, torch::kLong);
 }
 
-// Returns a model in double precision with weights so large that every part affects the output.
+// Returns a model in double precision with weights so large that every module affects the output.
 nn::Llama model_of(ModelParts blocks = {}) {
   nn::Llama model = seeded_llama(kConfig, 5, std::move(blocks));
   model->to(torch::kDouble);

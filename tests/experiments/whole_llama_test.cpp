@@ -1,4 +1,4 @@
-// Tests that growing/the_whole_llama.cpp equals modules/ and train/: initial weights, batches, losses and clipping.
+// Tests that growing/the_whole_llama.cpp has the initial weights, batches, losses and clipping of modules/ and train/.
 #define main whole_llama_main
 #include "experiments/growing/the_whole_llama.cpp"
 #undef main
@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kTolerance = 1e-5;  // in nats: about 40 float32 roundings of a loss of 4
 
-// Returns a small configuration that uses every detail: grouped queries, clipping, a warm-up, and a cosine schedule.
+// Returns a small configuration that uses every feature: grouped queries, clipping, a warm-up, and a cosine schedule.
 whole::Config small() {
   return {.V = 66,  // including <|endoftext|>, as in train/
           .D = 32,
@@ -60,7 +60,7 @@ train::TrainConfig same(const whole::Config& c) {
 }
 
 struct Losses {
-  std::vector<double> whole{}, trainer{}, lengths{};  // per step: both losses, and the gradient's norm before clipping
+  std::vector<double> whole{}, trainer{}, lengths{};  // per step: two losses, and the gradient norm before clipping
 };
 
 train::TextDataset dataset_for(const train::TrainConfig& config) {
@@ -73,7 +73,8 @@ const whole::Text& text() {
   return encoded;
 }
 
-// Trains the one-file Llama with `c` and the trainer of train/ with `config`, from the same weights.
+// Trains the one-file Llama with the settings `c`, and the trainer's model with `config`, from equal initial weights.
+// Returns the losses of each step.
 Losses both(const whole::Config& c, const train::TrainConfig& config) {
   at::set_num_threads(1);
   const train::TextDataset dataset = dataset_for(config);
@@ -138,7 +139,7 @@ TEST(WholeLlama, TwentyLossesMatchTheTrainer) {
   EXPECT_LT(clipped, 20);
 }
 
-// The one-file Llama trains fewer steps than the preset "tiny", since its loops are slower.
+// The one-file Llama has the settings of the preset "tiny", but trains for fewer steps, since its loops are slower.
 TEST(WholeLlama, SettingsMatchTheTrainersExceptStepsAndSeed) {
   const whole::Config c{.V = 66};
   const train::TrainConfig ours = same(c);

@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 namespace {
-constexpr size_t kAlignment = 4096;  // page size: mappings begin at a page
+constexpr size_t kAlignment = 4096;  // page size, since mmap() returns page-aligned addresses
 }
 
 extern "C" {

@@ -7,8 +7,9 @@
 
 namespace folio::fuzz {
 
-/// Compiles `options` for a small vocabulary and checks one output: each step's mask allows exactly the tokens whose
-/// bytes are valid next, and is empty only at a valid end. Returns true if compiled. Errors must contain `where`.
+/// Compiles `options` for a small vocabulary and checks one output: each step's mask must allow exactly the tokens
+/// whose bytes are valid next, and may be empty only where the output may end. Returns true if `options` compiled. A
+/// compile error must contain `where`.
 bool take_form(const infer::forms::FormOptions& options, const char* where);
 
 }  // namespace folio::fuzz

@@ -11,7 +11,7 @@
 
 namespace folio::fuzz {
 
-/// Limit of a single allocation in bytes. A small file that declares huge sizes must not exceed the limit.
+/// Limit of a single allocation in bytes. Reading a small file that declares huge sizes must not exceed it.
 inline constexpr size_t kMaxAllocation = size_t{256} << 20U;
 
 /// Defined by each target: reads `input` and checks the reader's properties. Returns true if the input was accepted.

@@ -1,5 +1,6 @@
-// Fuzzes the parsing of a request's body by each route of the server. For any body, the counted steps must not exceed
-// the budget, and allocated bytes must be proportional to the steps. Nothing is timed.
+// Fuzzes the parsing of a request's body by each route of the server. For any body, the work steps that
+// core::WorkBudget counts must not exceed the budget, and allocated bytes must be at most proportional to the steps
+// plus the body's size. Nothing is timed.
 #include <functional>
 
 #include "core/error.h"
@@ -13,8 +14,8 @@ namespace {
 
 namespace server = infer::server;
 
-constexpr uint64_t kSteps = 300'000;                // budget of each request
-constexpr size_t kBytesAnyway = size_t{16} << 20U;  // fixed allowance, such as for the tool call format
+constexpr uint64_t kSteps = 300'000;                // work budget of each request
+constexpr size_t kBytesAnyway = size_t{16} << 20U;  // allowed without any steps, e.g. for the tool call format
 constexpr size_t kBytesPerStep = 1024;
 
 // Returns true if `parse` accepts the body. Bad input must give an ApiError with status 400 or 404 and a short message.
@@ -62,7 +63,7 @@ bool take(std::string_view input) {
     return data::CharTokenizer::from_text(ascii, "f.txt");
   }();
   static const std::optional<data::ChatTemplate> chat = data::chat_template_named("zephyr");
-  // A new one for each input, because a ServedModel caches compiled schemas.
+  // Created anew for each input, because a ServedModel caches compiled schemas.
   const server::ServedModel served{.name = "f",
                                    .context = 2048,
                                    .tokenizer = tokenizer,

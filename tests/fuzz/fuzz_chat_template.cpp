@@ -31,7 +31,7 @@ bool take(std::string_view input) {
                                .content = " <|im_end|>\n{{ x }} \xC3\xA9 <think>a</think> b"};
   const data::ChatMessage assistant{.role = data::ChatRole::Assistant, .content = "I'm \"well\"\n\n</s>"};
   bool any = renders(*chat, {user}, true);
-  if (input.find("messages") == input.npos) return any;  // renders all conversations alike
+  if (input.find("messages") == input.npos) return any;  // all conversations would render alike
   any = renders(*chat, {system, user}, true) || any;
   any = renders(*chat, {system, user, assistant, user}, true) || any;
   any = renders(*chat, {user, assistant}, false) || any;

@@ -1,4 +1,4 @@
-// Fuzzes reading a data set of conversations, and making training examples of accepted ones.
+// Fuzzes reading a data set of conversations. Writes each, reads it back, and makes training examples of it.
 #include "core/json.h"
 #include "data/chat/conversations.h"
 #include "tests/data/chat/byte_tokenizer.h"

@@ -1,4 +1,4 @@
-// Fuzzes grammars in llama.cpp's format, GBNF: parsing, compiling, and the masks of accepted ones.
+// Fuzzes grammars in llama.cpp's format, GBNF: parsing, compiling, and the masks of accepted grammars.
 #include "tests/fuzz/forms.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,4 +1,4 @@
-// Fuzzes reading a GGUF file: its metadata, tensors and model. Accepted files are written again.
+// Fuzzes reading a GGUF file: its metadata, tensors and model. Writes each accepted file and reads it back.
 #include <optional>
 
 #include "core/error.h"

@@ -1,4 +1,4 @@
-// Fuzzes reading an adapter in a GGUF file, and writes accepted ones again.
+// Fuzzes reading an adapter in a GGUF file. Writes each accepted adapter to a file and reads it back.
 #include <algorithm>
 #include <cmath>
 
@@ -10,7 +10,7 @@ namespace folio::fuzz {
 namespace {
 
 // Checks that reading a written adapter gives the same adapter. Skips adapters whose parts differ in rank or scale,
-// because write_gguf_adapter() writes the same rank and alpha for all.
+// because write_gguf_adapter() writes one rank and one alpha for all parts.
 void rewrite(const core::Adapter& adapter, const core::ModelConfig& config) {
   const core::Adapter::Part& first = adapter.parts.front();
   core::AdapterInfo info{.rank = static_cast<int64_t>(first.rank),

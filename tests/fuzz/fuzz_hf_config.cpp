@@ -1,4 +1,4 @@
-// Fuzzes reading the config.json of a Hugging Face directory, and writes accepted ones again.
+// Fuzzes reading the config.json of a Hugging Face directory. Writes each accepted configuration and reads it back.
 #include "core/formats/hf_model.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,5 +1,5 @@
-// Fuzzes the bytes of an HTTP connection. They must give equal requests whether they arrive at once, one by one, or in
-// two parts.
+// Fuzzes the bytes of an HTTP connection. They must give equal requests whether they arrive in one read, byte by byte,
+// or in two reads.
 #include <algorithm>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// Fuzzes JSON schemas: parsing, compiling, and the masks of accepted ones.
+// Fuzzes JSON schemas: parsing, compiling, and the masks of accepted schemas.
 #include <string>
 
 #include "tests/fuzz/forms.h"

@@ -1,4 +1,4 @@
-// Fuzzes reading llama2.c's model files of versions 0, 1 and 2, and writes accepted ones again.
+// Fuzzes reading llama2.c's model files of versions 0, 1 and 2. Writes each accepted model and reads it back.
 #include <optional>
 
 #include "core/formats/llama2c.h"
@@ -12,7 +12,7 @@ bool take(std::string_view input) {
   std::optional<core::StoredModel> model;
   if (!accepted([&] { model = core::read_llama2c(path); }, path.string())) return false;
   touch_tensors(model->tensors);
-  // Omits version 2, which rounds weights, and version 0 of models whose RoPE tables would be large.
+  // Doesn't write version 2, which rounds weights, nor version 0 if its RoPE tables would be large.
   for (const int version : {0, 1}) {
     if (version == 0 && model->config.context_length * model->config.head_dim > 4096) continue;
     const auto again = scratch_path("again.bin");

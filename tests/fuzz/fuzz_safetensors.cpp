@@ -1,4 +1,4 @@
-// Fuzzes reading a safetensors file, and writes accepted ones again.
+// Fuzzes reading a safetensors file. Writes each accepted file again and reads it back.
 #include <optional>
 
 #include "core/formats/safetensors.h"

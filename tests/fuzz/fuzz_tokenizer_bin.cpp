@@ -1,4 +1,4 @@
-// Fuzzes reading llama2.c's tokenizer.bin, and writes accepted vocabularies again.
+// Fuzzes reading llama2.c's tokenizer.bin. Writes each accepted vocabulary and reads it back.
 #include <optional>
 
 #include "data/tokenizers/llama2c/llama2c_vocabulary.h"
@@ -24,7 +24,7 @@ bool take(std::string_view input) {
   survives_gguf(*tokenizer);
   std::optional<data::Llama2cVocabulary> vocabulary;
   if (!accepted([&] { vocabulary = data::to_llama2c(*tokenizer); }, "")) return true;
-  // Writing replaces the texts of BOS and EOS by those in llama2.c's files, so only a second writing changes nothing.
+  // Writing replaces the texts of BOS and EOS with those in llama2.c's files. Writing the result again changes nothing.
   const auto once = rewritten(*vocabulary);
   check(same_tokenizer(once, *tokenizer), "a tokenizer.bin that is written anew has the same tokens");
   check(rewritten(data::to_llama2c(once)).vocabulary() == once.vocabulary(), "the second writing changes nothing");

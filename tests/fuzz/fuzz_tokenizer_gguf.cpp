@@ -1,4 +1,5 @@
-// Fuzzes reading a tokenizer of any kind from a GGUF file, and writes accepted ones to a GGUF and a tokenizer.json.
+// Fuzzes reading a tokenizer of any kind from a GGUF file. Writes each accepted tokenizer to a GGUF file and, if
+// possible, to a tokenizer.json, and reads both back.
 #include <optional>
 
 #include "core/formats/gguf.h"

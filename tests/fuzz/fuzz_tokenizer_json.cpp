@@ -1,5 +1,5 @@
-// Fuzzes reading a tokenizer.json for any kind of tokenizer, next to a valid tokenizer_config.json, and writes accepted
-// ones again.
+// Fuzzes reading a tokenizer.json for any kind of tokenizer, with a valid tokenizer_config.json in the same directory.
+// Writes each accepted tokenizer and reads it back.
 #include "data/tokenizers/tokenizer_files.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/tokenizers.h"

@@ -48,7 +48,7 @@ struct GgufFields {
 
 struct GgufBytes {
   std::string bytes;
-  std::vector<std::pair<size_t, size_t>> numbers;  ///< offset and bytes of counts, lengths, types, dimensions, offsets
+  std::vector<std::pair<size_t, size_t>> numbers;  ///< position and size of each count, length, type, dimension, offset
 };
 
 /// Returns the fields of a file with the contents `bytes`, or no value if it doesn't have the layout of a GGUF.
@@ -58,7 +58,7 @@ struct GgufBytes {
 /// Returns general.alignment if it is a power of two, else 32.
 [[nodiscard]] uint64_t alignment_of(const GgufFields& fields);
 
-/// Sets each tensor's offset to the next aligned one, and resizes the data accordingly, to at most `max_data` bytes.
+/// Sets the tensors' offsets to consecutive aligned ones, and resizes the data to fit, but to at most `max_data` bytes.
 void lay_out(GgufFields& fields, size_t max_data);
 
 }  // namespace folio::fuzz

@@ -1,5 +1,5 @@
 // Mutates a GGUF file by its fields: keys, types, strings, arrays, dimensions, offsets, alignment. Most results have a
-// valid layout, so that the fuzzer also tests what follows the checks of the header.
+// valid layout, so that they pass the header checks and the fuzzer also tests later code.
 #pragma once
 
 #include <cstddef>

@@ -56,7 +56,7 @@ def character_tokenizer(writer):
     return len(tokens) + 1
 
 
-# A SentencePiece vocabulary of (text, score, type), in its order: unknown, BOS, EOS, the bytes, then the pieces.
+# A SentencePiece vocabulary as (text, score, type), in the usual order: unknown, BOS, EOS, byte tokens, other tokens.
 PIECES = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), *((f"<0x{b:02X}>", 0.0, 6) for b in range(256)),
           ("▁a", -1.0, 1), ("ab", -2.0, 1), ("▁", -3.0, 1), ("a", -4.0, 1), ("b", -5.0, 1), ("é", -6.0, 1)]  # fmt: skip
 
@@ -362,7 +362,7 @@ def byte_level_json(pre_tokenizer, template=False, ignore_merges=False, normaliz
 
 
 def sentencepiece_json():
-    """Returns a tokenizer.json like the one to which transformers converts Llama 2's vocabulary."""
+    """Returns a tokenizer.json in the form that the transformers library writes for Llama 2's vocabulary."""
     vocab = {piece: i for i, (piece, _, _) in enumerate(PIECES)}
     merges = [("▁", "a"), ("a", "b")]
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))

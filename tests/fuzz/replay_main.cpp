@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
   std::sort(files.begin(), files.end());
   bool all_good = true;
   for (const fs::path& file : files) {
-    std::fprintf(stderr, "%s\n", file.c_str());  // printed first, so that the last line names a file that crashes
+    std::fprintf(stderr, "%s\n", file.c_str());  // printed first: after a crash, the last line names the file
     const bool taken = folio::fuzz::take(folio::fuzz::file_bytes(file));
     if (taken || !file.filename().string().starts_with("good-")) continue;
     std::fprintf(stderr, "a good file is refused: %s\n", file.c_str());

@@ -10,7 +10,7 @@ namespace folio::fuzz {
 /// Returns true if the tensors have equal names, types, shapes and bytes, in the same order.
 bool same_tensors(const std::vector<core::TensorView>& a, const std::vector<core::TensorView>& b);
 
-/// Checks that each tensor has as many bytes as its type and shape require, and reads all of them.
+/// Checks that each tensor has as many bytes as its type and shape require, and reads every byte.
 void touch_tensors(const std::vector<core::TensorView>& tensors);
 
 /// Checks a file's tensors like touch_tensors(file.tensors()), and that the file finds each tensor by name.

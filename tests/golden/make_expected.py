@@ -62,7 +62,7 @@ def main():
         "logits": {"text": LOGITS_TEXT, "tokens": ids[0].tolist(),
                    "positions": list(range(32 - LAST_POSITIONS, 32)), "values": logits.tolist()},
     }
-    # Values have all digits, so that reading them gives the same float32 bits. compact() writes each list as one line.
+    # Floats are written with enough digits to restore all float32 bits. compact() writes each list as one line.
     text = json.dumps(expected, indent=1, ensure_ascii=False)
     (directory / "expected.json").write_text(compact(text) + "\n", encoding="utf-8")
     for entry in greedy:
@@ -70,7 +70,7 @@ def main():
 
 
 def compact(text):
-    """Joins the lines of each innermost list of indented JSON to one line."""
+    """Returns indented JSON with each innermost list on a single line."""
     lines, joined, depth = text.split("\n"), [], 0
     for line in lines:
         stripped = line.strip()

@@ -26,9 +26,9 @@
 namespace folio::infer::test {
 
 /// A stage that records operations when they are issued, and executes a step only when one of its results is awaited. A
-/// step of a known shape is replayed from its recording. This detects operations that depend on the host's data of an
-/// earlier step, and reads before a wait. The stage draws tokens with its own samplers and feeds them to the next step,
-/// unless several steps may be in flight.
+/// step of a known shape is replayed from its recording. This detects recordings that use host data of an earlier
+/// step, and results that are read before they are awaited. The stage draws tokens with its own samplers and feeds them
+/// to the next step, unless several steps may be in flight.
 class RecordingStage final : public PassThroughStage {
  public:
   explicit RecordingStage(std::unique_ptr<Stage> inner, size_t n_in_flight = 1)
@@ -213,7 +213,7 @@ class RecordingMachine final : public Machine {
   size_t n_in_flight_;
 };
 
-/// A kind of machine to test: its name, KV cache type and factory, and the model of tests that need only one.
+/// A kind of machine to test: its name, KV cache type and factory, and the model for tests that use only one.
 struct MachineKind {
   std::string name;
   CacheType cache_type = CacheType::F32;

@@ -1,4 +1,4 @@
-// Helpers for the engine's tests: small random models of many shapes, rows for them, and comparison by bits. All random
+// Helpers for the engine's tests: small random models of many shapes, rows for them, and bitwise comparison. All random
 // values depend only on a seed, so failures are reproducible.
 #pragma once
 
@@ -47,7 +47,7 @@ inline std::vector<int32_t> random_tokens(size_t n, uint64_t seed, int64_t vocab
   return tokens;
 }
 
-/// Returns success if both have the same bits. So 0 differs from -0, and a NaN equals a NaN with the same bits.
+/// Returns success if `got` and `expected` have the same bits: 0 differs from -0, and NaNs with equal bits are equal.
 inline ::testing::AssertionResult same_bits(std::span<const float> got, std::span<const float> expected) {
   if (got.size() != expected.size()) {
     return ::testing::AssertionFailure() << got.size() << " numbers, not " << expected.size();
@@ -254,7 +254,8 @@ inline std::vector<Shape> part_shapes() {
   return {{"gemma2", gemma2}, {"gemma3", gemma3}, {"olmo2", olmo2}, {"granite", granite}, {"glm4", glm4}};
 }
 
-/// Returns shapes of models with latent attention: with and without a latent for queries, odd widths, experts, blocks.
+/// Returns shapes of models with latent attention: with and without a latent for queries, with odd widths, experts, and
+/// a quantized type.
 inline std::vector<Shape> latent_shapes() {
   const core::ModelConfig v2{.family = core::Family::DeepseekV2,
                              .vocab_size = 31,
@@ -283,7 +284,7 @@ inline std::vector<Shape> latent_shapes() {
   v3.groups_per_token = 2;
   v3.normalize_routes = true;
   v3.route_scale = 2.5F;
-  core::ModelConfig blocks = v2;  // 18 heads, which threads and ranks share unevenly
+  core::ModelConfig blocks = v2;  // 18 heads, which can't be divided evenly among threads or ranks
   blocks.dim = 64;
   blocks.n_heads = blocks.n_kv_heads = 18;
   blocks.kv_lora_rank = 64;
@@ -456,14 +457,14 @@ inline std::vector<float> floats_of(const Matrix& matrix) {
   return values;
 }
 
-/// Returns a model with these weights: in memory if it has latent attention, else mapped from a GGUF file that is
-/// removed at once.
+/// Returns a model with these weights: in memory if it has latent attention, else memory-mapped from a temporary GGUF
+/// file, which is deleted before this function returns.
 inline core::StoredModel model_from(const core::Weights& weights) {
   if (weights.config.latent()) return model_in_memory(weights);
   const TempDir folder;
   core::write_gguf_model(folder / "model.gguf", weights, "test", {});
   core::StoredModel model = core::read_model(folder / "model.gguf");
-  model.config = weights.config;  // a GGUF can't store every field
+  model.config = weights.config;  // a GGUF file can't store every field of the configuration
   return model;
 }
 
@@ -480,7 +481,7 @@ inline std::vector<Row> rows_of(SequenceId sequence, std::span<const int32_t> to
   return rows;
 }
 
-/// Runs all rows, in as many steps as they need. Returns the logits (rows that request them, vocab_size).
+/// Runs all rows, at most kMaxRows in a step. Returns the logits [rows that request them, vocab_size].
 inline std::vector<float> run(Runner& runner, std::span<const Row> rows, const Observer& observer = {}) {
   std::vector<float> logits;
   do {
@@ -493,8 +494,8 @@ inline std::vector<float> run(Runner& runner, std::span<const Row> rows, const O
   return logits;
 }
 
-/// Returns the logits of all rows of one sequence, computed on a new CPU machine in as few steps as possible. Tests
-/// compare other ways to compute the logits with these.
+/// Returns the logits [tokens, vocab_size] of one sequence that runs on a new CPU backend, in as few steps as possible.
+/// Tests use them as the reference.
 inline std::vector<float> alone(const core::StoredModel& model, std::span<const int32_t> tokens, size_t n_threads = 1,
                                 const kernels::Kernels* kernels = nullptr, CacheType cache_type = CacheType::F32) {
   Cpu cpu({.n_threads = n_threads, .kernels = kernels});

@@ -26,7 +26,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def base(folder):
-    """Exports SmolLM2 in float32, as a GGUF and as a directory. Returns the GGUF."""
+    """Exports SmolLM2 in float32, as a GGUF file and as a Hugging Face directory. Returns the path of the GGUF file."""
     folio("export", SMOLLM2, "--out", folder / "f32.gguf", "--type", "f32")
     folio("export", SMOLLM2, "--out", folder / "hf", "--format", "hf", "--type", "f32")
     return folder / "f32.gguf"
@@ -34,7 +34,7 @@ def base(folder):
 
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "rank-stabilized"])
 def adapter(request, folder, base):
-    """Returns an adapter of SmolLM2, as a directory and as a GGUF."""
+    """Returns the paths of a LoRA adapter for SmolLM2: a peft directory and a GGUF file."""
     directory = write_adapter(folder / f"a{request.param}", folder / "hf", seed=3, rank=8, size=0.05, alpha=12)
     change_config(directory, use_rslora=request.param, base_model_name_or_path=str(folder / "hf"))
     file = folder / f"a{request.param}.gguf"
@@ -43,7 +43,7 @@ def adapter(request, folder, base):
 
 
 class Llama:
-    """A model in llama-cpp-python, with a float32 cache, for greedy outputs."""
+    """A model that llama-cpp-python runs with a float32 KV cache, to generate greedy outputs."""
 
     def __init__(self, model, **more):
         self.model = llama_cpp.Llama(str(model), n_ctx=128, n_threads=1, n_threads_batch=1, logits_all=True,
@@ -73,7 +73,8 @@ FAMILIES = {"llama": LlamaConfig, "mistral": MistralConfig, "qwen2": Qwen2Config
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_file_matches_llama_cpps_converter(tmp_path, family):
-    """The base needs only a config.json. Doesn't test use_rslora, which llama.cpp's converter ignores."""
+    """Both converters write equal tensors and metadata, given only config.json of the base model. use_rslora is not
+    tested, since llama.cpp's converter ignores it."""
     if not CONVERTER.exists():
         pytest.skip("llama.cpp's source is not here")
     config = FAMILIES[family](hidden_size=48, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,

@@ -107,7 +107,7 @@ class LlamaCpp:
         return np.ctypeslib.as_array(logits, shape=(len(tokens), self.n_vocab))
 
     def greedy(self, tokens, n, never):
-        """Returns (tokens, gaps): n greedy tokens, none of `never`, and the gap between the best two logits at each."""
+        """Greedily generates n tokens other than `never`. Returns them and the gaps between the best two logits."""
         self.clear()
         new, gaps = [], []
         logits = self.decode(tokens)

@@ -15,7 +15,7 @@ from engines import LlamaCpp, assert_same_text, folio, folio_greedy  # noqa: E40
 BLOCKS = dict(hidden_size=64, intermediate_size=96)  # sizes that are multiples of 32, as quantized blocks require
 EXPERTS_OF = ["mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "dots1", "gpt_oss"]
 EXPERTS = dict(moe_intermediate_size=32)
-# llama.cpp uses the file's epsilon for the norms of latents, too; transformers always 1e-6.
+# llama.cpp applies rms_norm_eps to latent norms, too, but transformers always uses 1e-6 there. So set it to 1e-6.
 LATENT = dict.fromkeys(["deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu"], dict(rms_norm_eps=1e-6))
 MORE = {"mistral nemo": dict(head_dim=32), "glm": dict(head_dim=16), "qwen3_moe": EXPERTS, "dots1": EXPERTS,
         "qwen2_moe": dict(moe_intermediate_size=32, shared_expert_intermediate_size=64)}
@@ -29,21 +29,21 @@ def assert_same_output(path, prompt, n):
         assert_same_text(ours["tokens"], tokens, gaps)
 
 
-# Omits models that llama.cpp computes differently from transformers: it rounds gpt-oss's YaRN ramp to whole pairs, and
-# ranks DeepSeek-V2's groups of experts by their two best experts, as in DeepSeek-V3.
+# Omits models that llama.cpp computes differently from transformers. llama.cpp rounds the limits of gpt-oss's YaRN ramp
+# to integers, and ranks DeepSeek-V2's groups of experts by their two best experts, as in DeepSeek-V3.
 @pytest.mark.parametrize("name", [name for name in random_models.MODELS
                                   if name not in ("gpt_oss yarn", "deepseek_v2 groups")])
 def test_outputs_are_the_same(tmp_path, name):
     directory = random_models.write(random_models.make(name, **LATENT.get(name, {})), tmp_path / "m")
     folio("export", directory, "--out", tmp_path / "m.gguf")
-    n = 30 if "window" in name else 200  # in a GGUF, the context isn't longer than a sliding window
+    n = 30 if "window" in name else 200  # if the GGUF can't store a window, the window size is the context length
     for prompt in ("ab", "é a b"):
         assert_same_output(tmp_path / "m.gguf", prompt, n)
 
 
 @pytest.mark.parametrize("name", ["deepseek_v3", "glm4_moe"])
 def test_files_with_a_module_of_multi_token_prediction(tmp_path, name):
-    """llama.cpp counts the module as a block and does not run it."""
+    """llama.cpp counts the MTP module as a block but does not run it, so outputs must be equal."""
     directory = random_models.write_ahead(name, tmp_path / "m")
     config = directory / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | LATENT.get(name, {})))
@@ -52,7 +52,7 @@ def test_files_with_a_module_of_multi_token_prediction(tmp_path, name):
 
 
 def test_chatglm_with_fused_qkv(tmp_path):
-    """GGUF files of ChatGLM2 and 3 have one matrix for queries, keys and values."""
+    """Outputs are equal for one fused matrix of queries, keys and values, as in GGUF files of ChatGLM2 and 3."""
     folio("export", random_models.write(random_models.make("glm"), tmp_path / "m"), "--out", tmp_path / "m.gguf")
     gguf_copies.copy(tmp_path / "m.gguf", tmp_path / "fused.gguf", gguf_copies.with_fused_qkv)
     assert_same_output(tmp_path / "fused.gguf", "ab é", 200)
@@ -76,7 +76,7 @@ def test_scaled_rope(tmp_path, scaling):
 @pytest.mark.parametrize("name", ["mistral nemo", "qwen2", "qwen3 wide heads", *EXPERTS_OF, "gemma2", "granite",
                                   "phi3", "glm"])
 def test_quantized_files(tmp_path, name, type_):
-    """Both engines round inputs of products to 8 bits, but in different groups, so logits differ by a relative 1e-2."""
+    """Both engines round inputs of products to 8 bits, but in different groups, so logits differ by about 1%."""
     directory = random_models.write(random_models.make(name, **BLOCKS, **MORE.get(name, {})), tmp_path / "m")
     path = tmp_path / f"{type_}.gguf"
     folio("export", directory, "--out", path, "--type", type_)
@@ -95,7 +95,8 @@ def test_quantized_files(tmp_path, name, type_):
 
 
 def test_gpt_oss_in_mxfp4(tmp_path):
-    """Published files have experts in MXFP4. Where router scores are close, rounding may select another expert."""
+    """Experts are in MXFP4, as in published files. Only 90% of tokens must agree: if router scores are close, rounding
+    may select another expert."""
     directory = random_models.write_mxfp4(random_models.make("gpt_oss", hidden_size=64), tmp_path / "m")
     folio("export", directory, "--out", tmp_path / "m.gguf")
     assert "MXFP4" in {t.tensor_type.name for t in gguf.GGUFReader(tmp_path / "m.gguf").tensors}

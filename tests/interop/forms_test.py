@@ -44,7 +44,8 @@ def asked_before(n, city, unit, sky):
             {"role": "assistant", "content": f"The sky is {sky}."}]
 
 
-# Shows tool calls to SmolLM2, which isn't trained for them. Otherwise, it would write text, which llama-server allows.
+# Contains earlier tool calls as examples, since SmolLM2 isn't trained for tools. Without them, it would write text,
+# which llama-server allows.
 CALLING = [*asked_before(1, "Rome", "C", "clear"), *asked_before(2, "Bern", "F", "grey"), *asked_before(3, "Oslo", "C", "dark"),
            {"role": "user", "content": "What is the weather in Paris, in C?"}]
 
@@ -69,14 +70,14 @@ def both(servers, **body):
 
 
 def texts(servers, **body):
-    """Returns the outputs of both servers. Both must have ended before max_tokens."""
+    """Returns the texts that both servers generate. Each must end before max_tokens."""
     choices = [reply["choices"][0] for reply in both(servers, **body)]
     assert [choice["finish_reason"] for choice in choices] == ["stop", "stop"], choices
     return [choice["message"]["content"] for choice in choices]
 
 
 def assert_calls(calls):
-    """Checks that these are calls of TOOLS with OpenAI's fields, and arguments that jsonschema accepts."""
+    """Checks that `calls` call functions of TOOLS, with OpenAI's fields and arguments that jsonschema accepts."""
     assert calls
     for call in calls:
         assert call["type"] == "function" and call["id"]

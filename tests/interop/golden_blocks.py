@@ -16,12 +16,13 @@ from gguf import GGMLQuantizationType as Q
 from safetensors.numpy import save_file
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "blocks.safetensors"
-# Omits Q4_0 and Q4_1, where Folio follows the gguf package: zero scales can differ in sign from llama.cpp's.
+# Omits Q4_0 and Q4_1, for which Folio matches the gguf package. There, a scale of 0 can have a different sign than in
+# llama.cpp.
 TYPES = [Q.Q8_0, Q.Q5_0, Q.Q5_1, Q.Q4_K, Q.Q5_K, Q.Q6_K]
 
 
 def rows(n, seed=5):
-    """Returns {kind: n rows of 256 values}: values like weights, and values that are difficult to scale and round."""
+    """Returns {kind: array [n, 256]}: values that resemble weights, and values that are hard to scale and round."""
     random = np.random.default_rng(seed)
     x = random.standard_normal((n, 256)) * np.exp(2 * random.standard_normal((n, 1)))
     groups = x.reshape(n, 16, 16)

@@ -22,7 +22,7 @@ PAGES = [textwrap.dedent(block) for block in BLOCKS if "import gradio" in block]
 
 
 class Page:
-    """A running Gradio page with the code of the docs. `changes` are pairs (old, new) of texts to replace in it."""
+    """A running Gradio page. `code` is an example of the docs; `changes` are pairs (old, new) to replace in it."""
 
     def __init__(self, folder, code, *changes):
         for old, new in changes:
@@ -62,7 +62,7 @@ def test_page_in_three_lines(tmp_path):
             told = list(users.map(say, prompts))
     assert [outputs[-1] for _, outputs in told] == expected
     for (_, outputs), text in zip(told, expected):
-        assert outputs and all(text.startswith(output) for output in outputs)  # a fast model may give a single output
+        assert outputs and all(text.startswith(output) for output in outputs)  # a fast model may yield only one
         assert sorted(outputs, key=len) == outputs
 
 

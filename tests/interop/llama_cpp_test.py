@@ -50,7 +50,7 @@ def test_simplest_call(source, tmp_path):
     [choice] = llm("ROMEO:")["choices"]
     assert choice["text"] and choice["finish_reason"] in ("length", "stop")
     greedy = llm("ROMEO:", temperature=0, repeat_penalty=1.0, max_tokens=8, logit_bias={llm.token_eos(): -100.0})
-    if source.is_dir():  # not for SmolLM2: the engines round inputs of quantized weights differently
+    if source.is_dir():  # not for SmolLM2, since the engines round inputs of quantized weights differently
         assert greedy["choices"][0]["text"] == folio_greedy(path, "ROMEO:", 8)["text"]
 
 
@@ -85,7 +85,8 @@ def test_end_of_text_is_last_and_no_bos_is_added(golden_gguf):
 
 
 def test_model_converted_through_llama2c_files(accented_gguf, tmp_path):
-    """Conversion gives a SentencePiece vocabulary with byte tokens, and tokens for characters outside ASCII."""
+    """The converted vocabulary is SentencePiece, with byte tokens and non-ASCII tokens. Prompt and output tokens must
+    equal those of llama.cpp."""
     folio("export", accented_gguf, "--out", tmp_path / "model.bin", "--format", "llama2c")
     path = tmp_path / "model.gguf"
     folio("export", tmp_path / "model.bin", "--tokenizer", tmp_path / "model.tokenizer.bin", "--out", path)

@@ -19,8 +19,8 @@ from engines import BUILD, GOLDEN, SMOLLM2, LlamaCpp, folio, folio_greedy  # noq
 MIXTURES = {"q4_k_m": lc.LLAMA_FTYPE_MOSTLY_Q4_K_M, "q5_k_m": lc.LLAMA_FTYPE_MOSTLY_Q5_K_M,
             "q6_k": lc.LLAMA_FTYPE_MOSTLY_Q6_K}
 K_TYPES = {"q4_k_m": {"Q4_K", "Q6_K"}, "q5_k_m": {"Q5_K", "Q6_K"}, "q6_k": {"Q6_K"}}
-# Most shapes have rows of 256 or 512 elements, and more than eight layers, since mixtures use other types in the first
-# and last eighth of the layers.
+# Most shapes have rows of 256 or 512 elements, and more than eight layers, since quantization mixtures (Q4_K_M) use
+# other types in the first and last eighth of the layers.
 SHAPES = {
     "grouped, untied": sound.Shape(dim=256, hidden=512, layers=9, heads=8, kv_heads=2, tied=False),
     "tied": sound.Shape(dim=512, hidden=256, layers=17, heads=4, kv_heads=4),
@@ -60,8 +60,8 @@ def both(source, type_, folder):
 
 
 def assert_both_run(path, prompt):
-    """Checks that greedy outputs are equal until the best logits are close: the engines round inputs to 8 bits
-    differently."""
+    """Checks that greedy outputs are equal, at least up to a token whose best two logits are close: the engines round
+    inputs to 8 bits differently, so later tokens may differ."""
     with LlamaCpp(path) as theirs:
         ours = folio_greedy(path, prompt, 12)
         tokens, gaps = theirs.greedy(ours["prompt_tokens"], len(ours["tokens"]), never=[])
@@ -90,7 +90,7 @@ def test_blocks_of_all_kinds_of_values(tmp_path, qtype):
 @pytest.mark.parametrize("type_", MIXTURES)
 @pytest.mark.parametrize("half", ["f32", "f16"])
 def test_smollm2(tmp_path, type_, half):
-    """SmolLM2's width is 576, so only the rows of W2, which have 1536 elements, consist of whole blocks of 256."""
+    """Tensors match although only the rows of W2, with 1536 elements, are whole blocks of 256. Others have 576."""
     folio("export", SMOLLM2, "--out", tmp_path / "m.gguf", "--type", half)
     path, types = both(tmp_path / "m.gguf", type_, tmp_path)
     assert types == {"F32", "Q8_0"} | K_TYPES[type_] | {"q4_k_m": {"Q5_0"}, "q5_k_m": {"Q5_1"}}.get(type_, set())
@@ -126,7 +126,7 @@ FAMILIES = {"phi3": {}, "glm": dict(head_dim=64), "glm4": dict(head_dim=64), "ol
 @pytest.mark.parametrize("type_", ["q4_k_m", "q5_k_m"])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_models_of_other_families(tmp_path, name, type_):
-    """Tests families with fused matrices, shared experts, or first layers without experts."""
+    """Quantized tensors match for families with fused matrices, shared experts, or first layers without experts."""
     model = random_models.make(name, hidden_size=256, intermediate_size=512, num_hidden_layers=9, **FAMILIES[name])
     folio("export", random_models.write(model, tmp_path / "hf"), "--out", tmp_path / "m.gguf", "--type", "f32")
     both(tmp_path / "m.gguf", type_, tmp_path)

@@ -32,7 +32,7 @@ PROMPTS = ["The capital of France is", "Once upon a time, there was a", "def fib
 
 
 class App:
-    """A running folio.ray_serve (ray_app.py), and a client for it."""
+    """A running folio.ray_serve application (ray_app.py), and an OpenAI client for it."""
 
     def __init__(self, folder, *flags, isa=""):
         self.folder = folder
@@ -136,11 +136,11 @@ def test_requests_with_a_common_prefix_hit_the_cache(app):
         for end in ("The", "But", "And"):
             answer = app.client.completions.create(model=SMOLLM2.stem, prompt=prompt + end, max_tokens=1)
             cached.append(answer.usage.prompt_tokens_details.cached_tokens)
-        assert cached[0] < 32 <= min(cached[1:]), cached  # all requests reached the same replica
+        assert cached[0] < 32 <= min(cached[1:]), cached  # requests with this prefix reached the same replica
 
 
 def test_disconnecting_ends_generation(app):
-    def running():  # returns the number of requests on the replica that serves requests without a prefix
+    def running():  # returns the number of requests on the replica that serves /metrics and the empty prompt
         lines = call(app.url, "/metrics")[2].decode().splitlines()
         return sum(float(line.split()[-1]) for line in lines if line.startswith(("folio_requests_running", "folio_requests_waiting")))
 
@@ -260,7 +260,7 @@ def test_streams_survive_killed_replicas(app):
 
 
 def test_full_replica_starts_a_second(tmp_path, app):
-    app.stop()  # two apps would be too slow
+    app.stop()  # running two apps at once would be too slow
     running = App(tmp_path, "--replicas", "1", "--max-replicas", "2", "--max-sequences", "4")
     try:
         with ThreadPoolExecutor(12) as pool:

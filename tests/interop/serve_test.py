@@ -98,8 +98,8 @@ def test_streams_have_llama_servers_fields(servers, path, body):
 
 
 def assert_same_greedy_answer(servers, path, body):
-    """Asserts equal outputs, log probabilities and token counts, up to a near tie. llama-server may also count the end
-    token. Returns the number of equal tokens."""
+    """Asserts that outputs, log probabilities and token counts are equal, or that outputs differ first at a near tie.
+    llama-server may also count the end token. Returns the number of equal tokens."""
     ask = {"logprobs": 2} if path == "/v1/completions" else {"logprobs": True, "top_logprobs": 2}
     ours, theirs = both(servers, path, body | ask)
     [a], [b] = ours["choices"], theirs["choices"]

@@ -19,9 +19,9 @@ from engines import NEAR_TIE, ROOT, SMOLLM2, LlamaCpp, folio
 TEXT_BYTES = int(os.environ.get("FOLIO_TEXT_BYTES", 8_000))
 WINDOW = 256
 THREADS = 2
-MIXTURES = {"q4_k_m": "Q5_0", "q5_k_m": "Q5_1"}  # the type that each gives to most matrices of this model
+MIXTURES = {"q4_k_m": "Q5_0", "q5_k_m": "Q5_1"}  # {quantization mixture: type of most matrices of this model}
 SMALLER = ["F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K", *MIXTURES]
-# llama.cpp's quantizers. For rows that aren't whole blocks of 256, such as 576, they use Q5_0, Q5_1 or Q8_0.
+# Types that llama.cpp quantizes. If a row's length is not a multiple of 256, such as 576, it uses Q5_0, Q5_1 or Q8_0.
 THEIRS = {"Q5_0": lc.LLAMA_FTYPE_MOSTLY_Q5_0, "Q5_1": lc.LLAMA_FTYPE_MOSTLY_Q5_1,
           "Q4_K": lc.LLAMA_FTYPE_MOSTLY_Q4_K_S, "Q5_K": lc.LLAMA_FTYPE_MOSTLY_Q5_K_S,
           "Q6_K": lc.LLAMA_FTYPE_MOSTLY_Q6_K}

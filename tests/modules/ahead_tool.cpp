@@ -1,5 +1,5 @@
-// Writes the output of a model's module of multi-token prediction, after its norm, as float32 [tokens - 1, dim]:
-// ahead_tool HF_DIRECTORY OUT TOKEN... The last token is used only as the next token of the one before it.
+// Writes the hidden states of a model's multi-token prediction module, after its norm, as float32 [tokens - 1, dim].
+// Usage: ahead_tool HF_DIRECTORY OUT TOKEN... The last TOKEN only serves as the next token of the one before.
 #include <torch/utils.h>
 
 #include <fstream>

@@ -28,7 +28,7 @@ nn::BlockParts identities() {
   return {.attention_norm = identity(), .attention = identity(), .ffn_norm = identity(), .ffn = identity()};
 }
 
-/// An invalid part of a block: it returns one position, which the residual sum would broadcast to all without an error.
+/// An invalid submodule of a block. It returns one position, which the residual sum would broadcast without an error.
 struct FirstPositionImpl : torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& x) { return x.slice(1, 0, 1); }
 };

@@ -1,4 +1,4 @@
-// Tests attention with parts that Llama lacks: biases, head norms, RoPE on halves, wider heads, sliding windows.
+// Tests attention features that Llama lacks: biases, query and key norms, RoPE on halves, wide heads, sliding windows.
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
@@ -41,7 +41,7 @@ std::vector<core::ModelConfig> configs() {
       }
     }
   }
-  for (const int64_t window : {0, 4}) {  // gpt-oss has sinks and an output bias
+  for (const int64_t window : {0, 4}) {  // gpt-oss, which has attention sinks and an output bias
     core::ModelConfig c = grouped;
     c.family = Family::GptOss;
     c.sliding_window = window;
@@ -53,7 +53,7 @@ std::vector<core::ModelConfig> configs() {
   return all;
 }
 
-// Returns two configurations with latent attention: without a query latent, and with one of rank 4 and a score scale.
+// Returns two configurations with latent attention. The second also has a query latent, of rank 4, and a score scale.
 std::vector<core::ModelConfig> latent_configs() {
   std::vector<core::ModelConfig> all;
   for (const int64_t q_lora_rank : {0, 4}) {
@@ -129,7 +129,7 @@ TEST(Families, GradientsOfLatentAttentionMatchDifferences) {
   }
 }
 
-// With formula and kernel, packed sequences give the same result as separate ones, and attention is causal.
+// For both the formula and the kernel, packed sequences equal separate ones, and attention is causal.
 TEST(Families, LatentAttentionIsCausalInBothForms) {
   for (const core::ModelConfig& c : latent_configs()) {
     auto attention = latent_attention_of(c, true);

@@ -17,7 +17,7 @@
 
 namespace folio::test {
 
-/// Returns the indices of elements to check: all n if n <= most or FOLIO_LONG is set, else `most`, evenly spread.
+/// Returns the indices of the elements to check: all n if n <= most or FOLIO_LONG is set, else `most`, evenly spaced.
 inline std::vector<int64_t> checked_elements(int64_t n, int64_t most) {
   const bool all = n <= most || std::getenv("FOLIO_LONG") != nullptr;
   std::vector<int64_t> elements;

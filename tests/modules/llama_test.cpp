@@ -89,7 +89,7 @@ TEST(Llama, AllLayersShareOneRopeCache) {
   EXPECT_EQ(caches[0], caches[1]);
 }
 
-// Parts whose second layer has another feed-forward network. `layers` records the requested layers.
+// Model parts with a linear feed-forward network in layer 1. `layers` records the layer of each feed_forward() call.
 struct MixedParts : nn::Parts {
   torch::nn::AnyModule feed_forward(const core::ModelConfig& c, int64_t layer) const override {
     layers.push_back(layer);

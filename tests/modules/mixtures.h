@@ -7,7 +7,7 @@
 
 namespace folio::test {
 
-/// Returns a configuration with four experts, two of them per token, and otherwise the parts of `family`.
+/// Returns a small configuration of `family` with four experts, of which each token uses two.
 inline core::ModelConfig mixture_config(core::Family family) {
   core::ModelConfig c{.family = family,
                       .vocab_size = 7,

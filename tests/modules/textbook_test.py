@@ -32,7 +32,7 @@ target_link_libraries(textbook PRIVATE fmt::fmt ${TORCH_LIBRARIES})
 target_include_directories(textbook BEFORE PRIVATE FMT)
 set_target_properties(textbook PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
 """
-# Calls the main functions of both files, which are renamed so that both files compile in one unity build.
+# Calls the main function of example.cpp or pretrained.cpp. They are renamed, so that one program can contain both.
 MAIN = """#include <string>
 int example(int argc, char** argv);
 int pretrained(int argc, char** argv);
@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
   return argv[1] == std::string("example") ? example(argc - 1, argv + 1) : pretrained(argc - 1, argv + 1);
 }
 """
-# C++ code for the first step that writes the gradient of each parameter to a file, before gradients are clipped.
+# C++ code that, in the first step, writes the gradient of each parameter to a file, before gradients are clipped.
 DUMP = """    if (step == 0) {
       for (const auto& p : model->named_parameters()) {
         const auto grad = p.value().grad().contiguous();
@@ -51,7 +51,7 @@ DUMP = """    if (step == 0) {
 
 
 def needed(file, found):
-    """Adds to `found` the file, and recursively the files of this project that it includes and their .cpp files."""
+    """Adds `file` and its .cpp file to the set `found`, and recursively the project's headers that they include."""
     if file in found or not file.exists():
         return
     found.add(file)
@@ -135,7 +135,7 @@ def test_gradients_match_the_trainer_exactly(textbook, trained):
     for name, gradient in theirs.items():
         own = own_name(name)
         value = np.fromfile(example / own, dtype=np.float32).reshape(gradient.shape)
-        if own.endswith(("wq.weight", "wk.weight")):  # Hugging Face pairs elements of a head's halves
+        if own.endswith(("wq.weight", "wk.weight")):  # Hugging Face applies RoPE to halves of a head
             value = value.reshape(-1, 8, 2, 64).transpose(0, 2, 1, 3).reshape(-1, 64)
         assert value.tobytes() == gradient.tobytes(), name
 
@@ -145,7 +145,7 @@ def test_pretrained_logits_match_transformers(textbook, tmp_path):
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
     theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "hf", dtype=torch.float32)
     for name, value in theirs.named_parameters():
-        if name.endswith(("q_proj.weight", "k_proj.weight")):  # Hugging Face rotates halves, modules/ pairs
+        if name.endswith(("q_proj.weight", "k_proj.weight")):  # Hugging Face applies RoPE to halves of a head
             value = value.unflatten(0, (-1, 2, 32)).transpose(1, 2).flatten(0, 2)
         value.detach().numpy().tofile(tmp_path / own_name(name))
 

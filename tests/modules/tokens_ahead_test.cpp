@@ -63,7 +63,8 @@ Tensor rms_normed(const Tensor& x, const Tensor& weight, const core::ModelConfig
   return x * (x.square().mean(-1, true) + static_cast<double>(c.norm_eps)).rsqrt() * weight;
 }
 
-// Computes equations 21 to 24 of DeepSeek-V3's report with the model's own block, where a token after the next exists.
+// Computes equations 21 to 24 of DeepSeek-V3's report with the model's own block, at all positions that have a token
+// after the next.
 TEST(TokensAhead, LossIsThatOfTheEquations) {
   for (const core::ModelConfig& c : ahead_configs()) {
     if (c.family == core::Family::Granite) continue;  // has scales that the equations lack
@@ -144,7 +145,7 @@ TEST(TokensAhead, PackedSequencesAreSeparate) {
     };
     const Tensor expected = (3 * part(0, 4) + 5 * part(4, 6)) / 8;
     const Tensor actual = model->losses(w.inputs, w.targets, starts).after_next;
-    // RoPE's scores depend only on distances, so positions may begin anywhere.
+    // With RoPE, scores depend only on distances between positions, so a sequence may start at any position of a row.
     expect_close(actual, expected, 1e-12);
     expect_equal((nn::targets_ahead(w.targets, starts) == nn::Parts::kIgnored).nonzero().select(1, 1),
                  torch::tensor({3, 9}, torch::kLong));
@@ -156,7 +157,7 @@ TEST(TokensAhead, WithoutTargetsTheLossAndItsGradientsAreZero) {
   nn::LlamaAhead model = plain_ahead(c);
   Window w = window_of(c);
   w.targets = torch::full_like(w.targets, nn::Parts::kIgnored);
-  w.targets.select(1, 0).fill_(3);  // only position 0 has a next token, and none has one after it
+  w.targets.select(1, 0).fill_(3);  // only position 0 has a next token, and no position has a token after the next
   const Tensor loss = model->losses(w.inputs, w.targets).after_next;
   EXPECT_EQ(loss.item<double>(), 0.0);
   loss.backward();

@@ -138,7 +138,7 @@ def test_abort_wakes_waiting_threads(model, adapter):
     for thread in threads:
         thread.join()
     adapter.response("Hello", output_token_limit=1)
-    assert tokens() - before <= 2  # one each by response() and stalled()
+    assert tokens() - before <= 2  # response() and stalled() generate one token each
     assert model.statistics["running"] == 0
 
 

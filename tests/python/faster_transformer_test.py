@@ -131,7 +131,7 @@ def test_sampled_outputs_match_the_program(llama, golden_gguf, prompts):
 
 
 def word_list(*words):
-    """Returns words of token ids in FasterTransformer's format (to_word_list_format): all ids, and the words' ends."""
+    """Returns an array like FasterTransformer's to_word_list_format: a row of token ids, and a row of words' ends."""
     ids = [token for word in words for token in word]
     ends = np.cumsum([len(word) for word in words]).tolist()
     return np.array([ids, ends + [-1] * (len(ids) - len(ends))], np.int32)

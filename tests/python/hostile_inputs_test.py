@@ -73,7 +73,7 @@ class Endless:
 
 
 class EndlessItems:
-    """A mapping that is not registered as one, and whose items never end."""
+    """A mapping that is not registered as collections.abc.Mapping, and whose items never end."""
 
     def __getitem__(self, key):
         return 1

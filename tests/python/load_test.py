@@ -85,5 +85,5 @@ def test_thousands_of_requests(golden_gguf):
         assert done[0] == N
         grown = memory[N] - memory[2000]
         assert grown < 4 << 20, f"{grown / 1e6:.1f} MB more after {N} requests than after 2000"
-        model.generate("a", max_tokens=1)  # afterwards, earlier requests have ended
+        model.generate("a", max_tokens=1)  # when this returns, earlier requests have ended
         assert model.statistics["running"] == model.statistics["blocks_in_use"] == 0

@@ -77,8 +77,8 @@ def test_dropped_reply_ends_its_request(served):
     assert reply.status == 200
     del reply
     gc.collect()
-    ask(served, body=body(max_tokens=1)).read()  # afterwards, the service has ended earlier requests
-    served.model.generate("a", max_tokens=1)     # afterwards, the engine has ended them, too
+    ask(served, body=body(max_tokens=1)).read()  # when this returns, the service has ended earlier requests
+    served.model.generate("a", max_tokens=1)     # when this returns, the engine has ended them, too
     assert served.model.statistics["running"] == served.model.statistics["waiting"] == 0
 
 

@@ -24,7 +24,7 @@ CYCLE = "aé中🦊 ŧ\n"
 
 @pytest.fixture(scope="module")
 def bytes_model(tmp_path_factory):
-    """Returns a model of bytes that repeats CYCLE: layers add 0, and the output matrix maps each byte to the next."""
+    """Returns a byte-level model that repeats CYCLE: layers add 0, and the output matrix maps each byte to the next."""
     letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {letter: i for i, letter in enumerate(letters)} | {"<|endoftext|>": 256}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, []))
@@ -214,7 +214,7 @@ def test_leaving_the_loop_ends_generation(bytes_model):
             pieces.close()
         for _ in model.stream("a", max_tokens=500):
             break
-        model.generate("a", max_tokens=1)  # afterwards, earlier requests have ended
+        model.generate("a", max_tokens=1)  # when this returns, earlier requests have ended
         assert model.statistics["running"] == model.statistics["blocks_in_use"] == 0
 
 

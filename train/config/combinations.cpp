@@ -8,7 +8,7 @@ namespace folio::train {
 namespace {
 
 struct Rejection {
-  std::vector<const char*> typed;  // if not empty, the row applies only if one of these flags was typed
+  std::vector<const char*> typed;  // if not empty, the row applies only if the command line has one of these flags
   bool refused;
   std::string message;
 };

@@ -34,7 +34,7 @@ TrainConfig race() {
   return c;
 }
 
-// "tiny" with experts: each token uses two of a layer's eight experts, of half the hidden width, so FLOPs are equal.
+// "tiny" with eight experts per layer. A token uses two experts, each of half the hidden width, so FLOPs are equal.
 TrainConfig experts() {
   TrainConfig c;
   c.model.family = core::Family::Mixtral;

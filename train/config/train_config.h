@@ -42,7 +42,7 @@ struct TrainConfig {
   int64_t batch_size = 4;    ///< windows per batch
   int64_t window = 256;      ///< tokens per training or validation window; at most the model's context
   int64_t accumulation = 1;  ///< batches per optimizer step
-  AcrossDocuments across_documents = AcrossDocuments::True;  ///< what follows a document in a window (DocumentEnd)
+  AcrossDocuments across_documents = AcrossDocuments::True;  ///< how a window continues after a document's end
   double dropout = 0.0;
   uint64_t seed = 1337;
 
@@ -55,7 +55,7 @@ struct TrainConfig {
   double balance_rate = 1e-3;       ///< factor of the balancing loss, or change of the bias per step; 0: off
   double balance_loss = 0.0;        ///< factor of the balancing loss of each sequence; 0: off
 
-  double mtp_weight = 0.3;  ///< factor of the loss of the token after the next, with model.n_tokens_ahead
+  double mtp_weight = 0.3;  ///< factor of the loss of multi-token prediction, if model.n_tokens_ahead > 0
 
   OptimizerKind optimizer = OptimizerKind::AdamW;
   double lr = 2e-3;
@@ -90,7 +90,7 @@ struct TrainConfig {
   int64_t checkpoint_every = 500;
   Exported exported = Exported::Best;  ///< checkpoint exported as model.gguf
   int64_t log_every = 10;
-  LogStyle log_style = LogStyle::Progress;  ///< Epoch: columns Epoch | Loss | Time | ETA
+  LogStyle log_style = LogStyle::Progress;  ///< LogStyle::Epoch prints columns Epoch | Loss | Time | ETA
 
   double minutes = 0.0;        ///< if > 0, duration of the run, instead of `steps`
   double epochs = 0.0;         ///< if > 0, passes over the dataset, instead of `steps`
@@ -216,21 +216,21 @@ struct RunRequest {
   static bool none(const char*) { return false; }
   std::function<bool(const char* flag)> given = none;  ///< true if the flag is on the command line or in --config FILE
   std::function<bool(const char* flag)> typed = none;  ///< true if the flag is on the command line
-  std::string text{}, conversations{};                 ///< the dataset's first file, in the member for its kind
-  bool has_model = true;                               ///< starts from --init or resumes a run
-  bool learns_tokenizer = false;                       ///< trains a tokenizer on the dataset
+  std::string text{}, conversations{};                 ///< path of the dataset's first file; the other is empty
+  bool has_model = true;                               ///< the run starts from a model (--init) or is resumed
+  bool learns_tokenizer = false;                       ///< the run trains a tokenizer on its dataset
 };
 
 /// Throws core::UsageError if the model's shape is invalid, or if a row of combinations.cpp rejects `config` and
 /// `request`.
 void validate(const TrainConfig& config, const RunRequest& request = {});
 
-/// Returns the settings of the adapters of a configuration with lora_rank > 0, without their base model.
+/// Returns the LoRA settings of a configuration with lora_rank > 0. AdapterInfo::base is left empty.
 [[nodiscard]] core::AdapterInfo adapter_info(const TrainConfig& config);
 
-/// Converts a configuration to JSON as in trainer.json. Keys are flag names with underscores. config_from_json() reads
-/// it; `where` is the file's name for errors. Fields added since the first version may be missing. Any other missing
-/// key throws core::Error.
+/// Converts a configuration to JSON as in trainer.json. Keys are flag names with underscores. config_from_json() is the
+/// inverse; its errors name the file `where`. Keys added since the first version may be missing. If any other key is
+/// missing, it throws core::Error.
 [[nodiscard]] nlohmann::ordered_json to_json(const TrainConfig& config);
 [[nodiscard]] TrainConfig config_from_json(const nlohmann::json& json, const std::string& where);
 

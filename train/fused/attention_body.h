@@ -27,7 +27,8 @@ inline void store_rows(const Real<T>* x, size_t stride, size_t n, size_t dim, Re
   }
 }
 
-/// A block of queries and the keys [first, first + n_keys) that they attend to. Query i attends to [first_of(i), i].
+/// A block of queries and the range of keys [first, first + n_keys), which covers all keys that they attend to. `first`
+/// is a multiple of 16. Query i attends to [first_of(i), i].
 struct KeyRange {
   size_t window;
   const int64_t* starts;
@@ -55,8 +56,8 @@ inline uint64_t attention_row(const AttentionShape& shape, size_t sequence, size
 struct HeadLayout {
   size_t group;  ///< query heads per key/value head
   size_t n, dim, stride, at_key, at_value;
-  size_t width;   ///< stride of rows of K values, padded to a multiple of 16
-  size_t length;  ///< stride of rows of T values, padded to a multiple of 16, plus 16
+  size_t width;   ///< row stride of matrices with `dim` columns: padded to a multiple of 16
+  size_t length;  ///< row stride of matrices with `n` columns: padded to a multiple of 16, plus 16
 
   HeadLayout(const AttentionShape& shape, size_t kv_head)
       : group(shape.n_heads / shape.n_kv_heads),
@@ -78,7 +79,7 @@ void attention(const T* qkv, const AttentionShape& shape, size_t kv_head, const 
   const HeadLayout l(shape, kv_head);
   const R scale = 1 / std::sqrt(static_cast<R>(l.dim));
 
-  // Packed matrices have g values per element (products_body.h). Rows of T or K values are padded (HeadLayout).
+  // Packed matrices have kGroup values per element (products_body.h). Rows of all matrices are padded (HeadLayout).
   const auto packed = scratch<E>(l.dim * l.length + l.n * l.width + kQueryBlock * (l.width + l.length) + l.width);
   E* keys = packed.get();                               // packed kᵀ [K, T]
   E* values = keys + l.dim * l.length;                  // packed v [T, K]

@@ -1,5 +1,5 @@
-// A whole block as one autograd function with a hand-written backward pass. Matrix products are LibTorch's (linears.h),
-// everything between them uses the kernels of loops.h. nn::Block is the reference that tests compare with.
+// A whole block as one autograd function with a hand-written backward pass. Matrix products are LibTorch's (linears.h);
+// the operations between them use the kernels of loops.h. nn::Block is the reference that tests compare with.
 // Shapes: B sequences, T positions, N = B T rows, D model width, C columns of queries, keys and values, F hidden width.
 #include <algorithm>
 #include <array>
@@ -27,7 +27,7 @@ namespace {
 
 using variable_list = std::vector<Tensor>;
 
-// The matrix products of a block. If its feed-forward network is not a SwiGLU, the last two are empty and the autograd
+// The matrix products of a block. If its feed-forward network is not a SwiGLU, GateUp and W2 are empty and the autograd
 // function covers only the attention branch.
 enum Matrix : size_t { Qkv, Wo, GateUp, W2, kMatrices };
 using BlockLinears = std::array<StackedLinears, kMatrices>;
@@ -103,7 +103,7 @@ struct BlockPass {
     for (size_t i = 0; i < kMatrices; ++i) w[i] = (*linears)[i].product(type, training, key);
   }
 
-  // Computes h = x + attention(norm(x)). Returns h + ffn(norm(h)), or h without a fused feed-forward network.
+  // Computes h = x + attention(norm(x)). Returns h + ffn(norm(h)), or only h if the ffn is not fused.
   template <typename T>
   Tensor forward() {
     a.normed = norm<T>(x_ND, attention_norm_D, settings->config.norm_eps);
@@ -149,7 +149,7 @@ struct BlockPass {
     return all;
   }
 
-  // Frozen weights are not kept between the passes, but loaded from the file again.
+  // Loads frozen weights from the file if `loaded`, else frees them. They are not kept in memory between the passes.
   void set_frozen_weights(bool loaded) {
     for (size_t i = 0; i < kMatrices; ++i) {
       if ((*linears)[i].frozen()) w[i].weight = loaded ? (*linears)[i].weight(type) : Tensor();

@@ -1,5 +1,5 @@
-// Embedding dropout; and the final norm, linear head and cross-entropy as one autograd function. Logits are computed
-// for n rows at a time and overwritten by their gradient; those of a whole batch are never stored. With logits
+// Embedding dropout, and one autograd function for the final norm, linear head and cross-entropy. Logits are computed
+// for n rows at a time and overwritten by their gradient. The logits of a whole batch are never stored. With logits
 // z = y Wᵀ of normalized rows y, and dz from loop_table.cpp: dy = dz W, dW = dzᵀ y. The forward pass computes both,
 // and the backward pass scales them by the loss's gradient (Hsu et al., "Liger Kernel", 2024, section 3.2).
 // Shapes: B sequences, T positions, N rows, D model width, V vocabulary.

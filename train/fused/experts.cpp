@@ -125,7 +125,7 @@ std::vector<Tensor> experts_backward(const Stacks& w, const ExpertSlots& slots, 
 nn::ExpertProducts expert_products(const core::ModelConfig& config) {
   const core::FamilyInfo& family = core::info(config.family);
   if (family.gate != core::Gate::Silu || family.mixture.biases) return {};
-  // Caches the stacked weights in the type of the products until they change.
+  // Caches the stacked weights, converted to the type of the products, until the weights change.
   return [operands = std::make_shared<std::array<Operand, 3>>()](const Tensor& x_ND, const Tensor& chosen_NK,
                                                                  const Tensor& weights_NK, const Tensor& w1,
                                                                  const Tensor& w3, const Tensor& w2) {

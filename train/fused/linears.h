@@ -44,7 +44,7 @@ struct StackedLinears {
 
   [[nodiscard]] bool frozen() const { return !layers.empty() && frozen_of(layers.front()) != nullptr; }
 
-  /// Returns the stacked weights in `type`. Trained weights are cached until they change, frozen ones are not.
+  /// Returns the stacked weights in `type`. Caches trained weights until they change, and never caches frozen weights.
   [[nodiscard]] Tensor weight(torch::ScalarType type) {
     if (layers.empty()) return {};
     if (!frozen()) {

@@ -57,11 +57,12 @@ struct Loops {
 
   /// Computes y = norm(x) for rows x [n, dim], and inverse_rms [n] = 1 / sqrt(mean(x²) + eps).
   void (*rms_norm)(const R* x, const R* weight, double eps, size_t n, size_t dim, T* y, R* inverse_rms);
-  /// Sets dx = dstream + gradient of x, and adds the gradient of weight to dweight [dim]. dstream may alias dx.
+  /// Sets dx = dstream + gradient of x, where dstream is the residual stream's gradient and may alias dx. Adds the
+  /// gradient of weight to dweight [dim].
   void (*rms_norm_backward)(const T* dy, const R* x, const R* weight, const R* inverse_rms, size_t n, size_t dim,
                             const R* dstream, R* dx, R* dweight);
 
-  /// Computes out = x + dropout(y) for n rows. `first`, the index of the first row, determines the dropout mask.
+  /// Computes out = x + dropout(y) for n rows. The dropout mask depends on the rows' indices, which begin at `first`.
   void (*add)(const R* x, const T* y, const Dropout& dropout, size_t first, size_t n, size_t dim, R* out);
   /// Computes dy = dropout(dout), the gradient of y in add(). Without dropout it only converts the type.
   void (*drop)(const R* dout, const Dropout& dropout, size_t first, size_t n, size_t dim, T* dy);
@@ -70,7 +71,7 @@ struct Loops {
   /// mod n_positions in cos and sin [positions, head_dim / 2].
   void (*rotate)(T* qkv, const AttentionShape& shape, const R* cos, const R* sin, bool inverse, size_t first, size_t n);
 
-  /// Computes y [n, dim] = weight ⊙ silu(gate) ⊙ up. `stride` is the row stride of gate and up; weight [n], null: 1.
+  /// Computes y [n, dim] = weight ⊙ silu(gate) ⊙ up. `stride` is the row stride of gate and up. A null weight [n] is 1.
   void (*swiglu)(const T* gate, const T* up, size_t stride, const R* weight, size_t n, size_t dim, T* y);
   /// Computes dgate and dup (strided like gate and up) from dy, and computes y again. If weight is not null, also
   /// computes dweight [n].

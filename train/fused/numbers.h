@@ -31,7 +31,7 @@ inline BFloat16 rounded<BFloat16>(float x) {
 }
 
 /// Returns e^x within 2 ulp, in a form that g++ vectorizes. e^x = 2^n e^r with integer n and |r| <= ln 2 / 2, where a
-/// polynomial of degree 6 in r suffices. Returns 0 for x < -87.
+/// polynomial of degree 7 in r suffices. Returns 0 for x < -87, and e^88 for x > 88.
 inline float exp(float x) {
   using namespace core::exp_constants;
   const float clamped = x < -87.0F ? -87.0F : x > 88.0F ? 88.0F : x;

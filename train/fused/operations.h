@@ -101,7 +101,8 @@ Normed norm(const Tensor& x_ND, const Tensor& weight_D, double eps) {
   return normed;
 }
 
-/// Returns the gradients of norm(): dx [N, D], to which dstream is added, and dweight [D]. Both have type R.
+/// Returns dx [N, D] and dweight [D], both of type R: the gradients of norm(). dx includes the residual stream's
+/// gradient, dstream.
 template <typename T>
 std::pair<Tensor, Tensor> norm_backward(const Tensor& dy_ND, const Tensor& x_ND, const Tensor& weight_D,
                                         const Tensor& inverse_rms_N, const Tensor& dstream_ND) {
@@ -145,8 +146,8 @@ Tensor drop(const Tensor& dout_ND, const Dropout& dropout) {
   });
 }
 
-/// Rotates queries and keys in place, or back if `inverse` is true. `rotations` [2, positions, head_dim / 2], of type
-/// R, holds cosines and sines.
+/// Applies RoPE to queries and keys in place, or the inverse rotation if `inverse` is true. `rotations` of type R,
+/// [2, positions, head_dim / 2], contains cosines and sines.
 template <typename T>
 void rotate(const Tensor& qkv_NC, const AttentionShape& shape, const Tensor& rotations, bool inverse) {
   RECORD_FUNCTION("folio::rotate", {});
@@ -171,7 +172,7 @@ void for_heads(int64_t rows, const AttentionShape& shape, Body&& body) {
 
 struct Attended {
   Tensor heads;     ///< [N, query_dim] of type T
-  Tensor log_sums;  ///< log-sum-exp of the scores, [N, n_heads] of type R; for each sequence [n_heads, positions]
+  Tensor log_sums;  ///< log-sum-exp of scores [N, n_heads] of type R; memory layout: [sequences, n_heads, positions]
 };
 template <typename T>
 Attended attend(const Tensor& qkv_NC, const AttentionShape& shape, const Dropout& dropout) {

@@ -109,8 +109,8 @@ inline void columns(size_t m, const StridedMatrix<typename P::E>& a, const typen
   for (; i < m; ++i) tile<P, 1, kVectors>(rest(), b, b_stride, k, c + i * c_stride, c_stride, add);
 }
 
-/// Computes C = A B, or C += A B if `add`. k counts values; with an odd k, the padding value of the last element must
-/// be 0 in A or B. n must be a multiple of 16, and rows of B and C must be aligned to vectors.
+/// Computes C = A B, or C += A B if `add`. k counts values, not packed elements. If k is not a multiple of kGroup, the
+/// padding must be 0 in A or B. n must be a multiple of 16, and rows of B and C must be aligned to vectors.
 template <typename P>
 inline void multiply(size_t m, size_t n, size_t k, const StridedMatrix<typename P::E>& a, const typename P::E* b,
                      size_t b_stride, typename P::R* c, size_t c_stride, bool add) {
@@ -124,7 +124,8 @@ inline void multiply(size_t m, size_t n, size_t k, const StridedMatrix<typename 
 
 // Functions that pack x [n, dim], with row stride x_stride, into elements. Padding is zero.
 
-/// Packs x as A of multiply() with k = dim. Elements of out [n, stride >= dim / kGroup] hold kGroup values of a row.
+/// Packs x as the matrix A of multiply(), with k = dim, a multiple of kGroup. Each element of out [n, stride >=
+/// dim / kGroup] contains kGroup values of a row.
 template <typename T, typename X>
 inline void pack_rows(const X* x, size_t x_stride, size_t n, size_t dim, typename Arithmetic<T>::E* out,
                       size_t stride) {
@@ -141,8 +142,8 @@ inline void pack_rows(const X* x, size_t x_stride, size_t n, size_t dim, typenam
   }
 }
 
-/// Packs x as B or Aᵀ of multiply() with k = n. Elements of out [n / kGroup rounded up, stride >= dim] hold kGroup
-/// values of a column.
+/// Packs x as the matrix B or Aᵀ of multiply(), with k = n. Each element of out [n / kGroup rounded up, stride >= dim]
+/// contains kGroup values of a column.
 template <typename T, typename X>
 inline void pack_row_groups(const X* x, size_t x_stride, size_t n, size_t dim, typename Arithmetic<T>::E* out,
                             size_t stride) {
@@ -163,13 +164,13 @@ inline void pack_row_groups(const X* x, size_t x_stride, size_t n, size_t dim, t
   }
 }
 
-/// Packs xᵀ as B of multiply() with k = dim. Elements of out [dim / kGroup, stride >= n] hold kGroup values of a row of
-/// x.
+/// Packs xᵀ as the matrix B of multiply(), with k = dim, a multiple of kGroup. Each element of out [dim / kGroup,
+/// stride >= n] contains kGroup values of a row of x. `stride` must be a multiple of 16.
 template <typename T>
 inline void pack_columns(const T* x, size_t x_stride, size_t n, size_t dim, typename Arithmetic<T>::E* out,
                          size_t stride) {
   using P = Arithmetic<T>;
-  // Blocks of 16 rows write whole cache lines.
+  // Blocks of 16 rows of x fill whole cache lines of out.
   for (size_t i = 0; i < stride; i += 16) {
     for (size_t d = 0; d < dim / P::kGroup; ++d) {
       for (size_t row = i; row < i + 16; ++row) {

@@ -43,7 +43,7 @@ class LoraLinearImpl : public nn::LinearImpl {
   LoraWeights low_rank_;
 };
 
-/// Creates layers that support adapters: with the frozen matrices of a file, or, if there is none, trainable weights.
+/// Creates layers that support adapters. Their weights are frozen matrices of `weights`, or trainable if it is null.
 class LoraLinears : public nn::Linears {
  public:
   explicit LoraLinears(std::shared_ptr<const core::StoredModel> weights = nullptr);
@@ -54,7 +54,7 @@ class LoraLinears : public nn::Linears {
  private:
   [[nodiscard]] std::shared_ptr<const FrozenMatrix> frozen(const std::string& name) const;
 
-  std::shared_ptr<const core::StoredModel> weights_;  ///< null: layers have trainable weights
+  std::shared_ptr<const core::StoredModel> weights_;  ///< file with the frozen weights; null: trainable weights
   std::vector<core::TensorSpec> manifest_;
 };
 
@@ -68,7 +68,8 @@ void freeze_rest(nn::Llama& model, const core::StoredModel& weights);
 /// Adds an adapter to each target matrix of a model created with LoraLinears. Outputs are unchanged until training.
 void add_lora(nn::Llama& model, const core::AdapterInfo& info);
 
-/// Returns the module that holds a tensor's adapter: "layers.0.attention.wq" has parameters .lora_a and .lora_b.
+/// Returns the name of the module with a tensor's adapter, such as NAME = "layers.0.attention.wq". The adapter's
+/// parameters are NAME.lora_a and NAME.lora_b.
 [[nodiscard]] std::string lora_module(const core::TensorSpec& spec);
 
 }  // namespace folio::train::lora

@@ -8,9 +8,9 @@
 
 namespace folio::train {
 
-/// Returns forward(), computed without autograd. `backward`, which maps the result's gradient to the gradients of
-/// `inputs`, is called at most once and then destroyed with everything that it captured. It must not capture the result
-/// itself, whose graph owns it: only a detached copy.
+/// Returns forward(), computed without autograd. `backward` maps the result's gradient to the gradients of `inputs`. It
+/// is called at most once, and then destroyed with everything that it captured. It may capture a detached copy of the
+/// result, but not the result itself: the result's graph owns `backward`, so they would never be freed.
 [[nodiscard]] torch::Tensor with_backward(
     at::TensorList inputs, const std::function<torch::Tensor()>& forward,
     std::function<std::vector<torch::Tensor>(const torch::Tensor& gradient)> backward);

@@ -1,5 +1,5 @@
-// Creates the Gloo and NCCL backends. c10d's header of the Gloo backend includes Gloo's own headers, which the wheel
-// does not contain. gloo/ has stubs of them, which only this file includes.
+// Creates the Gloo and NCCL backends. c10d's header ProcessGroupGloo.hpp includes Gloo's own headers, which LibTorch's
+// wheel lacks. The directory gloo/ has stubs for them; only this file includes the stubs.
 #ifndef USE_C10D_GLOO
 #define USE_C10D_GLOO
 #endif

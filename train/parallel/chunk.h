@@ -11,7 +11,8 @@ namespace folio::train::parallel {
 
 class ChunkImpl : public torch::nn::Module {
  public:
-  /// Creates layers first .. end - 1, uninitialized. With tied embeddings, the last chunk has its own tok_embeddings.
+  /// Creates layers first .. end - 1 with uninitialized weights. With tied embeddings, the last chunk has its own
+  /// copy of tok_embeddings.
   ChunkImpl(const core::ModelConfig& config, std::shared_ptr<const nn::Parts> parts, int64_t first, int64_t end);
 
   /// Runs the layers on token ids [B, T] (first chunk) or on the previous chunk's output [B, T, dim].

@@ -24,7 +24,8 @@ constexpr int64_t kT = 2;  // index of the dimension of positions in [B, H, T, K
 // Returns the accumulator type of sums over blocks and ranks: at least f32.
 auto sum_type(const Tensor& x) { return x.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat; }
 
-// Starts sending `leaving` to the next rank. The returned function waits, and returns the previous rank's tensor.
+// Starts sending `leaving` to the next rank and receiving a tensor from the previous rank. The returned function waits
+// for both transfers and returns the received tensor.
 std::function<Tensor()> pass_on(const Tensor& leaving, Group& ring, int tag) {
   const Tensor coming = torch::empty_like(leaving);
   Pending sent = ring.send(leaving, ring.next(), tag), received = ring.receive(coming, ring.previous(), tag);
@@ -36,8 +37,8 @@ std::function<Tensor()> pass_on(const Tensor& leaving, Group& ring, int tag) {
 }
 enum Tag { kKeys, kGradients };
 
-// Calls use(from, kv) for each rank `from`, beginning with this one. kv [2, B, G, T, K] holds that rank's keys and
-// values. Those of the next rank arrive during the call.
+// Calls use(from, kv) once for each rank `from`, starting with this rank and continuing with the previous rank of the
+// ring. kv [2, B, G, T, K] contains the keys and values of rank `from`. The next kv is received while a call runs.
 template <typename Use>
 void around(Group& ring, Tensor kv, Use&& use) {
   const int64_t C = ring.size();
@@ -49,23 +50,24 @@ void around(Group& ring, Tensor kv, Use&& use) {
   }
 }
 
-// Returns the queries of `x` that take part in a ring step. keys_of() returns the keys or values that do.
+// Returns the query chunks of `x` that a ring step uses; keys_of() returns the key or value chunks that the step uses.
 Tensor queries_of(const Tensor& x, const RingBlock& block) {
   const int64_t chunk = x.size(kT) / 2;
   return x.narrow(kT, block.first_query * chunk, x.size(kT) - block.first_query * chunk);
 }
 Tensor keys_of(const Tensor& x, const RingBlock& block) { return x.narrow(kT, 0, block.n_keys * (x.size(kT) / 2)); }
 
-// Repeats key heads, since LibTorch's kernel requires one per query head; sum_of_query_heads() adds their gradients.
+// Repeats key or value heads, since LibTorch's kernel requires one per query head. sum_of_query_heads() sums the
+// gradients of the repeated heads.
 Tensor for_each_query_head(const Tensor& k_BGSK, int64_t H) { return k_BGSK.repeat_interleave(H / k_BGSK.size(1), 1); }
 Tensor sum_of_query_heads(const Tensor& dk_BHSK, int64_t G) { return dk_BHSK.unflatten(1, {G, -1}).sum(2); }
 
-// State of one forward and backward pass.
+// State of ring attention on one rank, for one forward and backward pass.
 struct RingPass {
   Tensor q_BHTK, kv;  // kv: keys and values [2, B, G, T, K]
   double scale;
   Group& ring;
-  Tensor out_BHTK{}, lse_BHT{};  // the result, and the log-sum-exp of its scores
+  Tensor out_BHTK{}, lse_BHT{};  // attention output and log-sum-exp of the scores, over the keys so far
 
   Tensor forward() {
     const int64_t H = q_BHTK.size(1);
@@ -74,12 +76,13 @@ struct RingPass {
       auto [mean_BHNK, sum_BHN] = at::_scaled_dot_product_flash_attention_for_cpu(
           queries_of(q_BHTK, block), for_each_query_head(keys_of(kv_here[0], block), H),
           for_each_query_head(keys_of(kv_here[1], block), H), /*dropout_p=*/0.0, block.causal, /*attn_mask=*/{}, scale);
-      if (!out_BHTK.defined()) {  // first step: its causal mask leaves each query at least one key
+      if (!out_BHTK.defined()) {  // first step: its causal mask allows at least one key per query
         out_BHTK = mean_BHNK.to(sum_type(q_BHTK));
         lse_BHT = sum_BHN;
         return;
       }
-      // Add this block's keys: out = (e^lse out + e^sum mean) / (e^lse + e^sum), lse = log(e^lse + e^sum).
+      // Merge this block's output `mean` and log-sum-exp `sum` into the running ones:
+      // out = (e^lse out + e^sum mean) / (e^lse + e^sum), lse = log(e^lse + e^sum).
       Tensor out = queries_of(out_BHTK, block), lse = queries_of(lse_BHT, block);
       out.sub_(torch::sigmoid(sum_BHN - lse).unsqueeze(-1) * (out - mean_BHNK));
       lse.sub_(torch::log_sigmoid(lse - sum_BHN));
@@ -92,7 +95,8 @@ struct RingPass {
   std::vector<Tensor> backward(const Tensor& dout_BHTK) {
     const int64_t H = q_BHTK.size(1), G = kv.size(2);
     const Tensor dq_BHTK = torch::zeros_like(q_BHTK, sum_type(q_BHTK));
-    // Gradients of keys and values travel around the ring one step after them, and each rank adds its terms.
+    // The gradients of a rank's keys and values are sent around the ring one step after the keys and values. Each rank
+    // adds its terms.
     Tensor dkv;
     std::function<Tensor()> gradients;
     around(ring, kv, [&](int64_t from, const Tensor& kv_here) {
@@ -122,7 +126,7 @@ RingBlock ring_block(int64_t rank, int64_t from) {
 }
 
 Tensor ring_attention(const Tensor& q_BHTK, const Tensor& k_BGTK, const Tensor& v_BGTK, double scale, Group& context) {
-  // The kernel requires one type, but under autocast, query-key norms may return float.
+  // The kernel requires q, k and v of the same type, but under autocast, query and key norms may return float.
   const Tensor q = q_BHTK.to(v_BGTK.scalar_type()), k = k_BGTK.to(v_BGTK.scalar_type());
   const auto pass = std::make_shared<RingPass>(RingPass{
       .q_BHTK = q.detach(), .kv = torch::stack({k.detach(), v_BGTK.detach()}), .scale = scale, .ring = context});

@@ -31,8 +31,8 @@ struct RingBlock {
 [[nodiscard]] RingBlock ring_block(int64_t rank, int64_t from);
 
 /// Computes causal attention over whole sequences. Each of C ranks passes q [B, H, T/C, K] and k, v [B, G, T/C, K] of
-/// its own positions, after RoPE, and gets [B, H, T/C, K] for them: B sequences of T positions, H query heads, G
-/// key/value heads, K dimensions per head. Weights are softmax(scale · q · k). CPU only.
+/// its own positions, after RoPE. Returns the output at these positions, [B, H, T/C, K]: B sequences of T positions, H
+/// query heads, G key/value heads, K dimensions per head. Weights are softmax(scale · q · k). CPU only.
 [[nodiscard]] torch::Tensor ring_attention(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
                                            double scale, Group& context);
 
@@ -42,7 +42,8 @@ class ContextAttentionImpl : public nn::FamilyAttentionImpl {
   /// its graphs.
   ContextAttentionImpl(const core::ModelConfig& config, nn::RopeCache rope, Group& context, double dropout = 0.0);
 
-  /// Maps x [sequences, positions, dim] of this rank's two chunks to the same shape. Throws core::Error for `starts`.
+  /// Returns the attention output for x [sequences, positions, dim], this rank's two chunks, in the same shape. Throws
+  /// core::Error if `starts` is defined: packed sequences are not supported.
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {}) override;
 
  protected:

@@ -10,11 +10,11 @@ namespace {
 
 constexpr double kBytes = 4.0;  // bytes per element (float32)
 
-// Returns the fraction of a tensor that each of n ranks sends on average.
-double of_sum(double n) { return 2 * (n - 1) / n; }  // all-reduce by a ring: reduce-scatter, then all-gather
-double of_one_way(double n) { return (n - 1) / n; }  // all-gather, reduce-scatter or broadcast
+// Bytes that each of n ranks sends on average in a collective, relative to the size of the tensor.
+double all_reduce_factor(double n) { return 2 * (n - 1) / n; }  // ring all-reduce: reduce-scatter, then all-gather
+double gather_factor(double n) { return (n - 1) / n; }          // all-gather, reduce-scatter or broadcast
 // Reduce to one rank: Gloo runs a ring reduce-scatter, and then the other ranks send their parts to that rank.
-double of_sum_at_one(double n) { return of_one_way(n) * (1 + 1 / n); }
+double reduce_factor(double n) { return gather_factor(n) * (1 + 1 / n); }
 
 struct Rank {
   const TrainConfig& config;
@@ -40,7 +40,7 @@ void add_sent(Costs& costs, const char* what, double bytes) {
 }
 
 void Rank::add_activations(Costs& costs) const {
-  // Positions of a microbatch: `line` in a tensor-parallel group, `own` on this rank.
+  // Tokens per microbatch: `line` in the whole tensor-parallel group, `own` on this rank.
   const double line = static_cast<double>(config.batch_size) / (D * e) * static_cast<double>(config.window) / C;
   const double own = line / t;
   double layers = 0.0, mixtures = 0.0;
@@ -55,13 +55,13 @@ void Rank::add_activations(Costs& costs) const {
   const double forwards = zero == 3 ? 2 : 1;  // sharded blocks recompute activations in the backward pass
   // Attention and dense feed-forward networks have one gather and one scatter per pass.
   add_sent(costs, "tensor: activations",
-           step * (2 * layers - mixtures) * 2 * (forwards + 1) * of_one_way(t) * line * dim);
-  // Keys and values are sent C - 1 times in a forward and in a backward pass, their gradients C times.
+           step * (2 * layers - mixtures) * 2 * (forwards + 1) * gather_factor(t) * line * dim);
+  // A forward pass and a backward pass each send keys and values C - 1 times; a backward pass sends gradients C times.
   add_sent(costs, "context: keys, values",
            step * layers * 2 * (forwards * (C - 1) + (2 * C - 1)) * line * static_cast<double>(c.kv_dim()) / t *
                (C > 1 ? 1 : 0));
   add_sent(costs, "expert: rows",
-           step * mixtures * 4 * of_one_way(e) * own * static_cast<double>(c.experts_per_token) * dim);
+           step * mixtures * 4 * gather_factor(e) * own * static_cast<double>(c.experts_per_token) * dim);
   add_sent(costs, "pipeline: activations", n_stages > 1 ? step * sends * own * dim : 0.0);
 }
 
@@ -75,7 +75,7 @@ void Rank::add_weights(Costs& costs) const {
     if (!here) continue;
     const bool sharded = zero == 3 && spec.layer >= 0;
     Piece piece = piece_of(spec.module_name, {}, c, mesh);
-    piece.tied_ends = false;  // a tied embedding's gradient sum over the two end stages is added as `tied`
+    piece.tied_ends = false;  // `tied` counts the sum of a tied embedding's gradient over both end stages
     const auto copies = static_cast<double>(piece.n_copies(mesh));
     const double bytes = kBytes * static_cast<double>(spec.elements()) / (piece.cut_dim >= 0 ? size(piece.by) : 1.0);
     const double owned = bytes / D;  // average per data rank if each parameter has one owner
@@ -87,9 +87,9 @@ void Rank::add_weights(Costs& costs) const {
     // Sharded blocks send gradients after each microbatch, and weights before its forward and its backward pass.
     // Otherwise, both are sent once per step.
     const double times = sharded ? microbatches : 1.0;
-    sums += times * bytes * (zero < 2 ? of_sum(copies) : of_sum(copies / D) + of_sum_at_one(D));
-    if (zero > 0) weights += bytes * of_one_way(D) * (sharded ? 2 * microbatches : 1.0);
-    if (is_embedding && tied_ends) tied = (zero < 2 ? bytes : owned) * of_sum(2);
+    sums += times * bytes * (zero < 2 ? all_reduce_factor(copies) : all_reduce_factor(copies / D) + reduce_factor(D));
+    if (zero > 0) weights += bytes * gather_factor(D) * (sharded ? 2 * microbatches : 1.0);
+    if (is_embedding && tied_ends) tied = (zero < 2 ? bytes : owned) * all_reduce_factor(2);
   }
   add_sent(costs, "sums of gradients", sums);
   add_sent(costs, "zero: weights", weights);

@@ -12,7 +12,7 @@ namespace folio::train::parallel {
 
 struct Costs {
   double parameters = 0.0;
-  double gradients = 0.0;  ///< stored between the backward pass and the update
+  double gradients = 0.0;  ///< bytes stored between the backward pass and the update
   double optimizer = 0.0;
   struct Sent {
     std::string what;

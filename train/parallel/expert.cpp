@@ -33,13 +33,13 @@ Tensor ExpertParallelMixtureImpl::of_experts(const Tensor& x_ND, const nn::Route
 
   const std::vector<int64_t> even(static_cast<size_t>(n_ranks), here);
   const Tensor sent_E = expert_S.bincount({}, config().n_experts);
-  const Tensor received_E = group_.exchange(sent_E, even, even);  // rows that each rank sends to this rank's experts
+  const Tensor received_E = group_.exchange(sent_E, even, even);  // number of rows from each rank for each expert here
   const auto sent = sums_by_rank(sent_E, n_ranks), received = sums_by_rank(received_E, n_ranks);
 
   const Tensor x_RD = exchange_rows(x_ND.index_select(0, row_S), sent, received, group_);
   const Tensor place_R1 =
       torch::arange(here, received_E.options()).repeat({n_ranks}).repeat_interleave(received_E).unsqueeze(-1);
-  const Tensor y_RD = own_experts(x_RD, place_R1, torch::ones({x_RD.size(0), 1}, routes.weights.options()));
+  const Tensor y_RD = local_expert_sum(x_RD, place_R1, torch::ones({x_RD.size(0), 1}, routes.weights.options()));
   const Tensor y_SD = exchange_rows(y_RD, received, sent, group_);
   const Tensor weight_S = routes.weights.flatten().index_select(0, order_S);
   return torch::zeros_like(x_ND).index_add(0, row_S, y_SD * weight_S.unsqueeze(-1));

@@ -20,7 +20,7 @@ int64_t bytes_of(const Tensor& t) { return static_cast<int64_t>(t.nbytes()); }
 
 // Calls c10d and converts its errors to RankLost. c10d has no error types, so timeouts are recognized by the message.
 template <typename Call>
-auto naming_loss(const std::string& what, Call&& call) {
+auto rethrow_as_rank_lost(const std::string& what, Call&& call) {
   try {
     return call();
   } catch (const std::exception& error) {
@@ -36,11 +36,13 @@ auto naming_loss(const std::string& what, Call&& call) {
 Tensor rows_of_bytes(const Tensor& t) { return (t.dim() == 1 ? t.unsqueeze(1) : t.flatten(1)).view(torch::kByte); }
 Tensor as_bytes(const Tensor& t) { return rows_of_bytes(t.reshape({1, -1})); }
 
-// Returns how often a rank sends in Gloo's broadcast over a binomial tree of n ranks. `place` is 0 at the root.
+// Returns how often a rank sends in Gloo's broadcast over a binomial tree of n ranks. `place` is the rank's index in
+// the group relative to the root's, modulo n.
 int64_t sends_of_broadcast(int64_t place, int64_t n) {
   int64_t top = 1, sends = 0;
   while (top < n) top *= 2;
-  // In the binomial tree, a rank receives over the lowest set bit of `place` and sends over all lower bits.
+  // In the binomial tree, a rank sends to place + bit for each power of two `bit` below the lowest set bit of `place`.
+  // The root (place 0) sends for each power of two.
   for (int64_t bit = place == 0 ? top / 2 : (place & -place) / 2; bit > 0; bit /= 2) sends += place + bit < n ? 1 : 0;
   return sends;
 }
@@ -59,7 +61,7 @@ Group::Group(const c10::intrusive_ptr<c10d::Store>& store, std::string name, std
     throw RankLost(fmt::format("{}: rank {} did not connect within {} s", name_, fmt::join(missing, ", "),
                                static_cast<double>(timeout.count()) / 1000.0));
   }
-  group_ = naming_loss(name_ + ", connect", [&] { return connect(own, index_, size(), timeout); });
+  group_ = rethrow_as_rank_lost(name_ + ", connect", [&] { return connect(own, index_, size(), timeout); });
 }
 
 Group::~Group() = default;
@@ -67,10 +69,10 @@ Group::~Group() = default;
 Pending Group::begin(const char* what, int64_t bytes, Tensors tensors, const Call& call) {
   const std::string where = fmt::format("{}, {}", name_, what);
   bytes_sent_ += bytes;
-  const auto work = naming_loss(where, [&] { return call(tensors); });
+  const auto work = rethrow_as_rank_lost(where, [&] { return call(tensors); });
   return Pending([work, where, tensors = std::move(tensors)] {
     RECORD_FUNCTION("folio::wait", {});
-    naming_loss(where, [&] { work->wait(); });
+    rethrow_as_rank_lost(where, [&] { work->wait(); });
   });
 }
 

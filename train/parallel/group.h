@@ -49,7 +49,8 @@ class Pending {
 /// throws RankLost, with the group's name, if a rank has ended or does not join within the timeout.
 class Group {
  public:
-  /// Connects `ranks`, in ascending order; this process is `rank`. Collective: all ranks must pass the same name.
+  /// Connects the ranks in `ranks`, which must be in ascending order and include `rank`, this process's rank.
+  /// Collective: all ranks must pass the same name.
   Group(const c10::intrusive_ptr<c10d::Store>& store, std::string name, std::vector<int64_t> ranks, int64_t rank,
         std::chrono::milliseconds timeout);
   ~Group();
@@ -57,29 +58,30 @@ class Group {
   [[nodiscard]] int64_t size() const { return static_cast<int64_t>(ranks_.size()); }
   /// Returns this rank's index in the group, in [0, size()).
   [[nodiscard]] int64_t index() const { return index_; }
-  /// Returns the index of the next rank on a ring of all ranks. previous() returns that of the previous rank.
+  /// Returns the index of the next rank on the ring of this group; previous() returns the index of the previous rank.
   [[nodiscard]] int64_t next() const { return (index_ + 1) % size(); }
   [[nodiscard]] int64_t previous() const { return (index_ + size() - 1) % size(); }
 
-  /// All-reduce: replaces t by the elementwise sum over all ranks.
+  /// All-reduce: overwrites t on every rank with the elementwise sum of all ranks' t.
   void sum(torch::Tensor t);
   /// Returns the sum of all ranks' values; largest() returns their maximum.
   [[nodiscard]] double sum(double value);
   [[nodiscard]] double largest(double value);
-  /// Reduce: replaces t by the sum on the rank with this index. On other ranks, t is undefined afterwards.
+  /// Reduce: on the rank with this group index, overwrites t with the sum over all ranks. On other ranks, t is
+  /// undefined afterwards.
   void sum_at(torch::Tensor t, int64_t index);
-  /// Broadcast: replaces t by the t of the rank with this index.
+  /// Broadcast: overwrites t on all ranks with the t of the rank with this group index.
   void broadcast(torch::Tensor t, int64_t index);
-  /// All-gather: returns all ranks' t, which have the same shape, concatenated along dim.
+  /// All-gather: returns the t of all ranks, in rank order, concatenated along dim. All must have the same shape.
   [[nodiscard]] torch::Tensor gather(const torch::Tensor& t, int64_t dim);
-  /// Reduce-scatter: returns this rank's part of the sum over all ranks, cut into size() equal parts along dim.
+  /// Reduce-scatter: sums t over all ranks, cuts the sum into size() equal parts along dim, and returns part index().
   [[nodiscard]] torch::Tensor sum_scatter(const torch::Tensor& t, int64_t dim);
-  /// All-to-all: sends the first sent[0] rows of t to rank 0, the next sent[1] to rank 1 and so on. Returns the rows
-  /// received, received[i] of them from rank i, in the order of ranks.
+  /// All-to-all: sends the first sent[0] rows of t to rank 0, the next sent[1] to rank 1 and so on. Returns the
+  /// received rows in rank order: received[i] rows from rank i.
   [[nodiscard]] torch::Tensor exchange(const torch::Tensor& t, const std::vector<int64_t>& sent,
                                        const std::vector<int64_t>& received);
-  /// Starts sending t, which must be contiguous, to the rank with this index. receive() starts receiving into t. Both
-  /// calls must have the same tag.
+  /// Starts sending t, which must be contiguous, to the rank with this group index. receive() starts receiving a tensor
+  /// from that rank into t. The tags of both calls must be equal.
   [[nodiscard]] Pending send(const torch::Tensor& t, int64_t index, int tag = 0);
   [[nodiscard]] Pending receive(torch::Tensor t, int64_t index, int tag = 0);
   /// Barrier: returns when all ranks have called it.

@@ -1,5 +1,6 @@
 // A mesh arranges the ranks of a run in five dimensions, one per parallelism. Ranks that differ only in one coordinate
-// form a line, along which that parallelism communicates. Tensor lines, which send most, are consecutive ranks:
+// form a line, along which that parallelism communicates. Tensor parallelism sends the most data, so the ranks of a
+// tensor line are consecutive:
 //
 //   rank = (((p · data + d) · expert + e) · context + c) · tensor + t        (p: pipeline stage, d: data rank, …)
 #pragma once
@@ -40,7 +41,7 @@ class Mesh {
   [[nodiscard]] int64_t size(Axis axis) const { return shape_[axis]; }
   /// Returns this rank's coordinate, in [0, size(axis)).
   [[nodiscard]] int64_t at(Axis axis) const { return place_[axis]; }
-  /// Returns the ranks whose coordinates differ from this one's only in these dimensions, ascending; includes this one.
+  /// Returns this rank and all ranks that differ from it only in their coordinates along `axes`, in ascending order.
   [[nodiscard]] std::vector<int64_t> along(const std::vector<Axis>& axes) const;
 
  private:

@@ -55,7 +55,8 @@ class RankParts : public fused::FusedParts {
     if (world_.mesh().shape().n_ranks() == 1 || (targets_BT != kIgnored).any().item<bool>()) {
       return fused::FusedParts::loss(c, x_BTD, std::move(norm), std::move(head), targets_BT);
     }
-    // All targets of this rank are ignored. Other ranks wait for its gradients, so the loss must have zero gradients.
+    // All targets of this rank are ignored. Other ranks wait for this rank's gradients, so return a loss whose
+    // gradients are zero.
     Tensor nothing = x_BTD.sum() + norm->weight.sum();
     if (head->weight.defined()) nothing = nothing + head->weight.sum();
     return nothing * 0.0;
@@ -76,7 +77,7 @@ std::shared_ptr<const nn::Parts> rank_parts(const TrainConfig& c, World& world,
   fused::Fusion fusion{.blocks = fuses, .ends = fuses, .recompute = c.recompute};
   const Mesh& mesh = world.mesh();
   const bool shards = c.mesh.zero == 3 && mesh.size(Axis::Data) > 1;
-  // Fused blocks need whole layers. They also cache stacked weights, which sharded blocks must not keep.
+  // Fused blocks do not support divided layers. They also cache stacked weights, which sharded blocks must not keep.
   if (shards || mesh.size(Axis::Tensor) * mesh.size(Axis::Context) * mesh.size(Axis::Expert) > 1) fusion.blocks = false;
   return std::make_shared<RankParts>(c, world, fusion, std::move(linears), shards);
 }
@@ -84,7 +85,8 @@ std::shared_ptr<const nn::Parts> rank_parts(const TrainConfig& c, World& world,
 Piece piece_of(const std::string& name, const Tensor& local, const core::ModelConfig& c, const Mesh& mesh) {
   Piece piece{.name = name, .local = local};
   const auto in = [&](const char* part) { return name.find(part) != std::string::npos; };
-  const bool heads = in("attention.wq_b.") || in("attention.wk_b.") || in("attention.wv_b.");  // of latent attention
+  // Latent attention: the rows of these matrices are grouped by head.
+  const bool heads = in("attention.wq_b.") || in("attention.wk_b.") || in("attention.wv_b.");
   const bool rows =
       heads || in("attention.wq.") || in("attention.wk.") || in("attention.wv.") || in("ffn.w1.") || in("ffn.w3.");
   const bool columns = in("attention.wo.") || in("ffn.w2.");

@@ -1,4 +1,4 @@
-// The part of a model that each rank of a mesh holds, by kind of parallelism (tensor: "Megatron-LM", 2019, section 3):
+// The part of a model that a rank stores, for each kind of parallelism (tensor: "Megatron-LM", 2019, section 3):
 //   pipeline        ranges of layers
 //   tensor          some heads and hidden units: rows of wq, wk, wv, w1 and w3, columns of wo and w2
 //   expert          some experts of each mixture
@@ -15,8 +15,8 @@
 
 namespace folio::train::parallel {
 
-/// Returns the factory of a rank's part of each layer. Parameters have the same names as in the whole model. Blocks and
-/// ends are fused only if `is_trained`.
+/// Returns a factory that creates this rank's part of each layer. Parameters have the same names as in the whole model.
+/// Blocks, and the final norm with head and loss, are fused only if `is_trained`.
 [[nodiscard]] std::shared_ptr<const nn::Parts> rank_parts(const TrainConfig& config, World& world,
                                                           std::shared_ptr<const nn::Linears> linears, bool is_trained);
 

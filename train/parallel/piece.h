@@ -14,13 +14,13 @@ namespace folio::train::parallel {
 
 struct Piece {
   std::string name;        ///< parameter name in the whole model, such as "layers.3.attention.wq.weight"
-  torch::Tensor local;     ///< this rank's parameter, the whole or a part
+  torch::Tensor local;     ///< this rank's tensor: the whole parameter or a part of it
   int64_t cut_dim = -1;    ///< tensor dimension divided among the ranks of axis `by`; -1: not divided
-  Axis by = Axis::Tensor;  ///< mesh axis whose ranks hold the parts
-  bool tied_ends = false;  ///< embedding held by both the first and the last stage of a pipeline
+  Axis by = Axis::Tensor;  ///< mesh axis along which cut_dim is divided
+  bool tied_ends = false;  ///< true: a tied embedding, stored by the first and the last stage of a pipeline
   int64_t owner = 0;       ///< data coordinate of the rank that updates the parameter (zero.h)
 
-  /// Returns the mesh axes along which ranks hold copies, not counting tied_ends.
+  /// Returns the mesh axes along which ranks have the same elements. n_copies() also counts the copy of tied_ends.
   [[nodiscard]] std::vector<Axis> copies() const;
   [[nodiscard]] int64_t n_copies(const Mesh& mesh) const;
   [[nodiscard]] bool is_owned_by(const Mesh& mesh) const { return owner == mesh.at(Axis::Data); }
@@ -28,8 +28,8 @@ struct Piece {
 
 /// Returns a view of the rank's part of a whole parameter.
 [[nodiscard]] torch::Tensor part_of(const torch::Tensor& whole, const Piece& piece, const Mesh& mesh);
-/// Gathers the whole tensor from the ranks that it is divided among. `local` is the piece's parameter, gradient or
-/// optimizer moment. Collective.
+/// Gathers a whole parameter, gradient or optimizer moment from the ranks that it is divided among, and returns it.
+/// `local` is this rank's part. Collective.
 [[nodiscard]] torch::Tensor whole_of(const torch::Tensor& local, const Piece& piece, World& world);
 
 /// Sums a gradient over all copies of the piece, into the owner's tensor. The other data ranks' tensors are undefined

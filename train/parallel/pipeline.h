@@ -6,7 +6,8 @@
 //      backward(dx) ◀── dx ─────────── backward(dx) ◀── dx ────── backward
 //
 // With v chunks of layers per rank, chunk c of the last rank sends to chunk c + 1 of the first. A rank sends B · T · D
-// elements (sequences, positions, model width) per microbatch, chunk and direction, and idles as the pipeline fills.
+// elements (sequences, positions, model width) per microbatch, chunk and direction. It is idle while the pipeline fills
+// and drains.
 #pragma once
 
 #include <torch/types.h>

@@ -197,8 +197,8 @@ Tensor RankModel::part_of(const std::string& parameter, const Tensor& whole) {
   return parallel::part_of(whole, *find(parameter), world_.mesh());
 }
 
-// Broadcasts this rank's part, `local`, from its owner to the data ranks, gathers the parts to a whole tensor, and
-// broadcasts that from the first pipeline stage that has the parameter to the other stages.
+// Broadcasts `local` from its owner to the data ranks, gathers the ranks' parts into a whole tensor, and broadcasts the
+// whole tensor from the first pipeline stage that has the parameter to the other stages.
 Tensor RankModel::gather(const std::string& parameter, const Tensor& local, const std::vector<int64_t>& shape) {
   const torch::NoGradGuard no_grad;
   Tensor value = local.defined() && local.numel() > 0 ? local.detach().contiguous() : Tensor();

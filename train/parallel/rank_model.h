@@ -26,31 +26,33 @@ namespace folio::train::parallel {
 /// This rank's part of one batch of a step.
 struct Microbatch {
   TensorBatch tokens;
-  double divisor = 1.0;  ///< divides this part's mean loss: the step's targets / this part's targets; ∞ if it has none
+  double divisor = 1.0;  ///< divides the mean loss: targets in the step / targets in this part; ∞ if it has no targets
   torch::Tensor loss{};        ///< contribution to the step's mean loss; set by the last pipeline stage's forward pass
-  double ahead_divisor = 1.0;  ///< like divisor, for the targets of --mtp's module
-  torch::Tensor ahead_loss{};  ///< like loss, for the module; undefined without it and in evaluations
+  double ahead_divisor = 1.0;  ///< like divisor, for the targets of the MTP module (--mtp)
+  torch::Tensor ahead_loss{};  ///< like loss, for the MTP module; undefined without --mtp and in evaluations
 };
 /// Returns the sum of a member of Microbatch, by default `loss`, over this rank's microbatches.
 [[nodiscard]] double loss_of(const std::vector<Microbatch>& parts, torch::Tensor Microbatch::*loss = &Microbatch::loss);
 
-/// Purpose of a model: training, or an average of weights, which is only evaluated and not fused.
+/// Purpose of a model: it is trained, or it stores the average of the weights (--ema). An average is only evaluated,
+/// and its modules are not fused.
 enum class Use { Training, Average };
 
 class RankModel {
  public:
-  /// Initializes weights from LibTorch's generator, equal for every mesh. With `frozen`, uses its weights and adds LoRA
-  /// adapters. `config` must be valid for the mesh (validate()). Throws core::UsageError for GPUs without NCCL.
+  /// Initializes weights from LibTorch's generator, equal for every mesh, or uses the weights of `frozen` and adds LoRA
+  /// adapters. `config` must be valid for the mesh (validate()). Throws core::UsageError for several ranks on GPUs
+  /// without NCCL.
   RankModel(TrainConfig config, World& world, torch::Device device = torch::kCPU, Use use = Use::Training,
             const std::shared_ptr<const core::StoredModel>& frozen = nullptr, torch::ScalarType type = torch::kFloat);
   RankModel(const RankModel&) = delete;
   RankModel& operator=(const RankModel&) = delete;
 
   [[nodiscard]] World& world() const { return world_; }
-  /// Returns this rank's parameters in the whole model's order, including those without a gradient.
+  /// Returns this rank's parameters in model order, also those without a gradient. tensors() returns their tensors.
   [[nodiscard]] std::vector<Piece>& pieces() { return pieces_; }
   [[nodiscard]] std::vector<torch::Tensor> tensors() const;
-  /// Returns true if this rank's optimizer updates the piece. gradients() returns the gradients of these pieces.
+  /// Returns true if this rank's optimizer updates the piece. gradients() returns the gradients of all such pieces.
   [[nodiscard]] bool owns(const Piece& piece) const {
     return piece.local.requires_grad() && piece.is_owned_by(world_.mesh());
   }
@@ -75,7 +77,7 @@ class RankModel {
       std::vector<Microbatch>& parts,
       const std::function<torch::Tensor(Microbatch& part, int64_t chunk, const torch::Tensor& x)>& forward);
 
-  /// Returns the object that sums gradients over copies and shares updated parameters.
+  /// Returns the object that sums gradients over ranks and broadcasts updated parameters.
   [[nodiscard]] Zero& zero() const { return *zero_; }
   /// Returns this rank's contribution to a batch's mean loss, without gradients. The sum over all ranks is the loss.
   double loss(const data::Batch& batch);
@@ -84,18 +86,19 @@ class RankModel {
   void load(const nn::Llama& whole);
   /// Returns a whole model to fill with weights and pass to load(): this model if is_whole(), else a new one.
   [[nodiscard]] nn::Llama to_fill();
-  /// Gathers the model, or with whole_gradients() its gradients, on rank 0. Others may get an empty model. Collective.
+  /// Gathers the model on rank 0; whole_gradients() gathers its gradients. Other ranks may get an empty model.
+  /// Collective.
   [[nodiscard]] nn::Llama whole() { return put_together(false); }
   [[nodiscard]] nn::Llama whole_gradients() { return put_together(true); }
-  /// Gathers a tensor that belongs to a parameter, such as a moment, in the whole parameter's shape. `local` is this
-  /// rank's part, undefined or empty on ranks that have none. Collective.
+  /// Gathers a parameter, or a tensor of the same shape such as a moment, and returns the whole tensor. `local` is this
+  /// rank's part, undefined or empty on ranks without one; `shape` is that of the whole parameter. Collective.
   [[nodiscard]] torch::Tensor gather(const std::string& parameter, const torch::Tensor& local,
                                      const std::vector<int64_t>& shape);
-  /// Returns this rank's part of a whole parameter or of its moments. This rank must have a part.
+  /// Returns this rank's part of `whole`, the named parameter or one of its moments. The rank must have a part of it.
   [[nodiscard]] torch::Tensor part_of(const std::string& parameter, const torch::Tensor& whole);
 
  private:
-  /// Returns true if forward() computes the loss of --mtp's module: in training, not in evaluations.
+  /// Returns true if forward() computes the MTP module's loss: with --mtp in training, but not in evaluations.
   [[nodiscard]] bool trains_ahead() const {
     return config_.model.n_tokens_ahead > 0 && modules_.front()->is_training();
   }
@@ -105,7 +108,7 @@ class RankModel {
   TrainConfig config_;
   World& world_;
   bool is_whole_;
-  std::vector<std::shared_ptr<ShardedBlockImpl>> sharded_;   ///< the layers with ZeRO stage 3; else empty
+  std::vector<std::shared_ptr<ShardedBlockImpl>> sharded_;   ///< this rank's layers with ZeRO stage 3; otherwise empty
   nn::Llama llama_{nullptr};                                 ///< empty with a pipeline
   std::vector<Chunk> chunks_;                                ///< empty without a pipeline
   std::vector<std::shared_ptr<torch::nn::Module>> modules_;  ///< llama_ or chunks_

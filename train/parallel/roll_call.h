@@ -19,8 +19,9 @@ namespace folio::train::parallel {
 
 class RollCall {
  public:
-  /// Starts the listener thread. Needs two store connections of its own. If another rank has failed and the main thread
-  /// has not ended within kPatience, the listener calls `end` with the error message, to end the process.
+  /// Starts the listener thread. `store` and `listener` must be separate connections that nothing else uses. If another
+  /// rank has failed and the main thread does not end soon, the listener calls `end` with the error message; `end` must
+  /// end the process.
   RollCall(const Launch& launch, c10::intrusive_ptr<c10d::Store> store, c10::intrusive_ptr<c10d::Store> listener,
            std::function<void(const std::string&)> end);
   /// Stops the listener thread. Does not wait for other ranks, unlike leave().
@@ -29,11 +30,12 @@ class RollCall {
   /// Records this rank's current step. `in_step` is true within the step, where the rank may wait for others.
   void note(int64_t step, bool in_step);
 
-  /// Returns the error message that all ranks print, such as "rank 1 is gone: …" or "rank 2: no space left …". The
-  /// first rank that fails sends it to the others. Only the process's first error is explained. Can take seconds.
+  /// For RankLost, returns the cause, such as "rank 1 is gone: …" or "rank 2: no space left …", which the first rank
+  /// that fails sends to the others. For other errors, and after the first call, returns the first line of `error`'s
+  /// message. Can take seconds.
   [[nodiscard]] std::string explain(const std::exception& error);
 
-  /// Waits until all ranks have called it, at the end of a run, so that the store stays available until then.
+  /// Must be called at the end of a run. Waits some seconds for all ranks to call it, since they need the store.
   void leave();
 
  private:

@@ -6,8 +6,8 @@
 namespace folio::train::parallel {
 namespace {
 
-// Divides microbatches into groups of at least n_stages, so that no rank waits for a group's first microbatch to return
-// to the first stage. Larger groups come first.
+// Divides microbatches into groups of at least n_stages (one group if there are fewer microbatches), so that no rank
+// waits for a group's first microbatch to return to the first stage. Returns the groups' sizes, larger ones first.
 std::vector<int64_t> group_sizes(int64_t n_stages, int64_t n_microbatches) {
   const int64_t n_groups = std::max<int64_t>(1, n_microbatches / n_stages);
   std::vector<int64_t> sizes(static_cast<size_t>(n_groups), n_microbatches / n_groups);
@@ -16,7 +16,7 @@ std::vector<int64_t> group_sizes(int64_t n_stages, int64_t n_microbatches) {
 }
 
 // Returns a rank's passes of this kind: each group of microbatches runs through all of the rank's chunks of layers, in
-// reverse order for backward passes, before the next group. `groups` has their sizes.
+// reverse order for backward passes, before the next group. `groups` has the groups' sizes.
 std::vector<Action> passes(Action::Kind kind, int64_t n_chunks, const std::vector<int64_t>& groups) {
   std::vector<Action> actions;
   int64_t first = 0;

@@ -15,7 +15,8 @@
 namespace folio::train::parallel {
 
 struct Action {
-  /// BackwardInput and BackwardWeights split a backward pass into the two gradients; used in simulations only.
+  /// BackwardInput and BackwardWeights are the halves of a backward pass that compute the gradients of the input and of
+  /// the weights; used in simulations only.
   enum class Kind { Forward, Backward, BackwardInput, BackwardWeights };
   Kind kind;
   int64_t chunk;  ///< index of the rank's chunk, 0 .. n_chunks - 1
@@ -27,7 +28,7 @@ struct Action {
 using Schedule = std::vector<std::vector<Action>>;
 
 /// Returns the interleaved 1F1B schedule, which is plain 1F1B with one chunk. Microbatches are processed in groups of
-/// n_stages, or slightly larger ones if n_stages does not divide their number. Source: Narayanan et al., "Efficient
+/// n_stages, or larger groups if n_stages does not divide n_microbatches. Source: Narayanan et al., "Efficient
 /// Large-Scale Language Model Training on GPU Clusters", 2021, sections 2.2.1 and 2.2.2.
 [[nodiscard]] Schedule interleaved(int64_t n_stages, int64_t n_chunks, int64_t n_microbatches);
 

@@ -16,7 +16,7 @@
 namespace folio::train::parallel {
 namespace {
 
-// Returns the mesh of n_ranks ranks. Throws core::UsageError if the flags require another number.
+// Returns the mesh of n_ranks ranks. Throws core::UsageError if the flags require a different number of ranks.
 MeshShape mesh_of(const MeshFlags& flags, int64_t n_ranks) {
   MeshShape shape{.sizes = {flags.pipeline, 1, flags.expert, flags.context, flags.tensor}};  // in the order of kAxes
   shape[Axis::Data] = flags.data > 0 ? flags.data : std::max<int64_t>(1, n_ranks / shape.n_ranks());
@@ -70,7 +70,7 @@ void RankSession::require_same(const std::string& what, const std::string& text)
     const auto at = std::mismatch(first.begin(), first.end(), other.begin(), other.end()).first - first.begin();
     const size_t begin = first.substr(0, static_cast<size_t>(at)).rfind('\n') + 1;  // npos + 1 is 0
     const auto line_of = [&](const std::string& all) { return all.substr(begin, all.find('\n', begin) - begin); };
-    // The process that runs the store must not end before the other ranks have read the strings from it.
+    // The process that runs the store must not end before the other ranks have read all texts from the store.
     const auto told = [&](int64_t by) { return fmt::format("told {} {}", what, by); };
     put(*store_, told(launch_.rank), "");
     for (int64_t by = 1; launch_.has_store() && by < launch_.n_ranks; ++by) {

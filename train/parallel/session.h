@@ -1,5 +1,5 @@
-// A process as one rank of a run, or as its only process: connects to the other ranks, checks that they run the same
-// program with the same settings, and notifies them if it fails.
+// One process of a run. It connects to the other ranks, if any, checks that all run the same program with the same
+// settings, and notifies the others if it fails.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@ namespace folio::train::parallel {
 class RankSession {
  public:
   /// Connects all ranks, which must all call it; a single process is one rank. RollCall calls `end` to end the process.
-  /// Throws core::UsageError if the flags require another number of ranks or a rank runs another program, and
+  /// Throws core::UsageError if the flags require a different number of ranks or if ranks run different builds, and
   /// core::Error for other failures.
   RankSession(const Launch& launch, const MeshFlags& flags, std::function<void(const std::string&)> end);
   ~RankSession();

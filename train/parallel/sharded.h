@@ -21,7 +21,8 @@ class ShardedBlockImpl : public nn::BlockImpl {
   /// Wraps a block; its parameters keep their names.
   explicit ShardedBlockImpl(nn::Block inner);
 
-  /// Shards `pieces`, which must be all parameters of the block, from this call on.
+  /// Frees the parameters that this rank does not own; from then on, each pass gathers them. `pieces` must be all
+  /// parameters of the block.
   void shard(std::vector<Piece> pieces, World& world);
 
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {}) override;
@@ -34,7 +35,8 @@ class ShardedBlockImpl : public nn::BlockImpl {
 
  private:
   void gather();
-  /// Returns the gradient of x, given `gradient` of the output. Adds the weights' gradients to those on their owners.
+  /// Returns the gradient of x, given the output's `gradient`. Adds the weights' gradients, summed over ranks, to the
+  /// gradients that their owners store.
   torch::Tensor backward(const torch::Tensor& x, const torch::Tensor& starts, const torch::Tensor& gradient,
                          const torch::Tensor& random_state);
 

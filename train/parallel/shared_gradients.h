@@ -1,11 +1,11 @@
 // All-reduce of gradients in shared memory, for data parallel ranks on one host. Each rank has a buffer with all its
-// gradients. Sockets would copy the bytes of a sum four times; here they are read once.
+// gradients. Over sockets, the bytes of a sum would be copied four times; in shared memory, each gradient is read once.
 //
 //   rank 0's buffer [ gradients ............ | ...................... ]
 //                        ▼ + ▲ rank 0 adds         ▼ + ▲ rank 1 adds; each writes its sums to all buffers
 //   rank 1's buffer [ gradients ............ | ...................... ]
 //
-// Barriers through Gloo, which detects lost ranks, follow the writing of gradients and the writing of sums. Parameters
+// After writing gradients and after writing sums, ranks wait at a Gloo barrier, which detects lost ranks. Parameters
 // updated by their owners (zero.h) are shared in the same way.
 #pragma once
 
@@ -27,8 +27,8 @@ class SharedGradients {
   static std::unique_ptr<SharedGradients> open(std::vector<torch::Tensor> parameters, std::vector<int64_t> owners,
                                                Group& group);
 
-  /// Replaces each gradient by the sum over ranks, added in rank order and stored in this rank's buffer. Must be called
-  /// after a step's last backward pass. A parameter without a gradient counts as zeros.
+  /// Replaces each gradient with its sum over ranks, added in rank order and stored in this rank's buffer. A missing
+  /// gradient counts as zeros. Collective; must be called after a step's last backward pass.
   void sum();
   /// Copies each parameter from its owner to all ranks.
   void share();
@@ -45,9 +45,9 @@ class SharedGradients {
   Group& group_;
   core::SharedMemory memory_;
   std::vector<int64_t> gradients_;  ///< offset of each parameter's gradient in a buffer, in elements
-  std::vector<int64_t> weights_;    ///< offset of each parameter's new weights in its owner's buffer, after gradients
-  int64_t n_gradients_ = 0;         ///< elements of all gradients in a buffer
-  int64_t room_ = 0;                ///< elements of a buffer
+  std::vector<int64_t> weights_;    ///< offset of each parameter's new weights in its owner's buffer
+  int64_t n_gradients_ = 0;         ///< total number of gradient elements in a buffer
+  int64_t room_ = 0;                ///< size of a buffer, in elements
 };
 
 }  // namespace folio::train::parallel

@@ -151,7 +151,7 @@ void Zero::share() {
   }
 }
 
-// Returns false for parameters without a gradient, and for sharded blocks, which communicate by themselves.
+// Returns false for parameters without a gradient, and for those of sharded blocks, which the blocks send themselves.
 bool Zero::is_sent(const Piece& piece) const {
   return piece.local.requires_grad() && !(stage_ == 3 && piece.name.starts_with("layers."));
 }
@@ -167,7 +167,7 @@ double Zero::gradient_norm() {
     copies.push_back(static_cast<double>(stage_ >= 2 ? n / world_.mesh().size(Axis::Data) : n));
   }
   const std::vector<Tensor> norms = gradients.empty() ? gradients : at::_foreach_norm(gradients);
-  // If every rank has all gradients, each computes their norm as a single process does, with the same bits.
+  // If every rank has all gradients, each computes the norm as a single process would, with bitwise equal results.
   if (stage_ < 2 && world_.mesh().shape().is_data_alone()) return torch::stack(norms).norm().item<double>();
   double sum = 0.0;
   for (size_t i = 0; i < norms.size(); ++i) sum += std::pow(norms[i].item<double>(), 2) / copies[i];

@@ -30,8 +30,8 @@ class Reducer;
 
 namespace folio::train::parallel {
 
-/// Assigns owners so that sizes are balanced: each piece, largest first, goes to the data coordinate with the fewest
-/// elements so far. All data ranks compute the same result.
+/// Sets Piece::owner so that all n_data owners have similar numbers of elements: each piece, largest first, is assigned
+/// to the data rank with the fewest elements so far. All data ranks compute the same result.
 void assign_owners(std::vector<Piece>& pieces, int64_t n_data);
 
 class SharedGradients;
@@ -44,10 +44,10 @@ class Zero {
 
   [[nodiscard]] int64_t stage() const { return stage_; }
 
-  /// Must be called before the step's last backward pass, within which sums may start. Not needed with a pipeline.
+  /// Must be called before the step's last backward pass, which may start to sum gradients. Not needed with a pipeline.
   void before_last_backward();
-  /// Completes gradients after the last backward pass: sums those of this rank's own pieces over all copies, and with
-  /// stage 2 or 3 frees the others. Gradients of sharded blocks are already summed.
+  /// Completes gradients after the last backward pass: sums the gradient of each piece that this rank owns over all
+  /// copies. With stage 2 or 3, frees the gradients of other pieces. Gradients of sharded blocks are already summed.
   void finish();
   /// Broadcasts parameters from their owners after the update, except those of sharded blocks.
   void share();

@@ -70,7 +70,7 @@ class OwnTimes {
   at::CallbackHandle handle_;
 };
 
-// A class of operations, selected by name prefixes. classes() lists them in the order of a step.
+// A class of operations, selected by name prefixes. An operation belongs to the first class in classes() that matches.
 struct Class {
   const char* name;
   std::vector<std::string_view> prefixes;
@@ -95,7 +95,7 @@ std::vector<Class> classes() {
   };
 }
 
-// Returns the FLOPs of a step's products, without weight gradients of a frozen model and without adapters' products.
+// Returns the FLOPs of a step's matrix products, except those of adapters. A frozen model has no weight gradients.
 double operations_of_products(const core::ModelConfig& c, int64_t tokens, bool frozen) {
   int64_t weights = (1 + c.n_tokens_ahead) * c.vocab_size * c.dim;  // the output head
   for (const core::TensorSpec& spec : core::tensor_manifest(c)) {
@@ -140,8 +140,8 @@ std::string profile_steps(Trainer& trainer, int64_t steps) {
   }
   const auto n_ranks = static_cast<double>(trainer.world().mesh().shape().n_ranks());
   parts[0].operations = operations_of_products(c.model, trainer.tokens_per_step(), c.lora_rank > 0) / n_ranks;
-  // Attention: two products in the forward pass and five in the backward pass, without the masked half of the scores.
-  // Four of them are as wide as queries, three as values.
+  // Attention: two matrix products in the forward pass and five in the backward pass, without the masked half of the
+  // scores. Four products have the width of the queries, three that of the values.
   const int64_t widths = 4 * c.model.query_dim() + 3 * c.model.heads_dim();
   parts[1].operations = static_cast<double>(c.model.n_layers * widths * trainer.tokens_per_step()) *
                         static_cast<double>(c.window + 1) / n_ranks;

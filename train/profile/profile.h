@@ -10,24 +10,24 @@
 
 namespace folio::train {
 
-/// Returns a table of where a step's time goes: milliseconds, shares of the step and of the matrix peak
+/// Returns a table of the parts of a step: milliseconds, percent of the step's time, and percent of the matrix peak
 /// (matrix_peak.h). Trains some warm-up steps, then `steps` unprofiled and `steps` while recording the self times of
 /// operations. CPU only, since GPU operations are asynchronous.
 [[nodiscard]] std::string profile_steps(Trainer& trainer, int64_t steps);
 
-/// Returns a table of the bytes that each rank stores and sends, measured and by the formulas of
+/// Returns a table of the bytes that each rank stores and sends, measured and as predicted by
 /// train/parallel/costs.h. Trains for some steps. `memory` must have been created before the trainer. Collective; rank
 /// 0 gets the table, other ranks an empty string.
 [[nodiscard]] std::string measure_rank_costs(Trainer& trainer, MemoryUse& memory);
 
-/// Records a timeline of some steps with LibTorch's profiler, Kineto, for Perfetto and Chrome's about:tracing: LibTorch
-/// operations, and on separate threads transfers to other ranks.
+/// Records a timeline of some steps with LibTorch's profiler, Kineto, for Perfetto or Chrome's about:tracing. It shows
+/// LibTorch operations, and transfers to other ranks on separate threads.
 class StepTrace {
  public:
-  static constexpr int64_t kFirst = 4, kLast = 6;  ///< range of recorded steps, counted from this process's first
+  static constexpr int64_t kFirst = 4, kLast = 6;  ///< first and last recorded step, counted from 1 in this process
 
-  /// All ranks must make the same calls. Rank 0 writes the file, which has one process per rank. Throws core::Error if
-  /// its folder does not exist.
+  /// All ranks must make the same calls. Rank 0 writes the file, in which each rank is one process. Throws core::Error
+  /// if the file's folder does not exist.
   StepTrace(std::filesystem::path file, parallel::World& world);
   ~StepTrace();
   StepTrace(const StepTrace&) = delete;

@@ -47,8 +47,8 @@ std::string record(const std::string& data) {
   return length + masked(length) + data + masked(data);
 }
 
-// Returns the next free file name. Names have numbers, since TensorBoard reads files in the order of names, and time
-// stamps in seconds could be equal.
+// Returns the next free file name. Names contain a number, since TensorBoard reads files in alphabetical order, and two
+// files could have the same time stamp in seconds.
 fs::path next_file(const fs::path& run) {
   for (int n = 0;; ++n) {
     const fs::path path = run / fmt::format("{}{:06}", kEventFilePrefix, n);
@@ -60,7 +60,7 @@ fs::path next_file(const fs::path& run) {
 
 EventFile::EventFile(const fs::path& run, int64_t keep_up_to) : file_(next_file(run)) {
   write_event(0, field(3, kLengthPrefixed, "brain.Event:2"));  // file_version
-  // session_log.status: START. TensorBoard drops this event's step and all later steps of the earlier files.
+  // session_log.status: START. From earlier files, TensorBoard drops this event's step and all later ones.
   write_event(keep_up_to + 1, field(7, kLengthPrefixed, field(1, kVarint, varint(1))));
   file_.flush();
 }

@@ -76,7 +76,7 @@ void spread(std::vector<Label>& labels) {
   }
 }
 
-// Returns a series as SVG, one line for each part. Missing values separate the parts.
+// Returns a series as SVG, one path per part. `parts` are the runs of points between missing values.
 std::string series_svg(const std::vector<std::vector<Point>>& parts, const std::string& colour, bool dots) {
   std::string body;
   const auto out = std::back_inserter(body);

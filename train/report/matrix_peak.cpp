@@ -32,7 +32,7 @@ int64_t active_parameters(const core::ModelConfig& c) {
 
 double operations_per_token(const core::ModelConfig& c, int64_t window, bool frozen) {
   const int64_t looked_up = c.tie_embeddings ? 0 : c.vocab_size * c.dim;
-  const int64_t used_again = c.n_tokens_ahead * c.vocab_size * c.dim;  // the output head, used again by --mtp's module
+  const int64_t used_again = c.n_tokens_ahead * c.vocab_size * c.dim;  // the MTP module uses the output head again
   const int64_t parameters = active_parameters(c) - looked_up + used_again;
   return (frozen ? 4.0 : 6.0) * static_cast<double>(parameters) +
          12.0 * static_cast<double>((c.n_layers + c.n_tokens_ahead) * c.n_heads * c.head_dim) *
@@ -40,7 +40,7 @@ double operations_per_token(const core::ModelConfig& c, int64_t window, bool fro
 }
 
 MatrixPeak matrix_peak(Precision dtype, torch::Device device) {
-  constexpr int kRepetitions = 5;  // the fastest one is used, as other programs may slow others
+  constexpr int kRepetitions = 5;  // the fastest is used, since other programs may slow some of them
   constexpr double kSeconds = 0.02;
   constexpr double kLongEnough = 4e-3;  // sizes are doubled until a product takes this many seconds
   constexpr int64_t kLargest = 8192;

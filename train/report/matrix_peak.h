@@ -1,5 +1,5 @@
 // Model FLOPs utilization (MFU): the FLOP/s that training achieves (FLOPs per token x tokens/s), relative to the peak,
-// which is measured with large matrix products on the same threads and in the same type.
+// which is measured with large matrix products, with the same number of threads and the same data type.
 #pragma once
 
 #include <torch/types.h>
@@ -12,7 +12,7 @@
 
 namespace folio::train {
 
-/// Returns the elements of a tensor that a token's forward pass uses; for stacked experts, those of the selected ones.
+/// Returns the number of elements that a token's forward pass uses. For stacked experts, counts only selected experts.
 [[nodiscard]] int64_t active_elements(const core::ModelConfig& config, const core::TensorSpec& spec);
 /// Returns the sum of active_elements() over all tensors.
 [[nodiscard]] int64_t active_parameters(const core::ModelConfig& config);
@@ -28,7 +28,8 @@ struct MatrixPeak {
   int64_t size;             ///< n of the fastest product
 };
 
-/// Measures square matrix products of growing sizes, for up to 0.3 s, and returns the fastest. Uses no random numbers.
+/// Measures square matrix products of growing sizes, for up to 0.3 s, and returns the highest FLOP/s and its size. Uses
+/// no random numbers.
 [[nodiscard]] MatrixPeak matrix_peak(Precision dtype, torch::Device device);
 
 /// Returns Bf16 or F32, whichever has the higher matrix_peak(): on a CPU without bfloat16 instructions, that is F32.

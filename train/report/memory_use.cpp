@@ -23,14 +23,14 @@ c10::DataPtr MemoryUse::allocate(size_t n) {
   const auto size = static_cast<int64_t>(n);
   const auto memory = std::make_shared<c10::DataPtr>(inner_.allocate(n));
   count_->add(size);
-  // The deleter owns a reference to the count: it may run on another thread, and after this object is destroyed.
+  // The deleter shares ownership of the count, since it may run after this object is destroyed, on any thread.
   return c10::InefficientStdFunctionContext::makeDataPtr(
       memory->get(), [memory, size, count = count_](void*) { count->add(-size); }, memory->device());
 }
 
 void keep_freed_memory() {
 #if defined(__GLIBC__)
-  constexpr int kLargest = 32 << 20;  // glibc's maximum; larger blocks still use mmap
+  constexpr int kLargest = 32 << 20;  // glibc's maximum for this threshold; larger blocks still use mmap
   mallopt(M_MMAP_THRESHOLD, kLargest);
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 #endif

@@ -27,7 +27,7 @@ size_t columns_of_terminal() {
   return known ? size.ws_col : 80;
 }
 
-// Returns a progress bar such as "[####....] " with at most `room` characters; empty if that is too narrow.
+// Returns a progress bar such as "[####....] " with at most `room` characters, or "" if `room` is too small.
 std::string bar(double done, size_t room) {
   constexpr size_t kNarrowest = 8, kWidest = 24, kFrame = 3;
   if (room < kNarrowest + kFrame) return {};

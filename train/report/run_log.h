@@ -16,7 +16,7 @@ struct LogEntry {
   int64_t step = 0;                ///< completed steps
   int64_t tokens = 0;              ///< tokens processed in these steps
   double loss = 0.0;               ///< loss of the last step, in nats
-  std::optional<double> mtp_loss;  ///< loss of --mtp's module in the last step
+  std::optional<double> mtp_loss;  ///< loss of the MTP module (--mtp) in the last step
   double lr = 0.0;
   double grad_norm = 0.0;  ///< global gradient norm before clipping
   double tokens_per_s = 0.0;
@@ -33,7 +33,8 @@ class RunLog {
   /// Starts a new event file, which makes TensorBoard drop those steps, too.
   RunLog(const std::filesystem::path& run, int64_t keep_up_to);
 
-  /// Appends `entry` as a line. Throws core::Error if that fails. A killed process may leave an incomplete last line.
+  /// Appends `entry` to log.jsonl, as a line, and to the event file. Throws core::Error if that fails. A killed process
+  /// may leave an incomplete last line.
   void append(const LogEntry& entry);
 
   /// Syncs the file to disk, so that lines up to a checkpoint's step survive a power failure.

@@ -30,7 +30,7 @@ struct Axis {
   double low = 0.0;
   double high = 1.0;
   bool log = false;
-  bool empty = true;  ///< no value has been included yet
+  bool empty = true;  ///< true until the first include() of a value
   std::vector<double> ticks{};
 
   /// Returns true if the axis can show the value: finite, and positive on a logarithmic axis.
@@ -39,7 +39,7 @@ struct Axis {
   [[nodiscard]] double place(double value) const;
   /// Extends the axis to the value, if it can be shown.
   void include(double value);
-  /// Computes the ticks. If `whole`, as for vertical axes, uses fewer ticks, and extends a linear axis so that it
+  /// Computes the ticks. With `whole`, meant for vertical axes, uses fewer ticks, and extends a linear axis so that it
   /// begins and ends at a tick.
   void set_ticks(bool whole);
 };

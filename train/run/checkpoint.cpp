@@ -20,11 +20,11 @@ namespace {
 namespace fs = std::filesystem;
 using core::require;
 
-constexpr const char* kWeights = "weights.";  // prefix of trained weights that are stored next to their average
+constexpr const char* kWeights = "weights.";  // name prefix of trained weights, stored in addition to their average
 constexpr const char* kRandom = "random_state.";
 constexpr const char* kCudaRandom = "random_state.cuda";
 
-// Returns the random generators used in training. Dropout uses the one of the model's device.
+// Returns the random generators used in training. Dropout uses the generator of the model's device.
 std::vector<std::pair<std::string, at::Generator>> generators(const nn::Llama& model) {
   std::vector<std::pair<std::string, at::Generator>> all{{"random_state.cpu", at::detail::getDefaultCPUGenerator()}};
   const torch::Device device = model->parameters().front().device();
@@ -66,8 +66,8 @@ void copy_into(const core::SafetensorsFile& file, const std::string& name, torch
   to.copy_(from);
 }
 
-// Throws core::Error if the file has optimizer state that this run does not use and would otherwise drop silently. If
-// `of_ranks`, the optimizer has only this rank's state, so names are compared with the model's parameters.
+// Throws core::Error if the file has optimizer state that this run would silently drop. With several ranks
+// (`of_ranks`), `optimizer` has only this rank's state, so names are compared with the model's parameters.
 void require_no_other_state(const core::SafetensorsFile& file, const nn::Llama& model, const Optimizer& optimizer,
                             bool of_ranks) {
   const auto parameters = model->named_parameters();
@@ -142,7 +142,7 @@ void load_checkpoint(const fs::path& checkpoint, parallel::RankModel& model, par
   }
   optimizer.set_steps(state.step);
   for (auto& [name, generator] : generators(whole)) {
-    // A checkpoint from a CPU has no GPU generator state: keep the seeded one.
+    // A checkpoint saved without a GPU has no state for the GPU's generator, which then keeps the state from its seed.
     if (name == kCudaRandom && file.find_tensor(name) == nullptr) continue;
     torch::Tensor random = generator.get_state().clone();
     copy_into(file, name, random);

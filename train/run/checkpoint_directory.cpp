@@ -47,8 +47,8 @@ std::string remove_others(const fs::path& checkpoints, const std::set<std::strin
   return error ? fmt::format("cannot read the folder {}: {}", checkpoints.string(), error.message()) : "";
 }
 
-// Returns the names of the checkpoints to keep. They are not read from the links, since an unreadable link would then
-// cause a checkpoint to be deleted.
+// Returns the names of the checkpoints to keep. Does not read them from the links `last` and `best`: if a link could
+// not be read, its checkpoint would be deleted.
 std::set<std::string> named_steps(int64_t last, int64_t best) { return {step_name(last), step_name(best)}; }
 
 }  // namespace

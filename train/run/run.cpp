@@ -29,8 +29,8 @@ StepResult guarded_step(Trainer& trainer) {
   }
 }
 
-// Evaluates, logs, shows and saves a run. All ranks use it, because evaluations and checkpoints are collective; only
-// rank 0 logs and shows.
+// Evaluates a run, logs it, prints its progress and saves it. All ranks call it, because evaluations and checkpoints
+// are collective; only rank 0 logs and prints.
 class Reports {
  public:
   Reports(Trainer& trainer, const RunOptions& options)
@@ -141,7 +141,7 @@ void naming_checkpoint(const fs::path& run, const std::function<void()>& body) {
   try {
     body();
   } catch (const std::bad_alloc&) {
-    throw;  // main() prints a message for it
+    throw;  // main() prints a message for std::bad_alloc
   } catch (const std::exception& error) {
     const std::string what = error.what();
     std::error_code ignored;

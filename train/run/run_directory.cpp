@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Removes a run's files. If the process is killed while doing so, the order of removal leaves a run that --resume can
-// complete, or no run.
+// Removes a run's files, in an order that is safe if the process is killed: either --resume can still complete the run,
+// or no run is left.
 void remove_run(const fs::path& run) {
   const auto remove = [](const fs::path& path) {
     std::error_code error;
@@ -53,7 +53,7 @@ void check_state(const RunChoice& choice) {
   }
 }
 
-// Returns true if `path` still names the open file `fd`: the lock's previous holder may have removed the file.
+// Returns true if `path` is still the file that is open as `fd`: the lock's previous holder may have removed it.
 bool is_named(int fd, const fs::path& path) {
   struct stat opened {};
   struct stat named {};

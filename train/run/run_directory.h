@@ -9,8 +9,8 @@
 
 namespace folio::train {
 
-/// Lock of a run directory, a flock on RUN/.lock. Released with the last copy, and by the kernel when the process ends
-/// for any reason. A leftover .lock file has no effect.
+/// Lock of a run directory, a flock on RUN/.lock. Released when its last copy is destroyed, and by the kernel when the
+/// process ends for any reason. A leftover .lock file has no effect.
 using RunLock = std::shared_ptr<const int>;
 
 /// Locks an existing directory. Throws core::Error with the id of the process that holds the lock.
@@ -19,7 +19,7 @@ using RunLock = std::shared_ptr<const int>;
 enum class RunState { Absent, Unfinished, Finished };
 
 /// Returns Finished if model.gguf exists, Unfinished if a checkpoint or a log exists, else Absent. A run saves a
-/// checkpoint before its first step, so a run killed before that is Absent and loses nothing.
+/// checkpoint before its first step, so a run killed earlier is Absent, but has trained no steps.
 [[nodiscard]] RunState run_state(const std::filesystem::path& run);
 
 struct RunChoice {
@@ -34,8 +34,9 @@ struct RunChoice {
                                              bool force);
 
 /// Returns the directory for a run of `dataset`: `out`, or else the first of runs/DATASET, runs/DATASET-2, -3, …
-/// without a finished run. Throws core::Error if another process trains there, if it has an unfinished run and neither
-/// `resume` nor `force` is set, if `out` is a finished run and `force` is not set, or if there is nothing to resume.
+/// without a finished run. Throws core::Error if another process trains in the directory, if its run is unfinished and
+/// neither `resume` nor `force` is set, if `out` is a finished run and `force` is not set, or if `resume` is set and
+/// there is nothing to resume.
 [[nodiscard]] RunChoice choose_run(const std::string& dataset, const std::optional<std::string>& out, bool resume,
                                    bool force);
 

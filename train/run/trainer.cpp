@@ -67,7 +67,8 @@ std::vector<std::string> tokens_of(const data::Tokenizer& tokenizer) {
   return tokens;
 }
 
-// Returns how two vocabularies differ: tokens that only one has, or the first id that differs. Empty if they are equal.
+// Describes how two vocabularies differ: tokens that are in only one of them, or else the first id with different
+// tokens. Returns "" if they are equal.
 std::string describe_difference(const data::Tokenizer& from, const data::Tokenizer& to) {
   if (from.kind() != to.kind()) return fmt::format("{} -> {} tokens", from.kind(), to.kind());
   const std::vector<std::string> before = tokens_of(from), after = tokens_of(to);
@@ -88,8 +89,8 @@ std::string describe_difference(const data::Tokenizer& from, const data::Tokeniz
   return difference;
 }
 
-// Updates the average of --ema: average = d average + (1 - d) weights after completed step `step`, with d = min(decay,
-// (1 + step) / (10 + step)), so that it forgets the initial weights even in a short run (num_updates of TensorFlow's
+// Updates the average of --ema after completed step `step`: average = d · average + (1 - d) · weights. d = min(decay,
+// (1 + step) / (10 + step)) reduces the initial weights' effect even in a short run (num_updates of TensorFlow's
 // ExponentialMovingAverage). The average is evaluated and saved instead of the weights, as it lacks the noise of single
 // steps (Polyak & Juditsky 1992).
 void update_average(const std::vector<torch::Tensor>& average, const std::vector<torch::Tensor>& weights, double decay,
@@ -248,7 +249,7 @@ Trainer::Evaluation Trainer::evaluate() {
     const data::Batches whole = dataset_.validation_batches(c);
     evaluation.validation = loss_of(whole.batch, 0, whole.n);
   } else {
-    // Each evaluation has its own batches: seeds differ from training's, and batch numbers depend on the step.
+    // Each evaluation has its own batches: seeds differ from the training seed, and batch numbers depend on the step.
     const auto n = static_cast<uint64_t>(c.eval_batches);
     const uint64_t first = static_cast<uint64_t>(state_.step) * n;
     evaluation.train = loss_of(dataset_.random_batches(Split::Train, c, c.seed + 1), first, n);

@@ -32,15 +32,15 @@ class Trainer {
   Trainer(TrainConfig config, const Dataset& dataset, const std::filesystem::path& init = {},
           parallel::World* world = nullptr, int64_t gpu = 0);
 
-  /// Loads a checkpoint to continue from, and returns its state. Throws core::Error that shows the difference if
-  /// vocabulary, corpus, base model, configuration or minutes differ.
+  /// Loads a checkpoint to continue from, and returns its state. Throws core::Error that shows the difference if the
+  /// vocabulary, corpus, base model or a setting that must stay the same, such as --minutes, differs.
   TrainerState resume(const std::filesystem::path& checkpoint);
 
   /// Writes the batches of all steps (at most 1,000) to a NumPy file, int32 [steps, batch_size · accumulation, window +
   /// 1]: inputs are all columns except the last, targets all except the first. With packed sequences, int32 [steps,
   /// batch_size · accumulation, 3, window]: inputs, targets (-100: ignored) and Batch::starts. The first step writes
-  /// its gradients before clipping to `gradients`: safetensors with Hugging Face names, or a peft directory for
-  /// adapters. Empty paths are skipped. Throws core::Error on failure.
+  /// its unclipped gradients to the path `gradients`: safetensors with Hugging Face names, or a peft directory for
+  /// adapters. Nothing is written for an empty path. Throws core::Error on failure.
   void dump(const std::filesystem::path& batches, const std::filesystem::path& gradients);
 
   /// Runs one optimizer step. Throws core::Error, before any weight changes, if the loss or a gradient is not finite.
@@ -63,16 +63,16 @@ class Trainer {
 
   void save(const std::filesystem::path& run);
 
-  /// With --minutes, records the seconds of the last step, including evaluations and checkpoints since the previous
-  /// one. At the end of a measurement (kMeasuredSteps), sets the number of steps, and thus the end of the schedule, to
-  /// fit the remaining time, and returns the seconds per step. Otherwise returns nullopt.
+  /// With --minutes, records `seconds`, the time since the end of the previous step, including evaluations and
+  /// checkpoints. At the end of a measurement (kMeasuredSteps), sets the number of steps, and thus the end of the
+  /// schedule, to fit the remaining time, and returns the seconds per step. Otherwise returns nullopt.
   std::optional<double> measure(double seconds);
 
   /// Returns this rank's part of the model.
   [[nodiscard]] parallel::RankModel& part() { return *model_; }
   /// Returns the model that is evaluated and saved: the average of the weights with --ema, else part().
   [[nodiscard]] parallel::RankModel& shown() { return average_ ? *average_ : *model_; }
-  /// Returns the model of a single process.
+  /// Returns the whole model; valid only for a single process.
   [[nodiscard]] nn::Llama& model() { return model_->llama(); }
   [[nodiscard]] const TrainConfig& config() const { return state_.config; }
   [[nodiscard]] const TrainerState& state() const { return state_; }

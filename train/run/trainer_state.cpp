@@ -44,7 +44,8 @@ void visit_state(Self& self, Visitor&& visit) {
   visit("measures_until", self.measures_until);
 }
 
-// Returns a visitor that sets each field from its key in `json`. Throws core::Error with `where`, the file's name.
+// Returns a visitor that sets each field from its key in `json`. For a missing or invalid key, the visitor throws
+// core::Error that names `where`, the file.
 auto reader(const nlohmann::json& json, const std::string& where) {
   return [&json, where](const char* key, auto& value) {
     // Keys that checkpoints of older versions lack.

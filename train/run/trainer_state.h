@@ -8,8 +8,8 @@
 
 namespace folio::train {
 
-/// The software, instruction set and number of threads, which affect the rounding of a step. The configuration, which
-/// also does, is stored in TrainerState.
+/// The software, instruction set and number of threads, which affect the rounding of a step. The configuration also
+/// affects it, but is stored separately, in TrainerState.
 struct Environment {
   std::string folio;     ///< Folio's version
   std::string libtorch;  ///< LibTorch's version
@@ -17,8 +17,8 @@ struct Environment {
   int64_t threads = 0;
 };
 
-/// Steps of the first speed measurement with --minutes. Later measurements end after 10, 20, 40 and 80 % of all steps.
-/// The learning rate's warm-up lasts at least as long as the first measurement.
+/// Number of steps in the first speed measurement of --minutes. Later measurements end after 10, 20, 40 and 80 % of all
+/// steps. The learning rate's warm-up lasts at least as long as the first measurement.
 inline constexpr int64_t kMeasuredSteps = 20;
 
 /// A run's progress. Batches and learning rate are pure functions of seed and step, so they need no state.
@@ -34,7 +34,7 @@ struct TrainerState {
   double spent_seconds = 0.0;               ///< with --minutes: total time, including evaluations and checkpoints
   double measured_seconds = 0.0;            ///< time in the current speed measurement
   int64_t measured_steps = 0;               ///< steps in the current speed measurement
-  int64_t measures_until = kMeasuredSteps;  ///< step at which the measurement ends and sets config.steps
+  int64_t measures_until = kMeasuredSteps;  ///< step at which the speed measurement ends and sets config.steps
   Environment environment{};                ///< environment of the process that saved the state
 };
 

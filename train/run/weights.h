@@ -8,17 +8,19 @@
 
 namespace folio::train {
 
-enum class Copied { Values, Gradients };  ///< part of a parameter to copy; a missing gradient is copied as zeros
+enum class Copied { Values, Gradients };  ///< copies parameters or their gradients (zeros if missing)
 
-/// Copies all parameters, or their gradients, in the order of core::tensor_manifest(). Throws core::Error if the model
-/// has another number of parameters.
+/// Copies all parameters, or their gradients, in the order of core::tensor_manifest(). Throws core::Error if the number
+/// of parameters differs from the manifest.
 [[nodiscard]] core::Weights weights_of(const nn::Llama& model, Copied what = Copied::Values);
 
-/// Copies a model's LoRA adapters, or their gradients, for core::write_adapter(). `info` must be the run's.
+/// Copies a model's LoRA adapters, or their gradients, for core::write_adapter(). `info` must be the same as
+/// in add_lora().
 [[nodiscard]] core::Adapter adapter_of(const nn::Llama& model, const core::AdapterInfo& info,
                                        Copied what = Copied::Values);
 
-/// Loads adapters into the model. Throws core::Error unless `adapter` has the model's matrices and ranks.
+/// Loads adapters into the model. Throws core::Error unless `adapter` and the model adapt the same matrices with equal
+/// ranks.
 void load_adapter(const core::Adapter& adapter, nn::Llama& model);
 
 /// Loads weights into the model's parameters. Throws core::Error if the configurations differ.

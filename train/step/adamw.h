@@ -14,7 +14,8 @@ namespace folio::train {
 /// from it: they update the blocks' matrices and leave all other parameters to AdamW.
 class AdamW : public Optimizer {
  public:
-  /// Weight decay applies to matrices, and as configured to vectors (decay_norms) and embeddings (decay_embeddings).
+  /// Weight decay applies to matrices, to vectors if config.decay_norms is set, and to embeddings if
+  /// config.decay_embeddings is set.
   AdamW(const Parameters& parameters, const TrainConfig& config);
 
   void step(double lr, double gradient_scale = 1.0) override;

@@ -43,8 +43,9 @@ torch::Tensor sequence_balance_loss(const Loads& loads, int64_t experts_per_toke
   for (const auto& load : loads) {
     const torch::Tensor& s_BTE = load.scores;
     const auto chosen = std::get<1>(s_BTE.detach().topk(experts_per_token, -1));
-    const torch::Tensor f_BE = torch::zeros_like(s_BTE).scatter(-1, chosen, 1.0).mean(1);  // eq. 18, without its factor
-    const torch::Tensor p_BE = (s_BTE / s_BTE.sum(-1, /*keepdim=*/true)).mean(1);          // eq. 19, 20
+    // Equations 18 (f, here without the factor E / K), 19 and 20 (P) of "DeepSeek-V3".
+    const torch::Tensor f_BE = torch::zeros_like(s_BTE).scatter(-1, chosen, 1.0).mean(1);
+    const torch::Tensor p_BE = (s_BTE / s_BTE.sum(-1, /*keepdim=*/true)).mean(1);
     const double factor = static_cast<double>(s_BTE.size(-1)) / static_cast<double>(experts_per_token);
     const torch::Tensor loss = (f_BE * p_BE).sum(-1).mean() * factor;  // eq. 17 of "DeepSeek-V3", mean over sequences
     sum = sum.defined() ? sum + loss : loss;
@@ -62,7 +63,7 @@ void move_selection_bias(nn::Mixture& mixture, const torch::Tensor& chosen, doub
 double largest_load(const Loads& loads) {
   double largest = 0.0;
   for (const auto& load : loads) {
-    if (!load.chosen.defined()) continue;  // evaluations do not run --mtp's module
+    if (!load.chosen.defined()) continue;  // evaluations do not run the MTP module
     const torch::Tensor rows = load.chosen.to(torch::kDouble);
     largest = std::max(largest, (rows.max() / rows.mean()).item<double>());
   }

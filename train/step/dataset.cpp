@@ -56,7 +56,7 @@ TextDataset::TextDataset(const data::TextFiles& texts, const data::DocumentsSumm
 
 SamplePrompt TextDataset::sample_prompt() const {
   SamplePrompt sample{.tokens = tokenizer_->default_prompt()};
-  sample.options.slide = true;  // the sample may exceed the context
+  sample.options.slide = true;  // slide the context window if the sample exceeds it
   sample.options.sampler.seed = 1;
   return sample;
 }

@@ -68,8 +68,9 @@ class Dataset {
 /// A dataset of plain text or documents. The tokens are cut into splits; batches are windows at random positions.
 class TextDataset final : public Dataset {
  public:
-  /// Without a tokenizer, each character of the texts is a token. `summary` must be that of `texts`. `eval` is the
-  /// validation split, if given. Throws core::Error if a text cannot be tokenized or a split is shorter than a window.
+  /// Without a tokenizer, each character of the texts is a token. `summary` must be data::summarize() of them. `eval`
+  /// is the validation split, if given. Throws core::Error if a text cannot be tokenized or a split is shorter than a
+  /// window.
   TextDataset(const data::TextFiles& texts, const data::DocumentsSummary& summary, const TrainConfig& config,
               std::unique_ptr<const data::Tokenizer> tokenizer = nullptr,
               const data::DocumentTokens::Options& options = {}, const data::TextFiles* eval = nullptr);

@@ -11,7 +11,8 @@
 
 namespace folio::train {
 
-/// Returns the mean loss over all counted targets of batches first .. first + n - 1. `loss_of` returns a batch's mean.
+/// Returns the mean loss over all targets, except ignored ones, of batches first .. first + n - 1. loss_of() must
+/// return a batch's mean loss.
 [[nodiscard]] double mean_loss(const std::function<double(const data::Batch&)>& loss_of, const data::BatchOf& batches,
                                uint64_t first, uint64_t n);
 

@@ -29,7 +29,7 @@ void GaLore::step(double lr, double gradient_scale) {
   AdamW::step(lr, gradient_scale);
   const double t = static_cast<double>(steps_), beta1 = config_.beta1, beta2 = config_.beta2;
   const double corrected_lr = lr * std::sqrt(1.0 - std::pow(beta2, t)) / (1.0 - std::pow(beta1, t));
-  // One matrix after the other, so that temporary memory is that of one matrix.
+  // Update one matrix at a time, so that temporary memory is limited to that of one matrix.
   for (const auto& [w, p, first, second] : subspaces_) {
     const torch::Tensor& g = w.grad();
     if (gradient_scale != 1.0) g.mul_(gradient_scale);

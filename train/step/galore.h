@@ -1,6 +1,6 @@
 // GaLore (Zhao et al. 2024, https://arxiv.org/abs/2403.03507) for the matrices of the blocks, AdamW for the rest. A
 // matrix's moments are stored in a low-rank subspace that contains most of a recent gradient, in a fraction of the
-// memory. The subspace changes regularly, so updates are not limited to a low rank.
+// memory. The subspace changes regularly, so the sum of all updates is not limited to a low rank.
 #pragma once
 
 #include <torch/types.h>

@@ -21,11 +21,11 @@ namespace folio::train {
 /// Updates a block's matrix W [n, m] with gradient G, momentum µ and weight decay λ:
 ///   M = µ M + G
 ///   W = W - lr λ W - lr 0.2 √max(n, m) orthogonalized(G + µ M)
-/// G + µ M is Nesterov momentum. The scale is that of Liu et al. 2025, "Muon is Scalable for LLM Training"
-/// (arXiv:2502.16982): U Vᵀ has a root mean square of 1 / √max(n, m), AdamW's updates 0.2 to 0.4. With it, updates have
-/// the same size as AdamW's, and both optimizers share lr, schedule and weight decay. M and W are float32; with dtype
+/// G + µ M is Nesterov momentum. The scale 0.2 √max(n, m) is from Liu et al. 2025, "Muon is Scalable for LLM Training"
+/// (arXiv:2502.16982): the root mean square of U Vᵀ is 1 / √max(n, m), that of AdamW's updates 0.2 to 0.4. So updates
+/// are as large as AdamW's, and both optimizers share lr, schedule and weight decay. M and W are float32; with dtype
 /// bf16, orthogonalized() computes in bfloat16, as in torch.optim.Muon.
-/// State: "momentum_buffer.NAME" (M), as in torch.optim.Muon.
+/// State: "momentum_buffer.NAME" (M); torch.optim.Muon has the same name for (1 - µ) M.
 class Muon : public AdamW {
  public:
   /// Weight decay applies to all matrices of blocks, and to the other parameters as in AdamW. With tensor parallelism,

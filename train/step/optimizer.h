@@ -41,7 +41,7 @@ class Optimizer {
     std::string name;  ///< name in optimizer.safetensors, such as "exp_avg.norm.weight"
     torch::Tensor tensor;
   };
-  /// Returns the complete state except the number of steps. The tensors are the optimizer's own, not copies.
+  /// Returns the complete state except steps(). The tensors share memory with the optimizer; they are not copies.
   [[nodiscard]] const std::vector<State>& state() const { return state_; }
   [[nodiscard]] int64_t steps() const { return steps_; }
   void set_steps(int64_t steps) { steps_ = steps; }
@@ -58,7 +58,7 @@ class Optimizer {
 /// Gathers the optimizer state of all ranks on rank 0. Collective. In a single process, returns the optimizer's state.
 [[nodiscard]] std::vector<Optimizer::State> whole_state(const Optimizer& optimizer, parallel::RankModel& model);
 
-/// Creates the configured optimizer, with no steps done.
+/// Creates the optimizer that config.optimizer selects; steps() is 0 and all moments are zero.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const Parameters& parameters, const TrainConfig& config);
 
 }  // namespace folio::train

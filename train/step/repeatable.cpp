@@ -27,8 +27,8 @@ std::string_view blas_of(std::string_view config) {
 }  // namespace
 
 void fix_threads(int threads) {
-  // MKL_CBWR requests equal bits for any number of threads. On other vendors' processors it would select MKL's oldest
-  // code. MKL reads it at the first product. Source: MKL's guide, "Conditional Numerical Reproducibility".
+  // MKL_CBWR makes results bitwise equal for any number of threads. On other vendors' processors it would select
+  // MKL's oldest code. MKL reads it at the first product. Source: MKL's guide, "Conditional Numerical Reproducibility".
   if (__builtin_cpu_is("intel") && __builtin_cpu_supports("avx512f")) ::setenv("MKL_CBWR", "AUTO,STRICT", 0);
   if (threads <= 0) threads = at::get_num_threads();
   at::set_num_threads(threads);

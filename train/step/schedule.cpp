@@ -14,7 +14,7 @@ double learning_rate(const TrainConfig& c, int64_t step) {
     first = std::max(first, c.steps - length);
   }
   const double length = static_cast<double>(std::max<int64_t>(1, c.steps - first));
-  const double done = std::min(1.0, static_cast<double>(step - first) / length);  // share of the decay; < 0 before it
+  const double done = std::min(1.0, static_cast<double>(step - first) / length);  // decay progress; < 0 if not started
   if (c.schedule == ScheduleKind::Constant || done < 0.0) return c.lr;
   double left = 1.0 - done;  // (rate - min_lr) / (lr - min_lr)
   if (c.schedule == ScheduleKind::Cosine) left = 0.5 * (1.0 + std::cos(std::numbers::pi * done));

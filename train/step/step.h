@@ -15,8 +15,8 @@
 namespace folio::train {
 
 struct StepLoss {
-  double loss;                       ///< mean over the step's targets in nats, without the losses of --balance, --mtp
-  std::optional<double> mtp_loss{};  ///< mean of the module of --mtp over its targets
+  double loss;                       ///< mean over the step's targets in nats, without losses of --balance and --mtp
+  std::optional<double> mtp_loss{};  ///< mean loss of the MTP module (--mtp) over its targets
 };
 struct StepResult : StepLoss {
   double grad_norm;  ///< global gradient norm before clipping

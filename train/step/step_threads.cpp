@@ -26,7 +26,7 @@ namespace {
 
 struct ProcessorUsage {
   int processors = 0;   // processors available to this process; 0: unknown
-  double others = 0.0;  // CPU seconds used on these by other programs and virtual machines (steal)
+  double others = 0.0;  // CPU seconds used on these processors by other programs and virtual machines (steal)
 };
 
 // Returns the usage since boot. Source: proc(5), /proc/stat: "cpu0 user nice system idle iowait irq softirq steal …".
@@ -55,9 +55,9 @@ ProcessorUsage usage() {
 
 }  // namespace
 
-// Sleeping threads that stop libgomp's busy waiting: with more OpenMP threads than processors, it spins 100 times
-// instead of 300,000 (its manual, GOMP_SPINCOUNT). Setting the variable here would have no effect, as libgomp reads it
-// when it is loaded.
+// Sleeping OpenMP threads that stop libgomp's busy waiting: with more OpenMP threads than processors, libgomp spins 100
+// times instead of 300,000 (see GOMP_SPINCOUNT in its manual). Setting GOMP_SPINCOUNT here would have no effect, since
+// libgomp reads it when the library is loaded.
 class StepThreads::ExtraThreads {
  public:
   explicit ExtraThreads(int n)
@@ -78,7 +78,7 @@ class StepThreads::ExtraThreads {
 
 int threads_that_fit(int now, double processors_left, int threads) {
   constexpr double kTooMany = 0.35;  // remove a thread if the threads lack this fraction of a processor
-  constexpr double kFits = 0.2;      // add a thread if all would then lack less than this fraction of a processor
+  constexpr double kFits = 0.2;      // add a thread if n + 1 threads lack less than this fraction of a processor
   int n = now;
   while (n > 1 && n - processors_left >= kTooMany) --n;
   while (n < threads && n + 1 - processors_left < kFits) ++n;

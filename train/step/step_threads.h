@@ -11,8 +11,8 @@
 
 namespace folio::train {
 
-/// Returns the number of threads, in [1, threads], that fit on the `processors_left` processors that other programs
-/// leave. Prefers the current number, `now`, so that it does not change with each small variation (hysteresis).
+/// Returns the number of threads, in [1, threads], that fit on `processors_left`, the processors not used by other
+/// programs. Prefers the current number, `now`, so that it does not change with each small variation (hysteresis).
 [[nodiscard]] int threads_that_fit(int now, double processors_left, int threads);
 
 /// Measures the load of other programs, and sets LibTorch's number of threads or turns libgomp's spinning on or off.
@@ -27,7 +27,7 @@ class StepThreads {
   void watch();
   /// Uses n threads if they compute the same bits as all threads. Otherwise uses all threads, without spinning.
   void fit(int n);
-  /// Makes waiting threads spin, which is the default, or sleep almost at once.
+  /// Makes waiting OpenMP threads spin for milliseconds, which is the default, or sleep almost immediately.
   void set_spinning(bool spin);
   [[nodiscard]] bool spins() const { return extra_ == nullptr; }
 
@@ -38,7 +38,7 @@ class StepThreads {
   std::set<int> same_bits_;  ///< thread counts known to compute the same bits as threads_
   bool watches_;
   std::chrono::steady_clock::time_point since_;
-  double others_before_ = 0.0;  ///< CPU seconds that other programs had used at since_
+  double others_before_ = 0.0;  ///< CPU seconds that other programs had used by the time since_
   int now_;                     ///< number of threads that fit (threads_that_fit())
   std::unique_ptr<ExtraThreads> extra_;
 };

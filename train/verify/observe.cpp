@@ -16,7 +16,7 @@ Tensor forward_observed(nn::Llama& model, const Tensor& tokens, const Observer& 
     const auto see = [&](const char* name, const Tensor& value) {
       observer(fmt::format("layers.{}.{}", layer, name), value);
     };
-    // Wraps a part to report its input, if `input` names it, and its output. An empty part returns its input.
+    // Wraps a module: reports its output, and also its input unless `input` is null. An empty module returns its input.
     const auto watched = [&see](AnyModule part, const char* output, const char* input = nullptr) {
       return AnyModule(torch::nn::Functional([&see, part, output, input](const Tensor& in) mutable {
         if (input != nullptr) see(input, in);

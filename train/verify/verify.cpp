@@ -61,7 +61,8 @@ Divergence furthest(const std::string& name, const torch::Tensor& expected, cons
           .engine = engine[at].item<double>()};
 }
 
-// Computes LibTorch's values of the engine's named intermediates: the model's activations and those within its parts.
+// Returns LibTorch's values of the intermediates that the engine reports, by name. They include activations within
+// attention and feed-forward networks.
 std::map<std::string, torch::Tensor> places_of(nn::Llama& model, std::span<const int32_t> tokens) {
   const torch::NoGradGuard no_grad;
   model->eval();
@@ -169,7 +170,7 @@ std::vector<Divergence> compare_forward(nn::Llama& reference, const EngineSide& 
                     .on_logits = [](std::span<const float>) {},  // requests logits for every row
                     .observer =
                         [&](const std::string& name, std::span<const float> part, size_t) {
-                          if (name.find(".projected_") != std::string::npos) return false;  // LibTorch's model has none
+                          if (name.find(".projected_") != std::string::npos) return false;  // not in LibTorch's model
                           core::require(seen.contains(name), "the engine observes {}, which LibTorch's model lacks",
                                         name);
                           if (!values.contains(name)) order.push_back(name);

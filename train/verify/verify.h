@@ -40,7 +40,7 @@ struct Divergence {
   double libtorch, engine;
 };
 
-/// The engine, and the mapping from the reference's token ids to its own.
+/// The engine, and the mapping from the reference's token ids to the engine's.
 struct EngineSide {
   infer::Engine& engine;
   std::vector<int32_t> ids{};  ///< the engine's id for each reference id; empty if equal
@@ -50,7 +50,8 @@ struct EngineSide {
 [[nodiscard]] std::vector<Divergence> compare_forward(nn::Llama& reference, const EngineSide& side,
                                                       std::span<const int32_t> tokens);
 
-/// Returns LibTorch's greedy completion without a KV cache: `n` tokens, fewer if the context is full, none in `never`.
+/// Returns LibTorch's greedy completion, computed without a KV cache: `n` tokens, or fewer if the context is full. The
+/// ids in `never` are excluded.
 [[nodiscard]] std::vector<int32_t> greedy_by_libtorch(nn::Llama& model, std::span<const int32_t> prompt, int64_t n,
                                                       std::span<const int32_t> never);
 

@@ -1,5 +1,6 @@
 // Reads and writes character vocabularies in GGUF files, as byte-level BPE ("gpt2") whose merges join the bytes of each
-// character. Intermediate merges have no token; other engines accept that, since they look up merges by text.
+// character. A merge that gives an incomplete character has no token; other engines look up merges by text and accept
+// that.
 #include <algorithm>
 #include <set>
 
@@ -34,7 +35,7 @@ CharTokenizer CharTokenizer::from_gguf(const core::GgufFile& file) {
 
 core::GgufMetadata CharTokenizer::vocabulary_to_gguf() const {
   std::vector<std::string> merges;
-  std::set<std::string> seen;  // characters with common leading bytes share merges
+  std::set<std::string> seen;  // characters with the same leading bytes need the same merge only once
   for (const std::string& character : characters()) {
     for (size_t i = 1; i < character.size(); ++i) {  // merge bytes 1 and 2, then the result and byte 3, …
       std::string merge =
@@ -43,7 +44,7 @@ core::GgufMetadata CharTokenizer::vocabulary_to_gguf() const {
     }
   }
   core::GgufMetadata metadata = gguf::byte_level(vocabulary_, "gpt-2", std::move(merges));
-  // Keep the order and keys of older character files, so that exporting a model again produces the same bytes.
+  // Write the same keys in the same order as earlier versions, so that exporting a model again gives the same bytes.
   std::swap(metadata[3], metadata[4]);
   std::erase_if(metadata, [](const auto& pair) { return pair.first == "tokenizer.ggml.add_eos_token"; });
   return metadata;

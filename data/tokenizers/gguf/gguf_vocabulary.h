@@ -1,5 +1,5 @@
 // Reads and writes vocabularies in GGUF metadata, under llama.cpp's keys: types of pieces, special IDs and flags for
-// all kinds, and the pieces of byte-level vocabularies.
+// every kind of vocabulary, and also the pieces for byte-level vocabularies.
 #pragma once
 
 #include <string>

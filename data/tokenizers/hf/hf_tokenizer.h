@@ -28,7 +28,8 @@ struct TokenizerFiles {
 /// Returns the value at `key`; null if it is missing or `object` is not an object.
 [[nodiscard]] const nlohmann::json& value(const nlohmann::json& object, const char* key);
 
-/// Returns `json` as one short line. shown() is its lazy form, for arguments of require() and fail().
+/// Returns `json` as one short line. shown() returns a function that does so, for arguments of require() and fail(),
+/// which call it only on failure.
 [[nodiscard]] std::string short_text(const nlohmann::json& json);
 [[nodiscard]] inline auto shown(const nlohmann::json& json) {
   return [&json] { return short_text(json); };
@@ -44,7 +45,8 @@ void supported(bool condition, const std::string& where, fmt::format_string<core
 /// Returns "model" of tokenizer.json. Throws core::Error unless it is BPE without dropout, prefixes or suffixes.
 [[nodiscard]] const nlohmann::json& read_model(const TokenizerFiles& source);
 
-/// Returns the `n` pieces of "vocab", by ID; missing IDs are empty. Throws core::Error for a repeated ID or one >= n.
+/// Returns the `n` pieces of "vocab", by ID; the piece of a missing ID is empty. Throws core::Error if an ID is
+/// repeated or >= n.
 [[nodiscard]] std::vector<std::string> pieces_by_id(const nlohmann::json& vocabulary, size_t n,
                                                     const std::string& where);
 

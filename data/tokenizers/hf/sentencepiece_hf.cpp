@@ -138,7 +138,7 @@ class HfReader {
                   "fuse_unk = false without byte pieces");
   }
 
-  // Reads the step that replaces spaces by marks, a normalizer or Metaspace, and whether it adds a leading space.
+  // Reads the normalizer or Metaspace step that replaces spaces by U+2581, and whether it adds a leading space.
   void read_spaces() {
     const nlohmann::json& normalizer = hf::value(source_.tokenizer, "normalizer");
     const nlohmann::json& pre_tokenizer = hf::value(source_.tokenizer, "pre_tokenizer");
@@ -148,7 +148,7 @@ class HfReader {
       hf::supported(pre_tokenizer.is_null() || pre_tokenizer == nlohmann::json(gemma_pre_tokenizer()), where_,
                     "the pre-tokenizer {}", hf::shown(pre_tokenizer));
       v_.add_space_prefix = normalizer == nlohmann::json(normalizer_of(true));
-      const bool alone = normalizer == nlohmann::json(replace_spaces());  // Gemma's, without a prefix
+      const bool alone = normalizer == nlohmann::json(replace_spaces());  // as for Gemma: no leading space is added
       hf::supported(v_.add_space_prefix || alone || normalizer == nlohmann::json(normalizer_of(false)), where_,
                     "the normalizer {}", hf::shown(normalizer));
     }
@@ -205,7 +205,8 @@ class HfReader {
     }
   }
 
-  // Sets TokenFlags::apart for added tokens that are missing in the model's "vocab" or in its merges.
+  // Sets TokenFlags::apart for added tokens that the model's BPE does not produce, since they are missing in its
+  // "vocab" or merges.
   void find_apart(const PieceIndex& index) {
     std::set<std::string, std::less<>> merged;
     std::vector<size_t> apart;

@@ -1,6 +1,6 @@
 // The vocabulary of llama2.c (https://github.com/karpathy/llama2.c) and its file tokenizer.bin. llama2.c has fixed IDs:
-// 0 is unknown, 1 is BOS, which also stops generation, 2 is EOS, 3 + b is byte b, and other pieces follow. It finds
-// pieces by their text: bytes are spelled "<0x0A>", and a character without a piece is encoded as its bytes.
+// 0 is unknown, 1 is BOS, which also stops generation, 2 is EOS, 3 + b is byte b, and other pieces follow. Encoding
+// looks up pieces by text. Bytes are spelled like "<0x0A>", and a character without a piece is encoded as its bytes.
 #pragma once
 
 #include <filesystem>
@@ -16,13 +16,13 @@ struct Llama2cVocabulary {
   std::vector<int32_t> source_row;  ///< for each ID, its row in the model's embedding
 };
 
-/// Converts a character vocabulary. Characters below U+0080 get their byte's ID, others IDs from 259 on. Unused IDs use
-/// the embedding of `<|endoftext|>`, which training makes improbable. There is always a piece " ", because llama2.c
-/// prepends a space to every prompt.
+/// Converts a character vocabulary. A character below U+0080 gets the ID of its byte; the others get IDs from 259 on.
+/// Unused IDs use the embedding of `<|endoftext|>`, which training makes improbable. There is always a piece " ",
+/// because llama2.c prepends a space to every prompt.
 [[nodiscard]] Llama2cVocabulary to_llama2c(const CharTokenizer& tokenizer);
 
-/// Converts a SentencePiece vocabulary and keeps its IDs. Throws core::Error if the IDs are not llama2.c's, if texts
-/// do not begin with BOS and a space, or if there are user-defined pieces.
+/// Converts a SentencePiece vocabulary and keeps its IDs. Throws core::Error if the special or byte IDs differ from
+/// llama2.c's, if the tokenizer does not prepend BOS and a space, or if there are user-defined pieces.
 [[nodiscard]] Llama2cVocabulary to_llama2c(const SentencePieceTokenizer& tokenizer);
 
 /// Converts a character or SentencePiece vocabulary. Throws core::Error for other kinds.
@@ -32,9 +32,9 @@ struct Llama2cVocabulary {
 /// its length (int32) and its bytes.
 void write_llama2c_tokenizer(const std::filesystem::path& path, const Llama2cVocabulary& vocabulary);
 
-/// Reads tokenizer.bin for a model of `vocab_size` tokens; if 0, any number is accepted. Text is tokenized as by
-/// llama2.c, with two differences: U+2581 is a space here, and llama2.c appends invalid UTF-8 to the character before.
-/// Throws core::Error unless the file has exactly the format of write_llama2c_tokenizer().
+/// Reads tokenizer.bin for a model of `vocab_size` tokens; if 0, any number is accepted. The result tokenizes text like
+/// llama2.c, with two differences: U+2581 counts as a space, and an invalid UTF-8 byte is a symbol of its own (llama2.c
+/// joins it to the preceding character). Throws core::Error unless the format is that of write_llama2c_tokenizer().
 [[nodiscard]] SentencePieceTokenizer read_llama2c_tokenizer(const std::filesystem::path& path, int64_t vocab_size);
 
 }  // namespace folio::data

@@ -13,15 +13,15 @@
 namespace folio::data {
 namespace {
 
-// What is known of a pair in the words.
+// The occurrences of a pair of adjacent symbols in the words.
 struct PairInfo {
   int64_t count = 0;       // occurrences in all words, weighted by the counts of the words
   uint32_t n_words = 0;    // number of words recorded by note() since the last end_round()
   uint32_t last_word = 0;  // 1 + index of the word last recorded; 0: none
-  uint64_t begin = 0;      // start of the list of the pair's words in word_lists_
+  uint64_t begin = 0;      // where end_round() stores the next word of the pair in word_lists_
 };
 
-// A pair that may be merged next. Ordered by count; of equal counts, the pair with the lower IDs comes first.
+// A pair that may be merged next. Sorted by count; of pairs with equal counts, that with the lower IDs comes first.
 struct Candidate {
   uint64_t count;  ///< the pair's count when it was last checked
   TokenPair pair;
@@ -105,7 +105,7 @@ class BpeTrainer {
   void end_round() {
     for (const auto& [pair, w] : seen_) {
       PairInfo& info = pairs_[pair];
-      if (info.last_word != 0) {  // true only for the first record of a pair
+      if (info.last_word != 0) {  // the pair's first record in this round
         info.last_word = 0;
         info.begin = word_lists_.size();
         word_lists_.resize(word_lists_.size() + info.n_words);
@@ -144,7 +144,8 @@ class BpeTrainer {
     end_round();
   }
 
-  // Merges the pair in word `w`. As in Hugging Face's BpeTrainer, updates only the counts of neighboring pairs.
+  // Merges the pair in word `w`. As in Hugging Face's BpeTrainer, updates the counts of neighboring pairs, but not that
+  // of the merged pair.
   void merge_in(size_t w, int32_t left, int32_t right, int32_t joined) {
     const std::span<int32_t> symbols = word(w);
     const int64_t count = counts_[w];

@@ -1,5 +1,6 @@
-// Trains byte-pair encoding (Sennrich et al. 2016): the most frequent adjacent pair becomes a token, repeatedly. The
-// merges are those of Hugging Face's BpeTrainer; of pairs with equal counts, the pair with the lower IDs is merged.
+// Trains byte-pair encoding (Sennrich et al. 2016), which repeatedly merges the most frequent adjacent pair into a
+// token. The merges are those of Hugging Face's BpeTrainer; of pairs with equal counts, the pair with the lower IDs is
+// merged first.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ struct BpeTrainerOptions {
   PreTokenizer pre_tokenizer = PreTokenizer::Gpt2;
   bool nfc = false;
   bool ignore_merges = false;
-  std::vector<std::string> special_tokens{"<|endoftext|>"};  ///< get the first IDs; the first of them is BOS and EOS
+  std::vector<std::string> special_tokens{"<|endoftext|>"};  ///< have the first IDs; ID 0 is BOS and EOS
 };
 
 /// Called with the number of tokens so far. Returns false to stop training early.

@@ -74,7 +74,7 @@ void WordCounts::add(std::span<const std::string_view> texts, core::ThreadPool& 
     n_bytes_ += text.size();
     for_parts(text, kChunk, [&](std::string_view part) { chunks.push_back(part); });
   }
-  // Each thread counts into its own table, so words that occur in several of its chunks stay in its cache.
+  // One table per thread, not per chunk: frequent words are then stored once per thread, and stay in the CPU's cache.
   std::vector<Table> tables(std::min(pool.size(), chunks.size()));
   std::atomic<size_t> next{0};
   pool.parallel_for(tables.size(), 1, [&](size_t first, size_t last) {

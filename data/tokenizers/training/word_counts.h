@@ -20,7 +20,7 @@ class WordCounts {
     uint64_t count;
   };
 
-  /// Splits text by `kind`. If `nfc`, text is normalized first (unicode.h).
+  /// Splits text into words by the pre-tokenizer `kind`, after normalizing it to NFC if `nfc` is set.
   explicit WordCounts(PreTokenizer kind, bool nfc = false) : kind_(kind), nfc_(nfc) {}
 
   /// Counts the words of `texts`, which are documents, or parts of documents cut at word_border(). Throws core::Error,

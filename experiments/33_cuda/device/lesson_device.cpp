@@ -25,7 +25,7 @@ Measured Lesson::measure(const Kernel& kernel) {
     end.record(stream_);
     measured.microseconds = std::min(measured.microseconds, 1e3 * end.since(begin) / kRuns);
   }
-  stream_.copy_in(kernel.out->as<float>(), out.data(), kernel.out->bytes());  // the output of one run, to be checked
+  stream_.copy_in(kernel.out->as<float>(), out.data(), kernel.out->bytes());  // restores one run's output, to check it
   stream_.wait();
   return measured;
 }

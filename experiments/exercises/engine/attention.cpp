@@ -6,7 +6,8 @@
 //     out      = sum over j of weight_j * value_j
 //
 // There may be fewer key/value heads than query heads (grouped-query attention). Then n_heads / n_kv_heads consecutive
-// query heads share one: with 4 and 2, query heads 0 and 1 read key/value head 0, heads 2 and 3 read head 1.
+// query heads share a key/value head. With 4 query heads and 2 key/value heads, query heads 0 and 1 read key/value head
+// 0, and query heads 2 and 3 read key/value head 1.
 //
 // Read first: experiments/06_causal_mask/README.md, experiments/07_heads/README.md.
 // Check it with: make exercise N=engine/attention

@@ -19,11 +19,11 @@ void swiglu(const float* gate, const float* up, size_t n, float* out);
 void matmul(const float* x, const float* weight, size_t n_rows, size_t n_in, size_t n_out, float* out);
 
 struct AttentionShape {
-  size_t n_queries;    ///< number of queries, one for each of the last positions
+  size_t n_queries;    ///< number of queries; query r is at position n_positions - n_queries + r
   size_t n_positions;  ///< number of cached positions
   size_t n_heads;      ///< query heads
   size_t n_kv_heads;   ///< key/value heads, a divisor of n_heads
-  size_t head_dim;     ///< elements in a head
+  size_t head_dim;     ///< elements per head
 };
 
 void attention(const float* q, const float* k, const float* v, const AttentionShape& shape, float* out);
@@ -31,7 +31,7 @@ void attention(const float* q, const float* k, const float* v, const AttentionSh
 struct SamplerOptions {
   float temperature;  ///< divides the logits; 0: always the most likely token
   size_t top_k;       ///< number of most likely tokens to keep; 0: all
-  float top_p;        ///< total probability of the tokens to keep; 1: all
+  float top_p;        ///< keep the most likely tokens until their probabilities sum to top_p; 1: keep all
   float min_p;        ///< smallest probability to keep, relative to the most likely token's; 0: all
 };
 

@@ -8,11 +8,12 @@
 //     draw            one token from the softmax of (kept logits / temperature)
 //
 // `uniform` is a random number from 0 to 1. Divide the interval from 0 to 1 among the kept tokens in proportion to
-// their probabilities, most likely first: the token whose part contains `uniform` is drawn.
+// their probabilities, most likely first: the token whose interval contains `uniform` is drawn.
 //
 // Examples of each step, with probabilities of 0.40, 0.30, 0.15, 0.10 and 0.05: top-k 2 keeps the first two, which
 // become 0.57 and 0.43. Top-p 0.75 keeps three: the first two sum to 0.70, and the third crosses 0.75. Min-p 0.3 keeps
-// those of at least 0.3 · 0.40 = 0.12, also three. A uniform of 0.5 draws the second of all five, from 0.40 to 0.70.
+// the tokens of at least 0.3 · 0.40 = 0.12, also three. Without filters, the second token has the interval from 0.40 to
+// 0.70, so `uniform` = 0.5 draws it.
 //
 // Check it with: make exercise N=sampler
 #include <algorithm>

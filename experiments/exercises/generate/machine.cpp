@@ -39,7 +39,7 @@ infer::CacheFit ExerciseStage::cache_fit() const {
 bool ExerciseStage::begin(const infer::Step& step) {
   const std::vector<int32_t>& last_drawn = drawn_[n_steps_ % 2];
   rows_.assign(step.rows.begin(), step.rows.end());
-  for (StepRow& row : rows_) {  // resolve drawn_token(i): the i-th token drawn in the last step; 0 if the draw failed
+  for (StepRow& row : rows_) {  // replace drawn_token(i) by the last step's i-th token, or 0 if its draw failed
     if (row.token < 0) row.token = std::max(0, last_drawn[static_cast<size_t>(-1 - row.token)]);
   }
   tables_.assign(step.tables.begin(), step.tables.end());
@@ -92,7 +92,7 @@ BlockId ExerciseStage::block_of(const StepRow& row, int64_t position) const {
   return tables_[static_cast<size_t>(first + position / kBlockPositions)];
 }
 
-// Returns a pointer to the key or value of a position in a cache block: (n_kv_heads, head_dim).
+// Returns a pointer to a position's key, or its value if `value` is true, in a cache block: (n_kv_heads, head_dim).
 float* ExerciseStage::cached(BlockId block, int64_t layer, bool value, int64_t position) {
   const int64_t part = 2 * (layer - layers().first) + (value ? 1 : 0);
   const int64_t row = part * kBlockPositions + position % kBlockPositions;
@@ -115,7 +115,8 @@ void ExerciseStage::run(const infer::RotateAndStore& o) {
   }
 }
 
-// Computes attention for consecutive rows of a sequence together, on a contiguous copy of their keys and values.
+// Computes attention for consecutive rows of a sequence together, on a contiguous copy of the sequence's keys and
+// values.
 void ExerciseStage::run(const infer::Attend& o) {
   const size_t kv_dim = width(Slot::Key);
   std::vector<float> keys;

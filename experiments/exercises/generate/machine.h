@@ -1,5 +1,6 @@
-// A machine that computes with the exercises' functions. The forward pass, block management and the engine's loop are
-// unchanged; infer/forward/machine.h documents the operations. Plain Llamas only, in float32, on one thread.
+// An execution backend (infer::Machine) that calls the functions of the exercises. Folio provides the forward pass, the
+// management of cache blocks and the engine's loop; infer/forward/machine.h documents the operations. Runs only plain
+// Llamas, in float32, on one thread.
 #pragma once
 
 #include <array>
@@ -54,16 +55,16 @@ class ExerciseStage final : public infer::Stage {
 
   const Parts& parts_;
   const core::ModelConfig& config_;
-  std::vector<std::vector<float>> weights_;  ///< by WeightId
-  infer::StageInfo info_;                    // must follow weights_, which its initializer fills
-  std::vector<std::vector<float>> cache_;    ///< by BlockId: (layers, keys and values, 32 positions, kv_dim)
+  std::vector<std::vector<float>> weights_;  ///< indexed by WeightId
+  infer::StageInfo info_;                    // declared after weights_, because initializing info_ fills weights_
+  std::vector<std::vector<float>> cache_;    ///< indexed by BlockId; (layers, 2: keys and values, 32, kv_dim)
 
   // State of the current step: rows, block tables, draws and slots.
   std::vector<infer::StepRow> rows_;
   std::vector<infer::BlockId> tables_;
   std::vector<int32_t> table_starts_;
   std::vector<infer::Draw> draws_;
-  size_t n_rows_ = 0;  ///< rows in the slots; after gather(), only those that need logits
+  size_t n_rows_ = 0;  ///< number of rows in the slots; after infer::Gather, only the rows that need logits
   size_t n_steps_ = 0;
   std::array<std::vector<float>, infer::kSlots> slots_;
   std::array<std::vector<int32_t>, 2> drawn_;  ///< tokens drawn in each of the last two steps

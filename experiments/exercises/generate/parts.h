@@ -1,4 +1,5 @@
-// The functions used for generation: the reader's, or the engine's where the reader's still throw Unfilled.
+// The functions used for generation: those that the reader has written, and the engine's reference kernels for the
+// others.
 #pragma once
 
 #include <string_view>
@@ -17,7 +18,7 @@ struct Parts {
   decltype(&exercises::swiglu) swiglu = nullptr;
   decltype(&exercises::matmul) matmul = nullptr;
   decltype(&exercises::attention) attention = nullptr;
-  decltype(&exercises::sample) sample = nullptr;  ///< null if not written: infer::Sampler draws
+  decltype(&exercises::sample) sample = nullptr;  ///< null if not written; infer::Sampler is used instead
 };
 
 /// Calls each of the reader's functions once to find out which are written, and returns the functions to use.

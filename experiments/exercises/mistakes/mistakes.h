@@ -1,5 +1,5 @@
-// Common mistakes in the exercises that the tests must detect. A program linked with mistakes/ instead of the reader's
-// files runs the one selected by the environment variable FOLIO_MISTAKE; all other functions are correct.
+// Common mistakes in the exercises, which the tests must detect. A test program links mistakes/ instead of the
+// reader's files. The environment variable FOLIO_MISTAKE selects one mistake; all other functions are correct.
 #pragma once
 
 #include <cstdlib>
@@ -8,12 +8,12 @@
 
 namespace folio::exercises {
 
-/// A wrong implementation of an exercise's function, which has the type Function.
+/// A wrong implementation of an exercise's function. `Function` is the function's type.
 template <typename Function>
 struct Mistake {
   std::string_view name;
-  std::string_view property;  ///< name of the first test that must fail
-  std::string_view cause;     ///< part of the failed test's message
+  std::string_view property;  ///< name of the test that must fail first
+  std::string_view cause;     ///< text that the failure message must contain
   Function* function;
 };
 

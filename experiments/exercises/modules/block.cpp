@@ -2,7 +2,7 @@
 //
 //     h = x + attention(attention_norm(x))          y = h + ffn(ffn_norm(h))
 //
-// The parts are parts_.attention_norm, parts_.attention, parts_.ffn_norm and parts_.ffn. Call each by its forward().
+// The parts are parts_.attention_norm, parts_.attention, parts_.ffn_norm and parts_.ffn. Call forward() of each.
 //
 // Read first: experiments/09_llama/README.md.
 // Check it with: make exercise N=modules/block

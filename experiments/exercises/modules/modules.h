@@ -26,7 +26,7 @@ struct RMSNormImpl : torch::nn::Module {
   explicit RMSNormImpl(int64_t dim, double its_eps = 1e-5) : eps(its_eps) {
     weight = register_parameter("weight", torch::ones(dim));
   }
-  Tensor forward(const Tensor& x);  ///< [..., D] to [..., D]; written in rms_norm.cpp
+  Tensor forward(const Tensor& x);  ///< [..., D] to [..., D]; to be implemented in rms_norm.cpp
 
   Tensor weight;  ///< [D]
   double eps;
@@ -37,7 +37,8 @@ TORCH_MODULE(RMSNorm);
 struct RopeImpl : torch::nn::Module {
   RopeImpl(int64_t its_context_length, int64_t its_head_dim, double its_theta = 10000.0)
       : context_length(its_context_length), head_dim(its_head_dim), theta(its_theta) {}
-  Tensor apply(const Tensor& x_BTHK, int64_t first_position = 0) const;  ///< returns x's shape; written in rope.cpp
+  /// Returns x with RoPE applied, for positions from first_position on. To be implemented in rope.cpp.
+  Tensor apply(const Tensor& x_BTHK, int64_t first_position = 0) const;
 
   int64_t context_length, head_dim;
   double theta;
@@ -54,14 +55,13 @@ struct SwiGLUImpl : torch::nn::Module {
       : w1(register_module("w1", linear(dim, hidden_dim))),
         w2(register_module("w2", linear(hidden_dim, dim))),
         w3(register_module("w3", linear(dim, hidden_dim))) {}
-  Tensor forward(const Tensor& x_BTD);  ///< returns [B, T, D]; written in swiglu.cpp
+  Tensor forward(const Tensor& x_BTD);  ///< returns [B, T, D]; to be implemented in swiglu.cpp
 
   torch::nn::Linear w1, w2, w3;
 };
 TORCH_MODULE(SwiGLU);
 
-/// A function that rotates x [B, T, heads, K] by positions 0 to T - 1 with RoPE. Tests of attention pass a function
-/// that uses Folio's own RoPE.
+/// A function that applies RoPE to x [B, T, heads, K] at positions 0 to T - 1. The tests of attention use Folio's RoPE.
 using Rotate = std::function<Tensor(const Tensor& x)>;
 
 /// Causal grouped-query attention.
@@ -75,8 +75,8 @@ struct AttentionImpl : torch::nn::Module {
         wk(register_module("wk", linear(c.dim, c.n_kv_heads * c.head_dim))),
         wv(register_module("wv", linear(c.dim, c.n_kv_heads * c.head_dim))),
         wo(register_module("wo", linear(c.n_heads * c.head_dim, c.dim))) {}
-  Tensor weights(const Tensor& x_BTD);  ///< returns [B, H, T, T]; written in attention.cpp
-  Tensor forward(const Tensor& x_BTD);  ///< returns [B, T, D]; written in attention.cpp
+  Tensor weights(const Tensor& x_BTD);  ///< returns [B, H, T, T]; to be implemented in attention.cpp
+  Tensor forward(const Tensor& x_BTD);  ///< returns [B, T, D]; to be implemented in attention.cpp
 
   int64_t n_heads, n_kv_heads, head_dim;
   Rotate rotate;
@@ -84,11 +84,11 @@ struct AttentionImpl : torch::nn::Module {
 };
 TORCH_MODULE(Attention);
 
-/// A layer of the Llama. Its parts are called by, for example, parts_.attention.forward(x).
+/// A layer of the Llama. To run a part, call its forward(), for example parts_.attention.forward(x).
 struct BlockImpl : nn::BlockImpl {
   using nn::BlockImpl::BlockImpl;
   Tensor forward(const Tensor& x_BTD, const Tensor& /*starts*/ = {}) override { return layer(x_BTD); }
-  Tensor layer(const Tensor& x_BTD);  ///< returns [B, T, D]; written in block.cpp
+  Tensor layer(const Tensor& x_BTD);  ///< returns [B, T, D]; to be implemented in block.cpp
 };
 TORCH_MODULE(Block);
 
@@ -100,7 +100,7 @@ inline nn::Block layer_of(const nn::BlockParts& parts) {
 /// The parts of an nn::Llama, made of the modules above.
 struct MyParts : nn::Parts {
   nn::BlockParts block_parts(const core::ModelConfig& c, nn::RopeCache ours,
-                             int64_t layer) const override;  ///< written in llama.cpp
+                             int64_t layer) const override;  ///< to be implemented in modules/llama.cpp
   nn::Block block(const core::ModelConfig& c, nn::RopeCache ours, int64_t layer) const override {
     return layer_of(block_parts(c, std::move(ours), layer));
   }

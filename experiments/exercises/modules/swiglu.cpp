@@ -2,8 +2,8 @@
 //
 //     y = w2(silu(w1(x)) * w3(x))          silu(z) = z / (1 + e^-z)
 //
-// w1, w2 and w3 are members (modules.h); w1->forward(x) is the product. Write silu yourself, with torch::sigmoid or
-// exp.
+// w1, w2 and w3 are members (modules.h); w1->forward(x) computes w1(x). Write silu yourself, with torch::sigmoid
+// or exp.
 //
 // Read first: experiments/08_swiglu/README.md.
 // Check it with: make exercise N=modules/swiglu

@@ -11,8 +11,9 @@
 // are equal. With the scores (0, ln 3) position t = 1 has the weights (1/4, 3/4). In form 4 the scores depend on the
 // content of the positions.
 //
-// Why sqrt(K): the dot product of two vectors of K random numbers of size 1 has the size sqrt(K). Without the division,
-// wide vectors would have large scores, and nearly all weight would be on one position.
+// The reason for sqrt(K): the dot product of two vectors of K random numbers with mean 0 and variance 1 has a standard
+// deviation of sqrt(K). Without the division, wide vectors would have large scores, and nearly all weight would be on
+// one position.
 //
 // Check it with: make exercise N=averages
 #include <algorithm>

@@ -27,7 +27,7 @@ Floats head(const Floats& x, const Floats& wq, const Floats& wk, const Floats& w
 class Trainee {
  public:
   virtual ~Trainee() = default;
-  virtual void take_batch(size_t step) = 0;  ///< selects the batch for the following calls
+  virtual void take_batch(size_t step) = 0;  ///< selects the batch for the next loss() and backward()
   virtual double loss() = 0;                 ///< forward pass: the batch's loss with the current parameters
   virtual void clear_gradients() = 0;        ///< sets all gradients to 0
   virtual void backward() = 0;               ///< ADDS the gradients of the last loss() to the existing ones
@@ -39,8 +39,8 @@ void matmul_rule(const Doubles& a, const Doubles& b, const Doubles& dy, size_t r
                  Doubles& da, Doubles& db);
 
 struct Schedule {
-  double rate, last_rate;  ///< the peak rate and the final rate
-  size_t warmup, steps;    ///< number of warm-up steps and number of all steps
+  double rate, last_rate;  ///< peak and final learning rate
+  size_t warmup, steps;    ///< number of warm-up steps, and total number of steps
 };
 double learning_rate(const Schedule& schedule, size_t step);
 void clip(Floats& gradients, float limit);

@@ -1,4 +1,4 @@
-// Learning rate schedule and gradient clipping: they limit the size of a step.
+// Learning rate schedule and gradient clipping, which both control the size of a step.
 //
 // The rate rises linearly over the first W = `warmup` of S = `steps` steps, then falls along half a cosine:
 //

@@ -1,6 +1,6 @@
-// A rule of autograd, which records each operation of the forward pass, then walks back from the loss: each
-// operation has a rule that takes the gradient of the loss with respect to its output and adds to the gradients of its
-// inputs. This is the most important operation, the product of two matrices:
+// A rule of autograd. Autograd records the operations of the forward pass, then visits them in reverse, starting at the
+// loss. Each operation has a rule: from the gradient of the loss with respect to the operation's output, it computes
+// what to add to the gradients of the inputs. Here is the most important operation, the product of two matrices:
 //
 //     forward   y = a b,  y[r, c] = sum over i of a[r, i] b[i, c]
 //     find      the additions to da and db, from dy: da[r, i] is the derivative of the loss with respect to a[r, i]

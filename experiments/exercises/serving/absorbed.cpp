@@ -1,6 +1,6 @@
-// Absorbed latent attention: attention over a cache without keys and values. For a position t, the cache has
-// a latent c_t (rank) and the part r_t of its key with RoPE (rope), which is rotated and the same for all heads. The
-// formula, for a head's query at the last position, is the plain form:
+// Absorbed latent attention: attention over a cache without keys and values. For each position t, the cache has
+// a latent c_t (rank elements) and a rotated key part r_t (rope elements), which is the same for all heads. For a
+// head's query q at the last position, the plain form computes the output y:
 //
 //     q = [q^C; q^R]  with q^C (nope) and q^R (rope), rotated at the query's position
 //     k_t = [W_k c_t; r_t],  v_t = W_v c_t                      W_k: (nope, rank)    W_v: (v_dim, rank)
@@ -30,8 +30,8 @@ Floats absorbed_query(const LatentAttention& a, size_t head, const Floats& q, si
       "rotated.");
 }
 
-// Returns the heads' outputs (n_heads, v_dim) at the last position of the cache (positions, rank + rope), whose entries
-// are a latent and a rotated part each. q (n_heads, nope + rope) are that position's queries before RoPE.
+// Returns the heads' outputs (n_heads, v_dim) at the last position of the cache (positions, rank + rope). Each entry is
+// a latent followed by a rotated key part. q (n_heads, nope + rope): the last position's queries before RoPE.
 Floats attend_to_latents(const LatentAttention& a, const Floats& q, const Floats& cache) {
   throw Unfilled(
       "absorbed_query is there; attend_to_latents is still to be written, in "

@@ -3,8 +3,8 @@
 // arrays.
 //
 // The ranks form a ring: rank r sends only to rank r + 1, the last to rank 0, and receives from the previous rank. The
-// array is divided into as many chunks as there are ranks, of nearly equal length; chunks may be empty, and all ranks
-// divide alike. With p ranks there are two rounds of p - 1 passes each:
+// array is divided into as many chunks as there are ranks, of nearly equal length, at the same offsets on all ranks.
+// Chunks may be empty. With p ranks there are two rounds of p - 1 passes each:
 //
 //     round 1, step s    rank r sends chunk r - s, and adds the received chunk r - s - 1 to its own
 //     round 2, step s    rank r sends chunk r + 1 - s, and replaces its chunk r - s by the received one
@@ -17,8 +17,8 @@
 //     round 2  (1, 22)     (11, 20)    rank 0: its chunk 1, 22      rank 1: its chunk 0, 11
 //     end      (11, 22)    (11, 22)
 //
-// Each rank sends nearly twice its array, for any number of ranks. Sending whole arrays around the ring would take p -
-// 1 times the array.
+// Each rank sends nearly twice the size of its array, for any number of ranks. If whole arrays went around the ring, a
+// rank would send p - 1 times that size.
 //
 // Read first: experiments/27_ranks/README.md.
 // Check it with: make exercise N=all_reduce
@@ -29,7 +29,7 @@
 namespace folio::exercises {
 
 // Replaces x by the sum of all ranks' x. All ranks call all_reduce() at the same time. ring.pass() sends any number of
-// elements, including 0, and waits for those of the previous rank: all ranks must call pass() equally often.
+// elements, including 0, then waits for the previous rank's elements, so all ranks must call pass() equally often.
 void all_reduce(Floats& x, const Ring& ring) {
   throw Unfilled(
       "all_reduce is still to be written, in experiments/exercises/serving/all_reduce.cpp.\n"

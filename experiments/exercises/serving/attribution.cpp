@@ -22,7 +22,7 @@
 
 namespace folio::exercises {
 
-// Returns the shares of the logit of `token` at `row`: the embedding's, then each branch's, stream.size() in all.
+// Returns the stream.size() shares of the logit of `token` at `row`: first the embedding's, then one per branch.
 // stream[0] is the embedding, and stream[i] the stream after branch i, each (rows, dim).
 Floats attribution(const std::vector<Floats>& stream, const Readout& readout, size_t row, size_t token) {
   throw Unfilled(

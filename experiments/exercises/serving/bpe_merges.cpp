@@ -4,14 +4,14 @@
 //     find the best pair; in each word, from left to right, replace its occurrences by the new token; repeat
 //
 // until there are enough merges or no pair is left. The first merge creates the token first_new, the next one first_new
-// + 1. First do ten by hand: the tests have an example. A short one, with a = 0, b = 1, c = 2 and new tokens from 3 on:
+// + 1. First do ten merges by hand: the tests have an example. A short one, with a = 0, b = 1, c = 2, first_new = 3:
 //
 //     aaab twice, bc once      (a, a) occurs 4 times, (a, b) twice, (b, c) once: 3 = (0, 0)
 //     3ab  twice, bc once      (a, b) and (3, a) occur twice each; (0, 1) has the smaller left token: 4 = (0, 1)
 //     34   twice, bc once      5 = (3, 4)
 //     5    twice, bc once      6 = (1, 2), and no pair is left
 //
-// The best pair is that of the previous exercise, exercises/serving/best_pair.cpp.
+// Find the best pair with best_pair() of the previous exercise, exercises/serving/best_pair.cpp.
 //
 // Check it with: make exercise N=bpe_merges
 #include "experiments/exercises/serving/serving.h"

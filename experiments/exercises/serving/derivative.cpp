@@ -1,5 +1,5 @@
 // Matches a text with a regular expression byte by byte, by derivatives. The derivative of an expression with respect
-// to a byte b (Brzozowski 1964) matches the remainders of all matching texts that begin with b.
+// to a byte b (Brzozowski 1964) matches a text t if the expression matches b followed by t.
 //
 //     expression     by      derivative
 //     abc            a       bc

@@ -1,5 +1,5 @@
 // Appending to a KV cache. The keys and values of a position never change, so they are computed once and stored. The
-// rows of a step arrive as computed by the projections, by position, with all heads contiguous:
+// projections return a row per position of the step, in which all heads are contiguous:
 //
 //     k, v: (n_rows, n_kv_heads, head_dim)
 //

@@ -12,10 +12,10 @@ struct LatentAttention {
   size_t n_heads;
   size_t rank;              ///< elements of a latent
   size_t nope;              ///< elements of a head's query or key without RoPE, which come first
-  size_t rope;              ///< elements with RoPE
+  size_t rope;              ///< elements of a head's query or key with RoPE, which follow
   size_t v_dim;             ///< elements of a head's value
-  std::vector<float> wk{};  ///< (n_heads, nope, rank): a head's W_k maps a latent to its key without RoPE
-  std::vector<float> wv{};  ///< (n_heads, v_dim, rank): a head's W_v maps a latent to its value
+  std::vector<float> wk{};  ///< (n_heads, nope, rank): a head's W_k maps a latent to the head's key without RoPE
+  std::vector<float> wv{};  ///< (n_heads, v_dim, rank): a head's W_v maps a latent to the head's value
 };
 
 /// Returns x after RoPE at a position: each pair (2i, 2i + 1) is rotated by position * 10000^(-2i / x.size()).

@@ -7,7 +7,7 @@
 // The error is at most half a scale. (In files the scale has 16 bits; here it is a float.) The dot product of two
 // blocks sums the products of integers, which is exact, and multiplies by both scales once:
 //
-//     x · y = scale_x scale_y (sum over i of q_i p_i)
+//     x · y = scale_x scale_y (sum over i of q_i p_i)        q, p: the integers of x and y
 //
 // Check it with: make exercise N=q8_0
 #include <algorithm>

@@ -61,9 +61,9 @@ struct Q8Block {
 Q8Block quantize(const Floats& x);
 float dot(const Q8Block& a, const Q8Block& b);
 
-/// The state of a request that the scheduler needs.
+/// A request as the scheduler sees it.
 struct Request {
-  size_t n_tokens;    ///< tokens of the prompt and those drawn so far
+  size_t n_tokens;    ///< number of tokens in the prompt and drawn so far
   size_t n_computed;  ///< tokens with stored keys and values; 0: waiting, not yet started
 };
 std::vector<size_t> plan(const std::vector<Request>& requests, size_t max_rows, size_t max_running);

@@ -1,5 +1,5 @@
 // The mask of allowed next tokens. The output must match a regular expression; `rest` is its derivative with respect to
-// the output so far. A token is allowed if its bytes begin some text that `rest` matches. All others get probability 0.
+// the output so far. A token is allowed if `rest` matches a text that begins with its bytes. Others get probability 0.
 //
 //     rest = cat|cow, tokens: "c" "ca" "cat" "cats" "dog" and end_token
 //     mask:                    1   1    1     0      0        0

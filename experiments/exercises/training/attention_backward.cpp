@@ -3,7 +3,7 @@
 //     forward   s = q kᵀ / sqrt(K), masked above the diagonal     p = softmax of each row of s     y = p v
 //     find      the gradients of q, k and v, from dy
 //
-// Work from the end: dp and dv from y = p v, then ds from the softmax, then dq and dk from s. For a row of the softmax,
+// Work backward: dp and dv from y = p v, then ds from the softmax, then dq and dk from s. For a row of the softmax,
 // ∂p_i/∂s_j = p_i ([i = j] - p_j).
 //
 // Read first: experiments/11_gradients/README.md.

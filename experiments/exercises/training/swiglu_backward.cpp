@@ -4,8 +4,8 @@
 //               silu(z) = z σ(z), with σ(z) = 1 / (1 + e^-z)
 //     find      the gradients of x, w1, w2 and w3, from dy
 //
-// For y = x wᵀ the gradients are dy w of x and dyᵀ x of w. In an elementwise product the gradient of each factor is dy
-// times the other factor. σ' = σ (1 - σ).
+// For y = x wᵀ the gradient of x is dy w, and the gradient of w is dyᵀ x. In an elementwise product the gradient of
+// each factor is dy times the other factor. σ' = σ (1 - σ).
 //
 // Read first: experiments/11_gradients/README.md.
 // Check it with: make exercise N=swiglu_backward

@@ -1,7 +1,7 @@
 // Declares the functions that the reader writes in the training exercises, each in its own file in this folder:
 // backward passes by hand and an optimizer, without autograd.
-// dy is the gradient of the loss with respect to the output y, of y's shape; results are gradients with respect to
-// inputs, of their shapes.
+// dy is the gradient of the loss with respect to the output y. Backward passes return the gradients with respect to
+// their inputs. Each gradient has the shape of its tensor.
 #pragma once
 
 #include <torch/types.h>
@@ -12,7 +12,8 @@ namespace folio::exercises {
 
 using torch::Tensor;
 
-/// The gradients of RMSNorm, y = x / sqrt(mean of x² over the row + eps) · weight. x, dy [N, D], weight [D].
+/// Gradients with respect to the inputs of RMSNorm, y = x / sqrt(mean of x² over the row + eps) · weight. x and dy are
+/// [N, D], weight is [D].
 struct NormGradients {
   Tensor x, weight;
 };
@@ -22,13 +23,14 @@ NormGradients rms_norm_backward(const Tensor& x, const Tensor& weight, double ep
 /// (a cos − b sin, a sin + b cos). cos, sin [T, K / 2], dy [T, K].
 Tensor rope_backward(const Tensor& cos, const Tensor& sin, const Tensor& dy);
 
-/// The gradients of causal attention, y = p v with p = softmax(q kᵀ / √K). q, k, v, dy [T, K].
+/// Gradients with respect to the inputs of causal attention, y = p v with p = softmax(q kᵀ / √K). q, k, v, dy [T, K].
 struct HeadGradients {
   Tensor q, k, v;
 };
 HeadGradients attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dy);
 
-/// The gradients of SwiGLU, y = (silu(x w1ᵀ) · x w3ᵀ) w2ᵀ. x, dy [N, D], w1, w3 [F, D], w2 [D, F].
+/// Gradients with respect to the inputs of SwiGLU, y = (silu(x w1ᵀ) · x w3ᵀ) w2ᵀ. x, dy [N, D], w1, w3 [F, D],
+/// w2 [D, F].
 struct SwigluGradients {
   Tensor x, w1, w2, w3;
 };

@@ -1,5 +1,5 @@
-// Logits that the last stage of a pipeline sends to rank 0. They arrive in the order of steps, across all models. The
-// logits of a model's steps are read in order, except that some may be skipped.
+// Receives the logits that the last stage of a pipeline sends to rank 0. Logits of all models arrive in the order of
+// their steps. Within a model, logits must be read in this order, but may be skipped.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class LogitsInbox {
 
   /// Registers a step of model `model`, whose `n` logits are to be received. Returns the step's ticket.
   [[nodiscard]] Ticket expect(uint32_t model, size_t n);
-  /// Waits for a step's logits, and discards those of the model's earlier steps. Valid until the next wait().
+  /// Waits for a step's logits. They are valid until the next wait(). Discards logits of the model's earlier steps.
   [[nodiscard]] std::span<float> wait(Ticket ticket);
   /// Receives logits until at most `n` steps are outstanding.
   void receive_all_but(size_t n);

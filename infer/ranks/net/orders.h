@@ -18,14 +18,14 @@ struct Order {
   OrderKind kind = OrderKind::End;
   uint32_t stage = 0;  ///< index of the model's stage, in the order of loading
 
-  // The fields of an order to run or begin a step. Draws are not sent, because rank 0's host samples the tokens.
+  // Fields of Step and BeginStep orders, from struct Step. Step::draws is not sent: the host of rank 0 samples tokens.
   std::vector<StepRow> rows{};
   std::vector<BlockId> tables{};
   std::vector<int32_t> table_starts{};
   std::vector<BlockCopy> copies{};
   uint64_t n_logit_rows = 0;
   bool observed = false;
-  std::vector<float> values{};  ///< the residual of a step that begins with it, or the values to write to `slot`
+  std::vector<float> values{};  ///< Step::residual (empty in the first stage), or the values to write to `slot`
 
   Operation operation{Gather{}};
   Slot slot{};

@@ -89,7 +89,8 @@ struct Inbox {
 
 class GlooPeers final : public Peers {
  public:
-  explicit GlooPeers(const RankConfig& world) : Peers(world), out_(world.n_ranks), in_(world.n_ranks), watchers_(world.n_ranks) {
+  explicit GlooPeers(const RankConfig& world)
+      : Peers(world), out_(world.n_ranks), in_(world.n_ranks), watchers_(world.n_ranks) {
     std::signal(SIGPIPE, SIG_IGN);  // Gloo may write to a closed connection
     Rendezvous rendezvous(world);
     const auto n = static_cast<int>(world.n_ranks);
@@ -111,7 +112,8 @@ class GlooPeers final : public Peers {
         request(rank, static_cast<Channel>(c));
       }
     });
-    for_others([this](size_t rank) { watchers_[rank] = std::async(std::launch::async, [this, rank] { watch(rank); }); });
+    for_others(
+        [this](size_t rank) { watchers_[rank] = std::async(std::launch::async, [this, rank] { watch(rank); }); });
   }
 
   ~GlooPeers() override {
@@ -181,8 +183,8 @@ class GlooPeers final : public Peers {
   void shutdown(std::string_view error) override {
     if (lost_ || leaves_.exchange(true)) return;
     const uint64_t size = std::min(error.size(), kFrame - kHead);
-    // Sends to all ranks before it waits for one: those that have ended receive nothing, and after a timeout Gloo closes
-    // all connections, so that the others would take this rank for lost.
+    // Sends to all ranks before waiting for any of them. Waiting for a rank that has already ended times out, and Gloo
+    // then closes all connections. A rank that had not received the message yet would treat this rank as lost.
     std::vector<size_t> told;
     for_others([&](size_t rank) {
       try {
@@ -211,7 +213,7 @@ class GlooPeers final : public Peers {
     if (lost_) return;
     why_lost_ = why;
     lost_ = true;
-    // Wakes all waiting threads. Gloo doesn't wake those that have received only a part of the lost rank's message.
+    // Wakes all waiting threads. Gloo doesn't wake a thread that has received only a part of the lost rank's message.
     const auto abort = [](auto& boxes_of_all) {
       for (auto& boxes : boxes_of_all) {
         for (auto& box : boxes) {
@@ -262,7 +264,7 @@ class GlooPeers final : public Peers {
       const std::string_view error(reinterpret_cast<const char*>(frame.data() + kHead), std::min(size, kFrame - kHead));
       if (!error.empty()) mark_failed(fmt::format("rank {} of {} failed: {}", rank, world_.n_ranks, error));
     } catch (const std::exception& error) {
-      // After a timeout in this process, Gloo fails all of its connections. Then `rank` itself is not lost.
+      // After a timeout, Gloo closes all connections of this process, so this error doesn't mean that `rank` is lost.
       const bool by_timeout = std::strstr(error.what(), "Application timeout") != nullptr;
       if (!leaves_ && !by_timeout) mark_failed(gone(rank));
     }
@@ -286,9 +288,9 @@ class GlooPeers final : public Peers {
     buffer.resize(*context_, n);
   }
 
-  // Runs a Gloo operation and throws MachineLost if it fails. Gloo's errors don't tell the cause: an error after
-  // `timeout` means that the rank is too slow, an earlier one that it has closed its connections. After a loss, throws
-  // without running the operation, since mark_failed() aborts only waits that have begun.
+  // Runs a Gloo operation and throws MachineLost if it fails. Gloo's errors don't state the cause. If `timeout` has
+  // passed, `rank` is too slow; otherwise `rank` has closed its connections. If a rank is already lost, throws without
+  // running the operation, since mark_failed() aborts only waits that have begun.
   template <typename Operation>
   void with(size_t rank, std::chrono::seconds timeout, Operation&& operation) {
     check();
@@ -297,7 +299,7 @@ class GlooPeers final : public Peers {
       operation();
     } catch (const std::exception&) {
       const bool late = std::chrono::steady_clock::now() - start >= timeout;
-      if (!late) watchers_[rank].wait_for(milliseconds(1000));  // it may have received the reason
+      if (!late) watchers_[rank].wait_for(milliseconds(1000));  // the watcher may be receiving an error from `rank`
       mark_failed(late ? too_late(rank, timeout) : gone(rank));
     }
     check();
@@ -310,7 +312,7 @@ class GlooPeers final : public Peers {
   std::vector<std::future<void>> watchers_;
   std::atomic<bool> leaves_ = false;
   std::atomic<bool> lost_ = false;
-  mutable std::mutex mutex_;  ///< guards why_lost_, and buffers that mark_failed() aborts while they are resized
+  mutable std::mutex mutex_;  ///< guards why_lost_, and prevents resizing a buffer while mark_failed() aborts it
   std::string why_lost_;
 };
 

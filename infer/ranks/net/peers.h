@@ -22,7 +22,7 @@ inline constexpr std::chrono::seconds kForever{365L * 24 * 3600};
 
 class Peers {
  public:
-  /// Connects to all other ranks. Throws core::Error as Rendezvous does, and in a build without Gloo.
+  /// Connects to all other ranks. Throws core::Error if a rank doesn't connect in time, and in a build without Gloo.
   [[nodiscard]] static std::unique_ptr<Peers> connect(const RankConfig& world);
   /// Closes all connections. Unless shutdown() was called, the other ranks treat this rank as lost.
   virtual ~Peers() = default;
@@ -34,13 +34,13 @@ class Peers {
   virtual void send(size_t to, Channel channel, std::span<const std::byte> bytes) = 0;
   /// Waits until `to` has received the last message that was sent to it on this channel.
   virtual void wait_until_taken(size_t to, Channel channel) = 0;
-  /// Waits for the next message from a rank. It stays valid until the next receive() from that rank on this channel.
+  /// Waits for the next message from a rank. The bytes are valid until the next receive() from that rank and channel.
   virtual std::span<const std::byte> receive(size_t from, Channel channel, std::chrono::seconds timeout) = 0;
   /// Receives the next message into `values`. Throws core::Error if its size differs.
   virtual void receive_floats(size_t from, Channel channel, std::span<float> values) = 0;
   virtual void check() const = 0;
 
-  /// Tells the other ranks that this one ends: in an orderly way, or because of `error`, which their loss() then has.
+  /// Tells the other ranks that this rank ends. If `error` is not empty, their loss() then contains it.
   virtual void shutdown(std::string_view error) = 0;
   /// Returns an error message if the ranks can't continue, for example after the loss of a rank; otherwise nullopt.
   [[nodiscard]] virtual std::optional<std::string> loss() const = 0;

@@ -55,7 +55,7 @@ uint64_t fingerprint_of(const core::StoredModel& model, const Shard& shard, Cach
   return std::hash<std::string>{}(text);
 }
 
-// A rank's message after it has loaded its part of a model.
+// The message that a rank sends after it has loaded its part of a model.
 struct Loaded {
   uint64_t fingerprint;
   RankReport report;
@@ -105,7 +105,7 @@ std::string RankedCpu::describe() const {
 std::optional<std::string> RankedCpu::loss() const { return peers_->loss(); }
 
 // Sends an order to all ranks. Without a pipeline, all ranks take part in an all-gather. In a pipeline, each rank
-// forwards the order, so that rank 0 doesn't wait until the last stage has finished the previous one.
+// forwards the order, so that rank 0 doesn't wait until the last stage has finished the previous step.
 void RankedCpu::tell(const Order& order) {
   const std::vector<std::byte> bytes = to_bytes(order);
   if (n_stages_ > 1) return forward_order(bytes);

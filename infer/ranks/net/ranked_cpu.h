@@ -1,5 +1,6 @@
-// CPUs of several processes as one machine. Each pipeline stage has a range of layers and several ranks, which split
-// its matrices by output rows. Rank 0 sends each step to the other ranks. Output is that of one process, byte for byte.
+// Runs a model on the CPUs of several processes. Each pipeline stage has a range of layers and several ranks, which
+// split its matrices by output rows. Rank 0 sends each step to the other ranks. Output is byte-identical to that of one
+// process.
 //   rank      0 | 1   (2 stages)  0 and 1 exchange parts of the activations in each layer of stage 0;
 //   stage 0   --+--               0 sends the residual to 2, and 1 to 3;
 //   rank      2 | 3               2 sends the logits to 0.
@@ -31,13 +32,13 @@ class RankedCpu final : public Machine {
 
   [[nodiscard]] std::string describe() const override;
   /// Loads this rank's part of the layers and matrices. All ranks must load the same models in the same order, and
-  /// must not destroy the stages while steps run. Throws core::Error if ranks differ in model or build, or if the model
-  /// is too small.
+  /// must not destroy the stages while steps run. Throws core::Error if the ranks' models or builds differ, or if the
+  /// model has too few layers or rows to be split.
   [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, const Shard& shard,
                                             CacheType cache_type) override;
 
   [[nodiscard]] bool leads() const { return world_.rank == 0; }
-  /// Runs `body`. If it throws, the other ranks fail with its error.
+  /// Runs `body`. If `body` throws, sends its error message to the other ranks, which then fail, and rethrows.
   void run(const std::function<void()>& body);
   /// Executes rank 0's orders until rank 0 ends. All other ranks must call it. Throws MachineLost if a rank is lost.
   void follow();
@@ -69,7 +70,7 @@ class RankedCpu final : public Machine {
   std::unique_ptr<Transport> all_;          ///< an all-gather among all ranks
   std::vector<size_t> next_;                ///< in a pipeline: the ranks that this one forwards orders to
   LogitsInbox logits_;                      ///< used by rank 0 of a pipeline
-  std::unique_ptr<Exchange> exchange_;      ///< with the other ranks of this stage; null if there are none
+  std::unique_ptr<Exchange> exchange_;      ///< exchanges data within this stage; null if it has one rank
   std::vector<class RankedStage*> stages_;  ///< one per loaded model, in the order of loading
 };
 

@@ -10,7 +10,7 @@
 namespace folio::infer {
 namespace {
 
-constexpr size_t kPieceRows = 32;  ///< minimum rows of a micro-batch, so that computing outlasts reading the weights
+constexpr size_t kPieceRows = 32;  ///< minimum rows of a micro-batch, so that reading the weights is not the bottleneck
 
 }  // namespace
 
@@ -44,7 +44,7 @@ void RankedStage::unload_adapter(int32_t number) {
 bool RankedStage::begin(const Step& step) {
   core::require(!in_pipeline() || !step.observed, "operations cannot be observed in a pipeline of ranks");
   core::require(!step.keeps_hidden, "several ranks keep no hidden states of a step; use one process");
-  if (in_pipeline()) machine_.logits_.receive_all_but(most_on_their_way(step));
+  if (in_pipeline()) machine_.logits_.receive_all_but(max_outstanding_logits(step));
   machine_.tell(order_of(number_, step));
   observed_ = step.observed;
   if (!in_pipeline()) {
@@ -117,10 +117,10 @@ void RankedStage::or_mark_failed(Work&& work) {
   }
 }
 
-// Returns how many earlier steps may have logits that rank 0 has not received when it sends `step`. The last stage
-// blocks when two messages with logits are unread. Then the pipeline can still accept a step of one micro-batch, but a
-// longer step could deadlock: rank 0 and the last stage would wait for each other.
-size_t RankedStage::most_on_their_way(const Step& step) const {
+// Returns how many steps with logits that rank 0 has not received may be in flight when it sends `step`. The last stage
+// blocks while two messages with logits are unread. A step of one micro-batch can then still enter the pipeline, but
+// with a longer step, rank 0 and the last stage could wait for each other (deadlock).
+size_t RankedStage::max_outstanding_logits(const Step& step) const {
   return step.n_logit_rows > 0 && pieces_of(step, machine_.n_stages()).size() == 1 ? machine_.n_stages() : 1;
 }
 

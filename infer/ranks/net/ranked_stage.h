@@ -10,13 +10,13 @@
 
 namespace folio::infer {
 
-// A loaded model on one rank. Rank 0's stage sends each step to the other ranks. Without a pipeline, it then runs
-// operations as the forward pass issues them; in a pipeline, begin() runs the whole step. On the other ranks, whose
-// runners have no requests, do_order() runs the steps.
+// A loaded model on one rank. On rank 0, the stage sends each step to the other ranks. Without a pipeline, it then runs
+// operations as the forward pass issues them; in a pipeline, begin() runs the whole step. On the other ranks,
+// do_order() runs the steps that rank 0 sends.
 class RankedStage final : public PassThroughStage {
  public:
-  /// Creates the machine's stage for loaded model `number`. `cpu_stage` is this rank's part of the model, with the last
-  /// layers if `is_last`. `report` covers all ranks.
+  /// Creates this rank's stage for the machine's loaded model `number`. `cpu_stage` is this rank's part of the model.
+  /// `is_last` is true in the last pipeline stage. `report` is the combined report of all ranks.
   RankedStage(RankedCpu& machine, std::unique_ptr<Stage> cpu_stage, bool is_last, uint32_t number,
               const RankReport& report);
 
@@ -38,7 +38,7 @@ class RankedStage final : public PassThroughStage {
 
  private:
   [[nodiscard]] bool in_pipeline() const { return machine_.n_stages() > 1; }
-  [[nodiscard]] size_t most_on_their_way(const Step& step) const;
+  [[nodiscard]] size_t max_outstanding_logits(const Step& step) const;
   void run(const Step& step);
   template <typename Work>
   void or_mark_failed(Work&& work);
@@ -53,8 +53,9 @@ class RankedStage final : public PassThroughStage {
   std::vector<float> residual_;
 };
 
-/// Returns a step's rows, in order, as steps of nearly equal size (micro-batches), so that a pipeline stage can compute
-/// one while the next stage computes the previous one. A short step stays whole, since each piece reads all weights.
+/// Splits a step's rows, in order, into steps of nearly equal size (micro-batches), so that a pipeline stage computes
+/// one while the next stage computes the previous one. A short step is not split, since each micro-batch reads all
+/// weights.
 [[nodiscard]] std::vector<Step> pieces_of(const Step& step, size_t n_stages);
 
 }  // namespace folio::infer

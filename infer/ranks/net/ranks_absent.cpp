@@ -1,4 +1,4 @@
-// Replaces the connections between ranks in a build without Gloo or Boost.
+// Peers::connect() for builds without Gloo or Boost. It always throws.
 #include "core/error.h"
 #include "infer/ranks/net/peers.h"
 

@@ -15,14 +15,14 @@ namespace folio::infer {
 
 class Rendezvous {
  public:
-  /// Starts to listen (rank 0) or connects to rank 0 (other ranks). Throws core::Error after an error or world.timeout.
+  /// Listens (rank 0) or connects to rank 0 (other ranks). Throws core::Error if it fails or exceeds world.timeout.
   explicit Rendezvous(const RankConfig& world);
 
   /// Returns this host's numeric address on the network that connects it to rank 0.
   [[nodiscard]] const std::string& own_address() const { return own_address_; }
 
   /// Sends `own` to all ranks and returns the strings of all ranks, in order. Call it once. Throws core::Error if a
-  /// rank doesn't connect in time, two processes have the same rank, or a rank has another WORLD_SIZE.
+  /// rank doesn't connect in time, two processes have the same rank, or a rank has a different WORLD_SIZE.
   [[nodiscard]] std::vector<std::string> gather(const std::string& own);
 
  private:
@@ -37,8 +37,8 @@ class Rendezvous {
   RankConfig world_;
   std::chrono::steady_clock::time_point deadline_;
   boost::asio::io_context context_;
-  Tcp::acceptor acceptor_{context_};  ///< of rank 0
-  std::deque<Tcp::iostream> others_;  ///< connections to the other ranks; of those, to rank 0
+  Tcp::acceptor acceptor_{context_};  ///< used only by rank 0
+  std::deque<Tcp::iostream> others_;  ///< rank 0: connections to all other ranks; other ranks: one, to rank 0
   std::string own_address_;
 };
 

@@ -11,9 +11,10 @@
 
 namespace folio::infer {
 
-/// Connects the ranks of `group`, including this one. All must call it, with a channel that only this group uses; ranks
-/// in several groups must connect them in the same order. Uses shared memory if RankConfig::shared_memory is set and
-/// all ranks are on one host with enough of it, otherwise messages. all_gather() copies the bytes before it returns.
+/// Connects the ranks of `group`, which includes this rank. All of them must call make_transport() with a channel that
+/// only this group uses. Ranks in several groups must connect the groups in the same order. Uses shared memory if
+/// RankConfig::shared_memory is set, the ranks are on one host and enough shared memory is free, otherwise messages.
+/// all_gather() copies the bytes before it returns.
 [[nodiscard]] std::unique_ptr<Transport> make_transport(Peers& peers, Channel channel, std::vector<size_t> group);
 
 /// Returns the size in bytes of the shared memory for `n_members` members.

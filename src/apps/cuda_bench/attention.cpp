@@ -22,13 +22,13 @@ constexpr size_t kMostLaunches = 512;  // maximum number of launches in a record
 constexpr double kLongLaunch = 500.0;  // milliseconds; a longer launch is timed only once
 constexpr size_t kPiece = size_t{1} << 20U;
 
-// Returns the number of copies of `bytes` bytes of operands that fill effort.spread_bytes, from 1 to 64.
+// Returns the number of copies, 1 to kMostCopies, with which operands of `bytes` bytes fill effort.spread_bytes.
 size_t copies_of(size_t bytes, const Effort& effort) {
   return std::clamp<size_t>(ceil_div(effort.spread_bytes, std::max<size_t>(bytes, 1)), 1, kMostCopies);
 }
 
-// Returns the median microseconds of a launch. launch(copy) must issue one launch that uses copy number `copy`, below
-// n_copies, of the operands. A repetition is a CUDA graph of many launches in a row, timed with events, so the host's
+// Returns the median microseconds of a kernel launch. launch(copy) must launch the kernel once, on copy number `copy`
+// (below n_copies) of the operands. A repetition is a CUDA graph of many launches, timed with events, so the host's
 // overhead is not included.
 double microseconds(Stream& stream, const Effort& effort, size_t n_copies,
                     const std::function<void(size_t copy)>& launch) {
@@ -40,7 +40,7 @@ double microseconds(Stream& stream, const Effort& effort, size_t n_copies,
     end.record(stream);
     return end.since(start);
   };
-  launch(0);  // loads the kernel, which takes longer than a launch
+  launch(0);  // not timed, because the first launch also loads the kernel
   stream.wait();
   const double once = timed([&] { launch(n_copies - 1); });
   if (once > kLongLaunch) return once * 1e3;
@@ -97,12 +97,12 @@ DeviceMemory on_device(Stream& stream, const std::vector<T>& values) {
   return memory;
 }
 
-// Operands of attention() as in a step: `n_sequences` sequences of `context` positions in a one-layer KV cache (F16 if
-// `half`, else F32), and queries of each sequence's last `n_rows` positions. Each copy has its own cache.
-class Attending {
+// Operands of attention(): `n_sequences` sequences of `context` positions in a one-layer KV cache (F16 if `half`, else
+// F32), and queries for the last `n_rows` positions of each sequence. Each copy of the operands has its own cache.
+class AttentionOperands {
  public:
-  Attending(Stream& stream, const core::ModelConfig& config, bool half, size_t n_sequences, size_t context,
-            size_t n_rows, const Effort& effort);
+  AttentionOperands(Stream& stream, const core::ModelConfig& config, bool half, size_t n_sequences, size_t context,
+                    size_t n_rows, const Effort& effort);
   [[nodiscard]] size_t n_copies() const { return n_copies_; }
   [[nodiscard]] const Attention& of(size_t copy);
   /// Returns the minimum number of bytes that attention reads and writes for one copy.
@@ -126,8 +126,8 @@ class Attending {
   DeviceMemory counters_;
 };
 
-Attending::Attending(Stream& stream, const core::ModelConfig& config, bool half, size_t n_sequences, size_t context,
-                     size_t n_rows, const Effort& effort) {
+AttentionOperands::AttentionOperands(Stream& stream, const core::ModelConfig& config, bool half, size_t n_sequences,
+                                     size_t context, size_t n_rows, const Effort& effort) {
   Attention& a = attention_;
   a.heads = {.n_heads = static_cast<uint32_t>(config.n_heads),
              .n_kv_heads = static_cast<uint32_t>(config.n_kv_heads),
@@ -193,7 +193,7 @@ Attending::Attending(Stream& stream, const core::ModelConfig& config, bool half,
   operations_ = 4.0 * static_cast<double>(width) * seen;
 }
 
-const Attention& Attending::of(size_t copy) {
+const Attention& AttentionOperands::of(size_t copy) {
   attention_.cache.data = cache_.as<uint8_t>() + copy * copy_bytes_;
   return attention_;
 }
@@ -204,8 +204,8 @@ void time_attention(const Bench& bench, const std::string& shape_name) {
   const Options& o = bench.options;
   const core::ModelConfig config = shape(shape_name, 8192);
   const auto time = [&](const char* kernel, int64_t n_sequences, int64_t context, int64_t n_rows) {
-    Attending at(bench.stream, config, !o.f32_cache, static_cast<size_t>(n_sequences), static_cast<size_t>(context),
-                 static_cast<size_t>(n_rows), o.effort);
+    AttentionOperands at(bench.stream, config, !o.f32_cache, static_cast<size_t>(n_sequences),
+                         static_cast<size_t>(context), static_cast<size_t>(n_rows), o.effort);
     const double us =
         microseconds(bench.stream, o.effort, at.n_copies(), [&](size_t copy) { attention(bench.stream, at.of(copy)); });
     bench.results.add({{"part", "attention"},

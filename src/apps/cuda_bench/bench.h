@@ -22,8 +22,8 @@ struct Options {
   std::vector<std::string> shapes{"8b", "1.1b"};
   std::vector<std::string> types{"f16", "q8_0", "q4_0"};  ///< weight types for time_decoding() and time_prompt()
   std::vector<int64_t> contexts{128, 1024};               ///< initial contexts to measure with one decoding sequence
-  std::vector<int64_t> batches{};                         ///< numbers of sequences to measure in time_decoding()
-  int64_t batch_context = 512;                            ///< initial context of the sequences of a batch
+  std::vector<int64_t> batches{};                         ///< batch sizes to measure, in sequences
+  int64_t batch_context = 512;                            ///< initial context of each sequence in `batches`
   int64_t tokens = 64;                                    ///< tokens decoded per sequence and repetition
   int64_t prompt = 2048;                                  ///< prompt length in time_prompt()
   int64_t attention = 8192;                               ///< prompt length in time_attention()
@@ -46,11 +46,11 @@ struct Bench {
 /// Returns the median; for an even number of values, the mean of the middle two. `values` must not be empty.
 [[nodiscard]] double median(std::vector<double> values);
 
-/// Times the attention kernel, for decoding at each context and for a prompt.
+/// Times the attention kernel for a prompt, and for decoding at each context and batch size. `shape`: see models.h.
 void time_attention(const Bench& bench, const std::string& shape);
-/// Times whole decode steps, for a single sequence at each context and for each batch size.
+/// Times whole decode steps for each weight type: one sequence at each context, and each batch size.
 void time_decoding(const Bench& bench, const std::string& shape);
-/// Times whole prompts.
+/// Times the prefill of Options::prompt tokens, up to the first output token, for each weight type.
 void time_prompt(const Bench& bench, const std::string& shape);
 
 }  // namespace folio::infer::gpu::bench

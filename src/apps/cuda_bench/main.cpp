@@ -1,5 +1,5 @@
-// cuda_bench: times attention, and whole steps of models with random weights, on a GPU. Compares them with the
-// bandwidth of a copy. Prints tables; --json also appends each row to a file.
+// cuda_bench: times attention, and whole steps of models with random weights, on a GPU. Compares their memory bandwidth
+// with that of a device-to-device copy. Prints tables; --json also appends each row to a file.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -13,8 +13,8 @@ namespace {
 using core::DType;
 using core::Role;
 
-// Returns the elements of a tensor: 1 in a vector, and in a matrix random values scaled to preserve the activations'
-// magnitude.
+// Returns the elements of a tensor. Vectors contain ones. Matrices contain random values, scaled so that products keep
+// the magnitude of the activations.
 std::vector<float> values_of(const core::TensorSpec& spec, core::ThreadPool& pool) {
   std::vector<float> values(static_cast<size_t>(spec.elements()), 1.0F);
   if (!spec.is_matrix()) return values;

@@ -1,4 +1,4 @@
-// The model shapes to measure, and models in memory that have such a shape and random weights.
+// Model shapes (dimensions) for measurements, and models of these shapes with random weights, built in memory.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace folio::infer::gpu::bench {
 
-/// Returns the model shape "8b" (Llama 3), "1.1b" (TinyLlama) or "tiny". Throws core::UsageError for other names.
+/// Returns the configuration of "8b" (Llama 3), "1.1b" (TinyLlama) or "tiny". Throws core::UsageError for other names.
 [[nodiscard]] core::ModelConfig shape(const std::string& name, int64_t context_length);
 
 /// Returns the type "f32", "f16", "bf16", "q8_0" or "q4_0". Throws core::UsageError for other names.
@@ -23,7 +23,7 @@ namespace folio::infer::gpu::bench {
 [[nodiscard]] uint64_t bytes_of_token(const core::StoredModel& model);
 /// Returns the bytes of one position's keys and values in all layers, in F16 if `half`, otherwise in F32.
 [[nodiscard]] uint64_t bytes_of_position(const core::ModelConfig& config, bool half);
-/// Returns the floating-point operations of the matrix products of one row in all layers.
+/// Returns the floating-point operations of all layers' matrix products for one row (token).
 [[nodiscard]] double operations_of_row(const core::ModelConfig& config);
 /// Returns the floating-point operations of computing one row of logits.
 [[nodiscard]] double operations_of_logits(const core::ModelConfig& config);

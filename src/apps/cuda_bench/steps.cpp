@@ -72,7 +72,7 @@ class Loaded {
     return all;
   }
 
-  // Computes a prompt's rows, and draws the next token if `sampler` isn't null.
+  // Runs the forward pass of a prompt, at most max_rows() tokens at a time. Samples a token if `sampler` isn't null.
   void read(SequenceId sequence, const std::vector<int32_t>& text, Sampler* sampler) {
     for (size_t begin = 0; begin < text.size(); begin += runner_.max_rows()) {
       const size_t end = std::min(text.size(), begin + runner_.max_rows());
@@ -112,7 +112,7 @@ class Loaded {
   Sampler greedy_{{.temperature = 0.0F}, {}};
 };
 
-// Returns the number of KV cache positions that the measurements need, in whole blocks and with the decoded tokens.
+// Returns the KV cache positions needed for prompts and decoded tokens, with each sequence rounded up to whole blocks.
 int64_t positions_of(const Options& o) {
   const auto whole = [](int64_t n) { return (n + 31) / 32 * 32; };
   int64_t most = whole(o.prompt);

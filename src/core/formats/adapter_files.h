@@ -1,7 +1,7 @@
-// Adapters in files: peft's directories (https://github.com/huggingface/peft) of adapter_config.json and
-// adapter_model.safetensors, and llama.cpp's GGUFs. Those have tensors blk.N.NAME.weight.lora_a (rank, k) and .lora_b
-// (n_out, rank), the rows of B in the order of the model's GGUF, and one alpha, which determines every tensor's scale
-// (convert_lora_to_gguf.py and llama-adapter.cpp, https://github.com/ggml-org/llama.cpp).
+// The two file formats of adapters. peft (https://github.com/huggingface/peft): a directory of adapter_config.json and
+// adapter_model.safetensors. llama.cpp (convert_lora_to_gguf.py and llama-adapter.cpp in
+// https://github.com/ggml-org/llama.cpp): a GGUF with tensors blk.N.NAME.weight.lora_a (rank, k) and .lora_b
+// (n_out, rank), and one alpha, which determines every scale. The rows of B are in the order of the model's GGUF.
 #pragma once
 
 #include <filesystem>
@@ -11,8 +11,8 @@
 
 namespace folio::core {
 
-/// Reads the adapter at `path`, a directory or a file, for a model with this configuration. Multiplies its scale by
-/// `factor`. Throws Error as read_peft_adapter and read_gguf_adapter do.
+/// Reads an adapter for a model with this configuration, with read_gguf_adapter if `path` is a file, otherwise with
+/// read_peft_adapter. Multiplies the adapter's scale by `factor`. Throws Error as these functions do.
 [[nodiscard]] Adapter read_adapter(const std::filesystem::path& path, const ModelConfig& config, float factor = 1.0F);
 
 /// Reads an adapter for a model with this configuration and multiplies its scale by `factor`. Throws Error if something
@@ -29,8 +29,8 @@ namespace folio::core {
 [[nodiscard]] std::string target_name(Role role);
 
 /// Writes adapter_config.json and adapter_model.safetensors (F32) into an existing directory, each atomically, as
-/// peft's save_pretrained does. `config` is that of the base model. Throws Error unless all parts have the rank, scale
-/// and targets of `info` and fit the model's matrices.
+/// peft's save_pretrained does. `config` describes the base model. Throws Error unless all parts have the rank, scale
+/// and targets of `info` and fit the base model's matrices.
 void write_adapter(const std::filesystem::path& directory, const ModelConfig& config, const Adapter& adapter,
                    const AdapterInfo& info);
 

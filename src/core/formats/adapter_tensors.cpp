@@ -10,7 +10,7 @@ namespace folio::core {
 std::vector<Adapter::Part> adapter_parts(
     const AdapterTensors& tensors, const ModelConfig& config,
     const std::function<Adapter::Part(const TensorSpec&, const TensorView&, const TensorView&)>& take) {
-  std::map<std::string, const TensorView*> left;  // tensors that no part has used yet
+  std::map<std::string, const TensorView*> left;  // tensors not yet assigned to a matrix
   for (const TensorView& tensor : tensors.all) left.emplace(tensor.name, &tensor);
   const auto taken = [&](const std::string& name) {
     const auto node = left.extract(name);

@@ -20,13 +20,15 @@ struct AdapterTensors {
   std::function<std::string()> why = [] { return ""; };  ///< returns a note appended to shape errors
 };
 
-/// Returns the parts that `take` makes from each matrix's tensors a and b, in manifest order. Throws Error that names
-/// the file if a or b is missing, if a tensor belongs to no matrix of the blocks, or if the file has no adapter.
+/// Calls `take` with the tensors a and b of each adapted matrix, in manifest order, and returns the resulting parts.
+/// Throws Error that names the file if a or b is missing, if a tensor belongs to no matrix of the blocks, or if the
+/// file has no adapter.
 [[nodiscard]] std::vector<Adapter::Part> adapter_parts(
     const AdapterTensors& tensors, const ModelConfig& config,
     const std::function<Adapter::Part(const TensorSpec& spec, const TensorView& a, const TensorView& b)>& take);
 
-/// Returns a tensor's elements. Throws Error that names the file unless it has this shape and a type for weights.
+/// Returns a tensor's elements. Throws Error that names the file if the shape differs from `shape` or the type is not
+/// one that weights can have.
 [[nodiscard]] std::vector<float> adapter_floats(const AdapterTensors& tensors, const TensorView& tensor,
                                                 const std::vector<int64_t>& shape);
 

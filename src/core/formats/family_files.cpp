@@ -29,13 +29,13 @@ constexpr std::array kHfFamilies{
     HfFamily{.family = Family::Glm4MoeLite, .ffn_types = true},
     HfFamily{.family = Family::Youtu, .ties = true},
     HfFamily{.family = Family::Gemma2,
-             .norms_less_1 = true,
+             .norms_stored_minus_1 = true,
              .head_dim = 256,
              .ties = true,
              .ffn_norm = "pre_feedforward_layernorm"},
     HfFamily{.family = Family::Gemma3,
              .architecture = "Gemma3ForCausalLM",
-             .norms_less_1 = true,
+             .norms_stored_minus_1 = true,
              .head_dim = 256,
              .ties = true,
              .ffn_norm = "pre_feedforward_layernorm"},
@@ -143,7 +143,7 @@ const FamilyInfo& family_of_gguf(std::string_view architecture, bool experts, Ro
 
 void fail_extra_tensor(const std::string& where, std::string_view tensor, Family family) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kParts{{
-      {"_shexp.", "shared experts"},  // parts of tensor names in GGUF and Hugging Face files
+      {"_shexp.", "shared experts"},  // (part of a tensor name in GGUF or Hugging Face files, feature)
       {".shared_expert", "shared experts"},
       {"exp_probs_b", "a bias for the selection of experts"},
       {"e_score_correction_bias", "a bias for the selection of experts"},
@@ -164,7 +164,7 @@ void fail_extra_tensor(const std::string& where, std::string_view tensor, Family
   fail("{}: unexpected tensor {} for the family {}", where, printable(tensor), family);
 }
 
-void require_said(const ModelConfig& c) {
+void require_storable(const ModelConfig& c) {
   const FamilyInfo& family = info(c.family);
   const auto require_only = [&](const char* name, float value, bool sayable, float only) {
     require(sayable || value == only, "{} is {}, but files of the family {} can only store {}", name, value,

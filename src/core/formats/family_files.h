@@ -22,12 +22,12 @@ enum class HfWindow : uint8_t {
 struct HfFamily {
   Family family;
   std::string_view architecture{};      ///< if empty, the name in camel case: Qwen2MoeForCausalLM for qwen2_moe
-  RopePairs pairs = RopePairs::Halves;  ///< pairs that RoPE rotates, in the stored order of the rows of Wq and Wk
-  bool norms_less_1 = false;            ///< norm weights are stored as weight - 1
+  RopePairs pairs = RopePairs::Halves;  ///< pairs that RoPE rotates; matches the row order of Wq and Wk in files
+  bool norms_stored_minus_1 = false;    ///< norm weights are stored as weight - 1
   HfWindow window = HfWindow::Number;
   int64_t window_size = 4096;
   int64_t head_dim = 0;          ///< default of head_dim; 0: hidden_size / num_attention_heads
-  bool attention_bias = false;   ///< config.json has attention_bias: true if q, k and v have biases
+  bool attention_bias = false;   ///< config.json has the key attention_bias, true if q, k and v have biases
   bool ties = false;             ///< default of tie_word_embeddings
   bool ffn_types = false;        ///< mlp_layer_types in config.json lists the layers with experts
   bool rope_parameters = false;  ///< config.json must have RoPE parameters, since transformers' defaults scale RoPE
@@ -53,10 +53,10 @@ struct GgufFamily {
   std::string_view ffn_norm = "ffn_norm";
   bool qkv = false;                 ///< GGUFs have Wq, Wk and Wv fused as attn_qkv (readers accept it for all families)
   bool gate_up = false;             ///< ffn_up contains W1 followed by W3
-  bool window = false;              ///< the file has keys for a sliding window
-  bool ahead = false;               ///< llama.cpp reads the module of ModelConfig::n_tokens_ahead
+  bool window = false;              ///< GGUFs have keys for a sliding window
+  bool ahead = false;               ///< llama.cpp accepts GGUFs with an MTP module (ModelConfig::n_tokens_ahead)
   bool yarn_between_pairs = false;  ///< RopeScaling::whole_pairs is false (GGUF has no key for it)
-  int64_t layers_27b = 0;           ///< layer count (Gemma 27B) for which llama.cpp scales by sqrt(n_heads / dim)
+  int64_t layers_27b = 0;           ///< layer count of Gemma 27B, where llama.cpp scales scores by sqrt(n_heads / dim)
 };
 
 [[nodiscard]] HfFamily hf_family(Family family);
@@ -65,16 +65,17 @@ struct GgufFamily {
 [[nodiscard]] std::string hf_architecture(Family family);    ///< returns a name such as "LlamaForCausalLM"
 [[nodiscard]] std::string gguf_architecture(Family family);  ///< returns a name such as "llama"
 
-/// Returns the first of families() with this GGUF architecture that has experts if `experts` is true and none
-/// otherwise; prefers one whose router has the score `score`. Throws Error that begins with `what` if there is none.
+/// Returns the first family with this GGUF architecture that has experts (if `experts` is true) or none (if false).
+/// Prefers a family whose router score is `score`. Throws Error that begins with `what` if no family matches.
 [[nodiscard]] const FamilyInfo& family_of_gguf(std::string_view architecture, bool experts, RouterScore score,
                                                const std::string& what);
 
-/// Throws Error for a tensor that no supported model of the family has. Names the part it belongs to if that is known,
-/// such as experts or attention sinks.
+/// Throws Error for a tensor that no supported model of the family has. The message names the tensor and, if known, the
+/// unsupported feature, such as experts or attention sinks.
 [[noreturn]] void fail_extra_tensor(const std::string& where, std::string_view tensor, Family family);
 
-/// Throws Error that names a value if the family's files cannot store it and it differs from the family's default.
-void require_said(const ModelConfig& config);
+/// Throws Error if a value in `config` cannot be stored in the family's files and differs from the family's default.
+/// The message names the value.
+void require_storable(const ModelConfig& config);
 
 }  // namespace folio::core

@@ -32,7 +32,7 @@ constexpr std::array<Field, 6> kFields{{{"temperature", "temperature", "temp"},
 
 std::string key_of(const Field& field) { return fmt::format("general.sampling.{}", field.gguf); }
 
-// Returns the sampler's value for a value in a file, where -1 turns top_k off and makes repeat_last_n cover all tokens.
+// Converts a value in a file to the sampler's. In files, top_k = -1 means off, and repeat_last_n = -1 means all tokens.
 double with_meaning(const Field& field, double value) {
   if (!field.whole || value != -1) return value;
   return field.name == std::string_view("top_k") ? 0 : kAll;

@@ -22,15 +22,16 @@ struct GenerationConfig {
   [[nodiscard]] bool empty() const { return sampling.empty() && end_tokens.empty(); }
 };
 
-/// Reads the configuration from `source`. "auto": the model's own, or the end tokens of config.json if a directory has
-/// no generation_config.json; "none": empty; else a directory with a generation_config.json. Throws Error with file and
+/// Reads the configuration from `source`: "auto" (the model's own, or the end tokens of config.json if a directory has
+/// no generation_config.json), "none" (empty), or a directory with a generation_config.json. Throws Error with file and
 /// field if a value has the wrong type or is not finite, or an ID is not in the vocabulary. The sampler checks ranges.
 [[nodiscard]] GenerationConfig read_generation_config(const StoredModel& model, const std::string& source = "auto");
 
 /// Returns the sampling values as GGUF metadata.
 [[nodiscard]] GgufMetadata generation_to_gguf(const GenerationConfig& config);
 
-/// Writes generation_config.json, with bos_token_id `begin_of_text`, unless it would add nothing to config.json.
+/// Writes generation_config.json, with bos_token_id `begin_of_text`. Writes nothing if `config` has no sampling values
+/// and at most one end token, which config.json already has.
 void write_generation_config(const std::filesystem::path& directory, const GenerationConfig& config,
                              int64_t begin_of_text);
 

@@ -17,8 +17,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "GGUF is little-endian, and is read in place");
 
 constexpr uint32_t kMagic = 0x46554747;  // "GGUF"
-// The format's default alignment. Another one would break llama.cpp's quantization of written files: it copies the key
-// general.alignment, but aligns tensors to 32 bytes.
+// The format's default alignment. llama.cpp could not quantize files with another alignment: llama-quantize copies the
+// key general.alignment, but aligns tensors to 32 bytes.
 constexpr uint64_t kWrittenAlignment = 32;
 constexpr int kMaxArrayDepth = 4;
 // Limits for a file's metadata and list of tensors, so that a damaged file cannot cause huge allocations. The largest
@@ -41,7 +41,7 @@ bool with_alternative(uint32_t type, Visitor&& visit) {
   }
 }
 
-// Reads values sequentially, never past the end of the file.
+// Reads values sequentially. Throws Error instead of reading past the end of the file.
 class Cursor {
  public:
   explicit Cursor(const MappedFile& file) : file_(file) {}
@@ -102,7 +102,7 @@ class Cursor {
     GgufArray result;
     const bool known = with_alternative<decltype(result.items)>(type, [&]<typename Vector>() {
       using Item = typename Vector::value_type;
-      // Compares the count with the bytes left in the file before allocating memory.
+      // Checks the count before allocating memory. kLeast: minimum size of an item in the file, in bytes.
       constexpr uint64_t kLeast = std::is_same_v<Item, std::string> ? 8
                                   : std::is_same_v<Item, GgufArray> ? 12
                                   : std::is_same_v<Item, bool>      ? 1
@@ -242,7 +242,7 @@ GgufFile::GgufFile(const std::filesystem::path& path, OneFile) : file_(path) {
   }
   const auto n_tensors = in.number<uint64_t>("the number of tensors");
   const auto n_keys = in.number<uint64_t>("the number of metadata keys");
-  // In a file, a key with its value needs at least 13 bytes, and a tensor's name, shape, type and offset 32.
+  // In the file, a key and its value have at least 13 bytes. A tensor's name, shape, type and offset have at least 32.
   if (n_keys > in.remaining() / 13) in.fail_here("{} metadata keys do not fit in the file", n_keys);
   if (n_tensors > in.remaining() / 32) in.fail_here("{} tensors do not fit in the file", n_tensors);
   if (n_keys > kMaxEntries || n_tensors > kMaxEntries) {

@@ -1,7 +1,7 @@
 // GGUF v3 (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): metadata and tensors in one mapped file. A model
-// split by llama.cpp's gguf-split has several; the first, NAME-00001-of-00003.gguf, has the metadata. The reader checks
-// every size against the file's length before it allocates memory or makes a view. In the std::variants below, an
-// alternative's index is the type's number in the file.
+// split by llama.cpp's gguf-split has several files; the first, NAME-00001-of-00003.gguf, has the metadata. The reader
+// checks every size against the file's length before it allocates memory or makes a view. In the std::variants below,
+// the index of an alternative is the number of its type in the file.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,8 @@ using GgufMetadata = std::vector<std::pair<std::string, GgufValue>>;
 
 class GgufFile {
  public:
-  /// Maps and parses the file, and all other parts if it is the first of a split model. Throws Error unless each is a
-  /// valid GGUF v2 or v3 and none is missing.
+  /// Maps and parses the file. If it is the first file of a split model, also reads the others. Throws Error if a file
+  /// is missing or is not a valid GGUF v2 or v3.
   explicit GgufFile(const std::filesystem::path& path);
 
   [[nodiscard]] const std::filesystem::path& path() const { return file_.path(); }

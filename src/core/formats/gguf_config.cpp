@@ -18,7 +18,7 @@ constexpr const char* kScalingContext = "rope.scaling.llama3.original_context_le
 constexpr const char* kLogMultiplier = "rope.scaling.yarn_log_multiplier";  // 0.1 times mscale_all_dim
 constexpr const char* kOriginalContext = "rope.scaling.original_context_length";
 
-constexpr const char* kAheadInGguf = "nextn_predict_layers";  // blocks at the end, counted in block_count
+constexpr const char* kAheadInGguf = "nextn_predict_layers";  // MTP blocks at the end, included in block_count
 
 // Builds the keys of an architecture, such as "llama.block_count".
 class Keys {
@@ -31,7 +31,7 @@ class Keys {
 };
 
 // Checks the RoPE factors in `tensor` against Llama 3's formula. If the file lacks kScalingFactor, first sets the
-// scaling factor to their maximum.
+// scaling factor to the maximum of the factors.
 void read_rope_factors(const GgufFile& file, const Keys& key, const TensorView& tensor, ModelConfig& c) {
   const std::string where = file.path().string();
   require(tensor.type == DType::F32 && tensor.shape == std::vector<int64_t>{c.rotated() / 2},
@@ -65,7 +65,7 @@ float scale_of_multiplier(const ModelConfig& c, float multiplier) {
   return latent_score_scale(c, 10.0 * std::stod(fmt::format("{}", multiplier)));
 }
 
-// Returns the first float of `about` and its neighbors for which fits(float) is true, or `about`.
+// Searches `about` and the two nearest floats on each side for a value with fits(value). Returns `about` if none fits.
 template <typename Fits>
 float float_near(float about, Fits&& fits) {
   const float below = std::nextafter(about, -1e9F), above = std::nextafter(about, 1e9F);
@@ -109,7 +109,7 @@ void read_rope_scaling(const GgufFile& file, const Keys& key, ModelConfig& c) {
     s.magnitude = yarn_magnitude(s.factor) * own_factor;
     require(!c.latent() || own_factor == 1.0F, "{}: {} = {} is not supported, expected 1", where,
             key("rope.scaling.attn_factor"), own_factor);
-    if (c.latent() && s.factor > 1.0F) {  // as in llama.cpp, the multiplier scales scores, and rotations are not scaled
+    if (c.latent() && s.factor > 1.0F) {  // as in llama.cpp, kLogMultiplier scales scores, not rotations
       s.magnitude = 1.0F;
       const float multiplier = file.real(key(kLogMultiplier));
       c.attention_scale = scale_of_multiplier(c, multiplier);
@@ -223,7 +223,7 @@ void read_scales(const GgufFile& file, const Keys& key, const FamilyInfo& family
 
 constexpr int64_t kSoftmax = 1, kSigmoid = 2;  // values of llama.cpp's expert_gating_func
 
-// Reads the parameters of experts. Keys that llama.cpp does not require have its defaults.
+// Reads the parameters of experts. Optional keys have the same defaults as in llama.cpp.
 void read_experts(const GgufFile& file, const Keys& key, const FamilyInfo& family, ModelConfig& c) {
   const std::string where = file.path().string();
   const MixtureInfo& mixture = family.mixture;
@@ -262,7 +262,7 @@ void read_experts(const GgufFile& file, const Keys& key, const FamilyInfo& famil
 void read_latent(const GgufFile& file, const Keys& key, ModelConfig& c) {
   const std::string where = file.path().string();
   const bool old = file.find(key("attention.key_length_mla")) == nullptr;
-  c.n_kv_heads = c.n_heads;  // the files have 1, the number of latents
+  c.n_kv_heads = c.n_heads;  // head_count_kv is 1 in the file, for the latent
   c.kv_lora_rank = file.integer(key("attention.kv_lora_rank"));
   c.q_lora_rank = file.integer(key("attention.q_lora_rank"), 0);
   c.head_dim = file.integer(key(old ? "attention.key_length" : "attention.key_length_mla"));
@@ -377,7 +377,7 @@ namespace {
 GgufValue u32(int64_t value) { return static_cast<uint32_t>(value); }
 
 // Writes the dimensions of latent attention as llama.cpp's converter does: the cached latent counts as one key head.
-// llama.cpp requires q_lora_rank even if it is 0, and the keys of experts even without experts.
+// llama.cpp requires q_lora_rank even if it is 0, and the keys for experts even for dense models.
 void write_latent(const Keys& key, const ModelConfig& c, GgufMetadata& metadata) {
   metadata.emplace_back(key("attention.kv_lora_rank"), u32(c.kv_lora_rank));
   metadata.emplace_back(key("attention.q_lora_rank"), u32(c.q_lora_rank));
@@ -443,7 +443,7 @@ void write_scales(const FamilyInfo& family, const Keys& key, const ModelConfig& 
     metadata.emplace_back(key("embedding_scale"), c.embedding_scale);
     metadata.emplace_back(key("attention.scale"), c.score_scale());
     metadata.emplace_back(key("residual_scale"), c.residual_scale);
-    // The files have a divisor of the logits, if possible one whose inverse is exactly logit_scale.
+    // GGUF stores a divisor of the logits. Chooses one whose float inverse is exactly logit_scale, if possible.
     const auto is_inverse = [&](float divisor) { return 1.0F / divisor == c.logit_scale; };
     metadata.emplace_back(key("logit_scale"), float_near(1.0F / c.logit_scale, is_inverse));
   }
@@ -454,7 +454,7 @@ void write_scales(const FamilyInfo& family, const Keys& key, const ModelConfig& 
 GgufMetadata config_to_gguf(const ModelConfig& config, const std::string& model_name) {
   const ModelConfig c = as_in_gguf(config);
   const FamilyInfo& family = info(c.family);
-  require_said(c);
+  require_storable(c);
   const std::string architecture = gguf_architecture(c.family);
   const Keys key(architecture);
   GgufMetadata metadata{

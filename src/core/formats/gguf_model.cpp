@@ -15,7 +15,7 @@
 namespace folio::core {
 namespace {
 
-// Returns the number in llama.cpp's enum llama_ftype for the type that the layers' matrices have.
+// Returns the value of llama.cpp's enum llama_ftype for the type of the layers' first matrix.
 uint32_t main_type(const std::vector<TensorView>& tensors) {
   // Skips the embedding, which comes first and often has a more precise type.
   const auto matrix =
@@ -39,13 +39,13 @@ TensorView unpacked(const GgufFile& file, const TensorView& both, const TensorSp
   return view;
 }
 
-// Returns the tensor, or rows of a fused tensor that contains it. Inserts the name found in the file into `names`.
+// Returns the tensor of `spec`, or its rows of a fused tensor. Inserts the names of tensors found into `names`.
 TensorView find_part(const GgufFile& file, const TensorSpec& spec, std::set<std::string_view>& names, Copies& copies) {
   const std::string where = file.path().string();
   const TensorView* const alone = file.find_tensor(spec.gguf_name);
   const TensorView* const both = file.find_tensor(fmt::format("blk.{}.attn_kv_b.weight", spec.layer));
   if (both != nullptr && (spec.role == Role::WkB || spec.role == Role::WvB)) {
-    names.insert(both->name);  // even if unused, since some files have WkB and WvB, too
+    names.insert(both->name);  // unused, but not an error, if the file also has WkB and WvB
     if (alone != nullptr) names.insert(alone->name);
     if (alone == nullptr || alone->shape != spec.shape) return unpacked(file, *both, spec, copies);
   }
@@ -105,7 +105,7 @@ std::vector<TensorView> manifest_tensors(const GgufFile& file, const ModelConfig
 
 namespace {
 
-// Returns the tensors under their GGUF names, and joins those that this family's GGUFs store fused.
+// Returns the tensors under their GGUF names. Concatenates tensors that this family's GGUFs store fused.
 TensorStream gguf_stream(const ModelConfig& config, const TensorStream& stream) {
   const auto manifest = tensor_manifest(config);
   std::vector<TensorView> tensors;
@@ -136,7 +136,7 @@ TensorStream gguf_stream(const ModelConfig& config, const TensorStream& stream) 
           }};
 }
 
-// Appends the tensors with RoPE factors that other programs read.
+// Appends the RoPE factors of Llama 3 or LongRoPE as tensors, from which other programs read them.
 TensorStream with_rope_factors(const ModelConfig& config, TensorStream stream) {
   const RopeScaling& scaling = config.rope_scaling;
   std::vector<std::pair<const char*, std::vector<float>>> more;

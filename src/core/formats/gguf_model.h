@@ -20,18 +20,19 @@ inline constexpr const char* kShortFactors = "rope_factors_short.weight";
 [[nodiscard]] ModelConfig config_from_gguf(const GgufFile& file);
 [[nodiscard]] GgufMetadata config_to_gguf(const ModelConfig& config, const std::string& model_name);
 
-/// Returns the configuration that a reader gets from a GGUF written with `config`. Mistral becomes llama, and where
-/// GGUF has no sliding window for the architecture, a window shorter than the context becomes the context length.
+/// Returns the configuration that a reader gets from a GGUF written with `config`. Mistral becomes llama. If the
+/// architecture's GGUFs have no sliding window, the window is removed and the context length is limited to its size.
 [[nodiscard]] ModelConfig as_in_gguf(ModelConfig config);
 
 /// Describes in one line what is lost if this model is written as a GGUF. Returns "" if nothing is lost.
 [[nodiscard]] std::string lost_in_gguf(const ModelConfig& config);
 
-/// Returns the model, without its MTP module (ModelConfig::n_tokens_ahead) if llama.cpp rejects one for the family.
+/// Returns `model`, without its MTP module (ModelConfig::n_tokens_ahead) if llama.cpp rejects that for the family.
 [[nodiscard]] StoredModel for_llama_cpp(StoredModel model);
 
 /// Returns the tensors of `config` as views, in manifest order. Throws Error if one is missing or has another shape, or
-/// if the file has a tensor that doesn't belong to the model. Appends the owners of copied tensors' bytes to `copies`.
+/// if the file has a tensor that doesn't belong to the model. Appends to `copies` the buffers of tensors that had to be
+/// converted; they must outlive the views.
 [[nodiscard]] std::vector<TensorView> manifest_tensors(const GgufFile& file, const ModelConfig& config,
                                                        std::vector<std::shared_ptr<const void>>& copies);
 
@@ -39,8 +40,8 @@ inline constexpr const char* kShortFactors = "rope_factors_short.weight";
 [[nodiscard]] StoredModel read_gguf_model(const std::filesystem::path& path);
 
 /// Writes a model atomically, with the configuration as_in_gguf(). The tensors must be in manifest order. Appends
-/// `tokenizer` to the metadata. `file_type` is llama.cpp's number of a mixture (mixtures.h); by default, the number for
-/// the type of the layers' first matrix.
+/// `tokenizer` to the metadata. `file_type` is a value of llama.cpp's enum llama_ftype, for a mixture such as Q4_K_M;
+/// by default, the value for the type of the layers' first matrix.
 void write_gguf_model(const std::filesystem::path& path, const ModelConfig& config, TensorStream stream,
                       const std::string& model_name, const GgufMetadata& tokenizer,
                       std::optional<uint32_t> file_type = {});

@@ -18,8 +18,8 @@ constexpr const char* kAheadInHf = "num_nextn_predict_layers";
 // Returns the double with the float's shortest decimal form: 1e-05, not 9.999999747378752e-06.
 double shortest(float value) { return std::stod(fmt::format("{}", value)); }
 
-// Returns `value` as an integer if make(rounded value) equals `result`, because transformers requires integers in some
-// keys. Otherwise returns `value` unchanged.
+// Returns `value` rounded to an integer, as transformers requires for some keys, if make(rounded value) still equals
+// `result`. Otherwise returns `value` unchanged.
 template <typename Make>
 OrderedJson number(double value, float result, Make&& make) {
   const double whole = std::round(value);
@@ -128,7 +128,7 @@ void write_scales(const ModelConfig& c, OrderedJson& json) {
 
 void write_latent(const ModelConfig& c, OrderedJson& json) {
   if (!c.latent()) return;
-  json["head_dim"] = c.qk_rope_head_dim;  // as transformers writes it
+  json["head_dim"] = c.qk_rope_head_dim;  // only the RoPE part, as transformers writes it
   json["kv_lora_rank"] = c.kv_lora_rank;
   json["q_lora_rank"] = c.q_lora_rank > 0 ? OrderedJson(c.q_lora_rank) : OrderedJson();
   json["qk_nope_head_dim"] = c.qk_nope_head_dim;
@@ -171,7 +171,7 @@ nlohmann::ordered_json rope_scaling_json(const ModelConfig& c) {
 std::string config_to_hf_json(const ModelConfig& c, int64_t begin_of_text, int64_t end_of_text, DType type) {
   const char* dtype = type == DType::F16 ? "float16" : type == DType::BF16 ? "bfloat16" : "float32";
   const FamilyInfo& family = info(c.family);
-  require_said(c);
+  require_storable(c);
   OrderedJson json = {
       {"architectures", {hf_architecture(c.family)}},
       {"model_type", family.name},
@@ -190,7 +190,7 @@ std::string config_to_hf_json(const ModelConfig& c, int64_t begin_of_text, int64
        family.gate == Gate::Gelu ? "gelu_pytorch_tanh" : "silu"},
       {"bos_token_id", begin_of_text},
       {"eos_token_id", end_of_text},
-      {"pad_token_id", nullptr},  // some transformers classes default to an ID of the published vocabulary
+      {"pad_token_id", nullptr},  // null, since some transformers classes have another default
       {"dtype", dtype},
       {"torch_dtype", dtype},
   };
@@ -314,7 +314,7 @@ void read_rope(const nlohmann::json& rope, const std::string& where, ModelConfig
   if (!c.rope_scaling.active()) c.rope_scaling = {};
 }
 
-// Returns a flag per layer that is true if the layer has the model's sliding window.
+// Returns for each layer whether it uses the sliding window.
 std::vector<bool> layers_with_window(const nlohmann::json& json, const std::string& where, const ModelConfig& c) {
   const FamilyInfo& family = info(c.family);
   const HfWindow window = hf_family(c.family).window;

@@ -18,8 +18,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Returns true for tensors that are not weights: a computed table in published files, and Folio's padding.
-bool is_no_weight(const std::string& name) {
+// Returns true for tensors that are not weights: RoPE frequencies in some published files, and Folio's padding.
+bool is_not_weight(const std::string& name) {
   return name.ends_with(".rotary_emb.inv_freq") || name.starts_with("__pad__.");
 }
 
@@ -31,7 +31,7 @@ struct Shards {
   void add(const fs::path& path) {
     files.push_back(std::make_shared<const SafetensorsFile>(path));
     for (const TensorView& tensor : files.back()->tensors()) {
-      if (is_no_weight(tensor.name)) continue;
+      if (is_not_weight(tensor.name)) continue;
       require(tensors.emplace(tensor.name, &tensor).second, "{}: tensor {} is also in another shard", path.string(),
               printable(tensor.name));
     }
@@ -48,7 +48,8 @@ struct Shards {
     return view;
   }
 
-  /// Returns the manifest's tensor `spec`, or matrix `part` of a stack. Removes a tensor when its last rows are taken.
+  /// Returns the stored tensor for `spec`, or for matrix `part` if `spec` is a stack of matrices. From a fused tensor,
+  /// returns only the rows of `spec`. Removes the stored tensor from `tensors` when its last rows are returned.
   TensorView take(const TensorSpec& spec, int64_t part, const std::string& where) {
     const FusedRows& fused = spec.hf_fused;
     const std::string name = fused.name.empty() ? spec.hf_part(part) : fused.name;
@@ -62,9 +63,10 @@ struct Shards {
   }
 };
 
-// Returns true for norm weights that are stored as weight - 1: all vectors of the families that store them so.
-bool is_less_1(const ModelConfig& config, const TensorSpec& spec) {
-  return spec.shape.size() == 1 && hf_family(config.family).norms_less_1;
+// Returns true for a norm weight that Hugging Face files store as weight - 1. In families that do so, every vector is a
+// norm weight.
+bool is_stored_minus_1(const ModelConfig& config, const TensorSpec& spec) {
+  return spec.shape.size() == 1 && hf_family(config.family).norms_stored_minus_1;
 }
 
 std::vector<float> plus(const TensorView& tensor, float summand) {
@@ -90,7 +92,7 @@ TensorView stacked(Shards& shards, const TensorSpec& spec, const std::string& wh
   return all;
 }
 
-// Returns the tensor `spec` as a copy in manifest order, taken from a tensor that contains several (see HfPacked).
+// Copies the tensor `spec` out of a Hugging Face tensor that contains several (see HfPacked), in manifest order.
 TensorView unpacked(Shards& shards, const TensorSpec& spec, const std::string& where,
                     std::vector<std::shared_ptr<const void>>& storage) {
   const HfPacked& packed = spec.hf_packed;
@@ -141,12 +143,12 @@ Shards open_index(const fs::path& path) {
     shards.add(path.parent_path() / name);
     for (const TensorView& tensor : shards.files.back()->tensors()) {
       const auto listed = file_of.find(tensor.name);
-      require(is_no_weight(tensor.name) || (listed != file_of.end() && listed->second == name),
+      require(is_not_weight(tensor.name) || (listed != file_of.end() && listed->second == name),
               "{}: tensor {} of {} is not in weight_map", where, printable(tensor.name), name);
     }
   }
   for (const auto& [tensor, name] : file_of) {
-    require(is_no_weight(tensor) || shards.tensors.contains(tensor), "{}: tensor {} is not in {}", where,
+    require(is_not_weight(tensor) || shards.tensors.contains(tensor), "{}: tensor {} is not in {}", where,
             printable(tensor), name);
   }
   return shards;
@@ -189,7 +191,7 @@ StoredModel read_hf_model(const fs::path& directory) {
                       : spec.is_stack()            ? stacked(shards, spec, where, model)
                                                    : shards.take(spec, 0, where);
     view.shape = spec.shape;
-    if (is_less_1(model.config, spec)) {
+    if (is_stored_minus_1(model.config, spec)) {
       auto values = std::make_shared<std::vector<float>>(plus(view, 1.0F));
       view.type = DType::F32;
       view.bytes = std::as_bytes(std::span(*values));
@@ -205,8 +207,8 @@ StoredModel read_hf_model(const fs::path& directory) {
     }
     model.tensors.push_back(std::move(view));
   }
-  // Published MTP modules also contain copies of the embedding and the output. If DeepSeek's module is not loaded, all
-  // tensors of its layer are ignored, as by transformers.
+  // Ignores the copies of the embedding and the output in published MTP modules. If DeepSeek's MTP module isn't loaded,
+  // ignores all tensors of its layer, as transformers does.
   std::erase_if(shards.tensors, [&](const auto& entry) {
     if (!entry.first.starts_with(ahead)) return false;
     if (model.config.n_tokens_ahead == 0) return info(model.config.family).mixture.deepseek;
@@ -227,7 +229,8 @@ Weights read_hf_directory(const fs::path& directory) { return to_weights(read_hf
 
 namespace {
 
-// A Hugging Face tensor: `count` manifest tensors from index `first` on, or matrix `part` of the stack at that index.
+// A Hugging Face tensor. It consists of `count` manifest tensors, starting at index `first`, or is matrix `part` of the
+// stacked tensor at that index.
 struct HfTensor {
   TensorView header;
   size_t first;
@@ -253,17 +256,17 @@ std::vector<HfTensor> hf_tensors(const ModelConfig& config, const std::vector<Te
       header.name = spec.hf_fused.name.empty() ? spec.hf_part(part) : spec.hf_fused.name;
       header.shape = spec.hf_shape();
       if (!spec.hf_fused.name.empty()) header.shape[0] = spec.hf_fused.rows;
-      if (is_less_1(config, spec)) header.type = DType::F32;
+      if (is_stored_minus_1(config, spec)) header.type = DType::F32;
     }
   }
   return all;
 }
 
-// Returns the tensor's bytes as Hugging Face stores norm weights and rows of Wq and Wk. If they differ from the
-// tensor's own bytes, writes them to `copy` and returns a view of it.
+// Converts norm weights and the row order of Wq and Wk to Hugging Face's form. Returns tensor.bytes if nothing changes,
+// otherwise a view of `copy`, which receives the converted bytes.
 std::span<const std::byte> hf_bytes(const ModelConfig& config, const TensorSpec& spec, const TensorView& tensor,
                                     std::vector<std::byte>& copy) {
-  if (is_less_1(config, spec)) {
+  if (is_stored_minus_1(config, spec)) {
     const std::vector<float> values = plus(tensor, -1.0F);
     const auto less = std::as_bytes(std::span(values));
     copy.assign(less.begin(), less.end());
@@ -283,7 +286,7 @@ TensorStream hf_stream(const ModelConfig& config, const TensorStream& stream) {
   const std::vector<HfTensor> sources = hf_tensors(config, manifest, stream.tensors);
   std::vector<TensorView> headers;
   for (const HfTensor& source : sources) headers.push_back(source.header);
-  // Requests the bytes of a stack only once, for its first part.
+  // Requests the bytes of a stacked tensor once, for its first matrix; the other matrices are views of these bytes.
   return {headers, [=, copy = std::vector<std::byte>(), stack = std::span<const std::byte>()](size_t at) mutable {
             const auto& [header, i, count, part] = sources[at];
             const TensorSpec& spec = manifest[i];
@@ -366,7 +369,7 @@ void write_hf_model(const fs::path& directory, const ModelConfig& config, const 
   } else {
     write_shards(directory, hf, ends);
   }
-  const DType type = hf.tensors.at(0).type;  // the embedding's, since vectors may be F32
+  const DType type = hf.tensors.at(0).type;  // type of the embedding, since vectors may be F32
   write_file_atomically(directory / "config.json", config_to_hf_json(config, begin_of_text, end_of_text, type));
 }
 

@@ -12,23 +12,24 @@ namespace folio::core {
 
 inline constexpr uint64_t kMaxShardBytes = uint64_t{5} << 30U;
 
-/// Returns the contents of config.json, where `type` is the type of the matrices. config_from_hf_json() parses such a
-/// file. Both functions throw Error that names what is missing or not supported.
+/// Returns the contents of config.json for token ids `begin_of_text` and `end_of_text` and matrices of `type`.
+/// config_from_hf_json() parses such a file. Both throw Error that names a missing field or an unsupported feature.
 [[nodiscard]] std::string config_to_hf_json(const ModelConfig& config, int64_t begin_of_text, int64_t end_of_text,
                                             DType type = DType::F32);
 [[nodiscard]] ModelConfig config_from_hf_json(const std::filesystem::path& path);
 
-/// Reads the weights as views, except permuted, stacked, packed and shifted ones, which are copies. Throws Error if a
-/// tensor is missing, has another shape or is not part of the model, or if the index does not match the shards. Sets
+/// Reads the weights as views, or as copies if they are permuted, stacked, packed or stored as weight - 1. Throws Error
+/// if a tensor is missing, has another shape or is unknown, or if the index does not match the shards. Sets
 /// n_tokens_ahead to 0 if the MTP module's projection is missing: transformers saves models without the module.
 [[nodiscard]] StoredModel read_hf_model(const std::filesystem::path& directory);
 
-/// Writes config.json and the tensors, given in manifest order as F32, F16 or BF16. Splits larger models into shards of
-/// at most `max_shard_bytes`, with an index. A shard holds at least one tensor.
+/// Writes config.json and the tensors, given in manifest order as F32, F16 or BF16. Splits models above
+/// `max_shard_bytes` into shards of at most that size, or of one larger tensor, with an index.
 void write_hf_model(const std::filesystem::path& directory, const ModelConfig& config, const TensorStream& stream,
                     int64_t begin_of_text, int64_t end_of_text, uint64_t max_shard_bytes = kMaxShardBytes);
 
-/// Reads a checkpoint (a Hugging Face directory), with all weights in memory as F32.
+/// Reads a Hugging Face directory, such as a training checkpoint, and converts all weights to F32. Throws Error as
+/// read_hf_model() does.
 [[nodiscard]] Weights read_hf_directory(const std::filesystem::path& directory);
 /// Writes tensors, such as gradients, to one safetensors file with Hugging Face's names and row order.
 void write_hf_tensors(const std::filesystem::path& file, const Weights& weights);

@@ -9,15 +9,16 @@
 
 namespace folio::core {
 
-/// Returns the bytes of the tensor `spec` in manifest order. `packed` has Hugging Face's order and the shape
-/// spec.hf_shape(); an element has `size` bytes. spec.hf_packed must describe that order.
+/// Copies the tensor `spec` out of the Hugging Face tensor `packed` and returns its bytes in manifest order. `packed`
+/// has the shape spec.hf_shape() and the layout spec.hf_packed; an element has `size` bytes.
 [[nodiscard]] std::vector<std::byte> unpack_hf(const TensorSpec& spec, std::span<const std::byte> packed, size_t size);
 
-/// Copies the bytes of the tensor `spec`, `size` per element in manifest order, into Hugging Face's tensor `packed`.
+/// The inverse of unpack_hf(): copies `bytes`, the tensor `spec` in manifest order with `size` bytes per element, into
+/// the Hugging Face tensor `packed`.
 void pack_hf(const TensorSpec& spec, std::span<const std::byte> bytes, size_t size, std::span<std::byte> packed);
 
-/// Returns the stack `spec` in GGUF's MXFP4 blocks: a scale, then 16 bytes; byte i has the elements i and i + 16.
-/// `quants` and `scales` are the tensors NAME_blocks and NAME_scales.
+/// Converts the stacked tensor `spec` to GGUF's MXFP4 blocks: a scale, then 16 bytes, where byte i has element i in its
+/// low half and element i + 16 in its high half. `quants` and `scales` are Hugging Face's NAME_blocks and NAME_scales.
 [[nodiscard]] std::vector<std::byte> unpack_mxfp4(const TensorSpec& spec, std::span<const std::byte> quants,
                                                   std::span<const std::byte> scales);
 

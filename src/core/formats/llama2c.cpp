@@ -20,7 +20,7 @@ constexpr size_t kHeaderBytes = 256;            // size of the header in version
 constexpr float kTheta = 10000.0F;
 constexpr float kEps = 1e-5F;
 
-// The order of tensors in each version's files, by role. All layers of a role are contiguous.
+// The order of roles in each version's files. The tensors of a role, one per layer, are contiguous.
 constexpr std::array kOrder0{Role::TokenEmbedding,
                              Role::AttentionNorm,
                              Role::Wq,
@@ -52,7 +52,7 @@ struct Header {
   size_t bytes = 0;
 };
 
-// Returns manifest indices of the tensors with these roles, in file order: role by role, and layer by layer in a role.
+// Returns the manifest indices of the tensors with these roles, in file order: by role, then by layer.
 std::vector<size_t> file_order(const std::vector<TensorSpec>& manifest, std::span<const Role> roles) {
   std::vector<size_t> order;
   for (const Role role : roles) {

@@ -17,7 +17,7 @@ bool is_word(char c) { return is_digit(c) || c == '_' || (c >= 'a' && c <= 'z') 
 // it may begin to the set of positions where it may end.
 class Matcher {
  public:
-  using Places = std::vector<bool>;  ///< a flag for each boundary between characters of the text
+  using Places = std::vector<bool>;  ///< set of positions in the text: one flag per position
 
   Matcher(std::string_view key, std::string_view text, const std::string& where)
       : key_(key), text_(text), where_(where) {}

@@ -23,7 +23,7 @@ using Json = nlohmann::json;
 constexpr const char* kConfig = "adapter_config.json";
 constexpr const char* kWeights = "adapter_model.safetensors";
 constexpr const char* kBase = "base_model_name_or_path";
-constexpr std::string_view kPrefix = "base_model.model.";  // beginning of all module names in the file
+constexpr std::string_view kPrefix = "base_model.model.";  // prefix of all tensor names in the file
 
 // Keys of a plain LoRA configuration, and keys that only affect training. Any other key may select a variant with
 // another formula, so it is an error unless its value turns the variant off.
@@ -52,7 +52,7 @@ constexpr std::string_view kPlain[] = {"alpha_pattern",
                                        "task_type",
                                        "use_rslora"};
 
-// Returns true if the key is absent or its value turns it off: null, false, empty or "none".
+// Returns true if the key is absent or its value disables the feature: null, false, empty or "none".
 bool is_off(const Json& config, const std::string& key) {
   const auto found = config.find(key);
   if (found == config.end() || found->is_null()) return true;
@@ -140,14 +140,14 @@ PeftConfig read_config(const std::filesystem::path& path, float factor) {
           .alphas = pattern_of(config, text, "alpha_pattern", where)};
 }
 
-// Describes how the model differs from the adapter's base model. Returns "" if they are equal, or if the base model
-// can't be read.
+// Describes how the model's configuration differs from that of the adapter's base model. Returns "" if they are equal,
+// or if the base model can't be read.
 std::string base_difference(const AdapterInfo& adapter, const ModelConfig& config) {
   std::error_code error;
   if (!std::filesystem::exists(adapter.base, error)) return "";
   try {
     ModelConfig base = read_model_config(adapter.base);
-    base.n_tokens_ahead = config.n_tokens_ahead;  // config.json may list a module that the weights lack
+    base.n_tokens_ahead = config.n_tokens_ahead;  // config.json may list an MTP module that the weights lack
     const std::string difference = describe_difference(base, config);
     if (difference.empty()) return "";
     return fmt::format("; its base model {} differs: {}", printable(adapter.base), printable(difference, 120));
@@ -241,7 +241,7 @@ AdapterInfo read_adapter_info(const std::filesystem::path& directory) {
   AdapterInfo info = read_config(directory / kConfig, 1.0F).info;
   const SafetensorsFile file(weights_of(directory));
   std::set<Role> targets;
-  const auto matrices = adaptable_matrices({.n_layers = 1});  // one layer suffices: names end alike in all layers
+  const auto matrices = adaptable_matrices({.n_layers = 1});  // one layer is enough: module names are the same in all
   for (const TensorView& tensor : file.tensors()) {
     const auto of = std::ranges::find_if(matrices, [&](const TensorSpec& spec) {
       const std::string module = fmt::format(".{}.lora_", target_name(spec.role));

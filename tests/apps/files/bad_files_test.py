@@ -110,7 +110,7 @@ def test_large_context_allocates_lazily(tmp_path):
 
 
 def test_memory_limit_is_effective(tmp_path):
-    """A valid model with 430 MB of quantized weights, which loading repacks in memory, fails under the limit."""
+    """A valid model whose 430 MB of weights are repacked when loaded must fail, since it exceeds the memory limit."""
     dim, hidden = 128, 1 << 20
     big = sound.Gguf(sound.Shape(dim=dim))
     big.key("llama.feed_forward_length", sound.U32, hidden)
@@ -123,6 +123,6 @@ def test_memory_limit_is_effective(tmp_path):
     head = big.head()
     with (tmp_path / "m.gguf").open("wb") as file:
         file.write(head)
-        file.truncate(len(head) + end + big.alignment)  # the weights: zeros of a sparse file
+        file.truncate(len(head) + end + big.alignment)  # a sparse file, so all weights are 0
     code, _, err = run("generate", "-m", tmp_path / "m.gguf", "-n", 1, "a")
     assert (code == 1 and "out of memory" in err) or (SANITIZED and code != 0 and "exceeds maximum" in err), err

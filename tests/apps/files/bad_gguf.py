@@ -8,7 +8,8 @@ from sound import ARRAY, I32, STRING, U8, U32, U64, Tensor
 
 
 def write(folder, model, packed):
-    """Writes the model, or `packed` if given: bytes, or (head, length) of a sparse file. Returns (path, None)."""
+    """Writes the model, or `packed` unless it is None: the file's bytes, or (first bytes, length) of a sparse file.
+    Returns (path, None), because a GGUF needs no tokenizer file."""
     return write_file(folder / "m.gguf", model.pack() if packed is None else packed), None
 
 
@@ -34,7 +35,7 @@ def part(**values):
 
 
 def entry(raw):
-    """Returns a function that appends raw bytes to a model's metadata, as a key with its value."""
+    """Returns a function that appends the bytes `raw` to a model's metadata, in place of a serialized key and value."""
     return lambda g: g.metadata.update({"raw": raw})
 
 
@@ -55,7 +56,7 @@ def factors(*values):
 
 
 def sparse(change, size):
-    """Returns a function that makes a sparse file of `size` bytes from a model: changed metadata, then zeros."""
+    """Returns a function that turns a model into a sparse file of `size` bytes: metadata after `change`, then zeros."""
     def apply(g):
         g.tensors = []
         change(g)

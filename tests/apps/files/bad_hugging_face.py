@@ -54,12 +54,12 @@ def write(folder, model, _):
 
 
 def raw(file, data):
-    """Returns a function that replaces the bytes of a model's file."""
+    """Returns a function that replaces the contents of the model's file `file` by `data`. None removes the file."""
     return lambda m: m.files.update({file: data})
 
 
 def at(file, *path):
-    """Returns a function that finds, in a model's JSON file, the container and the last key of the value at `path`."""
+    """Returns a function that maps a model to the (container, key) of the value at `path` in its JSON file."""
     def find(m):
         place = m.files[file]
         for key in path[:-1]:
@@ -153,7 +153,7 @@ for name, phrase, file, change in [
 
 
 def renamed(old, new):
-    """Returns a change that renames a token of the vocabulary and keeps its id."""
+    """Returns a function that renames a token in a model's vocabulary and keeps the token's id."""
     def change(m):
         vocab = m.files["tokenizer.json"]["model"]["vocab"]
         vocab[new] = vocab.pop(old)
@@ -176,7 +176,7 @@ for make, file, inspect, kinds in [
         of_tokenizer.add(name, phrase, change)
     tokenizers += of_tokenizer.all
 
-# ---- Parts of other families ----
+# ---- Other model families ----
 
 EXPERT = "model.layers.0.mlp.experts.2.up_proj.weight"
 

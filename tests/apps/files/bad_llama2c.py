@@ -10,8 +10,8 @@ DIM, HIDDEN, LAYERS, HEADS, KV_HEADS, VOCAB, CONTEXT = range(7)
 
 
 def write(folder, model, packed):
-    """Writes a tokenizer and the model, or `packed` instead of the model: bytes, or (head, length) of a sparse file.
-    Returns (model path, tokenizer path)."""
+    """Writes a tokenizer and the model. `packed`, unless None, replaces the model: the file's bytes, or (first bytes,
+    length) of a sparse file. Returns (model path, tokenizer path)."""
     tokenizer = folder / "t.json"
     tokenizer.write_text(json.dumps(sound.character_json()))
     return write_file(folder / "m.bin", model.pack() if packed is None else packed), tokenizer

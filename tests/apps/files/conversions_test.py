@@ -20,7 +20,7 @@ def bits_of(gguf_file):
 
 
 def planted(shape, kind):
-    """Returns random weights, among them NaNs with payloads, infinities, a negative zero and subnormals of the type."""
+    """Returns random weights of type `kind`. They include NaNs with payloads, infinities, -0 and subnormals."""
     arrays = sound.weights(shape, np.float16 if kind == "f16" else np.float32)
     odd = {"f32": [0x7FA00001, 0xFFC12345, 0x7F800000, 0xFF800000, 0x80000000, 1, 0x807FFFFF],
            "f16": [0x7D01, 0xFE23, 0x7C00, 0xFC00, 0x8000, 1, 0x83FF],

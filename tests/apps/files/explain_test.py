@@ -16,12 +16,12 @@ from support import FAILED, WRONG_USAGE, assert_refused, one_json, run, succeed
 
 FAMILIES = ["llama", "qwen3", "gemma2", "gpt_oss", "mixtral", "qwen2_moe", "olmo2", "granite", "glm4_moe",
             "deepseek_v2", "deepseek_v3"]
-MORE = {"glm": dict(partial_rotary_factor=1.0)}  # whole heads are rotated
+MORE = {"glm": dict(partial_rotary_factor=1.0)}  # RoPE rotates all elements of a head
 POST_NORM = {"gemma2": "post_attention_layernorm", "olmo2": "post_attention_layernorm"}
 IDS = [int(i) for i in np.random.default_rng(5).integers(0, 5, 60)]  # longer than the sliding windows
 OTHER = [int(i) for i in np.random.default_rng(6).integers(0, 5, 23)]
 TOLERANCE = 1e-4  # relative to a row's largest value
-ROUNDED = 6e-4  # numbers in JSON have four digits
+ROUNDED = 6e-4  # relative error of the numbers in JSON, which have four significant digits
 
 
 def text_of(ids):
@@ -38,7 +38,7 @@ def model(request, tmp_path_factory):
 
 
 def explain(folder, *flags, ids=IDS):
-    """Returns the JSON of explain and the saved activations."""
+    """Runs explain on the text of `ids`. Returns its JSON output and the activations that it saves."""
     file = folder / "activations.safetensors"
     done = succeed("explain", text_of(ids), "-m", folder, "--json", "--save", file, "-t", 1, *flags)
     return one_json(done.stdout), safetensors.torch.load_file(file)
@@ -57,7 +57,7 @@ def assert_rows_equal(got, expected, what):
 
 @contextlib.contextmanager
 def inputs_changed(modules, change):
-    """Calls change(layer, input) before each of the modules, which then uses the result."""
+    """In a `with` block, replaces the input of modules[layer] by change(layer, input)."""
     hooks = [module.register_forward_pre_hook(lambda _, args, layer=layer: (change(layer, args[0]), *args[1:]))
              for layer, module in enumerate(modules)]
     try:
@@ -72,7 +72,7 @@ def output_projections(reference):
 
 
 def heads_of(reference, ids=IDS):
-    """Returns each layer's input of the output projection: (T, heads * head_dim)."""
+    """Returns the input of each layer's output projection: (T, heads * head_dim)."""
     seen = {}
     with inputs_changed(output_projections(reference), lambda layer, z: seen.setdefault(layer, z)):
         forward(reference, ids)
@@ -119,7 +119,7 @@ def test_lens_and_candidates_match_transformers(model):
             assert one["p"] == pytest.approx(p[row][final[row]].item(), rel=ROUNDED)
         size = hidden.double().pow(2).mean(-1).sqrt()
         assert said["residual"][level] == pytest.approx(size.tolist(), rel=ROUNDED)
-    for row, one in enumerate(said["candidates"]):  # the last level's p
+    for row, one in enumerate(said["candidates"]):  # p still has the probabilities after the last layer
         best = p[row].sort(descending=True).values
         assert [id for id, _, _ in one["list"]] == logits[row].argsort(descending=True).tolist()
         assert one["top_k"] == len(best)
@@ -146,7 +146,7 @@ def test_attribution_is_exact(model):
             assert shares["token"] == sound.CHARACTERS.index("é")
             assert shares["logit"] == pytest.approx(logit[row].item(), rel=ROUNDED, abs=1e-3 * largest)
             assert abs(shares["remainder"]) < 1e-3 * largest
-            # Each of the rounded numbers is off by up to half a unit of its fourth digit.
+            # Each number is rounded to four significant digits, so its relative error is at most 5e-4.
             rounding = 5e-4 * np.abs(all_shares).sum() + 5e-4 * abs(shares["logit"])
             assert abs(sum(all_shares) + shares["remainder"] - shares["logit"]) <= rounding
             embedding = (saved["hook_embed"][row] @ u[row]).item()
@@ -179,7 +179,7 @@ def test_experts_match_transformers(model):
             assert rows is None
             continue
         assert all(len(row) == n for row in rows)
-        if name == "mixtral":  # the weights of a row sum to 1
+        if name == "mixtral":  # Mixtral normalizes the weights of each token's experts
             assert all(sum(weight for _, weight in row) == pytest.approx(1, abs=1e-3) for row in rows)
 
 
@@ -255,7 +255,7 @@ def test_interventions_match_transformers(model):
     assert_rows_equal(both, explain(folder, "--ablate", "1")[1]["logits"], "both branches")
 
 
-@pytest.mark.parametrize("model", ["llama", "glm"], indirect=True)  # RoPE of halves and of adjacent pairs
+@pytest.mark.parametrize("model", ["llama", "glm"], indirect=True)  # RoPE with split halves or adjacent pairs
 def test_activations_have_the_names_shapes_and_order_of_transformer_lens(model):
     _, reference, folder = model
     _, saved = explain(folder)
@@ -286,7 +286,7 @@ def test_activations_have_the_names_shapes_and_order_of_transformer_lens(model):
 
 @pytest.mark.parametrize("model", ["qwen3", "deepseek_v3"], indirect=True)
 def test_queries_and_keys_of_other_families_precede_norms_and_rope(model):
-    """Qwen3 has a norm of each head; DeepSeek-V3's keys are made of latents, and only their last elements have RoPE."""
+    """Qwen3 normalizes queries and keys. DeepSeek-V3 makes keys from latents and rotates only their last elements."""
     name, reference, folder = model
     _, saved = explain(folder)
     attention, config = reference.model.layers[1].self_attn, reference.config

@@ -27,7 +27,7 @@ def by_transformers(model, ids):
 
 
 def assert_same_text(ours, theirs, gaps):
-    """Asserts equal tokens, except where the best two logits are within 1e-4: rounding changes a logit by 1e-5."""
+    """Asserts equal tokens, except where the best two logits are within 1e-4, since rounding changes logits by 1e-5."""
     for at, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         assert a == b or gaps[at] < 1e-4, f"they part at token {at}, where the gap is {gaps[at]:.1e}"
 
@@ -72,7 +72,7 @@ def test_gguf_round_trip(tmp_path, name):
     ids = IDS[:context]
     assert (log_probabilities(tmp_path / "m.gguf", ids) - by_transformers(model, ids)).abs().max() <= 1e-4
 
-    # read_as can differ from the family: a Mistral without a window is stored in GGUF as a Llama, with equal tensors.
+    # Export may change the family. For example, GGUF stores a Mistral without a window as a Llama, with equal tensors.
     succeed("export", tmp_path / "m.gguf", "--out", tmp_path / "again", "--format", "hf")
     again, loading = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "again", output_loading_info=True)
     assert_whole(loading)
@@ -91,7 +91,7 @@ def test_gemma2_27b_attention_scale(tmp_path):
     assert_refused(done, FAILED, "cannot store the attention scale", "use --format hf")
 
 
-# Models without a space in the name run only in `make long`: test_gguf_round_trip exports their directories, too.
+# `make test` omits names without a space, because test_gguf_round_trip exports those models to Hugging Face, too.
 @pytest.mark.parametrize("name", [name for name in random_models.MODELS if " " in name or LONG])
 def test_hugging_face_round_trip_is_exact(tmp_path, name):
     model = random_models.make(name)
@@ -106,7 +106,7 @@ def test_hugging_face_round_trip_is_exact(tmp_path, name):
 
 
 def test_gpt_oss_as_published(tmp_path):
-    """Published files store experts in MXFP4. transformers dequantizes them, and export does for --type f32 or bf16."""
+    """Published files store experts in MXFP4. transformers dequantizes them, as does export with --type f32 or bf16."""
     theirs = random_models.write_mxfp4(random_models.make("gpt_oss yarn", hidden_size=64), tmp_path / "theirs")
     model = transformers.AutoModelForCausalLM.from_pretrained(theirs, dtype=torch.bfloat16).float()
     expected = by_transformers(model, IDS)
@@ -122,7 +122,8 @@ def test_gpt_oss_as_published(tmp_path):
     for name, first in (("gate", 0), ("up", 1)):
         ours = tensors[f"blk.1.ffn_{name}_exps.weight"]
         np.testing.assert_array_equal(gguf.quants.dequantize(ours.data, ours.tensor_type), gate_up[:, first::2])
-    # The engine rounds inputs of quantized weights to 8 bits, so a router with close scores may select another expert.
+    # The engine rounds inputs of quantized weights to 8 bits, so a router with close scores may select another expert
+    # than in transformers. Therefore, only 90 % of the predicted tokens must be equal.
     in_blocks = log_probabilities(tmp_path / "m.gguf", IDS)
     assert (in_blocks == log_probabilities(theirs, IDS)).all()
     assert (in_blocks.argmax(-1) == expected.argmax(-1)).double().mean() >= 0.9
@@ -149,7 +150,7 @@ def test_damaged_mxfp4_is_rejected_by_name(tmp_path, change, why):
 
 @pytest.mark.parametrize("name", ["qwen2", "qwen3"])
 def test_gguf_written_by_the_gguf_package(tmp_path, name):
-    """Writes the names and keys of llama.cpp's converter, which doesn't permute Wq and Wk of these families."""
+    """Reads a GGUF with llama.cpp's names and keys. For these families, the rows of Wq and Wk aren't permuted."""
     model = random_models.make(name)
     config, arch = model.config, model.config.model_type
     writer = gguf.GGUFWriter(tmp_path / "m.gguf", arch)
@@ -279,7 +280,7 @@ def test_gguf_export_rejects_what_it_cannot_store(tmp_path):
 
 @pytest.mark.parametrize("name", ["mixtral", "qwen3_moe", "dots1"])
 def test_number_of_experts_has_several_keys(tmp_path, name):
-    """config.json's key depends on the version of transformers, so each family's files may have any of three keys."""
+    """The key for the number of experts depends on the version of transformers, so all three must be accepted."""
     directory = random_models.write(random_models.make(name), tmp_path / "m")
     expected = log_probabilities(directory, IDS[:20])
     config = json.loads((directory / "config.json").read_text())
@@ -302,7 +303,7 @@ def test_stacked_experts_may_span_several_files(tmp_path):
 
 @pytest.mark.parametrize("name, in_gguf", [("llama", False), ("deepseek_v3", True), ("glm4_moe", True)])
 def test_modules_of_multi_token_prediction_are_kept_where_other_programs_read_them(tmp_path, name, in_gguf):
-    """num_hidden_layers excludes the module, and GGUF's block_count includes it."""
+    """num_hidden_layers in config.json excludes the MTP module, and block_count in GGUF includes it."""
     from safetensors.torch import load_file
     directory = random_models.write_ahead(name, tmp_path / "m")
     succeed("export", directory, "--out", tmp_path / "without.gguf", "--layers", "3")
@@ -356,7 +357,7 @@ def test_llama2c_rejects_other_families(tmp_path):
 
 
 def glm_tokenizer():
-    """Returns a tokenizer like transformers' conversion of GLM-4's: Llama 3's pre-tokenizer, a prefix of two tokens."""
+    """Returns a tokenizer like GLM-4's as converted by transformers: Llama 3's pre-tokenizer and two prefix tokens."""
     tokenizer = Tokenizer(models.BPE(ignore_merges=True))
     llama3 = PRETOKENIZE_REGEX.replace(r"\p{N}", r"\p{N}{1,3}", 2).replace(r"[^\r\n\p{L}\p{N}{1,3}]", r"[^\r\n\p{L}\p{N}]", 1)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([

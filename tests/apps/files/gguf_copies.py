@@ -5,8 +5,8 @@ import numpy as np
 
 
 def copy(source, target, change=lambda tensors: tensors, keys=None, without=(), **writer_options):
-    """Copies a GGUF file, except the fields `without`. `keys` replaces integer fields; `change` maps all tensors,
-    {name: (array, type)}."""
+    """Copies a GGUF file without the metadata fields in `without`. `keys` is {name: new value} for integer fields, and
+    `change` is a function of all tensors, {name: (array, type)}, that returns the tensors to write."""
     reader = gguf.GGUFReader(source)
     architecture = reader.fields["general.architecture"].contents()
     writer = gguf.GGUFWriter(target, architecture, **writer_options)
@@ -29,7 +29,7 @@ def copy(source, target, change=lambda tensors: tensors, keys=None, without=(), 
 
 
 def with_fused_qkv(tensors):
-    """Joins the rows of q, k and v to attn_qkv.weight and attn_qkv.bias, as ChatGLM2 and 3 store them."""
+    """Concatenates the rows of q, k and v into attn_qkv.weight and attn_qkv.bias, as in files of ChatGLM2 and 3."""
     out = {}
     for name, (array, kind) in tensors.items():
         if ".attn_q." not in name and ".attn_k." not in name and ".attn_v." not in name:

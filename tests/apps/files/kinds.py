@@ -8,7 +8,7 @@ REFUSES, SHOWS, PASSES = "refuses", "shows", "passes"
 
 @dataclasses.dataclass
 class Kind:
-    """A bad file. `write(folder)` writes the model and returns (path, --tokenizer file or None).
+    """A bad file. `write(folder)` writes all files and returns (path of the model, path for --tokenizer or None).
 
     The one-line error must contain `phrase` and the name of `file`. The program `inspect` rejects the file (REFUSES),
     shows the valid part and the phrase (SHOWS), or doesn't read the invalid part (PASSES).

@@ -12,7 +12,7 @@ SHAPES = {"tied": sound.Shape(layers=2), "untied": sound.Shape(layers=2, tied=Fa
 
 
 def assert_same_file(ours, theirs, version, shape):
-    """Asserts equal bytes. The RoPE tables of version 0 may differ by 1e-6: they come from different math libraries."""
+    """Asserts equal bytes. Version 0's RoPE tables may differ by 1e-6, because math libraries round differently."""
     assert len(ours) == len(theirs)
     if version > 0:
         assert ours == theirs

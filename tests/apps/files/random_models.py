@@ -9,7 +9,7 @@ import sound
 import torch
 import transformers
 
-# Grouped queries, unusual head dimensions and windows that end within a KV block make mistakes in models visible.
+# Grouped queries, unusual head dimensions and windows that end within a KV cache block reveal bugs in the models.
 SHARED = dict(vocab_size=len(sound.CHARACTERS) + 1, hidden_size=32, intermediate_size=64, num_hidden_layers=3,
               num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256, rms_norm_eps=1e-6,
               bos_token_id=5, eos_token_id=5, pad_token_id=None)
@@ -39,7 +39,7 @@ MODELS = {
     "qwen3_moe": (transformers.Qwen3MoeConfig,
                   dict(head_dim=16, num_experts=16, num_experts_per_tok=4, moe_intermediate_size=20,
                        norm_topk_prob=True)),
-    # OLMoE has no grouped queries: llama.cpp requires as many KV heads as heads.
+    # OLMoE has no grouped queries here, because llama.cpp requires as many KV heads as query heads.
     "olmoe": (transformers.OlmoeConfig, dict(num_experts=8, num_experts_per_tok=3, num_key_value_heads=4)),
     "dots1": (transformers.Dots1Config,
               dict(head_dim=16, n_routed_experts=12, num_experts_per_tok=3, n_shared_experts=2, n_group=4, topk_group=2,
@@ -141,7 +141,7 @@ def write(model, folder):
 
 
 def write_ahead(name, folder):
-    """Saves a model of three layers with a module that predicts the token after the next, made from a fourth layer."""
+    """Saves a model of three layers with an MTP module (multi-token prediction), which is made from a fourth layer."""
     write(make(name, num_hidden_layers=4), folder)
     tensors = safetensors.torch.load_file(folder / "model.safetensors")
     for key in ("enorm", "hnorm", "shared_head.norm"):

@@ -55,7 +55,7 @@ KINDS = {
 
 @pytest.mark.parametrize("name", KINDS)
 def test_logits_and_parameters_match_transformers(tmp_path, name):
-    # Smaller weights for YaRN and LongRoPE: larger scores would amplify transformers' rounding of angles to float32.
+    # YaRN and LongRoPE get smaller weights, because large scores amplify transformers' rounding of angles to float32.
     size = 0.3 if name.startswith("llama3") else 0.2
     model, unscaled = llama(KINDS[name], size), llama({"rope_type": "default", "rope_theta": 500000.0}, size)
     unscaled.load_state_dict(model.state_dict())

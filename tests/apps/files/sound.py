@@ -156,7 +156,8 @@ class Gguf:
         return offsets
 
     def head(self):
-        """Returns all bytes before the tensors' data. Metadata values of type bytes are whole entries with keys."""
+        """Returns all bytes before the tensors' data. A metadata value of type bytes is written as the whole entry, in
+        place of key, type and value."""
         parts = [self.magic + struct.pack(
             "<IQQ", self.version, len(self.tensors) if self.n_tensors is None else self.n_tensors,
             len(self.metadata) if self.n_keys is None else self.n_keys)]

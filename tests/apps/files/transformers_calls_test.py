@@ -30,7 +30,7 @@ def exported(request, tmp_path_factory):
 
 
 def continued(tokenizer, model, prompt):
-    """Returns the prompt and its completion, by transformers' usual calls."""
+    """Returns the prompt and its completion, generated with transformers' usual calls."""
     return tokenizer.decode(model.generate(**tokenizer(prompt, return_tensors="pt"), **GREEDY)[0])
 
 

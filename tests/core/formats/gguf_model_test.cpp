@@ -1,6 +1,6 @@
-// Tests core/formats/gguf_model.h: which keys and tensors are read and written for latent attention and modules of
-// later tokens, and errors that name unsupported features. formats_oracle_test.py and tests/apps compare with other
-// packages.
+// Tests core/formats/gguf_model.h: which keys and tensors are read and written for latent attention and MTP modules
+// (multi-token prediction), and errors that name unsupported features. formats_oracle_test.py and tests/apps compare
+// files with other packages.
 #include "core/formats/gguf_model.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ GgufFile changed_gguf(const std::filesystem::path& path, const Weights& weights,
   return GgufFile(path);
 }
 
-// Returns kGrouped's file after `change` edited its tensors.
+// Returns the GGUF file of a model with the configuration kGrouped after `change` edited the tensors.
 template <typename Change>
 GgufFile changed_tensors(const TempDir& dir, Change change) {
   return changed_gguf(dir / "m", numbered_weights(kGrouped),
@@ -164,7 +164,7 @@ TEST(ModelGguf, YarnOfFactorOneLeavesTheScoresOfLatentAttention) {
   EXPECT_EQ(config_from_gguf(file), test::latent_shapes()[0]);
 }
 
-// If a file has attn_kv_b and its parts, attn_k_b and attn_v_b, the parts are used only if 3-D, as in llama.cpp.
+// If a file has attn_kv_b as well as attn_k_b and attn_v_b, the latter are used only if they are 3-D, as in llama.cpp.
 TEST(ModelGguf, UsesTheJoinedLatentMatrixOnlyWithoutItsParts) {
   const TempDir dir;
   const Weights weights = numbered_weights(test::latent_shapes()[0]);

@@ -1,6 +1,6 @@
 // Tests core/formats/llama2c.h: how version 2 rounds, and what is rejected. llama2c_oracle_test.py in tests/apps
-// compares the files of each version, byte by byte, with those of another writer; model_files_test.cpp has the round
-// trip.
+// compares the files of each version byte by byte with those of an independent Python writer. model_files_test.cpp
+// tests the round trip.
 #include "core/formats/llama2c.h"
 
 #include <gtest/gtest.h>

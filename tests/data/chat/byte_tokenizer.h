@@ -36,7 +36,7 @@ class ByteTokenizer : public Tokenizer {
   [[nodiscard]] std::string kind() const override { return "byte"; }
 
  private:
-  std::vector<std::string> bytes_;  ///< of each token, empty for special ones
+  std::vector<std::string> bytes_;  ///< each token's text, empty for special tokens
   SpecialTokens special_;
 };
 

@@ -65,8 +65,8 @@ def text_of(answer):
 
 
 def conversations():
-    """Yields three groups of chats: with each of CONTENTS as each message, with random messages, and with unusual
-    orders of roles."""
+    """Yields chats in which one message is replaced by each of CONTENTS, at each position. Then yields chats of random
+    messages, and chats with unusual orders of roles."""
     roles = ("user", "assistant")
     for system in (False, True):
         for turns in (1, 3):
@@ -181,13 +181,13 @@ IN_WORDS = {
     "gemma4_v3", "gemma4_v4", "gemma4_v5", "glm4moe", "lfm2", "lfm2_2_5", "lfm2_2_5_v2", "lfm2_2_5_vl", "lfm2_v2",
     "llama3", "muse_glimmer", "nemotron_3_5_lightning", "nemotron_3_nano", "nemotron_3_super", "nemotron_3_ultra",
     "phi3", "phi3_5", "qwen2_5_vl", "qwen3_5_nothink", "qwen3_5_think", "qwen3_6", "qwen3_8"}
-NO_ANSWERS = {"idefics3", "llava_next", "smolvlm"}  # templates that reject contents that are strings
+NO_ANSWERS = {"idefics3", "llava_next", "smolvlm"}  # templates that reject messages whose content is a string
 PUBLISHED = [name for name in ALL if "training" not in name]  # without TRL's training variants
 
 
 @functools.lru_cache
 def tool_formats():
-    """Returns {name: tool format} of all templates. Their marks, such as <|end|>, are treated as special tokens."""
+    """Returns {name: tool format} of all templates. Delimiters in them, such as <|end|>, count as special tokens."""
     marks = re.compile(r"<\|[a-z_]+\|>|\[/?[A-Z_]{4,}\]|<｜[^｜]+｜>|<[a-z]+_of_[a-z]+>|<\|?[a-z_]*turn\|?>")
     with tempfile.TemporaryDirectory() as folder:
         answers = folio([{"template": ALL[name], "bos": BOS, "eos": EOS, "tool_format": True,
@@ -227,7 +227,7 @@ def random_call(rng):
 
 
 def written(format, calls):
-    """Returns the text that a model must generate to make these calls in a tool format."""
+    """Returns the text that a model must generate to make `calls` in the tool call format `format`."""
     texts = ["".join({"text": text, "name": call["function"]["name"], "arguments": arguments, "id": call["id"]}[kind]
                      for kind, text in format["call"]) for call, arguments in calls]
     return format["before"] + format["opening"] + format["separator"].join(texts) + format["closing"]
@@ -240,8 +240,8 @@ def tools_of(*names):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_calls_match_transformers(name):
-    """With calls as the answer, transformers must render the prompt, the calls in the detected format, and the turn's
-    end."""
+    """If an assistant message consists of tool calls, transformers must render the prompt, then the calls in the
+    detected format, then the end of the turn."""
     format, template, end = tool_formats()[name], ALL[name], FORMATS[name][-1]
     assert format["has_spaces"], "as json.dumps has them"
     ask = [{"role": "user", "content": "What?"}]
@@ -288,7 +288,7 @@ def test_tool_results_match_transformers(name, tmp_path):
 
 def saved(folder, config, jinja, additional):
     """Saves a tokenizer. `config`, `jinja` and `additional` select the templates in tokenizer_config.json,
-    chat_template.jinja and additional_chat_templates/. A template renders its name and whether there are tools."""
+    chat_template.jinja and additional_chat_templates/. Each template renders its name and whether tools are given."""
     text = lambda name: name + " {{ tools is not none }} {{ messages[0]['content'] }}"  # noqa: E731
     plain = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, merges=[]))
     plain.pre_tokenizer, plain.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
@@ -347,9 +347,9 @@ def test_named_templates_in_gguf_match_the_package(tmp_path):
 
 def jinja(template, variables):
     try:
-        # Copies the variables, because templates can change lists (append) and other templates use the same ones.
+        # Copies the variables, because a template can append to a list that later templates read.
         return _compile_jinja_template.__wrapped__(template).render(**copy.deepcopy(variables))
-    except Exception:  # templates may raise any exception of Python
+    except Exception:  # a template may raise any Python exception
         return None
 
 

@@ -10,8 +10,8 @@
 //                            -> {"text": the chat, rendered with the tokenizer's template}
 //     {"jinja": template, "parse": true}
 //                            -> {"text": null}
-//     {"jinja": template, "variables": {…}, "said": [keys of strings that are contents]}
-//                            -> {"text": rendered, "said": the parts of it that come from these strings}
+//     {"jinja": template, "variables": {…}, "said": [names of variables that count as message contents]}
+//                            -> {"text": rendered, "said": the parts of this text that come from these variables}
 #include <fmt/format.h>
 
 #include <array>
@@ -92,13 +92,13 @@ Json rendered(const Json& request) {
   const Json said = request.value("said", Json::array());
   for (const auto& [key, value] : request.at("variables").items()) {
     const bool is_said = std::find(said.begin(), said.end(), Json(key)) != said.end();
-    variables.emplace_back(key, value_of(session, value, is_said ? jinja::kSaid : 0));
+    variables.emplace_back(key, value_of(session, value, is_said ? jinja::kFromMessage : 0));
   }
   const jinja::Block program = jinja::parse(request.at("jinja").get<std::string>());
   const jinja::Text text = jinja::render(program, session, std::move(variables));
   jinja::Text marked;
   std::copy_if(text.begin(), text.end(), std::back_inserter(marked),
-               [](char32_t c) { return (c & jinja::kSaid) != 0; });
+               [](char32_t c) { return (c & jinja::kFromMessage) != 0; });
   return {{"text", jinja::to_utf8(text)}, {"said", jinja::to_utf8(marked)}};
 }
 

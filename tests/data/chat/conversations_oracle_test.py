@@ -29,8 +29,8 @@ CONTENTS = ["Hello", "Ünïcode 中文 😀", "12345.", " both ends ", "\n", "\n
 
 
 def chatml_with_tags(template, expression, answer):
-    """Adds {% generation %} tags to a template that renders all roles with `expression`. Answers are rendered with
-    `answer`, which has the tags."""
+    """Returns `template`, which renders all roles with `expression`, changed to render assistant messages with
+    `answer`, which has {% generation %} tags."""
     assert template.count(expression) == 1
     return template.replace(expression, "{% if message['role'] == 'assistant' %}" + answer + "{% else %}" + expression +
                             "{% endif %}")
@@ -46,7 +46,7 @@ TAGGED = {
                                       "{{ '<|assistant|>\\n' }}{% generation %}{{ message['content'] + eos_token }}"
                                       "{% endgeneration %}{{ '' }}")),
 }
-# Without marks around answers, a token can begin before an answer or end after it, such as " Hello" and ".\\n\\n".
+# Without special tokens around answers, a token can extend beyond an answer's start (" Hello") or end (".\\n\\n").
 PLAIN = ("{% for message in messages %}{{ message['role'] + ': ' }}{% if message['role'] == 'assistant' %}{% generation %}"
          "{{ message['content'] }}{% endgeneration %}{% else %}{{ message['content'] }}{% endif %}{{ '\\n\\n' }}{% endfor %}")
 # Models whose training templates in TRL render like the published ones, but also train the line break after an answer.
@@ -81,7 +81,7 @@ def small(tmp_path_factory):
 
 
 def conversations(systems=(False, True)):
-    """Yields chats of one to three turns: first with each of CONTENTS as each message, then with random messages."""
+    """Yields chats in which one message is replaced by each of CONTENTS, at each position; then random chats."""
     for system, turns in itertools.product(systems, (1, 3) if LONG else (3,)):
         n = 2 * turns + system
         for place, content in itertools.product(range(n), CONTENTS):
@@ -109,7 +109,7 @@ def ours(path, requests, tools=None):
 
 
 def theirs(tokenizer, template, chat, tools=None):
-    """Returns transformers' tokens and mask up to the last learned token."""
+    """Returns the tokens and the mask of learned tokens by transformers, up to the last learned token."""
     encoded = tokenizer.apply_chat_template(chat, chat_template=template, tools=tools, return_dict=True,
                                             return_assistant_tokens_mask=True)
     mask = encoded["assistant_masks"]
@@ -124,8 +124,8 @@ def assert_same(found, tokenizer, template, chats):
         assert (example["tokens"], example["learned"]) == (expected["tokens"], expected["learned"]), chat
 
 
-# In NEXT, as in GLM-4's template, an answer ends with the mark of the next turn, so this mark must be learned, too.
-# NEXT_TAGGED is the same template for transformers, with {% generation %} tags around answers and these marks.
+# In NEXT, as in GLM-4's template, the next turn's role token ends an answer, so this token must be learned, too.
+# NEXT_TAGGED is the same template for transformers, with {% generation %} tags around answers and these role tokens.
 NEXT = "{% for m in messages %}{{ '<|' + m.role + '|>\n' + m.content }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}"
 NEXT_TAGGED = ("{% for m in messages %}{% set mark = '<|' + m.role + '|>' %}{% if loop.previtem is defined and loop.previtem.role == 'assistant' %}"
                "{% generation %}{{ mark }}{% endgeneration %}{% else %}{{ mark }}{% endif %}{{ '\n' }}{% if m.role == 'assistant' %}"
@@ -134,7 +134,7 @@ NEXT_TAGGED = ("{% for m in messages %}{% set mark = '<|' + m.role + '|>' %}{% i
 
 def test_next_turns_marker_is_learned_as_the_end(small, tmp_path):
     tokenizer, folder = small
-    # Uses answers that end in ASCII: if a character has several tokens, transformers marks only the first one.
+    # Answers must end in ASCII, because transformers marks only the first token of a character that has several.
     chats = [chat for chat in conversations() if all(m["content"] and m["content"][-1].isascii() for m in chat if m["role"] == "assistant")]
     [found] = ours(tmp_path, [(folder, NEXT, chats)])
     end = tokenizer.convert_tokens_to_ids("<|user|>")
@@ -175,7 +175,7 @@ def test_generation_blocks_determine_what_is_learned(small, tmp_path):
 
 
 def test_tool_calls_are_learned(small, tmp_path):
-    """The calls have sorted keys and no ids, as in TRL's data sets."""
+    """Tool calls in assistant messages are learned as in transformers. As in TRL's data sets, the calls have no ids."""
     fast, path = small
     tools = [{"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {
         "type": "object", "properties": {"b": {"type": "integer"}, "a": {"type": "integer"}}, "required": ["b"]}}}]
@@ -189,7 +189,8 @@ def test_tool_calls_are_learned(small, tmp_path):
 
 
 def test_tokens_across_an_answers_start_are_learned(small, tmp_path):
-    """Uses answers that end in ASCII: if a character has several tokens, transformers marks only the first one."""
+    """A token that is only partly in an answer is learned, as in transformers. Contents must end in ASCII, because
+    transformers marks only the first token of a character that has several."""
     fast, path = small
     chats = [chat for chat in conversations() if all(message["content"][-1:].isascii() and message["content"] for message in chat)]
     assert_same(ours(tmp_path, [(path, PLAIN, chats)])[0], fast, PLAIN, chats)

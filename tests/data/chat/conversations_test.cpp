@@ -49,7 +49,7 @@ bool learns_to_stop(const std::string& jinja) {
 
 TEST(ChatRenderer, ReportsWhetherAnEndIsLearned) {
   EXPECT_TRUE(learns_to_stop(kTemplate));
-  EXPECT_TRUE(  // the next turn's marker is the end
+  EXPECT_TRUE(  // the next turn's marker ends an answer
       learns_to_stop("{% for m in messages %}</s>{{ '[' + m.role + ']' + m.content }}{% endfor %}"
                      "{% if add_generation_prompt %}</s>[assistant]{% endif %}"));
   EXPECT_FALSE(learns_to_stop("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"));

@@ -27,8 +27,8 @@ TEXT = mixed_text(1_100_000 if LONG else 100_000)
 
 @functools.cache
 def all_characters():
-    """Returns every character of the assigned planes, in random order, each after an "a", and before letters, digits and
-    spaces.
+    """Returns every character of the assigned planes, in random order. Each is preceded by "a" and followed by
+    a random letter, digit, space or punctuation mark.
 
     Omits digits that are new in Unicode 17, because `tokenizers` uses Unicode 16 in regular expressions but Unicode
     17 in its pre-tokenizer Digits.
@@ -103,7 +103,7 @@ def with_merges_of_first_bytes(data):
 
 @functools.cache
 def training(pre):
-    """Trains a vocabulary with `tokenizers`. Returns the contents of tokenizer.json and tokenizer_config.json."""
+    """Trains a vocabulary with the pre-tokenizer `pre`. Returns the JSON of the tokenizer and of its configuration."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = PRE_TOKENIZERS[pre]()
     tokenizer.decoder = decoders.ByteLevel()
@@ -273,8 +273,8 @@ def test_tokens_match_llama_cpp(pair, tmp_path):
         ours("to-gguf", path, tmp_path / "a.gguf")
         model = tmp_path / "model.gguf"
         with_llama_keys(tmp_path / "a.gguf", model)
-    # Leaves out texts where llama.cpp differs from tokenizers, such as those with a long s, which its case folding
-    # lacks. Texts are normalized here, because llama.cpp doesn't normalize.
+    # Leaves out texts where llama.cpp differs from tokenizers. For example, llama.cpp doesn't case-fold a long s (ſ).
+    # Texts are normalized here, because llama.cpp doesn't normalize.
     texts = [normalized(theirs, text) for text in (TEXT, CODE, PROSE, *EDGES)
              if "ſ" not in text and len(text) < 2000 or text is TEXT]
     if "\\p{Lu}" in theirs.to_str():  # llama.cpp treats all letters except a to z as capitals

@@ -79,7 +79,7 @@ def test_merges_match_bpe_trainer(name, kind, tmp_path):
         expected = theirs(documents, vocab_size, kind)
         expected.save(str(tmp_path / "theirs.json"))
         assert learned(out) == learned(tmp_path / "theirs.json")
-        # The package tokenizers loads Folio's file, and encodes new text to the same ids as with its own.
+        # The package tokenizers must encode new text to the same ids with Folio's file as with the one that it trained.
         hidden = "Nobody's seen  this: Щука 漢字 12345\n\n\t👍🏽 e\u0301!" + documents[-1][:200]
         ids = Tokenizer.from_file(str(out)).encode(hidden).ids
         assert ids == expected.encode(hidden).ids

@@ -70,7 +70,7 @@ SentencePieceVocabulary random_vocabulary(std::mt19937& random, const Strings& a
     if (piece.empty() || std::find(v.pieces.begin(), v.pieces.end(), piece) != v.pieces.end()) continue;
     add_piece(v, piece, -static_cast<float>(random() % 12));
   }
-  // In a quarter of the vocabularies, one byte of 😀 has no token.
+  // In a quarter of the vocabularies with byte tokens, one byte of 😀 has no token.
   if (v.types[3] == PieceType::Byte && random() % 4 == 0) v.types[3 + 0x98] = PieceType::Unused;
   v.add_space_prefix = random() % 3 != 0;
   return v;

@@ -2,7 +2,7 @@
 //   tokenizer_tool encode TOKENIZER TEXT_FILE           prints the ids as JSON
 //   tokenizer_tool encode-each TOKENIZER JSON_FILE      prints the ids of each string of a list
 //   tokenizer_tool prompts TOKENIZER JSON_FILE          the same for prompts: with BOS and parsed special tokens
-//   tokenizer_tool pieces TOKENIZER JSON_FILE           prints the ids of [[text, parse_special], …] as one text
+//   tokenizer_tool pieces TOKENIZER JSON_FILE           encodes [[text, parse_special], …] as one text, prints the ids
 //   tokenizer_tool decode TOKENIZER IDS_FILE            prints the text of a JSON list of ids
 //   tokenizer_tool show TOKENIZER                       prints the tokenizer's properties as JSON
 //   tokenizer_tool to-gguf|to-llama2c TOKENIZER FILE    writes FILE; to-llama2c also prints each id's embedding row

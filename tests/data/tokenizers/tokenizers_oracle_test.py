@@ -161,8 +161,8 @@ def metaspace(scheme, split):
             ({} if split is None else {"split": split})}
 
 
-# Ways to handle spaces in tokenizer.json: those of Llama and Phi-3-mini ("prepend"), of Gemma, which adds no leading
-# space ("replace"), and those that current and older transformers write for Llama.
+# Fields of tokenizer.json that define the handling of spaces. "prepend" is in the files of Llama and Phi-3-mini, and
+# "replace" in those of Gemma, which adds no leading space. transformers writes or wrote the others for Llama.
 SPACES = {"prepend": {"normalizer": {"type": "Sequence", "normalizers": [*PREPEND, REPLACE]}},
           "replace": {"normalizer": REPLACE},
           **{f"{scheme}-{split}": metaspace(scheme, split) for scheme in ("first", "always", "never")
@@ -248,7 +248,7 @@ def test_llama_tokenizers_saved_by_transformers_are_read(settings, files, tmp_pa
 
 
 def test_bpe_with_incomplete_merges_is_rejected(tmp_path):
-    """BpeTrainer writes one merge per piece, but SentencePiece would merge any pair that forms the piece."""
+    """BpeTrainer writes one merge per piece, but SentencePiece merges any pair that forms it. Tokens would differ."""
     tokenizer = tokenizers.Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(MARK), normalizers.Replace(" ", MARK)])
     tokenizer.decoder = tokenizers.decoders.Sequence(

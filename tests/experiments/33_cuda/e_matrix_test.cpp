@@ -11,7 +11,7 @@ using Multiply = void (*)(Stream&, const MatrixProduct&);
 
 void expect_right(Multiply multiply, size_t rows, size_t inner, size_t columns) {
   Stream stream(0);
-  // Small whole numbers: all sums are exact.
+  // The values are small integers, so that all sums are exact.
   const auto numbers = [](size_t n, size_t factor) {
     std::vector<float> x(n);
     for (size_t i = 0; i < n; ++i) x[i] = static_cast<float>(static_cast<int>(i * factor % 31) - 15);

@@ -74,7 +74,7 @@ TEST(CudaTensorCores, Counts) {
   const Counts from_rows = counts_of([&] { product_from_rows(stream, o.rows); });
   EXPECT_EQ(from_rows.tile_products, 64U);
   EXPECT_EQ(from_rows.tile_multiply_adds, 64U * 16 * 8 * 16);
-  EXPECT_EQ(from_rows.load_requests, 64U * 6);     // four words of A, two of B
+  EXPECT_EQ(from_rows.load_requests, 64U * 6);     // each lane loads four words of A and two of B
   EXPECT_EQ(from_rows.load_sectors, 64U * 6 * 8);  // eight rows; in each, four lanes load 16 bytes
   EXPECT_EQ(from_rows.store_requests, 8U * 4);
   EXPECT_EQ(from_rows.store_sectors, 8U * 4 * 4);  // four rows; in each, eight lanes store 32 bytes

@@ -8,7 +8,7 @@
 namespace folio::experiments {
 namespace {
 
-/// Attention inputs of two heads, whose cache blocks are in reverse order. Cached positions past the end are NaN.
+/// Attention inputs of two heads. The KV cache's blocks are in reverse order, and positions past the end are NaN.
 struct Past {
   static constexpr size_t kHeads = 2;
 

@@ -7,7 +7,7 @@
 namespace folio::experiments {
 namespace {
 
-/// A feed-forward network in device memory, and the output that its formula gives.
+/// A feed-forward network in device memory. expected() computes its output on the host.
 struct Network {
   Network(Stream& stream, size_t dim, size_t hidden) : dim(dim), hidden(hidden) {
     x = on_device(stream, ramp(dim));
@@ -79,7 +79,7 @@ TEST(CudaGraph, AnyShape) {
   }
 }
 
-// Recording executes no kernel. A replay reads the values that its addresses contain at that time.
+// Recording executes no kernel. A replay reads the values that are in memory when it runs.
 TEST(CudaGraph, Replays) {
   Stream stream(0);
   const Network n(stream, 64, 32);
@@ -116,8 +116,8 @@ TEST(CudaGraph, Counts) {
   EXPECT_EQ(launched.multiply_adds, 64U + 3 * 64 * 32 + 32 * 8);  // squares; three products; 8 for each e^x
   const Counts fused = counts_of([&] { feed_forward_fused(stream, n.view); });
   EXPECT_EQ(fused.launches, 2U);
-  // First launch: two warps of each of 4 blocks load x, and 32 warps load x, its weight and two rows. Second launch:
-  // each of 64 outputs loads a row of down, SwiGLU's result and x.
+  // First launch: two warps of each of 4 blocks load x for the norm. Then 32 warps load x, the norm's weight, and a row
+  // of gate and of up. Second launch: each of 64 outputs loads a row of down, SwiGLU's result and x.
   EXPECT_EQ(fused.load_requests, 4U * 2 + 32 * 2 * 4 + 64 * 2 + 64);
   EXPECT_EQ(fused.store_requests, 32U + 64);
   EXPECT_EQ(fused.distinct_sectors, 3 * 256U + 4 * 8 + 2 * 4);

@@ -32,7 +32,7 @@ template <typename Run>
   return x;
 }
 
-/// Calls `run` with several orders of threads and blocks, and requires the same results, bit by bit.
+/// Calls `run` with threads and blocks executed in several orders, and requires bit-identical results.
 template <typename Run>
 void same_in_all_orders(Run run) {
   infer::gpu::host::require_same_in_all_orders([&] {

@@ -28,7 +28,7 @@ class Memory {
     for (int64_t p = first; p < end; ++p) blocks_[block(sequence, p)][p % 32] = author * 1000 + p;
     cache_.commit();
   }
-  // Expects positions [first, end) to be written by `author`.
+  // Expects `author` to have written the positions [first, end).
   void expect(SequenceId sequence, int64_t first, int64_t end, int author) {
     for (int64_t p = first; p < end; ++p) ASSERT_EQ(blocks_[block(sequence, p)][p % 32], author * 1000 + p) << p;
   }
@@ -344,7 +344,7 @@ TEST(BlockManager, EqualBlocksAreCachedOnce) {
   append(cache, all, 8 * 32);  // fails if a block was cached twice and not freed
 }
 
-// The cached sequence has 70 tokens: two full blocks of 32 positions and a tail of 6.
+// A sequence that continues a cached one of 70 tokens reuses its two full blocks of 32 positions and its tail of 6.
 TEST(BlockManager, ContinuationReusesTheTail) {
   BlockManager cache(8);
   Memory memory(cache);

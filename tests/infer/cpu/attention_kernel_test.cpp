@@ -1,6 +1,6 @@
-// Tests the attention kernels: each instruction set gives the reference's bits for every number of positions and rows,
-// head width, and type of keys and values. Buffers begin at nine misalignments, or end at an unreadable page, so that
-// an access out of bounds is detected.
+// Tests the attention kernels: each instruction set's results equal the reference's bit for bit for every number of
+// positions and rows, head width, and type of keys and values. Buffers begin 0 to 8 elements after a 64-byte boundary,
+// or end at an unreadable page, so that out-of-bounds accesses are detected.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -88,7 +88,7 @@ struct AttentionCase {
   [[nodiscard]] size_t first_seen() const { return n_positions - std::min(n_positions, window); }
 };
 
-// Returns how many rows, at most `most`, end in the KV block of the first row, as all rows of a kernel call must.
+// Returns how many rows a kernel call may have, at most `most`: the rows' positions must all be in one KV block.
 size_t rows_to_the_blocks_end(size_t n_positions, size_t most) {
   return std::min(most, kBlockPositions - (n_positions - 1) % kBlockPositions);
 }
@@ -102,7 +102,7 @@ struct Blocks {
   std::vector<const float*> wide_starts;
 };
 
-// Return the offsets of the keys and of the values of the second of two heads in the second of two layers.
+// Return the offset of the keys or values of head 1 of layer 1 in a KV block of two layers and two heads, in elements.
 template <typename T>
 size_t key_offset(size_t head_dim) {
   return 5 * head_size<T>(head_dim);
@@ -151,7 +151,8 @@ Blocks<T> make_blocks(const AttentionCase& c) {
 }
 
 // Returns an upper bound on the error from rounding queries and weights to BF16. Rounding a query changes a score by at
-// most s = 2^-9 Σ |q k| * scale, and so a weight by a factor of at most e^2s. Rounding the weight adds 2^-9.
+// most s = 2^-9 Σ |q k| * scale, and so a weight by a factor of at most e^2s. Rounding the weight adds a relative error
+// of at most 2^-9.
 double rounding_bound(const AttentionCase& c, std::span<const float> query, const Blocks<BF16Pair>& blocks) {
   double largest_value = 0.0;
   double largest_score = 0.0;
@@ -180,8 +181,8 @@ double rounding_bound(const AttentionCase& c, std::span<const float> query, cons
   return (std::expm1(2.0 * s) * (1.0 + 0x1p-9) + 0x1p-9 + kFloats) * largest_value;
 }
 
-// Compares the kernel for caches of type T with the reference kernel for BF16 pairs if T is BF16Pair, for floats
-// otherwise. Results for BF16 pairs must also be close to those for floats.
+// Compares the kernel for KV caches of type T with a reference kernel: the one for BF16 pairs if T is BF16Pair,
+// otherwise the one for floats. Results for BF16 pairs must also be close to those for floats.
 template <typename T>
 void check_type(const Kernels& fast, const AttentionCase& c) {
   const auto blocks = make_blocks<T>(c);
@@ -350,7 +351,7 @@ TEST_P(IsaAttention, GivesTheReferencesBitsOverLatents) {
   }
 }
 
-// Tests scores that differ by hundreds: s - m leaves the range of e^x, and later blocks often have a larger maximum m.
+// Tests scores s that differ by hundreds: with their running maximum m, e^(s - m) underflows, and m often increases.
 TEST_P(IsaAttention, GivesTheReferencesBitsForFarScores) {
   for (size_t n_positions = 1; n_positions <= 100; n_positions += 3) {
     for (const double scale : {0.0, 30.0, 1000.0}) {

@@ -58,7 +58,7 @@ const void* address_of(const Matrix& matrix) {
       matrix.weights);
 }
 
-// Without copies, matrices of 16 bits stay in the mapped file.
+// Loaded matrices have the file's values. If not copied, float and 16-bit matrices stay in the mapped file.
 TEST(CpuWeights, EveryTypeKeepsTheFilesValues) {
   for (const test::Shape& shape : test::typed_shapes()) {
     for (const bool copies : {false, true}) {
@@ -126,7 +126,8 @@ TEST(CpuWeights, KeepsOneCopyOfRepackedWeights) {
   expect_one_copy_in_memory(shape);
 }
 
-// A file stores a layer's experts as one tensor. Float and 16-bit matrices aren't copied from the mapped file.
+// A file stores a layer's experts as one tensor. Each expert must be loaded as its own matrix, which for float and
+// 16-bit weights points into the mapped file.
 TEST(CpuWeights, StackedExpertsAreSeparateMatrices) {
   for (const test::Shape& shape : test::expert_shapes()) {
     SCOPED_TRACE(shape.name);

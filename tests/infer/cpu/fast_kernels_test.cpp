@@ -1,5 +1,5 @@
-// Tests the kernels of --fast, whose inputs and weights are BF16: inputs are rounded and matrices packed as kernels.h
-// defines, every output equals the reference's bit for bit in any batch, and logits depend only on their own sequence.
+// Tests the kernels of --fast, whose inputs and weights are BF16. Inputs are rounded and matrices packed as kernels.h
+// defines. Outputs equal the reference's bit for bit (except on AMX), and logits depend only on their own sequence.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -99,8 +99,8 @@ float by_tiles(const BF16* x, const Panels& w, size_t row) {
   return total;
 }
 
-// AMX adds in another order than the reference. Emulated AMX is compared with by_tiles(), which follows Intel's manual,
-// and AMX hardware with the same row in a batch of one.
+// AMX adds in another order than the reference. Results of emulated AMX are compared with by_tiles(), which follows
+// Intel's manual. On AMX hardware, each row of a batch must give the same bits as in a batch of one.
 TEST_P(FastKernels, MatmulGivesTheReferencesBits) {
   const bool by_manual = GetParam().name == "emulated_amx";
   size_t turn = 0;
@@ -137,7 +137,8 @@ TEST_P(FastKernels, MatmulGivesTheReferencesBits) {
   }
 }
 
-// A term is rounded at most k + 1 times, by at most 2^-24 each, and twice as often on some processors.
+// Each term of a sum is rounded at most k + 1 times, with a relative error of at most 2^-24 each time. Some processors
+// round twice as often.
 TEST_P(FastKernels, MatmulIsWithinItsRoundingErrors) {
   for (const size_t k : {32U, 160U, 1056U}) {
     constexpr size_t kRows = 20;
@@ -173,7 +174,7 @@ std::vector<float> logits_of(const core::StoredModel& model, std::span<const int
   return test::run(runner, test::rows_of(runner.cache().add_sequence(), text));
 }
 
-// Rounding to BF16 has a relative error of at most 2^-9, and about ten such roundings follow one another here.
+// Rounding to BF16 has a relative error of at most 2^-9. The logits may differ by ten such errors (root mean square).
 TEST(FastMachine, LogitsMatchRoundedInputs) {
   for (const core::DType type : {core::DType::F16, core::DType::BF16}) {
     test::Shape shape = test::typed_shapes()[2];  // its widths are multiples of 32

@@ -1,6 +1,6 @@
 // Tests quantized weights in groups: repacking is lossless, inputs are quantized as kernels.h defines, and each
-// instruction set gives the reference's bits for each kind of group, number of inputs and range of rows. The reference
-// equals the product of the stored values within its rounding errors.
+// instruction set's results equal the reference's bit for bit for each kind of group, number of inputs and range of
+// rows. The reference is within its rounding errors of the exact product of the stored values.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ struct Packed {
     tensor = {
         .name = "w", .type = type, .shape = {static_cast<int64_t>(n_out), static_cast<int64_t>(k)}, .bytes = blocks};
     core::ThreadPool pool(n_threads);
-    // All bits are set, to detect bytes that repacking omits.
+    // Sets all bits first, to detect bytes that repack() doesn't write.
     tiles = std::make_unique<Guarded<uint8_t>>(group_bytes(tensor), uint8_t{0xFF}, 0);
     matrix = repack(tensor, {tiles->data(), group_bytes(tensor)}, pool);
   }
@@ -245,7 +245,7 @@ TEST_P(IsaGroups, MatmulSaturatesNoSumAtTheExtremes) {
   }
 }
 
-// Compares with the product in double precision. Integer sums are exact, and a few float operations per group round.
+// Compares with the product in double precision. Only a few float operations per group are rounded.
 TEST(GroupsReference, IsWithinItsRoundingErrors) {
   for (const DType type : kTypes) {
     const size_t k = 3 * core::info(type).block_elements;

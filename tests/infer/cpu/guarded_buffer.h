@@ -73,7 +73,7 @@ inline std::vector<size_t> short_lengths() {
   return lengths;
 }
 
-/// Vector lengths around multiples of 16 and of kChunk = 1024, the number of elements that a kernel sums at once.
+/// Vector lengths around multiples of 16 and of kChunk = 1024, the number of terms of a partial sum.
 inline const std::vector<size_t> kLongLengths{47,   64,   1008, 1023, 1024, 1025, 1039,
                                               1040, 1041, 2047, 2048, 2049, 3089, 4113};
 
@@ -81,8 +81,8 @@ inline const std::vector<size_t> kLongLengths{47,   64,   1008, 1023, 1024, 1025
 inline const std::vector<std::pair<size_t, size_t>> kRanges{{0, 16}, {0, 1},   {3, 20}, {15, 33},
                                                             {5, 5},  {16, 18}, {7, 44}};
 
-/// The product of n_rows inputs of k values and a matrix. Only the outputs [begin, end) are computed. `place` is the
-/// placement of the buffers (see Guarded).
+/// A product of n_rows inputs, of k values each, and a matrix. Only the outputs [begin, end) of each row are computed.
+/// `place` is the placement of the buffers (see Guarded).
 struct MatmulCase {
   size_t k;
   size_t n_rows;

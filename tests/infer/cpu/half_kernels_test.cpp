@@ -31,7 +31,7 @@ Q8 narrowed(float x, Q8 /*type*/) { return {static_cast<int8_t>(std::isnan(x) ? 
 float widened(F16 w) { return core::f16_to_float(w.bits); }
 float widened(BF16 w) { return core::bf16_to_float(w.bits); }
 float widened(Q8 w) { return w.quant; }
-auto kernel_near(const Kernels& kernels, F16 /*type*/) { return kernels.matmul; }  // F16 has only one kernel
+auto kernel_near(const Kernels& kernels, F16 /*type*/) { return kernels.matmul; }  // there is no matmul_near for F16
 template <typename Weight>
 auto kernel_near(const Kernels& kernels, Weight /*type*/) {
   return kernels.matmul_near;
@@ -113,13 +113,13 @@ TEST_P(HalfKernels, WidenEachValueExactly) {
     kernel(x.data(), 1, weights.data(), 1, 0, weights.size(), y.data(), weights.size(), false);
     return y;
   };
-  // Multiplying by 1 adds fifteen zeros, which turn -0 into 0, so results are compared with those of the float kernel.
+  // The kernels add fifteen lanes of 0 to each product, which turns -0 into 0. So compare with the float kernel.
   EXPECT_TRUE(same_bits(product(fast_.matmul, f16), product(reference_kernels().matmul, wide_f16)));
   EXPECT_TRUE(same_bits(product(fast_.matmul, bf16), product(reference_kernels().matmul, wide_bf16)));
 }
 
 // Returns the floats at which rounding to F16 changes: each F16 value, the midpoints between neighbors, the floats
-// next to these, and larger ones. Rounding is monotone, so if these are right, all floats are.
+// next to these, and floats beyond F16's range. Rounding is monotone, so if these round correctly, all floats do.
 std::vector<float> borders_of_f16() {
   std::vector<float> x{65519.996F,
                        65520.0F,
@@ -148,7 +148,8 @@ TEST_P(HalfKernels, RoundToTheNearest16BitValue) {
   for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(got[i].bits, core::float_to_f16(x[i])) << x[i];
 }
 
-// Tests each pattern of the mantissa's upper ten bits, with none, one or all of the lower bits set.
+// Tests NaNs with each pattern of the mantissa's upper ten bits, which F16 keeps, and none, one or all of its lower 13
+// bits set.
 TEST_P(HalfKernels, KeepNaNsAndMakeThemQuiet) {
   for (uint32_t upper = 0; upper < 0x400; ++upper) {
     for (const uint32_t lower : {0U, 1U, 0x1FFFU}) {

@@ -1,4 +1,4 @@
-// Lists the kernels that this machine can test: those of its instruction sets, and the AMX kernels on emulated tile
+// Lists the kernels to test on this machine: those of its instruction sets, and the AMX kernels on emulated tile
 // registers if the processor has AVX-512 with BF16.
 #pragma once
 

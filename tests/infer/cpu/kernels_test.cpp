@@ -1,6 +1,6 @@
-// Tests the kernels for F32 weights: each instruction set gives the reference's bits at lengths of 0 to 2N + 1 for
-// vectors of N lanes, and around chunk boundaries. Buffers begin at nine misalignments, or end at an unreadable page,
-// so that an access out of bounds is detected.
+// Tests the kernels for F32 weights: each instruction set's results equal the reference's bit for bit at lengths of 0
+// to 2N + 1 for vectors of N lanes, and around chunk boundaries. Buffers begin 0 to 8 elements after a 64-byte
+// boundary, or end at an unreadable page, so that out-of-bounds accesses are detected.
 #include "infer/reference/kernels.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,8 @@ TEST_P(IsaKernels, RmsNormGivesTheReferencesBits) {
   }
 }
 
-// Compares a product with the reference. Weight rows and outputs outside [begin, end) are NaN and must not be used.
+// Compares a product with the reference. Weight rows outside [begin, end) are NaN and must not be read. Outputs outside
+// [begin, end) must not be written.
 void check_matmul(const Kernels& fast, const MatmulCase& c) {
   const size_t stride = c.end + 3;
   auto values = random_floats(c.end * c.k, c.k * 31 + c.begin);
@@ -124,8 +125,8 @@ TEST_P(IsaKernels, MatmulGivesTheReferencesBitsAroundChunkBorders) {
   }
 }
 
-// With one input, the sums of sixteen chunks are joined at once: those of several short rows, or of a part of a long
-// one.
+// With one input, the kernels reduce the sums of up to sixteen chunks together: the chunks of several short weight
+// rows, or sixteen chunks of a long row. This must not change any bit of the result.
 TEST_P(IsaKernels, MatmulOfOneInputGivesTheReferencesBitsForAnyNumberOfChunks) {
   size_t place = 0;
   for (const size_t chunks : {2U, 3U, 5U, 7U, 8U, 9U, 15U, 16U, 17U, 33U}) {
@@ -136,7 +137,8 @@ TEST_P(IsaKernels, MatmulOfOneInputGivesTheReferencesBitsForAnyNumberOfChunks) {
   }
 }
 
-// For many input rows, some instruction sets use other kernels, with panels (matmul_panels.h, matmul_packed.h).
+// For many input rows, some instruction sets use kernels that copy weights to panels or pack inputs (matmul_panels.h,
+// matmul_packed.h). They must give the same bits.
 TEST_P(IsaKernels, MatmulOfManyInputsGivesTheReferencesBits) {
   size_t place = 0;
   for (const size_t k : {0U, 1U, 15U, 16U, 33U, 1024U, 1030U, 2100U}) {
@@ -207,7 +209,7 @@ TEST_P(IsaKernels, SoftCapGivesTheReferencesBits) {
   }
 }
 
-// The second product of an adapter adds in matmul's order, but reads a matrix with another memory layout.
+// An adapter's second product (t by matrix b) must add terms in the same order as matmul, but its b has another layout.
 TEST_P(IsaKernels, AddLowRankGivesTheBitsOfAProduct) {
   for (const size_t n : {1, 3, 15, 16, 17, 40, 100}) {
     for (const size_t rank : {1, 2, 7, 8, 9, 16, 17, 37, 256, 1030}) {
@@ -258,7 +260,7 @@ TEST_P(IsaKernels, AddLowRankGivesTheBitsOfAProduct) {
   }
 }
 
-// With up = 1 and large gates, the results show e^-x over its whole range and where it is clamped.
+// With up = 1 and gates of any size, the results cover e^-x over its whole range, including where it is clamped.
 TEST_P(IsaKernels, GatesGiveTheReferencesBitsAtExtremes) {
   const float inf = std::numeric_limits<float>::infinity();
   std::vector<float> gate{0.0F,    -0.0F, 1e-45F, -1e-45F, 1e-30F, 87.3F, -87.3F, 88.37F,

@@ -1,6 +1,6 @@
-// Tests attention on the GPU. Its two ways (split, sequential) are within rounding errors of the formula.
-// Split and sequential attention give the same bits at every length, head width and window, for any division of rows
-// into items and batches, any order of threads, and any values in unused cache positions.
+// Tests attention on the GPU, with positions split among warps or processed sequentially. Outputs are within rounding
+// errors of the formula. Split and sequential attention give the same bits at every length, head width and window, for
+// any division of rows into work items and batches, any order of threads, and any values in unused cache positions.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -70,7 +70,8 @@ class Setting {
   [[nodiscard]] size_t n_rows() const { return positions_.size(); }
   [[nodiscard]] size_t width() const { return size_t{heads_.n_heads} * heads_.head_dim; }
 
-  /// Runs attention on the emulator or GPU, split into parts or sequentially, and returns the output rows.
+  /// Runs attention on the emulator or GPU, with a row's positions split into parts or processed sequentially, and at
+  /// most `shared_bytes` of shared memory per block. Returns the output rows.
   std::vector<float> run(bool in_parts, size_t shared_bytes = size_t{99} << 10U) {
     Stream stream(0);
     const auto items = items_of(!in_parts);
@@ -145,8 +146,8 @@ class Setting {
         if (has_sink) most = std::max<double>(most, sinks_[head]);
         double sum = has_sink ? std::exp(sinks_[head] - most) : 0.0;
         for (double& s : scores) sum += s = std::exp(s - most);
-        // An absolute error of a score is a relative error of its weight, in the numerator and in the denominator.
-        // `of_weight` adds the rounding of the weights to F16, of sums and of e^x.
+        // An absolute error of a score is a relative error of e^score, in the softmax's numerator and denominator.
+        // `of_weight` bounds the other errors: rounding of the weights for the product with V, of sums and of e^x.
         const bool rounded = case_.half;
         // A cap doesn't increase the error of a score, but computing tanh adds an error proportional to the cap.
         const double of_score = largest * ((rounded ? 0x1p-11 : 3 * 0x1p-20) + static_cast<double>(dim + 8) * 0x1p-23) +
@@ -216,7 +217,7 @@ class Setting {
   CacheView cache_;
   std::vector<uint8_t> bytes_;
   std::vector<int32_t> blocks_;
-  std::vector<int32_t> starts_;  ///< start of each sequence's block table
+  std::vector<int32_t> starts_;  ///< index in blocks_ of each sequence's first block
   std::vector<std::vector<float>> keys_;
   std::vector<std::vector<float>> values_;
   std::vector<int32_t> positions_;
@@ -296,7 +297,7 @@ TEST_P(GpuAttention, DistantScoresStayFinite) {
   EXPECT_TRUE(same_bits(setting.run(false), parts));
 }
 
-// Divides the same rows into work items of as many rows as fit, of one row, and of two rows.
+// Outputs must be equal whether a work item has as many rows as fit, one row or two rows.
 TEST_P(GpuAttention, RowsDoNotDependOnTheBatch) {
   Case all{.queries = 3, .head_dim = 64, .half = GetParam(), .lengths = {100, 131, 7}, .n_rows = {100, 70, 7}};
   Setting whole(all);
@@ -308,7 +309,7 @@ TEST_P(GpuAttention, RowsDoNotDependOnTheBatch) {
   EXPECT_TRUE(same_bits(Setting(all).run(false), expected));
 }
 
-// Tests latents of 512 + 64 elements, as in DeepSeek, of a few elements, and of sizes just above and below tiles.
+// Tests latents of 512 + 64 elements, as in DeepSeek, of a few elements, and of sizes just above or below tile sizes.
 TEST_P(GpuAttention, IsTheTextbooksOverLatentsOfEveryWidth) {
   for (const auto& [rank, latent] :
        {std::pair{1U, 3U}, {26U, 32U}, {31U, 33U}, {64U, 96U}, {65U, 66U}, {129U, 257U}, {512U, 576U}}) {
@@ -358,7 +359,7 @@ TEST_P(GpuAttention, RowsOverLatentsDoNotDependOnTheBatch) {
   EXPECT_TRUE(same_bits(Setting(all).run(false), expected));
 }
 
-// With less shared memory, keys and values are read from the cache directly. The bits are the same.
+// With less shared memory, keys and values are read from the cache directly. The outputs must have the same bits.
 TEST_P(GpuAttention, DoesNotDependOnSharedMemorySize) {
   Case c{.n_kv_heads = 1, .queries = 4, .head_dim = 128, .half = GetParam(), .lengths = {150}, .n_rows = {40}};
   Setting setting(c);

@@ -105,7 +105,7 @@ TEST_P(Counting, LanesOfALoopStayTogetherUntilTheyLeaveIt) {
   EXPECT_EQ(c.load_sectors, 32U);
   EXPECT_EQ(c.loaded_bytes, 32 * 33 / 2 * sizeof(float));
   EXPECT_EQ(c.divergent_branches, 31U);  // one lane leaves after each iteration but the last
-  EXPECT_EQ(c.store_requests, 1U);       // all lanes store at once after the loop
+  EXPECT_EQ(c.store_requests, 1U);       // after the loop, all lanes store together
 }
 
 TEST_P(Counting, LanesThatSkipAnIterationMeetTheOthersInTheNext) {

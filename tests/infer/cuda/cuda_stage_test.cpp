@@ -1,5 +1,5 @@
-// Tests the GPU machine on the emulator: out-of-memory errors show sizes, the KV cache uses no more memory than it is
-// given or needs, loading reports progress, and a failed step doesn't affect later ones.
+// Tests the GPU machine on the emulator: out-of-memory errors show sizes, the KV cache uses no more memory than
+// configured or needed, loading reports progress, and a failed step doesn't affect later ones.
 #include <gtest/gtest.h>
 
 #include "infer/cuda/cuda.h"

@@ -1,5 +1,5 @@
-// Tests what the engine's kernels don't use of the emulator: three-dimensional launches, votes, and shuffles of a part
-// of a warp, in every order of threads. Tests of the kernels cover the rest.
+// Tests the emulator's features that the engine's kernels don't use: three-dimensional launches, votes, and shuffles
+// within part of a warp, in every order of threads. The tests of the kernels cover all other features.
 #include "tests/infer/cuda/host/emulator.h"
 
 #include <gtest/gtest.h>

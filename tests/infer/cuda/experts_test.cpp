@@ -47,7 +47,7 @@ struct GroupedMemory {
   Grouped sizes;
 };
 
-// Router weights, selected experts and their weights, as the reference computes them.
+// The reference's result. `routes` has the weights of all experts (0 if not selected), `weights` those of `experts`.
 struct Expected {
   std::vector<float> routes;
   std::vector<int32_t> experts;
@@ -127,7 +127,7 @@ TEST(Route, TiesSelectTheFirstExperts) {
   expect_reference(logits, {}, {.n_experts = 40, .n_chosen = 7});
 }
 
-// With NaNs or infinities, every selected expert is valid and selected only once.
+// Even if logits are NaN or infinite, the selected experts of a row must be valid and distinct.
 TEST(Route, NonFiniteLogitsSelectDistinctExperts) {
   Stream stream(0);
   for (const bool sigmoid : {false, true}) {
@@ -237,8 +237,8 @@ class ExpertTypes : public ::testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(Types, ExpertTypes, ::testing::ValuesIn(test::kTypes),
                          [](const auto& info) { return std::string(core::info(info.param).name); });
 
-// For each assignment of a row to an expert, the three products and SwiGLU give the bits of single products with that
-// expert's matrices. So rows depend neither on each other nor on their grouping.
+// For each assignment of a row to an expert, the grouped products and SwiGLU equal, bit for bit, separate products with
+// that expert's matrices. So results depend neither on other rows nor on the grouping.
 TEST_P(ExpertTypes, AssignmentsMatchSingleMatmuls) {
   Stream stream(0);
   const size_t block = core::info(GetParam()).block_elements;
@@ -297,8 +297,8 @@ TEST_P(ExpertTypes, AssignmentsMatchSingleMatmuls) {
   }
 }
 
-// Each head of a row gives the bits of a single product of its first k elements with the head's matrix. If the output
-// is wider than the product, it ends with copies of the head's other elements.
+// A head's output must begin with the product of the head's first k elements and its matrix, equal bit for bit to a
+// separate product. If out_dim is larger, the head's next elements are copied after the product.
 TEST_P(ExpertTypes, HeadsMatchSingleMatmuls) {
   Stream stream(0);
   constexpr size_t kHeads = 3;
@@ -362,7 +362,7 @@ TEST(Experts, CombinesExpertsInOrder) {
     const size_t n_rows = 3;
     const size_t n_chosen = 5;
     std::vector<int32_t> experts(n_rows * n_chosen, 1);
-    experts[n_chosen + 4] = -1;  // a row with four experts
+    experts[n_chosen + 4] = -1;  // row 1 selects only four experts
     const auto weights = random_floats(n_rows * n_chosen, 2);
     const auto outs = random_floats(n_rows * n_chosen * dim, 3);
     auto expected = random_floats(n_rows * dim, 4);

@@ -23,7 +23,7 @@ template <typename Run>
   return "";
 }
 
-/// Returns the place of the line that ends with "// place: NAME", as "wrong_kernels.cu:12".
+/// Finds the line of wrong_kernels.cu that ends with "// place: NAME". Returns its location, as "wrong_kernels.cu:12".
 [[nodiscard]] inline std::string place_of(const std::string& name) {
   std::ifstream file(FOLIO_WRONG_KERNELS);
   std::string text;

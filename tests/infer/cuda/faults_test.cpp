@@ -1,4 +1,5 @@
-// Tests that the emulator detects every bug in wrong_kernels.cu. Data races show when threads run in several orders.
+// Tests that the emulator detects every bug in wrong_kernels.cu. Without the race detector, it detects a data race only
+// if results differ between orders of threads.
 #include "tests/infer/cuda/faults.h"
 
 #include <algorithm>
@@ -65,7 +66,7 @@ TEST(EmulatorFaults, CopiesOfOtherThreadsNeedABarrier) {
   EXPECT_TRUE(contains(error_in_orders(test::without_barrier_after_copies, 32), "depend on their turn"));
 }
 
-/// Expects the error of launching `kernel` to contain `parts` in each order of threads.
+/// Expects the error of launching `kernel` to contain each string of `parts`, in every order of threads.
 void expect_named(void (*kernel)(unsigned*), unsigned threads, std::initializer_list<std::string> parts) {
   for (const Order& order : host::all_orders()) {
     const host::OrderScope scope(order);

@@ -37,8 +37,8 @@ def has_gpu():
 
 
 def measured(what):
-    """Returns the summary table of the benchmark results `what` as {row name: [cell, ...]}, and the number of rows that
-    miss their target or weren't measured."""
+    """Returns the summary table of the benchmark records `what` as {row name: [cell, ...]}, and the number of rows that
+    miss their target or have no record."""
     summary = gpu_summary.Summary(what)
     gpu_summary.add_decode(summary)
     return {line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:6]] for line in summary.lines}, summary.missed
@@ -112,7 +112,7 @@ def test_incomplete_rows_are_ignored(tmp_path):
 
 
 class Arguments:
-    """Stands in for the parsed command line that gpu_check passes to a step."""
+    """A substitute for the parsed command line that gpu_check passes to a step."""
 
     def __init__(self, folder):
         self.out, self.build = folder, BUILD

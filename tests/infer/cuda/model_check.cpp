@@ -18,10 +18,10 @@ namespace {
 
 constexpr double kDelta = 1e-3;
 
-// Relative rounding errors of a GPU's products. product_test.cpp, row_kernels_test.cpp and attention_test.cpp check
-// that the kernels stay below them.
+// Upper bounds on the relative rounding errors of a GPU's products. product_test.cpp, row_kernels_test.cpp and
+// attention_test.cpp test that the kernels don't exceed them.
 constexpr double kF16 = 0x1p-11;
-constexpr double kThreeParts = 3 * 0x1p-20;  // F32 as two TF32: lost bits of both factors and their product
+constexpr double kThreeParts = 3 * 0x1p-20;  // F32 split into two TF32: errors of both factors and the product
 
 // Bounds the relative error of a sum of k products, whose inputs are rounded as for weights of `type`.
 double error_of_product(core::DType type, size_t k) {
@@ -37,11 +37,11 @@ double error_of_product(core::DType type, size_t k) {
       return (2 * n / 16 + 12) * 0x1p-23;
   }
 }
-// Returns the relative error of a norm, whose output is the input of most products.
+// Returns a bound on the relative error of a norm, whose output is the input of most products.
 double error_of_norm(int64_t dim) { return (static_cast<double>(dim) / 2 + 8) * 0x1p-24; }
 double rounding_in_attention(CacheType type) { return type == CacheType::F16 ? kF16 : kThreeParts; }
 
-// A stage that changes each input of a product by a random part of its maximum rounding error.
+// A stage that changes each input of a product by a random fraction of the product's maximum rounding error.
 class PerturbedStage final : public PassThroughStage {
  public:
   PerturbedStage(std::unique_ptr<Stage> inner, const core::StoredModel& model, CacheType cache_type, uint64_t seed)
@@ -97,8 +97,8 @@ class PerturbedStage final : public PassThroughStage {
     const size_t k = width(o.in) / static_cast<size_t>(config_.n_heads);
     perturb(o.in, error_of_product(type_of_heads_, k) + error_of_norm(config_.dim));
   }
-  // Rounding a probability has the same effect as rounding the value that it weights. A latent is also the key, so its
-  // scores are perturbed twice.
+  // Rounding a probability has the same effect as rounding the value that it weights, so perturb the value. A latent is
+  // also the key, so its scores are perturbed here and in Attend.
   void perturb_inputs(const RotateAndStore& /*o*/) {
     perturb(config_.latent() ? Slot::Latent : Slot::Value,
             attention_ + (static_cast<double>(n_positions_) + 64.0) * 0x1p-22);
@@ -209,12 +209,13 @@ size_t likeliest(std::span<const float> logits) {
   return static_cast<size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-// The effect of rounding errors on logits, measured on the CPU, and the largest differences that they explain.
+// Bounds on the differences between logits that rounding errors can cause, estimated with perturbed runs on the CPU.
 //
-// A position's bound is σ sqrt(6 ln(2 V N / δ)). By Hoeffding's inequality, none of V logits at N positions differs
-// more, with probability 1 - δ = 0.999, if rounding errors are independent with mean zero. σ² is the position's mean
-// squared deviation in runs that change each rounded value by a random part of its maximum rounding error, times the
-// largest ratio of a token's deviation to this mean. Positions where other experts are selected may exceed the bound.
+// A position's bound is σ sqrt(6 ln(2 V N / δ)). By Hoeffding's inequality, all V logits at N positions are within it
+// with probability 1 - δ = 0.999, if rounding errors are independent with mean zero. σ² is the position's mean squared
+// deviation in runs that change each rounded value by a random fraction of its maximum rounding error, times a factor
+// for the most sensitive token: its squared deviation relative to this mean, averaged over the positions. Positions
+// where other experts are selected may exceed the bound.
 struct Sensitivity {
   std::vector<double> bounds;  ///< (positions)
   double n_other = 0.0;        ///< mean number of positions whose likeliest token changes in a perturbed run

@@ -1,5 +1,5 @@
 // Compares a model's logits on a GPU with those of the CPU for the same tokens. The difference must be within a bound
-// that is derived from the different rounding of the two (see model_check.cpp).
+// on the effect of rounding errors (see model_check.cpp).
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,13 @@ struct CheckOptions {
 
 struct CheckResult {
   size_t n_positions = 0;
-  double largest_difference = 0.0;  ///< |GPU - CPU| of any logit
+  double largest_difference = 0.0;  ///< maximum of |GPU - CPU| over all logits
   double median_bound = 0.0;
-  double largest_share = 0.0;  ///< largest difference as a fraction of its position's bound
+  double largest_share = 0.0;  ///< maximum of |GPU - CPU| / (bound of the position)
   size_t n_outside = 0;        ///< positions with a logit whose difference exceeds the bound
   size_t n_close = 0;          ///< positions where the CPU's two best logits differ by at most twice the bound
-  size_t n_other = 0;          ///< close positions where the GPU's likeliest token differs
-  size_t n_wrong = 0;          ///< positions that aren't close where the GPU's likeliest token differs
+  size_t n_other = 0;          ///< positions of n_close where the GPU's likeliest token differs from the CPU's
+  size_t n_wrong = 0;          ///< other positions where the GPU's likeliest token differs from the CPU's
 
   double n_other_of_cpu = 0.0;  ///< mean number of positions whose likeliest token changes in a perturbed CPU run
 

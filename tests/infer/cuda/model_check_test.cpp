@@ -1,5 +1,5 @@
 // Tests model_check on the emulated GPU: logits are within the bound for each family, type of weights and KV cache, on
-// random models and on a layer of a published one. A machine with larger rounding errors is detected.
+// random models and on a layer of a published model. A machine with larger rounding errors is detected.
 #include "tests/infer/cuda/model_check.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 using core::DType;
 
-// A Llama whose widths are those of whole blocks.
+// Returns a small Llama whose widths are multiples of 32, the block size of types such as Q4_1.
 Shape small(DType type) {
   return {std::string("small_") + std::string(core::info(type).name),
           {.vocab_size = 61,
@@ -28,7 +28,7 @@ Shape small(DType type) {
           type};
 }
 
-// Returns models of every family, one of them with scaled RoPE, and of types of weights that these lack.
+// Returns models of every family, one of them with scaled RoPE, and two Llamas for further weight types.
 std::vector<Shape> checked_shapes() {
   std::vector<Shape> shapes = part_shapes();
   Shape& olmo2 = *std::ranges::find(shapes, "olmo2", &Shape::name);

@@ -22,7 +22,7 @@ inline constexpr std::array kTypes{DType::F32,  DType::F16,  DType::BF16, DType:
 
 inline bool in_blocks(DType type) { return core::quant_info(type) != nullptr; }
 
-// A random matrix (n_out, k) in three forms: the bytes of a file, floats, and packed for the GPU.
+// A random matrix (n_out, k) in three forms: as stored in a file, as floats, and packed for the GPU.
 struct Weights {
   Weights(Stream& stream, DType type, size_t n_out, size_t k, uint64_t seed = 1) {
     if (in_blocks(type)) {
@@ -69,7 +69,7 @@ struct Packing {
   PackedInputs view;
 };
 
-/// Input rows, as floats and packed for a product with weights of a kind.
+/// Input rows, as floats and packed for a product with weights of type `kind`.
 struct Inputs : Packing {
   Inputs(Stream& stream, std::vector<float> x, size_t k, Kind kind)
       : Packing(stream, x.size() / k, k, kind), rows(std::move(x)), floats(on_device(stream, rows)) {

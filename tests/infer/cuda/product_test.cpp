@@ -1,5 +1,5 @@
-// Tests packed weights and products. Packing is lossless. Products are within rounding errors of exact
-// ones for every type and size. Results depend neither on the number of rows nor on the order of blocks and threads.
+// Tests packed weights and products. Packing is lossless. For every type and size, products are within rounding errors
+// of exact products. Results depend neither on the number of rows nor on the order of blocks and threads.
 #include <bit>
 #include <cmath>
 
@@ -51,7 +51,7 @@ Exact exact(const Weights& w, std::span<const float> x, size_t output) {
   }
   const auto n = static_cast<double>(k);
   switch (w.matrix.kind) {
-    case Kind::F32:  // lost bits of both factors and their product, and three sums of n / 8 tiles
+    case Kind::F32:  // errors of both factors and the product, and of three sums of n / 8 tiles
       e.bound = magnitudes * (3 * 0x1p-20 + (3 * n / 8 + 12) * 0x1p-23);
       break;
     case Kind::F16:  // inputs are scaled to a maximum of 2^14; small ones are rounded to multiples of 2^-24
@@ -118,7 +118,7 @@ TEST(Packed, NeedsTheExpectedBitsPerWeight) {
 
 class MatmulTypes : public ::testing::TestWithParam<DType> {
  protected:
-  // Returns the tested input widths k, which are multiples of the type's block.
+  // Returns the tested input widths k, which are multiples of the type's block size.
   [[nodiscard]] std::vector<size_t> widths() const {
     const size_t block = core::info(GetParam()).block_elements;
     if (block == 1) return test::kSizes;

@@ -68,7 +68,7 @@ TEST(RmsNorm, InPlaceGivesTheSame) {
   }
 }
 
-// Normalizes the first elements of wider rows. The others are unchanged.
+// Normalizes the first `dim` elements of wider rows. The other elements must not change.
 TEST(RmsNorm, StridedVectorsMatchAdjacentOnes) {
   Stream stream(0);
   for (const size_t dim : {31U, 300U}) {
@@ -158,7 +158,7 @@ TEST(Activation, FusedMatchesSeparateKernels) {
   }
 }
 
-// Each row uses one of four adapters or none. An adapter of rank 0 has no part for this matrix.
+// Each row uses one of four adapters or none. A rank of 0 means that the adapter doesn't change this matrix.
 TEST(Adapters, RowsUseTheirOwnAdapters) {
   Stream stream(0);
   const size_t k = 100;
@@ -199,7 +199,7 @@ TEST(Adapters, RowsUseTheirOwnAdapters) {
           t += static_cast<double>(a[static_cast<size_t>(slots[row])][j * k + c]) * x[row * k + c];
         sum += 0.7 * t * b[static_cast<size_t>(slots[row])][i * rank + j];
       }
-      // 356 roundings of sums whose terms total at most 0.7 * 256 * 100 * 0.01, about 180.
+      // Allows 356 roundings of a sum. Its terms total at most 0.7 * 256 * 100 * 0.01, about 180.
       EXPECT_NEAR(got[row * n_out + i], before[row * n_out + i] + sum, 356 * 0x1p-24 * 180) << row << " " << i;
     }
   }
@@ -379,7 +379,7 @@ TEST(Rope, RotatesTheEndOfLatentsAndStoresThem) {
     cache.data = memory.as<uint8_t>();
     auto query = random_floats(kHeads * kQueryDim, 1);
     auto latent = random_floats(kRank + kRotated, 2);
-    const std::vector<float> angles{0.6F, 0.8F, 0.28F, 0.96F};  // arbitrary cosines of two pairs, then sines
+    const std::vector<float> angles{0.6F, 0.8F, 0.28F, 0.96F};  // arbitrary values: two cosines, then two sines
     const DeviceMemory q = on_device(stream, query);
     const DeviceMemory k = on_device(stream, latent);
     const DeviceMemory zeros = on_device(stream, std::vector<int32_t>{0});

@@ -1,6 +1,6 @@
 // Tests infer/cuda/sample.h: drawn tokens equal those of the host's sampler, except where rounding decides. The plain
-// and the fast form draw the same tokens. Neither the order of threads and blocks nor other draws of a launch change
-// them.
+// and the fast form draw the same tokens. A draw depends neither on the order of threads and blocks nor on other draws
+// of its launch.
 #include "infer/cuda/sample.h"
 
 #include <gtest/gtest.h>
@@ -212,7 +212,7 @@ TEST(Sample, DrawsFromLargeVocabularies) {
   expect_hosts_tokens(made_up_cases(39, 9 / std::min<size_t>(kOneOf, 9), 151936));
 }
 
-// FOLIO_DRAWS sets the number of draws, such as 100000.
+// Many draws must equal the host's unless rounding decides. The environment variable FOLIO_DRAWS sets their number.
 TEST(Sample, DrawsTheTokensOfTheHostOfManyRows) {
   const char* many = std::getenv("FOLIO_DRAWS");
   const size_t n = many == nullptr ? 500 / kOneOf : static_cast<size_t>(std::atoll(many));
@@ -235,7 +235,7 @@ TEST(Sample, GreedyTiesSelectTheLowestId) {
   EXPECT_EQ(token(wide), 2048);
 }
 
-// Of equal logits, those with the lowest ids are kept, however the row is divided into blocks.
+// If logits are equal, top-k keeps the lowest token ids, however the row is divided into blocks.
 TEST(Sample, TopKKeepsTheLowestIdsOfEquals) {
   std::vector<float> logits(7000, 1.0F);
   logits[6000] = 2.0F;

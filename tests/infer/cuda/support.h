@@ -50,7 +50,7 @@ template <typename T>
   return {bytes, bytes + values.size() * sizeof(T)};
 }
 
-/// Sizes of rows around multiples of a warp (32 threads) and a block of 128 threads.
+/// Row sizes around multiples of a warp (32 threads) and a block of 128 threads.
 inline const std::vector<size_t> kSizes{1, 2, 31, 32, 33, 127, 128, 129, 576};
 
 }  // namespace folio::infer::gpu::test

@@ -140,7 +140,7 @@ TEST_P(Adapters, AdaptersDoNotSharePrefixes) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
   std::vector<int32_t> numbers = {kNoAdapter};
   for (const core::Adapter& adapter : adapters_) numbers.push_back(engine.load_adapter(adapter));
-  for (int round = 0; round < 2; ++round) {  // the second time, the prefix cache has all prompts
+  for (int round = 0; round < 2; ++round) {  // in the second round, all prompts are in the prefix cache
     std::vector<RequestId> ids;
     for (const int32_t number : numbers) ids.push_back(engine.add(greedy(prompt, number)));
     while (engine.step()) continue;

@@ -63,7 +63,7 @@ class AsyncEngineTest : public ::testing::Test {
   Engine engine_{model_, cpu_, {.max_positions = 400}};
 };
 
-// Half of the requests are constrained by a form, which several requests share. Some requests are abandoned or
+// Half of the requests have output constraints (forms), each shared by several requests. Some requests are abandoned or
 // canceled.
 TEST_F(AsyncEngineTest, OutputsDoNotDependOnOtherRequests) {
   constexpr uint64_t kRequests = 24;

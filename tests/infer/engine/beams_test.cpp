@@ -51,7 +51,7 @@ TEST_P(Beams, ScoreIsTheLengthNormalizedLogProbability) {
   }
 }
 
-// The policy keeps the three likelier of six samples. They must equal samples drawn without the policy, even after
+// The policy keeps the three likeliest of six samples. These must equal samples drawn without the policy, even after
 // preemption.
 TEST_P(Beams, CustomPolicyKeepsTheLikelierHalf) {
   constexpr size_t kAfter = 8;

@@ -29,16 +29,16 @@ class DraftModelOn : private test::Rig, public DraftModel {
 
 class DraftModelTest : public ::testing::TestWithParam<MachineKind> {
  protected:
-  // A sequence and the state that a request keeps for drafting.
+  // The tokens of a sequence, and its state for drafting: sampler, first token of the context, and drafter's memory.
   struct Drafted {
     std::vector<int32_t> tokens;
     Sampler sampler;
     size_t first = 0;
     std::unique_ptr<Drafter::Memory> memory{};
-    [[nodiscard]] Drafter::Text text(size_t most) {
+    [[nodiscard]] Drafter::Input text(size_t most) {
       return {.tokens = tokens, .first = first, .most = most, .n_misses = 0, .sampler = sampler, .memory = memory};
     }
-    // Appends at most `most` draft tokens to `tokens`, and returns them.
+    // Appends up to `most` draft tokens to `tokens`, and returns only the draft tokens.
     std::vector<int32_t> draft(DraftModel& model, size_t most) {
       const auto n = static_cast<std::ptrdiff_t>(tokens.size());
       model.draft(std::array{text(most)});
@@ -77,7 +77,7 @@ TEST_P(DraftModelTest, DraftsMatchTheModel) {
   DraftModelOn model(GetParam(), small_, target_, {.n_sequences = 8});
   std::vector<Drafted> all;
   std::vector<std::vector<int32_t>> expected;
-  std::vector<Drafter::Text> texts;
+  std::vector<Drafter::Input> texts;
   for (size_t i = 0; i < std::size(options); ++i) {
     const auto text = tokens(1 + 11 * i, i);
     all.push_back(drafted(text, options[i]));
@@ -89,7 +89,7 @@ TEST_P(DraftModelTest, DraftsMatchTheModel) {
   for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i].tokens, expected[i]) << "text " << i;
 }
 
-// Cuts the sequence and continues it with tokens that are not the draft tokens. Finally, its context window slides.
+// Truncates the sequence and appends a token other than the draft, as in a rejection. Then slides the context.
 TEST_P(DraftModelTest, FollowsRejectedDraftsAndSlides) {
   DraftModelOn model(GetParam(), small_, target_);
   Drafted one = drafted(tokens(50));
@@ -160,7 +160,7 @@ TEST_P(DraftModelTest, OutputsDoNotDependOnDrafts) {
   }
   struct Setting {
     const core::StoredModel& model;
-    int64_t positions;  // of the KV cache; 160 cause preemptions
+    int64_t positions;  // capacity of the KV cache; 160 positions cause preemptions
     int64_t draft_positions;
   };
   for (const auto& [model, positions, draft_positions] : {Setting{target_, 2000, 2000}, Setting{target_, 160, 100},
@@ -168,7 +168,7 @@ TEST_P(DraftModelTest, OutputsDoNotDependOnDrafts) {
     DraftModelOn drafter(GetParam(), model, target_, {.max_positions = draft_positions});
     EngineOn engine(GetParam(), target_, {.n_threads = 1}, {.max_positions = positions});
     engine.draft_with(drafter);
-    engine.goodput().plant({}, 0.0);
+    engine.goodput().set_times({}, 0.0);
     std::vector<RequestId> ids;
     for (Request r : requests) {
       r.options.speculate = 6;
@@ -206,7 +206,7 @@ TEST_P(DraftModelTest, IdenticalDraftModelIsAlwaysAccepted) {
     DraftModelOn drafter(GetParam(), target_, target_, {.n_sequences = 3});
     EngineOn engine(GetParam(), target_, {.n_threads = 1}, {.n_sequences = 3});
     engine.draft_with(drafter);
-    engine.goodput().plant({}, 0.0);  // rows cost no time, so all drafts are tried
+    engine.goodput().set_times({}, 0.0);  // plans as if rows took no time, so all drafts are tried
     n_in_flight = engine.runner().steps_in_flight();
     std::vector<RequestId> ids;
     for (size_t i = 0; i < n_requests; ++i) {
@@ -225,7 +225,7 @@ TEST_P(DraftModelTest, IdenticalDraftModelIsAlwaysAccepted) {
     EXPECT_EQ(run(1, 0, o), 31U);
     EXPECT_EQ(run(1, 1, o), 1U + 30 / 2);
     EXPECT_EQ(run(1, 5, o), 1U + 30 / 6);
-    const size_t n = n_in_flight > 1 ? 3 : 1;  // steps per round: with several in flight, one for each sequence
+    const size_t n = n_in_flight > 1 ? 3 : 1;  // one step per sequence if several may be in flight
     EXPECT_EQ(run(3, 5, o), n * (1U + 30 / 6));
     EXPECT_EQ(run(3, 11, o), n * (1U + 36 / 12));
   }
@@ -238,7 +238,7 @@ TEST_P(DraftModelTest, PoorDraftModelsAreUsedRarely) {
   StepTime time;
   time.fixed = 0.9;
   time.per_row = 0.1;
-  engine.goodput().plant(time, 0.1);
+  engine.goodput().set_times(time, 0.1);
   Request r{.prompt = tokens(20),
             .options = {.max_tokens = 75, .sampler = {.temperature = 1.0F, .top_p = 1.0F}, .speculate = 4}};
   const GenerateResult result = test::results_of(engine, r).front();
@@ -247,11 +247,11 @@ TEST_P(DraftModelTest, PoorDraftModelsAreUsedRarely) {
   EXPECT_LT(result.n_drafts, 40U);
 }
 
-// A drafter that throws in every other call. Only that call's step must fail, and all requests continue in the next.
+// A drafter that throws in every second call. Only the step that makes this call may fail; all requests then continue.
 class FailingDrafter final : public Drafter {
  public:
-  void draft(std::span<const Text> texts) override {
-    for (const Text& text : texts) text.tokens.push_back(7);
+  void draft(std::span<const Input> texts) override {
+    for (const Input& text : texts) text.tokens.push_back(7);
     if (++calls % 2 == 1) throw std::runtime_error("enough");
   }
   int calls = 0;
@@ -261,7 +261,7 @@ TEST_P(DraftModelTest, DrafterErrorsFailOnlyTheirStep) {
   FailingDrafter drafter;
   EngineOn engine(GetParam(), target_, {.n_threads = 1}, {.n_sequences = 2});
   engine.draft_with(drafter);
-  engine.goodput().plant({}, 0.0);
+  engine.goodput().set_times({}, 0.0);
   std::vector<RequestId> ids;
   for (const uint64_t seed : {1U, 2U}) {
     ids.push_back(engine.add({.prompt = tokens(20, seed), .options = {.max_tokens = 30, .speculate = 3}}));

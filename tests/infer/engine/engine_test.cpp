@@ -1,5 +1,5 @@
 // Tests infer/engine/engine.h: a request's result doesn't depend on other requests or on how its rows are divided into
-// steps, each request gets the logits that it asked for, and a failed step is repeated. All tests run on each machine.
+// steps, each request gets the logits that it asked for, and a failed step is repeated. Runs on all kinds of machines.
 #include "infer/engine/engine.h"
 
 #include <gtest/gtest.h>
@@ -102,7 +102,7 @@ TEST_P(EngineTest, RepetitiveOutputNeedsFewerSteps) {
   Request r{.prompt = tokens(10), .options = {.max_tokens = 100, .sampler = {.temperature = 0.0F}, .speculate = 10}};
   r.options.sampler.logit_bias = {{7, 100.0F}};  // makes the model generate token 7 every time
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 200});
-  engine.goodput().plant({}, 0.0);  // rows cost no time, so all drafts are tried
+  engine.goodput().set_times({}, 0.0);  // plans as if rows took no time, so all drafts are tried
   EXPECT_EQ(results_of(engine, r).front().tokens, std::vector<int32_t>(100, 7));
   EXPECT_LT(engine.statistics().steps, 30U);
 }
@@ -113,8 +113,8 @@ TEST_P(EngineTest, ARequestDraftsAsTheAcceptanceOfEarlierOnesSays) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 200});
   StepTime time;
   time.fixed = 1.0;
-  time.per_row = 1.2;  // a draft that is right half of the time does not pay
-  engine.goodput().plant(time, 0.0);
+  time.per_row = 1.2;  // at an acceptance rate of 0.5, a draft token costs more time than it saves
+  engine.goodput().set_times(time, 0.0);
   EXPECT_EQ(results_of(engine, r).front().tokens, std::vector<int32_t>(100, 7));
   const uint64_t without = engine.statistics().steps;
   EXPECT_GE(without, 100U);
@@ -188,7 +188,7 @@ TEST_P(EngineTest, CachedPrefixesAreNotRecomputed) {
       EXPECT_EQ(result.n_cached, known / 32 * 32);
     }
   }
-  // A request for log-probabilities computes all rows, even those whose KV blocks are cached.
+  // A request for log-probabilities computes all rows of its prompt, even those whose KV blocks are cached.
   std::vector<double> log_probs;
   engine.add({.prompt = shared, .on_log_probs = [&](std::span<const double> some) {
                 log_probs.insert(log_probs.end(), some.begin(), some.end());
@@ -238,8 +238,8 @@ TEST_P(EngineTest, RejectsStepsIfHeldSequencesFillTheCache) {
   EXPECT_EQ(engine.take(id).tokens, drawn_alone(drawing(tokens(3), 2)));
 }
 
-// A request for which no token may be drawn fails each step. Earlier requests still end, later ones wait until it is
-// dropped.
+// If all tokens of a request are suppressed, each of its steps fails. Earlier requests still finish. Later ones wait
+// until the failing request is removed.
 TEST_P(EngineTest, UndrawableTokensFailTheStep) {
   EndlessTokenizer mute;
   mute.suppressed.resize(37);

@@ -1,4 +1,4 @@
-// Helpers for tests of structured output: a tokenizer whose strings have many tokenizations, grammars, requests.
+// Helpers for tests of structured output: grammars, requests, and a tokenizer with many tokenizations of each string.
 #pragma once
 
 #include <functional>
@@ -31,7 +31,7 @@ inline MadeTokenizer piece_tokenizer() {
   return MadeTokenizer(pieces, {0});
 }
 
-/// A function that adds the parts of a constraint to a grammar and returns the topmost part.
+/// A function that adds the expressions of a constraint to a grammar and returns the root expression.
 using Build = std::function<forms::Grammar::Part(forms::Grammar&)>;
 
 inline std::shared_ptr<forms::Form> form_of(const data::Tokenizer& tokenizer, const Build& build) {
@@ -53,7 +53,7 @@ class FormTexts : public Texts {
                         .form = std::move(form)},
             .tokenizer = &pieces_};
   }
-  // Expects the output to be a string that the request's grammar accepts, or a prefix of one if it was cut off.
+  // Expects the request's grammar to accept the output, or if the output is truncated, to accept a continuation of it.
   static void expect_fits(const GenerateResult& result, const Request& request) {
     forms::Form& form = *request.options.form;
     const forms::Form::Place end = form.after(form.start(), result.text);

@@ -176,7 +176,7 @@ TEST_P(Forms, ForcedBytesAreDraftTokens) {
   const int32_t whole = *std::ranges::find(all, "abc", [&](int id) { return pieces_.token_bytes(id); });
   request.options.sampler.logit_bias = {{whole, 100.0F}};
   EngineOn engine(GetParam(), model_);
-  engine.goodput().plant({}, 0.0);
+  engine.goodput().set_times({}, 0.0);
   EXPECT_EQ(test::results_of(engine, request).front().tokens, std::vector<int32_t>(16, whole));
   EXPECT_LT(engine.statistics().steps, 6U);
 }
@@ -185,7 +185,7 @@ TEST_P(Forms, DraftModelsFollowTheForm) {
   EngineOn engine(GetParam(), model_);
   DraftModel drafts(model_, model_, engine.machine(0));
   engine.draft_with(drafts);
-  engine.goodput().plant({}, 0.0);
+  engine.goodput().set_times({}, 0.0);
   for (uint64_t seed = 1; seed <= 3; ++seed) {
     Request request = drawing(form_of(pieces_, words(6)), seed);
     const auto expected = alone(request);
@@ -196,7 +196,7 @@ TEST_P(Forms, DraftModelsFollowTheForm) {
   }
 }
 
-// Draft tokens are those that the form forces, and then those of the MTP module, which the form must accept.
+// Drafts are the tokens that the form forces, followed by the MTP module's tokens as far as the form accepts them.
 TEST_P(Forms, ModulesFollowTheForm) {
   if (GetParam().name == "three_in_flight") GTEST_SKIP() << "several steps in flight keep no hidden states";
   core::ModelConfig config = model_.config;
@@ -206,7 +206,7 @@ TEST_P(Forms, ModulesFollowTheForm) {
   EngineOn engine(GetParam(), model);
   MtpDrafter drafts(model, engine.machine(0));
   engine.draft_with(drafts);
-  engine.goodput().plant({}, 0.0);
+  engine.goodput().set_times({}, 0.0);
   size_t n_drafts = 0;
   for (uint64_t seed = 1; seed <= 5; ++seed) {
     Request request = drawing(form_of(pieces_, words(6)), seed);

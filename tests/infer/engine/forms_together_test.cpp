@@ -1,5 +1,5 @@
-// Tests many requests with different structured-output constraints at once: outputs don't depend on the other requests,
-// with preemption, speculation and all other request options.
+// Tests concurrent requests with different structured-output constraints: outputs don't depend on the other requests,
+// even with preemption, speculation and all other request options.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,8 @@ class FormsTogether : public test::FormTexts {
   [[nodiscard]] std::shared_ptr<Form> regex(std::string text) const {
     return forms::make_form({.kind = forms::FormOptions::Kind::Regex, .text = std::move(text)}, tokens_);
   }
-  // Returns a different constraint for each i: a fixed length, repeated pieces or words, or an end after any letter.
+  // Returns a different constraint for each i: strings of a fixed length, repeated pieces or words, or strings that may
+  // end after any letter.
   [[nodiscard]] std::shared_ptr<Form> form(size_t i) const {
     switch (i % 4) {
       case 0:
@@ -37,7 +38,7 @@ class FormsTogether : public test::FormTexts {
     for (size_t i = 0; i < kRequests; ++i) all.push_back(drawing(form(i), i, 24, 5 + 2 * i));
     return all;
   }
-  // Runs all requests together, once with preemption by a small cache. Expects the outputs of alone().
+  // Runs all requests together, with a large KV cache and one that causes preemptions. Expects the outputs of alone().
   void expect_as_alone(std::vector<Request> requests, std::span<const core::Adapter> adapters = {}) const {
     std::vector<std::vector<GenerateResult>> expected;
     for (const Request& request : requests) {
@@ -105,7 +106,7 @@ TEST_P(FormsTogether, FormsWorkWithOtherOptions) {
         options.stop_words = {{3, 4}, {5, 5}};
         options.sampler.bad_words = {{4, 4}, {6}};
         break;
-      default:  // request 0 has no options, the other one has no form and a context that slides
+      default:  // request 0 has no options; request 8 has no form and a sliding context
         if (i == 0) break;
         options.form = nullptr;
         options.context = 40;

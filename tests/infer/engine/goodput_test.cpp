@@ -13,7 +13,7 @@
 namespace folio::infer {
 namespace {
 
-using Text = Goodput::Text;
+using Candidate = Goodput::Candidate;
 
 StepTime line(double fixed, double per_row) {
   StepTime time;
@@ -22,29 +22,29 @@ StepTime line(double fixed, double per_row) {
   return time;
 }
 
-// Returns the expected tokens per second if text i gets lengths[i] drafts, computed from the definition.
-double rate_of(const StepTime& time, double pass_seconds, std::span<const Text> texts, std::span<const size_t> lengths,
-               size_t n_rows) {
+// Returns the expected number of tokens per second if sequence i has lengths[i] drafts: tokens / step time.
+double rate_of(const StepTime& time, double pass_seconds, std::span<const Candidate> candidates,
+               std::span<const size_t> lengths, size_t n_rows) {
   double tokens = static_cast<double>(n_rows);
   size_t n = n_rows, deepest = 0;
-  for (size_t i = 0; i < texts.size(); ++i) {
-    double right = texts[i].first;
-    for (size_t d = 0; d < lengths[i]; ++d, right *= texts[i].next) tokens += right;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    double right = candidates[i].first;
+    for (size_t d = 0; d < lengths[i]; ++d, right *= candidates[i].next) tokens += right;
     n += lengths[i];
     deepest = std::max(deepest, lengths[i]);
   }
   return tokens / (time(n) + pass_seconds * static_cast<double>(deepest));
 }
 
-// Returns the highest rate of all combinations of lengths.
-double best_rate(const StepTime& time, double pass_seconds, std::span<const Text> texts, size_t n_rows) {
-  std::vector<size_t> lengths(texts.size(), 0);
+// Returns the highest rate_of() among all combinations of draft lengths.
+double best_rate(const StepTime& time, double pass_seconds, std::span<const Candidate> candidates, size_t n_rows) {
+  std::vector<size_t> lengths(candidates.size(), 0);
   double best = 0.0;
   for (;;) {
-    best = std::max(best, rate_of(time, pass_seconds, texts, lengths, n_rows));
+    best = std::max(best, rate_of(time, pass_seconds, candidates, lengths, n_rows));
     size_t i = 0;
-    while (i < texts.size() && lengths[i] == texts[i].most) lengths[i++] = 0;
-    if (i == texts.size()) return best;
+    while (i < candidates.size() && lengths[i] == candidates[i].most) lengths[i++] = 0;
+    if (i == candidates.size()) return best;
     ++lengths[i];
   }
 }
@@ -54,23 +54,23 @@ TEST(Goodput, LengthsAreTheBestOfAllCombinations) {
   std::uniform_real_distribution<double> share(0.0, 1.0);
   size_t n_none = 0, n_all = 0;
   for (int trial = 0; trial < 3000; ++trial) {
-    std::vector<Text> texts(1 + random() % 4);
+    std::vector<Candidate> candidates(1 + random() % 4);
     size_t most = 0;
-    for (Text& text : texts) {
-      text = {.first = share(random), .next = share(random), .most = random() % 6};
-      if (trial % 10 == 0) text.next = 1.0;
-      most += text.most;
+    for (Candidate& candidate : candidates) {
+      candidate = {.first = share(random), .next = share(random), .most = random() % 6};
+      if (trial % 10 == 0) candidate.next = 1.0;
+      most += candidate.most;
     }
-    const size_t n_rows = texts.size() + random() % 5;
+    const size_t n_rows = candidates.size() + random() % 5;
     StepTime time = line(share(random), share(random) / 4);
     for (int i = 0; i < trial % 3 * 20; ++i) time.add(1 + random() % 30, share(random));  // adds irregular times
     const double pass_seconds = trial % 2 == 0 ? 0.0 : share(random) / 4;
     Goodput goodput;
-    goodput.plant(time, pass_seconds);
-    const auto lengths = goodput.best(texts, n_rows);
-    for (size_t i = 0; i < texts.size(); ++i) ASSERT_LE(lengths[i], texts[i].most);
-    const double got = rate_of(time, pass_seconds, texts, lengths, n_rows);
-    ASSERT_NEAR(got, best_rate(time, pass_seconds, texts, n_rows), 1e-12 * got) << "trial " << trial;
+    goodput.set_times(time, pass_seconds);
+    const auto lengths = goodput.best(candidates, n_rows);
+    for (size_t i = 0; i < candidates.size(); ++i) ASSERT_LE(lengths[i], candidates[i].most);
+    const double got = rate_of(time, pass_seconds, candidates, lengths, n_rows);
+    ASSERT_NEAR(got, best_rate(time, pass_seconds, candidates, n_rows), 1e-12 * got) << "trial " << trial;
     const size_t n = std::accumulate(lengths.begin(), lengths.end(), size_t{0});
     n_none += n == 0 && most > 0 ? 1 : 0;
     n_all += n == most && most > 0 ? 1 : 0;
@@ -80,13 +80,14 @@ TEST(Goodput, LengthsAreTheBestOfAllCombinations) {
 }
 
 TEST(Goodput, FreeRowsGetAllDraftsAndFullPricedNone) {
-  const std::vector<Text> texts{{.first = 0.1, .next = 0.9, .most = 3}, {.first = 0.02, .next = 0.02, .most = 8}};
+  const std::vector<Candidate> candidates{{.first = 0.1, .next = 0.9, .most = 3},
+                                          {.first = 0.02, .next = 0.02, .most = 8}};
   Goodput free;
-  free.plant(line(1.0, 0.0), 0.0);
-  EXPECT_EQ(free.best(texts, 2), (std::vector<size_t>{3, 8}));
+  free.set_times(line(1.0, 0.0), 0.0);
+  EXPECT_EQ(free.best(candidates, 2), (std::vector<size_t>{3, 8}));
   Goodput dear;
-  dear.plant(line(0.0, 1.0), 0.0);
-  EXPECT_EQ(dear.best(texts, 2), (std::vector<size_t>{0, 0}));
+  dear.set_times(line(0.0, 1.0), 0.0);
+  EXPECT_EQ(dear.best(candidates, 2), (std::vector<size_t>{0, 0}));
   EXPECT_TRUE(dear.best({}, 0).empty());
 }
 
@@ -97,7 +98,7 @@ TEST(StepTime, FindsTheLineUnderNoise) {
     StepTime time;
     for (int i = 0; i < 300; ++i) {
       const size_t n_rows = 1 + random() % 9;
-      const double slow = i % 50 == 49 ? 20.0 : 1.0;  // as if another process ran
+      const double slow = i % 50 == 49 ? 20.0 : 1.0;  // a rare slow step, as when another process runs
       time.add(n_rows, (fixed + per_row * static_cast<double>(n_rows)) * noise(random) * slow);
     }
     for (const size_t n : {1U, 5U, 9U}) {
@@ -150,7 +151,7 @@ TEST(Acceptance, FollowsTheDrafts) {
   for (int i = 0; i < 20; ++i) a.learn(4, 4);
   EXPECT_GT(a.first(), 0.6);
   EXPECT_GT(a.next(), 0.95);
-  for (int i = 0; i < 300; ++i) a.learn(4, 1 + i % 3);  // half of the drafts after a right one are right
+  for (int i = 0; i < 300; ++i) a.learn(4, 1 + i % 3);  // half of the drafts after an accepted one are accepted
   EXPECT_NEAR(a.next(), 0.5, 0.05);
   EXPECT_GT(a.first(), 0.96);
   for (int i = 0; i < 100; ++i) a.learn(1, 1);
@@ -179,7 +180,7 @@ TEST(Acceptance, CountsRecentMisses) {
   EXPECT_EQ(a.n_misses(), 3U);
 }
 
-// The result of run(), which simulates `n_steps` steps of one sequence. Drafts are right with probability `right`.
+// The result of run(), which simulates `n_steps` steps of one sequence. `right` is the acceptance rate of drafts.
 struct Drawn {
   double seconds = 0.0;
   double tokens = 0.0;
@@ -190,7 +191,7 @@ Drawn run(Goodput& goodput, Acceptance& acceptance, int n_steps, double right, s
   std::uniform_real_distribution<double> share(0.0, 1.0);
   Drawn drawn;
   for (int i = 0; i < n_steps; ++i) {
-    const size_t n = goodput.choose(std::vector<Text>{{acceptance.first(), acceptance.next(), most}}, 1).front();
+    const size_t n = goodput.choose(std::vector<Candidate>{{acceptance.first(), acceptance.next(), most}}, 1).front();
     const double drafting = pass_seconds * static_cast<double>(n);
     if (n > 0) goodput.drafted(std::vector<size_t>{n}, drafting);
     size_t n_right = 0;

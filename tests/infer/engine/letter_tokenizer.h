@@ -9,7 +9,7 @@
 
 namespace folio::infer::test {
 
-/// A tokenizer with given tokens, the last of which is the end token. `suppressed` are never drawn. Can't encode.
+/// A tokenizer that can't encode. The last of the given tokens is the end token; those in `suppressed` are never drawn.
 class MadeTokenizer : public data::Tokenizer {
  public:
   explicit MadeTokenizer(std::vector<std::string> pieces, std::vector<int32_t> suppressed)

@@ -122,7 +122,7 @@ class MtpDrafterTest : public ::testing::TestWithParam<MachineKind> {
       logits.resize(static_cast<size_t>(c.vocab_size));
       return {hidden, logits};
     }
-    // Returns n drafts after `text`, whose last token must be the last one added.
+    // Returns n draft tokens after `text`. The last call of add() must have added the last token of `text`.
     std::vector<int32_t> drafts(std::vector<int32_t> text, size_t n, Sampler& sampler) {
       const size_t n_text = text.size();
       for (size_t i = 0; i < n; ++i) {
@@ -147,7 +147,7 @@ class MtpDrafterTest : public ::testing::TestWithParam<MachineKind> {
 
 INSTANTIATE_TEST_SUITE_P(Machines, MtpDrafterTest, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
 
-// If a row has keeps_hidden, a step returns the hidden states of all rows, as an observer gets them, and equal logits.
+// If any row has keeps_hidden set, a step returns all rows' hidden states. These and the logits equal observed values.
 TEST_P(MtpDrafterTest, StepsKeepTheHiddenStatesOfAllRows) {
   const core::StoredModel model = test::random_model(config());
   const auto dim = static_cast<size_t>(model.config.dim);
@@ -165,7 +165,7 @@ TEST_P(MtpDrafterTest, StepsKeepTheHiddenStatesOfAllRows) {
     }
     rows.back().wants_logits = true;
     rows.back().keeps_hidden = true;
-    for (int again = 0; again < 2; ++again) {  // the second step may replay a recorded one
+    for (int again = 0; again < 2; ++again) {  // the second step may be replayed from a recording
       const StepOutput output = runner.forward(std::span(rows).subspan(n_before));
       EXPECT_TRUE(test::same_bits(output.hidden, std::span(hidden).subspan(n_before * dim)));
       EXPECT_TRUE(test::same_bits(output.logits, std::span(logits).last(vocab_size)));
@@ -210,7 +210,8 @@ TEST_P(MtpDrafterTest, ModulesLogitsAndHiddenStatesAreTheOracles) {
   }
 }
 
-// Drafts equal the oracle's for any division of rows among calls, after wrong drafts, and without the first rows.
+// Drafts equal those of the oracle for any split of rows into calls, after rejected drafts, and if the first rows are
+// skipped.
 TEST_P(MtpDrafterTest, DraftsAreTheOracles) {
   const core::Weights weights = test::random_weights(config(), 7);
   const core::StoredModel model = test::model_in_memory(weights);
@@ -236,7 +237,7 @@ TEST_P(MtpDrafterTest, DraftsAreTheOracles) {
         first = end;
         for (const size_t n : {size_t{1}, size_t{3}}) {  // the second call has no new rows
           std::vector<int32_t> drafted = so_far;
-          drafter.draft(std::array{Drafter::Text{
+          drafter.draft(std::array{Drafter::Input{
               .tokens = drafted, .first = 0, .most = n, .n_misses = 0, .sampler = sampler, .memory = memory}});
           ASSERT_EQ(drafted.size(), so_far.size() + n);
           drafted.erase(drafted.begin(), drafted.begin() + std::ssize(so_far));
@@ -250,7 +251,7 @@ TEST_P(MtpDrafterTest, DraftsAreTheOracles) {
   }
 }
 
-// Returns a model of one layer with a window of 8 positions, whose module copies that layer and ignores hidden states.
+// Returns a one-layer model with a window of 8 positions. Its MTP module copies this layer and ignores hidden states.
 // From position 8 on, the module computes what the model computes for the same token.
 core::Weights own_copy() {
   const core::ModelConfig c{.family = core::Family::Mistral,
@@ -266,7 +267,7 @@ core::Weights own_copy() {
                             .tie_embeddings = false};
   core::Weights weights = test::random_weights(c, 11);
   const auto dim = static_cast<size_t>(c.dim);
-  auto& table = values_of(weights, Role::TokenEmbedding);  // rows of RMS 1, which the module's norm keeps
+  auto& table = values_of(weights, Role::TokenEmbedding);  // rows of RMS 1, which the module's norm doesn't change
   for (size_t row = 0; row < table.size(); row += dim) {
     const auto normed = norm_of(std::span(table).subspan(row, dim), std::vector<float>(dim, 1.0F), 0.0);
     std::ranges::copy(normed, table.begin() + static_cast<std::ptrdiff_t>(row));
@@ -282,7 +283,7 @@ core::Weights own_copy() {
   return weights;
 }
 
-// Returns a model in which t + 1 follows token t, and whose module computes that from the hidden state only.
+// Returns a model that predicts token t + 1 after token t. Its MTP module predicts from the hidden state only.
 core::Weights counting() {
   core::ModelConfig c = test::small_shapes().front().config;  // dim 64, for 37 one-hot tokens
   c.n_tokens_ahead = 1;
@@ -305,7 +306,7 @@ core::Weights counting() {
   return weights;
 }
 
-// With n accepted drafts, a step yields n + 1 tokens. A second request finds the first one's prompt in both caches.
+// With n accepted drafts, a step yields n + 1 tokens. The second request reuses KV blocks of model and module.
 TEST_P(MtpDrafterTest, ModulesThatCannotBeWrongAreAlwaysAccepted) {
   for (const core::Weights& weights : {own_copy(), counting()}) {
     const core::StoredModel model = test::model_in_memory(weights);
@@ -317,7 +318,7 @@ TEST_P(MtpDrafterTest, ModulesThatCannotBeWrongAreAlwaysAccepted) {
         MtpDrafterOn drafter(GetParam(), model, {.max_positions = 300});
         EngineOn engine(GetParam(), model, {.n_threads = 1}, {.max_positions = 300});
         engine.draft_with(drafter);
-        engine.goodput().plant({}, 0.0);  // rows cost no time, so all drafts are tried
+        engine.goodput().set_times({}, 0.0);  // plans as if rows took no time, so all drafts are tried
         for (int again = 0; again < 2; ++again) {
           const uint64_t before = engine.statistics().steps;
           const Request r{.prompt = tokens(70),
@@ -344,7 +345,7 @@ TEST_P(MtpDrafterTest, OutputsDoNotDependOnDrafts) {
     expected.push_back(test::results_of(alone, r));
   }
   struct Setting {
-    int64_t positions;  // of the KV cache; 160 cause preemptions
+    int64_t positions;  // capacity of the KV cache; 160 positions cause preemptions
     int64_t draft_positions;
     size_t max_rows;
     size_t n_threads;
@@ -355,7 +356,7 @@ TEST_P(MtpDrafterTest, OutputsDoNotDependOnDrafts) {
     MtpDrafterOn drafter(GetParam(), model, {.max_positions = draft_positions});
     EngineOn engine(GetParam(), model, {.n_threads = n_threads}, {.max_positions = positions}, {.max_rows = max_rows});
     engine.draft_with(drafter);
-    engine.goodput().plant({}, 0.0);
+    engine.goodput().set_times({}, 0.0);
     for (int again = 0; again < 2; ++again) {  // the second time, prompts are in the prefix cache
       std::vector<RequestId> ids;
       for (size_t i = 0; i < requests.size(); ++i) {
@@ -395,7 +396,7 @@ TEST(MtpDrafter, RejectsModelsWithoutModuleAndSeveralStepsInFlight) {
   EXPECT_ERROR(engine.draft_with(drafter), "need a machine with one step in flight, not 3");
 }
 
-// Quantized rows are halved between blocks. If half a row isn't whole blocks (Q4_K here), the matrix becomes F32.
+// Quantized rows are halved at a block boundary. If there is none in the middle (Q4_K here), the matrix becomes F32.
 TEST(TokensAhead, HalvesOfTheProjectionAreItsColumns) {
   for (const core::DType type : {core::DType::Q8_0, core::DType::F16, core::DType::Q4_K}) {
     test::Shape shape = test::typed_shapes().front();

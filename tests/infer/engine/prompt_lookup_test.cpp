@@ -35,7 +35,7 @@ TEST(PromptLookup, PoorDraftsRequireLongerMatches) {
   std::unique_ptr<Drafter::Memory> memory;
   const auto n_drafts = [&](size_t n_misses) {
     std::vector<int32_t> tokens = text;
-    lookup.draft(std::array{Drafter::Text{
+    lookup.draft(std::array{Drafter::Input{
         .tokens = tokens, .first = 0, .most = 2, .n_misses = n_misses, .sampler = sampler, .memory = memory}});
     return tokens.size() - text.size();
   };

@@ -51,7 +51,8 @@ INSTANTIATE_TEST_SUITE_P(Machines, RunAhead, ::testing::ValuesIn(test::machine_k
 
 class IssueOrder : public RunAhead {
  protected:
-  // Runs the requests and returns the last machine's events (watched_machine.h). Sets several_, runs_ahead_ and draws_.
+  // Runs the requests. Returns the events (watched_machine.h) of the machine that runs the last layer. Sets several_,
+  // runs_ahead_ and draws_.
   std::string events(std::vector<Request> requests, const StepTime& time = {}) {
     auto machines = GetParam().make({.n_threads = 1});
     std::string events;
@@ -61,7 +62,7 @@ class IssueOrder : public RunAhead {
     if (!machines.empty()) placements.push_back({*machines.front(), {0, 1}});
     placements.push_back({last, {machines.empty() ? 0 : 1, 2}});
     Engine engine(model_, placements, GetParam().with_type({.n_sequences = 4}));
-    engine.goodput().plant(time, 0.0);
+    engine.goodput().set_times(time, 0.0);
     for (Request& r : requests) engine.add(std::move(r));
     while (engine.step()) continue;
     several_ = engine.runner().steps_in_flight() > 1;
@@ -134,7 +135,7 @@ TEST_P(RunAhead, RowsOfUnreadTokensMatchRowsOfTokens) {
   EXPECT_TRUE(same_bits(logits, run(runner, next)));
 }
 
-// A sequence ends with an end token or stop string while its next row is already in flight.
+// A sequence ends at an end token or stop string while its next row is in flight. This row must have no effect.
 TEST_P(RunAhead, EndedSequencesLeaveNoRow) {
   const Request plain = request(23, 20, 6);
   const auto expected = drawn_by_host(plain);
@@ -220,7 +221,8 @@ TEST_P(RunAhead, RecoversAfterACallbackThrows) {
   }
 }
 
-// A drawn token has a damaged embedding. The next draw fails while the row after it is already in flight.
+// The embedding of a drawn token has a NaN, so the next draw fails, while another row of the sequence is already in
+// flight. Every further step must report the same error.
 TEST_P(RunAhead, FailedDrawsRepeatTheSameError) {
   const Request r = request(5, 20, 6);
   const auto expected = drawn_by_host(r);
@@ -288,7 +290,7 @@ TEST(InFlight, FillsTheMachinesStepsInFlight) {
   }
 }
 
-// Sequences are divided among three steps in flight, and again into steps of equal sizes when some of them end.
+// Sequences are divided equally among three steps in flight, and redistributed when some sequences end.
 TEST(InFlight, RebalancesStepsWhenSequencesEnd) {
   const auto model = test::random_model(test::small_shapes()[1].config);
   test::RecordingMachine machine(std::make_unique<Cpu>(CpuOptions{.n_threads = 1}), 3);

@@ -1,4 +1,4 @@
-// Tests infer/engine/scheduler.h (which rows a step computes, preemption, prefix cache) on the machine of simulation.h.
+// Tests infer/engine/scheduler.h (which rows a step computes, preemption, prefix cache) with a simulated machine.
 #include "infer/engine/scheduler.h"
 
 #include <fmt/format.h>
@@ -55,7 +55,7 @@ TEST(Scheduler, ComputesSharedPrefixesOnce) {
   while (!choices.done()) s.step();
   EXPECT_EQ(s.n_rows, 100U + 4 + 1 + 4 + 1 + 4) << "a row of the prompt each, and the tokens but for the last";
   for (const auto& text : choices.texts) EXPECT_EQ(text, written_alone(text_of(100, 1), 5));
-  // The first choice, which computes the prompt, may be removed before the second starts.
+  // The second choice is correct even if the first, which computes the prompt, is removed before the second starts.
   TextRequest two(text_of(100, 2), 3, 2);
   s.add(two);
   s.step();
@@ -78,7 +78,7 @@ TEST(Scheduler, BeamsShareCommonBlocks) {
   EXPECT_LE(most, 3 + 4 + 2) << "three whole blocks of the prompt, and one of each beam";
 }
 
-// Runs two beam searches in a cache with blocks for one and a half of them.
+// Runs two beam searches in a KV cache that fits one and a half. A search is preempted with all its beams.
 TEST(Scheduler, BeamsArePreemptedAndStartTogether) {
   Simulation s(21, {.max_rows = 200, .max_sequences = 8});
   TextRequest old(text_of(40, 1), 100, 4, true);
@@ -246,7 +246,7 @@ TEST(Scheduler, RandomRequestsEndCorrectlyAndFreeBlocks) {
         size_t n_prompt = 1 + up_to(most);
         if (!requests.empty() && up_to(4) == 0) n_prompt = std::min(requests.back().prompt.size(), most);
         std::vector<int32_t> prompt = text_of(n_prompt, static_cast<int32_t>(up_to(3)));
-        if (up_to(3) == 0) {  // equal blocks of tokens after different prefixes
+        if (up_to(3) == 0) {  // blocks with equal tokens, but different prefixes
           for (size_t i = 0; i < n_prompt; ++i) prompt[i] = static_cast<int32_t>(i % 32);
         }
         for (size_t i = up_to(n_prompt); i < n_prompt && up_to(2) == 0; ++i) prompt[i] = static_cast<int32_t>(up_to(2));
@@ -279,7 +279,7 @@ TEST(Scheduler, RandomRequestsEndCorrectlyAndFreeBlocks) {
       for (const auto* sequence : running) n_shared += sequence->n_cached();
       ASSERT_TRUE(std::ranges::is_sorted(running, {}, &Sequence::key));
       ASSERT_TRUE(std::ranges::is_sorted(waiting, {}, &Sequence::key));
-      // The reference count of each block equals its uses in block tables, and all other blocks are free.
+      // The number of blocks in use equals that of the distinct blocks in the tables of running sequences.
       std::map<BlockId, int> held;
       for (const auto* sequence : running) {
         for (const BlockId block : s.cache.table(sequence->id())) ++held[block];

@@ -106,11 +106,11 @@ struct TextRequest {
   int32_t adapter;
   std::deque<TextSequence> sequences;  ///< created when the request is added
   bool paused = false;
-  std::vector<size_t> live;                 ///< indices of the beams, best first, or of the choices that continue
+  std::vector<size_t> live;                 ///< indices of the beams, best first, or of the unfinished choices
   std::vector<std::vector<int32_t>> texts;  ///< tokens of the finished sequences
 };
 
-// A scheduler with its KV cache, and the machine that executes its plans.
+// A scheduler with its KV cache, and a simulated machine that executes its plans.
 class Simulation {
  public:
   Simulation(int64_t n_blocks, const SchedulerLimits& limits)
@@ -124,7 +124,7 @@ class Simulation {
     for (const size_t i : request.live) scheduler.add(request.sequences[i]);
     requests_[request.id] = &request;
   }
-  // Removes a request with choices from the scheduler, to be added again later.
+  // Removes a request, which is no beam search, from the scheduler until resume().
   void pause(TextRequest& request) {
     request.paused = true;
     for (const size_t i : request.live) {

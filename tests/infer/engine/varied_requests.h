@@ -8,8 +8,9 @@
 
 namespace folio::infer::test {
 
-/// Returns nine requests for 40 tokens, three each for greedy, sampled and penalized outputs: `n` choices after
-/// `sliding` in a context of 56, a continuation of `ending` with an end token, and one with stop strings.
+/// Returns nine requests for up to 40 tokens: three for each of greedy decoding, sampling, and sampling with penalties.
+/// The first of these three has the prompt `sliding`, `n` choices and a context of 56. The second and third have the
+/// prompt `ending`: the second ends at an end token, the third at a stop string.
 inline std::vector<Request> varied_requests(const std::vector<int32_t>& sliding, int64_t n,
                                             const std::vector<int32_t>& ending, const data::Tokenizer& tokenizer) {
   const SamplerOptions options[] = {

@@ -1,5 +1,5 @@
 // Tests stop words and bad words of several tokens, and cached tails: a prompt that continues a finished sequence
-// reuses all its positions, not only full KV blocks.
+// reuses all computed positions of that sequence, not only full KV blocks.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Tests infer/explain on random models and all machines: shares and weights add up, interventions equal changed
-// weights, and the runner's cache and other sequences stay as they were. tests/apps/files/explain_test.py compares
-// values with transformers.
+// Tests infer/explain on random models and all kinds of machines: logit attributions sum to the logit and attention
+// weights to 1, interventions equal edited weights, and the runner's KV cache and other sequences don't change.
+// tests/apps/files/explain_test.py compares values with transformers.
 #include "infer/explain/explain.h"
 
 #include <gtest/gtest.h>

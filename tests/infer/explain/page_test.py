@@ -85,7 +85,7 @@ def html_of(data):
     return page.replace(marker, text)
 
 
-# A canvas's pixels, from a copy: Chromium prints a warning when a canvas on the GPU is read several times.
+# Returns a canvas's pixels. Reads a copy, since Chromium warns if a canvas on the GPU is read several times.
 PIXELS = """canvas => {
   const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
   copy.drawImage(canvas, 0, 0);
@@ -243,7 +243,7 @@ def test_lines_join_a_token_to_those_that_it_looks_at(shown):
 def test_maps_show_each_head_and_enlarge(shown):
     data, weights = explanation()
     page = shown(html_of(data))
-    expect(page.locator("#heads canvas")).to_have_count(0)  # drawn when it is opened
+    expect(page.locator("#heads canvas")).to_have_count(0)  # drawn when the section is opened
     page.locator("#maps > summary").click()
     canvas = page.locator("#heads canvas")
     alpha = np.array(canvas.evaluate("""canvas => {
@@ -376,7 +376,7 @@ def test_keyboard_reaches_everything(shown):
     page.locator("#far button").nth(1).focus()
     page.keyboard.press("Enter")
     assert page.locator("#layer").input_value() != "-1"
-    expect(page.locator("#far button").nth(1)).to_be_focused()  # the list was filled anew
+    expect(page.locator("#far button").nth(1)).to_be_focused()  # focus is kept although the list was rebuilt
     page.locator("#maps > summary").focus()
     page.keyboard.press("Enter")
     expect(page.locator("#heads canvas")).to_be_visible()
@@ -497,7 +497,7 @@ def test_experiments_ask_the_server(served):
     assert bars(page, "next") == [(text_of(other, token), percent(p)) for token, _, p in other["candidates"][8]["list"]]
     assert bars(page, "after") == [(text_of(other, token), percent(p)) for token, p in other["interventions"]["rows"][8]["after"]]
 
-    page.locator("#cut-layer").select_option("2")  # added to the first
+    page.locator("#cut-layer").select_option("2")  # a second intervention, in addition to the first
     page.locator("#cut-part").select_option("FFN")
     page.locator("#cut-by").select_option("mean over the text")
     page.locator("#run").click()
@@ -534,7 +534,7 @@ def test_patches_ask_the_server(served):
     page = served(html_of(data), answer)
     page.locator("#experiments > summary").click()
     page.locator("#cut-by").select_option("another text's")
-    page.locator("#run").click()  # the browser requests a text
+    page.locator("#run").click()  # sends nothing, since the browser requires a text
     page.locator("#cut-text").fill("The dog")
     expect(page.locator("#cut-from")).to_be_hidden()
     page.locator("#cut-part").select_option("residual stream")
@@ -543,11 +543,11 @@ def test_patches_ask_the_server(served):
     prompt = [one["id"] for one in data["tokens"]]
     assert asked == [{"prompt": prompt, "patch": ["0.residual"], "from": "The dog"}]
 
-    expect(page.locator("#cut-text")).to_be_disabled()  # it would change the first, too
+    expect(page.locator("#cut-text")).to_be_disabled()  # all patches use the same text
     page.locator("#cut-part").select_option("FFN")
     page.locator("#cut-to").select_option(f"{visible(other['tokens'][2]['text'])} (3)")
     page.locator("#cut-from").fill("0")
-    page.locator("#run").click()  # the browser rejects it
+    page.locator("#run").click()  # sends nothing, since the browser rejects token number 0
     page.locator("#cut-from").fill("5")
     page.locator("#run").click()
     expect(page.locator("#run")).to_be_enabled()
@@ -558,7 +558,7 @@ def test_patches_ask_the_server(served):
     expect(page.locator("#cut-text")).to_be_enabled()
     page.locator("#cut-text").fill("")
     page.locator("#cut-by").select_option("zero")
-    page.locator("#run").click()  # needs no text
+    page.locator("#run").click()  # zero ablation needs no other text
     expect(page.locator("#effect")).to_be_visible()
     assert asked[2:] == [{"prompt": prompt, "ablate": ["0.ffn"]}]
 

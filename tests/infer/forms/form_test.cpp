@@ -15,7 +15,7 @@
 namespace folio::infer::forms {
 namespace {
 
-// Tests a repetition whose copies all call the same rule, which is defined only while repeat() builds the first copy.
+// All copies of a repetition call the same rule, which is defined only while repeat() builds the first copy.
 TEST(Form, MasksAreCorrectInsideRepeatedRules) {
   const test::ListTokenizer tokenizer({"a", "b", "ab", "aab", "."});
   const auto tokens = std::make_shared<TokenTree>(tokenizer);
@@ -91,8 +91,8 @@ TEST(MakeForm, ErrorsLocateTheProblem) {
             "choices: the model's vocabulary cannot produce it: no token contains the byte 0x6e, \"n\"");
 }
 
-// Nearly every string of over a hundred letters leads to another state, with up to 201 parses, so that the states
-// exceed the memory limit.
+// Nearly every string of over 100 letters leads to a different state of up to 201 parses, so that the states exceed the
+// memory limit.
 TEST(Form, EvictsStatesIfMemoryIsFull) {
   const auto form = make_form(regex("[ab]*a[ab]{200}"), test::all_bytes());
   std::mt19937 random(1);

@@ -53,7 +53,7 @@ class Recognizer {
         break;
       case Syntax::Kind::Repeat: {
         std::set<size_t> now{begin};
-        // Enough repetitions to reach every end: each that is not empty consumes at least one byte of text_.
+        // Enough repetitions to reach every end, since a nonempty repetition consumes at least one byte of text_.
         const auto enough = tree.least + static_cast<int64_t>(text_.size()) + 1;
         const auto most = tree.most < 0 ? enough : tree.most;
         for (int64_t i = 0; i <= most && !now.empty(); ++i) {
@@ -154,7 +154,7 @@ Grammar grammar_of(const Rules& rules, const GrammarLimits& limits) {
   return grammar;
 }
 
-// Returns the states that random walks of up to `length` bytes from `from` visit, each with the bytes that lead to it.
+// Starts random walks of up to `length` bytes at `from`. Returns the visited states and the bytes that lead to them.
 std::vector<std::pair<Form::Place, std::string>> walked(Form& form, size_t n_walks, size_t length, std::mt19937& random,
                                                         Form::Place from) {
   std::vector<std::pair<Form::Place, std::string>> places{{from, ""}};
@@ -236,7 +236,7 @@ void check_form(const Rules& rules, Form& form, std::string_view letters, const 
   }
 }
 
-// Checks a random grammar for each seed, with repetitions of up to `most_repeats` and tokens of up to `longest` bytes.
+// Checks one random grammar per seed, with repeat counts of up to `most_repeats` and tokens of up to `longest` bytes.
 void check_drawn(uint32_t first_seed, uint32_t n_seeds, int64_t most_repeats, size_t longest) {
   Counts counts;
   for (uint32_t seed = first_seed; seed < first_seed + n_seeds; ++seed) {

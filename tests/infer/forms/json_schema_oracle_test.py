@@ -125,7 +125,7 @@ class Drawn:
             to["pattern"] = r.choice(PATTERNS)
             if r.random() < 0.5:
                 return to
-        few = 5 if r.random() < 0.9 else 400  # 400: in long repetitions, the form merges states
+        few = 5 if r.random() < 0.9 else 400  # 400: long enough for the form to merge states
         if r.random() < 0.4:
             to["minLength"] = r.randrange(few)
         if r.random() < 0.4:
@@ -369,7 +369,7 @@ FEW = [{"enum": ["a", 1, [1], None]}, {"type": "boolean"}, {"type": "integer", "
 @pytest.mark.parametrize("bounds", [{}, {"minItems": 2}, {"maxItems": 2}, {"minItems": 1, "maxItems": 3}, {"minItems": 9}], ids=str)
 @pytest.mark.parametrize("items", FEW, ids=str)
 def test_unique_items_match_jsonschema(tool, items, bounds):
-    """Compares all arrays of at most three `values`, with and without prefixItems."""
+    """Compares the form with jsonschema on all arrays of up to three values, with and without prefixItems."""
     values = [*{dumped(v): v for v in ["a", "b", 0, 1, -1, 2, True, False, None, [1], "0", 0.0]}.values()]
     for more in ({}, {"prefixItems": [{"const": "b"}, items]}):
         schema = {"type": "array", "uniqueItems": True, "items": items, **bounds, **more}
@@ -391,7 +391,7 @@ def test_many_unique_items(tool):
 
 
 def openapi_type(validator, types, instance, schema):
-    """Implements `nullable` of OpenAPI 3.0.3: null is an additional type if the schema has a type."""
+    """Implements `nullable` of OpenAPI 3.0.3: if the schema has a type, null is valid, too."""
     types = [types] if isinstance(types, str) else types
     if not any(validator.is_type(instance, one) for one in [*types, *(["null"] if schema.get("nullable") else [])]):
         yield jsonschema.ValidationError("type")

@@ -145,8 +145,7 @@ def check_texts(tool, form, match, seed, n, without="\0"):
 
 @pytest.mark.skipif(not SMOLLM2.exists(), reason="make smollm2 fetches it")
 def test_masks_match_brute_force():
-    """Draws many long repetitions, because their middle copies share states, and few stars, because random walks rarely
-    leave a star."""
+    """Draws many long repetitions, whose middle copies share states, but few stars, which random walks rarely leave."""
     tool = Tool("--tokens", SMOLLM2)
     n = 0
     for seed in range(N // 10):

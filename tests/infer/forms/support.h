@@ -1,4 +1,4 @@
-// Helpers for tests of forms (output constraints): vocabularies, and expected masks, found by trying every token.
+// Helpers for tests of forms (output constraints): vocabularies, and masks that are computed by trying every token.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ inline std::shared_ptr<const TokenTree> all_bytes() {
   return tree_of(std::move(texts));
 }
 
-/// Returns an empty string and `n` random strings of 1 to `longest` of `bytes`, possibly with duplicates.
+/// Returns an empty string, then `n` random strings of 1 to `longest` bytes from `bytes`, possibly with duplicates.
 inline std::vector<std::string> random_texts(size_t n, std::string_view bytes, size_t longest, std::mt19937& random) {
   std::vector<std::string> texts{""};
   for (size_t i = 0; i < n; ++i) {
@@ -80,7 +80,7 @@ struct Case {
   std::vector<std::string> others;
 };
 
-/// Expects form_of(source) of each case to accept its texts and to reject the others.
+/// Expects form_of(source) of each case to accept all of its `texts` and to reject all of its `others`.
 template <typename FormOf>
 void expect_texts(const std::vector<Case>& cases, FormOf&& form_of) {
   for (const Case& c : cases) {

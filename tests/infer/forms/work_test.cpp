@@ -41,7 +41,7 @@ FormOptions tools_of(const std::string& schema, size_t n) {
   return {.kind = Kind::Calls, .calls = std::make_shared<CallsForm>(calls)};
 }
 
-// Returns the place in the request at which the budget is exceeded, or an empty string if it isn't.
+// Returns the path of the request's field whose compilation exceeds the budget, or an empty string if none does.
 std::string place_of(const FormOptions& options, const core::WorkBudget& budget) {
   try {
     static_cast<void>(make_form(options, test::all_bytes(), budget));
@@ -52,7 +52,7 @@ std::string place_of(const FormOptions& options, const core::WorkBudget& budget)
   return {};
 }
 
-// Tests requests of 64 to 450 KB whose forms would take a second to minutes to compile.
+// Requests of 64 to 450 KB whose forms would take from a second to minutes to compile are rejected.
 TEST(FormWork, WhatTakesMoreThanTheBudgetIsRejectedWithItsPlace) {
   const std::string pattern = R"({"enum":["a"],"pattern":"^(a|b)*a(a|b){9}$"})";
   EXPECT_EQ(place_of({.kind = Kind::JsonSchema, .text = object_of(pattern, 480)}, core::WorkBudget()).substr(0, 24),

@@ -136,8 +136,7 @@ TEST_P(ForwardPass, APromptCutAnywhereEqualsTheWhole) {
   RunnerOn engine(kind(), model_);
   std::vector<size_t> cuts;
   for (size_t cut = 1; cut < text.size(); cut += wide ? 13 : 1) cuts.push_back(cut);
-  // On an emulated GPU, test only cuts near the borders of KV blocks (32 positions) and of the kernels' tiles (8 and
-  // 16).
+  // On an emulated GPU, split the prompt only near boundaries of KV blocks (32 positions) and kernel tiles (8 and 16).
   if (is_emulated(kind()) && std::getenv("FOLIO_LONG") == nullptr) {
     cuts = {1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 67};
     std::erase_if(cuts, [&](size_t cut) { return cut >= text.size(); });
@@ -205,7 +204,7 @@ TEST_P(ForwardPass, AnyNumberOfThreadsGivesTheSameBytes) {
     EXPECT_TRUE(same_bits(alone(text, {.n_threads = threads}), expected)) << threads << " threads";
     RunnerOn engine(kind(), model_, {.n_threads = threads});
     const auto sequence = engine.cache().add_sequence();
-    for (size_t i = 0; i < 20; ++i) {  // when decoding, threads divide matrices instead of rows
+    for (size_t i = 0; i < 20; ++i) {  // in decoding, matrices are divided among threads
       const auto got = run(engine, rows_of(sequence, std::span(text).subspan(i, 1), static_cast<int64_t>(i)));
       ASSERT_TRUE(same_bits(got, std::span(expected).subspan(i * vocab_of(model_), vocab_of(model_))))
           << threads << " threads, position " << i;
@@ -293,7 +292,7 @@ TEST_P(ForwardPass, TheStepContinuesWithWhatAnObserverChanges) {
                                 return false;
                               }),
                         plain));
-  // Keys are cached after rotation, so only an earlier change has an effect.
+  // Keys are cached after rotation (RoPE), so only changes to keys before their rotation have an effect.
   const auto without = [&](const std::string& part) {
     return alone(text, {.n_threads = 1}, [&](const std::string& name, std::span<float> values, size_t) {
       if (!name.ends_with(part)) return false;

@@ -1,5 +1,5 @@
 // Tests infer/interfaces/fast_llm.h: tokens and outputs equal those of generate() for any number of threads and
-// requests, waiting threads sleep, and every handle ends once.
+// requests, waiting threads sleep, and every response handle ends exactly once.
 #include "infer/interfaces/fast_llm.h"
 
 #include <gtest/gtest.h>
@@ -190,7 +190,7 @@ TEST(FastLlm, ErrorsNameOptionsOutOfRange) {
   EXPECT_ERROR(model.LaunchResponseTokens(prompt, {.temperature = NAN}), "temperature is nan");
 }
 
-// The callback gets the index 0, 1, 2, … with the next token of each prompt, and at the end -1 with the complete
+// The callback gets i and the i-th output token of every prompt for i = 0, 1, 2, …, and finally -1 and the complete
 // outputs.
 TEST(FastLlm, BatchCallbacksAreInTokenOrder) {
   LoadedModel alone = LoadedModel::open(FOLIO_GOLDEN);

@@ -1,4 +1,4 @@
-// Helpers for the tests of FasterTransformer's interface: a caller's arrays, and a fixture that also runs the engine.
+// Helpers for tests of FasterTransformer's interface: arrays to pass to it, and a fixture that also runs the engine.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -94,7 +94,7 @@ class FasterTransformer : public ::testing::Test {
   }
   static Tokens prompt(size_t n, uint64_t seed) { return test::random_tokens(n, seed, 36); }
   void forward(Batch& batch) { llama_.forward(&batch.out, &batch.in, &weights_); }
-  // Returns the results of the engine for prompt `p`. Tokens that the tokenizer suppresses are given as bad words.
+  // Returns the engine's results for prompt `p`. Tokens that the tokenizer suppresses are passed as bad words.
   [[nodiscard]] std::vector<GenerateResult> engine_texts(const Tokens& p, GenerateOptions options) const {
     Cpu cpu({.n_threads = 1});
     Engine engine(weights_.file(), cpu, {.max_positions = 6000});

@@ -13,7 +13,7 @@ namespace folio::infer::test {
 struct RankKind {
   std::string name;
   std::vector<CacheType> cache_types;
-  size_t least;        ///< smallest tested number of ranks; fewer if the model has fewer tiles
+  size_t least;        ///< smallest tested number of ranks, unless the model has fewer tiles
   bool in_eight_bits;  ///< true if inputs of quantized matrices are sent in 8 bits
   /// Runs `work` with a model on n ranks, and returns the number of bytes that they exchanged.
   std::function<uint64_t(size_t n, const core::StoredModel& model, const CacheOptions& options,
@@ -29,11 +29,11 @@ inline size_t most_ranks(const core::ModelConfig& config) {
   return std::min<size_t>(4, shard_tiles(static_cast<size_t>(config.dim)));
 }
 
-inline constexpr size_t kLength = 37;  ///< tokens of the tested sequence
+inline constexpr size_t kLength = 37;  ///< number of tokens in the tested sequence
 inline constexpr size_t kFirst = 9;
 
-/// Returns the logits of all tokens of `text`: one step computes all but the last three, which get a step each. Appends
-/// the last token's logits from computing `text` again in two steps.
+/// Returns the logits of all tokens of `text`: one step computes all but the last three, then each of these has its own
+/// step. Then computes `text` again in two steps, and appends the last token's logits.
 inline std::vector<float> logits_of(Runner& runner, std::span<const int32_t> text) {
   const auto sequence = runner.cache().add_sequence();
   auto logits = run(runner, rows_of(sequence, text.first(text.size() - 3)));

@@ -74,7 +74,7 @@ TEST(Shards, FailedShardEndsTheBarrierForAll) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers exceed the memory limit
-// Some threads have been started when the error occurs, and must end.
+// The threads that were started before the error must end.
 TEST(Shards, AThreadThatCannotBeStartedIsAnErrorThatSaysSo) {
   const std::string text = core::test::in_little_memory(
       [] { return core::test::error_of([] { const ShardThreads threads(5000, core::memory_nodes()); }); });

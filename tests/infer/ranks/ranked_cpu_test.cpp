@@ -364,7 +364,7 @@ TEST(Ranks, FailWithTheErrorOfAnotherRank) {
 
 // Rank 1 is a process of its own, so that it can be stopped in the middle of a message and killed.
 TEST(Ranks, NamesARankThatDiesWhileReceiving) {
-  const std::vector<std::byte> message(size_t{64} << 20U);  // far more than the system buffers
+  const std::vector<std::byte> message(size_t{64} << 20U);  // far more than the socket buffers can store
   const auto all = rank_configs({.n_ranks = 2});
   const pid_t rank_1 = ::fork();
   if (rank_1 == 0) {  // the child process, which never leaves this branch
@@ -385,7 +385,7 @@ TEST(Ranks, NamesARankThatDiesWhileReceiving) {
   EXPECT_ERROR(peers->wait_until_taken(1, Channel::Orders), "rank 1 of 2 disconnected");
 }
 
-// After a rank is marked as failed, receiving from it throws at once. A call that waited would do so for an hour.
+// After a rank is marked as failed, receiving from it throws immediately instead of waiting for the timeout, an hour.
 TEST(Ranks, NothingWaitsAfterALostRank) {
   const auto all = rank_configs({.n_ranks = 2}, std::chrono::hours(1));
   std::promise<void> rank_0_ends;

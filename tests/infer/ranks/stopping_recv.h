@@ -1,4 +1,4 @@
-// Stops this process in the middle of a message that it receives: replaces recv(), which Gloo calls.
+// Stops this process while it receives a message, by replacing the recv() that Gloo calls.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // Compares infer/reference/route.h with a computation in double precision that sorts the experts, for each kind of
-// score, with and without bias, groups and normalization. Of equal scores, the one with the lower index is selected.
+// score, with and without bias, groups and normalization. Ties go to the expert with the lower index.
 // Rows with NaNs never select too many experts.
 #include "infer/reference/route.h"
 
@@ -17,7 +17,7 @@ namespace {
 
 using test::random_floats;
 
-// Returns the indices of the n largest values. Of equal values, those with the lowest indices come first.
+// Returns the indices of the n largest values in descending order. Ties are broken in favor of the lower index.
 std::vector<size_t> largest(const std::vector<double>& values, size_t n) {
   std::vector<size_t> order(values.size());
   std::iota(order.begin(), order.end(), size_t{0});

@@ -1,4 +1,4 @@
-// Runs a model of any family in double precision, in the simplest way: one position at a time, without batches and KV
+// Runs a model of any family in double precision, in the simplest way: one position at a time, without batches or KV
 // blocks. Tests compare the engine's results with it.
 #pragma once
 
@@ -93,7 +93,7 @@ class Textbook {
     const bool local = c_.local_rope_theta > 0.0F && c_.has_window(static_cast<int64_t>(l));
     const double theta = local ? c_.local_rope_theta : c_.rope_theta;
     add(x, bias);
-    for (size_t first = 0; !norm.empty() && first < x.size(); first += norm.size()) {  // one head at a time, or all
+    for (size_t first = 0; !norm.empty() && first < x.size(); first += norm.size()) {  // a norm spans one head or all
       const auto begin = x.begin() + static_cast<ptrdiff_t>(first);
       const Vector of_heads = normed({begin, begin + static_cast<ptrdiff_t>(norm.size())}, norm);
       std::copy(of_heads.begin(), of_heads.end(), begin);
@@ -207,7 +207,7 @@ class Textbook {
     const Vector latent = normed({joint.begin(), joint.begin() + rank}, w[Role::LatentNorm], 1e-6F);
     Vector& keys = keys_[l].emplace_back();
     for (size_t h = 0; h < static_cast<size_t>(c_.n_heads); ++h) {
-      for (size_t d = 0; d < nope; ++d) {  // WkB is (heads, rank, nope): a head's key matrix is its transpose
+      for (size_t d = 0; d < nope; ++d) {  // WkB (heads, rank, nope) has each head's key matrix transposed
         double sum = 0.0;
         for (size_t r = 0; r < latent.size(); ++r) {
           sum += static_cast<double>(w[Role::WkB][(h * latent.size() + r) * nope + d]) * latent[r];
@@ -290,7 +290,7 @@ class Textbook {
     for (size_t e = 0; e < chosen.size(); ++e) {
       if (chosen[e]) group_chosen[e / static_cast<size_t>(in_group)] = true;
     }
-    // The flags of experts don't show a selected group that has no selected expert. So groups are compared only if
+    // A selected group may have no selected expert, and is then unknown here. So groups are compared only if
     // groups_per_token groups have a selected expert.
     const auto n_chosen_groups = std::count(group_chosen.begin(), group_chosen.end(), true);
     if (n_groups > 1 && n_chosen_groups == c_.groups_per_token) keep_worst(of_groups, group_chosen);

@@ -30,7 +30,7 @@ std::shared_ptr<Form> form_of(std::string_view gbnf, const data::Tokenizer& toke
 
 // The results of FormMask's functions after a history of tokens. `kept` has the ids of the allowed tokens.
 struct Said {
-  WayOn way_on;
+  Allowed allowed;
   bool may_end;
   int32_t forced, likely;
   std::vector<float> kept;
@@ -38,7 +38,7 @@ struct Said {
 };
 
 Said said(FormMask& mask, std::span<const int32_t> history, int32_t vocab_size) {
-  Said said{.way_on = mask.way_on(history),
+  Said said{.allowed = mask.allowed_after(history),
             .may_end = mask.may_end(history),
             .forced = mask.forced(history),
             .likely = mask.likely(history),
@@ -83,7 +83,7 @@ TEST(FormMask, EvictionDoesNotChangeMasks) {
       ASSERT_LE(small->n_bytes(), most_bytes);
       const auto token = static_cast<int32_t>(random() % static_cast<size_t>(vocab_size));
       ASSERT_EQ(small_masks[text].accepts(token, history), roomy_masks[text].accepts(token, history));
-      if (expected.way_on != WayOn::Tokens || history.size() > 400) {
+      if (expected.allowed != Allowed::Tokens || history.size() > 400) {
         history.resize(2);
         continue;
       }
@@ -118,7 +118,7 @@ TEST(FormMask, StatesLargerThanMemoryFailTheSequence) {
   std::vector<int32_t> text(100, 1);
   text[0] = 2;
   std::vector<float> logits(3);
-  EXPECT_THROW(static_cast<void>(mask.way_on(text)), core::Error);
+  EXPECT_THROW(static_cast<void>(mask.allowed_after(text)), core::Error);
   EXPECT_FALSE(mask.keep_allowed(logits, text));
   EXPECT_TRUE(mask.keep_allowed(logits, begin));
 }

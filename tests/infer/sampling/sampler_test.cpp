@@ -83,7 +83,7 @@ TEST(Sampler, GreedyTiesSelectTheLowestId) {
 
 TEST(Sampler, DrawsFromTheSoftmax) { expect_distribution(plain(), kShares); }
 
-// Filters consider only tokens that structured output allows, here those with probabilities 0.10, 0.05 and 0.15.
+// Filters ignore tokens that structured output forbids. The allowed tokens have probabilities 0.10, 0.05 and 0.15.
 TEST(Sampler, FormsMaskBeforeFilters) {
   const forms::test::ListTokenizer tokenizer({"", "b", "c", "d", "e"});  // the first is the end token
   const auto tokens = std::make_shared<forms::TokenTree>(tokenizer);
@@ -102,7 +102,7 @@ TEST(Sampler, FormsMaskBeforeFilters) {
   options.min_p = 0.5F;  // the limit is half of 0.15, the largest allowed probability
   expect(options, normalized({0.10, 0, 0, 0, 0.15}));
   options = plain();
-  options.top_p = 0.4F;  // 0.15 is half of the allowed tokens' 0.30
+  options.top_p = 0.4F;  // 0.15 is half of 0.30, the sum of the allowed probabilities
   expect(options, {0, 0, 0, 0, 1});
   options = plain();
   options.temperature = 0.0F;

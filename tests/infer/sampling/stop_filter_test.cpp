@@ -1,5 +1,5 @@
-// Tests infer/sampling/stop_filter.h: the shown text doesn't depend on how an output is split into tokens, has no part
-// of a stop string, and consists of whole characters.
+// Tests infer/sampling/stop_filter.h: the shown text doesn't depend on how an output is split into tokens, contains no
+// part of the stop string that ends it, and consists of whole characters.
 #include "infer/sampling/stop_filter.h"
 
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ TEST(StopFilter, WithoutStopsReturnsTextImmediately) {
   EXPECT_FALSE(filter.stopped());
 }
 
-// The stop strings are repetitive and the output nearly matches them. Rescanning all held text for each token would
+// The stop strings are repetitive and the output nearly matches them. Rescanning all withheld text for each token would
 // take 10^13 steps.
 TEST(StopFilter, NearMatchesTakeLinearTime) {
   constexpr size_t kHalf = 50'000;
@@ -142,8 +142,8 @@ TEST(StopFilter, InvalidBytesAreNotHeldBack) {
   EXPECT_EQ(filter.push("\x80\x80\x80\x80\x80"), "\x80\x80\x80\x80\x80");
   EXPECT_EQ(filter.push("\xC0\xAF"), "\xC0\xAF");
   EXPECT_EQ(filter.push("\xE2\x41"), "\xE2\x41");
-  EXPECT_EQ(filter.push("\xED\xA0"), "\xED\xA0");  // a surrogate is never completed
-  // Held text doesn't grow without limit, even if bytes never form a character.
+  EXPECT_EQ(filter.push("\xED\xA0"), "\xED\xA0");  // a surrogate is invalid in UTF-8
+  // The withheld text stays short, even if the bytes never form a character.
   StopFilter any({"END", "\xFF\xFE"});
   size_t in = 0;
   size_t out = 0;

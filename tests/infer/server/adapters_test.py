@@ -127,7 +127,7 @@ def test_metrics_are_per_adapter(served):
 
 
 def test_evicted_adapters_are_reloaded(folders, alone):
-    """The adapter memory fits about three of sixteen adapters, all of which are requested at once."""
+    """The adapter memory fits about three of sixteen adapters, but concurrent requests use all of them."""
     room = 3 * max(bytes_of(folder) for folder in folders.values())
     server = Serve(GOLDEN, "-t", "2", "--name", "golden", "--adapter-memory", str(room), *flags_of(folders))
     try:
@@ -144,7 +144,7 @@ def test_evicted_adapters_are_reloaded(folders, alone):
 
 
 def test_disconnected_clients_do_not_block_adapters(folders, alone):
-    """The adapter memory fits one adapter. After their clients disconnect, waiting requests don't block others."""
+    """The adapter memory fits one adapter. Waiting requests whose clients have disconnected don't block others."""
     room = max(bytes_of(folder) for folder in folders.values())
     server = Serve(GOLDEN, "-t", "1", "--adapter-memory", str(room), *flags_of(folders))
     try:

@@ -26,7 +26,7 @@ FIELDS = {
     "frequency_penalty": ("--frequency-penalty", 0.7),
     "logit_bias": ("--logit-bias", {"1": 4.0}),
 }
-EXTRA = {"top_k", "min_p", "repetition_penalty"}  # not OpenAI's, so its client must send them as extra_body
+EXTRA = {"top_k", "min_p", "repetition_penalty"}  # OpenAI's API lacks them, so its client sends them as extra_body
 
 
 @pytest.fixture(scope="module")

@@ -279,8 +279,8 @@ TEST(AnswerReader, StopsAtRepeatedCallsAndTheCallLimit) {
   expect({a, d, c}, {a, d, c}, true);
   expect({a, b, c, d}, {a, b, c}, true);
   expect({c, d, d, a}, {c, d}, true);
-  // A repetition of the first call ends the answer, but only a complete call can be recognized as a repetition. So a
-  // truncated one is returned.
+  // A repetition of the first call ends the answer and is dropped. A truncated call can't be recognized as a
+  // repetition, so it is returned.
   const std::string text = text_of({a, a});
   const Whole cut = read_whole(data::Thinking::None, &tools, text.substr(0, text.rfind("1}") + 1));
   EXPECT_EQ(cut.answer.calls, (std::vector<Call>{a, {.name = "f", .arguments = R"({"a": 1)"}}));

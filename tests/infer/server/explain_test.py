@@ -61,7 +61,7 @@ def test_other_requests_are_unchanged(server, endless):
         wire_.request("POST", "/v1/completions", {**body, "max_tokens": 10**5, "stream": True}).head()
         events = wire_.events()
         text = json.loads(next(events))["choices"][0]["text"]
-        for _ in range(3):  # while the request runs
+        for _ in range(3):  # explains while the stream is unfinished
             explain(serve, prompt="hello " * 40, ablate=["0.1"])
             assert post(serve, {"prompt": "hello " * 40, "ablate": ["9"]})[0] == 400
         while len(text) < len(alone):

@@ -11,7 +11,7 @@ import pytest
 from support import BUILD, GOLDEN, ROOT
 from wire import post
 
-# The sampler's fields that have a minimum and a maximum. Add a new one here.
+# The sampler's fields that have a minimum and a maximum. New fields of this kind must be added here.
 NUMBERS = {"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "repeat_last_n", "presence_penalty",
            "frequency_penalty"}
 

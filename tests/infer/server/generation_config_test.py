@@ -55,7 +55,8 @@ def test_generation_config_sets_the_defaults(plain, tmp_path):
     expected = texts_of(plain[0], *FLAGS)
     assert texts_of(folder) == expected != texts_of(folder, "--generation-config", "none") == texts_of(plain[0])
     assert texts_of(plain[0], "--generation-config", folder) == expected
-    assert texts_of(folder, "--temp", 0) == texts_of(plain[0], *FLAGS[:2], "--temp", 0, *FLAGS[4:]) != expected  # a flag wins
+    # A flag overrides the file's value.
+    assert texts_of(folder, "--temp", 0) == texts_of(plain[0], *FLAGS[:2], "--temp", 0, *FLAGS[4:]) != expected
     said = succeed("generate", "--json", "-m", folder, "-p", "hello", *SHORT).stderr
     assert f"(from {folder / 'generation_config.json'})" in said and "temperature 0.3, top_k 7, top_p 0.5" in said
     assert "sampling:" not in succeed("generate", "--json", "-m", plain[0], "-p", "hello", *SHORT).stderr

@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 constexpr size_t kPieces = 1024;
-constexpr size_t kPieceBytes = 8192;  // 8 MB in all pieces, more than the system buffers
+constexpr size_t kPieceBytes = 8192;  // kPieces pieces have 8 MB, more than the socket buffers can store
 
 std::string piece(size_t i) { return std::string(kPieceBytes, static_cast<char>('a' + i % 26)); }
 

@@ -153,7 +153,7 @@ def test_total_body_memory_is_limited(start):
 
 
 def test_http_versions_and_connections(golden):
-    with Wire(golden) as wire:  # HTTP/1.0 has no chunks: the stream ends with the connection
+    with Wire(golden) as wire:  # HTTP/1.0 has no chunks, so the stream ends with the connection
         status, headers, body = wire.request("POST", "/v1/completions", {"prompt": "a", "max_tokens": 4, "stream": True},
                                              version="1.0").answer()
         assert status == 200 and "transfer-encoding" not in headers and body.endswith(b"data: [DONE]\n\n")
@@ -319,7 +319,7 @@ def test_shutdown_rejects_new_requests(start, endless):
         wait_until(lambda: metric(server, "folio_requests_running") == 1)
         server.process.send_signal(signal.SIGTERM)
         wait_until(lambda: late.complete(max_tokens=1).answer()[0] == 503)
-        server.process.send_signal(signal.SIGTERM)  # a second signal ends running requests at once
+        server.process.send_signal(signal.SIGTERM)  # a second signal ends running requests immediately
         status, _, body = wire.answer()
         assert status == 503 and "the server is shutting down" in error_of(body)
         assert server.process.wait(HANG) == 0

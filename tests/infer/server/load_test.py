@@ -97,7 +97,7 @@ class Client(threading.Thread):
         n = self.draw.randint(1, len(text))
         fields = {"prompt": prompt, "seed": seed, "max_tokens": n}
         kind = self.draw.random()
-        if kind < 0.1:  # disconnects at once, perhaps while the request is queued
+        if kind < 0.1:  # disconnects immediately, perhaps while the request is queued
             wire.complete(**fields, stream=self.draw.random() < 0.5).socket.close()
             return Wire(self.server)
         if kind < 0.2:  # disconnects in the middle of the output
@@ -154,7 +154,8 @@ class Counts:
 
 
 def ask_many(server, told, n, first_seed):
-    """Runs all clients on `n` requests, while other clients request long outputs and read them late or never."""
+    """Sends `n` requests from all clients while others read long outputs late or never. Checks outputs against `told`,
+    which stories() returned. Returns the number of checked responses."""
     counts = Counts(n)
     clients = [Client(server, told, first_seed + i, counts) for i in range(CLIENTS)]
     late = []

@@ -136,7 +136,8 @@ TEST_F(LocalServiceTest, DroppedRepliesEndTheirRequests) {
   auto reply = service_.request(post("/v1/completions", body));
   gate_->await_thread();  // waits until the engine's thread is blocked after a step
   reply.reset();
-  static_cast<void>(answer({.method = "GET", .path = "/v1/models", .host = "localhost"}));  // handled after the reset
+  // Waits for the response to a later request, so that the service has processed reply.reset().
+  static_cast<void>(answer({.method = "GET", .path = "/v1/models", .host = "localhost"}));
   gate_->open();
   while (async_.statistics().running + async_.statistics().waiting > 0) std::this_thread::yield();
   EXPECT_LT(async_.statistics().tokens, 128U * 80U);
@@ -156,7 +157,7 @@ TEST_F(LocalServiceTest, RequestsDroppedDuringPreparationNeverRun) {
   const auto first = service_.request(post("/tokenize", {{"prompt", "wait"}}));
   tokenizer_.wait_until_entered();
   auto second = service_.request(post("/v1/completions", completion(1)));
-  EXPECT_EQ(status_of("/health"), 200);  // ensures that `second` waits to be prepared
+  EXPECT_EQ(status_of("/health"), 200);  // ensures that `second` is queued for preparation
   second.reset();
   EXPECT_EQ(status_of("/health"), 200);  // ensures that `second` has been abandoned
   tokenizer_.open();

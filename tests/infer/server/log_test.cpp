@@ -37,7 +37,7 @@ void fill_and_drain(Ends& ends) {
   const int flags = fcntl(ends.fd[1], F_GETFL);
   {
     const Log log(ends.fd[1]);
-    for (int i = 0; i < 10'000; ++i) log.line(std::string(200, 'a'));  // more than an unread pipe holds
+    for (int i = 0; i < 10'000; ++i) log.line(std::string(200, 'a'));  // more than the buffer of an unread pipe
     std::string text = ends.all();
     EXPECT_GT(text.size(), 200U);
     EXPECT_LT(text.size(), 10'000U * 200U);

@@ -667,7 +667,7 @@ def test_a_token_is_explained(server, visitor):
     say(page, "ROMEO:")
     ended(page)
     frame = why(page, 30)
-    expect(frame.locator("#text .token")).to_have_count(36)  # the frame has the key, too
+    expect(frame.locator("#text .token")).to_have_count(36)  # the frame has the API key, too
     with Wire(serve) as wire:
         made = json.loads(wire.request("POST", "/v1/explain", {"prompt": ids_in(page)}, Authorization="Bearer sesame").answer()[2])
     assert "".join(token["text"] for token in made["tokens"]) == "ROMEO:" + "".join(page.locator(".model .token").all_text_contents()[:30])

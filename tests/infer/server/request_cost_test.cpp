@@ -48,7 +48,7 @@ class RequestCostTest : public ::testing::Test {
     return service_.request(
         {.method = "POST", .path = path, .body = body.dump(), .host = "localhost", .content_type = "application/json"});
   }
-  // Sends `n` equal requests. Returns the peak of the heap memory added until the engine has all of them, in bytes.
+  // Sends `n` equal requests. Returns the peak increase of heap memory until the engine has all of them, in bytes.
   int64_t most_held(const Json& body, size_t n) {
     const int64_t before = n_live;
     n_most = before;
@@ -94,7 +94,8 @@ TEST_F(RequestCostTest, CostPerChoiceDoesNotDependOnOptions) {
   Json stops = Json::array();
   for (char letter = 'a'; letter < 'a' + 16; ++letter) stops.push_back(std::string(4096, letter));
   const auto bytes_of = [](const Json& body) { return static_cast<int64_t>(body.dump().size()); };
-  // A request is stored at most kCopies times (as received, as parsed, in the engine). Its 128 choices share each copy.
+  // All copies of a request (as received, as parsed, in the engine) take at most kCopies times its size. Its 128
+  // choices share each copy.
   constexpr int64_t kCopies = 16;
   for (const Json& body : {Json{{"prompt", {1}}, {"stop", stops}}, Json{{"prompt", test::random_tokens(3900, 1, 36)}},
                            Json{{"prompt", {1}}, {"stop", stops}, {"stream", true}}}) {

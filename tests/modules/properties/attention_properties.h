@@ -25,7 +25,7 @@ inline core::ModelConfig config_of(int64_t n_heads, int64_t n_kv_heads, int64_t 
           .context_length = context};
 }
 
-/// Returns the tested attention in double, with random weights whose outputs have about the magnitude of the inputs.
+/// Returns the tested attention module in double. Its random weights roughly preserve the magnitude of the inputs.
 template <typename Maker>
 auto random_attention(const core::ModelConfig& config) {
   return in_double(Maker::make(config), 1.0 / std::sqrt(config.dim));

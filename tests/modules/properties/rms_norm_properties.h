@@ -1,5 +1,5 @@
 // Tests of any RMSNorm: a module holder that is constructed as nn::RMSNorm(dim, eps) and has its `forward` and
-// `weight`. tests/modules applies them to Folio's module, and an exercise to the reader's.
+// `weight`. rms_norm_test.cpp tests Folio's module, and an exercise tests the reader's module.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -89,7 +89,7 @@ TYPED_TEST_P(RmsNorm, EqualsTheFormula) {
         double squares = 0.0;
         for (int64_t d = 0; d < dim; ++d) squares += std::pow(x[b][t][d].template item<double>(), 2);
         const double scale = 1.0 / std::sqrt(squares / static_cast<double>(dim) + 1e-3);
-        // Each side rounds four products and a sum of `dim` terms. The square root halves the sum's relative error.
+        // Both results round four products and a sum of `dim` terms. The square root halves the sum's relative error.
         expect_close(
             y[b][t], x[b][t] * scale * norm->weight, (dim + 4) * kEps * largest(y[b][t]),
             "x / sqrt(mean square + eps) * weight, with eps 0.001 and random weights. Is the weight there, and "

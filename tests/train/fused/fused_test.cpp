@@ -40,8 +40,8 @@ core::ModelConfig shape(int64_t kv_heads, int64_t context, bool tied) {
           .tie_embeddings = tied};
 }
 
-// Returns the test cases. Their contexts of 5, 33 and 37 are not multiples of the fused kernels' blocks of 16 and 32
-// rows, and heads have 10 elements.
+// Returns the test cases. The fused kernels' blocks of 16 and 32 rows divide neither the contexts of 5, 33 and 37 nor
+// the head dimension of 10.
 std::vector<Case> cases() {
   Case windowed{"Window", shape(1, 37, true)};
   windowed.config.family = core::Family::Mistral;
@@ -66,7 +66,7 @@ std::vector<Case> cases() {
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 class Fused : public testing::TestWithParam<Case> {};
-// Comparisons with the plain modules: without dropout, since plain modules would draw other masks.
+// Compares fused with plain modules. Dropout is off, since plain modules would draw other masks.
 class FusedAgainstPlain : public Fused {};
 
 std::vector<Case> cases_without_dropout() {
@@ -196,7 +196,7 @@ TEST(FusedForm, CallsACustomFeedForward) {
     };
     const auto plain = [&] { return nn::Llama(config, std::make_shared<OtherNetwork<nn::FamilyParts>>(is_gate)); };
     expect_equal(by_hand(0.0), plain(), config);
-    expect_as_near_in_bfloat16(by_hand(1e-12), plain(), plain(), config);  // dropout is on, but drops nothing
+    expect_as_near_in_bfloat16(by_hand(1e-12), plain(), plain(), config);  // dropout is on, but drops no element
   }
 }
 
@@ -242,7 +242,7 @@ TEST(FusedForm, ComputesLargeHeadsInChunks) {
   const auto normed = x * torch::rsqrt(x.square().mean(-1, true) + 1e-5) * weight;
   const auto expected = torch::cross_entropy_loss(torch::linear(normed, head), targets);
   EXPECT_LE(distance(actual, expected), 1e-12);
-  // If the loss is multiplied by a factor, as for gradient accumulation, gradients must be, too.
+  // A factor of the loss, as for gradient accumulation, must also scale the gradients.
   const auto gradients = torch::autograd::grad({actual * 0.5}, {x, weight, head});
   const auto plain = torch::autograd::grad({expected * 0.5}, {x, weight, head});
   for (size_t i = 0; i < plain.size(); ++i) EXPECT_LE(distance(gradients[i], plain[i]), 1e-12) << i;

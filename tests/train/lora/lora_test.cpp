@@ -94,7 +94,7 @@ nn::Llama frozen_llama(const LoraCase& c, const std::shared_ptr<const core::Stor
   return model;
 }
 
-// Returns a frozen model in double with adapters. Their B are random, since adapters whose B is 0 have no effect.
+// Returns a frozen model in double with adapters. The matrices B are random, since B = 0 would have no effect.
 nn::Llama adapted_llama(const LoraCase& c, double dropout = 0.0) {
   const auto weights = std::make_shared<const core::StoredModel>(stored(lora_shape(c.family, c.tied), DType::F32));
   nn::Llama model = frozen_llama(c, weights);

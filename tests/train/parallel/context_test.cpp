@@ -33,7 +33,7 @@ core::ModelConfig attention_config(core::Family family, int64_t n_heads, int64_t
           .context_length = 64};
 }
 
-// Returns how many pairs of a query chunk and a key chunk of rank `from` are computed by `rank`. A pair on the diagonal
+// Returns the number of pairs (query chunk of `rank`, key chunk of `from`) that `rank` computes. A pair on the diagonal
 // counts half, since the causal mask excludes half of it.
 double work_of(int64_t rank, int64_t from) {
   const RingBlock block = ring_block(rank, from);
@@ -49,14 +49,14 @@ TEST(RingBlocks, BalanceWorkAcrossRanks) {
         EXPECT_EQ(work_of(rank, (rank + C - step) % C), 2.0);
         work += work_of(rank, (rank + C - step) % C);
       }
-      EXPECT_EQ(work, 4.0 * static_cast<double>(C) / 2);  // two query chunks, 2C key chunks, half of them masked
+      EXPECT_EQ(work, 4.0 * static_cast<double>(C) / 2);  // half of the pairs of 2 query and 2C key chunks
     }
   }
 }
 
 TEST(ContextAttention, RingMatchesFullAttention) {
   for (const int64_t C : {1, 2, 3, 4}) {
-    // Tests one key/value head per query head, one for all query heads, biases, and normalized heads.
+    // Tests one key/value head per query head, one for all query heads, biases, and query and key norms.
     for (const auto& [family, n_kv_heads] : {std::pair<core::Family, int64_t>{core::Family::Llama, 4},
                                              {core::Family::Llama, 1},
                                              {core::Family::Qwen2, 2},

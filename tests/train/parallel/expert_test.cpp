@@ -1,4 +1,4 @@
-// Tests train/parallel/expert.h: with experts divided among ranks, each rank's rows get the results of all experts.
+// Tests train/parallel/expert.h: with experts divided among ranks, outputs and gradients equal those of one process.
 #include "train/parallel/expert.h"
 
 #include <torch/types.h>
@@ -32,8 +32,8 @@ nn::ExpertProducts products_of(const core::ModelConfig& c, bool fused) {
   return fused ? fused::expert_products(c) : nn::ExpertProducts();
 }
 
-// Divides rows among ranks, rows[i] to rank i. Expects the outputs, and the gradients of sum(y * r) with a random r,
-// that `whole` computes for all rows in one process.
+// Divides the inputs among ranks: rank i has rows[i] rows. Expects the outputs, and the gradients of sum(y * r) with a
+// random r, to equal those of `whole`, which computes all rows in one process.
 void expect_as_whole(nn::Mixture& whole, const core::ModelConfig& c, bool fused, const std::vector<int64_t>& rows) {
   const auto n_ranks = static_cast<int64_t>(rows.size());
   std::vector<Tensor> xs, rs;

@@ -164,7 +164,7 @@ TEST(Group, CountsSentBytes) {
     EXPECT_EQ(sent_by([&] { static_cast<void>(group.gather(t, 0)); }), 32 * 3);
     EXPECT_EQ(sent_by([&] { static_cast<void>(group.sum_scatter(t, 0)); }), 32 * 3 / 4);
     EXPECT_EQ(sent_by([&] { static_cast<void>(group.exchange(t, {2, 2, 2, 2}, {2, 2, 2, 2})); }), 3 * 2 * 4);
-    // A broadcast is a tree: the root sends twice, and one receiver sends once. Each other rank receives once.
+    // A broadcast is a tree: the root sends twice, and one receiver sends once. All ranks except the root receive once.
     Tensor sends = torch::full({1}, sent_by([&] { group.broadcast(t, 1); }), torch::kInt64);
     group.sum(sends);
     EXPECT_EQ(sends.item<int64_t>(), 3 * 32);

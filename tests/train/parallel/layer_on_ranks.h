@@ -1,4 +1,4 @@
-// Tests a layer that several ranks compute together: outputs and all gradients equal those of the layer on one process.
+// Tests a layer that several ranks compute together: outputs and all gradients equal those of one process.
 #pragma once
 
 #include <torch/nn/modules/container/any.h>
@@ -34,8 +34,8 @@ inline int64_t cut_of(std::string_view name) {
   return latent || name.find("norm") != std::string_view::npos ? -1 : 0;
 }
 
-/// Expects make(world), a layer that the ranks of `shape` divide, to have the outputs and gradients of `whole` in
-/// double for x [B, T, D]. Both get `starts` [B, T] if it is defined.
+/// Calls make(world) on each rank of `shape` to create the rank's part of a layer. Expects the outputs and gradients
+/// for x [B, T, D] in double to equal those of `whole`, which is not divided. Both use `starts` [B, T] if defined.
 inline void expect_whole_layer(torch::nn::AnyModule whole, const MeshShape& shape,
                                const std::function<torch::nn::AnyModule(World&)>& make, const torch::Tensor& x,
                                const torch::Tensor& starts = {}) {

@@ -40,8 +40,8 @@ std::vector<MeshShape> all_meshes() {
 }
 
 // Returns a configuration of a model that can be divided on the mesh: with experts if `experts`, else with tied
-// embeddings. If `latent`, the model is a DeepSeek-V3, with its balancing loss where ranks have whole sequences and all
-// layers.
+// embeddings. If `latent`, the model is a DeepSeek-V3, with its balancing loss unless there are tensor or
+// pipeline ranks.
 TrainConfig config_for(const MeshShape& mesh, bool experts, bool latent = false) {
   const int64_t t = mesh[Axis::Tensor];
   TrainConfig c;
@@ -57,7 +57,7 @@ TrainConfig config_for(const MeshShape& mesh, bool experts, bool latent = false)
              .rope_theta = 500.0F,
              .tie_embeddings = !experts};
   if (experts) {
-    // At least four: if all are selected, the balancing loss has no gradient.
+    // There must be more experts than a token selects. Otherwise, the balancing loss has no gradient.
     c.model.n_experts = std::max<int64_t>(4, 2 * mesh[Axis::Expert]);
     c.model.experts_per_token = 2;
     c.model.expert_dim = 8;
@@ -199,8 +199,9 @@ TEST_P(Meshes, MatchLossAndGradientsOfOneProcess) {
   });
 }
 
-// Returns the cases with more than four ranks if `more`, else those with up to four. Small meshes, meshes in three
-// dimensions and `make long` test every kind of model. On each other mesh, one kind is tested, in turn.
+// Returns the cases with more than four ranks if `more`, else those with up to four. All kinds of models are tested on
+// meshes of up to four ranks or of three dimensions, and with `make long` on all meshes. Otherwise, each mesh tests one
+// kind, in turn.
 std::vector<MeshCase> cases_of(bool more) {
   std::vector<MeshCase> cases;
   size_t turn = 0;

@@ -55,7 +55,7 @@ inline void on_ranks(const MeshShape& shape, const std::function<void(World&)>& 
         body(*world);
       } catch (...) {
         errors[static_cast<size_t>(rank)] = std::current_exception();
-        world.reset();  // closes its connections, which ends the other ranks
+        world.reset();  // closes its connections, so that the other ranks fail instead of waiting
       }
     });
   }

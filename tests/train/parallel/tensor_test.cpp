@@ -37,7 +37,7 @@ core::ModelConfig divided(core::ModelConfig c, int64_t t) {
 
 TEST(TensorParallel, SplitHeadsMatchFullAttention) {
   for (const int64_t t : {1, 2, 3, 4}) {
-    // Tests a plain Llama, one with biases, and one with normalized heads, whose norm weights every rank has.
+    // Tests Llama, Qwen2 for its biases, and Qwen3 for its query and key norms, whose weights every rank has.
     for (const auto family : {core::Family::Llama, core::Family::Qwen2, core::Family::Qwen3}) {
       const auto c = config_for(family, 12, t == 4 ? 4 : 6);
       const auto rope = nn::FamilyParts().rope(c);

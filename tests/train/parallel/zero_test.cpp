@@ -51,10 +51,10 @@ std::vector<ZeroCase> all_cases() {
   for (int64_t zero = 1; zero <= 3; ++zero) {
     add(zero, kAdamW, 3, 1, 1);
     add(zero, kMuon, 3, 1, 1);
-    add(zero, kMuon, 2, 2, 1);   // tensor ranks have parts of matrices
-    add(zero, kAdamW, 2, 1, 2);  // both pipeline ends have the tied embeddings
+    add(zero, kMuon, 2, 2, 1);   // each tensor rank has only a part of each matrix
+    add(zero, kAdamW, 2, 1, 2);  // the first and the last stage both have the tied embeddings
   }
-  const size_t before = cases.size();  // the loop adds each case with shared memory again, over sockets
+  const size_t before = cases.size();  // the loop adds each case that uses shared memory again, with sockets
   for (size_t i = 0; i < before; ++i) {
     if (cases[i].zero >= 2 || !cases[i].mesh.is_data_alone()) continue;
     cases.push_back(cases[i]);
@@ -145,7 +145,7 @@ TEST_P(ZeroStages, MatchTheWeightsOfOneProcess) {
       compared += piece.local.numel();
     }
     EXPECT_GT(compared, 0);
-    // A data rank stores only its share of the optimizer's moments.
+    // If ZeRO is on, each data rank stores only a part of the optimizer's moments.
     int64_t state = 0, all = 0;
     for (const Optimizer::State& s : own->state()) state += s.tensor.numel();
     for (const Optimizer::State& s : optimizer->state()) all += s.tensor.numel();

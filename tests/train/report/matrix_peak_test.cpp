@@ -13,7 +13,7 @@ TEST(MatrixPeak, FlopsPerTokenMatchTheFormula) {
   c.vocab_size = 66;
   EXPECT_EQ(operations_per_token(c, 256), 6.0 * 812416 + 12.0 * 4 * 128 * 256);
   EXPECT_EQ(operations_per_token(c, 64), 6.0 * 812416 + 12.0 * 4 * 128 * 64);
-  c.tie_embeddings = false;  // adds a matrix that is looked up, not multiplied
+  c.tie_embeddings = false;  // adds an embedding matrix, whose lookup takes no FLOPs
   EXPECT_EQ(operations_per_token(c, 256), 6.0 * 812416 + 12.0 * 4 * 128 * 256);
 }
 

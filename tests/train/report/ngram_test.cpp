@@ -19,7 +19,7 @@ using data::split_tokens;
 using data::Splits;
 using Tokens = std::vector<int32_t>;
 
-// Returns random tokens, with lower ids more often, so that n-grams repeat.
+// Returns random tokens in which lower ids are more frequent, so that n-grams repeat.
 Tokens random_tokens(size_t n, int32_t vocab_size, uint64_t seed) {
   Tokens tokens(n);
   for (size_t i = 0; i < n; ++i) {

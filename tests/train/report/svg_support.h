@@ -1,4 +1,4 @@
-// Helpers for tests of charts: checks that an SVG is valid XML, and counts its parts.
+// Helpers for tests of charts: checks that an SVG is valid XML, and counts its elements.
 #pragma once
 
 #include <regex>
@@ -7,7 +7,7 @@
 
 namespace folio::train::test {
 
-/// Returns the first violation of those rules of XML that the SVG writer could break, or an empty string.
+/// Checks the rules of XML that the SVG writer could break. Returns the first violation, or an empty string.
 inline std::string xml_fault(const std::string& text) {
   static const std::regex kTag(R"(<(/?)([a-z]+)((?: [a-zA-Z:-]+="[^"<&]*(?:&(?:amp|lt|gt|quot);[^"<&]*)*")*)(/?)>)");
   static const std::regex kText(R"((?:[^<>&]|&(?:amp|lt|gt|quot);)*)");

@@ -40,11 +40,11 @@ TEST(Checkpoint, KeepsOnlyLastAndBest) {
   EXPECT_EQ(names_in(checkpoints), (std::set<std::string>{"last", "step-000001"}));
   save_after(1, 2.0);
   EXPECT_EQ(names_in(checkpoints), (std::set<std::string>{"last", "best", "step-000002"}));
-  save_after(2, 3.0);  // a higher loss, so `best` stays
+  save_after(2, 3.0);  // a higher loss, so the link `best` doesn't change
   EXPECT_EQ(names_in(checkpoints), (std::set<std::string>{"last", "best", "step-000002", "step-000004"}));
   EXPECT_EQ(fs::read_symlink(checkpoints / "last"), "step-000004");
   EXPECT_EQ(fs::read_symlink(checkpoints / "best"), "step-000002");
-  save_after(1, 1.0);  // a lower loss, so `best` moves
+  save_after(1, 1.0);  // a lower loss, so `best` links to the new checkpoint
   EXPECT_EQ(names_in(checkpoints), (std::set<std::string>{"last", "best", "step-000005"}));
   EXPECT_EQ(fs::read_symlink(checkpoints / "best"), "step-000005");
 }
@@ -64,7 +64,7 @@ TEST(Checkpoint, RemovesFilesOfKilledSaves) {
   const fs::path checkpoints = run / "checkpoints";
   fs::create_directories(checkpoints / ".step-000003.tmp");
   test::write_bytes(checkpoints / ".step-000003.tmp/model.safetensors", "half");
-  fs::create_directories(checkpoints / ".step-000001.tmp");  // has the name that the next save needs
+  fs::create_directories(checkpoints / ".step-000001.tmp");  // the next save uses the same name
   test::write_bytes(checkpoints / ".step-000001.tmp/foreign", "half");
   test::write_bytes(checkpoints / "notes.txt", "a reader's own");
   Small small;
@@ -99,7 +99,7 @@ TEST(Checkpoint, DoesNotRewriteALinkedStep) {
 TEST(Checkpoint, RecoveryWithoutCheckpointsIsNoError) {
   const TempDir run;
   EXPECT_NO_THROW(recover_checkpoints(run.path()));
-  fs::create_directories(run / "checkpoints/.step-000000.tmp");  // the state after a kill in the first save
+  fs::create_directories(run / "checkpoints/.step-000000.tmp");  // as if the first save was killed
   fs::create_directories(run / "checkpoints/step-000000");
   recover_checkpoints(run.path());
   EXPECT_TRUE(fs::is_empty(run / "checkpoints"));

@@ -33,7 +33,8 @@ bool Faults::strikes(const char* call) {
 
 }  // namespace folio::train::test
 
-// The functions below override the C library's for Folio and <filesystem>: an executable's symbols take precedence.
+// Folio and <filesystem> call the functions below instead of those of the C library, since an executable's symbols take
+// precedence.
 namespace {
 
 bool strikes(const char* call) {
@@ -75,7 +76,7 @@ int fsync(int fd) {
 }
 
 int close(int fd) {
-  // On Linux, a close() that fails has closed the file.
+  // Linux closes the file even if close() returns an error.
   const bool fails = strikes("close");
   const int error = errno;
   const auto closed = static_cast<int>(::syscall(SYS_close, fd));

@@ -39,8 +39,8 @@ bool run_on(Small& small, const TempDir& run, std::function<bool()> interrupted 
   return run_to_end(small.trainer, {.run = run.path(), .baseline = 0, .interrupted = std::move(interrupted)});
 }
 
-// For each step in `stops`, interrupts a 12-step run after it, resumes the run, and expects the same bits as those of
-// an uninterrupted run.
+// For each step in `stops`, interrupts a 12-step run after that step, resumes it, and expects results that equal those
+// of an uninterrupted run bit for bit.
 void expect_repeated_bits(const TrainConfig& config, const std::vector<int>& stops) {
   const TempDir undisturbed;
   Small whole(config);
@@ -106,7 +106,7 @@ TEST(Resume, GaLoreIsBitExact) {
   c.optimizer = OptimizerKind::GaLore;
   c.rank = 6;
   c.galore_every = 4;
-  expect_repeated_bits(c, {4, 6});  // step 4 is followed by a new subspace, step 6 by the saved one
+  expect_repeated_bits(c, {4, 6});  // GaLore computes a new subspace after step 4, and uses the saved one after step 6
 }
 
 TEST(Resume, PatienceIsRestored) {
@@ -128,7 +128,7 @@ TEST(Resume, PatienceIsRestored) {
   second.trainer.resume(run / "checkpoints/last");
   ASSERT_TRUE(run_on(second, run));
   EXPECT_EQ(outcome(run.path(), second.trainer).validation, outcome(undisturbed.path(), whole.trainer).validation);
-  // A run that was killed after its last checkpoint, before it wrote model.gguf, takes no further steps.
+  // If a run was killed after its last checkpoint and before it wrote model.gguf, resuming it trains no further steps.
   third.trainer.resume(run / "checkpoints/last");
   ASSERT_TRUE(run_on(third, run));
   EXPECT_EQ(third.trainer.state().step, end);
@@ -158,7 +158,7 @@ TEST(Resume, TruncatesTheLogToTheCheckpoint) {
   }
 }
 
-// Returns the error message if a trainer with this configuration and text resumes the checkpoint of a default trainer.
+// Returns the error of a trainer with this configuration and text that resumes the checkpoint of a default trainer.
 std::string refusal(const TrainConfig& config, const std::string& text) {
   const Saved first;
   Small other(config, text);
@@ -230,7 +230,7 @@ TEST(Resume, MinutesBecomeStepsOnce) {
   int64_t steps = 0;
   {
     Small first(c);
-    const auto killed = [&]() -> bool {  // fails after the speed measurement, before a regular checkpoint
+    const auto killed = [&]() -> bool {  // throws after the speed measurement, before a regular checkpoint
       if (first.trainer.state().step > kMeasuredSteps) throw core::Error("killed");
       return false;
     };

@@ -70,7 +70,7 @@ TEST(RunLock, LockFileAloneDoesNotLock) {
   EXPECT_EQ(read_bytes(run / ".lock"), std::to_string(::getpid()));
 }
 
-// Returns the open files of a program that this process starts, as `ls` lists them.
+// Starts `ls` as a child process and returns its listing of its own open files.
 std::string files_open_in_a_program() {
   std::string lines;
   FILE* output = ::popen("ls -l /proc/self/fd", "r");

@@ -56,7 +56,7 @@ std::vector<double> rates_of(const TrainConfig& c, const std::vector<LogEntry>& 
 }
 
 TEST(Run, MeasuresAPeakThatWasExceededAgain) {
-  for (const double second : {1e18, 1.0}) {  // measured FLOP/s, above or below every step's
+  for (const double second : {1e18, 1.0}) {  // newly measured peak in FLOP/s: above or below the rate of every step
     TrainConfig c = small_config();
     c.log_every = 1;
     const TempDir directory;
@@ -142,7 +142,7 @@ TEST(Run, MinutesIncludeTimeBetweenSteps) {
   TrainConfig c = small_config();
   c.minutes = 1e-6;
   Small small(c);
-  const auto busy = [] {  // takes 10 ms or more between steps
+  const auto busy = [] {  // runs between steps and takes at least 10 ms
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     return false;
   };

@@ -21,8 +21,8 @@ using test::Faults;
 using test::Small;
 using test::TempDir;
 
-// A run that was saved at step 2, and its trainer at step 3, which has a lower validation loss and is not saved. Saving
-// it replaces `best` and `last`, and removes the checkpoint of step 2.
+// A run with a checkpoint of step 2, and its trainer at step 3, which has a lower validation loss and is not saved yet.
+// The tested save replaces `best` and `last`, and removes the checkpoint of step 2.
 class SaveFaults : public testing::Test {
  protected:
   SaveFaults() {
@@ -49,7 +49,7 @@ class SaveFaults : public testing::Test {
     return faults.calls();
   }
 
-  // Recovers and resumes the run as the next start would, checks all bits, and returns the step of the checkpoint.
+  // Recovers and resumes the run as a new process would. Checks weights and links, and returns the checkpoint's step.
   int64_t recovered_step(const fs::path& run) {
     recover_checkpoints(run);
     Small next;
@@ -89,7 +89,7 @@ TEST_F(SaveFaults, KillAtAnyCallKeepsAValidCheckpoint) {
     SCOPED_TRACE(at);
     const fs::path run = fresh_run();
     const pid_t child = ::fork();
-    if (child == 0) {  // the child has only this thread, which is enough to save
+    if (child == 0) {  // fork() copies only this thread, which is enough to save
       const Faults faults(at, Faults::kKill);
       small_.trainer.save(run);
       ::_exit(0);

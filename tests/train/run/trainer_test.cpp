@@ -244,7 +244,7 @@ TEST(Trainer, StepTimeIsMeasuredAgainAfterDoublings) {
   Small small(c);
   measured_steps(small, kMeasuredSteps, 1.0);
   ASSERT_EQ(small.trainer.config().steps, 300);
-  measured_steps(small, 30, 4.0);  // 60 of 300 seconds are used then
+  measured_steps(small, 30, 4.0);  // after step 30, 60 of 300 seconds are used
   ASSERT_EQ(small.trainer.config().steps, 30 + 240 / 4);
   measured_steps(small, 60, 2.0);
   EXPECT_EQ(small.trainer.config().steps, 60 + 180 / 2);

@@ -37,8 +37,8 @@ TEST(Balance, LossOfSequencesFollowsThePaper) {
   const auto scores = torch::tensor(
       {{{1.0, 0.6, 0.3, 0.1}, {0.1, 0.3, 0.6, 1.0}}, {{0.5, 0.3, 0.1, 0.1}, {0.5, 0.3, 0.1, 0.1}}}, torch::kDouble);
   const Loads loads{{.chosen = torch::zeros({4}, torch::kLong), .scores = scores, .n_rows = 4}};
-  const double first = 4 * 0.25 * 1.0;          // each expert is selected at one of two positions: f = 1, Σ P = 1
-  const double second = 2.0 * 0.5 + 2.0 * 0.3;  // experts 0 and 1 are selected at both: f = 2
+  const double first = 4 * 0.25 * 1.0;          // each expert is selected once: load f = 1. The mean scores sum to 1
+  const double second = 2.0 * 0.5 + 2.0 * 0.3;  // experts 0 and 1 are selected twice: load f = 2
   EXPECT_NEAR(sequence_balance_loss(loads, 2).item<double>(), (first + second) / 2, 1e-12);
   const Loads two{loads[0], loads[0]};  // the loss is a sum over layers
   EXPECT_NEAR(sequence_balance_loss(two, 2).item<double>(), first + second, 1e-12);
@@ -61,7 +61,7 @@ TEST(Balance, BiasMovesAgainstTheLoad) {
   EXPECT_TRUE(torch::equal(mixture->selection_bias(), torch::tensor({-0.25F, 0.0F, 0.0F, 0.25F})));
 }
 
-// A step reports the loss without the auxiliary loss, so that it is comparable with an evaluation's.
+// A step reports the loss without the auxiliary loss, so that it is comparable with the loss of an evaluation.
 TEST(Balance, StepLossExcludesTheAuxiliaryLoss) {
   TrainConfig with = experts_config(core::Family::Mixtral);
   with.dropout = 0.0;  // the two models would draw different dropout masks

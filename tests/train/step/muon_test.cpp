@@ -28,7 +28,7 @@ TrainConfig muon_config() {
 
 torch::Tensor doubles_of(const torch::Tensor& x) { return x.detach().to(torch::kDouble, false, /*copy=*/true); }
 
-// Orthogonalizes g. Repeats zeropower_via_newtonschulz5 of Jordan et al. 2024 line by line.
+// Orthogonalizes g. A line-by-line port of zeropower_via_newtonschulz5 of Jordan et al. 2024.
 torch::Tensor newton_schulz(const torch::Tensor& g) {
   const bool tall = g.size(0) > g.size(1);
   torch::Tensor x = g / (g.norm() + 1e-7);

@@ -1,4 +1,5 @@
-// Tests all optimizers (gradient scaling, frozen parameters), Muon and GaLore (parameters left to AdamW, training).
+// Tests gradient scaling and frozen parameters for all optimizers. For Muon and GaLore, also tests training and the
+// parameters that AdamW updates.
 #include "train/step/optimizer.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +35,7 @@ INSTANTIATE_TEST_SUITE_P(All, MatrixOptimizers, testing::Values(OptimizerKind::M
 TEST_P(Optimizers, GradientScaleMatchesScaledGradients) {
   Optimized scaled(config_), product(config_);
   product.follow(scaled, false);
-  for (const double scale : {1.0, 0.25}) {  // two steps: Muon's first doesn't depend on the scale
+  for (const double scale : {1.0, 0.25}) {  // two steps, since Muon's first one doesn't depend on the scale
     test::draw_gradients(scaled.model);
     product.follow(scaled, true);
     for (torch::Tensor& p : product.model->parameters()) p.mutable_grad().mul_(scale);
@@ -49,7 +50,7 @@ TEST_P(Optimizers, GradientScaleMatchesScaledGradients) {
 }
 
 TEST_P(Optimizers, UpdateOnlyTrainableParameters) {
-  for (const bool blocks : {true, false}) {  // train only the layers' matrices, then only the rest
+  for (const bool blocks : {true, false}) {  // train only the layers' matrices, then only all other parameters
     nn::Llama model(config_.model);
     for (auto& p : model->named_parameters()) p->set_requires_grad(in_a_block(p.key(), *p) == blocks);
     const auto optimizer = make_optimizer(*model, config_);

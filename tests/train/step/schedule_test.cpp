@@ -18,7 +18,7 @@ TrainConfig factors() {
 }
 
 TEST(Schedule, WarmsUpThenDecaysByCosine) {
-  // After the warm-up, the rate is 0.2 + 0.4 (1 + cos(k pi / 8)), calculated by hand.
+  // k steps after the warm-up, the rate is 0.2 + 0.4 (1 + cos(k pi / 8)). Values are calculated by hand.
   const std::vector<double> expected{0.25,
                                      0.5,
                                      0.75,
@@ -62,7 +62,7 @@ TEST(Schedule, WsdDecaysByOneMinusSqrt) {
   c.steps = 20;
   c.decay_fraction = 0.2;
   for (int64_t step = 3; step <= 16; ++step) EXPECT_DOUBLE_EQ(learning_rate(c, step), 1.0) << "step " << step;
-  // The decaying rate is 0.2 + 0.8 (1 - sqrt(k / 4)) for k = 1 to 4, and 0.2 from then on.
+  // In step k = 1 to 4 of the decay, the rate is 0.2 + 0.8 (1 - sqrt(k / 4)). Afterwards, it stays at 0.2.
   const std::vector<double> expected{0.6, 0.43431457505076194, 0.30717967697244910, 0.2, 0.2};
   for (size_t i = 0; i < expected.size(); ++i) {
     EXPECT_NEAR(learning_rate(c, 17 + static_cast<int64_t>(i)), expected[i], 1e-15) << "step " << 17 + i;

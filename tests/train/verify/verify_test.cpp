@@ -1,4 +1,4 @@
-// Tests train/verify/verify.h, which compares LibTorch with the engine: it passes or names the first differing value.
+// Tests train/verify/verify.h: the comparison of LibTorch with the engine passes or names the first differing value.
 #include "train/verify/verify.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ core::ModelConfig shape(const std::string& name) {
     c.normalize_routes = core::info(family).mixture.normalizes;
     if (!core::info(family).mixture.own_width) c.hidden_dim = c.expert_dim;
   };
-  if (name.starts_with("latent")) {  // with and without a rank of queries; norm_eps isn't that of the latents' norms
+  if (name.starts_with("latent")) {  // with or without a query latent; norm_eps differs from the latent norms' epsilon
     c.family = core::Family::Youtu;
     c.n_kv_heads = c.n_heads;
     c.kv_lora_rank = 12;
@@ -211,8 +211,8 @@ TEST_P(Verify, NamesTheFirstIntermediateOfABrokenKernel) {
                     static_cast<void>(accumulate);
                   };
             }),
-            core::info(shape(GetParam()).family).qkv_bias ? "layers.0.query"
-                                                          : "layers.0.attention_residual");  // biases accumulate, too
+            // With biases, the query product is the first that accumulates: it adds to the bias.
+            core::info(shape(GetParam()).family).qkv_bias ? "layers.0.query" : "layers.0.attention_residual");
 }
 
 TEST_P(Verify, NamesTheFirstDifferingTensorAndBothValues) {

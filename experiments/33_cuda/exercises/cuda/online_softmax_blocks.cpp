@@ -12,7 +12,7 @@
 // stored.
 //
 // exp_of(x) is e^x. __shfl_sync(kAllLanes, weight, j) gives each lane the value of lane j; all lanes must call it.
-// The last block may have fewer than 32 positions: then the lanes from n on have the score -infinity, and the values
+// The last block may have only n < 32 positions: then the lanes from n on have the score -infinity, and the values
 // from n on are not written (the emulator fills them with NaN).
 //
 // The exercise online_softmax is the same in plain C++, with an example.

@@ -1,6 +1,6 @@
 // Loads of tiles with bounds checks. A block of 32 × 32 threads computes 32 × 32 outputs of a linear layer, one per
-// thread. It walks along the inputs: the block loads a tile of x and a tile of w into shared memory, one element per
-// thread, and then each thread adds 32 products. So an element is loaded once for 32 outputs.
+// thread. It loops over n_in in steps of 32: the block loads a tile of x and a tile of w into shared memory, one
+// element per thread, and then each thread adds 32 products. So an element is loaded once for 32 outputs.
 //
 // A matrix rarely has a whole number of tiles. Elements outside of it must not be read, and count as 0. Shared memory
 // is not initialized (the emulator fills it with NaN).
@@ -8,7 +8,7 @@
 // Three mistakes are common:
 //   - Missing barriers: a thread uses elements that others load. A barrier must separate the loads from this use, and
 //     the use from the loads of the next tile. All threads of the block must call __syncthreads().
-//   - Scattered loads: the lanes of a warp have the same threadIdx.y and the threadIdx.x 0 to 31. They should load
+//   - Scattered loads: the lanes of a warp have the same threadIdx.y, and threadIdx.x from 0 to 31. They should load
 //     neighboring elements at the same time.
 //   - Bank conflicts: element i of shared memory is in bank i % 32. Lanes that access different elements of one bank
 //     wait for each other. multiply() reads the tile of w down a column. You may choose kPitch, the distance between

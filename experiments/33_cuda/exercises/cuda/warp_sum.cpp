@@ -2,12 +2,12 @@
 //
 //     __shfl_xor_sync(kAllLanes, value, distance)
 //
-// each lane passes its value and receives that of the lane whose index differs in the bits of distance: with distance
-// 1, lanes 0 and 1 exchange theirs, lanes 2 and 3, and so on. All lanes of the mask must call it together.
+// each lane i passes its value and receives the value of lane i ^ distance: with distance 1, lanes 0 and 1 exchange
+// values, lanes 2 and 3 do, and so on. All lanes of the mask must call it together.
 //
-// Example with four lanes and the values 1 2 3 4: after an exchange at distance 2 and an addition they are 4 6 4 6, and
-// after one at distance 1 they are 10 10 10 10. Each step doubles the number of lanes in a sum, so that 32 lanes need
-// five.
+// Example with four lanes and the values 1 2 3 4: after an exchange at distance 2 and an addition, they are 4 6 4 6.
+// After an exchange at distance 1 and an addition, they are 10 10 10 10. Each step doubles the number of lanes in a
+// sum, so 32 lanes need five steps.
 //
 // Check it with: make exercise N=warp_sum
 #include "experiments/33_cuda/exercises/cuda/cuda.h"
@@ -30,7 +30,7 @@ __device__ float warp_sum(float value) {
 
 __global__ __launch_bounds__(kThreads) void sums(const float* x, size_t n, float* out) {
   const size_t i = size_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i < n) out[i] = warp_sum(x[i]);  // n is a multiple of 32, so the lanes of a warp stay together
+  if (i < n) out[i] = warp_sum(x[i]);  // n is a multiple of 32, so a warp does not diverge
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ float frequency(size_t pair, size_t head_dim, float theta) {
   return std::pow(theta, -2.0F * static_cast<float>(pair) / static_cast<float>(head_dim));
 }
 
-// Rotates each adjacent pair (a, b) by angle(index of the pair in its head, head).
+// Rotates each adjacent pair (a, b) by angle(i, h), where i is the index of the pair in head h.
 template <typename Angle>
 void turn_by(float* x, size_t n_heads, size_t head_dim, Angle angle) {
   for (size_t h = 0; h < n_heads; ++h) {

@@ -31,7 +31,8 @@ struct Token {
   float share = 0.0F;
 };
 
-// Computes the softmax of logits · factor over tokens sorted by logit. `sum` is the initial value of the denominator.
+// Sets each token's share to its softmax of logit · factor. tokens[0] has the largest logit. `sum` is added to the
+// denominator.
 void find_shares(std::vector<Token>& tokens, float factor, float sum = 0.0F) {
   for (Token& t : tokens) t.share = std::exp((t.logit - tokens[0].logit) * factor);
   for (const Token& t : tokens) sum += t.share;

@@ -7,7 +7,7 @@ namespace {
 using torch::nn::AnyModule;
 using LayerParts = nn::BlockParts(const core::ModelConfig& config);
 
-// Returns a layer's parts with the given norm_eps and rope_theta; `one_norm` uses the same norm for both branches.
+// Returns a layer's parts with the given norm_eps and rope_theta. If `one_norm` is true, both branches share a norm.
 nn::BlockParts parts_with(const core::ModelConfig& c, double eps, double theta, bool one_norm = false) {
   const Rope rope(c.context_length, c.head_dim, theta);
   const Rotate rotate = [rope](const Tensor& x) { return rope->apply(x); };

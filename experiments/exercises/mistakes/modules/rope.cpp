@@ -14,7 +14,7 @@ Tensor angles(const RopeImpl& rope, const Tensor& x, int64_t first, const Tensor
 
 Tensor even_numbers(const RopeImpl& rope) { return -torch::arange(0, rope.head_dim, 2, torch::kDouble); }
 
-// Rotates (a, b) to (a cos - b sin, sign a sin + b cos).
+// Maps each adjacent pair (a, b) to (a · cos - b · sin, sign · a · sin + b · cos): a rotation if sign is 1.
 Tensor turned(const Tensor& x, const Tensor& angles_T1P, double sign = 1.0) {
   const Tensor c = angles_T1P.cos().to(x.scalar_type()), s = angles_T1P.sin().to(x.scalar_type());
   const Tensor pairs = x.unflatten(-1, {-1, 2}), a = pairs.select(-1, 0), b = pairs.select(-1, 1);

@@ -25,7 +25,7 @@ void append_to(KvCache& cache, const Floats& k, const Floats& v) {
   static size_t own_count = 0;
   if (cache.length == 0) own_count = 0;
   const size_t heads = cache.n_kv_heads, dim = cache.head_dim, n = kWrong == OneRow ? 1 : k.size() / (heads * dim);
-  // NotBelowZero checks that a size_t is below 0, which never holds, so the check has no effect.
+  // NotBelowZero imitates the check `capacity - length - n < 0`, which is always false for a size_t.
   if (kWrong != NotBelowZero && cache.length + n > cache.capacity) throw std::length_error("full");
   const size_t first = kWrong == WrittenAtR ? 0 : kWrong == OwnCount ? own_count : cache.length;
   for (size_t r = 0; r < n; ++r) {
@@ -42,7 +42,7 @@ void append_to(KvCache& cache, const Floats& k, const Floats& v) {
   if (kWrong != LengthForgotten) cache.length += n;
 }
 
-// Appends correctly, then writes one element past the end.
+// Appends correctly, then writes one element past the end of the keys if the cache is full.
 void one_past_the_end(KvCache& cache, const Floats& k, const Floats& v) {
   append_to<Wrong::None>(cache, k, v);
   if (cache.length == cache.capacity) cache.keys.data()[cache.keys.size()] = 0.0F;

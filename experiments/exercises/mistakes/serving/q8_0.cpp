@@ -61,7 +61,7 @@ Q8Block quantize(const Floats& x) {
 
 float dot(const Q8Block& a, const Q8Block& b) {
   const Wrong w = wrong();
-  // InReverse must pass the earlier tests, whose blocks end with zeros, so it reverses only blocks that don't.
+  // The earlier tests must not detect InReverse. Their blocks end with 0, so a block that ends with 0 is not reversed.
   const bool reverse = w == Wrong::InReverse && a.q.back() != 0;
   int32_t sum = 0;
   int8_t small = 0;

@@ -47,7 +47,7 @@ TEST(MatMul, TheInputsRowsAreAsLongAsTheWeights) {
                "1, and begins at row * n_out.");
 }
 
-// Tolerance: each sum of n_in products below 1 has a relative error below n_in units of 2^-24.
+// Tolerance: |weight| is below 1, so the rounding error of each of the two sums is below n_in * 2^-24 * Σ|x_i|.
 TEST(MatMul, EqualsTheReference) {
   for (const size_t n_in : {1, 5, 64, 1500}) {
     const Floats x = random_floats(4 * n_in, 1);

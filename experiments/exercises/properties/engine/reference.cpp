@@ -15,7 +15,7 @@ void rms_norm(const float* x, const float* weight, float eps, size_t n_positions
 
 void rope(float* x, size_t position, size_t n_heads, size_t head_dim, float theta) {
   std::vector<float> cos(head_dim);
-  std::vector<float> sin(head_dim);  // negative for the first element of each pair
+  std::vector<float> sin(head_dim);  // sine of the angle, negated for the first element of each pair
   for (size_t d = 0; d < head_dim; ++d) {
     const double exponent = -static_cast<double>(d / 2 * 2) / static_cast<double>(head_dim);
     const double angle = static_cast<double>(position) * std::pow(static_cast<double>(theta), exponent);

@@ -1,5 +1,5 @@
-// Tests of the sampler. They pass evenly spaced values as random numbers, so each token is drawn in
-// proportion to its probability, up to one draw in 2000. Nothing depends on chance.
+// Tests of the sampler. Most pass 2000 evenly spaced values as random numbers, so each token's fraction of the draws is
+// its probability, to within one draw. The tests are deterministic.
 #include <limits>
 #include <set>
 
@@ -34,7 +34,8 @@ Floats drawn(const SamplerOptions& options) {
   return share;
 }
 
-// Expects draws in proportion to `weights`. Rounding may move up to two draws across each end of a token's interval.
+// Expects each token's fraction of the draws to be proportional to its weight, to within two draws, because rounding
+// may move the ends of its interval.
 void expect_shares(const SamplerOptions& options, const std::vector<double>& weights, const std::string& why) {
   double sum = 0.0;
   for (const double w : weights) sum += w;

@@ -59,7 +59,7 @@ TEST(TapeRule, EqualsCentralDifferences) {
   matmul_rule(a, b, dy, kRows, kInner, kColumns, da, db);
   const auto check = [&](Doubles& x, const Doubles& dx, const std::string& name) {
     for (size_t i = 0; i < x.size(); ++i) {
-      // The loss is linear in each element, so the difference is exact up to rounding.
+      // The loss is linear in each element, so the central difference is exact up to rounding.
       const double before = x[i];
       x[i] = before + 1.0;
       const double above = loss();

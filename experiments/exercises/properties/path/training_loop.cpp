@@ -29,7 +29,7 @@ class OneParameter final : public Trainee {
   double goal_ = 0.0, at_ = 0.0, gradient_ = 0.0;
 };
 
-// Expects that training returns `expected` exactly: all values are exact in float.
+// Expects that train() returns exactly `expected`, without a tolerance, because float represents all values exactly.
 void expect_losses(const Doubles& goals, const Doubles& rates, const Floats& expected, const std::string& why) {
   OneParameter model(goals);
   const Doubles losses = train(model, rates);

@@ -1,4 +1,5 @@
-// Tests of latent attention in the absorbed form: the query for latents, the scores, the values, and the plain form.
+// Tests of latent attention in the absorbed form: the absorbed query, the scores, the values, and equality with the
+// plain form.
 #include <cmath>
 #include <numeric>
 
@@ -17,7 +18,7 @@ LatentAttention small_head() {
   return a;
 }
 
-// Computes attention in the plain form, in double: from the keys and values of all positions and heads.
+// Computes latent attention in the plain form, in double: computes a key and a value for each position and head.
 Floats plain_form(const LatentAttention& a, const Floats& q, const Floats& cache) {
   const size_t width = a.rank + a.rope, positions = cache.size() / width, q_dim = a.nope + a.rope;
   Floats y;

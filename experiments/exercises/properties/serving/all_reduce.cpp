@@ -1,4 +1,4 @@
-// Tests of all_reduce: every rank has the sum, bit for bit the same, and sends less than twice its array.
+// Tests of all_reduce: all ranks end with the same sum, bit for bit, and each sends less than twice its array's size.
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -12,7 +12,7 @@
 namespace folio::exercises {
 namespace {
 
-// Simulates the ranks as threads. pass() throws if the ranks deadlock: if every thread is waiting or has ended.
+// Simulates the ranks as threads. pass() throws on deadlock, when every thread is waiting or has ended.
 class Ranks {
  public:
   explicit Ranks(size_t n) : inbox_(n), sent_(n, 0), state_(n, State::Runs) {}

@@ -5,7 +5,7 @@
 namespace folio::exercises {
 namespace {
 
-// Returns a readout of two tokens and dim 2 with the weights 1, eps 0 and the output matrix (1 0; 0 1).
+// Returns a Readout with dim 2 for two tokens. Norm weights are 1, eps is 0, and the output matrix is (1 0; 0 1).
 Readout plain_readout() { return {.weight = {1.0F, 1.0F}, .eps = 0.0F, .output = {1.0F, 0.0F, 0.0F, 1.0F}}; }
 
 TEST(Attribution, TheNormDivides) {

@@ -1,4 +1,5 @@
-// Matches a string with a regular expression by definition, to test derivatives: tries every way to split it in two.
+// A slow but simple regular expression matcher, to check derivatives against. For a sequence, it tries
+// every split of the string into two parts.
 #pragma once
 
 #include <string>

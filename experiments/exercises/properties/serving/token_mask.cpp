@@ -61,8 +61,8 @@ TEST(TokenMask, WithoutBytesNoTokenComes) {
               "A token without bytes leaves the text as it is. It would be drawn again and again.");
 }
 
-// Compares masks with a search of all strings of up to 7 bytes, which include every string that the expressions match:
-// a token is allowed if one of these strings begins with it.
+// Compares masks with a brute-force search: a token is allowed if a string that the expression matches begins with it.
+// The search tries all strings of up to 7 bytes. The expressions match no longer ones.
 TEST(TokenMask, AnyMaskIsThatOfTheTexts) {
   Texts tokens{"a", "b", "aa", "ab", "ba", "bb", "aba", "bab", "abb", "bbb"};
   for (const char* expression : {"a?b?a?b", "(a|bb)(ab|b)?a", "[ab][ab]?b(aa|b)", "(ab|)(ab|)b", "a(b|ba|bb)(a|)"}) {

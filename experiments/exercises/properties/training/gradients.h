@@ -1,4 +1,4 @@
-// Compares a backward pass by hand with autograd and with central differences, for the tests of every backward pass.
+// Compares hand-written backward passes with autograd and with central differences.
 #pragma once
 
 #include <torch/csrc/autograd/autograd.h>
@@ -14,8 +14,8 @@ namespace folio::exercises {
 
 using Tensors = std::vector<Tensor>;
 
-/// A forward pass with random inputs (`leaves`), and its backward pass by hand, which returns the gradients of the
-/// inputs and runs without autograd.
+/// A forward pass, its random inputs (`leaves`), and its hand-written backward pass, which returns the gradients of the
+/// inputs without using autograd.
 struct Pass {
   Tensors leaves;
   std::function<Tensor(const Tensors& leaves)> forward;

@@ -8,7 +8,7 @@
 namespace folio::exercises {
 namespace {
 
-// Returns the softmax over tokens sorted by their logits.
+// Returns the softmax of logits / temperature over `tokens`, which are sorted by logit, largest first.
 std::vector<double> softmax(std::span<const float> logits, const std::vector<int32_t>& tokens, double temperature) {
   const double largest = logits[static_cast<size_t>(tokens[0])];
   std::vector<double> share;

@@ -1,4 +1,4 @@
-// Defines the race detector's memory access, and when two accesses conflict.
+// Defines memory accesses for the race detector, and which accesses conflict.
 #pragma once
 
 #include <cstddef>

@@ -148,7 +148,7 @@ void Block::run_block(Index index) {
   switch_fibers(caller_, *current_->fiber);
   current_ = nullptr;
   running_thread = nullptr;
-  races::end_block();  // throws a detected race, which happened before `error_`
+  races::end_block();  // throws if a race was detected, which happened before `error_`
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   shared_.end_block();
   counting::end_block(shared_.bytes());
@@ -274,7 +274,7 @@ void Block::meet(uint32_t mask, void* mine, void (*compute)(const Lanes& lanes, 
       make_ready(me.warp, mask & ~bit);
       return;
     }
-    // Lanes that wait with another mask need this lane, which would wait for them: a deadlock.
+    // Other lanes wait for this one with a different mask, and this one would wait for them: a deadlock.
     if ((meeting.mask & bit) != 0 && (meeting.arrived & mask) != 0) fail_meeting(warp, mask, at);
   }
   Meeting& meeting = warp.meetings[warp.n_meetings++];

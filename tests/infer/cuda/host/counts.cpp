@@ -34,7 +34,7 @@ struct Counter {
   uint32_t block = 0;
   std::array<Record, kLanes * kMaxWarps> records;
   std::array<uint16_t, kLanes * kMaxWarps> depths{};
-  std::unordered_set<uint64_t> loaded;  // sectors of this launch
+  std::unordered_set<uint64_t> loaded;  // indices of the sectors loaded in this launch
   std::unordered_set<uint64_t> stored;
 };
 

@@ -1,9 +1,10 @@
 // Counts what the warps of a launch do: bytes, 32-byte sectors, bank conflicts, barriers, products and divergence, for
-// kernels that folio_add_host_kernels(... COUNTS) instruments. It models no caches, schedule or clock (README.md).
+// kernels that folio_add_host_kernels(... COUNTS) instruments. Caches, scheduling and time are not modeled (README.md).
 //
-// Each thread records the basic blocks and accesses that it executes, with their code addresses. Where all lanes of a
-// warp meet (barrier, shuffle, end), their records are replayed in lockstep: lanes that are deepest in calls, and then
-// at the lowest address, go first (MinSP-PC, Collange 2011). Lanes at the same address form one warp instruction.
+// Each thread records the basic blocks and accesses that it executes, with their code addresses. When all lanes of a
+// warp meet (barrier, shuffle, end), their records are replayed in lockstep: lanes with the deepest call stack first,
+// among these the lanes at the lowest address (MinSP-PC, Collange 2011). Lanes at the same address form one warp
+// instruction.
 #pragma once
 
 #include <array>
@@ -20,7 +21,7 @@ struct Counts {
   uint64_t launches = 0;
   uint64_t blocks = 0;
   unsigned block_threads = 0;  ///< of the last launch
-  size_t shared_bytes = 0;     ///< maximum of a block
+  size_t shared_bytes = 0;     ///< largest of any block
   // Device memory. A request is an access by a warp; its sectors are the 32-byte units that its lanes touch.
   uint64_t loaded_bytes = 0;  ///< sum over lanes
   uint64_t stored_bytes = 0;
@@ -28,7 +29,7 @@ struct Counts {
   uint64_t store_requests = 0;
   uint64_t load_sectors = 0;  ///< sum over requests
   uint64_t store_sectors = 0;
-  uint64_t distinct_sectors = 0;  ///< sectors loaded and sectors stored, each once per launch
+  uint64_t distinct_sectors = 0;  ///< sectors loaded + sectors stored, each counted once per launch
   // Shared memory: 32 banks of 4 bytes. A wavefront serves one word of each bank.
   uint64_t shared_requests = 0;
   uint64_t shared_wavefronts = 0;
@@ -42,11 +43,11 @@ struct Counts {
   // Control flow
   uint64_t basic_blocks = 0;        ///< executed by warps
   uint64_t active_lanes = 0;        ///< sum over basic_blocks
-  uint64_t divergent_branches = 0;  ///< basic blocks after which the active lanes of a warp go to different ones
+  uint64_t divergent_branches = 0;  ///< basic blocks after which a warp's active lanes execute different blocks
 
   [[nodiscard]] uint64_t sectors() const { return load_sectors + store_sectors; }
   [[nodiscard]] uint64_t requested_bytes() const { return loaded_bytes + stored_bytes; }
-  /// Returns the mean share of active lanes over all executed basic blocks. It is 1 for full warps without divergence.
+  /// Returns the mean fraction of lanes that are active in a basic block: 1 for full warps without divergence.
   [[nodiscard]] double active_share() const {
     return basic_blocks == 0 ? 1.0 : static_cast<double>(active_lanes) / (32.0 * static_cast<double>(basic_blocks));
   }
@@ -57,14 +58,14 @@ struct WarpAccess {
   bool shared = false;
   bool store = false;
   uint32_t bytes = 0;   ///< per lane
-  uint32_t active = 0;  ///< mask of the lanes that access
+  uint32_t active = 0;  ///< bit mask of the accessing lanes
   std::array<uint64_t, 32> address{};
   const void* caller = nullptr;  ///< address of the accessing code
 };
 /// Returns the source line of an access, such as "b_rows.cu:12".
 [[nodiscard]] std::string place_of(const WarpAccess& access);
 
-/// The warp whose first accesses a CountScope keeps, for figures.
+/// Selects the warp whose first `max_accesses` memory accesses CountScope::trace() returns, for figures.
 struct TracedWarp {
   uint32_t block = 0;
   unsigned warp = 0;
@@ -83,7 +84,7 @@ class CountScope {
   [[nodiscard]] const std::vector<WarpAccess>& trace() const;
 };
 
-// The emulator calls these functions. They are empty in builds without the race detector, whose hooks they share.
+// The emulator and the compiler's hooks (tsan.cpp) call these functions. Without the race detector, they do nothing.
 namespace counting {
 #ifdef FOLIO_RACES
 void begin_launch(uint64_t n_blocks, unsigned block_threads);

@@ -1,6 +1,6 @@
 // Detects races between blocks on device memory. Two blocks of a launch that access the same byte, one of them writing,
 // must be ordered: the first writes, fences (__threadfence) and performs an atomic on a word; the second then performs
-// an atomic on that word. Within a block, two warps need a barrier between them. Lanes of a warp are not distinguished.
+// an atomic on that word. Accesses by two warps of a block need a barrier between them. Races in a warp are ignored.
 #pragma once
 
 #include <bitset>
@@ -40,7 +40,7 @@ struct DeviceCell {
   bool many_blocks = false;
 };
 
-/// A device allocation, with a cell that records the last accesses for each byte that was accessed.
+/// A device allocation. For each byte that a launch accesses, a cell records the latest accesses.
 class DeviceRange {
  public:
   DeviceRange(const void* begin, size_t bytes)

@@ -48,7 +48,7 @@ void require_same_in_all_orders(const std::function<std::vector<uint8_t>()>& run
 struct DeviceShape {
   int n_devices = 1;
   uint64_t memory_bytes = uint64_t{16} << 30U;
-  size_t shared_bytes = size_t{99} << 10U;  ///< per block: the minimum of GPUs since 2020
+  size_t shared_bytes = size_t{99} << 10U;  ///< per block; the smallest limit of NVIDIA GPUs since 2020
 };
 
 /// Sets the shape of the emulated devices for all host threads until the end of the scope. Allocations are kept.

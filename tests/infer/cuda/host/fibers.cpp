@@ -26,7 +26,7 @@ Fiber* FiberPool::make() {
   auto fiber = std::make_unique<Fiber>();
   fiber->bottom = static_cast<unsigned char*>(memory) + kPage;
   fiber->bytes = kStackBytes;
-  // Offsets differ, since stacks that begin at the same place of a page would compete for the same cache lines.
+  // Shifts each stack differently, since stacks with the same offset in a page would compete for the same cache lines.
   const size_t shift = all_.size() % 32 * (kPage / 32);
   auto* top = static_cast<unsigned char*>(memory) + kPage + kStackBytes - shift;
   fiber->context = boost::context::detail::make_fcontext(top, kStackBytes - shift, body_);

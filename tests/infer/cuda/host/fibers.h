@@ -1,4 +1,4 @@
-// Fibers: stacks that one host thread switches between, on Boost.Context's fcontext. A switch costs a few nanoseconds.
+// Fibers: stacks that one host thread switches between. They use Boost.Context's fcontext: a switch takes nanoseconds.
 #pragma once
 
 #include <boost/context/detail/fcontext.hpp>
@@ -15,7 +15,7 @@ struct Fiber {
   size_t bytes = 0;
 };
 
-/// Saves the context of the fiber that was left. Must be called first by code that runs after a switch.
+/// Saves the context of the fiber that switched here. Code that runs after a switch must call this first.
 inline void arrive(boost::context::detail::transfer_t from) { static_cast<Fiber*>(from.data)->context = from.fctx; }
 
 /// Switches to fiber `to`. Returns when a fiber switches back to `from`.
@@ -24,7 +24,7 @@ inline void switch_fibers(Fiber& from, Fiber& to) { arrive(boost::context::detai
 /// A pool of reusable stacks.
 class FiberPool {
  public:
-  /// Creates an empty pool. A fiber runs `body`, which must end by switching to another fiber, not return.
+  /// Creates an empty pool. A fiber runs `body`, which must not return, but end by switching to another fiber.
   explicit FiberPool(void (*body)(boost::context::detail::transfer_t)) : body_(body) {}
   ~FiberPool();
   FiberPool(const FiberPool&) = delete;

@@ -47,8 +47,9 @@ void launch(Stream& stream, Index grid, Index block, size_t shared_bytes, std::f
 [[nodiscard]] unsigned char* dynamic_shared();
 
 /// Makes lanes of a warp meet. Each lane passes a mask and its own data, and waits. The last lane to arrive calls
-/// `compute` with the data of all lanes (null for lanes outside of the mask). Then all lanes continue. A lane that is
-/// not in its own mask, has returned, or waits elsewhere or with another mask is an error that names both places.
+/// `compute` with the data of all lanes (null for lanes outside of the mask). Then all lanes continue. Throws an
+/// error that names both source lines if a lane isn't in its own mask, or if a lane of the mask has returned, or waits
+/// at another line or with another mask.
 using Lanes = std::array<void*, 32>;
 void meet(unsigned mask, void* mine, void (*compute)(const Lanes& lanes, unsigned mask), std::source_location at);
 

@@ -86,7 +86,7 @@ struct Bf16 {
     return std::bit_cast<float>(i == 0 ? word << 16U : word & 0xFFFF0000U);
   }
 };
-/// A float, of which the GPU's TF32 products read only the upper 19 bits.
+/// Returns the float stored in `word`, truncated to its upper 19 bits, as the GPU's TF32 products read it.
 float tf32(uint32_t word) { return std::bit_cast<float>(word & 0xFFFFE000U); }
 
 template <typename Kind>

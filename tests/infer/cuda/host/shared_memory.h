@@ -1,4 +1,4 @@
-// The shared memory of the emulated block that runs: dynamic memory and arrays of exactly the declared lengths, filled
+// The shared memory of the running emulated block: dynamic memory and arrays of exactly the declared lengths, filled
 // with NaN, between red zones. The race detector detects accesses to a red zone. Without it, writes to a red zone are
 // detected when the block ends.
 #pragma once
@@ -19,7 +19,7 @@ class SharedMemory {
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
-  /// Starts a block with `dynamic_bytes` of dynamic shared memory, and at most `limit` bytes of shared memory in all.
+  /// Starts a block with `dynamic_bytes` of dynamic shared memory, and at most `limit` bytes of shared memory in total.
   void begin_block(size_t dynamic_bytes, size_t limit);
   /// Returns the shared array declared at `at`, and creates it on the first call.
   [[nodiscard]] void* array(size_t element_bytes, size_t count, const std::source_location& at);
@@ -28,7 +28,7 @@ class SharedMemory {
   void end_block() const;
 
   [[nodiscard]] const unsigned char* begin() const { return arena_; }
-  /// Returns the bytes of the block's arrays and dynamic memory.
+  /// Returns the total size in bytes of the block's arrays and dynamic memory, without red zones.
   [[nodiscard]] size_t bytes() const { return asked_; }
   [[nodiscard]] bool holds(const void* address) const {
     return static_cast<const unsigned char*>(address) - arena_ >= 0 &&
@@ -45,7 +45,7 @@ class SharedMemory {
   struct Array {
     size_t offset;
     size_t bytes;
-    std::source_location at;  ///< place of the declaration; unused for the first array, the dynamic memory
+    std::source_location at;  ///< location of the declaration; unused for the first array, the dynamic memory
   };
 
   void* add(size_t bytes, bool wide, const std::source_location& at);

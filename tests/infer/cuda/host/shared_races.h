@@ -52,7 +52,7 @@ class SharedRaces {
   std::vector<Cell> cells_;
   uint32_t interval_ = 0;
   std::array<uint32_t, kThreads> clock_{};                      // each thread's own clock, which only increases
-  std::array<std::array<uint32_t, kLanes>, kThreads> known_{};  // (thread, lane of its warp): latest clock observed
+  std::array<std::array<uint32_t, kLanes>, kThreads> known_{};  // (thread, lane of its warp): last clock seen
 };
 
 }  // namespace folio::infer::gpu::host::races

@@ -14,7 +14,7 @@ namespace folio::infer::gpu {
 namespace host {
 namespace {
 
-/// A lane's operand of a shuffle. exchange() replaces `bits`, the lane's value, by the value of lane `from`.
+/// A lane's operand of a shuffle. exchange() replaces `bits`, the lane's value, with that of lane `from`.
 struct Shuffle {
   uint64_t bits;
   unsigned from;

@@ -19,7 +19,8 @@ struct Run {
   Counts counts;
 };
 
-/// Calls kernel(out) with unwritten device memory for n_out floats.
+/// Calls kernel(out), where `out` has n_out floats in device memory, filled with NaN. Returns the final values of `out`
+/// and the operations that the emulator counted.
 template <typename Kernel>
 [[nodiscard]] Run run_kernel(Stream& stream, size_t n_out, Kernel kernel) {
   const DeviceMemory out = infer::gpu::test::unwritten(stream, n_out * sizeof(float));

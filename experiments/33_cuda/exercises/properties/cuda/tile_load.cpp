@@ -72,7 +72,8 @@ TEST(TileLoad, AWarpLoadsSideBySide) {
 
 TEST(TileLoad, NoTwoLanesWaitForABank) {
   const Counts counts = output_of(ramp(size_t{32} * 32), identity(32), 32, 32, 32).counts;
-  // Each warp stores twice. 32 times it reads one element of x, the same for all lanes, and an element of w per lane.
+  // Each of the 32 warps makes 2 stores and 64 reads. In each of 32 steps, all lanes read the same element of x, and
+  // each lane reads its own element of w.
   constexpr uint64_t kReadsOfW = uint64_t{32} * 32;
   EXPECT_EQ(counts.bank_conflicts / kReadsOfW, 0U)
       << "The result is right and the loads are good, but for this number of turns the other lanes wait when a warp "
