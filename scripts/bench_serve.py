@@ -37,11 +37,10 @@ import sys
 
 from compare import BUILD, SMOLLM2, TINYSHAKESPEARE, alternate, parser, ratios, report, run as run_program, with_range
 from picture import Panel, plot
-from servers import LLAMA_SERVER, Server, raise_descriptor_limit
+from servers import COMMANDS, LLAMA_SERVER, Server, raise_descriptor_limit
 from slow_clients import SlowClients, unread_port
 from sse_client import Request, run
 
-SERVERS = ["folio", "folio --fast", "llama-server", "vllm"]
 PROMPT = dict(median=128, sigma=0.8, low=16, high=640)
 OUTPUT = dict(median=64, sigma=0.6, low=8, high=256)
 SEPARATE = 20  # number of prompt tokens and of output tokens of the warm-up request, which is not measured
@@ -244,7 +243,8 @@ def measure_slow(model, a):
 def main():
     p = parser(__doc__, rounds=5)
     p.add_argument("models", nargs="*")
-    p.add_argument("--only", nargs="+", choices=SERVERS, default=["folio", "llama-server"], help="these servers")
+    p.add_argument("--only", nargs="+", default=["folio", "llama-server"],
+                   help="these servers (folio, llama-server, vllm), with flags: \"folio --max-batch-tokens 128\"")
     p.add_argument("--rates", nargs="+", type=float, default=[1, 2, 4], help="requests/s")
     p.add_argument("--requests", type=int, default=64)
     p.add_argument("--sequences", type=int, default=16)
@@ -257,6 +257,9 @@ def main():
     p.add_argument("--prefix", action="store_true")
     p.add_argument("--slow-clients", type=int, default=0, metavar="N")
     a = p.parse_args()
+    for name in a.only:
+        if name.split()[:1] not in [[kind] for kind in COMMANDS]:
+            p.error(f"--only {name!r} is not one of {', '.join(COMMANDS)}")
     if "vllm" in a.only and (a.prefix or a.shared_prefix or a.slow_clients or a.cache_type != "f16"):
         p.error("vllm is measured only under load, without a shared prefix and with a cache in 16 bits")
     for file in a.models:

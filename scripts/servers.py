@@ -44,18 +44,19 @@ def vllm_command(model, sequences, context, threads, cache_type):
             "--no-enable-prefix-caching"]
 
 
-COMMANDS = {"folio": folio_command, "folio --fast": lambda *a: [*folio_command(*a), "--fast"],
-            "llama-server": llama_command, "vllm": vllm_command}
+COMMANDS = {"folio": folio_command, "llama-server": llama_command, "vllm": vllm_command}
 
 
 class Server:
-    """A running server on a free local port: `with Server("folio", model, ...) as server`. If `command` is given, runs
-    it with --host and --port instead of COMMANDS[name]."""
+    """A running server on a free local port: `with Server("folio --fast", model, ...) as server`. The name's first word
+    is a key of COMMANDS, and the others are further flags. If `command` is given, runs it with --host and --port."""
 
     def __init__(self, name, model="", *, sequences=4, context=1024, threads=2, cache_type="f16", more=(),
                  command=None):
         self.name = name
-        command = command or COMMANDS[name](pathlib.Path(model).resolve(), sequences, context, threads, cache_type)
+        kind, *flags = name.split()
+        command = command or [*COMMANDS[kind](pathlib.Path(model).resolve(), sequences, context, threads, cache_type),
+                              *flags]
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]

@@ -1,4 +1,5 @@
 // Published limits of three GPUs. Computes from them a kernel's occupancy and lower bounds on its time.
+#pragma once
 
 #include <array>
 #include <cstddef>

@@ -1,4 +1,5 @@
 // Looks up a kernel's register count in two tables made from nvcc's reports: resources.txt here and in infer/cuda.
+#pragma once
 
 #include <optional>
 #include <string>

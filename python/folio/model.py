@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, Iterator, Mapping, Sequenc
 import numpy as np
 
 from . import _engine
-from .checks import (as_json, cache, draft_source, gpu, index, length_of, path_text, scale, seconds, text, token_id, token_ids,
-                     whole)
+from .checks import (as_json, cache, draft_source, gpu, index, length_of, path_text, scale, seconds, text, token_id,
+                     token_ids, whole)
 from .explanation import Explanation
 from .options import FORMS, renamed, server_options, with_names
 
