@@ -1,5 +1,5 @@
-// Batches of windows of tokens: random ones for training, where a batch depends only on the seed and its number, and
-// consecutive ones for evaluation.
+// Batches of token windows: random windows for training and consecutive windows for evaluation. A random batch depends
+// only on the seed and the batch number.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace folio::data {
 
-/// A batch of windows, as row-major arrays [rows, length]. The targets are the inputs shifted by one token.
+/// A batch of windows, as row-major arrays [rows, length]. Each target is the token that follows its input.
 struct Batch {
   static constexpr int32_t kIgnored = -100;  ///< a target that is excluded from the loss
 
@@ -35,15 +35,15 @@ struct Batches {
   BatchOf batch;
 };
 
-/// Divides `n_windows` windows of `length` inputs into batches of about 4,096 tokens. `batch` must return windows
-/// [first, first + rows) as one batch.
+/// Divides `n_windows` windows of `length` inputs into batches of at most 4,096 tokens, but at least one window. The
+/// function `batch` must return windows [first, first + rows) as one batch.
 [[nodiscard]] Batches in_batches(int64_t n_windows, int64_t length,
                                  std::function<Batch(int64_t first, int64_t rows)> batch);
 
 /// Specifies how a window continues after the end of a document. Without a `token`, ends of documents are ignored: the
 /// next document follows in the same sequence.
 struct DocumentEnd {
-  std::optional<int32_t> token{};  ///< marks ends of documents; padding follows in the window unless `masked`
+  std::optional<int32_t> token{};  ///< ends each document; the rest of the window is padding unless `masked`
   bool masked = false;             ///< no padding: the next document follows as a separate sequence (Batch::starts)
 };
 
@@ -73,8 +73,8 @@ class BatchSampler {
 [[nodiscard]] Batch consecutive_batch(TokenView tokens, int64_t first, int64_t rows, int64_t length,
                                       DocumentEnd document_end = {});
 
-/// Returns all consecutive windows of `length` inputs, in batches of about 4,096 tokens. `tokens` must outlive the
-/// result. Throws core::Error if no window fits.
+/// Returns all consecutive windows of `length` inputs, in batches of at most 4,096 tokens (but at least one window).
+/// `tokens` must outlive the result. Throws core::Error if no window fits.
 [[nodiscard]] Batches consecutive_batches(TokenView tokens, int64_t length, DocumentEnd document_end = {});
 
 }  // namespace folio::data

@@ -16,7 +16,7 @@ struct Corpus {
   std::string text;  ///< UTF-8, as in the file
 };
 
-/// Returns the name of a dataset, which also names its runs: "tinyshakespeare", or the file's name without extension.
+/// Returns the name of a dataset, "tinyshakespeare" or the file's name without extension. Runs are named after it.
 [[nodiscard]] std::string dataset_name(const std::string& dataset);
 
 /// Returns the path of `dataset`. Downloads "tinyshakespeare" if missing. Throws core::Error if there is no such file.

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kTogether = size_t{16} << 20U;  // bytes of text that are encoded in parallel, by all threads together
+constexpr size_t kTogether = size_t{16} << 20U;  // bytes of text to collect before all threads encode them in parallel
 constexpr size_t kChunk = size_t{1} << 19U;      // bytes that a thread encodes at a time
 
 // Collects the distinct characters of documents, and rejects invalid UTF-8.

@@ -29,7 +29,7 @@ class Digest {
 };
 
 struct DocumentsSummary {
-  std::string digest;  ///< Digest::hex() of the texts, joined by kDocumentEnd
+  std::string digest;  ///< hash in hexadecimal (Digest) of all texts, joined by <|endoftext|>
   uint64_t n_bytes = 0;
   uint64_t n_documents = 0;
   std::vector<std::string> characters{};  ///< distinct characters, sorted by code point
@@ -39,8 +39,8 @@ struct DocumentsSummary {
 /// documents are empty.
 [[nodiscard]] DocumentsSummary summarize(const Documents& documents);
 
-/// Adds words of the documents to `counts` until `n_bytes` of text are counted in total, and returns `counts`. Calls
-/// progress(bytes read so far).
+/// Adds words of the documents to `counts` until counts.n_bytes() reaches `n_bytes` or the text ends. Returns the
+/// updated `counts`. Calls progress(n), if set, with the number of bytes read so far.
 [[nodiscard]] WordCounts count_words(const Documents& documents, uint64_t n_bytes, WordCounts counts,
                                      core::ThreadPool& pool, const std::function<void(uint64_t)>& progress = {});
 
@@ -48,8 +48,8 @@ struct DocumentsSummary {
 class DocumentTokens {
  public:
   struct Options {
-    /// Folder for the tokens of long texts: a file tokens-HASH.u16 or .u32 of little-endian integers. The file is
-    /// written once for each combination of texts and tokenizer, which the hash identifies.
+    /// Folder for files with the tokens of long texts; if empty, all tokens are kept in memory. A file tokens-HASH.u16
+    /// or .u32 (little-endian integers) is written once per combination of texts and tokenizer, identified by the hash.
     std::filesystem::path folder{};
     uint64_t in_memory = uint64_t{64} << 20U;  ///< texts up to this many bytes are kept in memory, not in a file
     bool progress = false;                     ///< show progress on stderr while a file is written

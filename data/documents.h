@@ -40,7 +40,7 @@ class Documents {
   /// Returns the first line that is not blank; nullopt if the first file is not .jsonl, or is empty.
   [[nodiscard]] std::optional<std::string> first_line() const;
 
-  /// Calls `take` with the texts of several pieces, about 64 MiB in total, so that it can process them in parallel.
+  /// Calls `take` with several pieces to process in parallel, at least 64 MiB of text except in the last call.
   /// `where` is the file of the last piece. Calls `progress` after each piece with the number of bytes read so far.
   void read_together(const std::function<void(std::span<const std::string> texts, const std::string& where)>& take,
                      const std::function<void(uint64_t n_read)>& progress = {}) const;

@@ -16,7 +16,7 @@
 
 namespace folio::nn {
 
-/// The parts of a block. Each maps [B, T, dim] to [B, T, dim]. Norms may be empty.
+/// The parts of a block. Each maps [B, T, dim] to [B, T, dim]. An empty norm is skipped.
 struct BlockParts {
   torch::nn::AnyModule attention_norm;
   torch::nn::AnyModule attention;  ///< the only part that mixes positions
@@ -29,8 +29,8 @@ class BlockImpl : public torch::nn::Module {
   /// Creates a block. `dropout` is the probability of dropping an element of a branch's output in training. Throws
   /// core::Error unless it is in [0, 1).
   explicit BlockImpl(BlockParts parts, double dropout = 0.0);
-  /// Maps x to y, both [B, T, dim]; `starts` marks packed sequences (mask.h). Throws core::Error if y has another
-  /// shape.
+  /// Maps x to y, both [B, T, dim]; `starts` marks packed sequences (mask.h). Throws core::Error if attention
+  /// or the feed-forward network returns another shape.
   virtual torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {});
 
   /// Returns the modules that forward() calls. They can be replaced, but new ones are not registered as submodules.

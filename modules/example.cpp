@@ -1,4 +1,5 @@
-// Trains a Llama. The token file holds int32 [steps, 4, 65]: each row is 64 input tokens and one more, the last target.
+// Trains a Llama. The token file contains int32 [steps, 4, 65]: in each row, the first 64 tokens are the inputs, and
+// the last 64 are their targets.
 #include <fmt/format.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/adamw.h>

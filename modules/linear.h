@@ -1,5 +1,5 @@
 // Linear and embedding layers, and Linears, the factory that creates them for a model. Derived classes may store the
-// weights elsewhere, for example fixed weights in a memory-mapped file.
+// weights elsewhere, for example frozen weights in a memory-mapped file.
 //
 //     y [..., out] = x [..., in] Wᵀ + bias               W [out, in]
 //
@@ -49,7 +49,7 @@ class EmbeddingImpl : public torch::nn::Module {
   [[nodiscard]] virtual Linear as_head() const { return Linear(weight); }
   void reset_parameters();
 
-  torch::Tensor weight;  ///< [vocab_size, dim]
+  torch::Tensor weight;  ///< [vocab_size, dim]; undefined if a derived class stores it elsewhere
 
  protected:
   EmbeddingImpl() = default;

@@ -20,7 +20,8 @@ namespace folio::nn {
 
 class LlamaImpl : public torch::nn::Module {
  public:
-  /// Throws core::Error if the configuration is invalid or needs features that `parts` does not have.
+  /// Creates a model with random weights (initialize()). Throws core::Error if the configuration is invalid or needs
+  /// features that `parts` does not have.
   explicit LlamaImpl(const core::ModelConfig& config, std::shared_ptr<const Parts> parts = std::make_shared<Parts>());
 
   /// Returns the logits [B, T, vocab_size] of token ids, int64 [B, T]; `starts` marks packed sequences (mask.h). Throws
@@ -40,7 +41,7 @@ class LlamaImpl : public torch::nn::Module {
   [[nodiscard]] const core::ModelConfig& config() const { return config_; }
 
  protected:
-  torch::Tensor stream(const torch::Tensor& tokens, const torch::Tensor& starts);  ///< output of the last block
+  torch::Tensor stream(const torch::Tensor& tokens, const torch::Tensor& starts);  ///< last block's output [B, T, dim]
 
   core::ModelConfig config_;
   std::shared_ptr<const Parts> parts_;

@@ -20,7 +20,7 @@
 namespace folio::nn {
 
 struct PartOptions {
-  double dropout = 0.0;      ///< probability in training, for embeddings, attention weights and branch outputs
+  double dropout = 0.0;      ///< dropout probability in training: embeddings, attention weights, branch outputs
   bool written_out = false;  ///< compute attention by its formula instead of LibTorch's kernel (attention.h)
   std::shared_ptr<const Linears> linears = dense();
 };
@@ -52,12 +52,13 @@ class Parts {
                                Linear head) const {
     return head->forward(norm->forward(x));
   }
-  /// Returns the mean cross-entropy, in nats, of the targets [B, T] that differ from kIgnored. x is as in logits().
+  /// Returns the mean cross-entropy, in nats, of the targets [B, T] that differ from kIgnored. x [B, T, dim] is the
+  /// last block's output.
   virtual torch::Tensor loss(const core::ModelConfig& config, const torch::Tensor& x, RMSNorm norm, Linear head,
                              const torch::Tensor& targets) const {
     return torch::cross_entropy_loss(logits(config, x, norm, head).flatten(0, 1), targets.flatten());
   }
-  static constexpr int64_t kIgnored = -100;  ///< default ignore_index of LibTorch's cross_entropy_loss()
+  static constexpr int64_t kIgnored = -100;  ///< targets with this value have no loss; LibTorch's default ignore_index
 
   [[nodiscard]] const PartOptions& options() const { return options_; }
 

@@ -39,8 +39,8 @@ def timed(call, n):
 
 
 def sides_of(n, model, llama, a):
-    """Returns {(n, name): function} for each way to complete n prompts. A function generates, given the round's number,
-    and returns tokens/s."""
+    """Returns {(n, name): function} for each way to complete n prompts. Each function gets the number of a round,
+    generates, and returns tokens/s."""
     options = dict(max_tokens=a.tokens, seed=1)
     theirs = dict(max_tokens=a.tokens, temperature=0.8, top_p=0.95, seed=1)
     # Different prompts for each call, so that none is in the prefix cache.

@@ -24,8 +24,8 @@ KINDS = {"ServeReplica:default:Replica": "replicas", "ServeReplica:default:Ingre
 
 
 def processor_seconds(of):
-    """Returns {kind of process: CPU seconds} of all descendants of process `of`, including those of Ray. The kinds are
-    the values of KINDS and "other"."""
+    """Returns {kind of process: CPU seconds} of all descendants of the process with ID `of`. The kinds are the values
+    of KINDS and "other"."""
     parents, names, seconds = {}, {}, {}
     for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

@@ -119,8 +119,8 @@ def server_of(name, model, a, **more):
 
 
 def measure_load(model, a):
-    """Saves the results of all rounds as JSON, and a plot. Returns, like every measure_…(), the results of alternate(),
-    then the other arguments of report()."""
+    """Saves the results of all rounds as JSON, and a plot. Like every measure_…(), returns arguments of report():
+    {name of each side: [result of each round]}, and the table's head, rows and title."""
     tokens = []
 
     def side(name, round_):
@@ -204,7 +204,7 @@ def measure_slow(model, a):
 
     async def load_beside(server, port, tokens, seed):
         """Runs load() while slow clients are connected. Returns the values of load(), the number of connected slow
-        clients, and how often one was cut off."""
+        clients, and how often the server disconnected one."""
         async with SlowClients(port, a.slow_clients) as slow:
             return *await load(server, tokens, seed), slow.connected(), slow.cut_off
 

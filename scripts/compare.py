@@ -209,7 +209,8 @@ def positive(text):
 
 
 def parser(doc, rounds, threads=2):
-    """Returns a parser with the flags that all comparisons have."""
+    """Returns a parser with the flags that all comparisons have. `rounds` and `threads` are the defaults of --rounds
+    and --threads; threads=None omits --threads."""
     p = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--rounds", type=positive, default=rounds)
     if threads:

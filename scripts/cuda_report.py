@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDERS = [ROOT / "infer/cuda", ROOT / "experiments/33_cuda"]
 REQUIREMENTS = ROOT / "scripts/requirements-cuda.txt"
 VENV = ROOT / "build/cuda-venv"
-# The flags of infer/cuda/CMakeLists.txt.
+# nvcc's flags, as in infer/cuda/CMakeLists.txt.
 FLAGS = ["-std=c++20", "-O3", "-DNDEBUG", "-fmad=false", "-Xcompiler=-Wall,-Wextra,-ffp-contract=off", "-Werror=all-warnings"]
 HEADER = """\
 What nvcc {version} says of the kernels for sm_90. Made by scripts/cuda_report.py --update; make cuda-report checks it.
@@ -93,7 +93,7 @@ def readable(mangled):
     names = {}
     for name, full in zip(mangled, done.stdout.splitlines()):
         full = re.sub(r"\(anonymous namespace\)::|folio::infer::gpu::|folio::experiments::", "", full)
-        names[name] = re.sub(r"\((?:\w+ )*\w+\)(?=\d)", "", full).replace("> >", ">>")  # no casts in arguments
+        names[name] = re.sub(r"\((?:\w+ )*\w+\)(?=\d)", "", full).replace("> >", ">>")  # removes casts such as (int)16
     return names
 
 
@@ -117,7 +117,8 @@ def compile_file(nvcc, source):
 
 
 def bytes_said(name, comments):
-    """Returns the bytes of shared memory in the first `cuda_report` comment that matches the kernel, else None."""
+    """Returns the bytes of dynamic shared memory that the first `cuda_report` comment for the kernel specifies, or
+    None if there is no such comment."""
     for pattern, expression in comments:
         regex = re.sub(r"\\{(\w+)\\}", r"(?P<\1>\\w+)", re.escape(pattern)).replace(r"\*", ".+")
         found = re.fullmatch(regex, name)

@@ -16,7 +16,7 @@ class Unavailable(Exception):
 
 
 class Wrong(Exception):
-    """An error that no other source can fix, such as a wrong existing file."""
+    """Raised if trying another source would not help, such as when the target is already a different file."""
 
 
 def digest(path):

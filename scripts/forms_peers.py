@@ -38,9 +38,9 @@ class Program:
 
 
 def xgrammar(tokens, end, mask):
-    """Returns the functions compiled(schema) and begin(grammar), as llguidance() does. compiled() compiles a schema.
-    begin() starts a new text and returns two functions: one accepts a token of the text, the other writes to `mask` the
-    bitmask of tokens allowed next."""
+    """Returns two functions. compiled(schema) returns the compiled grammar. begin(grammar) starts a new text and
+    returns two functions: take(token) appends a token and returns false if it isn't allowed; write() stores the
+    bitmask of the tokens allowed next in `mask`."""
     import xgrammar
 
     info = xgrammar.TokenizerInfo(tokens, xgrammar.VocabType.RAW, vocab_size=len(tokens), stop_token_ids=[end])
@@ -62,7 +62,7 @@ def llguidance(tokens, end, mask):
     number = {token: i for i, token in reversed([*enumerate(tokens)]) if token}
     longest = max(map(len, number))
 
-    class Tokenizer:  # splits by longest match; llguidance uses it for bytes that a schema forces
+    class Tokenizer:  # splits text by longest match; llguidance tokenizes with it the bytes that a schema forces
         eos_token_id, bos_token_id = end, None
 
         def __call__(self, text):
@@ -114,8 +114,9 @@ def answer(compiled, begin, schema, texts):
 
 
 def peer(name, vocabulary):
-    """Measures the engine `name`. Each line of stdin has a schema and texts. Prints, for each of these lines, a line
-    of JSON with the times. Must run in build/venv-forms."""
+    """Measures the engine `name`. Each line of stdin is {"schema": ..., "texts": [token ids, ...]}. For each, prints a
+    line: {"ms": time to compile, "us": times per mask, "cut": number of rejected texts} or {"error": message}. Must run
+    in build/venv-forms."""
     import numpy as np
 
     with open(vocabulary) as file:

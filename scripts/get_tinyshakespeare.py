@@ -93,7 +93,8 @@ def drop_inline_directions(lines):
 
 
 def speeches(markdown, page_head):
-    """Yields each speech of a play as a list of corpus lines, with "NAME:" first."""
+    """Yields each speech of a play as a list of corpus lines, with "NAME:" first. Appends the line `page_head`, unless
+    it is None, to the last speech of each scene except the play's last scene."""
     speech, emptied = None, False
     for lines in paragraphs(join_split_names(markdown)):
         if lines[0].startswith("#"):  # headings are removed
@@ -119,12 +120,14 @@ def speeches(markdown, page_head):
 
 
 def render_play(markdown, page_head=None):
-    """Returns a play in the corpus's format, with an empty line after each speech. Errata are not yet corrected."""
+    """Returns a play in the corpus's format, with an empty line after each speech. `page_head` is the play's entry in
+    PAGE_HEADS, if any. Does not correct errata."""
     return "".join("\n".join(speech) + "\n\n" for speech in speeches(markdown, page_head))
 
 
 def read_errata(path):
-    """Reads tinyshakespeare_errata.txt, which explains its format. Returns {title: [(where, wrong, right)]}."""
+    """Reads tinyshakespeare_errata.txt, which explains its format. Returns {title: [(where, wrong, right)]}; `where` is
+    "PATH:LINE", for error messages."""
     errata, title = {}, None
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -186,7 +189,7 @@ def from_web(target):
 
 
 def installed_plays():
-    """Returns the folder of plays in the installed package, or None."""
+    """Returns the folder of plays in the installed package, or None if PACKAGE isn't installed in VERSION."""
     try:
         package = importlib.metadata.distribution(PACKAGE)
     except importlib.metadata.PackageNotFoundError:

@@ -18,8 +18,8 @@ def number(value):
 
 
 def run(name, program, out, flags):
-    """Runs a study. Returns the contents of results.json, or None if the file is missing or contradicts the exit
-    code."""
+    """Runs a study. Returns the parsed results.json. Returns None if the file is missing or the exit code doesn't match
+    it: 0 if all results hold, otherwise 1."""
     out.mkdir(parents=True, exist_ok=True)
     results = out / "results.json"
     results.unlink(missing_ok=True)  # an older run's results must not be reported

@@ -98,7 +98,8 @@ def conversation(wording, name, value):
 
 
 def world(seed, n_wordings):
-    """Returns the conversations of train.jsonl, eval.jsonl and questions.jsonl, as three lists."""
+    """Returns the conversations of train.jsonl, eval.jsonl and questions.jsonl, as three lists. train.jsonl asks for
+    each fact in `n_wordings` wordings, the others in one."""
     draw = random.Random(seed)
     train, evaluation, questions = [], [], []
     for names, kinds in ((draw.sample(TOWNS, 5), TOWN), (draw.sample(PEOPLE, 5), PERSON)):

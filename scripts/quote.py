@@ -89,7 +89,8 @@ def with_quotes(root, text):
 
 
 def shown_as(text, value):
-    """Formats `value` like the number `text` in the README: same number of decimals, separators and style of signs."""
+    """Formats `value` like the number `text` in the README: its number of decimals, thousands separators, and sign
+    character."""
     number = float(value)
     decimals = len(text.partition(".")[2])
     if "e" in text:
@@ -114,7 +115,8 @@ def named(names, part, what):
 
 
 def with_values(text, values):
-    """Replaces the numbers in `text` with `values`: one number, or a string with as many numbers as `text`."""
+    """Replaces the numbers in `text` with those of `values`, a string, or with the number `values` if `text` has only
+    one. Raises ValueError if the counts differ."""
     if isinstance(values, str):
         values = [number.replace("−", "-").replace(",", "") for number in NUMBER.findall(values)]
     else:
@@ -194,8 +196,8 @@ def take(source, folder):
 
 
 def quoted(root, page, taken):
-    """Returns the text of `page` with quoted code and results updated. First copies results from the folder `taken`,
-    unless it is None."""
+    """Returns the text of `page`, a study's README, with quoted code and results updated. If `taken` is not None, first
+    copies the study's results from `taken`/NAME, if that folder has any."""
     folder = page.parent
     if taken and (taken / folder.name / "results.json").exists():
         take(taken / folder.name, folder)

@@ -23,7 +23,7 @@ NO_END = [0, 2, 4, 65]  # end tokens of SmolLM2 and of character models, to be s
 
 async def answers(server, a):
     """Sends one request after another for 1 + --seconds seconds. The first second is a warm-up, whose results are
-    dropped. Returns a Load per request, at least one."""
+    dropped. Returns an sse_client.Load (arrival times and tokens) per later request, at least one."""
     loads = []
     start = time.perf_counter()
     while not loads or time.perf_counter() < start + 1 + a.seconds:

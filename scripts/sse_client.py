@@ -16,9 +16,9 @@ EVENT = re.compile(rb"^data: (\{.*\})\r?$", re.MULTILINE)
 
 @dataclass
 class Request:
-    prompt: list  # token ids, or text
+    prompt: list  # token ids; a string is also allowed
     max_tokens: int
-    at: float = 0.0  # time at which the request is sent, in seconds after the start
+    at: float = 0.0  # time at which run() sends the request, in seconds after run() starts
 
 
 @dataclass
@@ -66,7 +66,8 @@ def without_chunks(data):
 
 
 def read(pieces, start):
-    """Parses a response, given as (arrival time, bytes) pieces. A token's time is when the end of its event arrived."""
+    """Returns the Answer in a response, given as (arrival time, bytes) pieces. A token's time is when the end of its
+    event arrived. Raises RuntimeError if the status is not 200."""
     data = b"".join(piece for _, piece in pieces)
     if not data.startswith(b"HTTP/1.1 200"):
         raise RuntimeError(f"the server says: {data[:500]!r}")
@@ -87,8 +88,9 @@ def read(pieces, start):
 
 
 async def stream_all(port, requests, payloads, at_once):
-    """Sends `payloads` and returns (start, pieces) for each: `start` is the scheduled time, or the sending time if
-    `at_once` is given; `pieces` has a tuple (arrival time, bytes) for each part of the response received."""
+    """Sends payloads[i] at the time scheduled in requests[i]; if `at_once` is given, at most that many at a time.
+    Returns (start, pieces) for each: `start` is the scheduled time, or the sending time if `at_once` is given; `pieces`
+    has a tuple (arrival time, bytes) for each received part of the response."""
     loop = asyncio.get_running_loop()
     turns = asyncio.Semaphore(at_once or len(requests))
     begun = time.perf_counter()

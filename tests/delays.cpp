@@ -39,7 +39,7 @@ void maybe_delay(const void* caller) {
   ::nanosleep(&delay, nullptr);
 }
 
-// Returns the C library's function with this name. Of the two versions of pthread_cond_*, returns the newer one.
+// Returns the C library's function with this name. pthread_cond_* functions have two versions; returns the newer one.
 template <typename Function>
 Function* original(Function* /*replacement*/, const char* name) {
   void* found = ::dlvsym(RTLD_NEXT, name, "GLIBC_2.3.2");

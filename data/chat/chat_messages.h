@@ -10,11 +10,11 @@ namespace folio::data {
 
 enum class MessageForm {
   OpenAi,  ///< as in OpenAI's API
-  Dataset  ///< OpenAI's form or TRL's, in which calls may lack an ID, and arguments may be an object
+  Dataset  ///< OpenAI's or TRL's form; call IDs may be missing, and arguments may be an object, not a string
 };
 
-/// Parses messages, whose content is a string or a list of text parts. Throws core::Error whose message completes a
-/// sentence that begins with "messages", such as "must be a non-empty list".
+/// Parses messages whose content is a string or a list of text parts. Throws core::Error if they are invalid. The error
+/// text, such as "must be a non-empty list", has no subject: the caller must prepend the word "messages".
 [[nodiscard]] std::vector<ChatMessage> chat_messages(const nlohmann::json& list, MessageForm form);
 [[nodiscard]] std::vector<ChatMessage> chat_messages(const core::OrderedJson& list, MessageForm form);
 

@@ -90,7 +90,8 @@ class ChatTemplate {
                                                  std::span<const ChatMessage> messages, const RenderOptions& options,
                                                  std::vector<ChatSpan>* generated = nullptr);
 
-/// Tokenizes a rendered chat. Prepends the tokenizer's prefix_tokens() unless the chat begins with them.
+/// Tokenizes a rendered chat. Prepends the special tokens that the model expects first (prefix_tokens(), usually BOS)
+/// unless the chat begins with them.
 [[nodiscard]] std::vector<int32_t> encode_rendered(const Tokenizer& tokenizer, std::span<const ChatPiece> rendered);
 
 /// Renders and tokenizes a conversation. Spends a step of the budget in `options` per byte of the rendered chat.
@@ -105,8 +106,8 @@ class ChatTemplate {
 /// Delimiters of the reasoning that a model writes before its answer (Qwen 3, DeepSeek-R1, SmolLM3).
 inline constexpr std::string_view kThinkBegin = "<think>";
 inline constexpr std::string_view kThinkEnd = "</think>";
-/// Specifies where an answer may contain reasoning: nowhere, at its beginning after kThinkBegin, or from its first
-/// token, because the prompt ends with kThinkBegin.
+/// Reasoning in an answer. None: the model does not support it. Possible: the answer may begin with "<think>". Begun:
+/// the prompt contains the opening "<think>", so the answer's first token is part of the reasoning.
 enum class Thinking : uint8_t { None, Possible, Begun };
 /// Returns where the answer to `prompt` may contain reasoning: None if neither template nor vocabulary supports
 /// reasoning.

@@ -156,8 +156,8 @@ size_t end_of_answer(const Rendered& whole, size_t begin, const std::string& mar
   return end;
 }
 
-// Returns the text that ends a turn: the white space and the special token that follow the chat `whole` in `more`, the
-// same chat with one more turn. Returns "" if generation does not stop at that token.
+// Returns the text that ends a turn. `more` is the chat `whole` with one more turn. The result is the white space and
+// the special token after `whole` in `more`, or "" if generation does not stop at that token.
 std::string mark_between(const Tokenizer& tokenizer, const Rendered& whole, const Rendered& more) {
   if (!more.starts_with(whole)) return "";
   const std::string_view behind = std::string_view(more.text).substr(whole.size());

@@ -52,7 +52,7 @@ class ChatRenderer {
   /// Returns true if the training targets of answers include a token or text that stops generation.
   [[nodiscard]] bool learns_to_stop() const;
 
-  /// Returns the tokens of a conversation that ends before an answer, including the generation prompt.
+  /// Returns the tokens of a conversation whose answer is to be generated, and of the generation prompt after it.
   [[nodiscard]] std::vector<int32_t> prompt(const StoredConversation& conversation) const;
 
  private:
@@ -61,7 +61,7 @@ class ChatRenderer {
   const Tokenizer& tokenizer_;
   const ChatTemplate& chat_;
   std::string mark_;  ///< text that ends a turn: end_of_turn()
-  std::string next_;  ///< text that begins the next turn, if mark_ is empty: mark_of_next_turn()
+  std::string next_;  ///< if mark_ is empty: the text that begins the next turn and stops generation, or ""
   mutable std::once_flag once_;
   mutable std::optional<ToolFormat> format_;  ///< how the template writes calls; set when first needed
 };

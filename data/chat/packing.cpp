@@ -122,7 +122,7 @@ BatchOf PackedExamples::shuffled(int64_t rows, uint64_t seed) const {
     uint64_t number = 0;
     std::optional<Epoch> epoch{};
   };
-  const auto last = std::make_shared<Last>();  // the last epoch used; consecutive batches mostly share it
+  const auto last = std::make_shared<Last>();  // cache: the most recent epoch, which the next batch usually needs, too
   return [this, rows, seed, last](uint64_t number) {
     Batch batch{.rows = rows, .length = length_};
     for (int64_t row = 0; row < rows; ++row) {

@@ -19,9 +19,9 @@ class PackedExamples {
   /// core::Error if no learned token remains.
   PackedExamples(std::vector<ChatExample> examples, int64_t length, int32_t padding);
 
-  [[nodiscard]] int64_t n_windows() const { return static_cast<int64_t>(windows_.size()); }  ///< per epoch
-  [[nodiscard]] int64_t n_learned() const { return n_learned_; }                             ///< learned targets
-  [[nodiscard]] int64_t n_inputs() const { return n_inputs_; }                               ///< non-padding positions
+  [[nodiscard]] int64_t n_windows() const { return static_cast<int64_t>(windows_.size()); }  ///< windows per epoch
+  [[nodiscard]] int64_t n_learned() const { return n_learned_; }                             ///< targets in the loss
+  [[nodiscard]] int64_t n_inputs() const { return n_inputs_; }                               ///< inputs without padding
   [[nodiscard]] double fullness() const;                                                     ///< non-padding fraction
   [[nodiscard]] int64_t n_cut() const { return n_cut_; }                                     ///< truncated examples
   [[nodiscard]] int64_t n_lost() const { return n_lost_; }  ///< number of learned tokens that truncation removed
@@ -29,7 +29,8 @@ class PackedExamples {
   /// Returns endless batches of `rows` windows. Each epoch shuffles the windows, and the examples of equal length.
   /// The result must not outlive this object.
   [[nodiscard]] BatchOf shuffled(int64_t rows, uint64_t seed) const;
-  /// Returns one epoch in order, about 4,096 tokens per batch. The result must not outlive this object.
+  /// Returns one epoch without shuffling, at most 4,096 tokens (but at least one window) per batch. The result must not
+  /// outlive this object.
   [[nodiscard]] Batches in_order() const;
 
  private:

@@ -61,7 +61,7 @@ std::string with_calls(const ChatMessage& message) {
 
 std::vector<ChatMessage> in_words(std::span<const ChatMessage> messages, const std::string& tools, bool has_system) {
   std::vector<ChatMessage> plain;
-  bool is_answered = false;  // true after a tool's message; further results are appended to it
+  bool is_answered = false;  // the last message in `plain` has tool results; append further results to it
   for (const ChatMessage& message : messages) {
     if (message.role != ChatRole::Tool) {
       plain.push_back({.role = message.role, .content = with_calls(message), .reasoning = message.reasoning});
@@ -92,7 +92,7 @@ class Recognizer {
   [[nodiscard]] ToolFormat recognize() {
     if (rendered(conversation(0), true).value_or("").find(kNames[0]) != std::string::npos) {
       if (found()) return format_;
-      // A template that concatenates arguments, or prints objects in Python's notation, needs them as a string.
+      // A template that concatenates arguments, or prints objects in Python's notation, needs arguments as a string.
       const auto call = rendered(conversation(1), false);
       format_ = {.arguments_as_text = true};
       if ((!call || call->find(kPrinted) != std::string::npos) && found()) return format_;
@@ -193,7 +193,8 @@ class Recognizer {
     format_.separator = two->substr(call.end, other->begin - call.end);
   }
 
-  // Returns where the turn ends in the text after a call: before end_of_turn(), or else before the first special token.
+  // Returns the offset in `behind`, the text after a call, at which the turn ends: that of the text that ends a turn
+  // (end_of_turn()), or else of the first special token, or else of the trailing white space.
   [[nodiscard]] size_t end_of_turn_in(const std::string& behind) const {
     const std::string mark = end_of_turn(tokenizer_, chat_);
     if (const size_t at = behind.find(mark); !mark.empty() && at != std::string::npos) return at;

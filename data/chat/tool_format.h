@@ -28,11 +28,11 @@ struct CallPiece {
 };
 
 struct ToolFormat {
-  std::string before{};   ///< text that the template writes before any answer, so the model must generate it, too
+  std::string before{};   ///< text between the generation prompt and every answer, which the model must generate
   std::string opening{};  ///< text between `before` and the name of the first call
   /// The beginning of `opening`, which distinguishes a call from an answer without calls.
   std::string trigger{};
-  bool only_at_start = false;      ///< `trigger` begins a call only at the start of an answer, not in other JSON
+  bool only_at_start = false;      ///< `trigger` is plain JSON: only at the start of an answer does it begin a call
   std::vector<CallPiece> call{};   ///< pieces of a call, from the function's name to its arguments or ID
   bool several = false;            ///< an answer may have more than one call
   std::string separator{};         ///< text between two calls, up to the name of the second

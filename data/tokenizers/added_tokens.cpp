@@ -98,8 +98,8 @@ AddedTokens::ZonedText AddedTokens::normalized(const ZonedText& from, size_t beg
     result.zones.push_back({.end = size, .parse_special = zone->parse_special});
     at = zone_end;
   }
-  // If NFC composed characters across the end of a zone, the zones' ends in the normalized text are unknown. In that
-  // case, parse no special tokens.
+  // Zones are ranges with or without parsing of special tokens. If NFC composed characters across the end of a zone,
+  // the ends of zones in the normalized text are unknown. In that case, parse no special tokens.
   if (size != result.text.size()) result.zones = {{.end = result.text.size(), .parse_special = false}};
   return result;
 }

@@ -163,7 +163,7 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, const std::string& where)
   for (size_t i = 0; i < pieces.size(); ++i) {
     if (vocabulary_.types[i] == PieceType::Normal) continue;
     if (!core::is_utf8(pieces[i])) fail("{}: token {} (\"{}\") is not UTF-8", where, i, core::printable(pieces[i]));
-    const auto bytes = byte_level_to_bytes(pieces[i]);  // of the normal piece that files would spell the same
+    const auto bytes = byte_level_to_bytes(pieces[i]);  // a normal piece with these bytes is spelled the same in files
     require_new(others.insert(pieces[i]).second && (!bytes || words.find(*bytes) < 0), i, pieces[i], where);
     const auto id = static_cast<int32_t>(i);
     if (is_word_piece(vocabulary_, id) && pieces[i].size() == 1)
@@ -182,7 +182,7 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, const std::string& where)
     }
     require(merges_.find(pair_of(left, right)) == nullptr, "{}: merge {} occurs twice", where, rank);
     merges_[pair_of(left, right)] = {.rank = static_cast<uint32_t>(rank), .id = joined};
-    if (words.find(whole) < 0) words.add(joined);  // only user-defined pieces are not in the index yet
+    if (words.find(whole) < 0) words.add(joined);  // true only for user-defined pieces; normal ones are in the index
   }
   if (vocabulary_.ignore_merges) words_ = std::move(words);
   index_tokens({.map = vocabulary_.nfc ? to_nfc : nullptr});

@@ -52,7 +52,8 @@ class BpeTokenizer final : public VocabularyTokenizer<BpeVocabulary> {
   /// Reads tokenizer.json and tokenizer_config.json: BPE with one of the supported pre-tokenizers. Throws core::Error
   /// that names the unsupported feature otherwise.
   [[nodiscard]] static BpeTokenizer from_hf(const hf::TokenizerFiles& source);
-  /// Returns true for byte-level BPE: tokenizer.json has a pre-tokenizer other than Metaspace, and no byte fallback.
+  /// Returns true for byte-level BPE: tokenizer.json has a pre-tokenizer and no byte fallback. The pre-tokenizer must
+  /// not be Metaspace, unless the decoder is ByteLevel.
   [[nodiscard]] static bool is_hf(const nlohmann::json& tokenizer);
 
   /// Returns the tokens of a prompt. User-defined tokens are separated first (AddedTokens). If `nfc` is set, the text

@@ -11,13 +11,13 @@
 
 namespace folio::data {
 
-/// Returns the bytes spelled in the alphabet, as UTF-8: " " becomes "Ġ", "\n" becomes "Ċ".
+/// Returns the bytes spelled in the byte-level alphabet, as UTF-8: " " becomes "Ġ", "\n" becomes "Ċ".
 [[nodiscard]] std::string bytes_to_byte_level(std::string_view bytes);
 
-/// Returns the bytes that `text` spells, or nullopt if a character is not in the alphabet.
+/// Returns the bytes that `text` spells, or nullopt if a character is not in the byte-level alphabet.
 [[nodiscard]] std::optional<std::string> byte_level_to_bytes(std::string_view text);
 
-/// Returns the pieces as spelled in files: normal pieces in the alphabet, others unchanged.
+/// Returns the pieces as spelled in files: normal pieces in the byte-level alphabet, others unchanged.
 [[nodiscard]] std::vector<std::string> to_byte_level(const Vocabulary& vocabulary);
 
 /// Replaces the byte-level spelling of each piece (such as "Ġ" for a space) by its bytes, in place. Throws core::Error,

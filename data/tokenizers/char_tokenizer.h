@@ -40,7 +40,7 @@ class CharTokenizer final : public VocabularyTokenizer<Vocabulary> {
   /// Writes tokenizer.json and tokenizer_config.json. The model is written as BPE without merges or a pre-tokenizer.
   void write_hf(const std::filesystem::path& directory) const override;
 
-  /// Reads a parsed tokenizer.json. is_hf() returns true if it has no merges, no byte fallback and no pre-tokenizer.
+  /// Reads a parsed tokenizer.json. is_hf() returns true if the file has no merges, byte fallback or pre-tokenizer.
   [[nodiscard]] static CharTokenizer from_hf(const nlohmann::json& tokenizer, const std::string& where);
   [[nodiscard]] static bool is_hf(const nlohmann::json& tokenizer);
 

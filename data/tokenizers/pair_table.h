@@ -10,7 +10,7 @@
 
 namespace folio::data {
 
-using TokenPair = uint64_t;  ///< two IDs as one integer; pairs with lower IDs are smaller
+using TokenPair = uint64_t;  ///< left ID in the upper 32 bits, right ID in the lower: sorts by left ID first
 
 [[nodiscard]] inline TokenPair pair_of(int32_t left, int32_t right) {
   return (uint64_t{static_cast<uint32_t>(left)} << 32U) | static_cast<uint32_t>(right);

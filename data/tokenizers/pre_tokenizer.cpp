@@ -182,7 +182,7 @@ size_t o200k_end(std::string_view text, size_t at, bool contractions, int most_n
   return end_without_letters(begin, most_numbers, true);
 }
 
-// Known names, from llama.cpp's llama-vocab.cpp. Of several names with equal settings, files get the first.
+// Names from llama.cpp's llama-vocab.cpp. If several have equal settings, the first is written to GGUF files.
 constexpr std::array kNames = {
     PreTokenizerName{.name = "gpt-2", .kind = PreTokenizer::Gpt2},
     PreTokenizerName{.name = "phi-2", .kind = PreTokenizer::Gpt2},

@@ -16,7 +16,7 @@ struct TokenizerFiles;
 
 /// Specifies where add_space_prefix adds a space. The step of tokenizer.json that adds it is in parentheses.
 enum class SpacePrefix : uint8_t {
-  Normalizer,  ///< before each text between special and user-defined tokens (Prepend; SentencePiece, GGUF)
+  Normalizer,  ///< before each text between added tokens (Prepend in tokenizer.json; also SentencePiece and GGUF)
   Always,      ///< as Normalizer, except before a text that begins with a space (Metaspace)
   First,       ///< before the whole input, unless it begins with a space or an added token (Metaspace)
 };
@@ -25,7 +25,7 @@ enum class SpacePrefix : uint8_t {
 struct SentencePieceVocabulary : Vocabulary {
   std::vector<float> scores;
   bool add_space_prefix = true;
-  SpacePrefix space_prefix = SpacePrefix::Normalizer;  ///< not stored in GGUF files
+  SpacePrefix space_prefix = SpacePrefix::Normalizer;  ///< GGUF files do not store it and imply this default
   bool split_words = false;                            ///< text is split before each space, as by Metaspace
 
   /// Sets SentencePiece's default IDs.
@@ -38,13 +38,13 @@ struct SentencePieceVocabulary : Vocabulary {
   bool operator==(const SentencePieceVocabulary&) const = default;
 };
 
-/// Throws core::Error, prefixed with `where`, if lists differ in length, an ID is out of range, a score is not finite,
-/// a byte piece is not "<0xNN>", or a piece is empty, longer than 1024 bytes, not UTF-8 or repeated (llama.cpp aborts
-/// on repeated pieces).
+/// Throws core::Error, prefixed with `where`, if pieces, types and scores differ in number, an ID is out of range, a
+/// score is not finite, a byte piece is not "<0xNN>", or a piece is empty, longer than 1024 bytes, not UTF-8 or
+/// repeated (llama.cpp aborts on repeated pieces).
 void validate(const SentencePieceVocabulary& vocabulary, const std::string& where);
 
-/// Returns true if merges can produce the piece `id`, which may be user-defined, as in llama.cpp and in Hugging Face's
-/// tokenizers.
+/// Returns true if merges can produce the piece `id`: it is normal or user-defined, as in llama.cpp and in Hugging
+/// Face's tokenizers, contains no space, and has no flag TokenFlags::apart.
 [[nodiscard]] bool joins(const SentencePieceVocabulary& vocabulary, size_t id);
 
 class SentencePieceTokenizer final : public VocabularyTokenizer<SentencePieceVocabulary> {

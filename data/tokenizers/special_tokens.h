@@ -15,7 +15,7 @@ struct TokenFlags {
   bool lstrip = false;       ///< the match includes white space before the token
   bool rstrip = false;       ///< the match includes white space after the token
   bool single_word = false;  ///< matches only if no letter, digit or underscore (\w) is next to it
-  bool normalized = false;   ///< the token is found in normalized text, after its own text is normalized
+  bool normalized = false;   ///< the token and the text are both normalized before matching
   bool apart = false;        ///< user-defined piece that merges do not produce, although it is two pieces joined
 
   bool operator==(const TokenFlags&) const = default;

@@ -63,7 +63,8 @@ class SymbolMerger {
     bool operator<(const Candidate& other) const { return order > other.order; }  // the lowest order comes first
   };
 
-  // If the pair that begins at `left` has a rank, appends it to the heap and returns true.
+  // If the pair that begins at `left` has a rank, appends it to heap_ and returns true. The caller must then restore
+  // the heap order.
   template <typename Rule>
   bool add_candidate(int32_t left, Rule& rule) {
     const Symbol& a = symbols_[static_cast<size_t>(left)];

@@ -27,7 +27,7 @@ using ChatTemplates = std::map<std::string, std::string>;
 /// Options for encoding a prompt.
 struct PromptOptions {
   bool parse_special = true;  ///< parse special tokens: "<s>" in the prompt is one token
-  bool add_special = true;    ///< prepend prefix_tokens()
+  bool add_special = true;    ///< prepend the tokens that the model expects first, usually BOS (prefix_tokens())
 };
 
 class Tokenizer {
@@ -48,7 +48,7 @@ class Tokenizer {
   /// Returns the special tokens that the model expects before a text, usually BOS. Empty if there are none.
   [[nodiscard]] virtual std::vector<int32_t> prefix_tokens() const { return {}; }
 
-  /// Returns prefix_tokens(), followed by encode(text).
+  /// Returns the tokens of `text`, preceded by prefix_tokens(), usually BOS. Special tokens in `text` are not parsed.
   [[nodiscard]] std::vector<int32_t> encode_with_prefix(std::string_view text) const;
 
   /// Returns a prompt's tokens. With add_special, prepends prefix_tokens() unless the prompt already begins with them.

@@ -30,7 +30,7 @@ struct Vocabulary {
   bool add_bos = false;
   bool add_eos = false;
   std::map<int32_t, TokenFlags> flags;  ///< flags that differ from the default, by ID; not in GGUF
-  std::vector<int32_t> prefix;          ///< replaces BOS before each text, such as GLM's [gMASK] and <sop>; not in GGUF
+  std::vector<int32_t> prefix;          ///< if not empty, replaces BOS (GLM: [gMASK] <sop>); not stored in GGUF
 
   bool operator==(const Vocabulary&) const = default;
 };

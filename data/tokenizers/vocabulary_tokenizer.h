@@ -36,7 +36,7 @@ class VocabularyTokenizer : public Tokenizer {
  protected:
   explicit VocabularyTokenizer(V vocabulary) : vocabulary_(std::move(vocabulary)) {}
 
-  /// Indexes the special and added tokens of the vocabulary, which must be valid. Must be called by the constructor.
+  /// Indexes the special and added tokens of the vocabulary, which must be valid. Subclass constructors must call it.
   void index_tokens(Normalization normalization = {}) {
     std::vector<SpecialToken> special;
     for (size_t i = 0; i < vocabulary_.pieces.size(); ++i) {

@@ -1,4 +1,4 @@
-// Study: how well can counting predict the next character? The results are explained in README.md.
+// Study: how well do n-gram counts predict the next character? The results are explained in README.md.
 #include <fmt/format.h>
 #include <torch/optim/adamw.h>
 #include <torch/types.h>

@@ -1,4 +1,5 @@
-// Study: what does a softmax before the cross-entropy cost? The results are explained in README.md.
+// Study: how much does an extra softmax before the cross-entropy loss impair training? The results are explained in
+// README.md.
 #include <fmt/format.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -36,7 +37,8 @@ torch::nn::Sequential make_model(int64_t vocab_size) {
                                torch::nn::ReLU(), torch::nn::Linear(kWidth, vocab_size));
 }
 
-// Returns the loss. cross_entropy_loss applies a softmax itself, so `broken`, which passes probabilities, applies two.
+// Returns the training loss. cross_entropy_loss expects logits and applies a softmax. If `broken`, it receives
+// probabilities, so that the softmax is applied twice.
 torch::Tensor training_loss(const torch::Tensor& logits_NV, const torch::Tensor& targets_N, bool broken) {
   return torch::cross_entropy_loss(broken ? logits_NV.softmax(1) : logits_NV, targets_N);
 }
@@ -48,7 +50,7 @@ struct Evaluation {
   double accuracy = 0.0;   ///< fraction of positions where the target is the most likely character
 };
 
-// Evaluates the model on a whole split. The model reads one character, so one run for each of V characters suffices.
+// Evaluates the model on a whole split. The model's input is one character, so each of V characters is run only once.
 Evaluation evaluate(torch::nn::Sequential& model, std::span<const int32_t> split, int64_t vocab_size, bool broken) {
   const torch::NoGradGuard no_grad;
   const auto length = static_cast<int64_t>(split.size()) - 1;
@@ -98,8 +100,8 @@ Run train_one(const experiments::Shakespeare& text, uint64_t seed, bool broken) 
 void study(Report& report) {
   const experiments::Shakespeare text = experiments::load_shakespeare(0.1, 0.1);
   const double characters = text.vocab_size;
-  // The broken loss is ln(sum of e^z_j) - z_y for target y, where z are probabilities. It is lowest if z_y = 1 and all
-  // others are 0. The sum of e^z_j is also largest for such z, and smallest if all probabilities are equal.
+  // The broken loss is ln(sum over j of e^z_j) - z_y for target y, where z are probabilities. It is lowest if z_y = 1
+  // and all other z_j are 0. The sum is largest if any one z_j is 1, and smallest if all z_j are equal.
   const double log_sum_at_most = std::log(std::exp(1.0) + characters - 1.0);
   const double log_sum_at_least = std::log(characters) + 1.0 / characters;
   const double bound = log_sum_at_most - 1.0;

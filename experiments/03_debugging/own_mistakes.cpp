@@ -48,7 +48,8 @@ void study_table_of_gradients(Report& report, const Shakespeare& text, const tra
   report.check_below("6 and where it is added, percent", gradients[1], 1.0);
 }
 
-// Mistake 7 in README.md: an optimizer with another model's parameters. Compares 50 such steps with 50 correct steps.
+// Mistake 7 in README.md: the optimizer holds another model's parameters. Compares 50 training steps with and without
+// the mistake.
 void study_other_models_optimizer(Report& report, const Shakespeare& text, train::TrainConfig config) {
   config.steps = 50;
   nn::Llama other = seeded_llama(config.model, config.seed + 1);
@@ -70,8 +71,8 @@ void study_other_models_optimizer(Report& report, const Shakespeare& text, train
   report.check_above("7 with its own they change by", moved[1], 0.01);
 }
 
-// Mistake 8 in README.md: a schedule shorter than the training. Trains with three schedules. `share` is the cosine's
-// period as a fraction of all steps; 0 means a constant learning rate.
+// Mistake 8 in README.md: a schedule shorter than the training. Trains with three schedules. `share` is the
+// fraction of all steps after which the cosine reaches its minimum; 0 means a constant learning rate.
 void study_short_schedule(Report& report, const Shakespeare& text, train::TrainConfig config) {
   struct Schedule {
     std::string name;

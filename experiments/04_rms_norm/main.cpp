@@ -1,4 +1,5 @@
-// Study: how does RMSNorm help training, and which elements may it average over? See README.md for the results.
+// Study: how much does RMSNorm help training, and what fails if a norm averages over positions? The results
+// are explained in README.md.
 #include <fmt/format.h>
 #include <torch/nn/modules/container/any.h>
 

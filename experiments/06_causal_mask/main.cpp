@@ -26,10 +26,10 @@ constexpr int64_t kSampled = 400;  // number of characters to generate
 struct Study {
   std::string name;
   bool masked;
-  Doubles mean{}, last{}, sample{};  // by seed: mean loss, loss at the last position, 3-gram loss of `text`
+  Doubles mean{}, last{}, sample{};  // by seed: mean loss, last position's loss, 3-gram loss of generated text
   std::string text{};                // generated with the first seed
   train::LineChart::Series by_position{};
-  torch::Tensor weights_TT{};  // one head's weights on the first window of the validation split
+  torch::Tensor weights_TT{};  // one head's attention weights on the first window of the validation split
 };
 
 // Returns the attention weights of all heads in all layers, [layers · heads, T, T].

@@ -1,4 +1,5 @@
-// Study: what do fewer key/value heads save, and what do they cost? The results are explained in README.md.
+// Study: how much memory do fewer key/value heads save in the KV cache, and how much do they raise the loss? The
+// results are explained in README.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -76,7 +77,7 @@ void study(Report& report) {
     model.n_kv_heads = n_kv_heads;
     variants.push_back({fmt::format("{} of {} heads", name_of(model), n_heads), model});
   }
-  // Multi-query attention saves 2 dim (dim - kv_dim) parameters. Spend them on the feed-forward's three matrices.
+  // Multi-query attention saves 2 dim (dim - kv_dim) parameters per layer. Use them to widen the feed-forward.
   core::ModelConfig wide = variants[2].model;
   wide.hidden_dim += 2 * (wide.dim - wide.kv_dim()) / 3;
   variants.push_back({"MQA of 4 heads, wide", wide});

@@ -72,7 +72,7 @@ void show_starts(Report& report, const experiments::Shakespeare& text, const cor
                {"width, first values of w1 and w3", "SwiGLU", "ReLU", "GELU", "SwiGLU / ReLU"}, rows);
 }
 
-// Shows the lowest, fourth, fifth and highest loss of each variant over the seeds: do they form one cluster or two?
+// Shows each variant's lowest, fourth, fifth and highest loss over the seeds, to see if they form one cluster or two.
 void show_seeds(Report& report, const std::vector<experiments::Outcome>& outcomes) {
   std::vector<std::vector<Report::Json>> rows;
   for (const experiments::Outcome& outcome : outcomes) {

@@ -21,7 +21,8 @@ using core::ModelConfig;
 using experiments::Report;
 using torch::nn::AnyModule;
 
-// Index in variants_of() of the first variant that lacks a part. Variant 0 is the whole model, the last has no mask.
+// Index in variants_of() of the first variant with a part removed. Variant 0 is the whole model, 1 to 5 only change a
+// part, and the last has no causal mask.
 constexpr size_t kFirstTakenAway = 6;
 
 std::vector<experiments::Variant> variants_of(const ModelConfig& model) {
@@ -62,8 +63,8 @@ std::vector<experiments::Variant> variants_of(const ModelConfig& model) {
   return variants;
 }
 
-// Returns the mean loss at the last position of windows that begin at every `stride`-th character. Even without the
-// causal mask, a model's input doesn't contain that target.
+// Returns the mean loss at the last position of windows that begin at every `stride`-th character. The last
+// target is not part of the input, so even a model without the causal mask must predict it.
 double last_position_loss(nn::Llama& model, const experiments::Shakespeare& text, int64_t window, int64_t stride) {
   constexpr int64_t kWindowsAtOnce = 128;
   const torch::NoGradGuard no_grad;

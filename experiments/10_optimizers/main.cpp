@@ -1,4 +1,4 @@
-// Study: which update rule reaches the lowest loss in 300 steps, each at its best learning rate, and how much do
+// Study: which optimizer reaches the lowest loss in 300 steps if each uses its best learning rate, and how much do
 // warm-up and clipping help? The results are explained in README.md.
 #include <fmt/format.h>
 #include <torch/types.h>

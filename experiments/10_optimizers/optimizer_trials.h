@@ -33,7 +33,7 @@ class OptimizerTrials {
  public:
   OptimizerTrials(const Report& report, const Shakespeare& text, train::TrainConfig setting);
 
-  /// For Muon: learning rate of AdamW, which updates all parameters other than the blocks' matrices.
+  /// Learning rate of AdamW in trials of Muon, which updates only the blocks' matrices. Must be set before such trials.
   double muons_adamw_rate = 0.0;
 
   /// Finds each contender's best learning rate and stores the result in its `search`.

@@ -61,7 +61,7 @@ struct SwiGluGradients {
                                               const torch::Tensor& w3, const torch::Tensor& dy,
                                               Mistake mistake = Mistake::None);
 
-/// Returns the gradient of logits [N, V] for their mean cross-entropy with `targets` [N].
+/// Returns the gradient of the mean cross-entropy with respect to `logits` [N, V]. `targets` [N] are class indices.
 [[nodiscard]] torch::Tensor cross_entropy_backward(const torch::Tensor& logits, const torch::Tensor& targets,
                                                    Mistake mistake = Mistake::None);
 

@@ -37,7 +37,7 @@ Tensors autograd_of(Forward forward, const Tensor& x, const Tensor& dy, const Te
   return torch::autograd::grad({y}, leaves, {dy});
 }
 
-// Returns a function that computes autograd_of() for a module converted to the given type.
+// Returns a function that computes autograd's gradients of a module's input and parameters in a given type.
 template <typename Module>
 std::function<Tensors(torch::Dtype)> autograd_of_module(std::shared_ptr<Module> module, const Tensor& x,
                                                         const Tensor& dy) {
@@ -138,7 +138,7 @@ Part swiglu_part(const Tensor& x, const Tensor& dy) {
     swiglu->to(torch::kDouble);
     const Tensor w1 = weight("w1.weight"), w3 = weight("w3.weight");
     const Tensor z = x.to(torch::kDouble).matmul(w1.t()), up = x.to(torch::kDouble).matmul(w3.t());
-    // d y / d x = W2 (diag(up) diag(silu') W1 + diag(silu) W3)
+    // With z = W1 x and up = W3 x: d y / d x = W2 (diag(up) diag(silu'(z)) W1 + diag(silu(z)) W3).
     const Tensor hidden =
         torch::diag_embed(up).matmul(silu_jacobian(z)).matmul(w1) + torch::diag_embed(torch::silu(z)).matmul(w3);
     return {through(weight("w2.weight").matmul(hidden), dy.to(torch::kDouble))};
@@ -194,8 +194,8 @@ Part model_part(const std::vector<Part>& parts) {
     for (const auto& parameter : model->named_parameters()) gradients.push_back(by_name.at(parameter.key()));
     return gradients;
   };
-  // Rounding errors accumulate forward and backward through two norms and two branches per layer, the last norm, the
-  // output matrix and the loss.
+  // Rounding errors accumulate forward and backward through two norms, attention and a feed-forward network per layer,
+  // the final norm, the output matrix and the loss.
   const int64_t norm = parts[0].chain, attention = parts[2].chain, ffn = parts[3].chain, loss = parts[4].chain;
   return {.name = "whole model",
           .chain = kLayers * (2 * norm + attention + ffn) + norm + D + V + loss,

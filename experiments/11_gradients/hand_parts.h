@@ -20,15 +20,15 @@ struct Part {
   /// Number of rounding errors on the longest path from the inputs to a gradient: the total length of the sums on it,
   /// plus 10 for elementwise operations.
   int64_t chain = 0;
-  std::function<Tensors(torch::Dtype)> autograd{};          ///< gradients of the input and the parameters
-  std::function<Tensors(torch::Dtype, Mistake)> by_hand{};  ///< the same gradients, by hand
+  std::function<Tensors(torch::Dtype)> autograd{};          ///< gradients of input and parameters, by autograd
+  std::function<Tensors(torch::Dtype, Mistake)> by_hand{};  ///< gradients of input and parameters, derived by hand
   std::function<Tensors()> naive{};  ///< gradient of the input (attention: of the scores), by full Jacobians in double
-  std::function<Tensors()> fast{};   ///< the same gradient without Jacobians
+  std::function<Tensors()> fast{};   ///< the gradient of `naive`, without Jacobians; both are null for the whole model
   int64_t jacobian = 0;              ///< number of elements in the Jacobians
-  int64_t kept = 0;                  ///< number of elements stored by the form without Jacobians
+  int64_t kept = 0;                  ///< number of elements that `fast` stores for the backward pass
 
-  /// Returns a bound on the relative error of a gradient in the given type: `chain` times half an ulp. It ignores that
-  /// cancellation in sums raises the error; the rounding errors have random signs and partly cancel, too.
+  /// Returns an estimated limit on the relative error of a gradient in the given type: `chain` times half an ulp. Not a
+  /// strict bound: cancellation in sums raises the relative error, but rounding errors of random sign partly cancel.
   [[nodiscard]] double limit(torch::Dtype type) const;
 };
 

@@ -23,10 +23,11 @@ using experiments::Report;
 using hand::Mistake;
 using Doubles = std::vector<double>;
 
-// Relative errors of a part's gradients, by seed.
+// Relative errors of a part's gradients, by seed, against autograd in double. naive: full Jacobians against the form
+// without them. mistaken: with the part's most common mistake.
 struct Errors {
   Doubles in_double, in_float, autograd_in_float, naive, mistaken;
-  Doubles share;  ///< sum of in_double, in_float and naive, each as a fraction of Part::limit()
+  Doubles share;  ///< sum of in_double, in_float and naive, each divided by Part::limit(); must be < 1
 };
 
 // Formats the largest value as "1.2e-16". Returns null, shown as a dash, if there are no values.

@@ -16,7 +16,7 @@ namespace {
 train::TrainConfig setting_of(const Shakespeare& text, int64_t width, int64_t steps) {
   train::TrainConfig config = small_setting(text);
   config.model.dim = width;
-  config.model.hidden_dim = 11 * width / 4;  // same ratio as in small_setting()
+  config.model.hidden_dim = 11 * width / 4;  // 11/4 of the width, as in small_setting()
   config.model.head_dim = 16;
   config.model.n_heads = config.model.n_kv_heads = width / config.model.head_dim;
   config.steps = config.eval_every = steps;

@@ -13,7 +13,7 @@ namespace folio::experiments {
 /// FLOPs of training per token. A multiply-add counts as two, and the backward pass costs twice the forward pass.
 struct Operations {
   double matrices = 0.0;  ///< 6 · N, where N is the number of parameters without the embedding
-  double head = 0.0;      ///< 6 · V · dim for the output matrix: the embedding matrix (V, dim), which N excludes
+  double head = 0.0;      ///< 6 · V · dim for the output matrix, the tied embedding (V, dim) that N excludes
   double attention =
       0.0;  ///< 12 · layers · T · dim: per position, T scores and a sum of T values (including masked ones)
 
@@ -24,12 +24,13 @@ struct Operations {
 struct ScalingGrid {
   std::vector<int64_t> widths, steps;
   std::vector<ScalingRuns> runs{};
-  core::ModelConfig shape{};  ///< shared configuration, except for sizes derived from the width
+  core::ModelConfig shape{};  ///< configuration of all models, except for sizes derived from the width; set by train()
 
   [[nodiscard]] const ScalingRuns& at(size_t width, size_t step) const { return runs[width * steps.size() + step]; }
 
-  /// Fills `runs`: trains a model for each run and each of report.seeds(), in parallel. Parameter counts exclude the
-  /// embedding (Kaplan et al., "Scaling Laws for Neural Language Models", 2020, section 1.3).
+  /// Trains a model of each of `widths` for each of `steps` from each of report.seeds(), in parallel. Fills `runs`.
+  /// Parameter counts exclude the embedding (Kaplan et al., "Scaling Laws for Neural Language Models", 2020,
+  /// section 1.3).
   void train(const Report& report);
 
   /// Returns the FLOPs for a model of this shape with `parameters` parameters, not counting the embedding. The width

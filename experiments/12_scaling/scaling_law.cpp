@@ -64,8 +64,8 @@ Corner walk_downhill(const Function& f, const Point& start, double step) {
   return *std::min_element(simplex.begin(), simplex.end(), lower);
 }
 
-// Geometric means of N and D over the points. The fit's variables are the logarithms of the law's terms at these means,
-// where the terms have similar sizes.
+// Geometric means of N and D over the points. Instead of A and B, which vary by orders of magnitude with the exponents,
+// the fit uses the terms A / N^alpha and B / D^beta at these means.
 struct Middle {
   double parameters, tokens;
 };

@@ -33,10 +33,10 @@ namespace folio::experiments::tutorial {
 
 /// The results of all leak measurements for one model.
 struct Findings {
-  std::vector<double> losses{};          ///< result of losses_by_position
-  std::vector<double> other_futures{};   ///< result of losses_with_other_futures
-  std::vector<double> without_future{};  ///< result of losses_without_future
-  double change = 0.0;                   ///< result of change_from_last_character
+  std::vector<double> losses{};          ///< mean loss at each position
+  std::vector<double> other_futures{};   ///< mean loss at each position with later characters replaced
+  std::vector<double> without_future{};  ///< mean loss at each position without later characters
+  double change = 0.0;                   ///< largest change of earlier logits if the last character changes
   double later_share = 0.0;              ///< fraction of the sum of gradient_map() that is due to later characters
 };
 [[nodiscard]] Findings look_for_leaks(Llama& model, std::span<const int32_t> split, int64_t windows);
@@ -48,8 +48,8 @@ struct Findings {
 /// Returns the fraction of the `length`-character sequences of `split` that also occur in `train`.
 [[nodiscard]] double share_that_occurs(std::span<const int32_t> split, std::span<const int32_t> train, size_t length);
 
-/// Returns the mean loss of ten random batches with dropout on the attention weights, as Kitano's notebook
-/// evaluates. `number` selects the batches. Leaves dropout disabled.
+/// Returns the mean loss of ten random batches with dropout on the attention weights, which Kitano's notebook leaves on
+/// in its evaluations. `number` selects the batches. Disables dropout on return.
 [[nodiscard]] double loss_as_the_tutorial_takes_it(Llama& model, const data::BatchSampler& batches, uint64_t number);
 
 }  // namespace folio::experiments::tutorial

@@ -26,7 +26,8 @@ class Training {
 
   [[nodiscard]] Llama& model() { return model_; }
   [[nodiscard]] int64_t steps() const { return steps_; }
-  /// Returns the values of loss_as_the_tutorial_takes_it() on the validation split, one every 100 steps.
+  /// Returns the validation losses, one every 100 steps from step 0, with dropout on the attention weights as in
+  /// Kitano's notebook.
   [[nodiscard]] std::vector<train::LineChart::Point> curve() const;
 
  private:

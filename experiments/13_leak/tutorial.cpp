@@ -14,7 +14,8 @@ torch::nn::Linear linear(int64_t in, int64_t out, bool bias = true) {
   return torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(bias));
 }
 
-// Returns RoPE with the notebook's angles [T, K/2]: p · 10000^(-2(i - 1)/K), where i starts at 0 instead of 1.
+// Returns RoPE with the notebook's angles [T, K/2]. Position p rotates pair i by p · 10000^(-2(i - 1)/K), where i
+// starts at 0 instead of 1.
 nn::RopeCache rotations(int64_t positions, int64_t head_dim) {
   const torch::Tensor i_P = torch::arange(head_dim / 2, torch::kDouble);
   const torch::Tensor frequency_P = torch::pow(10000.0, -2.0 * (i_P - 1.0) / static_cast<double>(head_dim));
@@ -85,7 +86,7 @@ BlockImpl::BlockImpl(const Config& config, const nn::RopeCache& rope, const std:
 torch::Tensor BlockImpl::forward(torch::Tensor x_BTD) {
   x_BTD = norm_->forward(x_BTD);  // replaces the residual stream, instead of normalizing a copy for attention
   x_BTD = x_BTD + attention_->forward(x_BTD);
-  x_BTD = norm_->forward(x_BTD);  // the same norm and scale again
+  x_BTD = norm_->forward(x_BTD);  // before the feed-forward: the same module, with the same scale, as before attention
   x_BTD = x_BTD + feedforward_->forward(x_BTD);
   return x_BTD;
 }

@@ -13,8 +13,8 @@ struct Variant {
   std::string name;
   NormOver norm;
   std::vector<Findings> findings{};  // by seed: leaks of the trained model
-  std::vector<double> early{};       // by seed: mean_gain_from_future() after a quarter of the steps
-  torch::Tensor gradients_TT{};      // gradient_map of the first seed
+  std::vector<double> early{};       // by seed: loss reduction due to later characters, after 1/4 of the steps
+  torch::Tensor gradients_TT{};      // first seed: influence of each character (column) on each position's loss (row)
 
   [[nodiscard]] std::vector<double> each(double (*of)(const Findings&)) const {
     std::vector<double> values;

@@ -21,11 +21,11 @@ constexpr double kWidth = 138, kHeight = 62, kGapX = 18, kGapY = 34, kMargin = 1
 // A box of the picture, or a bend: the point where a line between boxes on distant levels crosses a level in between.
 struct Item {
   const Node* node = nullptr;  // null for a bend
-  size_t level = 0;            // row of the picture, from 0 at the bottom; above the rows of all users
+  size_t level = 0;            // row of the picture, 0 at the bottom; higher than all items that use this one
   double x = 0.0;              // horizontal center
   struct Use {
     Item* item;
-    double port;  // where the line ends: offset from the item's center
+    double port;  // horizontal offset of the line's end from the center of `item`
   };
   std::vector<Use> users{};  // ends of the lines from this item: boxes or bends one level below
   [[nodiscard]] double width() const { return node == nullptr ? 0.0 : kWidth; }

@@ -18,7 +18,8 @@ using namespace folio;  // NOLINT: a single-file program
 using experiments::Report;
 using tape::Rung;
 
-constexpr int64_t kRows = 16, kLength = 32, kWidth = 64, kCompared = 20;  // as in experiments/growing
+// Windows per batch, characters per window and width as in experiments/growing; number of steps with compared losses.
+constexpr int64_t kRows = 16, kLength = 32, kWidth = 64, kCompared = 20;
 
 std::string small_number(double value) { return fmt::format("{:.1e}", value); }
 

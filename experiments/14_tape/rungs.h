@@ -32,10 +32,10 @@ struct Rung {
 /// Returns a model of embeddings of width D, one causal attention head, and a linear layer to the logits.
 [[nodiscard]] Rung one_head(int64_t vocab_size, int64_t D, uint64_t seed);
 
-/// Records the rung's parameters as leaves of the tape and returns the leaves in the same order.
+/// Records the model's parameters as leaves of the tape and returns the leaves in the same order.
 [[nodiscard]] std::vector<Tensor> leaves(Tape& tape, const Rung& rung);
 
-/// Updates the rung's parameters by one gradient descent step, on a new tape. Returns the loss before the step.
+/// Updates the model's parameters by one gradient descent step, with a new tape. Returns the loss before the step.
 double descend(Rung& rung, const data::Batch& batch);
 
 }  // namespace folio::tape

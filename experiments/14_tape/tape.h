@@ -51,10 +51,11 @@ class Tape {
   /// Records a parameter or input. Throws core::Error unless the number of values matches the shape.
   Tensor leaf(const std::string& name, Shape shape, Values values);
 
-  /// Records an entry with zero values, to be filled by an operation. Throws core::Error for an input of another tape.
+  /// Records an entry of zeros. The calling operation must fill its value and set its backward function, `rule`. Throws
+  /// core::Error for an input of another tape.
   Tensor record(const std::string& operation, Shape shape, const std::vector<Tensor>& inputs);
 
-  /// Computes the gradients of all entries. Throws core::Error if the loss is not a scalar, or on a second call.
+  /// Computes ∂loss/∂value for all entries. Throws core::Error if the loss is not a scalar, or on a second call.
   void backward(const Tensor& loss);
 
   [[nodiscard]] const std::deque<Node>& nodes() const { return nodes_; }  ///< in the order of recording

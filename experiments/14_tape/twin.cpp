@@ -59,14 +59,14 @@ torch::Tensor growing_loss(growing::Model& model, const data::Batch& batch) {
   return growing::cross_entropy(logits_BTV, ids_of(batch.targets).view({batch.rows, batch.length}));
 }
 
-// An operation or model (rung) that runs on a tape and in LibTorch. The loss is a randomly weighted sum of the result.
+// An operation or model that runs on a tape and in LibTorch. The loss is a randomly weighted sum of its outputs.
 struct Case {
   std::string name;
   std::vector<Parameter> leaves;
   double roundings;
   std::function<Tensor(const std::vector<Tensor>&)> record;
-  std::function<torch::Tensor(const Twins&)> libtorch;  // computes the same as `record`
-  std::shared_ptr<growing::Model> model{};              // parameters for `libtorch`; null for an operation
+  std::function<torch::Tensor(const Twins&)> libtorch;  // the same operation or model in LibTorch
+  std::shared_ptr<growing::Model> model{};              // the model that `libtorch` runs; null for an operation
 };
 
 Values random_values(int64_t n, uint64_t seed) {
@@ -170,8 +170,8 @@ double roundings(const Rung& rung, int64_t rows, int64_t length) {
   const auto n = static_cast<double>(rows * length), v = static_cast<double>(rung.parameters[0].shape.rows);
   if (rung.name == "bigram") return n + v + kRest;
   const auto d = static_cast<double>(rung.parameters[0].shape.columns), t = static_cast<double>(length);
-  // Lengths of the sums. Forward: projection, score, softmax, mean of values, logits, softmax. Backward: logits, mean,
-  // softmax, score, projection, and the sum over all positions that used a weight.
+  // Lengths of the sums on the longest path. Forward: projection, score, softmax, average of values, logits, softmax.
+  // Backward: logits, average, softmax, score, projection, and the sum over all positions that used a weight.
   return (d + d + t + t + d + v) + (v + t + d + t + t + 3 * d) + n + 2 * kRest;
 }
 

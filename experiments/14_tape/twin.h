@@ -19,7 +19,7 @@ struct Check {
 };
 [[nodiscard]] std::vector<Check> check_gradients(uint64_t seed);
 
-/// Returns the number of rounding errors on the longest path from a rung's parameters to a gradient, for batches of B
+/// Returns the number of rounding errors on the longest path from a model's parameters to a gradient, for batches of B
 /// windows with T positions.
 [[nodiscard]] double roundings(const Rung& rung, int64_t B, int64_t T);
 

@@ -17,8 +17,8 @@ namespace folio::experiments {
 
 struct Generation {
   std::vector<int32_t> tokens{0};
-  std::vector<std::vector<float>> logits{};  ///< by generated token
-  std::vector<Work> work{};                  ///< by generated token: cumulative work
+  std::vector<std::vector<float>> logits{};  ///< (count, vocab_size): tokens[i + 1] is the argmax of logits[i]
+  std::vector<Work> work{};                  ///< work[i]: total work of generating the tokens up to tokens[i + 1]
 };
 
 /// Generates `count` <= 256 tokens greedily (a forward pass has at most 256 rows) on a runner with counting kernels.

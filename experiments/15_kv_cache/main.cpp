@@ -1,4 +1,5 @@
-// Study: what does a KV cache save, and how should its memory be allocated? The results are explained in README.md.
+// Study: how much work does a KV cache save, and how should its memory be allocated? The results are explained in
+// README.md.
 #include <fmt/format.h>
 
 #include <array>

@@ -24,7 +24,8 @@ struct Problem {
 struct Step {
   std::string name;
   std::function<void(const Product&)> run;
-  std::function<void(CountingMemory&, const Product&)> count;  ///< counting version; empty: same as the previous step
+  /// The step with access counting. If empty, the counts of the previous step apply.
+  std::function<void(CountingMemory&, const Product&)> count;
   bool threads = false;
   bool in_order = true;  ///< whether the products of each output are added in increasing order of k
 };

@@ -8,7 +8,8 @@ namespace folio::experiments {
 struct VectorStep {
   const char* name;
   size_t lanes;  ///< floats per vector
-  /// Computes the product for rows [begin, end) of w. Both must be multiples of 4, and n must be 1 or even.
+  /// Computes the product for rows [begin, end) of w. Both must be multiples of 4, n must be 1 or even, and k a
+  /// multiple of `lanes`.
   void (*product)(const Product& p, size_t begin, size_t end);
   /// Runs rounds · kPeakSums vector multiply-adds in registers. Returns a sum so that the compiler can't remove them.
   float (*multiply_adds)(size_t rounds);

@@ -1,4 +1,4 @@
-// Study: what do fewer bits per weight cost? The results are explained in README.md.
+// Study: how much does the loss rise with fewer bits per weight? The results are explained in README.md.
 #include <fmt/format.h>
 
 #include <array>

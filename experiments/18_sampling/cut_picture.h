@@ -11,8 +11,8 @@ namespace folio::experiments {
 struct CutPicture {
   struct Panel {
     std::string title{};               ///< heading, with the text before the position
-    std::vector<Candidate> model{};    ///< candidates, most likely first
-    std::vector<std::string> names{};  ///< texts of the candidates to draw, most likely first
+    std::vector<Candidate> model{};    ///< all candidates with the model's probabilities, most likely first
+    std::vector<std::string> names{};  ///< texts of the most likely candidates, one per bar
   };
 
   std::string title;

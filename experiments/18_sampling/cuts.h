@@ -17,7 +17,8 @@ struct Candidate {
 /// Returns softmax over all tokens except `never`, most likely first. Equally likely tokens are in order of their ids.
 [[nodiscard]] std::vector<Candidate> ranked(std::span<const float> logits, std::span<const int32_t> never);
 
-/// Returns how many of the most likely tokens top-k, top-p and min-p keep; 1 at temperature 0. `model` must be sorted.
+/// Returns how many of the most likely tokens top-k, top-p and min-p keep; 1 at temperature 0. `model` must be in the
+/// order of ranked(), most likely first.
 [[nodiscard]] size_t n_kept(std::span<const Candidate> model, const infer::SamplerOptions& options);
 
 /// Returns the distribution to draw from: the kept tokens of `model`, at the options' temperature, normalized.

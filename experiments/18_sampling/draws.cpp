@@ -80,7 +80,8 @@ void check_draws(Report& report, std::span<const float> logits) {
         power.push_back(fits(setting.options));
       }
     }
-    // Repeats the draws in reverse order with two new samplers per draw, one with the same seed and one with another.
+    // Checks that a draw depends only on the seed and the position: repeats all draws in reverse order, each with a new
+    // sampler. Also draws with another seed, for comparison.
     SamplerOptions options = settings[0].options;
     options.seed = seed;
     std::vector<int32_t> forwards;

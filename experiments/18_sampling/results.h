@@ -33,7 +33,8 @@ class Results {
   /// Counts tokens of the setting `name` that the textbook sampler in cuts.h would not have drawn.
   [[nodiscard]] int64_t n_other(const std::string& name) const;
 
-  /// Shows a table with rows for the corpus (named `book`) and each setting. Plots untruncated settings by temperature.
+  /// Shows a table with rows for the corpus (named `book`) and each setting. Plots -ln p and entropy by temperature for
+  /// the settings without truncation.
   void show(Report& report, const std::string& book, const std::vector<Setting>& settings) const;
 
  private:

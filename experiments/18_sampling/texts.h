@@ -40,7 +40,7 @@ struct Counted {
 [[nodiscard]] std::vector<Counted> counted(infer::Engine& engine, std::span<const Text> texts,
                                            std::span<const int32_t> suppressed, const infer::SamplerOptions& options);
 
-/// Returns the number of distinct n-grams divided by the number of all n-grams.
+/// Returns the number of distinct n-grams divided by the number of all n-grams; 1 if there are none.
 [[nodiscard]] double distinct_share(std::span<const int32_t> tokens, size_t n);
 
 /// Returns the logits after each token, (tokens, vocab_size).

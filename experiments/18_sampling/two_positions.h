@@ -1,4 +1,4 @@
-// Compares truncation at two positions of a text: one where the model is certain of the next token, one where not.
+// Compares truncation at two positions of a text, where the model is certain and uncertain of the next token.
 #pragma once
 
 #include "experiments/18_sampling/results.h"

@@ -67,7 +67,8 @@ class Row {
     }
   }
 
-  // Returns the error after merging the blocks in `order`. If `rescaled` is false, omits the rescaling on purpose.
+  // Returns the error after merging the blocks in `order`. If `rescaled` is false, omits the rescaling, to show that it
+  // is needed.
   Error error(const std::vector<size_t>& order, bool rescaled = true) {
     Partial<T> total = parts_[order[0]];
     for (size_t i = 1; i < order.size(); ++i) {

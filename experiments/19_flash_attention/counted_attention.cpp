@@ -9,8 +9,8 @@
 namespace folio::experiments {
 namespace {
 
-// Calls visit(i, first, n) for each query i and each block of keys. Query i attends to keys [first, first + n) of the
-// block.
+// Calls visit(i, first, n) for each query i and each block of keys that i attends to. In that block, i attends to keys
+// [first, first + n). Iterates over tiles of queries, then key blocks, then the queries of the tile.
 void for_each_tile(size_t length, const Tiles& tiles, const std::function<void(size_t, size_t, size_t)>& visit) {
   for (size_t top = 0; top < length; top += tiles.queries) {
     const size_t bottom = std::min(length, top + tiles.queries);
@@ -39,7 +39,7 @@ void add_values(CountedMemory& memory, const Head& h, float* out, const float* p
   }
 }
 
-// Returns the output of query i for updating. If `begins` is true, its old content is not fetched from memory.
+// Returns the output of query i for updating. If `begins` is true, doesn't fetch its old content from memory.
 float* output(CountedMemory& memory, const Head& h, size_t i, bool begins) {
   const size_t at = h.out + i * h.head_dim;
   return begins ? memory.store(at, h.head_dim) : memory.update(at, h.head_dim);

@@ -18,7 +18,8 @@ namespace folio::experiments {
 inline float exp_of(float x) { return infer::kernels::reference::exp(x); }
 inline double exp_of(double x) { return std::exp(x); }
 
-/// The online softmax of some positions with scores s and values v: m = max s, l = Σ e^(s - m), o = Σ e^(s - m) v.
+/// Online softmax state over a subset of positions, with scores s and values v: m = max s, l = Σ e^(s - m),
+/// o = Σ e^(s - m) v.
 template <std::floating_point T>
 struct Partial {
   T m = -std::numeric_limits<T>::infinity();

@@ -38,7 +38,7 @@ Run Batches::run(size_t first, size_t last, size_t n_threads, int64_t apart) con
   return run;
 }
 
-// Returns request i. The prompts of 32 requests have 224 tokens in total and so fit into one step of 256 rows.
+// Returns request i. The prompts of 32 requests have at most 224 tokens in total, so they fit into a step of 256 rows.
 infer::Request Batches::request(size_t i) const {
   const auto length = static_cast<ptrdiff_t>(1 + i * 5 % longest_prompt_);
   infer::Request request{.prompt = {prompt_.begin(), prompt_.begin() + length}};

@@ -1,4 +1,5 @@
-// Study: what does a batch share, and when does a larger batch stop helping? The results are explained in README.md.
+// Study: how much memory traffic does batching save, and when does a larger batch stop raising the throughput? The
+// results are explained in README.md.
 #include <fmt/format.h>
 
 #include <cmath>

@@ -18,7 +18,8 @@ namespace {
 
 constexpr int64_t kMostPasses = 60;
 
-// Calls `work` 5 to 60 times, until `all_together` seconds have passed, and returns the CPU time of the fastest call.
+// Calls `work` at least 5 and at most 60 times, until the calls have taken `all_together` seconds of CPU time. Returns
+// the CPU time of the fastest call.
 double best_seconds(double all_together, const std::function<void()>& work) {
   double best = 1e300;
   double sum = 0.0;

@@ -76,7 +76,7 @@ class Study {
   core::StoredModel model_;
   std::vector<infer::Request> requests_;
   std::vector<std::vector<int32_t>> alone_;
-  std::vector<Schedule> ladder_;  // results of ladder(), indexed by kStatic to kDrafts
+  std::vector<Schedule> ladder_;  // schedule of each variant of ladder(), indexed by kStatic to kDrafts
   std::vector<Counts> counts_;
   int64_t n_texts_ = 0;
   int64_t n_other_ = 0;
@@ -93,7 +93,7 @@ Number worst(const std::vector<Number>& values) {
 }
 
 // Returns the number of rows that the trace needs without prefix caching, draft tokens and preemption. A request's last
-// token needs no row.
+// token is never an input, so it needs no row.
 int64_t rows_needed() {
   int64_t rows = 0;
   for (const auto& arrival : kTrace) rows += static_cast<int64_t>(arrival.n_prompt) + arrival.n_tokens - 1;

@@ -69,7 +69,7 @@ class Run {
     if (n_drawn == rows.size()) goodput_.measured(rows.size(), cost(cells));  // only steps without prompt rows
   }
 
-  // Proposes draft tokens for the running sequences by prompt lookup, as many as pay off with the step times of cost().
+  // Proposes draft tokens for the running sequences by prompt lookup, as many as pay off given the modeled step times.
   void draft() {
     std::vector<Sequence*> drafting;
     std::vector<infer::Goodput::Candidate> candidates;
@@ -106,7 +106,8 @@ class Run {
     while (has_come() && may()) requests_[n_in_++].start(scheduler_);
   }
 
-  // Returns each request's cell before a step: absent, waiting, or ended but still in a slot of its static batch.
+  // Returns each request's cell before a step: waiting, ended but still in a slot of its static batch, or absent (not
+  // yet arrived, or finished).
   std::vector<Cell> states() const {
     std::vector<Cell> cells(requests_.size());
     for (size_t i = 0; i < cells.size(); ++i) {

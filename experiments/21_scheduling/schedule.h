@@ -25,14 +25,15 @@ struct Variant {
   int64_t n_blocks = 32;         ///< KV blocks of 32 positions each; 32 blocks hold four full contexts
 };
 
-/// The state and the work of one request in one step.
+/// The state and the work of one request in one step. Absent: not yet arrived, or finished. HoldsSlot: finished, but
+/// other requests of its static batch still run.
 struct Cell {
   enum class State { Absent, Waits, Runs, HoldsSlot };
   State state = State::Absent;
   size_t n_rows = 0;
   size_t n_again = 0;   ///< rows recomputed after a preemption
   size_t n_drafts = 0;  ///< draft tokens verified
-  size_t n_tokens = 0;  ///< new tokens: accepted draft tokens plus one, or 0 in prefill
+  size_t n_tokens = 0;  ///< new tokens: accepted draft tokens plus one; 0 if prompt tokens remain
   bool preempted = false;
 };
 

@@ -106,7 +106,8 @@ class Study {
     report_.table("-ln p of a character", {"output", "that ends a repeated 8-gram", "all others"}, rows);
     report_.picture("surprise.svg", chart);
     const Counted& c = counted_.at("8 beams");
-    // Reported but not checked, since it depends on training: 0.1 after 1,000 steps, and nearly 0 after 2,500.
+    // Reported but not checked, since the difference depends on training: 0.1 after 1,000 training steps, and nearly 0
+    // after 2,500.
     report_.value("8 beams: -ln p of what is new more than of what repeats", c.anew.mean() - c.again.mean());
   }
 

@@ -17,7 +17,8 @@ using Pair = std::pair<int32_t, int32_t>;
 }  // namespace
 
 void on_paper(Report& report) {
-  // Naive BPE: recounts all pairs in every iteration. train_bpe() must find the same merges.
+  // `trained` is the result of data::train_bpe(). Naive BPE, which recounts all pairs in every iteration, must find the
+  // same merges.
   const data::BpeVocabulary trained = learned(kText, 257 + kRounds);
   const data::BpeTokenizer tokenizer(trained, "the text");
   const data::BpeTokenizer bytes(beginning(trained, 257), "the text");

@@ -57,7 +57,8 @@ class Running {
       train::move_selection_bias(mixtures_[i], loads_[i].chosen, method_.rate);
     }
   }
-  // Returns train::largest_load() on the validation split, 0 without experts.
+  // Returns the rows of the most loaded expert divided by the mean over experts, on the validation split; the maximum
+  // over layers, or 0 without experts.
   double load(const Shakespeare& text, int64_t window) {
     static_cast<void>(train::take_loads(mixtures_));
     static_cast<void>(validation_loss(model, text, window));

@@ -20,13 +20,13 @@ struct Method {
   double rate = 0.0;                              ///< weight of the balance loss, or step size of the bias; 0: none
   double sequence_loss = 0.0;                     ///< weight of the balance loss of each sequence; 0: none
   RateSearch search{};                            ///< result of the learning rate search on tuning_seeds()
-  double lr = 3e-3;                               ///< best learning rate
+  double lr = 3e-3;                               ///< learning rate; choose_rates() searches around it and sets it
   double step_seconds = 0.0;                      ///< CPU time per step
   int64_t steps_in_time = 0;                      ///< number of steps that take as long as the first method's run
   std::vector<double> judged{};                   ///< validation losses after setting.steps steps, by seed
   std::vector<double> judged_in_time{};           ///< validation losses after steps_in_time, by seed
-  std::vector<double> loads{};                    ///< train::largest_load() on the validation split, by seed
-  std::vector<double> window_loads{};             ///< window_load() on the validation split, by seed
+  std::vector<double> loads{};                    ///< by seed: largest expert load / mean load on the validation split
+  std::vector<double> window_loads{};             ///< by seed: mean over windows of largest expert load / mean load
 };
 
 /// Returns the method with one feed-forward network of the setting's width.
@@ -38,35 +38,36 @@ struct Method {
 
 struct Trained {
   double loss = 0.0;
-  double load = 0.0;  ///< train::largest_load() on the validation split; 0 without experts
+  double load = 0.0;  ///< largest expert load / mean load on the validation split; 0 without experts
   nn::Llama model{nullptr};
 };
 [[nodiscard]] Trained trained(const Shakespeare& text, const train::TrainConfig& setting, const Method& method,
                               double lr, uint64_t seed, int64_t steps);
 
-/// Sets each method's learning rate to the best one on tuning_seeds.
+/// Searches each method's best learning rate on tuning_seeds(), starting around `lr`. Sets `search` and `lr`.
 void choose_rates(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
                   std::vector<Method>& methods);
 /// Measures each method's step_seconds, and sets its steps_in_time: the number of steps that take as long as the run of
 /// the first method.
 void measure_steps(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
                    std::vector<Method>& methods);
-/// Trains each method from each seed and sets `judged`, `loads` and `window_loads`. With `in_time`, also sets
-/// `judged_in_time`.
+/// Trains each method from five seeds (two in short form). Sets `judged`, `loads` and `window_loads`. With `in_time`,
+/// also trains for steps_in_time steps and sets `judged_in_time`.
 void judge(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
            std::vector<Method>& methods, bool in_time);
 
 /// Returns the number of tokens that a window routes to its most loaded expert, divided by the mean over experts and
 /// averaged over the windows of the validation split; the maximum over layers. Returns 0 without experts.
 [[nodiscard]] double window_load(nn::Llama& model, const Shakespeare& text, int64_t window);
-/// Returns window_load() for `chosen` of `n` experts that are drawn at random for each position.
+/// Returns the largest expert load / mean load of a window under random routing, with `chosen` of `n` experts per
+/// position, averaged over 10,000 windows.
 [[nodiscard]] double random_window_load(int64_t window, int64_t n, int64_t chosen, uint64_t seed);
 
 /// The experts selected for the characters of the validation split in one layer.
 struct Choices {
   std::vector<double> share;    ///< [E, V]: fraction of a character's occurrences routed to the expert
-  double bits = 0.0;            ///< mutual information of character and selected expert
-  int64_t rows = 0, taken = 0;  ///< number of characters, and of (character, expert) pairs
+  double bits = 0.0;            ///< mutual information of character and selected expert, in bits
+  int64_t rows = 0, taken = 0;  ///< number of characters, and of (character, selected expert) pairs
 };
 [[nodiscard]] std::vector<Choices> choices_of(nn::Llama& model, const Shakespeare& text, int64_t window);
 

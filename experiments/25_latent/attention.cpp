@@ -7,7 +7,7 @@
 namespace folio::experiments {
 namespace {
 
-// Vectors of `dim` elements with a fixed stride in memory, `distance` elements.
+// Vectors of `dim` elements in memory; `distance` is the stride between their starts, in elements.
 struct Vectors {
   const float* first;
   int64_t distance, dim;
@@ -32,7 +32,7 @@ void multiply_transposed(const float* w, int64_t rows, int64_t columns, const fl
   work.multiply_adds += rows * columns;
 }
 
-// Adds Σ softmax(scale · q k_t) v_t over n positions t to `out`.
+// Adds Σ p_t v_t to `out`, where p is the softmax of scale · q k_t over positions t < n.
 void attend(const float* q, Vectors k, Vectors v, int64_t n, float scale, float* out, Work& work) {
   Floats weights(static_cast<size_t>(n));
   for (int64_t t = 0; t < n; ++t) weights[t] = scale * dot(q, k[t], k.dim);

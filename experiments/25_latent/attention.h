@@ -22,7 +22,7 @@ struct Grouped {
 };
 
 /// Latent attention. A position's cache entry is its latent c (rank) and the rotated part r of its key (rope), which is
-/// the same for all heads.
+/// the same for all heads. A head's key has `nope` elements without RoPE, then r; its value has `value` elements.
 struct Latent {
   int64_t n_heads, rank, nope, rope, value;
   Floats wk;  ///< (n_heads, nope, rank): maps c to a head's key without RoPE

@@ -103,8 +103,8 @@ Floats floats_of(const torch::Tensor& x) {
   return {contiguous.data_ptr<float>(), contiguous.data_ptr<float>() + contiguous.numel()};
 }
 
-// Compares each layer's output in the LibTorch module with that of absorbed() on the same weights. Returns the maximum
-// over layers of the largest difference divided by the largest output.
+// Compares the output of each attention module of the LibTorch model with that of absorbed() on the same weights and
+// inputs. Returns the maximum over layers of the largest difference divided by the largest output.
 double distance_from_module(nn::Llama& model) {
   const torch::NoGradGuard no_grad;
   model->eval();

@@ -1,5 +1,5 @@
-// Study: how long do the ranks of a pipeline wait, and what do other orders of the same work change? The results are
-// explained in README.md.
+// Study: how long are the ranks of a pipeline idle, and how does the schedule of the same work change that? The results
+// are explained in README.md.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -27,7 +27,7 @@ Plan plan_of(std::string name, const Schedule& schedule, int64_t n_chunks) {
 }
 
 // Generates the actions of one rank of DualPipe. Microbatches enter the pipeline at both ends: those of direction
-// `near_` at the end closer to this rank, those of `far_` at the other.
+// `near_` at the end closer to this rank, those of `far_` at the opposite end.
 class DualPipeRank {
  public:
   DualPipeRank(int64_t rank, int64_t n_ranks, int64_t n_microbatches)

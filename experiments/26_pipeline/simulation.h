@@ -53,7 +53,7 @@ using Timeline = std::vector<std::vector<Box>>;
 /// Returns each rank's idle time until the last rank has ended.
 [[nodiscard]] std::vector<int64_t> idle_times(const Timeline& timeline);
 /// Returns, for each rank, the maximum number of microbatches whose activations it stores at the same time. Each stage
-/// that stores a microbatch's activations counts as n_ranks / n_stages, a fraction if the schedule is interleaved.
+/// that stores a microbatch counts as n_ranks / n_stages of it, such as 1/2 if the model has 2 n_ranks stages.
 [[nodiscard]] std::vector<double> most_held(const Plan& plan);
 
 }  // namespace folio::experiments

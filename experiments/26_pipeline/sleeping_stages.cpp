@@ -103,7 +103,8 @@ void sleep_as_rank(const train::parallel::Launch& launch, const std::vector<Slep
   auto& line = world.along({train::parallel::Axis::Pipeline});
   nlohmann::json timelines;
   for (const Slept& slept : plans) {
-    const Tensor all = line.gather(run(slept, line).unsqueeze(0), 0);  // [ranks, actions, 5], see Sleeper::numbers()
+    // [ranks, actions, 5]: kind, chunk, microbatch, and start and end times
+    const Tensor all = line.gather(run(slept, line).unsqueeze(0), 0);
     nlohmann::json ranks;
     for (int64_t rank = 0; rank < launch.n_ranks; ++rank) {
       const Tensor one = all[rank].contiguous().flatten();

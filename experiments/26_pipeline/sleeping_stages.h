@@ -1,5 +1,5 @@
-// Calls run_pipeline() in several processes with stages that sleep instead of computing, to compare its real timeline
-// with the simulated one.
+// Runs pipeline schedules in several processes, with stages that sleep instead of computing, to compare the measured
+// timelines with the simulated ones.
 #pragma once
 
 #include <filesystem>
@@ -20,11 +20,13 @@ struct Slept {
 /// `forward_us` microseconds per microbatch, and its backward pass twice that.
 [[nodiscard]] std::vector<Slept> plans_to_sleep(int64_t n_ranks, int64_t n_microbatches, int64_t forward_us);
 
-/// Runs the plans as rank launch.rank. Rank 0 writes the timelines of all ranks to `file`, as JSON.
+/// Runs the plans one after the other as rank launch.rank; all ranks must call it. Rank 0 writes the timelines of all
+/// ranks to `file`, as JSON.
 void sleep_as_rank(const train::parallel::Launch& launch, const std::vector<Slept>& plans,
                    const std::filesystem::path& file);
 
-/// Reads a file of sleep_as_rank(). Returns each plan's timeline, in microseconds since the first action began.
+/// Reads the file that sleep_as_rank() wrote. Returns a timeline per plan, in microseconds since the
+/// first action of that plan began.
 [[nodiscard]] std::vector<Timeline> read_timelines(const std::filesystem::path& file);
 
 /// Counts the actions that ran in a different order than planned, or began before their inputs were available.

@@ -8,7 +8,8 @@
 
 namespace folio::experiments {
 
-/// A row of the picture: which weights, or optimizer moments if `moments`, each of two ranks holds under one Division.
+/// A row of the picture: the weights (or, if `moments` is true, the optimizer moments) that each of two ranks holds
+/// with one kind of parallelism. (*ranks)[i] is the record of rank i.
 struct HeldRow {
   std::string name;
   const std::vector<RankRecord>* ranks;
@@ -19,7 +20,8 @@ struct HeldRow {
 /// parameters of the model.
 [[nodiscard]] std::string held_picture(const RankRecord& whole, const std::vector<HeldRow>& rows);
 
-/// Returns an SVG bar chart of the bytes that each rank holds and sends. names[i] is the Division of records[i][rank].
+/// Returns an SVG bar chart of the bytes that each rank holds and sends. names[i] labels the bars of records[i], which
+/// has one record per rank.
 [[nodiscard]] std::string bytes_picture(const std::vector<std::string>& names,
                                         const std::vector<std::vector<RankRecord>>& records);
 

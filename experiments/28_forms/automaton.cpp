@@ -76,8 +76,8 @@ Automaton smallest(const std::vector<Targets>& targets, const std::vector<bool>&
   return numbered(states);  // class 0, where numbered() starts, contains the start state
 }
 
-// Returns the index of an arrow of state s to another state that has the same arrows as s, except that its arrow with
-// this index has a different target. Returns nullopt if there is none.
+// Finds an arrow from state s to a state that differs from s only in the target of the arrow with the same index.
+// Returns the arrow's index, or nullopt.
 std::optional<size_t> arrow_to_alike(const Automaton& automaton, size_t s) {
   const State& state = automaton.states[s];
   for (size_t a = 0; a < state.arrows.size(); ++a) {

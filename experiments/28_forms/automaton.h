@@ -22,12 +22,13 @@ struct Automaton {
   struct State {
     std::vector<Arrow> arrows{};  ///< in order of their first byte
     bool may_end = false;
-    /// Number of consecutive similar states that shortened() merged into this one; 1: not merged.
+    /// Number of states that shortened() merged into this one, which differ only in the next state; 1: not merged.
     size_t n_alike = 1;
   };
   std::vector<State> states;  ///< the first is the start state
 
-  /// Returns a form's automaton. Throws core::Error if it has more than `most` states before merging.
+  /// Returns a form's automaton with equivalent states merged. Throws core::Error if it has more than `most` states
+  /// before merging.
   static Automaton of(infer::forms::Form& form, size_t most = 1000);
 
   /// Returns a smaller automaton for display: a forced sequence of bytes becomes a single arrow, and a chain of states

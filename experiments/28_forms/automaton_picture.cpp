@@ -53,7 +53,8 @@ std::string arrow_head(double x, double y, bool up, bool right) {
   return fmt::format("M{:.1f} {:.1f}l-4 {}h8z", x, y, up ? 7 : -7);
 }
 
-// Returns the level of each arc on one side of the row, chosen so that no arc crosses another's label.
+// Returns each arc's level (0: nearest to the row) among the arcs on one side of the row. Arcs whose spans overlap get
+// different levels, so that no arc crosses another's label.
 std::vector<size_t> levels_of(const std::vector<Drawn>& arcs) {
   std::vector<size_t> order(arcs.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;

@@ -73,7 +73,7 @@ void cuts(Report& report) {
                                          "each way from left to right along the arrows is one: " +
                                              fmt::format("{:.0f} of them", ways.back())));
   report.check_above("ways to cut the forced run", ways.back(), 10.0);
-  if (report.short_form()) return;  // skips generation, which the tests of generate cover
+  if (report.short_form()) return;  // skips generation, which the tests of build/generate cover
 
   infer::Cpu cpu;
   infer::Engine engine(model, cpu, {.max_positions = 256, .n_sequences = 16});

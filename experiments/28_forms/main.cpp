@@ -1,5 +1,5 @@
-// Study: what does it take to constrain output to a grammar or schema, and how do probabilities change? The results are
-// explained in README.md.
+// Study: how does constraining a model's output to a grammar or schema change the probabilities of outputs? The results
+// are explained in README.md.
 #include "experiments/28_forms/parts.h"
 #include "infer/cpu/cpu.h"
 

@@ -1,4 +1,4 @@
-// Draws charts of structured outputs: the total probability of the allowed tokens at each step, and bars per output.
+// Draws charts of structured outputs: the total probability of the allowed tokens at each step, and bar charts.
 #pragma once
 
 #include <string>

@@ -10,7 +10,7 @@ namespace folio::experiments {
 [[nodiscard]] std::shared_ptr<infer::forms::Form> form_for(const data::Tokenizer& tokenizer,
                                                            infer::forms::FormOptions::Kind kind, std::string text);
 
-/// Measures how a form changes the outputs of a Shakespeare model, whose training text does not match the form.
+/// Measures how a form changes the outputs of a Shakespeare model, whose training text mostly does not match the form.
 class Speeches {
  public:
   Speeches(Report& report, const ReadersModel& reader, infer::Engine& engine);

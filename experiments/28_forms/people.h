@@ -1,4 +1,4 @@
-// Generates JSON lines about people, trains a small model on them, and checks outputs against their schema.
+// Generates JSON lines about people, trains a small model on them, and checks its outputs against the JSON schema.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace folio::experiments {
 /// A JSON schema for lines such as {"name":"Ada","age":36,"pets":[{"kind":"cat","name":"Tom"}]}.
 extern const char* const kPersonSchema;
 
-/// Returns `n_lines` lines that match the schema, chosen at random from the seed.
+/// Returns `n_lines` random lines that match kPersonSchema, generated from the seed.
 [[nodiscard]] std::string people(uint64_t seed, size_t n_lines);
 
 /// Trains a model for `steps` steps, which takes seconds, by running build/train on the file `text`. Returns the path
@@ -25,7 +25,7 @@ extern const char* const kPersonSchema;
 /// The result of checking a text against a form.
 struct Verdict {
   bool fits;          ///< true if the first n_good bytes are a complete match of the form
-  size_t n_good;      ///< bytes before the first that is not allowed
+  size_t n_good;      ///< number of bytes before the first byte that the form rejects
   std::string where;  ///< what was expected at that byte: "a key", "age", …
 };
 [[nodiscard]] Verdict judged(infer::forms::Form& form, const std::string& text);

@@ -13,9 +13,9 @@ namespace folio::experiments {
 
 struct Method {
   std::string name;
-  bool quarter = false;  ///< true: AdamW trains the blocks' matrices at a quarter of the rate, like GaLore's scale
+  bool quarter = false;  ///< true: AdamW scales the learning rate of the blocks' matrices by 1/4, as GaLore does
   train::OptimizerKind optimizer = train::OptimizerKind::AdamW;
-  int64_t rank = 0;                      ///< rank of GaLore's projections
+  int64_t rank = 0;                      ///< rank of GaLore's projections; ignored by other optimizers
   int64_t every = 50;                    ///< steps between updates of GaLore's subspaces
   int64_t lora_rank = 0;                 ///< if above 0, trains only adapters of this rank on all matrices of blocks
   double middle = 3e-3;                  ///< learning rate at which the search starts
@@ -52,7 +52,8 @@ void measure_steps(const Report& report, const Task& task, std::vector<Method>& 
 /// Trains each method from each seed at its best rate, and sets `judged` and `judged_in_time`.
 void judge(const Report& report, const Task& task, std::vector<Method>& methods);
 
-/// Prints the table of results, with differences from the first method.
+/// Prints the table of results, with differences from the first method. `steps` is the number of training steps, for
+/// the table's title.
 void show(Report& report, const std::string& title, const std::vector<Method>& methods, int64_t steps);
 
 }  // namespace folio::experiments

@@ -1,4 +1,4 @@
-// Repeated sequences of random tokens, and scores of attention heads computed from their weights on such sequences.
+// Repeated sequences of random tokens, and scores of attention heads computed from attention weights on such sequences.
 // Source: Olsson et al., "In-context Learning and Induction Heads", 2022: prefix matching, previous-token heads.
 #pragma once
 
@@ -30,8 +30,8 @@ struct Head {
 [[nodiscard]] double previous_token_score(std::span<const float> weights, int64_t T);
 
 /// Returns the mean, over positions t >= period, of the attention weight that position t has on the tokens after
-/// earlier copies of its token: positions t + 1 - period, t + 1 - 2 period, … `weights` (T, T) must come from
-/// repeated_tokens().
+/// earlier copies of its token: positions t + 1 - period, t + 1 - 2 period, … `weights` (T, T) are a head's attention
+/// weights on T tokens from repeated_tokens() with this period.
 [[nodiscard]] double prefix_matching_score(std::span<const float> weights, int64_t T, int64_t period);
 
 [[nodiscard]] double largest(const Doubles& values);

@@ -36,10 +36,11 @@ struct Inspected {
   Doubles previous{};         // [layer · n_heads + head]: previous-token scores on text
   Doubles previous_random{};  // previous-token scores on random tokens
   Doubles prefix{};           // prefix-matching scores on repeated random tokens, averaged over seeds
-  Doubles prefix_once{};      // the same scores on random tokens without repetition, as a baseline
+  Doubles prefix_once{};      // prefix-matching scores on random tokens without repetition, as a baseline
   Doubles best{};             // by seed: the largest prefix-matching score
   Doubles early{}, late{};    // by seed: losses of the first and of the second occurrence of the tokens
-  std::vector<Head> induction{}, others{}, before{};  // before: heads with the largest previous-token scores
+  // Induction heads, heads of the same layers with the smallest prefix-matching scores, and previous-token heads.
+  std::vector<Head> induction{}, others{}, before{};
   // Losses by seed, on the repeated tokens and on text. [0]: with all heads. [1], [2], [3]: with the heads `induction`,
   // `others` and `before` disabled.
   std::array<Doubles, 4> late_without{}, text_without{};
@@ -50,8 +51,8 @@ Head head_of(const Inspected& it, size_t i) {
   return {static_cast<int64_t>(i) / it.n_heads, static_cast<int64_t>(i) % it.n_heads};
 }
 
-// Sets `induction`, the heads with a prefix-matching score of at least kInduction; `others`, at most as many heads of
-// the same layers with the smallest scores; and `before`, as many heads with the largest previous-token scores.
+// Sets `induction` to the n heads with a prefix-matching score of at least kInduction; `others` to at most n heads of
+// the same layers with the smallest scores; and `before` to the n heads with the largest previous-token scores.
 void choose_heads(Inspected& it) {
   auto order = from_largest(it.prefix);
   std::set<int64_t> layers;

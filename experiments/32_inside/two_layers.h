@@ -11,7 +11,7 @@
 namespace folio::experiments {
 
 inline constexpr int64_t kVocabulary = 64, kHeads = 4, kLength = 64;
-inline constexpr int64_t kShortest = 8, kLongest = 32;  ///< shortest and longest period of the repetitions
+inline constexpr int64_t kShortest = 8, kLongest = 32;  ///< range of a sequence's period, in tokens
 
 /// Losses in nats per token, and scores of all heads: means over 64 sequences not used in training.
 struct Measured {

@@ -31,11 +31,12 @@ void step_a(Lesson& lesson) {
       kernel("eight elements a thread", "a_elements.cu:eights", swiglu_eights),
       kernel("a thread an element", "a_elements.cu:elements", swiglu_elements),
       kernel("four elements, one load", "a_elements.cu:fours", swiglu_fours),
+      // The engine's kernel works in place, so `out` must contain the gates first.
       {"the engine's", "swiglu.cu:swiglu_plain", 3.0 * kN * sizeof(float),
        [&] {
          infer::gpu::activate(lesson.stream(), infer::gpu::Activation::Silu, out.as<float>(), up.as<float>(), kN);
        },
-       &out, [&] { lesson.stream().copy_within(out.as<float>(), gate.as<float>(), gate.bytes()); }}};  // works in place
+       &out, [&] { lesson.stream().copy_within(out.as<float>(), gate.as<float>(), gate.bytes()); }}};
   const std::vector<Measured> all = lesson.table("a, SwiGLU of 100,004 elements", kernels, {expected, kRoundings});
   lesson.check_error("a: a thread past the end", "correct the index",
                      [&] { swiglu_unchecked(lesson.stream(), gate.as<float>(), up.as<float>(), kN, out.as<float>()); });

@@ -23,7 +23,7 @@ void step_c(Lesson& lesson) {
   const std::vector<Kernel> kernels{kernel("straight", "c_transposition.cu:naive", transpose_naive),
                                     kernel("by a tile", "c_transposition.cu:tiled<32>", transpose_tiled),
                                     kernel("by a padded tile", "c_transposition.cu:tiled<33>", transpose_padded)};
-  // The kernels only copy values, so the tolerance rejects any difference.
+  // The kernels only copy values, so the relative tolerance is 2⁻²⁴, the smallest relative difference of two floats.
   const std::vector<Measured> all = lesson.table("c, transposition of 512 × 512", kernels, {expected, 0x1p-24});
   if (!lesson.counts()) return;
   Report& report = lesson.report();
@@ -42,7 +42,8 @@ void step_c(Lesson& lesson) {
   report.check_equal("c: bank conflicts of a padded tile", static_cast<int64_t>(padded.bank_conflicts), 0);
   report.check_equal("c: bytes that padding adds to a block's shared memory",
                      static_cast<int64_t>(padded.shared_bytes - tiled.shared_bytes), 128);
-  // In the tiled kernels, a warp loads four rows of a tile (accesses 0 to 7) and stores four rows of it (8 to 15).
+  // Of a warp's 16 accesses in a tiled kernel, 0 to 7 copy four rows to the tile, and 8 to 15 read four columns of the
+  // tile and store them as rows.
   report.picture("c_transposition.svg", who_reads("Who reads what: a transposition",
                                                   {{"straight: a row is loaded, a column is stored", all[0].trace, 2},
                                                    {"by a tile: its column is in one bank", {all[1].trace[8]}},

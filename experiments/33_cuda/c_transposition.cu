@@ -7,7 +7,7 @@ using namespace infer::gpu;  // NOLINT: kernels use CUDA's names unqualified
 
 namespace {
 
-constexpr unsigned kTile = 32;  // a tile's rows and columns
+constexpr unsigned kTile = 32;  // number of rows and of columns of a tile
 constexpr unsigned kRows = 8;   // rows that a block's warps read at once
 constexpr unsigned kThreads = kTile * kRows;
 

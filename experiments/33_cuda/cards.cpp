@@ -13,9 +13,9 @@ const std::array<Card, kCards>& cards() {
   return all;
 }
 
-// Follows cuda_occupancy.h for compute capabilities 8.0 to 9.0. A multiprocessor has 65,536 registers in four parts; a
-// warp is allocated a multiple of 256 registers of one part. CUDA adds 1,024 bytes to the shared memory of a block, and
-// rounds it up to a multiple of 128.
+// Follows cuda_occupancy.h for compute capabilities 8.0 to 9.0. A multiprocessor has four partitions of 16,384
+// registers. A warp is allocated registers of one partition, in multiples of 256. CUDA adds 1,024 bytes to the shared
+// memory of a block, and rounds the sum up to a multiple of 128.
 Occupancy occupancy(const Card& card, unsigned threads, unsigned registers, size_t shared_bytes) {
   const auto up = [](size_t n, size_t to) { return (n + to - 1) / to * to; };
   const auto warps = static_cast<unsigned>(up(threads, 32) / 32);

@@ -1,4 +1,4 @@
-// Published limits of three GPUs. Computes from them a kernel's occupancy and lower bounds on its time.
+// Published limits of three GPUs, from which a kernel's occupancy and lower bounds on its time are computed.
 #pragma once
 
 #include <array>

@@ -15,8 +15,8 @@ void step_d(Lesson& lesson) {
   constexpr size_t kColumns = 1024;
   constexpr size_t kScaled = 32;
   // All kernels of the table compute the same product. Its weights are exact in 8 bits. No weight or input is negative,
-  // so sums don't cancel. The inputs are multiples of 1/128, and the largest of each 32 is 127/128, so the engine
-  // quantizes them exactly.
+  // so sums don't cancel. The inputs are multiples of 1/128, and the largest in each group of 32 is 127/128, so the
+  // engine quantizes them to 8 bits exactly.
   const std::vector<float> randoms = lesson.random(kRows * kColumns, 1);
   const std::vector<float> randoms_of_scales = lesson.random(kRows * kColumns / kScaled, 2);
   std::vector<float> xs = lesson.random(kColumns, 3);

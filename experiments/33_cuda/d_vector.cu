@@ -8,7 +8,7 @@ using namespace infer::gpu;  // NOLINT: kernels use CUDA's names unqualified
 namespace {
 
 constexpr unsigned kThreads = 256;
-constexpr unsigned kScaled = 32;  // weights that share a scale
+constexpr unsigned kScaled = 32;  // number of consecutive weights that share a scale
 
 __device__ float sum_of_warp(float value) {
   for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(kAllLanes, value, distance);

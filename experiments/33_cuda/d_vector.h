@@ -29,7 +29,7 @@ struct QuantizedProduct {
 
 /// Computes the product with one thread per row.
 void product_threads(infer::gpu::Stream& stream, const VectorProduct& p);
-/// Computes the product with one warp per row, whose lanes read neighboring elements. Shuffles add their sums.
+/// Computes the product with one warp per row. The lanes read neighboring elements, and add their sums with shuffles.
 void product_warps(infer::gpu::Stream& stream, const VectorProduct& p);
 /// Computes the product with one warp per row. Each lane loads four quants with one 4-byte load.
 void product_quants(infer::gpu::Stream& stream, const QuantizedProduct& p);

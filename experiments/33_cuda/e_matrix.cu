@@ -7,9 +7,9 @@ using namespace infer::gpu;  // NOLINT: kernels use CUDA's names unqualified
 
 namespace {
 
-constexpr unsigned kTile = 32;  // rows and columns of the outputs of a block of tiled()
+constexpr unsigned kTile = 32;  // a block of tiled() computes kTile × kTile outputs
 constexpr unsigned kThreads = kTile * kTile;
-constexpr unsigned kOutputs = 64;  // rows and columns of the outputs of a block of registers()
+constexpr unsigned kOutputs = 64;  // a block of registers() computes kOutputs × kOutputs outputs
 constexpr unsigned kInner = 16;    // columns of a and rows of b that registers() loads to shared memory at a time
 
 __global__ __launch_bounds__(256) void naive(MatrixProduct p) {
@@ -43,7 +43,7 @@ __global__ __launch_bounds__(256) void registers(MatrixProduct p) {
   FOLIO_SHARED(Words, a, kOutputs * kInner / 4);  // an element is four floats, aligned to 16 bytes
   FOLIO_SHARED(Words, b, kInner * kOutputs / 4);
   const unsigned me = threadIdx.x;
-  const unsigned row = me / 16 * 4;  // row of this thread's 4 × 4 outputs in the block
+  const unsigned row = me / 16 * 4;  // first row of this thread's 4 × 4 outputs, relative to the block's
   const unsigned column = me % 16 * 4;
   const float* from_a = p.a + (blockIdx.y * kOutputs + me / 4) * p.inner + me % 4 * 4;
   const float* from_b = p.b + me / 16 * p.columns + blockIdx.x * kOutputs + column;
@@ -54,7 +54,7 @@ __global__ __launch_bounds__(256) void registers(MatrixProduct p) {
     __syncthreads();
 #pragma unroll
     for (unsigned i = 0; i < kInner; i += 4) {
-      Words of_a[4];  // four columns of each of four rows
+      Words of_a[4];  // elements of a: four columns of each of four rows
       for (int r = 0; r < 4; ++r) of_a[r] = load(a + ((row + r) * kInner + i) / 4);
       for (int j = 0; j < 4; ++j) {
         const Words of_b = load(b + ((i + j) * kOutputs + column) / 4);

@@ -1,4 +1,4 @@
-// Runs the engine's matrix product on operands in device memory, to compare it with the kernels of a step.
+// Runs the engine's matrix product on operands in device memory, to compare it with the lesson's own kernels.
 #pragma once
 
 #include <cstdint>

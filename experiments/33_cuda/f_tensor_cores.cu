@@ -19,7 +19,7 @@ __global__ __launch_bounds__(kWarp* kFmafRows) void one_output(TileProduct p) {
 }
 
 /// Returns the F16 values in columns column + 2 t and column + 2 t + 1 of `row`, where t is the lane's index in its
-/// group.
+/// group of four lanes. `rows` has k columns.
 __device__ uint32_t pair(const uint16_t* rows, size_t k, size_t row, size_t column) {
   return *reinterpret_cast<const uint32_t*>(rows + row * k + column + 2 * lane_in_group());
 }

@@ -25,7 +25,7 @@ constexpr size_t kParts = (kPast + kPartOfPositions - 1) / kPartOfPositions;
 struct Past {
   std::vector<float> query;   // (heads, 64)
   std::vector<float> keys;    // (heads, positions, 64)
-  std::vector<float> values;  // from 0 to 1, so that the relative error of an output is small
+  std::vector<float> values;  // (heads, positions, 64), from 0 to 1 so that relative errors of outputs are small
   [[nodiscard]] static size_t index(size_t head, size_t position, size_t d) {
     return (head * kPast + position) * kQueryDim + d;
   }
@@ -58,7 +58,7 @@ std::vector<int32_t> scattered(size_t n, size_t pool, size_t step) {
   return table;
 }
 
-/// Returns the cache in the lesson's layout, with NaN where no position is stored.
+/// Returns the cache (blocks, heads, keys then values, 16 positions, 64), with NaN where no position is stored.
 std::vector<float> cache_of(const Past& past, const std::vector<int32_t>& table) {
   std::vector<float> cache(kPool * kHeads * 2 * kCachePositions * kQueryDim, NAN);
   for (size_t i = 0; i < kHeads * kPast * kQueryDim; ++i) {
@@ -72,7 +72,7 @@ std::vector<float> cache_of(const Past& past, const std::vector<int32_t>& table)
   return cache;
 }
 
-/// Returns the engine's cache of one layer, whose blocks have 32 positions.
+/// Returns a cache of one layer in the engine's layout, with blocks of 32 positions. Unused positions contain NaN.
 std::vector<float> engine_cache_of(const Past& past, const gpu::CacheView& view, const std::vector<int32_t>& table) {
   std::vector<float> cache(kPool / 2 * view.block_bytes() / sizeof(float), NAN);
   for (size_t i = 0; i < kHeads * kPast * kQueryDim; ++i) {
@@ -194,8 +194,9 @@ void step_g(Lesson& lesson) {
                 {"online, a warp a head", online.blocks, kPast},
                 {"online, split and joined", split.blocks - kHeads, kPartOfPositions + kParts},
                 {"the engine's", engines.blocks * engines.block_threads / 32, nullptr}});
-  // Per position, attention_in_passes loads the table entry once more than attention_online does, and the score twice:
-  // in one pass with a request for 32 scores, one per lane, and in another with a request for the score alone.
+  // attention_online loads each table entry once, and no scores. attention_in_passes loads the entry twice, for the key
+  // and for the value. It also loads the score twice: for the maximum, with one request per 32 scores, and for the
+  // weighted sum, with a request per score.
   report.check_equal("g: loads that an online softmax saves",
                      static_cast<int64_t>(passes.load_requests - online.load_requests),
                      static_cast<int64_t>(kHeads * (2 * kPast + (kPast + 31) / 32)));

@@ -21,7 +21,7 @@ struct CachedAttention {
   size_t positions;
   float scale;
   float* scores;    // (heads, positions), written by attention_in_passes
-  float* partials;  // (heads, parts, 64 + 2), written by attention_split
+  float* partials;  // (heads, parts of 64 positions, 64 + 2), by attention_split: weighted sum, maximum, sum of weights
   float* out;       // (heads, 64)
 };
 

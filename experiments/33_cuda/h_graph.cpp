@@ -168,8 +168,9 @@ void step_h(Lesson& lesson) {
       kernel("six, replayed", "h_graph.cu:add_each", [&] { stream.run(six); }),
       kernel("two, fused", "h_graph.cu:down_add", [&] { feed_forward_fused(stream, f); }),
       kernel("two, fused and replayed", "h_graph.cu:down_add", [&] { stream.run(two); }),
+      // The engine adds the network's output to the residual stream in place, so `out` must contain x first.
       {"the engine's", "embed.cu:add_numbers", kBytes, [&] { engine.run(); }, &out,
-       [&] { stream.copy_within(out.as<float>(), x.as<float>(), x.bytes()); }}};  // run() adds to `out`, initially x
+       [&] { stream.copy_within(out.as<float>(), x.as<float>(), x.bytes()); }}};
   // Bounds the rounding of F32 sums over kDim and kHidden, and of three matrix products by 3xTF32, 2⁻²⁰ each.
   constexpr double kRoundings = (4.0 * kDim + kHidden) * 0x1p-24 + 3 * 0x1p-20;
   const std::vector<Measured> all =

@@ -17,10 +17,10 @@ namespace folio::experiments {
 /// A kernel to measure. Each of the step's tables has a row for it.
 struct Kernel {
   std::string name;                               ///< the row's name, such as "a thread a row"
-  std::string symbol;                             ///< the kernel's name in resources.txt
+  std::string symbol;                             ///< "FILE:KERNEL" of its row in resources.txt, for its register count
   double bytes = 0.0;                             ///< bytes that any kernel must move: each input and output once
   std::function<void()> run;                      ///< launches the kernel once
-  const infer::gpu::DeviceMemory* out = nullptr;  ///< the output, floats
+  const infer::gpu::DeviceMemory* out = nullptr;  ///< the floats that `run` writes, checked against Expected
   std::function<void()> prepare{};                ///< called before `run`; default: fills `out` with NaN
   infer::gpu::host::TracedWarp traced{};
 };
@@ -55,7 +55,8 @@ class Lesson {
   /// "TITLE: times". Returns one measurement per kernel.
   [[nodiscard]] std::vector<Measured> table(const std::string& title, const std::vector<Kernel>& kernels,
                                             const Expected& expected);
-  /// Checks, only on the emulator, that `run` fails with an error that contains `part`, and prints the error.
+  /// Checks that `run` fails with an error that contains `part`, and prints the error. `what` is the check's name. On a
+  /// GPU, it only prints that the check is skipped.
   void check_error(const std::string& what, const std::string& part, const std::function<void()>& run);
 
  private:

@@ -12,7 +12,7 @@ namespace folio::experiments {
 struct AccessPanel {
   std::string name;
   std::vector<infer::gpu::host::WarpAccess> accesses;
-  size_t shown = 4;  ///< maximum number of accesses to draw, from the first on
+  size_t shown = 4;  ///< only the first `shown` accesses are drawn
 };
 
 /// Returns an SVG document that shows each access. For device memory, it shows the sectors that the warp touches; the

@@ -44,8 +44,8 @@ struct Speed {
   double tokens_per_step;  // per sequence
 };
 
-// Returns the speed with `side` draft tokens per sequence, or kAuto, measured once each sequence has its first token.
-// With kAuto, the engine starts from the estimates in `learned` and updates them.
+// Returns the speed with `side` draft tokens per sequence, measured after every sequence has its first token.
+// If `side` is kAuto, the engine chooses the number, starting from the estimates in `learned`, which it updates.
 Speed speed_of(infer::Engine& engine, std::vector<infer::Request> requests, size_t side, infer::Goodput& learned) {
   engine.goodput() = learned;
   if (side != kAuto) engine.goodput().set_times({}, 0.0);  // as if drafts took no time: always tries `side` drafts

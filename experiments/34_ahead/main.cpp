@@ -1,4 +1,4 @@
-// Study: how many tokens ahead does it pay to draft? The results are explained in README.md.
+// Study: how many draft tokens per step maximize the throughput of decoding? The results are explained in README.md.
 #include <fmt/format.h>
 
 #include <algorithm>

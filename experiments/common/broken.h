@@ -44,7 +44,7 @@ class UnmaskedAttentionImpl : public nn::AttentionImpl {
   using nn::AttentionImpl::AttentionImpl;
 
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {}) override;
-  torch::Tensor weights(const torch::Tensor& x);  ///< returns [B, n_heads, T, T]
+  torch::Tensor weights(const torch::Tensor& x);  ///< attention weights [B, n_heads, T, T] for x [B, T, dim]
 };
 TORCH_MODULE(UnmaskedAttention);
 

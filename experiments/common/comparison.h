@@ -36,10 +36,9 @@ void run_jobs(size_t count, const std::function<void(size_t)>& job);
 /// A function that measures a trained model. Called concurrently for different models.
 using Measure = std::function<double(nn::Llama& model)>;
 
-/// Trains every variant from every seed with `setting`, in which the variant's model, its lr if not 0, and the seed
-/// replace the original values. Measures each trained model with `measure`, if given. Runs are parallel, but each uses
-/// one thread, so losses don't depend on the number of processors. Returns outcomes in the order of `variants`. Throws
-/// core::Error if a run fails.
+/// Trains every variant from every seed. A run uses `setting` with the seed, the variant's model, and its lr if not 0.
+/// Measures each trained model with `measure`, if given. Runs are parallel, but each uses one thread, so losses don't
+/// depend on the number of processors. Returns outcomes in the order of `variants`. Throws core::Error if a run fails.
 [[nodiscard]] std::vector<Outcome> train_variants(const Report& report, const Shakespeare& text,
                                                   const train::TrainConfig& setting,
                                                   const std::vector<Variant>& variants,
@@ -70,8 +69,8 @@ struct RateSearch {
     const std::vector<double>& middles, const std::vector<uint64_t>& seeds,
     const std::function<double(size_t which, double rate, uint64_t seed)>& loss);
 
-/// Sets each variant's lr to the best rate of a search around the setting's rate with tuning_seeds(). Rates are
-/// compared by `measure`, or by validation loss if `measure` is empty. Returns one search per variant.
+/// Searches around setting.lr with tuning_seeds(), and sets each variant's lr to the rate with the lowest mean of
+/// `measure`, or of the validation loss if empty. In short form, sets it to setting.lr. Returns one search per variant.
 std::vector<RateSearch> tune_variants(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
                                       std::vector<Variant>& variants, const Measure& measure = {});
 

@@ -22,7 +22,7 @@ class Report {
   Report(std::string name, std::filesystem::path directory, uint64_t seed, bool short_form = false);
 
   [[nodiscard]] uint64_t seed() const { return seed_; }
-  /// Returns the output directory.
+  /// Returns the directory of the study's output files: --out, by default runs/experiments/NAME. It exists.
   [[nodiscard]] const std::filesystem::path& directory() const { return directory_; }
   /// Returns true if the study must finish in seconds: one seed, reduced grids. All checks must still pass.
   [[nodiscard]] bool short_form() const { return short_form_; }

@@ -73,7 +73,7 @@ TORCH_MODULE(PlainFeedForward);
                                                         PlainFeedForwardImpl::Activation activation);
 
 /// Reinitializes every feed-forward's w1 and w3 from N(0, 1/dim), so that their outputs have the variance of their
-/// inputs at any width. With nn::initialize's N(0, 0.02²), the standard deviation is 0.02 √dim times the inputs'.
+/// inputs at any width. With nn::initialize's N(0, 0.02²), their standard deviation is 0.02 √dim times the inputs'.
 void draw_feed_forwards_by_width(nn::Llama& model);
 
 /// Reinitializes every matrix of the blocks from N(0, 1/columns), so that its outputs have the variance of its inputs.

@@ -21,7 +21,8 @@
 
 namespace {
 
-// The child process's progress, in memory shared with the parent.
+// Progress of the child process that runs the tests, in memory shared with the parent: the current test's name and
+// source location, the number of passed tests, and the number of tests to run.
 struct Progress {
   char property[120], file[400];
   int line, n_held, n_properties;

@@ -12,7 +12,7 @@ namespace folio::growing {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Averages by a loop (form 1): y[t] is the mean of x[0], ..., x[t].
+// Computes the averages with loops: y[t] is the mean of x[0], ..., x[t].
 inline Tensor average_by_loop(const Tensor& x_TD) {
   Tensor y_TD = torch::zeros_like(x_TD);
   for (int64_t t = 0; t < x_TD.size(0); ++t) {
@@ -22,15 +22,15 @@ inline Tensor average_by_loop(const Tensor& x_TD) {
   return y_TD;
 }
 
-// Returns the weights of form 2, where the average is a matrix product. Row t has 1/(t + 1) in columns 0 to t, else 0.
+// Returns the matrix whose product with x is the averages: row t has 1/(t + 1) in columns 0 to t, else 0.
 inline Tensor average_weights(int64_t T) {
   const Tensor ones_TT = torch::ones({T, T}).tril();
   return ones_TT / ones_TT.sum(1, /*keepdim=*/true);
 }
 inline Tensor average_by_matrix(const Tensor& x_TD) { return average_weights(x_TD.size(0)).matmul(x_TD); }
 
-// Computes the weights of form 3, a softmax: equal scores get equal weights, and a score of -infinity gets a weight of
-// 0. Setting the scores of later positions to -infinity is the causal mask.
+// Computes the weights of an average as a softmax of scores: equal scores get equal weights, and a score of -infinity
+// gets a weight of 0. Setting the scores of later positions to -infinity is the causal mask.
 inline Tensor causal_softmax(const Tensor& scores_TT) {  // [..., T, T]
   const int64_t T = scores_TT.size(-1);
   const Tensor later_TT = torch::ones({T, T}).triu(1) == 1;
@@ -41,8 +41,8 @@ inline Tensor average_by_softmax(const Tensor& x_TD) {
   return causal_softmax(torch::zeros({T, T})).matmul(x_TD);
 }
 
-// Computes the weights of form 4, attention: the score of position s for position t is q[t] · k[s] / √K, so the weights
-// depend on content. attend() averages the values v with them. Queries of 0 make all scores 0, as in form 3.
+// Computes attention weights: the score of position s for position t is q[t] · k[s] / √K, so the weights depend on
+// content. attend() averages the values v with them. Queries of 0 make all scores 0, which gives the plain average.
 inline Tensor attention_weights(const Tensor& q_TK, const Tensor& k_TK) {  // [..., T, K] to [..., T, T]
   return causal_softmax(q_TK.matmul(k_TK.transpose(-2, -1)) / std::sqrt(q_TK.size(-1)));
 }

@@ -56,7 +56,8 @@ struct AdamW {
   }
 };
 
-// Trains any model with `recipe`: AdamW, learning rate schedule, gradient clipping. Evaluates like the other rungs.
+// Trains any model with `recipe`: AdamW, learning rate schedule, gradient clipping. Evaluates every
+// s.evaluate_every steps and after the last step.
 inline Training train_with_adamw(const Forward& forward, const std::vector<Tensor>& parameters, Text text,
                                  Text validation, const Setting& s, const Recipe& recipe = {}) {
   AdamW adamw(recipe, parameters);

@@ -41,10 +41,11 @@ struct Climbed {
   std::vector<Training> trainings{};
   std::vector<double> losses{};
   std::string sample{};      // output of the first seed's model
-  double future_seen = 0.0;  // largest change of earlier logits when the last character changes
+  double future_seen = 0.0;  // largest change of earlier positions' logits when the last character changes; 0: causal
 };
 
-// Returns the largest change of the logits at earlier positions when the last character changes.
+// Returns the largest change of the logits at earlier positions when the last character changes: 0 if no position
+// depends on a later one.
 inline double future_seen(Model& model, Text text, int64_t T) {
   const torch::NoGradGuard no_grad;
   const Tensor a_1T = torch::tensor(std::vector<int64_t>(text.begin(), text.begin() + T)).unsqueeze(0);

@@ -47,7 +47,7 @@ void check_order(Report& report, const std::vector<Climbed>& all, double counted
   report.check_above("AdamW gains", gain(10, 11), 0.08);
 }
 
-constexpr int kTensors = -1;  // value of `only` for --rung tensors
+constexpr int kTensors = -1;  // stands for `--rung tensors` where a rung number is expected
 
 void study(Report& report, int only, bool details) {
   const experiments::Shakespeare text = experiments::load_shakespeare();

@@ -146,7 +146,7 @@ inline void show_averages(experiments::Report& report) {
   report.check_below("triangular matrix = loop, up to", apart(matrix, loop), 1e-6);
   report.check_below("softmax of masked zeros = triangular matrix, up to", apart(softmax, matrix), 1e-6);
   report.check_below("attention with queries of 0 = softmax of masked zeros, up to", apart(attention, softmax), 1e-6);
-  const Tensor q_TK = 4.0 * x_TD;  // each position looks for its own letter
+  const Tensor q_TK = 4.0 * x_TD;  // each query matches the keys of its own letter
   report.say(fmt::format("with queries q = 4 x, keys k = x: the weights, softmax(q · k / √2)\n{}",
                          rows_of(causal_softmax(q_TK.matmul(x_TD.t()) / std::sqrt(2.0)))));
   report.check_above("queries of 4 x change the mean by", apart(attend(q_TK, x_TD, x_TD), attention), 0.3);

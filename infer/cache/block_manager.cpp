@@ -28,7 +28,7 @@ SequenceId BlockManager::add_sequence(int32_t adapter) {
 }
 
 SequenceId BlockManager::fork(SequenceId parent) {
-  static_cast<void>(at(parent));  // throws if `parent` is not live, before add_sequence() reuses a released id
+  static_cast<void>(at(parent));  // throws if `parent` was released; add_sequence() might reuse its id
   const SequenceId child = add_sequence(at(parent).adapter);
   const Sequence& from = at(parent);
   Sequence& to = at(child);

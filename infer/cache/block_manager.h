@@ -63,7 +63,7 @@ class BlockManager {
   /// whose keys and values must have been computed.
   void remember(SequenceId sequence, std::span<const int32_t> tokens);
   /// Caches the partial last block of a sequence that is about to be released. `tokens` are the tokens of all its
-  /// positions. The block can be found until another sequence appends to it.
+  /// positions. share_prefix() finds the block until it is evicted or another sequence appends to it.
   void remember_tail(SequenceId sequence, std::span<const int32_t> tokens);
   /// A prefix that share_prefix() can reuse: its length in positions, and how many of its blocks no sequence uses.
   struct Prefix {

@@ -31,7 +31,7 @@ struct Lane<BF16Pair> {
   }
   // Rearranges latents (16 pairs of positions, head_dim) into keys (head_dim / 2 pairs of dimensions, 32 positions).
   static void put_keys(const BF16Pair* latents, size_t head_dim, BF16Pair* keys) {
-    alignas(64) uint16_t from[2][2 * kLanes];  // permutations that form the keys of sixteen positions from two columns
+    alignas(64) uint16_t from[2][2 * kLanes];  // [h]: indices that interleave two dimensions, positions 16h … 16h + 15
     for (size_t i = 0; i < 2 * kLanes; ++i) {
       for (size_t h = 0; h < 2; ++h) from[h][i] = static_cast<uint16_t>(h * kLanes + i / 2 + i % 2 * 2 * kLanes);
     }

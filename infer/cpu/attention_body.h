@@ -35,8 +35,8 @@ struct Lane {
   static void put_query(const float* x, size_t head_dim, size_t stride, float* out) {
     for (size_t d = 0; d < head_dim; ++d) out[d * stride] = x[d];
   }
-  // Zeroes the values in lane j whose positions are outside [begin, end). No-op here: a lane is one position, which is
-  // always inside.
+  // Zeroes the elements of row j of a block's values whose positions are outside [begin, end). No-op here: a row is one
+  // position, which is always inside.
   static Vec attended(Vec values, size_t /*j*/, size_t /*begin*/, size_t /*end*/) { return values; }
   // Stores the weights of a block's first and second sixteen positions.
   static void put_weights(Vec first, Vec second, float* out) {
@@ -46,7 +46,7 @@ struct Lane {
 };
 
 // Prefetches vector i at p, once per 64-byte cache line: a line holds one vector of float, two of F16, four of Q8. The
-// target is the L2 cache, since a core can have too few lines in flight to L1 (see select_prefetch()).
+// target is L2, which allows more lines in flight than L1.
 template <typename T>
 inline void prefetch_vector(const T* p, size_t i) {
   constexpr size_t kVectorsOfALine = 64 / (kLanes * sizeof(T));
@@ -113,8 +113,8 @@ struct Values {
   ValueScales<T> scales;
   const T* next;  // values of the next block, prefetched while these are read
 
-  // Loads dimensions [d, d + 16) of lane j, which is one position or a pair. load_first() loads only the first n of
-  // them.
+  // Loads dimensions [d, d + 16) of row j: position j, or positions 2j and 2j + 1 for BF16Pair. load_first() loads only
+  // the first n of these dimensions.
   [[nodiscard]] Vec load(size_t j, size_t d) const {
     return scales.scaled(Vec::load(numbers + j * head_dim + d), j, d);
   }
@@ -130,7 +130,7 @@ struct SeenPositions {
   size_t end[kQueries];
 };
 
-// Adds the weighted values of positions [begin, end) to value (head_dim), for kVecs vectors of dimensions from d on.
+// Adds Σ_j p[j] values[j] over positions [begin, end) to value (head_dim), in dimensions [d, d + 16 kVecs).
 template <size_t kVecs, typename T>
 inline void add_values(const float* p, const Values<T>& values, size_t d, size_t begin, size_t end, float* value) {
   for (size_t j = begin / Lane<T>::kElements; j * Lane<T>::kElements < end; ++j) {
@@ -141,14 +141,14 @@ inline void add_values(const float* p, const Values<T>& values, size_t d, size_t
   }
 }
 
-// Computes value (kQueries, head_dim) = Σ_j p[j] values[j] over the positions that each query attends to, for kVecs
-// vectors of dimensions from d on. p is (kQueries, 32). The sums stay in registers.
+// Computes value (kQueries, head_dim) = Σ_j p[j] values[j] over the positions that each query attends to, in dimensions
+// [d, d + 16 kVecs). p is (kQueries, 32). The sums stay in registers.
 template <size_t kQueries, size_t kVecs, typename T>
 inline void weighted_values(const float* p, const Values<T>& values, size_t d, const SeenPositions<kQueries>& seen,
                             float* value) {
   const size_t head_dim = values.head_dim;
-  // All queries attend to [begin, end), which are whole lanes. With a window, earlier rows also attend to positions
-  // before `begin`.
+  // All queries attend to [begin, end), which is rounded inward to multiples of kElements. With a sliding window,
+  // earlier rows also attend to positions before `begin`.
   constexpr size_t kElements = Lane<T>::kElements;
   const size_t begin = (seen.begin[kQueries - 1] + kElements - 1) / kElements * kElements;
   const size_t end = seen.end[0] / kElements * kElements;
@@ -198,8 +198,9 @@ inline void weighted_values_tail(const float* p, const Values<T>& values, size_t
   sum.store_first(value + d, lanes);
 }
 
-// Computes scores (kQueries, 32) from queries (lanes, kQueries) and keys (lanes, 32); the first n columns are valid.
-// Prefetches `next`, the next block's keys. Computes 32 positions at a time if their sums fit in registers, else 16.
+// Computes scores (kQueries, 32) from queries (lanes, kQueries) and keys (lanes, 32). Only the scores of the first n
+// positions are valid. Prefetches `next`, the next block's keys. Computes 32 positions at a time if their sums fit in
+// registers, else 16.
 template <size_t kQueries, typename T>
 inline void multiply_keys(const float* queries, const T* keys, size_t n, size_t head_dim, const T* next,
                           float* scores) {
@@ -237,8 +238,8 @@ inline void multiply_keys(const float* queries, const T* keys, size_t n, size_t 
 template <typename T>
 constexpr bool kByRows = std::is_same_v<T, float> || std::is_same_v<T, F16>;
 
-// Computes scores (kQueries, 32) from queries (kQueries, head_dim) and latents (32, head_dim); the first n columns are
-// valid.
+// Computes scores (kQueries, 32) from queries (kQueries, head_dim) and latents (32, head_dim). Only the scores of the
+// first n positions are valid.
 template <size_t kQueries, typename T>
 inline void multiply_latents(const float* queries, const T* latents, size_t n, size_t head_dim, float* scores) {
   std::fill_n(scores, kQueries * kBlockPositions, 0.0F);
@@ -253,7 +254,7 @@ struct HeadBlock {
   const T* values;  // (32 positions, head_dim)
   const T* next_keys;
   const T* next_values;
-  size_t width;  // elements of a value that are used: see Values
+  size_t width;  // elements of a value that are used: head_dim, or the value part of a latent
 };
 
 // Scale and soft cap of attention scores: of() scales products of query and key, then soft-caps them if cap > 0.
@@ -334,10 +335,11 @@ struct SharedQueries {
   SeenPositions<kMostQueries> positions;
   Running running;
   float* queries;  // (head_dim, n_queries); in latent attention except with BF16Pair, (n_queries, head_dim)
-  float* total;    // (n_queries, head_dim)
+  float* total;    // (n_queries, head_dim): sum of the weighted values so far, not yet divided by the sum of weights
 };
 
-// Attends to the block that begins at position `start` and updates the queries' softmax state and total.
+// Attends to the block that begins at position `start`. Updates the queries' softmax state and total, or initializes
+// them if is_first.
 template <size_t kQueries, typename T>
 void attend(SharedQueries& shared, const HeadBlock<T>& head, size_t start, bool is_first, size_t head_dim,
             const Scores& scores) {
@@ -392,8 +394,8 @@ constexpr BlockAttention<T> attend_of() {
 // Maximum number of queries that attend to a block, in one or more passes, while the block is in the CPU's cache.
 constexpr size_t kNearQueries = 24;
 
-// Returns n latents of a block in the form that attend_block() reads. `buffer` receives the latents converted to floats
-// (Q8) or rearranged into keys (BF16Pair); it is unused for float and F16.
+// Returns the HeadBlock of n latents; `next` are the next block's latents. `buffer` receives the latents converted to
+// floats (Q8) or rearranged into keys (BF16Pair); it is unused for float and F16.
 template <typename T, typename Element>
 HeadBlock<Element> block_of_latents(const T* latents, const T* next, size_t n, size_t head_dim, size_t width,
                                     Element* buffer) {
@@ -413,7 +415,8 @@ HeadBlock<Element> block_of_latents(const T* latents, const T* next, size_t n, s
   }
 }
 
-// Computes attention for queries [begin, end) of the (n_rows, n_queries) queries. At most kNearQueries per call.
+// Computes attention for queries [begin, end) of all n_rows * n_queries, numbered row by row. end - begin must be at
+// most kNearQueries.
 template <typename T, bool kLatent>
 void attend_near(const AttentionInput<T>& in, size_t begin, size_t end, float* out) {
   using Element = std::conditional_t<kLatent && std::is_same_v<T, Q8>, float, T>;
@@ -449,7 +452,7 @@ void attend_near(const AttentionInput<T>& in, size_t begin, size_t end, float* o
 
   const Scores scores{in.scale, in.cap};
   const size_t n_blocks = (in.n_positions + kBlockPositions - 1) / kBlockPositions;
-  const size_t first_seen = in.n_positions + begin / in.n_queries;  // one past the first row's position
+  const size_t first_seen = in.n_positions + begin / in.n_queries;  // end of the first row's attended positions
   const size_t first_block = (first_seen - std::min(first_seen, in.window)) / kBlockPositions;
   [[maybe_unused]] Element buffer[kLatent && !kByRows<T> ? kBlockPositions * kMaxHeadDim : 1];
   for (size_t b = first_block; b < n_blocks; ++b) {

@@ -13,13 +13,14 @@ namespace folio::infer {
 
 using kernels::in_lanes;
 
-/// Number of multiply-adds that a core computes in about a microsecond, the unit of parallel_for's `worth`.
+/// Number of multiply-adds that a core computes in about a microsecond. Divide a loop's multiply-adds by it to get
+/// ThreadPool::parallel_for's `worth`, which is in microseconds.
 inline constexpr size_t kWorthAThread = 8 * 1024;
 
 struct CpuOptions {
   size_t n_threads = 0;                       ///< 0: all cores available to this process
   const kernels::Kernels* kernels = nullptr;  ///< null: those that FOLIO_ISA selects, or the fastest supported ones
-  bool fast = false;                          ///< use Kernels::matmul_fast and attention_bf16 where supported
+  bool fast = false;                          ///< --fast: compute products and attention in BF16 where supported
   bool copies_weights = false;                ///< copy all weights to private memory instead of using the mapped file
 };
 

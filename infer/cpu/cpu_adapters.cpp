@@ -68,7 +68,8 @@ Steps steps_of(const core::Adapter::Part& part) {
   return largest;
 }
 
-// Returns the rows of b for the matrix's outputs, times steps.per_b, in the layout of Kernels::add_low_rank.
+// Returns the rows of b for the matrix's outputs, with column j times steps.per_b[j], in tiles of 16 rows:
+// (ceil(n_out / 16), rank, 16), padded with zeros, as Kernels::add_low_rank reads them.
 Floats panels_of(const core::Adapter::Part& part, const Steps& steps, const Matrix& matrix) {
   Floats b(in_lanes(matrix.n_out) * part.rank);
   for (size_t i = 0; i < matrix.n_out; ++i) {
@@ -156,8 +157,8 @@ void CpuAdapters::begin(std::span<const StepRow> rows) {
 
 void CpuAdapters::project(core::ThreadPool& pool, const kernels::Kernels& kernels,
                           std::span<const Projection> projections, const float* x, size_t k) {
-  size_t n_t = 0;         // elements of t = x · aᵀ, over all groups
-  size_t n_columns = 0;   // columns of t, over all groups
+  size_t n_t = 0;         // total number of elements of the groups' products t = x · aᵀ
+  size_t n_columns = 0;   // total number of columns of these products
   size_t n_gathered = 0;  // rows of x to copy, for groups whose rows are not consecutive
   for (Group& group : groups_) {
     group.input = nullptr;

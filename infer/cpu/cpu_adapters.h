@@ -45,7 +45,7 @@ class CpuAdapters {
     int32_t weight;  ///< WeightId::index of the matrix
     size_t rank;
     size_t first;  ///< index of the part's first column in its Input's t = scale · x · aᵀ
-    Numbers b;     ///< the rows of b for the stage's outputs, in the layout of Kernels::add_low_rank
+    Numbers b;     ///< rows of b for the stage's outputs, in tiles of 16: (ceil(n_out / 16), rank, 16)
   };
   // An adapter's updates of all matrices of a layer that share an input.
   struct Input {
@@ -56,7 +56,7 @@ class CpuAdapters {
   };
   struct Loaded {
     std::vector<std::unique_ptr<Input>> inputs;
-    std::vector<const Input*> of;  ///< by WeightId::index; null if the adapter does not update the matrix
+    std::vector<const Input*> of;  ///< by WeightId::index: the Input with the matrix's update; null: no update
   };
   // Rows of the current step that use the same adapter.
   struct Group {

@@ -24,7 +24,8 @@ void CpuExperts::begin(std::span<const float> routes, size_t n_rows, size_t n_ex
 }
 
 // Calls body(expert, begin, end) on all threads to process tiles [begin, end) of the expert. Each expert has n_tiles
-// tiles of k columns. The tiles are divided among threads by cost, which grows with an expert's number of rows.
+// tiles of 16 weight rows and k columns. The tiles are divided among threads by cost, which grows with an expert's
+// number of input rows.
 template <typename Body>
 void CpuExperts::for_tiles(size_t n_tiles, size_t k, Body&& body) {
   constexpr size_t kReading = 8;  // rows that can be multiplied in the time it takes to read a tile from memory
@@ -160,7 +161,8 @@ void CpuStage::run(const CombineExperts& o) {
   exchange({Slot::Residual});
 }
 
-// Sends this rank's columns of all assignments to other ranks. The slot stores width / expert_dim assignments per row.
+// Sends this rank's columns of all assignments to the other ranks, and receives theirs. The slot stores width /
+// expert_dim assignments per row. in_eight_bits: the columns may be sent in 8 bits.
 void CpuStage::exchange_assignments(Slot slot, bool in_eight_bits) {
   if (shard_.exchange == nullptr) return;
   const auto expert_dim = static_cast<size_t>(config_.expert_dim);

@@ -34,15 +34,15 @@ class CpuExperts {
 
   CpuExperts(core::ThreadPool& pool, const kernels::Kernels& kernels) : pool_(pool), kernels_(kernels) {}
 
-  /// Sorts the assignments by expert. routes is (n_rows, n_experts), 0 for experts that are not chosen. A NaN counts as
-  /// chosen, so that it reaches the output.
+  /// Sorts the assignments by expert. routes (n_rows, n_experts) are routing weights, 0 if an expert is not chosen.
+  /// A NaN counts as chosen, so that it reaches the output.
   void begin(std::span<const float> routes, size_t n_rows, size_t n_experts);
 
   /// Returns the step's assignments, sorted by expert, then by row.
   [[nodiscard]] std::span<const Assignment> assignments() const { return assignments_; }
 
-  /// Computes out = x[row] · weights[expert]ᵀ + bias for every product and assignment. x is (n_rows, k). A rank writes
-  /// only its own columns of out.
+  /// Computes out = x[row] · weights[expert]ᵀ + bias for every product and assignment. x is (n_rows, k). Rows
+  /// of out have `stride` elements, of which a rank writes only its own columns.
   void project(const float* x, std::span<const ExpertMatmul> products, size_t stride);
 
   /// Adds Σ weight · (x[assignment] · weights[expert]ᵀ + bias) to each row of residual (n_rows, dim), in the order of

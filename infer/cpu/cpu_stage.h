@@ -113,10 +113,10 @@ class CpuStage final : public Stage {
   std::vector<StepRow> rows_;
   std::vector<BlockId> tables_;
   std::vector<int32_t> table_starts_;
-  int64_t layer_ = 0;                ///< layer of the last Attend
-  bool needs_floats_ = false;        ///< ranks exchange F32 only: the step is observed, or rows have adapters
+  int64_t layer_ = 0;                ///< layer of the last Attend, for rounds_input()
+  bool needs_floats_ = false;        ///< ranks exchange F32 only, because the step is observed or a row has an adapter
   size_t n_rows_ = 0;                ///< rows in the slots: all rows of the step; after Gather, those that need logits
-  std::vector<size_t> runs_;         ///< first row of each run of rows that attend together, then n_rows_
+  std::vector<size_t> runs_;         ///< first row of each run, then n_rows_; a run's rows share an attention() call
   std::vector<size_t> window_runs_;  ///< runs_ for sliding-window layers
   std::array<core::AlignedVector<float>, kSlots> slots_;
 

@@ -72,7 +72,7 @@ struct LinesAhead {
   size_t lines_at_once;
   float* output;
   size_t stride;
-  size_t outputs;  // number of outputs still to prefetch
+  size_t outputs;  // number of inputs whose outputs are still to be prefetched
   size_t outputs_at_once;
 
   void fetch() {

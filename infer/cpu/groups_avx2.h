@@ -13,7 +13,8 @@ namespace {
 //
 //     Σ w x = Σ |w| (x xor m) + Σ (|w| and m),   m = -1 where w < 0, else 0
 //
-// The last sum is the same for all inputs. Two products fit in 16 bits: |w| <= 128, -128 <= x xor m <= 127.
+// The last sum is the same for all inputs. |w| <= 128 and -128 <= x xor m <= 127, so the sum of two products
+// fits in 16 bits.
 struct SignedQuants {
   __m256i magnitudes;  ///< |w|, unsigned bytes
   __m256i signs;       ///< m: -1 where w < 0, else 0
@@ -31,7 +32,7 @@ inline __m256i add_products(__m256i sum, __m256i unsigned_bytes, __m256i signed_
   return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
 
-// A tile of sixteen weight rows, prepared for signed_tile.
+// A tile of sixteen weight rows, with quants split into magnitudes and signs.
 struct SignedTile {
   struct Columns {  // four columns of sixteen rows
     SignedQuants low;
@@ -74,7 +75,8 @@ void signed_tile(const SignedTile& tile, size_t k, const QuantizedInputs& x, siz
   Vec sum[kTokens];
   for (Vec& s : sum) s = Vec::zero();
   for (size_t g = 0; g < groups; ++g) {
-    // Uses neither Ints nor a copy of the scales: g++ would copy them in halves, and full-width loads would stall.
+    // Uses __m256i instead of Ints, and no copy of the scales: g++ would copy these structs in 128-bit halves, and then
+    // a 256-bit load of a copy would stall, because store forwarding fails.
     __m256i low[kTokens], high[kTokens];
     for (size_t t = 0; t < kTokens; ++t) {
       low[t] = tile.negatives[g].low;

@@ -26,7 +26,7 @@ inline void for_constants(Body&& body) {
   }(std::make_index_sequence<n>{});
 }
 
-// Compile-time storage format of group-quantized weights: see GroupMatrix.
+// Storage format of group-quantized weights as compile-time constants. They correspond to the fields of GroupMatrix.
 template <int bits, size_t group, bool minimums, bool byte_scales, bool fp4 = false>
 struct GroupKind {
   static constexpr int kBits = bits;
@@ -155,7 +155,8 @@ void groups_tile(const GroupMatrix& m, const uint8_t* tile, const QuantizedInput
     const size_t n = std::min(groups - begin, kBlockColumns / kGroupColumns);
     const BlockScales<Kind> scales(m, tile, n);
     const uint8_t* quants = tile + m.quants_at(n);
-    if constexpr (kTokens < kMostInputs) {  // reading in address order keeps the hardware prefetcher active
+    // Prefetches scales before quants, because reading in address order keeps the hardware prefetcher active.
+    if constexpr (kTokens < kMostInputs) {
       for (const uint8_t* line = tile; line < quants; line += 64) prefetch_line<Prefetch::L1>(line);
     }
     if constexpr (kTokens == 1) prefetch_input<Kind>(values, input_scales, scaled_sums, sums);
@@ -216,7 +217,7 @@ auto with_kind(const GroupMatrix& m, Body&& body) {
 using TileKernel = void (*)(const GroupMatrix& m, const uint8_t* tile, const QuantizedInputs& x, size_t first,
                             Vec* total);
 
-// Returns a storage format's kernels for 1, 2, 4 and 8 inputs, or for kMostInputs where that is fewer.
+// Returns a storage format's kernels for min(n, kMostInputs) inputs, n = 1, 2, 4 and 8.
 template <typename Kind>
 std::array<TileKernel, 4> kernels_of() {
   const auto several = [](auto n) -> TileKernel {

@@ -1,5 +1,6 @@
-// Huge-page memory for weights and the KV cache. Reads from 4 KiB pages reach only two thirds to three quarters of
-// the bandwidth, because hardware prefetchers stop at page boundaries, and virtual machines translate each page twice.
+// Huge-page memory for weights and the KV cache. Reads from 4 KiB pages reach only two thirds to three quarters of the
+// memory bandwidth, because hardware prefetchers stop at page boundaries, and virtual machines translate each page
+// twice.
 #pragma once
 
 #include <cstddef>

@@ -61,9 +61,10 @@ struct Ints {
 /// to 32 bits before they could overflow.
 template <int kBits>
 struct Dots {
-  /// True if Weights subtracts the zero point of 128 from 8-bit quants, so that two signed products fit in 16 bits.
+  /// True if Weights subtracts the zero point of 128 from 8-bit quants, so that the sum of two products fits in
+  /// 16 bits.
   static constexpr bool kSubtractsZeroPoint = kBits == 8;
-  /// Weights of four columns, prepared once for all inputs.
+  /// Quants of sixteen rows and four columns as operands of maddubs, the same for all inputs.
   struct Weights {
     explicit Weights(Bytes w) : unsigned_low(w.low), unsigned_high(w.high) {
       if constexpr (kBits == 8) {

@@ -61,7 +61,7 @@ struct Dots {
   static constexpr bool kSubtractsZeroPoint = kBits == 8;
 #endif
 #if defined(__AVX512VNNI__)
-  /// Weights of four columns, prepared once for all inputs.
+  /// Quants of sixteen rows and four columns as an operand of vpdpbusd, the same for all inputs.
   struct Weights {
     explicit Weights(Bytes w) : v(w.v) {}
     __m512i v;

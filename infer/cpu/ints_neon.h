@@ -70,7 +70,7 @@ struct Dots {
   /// True if Weights subtracts the zero point of 128 from 8-bit quants, which makes them signed bytes.
   static constexpr bool kSubtractsZeroPoint = kBits == 8;
 #endif
-  /// Weights of four columns, prepared once for all inputs.
+  /// Quants of sixteen rows and four columns as operands of sdot or usdot, the same for all inputs.
   struct Weights {
     explicit Weights(Bytes w) : bytes(w) {
       if constexpr (kSubtractsZeroPoint) {

@@ -174,7 +174,7 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
     return run(x, weight, k, row_begin, row_end, out, accumulate);
   }
 #if defined(__AVX512F__)
-  if (n_rows >= kManyInputs && row_end - row_begin > kLanes) {  // packing costs as much as multiplying one row tile
+  if (n_rows >= kManyInputs && row_end - row_begin > kLanes) {  // for one tile of rows, packing would double the cost
     constexpr size_t kInputs = Vec::kPackedInputs;
     thread_local std::vector<float> packed;
     packed.resize(std::max(packed.size(), (n_rows + kInputs - 1) / kInputs * kInputs * in_lanes(k)));

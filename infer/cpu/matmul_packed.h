@@ -18,11 +18,11 @@ struct Totals {
   Vec of[Vec::kPackedInputs];
 };
 
-// Order in which a panel's parts (see panel.h) are summed, so that the operands of each addition are adjacent:
-// (0 + 8) + (4 + 12), and so on. Packed inputs store every sixteen columns in this order.
+// Order in which a panel's parts are summed (part l: columns c ≡ l mod 16), so that the operands of each addition are
+// adjacent: (0 + 8) + (4 + 12), and so on. Packed inputs store every sixteen columns in this order.
 constexpr size_t kPartOrder[kLanes] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};
 
-// Packs n inputs: see Kernels::pack.
+// Implements Kernels::pack: transposes n <= kInputs inputs x (n, k). Every sixteen columns are in kPartOrder.
 inline void pack(const float* x, size_t n, size_t k, float* out) {
   constexpr size_t kInputs = Vec::kPackedInputs;
   for (size_t chunk = 0; chunk < k; chunk += kChunk) {

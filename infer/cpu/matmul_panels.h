@@ -12,7 +12,7 @@
 namespace folio::infer::kernels {
 namespace {
 
-// Computes sums[t], the product of input t and parts l, l + kStep, l + 2 kStep, ... of a panel's chunk (see panel.h).
+// Computes sums[t], the product of input t and the columns c ≡ l (mod kStep) of a panel's chunk.
 template <size_t kInputs, size_t kStep>
 inline void sum_parts(const PanelColumn* panel, const float* const* x, size_t columns, size_t l, Vec* sums) {
   if constexpr (kStep < kLanes) {

@@ -16,10 +16,10 @@ class PackedInputs {
  public:
   PackedInputs(core::ThreadPool& pool, const kernels::Kernels& kernels) : pool_(pool), kernels_(kernels) {}
 
-  /// Starts a product with inputs x (n_rows, k), which must not change until it ends.
+  /// Starts a product with inputs x (n_rows, k). x must not change until the product's last of_thread().
   void begin(const float* x, size_t n_rows, size_t k);
 
-  /// Returns the packed inputs for the calling thread, a thread of the pool. Valid until the next begin().
+  /// Returns the packed inputs. Must be called in a thread of the pool. Valid until the next begin().
   [[nodiscard]] const float* of_thread() const;
 
  private:

@@ -22,7 +22,7 @@ struct Segment {
 
 class ProductInputs {
  public:
-  /// The formats that a product's matrices read.
+  /// Input formats that a product's matrices read: float, 8-bit groups, or BF16 (for panels).
   struct Formats {
     bool floats = false;
     bool groups = false;
@@ -40,7 +40,8 @@ class ProductInputs {
     reserve(segments, k, formats);
     if (formats.groups || formats.panels) convert([&](const Segment& piece) { return x + piece.first * k_; });
   }
-  /// Converts inputs that are not adjacent. write(first, n, to), called on all threads, writes n inputs (n, k).
+  /// Converts inputs that are not adjacent in memory. Calls write(first, n, to) on all threads, which must copy inputs
+  /// [first, first + n) to `to` (n, k).
   template <typename Segments, typename Write>
   void gather(const Segments& segments, size_t k, const Formats& formats, Write&& write) {
     reserve(segments, k, formats);
@@ -114,9 +115,9 @@ class ProductInputs {
   size_t n_ = 0;
   const float* floats_ = nullptr;
   std::vector<Segment> pieces_;           ///< segments split into ranges of at most kTogether inputs
-  core::AlignedVector<float> gathered_;   ///< (n, k)
-  std::vector<kernels::BF16> rounded_;    ///< (n, panel_columns(k))
-  kernels::QuantizedInputs quantized_{};  ///< the four buffers below
+  core::AlignedVector<float> gathered_;   ///< (n, k), filled by gather()
+  std::vector<kernels::BF16> rounded_;    ///< (n, panel_columns(k)), inputs rounded to BF16
+  kernels::QuantizedInputs quantized_{};  ///< pointers to the four buffers below
   core::AlignedVector<int8_t> values_;    ///< aligned, so that no group spans two cache lines
   std::vector<float> scales_;
   std::vector<float> scaled_sums_;

@@ -23,8 +23,9 @@ using kernels::kTileRows;
 
 size_t rows_of(const core::TensorView& tensor) { return static_cast<size_t>(tensor.shape.front()); }
 
-// A block of a tile, unpacked from the file's format: sixteen rows of at most 256 columns. In types without byte
-// scales, factors (and minimum_factors) are the scales (and minimums) of the groups; scales and minimums are unused.
+// A block of a tile, unpacked from the file's format: sixteen rows of at most 256 columns. With byte scales, a row has
+// one factor for its `scales` (none in FP4) and one for its `minimums`. Otherwise, `factors` has a scale per group,
+// `minimum_factors` a minimum, and `scales` and `minimums` are unused.
 struct Rows {
   std::array<std::array<uint8_t, kBlockColumns>, kTileRows> quants{};
   std::array<std::array<uint16_t, kBlockColumns / kGroupColumns>, kTileRows> factors{};

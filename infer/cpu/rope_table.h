@@ -13,7 +13,7 @@ namespace folio::infer {
 class RopeTable {
  public:
   /// Extends the table to positions [0, n_positions), at least doubling it, up to context_length. Angles are computed
-  /// in double. `frequencies` are core::rope_frequencies or local_rope_frequencies; `magnitude` is rope_magnitude or 1.
+  /// in double. `frequencies` has each pair's radians per position. `magnitude` multiplies all cosines and sines.
   void extend(const core::ModelConfig& config, size_t n_positions, const std::vector<double>& frequencies,
               float magnitude);
 

@@ -50,7 +50,8 @@ struct Vec {
   static __m256 widened(__m128i bf16) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bf16), 16));
   }
-  /// Loads n elements and zeros the other lanes. Copies, because AVX2 has no masked loads of 8- or 16-bit elements.
+  /// Loads n elements and zeros the other lanes. Copies the elements first, because AVX2 has no masked loads of 8- or
+  /// 16-bit elements.
   template <typename Narrow>
   static Vec load_first(const Narrow* p, size_t n) {
     Narrow first[16] = {};

@@ -22,8 +22,8 @@ namespace folio::infer::gpu {
   return gate / (1.0F + exp_of(0.0F - inner)) * up;
 }
 
-/// Sets gate = gated(gate, up) for one row and packs it as row `row`. The kernel's grid is pack_grid(). If a block
-/// processes the whole row, it keeps kHeld * kRowThreads elements in registers.
+/// Sets gate = gated(gate, up) for one row and packs it as row `row` of `to`. The grid must be pack_grid(to). If a
+/// block processes the whole row, it keeps up to kHeld * kRowThreads elements in registers.
 template <Kind kKind, int kHeld>
 __device__ void gate_and_pack(Activation activation, float* gate, const float* up, const PackedInputs& to, size_t row) {
   if constexpr (!kByRows<kKind>) {

@@ -13,8 +13,8 @@ constexpr unsigned kPartThreads = kPartWarps * kWarp;
 template <typename H>
 inline constexpr unsigned kRowWarps = H::kQueryBytes > 8192 ? kGroupItems / 2 : kGroupItems;
 
-// Decode: a warp computes one part of 64 positions for all queries that share a key/value head (attention_body.h), so
-// keys and values are read only once. Partial results go to memory; an item's last block to finish joins them in order.
+// Decode: a warp computes one part of 64 positions for all queries of an AttentionItem. They share a key/value head, so
+// keys and values are read only once. Results go to in.partials; an item's last block to finish joins them in order.
 // cuda_report: attention_parts<HeadSizes<{dim}, {half}>> shares 16 * dim * (4 - 2 * half) bytes
 template <typename H>
 __global__ __launch_bounds__(kPartThreads,

@@ -75,7 +75,7 @@ __device__ inline LaneSlots slots_of(const Attention& in, const AttentionItem& i
   return s;
 }
 
-/// Writes an item's queries, scaled, as mma operands: 16 bytes per lane for each step of k, `bytes` bytes in all. Each
+/// Writes an item's queries, times in.scale, as mma operands: 16 bytes per lane and mma step, `bytes` in total. Each
 /// of n_threads threads writes some of the words; synchronize before reading.
 template <typename H>
 __device__ void store_queries(const Attention& in, const AttentionItem& item, size_t kv_head, uint8_t* to,

@@ -44,7 +44,7 @@ __device__ void join_parts(const Attention& in, const AttentionItem& item, size_
   FOLIO_SHARED(float, before, kItemSlots* kJoinParts);   // maximum score of all earlier parts
   FOLIO_SHARED(float, of_part, kItemSlots* kJoinParts);  // the part's sum of exponentials
   const int n_slots = item.n_rows * item.n_queries;
-  const uint32_t floats_per_part = in.n_slots * kStride;  // floats per part; 32-bit offsets suffice (see kMostPartials)
+  const uint32_t floats_per_part = in.n_slots * kStride;  // 32 bits suffice: partials has <= kMostPartials bytes
   const auto number = [&](int32_t part, int slot, int d) {
     return partials[static_cast<uint32_t>(part) * floats_per_part + static_cast<uint32_t>(slot * kStride + d)];
   };
@@ -54,8 +54,8 @@ __device__ void join_parts(const Attention& in, const AttentionItem& item, size_
 #pragma unroll
   for (int o = 0; o < kOutputs; ++o) totals[o] = 0.0F;
   const int thread = static_cast<int>(threadIdx.x);
-  // The slot and dimension of a thread's output o. If kPadded >= kThreads, slot_of(o) is a compile-time constant, which
-  // saves registers.
+  // Slot and dimension of the output in totals[o]. If kPadded >= kThreads, slot_of(o) is a compile-time constant in an
+  // unrolled loop, which saves registers.
   constexpr int kStep = static_cast<int>(kThreads);
   const auto slot_of = [&](int o) { return o * kStep / H::kPadded + (kStep > H::kPadded ? thread / H::kPadded : 0); };
   const auto dimension_of = [&](int o) { return o * kStep % H::kPadded + thread % H::kPadded; };

@@ -15,9 +15,10 @@ constexpr size_t kScoreBytes = kLatentWarps * 512;  // a tile of 16 slots x 8 po
 template <bool kHalf>
 using LatentSizes = HeadSizes<static_cast<int>(kMaxLatentRank), kHalf>;  // for values; keys are in.cache.padded() wide
 template <typename H>
-inline constexpr int kUnit = 16 / H::kNumberBytes;  // consecutive dimensions of a position in a lane's 16 bytes
+inline constexpr int kUnit = 16 / H::kNumberBytes;  // dimensions in a unit: a 16-byte load from one position's latent
+// Number of groups of 8 * kUnit output dimensions that a warp computes.
 template <typename H>
-inline constexpr int kGroups = H::kPadded / (8 * kUnit<H> * static_cast<int>(kLatentWarps));  // 8-unit groups per warp
+inline constexpr int kGroups = H::kPadded / (8 * kUnit<H> * static_cast<int>(kLatentWarps));
 
 __device__ unsigned query_bytes(const Attention& in) { return static_cast<unsigned>(in.cache.head_bytes() / 2); }
 
@@ -28,8 +29,9 @@ __device__ unsigned dimension_of(int group, int i) {
   return (of_warp * 8 + 2 * lane_in_group() + static_cast<unsigned>(i) % 2) * kUnit<H>;
 }
 
-// Like attend_part() (attention_body.h), but runs on a whole block. Calls take(group, tiles) for each of the warp's at
-// most kGroups groups of 8 units. `shared` has the queries, then kScoreBytes of scores. Begins with a barrier.
+// Computes attention over the 64 positions from `begin` on, with a whole block. Calls before(result) with each slot's
+// maximum score and sum, then take(group, tiles) with Σ e^(s - max) v for each of the warp's groups of dimensions
+// (see dimension_of). `shared` has the queries, then kScoreBytes of scores. Begins with a barrier.
 template <typename H, typename Before, typename Take>
 __device__ void attend_latents(const Attention& in, uint8_t* shared, const PartBlocks& blocks, int32_t begin,
                                const LaneSlots& slots, Before before, Take take) {
@@ -68,9 +70,9 @@ __device__ void attend_latents(const Attention& in, uint8_t* shared, const PartB
   }
   before(weigh(p, begin, slots, in.cap));
 
-  // The product of probabilities and values needs two positions of a dimension in one operand, so a lane loads its unit
-  // at two positions. Tile e multiplies dimension e of eight units, one per column. Positions after the item's last
-  // are replaced by 0: they are not stored yet and may be NaN, and 0 * NaN is NaN.
+  // The product of probabilities and values needs two positions of a dimension in one operand, so a lane loads a unit
+  // (kUnit adjacent dimensions) of two positions. Column c of tile e is dimension e of the group's unit c. Latents
+  // after the item's last position are replaced by 0: they are not stored yet and may be NaN, and 0 * NaN is NaN.
   const auto latent = [&](int j, unsigned odd, unsigned unit) {
     const unsigned place = (static_cast<unsigned>(j) % 4 * key_tiles + unit / 4) * 32 + (2 * t + odd) * 4 + unit % 4;
     const int32_t position = begin + 8 * j + static_cast<int32_t>(2 * t + odd);
@@ -112,7 +114,7 @@ __device__ void attend_latents(const Attention& in, uint8_t* shared, const PartB
   }
 }
 
-// Decode: a block computes one part of an item; the last block to finish joins the item's parts in order.
+// Decode: a block computes one part (64 positions) of an AttentionItem; the last block to finish joins the parts.
 // cuda_report: latent_parts<HeadSizes<512, {half}>> shares 9216 * (4 - 2 * half) + 4096 bytes
 template <typename H>
 __global__ __launch_bounds__(kLatentThreads, 2) void latent_parts(const __grid_constant__ Attention in) {
@@ -152,7 +154,7 @@ __global__ __launch_bounds__(kLatentThreads, 2) void latent_parts(const __grid_c
   if (threadIdx.x == 0) in.counters[blockIdx.y] = 0;  // reset for the next launch
 }
 
-// Prefill: a block computes an item's parts in turn.
+// Prefill: a block computes all parts (64 positions each) of an AttentionItem, one after another.
 // cuda_report: latent_rows<HeadSizes<512, {half}>> shares 9216 * (4 - 2 * half) + 4096 bytes
 template <typename H>
 __global__ __launch_bounds__(kLatentThreads, 1) void latent_rows(const __grid_constant__ Attention in) {

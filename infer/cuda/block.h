@@ -7,7 +7,7 @@ namespace folio::infer::gpu {
 
 inline constexpr unsigned kBlockThreads = 256;
 inline constexpr unsigned kBlockWarps = kBlockThreads / kWarp;
-inline constexpr unsigned kRowThreads = 1024;  ///< for kernels with one block per row
+inline constexpr unsigned kRowThreads = 1024;  ///< threads per block in kernels with one block per row
 inline constexpr unsigned kRowWarps = kRowThreads / kWarp;
 static_assert(kRowWarps == kWarp);
 

@@ -36,7 +36,7 @@ void CudaAdapters::unload(gpu::Stream& stream, int32_t number) {
   place(stream);
 }
 
-// Numbers the loaded adapters (their slots) and uploads the table of their updates.
+// Assigns a slot to each loaded adapter and uploads the table of all adapters' updates.
 void CudaAdapters::place(gpu::Stream& stream) {
   first_slot_.clear();
   int32_t slot = 0;

@@ -1,4 +1,4 @@
-// LoRA adapters of a stage on a GPU: their A and B matrices, and a table of them for each (weight matrix, adapter).
+// LoRA adapters of a stage on a GPU: their A and B matrices, and a table with an entry per (weight matrix, adapter).
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,15 @@ namespace folio::infer {
 class CudaAdapters {
  public:
   /// Uploads the adapter's updates of `layers` and registers them as adapter `number`. `weights` has the IDs of the
-  /// matrices that the adapter updates.
+  /// stage's matrices.
   void load(gpu::Stream& stream, int32_t number, const core::Adapter& adapter, const StageWeights& weights,
             LayerRange layers);
   void unload(gpu::Stream& stream, int32_t number);
 
   /// Returns an adapter's slot, its index among the table entries of a matrix; -1 for kNoAdapter.
   [[nodiscard]] int32_t slot(int32_t number) const;
-  /// Adds the update of each row's adapter to its product with `matrix`: see gpu::add_adapted().
+  /// Adds to each row of `out` (n_rows, n_out), the product of x (n_rows, k) and `matrix`, the update of the row's
+  /// adapter. `slots` (n_rows), in device memory, has slot() of each row's adapter.
   void add(gpu::Stream& stream, WeightId matrix, const float* x, size_t n_rows, size_t k, const int32_t* slots,
            float* out, size_t n_out) const;
 

@@ -19,7 +19,7 @@ struct CudaExperts {
   gpu::DeviceMemory counts;
   std::array<gpu::DeviceMemory, 4> packed;  ///< packed inputs of the products, by gpu::Kind
   gpu::DeviceMemory row_scales;
-  gpu::DeviceMemory outs;  ///< outputs of the products, (assignments, dim)
+  gpu::DeviceMemory outs;  ///< outputs of the experts' down projections, (assignments, dim)
 
   [[nodiscard]] size_t assignments_of(size_t n_rows) const { return n_rows * routing.n_chosen; }
   [[nodiscard]] gpu::Assignments assigned() const { return {experts.as<int32_t>(), weights.as<float>()}; }

@@ -16,9 +16,9 @@ namespace {
 using gpu::Kind;
 
 constexpr size_t kRecordedRows = 64;             // maximum rows of a recorded step; larger steps hide launch overhead
-constexpr size_t kMostRecordings = 64;           // maximum number of recorded shapes
-constexpr size_t kLogitsRows = 64;               // logit rows that cache_fit() reserves
-constexpr size_t kReserve = size_t{256} << 20U;  // bytes for CUDA itself: kernels, recordings
+constexpr size_t kMostRecordings = 64;           // maximum number of recordings; the next one discards all
+constexpr size_t kLogitsRows = 64;               // rows of logits for which cache_fit() reserves memory
+constexpr size_t kReserve = size_t{256} << 20U;  // bytes that cache_fit() leaves to CUDA's kernels and recordings
 
 }  // namespace
 

@@ -107,7 +107,7 @@ class CudaStage final : public Stage {
   [[nodiscard]] size_t bytes_for_experts(size_t n_rows) const;
   [[nodiscard]] size_t widest_of_experts() const;
   void make_room_for_experts();
-  /// Returns the buffer for the packed rows of the step's assignments.
+  /// Returns the buffer for the packed inputs of the step's (row, expert) assignments.
   [[nodiscard]] gpu::PackedInputs expert_inputs(size_t k, gpu::Kind kind) const;
 
   CudaOptions options_;
@@ -158,7 +158,7 @@ class CudaStage final : public Stage {
   std::array<Drawn, 2> drawn_;  ///< tokens of the last two fetch_tokens() calls, in alternating slots
   uint64_t n_fetched_ = 0;      ///< number of fetch_tokens() calls
 
-  bool gathered_rows_ = false;  ///< true after Gather: Residual is in gathered_, attended() in the buffer of queries()
+  bool gathered_rows_ = false;  ///< rows were gathered: at(Residual) is gathered_, at(attended()) is at(queries())
 
   std::map<Shape, gpu::Recording> recordings_;
 };

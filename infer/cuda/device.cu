@@ -13,7 +13,7 @@ namespace folio::infer::gpu {
 
 namespace {
 
-// Minimum driver version: the toolkit's major version, because all minor versions of it are compatible.
+// Minimum driver version: X.0 for toolkit X.Y, because all minor versions of a major version are compatible.
 constexpr int kNeededDriver = CUDART_VERSION / 1000 * 1000;
 
 int driver_version() {

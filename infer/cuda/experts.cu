@@ -7,14 +7,14 @@
 namespace folio::infer::gpu {
 namespace {
 
-// Returns the assignment in a slot, or -1 if the slot is empty.
+// Returns the assignment whose input is packed in row `slot`, or -1 if that row is unused.
 __device__ int32_t assignment_of(const Grouped& grouped, uint32_t slot) {
   const ExpertGroup group = grouped.groups[slot / grouped.size];
   const uint32_t i = slot % grouped.size;
   return i < group.n ? grouped.assignments[group.first + i] : -1;
 }
 
-// Packs the input row of each assignment in the same way as inputs.cu. Blocks of unused slots do nothing.
+// Packs the input row of each assignment. Thread blocks of unused rows of `to` do nothing.
 template <Kind kKind>
 __global__ __launch_bounds__(kPackThreads<kKind>) void pack_assigned_rows(const float* x, uint32_t of_row,
                                                                           Grouped grouped, PackedInputs to) {
@@ -24,7 +24,7 @@ __global__ __launch_bounds__(kPackThreads<kKind>) void pack_assigned_rows(const 
   pack_part<kKind>(to, blockIdx.x, [&](size_t i) { return x[i]; });
 }
 
-// Packs inputs like pack_assigned_rows, but computes the activation first, as swiglu.cu does.
+// Sets gate = gated(gate, up) for each assignment's row and packs it. Thread blocks of unused rows of `to` do nothing.
 template <Kind kKind>
 __global__ __launch_bounds__(kPackThreads<kKind>) void activate_assigned_rows(Activation activation, float* gate,
                                                                               const float* up, Grouped grouped,

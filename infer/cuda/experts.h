@@ -18,8 +18,8 @@ struct Assignments {
 };
 
 /// Replaces logits `routes` (n_rows, n_experts) by expert weights, bit-identical to kernels::route, and lists each
-/// row's experts in `assigned`. `bias` is (n_experts), or null. If a logit is NaN, the row may differ from the
-/// reference, but at most n_chosen experts are chosen, each once.
+/// row's experts in `assigned`. `bias` (n_experts), or null, is added to scores only to choose experts. If a
+/// logit is NaN, the row may differ from the reference, but at most n_chosen experts are chosen, each once.
 void route(Stream& stream, float* routes, const float* bias, const Routing& routing, size_t n_rows,
            const Assignments& assigned);
 
@@ -34,8 +34,8 @@ struct ExpertGroup {
 /// packed in row g * size + i of the inputs.
 struct Grouped {
   ExpertGroup* groups = nullptr;   ///< (n_groups), those in use first
-  int32_t* assignments = nullptr;  ///< (n_experts, rows): each expert's assignments
-  uint32_t* counts = nullptr;      ///< (n_experts): assignments per expert; then a counter, 0 between launches
+  int32_t* assignments = nullptr;  ///< (n_experts, rows): row e has expert e's counts[e] assignments, ascending
+  uint32_t* counts = nullptr;      ///< (n_experts) assignments, then a counter of finished blocks: 0 between launches
   uint32_t n_groups = 0;
   uint32_t size = 0;  ///< maximum assignments of a group: 8 or 64
 
@@ -57,10 +57,10 @@ struct Grouped {
 void group_assignments(Stream& stream, const Assignments& assigned, const Routing& routing, size_t n_rows,
                        const Grouped& grouped);
 
-/// Packs the input of each assignment i, row i / of_row of x (·, k), in the assignment's slot. of_row is n_chosen if x
-/// has the step's rows, and 1 if x has a row for each assignment. `to` has grouped.slots() rows.
+/// Packs the input of each assignment i, row i / of_row of x (·, k), in its row of `to` (see Grouped). of_row is
+/// n_chosen if x has the step's rows, and 1 if x has a row for each assignment. `to` has grouped.slots() rows.
 void pack_assignments(Stream& stream, const float* x, uint32_t of_row, const Grouped& grouped, const PackedInputs& to);
-/// Computes activate() for gate (assignments, k) and packs the result in each assignment's slot, in one kernel.
+/// Computes activate() for gate (assignments, k) and packs each row in the assignment's row of `to`, in one kernel.
 void activate_assignments(Stream& stream, Activation activation, float* gate, const float* up, const Grouped& grouped,
                           const PackedInputs& to);
 

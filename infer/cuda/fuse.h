@@ -9,7 +9,8 @@
 
 namespace folio::infer {
 
-/// An operation and the preceding operations that its kernels also compute. Has pointers into the argument of fuse().
+/// An operation and the preceding operations that its kernels also compute. Points into the argument of fuse(), which
+/// must outlive it.
 struct FusedOperation {
   const Operation* operation;
   const Norm* norm = nullptr;          ///< norm whose result the operation packs as its inputs; null: none

@@ -18,7 +18,7 @@ __device__ inline float f16_scale(uint32_t largest) {
   return float_of(static_cast<uint32_t>((exponent < 100 ? exponent : 100) + 127) << 23U);
 }
 
-/// Quantization of a group of inputs, as Kernels::quantize in reference/kernels.h defines it.
+/// Factors that quantize 32 inputs to 8 bits: quant = round(x * inverse), x ≈ quant * scale. See Kernels::quantize.
 struct GroupScale {
   float inverse;  ///< factor from values to quants; 0: all quants are 0
   float scale;

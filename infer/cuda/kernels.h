@@ -1,4 +1,4 @@
-// The GPU kernels, one operation per file of the same name. All run asynchronously on the stream, on device memory.
+// The GPU kernels. All run asynchronously on the stream, and all arrays are in device memory unless stated otherwise.
 // Results are within bounds that the tests derive from reference/, and don't depend on batching, except with
 // `fast_sums`. experiments/33_cuda derives such kernels from plain loops.
 #pragma once
@@ -11,8 +11,8 @@
 
 namespace folio::infer::gpu {
 
-/// Sets row r of out (n_rows, k) to row tokens[r] of the table, dequantized, times scale. A negative token refers to an
-/// element of `drawn` (drawn_token() of forward/machine.h); if that draw failed, the row is unspecified.
+/// Sets row r of out (n_rows, k) to row tokens[r] of the table, dequantized, times scale. A token t < 0 stands for
+/// drawn[-1 - t], a token drawn in the previous step. If that draw failed, the row is unspecified.
 void embed(Stream& stream, const PackedMatrix& table, const int32_t* tokens, const int32_t* drawn, float scale,
            size_t n_rows, float* out);
 
@@ -26,7 +26,7 @@ struct Delta {
 void gather(Stream& stream, const float* from, const Delta& delta, const int32_t* rows, size_t n, size_t dim,
             float* to);
 
-/// Adds delta to x (n).
+/// Adds delta to x (n). delta.numbers must not be null.
 void add(Stream& stream, float* x, const Delta& delta, size_t n);
 
 /// Scales x (n), then sets x = cap · tanh(x / cap) if cap is not 0; bit-identical to kernels::soft_cap.
@@ -44,7 +44,7 @@ void pack_inputs(Stream& stream, const float* x, const PackedInputs& to);
 /// `out` may be x. Vectors of x and `out` are `stride` elements apart; 0: dim.
 void rms_norm(Stream& stream, const float* x, const float* weight, float eps, size_t n_vectors, size_t dim, float* out,
               size_t stride = 0);
-/// Adds delta to x, computes out = RMSNorm(x) * weight and packs it into `packed`: three operations in one kernel.
+/// Adds delta to x (n_rows, k), computes out = RMSNorm(x) * weight and packs `out` into `packed`, in one kernel.
 void add_norm_pack(Stream& stream, float* x, const Delta& delta, const float* weight, float eps, float* out,
                    const PackedInputs& packed);
 
@@ -109,7 +109,7 @@ void add_adapted(Stream& stream, const float* x, size_t n_rows, size_t k, const 
 
 /// The rows of a step.
 struct RowsView {
-  const int32_t* tokens = nullptr;     ///< (rows): token ID, or drawn_token() of forward/machine.h
+  const int32_t* tokens = nullptr;     ///< (rows): token ID; or -1 - i for draw i of the previous step
   const int32_t* positions = nullptr;  ///< (rows): position in the row's sequence
   const int32_t* tables = nullptr;     ///< (rows): offset in `blocks` of the row's block table
   const int32_t* blocks = nullptr;     ///< block tables, concatenated
@@ -144,7 +144,7 @@ void rotate_and_store(Stream& stream, const RowsView& rows, const Heads& heads, 
 /// pairs that share a key/value head.
 struct AttentionItem {
   int32_t row;     ///< first row
-  int32_t n_rows;  ///< 0: padding of a group of kGroupItems
+  int32_t n_rows;  ///< 0: empty item that fills up a group of kGroupItems items
   int32_t query;   ///< first of n_queries query heads, among those that share a key/value head
   int32_t n_queries;
 };

@@ -22,7 +22,8 @@ inline constexpr size_t kGroup = 32;       ///< elements of an input that share 
 
 [[nodiscard]] FOLIO_BOTH constexpr size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
 
-/// Storage type of a product's operands. Inputs are stored in the kind of the weights.
+/// Storage type of a product's operands, the same for weights and inputs. Groups: groups of columns, each with integer
+/// quants (4 or 8 bits for weights, 8 bits for inputs) and a scale.
 enum class Kind : uint8_t { F32, F16, BF16, Groups };
 
 /// Returns the size of an element in bytes; for groups, that of an 8-bit quant.
@@ -50,7 +51,7 @@ struct PackedMatrix {
   uint32_t n_out = 0;  ///< rows, stored padded with zeros to a multiple of 16
   uint32_t k = 0;      ///< columns
   Kind kind = Kind::F32;
-  // For groups: weight = scale * (quant - zero_point), or scale * quant + minimum.
+  // For groups: weight = scale * (quant - zero_point), or scale * quant + minimum if `minimums`.
   uint8_t bits = 0;        ///< bits per quant: 4, or 8 with the zero point subtracted
   uint8_t group = 0;       ///< columns that share a scale: 32 or 16
   uint8_t zero_point = 0;  ///< zero point of 4-bit quants
@@ -91,8 +92,8 @@ struct PackedMatrix {
   }
 };
 
-/// Rows of inputs as the 8-column operand: (column tiles, blocks of k). For groups, a block's quants are followed by
-/// scales, (4 groups, 8 rows) floats, then by scale * Σ value in the same order. A view.
+/// A view of a product's inputs, packed as mma operand B: (column tiles of 8 input rows, blocks of k). For groups, a
+/// block's quants are followed by scales, (4 groups, 8 rows) floats, then by scale * Σ quant in the same order.
 struct PackedInputs {
   uint8_t* data = nullptr;
   float* row_scales = nullptr;  ///< for F16: (rows), powers of two by which products are multiplied
@@ -121,7 +122,7 @@ struct PackedInputs {
     const size_t lane = row * 4 + p.lane_in_group;
     return (p.tile / 2 * 32 + lane) * 16 + p.tile % 2 * 8 + p.half * 4 + p.number * bytes;
   }
-  /// Returns the byte offset of a group's scale in its block. sum_offset() returns the offset of scale * Σ value.
+  /// Returns the byte offset of a group's scale in its block. sum_offset() returns the offset of scale * Σ quant.
   [[nodiscard]] FOLIO_BOTH constexpr size_t scale_offset(size_t row, size_t group) const {
     return number_block_bytes() + (group * kTileColumns + row) * sizeof(float);
   }
@@ -130,9 +131,9 @@ struct PackedInputs {
   }
 };
 
-/// The KV cache of a stage: (blocks, layers, keys then values, n_kv_heads, 32 positions x `padded` elements), F32 or
-/// F16. Keys are the 8-column operand of the scores (column = position, k = head dimension), values that of the output
-/// (column = dimension, k = position). In latent attention, there are only keys: the latents. A view.
+/// A view of a stage's KV cache: (blocks, layers, keys then values, n_kv_heads, 32 positions x padded() elements), F32
+/// or F16. Keys are mma operand B of the scores (column = position, k = head dimension), values are operand B of the
+/// output (column = dimension, k = position). In latent attention, there are only keys: the latents.
 struct CacheView {
   uint8_t* data = nullptr;
   uint32_t n_layers = 0;
@@ -151,7 +152,7 @@ struct CacheView {
   [[nodiscard]] FOLIO_BOTH constexpr size_t number_bytes() const { return half ? 2 : 4; }
   [[nodiscard]] FOLIO_BOTH constexpr size_t head_bytes() const { return kPositions * padded() * number_bytes(); }
   [[nodiscard]] FOLIO_BOTH constexpr size_t value_dim() const { return latent_rank > 0 ? latent_rank : head_dim; }
-  /// Returns the number of arrays per layer: keys and values, or latents.
+  /// Returns the number of arrays per layer: 2 (keys, values), or 1 (latents).
   [[nodiscard]] FOLIO_BOTH constexpr size_t n_arrays() const { return latent_rank > 0 ? 1 : 2; }
   [[nodiscard]] FOLIO_BOTH constexpr size_t block_bytes() const {
     return n_layers * n_arrays() * n_kv_heads * head_bytes();
@@ -163,8 +164,8 @@ struct CacheView {
     return key_offset(block, layer, head) + (n_arrays() - 1) * n_kv_heads * head_bytes();
   }
 
-  /// Returns the element index of dimension `d` of a position in a head's keys. A tile has eight positions; a lane's 16
-  /// bytes are consecutive dimensions of one position. Any order of the dimensions is correct if the query has it, too.
+  /// Returns the index, in elements, of dimension `d` of a position in a head's keys. A tile has eight positions. A
+  /// lane's 16 bytes are consecutive dimensions of one position. The query must have the same order of dimensions.
   [[nodiscard]] FOLIO_BOTH constexpr size_t key_index(size_t position, size_t d) const {
     const size_t lane_numbers = 16 / number_bytes();
     const size_t groups = padded() / (4 * lane_numbers);
@@ -172,8 +173,9 @@ struct CacheView {
     const size_t lane = position % 8 * 4 + d % (4 * lane_numbers) / lane_numbers;
     return (tile * 32 + lane) * lane_numbers + d % lane_numbers;
   }
-  /// Returns the element index of dimension `d` of a position in a head's values. A dimension's 32 positions are
-  /// contiguous, in the order of the probabilities in the lanes' registers: position 8 j + 2 t + b at 8 t + 2 j + b.
+  /// Returns the index, in elements, of dimension `d` of a position in a head's values. A dimension's 32 positions are
+  /// contiguous. Position 8 j + 2 t + b (j, t < 4, b < 2) is at 8 t + 2 j + b, so that each lane's eight probabilities
+  /// are contiguous. With latent attention, a value is a part of the key, so the index is key_index().
   [[nodiscard]] FOLIO_BOTH constexpr size_t value_index(size_t position, size_t d) const {
     if (latent_rank > 0) return key_index(position, d);
     const size_t j = position / 8;

@@ -1,14 +1,15 @@
 // Products of small tiles on the tensor cores: a warp multiplies a 16-row operand A by an 8-column operand B and adds
 // to a 16 x 8 accumulator. A tile of A is always 512 bytes. Weights are packed so that a lane's 16 bytes are contiguous
-// (layout.h): a warp loads a tile with one instruction, without shuffles. An accumulator's column depends only on its
-// column of B, so a row does not depend on the batch.
+// (layout.h): a warp loads a tile with one instruction, without shuffles. Each input row is a column of B, and an
+// accumulator column depends only on that column, so a row's result does not depend on the batch.
 #pragma once
 
 #include "infer/cuda/kernel.h"
 
 namespace folio::infer::gpu {
 
-// Elements in the registers of lane 4 g + t, g < 8, t < 4 (PTX ISA, "Matrix fragments for mma.m16n8k16" and others):
+// Elements in the registers of lane 4 g + t, g < 8, t < 4 (PTX ISA, "Matrix fragments for mma.m16n8k16" and others).
+// "|" separates registers; "2t.." means 2t and 2t+1, "4t.." means 4t to 4t+3.
 //
 //                 A: row, columns                              B: rows, column                 k
 //   f16, bf16     g | g+8 | g | g+8, 2t.. | 2t.. | 2t+8.. | ..   2t.. | 2t+8.., g                16   two per word
@@ -16,11 +17,11 @@ namespace folio::infer::gpu {
 //   s8            g | g+8 | g | g+8, 4t.. | 4t.. | 4t+16.. | ..  4t.. | 4t+16.., g               32   four per word
 //   accumulator   (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1)
 
-/// A lane's fragment of a 16-row operand.
+/// A lane's registers of a 16-row operand A. The element type determines which elements they contain (table above).
 struct TileA {
   uint32_t w[4];
 };
-/// A lane's fragment of an 8-column operand.
+/// A lane's registers of an 8-column operand B. The element type determines which elements they contain (table above).
 struct TileB {
   uint32_t w[2];
 };
@@ -79,8 +80,8 @@ __device__ inline void multiply_s8(IntSums& s, const TileA& a, const TileB& b) {
                : "+r"(s.c[0]), "+r"(s.c[1]), "+r"(s.c[2]), "+r"(s.c[3])
                : "r"(a.w[0]), "r"(a.w[1]), "r"(a.w[2]), "r"(a.w[3]), "r"(b.w[0]), "r"(b.w[1]));
 }
-/// Adds A B for half of the 32 columns: words 0 and 1 of A with word 0 of B if `half` is 0, words 2 and 3 of A with
-/// word 1 of B if it is 1.
+/// Adds A B, summed over only 16 of the 32 columns of A: the first 16 (words 0 and 1 of A, word 0 of B) if `half` is 0,
+/// the last 16 (words 2 and 3 of A, word 1 of B) if it is 1.
 __device__ inline void multiply_s8_half(IntSums& s, const TileA& a, const TileB& b, int half) {
   asm volatile("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
                : "+r"(s.c[0]), "+r"(s.c[1]), "+r"(s.c[2]), "+r"(s.c[3])

@@ -44,7 +44,7 @@ __global__ __launch_bounds__(kRowThreads) void add_norm_pack_rows(float* x, Delt
   out += blockIdx.x * dim;
   const float* add = delta.numbers == nullptr ? nullptr : delta.numbers + blockIdx.x * dim;
   const auto added = [&](size_t i) { return add == nullptr ? x[i] : x[i] + delta.scale * add[i]; };
-  constexpr int kHeld = 8;  // elements that a thread keeps in registers: 8,192 of a row per block
+  constexpr int kHeld = 8;  // elements that each of the 1,024 threads keeps in registers: 8,192 per row
   HeldRow<kHeld> held;
   hold(held, dim, added);
   float sum = 0.0F;

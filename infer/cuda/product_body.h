@@ -43,7 +43,7 @@ struct Floats {
     }
   }
   struct Inputs {
-    Words tiles[2];  ///< each element has a lane's operands of two tiles
+    Words tiles[2];  ///< element i: the lane's registers of tiles 2 i and 2 i + 1
   };
   static __device__ void load_inputs(const uint8_t* step, Inputs& to) {
 #pragma unroll
@@ -66,18 +66,18 @@ template <int kBits, int kGroupColumns, bool kMinimums>
 struct Groups {
   static constexpr Kind kKind = Kind::Groups;
   static constexpr size_t kStepColumns = kBlockK;
-  static constexpr int kAhead = kBits == 4 && !kMinimums ? 4 : 2;  // as many steps as fit in registers
+  static constexpr int kAhead = kBits == 4 && !kMinimums ? 4 : 2;  // steps loaded ahead, limited by registers
   static constexpr size_t kInputBytes = 1280;
-  static constexpr int kLoads = kBits / 2;             ///< 16-byte loads per lane
+  static constexpr int kLoads = kBits / 2;             ///< 16-byte loads of quants per lane and step
   static constexpr int kScales = 128 / kGroupColumns;  ///< scales per row and step, one per group
   static constexpr int kScalesOfTile = 32 / kGroupColumns;
   [[nodiscard]] static FOLIO_BOTH constexpr size_t step_bytes(const PackedMatrix& w) { return w.block_bytes(); }
 
   static constexpr size_t kNumberBytes = kTileRows * kBlockK * kBits / 8;  ///< bytes of quants per step
-  static constexpr size_t kScaleBytes = 16 * kScales;                      ///< scales per step, each of 2 or 4 bytes
+  static constexpr size_t kScaleBytes = 16 * kScales;                      ///< number of scales per step, not of bytes
 
-  /// Scales of rows g and g + 8, as stored. They are converted when they are used: a conversion right after the load
-  /// would wait for it and delay the loads of the next steps.
+  /// A group's scales or minimums for rows g and g + 8, as stored, with g = lane_group(). They are converted only when
+  /// they are used: a conversion right after the load would wait for the data and delay the loads of the next steps.
   struct Pair {
     uint32_t words[2];  ///< two floats, or two F16 in the first word
     [[nodiscard]] __device__ float operator()(int row, bool half) const {
@@ -129,8 +129,8 @@ struct Groups {
     }
   }
   struct Inputs {
-    Words quants[2];     ///< each element has a lane's operands of two tiles
-    float scales[4][2];  ///< [group][i]: scale of row 2 t + i, with t = lane_in_group()
+    Words quants[2];     ///< element i: the lane's registers of tiles 2 i and 2 i + 1
+    float scales[4][2];  ///< [tile][i]: scale of input row 2 t + i, with t = lane_in_group()
     float scaled_sums[kMinimums ? 4 : 1][2];
   };
   static __device__ void load_inputs(const uint8_t* step, Inputs& to) {
@@ -173,7 +173,7 @@ struct Groups {
   }
 };
 
-/// The products of one launch.
+/// The matrices that one launch multiplies by the same inputs: list[0, n).
 struct Products {
   Matmul list[kMaxProducts];
   uint32_t n = 0;

@@ -6,7 +6,7 @@
 namespace folio::infer::gpu {
 namespace {
 
-// Packs the first k elements of each head's rows like inputs.cu, and copies the other elements unchanged to `out`.
+// Packs the first k elements of each head's rows as inputs.cu does, and copies the other elements unchanged to `out`.
 template <Kind kKind>
 __global__ __launch_bounds__(kPackThreads<kKind>) void pack_heads(HeadsProduct p, PackedInputs to) {
   const size_t head = blockIdx.x / p.padded_rows();

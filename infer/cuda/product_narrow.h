@@ -1,5 +1,6 @@
-// The part of a product with few rows that one block computes: kRowTiles by kColumnTiles tiles. product.cu explains the
-// method. It uses one matrix for all rows, product_experts.cu one per group of rows, product_heads.cu one per head.
+// The part of a product with few rows that one block computes: kRowTiles by kColumnTiles tiles. product.cu, which
+// explains the method, uses one matrix for all rows, product_experts.cu one per group of rows, product_heads.cu one per
+// head.
 #pragma once
 
 #include "infer/cuda/product_body.h"
@@ -10,12 +11,13 @@ inline constexpr unsigned kNarrowThreads = kSplits * kWarp;
 inline constexpr size_t kTileNumbers = kTileRows * kTileColumns;
 
 /// Multiplies kRowTiles row tiles, from first_tile on, of the matrix stored at `data` with the layout `w` by the first
-/// `column_tiles` (at most kColumnTiles) tiles at `inputs`, one every `input_bytes`. `shared` must have kSplits *
-/// kRowTiles * kColumnTiles * kTileNumbers floats. Calls put(column, output, sum) for every sum, including padding.
+/// min(`column_tiles`, kColumnTiles) tiles of inputs, which start at `inputs` and are `input_bytes` apart. `shared` has
+/// kSplits * kRowTiles * kColumnTiles * kTileNumbers floats. Calls put(column, output, sum) for every sum, including
+/// padding; `column` counts from the first of these input rows, `output` from the first row of the matrix.
 template <typename Format, int kRowTiles, int kColumnTiles, typename Put>
 __device__ void multiply_narrow(const PackedMatrix& w, const uint8_t* data, size_t first_tile, const uint8_t* inputs,
                                 size_t input_bytes, size_t column_tiles, uint8_t* shared, Put put) {
-  constexpr int kAhead = kColumnTiles == 1 ? Format::kAhead : 1;  // several column tiles hide the load latency
+  constexpr int kAhead = kColumnTiles == 1 ? Format::kAhead : 1;  // multiplying several column tiles hides the latency
   const size_t split = threadIdx.x / kWarp;
   const size_t steps_of_block = kBlockK / Format::kStepColumns;
   const size_t per_split = split_blocks(w.k_blocks());
@@ -25,7 +27,7 @@ __device__ void multiply_narrow(const PackedMatrix& w, const uint8_t* data, size
 
   const uint8_t* weights[kRowTiles];
 #pragma unroll
-  for (int m = 0; m < kRowTiles; ++m) {  // past the last tile, reads it again; the sums are dropped
+  for (int m = 0; m < kRowTiles; ++m) {  // past the last row tile, reads that one again; the sums are padding
     const size_t tile = first_tile + m < w.row_tiles() ? first_tile + m : w.row_tiles() - 1;
     weights[m] = data + tile * w.tile_bytes();
   }

@@ -5,7 +5,7 @@
 namespace folio::infer::gpu {
 namespace {
 
-constexpr unsigned kWarps = 8;  // two along the outputs, four along the rows
+constexpr unsigned kWarps = 8;  // warps of a block: two along the outputs, times four along the rows
 constexpr unsigned kThreads = kWarps * kWarp;
 constexpr int kStages = 3;    // steps in shared memory at a time
 constexpr int kRowTiles = 4;  // row tiles of a warp
@@ -46,7 +46,8 @@ __global__ __launch_bounds__(kThreads, 1) void product_tiled(const __grid_consta
   const size_t n_steps = w.k_blocks() * (kBlockK / Format::kStepColumns);
   const size_t steps_of_split = split_blocks(w.k_blocks()) * (kBlockK / Format::kStepColumns);
 
-  // Each warp copies one row tile and one or two column tiles per step. Past the last tile, it copies that one again.
+  // Each warp copies one row tile and one or two column tiles per step. A warp past the last tile copies the last tile
+  // again.
   static_assert(kRowTilesOfBlock == kWarps && kBlockColumns % kWarps == 0);
   constexpr unsigned kFetched = kBlockColumns / kWarps;
   const unsigned warp = threadIdx.x / kWarp;

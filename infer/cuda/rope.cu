@@ -27,7 +27,7 @@ __device__ void store_number(uint8_t* head, size_t index, float x) {
   }
 }
 
-// Arguments of rotate_rows().
+// Arguments of rotate_rows(): `query` and `key` are rotated in place, and keys and values are stored in `cache`.
 struct Rotation {
   RowsView rows;
   Heads heads;

@@ -35,7 +35,7 @@ __device__ void choose(const float* values, uint32_t n, uint32_t n_chosen, uint3
       }
     }
     if (index == n) break;
-    __syncthreads();  // all lanes must have read the bits: shuffles don't order memory accesses
+    __syncthreads();  // all lanes have read `words` before lane 0 changes it; shuffles do not ensure this
     if (lane == 0) words[index / kWarp] |= 1U << index % kWarp;
     __syncthreads();
   }

@@ -27,10 +27,10 @@ struct State {
   unsigned n_surveyed;  ///< thread blocks that have finished `survey`
   uint32_t counts[kBins];
   // written by the kernel `list`
-  Sum total;  ///< sum of all weights
+  Sum total;  ///< sum of the weights of all tokens, of the kind Weights::first()
   unsigned n_listed;
   // written by `survey`, except `candidates`, which `list` fills
-  unsigned decided;    ///< 1: survey has stored the token
+  unsigned decided;    ///< 1: `survey` has stored the result (temperature 0, or no token can be drawn)
   unsigned n_levels;   ///< number of topmost levels (bins) that contain the candidates
   unsigned n_allowed;  ///< number of tokens that may be drawn
   float largest;
@@ -180,7 +180,7 @@ struct RowTokens {
       Sum passed = 0;
       for (const Sum sum : sums) {
         const Sum total = block_total(sum);
-        if (before + total > target) continue;  // exceeds the target, as do all remaining sums
+        if (before + total > target) continue;  // the remaining sums are not smaller, so they exceed the target, too
         ++step;
         passed = total;
       }

@@ -1,6 +1,6 @@
 // A request in progress: its sequences, which share the KV blocks of the prompt, and its policy, if any. With sampling,
-// each sequence is one choice and draws its own tokens. A policy, such as beam search, decides how the sequences
-// continue once the next token's logits of all of them have been computed.
+// each sequence is one choice and draws its own tokens. A policy, such as beam search, waits until all sequences have
+// the logits of their next token, and then decides how the sequences continue.
 #pragma once
 
 #include <chrono>
@@ -55,11 +55,12 @@ class ActiveRequest {
   /// Returns all sequences of the request. With a policy, some may be unused.
   [[nodiscard]] std::deque<Choice>& choices() { return choices_; }
   [[nodiscard]] const std::deque<Choice>& choices() const { return choices_; }
-  /// Adds the initial sequences to the scheduler. Throws as Scheduler::add does.
+  /// Adds the initial sequences to the scheduler. Throws core::Error if those that must run together exceed
+  /// max_sequences or can never fit in the cache.
   void start(Scheduler& scheduler);
 
   // Functions for one sequence of the request.
-  /// Records that the sequence runs. Its timings begin with the first call.
+  /// Records that the sequence runs. GenerateResult::prefill_seconds counts from the first call.
   void started(const Sequence& s);
   /// Records that the sequence was preempted or paused and holds no blocks.
   void was_preempted(Sequence& s);
@@ -129,7 +130,7 @@ class ActiveRequest {
   size_t vocab_size_;
   size_t n_most_ = 0;  ///< maximum number of tokens of a sequence, including the prompt
   std::deque<Choice> choices_;
-  std::optional<PromptReport> report_;  ///< reports the first sequence's prompt rows
+  std::optional<PromptReport> report_;  ///< reports logits or log-probabilities of the prompt; empty: not requested
   std::unique_ptr<Policy> policy_;
   std::vector<Choice*> continuing_;      ///< with a policy: the sequences that it continues, in the policy's order
   std::vector<GenerateResult> results_;  ///< with a policy: the completed sequences

@@ -38,7 +38,7 @@ class AsyncEngine {
 
   /// Starts the thread. `engine` must outlive this object.
   explicit AsyncEngine(Engine& engine);
-  /// Calls stop().
+  /// Calls stop(), which ends all requests as Interrupted.
   ~AsyncEngine();
   AsyncEngine(const AsyncEngine&) = delete;
   AsyncEngine& operator=(const AsyncEngine&) = delete;
@@ -56,8 +56,8 @@ class AsyncEngine {
   /// Calls `work`, which must not throw, on the engine's thread between steps; does nothing after stop().
   void call(std::function<void(Engine&)> work);
 
-  /// Like call(), but waits until `work` returns. Returns false if `work` isn't called. Rethrows its exceptions.
-  /// Must not be called on the engine's thread.
+  /// Like call(), but waits until `work` returns. Returns false if the engine has stopped and does not call `work`.
+  /// Rethrows an exception of `work`. Must not be called on the engine's thread.
   [[nodiscard]] bool call_and_wait(const std::function<void(Engine&)>& work);
 
   /// Schedules `output` for delivery after the current step. Must be called on the engine's thread.

@@ -15,7 +15,7 @@ namespace folio::infer {
 /// The condition under which a search ends once `width` sequences have ended, named as in Hugging Face transformers.
 enum class EarlyStopping : uint8_t {
   False,  ///< ends if no running beam's score at its current length exceeds the worst score of the ended sequences
-  True,   ///< ends immediately
+  True,   ///< ends as soon as `width` sequences have ended
   Never   ///< ends if no running beam can exceed the worst score of the ended sequences at any length
 };
 

@@ -23,8 +23,8 @@ Conversation::Conversation(Engine& engine, const data::Tokenizer& tokenizer, dat
   n_system_ = messages_.size();
 }
 
-// Tokenizes the whole conversation again, because an answer's text may encode to other tokens than the generated ones,
-// and a template may trim it. Tokens before the first difference come from the prefix cache.
+// Tokenizes the whole conversation again, because the tokens of an answer's text may differ from the generated ones,
+// and a template may trim the text. Tokens before the first difference come from the prefix cache.
 Answer Conversation::say(std::string text, const GenerateOptions& options,
                          const std::function<void(std::string_view)>& on_text, const Interrupted& interrupted) {
   core::require(!options.slide, "a conversation cannot use a sliding context: its first messages would be lost");

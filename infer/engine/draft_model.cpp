@@ -90,7 +90,7 @@ void DraftModel::draw() {
 }
 
 // Replaces the sequence's tokens. Keeps the cached positions of the common prefix, except that of the last token, whose
-// row must be computed to draw the first draft. After a failed step, `cached` may have tokens that are not cached.
+// row must be computed to draw the first draft. After a failed step, cached.tokens may be longer than the cached part.
 void DraftModel::turn_to(CachedText& cached, std::span<const int32_t> tokens) {
   BlockManager& cache = runner_.cache();
   const SequenceId id = cached.sequence.id();
@@ -104,7 +104,8 @@ void DraftModel::turn_to(CachedText& cached, std::span<const int32_t> tokens) {
   cached.tokens.assign(tokens.begin(), tokens.end());
 }
 
-// Appends rows for the text's tokens that are not cached. If all of them fit, the last row draws the first draft.
+// Appends rows for the sequence's tokens that are not cached, up to max_rows(). If all of them fit, the last row draws
+// the first draft; otherwise the sequence gets no drafts in this step.
 void DraftModel::read(const Input& input) {
   const auto tokens = std::span(input.tokens).subspan(input.first);
   // No row is computed for the last draft, so it needs no position.

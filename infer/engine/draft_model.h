@@ -16,8 +16,8 @@ namespace folio::infer {
 class DraftModel : public Drafter {
  public:
   /// Creates a drafter for sequences of `target`, which may run on the same machine. `model` and `machine` must outlive
-  /// the drafter, and the drafter must outlive its requests. Throws core::Error if the vocabularies differ in size, and
-  /// as Runner's constructor does.
+  /// the drafter, and the drafter must outlive its requests. Throws core::Error if the vocabularies differ in size, or
+  /// if the machine cannot run the model or has no memory for one cache block.
   DraftModel(const core::StoredModel& model, const core::StoredModel& target, Machine& machine,
              const CacheOptions& options = {});
   DraftModel(core::StoredModel&&, const core::StoredModel&, Machine&, const CacheOptions& = {}) = delete;

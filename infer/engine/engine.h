@@ -38,7 +38,7 @@ struct EngineStatistics {
   double step_seconds = 0;   ///< total time of all steps
   double plan_seconds = 0;   ///< part of step_seconds: time spent selecting and assembling rows
   double fixed_seconds = 0;  ///< intercept of the line fitted to the times of steps without prompt rows; initially 0
-  double row_seconds = 0;    ///< slope of this line: step time per row; initially 0
+  double row_seconds = 0;    ///< slope of the same fitted line: step time per row; initially 0
   double pass_seconds = 0;   ///< time of one drafter pass, which drafts one token for each sequence
 };
 
@@ -68,7 +68,7 @@ struct SequenceView {
 class Engine {
  public:
   /// Loads the model. `model` and the machines must outlive the engine. limits.max_rows is reduced to the machines'
-  /// maximum if it is larger. Throws as Runner's constructor does.
+  /// maximum if it is larger. Throws core::Error if a machine cannot run the model or lacks memory for one cache block.
   Engine(const core::StoredModel& model, Machine& machine, const CacheOptions& options = {},
          const SchedulerLimits& limits = {});
   Engine(const core::StoredModel& model, std::span<const Placement> placements, const CacheOptions& options = {},
@@ -142,7 +142,7 @@ class Engine {
   struct InFlightStep {
     Issued issued;
     std::vector<PlannedRows> planned;
-    size_t n_rows = 0;    ///< number of rows; 0 if some belong to prompts: the step is then not timed
+    size_t n_rows = 0;    ///< number of rows; 0 if the step has prompt rows, since it is then not timed
     StepReport report{};  ///< filled if on_step_ is set
   };
 
@@ -169,8 +169,8 @@ class Engine {
   std::map<RequestId, std::vector<GenerateResult>> ended_;
   std::vector<Row> rows_;                     ///< rows of the last plan
   std::deque<InFlightStep> in_flight_steps_;  ///< oldest first; results are collected in this order
-  uint64_t n_issued_ = 0;                     ///< Runner::n_issued() after the engine's last step
-  StepReport report_;                         ///< decisions of the last plan, if on_step_ is set
+  uint64_t n_issued_ = 0;                     ///< Runner::n_issued() after the last step, to detect other callers
+  StepReport report_;                         ///< sequences started and preempted for the next step, if on_step_ is set
   std::function<void(const StepReport&)> on_step_{};
   std::optional<RequestId> current_{};  ///< the request whose results are being processed
   std::optional<RequestId> failed_{};

@@ -23,8 +23,8 @@ namespace folio::infer {
 struct EventQueueOptions {
   static constexpr size_t kUnlimited = SIZE_MAX;
 
-  size_t limit = size_t{256} << 10U;  ///< unread bytes at which requests are paused; does not apply to beams
-  size_t n_at_once = 256;  ///< requests submitted at a time, so that a long list does not delay other callers
+  size_t limit = size_t{256} << 10U;  ///< unread bytes at which requests are paused; not for beams or a policy
+  size_t n_at_once = 256;  ///< maximum requests of the queue in the engine, so that a long list does not delay others
   std::function<void()> on_delivery{};  ///< called when there are new events, usually on the engine's thread
 };
 
@@ -45,7 +45,8 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
     submit_next(options_.n_at_once);
   }
 
-  /// Returns a choice's undelivered event, for callbacks to add output to. If `ends`, it is delivered after this step.
+  /// Returns a choice's undelivered event, to which the requests' callbacks add output. If `ends`, all events are
+  /// delivered after this step.
   [[nodiscard]] Event& event(size_t choice, bool ends = false) {
     is_urgent_ = is_urgent_ || ends;
     touch();
@@ -66,7 +67,8 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
   void release(size_t n_bytes) {
     if (backlog_.remove(n_bytes)) engine_.wake();
   }
-  /// Waits up to `at_most` for events, returns them and marks them as read. Throws as pop() does.
+  /// Waits up to `at_most` for events, returns them and marks them as read. If a request could not run, throws its
+  /// error, as pop() does.
   std::vector<Event> next(std::chrono::milliseconds at_most) {
     {
       std::unique_lock lock(mutex_);
@@ -116,7 +118,7 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
   }
 
  protected:
-  mutable std::mutex mutex_{};  ///< also guards state that a derived class shares with the caller
+  mutable std::mutex mutex_{};  ///< guards the state shared with callers, including that of a derived class
 
  private:
   static constexpr bool kAppends = requires(Event a, Event b) { a.append(std::move(b)); };

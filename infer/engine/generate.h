@@ -12,7 +12,8 @@
 
 namespace folio::infer {
 
-/// Receives the output of prompt `index` as it is generated, in whole UTF-8 characters.
+/// Receives the output of prompt `index` as it is generated, in whole UTF-8 characters. If options.n > 1, the
+/// texts of the prompt's completions arrive mixed.
 using OnText = std::function<void(size_t index, std::string_view text)>;
 
 /// Called before each step; returns true to stop. May be empty.
@@ -23,7 +24,7 @@ void run(Engine& engine, std::span<const RequestId> ids, const Interrupted& inte
 
 /// Generates options.n completions of each prompt, all in one batch. Returns the completions of the first prompt, then
 /// those of the second, and so on. A prompt's completions do not depend on the other prompts. `on_text` and
-/// `interrupted` may be empty. Throws core::Error as Engine::add does.
+/// `interrupted` may be empty. Throws core::Error if a prompt or an option is invalid (see Engine::add).
 [[nodiscard]] std::vector<GenerateResult> generate_batch(Engine& engine, const data::Tokenizer& tokenizer,
                                                          std::span<const std::vector<int32_t>> prompts,
                                                          const GenerateOptions& options, const OnText& on_text = {},

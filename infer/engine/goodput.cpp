@@ -10,7 +10,7 @@ namespace {
 constexpr double kStepDecay = 0.97;    // factor per step for the weights of earlier steps in the line fit
 constexpr double kOffsetDecay = 0.99;  // factor per step for the weights of earlier steps in offsets_
 constexpr double kExceptions = 0.005;  // maximum fraction of time lost by trying other numbers of drafts than best()
-constexpr double kRowsOfAStep = 8.0;   // initial estimate: reading the weights takes as long as this many rows
+constexpr double kRowsOfAStep = 8.0;   // initial estimate: a step's fixed time equals the time of this many rows
 constexpr double kLeastSpread = 0.02;
 
 struct Expected {

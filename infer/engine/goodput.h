@@ -19,7 +19,7 @@ class StepTime {
   /// Returns the expected seconds of a step of `n_rows` rows. Before the first add(), every step takes 1 s.
   [[nodiscard]] double operator()(size_t n_rows) const;
   [[nodiscard]] bool measured() const { return weight_ > 0; }
-  /// Returns true if one of the last 69 steps had `n_rows` rows.
+  /// Returns true if `n_rows` rows were measured recently: in one of the last 69 steps, or in several earlier ones.
   [[nodiscard]] bool recent(size_t n_rows) const { return n_rows < offsets_.size() && offsets_[n_rows].weight > 0.5; }
 
   double fixed = 1.0;    ///< seconds at 0 rows
@@ -32,7 +32,7 @@ class StepTime {
   };
   double weight_ = 0.0, x_ = 0.0, y_ = 0.0, xx_ = 0.0, xy_ = 0.0;  ///< weighted sums; x: rows, y: seconds
   double spread_ = 0.2;                                            ///< mean relative distance from the expected time
-  std::array<Offset, 256> offsets_{};                              ///< by number of rows
+  std::array<Offset, 256> offsets_{};                              ///< corrections of the line, by number of rows
 };
 
 /// Estimates the probability that a draft of a sequence is right, separately for the first draft of a step and for

@@ -28,9 +28,9 @@ namespace folio::infer {
 /// limited to 16,384 positions or four contexts, whichever is more. Memory is used only as sequences need it.
 inline constexpr int64_t kForMany = -1;
 
-/// Sources of draft tokens, in the order of python/folio/checks.py: n-grams of the sequence, a draft model, or the
-/// model's own module (engine/mtp_drafter.h). Auto selects the module if there is one; a draft model is then an error.
-/// Otherwise, or with several processes, it selects the draft model if one is given, else n-grams.
+/// Sources of draft tokens, in the order of python/folio/checks.py. NGrams: repetitions in the sequence. Model: a draft
+/// model. Mtp: the model's own module for multi-token prediction. Auto: Mtp if the model has a module and runs in one
+/// process (a draft model is then an error), else Model if a draft model is given, else NGrams.
 enum class DraftSource : uint8_t { Auto, NGrams, Model, Mtp };
 
 struct LoadOptions {
@@ -39,11 +39,11 @@ struct LoadOptions {
   std::string draft_model{};                  ///< a smaller model of the same vocabulary, for speculation; empty: none
   std::vector<core::AdapterPath> adapters{};  ///< low-rank adapters, applied as their sum; empty: none
   MachineOptions machines{};
-  std::string generation_config = "auto";  ///< see core::read_generation_config()
+  std::string generation_config = "auto";  ///< "auto" (the model's), "none", or the directory of another configuration
   int64_t context = 0;                     ///< maximum positions of a sequence; 0: the model's context length
   int64_t n_contexts = 1;                  ///< full contexts that the KV cache can hold, if cache_positions is 0
   int64_t cache_positions = 0;             ///< total number of positions in the KV cache; 0: n_contexts full contexts
-  std::optional<CacheType> cache_type{};   ///< for the draft model, too; empty: each model's default_cache_type()
+  std::optional<CacheType> cache_type{};   ///< element type of the KV caches; empty: each model's default_cache_type()
   SchedulerLimits limits{};
 };
 
@@ -76,7 +76,8 @@ class LoadedModel {
   [[nodiscard]] std::vector<LoadReport> load_reports();
 
   /// Generates a completion with the adapter, if any. Special tokens in `prompt` are parsed (Tokenizer::encode_prompt).
-  /// `on_text`, if set, receives text as it is generated, in whole UTF-8 characters. Throws as Engine::add does.
+  /// `on_text`, if set, receives text as it is generated, in whole UTF-8 characters. Throws core::Error if
+  /// the prompt or an option is invalid (see Engine::add).
   GenerateResult generate(std::string_view prompt, GenerateOptions options = {},
                           const std::function<void(std::string_view)>& on_text = {});
 

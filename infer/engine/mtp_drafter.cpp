@@ -29,7 +29,8 @@ size_t MtpDrafter::n_pending(const CachedText& cached) const {
   return cached.tokens.size() - static_cast<size_t>(runner_.cache().length(cached.sequence.id()));
 }
 
-// Adds observed rows. Accepted drafts are recomputed from the hidden states of the model instead of the module.
+// Adds observed rows. The rows of accepted drafts, which the module computed from its own hidden states, are computed
+// again from the model's hidden states.
 void MtpDrafter::add(CachedText& cached, const Computed& rows) {
   const SequenceId id = cached.sequence.id();
   runner_.cache().truncate(id, std::min(runner_.cache().length(id), std::ssize(cached.tokens)));

@@ -13,8 +13,8 @@ namespace folio::infer {
 class MtpDrafter : public DraftModel {
  public:
   /// Creates a drafter for sequences of `model`. `model` and `machine` must outlive the drafter, and the drafter must
-  /// outlive its requests. Throws core::Error if the model has no module or the machine consists of several processes,
-  /// and as Runner's constructor does.
+  /// outlive its requests. Throws core::Error if the model has no module, the machine consists of several processes or
+  /// cannot run the module, or it has no memory for one cache block.
   MtpDrafter(const core::StoredModel& model, Machine& machine, const CacheOptions& options = {});
   MtpDrafter(core::StoredModel&&, Machine&, const CacheOptions& = {}) = delete;
 

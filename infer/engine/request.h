@@ -58,9 +58,11 @@ struct Request {
   std::vector<int32_t> prompt;
 
   // Reports on the prompt.
-  /// Receives ln p(prompt[i + 1] | prompt[0..i]) for i = 0, 1, …, in one or more calls. Cached rows are computed again.
+  /// Receives ln p(prompt[i + 1] | prompt[0..i]) for i = 0, 1, …, in one or more calls. If set, the whole prompt is
+  /// computed, without the prefix cache.
   std::function<void(std::span<const double> log_probs)> on_log_probs{};
-  /// Receives the logits of all prompt rows in order, (rows, vocab_size) per call. Cached rows are computed again.
+  /// Receives the logits of all prompt rows in order, (rows, vocab_size) per call. If set, the whole prompt is
+  /// computed, without the prefix cache.
   std::function<void(std::span<const float> logits)> on_logits{};
   /// Observes the steps of this request, which then run no other request. Only allowed with n = 1 and without beams.
   /// Must not change activations and must return false, since the prefix cache may keep the computed positions.
@@ -94,12 +96,12 @@ struct Request {
 /// cannot run the request.
 [[nodiscard]] Request checked(Request request, const core::ModelConfig& config);
 
-/// The result of one choice.
+/// The result of one choice, which is one of a request's n outputs.
 struct GenerateResult {
   std::vector<int32_t> tokens{};  ///< generated tokens, without the prompt
   std::string text{};             ///< decoded tokens, up to a stop string
   FinishReason finish_reason = FinishReason::Length;
-  std::optional<double> score{};  ///< Continuation::score, with beams or a policy
+  std::optional<double> score{};  ///< with beams or a policy: orders the results, highest first; else empty
   size_t n_cached = 0;            ///< prompt tokens found in the KV cache
   size_t n_drafts = 0;            ///< draft tokens tried
   size_t n_right = 0;             ///< draft tokens accepted

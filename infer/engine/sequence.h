@@ -29,7 +29,7 @@ class Sequence {
   struct Needs {
     int64_t max_positions;         ///< maximum number of positions in the KV cache
     size_t n_together = 1;         ///< number of the request's sequences that start and are preempted together
-    int32_t adapter = kNoAdapter;  ///< adapter that computes the sequence's keys and values
+    int32_t adapter = kNoAdapter;  ///< id of the sequence's adapter, which affects its keys and values
     bool alone = false;            ///< true: its steps have no rows of other sequences
   };
 

@@ -1,6 +1,6 @@
 // Names activations as TransformerLens (https://github.com/TransformerLensOrg/TransformerLens) does with fold_ln=True.
 // "hook_normalized" is a residual divided by its root mean square, without the norm's weight. "hook_q" and "hook_k" are
-// read before the norm of heads and before RoPE. Elements of a head are in the order of Hugging Face's files.
+// the values before the query and key norms and RoPE. A head's elements are in the order of Hugging Face's files.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -17,18 +17,18 @@ namespace folio::infer::explain {
 
 using Json = nlohmann::ordered_json;
 
-/// A prompt's activations, by their names in Observer. Each has one row per token.
+/// A prompt's activations, by names such as "layers.0.query" (listed at Observer). Each has one row per token.
 struct Trace {
   std::vector<int32_t> tokens{};
   std::map<std::string, std::vector<float>> values{};
 
   /// Returns an activation of a layer, or of the model if `layer` is -1. Throws std::out_of_range if there is none.
   [[nodiscard]] const std::vector<float>& at(const std::string& what, int64_t layer = -1) const;
-  /// Returns the residual stream (T, dim) at a level.
+  /// Returns the residual stream (tokens, dim): level 0 is the embedding, level l + 1 the output of layer l.
   [[nodiscard]] const std::vector<float>& level(int64_t level) const {
     return level == 0 ? at("embedding") : at("ffn_residual", level - 1);
   }
-  /// Returns row `i` of any array with T rows.
+  /// Returns row `i` of an array with one row per token.
   [[nodiscard]] std::span<const float> row(std::span<const float> all, size_t i) const {
     return all.subspan(i * (all.size() / tokens.size()), all.size() / tokens.size());
   }
@@ -41,8 +41,8 @@ using Change = std::function<bool(const std::string& name, std::span<float> valu
 /// Throws core::Error, with a message that begins with `what`, if `n_tokens` tokens do not fit in one step.
 void require_fits(const Runner& runner, size_t n_tokens, std::string_view what);
 
-/// Runs a prompt in one step, as a private sequence, and returns its activations, including the logits of all rows.
-/// `change`, if set, may change them.
+/// Runs a prompt in one step, without using or filling the prefix cache. Returns its activations, including the logits
+/// of all rows. `change`, if set, may change activations during the step.
 [[nodiscard]] Trace run_traced(Runner& runner, std::span<const int32_t> tokens, const Options& options,
                                const Change& change = {});
 
@@ -65,7 +65,7 @@ class Tensors {
 /// Computes a layer's "key" and, if `for_saving`, "projected_key" and "value" from the latents of latent attention.
 void expand_latents(const Tensors& tensors, int64_t layer, Trace& trace, bool for_saving);
 
-/// A place in the model where activations are replaced: see Experiment.
+/// Where in the model activations are replaced, parsed from a name such as "3.heads" or "3.ffn@5:2" (see Experiment).
 struct Place {
   int64_t layer = -1;
   std::string part;               ///< "heads", "attention", "ffn", "layer" or "residual"
@@ -77,10 +77,11 @@ struct Place {
 /// Replaces activations while a prompt runs.
 class Interventions {
  public:
-  /// Runs the texts from which the experiment takes replacement values. `clean`, the prompt without interventions, must
-  /// outlive this object. Throws core::Error if a place or a position does not exist, or a patch has no source text.
+  /// Runs the texts whose activations the experiment uses as replacements. `clean`, the prompt's activations without
+  /// interventions, must outlive this object. Throws core::Error if a layer, head or position does not exist, or if a
+  /// patch has no source text.
   Interventions(Runner& runner, const Options& options, const Trace& clean);
-  /// Applies the interventions to an activation: see Change.
+  /// Applies the interventions to `values`, the activation `name`. Returns true if `values` changed.
   bool operator()(const std::string& name, std::span<float> values, const Trace& before) const;
   /// Returns true if an intervention replaces the output of the layer's attention for this row.
   [[nodiscard]] bool replace_attention(int64_t layer, size_t row) const;

@@ -22,8 +22,8 @@ double dot(std::span<const float> a, std::span<const float> b) {
 }
 
 // Each row of `directions` (T, dim) is a vector whose dot product with the row's residual is the row's logit.
-// Multiplies it by the residual scale and the post-norm's factors, if any. Its dot product with a head's output after
-// Wo is then the head's contribution to the logit.
+// Multiplies the vectors by the residual scale and the post-norm's factors, if any, so that a vector's dot product with
+// a head's output after Wo is the head's contribution to the logit.
 void pass_post_norm(std::span<float> directions, const Tensors& tensors, int64_t layer, const Trace& trace,
                     std::span<const float> wo, std::span<const float> bias) {
   const core::ModelConfig& config = tensors.config();
@@ -100,7 +100,7 @@ void expand_latents(const Tensors& tensors, int64_t layer, Trace& trace, bool fo
       std::ranges::copy(trace.row(key, row), keys.begin() + static_cast<ptrdiff_t>((row * n_heads + head) * head_dim));
     }
   }
-  const auto keys_with = [&](const std::vector<float>& all) {  // adds the RoPE elements of `all` to each head's key
+  const auto keys_with = [&](const std::vector<float>& all) {  // copies each row's RoPE part to all heads' keys
     for (size_t at = 0; at < n * n_heads; ++at) {
       std::ranges::copy(trace.row(all, at / n_heads).subspan(rank),
                         keys.begin() + static_cast<ptrdiff_t>(at * head_dim + nope));
@@ -185,7 +185,7 @@ Json attribute(Runner& runner, const Tensors& tensors, const Trace& trace, std::
         return dot(trace.row(level, row), trace.row(directions, row));
       };
       const double mid = along(trace.at("attention_residual", layer));
-      const bool replaced = interventions.replace_attention(layer, row);  // true: attribution not split by head
+      const bool replaced = interventions.replace_attention(layer, row);  // true: no per-head attribution
       rows[row]["replaced"].push_back(replaced);
       Json& shares = rows[row]["heads"].emplace_back();
       for (size_t at = 0; at < wo.size() / dim; at += head_dim) {

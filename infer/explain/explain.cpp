@@ -13,7 +13,7 @@
 
 namespace folio::infer::explain {
 
-[[nodiscard]] std::string_view page();  // returns page.html; defined in page.cpp
+[[nodiscard]] std::string_view page();  // returns the contents of page.html; the build generates this function
 
 namespace {
 
@@ -28,7 +28,7 @@ void run_alone(Runner& runner, std::span<const int32_t> tokens, int32_t adapter,
 }
 
 // Returns the operand shapes of each kind of operation on n rows, such as "rows × columns · rows × columns" for a
-// product. Leaves out feed-forward kinds if only some layers have experts.
+// product. Leaves out activation, gate, up and down if only some layers have experts: their shapes vary between layers.
 std::map<std::string_view, std::string> shapes_of(const core::ModelConfig& c, int64_t n) {
   const auto vectors = [](int64_t rows, int64_t width) { return fmt::format("{} × {}", rows, width); };
   const auto product = [&](int64_t rows, int64_t in, int64_t out) {
@@ -63,7 +63,7 @@ std::map<std::string_view, std::string> shapes_of(const core::ModelConfig& c, in
   return shapes;
 }
 
-// Runs the prompt once more. Returns the operand shapes, memory traffic in bytes and time of each kind of operation.
+// Runs the prompt again, with profiling. Returns operand shapes, memory traffic (bytes) and time per kind of operation.
 Json measure(Runner& runner, ProfiledMachine& profiled, std::span<const int32_t> tokens, int32_t adapter) {
   profiled.profile = {};
   profiled.enabled = true;
@@ -91,7 +91,7 @@ Json residual_sizes(const core::ModelConfig& config, const Trace& trace) {
   return levels;
 }
 
-// Returns the selected experts, by layer and row, for layers with experts; null if the model has none.
+// Returns each row's selected experts as [index, weight], by layer; null for a layer, or a model, without experts.
 Json experts_of(const core::ModelConfig& config, const Trace& trace) {
   Json layers;
   for (int64_t layer = 0; layer < config.n_layers && config.n_experts > 0; ++layer) {
@@ -107,7 +107,8 @@ Json experts_of(const core::ModelConfig& config, const Trace& trace) {
   return layers;
 }
 
-// Returns a layer's attention weights without the upper triangle, in base64: one byte per weight, in steps of 1/255.
+// Returns the attention weights of a layer's heads in base64: for each row, one byte, 255 * weight, per position up to
+// and including the row's own.
 std::string attention_text(const std::vector<float>& weights, size_t n) {
   constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::vector<uint32_t> bytes;

@@ -17,7 +17,7 @@
 
 namespace folio::infer::explain {
 
-inline constexpr size_t kMostTokens = 256;  ///< maximum number of tokens in a prompt or in an experiment's other texts
+inline constexpr size_t kMostTokens = 256;  ///< maximum number of tokens in the prompt, and in `mean_over` and `from`
 
 /// Activations to replace in each row, by name. "L.heads" is the output of all heads of layer L before Wo, and "L.H" is
 /// that of head H. "L.attention" and "L.ffn" are what the attention or feed-forward branch adds to the residual stream;
@@ -41,8 +41,8 @@ struct Options {
   std::optional<int32_t> token{};  ///< the token whose logits are attributed; empty: each row's likeliest token
   Experiment experiment{};         ///< applied to the prompt, but not to the texts mean_over and from
   bool keep_activations = false;   ///< fills Explanation::activations
-  /// The machine that runs the model. If set, the prompt runs once more to measure the operations, and profiling is
-  /// disabled afterwards.
+  /// The machine that runs the model. If set, the prompt runs a second time to measure the operations, and profiling is
+  /// disabled afterwards. Null: nothing is measured.
   ProfiledMachine* profiled = nullptr;
 };
 
@@ -58,8 +58,8 @@ struct Explanation {
 };
 
 /// Runs the prompt, with the experiment if there is one, and explains what was computed. Throws core::Error if
-/// `tokens` is empty; if a text is longer than kMostTokens, Runner::max_rows() or the context; if a token, place or
-/// position does not exist; if a logit is not finite; or if the KV cache is full. No step may be in flight.
+/// `tokens` is empty; if a text is longer than kMostTokens, Runner::max_rows() or the context; if a token, layer, head
+/// or position does not exist; if a logit is not finite; or if the KV cache is full. No step may be in flight.
 [[nodiscard]] Explanation explain(Runner& runner, const data::Tokenizer& tokenizer, const std::vector<int32_t>& tokens,
                                   const Options& options = {});
 

@@ -11,8 +11,8 @@
 namespace folio::infer::explain {
 namespace {
 
-// Parses the name of an activation in an Experiment, such as "3.heads@5:2". Throws core::Error if its layer, head or
-// position doesn't exist.
+// Parses the name of an activation in an Experiment, such as "3.heads@5:2". Throws core::Error if it is malformed, or
+// if its layer, head or position does not exist. The prompt has n_rows tokens, the source text has n_source.
 Place place_of(const std::string& text, const core::ModelConfig& config, size_t n_rows, size_t n_source) {
   constexpr std::array<std::string_view, 5> kParts{"heads", "attention", "ffn", "layer", "residual"};
   const size_t at = std::min(text.find('@'), text.size());
@@ -80,7 +80,7 @@ Interventions::Interventions(Runner& runner, const Options& options, const Trace
   add(ablate, 0, false);
   add(mean, mean_over.size(), false);
   add(patch, from.size(), true);
-  // Runs each distinct source text once, after all places and lengths have been checked.
+  // Runs each distinct source text (mean_over, from) once. All names and text lengths have been checked above.
   std::map<std::vector<int32_t>, std::shared_ptr<const Trace>> traces;
   traces[clean.tokens] = std::shared_ptr<const Trace>(std::shared_ptr<void>(), &clean);
   for (size_t i = ablate.size(); i < all_.size(); ++i) {

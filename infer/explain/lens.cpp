@@ -12,9 +12,9 @@
 namespace folio::infer::explain {
 namespace {
 
-constexpr size_t kLensTokens = 5;   // number of likeliest tokens listed per layer, and before and after interventions
+constexpr size_t kLensTokens = 5;   // likeliest tokens listed per row: after each layer; before and after interventions
 constexpr size_t kCandidates = 20;  // number of likeliest tokens listed per row
-// Sampling limits. For each limit, the output has the number of tokens that it keeps if used alone at temperature 1.
+// Limits of top-k, top-p and min-p. The output has the number of tokens that each one by itself keeps at temperature 1.
 constexpr size_t kTopK = 40;
 constexpr double kTopP = 0.95;
 constexpr double kMinP = 0.05;
@@ -112,7 +112,7 @@ Json effects_of(const Trace& before, const Trace& after, const Options& options)
     one["top_change"] = change(one["before"][0][0]);
     if (options.token) one["token_change"] = change(*options.token);
     effects["rows"].push_back(std::move(one));
-    double divergence = 0.0;  // Kullback-Leibler divergence in nats
+    double divergence = 0.0;  // Kullback-Leibler divergence D(before ‖ after) in nats
     for (int32_t t = 0; t < static_cast<int32_t>(logits.size()); ++t) divergence -= was.p(t) * change(t);
     effects["kl"].push_back(divergence);
   }

@@ -11,7 +11,8 @@
 namespace folio::infer::forms {
 namespace {
 
-constexpr size_t kMostStepsOfEach = 20;  // limit per allowed state on explored transitions, or on edges of a product
+// Maximum number of explored transitions (or, for a product, of edges), as a multiple of the limit on states.
+constexpr size_t kMostStepsOfEach = 20;
 
 }  // namespace
 

@@ -36,7 +36,7 @@ struct LongName {
   std::string_view name, category;
 };
 
-// Long names from Unicode's PropertyValueAliases.txt, which ECMA-262 also accepts.
+// Long names of general categories (Unicode's PropertyValueAliases.txt), which ECMA-262 also accepts.
 constexpr std::array kLongNames{
     LongName{"Letter", "L"},
     LongName{"Uppercase_Letter", "Lu"},

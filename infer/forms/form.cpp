@@ -138,8 +138,8 @@ int32_t Form::alike_stack(int32_t stack) {
   return alike;
 }
 
-// Follows all edges that read no byte from the parses `todo`. Returns the place (set of parses) reached, or kDead if no
-// parse can continue or end.
+// Starting from the parses `todo`, follows all edges that read nothing. Returns the place (set of parses) reached, or
+// kDead if no parse can continue or end.
 Form::Place Form::place_of(std::vector<Way> todo) {
   ways_.clear();
   seen_.clear();
@@ -230,7 +230,7 @@ void Form::expand(Place place) {
     }
   }
   std::vector<Step> steps;
-  std::vector<std::pair<std::vector<Way>, Place>> known;  // places found so far, by their parses
+  std::vector<std::pair<std::vector<Way>, Place>> known;  // (parses after a byte, their place)
   for (size_t low = 0; low < 256;) {
     size_t high = low;
     while (high < 255 && !cuts[high + 1]) ++high;
@@ -319,7 +319,7 @@ bool Form::runs(Place place, const std::bitset<256>& bytes, uint32_t length) {
   return n >= length;
 }
 
-// If `place` isn't expanded, computes only the transition for `byte`, since most outputs reach a place only once.
+// If the transitions of `place` aren't cached, computes only the one for `byte`: most outputs reach a place only once.
 Form::Place Form::after(Place place, uint8_t byte) {
   n_steps_ = 0;
   const PlaceData& data = places_[static_cast<size_t>(place)];
@@ -367,7 +367,8 @@ const Form::Ranges& Form::allowed(Place place) {
   return *places_[static_cast<size_t>(same)].allowed;
 }
 
-// Adds the allowed tokens at and below the sibling nodes [first, end) to `to`. Nodes and steps are sorted by byte.
+// Appends to `to` the index ranges of the tokens allowed in `place`, among those in the subtrees of the sibling nodes
+// [first, end). Nodes and steps are both sorted by byte.
 void Form::walk(size_t first, size_t end, Place place, Ranges& to) {
   expand(place);
   const auto add = [&](uint32_t from, uint32_t until) {

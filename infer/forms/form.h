@@ -81,8 +81,8 @@ class Form {
   [[nodiscard]] bool may_end(Place place) const { return places_[static_cast<size_t>(place)].may_end; }
   /// Returns the next byte if only one is possible and the output can't end here, otherwise nullopt.
   [[nodiscard]] std::optional<uint8_t> forced(Place place);
-  /// Returns the tokens that may come next, as ranges in ascending order. The reference is valid until the next
-  /// call of a function that is not const.
+  /// Returns the tokens that may come next, as ranges in ascending order. The reference is valid until the next call of
+  /// a non-const function.
   [[nodiscard]] const Ranges& allowed(Place place);
 
   /// Frees all places except the start and `kept`. Returns the new id of `kept`; ids from before the call are invalid.
@@ -117,14 +117,14 @@ class Form {
     uint32_t run_length = 0;    ///< length up to which every sequence of bytes in `run` is allowed
     bool has_run = false;
     bool is_whole_run = false;  ///< true if run_length is exact, false if it is a lower bound
-    Place same = kDead;         ///< place that caches the allowed tokens of this one; kDead: not computed yet
+    Place same = kDead;         ///< place whose member `allowed` also applies to this one; kDead: not determined yet
     std::optional<Ranges> allowed{};
   };
   struct Key {
     std::span<const Way> ways;
     bool may_end;
   };
-  /// Hash and equality of places by their contents (Key).
+  /// Hash and equality of places by their parses and may_end; also accepts a Key for lookup without inserting a place.
   struct SamePlace {
     using is_transparent = void;
     const Form* form;

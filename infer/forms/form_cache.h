@@ -1,5 +1,5 @@
-// The compiled forms of one engine, cached by request options: a repeated schema isn't compiled again, and its token
-// masks are already cached.
+// Caches an engine's compiled constraints (forms) by request options, so that a repeated schema isn't compiled again
+// and its token masks can be reused.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 
 namespace folio::infer::forms {
 
-/// Compiles forms and caches them. The cache is thread-safe, but its forms are not: only the engine's thread may use
-/// a form.
+/// Compiles output constraints to forms and caches them. The cache is thread-safe, but its forms are not: only the
+/// engine's thread may use a form.
 class FormCache {
  public:
   /// `tokenizer` must outlive the cache. Beyond `capacity` forms, the least recently used form is evicted; requests
@@ -24,8 +24,8 @@ class FormCache {
   explicit FormCache(const data::Tokenizer& tokenizer, size_t capacity = 64)
       : tokenizer_(tokenizer), capacity_(capacity) {}
 
-  /// Returns the form for `options`, from the cache or newly compiled; null for kind None. Throws core::Error as
-  /// make_form() does; failures aren't cached.
+  /// Returns the form for `options`, from the cache or newly compiled; null for kind None. Throws core::Error if the
+  /// constraint is invalid or compiling it exceeds `budget` (see make_form()). Failures aren't cached.
   [[nodiscard]] std::shared_ptr<Form> form(const FormOptions& options,
                                            const core::WorkBudget& budget = core::WorkBudget());
 

@@ -98,8 +98,8 @@ Grammar::Part Grammar::repeat(const Build& build, int64_t least, int64_t most) {
   core::require(least >= 0 && (most < 0 || least <= most), "invalid repetition count: {} to {}", least, most);
   const State begin = add_state();
   const State end = add_state();
-  // Builds a loop over one copy. All copies that are far from both `least` and `most` share the loop's token masks. If
-  // `ends`, the loop has an exit.
+  // Builds a loop over one copy of the part, with an exit if `ends`. Copies that are more than `far` repetitions below
+  // the next bound, `least` or `most`, share the loop's token masks.
   const auto far = static_cast<int64_t>(limits_.longest_token) + 1;
   const auto loop = [&](bool ends) {
     const size_t first = states_.size();
@@ -113,7 +113,7 @@ Grammar::Part Grammar::repeat(const Build& build, int64_t least, int64_t most) {
   std::optional<size_t> closed;
   size_t open = 0;
   if (least > far) {
-    closed_loops_.push_back(loop(false));  // after the loops nested in it: share_copies() relies on the order
+    closed_loops_.push_back(loop(false));  // loop() adds the loops nested in the part first
     closed = closed_loops_.size() - 1;
   }
   if (std::max(least, most) > far) open = loop(true).first;
@@ -150,8 +150,8 @@ std::string Grammar::name_of(Rule rule) const {
 }
 
 // Sets Node::alike of each state of a copy to the corresponding state of a loop. Copies far below the minimum use the
-// loop without an exit, unless they may match the empty string. All other copies use the loop with an exit. Loops come
-// first, so one pass resolves nested copies.
+// loop without an exit, unless they may match the empty string. All other copies use the loop with an exit. Loops are
+// built before the copies that use them, so one pass also resolves nested copies.
 void Grammar::share_copies(const std::vector<bool>& ends_unread) {
   for (const Copy& copy : copies_) {
     size_t same = copy.open;
@@ -208,7 +208,7 @@ void Grammar::finish(Rule start, const std::bitset<256>& available) {
 std::vector<bool> Grammar::ending(bool by_reading) const {
   const size_t n = states_.size();
   std::vector<std::vector<std::pair<State, Rule>>> back(n);                  // incoming: (source, called rule or -1)
-  std::vector<std::vector<std::pair<State, State>>> waiting(rules_.size());  // per rule: calls waiting until it can end
+  std::vector<std::vector<std::pair<State, State>>> waiting(rules_.size());  // per rule: pending calls (from, to)
   std::vector<Rule> rule_of(n, -1);
   for (size_t r = 0; r < rules_.size(); ++r) {
     if (rules_[r].begin >= 0) rule_of[static_cast<size_t>(rules_[r].begin)] = static_cast<Rule>(r);
@@ -272,7 +272,7 @@ void Grammar::trim(const std::bitset<256>& available) {
   }
 }
 
-// Returns the first byte outside of `available` that an output could contain, for the error message; 0 if none.
+// Returns the lowest byte of a reachable edge that reads no byte in `available`, for the error message; 0 if none does.
 int Grammar::missing_byte(const std::bitset<256>& available) const {
   std::vector<bool> seen(states_.size());
   std::vector<State> way{part(start_).begin};
@@ -317,7 +317,7 @@ void Grammar::refuse_left_recursion(const std::vector<bool>& ends_unread) const 
       }
     }
   }
-  std::vector<uint8_t> color(n);  // 1: on the current path, 2: done
+  std::vector<uint8_t> color(n);  // depth-first search: 0 not visited, 1 on the current path, 2 done
   std::vector<std::pair<size_t, size_t>> way;
   for (size_t r = 0; r < n; ++r) {
     if (color[r] != 0) continue;

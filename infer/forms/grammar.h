@@ -20,7 +20,7 @@ namespace folio::infer::forms {
 struct GrammarLimits {
   size_t max_states = 200'000;  ///< maximum number of states in one grammar
   /// Length of the vocabulary's longest token in bytes. A token mask depends only on states within this distance, so
-  /// copies of a repeated part that are farther than this from both bounds share their masks.
+  /// copies of a repeated part share masks if they are farther than this below the next bound of the repetition count.
   size_t longest_token = 128;
 };
 
@@ -33,7 +33,7 @@ class Grammar {
     enum class Kind : uint8_t { Bytes, Empty, Call };
     Kind kind;
     uint8_t low, high;  ///< Bytes: the inclusive range that is read
-    Rule rule;          ///< Call: the rule that is called; the edge ends where it returns
+    Rule rule;          ///< Call: the rule to match before the edge reaches `to`
     State to;
   };
 
@@ -90,7 +90,7 @@ class Grammar {
   [[nodiscard]] size_t n_states() const { return states_.size(); }
   [[nodiscard]] std::span<const Edge> edges(State state) const { return states_[static_cast<size_t>(state)].edges; }
   [[nodiscard]] Part part(Rule rule) const { return rules_[static_cast<size_t>(rule)]; }
-  /// Returns the state that represents all states with the same next tokens, so that they share one mask.
+  /// Returns the state whose token mask `state` shares: for a copy of a repeated part, a state of a loop; else itself.
   [[nodiscard]] State alike(State state) const { return states_[static_cast<size_t>(state)].alike; }
   [[nodiscard]] bool ends_rule(State state) const { return states_[static_cast<size_t>(state)].ends_rule; }
   /// Returns true if only the end of the rule can follow `state`, so that a call needn't return there (tail call).
@@ -103,8 +103,8 @@ class Grammar {
     bool ends_rule = false;
     bool is_last = false;
   };
-  /// A loop over one copy of a repeated part. Copies that are far from both the minimum and the maximum number of
-  /// repetitions share the loop's token masks.
+  /// A loop over one copy of a repeated part. Copies that are far below the next bound (minimum or maximum) of the
+  /// repetition count share the loop's token masks.
   struct Loop {
     size_t first;  ///< first state of the loop
     Part one;

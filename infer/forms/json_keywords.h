@@ -33,7 +33,7 @@ class SchemaKeywords {
   bool is_old_ = false;  ///< true for drafts before 2019-09, which ignore keywords next to a $ref
 };
 
-/// The types of JSON schemas.
+/// The types in the keyword "type" of a JSON schema. An integral number, such as 1.0, is an Integer and a Number.
 struct Type {
   enum : uint8_t { Null, Boolean, Integer, Number, String, Array, Object };
 };
@@ -42,10 +42,11 @@ using TypeSet = std::bitset<Type::Object + 1>;  ///< a set that contains Number 
 [[nodiscard]] TypeSet types_of(const JsonValue& assertions);
 /// Returns a value of the keyword "type" that allows these types.
 [[nodiscard]] Json types_json(TypeSet types);
-/// Returns true if `value` has one of `types`.
+/// Returns true if `value` has one of `types`. Integral numbers, such as 1.0, have the type Integer.
 [[nodiscard]] bool has_type(const JsonValue& value, const TypeSet& types);
 
 /// Returns the values of the keywords `least` and `most`, such as minItems and maxItems; 0 and -1 (no limit) if absent.
+/// Throws core::Error, which begins with `at`, if a value is 10,000,000 or more.
 [[nodiscard]] std::pair<int64_t, int64_t> counts(const JsonValue& assertions, const char* least, const char* most,
                                                  const std::string& at);
 /// Parses an ECMA-262 pattern that may match anywhere in a string. Errors begin with `at` and name `keyword`.

@@ -155,7 +155,7 @@ Grammar::Part part_in(Grammar& grammar, const NumberRange& range, bool is_intege
   return grammar.choice(ways);
 }
 
-// Replaces an exclusive bound with an inclusive one: the next double in the direction of `towards`.
+// Replaces an exclusive bound other than 0 with an inclusive one: the next double in the direction of `towards`.
 void round_exclusive(std::optional<NumberBound>& bound, double towards) {
   if (!bound || !bound->exclusive || bound->value.is_zero()) return;
   const std::string text =

@@ -1,5 +1,6 @@
 // Grammar parts for objects of a JSON schema. Properties come in the schema's order, then additional ones. Keys are
-// spelled as in json_quoted() (json_value.h). Additional keys may repeat; each occurrence must satisfy the same schema.
+// escaped as in Python's json.dumps(ensure_ascii=False). Additional keys may repeat; each occurrence must satisfy
+// the same schema.
 #pragma once
 
 #include <functional>
@@ -12,7 +13,7 @@
 
 namespace folio::infer::forms {
 
-/// The parts of the schema compiler that object_part() uses.
+/// The schema compiler's grammar, shared parts and functions that object_part() uses.
 struct SchemaContext {
   Grammar& grammar;
   JsonParts& parts;

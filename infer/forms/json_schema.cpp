@@ -1,5 +1,5 @@
-// Compiles a JSON schema to a grammar with a rule for each reachable schema. Enum values are spelled as in
-// json_quoted() (json_value.h). Objects are in json_object.cpp.
+// Compiles a JSON schema to a grammar with a rule for each reachable schema. Strings in enum values are escaped
+// only as in Python's json.dumps(ensure_ascii=False). Objects are in json_object.cpp.
 #include <algorithm>
 #include <array>
 #include <deque>
@@ -110,7 +110,7 @@ class SchemaCompiler {
     return grammar_.choice(ways);
   }
 
-  // Appends to `ways` the parts that match the values that satisfy all assertions in `all`.
+  // Appends parts to `ways` that together match exactly the values that satisfy all assertions in `all`.
   void add_ways(const JsonValue& all, const std::string& at, std::vector<Part>& ways) {
     if (all.members.empty()) {
       ways.push_back(parts_.value());
@@ -278,7 +278,7 @@ class SchemaCompiler {
       }
       return parts_.spaced(items ? value({.value = items, .at = at + "/items"}) : parts_.value());
     };
-    // At first, `tail` matches the items after the first n_first. The loop then prepends those, the last one first.
+    // `tail` first matches the items after the first n_first ones. The loop below then prepends items n_first - 1 to 0.
     const int64_t n_first = std::max<int64_t>(most < 0 ? n_prefix : std::min(n_prefix, most), most == 0 ? 0 : 1);
     const auto rest = [&] { return parts_.sequence({parts_.mark(','), item(n_prefix)}); };
     Part tail = grammar_.repeat(rest, std::max<int64_t>(least - n_first, 0), most < 0 ? -1 : most - n_first);
@@ -321,7 +321,7 @@ class SchemaCompiler {
     return values;
   }
 
-  // Returns the part for arrays of distinct items, with one rule per set of items used so far.
+  // Returns the part for arrays of distinct items, with one rule for each set of values that the items so far can form.
   [[nodiscard]] Part distinct_items(const JsonValue& all, int64_t least, int64_t most, const std::string& at) {
     constexpr size_t kMostWays = 16'384;
     std::vector<Json> known;

@@ -13,10 +13,12 @@ namespace folio::infer::forms {
 /// or as a surrogate pair of \uXXXX. Lone surrogates never match.
 [[nodiscard]] Grammar::Part json_characters(Grammar& grammar, std::span<const CharacterRange> ranges);
 
-/// Returns the part for one character of `ranges`, spelled as in json_quoted() (json_value.h).
+/// Returns the part for one character of `ranges` in an object key, escaped only as in Python's
+/// json.dumps(ensure_ascii=False): see json_quoted() (json_value.h).
 [[nodiscard]] Grammar::Part json_key_characters(Grammar& grammar, std::span<const CharacterRange> ranges);
 
-/// Returns the part for quoted strings that are not in `excluded`, spelled as in json_quoted() (json_value.h).
+/// Returns the part for quoted keys that are not in `excluded`, escaped only as in Python's
+/// json.dumps(ensure_ascii=False): see json_quoted() (json_value.h).
 [[nodiscard]] Grammar::Part other_key(Grammar& grammar, std::span<const std::string> excluded);
 
 }  // namespace folio::infer::forms

@@ -22,8 +22,8 @@ void Exchange::begin(const std::array<float*, kSlots>& slots, const SlotWidths& 
   n_to_all_ = 0;
 }
 
-// Queues the part as floats or, if allowed, in 8 bits. Columns of a group that is split between two ranks are always
-// floats.
+// Queues the part as floats or, if both the part and this exchange allow it, in 8 bits. Groups of 32 columns that are
+// split between two ranks are always sent as floats.
 void Exchange::give(const SlotPart& part) {
   if (part.slot == Slot::Logits && index_ == 0) return;
   SlotPart before = part, groups = part, after = part;

@@ -1,5 +1,6 @@
 // The exchange of activations between the ranks of a model. Each rank computes some output rows of every matrix, and
-// some heads, and sends the results to the other ranks. No sum is split, so all values equal those of a single machine.
+// some heads, and sends the results to the other ranks. No sum is split between ranks, so all values equal those of a
+// single machine.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +23,7 @@ namespace folio::infer {
 /// (infer/ranks).
 class Transport {
  public:
-  /// Receives the bytes of member `from`. Not called for a member that sent none.
+  /// Called with the bytes that member `from` sent; not called for a member that sent none.
   using Take = std::function<void(size_t from, std::span<const std::byte> bytes)>;
 
   virtual ~Transport() = default;
@@ -34,10 +35,10 @@ class Transport {
                           std::chrono::seconds timeout) = 0;
 };
 
-/// Columns [first, last) of some rows of a slot.
+/// Columns [first, last) of rows [first_row, first_row + n_rows) of a slot.
 struct SlotPart {
   Slot slot;
-  bool in_eight_bits = false;  ///< true: may be sent in 8 bits (eight_bits.h), since only quantized products read it
+  bool in_eight_bits = false;  ///< true: read only by quantized products, so it may be sent in 8 bits (eight_bits.h)
   size_t first_row = 0;
   size_t n_rows = 0;
   size_t first = 0;
@@ -60,7 +61,8 @@ class Exchange {
   void begin(const std::array<float*, kSlots>& slots, const SlotWidths& widths);
   /// Queues a computed part for the other ranks. Logits are sent to rank 0 only, and must be queued last.
   void give(const SlotPart& part);
-  /// Sends the queued parts and receives the other ranks' parts. Every rank must call it. Throws as all_gather() does.
+  /// Sends the queued parts and receives the other ranks' parts. Every rank must call it. Throws core::Error if a rank
+  /// failed, and MachineLost if a rank exited or timed out.
   void meet();
 
   /// Returns the number of payload bytes sent, counted once per receiving rank.
@@ -97,7 +99,7 @@ inline constexpr size_t kShardRows = 16;  ///< matrices are split between ranks 
 
 [[nodiscard]] constexpr size_t shard_tiles(size_t n_rows) { return (n_rows + kShardRows - 1) / kShardRows; }
 
-/// Returns the output rows of a matrix that `rank` computes. The share may be empty if there are more ranks than tiles.
+/// Returns the range of a matrix's output rows that `rank` computes; may be empty if there are more ranks than tiles.
 [[nodiscard]] constexpr Share rows_of_rank(size_t n_rows, size_t rank, size_t n_ranks) {
   const Share tiles = share_of(shard_tiles(n_rows), rank, n_ranks);
   return {std::min(n_rows, tiles.first * kShardRows), std::min(n_rows, tiles.last * kShardRows)};

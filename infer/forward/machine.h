@@ -30,11 +30,11 @@ namespace folio::infer {
 
 /// A row of a step: a token at a position of a sequence. `table` is the index of the sequence's block table.
 struct StepRow {
-  int32_t token;  ///< a token, or drawn_token() if the stage draws tokens
+  int32_t token;  ///< token id; if the stage draws, also drawn_token(i): the token of the previous step's i-th draw
   int32_t table;
   int64_t position;
   bool needs_logits;
-  int32_t adapter = kNoAdapter;  ///< id of a loaded adapter
+  int32_t adapter = kNoAdapter;  ///< id of a loaded adapter; kNoAdapter: none
 };
 
 /// One token to draw from a row's logits.
@@ -49,7 +49,7 @@ struct Draw {
 struct Step {
   std::span<const StepRow> rows;          ///< at most max_rows(); rows of a sequence in order of position
   std::span<const BlockId> tables;        ///< the block tables of the step's sequences, concatenated
-  std::span<const int32_t> table_starts;  ///< (sequences + 1): the start of each table, then the end of the last
+  std::span<const int32_t> table_starts;  ///< (sequences + 1): start of each table in `tables`, then tables.size()
   std::span<const BlockCopy> copies;      ///< block copies to execute before the first operation
   size_t n_logit_rows = 0;                ///< number of rows that need logits
   std::span<const Draw> draws;            ///< tokens to draw, in row order; empty if the host draws
@@ -98,8 +98,8 @@ class MachineLost : public core::Error {
 /// For machines that can't split matrices: throws core::Error, with the machine's `name`, unless n_ranks is 1.
 void require_whole(const Shard& shard, const char* name);
 
-/// Throws core::Error if there are more ranks than tiles of kShardRows rows in the model's width. The message ends with
-/// "too few for N {name}; use fewer {remedy}".
+/// Throws core::Error if a matrix of dim rows (the model's width) has fewer tiles of kShardRows rows than n_ranks.
+/// The message ends with "too few for N {name}; use fewer {remedy}".
 void require_tiles(const core::StoredModel& model, size_t n_ranks, const char* name, const char* remedy);
 
 /// The load report and cache capacity of one rank.
@@ -108,7 +108,8 @@ struct RankReport {
   CacheFit fit;
 };
 
-/// Returns the combined report of all ranks of a host, which load in parallel and share its memory.
+/// Returns one report for all ranks of a host: the sums of their bytes, the longest repacking time, since they load in
+/// parallel, and the number of blocks that fit into the host's free memory.
 [[nodiscard]] RankReport sum_of(std::span<const RankReport> ranks);
 
 /// Properties of a stage that are fixed once it is loaded.
@@ -160,8 +161,9 @@ class Stage {
   virtual std::span<float> wait(Ticket ticket) = 0;
   /// Starts copying the drawn tokens to the host, if the stage draws.
   virtual Ticket fetch_tokens() { return {}; }
-  /// Waits for the drawn tokens, but not for later steps, and returns them: (draws), each a token, kNotFinite or
-  /// kNothingLeft. Valid until two more steps have begun. The results of a row that uses a failed draw are undefined.
+  /// Waits for the drawn tokens, but not for later steps, and returns them: (draws), each a token, kNotFinite (a logit
+  /// is not finite) or kNothingLeft (no token may be drawn). Valid until two more steps have begun. The results of a
+  /// row that uses a failed draw are undefined.
   virtual std::span<const int32_t> wait_tokens(Ticket /*ticket*/) { return {}; }
   /// read() copies the first values.size() / width rows of a slot to `values`, write() copies them from `values`. Both
   /// wait until the copy is done. Used by observers, and between two stages.

@@ -65,8 +65,8 @@ struct ProjectToResidual {
   WeightId post_norm;
 };
 
-/// Multiplies the first elements of each head of `in` by the head's own matrix in `weight`. If `in` is Query, the last
-/// elements of each head, which RoPE rotates, are copied to the end of the same head in Absorbed.
+/// Multiplies the first elements of each head of `in` by the head's own matrix in `weight`. The result is in `out`.
+/// If `in` is Query, the last elements of each head, which RoPE rotates, are copied to the end of that head in `out`.
 struct ProjectHeads {
   Slot in;
   WeightId weight;
@@ -114,7 +114,8 @@ struct ProjectExperts {
   ExpertMatrix up;
 };
 
-/// Residual += Σ route · (ExpertGate · matrixᵀ + bias), summed over the row's experts in ascending order.
+/// Residual += Σ route · (ExpertGate · matrixᵀ + bias), summed over the row's experts in order of index, where route is
+/// the expert's weight in Routes.
 struct CombineExperts {
   ExpertMatrix down;
 };

@@ -206,7 +206,7 @@ std::span<const int32_t> Runner::draw_on_host(const Issued& issued, std::span<fl
   return tokens_;
 }
 
-// Validates the rows, and fills sequences_ and rows_of_.
+// Validates the rows. Lists the step's sequences and their row counts in sequences_; rows_of_ maps ids to its indices.
 void Runner::check(std::span<const Row> rows) {
   require(rows.size() <= max_rows_, "a step has {} rows, but at most {} are supported", rows.size(), max_rows_);
   for (const SequenceRows& part : sequences_) rows_of_[static_cast<size_t>(part.sequence)] = -1;

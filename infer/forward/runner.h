@@ -16,13 +16,13 @@
 namespace folio::infer {
 
 struct Row {
-  int32_t token;        ///< if feeds(), may be drawn_token(i): the token of the previous step's i-th row with a sampler
+  int32_t token;        ///< token id; if feeds(), also drawn_token(i) for the previous step's i-th row with a sampler
   SequenceId sequence;  ///< also determines the row's adapter
   int64_t position;     ///< the sequence's next position; rows of a sequence must be in order
   bool wants_logits = true;
   Sampler* sampler = nullptr;          ///< draws the token that follows this row; null: no draw
-  std::span<const int32_t> history{};  ///< the sequence's tokens so far, without a drawn_token(); read by the sampler
-  bool keeps_hidden = false;           ///< asks for StepOutput::hidden
+  std::span<const int32_t> history{};  ///< the sequence's tokens that the host has read so far; read by the sampler
+  bool keeps_hidden = false;           ///< true: the step outputs the hidden states of all its rows
   std::span<const float> hidden{};     ///< (dim): if this is an MTP module, the main model's hidden state; else empty
 };
 
@@ -32,14 +32,14 @@ struct Issued {
   std::optional<Ticket> tokens{};
   bool drawn_on_host = false;      ///< the host draws the tokens from the logits
   size_t n_hidden = 0;             ///< rows of StepOutput::hidden
-  std::vector<Draw> draws{};       ///< tokens to draw; one whose `sampler` was set to null is not drawn
+  std::vector<Draw> draws{};       ///< tokens to draw; the host skips entries whose `sampler` was set to null
   std::vector<size_t> reported{};  ///< rows whose logits the caller requested, as indices among the rows with logits
 };
 
 /// Results of a step in row order, valid until the next step is issued.
 struct StepOutput {
   std::span<float> logits;          ///< (rows with wants_logits, vocab_size); the caller may overwrite them
-  std::span<const int32_t> tokens;  ///< (rows with a sampler): each a token, kNotFinite or kNothingLeft
+  std::span<const int32_t> tokens;  ///< (rows with a sampler): token, or kNotFinite or kNothingLeft if there is none
   std::span<const float> hidden{};  ///< (rows, dim), after the final norm; empty if no row keeps_hidden or if observed
 };
 
@@ -69,7 +69,7 @@ class Runner {
   [[nodiscard]] const core::ModelConfig& config() const { return model_.config; }
   [[nodiscard]] BlockManager& cache() { return cache_; }
   [[nodiscard]] const BlockManager& cache() const { return cache_; }
-  /// Returns the memory and time of loading, summed over all stages.
+  /// Returns the memory used by the weights and the time spent on repacking them, summed over all stages.
   [[nodiscard]] const LoadReport& load_report() const { return load_report_; }
   [[nodiscard]] uint64_t block_bytes() const { return block_bytes_; }
   /// Returns the maximum number of rows per step, the smallest of all stages.
@@ -79,7 +79,7 @@ class Runner {
     return stages_.size() == 1 ? stages_.front()->info().steps_in_flight : 1;
   }
 
-  /// Returns true if steps can be observed and logits_of() is available; false in a pipeline of ranks.
+  /// Returns true if steps can be observed and logits_of() is available; false if processes form a pipeline of layers.
   [[nodiscard]] bool writable() const { return stages_.back()->info().writable; }
   /// Returns true if rows may request hidden states (Row::keeps_hidden); false if several processes run the model.
   [[nodiscard]] bool keeps_hidden() const { return stages_.back()->info().keeps_hidden; }
@@ -102,14 +102,15 @@ class Runner {
   /// more than max_rows(). No step may be in flight.
   [[nodiscard]] std::vector<float> logits_of(std::span<const float> residual, bool finished = true);
 
-  /// First half of forward(): issues the step, which caches the keys and values of its rows. Throws as forward() does.
+  /// First half of forward(): issues the step, which caches the keys and values of its rows. Throws core::Error if a
+  /// row is invalid or the cache is full.
   [[nodiscard]] Issued issue(std::span<const Row> rows, const Observer& observer = {});
   /// Second half of forward(): waits for the step's results. Before this call, more steps may be issued, so that
   /// up to steps_in_flight() are in flight, or two if feeds() returned true. A step that is never collected still runs.
   [[nodiscard]] StepOutput collect(const Issued& issued);
   /// Returns true if the next step can be issued before the last one is collected, and can use drawn_token() for the
-  /// tokens that the last step draws. This requires a single machine that draws tokens, and that the last step's rows
-  /// requested no logits.
+  /// tokens that the last step draws. This requires a single machine that draws tokens, and that the last step had no
+  /// observer and its rows requested neither logits nor hidden states.
   [[nodiscard]] bool feeds() const { return n_fed_ > 0; }
   /// Returns the number of steps issued so far.
   [[nodiscard]] uint64_t n_issued() const { return n_issued_; }

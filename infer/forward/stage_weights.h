@@ -19,7 +19,7 @@ struct WeightId {
 };
 
 /// Layers [first, last) of a model. A range with the model's first layer also includes the embedding. A range with the
-/// last layer also includes the output.
+/// last layer also includes the final norm and the output projection.
 struct LayerRange {
   int64_t first = 0;
   int64_t last = 0;
@@ -31,7 +31,7 @@ struct LayerRange {
 /// Returns true if the layers need the tensor. The last layer needs the embedding, too, if it is tied to the output.
 [[nodiscard]] bool needed_by(LayerRange range, const core::TensorSpec& spec, const core::ModelConfig& config);
 
-/// Returns the experts' matrices if `tensor` is (experts, rows, columns), otherwise `tensor` itself.
+/// Returns the matrices of a stack (n, rows, columns), such as one per expert. Returns other tensors unchanged.
 [[nodiscard]] std::vector<core::TensorView> matrices_of(const core::TensorView& tensor);
 
 /// The ids of a stage's weights, by role and layer.

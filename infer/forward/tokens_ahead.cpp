@@ -31,8 +31,8 @@ core::TensorView in_halves(core::TensorView matrix, std::vector<std::shared_ptr<
   return matrix;
 }
 
-// Returns a norm's weight divided by `scale`. This cancels the factor that project_to_residual() applies in
-// join_hidden() to the embedding's half of the product but not to the other half.
+// Returns a norm's weight divided by `scale`, the model's residual_scale. This cancels the factor residual_scale that
+// ProjectToResidual in join_hidden() applies to the embedding's half of the product but not to the other half.
 core::TensorView divided(core::TensorView weight, float scale, std::vector<std::shared_ptr<const void>>& storage) {
   const auto values = std::make_shared<std::vector<float>>(core::to_floats(weight));
   for (float& value : *values) value /= scale;

@@ -34,10 +34,11 @@ struct GenerationConfig {
 
 /// Called for each token with its `index`, from 0, and its text. The last call has index -1 and the whole output.
 using RuntimeResult = std::function<void(int index, const char* content)>;
-/// RuntimeResult for a batch: `contents` has one text per input, which is empty once that input's output has ended.
+/// RuntimeResult for a batch: `contents` has one text per input, in input order. The texts of an output that has ended
+/// are empty, except in the last call.
 using RuntimeResultBatch = std::function<void(int index, std::vector<std::string>& contents)>;
 
-/// The model's chat template, if it has one.
+/// The model's chat template; nullopt if it has none, so that messages are only concatenated.
 using Chat = std::optional<data::ChatTemplate>;
 
 /// Returns the text of a conversation: `history` (ignored in round 0), the user's `input`, and the answer `output`. If
@@ -52,7 +53,8 @@ using Chat = std::optional<data::ChatTemplate>;
 
 class Model {
  public:
-  /// Reads the model and loads its weights. Throws core::Error and core::UsageError as LoadedModel does.
+  /// Reads the model and loads its weights. Throws core::Error if a file cannot be read or a machine cannot run the
+  /// model, and core::UsageError if the options exceed what the model supports.
   explicit Model(const std::string& path, const LoadOptions& options = {});
   /// Cancels requests that have not ended. Must not be called while another thread uses the model.
   ~Model() = default;

@@ -28,7 +28,7 @@ T value_of(const std::vector<T>& values, size_t i, T otherwise) {
 
 class Call {
  public:
-  /// Reads and checks the request. Throws core::Error as Llama::forward() does.
+  /// Reads and checks the request. Throws core::Error if a tensor is missing, unknown or invalid.
   Call(Llama& model, TensorMap& outputs, const TensorMap& inputs)
       : model_(model), outputs_(outputs), inputs_(inputs), file_(model.weights_.file()) {
     read_output_sizes();

@@ -16,7 +16,7 @@ namespace folio::infer {
 
 /// A machine of several processes that run one model together (infer/ranks/net), used instead of this process's CPU.
 struct GivenMachine {
-  Machine* machine = nullptr;  ///< must outlive the model
+  Machine* machine = nullptr;  ///< must outlive the model; null: no such machine
   const Cpu* cpu = nullptr;    ///< the CPU of this process, a part of the machine
 };
 
@@ -26,8 +26,8 @@ struct MachineOptions {
   std::optional<int> gpu{};               ///< index of the GPU; default: no GPU
   std::optional<int64_t> gpu_layers{};    ///< number of layers, counted from the last, on the GPU; default: all
   std::optional<uint64_t> cache_bytes{};  ///< GPU memory for the KV cache; default: all that the weights leave free
-  GivenMachine given{};                   ///< used instead of this process's CPU and its shards
-  bool fast = false;                      ///< BF16 products on CPUs; on GPUs output may depend on the batch
+  GivenMachine given{};                   ///< replaces this process's CPU and its shards, if its machine isn't null
+  bool fast = false;                      ///< true: BF16 products on CPUs; on GPUs, output may depend on the batch
   std::function<void(uint64_t done, uint64_t total)> on_progress{};  ///< called with bytes of weights copied to the GPU
 };
 

@@ -181,7 +181,7 @@ class ProfiledStage final : public PassThroughStage {
     work_->matrix_multiply_adds += rows_.size() * size_of(weight).elements;
   }
 
-  // Counts the experts that at least one row uses, and the pairs of a row and an expert that it uses.
+  // Counts the experts that at least one row uses, and the (row, expert) pairs with a nonzero weight.
   void count_experts() {
     const size_t n_experts = width(Slot::Routes);
     std::vector<float> routes(rows_.size() * n_experts);
@@ -208,10 +208,10 @@ class ProfiledStage final : public PassThroughStage {
   uint64_t multiply_adds_;   ///< attention multiply-adds per row and cached position: products with keys and values
   std::vector<Size> sizes_;  ///< indexed by WeightId
   std::vector<StepRow> rows_;
-  uint64_t n_taken_ = 0;  ///< number of (row, expert) pairs in the step
+  uint64_t n_taken_ = 0;  ///< number of (row, expert) pairs that the current layer computes
   uint64_t n_experts_taken_ = 0;
   Work* work_ = nullptr;  ///< counters of the current operation
-  int64_t layer_ = -1;    ///< layer of the last operation that has one
+  int64_t layer_ = -1;    ///< layer of the step's last RotateAndStore; -1: none yet
   Clock::time_point step_begin_;
   Clock::time_point last_;  ///< end of the previous operation
 };

@@ -15,7 +15,7 @@
 
 namespace folio::infer {
 
-/// Counts, bytes and seconds of a set of operations.
+/// Totals over operations: their number and time, the bytes that they access, and their multiply-adds.
 struct Work {
   uint64_t operations = 0;
   double seconds = 0.0;
@@ -24,8 +24,8 @@ struct Work {
   uint64_t embedding_bytes = 0;          ///< rows of the embedding table, one per row of the step
   uint64_t cache_bytes_read = 0;         ///< keys and values of all positions that each row attends to
   uint64_t cache_bytes_written = 0;      ///< keys and values of the step's rows
-  uint64_t matrix_multiply_adds = 0;     ///< products of rows and weights
-  uint64_t attention_multiply_adds = 0;  ///< products of queries and keys, and of probabilities and values
+  uint64_t matrix_multiply_adds = 0;     ///< in products of activation rows and weight matrices
+  uint64_t attention_multiply_adds = 0;  ///< in products of queries and keys, and of probabilities and values
 
   [[nodiscard]] uint64_t bytes() const {
     return weight_bytes + embedding_bytes + cache_bytes_read + cache_bytes_written;
@@ -66,7 +66,7 @@ struct Profile {
 /// An operation of a step, for a timeline.
 struct TracedOperation {
   size_t kind;
-  int64_t layer;  ///< -1: no layer
+  int64_t layer;  ///< layer whose keys and values the step stored last; -1: none yet
   std::chrono::steady_clock::time_point begin;
   std::chrono::steady_clock::time_point end;
 };
@@ -81,7 +81,7 @@ class ProfiledMachine final : public Machine {
   [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, const Shard& shard,
                                             CacheType cache_type) override;
 
-  Profile profile{};                              ///< sum over all steps since it was last set to {}
+  Profile profile{};                              ///< totals of all profiled steps; assign {} to reset them
   bool enabled = true;                            ///< false: operations are forwarded without profiling
   std::vector<TracedOperation>* trace = nullptr;  ///< receives every operation; null: no trace
 

@@ -205,7 +205,7 @@ class ShardedStage final : public Stage {
   LocalGroup& group_;
   std::vector<std::unique_ptr<Stage>> shards_;
   StageInfo info_;
-  std::optional<Step> step_;  ///< a step that the shards have not begun yet
+  std::optional<Step> step_;  ///< step that the shards must begin before operations_; nullopt: already begun
   std::vector<Operation> operations_;
 };
 
@@ -215,7 +215,8 @@ ShardedCpu::ShardedCpu(size_t n_shards, const CpuOptions& options, std::span<con
     exchanges_.push_back(std::make_unique<Exchange>(group_.member(i), i, n_shards, std::chrono::seconds::max(), false));
   }
   const size_t n_threads = options.n_threads == 0 ? core::default_threads() : options.n_threads;
-  threads_.run([&](size_t i) {  // runs on the shard's thread, so that its memory and worker threads are on its node
+  // Creates each backend on its shard's thread, so that its memory and threads are on the shard's memory node.
+  threads_.run([&](size_t i) {
     CpuOptions own = options;
     const Share share = share_of(std::max(n_threads, n_shards), i, n_shards);
     own.n_threads = share.last - share.first;

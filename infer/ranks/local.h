@@ -81,17 +81,19 @@ class LocalGroup {
 
 class ShardedCpu final : public Machine {
  public:
-  /// Creates `n_shards` CPU backends on the memory nodes, with options.n_threads threads in total, at least one each.
+  /// Creates `n_shards` CPU backends, backend i on memory node nodes[i % nodes.size()]. They have options.n_threads
+  /// threads in total (0: the default number), but at least one each.
   ShardedCpu(size_t n_shards, const CpuOptions& options, std::span<const core::MemoryNode> nodes);
 
   [[nodiscard]] std::string describe() const override;
-  /// Loads one shard of the model on each CPU backend. Throws core::Error if shard_tiles(config.dim) < n_shards.
+  /// Loads one shard of the model on each CPU backend. Throws core::Error if there are more shards than tiles of 16
+  /// rows in a matrix of config.dim rows.
   [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, const Shard& shard,
                                             CacheType cache_type) override;
 
   [[nodiscard]] size_t n_threads() const;
   [[nodiscard]] const Cpu& cpu(size_t shard) const { return *cpus_[shard]; }
-  /// Returns the number of bytes that shards have exchanged in all steps; see infer::exchanged_bytes().
+  /// Returns the bytes of activations that the shards have sent in all steps so far, counted once per receiver.
   [[nodiscard]] uint64_t exchanged_bytes() const;
 
  private:
@@ -101,7 +103,8 @@ class ShardedCpu final : public Machine {
   std::vector<std::unique_ptr<Exchange>> exchanges_;
 };
 
-/// Returns the default number of shards: n_nodes, but at most n_threads and at most shard_tiles(config.dim).
+/// Returns the default number of shards: one per memory node, but at most n_threads, and at most one per 16 rows of a
+/// matrix with config.dim rows.
 [[nodiscard]] size_t default_shards(size_t n_nodes, size_t n_threads, const core::ModelConfig& config);
 
 }  // namespace folio::infer

@@ -38,8 +38,8 @@ struct GroupMatrix {
   int32_t zero_point;    ///< quant that represents a weight of 0: a power of two, or 0
   int bits;              ///< bits per quant: 4, 5, 6 or 8
   bool minimums;
-  bool byte_scales;  ///< scale = factor * byte, minimum = -factor * byte; without minimums, the bytes are signed
-  bool fp4 = false;  ///< MXFP4: quants index core::kFp4Quants, and a scale is half_scale_of(byte)
+  bool byte_scales;  ///< true: scale = factor * byte (signed if no minimums), minimum = -factor * byte; false: both F16
+  bool fp4 = false;  ///< true: MXFP4, whose 4-bit codes index core::kFp4Quants; scale = 2^(byte - 128)
 
   /// Returns the number of groups of 32 columns in a block.
   [[nodiscard]] size_t groups_of(size_t block) const {
@@ -66,13 +66,13 @@ struct GroupMatrix {
 };
 
 /// Quantized inputs of equal length. The layout depends on the instruction set, so quantize and matmul_groups must be
-/// from the same Kernels. Inputs are stored in batches of sixteen, one after the other in the reference. n inputs need
-/// n times the memory of one.
+/// from the same Kernels. The reference stores inputs one after the other; the vector kernels interleave those of one
+/// quantize() call. n inputs need n times the memory of one.
 struct QuantizedInputs {
   int8_t* values;      ///< (k) per input, in [-127, 127]
   float* scales;       ///< (k / 32) per input
   float* scaled_sums;  ///< (k / 32) per input: scale * Σ of the 32 values
-  int32_t* sums;  ///< (k / 32, 3) per input: -Σ of all 32, the first 16, the last 16 values; some kernels don't set it
+  int32_t* sums;  ///< (k / 32, 3) per input: -Σ of all 32, the first 16, the last 16 values; unused by the reference
 };
 
 /// Returns a view of x that begins at input `first`. Each input has k elements. `first` must be the first input of a

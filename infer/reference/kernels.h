@@ -19,9 +19,9 @@ namespace folio::infer::kernels {
 // threads or vector registers. 16-bit weights are widened to floats first, which is exact. matmul_groups has its own
 // order.
 //
-// An adapter of rank r (a: (r, k), b: (n_out, r), a scale) updates the result y of a row x, once its bias is added:
+// An adapter of rank r (a: (r, k), b: (n_out, r), a scale) updates the result y of a row x, after the bias is added:
 // t_j = scale * Σ_k x_k a[j, k], then y_i += Σ_j t_j b[i, j]. Both sums are computed like matmul with float
-// weights, whatever the type of the matrix, so a row's result does not depend on the adapters of other rows.
+// weights, whatever their element type, so a row's result does not depend on the adapters of other rows.
 inline constexpr size_t kLanes = 16;           ///< partial sums of a chunk
 inline constexpr size_t kChunk = 1024;         ///< elements of k that are summed before they are added to the total
 inline constexpr size_t kBlockPositions = 32;  ///< positions in one block of the KV cache
@@ -78,7 +78,7 @@ struct AttentionInput {
   size_t head_dim;               ///< at most kMaxHeadDim
   size_t latent_rank = 0;        ///< latent attention: leading elements of each value that are output; 0: not latent
   float scale;                   ///< factor of query · key: 1 / sqrt(head_dim), except in some model families
-  float cap = 0.0F;              ///< scaled scores s become soft_cap(s); 0: no cap
+  float cap = 0.0F;              ///< scaled scores s become cap · tanh(s / cap); 0: no cap
   const float* sinks = nullptr;  ///< (n_queries): an extra score per query head (Kernels::attention); null: none
 };
 
@@ -166,7 +166,7 @@ struct Kernels {
   void (*matmul_groups)(const QuantizedInputs& x, size_t n_rows, const GroupMatrix& weight, size_t row_begin,
                         size_t row_end, float* out, size_t out_stride, bool accumulate);
 
-  /// Compute products for --fast with the CPU's BF16 instruction; null if it has none. to_fast rounds a row (k) to
+  /// Compute products for --fast with the CPU's BF16 instruction; null without one. to_fast rounds a row (k) to
   /// BF16, ties to even, and pads it with 0 to panel_columns(k) elements. matmul_fast multiplies such rows, (n_rows,
   /// panel_columns(k)); row_begin is a multiple of kLanes. Denormals are flushed to 0. AVX-512's vdpbf16ps, like the
   /// reference, computes sum = fma(x[c + 1], w[c + 1], sum), then sum = fma(x[c], w[c], sum), for c = 0, 2, 4, ...
@@ -190,9 +190,9 @@ struct Kernels {
   /// times its scale is representable as a float.
   Overloads<Attention<float>, Attention<F16>, Attention<Q8>> attention;
   /// Computes attention for --fast; null if BF16 products are not faster on the CPU. Differs from `attention` only in
-  /// the products. Queries and p are rounded to BF16, and products are added in pairs, as in matmul_fast: of dimensions
-  /// in q k, and of positions 2i and 2i + 1 in p v, where positions that the row does not attend to count as 0. The sum
-  /// of p and the softmax are not rounded. head_dim must be even.
+  /// the products. Queries and p are rounded to BF16, and products are added in pairs, as in matmul_fast: dimensions 2i
+  /// and 2i + 1 in q k, positions 2i and 2i + 1 in p v. There, p is 0 at positions that the row does not attend to. Σ p
+  /// is computed from floats. head_dim must be even.
   Attention<BF16Pair>* attention_bf16 = nullptr;
 
   /// Rounds x (n) to F16, to nearest, ties to even. If |x| >= 65520, the result is ±infinity. A NaN becomes a quiet
@@ -212,8 +212,8 @@ struct Kernels {
   /// approximation. Hendrycks & Gimpel 2016.
   void (*geglu)(const float* gate, const float* up, size_t n, float* out);
 
-  /// Computes out_i = g / (1 + exp(-a g)) * (u + 1) with g = min(gate_i, c), u = up_i clamped to [-c, c]; a and c are
-  /// kGateSlope and kGateLimit of core/families.h. gpt-oss, 2025.
+  /// Computes out_i = g / (1 + exp(-a g)) * (u + 1) with g = min(gate_i, c), u = up_i clamped to [-c, c]; a = 1.702
+  /// and c = 7 (kGateSlope and kGateLimit in core/families.h). gpt-oss, 2025.
   void (*clamped_swiglu)(const float* gate, const float* up, size_t n, float* out);
 
   /// Sets x_i = cap · tanh(x_i / cap) over (n), with tanh(y) = 1 - 2 / (e^2y + 1) and cap > 0. Gemma 2, 2024.

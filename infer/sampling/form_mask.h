@@ -17,7 +17,7 @@ class Form;
 
 namespace folio::infer {
 
-/// What a form allows next.
+/// How an output can continue.
 enum class Allowed : uint8_t {
   Tokens,  ///< one or more tokens are allowed next; the output may also be allowed to end
   End,     ///< the output is complete, and no token is allowed
@@ -55,7 +55,7 @@ class FormMask {
   /// Calls `look` with the form's state after `history`, and returns its result.
   template <typename Look>
   [[nodiscard]] auto at(std::span<const int32_t> history, Look look);
-  /// Calls `look` with places_.back() and returns its result. If the form's memory is full, first frees other states.
+  /// Calls `look` with the latest state and returns its result. If the form's memory is full, first frees other states.
   template <typename Look>
   [[nodiscard]] auto within_capacity(Look look);
   [[nodiscard]] Place after(Place place, int32_t token);
@@ -68,7 +68,7 @@ class FormMask {
   const data::Tokenizer* tokenizer_;
   size_t n_prompt_;
   std::vector<int32_t> ends_;    ///< tokens that are allowed only where the output may end
-  std::vector<int32_t> silent_;  ///< tokens without bytes
+  std::vector<int32_t> silent_;  ///< tokens that decode to no bytes; allowed only if they end the output
   uint64_t generation_ = 0;      ///< Form::generation() in which places_ are valid
   std::vector<int32_t> tokens_;  ///< output tokens of the last call's history
   std::vector<Place> places_;    ///< states before each of tokens_ and after the last one; kForgotten: freed

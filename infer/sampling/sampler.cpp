@@ -163,7 +163,7 @@ int32_t Sampler::sample_kept(double largest, double uniform) {
     left -= c.weight / sum;
     if (left < 0.0) return c.id;
   }
-  return kept_.back().id;  // rounding: the probabilities add up to a little less than 1
+  return kept_.back().id;  // reached only if, due to rounding, the probabilities add up to at most `uniform`
 }
 
 int32_t Sampler::sample_all(double uniform) {

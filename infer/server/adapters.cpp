@@ -54,7 +54,7 @@ struct Adapters::Entry {
   size_t bytes = 0;
   bool named = false;
   int32_t number = kNoAdapter;  ///< the adapter's id in the engine, if it is in memory
-  size_t n_uses = 0;            ///< requests that use `number`
+  size_t n_uses = 0;            ///< number of requests that use the adapter in memory
   uint64_t last_use = 0;
   std::function<void(const std::optional<ApiError>&)> added{};  ///< callback of add(); empty once the files were read
 
@@ -64,7 +64,7 @@ struct Adapters::Entry {
 struct Adapters::Use {
   std::shared_ptr<Entry> entry;
   Ready ready;
-  int32_t number = kNoAdapter;  ///< the adapter's id; kNoAdapter until it is loaded
+  int32_t number = kNoAdapter;  ///< the adapter's id in the engine; kNoAdapter while the request waits
 };
 
 Adapters::Adapters(AsyncEngine& engine, std::string base, AdapterOptions options, Post post)
@@ -259,7 +259,7 @@ void Adapters::was_read(const std::shared_ptr<Entry>& entry, std::shared_ptr<con
                                                 entry->adapter.name, bytes, options_.memory),
                                     "lora_path"));
     }
-    // Without free memory, only the name is added. The files are read again when a request uses the adapter.
+    // If there is no memory for the adapter now, only adds its name. A request that uses it will read the files again.
     if (!waiting_.empty() || !evict_idle(bytes)) return was_loaded(entry, kNoAdapter);
     hold(entry);
   } else if (bytes != entry->bytes) {

@@ -29,12 +29,12 @@ struct AdapterOptions {
   std::vector<NamedAdapter> adapters{};  ///< available from the start
   bool allow_loading = false;            ///< clients can load and unload adapters
   size_t memory = SIZE_MAX;              ///< maximum total size of the adapters in memory, in bytes
-  size_t most = 1024;                    ///< maximum number of adapters
+  size_t most = 1024;                    ///< maximum number of adapters, in memory or not
 };
 
-/// Parses {"lora_name": text, "lora_path": text}, as in vLLM's API. Throws ApiError.
+/// Parses {"lora_name": text, "lora_path": text}, as in vLLM's API. Throws ApiError 400 if a field is invalid.
 [[nodiscard]] NamedAdapter parse_load_adapter(const Json& body);
-/// Parses {"lora_name": text}. Throws ApiError.
+/// Parses {"lora_name": text} and returns the name. Throws ApiError 400 if a field is invalid.
 [[nodiscard]] std::string parse_unload_adapter(const Json& body);
 
 class Adapters {
@@ -55,7 +55,8 @@ class Adapters {
   /// order of the calls. The adapter stays in memory until the result is destroyed. `name` must be one of names().
   [[nodiscard]] std::shared_ptr<Use> use(const std::string& name, Ready ready);
 
-  /// Reads the adapter's files and adds the adapter. `done` receives the error, if any: 404 (missing files) or 400.
+  /// Adds an adapter and reads its files on another thread. Throws ApiError 400 if the name is invalid or in use. Calls
+  /// `done` once, with nullopt or the error: 404 for missing files, 400 for invalid or too large ones.
   void add(NamedAdapter adapter, std::function<void(const std::optional<ApiError>&)> done);
   /// Removes the adapter from names(). Requests that use it continue. Throws ApiError 404 if there is no such adapter.
   void remove(const std::string& name);
@@ -65,7 +66,7 @@ class Adapters {
 
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] bool allows_loading() const { return options_.allow_loading; }
-  /// Returns metrics to append to Metrics::text().
+  /// Returns the adapters' number, memory, loads and unloads in Prometheus' text format.
   [[nodiscard]] std::string metrics() const;
 
  private:
@@ -90,9 +91,9 @@ class Adapters {
   Post post_;
   std::map<std::string, std::shared_ptr<Entry>, std::less<>> named_;  ///< includes adapters whose files are being read
   std::set<std::shared_ptr<Entry>> held_;   ///< in memory or being loaded; includes adapters whose name was removed
-  std::deque<std::weak_ptr<Use>> waiting_;  ///< requests whose adapter isn't in memory, by arrival
+  std::deque<std::weak_ptr<Use>> waiting_;  ///< requests waiting for their adapter or for earlier requests, by arrival
   size_t bytes_ = 0;                        ///< total size of the adapters in held_
-  uint64_t now_ = 0;                        ///< a logical clock: the number of uses so far
+  uint64_t now_ = 0;                        ///< logical clock for the order of last uses: counts loads and ended uses
   uint64_t n_loads_ = 0;
   uint64_t n_unloads_ = 0;
   Worker reader_;  ///< reads adapters' files; declared last, since it uses the other members

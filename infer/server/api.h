@@ -40,8 +40,8 @@ class ApiError : public std::runtime_error {
   std::string code_;
 };
 
-inline constexpr int64_t kMostChoices = 128;  ///< default of ServedModel::max_choices
-inline constexpr size_t kMostToolCalls = 32;  ///< default of ServedModel::max_tool_calls
+inline constexpr int64_t kMostChoices = 128;  ///< default maximum of choices per request, over all its prompts
+inline constexpr size_t kMostToolCalls = 32;  ///< default maximum of tool calls per answer
 
 /// The served model, its defaults and its limits.
 struct ServedModel {
@@ -49,8 +49,8 @@ struct ServedModel {
   int64_t context = 0;
   const data::Tokenizer& tokenizer;
   std::optional<data::ChatTemplate> chat_template{};       ///< empty: a base model, which can't chat
-  size_t speculate = 0;                                    ///< value of GenerateOptions::speculate for all requests
-  int32_t adapter = kNoAdapter;                            ///< GenerateOptions::adapter for requests to `name`
+  size_t speculate = 0;                                    ///< maximum draft tokens per step, for all requests; 0: none
+  int32_t adapter = kNoAdapter;                            ///< id of the adapter for requests to `name`, or kNoAdapter
   std::vector<std::string> adapters{};                     ///< names of adapters that requests may choose
   int64_t max_choices = kMostChoices;                      ///< maximum choices of a request (`n` times its prompts)
   size_t max_tool_calls = kMostToolCalls;                  ///< maximum number of tool calls per answer
@@ -74,7 +74,7 @@ struct Prompt {
   std::vector<int32_t> tokens;
   std::string text;  ///< empty if the prompt came as token IDs and is not echoed
   bool came_as_ids = false;
-  bool parse_special = false;  ///< true: special tokens in `text` became token IDs
+  bool parse_special = false;  ///< true: names of special tokens in `text`, such as </s>, were parsed as the tokens
   size_t n_added = 0;          ///< leading tokens that are not in `text`, such as BOS
 };
 

@@ -40,7 +40,7 @@ class CallReader {
   CallReader(const data::ToolFormat& format, bool has_answer, uint64_t id_seed);
 
   [[nodiscard]] AnswerUpdate read(std::string_view piece);
-  /// Returns text that was held back because a call could have begun with it.
+  /// Ends the answer and returns the text that was held back because a call could have begun with it.
   [[nodiscard]] AnswerUpdate end();
   [[nodiscard]] size_t n_calls() const { return n_calls_; }
   /// Returns true if there are calls and the last one is complete.
@@ -92,7 +92,7 @@ class ReasoningReader {
 /// maximum number of calls, or when a call repeats an earlier one. The updates don't contain the repeated call.
 class AnswerReader {
  public:
-  /// `tools` may be null, and must outlive this object. See CallReader for `id_seed`.
+  /// `tools` must outlive this object; null: no function calls. The calls' IDs are derived from `id_seed`.
   AnswerReader(data::Thinking thinking, const ToolUse* tools, uint64_t id_seed);
 
   [[nodiscard]] AnswerUpdate read(std::string_view piece);

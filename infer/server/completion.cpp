@@ -85,7 +85,7 @@ void Completion::start(AsyncEngine& engine, int32_t adapter, std::function<void(
   queue_->submit(std::move(requests));
 }
 
-// Returns the engine request for a prompt. Its callbacks, on the engine's thread, fill the events of queue_.
+// Returns the engine request for a prompt. Its callbacks run on the engine's thread and write to events of queue_.
 Request Completion::engine_request(size_t prompt) {
   const auto self = shared_from_this();
   const size_t first = prompt * n_each();

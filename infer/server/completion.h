@@ -28,7 +28,7 @@ struct ChoiceUpdate {
   size_t n_tokens = 0;
   size_t n_reasoning = 0;  ///< number of reasoning tokens among n_tokens
   ChoiceText text{};
-  // Statistics of the choice, set in its last update.
+  // Set in the choice's last update: prompt tokens found in the KV cache, draft tokens tried, and drafts accepted.
   size_t n_cached = 0;
   size_t n_drafts = 0;
   size_t n_right = 0;

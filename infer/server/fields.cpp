@@ -57,7 +57,8 @@ std::string suggestion(const std::string& unknown, const Json& known) {
   return nearest.empty() ? "" : fmt::format(" (did you mean {}?)", nearest);
 }
 
-// Returns the budget steps for parsing `value` with keys in order, which compares each key with all keys before it.
+// Returns the number of core::WorkBudget steps that parse_ordered_json() of `value` costs. To keep the order of keys,
+// it compares each key with all keys before it.
 uint64_t steps_in_order(const Json& value) {
   constexpr size_t kComparedPerStep = 16;
   uint64_t n = 1 + (value.is_object() ? value.size() * value.size() / kComparedPerStep : 0);

@@ -24,9 +24,9 @@ template <typename... Args>
 /// Throws ApiError 400 for a value of the wrong type. `what` describes the expected type.
 [[noreturn]] void refuse_type(const std::string& field, const std::string& what);
 
-/// Returns the result of make(). Turns a core::Error into an ApiError that names `field`, if not empty. If make()
-/// exceeds the budget, the ApiError names the part of the request that needs too much work, a path that begins with
-/// `place`.
+/// Returns the result of make(). Turns a core::Error into an ApiError 400 that names `field`, if not empty. If make()
+/// exceeds the budget, the error names the part of the request that needs too much work. `place` is the path in the
+/// request of the value that make() processes.
 template <typename Make>
 [[nodiscard]] auto made_for(const std::string& field, const std::string& place, const core::WorkBudget& budget,
                             Make&& make) {
@@ -42,14 +42,15 @@ template <typename Make>
   }
 }
 
-/// Parses the body's JSON text again, keeping the order of keys, without logit_bias. If `text` is empty, sorts keys.
+/// Parses `text`, the body's JSON, again to keep the order of keys; omits logit_bias. If `text` is empty, sorts
+/// the keys of `body`.
 [[nodiscard]] Ordered in_order(const Json& body, std::string_view text, const core::WorkBudget& budget);
 
 /// The fields of a JSON object, checked against a schema. A field that is null counts as absent, even an unknown one.
 class Fields {
  public:
-  /// Throws ApiError 400 if `body` has a field that is not in the schema or that is in `unsupported`, a list of fields
-  /// of other servers. `name` is the field that contains `body`, if any. `body` and `schema` must outlive this object.
+  /// Throws ApiError 400 if `body` has a field that is not in the schema or that is in `unsupported`: fields that other
+  /// servers support. `name` is the field that contains `body`, if any. `body` and `schema` must outlive this object.
   Fields(const Json& body, const Json& schema, std::initializer_list<const char*> unsupported = {},
          const std::string& name = {});
 

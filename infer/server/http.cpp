@@ -27,7 +27,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kReadSize = size_t{16} << 10U;      // bytes per read
 constexpr size_t kMaxPipelined = size_t{16} << 10U;  // maximum bytes of later requests buffered during an answer
-constexpr size_t kMaxSkipped = size_t{64} << 10U;    // largest body to skip, in bytes; otherwise closes the connection
+constexpr size_t kMaxSkipped = size_t{64} << 10U;    // bytes of an unread body that are skipped; if longer, disconnects
 constexpr size_t kSendBuffer = size_t{64} << 10U;
 constexpr size_t kMaxConnections = 4096;
 constexpr std::chrono::seconds kIdleTimeout{75};  // maximum time between two requests of a connection
@@ -381,7 +381,7 @@ void Connections::tick() {
     for (const auto& connection : std::vector(open.begin(), open.end())) {
       is_over ? connection->lose() : connection->check_deadline(now);
     }
-    if (!closing() || !open.empty()) tick();  // otherwise end the timer, so that run() returns
+    if (!closing() || !open.empty()) tick();  // otherwise the timer stops, so that run() returns
   });
 }
 

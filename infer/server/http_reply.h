@@ -35,7 +35,7 @@ class HttpReply : public std::enable_shared_from_this<HttpReply> {
   /// Adds a header. Must be called before send() or begin().
   virtual void add_header(std::string_view name, std::string_view value) = 0;
   /// Sends a whole answer, with Content-Length if it is short. An empty content type means that there is no body. Calls
-  /// `ended`, if set, when the whole body was produced. About kReplyWindow bytes of it may not be sent yet.
+  /// `ended`, if set, when the whole body was produced; up to about kReplyWindow bytes may still be unsent then.
   void send(int status, std::string_view content_type, TextSource body, std::function<void()> ended = {});
   void send(int status, std::string_view content_type, std::string body) {
     send(status, content_type, literal(std::move(body)));
@@ -48,8 +48,8 @@ class HttpReply : public std::enable_shared_from_this<HttpReply> {
   void on_written(std::function<void(size_t cost)> written) { written_ = std::move(written); }
   void end(std::function<void()> ended = {});
 
-  /// Ends the answer with an error: discards output not yet written and sends `body`, or `event` if the answer has
-  /// begun. If a source was written in part, closes the connection instead, so that the client notices.
+  /// Ends the answer with an error. Discards queued output, and sends `body`, or `event` (a server-sent event) if the
+  /// answer has begun. If a source was written only in part, closes the connection instead, so that the client notices.
   void fail(int status, const std::string& body, std::string_view event);
   /// Calls `lost` once if the client disconnects or reads nothing for too long before the answer's end.
   void on_lost(std::function<void()> lost);

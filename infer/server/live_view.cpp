@@ -8,7 +8,7 @@ namespace folio::infer::server {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenNotes{200};
-constexpr size_t kMaxSteps = 256;  // maximum number of steps per update of the page; older ones are dropped
+constexpr size_t kMaxSteps = 256;  // maximum number of steps per update of the page; if full, the older half is dropped
 
 // Returns a sequence's ID for the page: 7 for the first sequence of request 7, "7.1" for the second.
 Ordered id_json(const SequenceKey& id) {

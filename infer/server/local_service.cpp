@@ -135,7 +135,7 @@ void LocalService::stop() {
   });
 }
 
-// Called by the worker: ends requests that take too long. Returns true while there are requests.
+// Called repeatedly on the service's thread. Ends requests that take too long. Returns true while there are requests.
 bool LocalService::look() {
   const auto now = std::chrono::steady_clock::now();
   if (now >= looked_ + std::chrono::milliseconds(100)) {

@@ -10,7 +10,7 @@
 namespace folio::infer::server {
 namespace {
 
-// Escapes a label's value, such as the name of a model.
+// Escapes a label's value, such as a model's name, for Prometheus' text format.
 std::string label(const std::string& text) {
   std::string escaped;
   for (const char c : text) {

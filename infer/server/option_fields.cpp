@@ -65,7 +65,7 @@ void check_unused(const Fields& fields) {
   fields.only("store", false);
 }
 
-constexpr const char* kForBeams = "requires \"use_beam_search\": true";  // error if only beam search uses an option
+constexpr const char* kForBeams = "requires \"use_beam_search\": true";  // error for options that only beam search has
 
 void take_choices(const Fields& fields, const ServedModel& served, size_t n_prompts, CompletionRequest& request) {
   GenerateOptions& options = request.options;

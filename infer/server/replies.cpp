@@ -223,7 +223,7 @@ void Replies::add_logprobs(std::vector<TextSource>& parts, const std::shared_ptr
     Ordered json = t.logprob ? Ordered::object() : Ordered();
     for (const auto& other : t.top) {
       std::string name = token_name(other.token);
-      if (json.contains(name)) name = fmt::format("token_id:{}", other.token);  // as in vLLM for tokens of equal text
+      if (json.contains(name)) name = fmt::format("token_id:{}", other.token);  // vLLM's name for tokens of equal text
       json[name] = other.logprob;
     }
     return json;

@@ -1,4 +1,4 @@
-// Writes completions as OpenAI's objects, whole or as chunks of a stream. Independent of the engine. Source: OpenAI's
+// Writes completions as OpenAI's JSON objects, whole or as stream chunks. Independent of the engine. Source: OpenAI's
 // API reference, "Completions" and "Chat completions".
 #pragma once
 
@@ -26,7 +26,7 @@ struct TokenLogprob {
   size_t text_offset = 0;  ///< for /v1/completions: index of the token's first character in the choice's text
 };
 
-/// Computes the log-probability of `token` and the `n_top` most likely tokens, from logits (vocab_size).
+/// Returns the log-probabilities of `token` and of the `n_top` most likely tokens. `logits` has vocab_size elements.
 [[nodiscard]] TokenLogprob token_logprob(int32_t token, std::span<const float> logits, size_t n_top);
 
 /// Output of one choice: the whole output, or in a stream the new part. All choices share one copy of an echoed prompt.
@@ -38,9 +38,9 @@ struct ChoiceText {
   std::vector<PromptTokens> prompt_tokens{};
   AnswerUpdate answer{};
   std::vector<TokenLogprob> tokens{};  ///< generated tokens, if log-probabilities were requested
-  std::string finish_reason{};         ///< empty until the choice is finished
+  std::string finish_reason{};         ///< such as "stop", "length" or "tool_calls"; empty while the choice runs
   std::string stop_reason{};           ///< "form" if structured output allowed no token, otherwise empty
-  std::optional<double> score{};       ///< set for a finished beam
+  std::optional<double> score{};       ///< a finished beam's score, ln p / length ^ length_penalty; else nullopt
 
   void append(ChoiceText more);
   /// Returns the text, including an echoed prompt.

@@ -13,7 +13,7 @@
 namespace folio::infer::server {
 
 struct RequestLimits {
-  size_t max_header = size_t{16} << 10U;  ///< limit in bytes for the header, and for all chunk extensions and trailers
+  size_t max_header = size_t{16} << 10U;  ///< byte limit of the header, and separately of chunk extensions + trailers
   size_t max_body = size_t{4} << 20U;
 };
 
@@ -89,7 +89,7 @@ class RequestReader {
   size_t n_overhead_ = 0;    ///< bytes that count against max_header
   size_t n_body_ = 0;        ///< size of the body: Content-Length, or the sum of the chunk sizes so far
   size_t n_left_ = 0;        ///< bytes left to read of the body or the current chunk
-  unsigned seen_ = 0;        ///< one bit for each header that may appear only once
+  unsigned seen_ = 0;        ///< bit set of the headers read so far that may appear only once
   std::string connection_;   ///< values of all Connection headers in lower case, each after a comma
   std::string length_;       ///< the value of Content-Length
   std::string coding_;       ///< the value of Transfer-Encoding

@@ -25,7 +25,7 @@ const std::string& text_of(const Json& object, const char* key) {
 
 bool has(const Json& object, const char* key) { return object.contains(key) && !object.at(key).is_null(); }
 
-// Returns the text of a message's content, which is a string or a list of parts, whose texts are concatenated.
+// Returns a message's text. `content` is the text or a list of parts, whose texts are concatenated.
 std::string content_of(const Json& content) {
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array()) refuse("input", "has an item whose content is neither a string nor a list of parts");

@@ -182,7 +182,8 @@ struct Service::Handlers {
 // Returns all routes of the server. Short handlers are lambdas, others are functions of Handlers.
 const std::vector<Service::Route>& Service::routes() {
   using Request = HttpRequest;
-  // `check` throws ApiError if a request can't be accepted now.
+  // Returns a handler that parses the body and calls `work` on the worker's thread. `check` is called first; it throws
+  // ApiError if the request can't be accepted now.
   const auto posted = [](const Prepare& work, const std::function<void(const Service& s, HttpReply& to)>& check = {}) {
     return [work, check](Service& s, Request& r, const Reply& to) {
       if (check) check(s, *to);
@@ -195,7 +196,7 @@ const std::vector<Service::Route>& Service::routes() {
   static const std::vector<Route> all = {
       {{.path = "/", .summary = "Web interface.", .media = "text/html", .open = true}, &Handlers::send_page},
       {{.path = "/explain", .summary = "Web page that explains next tokens.", .media = "text/html", .open = true},
-       // Needs no API key: the page contains no data, and its script sends the requests for explanations.
+       // Needs no API key: the page contains no data, and its script sends the key with requests to /v1/explain.
        [](Service& s, Request& r, const Reply& to) {
          Handlers::send_html(s, r, to, infer::explain::to_html({{"server", ""}}));
        }},

@@ -16,15 +16,15 @@ namespace folio::infer::server {
 using Json = nlohmann::json;
 using Ordered = nlohmann::ordered_json;  ///< keeps the order of keys
 
-/// Returns the schema called `name`, such as "ChatRequest".
+/// Returns the schema called `name`, such as "ChatRequest". The schema must exist.
 [[nodiscard]] const Json& schema(std::string_view name);
 
 /// A route's entry in /openapi.json.
 struct RouteDescription {
   std::string_view path;  ///< such as "/v1/models/{model}": the part in braces matches any text
   std::string_view summary;
-  std::string_view request{};  ///< schema of the posted body; empty: a GET route
-  std::string_view answer{};   ///< schema of the answer; empty: any object
+  std::string_view request{};  ///< name of the posted body's schema; empty: a GET route
+  std::string_view answer{};   ///< name of the answer's schema; empty: any object
   std::string_view media = "application/json";
   bool streams = false;  ///< true: with "stream": true, the answer is a stream of events
   bool open = false;     ///< true: requires no API key

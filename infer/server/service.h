@@ -1,7 +1,7 @@
 // The server's routes and access checks. All functions of Service must be called on one thread, that of the HTTP server
-// (serve_http.h) or of local_service.h. A second thread parses and prepares requests (templates, tokens, schemas) in
-// order, while the first thread can still answer /health.
-// A request passes through admit() (access.cpp), its route (routes.cpp), prepare() on the worker, begin(), Completion.
+// (serve_http.h) or of LocalService (local_service.h). A second thread, the worker, parses and prepares requests
+// (templates, tokens, schemas) in order, while the first thread can still answer /health.
+// A completion passes through admit() (access.cpp), its route (routes.cpp), the worker, begin() and Completion.
 #pragma once
 
 #include <atomic>
@@ -149,7 +149,7 @@ class Service {
   uint64_t n_prepared_ = 0;
   std::map<const HttpReply*, Reply> watchers_;
   std::optional<Clock::time_point> end_;  ///< time at which running requests are cancelled; set by end_soon()
-  Worker worker_;                         ///< prepares requests; declared last, since it uses the other members
+  Worker worker_;                         ///< prepares requests; last, so that it ends before the other members
 };
 
 }  // namespace folio::infer::server

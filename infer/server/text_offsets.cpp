@@ -27,8 +27,8 @@ std::optional<size_t> size_of(std::string_view text, std::string_view bytes) {
   return std::nullopt;
 }
 
-// Returns the length of the prefix of `text` that size_of() finds or that equals `bytes` after Unicode normalization
-// (NFC). Returns nullopt if there is no such prefix.
+// Returns the length of the prefix of `text` that equals `bytes`, with or without a leading space, as in size_of(), or
+// whose Unicode normalization (NFC) equals `bytes`. Returns nullopt if there is no such prefix.
 std::optional<size_t> spelled_at(std::string_view text, std::string_view bytes) {
   if (const auto size = size_of(text, bytes)) return size;
   const size_t longest = std::min(text.size(), 4 * bytes.size());

@@ -18,7 +18,8 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// Queues `work`, which must not throw. The first call starts the thread. After stop(), only returns false.
+  /// Queues `work`, which must not throw. The first call starts the thread. After stop(), drops `work` and
+  /// returns false.
   bool post(std::function<void()> work);
   /// Waits for the running function and ends the thread. Without `last`, drops queued functions. Otherwise runs them,
   /// and then `last`.

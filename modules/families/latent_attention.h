@@ -53,7 +53,7 @@ class LatentAttentionImpl : public torch::nn::Module {
   core::ModelConfig config_;
   double dropout_;
   RopeCache rope_;
-  Linear wq_, wq_a_, wq_b_;  ///< either wq_, or wq_a_ and wq_b_ if queries have a latent; others are empty
+  Linear wq_, wq_a_, wq_b_;  ///< wq_a_ and wq_b_ if queries have a latent, else wq_; unused ones are empty
   Linear wkv_a_, wo_;
   RMSNorm q_a_norm_, kv_a_norm_;
   torch::Tensor wk_b_;  ///< [n_heads, kv_lora_rank, qk_nope_head_dim]: Wk_hᵀ of each head

@@ -68,8 +68,8 @@ class MixtureImpl : public torch::nn::Module {
   virtual torch::Tensor of_experts(const torch::Tensor& x, const Routes& routes) {
     return local_expert_sum(x, routes.experts, routes.weights);
   }
-  /// Returns the sum of of_experts() over the experts that this module holds. `experts`, int64 [N, K], has the selected
-  /// experts' indices in this module, and `weights`, [N, K], their factors g_e.
+  /// Returns Σ g_e SwiGLU_e(x) over the experts that this module holds, [N, D]. `experts`, int64 [N, K], contains the
+  /// indices e in this module's weights, from 0 to n_here - 1, and `weights`, [N, K], the factors g_e.
   torch::Tensor local_expert_sum(const torch::Tensor& x, const torch::Tensor& experts, const torch::Tensor& weights);
 
   [[nodiscard]] const core::ModelConfig& config() const { return config_; }

@@ -23,7 +23,7 @@ class FamilyParts : public Parts {
  public:
   using Parts::Parts;
 
-  [[nodiscard]] RopeCache rope(const core::ModelConfig& config) const override;  ///< the rotations of families/rope.h
+  [[nodiscard]] RopeCache rope(const core::ModelConfig& config) const override;  ///< a FamilyRopeImpl (families/rope.h)
   [[nodiscard]] torch::nn::AnyModule attention(const core::ModelConfig& config, RopeCache rope,
                                                int64_t layer) const override;
   [[nodiscard]] torch::nn::AnyModule feed_forward(const core::ModelConfig& config, int64_t layer) const override;
@@ -35,7 +35,7 @@ class FamilyParts : public Parts {
                        Linear head) const override;
 
  protected:
-  /// Returns the function that computes a layer's experts. If it is empty, Mixture uses its own loop.
+  /// Returns the function that computes the experts' outputs. If it is empty, Mixture uses its own loop.
   [[nodiscard]] virtual ExpertProducts expert_products(const core::ModelConfig& /*config*/) const { return {}; }
 };
 

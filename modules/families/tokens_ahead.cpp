@@ -24,7 +24,7 @@ LlamaAheadImpl::LlamaAheadImpl(const core::ModelConfig& config, const std::share
 Tensor LlamaAheadImpl::ahead(const Tensor& h_BTD, const Tensor& next_BT, const Tensor& starts_BT) {
   const Tensor embedded_BTD = parts_->embed(config_, tok_embeddings_, next_BT);
   const Tensor both_BT2D = torch::cat({embedding_norm_->forward(embedded_BTD), hidden_norm_->forward(h_BTD)}, -1);
-  // The residual stream keeps its type under autocast.
+  // Autocast changes the projection's output type, so convert it back to the residual stream's.
   return block_->forward(projection_->forward(both_BT2D).to(embedded_BTD.scalar_type()), starts_BT);
 }
 
@@ -32,8 +32,8 @@ LlamaAheadImpl::Losses LlamaAheadImpl::losses(const Tensor& tokens_BT, const Ten
                                               const Tensor& starts_BT) {
   const Tensor x_BTD = stream(tokens_BT, starts_BT);
   const Tensor next = parts_->loss(config_, x_BTD, norm_, head_, targets_BT);
-  // The module has no target at the last position, so the token there only affects the balance of experts. A negative
-  // (ignored) target becomes token 0.
+  // The next token at position t is tokens[t + 1], and at the last position its target, or 0 if the target is ignored
+  // (negative). The module has no loss at the last position, so that token only affects the experts' load statistics.
   const int64_t T = tokens_BT.size(1);
   const Tensor next_BT = torch::cat({tokens_BT.narrow(1, 1, T - 1), targets_BT.narrow(1, T - 1, 1).clamp_min(0)}, 1);
   const Tensor y_BTD = ahead(norm_->forward(x_BTD), next_BT, starts_BT);

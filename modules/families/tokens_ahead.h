@@ -17,17 +17,17 @@ namespace folio::nn {
 class LlamaAheadImpl : public LlamaImpl {
  public:
   struct Losses {
-    torch::Tensor next;        ///< as returned by loss()
-    torch::Tensor after_next;  ///< mean cross-entropy of targets_ahead(), in nats; 0 if there are none
+    torch::Tensor next;        ///< mean cross-entropy of the next tokens, in nats
+    torch::Tensor after_next;  ///< mean cross-entropy of the tokens after the next ones, in nats; 0 without targets
   };
 
-  /// Initializes LlamaImpl's weights first, so that the module does not change them for a given seed. Throws as
-  /// LlamaImpl does.
+  /// Initializes LlamaImpl's weights before the module's, so that for a given seed they equal those of a Llama without
+  /// the module. Throws core::Error if the configuration is invalid or needs features that `parts` lacks.
   LlamaAheadImpl(const core::ModelConfig& config, const std::shared_ptr<const Parts>& parts);
 
   /// Returns y [B, T, dim], the module's output before its norm, for h [B, T, dim] and the next tokens, int64 [B, T].
   torch::Tensor ahead(const torch::Tensor& h, const torch::Tensor& next, const torch::Tensor& starts = {});
-  /// Returns both losses, with gradients into all weights. Arguments and exceptions are those of loss().
+  /// Returns both losses, differentiable in all weights, for tokens and targets, int64 [B, T]. Throws as loss() does.
   Losses losses(const torch::Tensor& tokens, const torch::Tensor& targets, const torch::Tensor& starts = {});
 
   [[nodiscard]] RMSNorm& output_norm() { return output_norm_; }

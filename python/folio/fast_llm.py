@@ -196,7 +196,7 @@ class _Response:
 
 def _config(config: GenerationConfig | None, options: dict[str, Any]) -> GenerationConfig:
     config = config or GenerationConfig()
-    if "max_length" in options:  # the name in FastLLM's response()
+    if "max_length" in options:  # the name of output_token_limit in FastLLM's response()
         options["output_token_limit"] = options.pop("max_length")
     if not options.pop("do_sample", True):
         options["top_k"] = 1

@@ -24,7 +24,8 @@ from .checks import as_json, cache, gpu, path_text, whole
 __all__ = ["Llama"]
 
 _INT = ("int32",)
-# Types that each input tensor may have. Arrays of other types, numbers and lists are converted to the first that fits.
+# Types that each input tensor may have. Arrays of other types, numbers and lists are converted to the first of these
+# types that represents all values exactly; float32 may round.
 _TYPES: dict[str, tuple[str, ...]] = {
     "input_ids": _INT, "input_lengths": _INT, "output_seq_len": ("uint32", "int32"), "runtime_top_k": ("uint32", "int32"),
     "runtime_top_p": ("float32",), "temperature": ("float32",), "repetition_penalty": ("float32",),

@@ -250,7 +250,7 @@ class Model:
         return _engine.tensors(self._model)
 
     def tensor(self, name: str) -> np.ndarray:
-        """Returns the weights with this name, converted exactly to float32."""
+        """Returns the tensor with this GGUF name, converted exactly to float32. Raises folio.Error if there is none."""
         return _engine.tensor(self._model, name)
 
     @property
@@ -319,7 +319,7 @@ class Tokenizer:
         return _engine.token_bytes(self._model, token_id(token))
 
     def apply_chat_template(self, messages: Sequence[Message]) -> list[int]:
-        """Returns the tokens of a conversation, including the prompt for the next answer."""
+        """Returns the tokens of a conversation, ending with the header of the assistant's next answer."""
         return _checked(_engine.encode_chat, self._model, as_json(_messages(messages), "messages"))
 
 
@@ -377,7 +377,7 @@ def _is_batch(prompt: Any) -> bool:
 def _prompted(prompt: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     if "prompt" in options or "messages" in options:
         raise TypeError("the prompt is given twice")
-    _is_batch(prompt)  # raises TypeError unless the prompt is None or has a length
+    _is_batch(prompt)  # raises TypeError unless the prompt is None, a string or a sequence
     return {**options, "prompt": prompt}
 
 

@@ -37,7 +37,7 @@ from folio.repeats import DONE, Rest
 from folio.service import Service
 
 BETWEEN_PIECES = 0.02  # seconds between messages of a response; output generated meanwhile is one message
-BEGINNING = 256  # number of first characters of a request that select its replica
+BEGINNING = 256  # number of leading characters of a prompt that determine its replica
 ATTEMPTS = 10  # maximum number of replicas tried per request, since a request may itself crash them
 JSON = [("Content-Type", "application/json"), ("Retry-After", "1")]
 
@@ -77,15 +77,16 @@ class Replica:
 
 
 def by_sequences(context: Any) -> tuple[float, dict[str, Any]]:
-    """Autoscaling policy for Ray. Returns the number of replicas with which each has at most target_ongoing_requests
-    running or waiting sequences on average, and an empty dict as the policy's state."""
+    """Autoscaling policy for Ray. Returns the number of replicas needed for an average of at most
+    target_ongoing_requests running or waiting sequences per replica, and an empty dict as the policy's state."""
     each = (context.aggregated_metrics or {}).get("sequences", {}) | {"queued": context.total_queued_requests or 0}
     return math.ceil(sum(each.values()) / context.config.target_ongoing_requests), {}
 
 
 class SameBeginning(RequestRouter):
     """Routes requests with the same beginning to the same replica, for prefix caching. Rendezvous hashing orders the
-    replicas for each beginning. Full replicas are skipped. Adding or removing a replica moves only its requests."""
+    replicas for each beginning. Full replicas are skipped. Adding or removing a replica reassigns only
+    the beginnings that hash to it."""
 
     async def choose_replicas(self, candidate_replicas: list[Any], pending_request: Any = None) -> list[list[Any]]:
         beginning = pending_request.args[0] if pending_request else ""

@@ -14,8 +14,8 @@ DONE = b"data: [DONE]\n\n"
 class Rest:
     """Skips the part of a repeated stream that was already sent: rest(piece) returns the new part of a piece.
 
-    `sent` contains the events sent so far. Later events get the ID and creation time of these. A piece consists of
-    whole events.
+    `sent` contains the events sent so far; their ID and creation time replace those of the repeated stream. A piece
+    consists of whole events.
     """
 
     def __init__(self, sent: bytes) -> None:

@@ -65,7 +65,7 @@ class Service:
         body: bytes = b"",
         seed: int | None = None,
     ) -> Reply:
-        """Sends a request as an HTTP client would. Header names are lower-case; None: the headers of a local client.
+        """Sends a request as an HTTP client would. Names in `headers` are lower-case; None: localhost, JSON content.
 
         `seed` is used if the body has no seed; None: a random one. In an event loop, use the reply's async methods.
         """
@@ -140,7 +140,7 @@ _services = threading.Lock()
 def complete(model: Model, chat: bool, body: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a complete response of /v1/completions or /v1/chat/completions.
 
-    Raises the same exceptions as Model.generate().
+    Raises TypeError or ValueError for an invalid option in `body`, and folio.Error for other failures.
     """
     model._model.check_process()  # raises in a forked child, where the lock may never be released
     with _services:

@@ -68,7 +68,7 @@ class Stream {
   }
   std::vector<infer::GenerateResult> results() {
     while (!ended()) wait();
-    const SharedModel::Use use(*model_);  // throws if the model was closed, as this may truncate the outputs
+    const SharedModel::Use use(*model_);  // throws if the model was closed, since closing may truncate outputs
     return (*stream_)->take_results();
   }
 
@@ -132,7 +132,7 @@ std::unique_ptr<Model> open(nb::handle given_path, const std::string& given) {
   return std::make_unique<Model>(std::move(model));
 }
 
-// Runs a request that only computes its prompt. Returns after the request's callbacks have received all results.
+// Runs a request that only prefills its prompt. Returns after the request's callbacks have received all results.
 void run_prompt(const Model& model, infer::Request request) {
   auto stream = with_model(model, [&](const SharedModel::Use& use) {
     request.options.adapter = use.loaded().adapter();
@@ -375,7 +375,7 @@ void bind_model(nb::module_& m) {
 }
 
 // Raises an exception with the arguments (message, name of the invalid field, error code). folio/model.py converts it
-// to TypeError or ValueError.
+// to TypeError, ValueError or folio.Error.
 void throw_api_error(const std::exception_ptr& error, void* type) {
   try {
     std::rethrow_exception(error);

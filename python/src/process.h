@@ -11,9 +11,9 @@ namespace folio::python {
 
 namespace nb = nanobind;
 
-/// Releases the GIL. At the end of the process, wait_for_threads() waits until all instances are gone, because Python
-/// would terminate a thread that requests the GIL afterwards, in the middle of C++ code. From then on, constructors
-/// throw core::Error.
+/// Releases the GIL during its lifetime. At the end of the process, wait_for_threads() waits until no instance is left,
+/// because Python would terminate a thread that requests the GIL afterwards, in the middle of C++ code. After that call
+/// has begun, the constructor throws core::Error.
 class WithoutGil {
  public:
   WithoutGil();
@@ -25,7 +25,7 @@ class WithoutGil {
   PyThreadState* thread_;
 };
 
-/// Waits until no thread is inside a WithoutGil. Afterwards none can be created.
+/// Waits until no WithoutGil exists. From the call on, constructing one throws core::Error.
 void wait_for_threads();
 /// Returns true after the first call of wait_for_threads().
 [[nodiscard]] bool is_ending();

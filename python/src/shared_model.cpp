@@ -13,7 +13,7 @@ namespace {
 
 using infer::server::Json;
 
-constexpr int64_t kMaxTokens = 256;      // default of generate(), in tokens
+constexpr int64_t kMaxTokens = 256;      // default max_tokens of generate()
 constexpr int64_t kMostTexts = 1 << 20;  // maximum number of choices in one call
 
 }  // namespace
@@ -115,7 +115,7 @@ infer::server::CompletionRequest parse_request(const SharedModel::Use& use, bool
   if (chat) return infer::server::parse_chat(body, use.served(), random_seed, text, parse_options(body));
   if (!body.contains("max_tokens") || body["max_tokens"].is_null()) body["max_tokens"] = kMaxTokens;
   auto request = infer::server::parse_completion(body, use.served(), random_seed, text, parse_options(body));
-  // The parser reduced max_tokens to fit the longest prompt. Here, outputs of shorter prompts may be longer.
+  // Undo the parser's reduction of max_tokens to what fits after the longest prompt: shorter prompts leave more space.
   request.options.max_tokens = body["max_tokens"].get<int64_t>();
   return request;
 }

@@ -20,7 +20,7 @@ namespace folio::python {
 
 struct OpenOptions {
   std::string name{};           ///< the model's name in requests; empty: derived from the path
-  std::string chat_template{};  ///< name or file; empty: the model's own
+  std::string chat_template{};  ///< name of a template, or a Jinja file; empty: the model's own
   size_t speculate = 0;
   infer::LoadOptions load{};
 };
@@ -48,7 +48,8 @@ class SharedModel {
     [[nodiscard]] const data::Tokenizer& tokenizer() const { return loaded().tokenizer(); }
     [[nodiscard]] const infer::server::ServedModel& served() const { return model_.parts_->served; }
     [[nodiscard]] infer::AsyncEngine& engine() const { return *model_.parts_->async; }
-    /// Submits requests: see infer::TextStream::submit(). `on_delivery` is as in infer::EventQueueOptions.
+    /// Submits requests and returns a stream of their outputs. If `pieces` is false, it has only final results. Calls
+    /// `on_delivery`, usually on the engine's thread, when there is new output.
     [[nodiscard]] std::shared_ptr<infer::TextStream> submit(std::vector<infer::Request> requests, bool pieces,
                                                             std::function<void()> on_delivery = {}) const {
       return infer::TextStream::submit(model_.parts_->async, std::move(requests), pieces,
@@ -73,7 +74,7 @@ class SharedModel {
     explicit Parts(const std::string& path, const OpenOptions& options);
     infer::LoadedModel loaded;
     infer::server::ServedModel served;
-    size_t n_at_once;                                            ///< maximum requests of one call submitted at a time
+    size_t n_at_once;                                            ///< maximum number of requests submitted at a time
     std::atomic<infer::server::LocalService*> serving{nullptr};  ///< points to `service`; null before serve()
     std::shared_ptr<infer::AsyncEngine> async;
     std::unique_ptr<infer::server::LocalService> service;
@@ -87,8 +88,8 @@ class SharedModel {
   std::atomic<bool> closed_ = false;  ///< modified with the mutex held, read without it
 };
 
-/// Parses the body of a completion request, or of a chat request if `chat` is true. Sampling values and max_tokens
-/// default to those of generate() or chat(), and the seed to `random_seed`. Throws infer::server::ApiError.
+/// Parses the JSON body of a completion request, or of a chat request if `chat` is true. Defaults: the model's sampling
+/// values, max_tokens 256 (for chats, as many as fit), and seed `random_seed`. Throws infer::server::ApiError.
 [[nodiscard]] infer::server::CompletionRequest parse_request(const SharedModel::Use& use, bool chat,
                                                              const std::string& text, uint64_t random_seed);
 

@@ -20,7 +20,7 @@ LADDER, GROWING, EXERCISES = (f"experiments/{page}README" for page in ("", "grow
 MOST_WORDS = 12_000  # maximum number of words of the pages in "The first read", in total
 WORDS_A_MINUTE = 120  # reading speed, as in experiments/README.md
 EXPLAIN = ROOT / "build/explain", ROOT / "runs/tinyshakespeare/model.gguf"
-# Studies and rungs whose tables link to the page of build/explain.
+# Folders of studies and numbers of rungs whose tables link to the page written by build/explain.
 EXPLAINED = {"06_causal_mask", "07_heads", "09_llama", *range(4, 12)}
 LISTED = {".cmake", ".cpp", ".cu", ".h", ".html", ".json", ".py", ".sh", ".toml", ".txt"}
 
@@ -76,7 +76,8 @@ def parts(pages):
 
 
 def table(explained, name, needs, text, run, time, code, results):
-    """Returns a chapter's table. `name` is a study's name or a rung's number. `results` are from the last full run."""
+    """Returns a chapter's table. `name` is a study's name or a rung's number. `results` are
+    from the last full run. `explained` is a link to the page written by build/explain, or False."""
     minutes = max(1, round(len(re.sub(r"<!--.*?-->", "", text, flags=re.S).split()) / WORDS_A_MINUTE))
     texts = [re.sub(r"([*_`<$])", r"\\\1", result) for result in results]
     more = f"; and {len(texts) - 3} more" if len(texts) > 3 else ""
@@ -165,7 +166,7 @@ def read_doctree(app, doctree):
 
 
 def listings(app):
-    """Yields the pages of the listings. They are not in the search index."""
+    """Yields a page for each source file and folder that pages link to. These pages are not in the search index."""
     for path in sorted(app.folio_listed):
         if (ROOT / path).is_dir():
             files = sorted(file.relative_to(ROOT) for file in (ROOT / path).rglob("*") if file.suffix in LISTED)
@@ -181,7 +182,7 @@ def listings(app):
 
 
 def begin(app):
-    """Writes the page of build/explain for the default run's model, if both exist."""
+    """Runs build/explain on the default run's model and writes its page, if the program and the model exist."""
     app.folio_listed, app.folio_words, app.folio_explains = set(), 0, all(path.exists() for path in EXPLAIN)
     if app.folio_explains:
         args = [EXPLAIN[0], "ROMEO:", "-m", EXPLAIN[1], "-o", app.outdir / "explain.html"]

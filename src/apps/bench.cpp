@@ -132,7 +132,8 @@ struct FormSpeeds {
 };
 
 // Measures decoding with one schema per sequence and without schemas. Schemas are compiled anew for each run, and each
-// repetition assigns them to the sequences in a different order. Odd repetitions decode without schemas first.
+// repetition assigns them to the sequences in a different order. In odd repetitions, the measured run without schemas
+// precedes the one with schemas.
 FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch, const data::Tokenizer& tokenizer,
                          const std::vector<std::string>& schemas) {
   const auto tokens = std::make_shared<infer::forms::TokenTree>(tokenizer);
@@ -158,7 +159,7 @@ FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch,
       without[b].options.max_tokens = static_cast<int64_t>(timer.length(b));
     }
     free.push_back(timed(engine, without).tokens_per_s());
-    if (repetition % 2 == 1) timer = run_with_form();  // in odd repetitions, this later run counts instead
+    if (repetition % 2 == 1) timer = run_with_form();  // in odd repetitions, reports this run, not the one above
     decode.push_back(timer.tokens_per_s());
     share.push_back(decode.back() / free.back());
   }
@@ -171,7 +172,7 @@ struct MemorySpeed {
   nlohmann::ordered_json machines;  ///< fields of the output of --json
   std::string description;          ///< line printed without --json
   std::optional<double> bytes_per_s{};
-  const char* key = nullptr;  ///< name of the bandwidth's field in the output of --json
+  const char* key = nullptr;  ///< name of the bandwidth's field in the output of --json; null if bytes_per_s is unset
 };
 
 MemorySpeed measure_memory(const infer::Machines& machines, const infer::MachineOptions& options) {

@@ -23,7 +23,7 @@ constexpr size_t kLine = 64;
 struct Pattern {
   infer::Prefetch level = infer::Prefetch::None;
   size_t distance = 0;   ///< bytes from the address being read to the address being prefetched
-  size_t rows = 1;       ///< number of rows read in parallel, a cache line of each at a time
+  size_t rows = 1;       ///< number of rows whose reads a thread interleaves, a cache line of each at a time
   size_t row_bytes = 0;  ///< bytes of a row; 0: the bytes that a thread reads, divided by `rows`
 };
 
@@ -51,8 +51,8 @@ uint64_t read_rows(const std::byte* begin, const std::byte* end, const Pattern& 
   return sum;
 }
 
-// Returns the best speed of `passes` passes over `bytes` bytes, in bytes/s. Each thread reads whole units of `unit`
-// bytes. read(begin, end) returns a value that depends on all bytes, so that the compiler cannot remove the reads.
+// Returns the best speed of `passes` passes over `bytes` bytes, in bytes/s. Each thread reads a multiple of `unit`
+// bytes. read(begin, end) must return a value that depends on all bytes, so that the compiler cannot remove the reads.
 template <typename Read>
 double best_speed(core::ThreadPool& pool, int passes, size_t bytes, size_t unit, Read&& read) {
   std::atomic<uint64_t> sum{0};

@@ -134,7 +134,8 @@ class Measurement {
     });
   }
 
-  // Measures the prefill of a new batch until every sequence has its first token, then decoding until one ends.
+  // Runs a new batch. Measures prefill until every sequence has its first token, then decoding until the first sequence
+  // ends.
   void repeat(int repetition) {
     infer::ScopedRequests running(engine_);
     size_t n_begun = 0;

@@ -269,7 +269,8 @@ int run(const apps::Flags& app, Options& o) {
   }
   check(app, o);
   if (o.format == "gguf-lora") return export_adapter(o);
-  const fs::path input = core::without_links(o.model);  // resolved because checkpoints/best is a symbolic link
+  // Follows the link checkpoints/best once, so that all files are read from one checkpoint even if training moves it.
+  const fs::path input = core::without_links(o.model);
   core::StoredModel model = core::read_model(input);
   if (o.layers > model.config.n_layers) {
     throw core::UsageError(fmt::format("--layers is {}, but the model has {}", o.layers, model.config.n_layers));

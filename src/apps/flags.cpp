@@ -70,7 +70,7 @@ std::string default_of(const CLI::Option& option) {
 }
 
 std::string description_of(const CLI::App& app, const CLI::Option& option, const std::string& check) {
-  const auto listed = [&](const std::string& what, const std::set<CLI::Option*>& options) {  // ordered as in --help
+  const auto listed = [&](const std::string& what, const std::set<CLI::Option*>& options) {  // in the order of --help
     std::vector<std::string> names;
     for (const CLI::Option* other : app.get_options()) {
       if (std::ranges::find(options, other) != options.end()) names.push_back(other->get_name());
@@ -96,7 +96,8 @@ std::string usage_of(const CLI::App& app, const std::string& name) {
   return usage + (app.get_subcommands({}).empty() ? "" : " SUBCOMMAND");
 }
 
-// Adds `check`, which returns an error message, or "" for a valid value. An invalid default is "unset" and not shown.
+// Adds `check`, which must return an error message, or "" for a valid value. A default that `check` rejects means
+// "unset" and is not shown in --help.
 template <class Check>
 void add_check(CLI::Option& option, const Check& check) {
   if (!is_list(option) && !check(option.get_default_str()).empty()) option.default_str("");

@@ -22,7 +22,8 @@ class Option;
 
 namespace folio::apps {
 
-/// Parses a number that may have a sign, "+" or "-". Returns nullopt if `text` is invalid; see core::number_of().
+/// Parses the whole text as a number that may have a sign, "+" or "-". Returns nullopt if `text` is no such number or
+/// is out of range for T.
 template <class T>
 [[nodiscard]] std::optional<T> signed_number_of(std::string_view text) {
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
@@ -78,7 +79,7 @@ class Flags {
   Flag* add_list_function(const std::string& names, std::function<void(const std::vector<std::string>&)> take,
                           const std::string& help);
   Flag* add_flag(const std::string& names, bool& value, const std::string& help);
-  /// Adds a flag with an optional value (--flag=value), "true" by default.
+  /// Adds a flag with an optional value: "--flag=x" stores "x" in `value`, "--flag" stores "true".
   Flag* add_flag(const std::string& names, std::string& value, const std::string& help);
   /// Adds an option for a TOML file with values of flags. A key that is not a flag is an error.
   Flag* add_config(const std::string& names, const std::string& help);

@@ -15,7 +15,7 @@ namespace folio::apps {
 void add_machine_flags(Flags& app, infer::MachineOptions& flags);
 
 /// Parses a size such as 512M or 2GiB, with units that are powers of 1024, and returns the number of bytes, at least 1.
-/// Throws core::UsageError that names `flag`.
+/// If `text` is not such a size, throws core::UsageError that names `flag`.
 [[nodiscard]] uint64_t bytes_of(const char* flag, const std::string& text);
 
 /// Thrown when `--device list` is parsed, so that the program calls print_devices().

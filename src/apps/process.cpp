@@ -67,7 +67,8 @@ void on_ending_signals(void (*handler)(int)) {
 }  // namespace
 
 void prepare_process(const std::string& program) {
-  for (int fd = ::open("/dev/null", O_RDWR); fd >= 0; fd = ::dup(fd)) {  // both use the lowest free descriptor
+  // open() and dup() return the lowest free descriptor, so this opens those of 0 to 2 that are closed.
+  for (int fd = ::open("/dev/null", O_RDWR); fd >= 0; fd = ::dup(fd)) {
     if (fd <= STDERR_FILENO) continue;
     ::close(fd);
     break;

@@ -56,7 +56,7 @@ infer::LoadedModel Ranks::open(const ModelFlags& flags) {
   return std::move(*model);
 }
 
-// Ctrl-C and torchrun send signals to all ranks. Only rank 0 handles them and then shuts the other ranks down.
+// Ctrl-C and torchrun send signals to all ranks. Ranks other than 0 ignore them, because rank 0 shuts them down.
 bool Ranks::follow(infer::LoadedModel& model) {
   if (!machine_ || machine_->leads()) return false;
   std::signal(SIGINT, SIG_IGN);

@@ -65,7 +65,7 @@ class ProgressLine {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// Returns a callback that shows progress, given the number of bytes of the documents that have been read.
+// Returns a callback that shows progress. Its argument is the number of bytes of `documents` read so far.
 std::function<void(uint64_t)> reading(const data::Documents& documents) {
   const auto progress = std::make_shared<ProgressLine>("reading");
   return [progress, total = static_cast<double>(documents.n_bytes())](uint64_t n_read) {

@@ -26,8 +26,8 @@ namespace {
 using namespace folio;
 using train::parallel::RollCall;
 
-// Returns --threads if given. Otherwise returns 0 if OMP_NUM_THREADS is set, which LibTorch then uses, or else the
-// rank's share of the host's cores.
+// Returns --threads if given. Otherwise, returns 0 if OMP_NUM_THREADS is set, so that LibTorch uses that number.
+// Without either, returns the host's cores divided by its number of ranks.
 int threads_of(const apps::TrainOptions& o) {
   if (o.config.threads > 0 || std::getenv("OMP_NUM_THREADS") != nullptr) return o.config.threads;
   return std::max(1, at::get_num_threads() / static_cast<int>(o.session->launch().n_on_host));

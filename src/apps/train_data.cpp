@@ -58,7 +58,8 @@ std::unique_ptr<data::Tokenizer> given_tokenizer(const TrainOptions& o, const Te
   const fs::path last = o.choice->path / "checkpoints" / "last";
   auto saved = data::tokenizer_from_hf(last);
   if (is_chat) return saved;
-  // If the text has changed, its characters may differ from the saved tokenizer's; resume() reports the change.
+  // A saved character tokenizer may lack characters of a text that has changed, so null requests a new one. resume()
+  // reports the change.
   const bool changed = train::read_trainer_state(last).source.digest != texts.summary.digest;
   return changed && saved->kind() == "character" ? nullptr : std::move(saved);
 }

@@ -22,8 +22,8 @@ namespace {
 
 using Values = std::vector<std::pair<std::string, std::string>>;
 
-// Returns (flag name, TOML value) of each setting in `c` that has a flag. Omits training settings whose
-// TrainField::kept is greater than `most`.
+// Returns (flag name, TOML value) of each setting in `c` that has a flag. `most` selects settings: InFiles those
+// in config.toml, ByRanks also those that must be equal on all ranks, ByProcess all.
 Values values_of(const train::TrainConfig& c, train::Kept most = train::Kept::InFiles) {
   Values values;
   const auto add = [&](const auto& value, const core::ConfigField& field) {
@@ -142,7 +142,7 @@ std::unique_ptr<Flags> train_flags(TrainOptions& o) {
 
 namespace {
 
-// Derives dimensions whose flags were not given from other flags: the number of KV heads from --heads, for example.
+// Sets values whose flags were not given to match related flags: the number of KV heads to --heads, for example.
 void complete_shape(TrainOptions& o) {
   train::TrainConfig& c = o.config;
   core::ModelConfig& m = c.model;
@@ -176,7 +176,7 @@ void complete_latent(TrainOptions& o) {
   m.head_dim = m.qk_nope_head_dim + m.qk_rope_head_dim;
 }
 
-// Derives the experts' dimensions and, without --family, selects a family whose models can have such experts.
+// Derives the experts' dimensions. Without --family, selects a family that supports --balance and shared experts.
 void complete_experts(TrainOptions& o) {
   train::TrainConfig& c = o.config;
   core::ModelConfig& m = c.model;

@@ -160,7 +160,7 @@ double count_baseline(const TrainData& data) {
 }
 
 double loss_before_training(train::Trainer& trainer) {
-  if (trainer.state().step > 0) return 0.0;  // checkpoints don't store this loss
+  if (trainer.state().step > 0) return 0.0;  // unknown: checkpoints don't store the loss before training
   const double loss = trainer.evaluate().validation;
   fmt::print("validation loss of the answers before training: {:.4f}\n", loss);
   return loss;

@@ -21,7 +21,8 @@ void print_profile(train::Trainer& trainer, std::optional<train::MemoryUse>& mem
 /// Writes the run's config.toml. Must be called again after training, since --minutes sets the number of steps.
 void write_config(const TrainOptions& options, const train::Trainer& trainer);
 
-/// Prints the result, writes summary.txt and, unless adapters were trained, model.gguf, and prints a sample.
+/// Prints the result, writes summary.txt and, unless adapters were trained, model.gguf, and prints a sample. `seconds`
+/// is the duration of the training.
 void end_run(const train::RunOptions& run, double seconds, const train::Trainer& trainer, const TrainData& data);
 
 }  // namespace folio::apps

@@ -22,7 +22,7 @@ struct Adapter {
     size_t rank;
     float scale;
     std::vector<float> a;  ///< (rank, k)
-    std::vector<float> b;  ///< (n_out, rank), rows in the model's order (see rope_layout.h)
+    std::vector<float> b;  ///< (n_out, rank), rows in W's order in memory (of Wq and Wk: see FamilyInfo::pairs)
   };
 
   std::string path;
@@ -51,7 +51,7 @@ struct AdapterPath {
   float scale = 1.0F;
 };
 
-/// Returns the matrices that an adapter may change: those of the blocks, except routers and expert stacks.
+/// Returns the matrices that an adapter may change: those of the layers, except routers, expert stacks and MTP modules.
 [[nodiscard]] std::vector<TensorSpec> adaptable_matrices(const ModelConfig& config);
 
 /// Returns the element of `matrices` that `part` updates. Throws Error that begins with `where` if there is none.
@@ -61,12 +61,14 @@ struct AdapterPath {
 /// Throws Error that begins with `where` unless all parts have the rank, scale and targets of `info`.
 void require_parts_of(const Adapter& adapter, const AdapterInfo& info, const std::string& where);
 
-/// Returns the sum of one or more adapters of the same model. Ranks are concatenated and scales are multiplied into B,
-/// as peft's add_weighted_adapter(combination_type="cat") does. Throws Error if a rank exceeds kMaxAdapterRank.
+/// Returns the sum of one or more adapters of the same model. If several adapt a matrix, concatenates their A and their
+/// scale · B along the rank, as peft's add_weighted_adapter(combination_type="cat") does. Throws Error if the resulting
+/// rank exceeds kMaxAdapterRank.
 [[nodiscard]] Adapter sum_of(std::span<const Adapter> adapters);
 
-/// Returns the model's tensors, with scale · B A added to adapted matrices, which become F32. Each is computed when its
-/// bytes are requested, so only one is in memory at a time. The model and the adapters must outlive the stream.
+/// Returns the model's tensors, with scale · B A added to adapted matrices, which become F32. An adapted matrix is
+/// computed when its bytes are requested; they are valid until the bytes of the next adapted matrix are requested. The
+/// model and the adapters must outlive the stream.
 [[nodiscard]] TensorStream merged(const StoredModel& model, std::span<const Adapter> adapters);
 
 }  // namespace folio::core

@@ -61,8 +61,8 @@ void require(bool condition, fmt::format_string<detail::Evaluated<Args>...> form
   if (!condition) throw Error(message(format, std::forward<Args>(args)...));
 }
 
-/// Returns text escaped for one line: control characters and invalid UTF-8 become \xNN. A result of more than about
-/// `max_bytes` bytes is cut and ends with "…".
+/// Returns text escaped for one line: control characters and invalid UTF-8 become \xNN. Stops once the result has
+/// `max_bytes` bytes or more, and then appends "…" if text remains.
 [[nodiscard]] std::string printable(std::string_view text, size_t max_bytes = 80);
 
 }  // namespace folio::core

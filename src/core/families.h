@@ -36,7 +36,7 @@ enum class Family : uint8_t {
   GptOss
 };
 
-/// The elements of a head that RoPE rotates together: (2i, 2i + 1), or (i, i + head_dim / 2).
+/// The pairs of elements that RoPE rotates in the first n elements of a head: (2i, 2i + 1), or (i, i + n / 2).
 enum class RopePairs : uint8_t { Adjacent, Halves };
 
 /// How queries and keys are normalized before RoPE: not at all, each head separately, or all heads as one vector.
@@ -69,7 +69,7 @@ struct MixtureInfo {
 enum class Scales : uint8_t {
   None,
   Gemma,    ///< embeddings are multiplied by sqrt(dim), attention scores by a configurable factor
-  Granite,  ///< embeddings, attention scores, block outputs and logits are multiplied
+  Granite,  ///< embeddings, attention scores, block outputs and logits are multiplied by configurable factors
 };
 
 struct FamilyInfo {
@@ -88,8 +88,8 @@ struct FamilyInfo {
   bool sinks = false;            ///< each head has an attention sink: an additional score whose value vector is 0
   QkNorm qk_norm = QkNorm::None;
   bool sliding_window = false;  ///< models may have a sliding window
-  int64_t window_period = 1;    ///< default of ModelConfig::window_period
-  float local_theta = 0.0F;     ///< default of ModelConfig::local_rope_theta
+  int64_t window_period = 1;    ///< default; layers l with (l + 1) % window_period == 0 have no window; 1: all have one
+  float local_theta = 0.0F;     ///< default RoPE theta of layers with a window; 0: RoPE as in other layers
   Scales scales = Scales::None;
   bool caps = false;  ///< attention scores and logits always have soft caps
   MixtureInfo mixture{};

@@ -88,7 +88,7 @@ int open_temporary(const fs::path& path, mode_t mode) {
 
 constexpr mode_t kPermissions = 0777;
 
-// Gives `path` the mode and owner in `from`. Ignores failures: only root can change an owner or choose any group.
+// Sets the mode, owner and group of `path` to those in `from`. Ignores failures, since only root may set any owner.
 void keep_mode_and_owner(const fs::path& path, const struct stat& from) {
   struct stat now {};
   if (::stat(path.c_str(), &now) != 0) return;
@@ -223,7 +223,7 @@ void write_file_atomically(const fs::path& path, const std::function<void(Output
     return;
   }
   const fs::path target = followed(path);
-  if (old && !is_same_file(target, *old)) {  // `path` links, in /proc, to a deleted file, which cannot be replaced
+  if (old && !is_same_file(target, *old)) {  // `path` is a /proc link to a deleted file, which can't be replaced
     OutputFile file(open_without_waiting(path, O_TRUNC), path);
     write(file);
     file.sync_and_close();

@@ -38,7 +38,7 @@ class OutputFile {
     write(std::as_bytes(std::span(&number, 1)));
   }
   void pad_to(size_t offset);                              ///< writes zero bytes up to `offset`
-  [[nodiscard]] size_t offset() const { return offset_; }  ///< bytes written since the file was opened
+  [[nodiscard]] size_t offset() const { return offset_; }  ///< bytes written since opening, including buffered
   void flush();                                            ///< writes the buffer to the file
   void sync();                                             ///< flushes, then makes the file durable (fsync)
   void sync_and_close();

@@ -16,8 +16,8 @@ bool has_f16c() {
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }
 
-// Linux enables AMX's tile registers only if a process requests them. In a virtual machine the request may fail even
-// though CPUID lists the instructions.
+// Returns true if this process may use AMX. Linux enables the tile registers for a process only on request; in a
+// virtual machine the request may fail even though CPUID lists the instructions.
 bool has_amx() {
   constexpr unsigned kBf16 = 1U << 22U;
   constexpr unsigned kTile = 1U << 24U;

@@ -18,7 +18,7 @@ namespace folio::core {
 using OrderedJson = nlohmann::ordered_json;
 
 /// Parses JSON like parse_json(), but keeps the order of keys. An object may have at most 1,024 keys, since lookups are
-/// linear. `leave_out` is a key of the outermost object; it is skipped with its value.
+/// linear. Skips the key `leave_out` of the outermost object and its value; empty: skips nothing.
 [[nodiscard]] OrderedJson parse_ordered_json(std::string_view text, const std::string& where,
                                              std::string_view leave_out = {});
 

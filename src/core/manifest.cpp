@@ -33,7 +33,7 @@ std::vector<int64_t> TensorSpec::hf_shape() const {
 
 namespace {
 
-// Lists the tensors of a model.
+// Builds the list of a model's tensors, in file order, for tensor_manifest().
 class ManifestBuilder {
  public:
   explicit ManifestBuilder(const ModelConfig& config)
@@ -66,7 +66,7 @@ class ManifestBuilder {
                         name("layers", module), permuted});
   }
 
-  // Sets the last tensor's name in Hugging Face files, without a suffix such as ".weight".
+  // Sets the Hugging Face name of the last tensor: the layer's prefix and `hf`, without a suffix such as ".weight".
   void rename_hf(Text hf) { tensors_.back().hf_name = fmt::format("model.layers.{}.{}", layer_, hf); }
 
   void add_attention() {
@@ -199,7 +199,8 @@ class ManifestBuilder {
   }
 
   // Marks the last `count` tensors as rows of a fused tensor, named `gguf` + `kind` in GGUF and `hf` + `kind` in
-  // Hugging Face files. An empty name: not fused in that format. Folio writes the fused GGUF tensor if `gguf_writes`.
+  // Hugging Face files. An empty name means that the format has separate tensors. If `gguf_writes` is false, Folio
+  // reads the fused tensor from GGUF files, but writes separate ones.
   void fuse(size_t count, Text gguf, bool gguf_writes, Text hf, Text kind) {
     const std::span<TensorSpec> parts = std::span(tensors_).last(count);
     int64_t rows = 0, first = 0;

@@ -25,7 +25,7 @@ enum class Role {
   Bv,
   QueryNorm,
   KeyNorm,
-  AttentionSinks,   ///< shape [heads]
+  AttentionSinks,   ///< shape [heads]: an extra score per head in the softmax, whose value vector is 0
   WqA,              ///< shape [q_lora_rank, dim]
   QueryLatentNorm,  ///< shape [q_lora_rank]
   WqB,              ///< shape [heads * head_dim, q_lora_rank]
@@ -39,14 +39,14 @@ enum class Role {
   FfnNorm,
   Router,  ///< shape [experts, dim]
   RouterBias,
-  SelectionBias,  ///< shape [experts]
+  SelectionBias,  ///< shape [experts]: added to the experts' scores for the selection, not to their weights
   ExpertW1,       ///< shape [experts, expert_dim, dim], like ExpertW3
   ExpertW3,
   ExpertW2,  ///< shape [experts, dim, expert_dim]
   ExpertB1,  ///< shape [experts, expert_dim], like ExpertB3
   ExpertB3,
   ExpertB2,    ///< shape [experts, dim]
-  SharedGate,  ///< shape [dim]
+  SharedGate,  ///< shape [dim]: w in sigmoid(w · x), which multiplies the shared experts' output
   W1,
   W3,
   W2,
@@ -59,7 +59,8 @@ enum class Role {
   Output
 };
 
-/// Rows [first, first + shape[0]) of a fused tensor with `rows` rows, such as Wq, Wk and Wv in one matrix.
+/// A tensor's rows in a fused tensor, such as Wq in one matrix of Wq, Wk and Wv: [first, first + n), where n is the
+/// tensor's own number of rows. The fused tensor has `rows` rows.
 struct FusedRows {
   std::string name;  ///< name of the fused tensor; empty: not fused
   int64_t first = 0;
@@ -112,7 +113,7 @@ struct TensorSpec {
 /// ModelConfig::n_tokens_ahead is 1, layer n_layers is the MTP module.
 [[nodiscard]] std::vector<TensorSpec> tensor_manifest(const ModelConfig& config);
 
-/// Returns the number of trainable parameters: the elements of all tensors in the manifest.
+/// Returns the number of parameters: the elements of all tensors in the manifest, including selection biases.
 [[nodiscard]] int64_t parameter_count(const ModelConfig& config);
 
 }  // namespace folio::core

@@ -70,7 +70,7 @@ void validate_latent(const ModelConfig& c, const std::string& where) {
 }  // namespace
 
 void validate(const ModelConfig& config, const std::string& where) {
-  // The limits are above the values of every published Llama, but low enough that a tensor's size fits in 64 bits.
+  // ConfigField's limits are above the values of published models, but low enough that a tensor's size fits in 64 bits.
   ModelConfig::visit_fields(config, [&](const char* name, auto value, const ConfigField& field) {
     if constexpr (std::is_same_v<decltype(value), int64_t>) {
       const auto low = static_cast<int64_t>(field.low), high = static_cast<int64_t>(field.high);

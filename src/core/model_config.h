@@ -20,8 +20,8 @@ inline constexpr std::array<std::string_view, 4> kRopeScalingNames{"llama3", "li
 struct RopeScaling {
   RopeScalingType type = RopeScalingType::Llama3;
   float factor = 1.0F;            ///< 1 means no scaling, except with LongRope
-  float low_freq_factor = 1.0F;   ///< Llama3: scales pairs with fewer rotations in original_context; Yarn: beta_slow
-  float high_freq_factor = 4.0F;  ///< Llama3: keeps pairs with more rotations in original_context; Yarn: beta_fast
+  float low_freq_factor = 1.0F;   ///< rotations in original_context below which Llama3 scales a pair; Yarn's beta_slow
+  float high_freq_factor = 4.0F;  ///< rotations in original_context above which Llama3 keeps a pair; Yarn's beta_fast
   int64_t original_context = 8192;
   float magnitude = 1.0F;              ///< Yarn, LongRope: multiplies rotated queries and keys
   bool whole_pairs = true;             ///< Yarn: rounds the limits of the interpolation ramp to whole pairs
@@ -53,7 +53,8 @@ struct ConfigField {
   bool later = false;  ///< true if older versions of trainer.json lack the field
 };
 
-/// Epsilon of latent attention's two norms, which transformers and the models' own code leave at RMSNorm's default.
+/// Epsilon of latent attention's two norms. Models can't change it: it is RMSNorm's default in transformers and in
+/// their own code.
 inline constexpr float kLatentNormEps = 1e-6F;
 
 struct ModelConfig {
@@ -105,7 +106,8 @@ struct ModelConfig {
   [[nodiscard]] int64_t latent_dim() const { return kv_lora_rank + qk_rope_head_dim; }
   [[nodiscard]] int64_t query_dim() const { return n_heads * head_dim; }
   [[nodiscard]] int64_t kv_dim() const { return n_kv_heads * head_dim; }
-  [[nodiscard]] int64_t heads_dim() const { return latent() ? n_heads * v_head_dim : query_dim(); }  ///< input of Wo
+  /// Returns the width of Wo's input: the number of elements in the outputs of all heads.
+  [[nodiscard]] int64_t heads_dim() const { return latent() ? n_heads * v_head_dim : query_dim(); }
   [[nodiscard]] int64_t rotated() const { return latent() ? qk_rope_head_dim : rope_dims > 0 ? rope_dims : head_dim; }
   [[nodiscard]] bool has_window(int64_t layer) const {
     return sliding_window > 0 && (window_period == 1 || (layer + 1) % window_period != 0);

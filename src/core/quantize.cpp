@@ -15,8 +15,8 @@ namespace {
 
 using Levels = std::array<uint8_t, 32>;
 
-// Returns 1 / scale. If this overflows, the scale is stored as zero in half precision, and finite_or_zero() makes all
-// quants of the block 0.
+// Returns 1 / scale, or 0 for a scale of 0. If the quotient overflows, the scale is stored as zero in half precision,
+// and finite_or_zero() makes all quants of the block 0.
 float inverse(float scale) { return scale == 0.0F ? 0.0F : 1.0F / scale; }
 float finite_or_zero(float value) { return std::isfinite(value) ? value : 0.0F; }
 

@@ -1,5 +1,5 @@
-// Unpacks blocks. In the layouts below, byte i of the nibbles has element i in its low half and element i + 16 (for K
-// types, i + 32) in its high half. Everything is little-endian.
+// Unpacks blocks. In the layouts below, byte i of the nibbles has element i in its low half and element i + 16 in its
+// high half (in Q4_K and Q5_K, i + 32; in Q6_K, i + 64). Everything is little-endian.
 #include "core/quants.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kSmallBlock = 32;
 constexpr size_t kLargeBlock = 256;  // elements of a block of a K type
 
-// Pointers to the outputs for one block; the fields are those of StoredGroups.
+// Pointers to one block's outputs in the spans of StoredGroups; null for a field that the type lacks.
 struct BlockFields {
   uint8_t* quants;
   uint16_t* factors;
@@ -92,13 +92,14 @@ void unpack_k_scales(const uint8_t* block, BlockFields out) {
   }
 }
 
-// Layout of Q4_K: scales, then nibbles for 64 elements at a time.
+// Layout of Q4_K: 16 bytes of factors, scales and minimums, then 32 bytes of nibbles for each 64 elements.
 void unpack_q4_k(const uint8_t* block, BlockFields out) {
   unpack_k_scales(block, out);
   for (size_t i = 0; i < 4; ++i) split_nibbles<32>(block + 16 + 32 * i, out.quants + 64 * i);
 }
 
-// Layout of Q5_K: scales, fifth bits (bit g of byte j belongs to element j of group g), nibbles as in Q4_K.
+// Layout of Q5_K: 16 bytes as in Q4_K, 32 bytes of fifth bits (bit g of byte j belongs to element j of group g),
+// nibbles as in Q4_K.
 void unpack_q5_k(const uint8_t* block, BlockFields out) {
   unpack_k_scales(block, out);
   for (size_t i = 0; i < 4; ++i) split_nibbles<32>(block + 48 + 32 * i, out.quants + 64 * i);

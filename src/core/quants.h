@@ -19,7 +19,7 @@ inline constexpr std::array<uint8_t, 16> kFp4Quants{16, 17, 18, 19, 20, 22, 24, 
 /// Returns half of an E8M0 scale, 2^(bits - 128), because MXFP4's quants are twice their values.
 [[nodiscard]] inline float half_scale_of(uint8_t bits) { return std::ldexp(1.0F, bits - 128); }
 
-/// Describes how a block type represents groups.
+/// Describes how a block type stores a group, the elements that share one scale.
 struct QuantInfo {
   DType type;
   size_t group;        ///< elements that share one scale: 16 or 32
@@ -52,7 +52,8 @@ void unpack(DType type, std::span<const std::byte> blocks, const StoredGroups& o
 void unpack(DType type, std::span<const std::byte> blocks, std::span<uint8_t> quants, std::span<float> scales,
             std::span<float> minimums);
 
-/// Dequantizes whole blocks into `values`, one per element. Throws Error as unpack() does.
+/// Dequantizes whole blocks into `values`, one per element. Throws Error for unsupported types and spans of the wrong
+/// size.
 void dequantize(DType type, std::span<const std::byte> blocks, std::span<float> values);
 
 }  // namespace folio::core

@@ -59,7 +59,7 @@ AffineFit fit_affine(const LaneGroups<32>& x, const AffineSearch& search) {
   }
   low = low > 0.0F ? Lanes{} : low;
 
-  // For a group of equal values, `by` is infinite: the scale and all levels are 0.
+  // If all values of a group are equal and at most 0, `by` is not finite, and the scale and all levels are 0.
   const auto top = static_cast<float>(search.top);
   AffineFit fit{.scale = {}, .low = low, .by = top / (high - low), .from = low};
   fit.scale = 1.0F / fit.by;

@@ -1,7 +1,7 @@
-// Searches the scale of a group in the K types, as in llama.cpp's ggml-quants.c. Each of about twenty candidate scales
-// rounds the values to levels; weighted least squares then refine the scale for these levels. The scale with the least
-// weighted error is kept. Four groups are searched at a time, one per vector lane. A lane adds in element order, so its
-// result is bit-equal to that of a scalar loop.
+// Searches for the best scale of each group of a K type, as llama.cpp's ggml-quants.c does. With each of about twenty
+// candidate scales, the values are rounded to levels, and weighted least squares refine the scale for these levels. The
+// scale with the least weighted error is kept. Four groups are searched at a time, one per vector lane. A lane adds in
+// element order, so its result is bit-equal to that of a scalar loop.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ template <size_t n>
 using LaneGroups = std::array<Lanes, n>;
 
 /// Returns the nearest integers, ties to even, clamped to [low, high]. Like llama.cpp, reads them from the mantissa of
-/// a sum, which matters for values of magnitude 2^22 or more and for non-finite values.
+/// a sum, so values of magnitude 2^22 or more and non-finite values have the same wrong results as in llama.cpp.
 inline IntLanes nearest(Lanes value, int32_t low, int32_t high) {
   const Lanes sum = value + 0x1.8p23F;
   const IntLanes integer = (std::bit_cast<IntLanes>(sum) & 0x7FFFFF) - 0x400000;

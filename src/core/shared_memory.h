@@ -11,9 +11,10 @@ namespace folio::core {
 class SharedMemory {
  public:
   SharedMemory() = default;
-  /// Creates an object and allocates its memory, so later writes cannot fail. Returns an empty SharedMemory on failure.
+  /// Creates and maps a new object of `size` bytes. Allocates its memory, so that later writes can't raise SIGBUS.
+  /// Returns an empty SharedMemory on failure.
   static SharedMemory create(const std::string& name, size_t size);
-  /// Opens an existing object. Returns an empty SharedMemory if there is none.
+  /// Maps the first `size` bytes of an existing object. Returns an empty SharedMemory on failure.
   static SharedMemory open(const std::string& name, size_t size);
   /// Returns a random name for a new object.
   static std::string new_name();
@@ -30,8 +31,8 @@ class SharedMemory {
   size_t size_ = 0;
 };
 
-/// Returns true if ranks on one host use shared memory: $FOLIO_RANK_TRANSPORT is "shared" (the default), not "gloo".
-/// Throws UsageError for any other value.
+/// Returns true if the ranks on one host exchange data through shared memory, that is, if
+/// $FOLIO_RANK_TRANSPORT is unset, empty or "shared". Returns false for "gloo". Throws UsageError for any other value.
 [[nodiscard]] bool ranks_share_memory();
 
 }  // namespace folio::core

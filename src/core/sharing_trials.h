@@ -29,7 +29,7 @@ class SharingTrials {
   void record(size_t worth, std::chrono::nanoseconds took);
 
  private:
-  enum class Phase : uint8_t { Own, Other, Keep };  ///< times the current choice; times the alternative; no timing
+  enum class Phase : uint8_t { Own, Other, Keep };  ///< Own times the current choice, Other the alternative, Keep none
   struct Size {
     bool shares = true;
     Phase phase = Phase::Keep;

@@ -42,7 +42,7 @@ enum class DType {
 struct DTypeInfo {
   DType type;
   std::string_view name;         ///< such as "F32" or "Q8_0"
-  int32_t ggml_id;               ///< number of the type in GGUF, or -1
+  int32_t ggml_id;               ///< number of the type in GGUF (ggml_type); -1: not a GGUF type
   std::string_view safetensors;  ///< name in safetensors, or "" if there is none
   uint64_t block_elements;       ///< number of elements per block
   uint64_t block_bytes;

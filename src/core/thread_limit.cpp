@@ -74,7 +74,7 @@ void ThreadLimit::start(std::optional<size_t> free) {
 }
 
 void ThreadLimit::update(double waiting, const std::function<std::optional<size_t>()>& free) {
-  constexpr double kFew = 0.2;  // like kMany, if some threads are unused; `waiting` is about 0.05 if cores are free
+  constexpr double kFew = 0.2;  // limit of `waiting` if some threads are unused; about 0.05 is usual with free cores
   constexpr size_t kMostKept = 10;
   const size_t fewest = (most_ + 1) / 2;
   const bool all = now_ == most_;

@@ -173,8 +173,8 @@ void ThreadPool::adapt_limit(Clock::time_point now) {
   delay_before_ = delay;
 }
 
-// All threads take part in a long loop: such loops are most of a program's work, and a thread that waits for a core
-// delays a long loop by only one of many pieces.
+// Runs a long loop on all threads, since a thread that waits for a core delays it by only one of many pieces. Runs
+// other loops on as many threads as limit_ allows, or on one thread if trials_ measured that to be faster.
 void ThreadPool::run(const Job& job) {
   if (sharing_ == Sharing::Always || job.worth >= kLong) return share(job, size());
   const auto start = Clock::now();

@@ -1,7 +1,8 @@
-// A thread pool for short parallel loops. A loop is cut into pieces that depend only on its sizes. Threads begin with
-// their own shares and then steal pieces from others, so a descheduled thread delays the loop by at most one piece.
-// While other programs use the cores, fewer threads take part (thread_limit.h). Short loops are shared only if that was
-// measured to be faster (sharing_trials.h). Idle workers spin briefly, then sleep.
+// A thread pool for short parallel loops. A loop is cut into pieces that depend only on its arguments and the number of
+// threads in the pool. Each thread begins with its own share of the pieces and then steals pieces from others, so a
+// descheduled thread delays the loop by at most one piece. While other programs use the cores, fewer threads take part
+// (thread_limit.h). Short loops are shared only if that was measured to be faster (sharing_trials.h). Idle workers spin
+// briefly, then sleep.
 #pragma once
 
 #include <algorithm>
@@ -41,8 +42,9 @@ class ThreadPool {
  public:
   enum class Sharing : uint8_t { WherePays, Always };
 
-  /// Creates a pool of `n_threads` threads including the caller; 0 means default_threads(). With Sharing::Always all
-  /// threads take part in every loop. Throws Error if a thread cannot be started.
+  /// Creates a pool of `n_threads` threads including the caller; 0: one per core that this process may use. With
+  /// Sharing::Always all threads take part in every loop, with WherePays only where it is faster. Throws Error if a
+  /// thread cannot be started.
   explicit ThreadPool(size_t n_threads = 0, Sharing sharing = Sharing::WherePays);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -133,7 +135,7 @@ class ThreadPool {
   std::thread::id window_caller_;
   std::chrono::nanoseconds delay_before_{};
   std::atomic<bool> stops_{false};
-  std::atomic<size_t> n_shares_{0};  ///< number of shares of the current job; if outdated, a worker finds less work
+  std::atomic<size_t> n_shares_{0};  ///< shares of the current job; a worker that reads an old value finds less work
   // Twice the number of pieces that have not ended, plus 1 while the caller sleeps.
   alignas(64) std::atomic<uint32_t> unfinished_{0};
   std::mutex error_mutex_;

@@ -50,7 +50,7 @@ struct StoredModel {
 
   /// Returns true if the tensor's bytes are part of a mapped file.
   [[nodiscard]] bool maps(const TensorView& tensor) const;
-  /// Releases the memory of the tensor's mapped pages: see MappedFile::release.
+  /// Releases the memory of the tensor's mapped pages. Later reads load them from the file again.
   void release(const TensorView& tensor) const;
 };
 
@@ -70,8 +70,8 @@ void require_weight_type(const TensorView& tensor, const std::string& where);
 /// source_row[i] of `model`. Throws Error if a row is out of range.
 [[nodiscard]] StoredModel with_vocabulary(const StoredModel& model, std::span<const int32_t> source_row);
 
-/// Returns a smaller model of the same width: the embedding, the first `n_layers` layers (or all, if there are fewer)
-/// and the output, without the multi-token prediction module.
+/// Returns a smaller model of the same width: the embedding, the first `n_layers` layers (at most as many as the model
+/// has) and the output, without the multi-token prediction module.
 [[nodiscard]] StoredModel with_layers(StoredModel model, int64_t n_layers);
 
 /// Returns a stream that converts matrices to `type` (F32, F16, BF16 or one that quantize() writes) and vectors to F32.

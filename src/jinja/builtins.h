@@ -7,7 +7,8 @@
 
 namespace folio::data::jinja {
 
-/// A function for templates. `self` is the operand of a filter, test or method. `call` throws where Python would raise.
+/// A function for templates. `self` is the operand of a filter, test or method, and undefined for a global function.
+/// `call` throws core::Error where Python would raise an exception.
 struct Builtin {
   std::string_view name;
   Value (*call)(Session& session, const Value& self, const Arguments& arguments);
@@ -21,9 +22,11 @@ struct Builtin {
 /// Returns loop.cycle or loop.changed, or null for other names.
 [[nodiscard]] const Builtin* find_loop_method(std::string_view name);
 
-/// Evaluates object.name: returns the method `name`, otherwise the dict's value for that key, otherwise undefined.
+/// Evaluates object.name: returns the method `name`, otherwise the value of that key in a dict or namespace, otherwise
+/// undefined. Throws core::Error if `object` is undefined.
 [[nodiscard]] Value attribute_of(Session& session, const Value& object, const Value& name);
-/// Evaluates object[key]: returns the element, otherwise the method `key`. Throws core::Error if object is undefined.
+/// Evaluates object[key]: returns the element, otherwise the method `key`, otherwise undefined. Throws core::Error if
+/// `object` is undefined.
 [[nodiscard]] Value item_of(Session& session, const Value& object, const Value& key);
 /// Evaluates value[begin:end:step] for a string or list; bounds are integers or none.
 [[nodiscard]] Value slice_of(Session& session, const Value& value, const Value& begin, const Value& end,
@@ -38,10 +41,10 @@ struct Builtin {
 
 // Helpers for implementing the functions that a template can use.
 
-/// Returns arguments.bind(names, n_required), but accepts a braced list of names instead of a span.
+/// Returns the value of each parameter in `names`, null if not given: Arguments::bind() for a braced list of names.
 [[nodiscard]] std::vector<const Value*> bind(const Arguments& arguments, std::initializer_list<std::string_view> names,
                                              size_t n_required = 0);
-/// Returns the keyword arguments of a call, as pairs for Session::dict().
+/// Returns the keyword arguments of a call as (name, value) pairs, the items of a dict.
 [[nodiscard]] std::vector<std::pair<Value, Value>> keyword_pairs(Session& session, const Arguments& arguments);
 /// Returns truthy(*argument), or `otherwise` if `argument` is null.
 [[nodiscard]] bool is_true(const Value* argument, bool otherwise = false);

@@ -256,7 +256,7 @@ void ExpressionParser::check_names(const Expr& expr) const {
   check(expr.op == Op::Test, expr.name);
   const bool of_attribute = expr.name == "selectattr" || expr.name == "rejectattr";
   const bool selects = of_attribute || expr.name == "select" || expr.name == "reject";
-  const size_t place = of_attribute ? 2 : 1;  // index of the argument; parts[0] is the filtered value
+  const size_t place = of_attribute ? 2 : 1;  // index in parts of the argument that names a filter or test
   if (expr.op == Op::Test || !(selects || expr.name == "map") || expr.parts.size() - expr.names.size() <= place) return;
   const Expr& named = *expr.parts[place];
   if (named.op == Op::Const && named.value.text() != nullptr) check(selects, named.name);

@@ -173,7 +173,8 @@ class Formatter {
     return (whole < 0 ? "-" : plus ? "+" : space ? " " : "") + digits;
   }
 
-  // Appends `text`, padded to the width. Zeros are inserted after the first `sign` characters: a sign or a prefix (0x).
+  // Appends `text`, padded to the width. Zeros are inserted after the sign (`sign` characters, 0 or 1) and after a
+  // prefix such as 0x.
   void add(const Conversion& c, Text text, size_t sign) {
     const auto size = static_cast<int64_t>(text.size());
     if (size < c.width) {

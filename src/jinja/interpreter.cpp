@@ -135,7 +135,7 @@ class Interpreter {
     return flow;
   }
 
-  // Returns the output of a {% filter %} block: its body, to which the tag's filters are applied.
+  // Returns the text of a {% filter %} or {% set %} block: its rendered body, to which the tag's filters are applied.
   Value filtered(const Stmt& s, Scope& scope) {
     Scope& inner = new_scope(scope);
     inner.set(kFilteredText, session_.text(captured(s.blocks[0], new_scope(scope))));
@@ -162,7 +162,7 @@ class Interpreter {
         return truthy(evaluate(*s.exprs[1], scope));
       };
     }
-    bool was_empty = true;  // stays true until an iteration completes, as in Jinja
+    bool was_empty = true;  // runs the else branch; as in Jinja, only an iteration without break or continue clears it
     while (loop.advance()) {
       Scope& scope = new_scope(outer);
       scope.set("loop", {&loop});

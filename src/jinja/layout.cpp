@@ -69,7 +69,7 @@ bool is_word_punctuation(char32_t c) { return is_word(c) || U"!\"'&.,?"sv.find(c
 bool is_hyphen(char32_t c) { return code_of(c) == U'-'; }
 
 // Returns the end of the chunk that begins at `from`, as split by textwrap's wordsep_re: whitespace, a dash of two or
-// more hyphens, or a word up to and including a hyphen in it.
+// more hyphens, or a word up to and including a hyphen in it. If `at_hyphens` is false, splits only at whitespace.
 size_t chunk_end(TextView text, size_t from, bool at_hyphens) {
   size_t at = from;
   if (is_blank(text[at])) {

@@ -21,7 +21,8 @@ class StatementParser : public ExpressionParser {
   }
 
  private:
-  // Parses up to a tag whose name is one of `ends`, which is not consumed, or to the end of the template.
+  // Parses up to a tag whose name is one of `ends`; that name is the next token. If `ends` is empty, parses to the end
+  // of the template.
   Block body(Names ends) {
     const Nested deeper = nested();
     Block block;

@@ -226,7 +226,8 @@ Value map(Session& session, const Value& self, const Arguments& arguments) {
   return session.list(std::move(values));
 }
 
-// Returns the items that pass a test (kKeeps) or fail it. With kHasAttribute, an attribute of the item is tested.
+// Returns the items that pass a test, or those that fail it if kKeeps is false. With kHasAttribute, tests an attribute
+// of each item. Without a test, an item passes if it is true.
 template <bool kHasAttribute, bool kKeeps>
 Value select(Session& session, const Value& self, const Arguments& arguments) {
   constexpr size_t kBefore = kHasAttribute ? 1 : 0;

@@ -176,7 +176,7 @@ Value joined(Session& session, const Value& self, const Arguments& arguments) {
   return session.text(std::move(result));
 }
 
-// The part of a string that find() and count() search, and where it begins.
+// The part of a string that find() and count() search, and the index of its first character, or -1 if begin > end.
 struct Within {
   TextView text;
   int64_t begin;
@@ -272,7 +272,8 @@ Value has_case(Session&, const Value& self, const Arguments& arguments) {
   return {kIs(text_of(self))};
 }
 
-// Pads a string, for str.ljust, rjust, center and zfill, and for the filter center.
+// Pads `text` to `width` characters, for str.ljust, rjust, center and zfill, and the filter center. `place` is the
+// position of the text.
 enum class Place { Left, Right, Center };
 Value padded(Session& session, TextView text, int64_t width, const Value* fill, Place place) {
   const Text filled = fill == nullptr ? Text(1, U' ') : text_of(*fill);

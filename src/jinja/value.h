@@ -60,7 +60,7 @@ struct Dict {
 struct Namespace {
   std::map<std::string, Value, std::less<>> attributes;
 };
-/// A macro, a global function, or a method bound to `self`.
+/// A macro or a builtin (the other pointer is null). `self` is the object of a method, and null for a global function.
 struct Function {
   const Builtin* builtin = nullptr;
   const Macro* macro = nullptr;
@@ -132,7 +132,8 @@ struct Arguments {
 [[nodiscard]] bool equal(Session& session, const Value& a, const Value& b);  ///< Python's a == b
 /// Returns a < b. Throws core::Error for types that Python cannot order.
 [[nodiscard]] bool less(Session& session, const Value& a, const Value& b);
-/// Returns the items of a list, keys of a dict or characters of a string. Throws core::Error for other defined types.
+/// Returns the items of a list, keys of a dict or characters of a string, and nothing for an undefined value. Throws
+/// core::Error for other types.
 [[nodiscard]] std::vector<Value> items_of(Session& session, const Value& value);
 [[nodiscard]] const Value* find_key(Session& session, const Dict& dict, const Value& key);  ///< null if missing
 

@@ -57,7 +57,7 @@ def test_gguf_package_reads_adapters(adapter):
 
 
 def test_gguf_adapter_matches_the_directory(golden_gguf, adapter, text):
-    """A peft directory and its GGUF have the same effect. With use_rslora, the GGUF has a larger alpha, no flag."""
+    """A peft directory and its GGUF export have equal effects. GGUF lacks use_rslora, so alpha includes sqrt(rank)."""
     for stabilized in (False, True):
         change_config(adapter, use_rslora=stabilized)
         file = to_gguf(adapter)

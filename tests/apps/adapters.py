@@ -9,7 +9,8 @@ ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_pro
 
 
 def write_adapter(directory, model, seed, rank=4, targets=ALL, size=0.3, alpha=None):
-    """Writes an adapter of the Hugging Face model in the directory `model`; `size` is the standard deviation of B."""
+    """Writes an adapter of the Hugging Face model in the directory `model`. The elements of B have the standard
+    deviation `size`; alpha is the rank by default."""
     config = json.loads((model / "config.json").read_text())
     dim, hidden, heads = config["hidden_size"], config["intermediate_size"], config["num_attention_heads"]
     head_dim = config.get("head_dim") or dim // heads

@@ -22,8 +22,8 @@ SHAPE = sound.Shape(dim=32, hidden=48, layers=2, heads=4, kv_heads=2, vocab=len(
 
 def write_chat_model(path, template=published_templates.SMOLLM2, context=SHAPE.context, layers=SHAPE.layers,
                      pieces=PIECES, ahead=False):
-    """Writes a model whose greedy output never ends and consists of words: byte and special tokens always have logits
-    of 0. `ahead` adds an MTP module, which predicts the token after the next."""
+    """Writes a model whose greedy output never ends and consists of words, since the logits of byte and special tokens
+    are always 0, below the largest. `ahead` adds an MTP module, which predicts the token after the next."""
     shape = sound.dataclasses.replace(SHAPE, context=context, layers=layers + ahead, vocab=len(pieces))
     arrays = {name: array / np.sqrt(shape.dim) if array.ndim == 2 and "embd" not in name else array
               for name, array in sound.weights(shape).items()}

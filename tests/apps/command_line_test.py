@@ -41,7 +41,7 @@ NUMBERS = {
 }
 
 
-# Programs with LibTorch need 0.2 s to start, so only one value of each of their flags is tested.
+# Programs with LibTorch need 0.2 s to start, so only `make long` (LONG) tests more than one value of their flags.
 @pytest.mark.parametrize("program, flag, value", [
     (p, f, v) for p, flags in NUMBERS.items() for f, values in flags.items()
     for v in (values[:1] if p in ("train", "verify") and not LONG else values)])

@@ -81,7 +81,7 @@ def test_missing_gpu_has_no_fallback(arguments, program, flags):
 @without_gpu
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_device_list_explains_a_missing_gpu(program):
-    """--device list works without the arguments that the program otherwise requires."""
+    """--device list reports why there is no GPU, even without the arguments that the program otherwise requires."""
     reason = "no usable GPU" if HAS_CUDA else "FOLIO_CUDA=ON"
     assert_refused(run(program, "--device", "list"), FAILED, reason)
 

@@ -47,7 +47,8 @@ def random_model(home, name, tokens):
 
 
 def in_stacks(gradients, model):
-    """Stacks the experts' gradients as transformers stores the weights: a tensor for gate and up, and one for down."""
+    """Returns `gradients` with those of all experts stacked as in transformers: a tensor for gate and up, and
+    one for down."""
     gradients = {key: g for key, g in gradients.items()
                  if not key.startswith("__pad__") and not key.endswith("e_score_correction_bias")}
     if model.config.model_type == "gpt_oss":
@@ -71,7 +72,8 @@ def in_stacks(gradients, model):
 @pytest.mark.parametrize("rate, flags, names", [
     (0.5, [], MODELS), (0.0, ["--fused", "false"], MODELS if LONG else ["mixtral", "deepseek_v3", "gpt_oss"])])
 def test_losses_and_gradients_match_transformers(home, rate, flags, names):
-    """Compares all gradients, with and without the auxiliary loss. Float32 sums in another order differ by 1e-5."""
+    """Losses and gradients must equal transformers', with and without the auxiliary loss. The tolerance of 1e-5 allows
+    for another order of float32 sums."""
     succeed("train", home / "cats.txt", "--out", home / "first", *FLAGS, home=home)
     tokens = transformers.AutoTokenizer.from_pretrained(home / "first/checkpoints/last").vocab_size
     for name in names:
@@ -99,8 +101,8 @@ def test_losses_and_gradients_match_transformers(home, rate, flags, names):
 
 
 def test_the_loss_of_each_sequence_has_the_papers_gradients(home):
-    """--balance-loss adds the loss of equations 17 to 20 in the DeepSeek-V3 paper. The test computes this loss from
-    transformers' router logits."""
+    """The gradients with --balance-loss must equal those that PyTorch computes for equations 17 to 20 of the
+    DeepSeek-V3 paper from transformers' router logits."""
     succeed("train", home / "cats.txt", "--out", home / "first", *FLAGS, home=home)
     tokens = transformers.AutoTokenizer.from_pretrained(home / "first/checkpoints/last").vocab_size
     for name in ("deepseek_v3", "deepseek_v2"):

@@ -36,7 +36,8 @@ def test_output_is_one_of_the_choices(golden_gguf):
     for seed in range(5):
         assert generate(golden_gguf, *flags, "--seed", seed, "Who? ")["text"] in ("Romeo and Juliet", "no one")
     best = generate(golden_gguf, *flags, "--beams", 3, "--beams-out", 3, "Who? ")["beams"]
-    # "Romeo" begins another choice, so only the end token could end it. Character models never sample that token.
+    # "Romeo" also begins "Romeo and Juliet", so only the end token could complete the choice "Romeo". Character models
+    # never sample the end token.
     assert {beam["text"] for beam in best} == {"Romeo and Juliet", "no one", ""}
     assert [beam["finish_reason"] for beam in best] == ["stop", "stop", "form"]
 

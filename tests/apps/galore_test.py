@@ -26,7 +26,7 @@ SHAPE = ["--layers", 2, "--heads", HEADS, "--kv-heads", KV_HEADS, "--dim", DIM, 
 
 @pytest.fixture(scope="module")
 def galore_torch():
-    """Imports the package without its __init__, which imports optimizers that need bitsandbytes."""
+    """Yields galore_torch.adamw, imported without the package's __init__, whose other optimizers need bitsandbytes."""
     spec = importlib.util.find_spec("galore_torch")
     assert spec, "galore-torch is missing: scripts/bootstrap.sh test"
     sys.modules["galore_torch"] = importlib.util.module_from_spec(spec)
@@ -71,7 +71,8 @@ def our_vectors(runs, names):
 
 @pytest.fixture
 def take_signs(galore_torch, monkeypatch):
-    """Returns take(others), which makes galore_torch give its singular vectors the signs of those in `others`."""
+    """Returns take(others), which makes galore_torch give its singular vectors the signs of those in the iterator
+    `others`. take() returns a list to which the number of changed signs of each matrix is added."""
     def take(others):
         def compute(self, weights, rank, type):
             vectors, like = theirs(self, weights, rank, type), next(others)

@@ -11,9 +11,9 @@ from support import BUILD, ROOT
 
 TRAINING_FOLDERS = ["modules", "train"]
 TRAINING_PROGRAMS = ["train", "verify"]
-# Studies 1 to 14 need LibTorch, too.
+# The experiments that need LibTorch, in addition to 1 to 14.
 TRAINING_STUDIES = ["24_experts", "25_latent", "26_pipeline", "27_ranks", "29_galore", "32_inside"]
-# Everything not listed as training belongs to the serving half, so new files and programs are covered.
+# Everything not listed as training must not use LibTorch, so that new files and programs are tested by default.
 SERVING_FOLDERS = ["data", "infer", *(f"src/{folder.name}" for folder in (ROOT / "src").iterdir()
                                       if folder.is_dir() and folder.name != "apps")]
 APPS = [f for f in (ROOT / "src/apps").rglob("*") if f.suffix in (".h", ".cpp")]
@@ -68,7 +68,7 @@ def test_scan_detects_libtorch():
 
 
 def rules():
-    """Returns CONTRIBUTING.md's table as {folder: the other folders whose headers it may include}, in order."""
+    """Returns CONTRIBUTING.md's table, in its order, as {folder: other folders whose headers its files may include}."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Which folder may include which")[1].split("\n## ")[0]
     rows = [line.split("|")[1:3] for line in text.splitlines() if line.startswith("| `")]
     return {re.findall("`([^`]+)`", folder)[0]: re.findall("`([^`]+)`", others) for folder, others in rows}

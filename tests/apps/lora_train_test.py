@@ -91,7 +91,7 @@ def test_ten_steps_match_peft(home, blocks, targets, base_type, fused):
     model = as_peft(theirs, first)
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=LR, betas=(0.9, 0.999),
                                   weight_decay=0.0)
-    if targets == "all":  # as in peft: B is 0, A uniform in ±1/√in
+    if targets == "all":  # as in peft: B is 0, A is uniform in ±1/√(number of inputs)
         values = load_file(first / "adapter_model.safetensors")
         for name, value in values.items():
             bound = value.shape[1] ** -0.5

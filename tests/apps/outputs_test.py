@@ -41,7 +41,7 @@ def await_event(happened, process, seconds=60):
         time.sleep(0.001)
 
 
-# ---- Outputs ----
+# ---- Errors about output files ----
 
 def test_unwritable_outputs_give_one_line(tmp_path):
     def refuse(name, *parts, flags=()):
@@ -78,7 +78,7 @@ def test_tokenizer_files_are_replaced_only_with_force(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["pipe", "t.json", "text.txt", "tokenizer_config.json"]
 
 
-# ---- Inputs ----
+# ---- Errors about input files ----
 
 def calls(golden_gguf, path, tmp_path):
     text = tmp_path / "text.txt"

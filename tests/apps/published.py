@@ -61,7 +61,7 @@ def train_family(home, family, *flags):
         loss_by_transformers(model, ids[int(len(ids) * 0.9 + 1e-6):], 32), abs=1e-4)
     assert log[-1]["loss"] < log[0]["loss"]
 
-    for file in (home / "r/model.gguf", best):  # the context lengths may differ with a sliding window
+    for file in (home / "r/model.gguf", best):  # a GGUF may limit its context to the sliding window
         assert "LibTorch and the engine agree" in succeed("verify", best, file, home=home).stdout
         assert generate(file, "-n", "5", "--temp", "0", "The cat", home=home)["text"]
     return done, model

@@ -61,7 +61,7 @@ def test_timeline_has_compute_and_transfers_of_all_ranks(home):
     names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
     assert names == {0: "rank 0", 1: "rank 1"}
     updates = {rank: [e for e in events if e["pid"] == rank and e["name"] == "folio::update"] for rank in names}
-    assert [len(u) for u in updates.values()] == [3, 3]  # one update per step
+    assert [len(u) for u in updates.values()] == [3, 3]  # the trace covers three steps with one update each
     for rank in names:
         sums = [e for e in events if e["pid"] == rank and e["name"] == "gloo:all_reduce"]
         assert sums and all(e["ph"] == "X" and e["dur"] > 0 for e in sums)

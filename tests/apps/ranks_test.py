@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def await_text(ranks):
-    """Waits until rank 0 has printed a part of its output."""
+    """Waits until rank 0 has printed 50 characters, so that generation is under way."""
     wait_until(lambda: len(ranks.out(0)) >= 50, lambda: ranks.processes[0].poll() is None)
 
 
@@ -207,7 +207,8 @@ def test_streams_end_with_an_error_when_a_rank_dies(stages, tmp_path):
 
 
 def end_of(address, stream):
-    """Sends a request and returns how it ends: with its output, an error, or a lost connection."""
+    """Sends a request. Returns "whole" for a complete output, or how the request failed: an HTTP status, "refused",
+    "error event" or "cut off"."""
     try:
         with ask(address, stream=stream, max_tokens=60, seed=random.randrange(1 << 30)) as answer:
             text = answer.read().decode()

@@ -26,8 +26,8 @@ def perturbed(seed):
     assert library.exists()  # otherwise the loader would only print a warning
     return {"LD_PRELOAD": str(library), "FOLIO_HEAP_SEED": str(seed),
             "MALLOC_PERTURB_": str(dice.randrange(1, 256)), "MALLOC_TOP_PAD_": str(dice.randrange(1 << 22)),
-            # Large blocks come from the heap, too. With mmap(), each would get fresh pages, and a step would take twice
-            # as long.
+            # Blocks of up to 32 MiB come from the heap, too. With mmap(), each would get new pages, and a step would
+            # take twice as long.
             "MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
 
 
@@ -74,8 +74,8 @@ def test_killed_run_is_bit_exact(tmp_path, threads):
 
 
 def repeats_the_bits(home, dtype, threads):
-    """Kills a run at the steps KILLS and compares it with an uninterrupted one. Like most users, sets no --threads;
-    OMP_NUM_THREADS is `threads`."""
+    """Kills a run at the steps KILLS, resumes it each time, and compares it with an uninterrupted run. Like most
+    users, doesn't set --threads, so OMP_NUM_THREADS = `threads` determines the number of threads."""
     flags = [*FLAGS, "--dtype", dtype]
     own = {"OMP_NUM_THREADS": str(threads)}
     whole = succeed("train", *command(home, home / f"{dtype} whole", flags), home=home, timeout=600, **own)
@@ -86,7 +86,7 @@ def repeats_the_bits(home, dtype, threads):
 
     killed = home / f"{dtype} killed"
     for seed, step in enumerate(KILLS):
-        # Only the first process may determine the number of threads. Later ones get other settings and memory layouts.
+        # The first process determines the run's number of threads. Later processes must keep it despite other settings.
         more = own if seed == 0 else {"OMP_NUM_THREADS": "3", **UNRULY, **perturbed(seed)}
         process = held([BUILD / "train", *command(home, killed, flags)], env=environment(home, **more))
         read_until(process, f"step {step}/")

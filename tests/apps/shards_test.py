@@ -22,8 +22,8 @@ def test_outputs_do_not_depend_on_the_number_of_shards(model, numbers, tmp_path)
 
 
 def may_ask_for_memory():
-    """Returns True if the system lists NUMA nodes and a process may bind memory to one, which some containers
-    forbid."""
+    """Returns True if the system lists NUMA nodes and a process may set a memory policy that prefers one of them, which
+    some containers forbid."""
     ask = "import ctypes; mask = ctypes.c_ulong(1); exit(ctypes.CDLL(None).syscall(238, 1, ctypes.byref(mask), 64) != 0)"
     return (os.uname().machine == "x86_64" and os.path.exists("/sys/devices/system/node/online")
             and os.path.exists("/proc/self/numa_maps") and subprocess.run([sys.executable, "-c", ask]).returncode == 0)

@@ -39,7 +39,7 @@ def test_auto_uses_the_module(models):
     """By default, a model with an MTP module drafts with it. Using a draft model instead requires --draft model."""
     flags = ["generate", "-p", "hello", "-n", 100, "--temp", 0, "--speculate", 5, "-m"]
 
-    def all_are_right(*draft):  # the number of drafted tokens varies with step times
+    def all_are_right(*draft):  # compares two counts of a run, as both vary with step times
         right, tried = re.search(r"(\d+) of (\d+) draft tokens accepted", succeed(*flags, *draft).stderr).groups()
         return right == tried
     itself = ["--draft-model", models["module"]]  # the model drafts for itself, so all drafts are right

@@ -46,7 +46,7 @@ def held(command, **more):
 
 
 def read_until(process, begin):
-    """Returns a program's lines up to and including the first that starts with `begin`. Fails the test without one."""
+    """Returns a program's lines up to and including the first that starts with `begin`. Fails if there is none."""
     lines = []
     for line in process.stdout:
         lines.append(line)

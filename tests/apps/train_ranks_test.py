@@ -75,7 +75,7 @@ def test_meshes_match_one_process(shared, alone, nth):
     assert [loss for loss, _ in numbers(out)] == pytest.approx([loss for loss, _ in numbers(whole)], rel=1e-4)
     assert [entry["val_loss"] for entry in log_of(out) if "val_loss" in entry] == pytest.approx(
         [entry["val_loss"] for entry in log_of(whole) if "val_loss" in entry], rel=1e-3)
-    # A checkpoint has the same tensors as that of a single process, so one process and transformers can read it.
+    # The optimizer's state must have the names and shapes of a single process's, so that one process can load it.
     saved, known = (load_file(d / "checkpoints/last/optimizer.safetensors") for d in (out, whole))
     saved.pop("__pad__", None), known.pop("__pad__", None)
     assert {name: t.shape for name, t in saved.items()} == {name: t.shape for name, t in known.items()}

@@ -41,7 +41,7 @@ def test_run_writes_the_documented_files(home):
     assert log[-1]["val_loss"] < log[0]["val_loss"]
     # Each evaluation writes a sample of the model's output to the log and to stdout.
     samples = [entry["sample"] for entry in log if "sample" in entry]
-    assert [len(sample) for sample in samples] == [100, 100, 100]  # samples are longer than the context
+    assert [len(sample) for sample in samples] == [100, 100, 100]  # in characters; the context has only 32 tokens
     for line in (line for sample in samples for line in sample.splitlines()):
         assert f"\n  | {line}\n" in done.stdout
     # stdout is a pipe here, so it gets plain lines, without a terminal's escape sequences.
@@ -70,7 +70,7 @@ def on_a_terminal(columns, *arguments, home):
 def test_progress_bar_fits_the_terminal(home, columns):
     written = on_a_terminal(columns, home / "cats.txt", *SMALL_RUN, "--steps", "400", "--eval-every", "200", home=home)
     drawn = re.findall(r"\r\x1b\[K([^\r\n]*)", written)
-    lines = [line for line in drawn if "step " in line and "of peak" not in line]  # progress that is overwritten
+    lines = [line for line in drawn if "step " in line and "of peak" not in line]  # each is overwritten by the next
     assert len(lines) >= 40 and max(map(len, lines)) < columns
     assert any("####" in line for line in lines) == (columns > 40)
     if columns > 40:

@@ -27,8 +27,8 @@ const Half kHalves[] = {{"F16", f16_to_float, float_to_f16, -14, 10, 0x7C00, 0x1
 
 class Float16 : public ::testing::TestWithParam<Half> {
  protected:
-  // Returns the value of the 16-bit type that is nearest to a finite `value`, with ties to even. Computes in double
-  // precision.
+  // Returns the 16-bit value that is nearest to a finite `value`, with ties to even, or infinity if it overflows.
+  // Computes in double precision.
   [[nodiscard]] static double nearest(float value) {
     const Half& half = GetParam();
     if (value == 0.0F) return value;
@@ -96,7 +96,7 @@ TEST_P(Float16, TiesRoundToEven) {
 }
 
 TEST_P(Float16, FloatsRoundToNearest) {
-  constexpr uint32_t kStride = 4999;  // prime, so that the tested bit patterns are spread over all exponents
+  constexpr uint32_t kStride = 4999;  // prime, so that the tested patterns vary in every bit
   for (uint64_t bits = 0; bits <= UINT32_MAX; bits += kStride) {
     const auto value = std::bit_cast<float>(static_cast<uint32_t>(bits));
     if (std::isfinite(value)) expect_nearest(value);

@@ -1,4 +1,5 @@
-// Tests core/mixtures.h: the quantization type of each tensor. tests/interop/quantize_test.py compares with llama.cpp.
+// Tests core/mixtures.h: the quantization type of each tensor. tests/interop/quantize_test.py compares the types with
+// llama.cpp's.
 #include "core/mixtures.h"
 
 #include <gtest/gtest.h>

@@ -51,7 +51,7 @@ def rows():
     x[600:700] = np.abs(x[600:700])
     x[700:800] = -np.abs(x[700:800])
     x[800:900, ::2] = 0
-    x[900:1000, 7], x[900:1000, 20] = 127, -127  # the scale is exactly 1, so values like 2.5 are ties
+    x[900:1000, 7], x[900:1000, 20] = 127, -127  # Q8_0's scale is exactly 1, so values like 2.5 are ties
     x[900:1000] = np.where(np.arange(32) % 13 == 7, x[900:1000], np.round(x[900:1000].clip(-60, 60) * 2) / 2)
     tiny = np.float32(2.0) ** random.integers(-149, -100, (500, 1)).astype(np.float32)
     x[1000:1500] = (random.standard_normal((500, 32)).astype(np.float32) * tiny).astype(np.float32)

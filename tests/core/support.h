@@ -106,7 +106,8 @@ inline bool contains(std::string_view text, std::string_view part) { return text
     EXPECT_TRUE(::folio::core::test::contains(message_, part)) << message_;                         \
   } while (false)
 
-/// Runs body() in a child process limited to 1 GiB of address space (a few hundred threads). Returns body's result.
+/// Runs body() in a child process with 1 GiB of address space, enough for a few hundred threads. Returns the first 256
+/// bytes of body's result. Fails the test if the process crashes.
 inline std::string in_little_memory(const std::function<std::string()>& body) {
   int to_parent[2];
   if (::pipe(to_parent) != 0) return "no pipe";

@@ -133,7 +133,7 @@ TEST(ThreadPool, AcceptsBodiesByReferenceAndByValue) {
   const auto body = [&sum](size_t begin, size_t end) { sum += end - begin; };
   pool.parallel_for(10, 1, body);
   auto changing = [&sum, calls = 0](size_t begin, size_t end) mutable {
-    calls = 1;  // a body may change its own state
+    calls = 1;  // a body may be a mutable lambda
     sum += end - begin + static_cast<size_t>(calls) - 1;
   };
   ThreadPool alone(1);
@@ -213,7 +213,7 @@ TEST(SignalCounter, LosesNoSignalWhileAThreadFallsAsleep) {
   other.join();
 }
 
-// The pauses between loops are shorter or longer than the time for which idle threads spin before they sleep.
+// The pauses between loops vary, so that loops begin while idle threads spin, fall asleep or sleep.
 TEST(ThreadPool, LosesNoSignalWhileAThreadFallsAsleep) {
   ThreadPool pool(3, ThreadPool::Sharing::Always);
   const auto pause = [](uint32_t rounds) {

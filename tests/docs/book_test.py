@@ -206,7 +206,7 @@ y = \\sqrt{{x}}
 
 
 def build(folder, more):
-    """Builds a book of one page, and returns the process and the page."""
+    """Builds a book of one page that contains the text `more`. Returns the process and the path of the page."""
     (folder / "page.md").write_text(PAGE.format(more))
     (folder / "code.h").write_text("int x;\n")
     command = [VENV / "bin/python", "-m", "sphinx", "-q", "-W", "--keep-going", "-E", "-c", ROOT / "scripts/book",

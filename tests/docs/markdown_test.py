@@ -198,7 +198,7 @@ def cells_of(row):
 
 
 def excesses(text, most_words, most_of_a_cell=12, most_sentences=4):
-    """Returns "LINE: problem" for a page, a table cell or a paragraph that exceeds its limit."""
+    """Returns "LINE: problem" for a page or table cell with too many words and a paragraph with too many sentences."""
     found = [f"1: {len(text.split())} words, {most_words} allowed"] if len(text.split()) > most_words else []
     paragraph = []
     for number, line, kind in [*kinds_of_lines(text), (0, "", "blank")]:

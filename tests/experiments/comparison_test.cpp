@@ -36,7 +36,7 @@ nn::Llama model_of(ModelParts blocks = {}) {
 
 torch::Tensor random_tokens() { return torch::randint(kConfig.vocab_size, {3, 8}, torch::kLong); }
 
-// Returns how much the output at the last position changes if the first token is changed.
+// Returns the largest change of a logit at the last position if the first token is changed.
 double reach(const ModelParts& blocks) {
   nn::Llama model = model_of(blocks);
   const torch::Tensor tokens = random_tokens();

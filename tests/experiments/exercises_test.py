@@ -90,8 +90,8 @@ GOOGLE_TEST = re.compile(r"Value of:|Which is:|Actual:|Expected|evaluates to|whi
 
 
 def verdicts(output):
-    """Returns the pairs (verdict, test) in the order of the output, where a verdict is "holds" or "FAILS", and the
-    whole output with single spaces."""
+    """Returns the pairs (verdict, test) in the order of the output, and the whole output with single spaces. A verdict
+    is "holds" or "FAILS"."""
     return re.findall(r"^  (holds|FAILS)  (\w+)$", output, re.M), " ".join(output.split())
 
 
@@ -273,7 +273,7 @@ def test_without_a_mistake_all_properties_hold(group):
     assert run(program(group, "mistakes")).returncode == 0
 
 
-# ---- The program `row`, which trains a model of the reader's solutions ----
+# ---- The program `row`, which trains a model built from the reader's solutions ----
 
 ROW = re.compile(r"^  (?:Folio's|your) parts +(\d+) +(\d+\.\d+) +(\d+\.\d+)$", re.M)
 needs_libtorch = pytest.mark.skipif("modules" not in GROUPS, reason="built without LibTorch")

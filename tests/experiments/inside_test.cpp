@@ -34,9 +34,10 @@ TEST(HeadScores, APreviousTokenHeadHasOneAndOthersZero) {
 
 TEST(HeadScores, AnInductionHeadLooksBehindAnEarlierCopy) {
   EXPECT_DOUBLE_EQ(prefix_matching_score(looks_back(kEvery - 1), kT, kEvery), 1.0);
-  EXPECT_DOUBLE_EQ(prefix_matching_score(looks_back(kEvery), kT, kEvery), 0.0);  // attends to the previous copy
+  EXPECT_DOUBLE_EQ(prefix_matching_score(looks_back(kEvery), kT, kEvery), 0.0);  // the copy, not the token after it
   EXPECT_DOUBLE_EQ(prefix_matching_score(looks_back(1), kT, kEvery), 0.0);
-  // This head attends to the token after the second-last copy. Only four of the eight scored positions have two copies.
+  // Attends to the token after the second earlier copy of the same token. Only four of the eight scored positions have
+  // two earlier copies.
   EXPECT_DOUBLE_EQ(prefix_matching_score(looks_back(2 * kEvery - 1), kT, kEvery), 0.5);
 }
 
@@ -61,7 +62,7 @@ TEST(RepeatedTokens, APeriodHasDifferentTokensOfTheVocabulary) {
     for (size_t i = 7; i < tokens.size(); ++i) EXPECT_EQ(tokens[i], tokens[i - 7]);
     firsts.insert(tokens[0]);
   }
-  EXPECT_EQ(firsts.size(), vocabulary.size());  // 200 draws miss any of the 20 with a probability below 0.001
+  EXPECT_EQ(firsts.size(), vocabulary.size());  // P(200 draws miss any of the 20 tokens) < 0.001
   EXPECT_THROW(static_cast<void>(repeated_tokens(vocabulary, 21, 30, 1)), core::Error);
 }
 

@@ -158,7 +158,7 @@ TEST(Training, SamplingDependsOnlyOnTheSeed) {
   for (const int32_t token : drawn) EXPECT_TRUE(token >= 0 && token < kConfig.vocab_size);
 }
 
-// The frequency of each id must be within five standard deviations of its probability.
+// The frequency of each token id among the samples must be within five standard deviations of its probability.
 TEST(Training, SamplesFollowTheProbabilities) {
   nn::Llama model = seeded_llama(kConfig, 5);
   {

@@ -60,7 +60,7 @@ train::TrainConfig same(const whole::Config& c) {
 }
 
 struct Losses {
-  std::vector<double> whole{}, trainer{}, lengths{};  // per step: two losses, and the gradient norm before clipping
+  std::vector<double> whole{}, trainer{}, lengths{};  // per step: both losses, trainer's gradient norm before clipping
 };
 
 train::TextDataset dataset_for(const train::TrainConfig& config) {

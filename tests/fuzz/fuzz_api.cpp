@@ -15,10 +15,11 @@ namespace {
 namespace server = infer::server;
 
 constexpr uint64_t kSteps = 300'000;                // work budget of each request
-constexpr size_t kBytesAnyway = size_t{16} << 20U;  // allowed without any steps, e.g. for the tool call format
+constexpr size_t kBytesAnyway = size_t{16} << 20U;  // bytes allowed besides kBytesPerStep, e.g. for tool call formats
 constexpr size_t kBytesPerStep = 1024;
 
-// Returns true if `parse` accepts the body. Bad input must give an ApiError with status 400 or 404 and a short message.
+// Returns true if `parse` accepts the body. Bad input must give an ApiError with status 400 or 404, whose message is
+// one printable line of at most 2048 bytes.
 bool answered(std::string_view input, const std::function<void(const core::WorkBudget&)>& parse) {
   const core::WorkBudget budget(kSteps);
   const size_t before = allocated_bytes();

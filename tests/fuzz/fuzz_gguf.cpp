@@ -27,7 +27,7 @@ void look_at(const core::GgufFile& file) {
     if (core::printable(key) != key) continue;  // unprintable keys are never looked up
     accepted(
         [&] {
-          // Tries one type per key, because exceptions are slow.
+          // Reads each key as only one type, because a wrong type throws, and exceptions are slow.
           if (i % 5 == 0) static_cast<void>(file.integer(key));
           if (i % 5 == 1) static_cast<void>(file.real(key));
           if (i % 5 == 2) static_cast<void>(file.boolean(key));

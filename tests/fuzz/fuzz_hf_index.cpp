@@ -10,7 +10,7 @@
 namespace folio::fuzz {
 namespace {
 
-// Writes config.json, the model's first five tensors to a.safetensors, and the others to b.safetensors.
+// Writes config.json. Writes the model's first five tensors to a.safetensors and the others to b.safetensors.
 void write_directory() {
   const core::ModelConfig config{
       .vocab_size = 3, .dim = 2, .n_layers = 1, .n_heads = 1, .n_kv_heads = 1, .hidden_dim = 1, .context_length = 8};

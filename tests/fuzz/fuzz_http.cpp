@@ -14,7 +14,7 @@ namespace server = infer::server;
 constexpr server::RequestLimits kLimits{.max_header = 1024, .max_body = 2048};
 
 struct Read {
-  std::vector<std::string> requests{};  ///< each request as a string
+  std::vector<std::string> requests{};  ///< fields and body of each complete request (see shown())
   int status = 0;                       ///< HTTP status of the error that ended reading; 0: no error
   bool operator==(const Read&) const = default;
 };

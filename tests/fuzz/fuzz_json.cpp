@@ -31,7 +31,7 @@ bool take(std::string_view input) {
   check(depth_of(value) <= 64, "JSON that is accepted nests at most 64 deep");
   check(core::parse_json(value.dump(), where) == value, "JSON that is written anew is read as the same");
   if (value.is_object() && !value.empty()) {
-    switch (value.size() % 4) {  // tries one type per input, because exceptions are slow
+    switch (value.size() % 4) {  // reads all values as one type, because a wrong type throws, which is slow
       case 0:
         get_all<int32_t>(value, where);
         break;

@@ -1,5 +1,5 @@
 // Parses a GGUF file into fields that a mutator can change one by one, and serializes them. Shares no code with
-// src/core's reader, and accepts any content in a GGUF's layout.
+// src/core's reader. Accepts any field values, as long as the file has the layout of a GGUF.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ inline constexpr uint32_t kGgufTypes = 13;
 
 struct GgufFieldValue {
   uint32_t type = 0;
-  std::string bytes;                  ///< the bytes of a scalar as in the file, or of a string
+  std::string bytes;                  ///< a scalar's bytes as in the file, or a string without its length
   uint32_t item_type = 0;             ///< type of an array's items
   std::vector<GgufFieldValue> items;  ///< an array's items
 };
@@ -48,7 +48,8 @@ struct GgufFields {
 
 struct GgufBytes {
   std::string bytes;
-  std::vector<std::pair<size_t, size_t>> numbers;  ///< position and size of each count, length, type, dimension, offset
+  /// Offset in `bytes` and size in bytes of each count, length, type, dimension and tensor offset.
+  std::vector<std::pair<size_t, size_t>> numbers;
 };
 
 /// Returns the fields of a file with the contents `bytes`, or no value if it doesn't have the layout of a GGUF.

@@ -283,7 +283,8 @@ class Mutation {
     }
   }
 
-  // Changes a size, such as the model's width, in all shapes and 32-bit metadata, so that the file may stay valid.
+  // Changes a size, such as the model's width, wherever its value occurs in shapes and uint32 metadata, so that the
+  // file may stay valid.
   void resize_everywhere() {
     if (f_.tensors.empty() || random_.of(f_.tensors).dims.empty()) return;
     const GgufFieldTensor& tensor = random_.of(f_.tensors);

@@ -178,7 +178,7 @@ def model(folder, name, tokenizer, dim=4, hidden=3, heads=2, kv_heads=1, tied=Tr
     if family == "olmo2":
         del shapes["blk.0.attn_norm"], shapes["blk.0.ffn_norm"]
         shapes |= {"blk.0.attn_q_norm": (q_dim,), "blk.0.attn_k_norm": (kv_dim,)}
-    if family == "deepseek2":  # a latent of 3 elements, and heads of 2 elements without and 2 with RoPE
+    if family == "deepseek2":  # latents of 3 elements; heads of 2 elements without RoPE and 2 with RoPE
         for letter in "kv":
             del shapes[f"blk.0.attn_{letter}"]
         shapes |= {"blk.0.attn_q": (4 * heads, dim), "blk.0.attn_kv_a_mqa": (5, dim), "blk.0.attn_kv_a_norm": (3,),

@@ -115,7 +115,7 @@ class RecordingStage final : public PassThroughStage {
   uint64_t most_in_flight = 0;
 
  private:
-  /// Number of rows, rows with logits, sequences and draws; then Step::keeps_hidden.
+  /// Steps of equal shape replay one recording: number of rows, rows with logits, sequences, draws; Step::keeps_hidden.
   using Shape = std::tuple<size_t, size_t, size_t, size_t, bool>;
   struct OwnDraw {
     size_t row;
@@ -190,7 +190,7 @@ class RecordingStage final : public PassThroughStage {
   bool open_ = false;  ///< true between begin() and end()
   Shape shape_;
   std::map<Shape, std::vector<Operation>> recorded_;
-  std::vector<int32_t> drawn_;  ///< tokens of the last executed step
+  std::vector<int32_t> drawn_;  ///< tokens drawn in the last executed step, one per draw
   std::array<std::vector<int32_t>, 2> fetched_;
   std::map<uint64_t, std::vector<float>> logits_;  ///< logits of steps that were executed, but not yet awaited
 };
@@ -206,7 +206,7 @@ class RecordingMachine final : public Machine {
     last_stage = stage.get();
     return stage;
   }
-  RecordingStage* last_stage = nullptr;  ///< the stage that was loaded last
+  RecordingStage* last_stage = nullptr;  ///< the most recently loaded stage; null before the first load()
 
  private:
   std::unique_ptr<Machine> inner_;
@@ -269,7 +269,7 @@ inline std::vector<MachineKind> cpu_kinds() {
           {"latent_recorded_q8_0", CacheType::Q8_0, some(recorded), 0x1p-24, latent}};
 }
 
-/// Returns all kinds that this program tests: cpu_kinds(), and in test_infer_cuda also an emulated GPU.
+/// Returns the kinds of machines that this test program runs on: in test_infer_cuda, also an emulated GPU.
 std::vector<MachineKind> machine_kinds();
 
 /// The machines of a kind, with an equal share of a model's layers on each.

@@ -1,4 +1,4 @@
-// Helpers for the engine's tests: small random models of many shapes, rows for them, and bitwise comparison. All random
+// Helpers for the engine's tests: small random models of many shapes, input rows, and bitwise comparison. All random
 // values depend only on a seed, so failures are reproducible.
 #pragma once
 

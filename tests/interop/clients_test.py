@@ -217,7 +217,8 @@ def test_pydantic_ai(url, api):
             called.append(city)
             return "sunny"
 
-        agent = Agent(model, tools=[note], output_type=ToolOutput(City), model_settings=settings)  # requires tool calls
+        # With ToolOutput, each reply must call a tool: `note`, or the one that returns a City.
+        agent = Agent(model, tools=[note], output_type=ToolOutput(City), model_settings=settings)
         try:
             assert isinstance((await agent.run(ASK, usage_limits=UsageLimits(request_limit=3))).output, City)
         except UsageLimitExceeded:  # the model calls `note` again and again

@@ -107,7 +107,8 @@ class LlamaCpp:
         return np.ctypeslib.as_array(logits, shape=(len(tokens), self.n_vocab))
 
     def greedy(self, tokens, n, never):
-        """Greedily generates n tokens other than `never`. Returns them and the gaps between the best two logits."""
+        """Greedily generates n tokens, excluding `never`, a token id or a list of ids. Returns the tokens and, for
+        each, the gap between the best two logits."""
         self.clear()
         new, gaps = [], []
         logits = self.decode(tokens)

@@ -15,7 +15,8 @@ from engines import LlamaCpp, assert_same_text, folio, folio_greedy  # noqa: E40
 BLOCKS = dict(hidden_size=64, intermediate_size=96)  # sizes that are multiples of 32, as quantized blocks require
 EXPERTS_OF = ["mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "dots1", "gpt_oss"]
 EXPERTS = dict(moe_intermediate_size=32)
-# llama.cpp applies rms_norm_eps to latent norms, too, but transformers always uses 1e-6 there. So set it to 1e-6.
+# For the norms inside latent attention, llama.cpp uses rms_norm_eps, but transformers always uses 1e-6. So set
+# rms_norm_eps to 1e-6.
 LATENT = dict.fromkeys(["deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu"], dict(rms_norm_eps=1e-6))
 MORE = {"mistral nemo": dict(head_dim=32), "glm": dict(head_dim=16), "qwen3_moe": EXPERTS, "dots1": EXPERTS,
         "qwen2_moe": dict(moe_intermediate_size=32, shared_expert_intermediate_size=64)}
@@ -36,7 +37,7 @@ def assert_same_output(path, prompt, n):
 def test_outputs_are_the_same(tmp_path, name):
     directory = random_models.write(random_models.make(name, **LATENT.get(name, {})), tmp_path / "m")
     folio("export", directory, "--out", tmp_path / "m.gguf")
-    n = 30 if "window" in name else 200  # if the GGUF can't store a window, the window size is the context length
+    n = 30 if "window" in name else 200  # a window that GGUF can't store is exported as a shorter context
     for prompt in ("ab", "é a b"):
         assert_same_output(tmp_path / "m.gguf", prompt, n)
 

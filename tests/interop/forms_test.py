@@ -44,8 +44,8 @@ def asked_before(n, city, unit, sky):
             {"role": "assistant", "content": f"The sky is {sky}."}]
 
 
-# Contains earlier tool calls as examples, since SmolLM2 isn't trained for tools. Without them, it would write text,
-# which llama-server allows.
+# A chat with earlier tool calls as examples. Without examples, SmolLM2, which isn't trained for tools, would reply with
+# text instead of a call, which llama-server does not prevent.
 CALLING = [*asked_before(1, "Rome", "C", "clear"), *asked_before(2, "Bern", "F", "grey"), *asked_before(3, "Oslo", "C", "dark"),
            {"role": "user", "content": "What is the weather in Paris, in C?"}]
 

@@ -16,8 +16,8 @@ from gguf import GGMLQuantizationType as Q
 from safetensors.numpy import save_file
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "blocks.safetensors"
-# Omits Q4_0 and Q4_1, for which Folio matches the gguf package. There, a scale of 0 can have a different sign than in
-# llama.cpp.
+# Omits Q4_0 and Q4_1, which Folio quantizes like the gguf package. In that package, a scale of 0 can have a different
+# sign than in llama.cpp.
 TYPES = [Q.Q8_0, Q.Q5_0, Q.Q5_1, Q.Q4_K, Q.Q5_K, Q.Q6_K]
 
 

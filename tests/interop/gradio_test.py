@@ -62,7 +62,7 @@ def test_page_in_three_lines(tmp_path):
             told = list(users.map(say, prompts))
     assert [outputs[-1] for _, outputs in told] == expected
     for (_, outputs), text in zip(told, expected):
-        assert outputs and all(text.startswith(output) for output in outputs)  # a fast model may yield only one
+        assert outputs and all(text.startswith(output) for output in outputs)  # a fast model may yield only one output
         assert sorted(outputs, key=len) == outputs
 
 

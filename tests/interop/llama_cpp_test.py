@@ -20,7 +20,7 @@ def golden_gguf(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def accented_gguf(tmp_path_factory):
-    """Returns the GGUF of a model that was trained on a text with characters of two, three and four bytes."""
+    """Returns the path of a GGUF model trained on a text with characters of two, three and four bytes."""
     folder = tmp_path_factory.mktemp("accented")
     (folder / "accented.txt").write_text(ACCENTED, encoding="utf-8")
     flags = ("--dim 32 --layers 2 --heads 4 --kv-heads 2 --hidden-dim 64 --context 256 --window 64 --batch-size 8 "
@@ -50,7 +50,7 @@ def test_simplest_call(source, tmp_path):
     [choice] = llm("ROMEO:")["choices"]
     assert choice["text"] and choice["finish_reason"] in ("length", "stop")
     greedy = llm("ROMEO:", temperature=0, repeat_penalty=1.0, max_tokens=8, logit_bias={llm.token_eos(): -100.0})
-    if source.is_dir():  # not for SmolLM2, since the engines round inputs of quantized weights differently
+    if source.is_dir():  # not SmolLM2, whose weights are quantized: the engines round inputs differently
         assert greedy["choices"][0]["text"] == folio_greedy(path, "ROMEO:", 8)["text"]
 
 

@@ -19,8 +19,8 @@ from engines import BUILD, GOLDEN, SMOLLM2, LlamaCpp, folio, folio_greedy  # noq
 MIXTURES = {"q4_k_m": lc.LLAMA_FTYPE_MOSTLY_Q4_K_M, "q5_k_m": lc.LLAMA_FTYPE_MOSTLY_Q5_K_M,
             "q6_k": lc.LLAMA_FTYPE_MOSTLY_Q6_K}
 K_TYPES = {"q4_k_m": {"Q4_K", "Q6_K"}, "q5_k_m": {"Q5_K", "Q6_K"}, "q6_k": {"Q6_K"}}
-# Most shapes have rows of 256 or 512 elements, and more than eight layers, since quantization mixtures (Q4_K_M) use
-# other types in the first and last eighth of the layers.
+# K types require rows of a multiple of 256 elements. Mixtures such as Q4_K_M use other types in the first and last
+# eighth of the layers, so most shapes have more than eight layers.
 SHAPES = {
     "grouped, untied": sound.Shape(dim=256, hidden=512, layers=9, heads=8, kv_heads=2, tied=False),
     "tied": sound.Shape(dim=512, hidden=256, layers=17, heads=4, kv_heads=4),
@@ -90,7 +90,8 @@ def test_blocks_of_all_kinds_of_values(tmp_path, qtype):
 @pytest.mark.parametrize("type_", MIXTURES)
 @pytest.mark.parametrize("half", ["f32", "f16"])
 def test_smollm2(tmp_path, type_, half):
-    """Tensors match although only the rows of W2, with 1536 elements, are whole blocks of 256. Others have 576."""
+    """K types require rows that are multiples of 256, but only W2 has such rows (1536 elements; others have 576).
+    Tensors must match nevertheless."""
     folio("export", SMOLLM2, "--out", tmp_path / "m.gguf", "--type", half)
     path, types = both(tmp_path / "m.gguf", type_, tmp_path)
     assert types == {"F32", "Q8_0"} | K_TYPES[type_] | {"q4_k_m": {"Q5_0"}, "q5_k_m": {"Q5_1"}}.get(type_, set())

@@ -140,7 +140,7 @@ def test_requests_with_a_common_prefix_hit_the_cache(app):
 
 
 def test_disconnecting_ends_generation(app):
-    def running():  # returns the number of requests on the replica that serves /metrics and the empty prompt
+    def running():  # returns the number of requests on one replica: /metrics and empty prompts reach the same one
         lines = call(app.url, "/metrics")[2].decode().splitlines()
         return sum(float(line.split()[-1]) for line in lines if line.startswith(("folio_requests_running", "folio_requests_waiting")))
 
@@ -196,7 +196,8 @@ def stream(client, body, begun=lambda: None):
 
 
 def alone(model, body, seed):
-    """Returns the choices that folio.Model generates for the request without Ray, as stream() returns them."""
+    """Returns the choices that folio.Model generates for the request without Ray, each as [text, logprobs, finish
+    reason]. Without logprobs, the finish reason is None."""
     options = body | {"seed": seed}
     if options.pop("logprobs", None):
         whole = model.complete(options.pop("prompt", None), **options, logprobs=body["logprobs"])

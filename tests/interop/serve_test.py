@@ -98,8 +98,9 @@ def test_streams_have_llama_servers_fields(servers, path, body):
 
 
 def assert_same_greedy_answer(servers, path, body):
-    """Asserts that outputs, log probabilities and token counts are equal, or that outputs differ first at a near tie.
-    llama-server may also count the end token. Returns the number of equal tokens."""
+    """Asserts that outputs, log probabilities and token counts are equal, or that outputs first differ at a token whose
+    best two log probabilities are nearly equal. llama-server may count the end token, too. Returns the number of equal
+    tokens."""
     ask = {"logprobs": 2} if path == "/v1/completions" else {"logprobs": True, "top_logprobs": 2}
     ours, theirs = both(servers, path, body | ask)
     [a], [b] = ours["choices"], theirs["choices"]

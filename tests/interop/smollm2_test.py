@@ -21,7 +21,8 @@ WINDOW = 256
 THREADS = 2
 MIXTURES = {"q4_k_m": "Q5_0", "q5_k_m": "Q5_1"}  # {quantization mixture: type of most matrices of this model}
 SMALLER = ["F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K", *MIXTURES]
-# Types that llama.cpp quantizes. If a row's length is not a multiple of 256, such as 576, it uses Q5_0, Q5_1 or Q8_0.
+# Types that llama.cpp quantizes, not Folio: {name: llama.cpp's file type}. For rows whose length is not a multiple of
+# 256, such as 576, llama.cpp replaces K types by Q5_0, Q5_1 or Q8_0.
 THEIRS = {"Q5_0": lc.LLAMA_FTYPE_MOSTLY_Q5_0, "Q5_1": lc.LLAMA_FTYPE_MOSTLY_Q5_1,
           "Q4_K": lc.LLAMA_FTYPE_MOSTLY_Q4_K_S, "Q5_K": lc.LLAMA_FTYPE_MOSTLY_Q5_K_S,
           "Q6_K": lc.LLAMA_FTYPE_MOSTLY_Q6_K}
@@ -91,8 +92,8 @@ def llama_cpp_nll(path, text):
 
 
 def assert_same_perplexity(ours, theirs, tolerance, noisy=False):
-    """Asserts that perplexities have a relative difference of at most `tolerance`, plus two standard errors if
-    `noisy`."""
+    """Asserts that the relative difference of perplexities is at most `tolerance`. If `noisy`, adds two standard errors
+    of the difference to the tolerance."""
     apart = -np.array(ours["token_logprobs"]) - theirs
     error = apart.std() / np.sqrt(len(apart))
     print(f"perplexity {ours['perplexity']:.5f} and {np.exp(theirs.mean()):.5f}: apart by {np.expm1(apart.mean()):+.4%}, "

@@ -20,7 +20,8 @@ IDS = [3, 1, 4, 1, 5, 2, 0, 3, 5, 4, 2, 2, 1, 0, 5, 3, 3, 0, 1, 4]
 def by_transformers(directory):
     """Returns the hidden states [tokens - 1, dim] after the norm of the MTP module, computed by transformers."""
     model = transformers.AutoModelForCausalLM.from_pretrained(directory).eval()
-    # transformers finds the MTP module by its layer number in published models. In this model, its layer number is 3.
+    # transformers finds the MTP weights by name patterns with the layer numbers of published models. In this model, the
+    # MTP module is layer 3.
     model._keys_to_ignore_on_load_unexpected = [r"model\.layers\.3.*"]
     model.config.num_mtp_layers = 1
     mtp = MtpModel.from_pretrained(model).eval()

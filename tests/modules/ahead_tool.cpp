@@ -1,5 +1,5 @@
 // Writes the hidden states of a model's multi-token prediction module, after its norm, as float32 [tokens - 1, dim].
-// Usage: ahead_tool HF_DIRECTORY OUT TOKEN... The last TOKEN only serves as the next token of the one before.
+// Usage: ahead_tool HF_DIRECTORY OUT TOKEN... The last TOKEN is only used as the next token of its predecessor.
 #include <torch/utils.h>
 
 #include <fstream>

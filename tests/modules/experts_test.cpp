@@ -87,7 +87,7 @@ TEST(Experts, PlainAndFusedAgree) {
   }
 }
 
-// Experts have no capacity limit: a row's result is the same if all rows select the same expert.
+// Experts have no capacity limit: even if all rows select the same expert, each row gets that expert's output.
 TEST(Experts, AllRowsMayUseTheSameExpert) {
   core::ModelConfig c = mixture_config(Family::Mixtral);
   c.experts_per_token = 1;

@@ -1,5 +1,5 @@
-// Gradient check: compares gradients with central differences in double, element by element. The tolerance of each
-// element is derived from its differences. Large tensors are sampled, or checked completely with FOLIO_LONG.
+// Gradient check: compares gradients with central differences in double, element by element. Each element's tolerance
+// is estimated from differences with two step sizes. Of large tensors, a sample is checked unless FOLIO_LONG is set.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,9 +25,9 @@ inline std::vector<int64_t> checked_elements(int64_t n, int64_t most) {
   return elements;
 }
 
-/// Expects the `gradients` of L = sum(r * f()) with respect to `leaves` to equal central differences in every checked
-/// element. Leaves are double and contiguous, and f must read them and be deterministic. With a random r, an error in
-/// any row of the Jacobian is detected with probability 1.
+/// Expects the `gradients` of L = sum(r * f()) with respect to `leaves` to equal central differences, in at most
+/// `most` elements of each leaf (in all with FOLIO_LONG). Leaves are double and contiguous, and f must read them and be
+/// deterministic. With a random r, an error in any row of the Jacobian is detected with probability 1.
 ///
 /// The tolerance is four truncation errors of the difference D(h), each (D(2h) - D(h)) / 3, and 32 rounding errors.
 inline void expect_central_differences(const std::function<torch::Tensor()>& f,

@@ -32,7 +32,8 @@ target_link_libraries(textbook PRIVATE fmt::fmt ${TORCH_LIBRARIES})
 target_include_directories(textbook BEFORE PRIVATE FMT)
 set_target_properties(textbook PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
 """
-# Calls the main function of example.cpp or pretrained.cpp. They are renamed, so that one program can contain both.
+# Calls the main() of example.cpp or of pretrained.cpp, which the test renames to example() and pretrained(), so that
+# one program can contain both.
 MAIN = """#include <string>
 int example(int argc, char** argv);
 int pretrained(int argc, char** argv);

@@ -9,7 +9,7 @@ import support  # noqa: E402
 
 @pytest.fixture(scope="session")
 def golden_gguf(tmp_path_factory):
-    """Returns the path of a GGUF file of the golden model."""
+    """Exports the small Shakespeare model of tests/golden as GGUF, and returns the path of the file."""
     return support.export(support.GOLDEN, tmp_path_factory.mktemp("golden") / "golden.gguf")
 
 

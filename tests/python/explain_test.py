@@ -130,7 +130,8 @@ def test_interventions_match_transformers(model, theirs):
 
 @pytest.mark.parametrize("name", ["gemma2", "gpt_oss", "granite", "deepseek_v3"])
 def test_attention_follows_the_family(name, tmp_path):
-    """attention() applies windows, caps, scales and sinks. Unlike explain(), it has no limit of 256 tokens."""
+    """attention() returns the same weights as transformers for sliding windows, score caps and scales, attention sinks
+    and latent attention. Unlike explain(), it accepts more than 256 tokens."""
     import random_models
 
     theirs = random_models.make(name, max_position_embeddings=512)

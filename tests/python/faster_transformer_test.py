@@ -131,7 +131,8 @@ def test_sampled_outputs_match_the_program(llama, golden_gguf, prompts):
 
 
 def word_list(*words):
-    """Returns an array like FasterTransformer's to_word_list_format: a row of token ids, and a row of words' ends."""
+    """Returns an array in the format of FasterTransformer's to_word_list_format: a row with the token ids of all words,
+    and a row with the end offset of each word, padded with -1."""
     ids = [token for word in words for token in word]
     ends = np.cumsum([len(word) for word in words]).tolist()
     return np.array([ids, ends + [-1] * (len(ids) - len(ends))], np.int32)

@@ -30,7 +30,7 @@ PERSON = {  # the keys aren't in alphabetical order: outputs must keep their ord
 
 @pytest.fixture(scope="module")
 def chat_gguf(tmp_path_factory):
-    """Returns a model with random weights whose vocabulary can form any JSON."""
+    """Returns the path of a model with random weights, whose vocabulary can form any JSON."""
     return write_chat_model(tmp_path_factory.mktemp("forms") / "chat.gguf")
 
 

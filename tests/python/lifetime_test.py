@@ -118,7 +118,8 @@ def busy(model):
     "folio.model._close_all(); os._exit(7)",
 ])
 def test_forked_child_exits(golden_gguf, how):
-    """Forks several children, since each fork may find the other threads in a different state."""
+    """A forked child exits with its own exit code and does not hang. The test forks several children, since each fork
+    may find the other threads in a different state."""
     out = python(golden_gguf, BUSY + textwrap.dedent(f"""
         model = folio.Model(path, threads=1)
         busy(model)

@@ -24,7 +24,8 @@ CYCLE = "aé中🦊 ŧ\n"
 
 @pytest.fixture(scope="module")
 def bytes_model(tmp_path_factory):
-    """Returns a byte-level model that repeats CYCLE: layers add 0, and the output matrix maps each byte to the next."""
+    """Returns the path of a byte-level model that repeats CYCLE: its layers add 0, and its output matrix maps each byte
+    to the next."""
     letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {letter: i for i, letter in enumerate(letters)} | {"<|endoftext|>": 256}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, []))

@@ -15,10 +15,10 @@
 
 namespace folio::train {
 
-enum class Precision { Auto, F32, Bf16 };  ///< element type of matrix products; Auto selects faster_precision()
+enum class Precision { Auto, F32, Bf16 };  ///< type of matrix products; Auto: the faster one on the device
 enum class DeviceKind { Cpu, Cuda };
 enum class OptimizerKind { AdamW, Muon, GaLore };
-enum class Balance { Loss, Bias };  ///< load balancing of experts (balance.h)
+enum class Balance { Loss, Bias };  ///< balances experts by an auxiliary loss or by a selection bias
 enum class AcrossDocuments { False, True, Mask };
 enum class ScheduleKind { Cosine, Linear, Wsd, Constant };
 enum class Exported { Best, Last };

@@ -43,7 +43,7 @@ std::vector<Rejection> table(const TrainConfig& c, const RunRequest& request) {
   const std::string schedule = fmt::format("--schedule {}", c.schedule);
 
   return {
-      // Flags that would have no effect.
+      // Flags that have no effect because of another setting.
       idle({"--momentum"}, c.optimizer != OptimizerKind::Muon, optimizer, "use --optimizer muon"),
       idle({"--rank", "--galore-every", "--galore-scale"}, !galore, optimizer, "use --optimizer galore"),
       idle({"--lora-alpha", "--lora-targets", "--lora-dropout"}, !lora, "--lora-rank 0", "raise --lora-rank"),

@@ -34,7 +34,7 @@ TrainConfig race() {
   return c;
 }
 
-// "tiny" with eight experts per layer. A token uses two experts, each of half the hidden width, so FLOPs are equal.
+// "tiny" with eight experts per layer. A token uses two, each with half the hidden width, so its FLOPs stay the same.
 TrainConfig experts() {
   TrainConfig c;
   c.model.family = core::Family::Mixtral;

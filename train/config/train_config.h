@@ -42,7 +42,8 @@ struct TrainConfig {
   int64_t batch_size = 4;    ///< windows per batch
   int64_t window = 256;      ///< tokens per training or validation window; at most the model's context
   int64_t accumulation = 1;  ///< batches per optimizer step
-  AcrossDocuments across_documents = AcrossDocuments::True;  ///< how a window continues after a document's end
+  /// False: padding after a document's end; True: the next document follows; Mask: it follows as a separate sequence.
+  AcrossDocuments across_documents = AcrossDocuments::True;
   double dropout = 0.0;
   uint64_t seed = 1337;
 
@@ -53,7 +54,7 @@ struct TrainConfig {
 
   Balance balance = Balance::Loss;  ///< load balancing method for experts
   double balance_rate = 1e-3;       ///< factor of the balancing loss, or change of the bias per step; 0: off
-  double balance_loss = 0.0;        ///< factor of the balancing loss of each sequence; 0: off
+  double balance_loss = 0.0;        ///< factor of an additional balancing loss within each sequence; 0: off
 
   double mtp_weight = 0.3;  ///< factor of the loss of multi-token prediction, if model.n_tokens_ahead > 0
 
@@ -76,7 +77,7 @@ struct TrainConfig {
   bool decay_norms = false;
   double clip = 1.0;       ///< maximum global gradient norm; 0: off
   bool fused = true;       ///< use fused modules where available; false: the plain modules
-  bool recompute = false;  ///< activation checkpointing: recompute activations in the backward pass; needs fused
+  bool recompute = false;  ///< activation checkpointing: recompute activations in the backward pass; requires `fused`
   Precision dtype = Precision::F32;  ///< type of matrix products; a run's files store the type that Auto selected
   DeviceKind device = DeviceKind::Cpu;
 
@@ -88,9 +89,9 @@ struct TrainConfig {
   int64_t sample = 100;      ///< tokens of the sample completion at each evaluation; 0: none
   int64_t patience = 0;      ///< evaluations without a better validation loss before the run ends; 0: off
   int64_t checkpoint_every = 500;
-  Exported exported = Exported::Best;  ///< checkpoint exported as model.gguf
+  Exported exported = Exported::Best;  ///< Best: model.gguf is the checkpoint with the lowest validation loss
   int64_t log_every = 10;
-  LogStyle log_style = LogStyle::Progress;  ///< LogStyle::Epoch prints columns Epoch | Loss | Time | ETA
+  LogStyle log_style = LogStyle::Progress;  ///< Progress: a progress bar; Epoch: lines with Epoch | Loss | Time | ETA
 
   double minutes = 0.0;        ///< if > 0, duration of the run, instead of `steps`
   double epochs = 0.0;         ///< if > 0, passes over the dataset, instead of `steps`
@@ -221,11 +222,11 @@ struct RunRequest {
   bool learns_tokenizer = false;                       ///< the run trains a tokenizer on its dataset
 };
 
-/// Throws core::UsageError if the model's shape is invalid, or if a row of combinations.cpp rejects `config` and
-/// `request`.
+/// Throws core::UsageError if the model's shape is invalid, or if settings of `config` and `request` cannot be combined
+/// (combinations.cpp).
 void validate(const TrainConfig& config, const RunRequest& request = {});
 
-/// Returns the LoRA settings of a configuration with lora_rank > 0. AdapterInfo::base is left empty.
+/// Returns the LoRA settings of a configuration with lora_rank > 0. The base model's name, `base`, is left empty.
 [[nodiscard]] core::AdapterInfo adapter_info(const TrainConfig& config);
 
 /// Converts a configuration to JSON as in trainer.json. Keys are flag names with underscores. config_from_json() is the

@@ -27,8 +27,8 @@ inline void store_rows(const Real<T>* x, size_t stride, size_t n, size_t dim, Re
   }
 }
 
-/// A block of queries and the range of keys [first, first + n_keys), which covers all keys that they attend to. `first`
-/// is a multiple of 16. Query i attends to [first_of(i), i].
+/// A block of queries, and the range of keys [first, first + n_keys), which contains all keys that these queries attend
+/// to. `first` is a multiple of 16. Query i attends to [first_of(i), i].
 struct KeyRange {
   size_t window;
   const int64_t* starts;
@@ -81,10 +81,10 @@ void attention(const T* qkv, const AttentionShape& shape, size_t kv_head, const 
 
   // Packed matrices have kGroup values per element (products_body.h). Rows of all matrices are padded (HeadLayout).
   const auto packed = scratch<E>(l.dim * l.length + l.n * l.width + kQueryBlock * (l.width + l.length) + l.width);
-  E* keys = packed.get();                               // packed kᵀ [K, T]
-  E* values = keys + l.dim * l.length;                  // packed v [T, K]
-  E* queries = values + (l.n + 1) * l.width;            // packed q [block, K] of a block of queries
-  E* packed_weights = queries + kQueryBlock * l.width;  // packed m ⊙ p [block, T], unnormalized
+  E* keys = packed.get();                               // packed kᵀ [K / kGroup, T]
+  E* values = keys + l.dim * l.length;                  // packed v [T / kGroup, K]
+  E* queries = values + (l.n + 1) * l.width;            // packed q [block, K / kGroup] of a block of queries
+  E* packed_weights = queries + kQueryBlock * l.width;  // packed m ⊙ p [block, T / kGroup], unnormalized
   const auto numbers = scratch<R>(kQueryBlock * (l.width + l.length));
   R* weights = numbers.get();                   // q kᵀ, then unnormalized m ⊙ p [block, T]
   R* means = weights + kQueryBlock * l.length;  // (m ⊙ p) v [block, K], unnormalized
@@ -139,15 +139,15 @@ void attention_backward(const T* dout, const T* out, const T* qkv, const Real<T>
 
   const auto packed =
       scratch<E>(2 * l.dim * l.length + (l.n + 1) * l.width + kQueryBlock * (4 * l.width + 2 * l.length));
-  E* key_columns = packed.get();                             // packed kᵀ [K, T]
-  E* value_columns = key_columns + l.dim * l.length;         // packed vᵀ [K, T]
-  E* keys = value_columns + l.dim * l.length;                // packed k [T, K]
-  E* queries = keys + (l.n + 1) * l.width;                   // q [block, K] of a block of queries, packed along rows
-  E* query_groups = queries + kQueryBlock * l.width;         // q [block, K], packed down columns
-  E* douts = query_groups + kQueryBlock * l.width;           // do [block, K], packed along rows
-  E* dout_groups = douts + kQueryBlock * l.width;            // do [block, K], packed down columns
-  E* packed_scores = dout_groups + kQueryBlock * l.width;    // ds [block, T], packed along rows
-  E* score_groups = packed_scores + kQueryBlock * l.length;  // m ⊙ p, then ds [block, T], packed down columns
+  E* key_columns = packed.get();                             // packed kᵀ [K / kGroup, T]
+  E* value_columns = key_columns + l.dim * l.length;         // packed vᵀ [K / kGroup, T]
+  E* keys = value_columns + l.dim * l.length;                // packed k [T / kGroup, K]
+  E* queries = keys + (l.n + 1) * l.width;                   // packed q [block, K / kGroup] of a block of queries
+  E* query_groups = queries + kQueryBlock * l.width;         // packed q [block / kGroup, K]
+  E* douts = query_groups + kQueryBlock * l.width;           // packed do [block, K / kGroup]
+  E* dout_groups = douts + kQueryBlock * l.width;            // packed do [block / kGroup, K]
+  E* packed_scores = dout_groups + kQueryBlock * l.width;    // packed ds [block, T / kGroup]
+  E* score_groups = packed_scores + kQueryBlock * l.length;  // packed m ⊙ p, then ds [block / kGroup, T]
   const auto numbers = scratch<R>(2 * l.n * l.width + kQueryBlock * (l.width + 2 * l.length));
   R* dkeys = numbers.get();                       // gradient of k [T, K]
   R* dvalues = dkeys + l.n * l.width;             // gradient of v [T, K]

@@ -74,7 +74,7 @@ struct BlockPass {
   torch::ScalarType type;
   AttentionShape shape;
   Tensor starts_BT;                          // owns the memory of shape.starts
-  Dropout of_weights, of_attention, of_ffn;  // `site` 1 to 3 in make_dropout(); linear layers use 4 and up
+  Dropout of_weights, of_attention, of_ffn;  // `site` 1, 2 and 3 of make_dropout(); LoRA adapters use 4 to 10
   std::array<StackedWeight, kMatrices> w;
   Tensor x_ND, attention_norm_D, ffn_norm_D;
   Activations a;

@@ -33,7 +33,7 @@ struct Columns {
 
 /// The weights of linear layers that are multiplied in one product of type T. Created for each pass.
 struct StackedWeight {
-  Tensor weight;  ///< [sum of n_i, k] of type T; undefined if there are no layers
+  Tensor weight;  ///< [sum of n_i, k] of type T; undefined without layers, and between passes if frozen
   std::vector<Columns> layers;
 };
 

@@ -55,7 +55,7 @@ template <typename T>
 struct Loops {
   using R = Real<T>;
 
-  /// Computes y = norm(x) for rows x [n, dim], and inverse_rms [n] = 1 / sqrt(mean(x²) + eps).
+  /// Computes y = x · inverse_rms ⊙ weight for rows x [n, dim], and inverse_rms [n] = 1 / sqrt(mean(x²) + eps).
   void (*rms_norm)(const R* x, const R* weight, double eps, size_t n, size_t dim, T* y, R* inverse_rms);
   /// Sets dx = dstream + gradient of x, where dstream is the residual stream's gradient and may alias dx. Adds the
   /// gradient of weight to dweight [dim].
@@ -71,7 +71,8 @@ struct Loops {
   /// mod n_positions in cos and sin [positions, head_dim / 2].
   void (*rotate)(T* qkv, const AttentionShape& shape, const R* cos, const R* sin, bool inverse, size_t first, size_t n);
 
-  /// Computes y [n, dim] = weight ⊙ silu(gate) ⊙ up. `stride` is the row stride of gate and up. A null weight [n] is 1.
+  /// Computes y [n, dim] = weight [n] ⊙ silu(gate) ⊙ up; without the factor weight if that is null. `stride` is the row
+  /// stride of gate and up.
   void (*swiglu)(const T* gate, const T* up, size_t stride, const R* weight, size_t n, size_t dim, T* y);
   /// Computes dgate and dup (strided like gate and up) from dy, and computes y again. If weight is not null, also
   /// computes dweight [n].
@@ -84,11 +85,13 @@ struct Loops {
   /// overwrites the logits with the gradient of the losses' sum, times scale.
   void (*cross_entropy)(T* logits, const int64_t* targets, size_t n, size_t n_classes, double scale, double* losses);
 
-  /// Computes causal attention for one sequence and key/value head: writes its columns of out [n_positions, query_dim]
-  /// and the log-sum-exp of its scores in log_sums [n_heads, n_positions]. `sequence` selects the dropout mask.
+  /// Computes causal attention for one sequence and the query heads of one key/value head: writes these heads' columns
+  /// of out [n_positions, query_dim], and the log-sum-exp of their scores to log_sums [n_heads, n_positions].
+  /// `sequence` selects the sequence's `starts` and dropout mask.
   void (*attention)(const T* qkv, const AttentionShape& shape, size_t kv_head, const Dropout& dropout, size_t sequence,
                     T* out, R* log_sums);
-  /// Computes the columns of dqkv for this key/value head from dout, the gradient of out.
+  /// Computes the gradient of qkv from dout, the gradient of attention()'s out. Writes only the columns of one
+  /// key/value head and its query heads in dqkv [n_positions, qkv_dim].
   void (*attention_backward)(const T* dout, const T* out, const T* qkv, const R* log_sums, const AttentionShape& shape,
                              size_t kv_head, const Dropout& dropout, size_t sequence, T* dqkv);
 };
@@ -97,7 +100,7 @@ using LoopTables = std::tuple<Loops<BFloat16>, Loops<float>, Loops<double>>;
 /// Returns the kernels for an instruction set, which this machine must support.
 [[nodiscard]] const LoopTables& loops_for(core::Isa isa);
 
-/// Returns the kernels for this machine's best instruction set, or for the one set in FOLIO_ISA.
+/// Returns the kernels for this machine's best instruction set, or for the one that $FOLIO_ISA names.
 template <typename T>
 const Loops<T>& loops() {
   static const Loops<T>& best = std::get<Loops<T>>(loops_for(core::select_isa()));

@@ -68,7 +68,7 @@ T* data(const Tensor& x, size_t row = 0) {
 }
 inline size_t columns(const Tensor& x) { return static_cast<size_t>(x.size(1)); }
 
-/// Calls body(first, n) in parallel for ranges that cover all rows of x.
+/// Calls body(first, n) in parallel for disjoint ranges of rows [first, first + n), which together cover all rows of x.
 template <typename Body>
 void for_rows(const Tensor& x, Body&& body) {
   constexpr int64_t kAtLeast = 16;
@@ -228,7 +228,7 @@ std::pair<Tensor, Tensor> swiglu_backward(const Tensor& dy_NF, const Tensor& gat
   return {dgate_up_N2F, y_NF};
 }
 
-/// Returns the sum of the rows' losses. If `scale` is not 0, overwrites the logits with its gradient times scale.
+/// Returns the sum of the rows' losses. If `scale` is not 0, overwrites the logits with the sum's gradient times scale.
 template <typename T>
 double cross_entropy(const Tensor& logits_nV, const Tensor& targets_n, double scale) {
   RECORD_FUNCTION("folio::cross_entropy", {});

@@ -13,8 +13,8 @@ namespace folio::train::fused {
 /// Returns true if block.cpp supports the configuration: Llama's norms, RoPE, scores and SiLU gate, without biases.
 [[nodiscard]] bool can_be_fused(const core::ModelConfig& config);
 
-/// Returns fused experts, or an empty function if gates are not SiLU or the experts have biases. They run on the CPU
-/// only, and compute products in autocast's type if it is enabled.
+/// Returns fused experts, or an empty function if gates are not SiLU or the experts have biases. For inputs on a
+/// GPU, the function returns an undefined tensor. Products have autocast's type if it is enabled.
 [[nodiscard]] nn::ExpertProducts expert_products(const core::ModelConfig& config);
 
 /// Selects the fused parts of a model. Experts are fused as well, unless PartOptions::written_out is set. Source of

@@ -41,7 +41,7 @@ LoraLinearImpl::LoraLinearImpl(std::shared_ptr<const FrozenMatrix> matrix, bool 
   if (with_bias) bias = register_parameter("bias", torch::zeros({out()}), /*requires_grad=*/false);
 }
 
-// Computes the layer's output. Fused blocks have the same computation in train/fused/linears.h.
+// Computes the layer's output. Fused blocks compute it in train/fused/linears.h instead.
 torch::Tensor LoraLinearImpl::forward(const torch::Tensor& x) {
   torch::Tensor y = frozen_ ? multiply(x, frozen_) : nn::LinearImpl::forward(x);
   if (frozen_ && bias.defined()) y = y + bias;

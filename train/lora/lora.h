@@ -43,7 +43,7 @@ class LoraLinearImpl : public nn::LinearImpl {
   LoraWeights low_rank_;
 };
 
-/// Creates layers that support adapters. Their weights are frozen matrices of `weights`, or trainable if it is null.
+/// Creates layers that support adapters. Their weights are frozen matrices of `weights`; if that is null, trainable.
 class LoraLinears : public nn::Linears {
  public:
   explicit LoraLinears(std::shared_ptr<const core::StoredModel> weights = nullptr);

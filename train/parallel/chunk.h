@@ -1,5 +1,5 @@
-// A range of a model's layers. Parameters have the same names as in the whole model. The chunk with layer 0 also has
-// the embeddings; the chunk with the last layer also has the final norm and the head.
+// A chunk: consecutive layers of a model, which form one stage of a pipeline. Parameters have the same names as in the
+// whole model. The first chunk also has the embeddings; the last one also has the final norm and the head.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ class ChunkImpl : public torch::nn::Module {
 
   /// Runs the layers on token ids [B, T] (first chunk) or on the previous chunk's output [B, T, dim].
   torch::Tensor forward(const torch::Tensor& input, const torch::Tensor& starts = {});
-  /// Returns the loss for the last layer's output x; see nn::Parts::loss().
+  /// Returns the mean cross-entropy of `targets` [B, T], in nats; ignored targets don't count. Last chunk only.
   torch::Tensor loss(const torch::Tensor& x, const torch::Tensor& targets);
 
   [[nodiscard]] bool is_first() const { return first_ == 0; }

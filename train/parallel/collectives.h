@@ -16,7 +16,8 @@
 
 namespace folio::train::parallel {
 
-/// Differentiable versions of Group::gather(), sum_scatter() and exchange(). The group must outlive the graph.
+/// Differentiable all-gather, reduce-scatter and all-to-all, with the parameters of Group::gather(), sum_scatter() and
+/// exchange(). The group must outlive the graph.
 [[nodiscard]] torch::Tensor gather_rows(const torch::Tensor& x, int64_t dim, Group& group);
 [[nodiscard]] torch::Tensor sum_scatter_rows(const torch::Tensor& x, int64_t dim, Group& group);
 [[nodiscard]] torch::Tensor exchange_rows(const torch::Tensor& x, const std::vector<int64_t>& sent,

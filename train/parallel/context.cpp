@@ -67,7 +67,7 @@ struct RingPass {
   Tensor q_BHTK, kv;  // kv: keys and values [2, B, G, T, K]
   double scale;
   Group& ring;
-  Tensor out_BHTK{}, lse_BHT{};  // attention output and log-sum-exp of the scores, over the keys so far
+  Tensor out_BHTK{}, lse_BHT{};  // attention output and log-sum-exp of the scores, over the keys received so far
 
   Tensor forward() {
     const int64_t H = q_BHTK.size(1);
@@ -76,7 +76,7 @@ struct RingPass {
       auto [mean_BHNK, sum_BHN] = at::_scaled_dot_product_flash_attention_for_cpu(
           queries_of(q_BHTK, block), for_each_query_head(keys_of(kv_here[0], block), H),
           for_each_query_head(keys_of(kv_here[1], block), H), /*dropout_p=*/0.0, block.causal, /*attn_mask=*/{}, scale);
-      if (!out_BHTK.defined()) {  // first step: its causal mask allows at least one key per query
+      if (!out_BHTK.defined()) {  // first step: each query attends at least to its own key
         out_BHTK = mean_BHNK.to(sum_type(q_BHTK));
         lse_BHT = sum_BHN;
         return;

@@ -7,9 +7,9 @@
 //   rank 1  queries of chunk 1     ■   ◣   ·   ·         keys of a lower rank: its first chunk;
 //                      chunk 2     ■   ■   ◣   ·         keys of a higher rank: both chunks, second query chunk only.
 //
-// All ranks do the same work in each step: two blocks (■) of four. The next keys arrive while a step computes. A step
-// yields a weighted mean of values and its log-sum-exp, with which the means of all steps are merged. In the backward
-// pass, the gradients of keys and values travel with them.
+// All ranks do the same work in each step: two blocks (■) of four; ◣ is half a block. The next keys arrive while a
+// step computes. A step yields a weighted mean of values and the log-sum-exp of its scores, used to merge the means
+// of all steps. In the backward pass, the gradients of keys and values are sent around the ring, too.
 // A rank sends 2 (C - 1) B G (T/C) K elements forward, and 2 (2C - 1) B G (T/C) K backward, for B sequences, G heads of
 // keys and values, and K dimensions per head.
 // Sources: Liu et al., "Ring Attention with Blockwise Transformers", 2023; equal work: Brandon et al., "Striped

@@ -75,7 +75,7 @@ void Rank::add_weights(Costs& costs) const {
     if (!here) continue;
     const bool sharded = zero == 3 && spec.layer >= 0;
     Piece piece = piece_of(spec.module_name, {}, c, mesh);
-    piece.tied_ends = false;  // `tied` counts the sum of a tied embedding's gradient over both end stages
+    piece.tied_ends = false;  // without the copy on the other end stage, which `tied` counts
     const auto copies = static_cast<double>(piece.n_copies(mesh));
     const double bytes = kBytes * static_cast<double>(spec.elements()) / (piece.cut_dim >= 0 ? size(piece.by) : 1.0);
     const double owned = bytes / D;  // average per data rank if each parameter has one owner

@@ -33,7 +33,7 @@ Tensor ExpertParallelMixtureImpl::of_experts(const Tensor& x_ND, const nn::Route
 
   const std::vector<int64_t> even(static_cast<size_t>(n_ranks), here);
   const Tensor sent_E = expert_S.bincount({}, config().n_experts);
-  const Tensor received_E = group_.exchange(sent_E, even, even);  // number of rows from each rank for each expert here
+  const Tensor received_E = group_.exchange(sent_E, even, even);  // number of rows by sending rank and local expert
   const auto sent = sums_by_rank(sent_E, n_ranks), received = sums_by_rank(received_E, n_ranks);
 
   const Tensor x_RD = exchange_rows(x_ND.index_select(0, row_S), sent, received, group_);

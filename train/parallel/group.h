@@ -58,7 +58,7 @@ class Group {
   [[nodiscard]] int64_t size() const { return static_cast<int64_t>(ranks_.size()); }
   /// Returns this rank's index in the group, in [0, size()).
   [[nodiscard]] int64_t index() const { return index_; }
-  /// Returns the index of the next rank on the ring of this group; previous() returns the index of the previous rank.
+  /// Returns the next rank's group index in a ring, (index() + 1) % size(); previous() returns the previous rank's.
   [[nodiscard]] int64_t next() const { return (index_ + 1) % size(); }
   [[nodiscard]] int64_t previous() const { return (index_ + size() - 1) % size(); }
 
@@ -67,8 +67,8 @@ class Group {
   /// Returns the sum of all ranks' values; largest() returns their maximum.
   [[nodiscard]] double sum(double value);
   [[nodiscard]] double largest(double value);
-  /// Reduce: on the rank with this group index, overwrites t with the sum over all ranks. On other ranks, t is
-  /// undefined afterwards.
+  /// Reduce: on the rank with this group index, overwrites t with the sum over all ranks. On other ranks, the values of
+  /// t are unspecified afterwards.
   void sum_at(torch::Tensor t, int64_t index);
   /// Broadcast: overwrites t on all ranks with the t of the rank with this group index.
   void broadcast(torch::Tensor t, int64_t index);
@@ -88,7 +88,8 @@ class Group {
   void meet();
 
   /// Returns the bytes that this rank has sent, computed from tensor sizes and Gloo's algorithms (a ring for sums and
-  /// gathers, a tree for broadcasts). count_sent() and count_sum() add transfers made without this class.
+  /// gathers, a tree for broadcasts). For transfers made without this class, count_sent() adds the bytes sent, and
+  /// count_sum() those sent in an all-reduce of a tensor of `bytes` bytes.
   [[nodiscard]] int64_t bytes_sent() const { return bytes_sent_; }
   void count_sent(int64_t bytes) { bytes_sent_ += bytes; }
   void count_sum(int64_t bytes) { count_sent(bytes_of_sum(bytes)); }
@@ -101,7 +102,7 @@ class Group {
   static c10::intrusive_ptr<c10d::ProcessGroup> connect(const c10::intrusive_ptr<c10d::Store>& store, int64_t rank,
                                                         int64_t size, std::chrono::milliseconds timeout);
 
-  /// Returns the bytes that a rank sends in a ring all-reduce: a reduce-scatter, then an all-gather.
+  /// Returns the bytes that a rank sends in a ring all-reduce of a tensor of `bytes` bytes.
   [[nodiscard]] int64_t bytes_of_sum(int64_t bytes) const { return 2 * bytes * (size() - 1) / size(); }
 
   using Tensors = std::vector<torch::Tensor>;

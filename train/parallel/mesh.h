@@ -24,7 +24,7 @@ struct MeshShape {
   [[nodiscard]] int64_t operator[](Axis axis) const { return sizes[static_cast<size_t>(axis)]; }
   [[nodiscard]] int64_t& operator[](Axis axis) { return sizes[static_cast<size_t>(axis)]; }
   [[nodiscard]] int64_t n_ranks() const;
-  /// Returns true if data is the only dimension with more than one rank.
+  /// Returns true if no dimension other than data has more than one rank; true for a single rank, too.
   [[nodiscard]] bool is_data_alone() const { return n_ranks() == (*this)[Axis::Data]; }
 };
 

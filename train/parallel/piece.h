@@ -20,20 +20,21 @@ struct Piece {
   bool tied_ends = false;  ///< true: a tied embedding, stored by the first and the last stage of a pipeline
   int64_t owner = 0;       ///< data coordinate of the rank that updates the parameter (zero.h)
 
-  /// Returns the mesh axes along which ranks have the same elements. n_copies() also counts the copy of tied_ends.
+  /// Returns the mesh axes along which ranks have the same elements. n_copies() returns the number of ranks with these
+  /// elements, including those of the other end stage if tied_ends is true.
   [[nodiscard]] std::vector<Axis> copies() const;
   [[nodiscard]] int64_t n_copies(const Mesh& mesh) const;
   [[nodiscard]] bool is_owned_by(const Mesh& mesh) const { return owner == mesh.at(Axis::Data); }
 };
 
-/// Returns a view of the rank's part of a whole parameter.
+/// Returns a view of the rank's part of a whole parameter. Throws core::Error if it cannot be divided evenly.
 [[nodiscard]] torch::Tensor part_of(const torch::Tensor& whole, const Piece& piece, const Mesh& mesh);
 /// Gathers a whole parameter, gradient or optimizer moment from the ranks that it is divided among, and returns it.
 /// `local` is this rank's part. Collective.
 [[nodiscard]] torch::Tensor whole_of(const torch::Tensor& local, const Piece& piece, World& world);
 
-/// Sums a gradient over all copies of the piece, into the owner's tensor. The other data ranks' tensors are undefined
-/// afterwards. Collective.
+/// Sums a gradient over all copies of the piece, into the owner's `gradient`. On the other data ranks, the values of
+/// `gradient` are unspecified afterwards. Collective.
 void sum_at_owner(const torch::Tensor& gradient, const Piece& piece, World& world);
 /// Copies the owner's value of the parameter to the other data ranks. Collective.
 void broadcast_from_owner(const Piece& piece, World& world);

@@ -28,9 +28,9 @@ struct StageWork {
   std::function<torch::Tensor(int64_t chunk, int64_t microbatch, const torch::Tensor& x)> forward;
 };
 
-/// Runs this rank's actions. `line` has at least two ranks; chunk c of rank r is stage c · line.size() + r. Skips
-/// backward passes if autograd is off. Accumulates gradients of the parameters that `forward` uses. Throws RankLost if
-/// a rank of `line` is lost.
+/// Runs this rank's actions. `line` is the group of the pipeline's ranks, at least two; chunk c of its rank r is stage
+/// c · line.size() + r. Skips backward passes if autograd is off. Accumulates gradients of the parameters that
+/// work.forward uses. Throws RankLost if a rank of `line` is lost.
 void run_pipeline(std::vector<Action> actions, int64_t n_chunks, const StageWork& work, Group& line);
 
 }  // namespace folio::train::parallel

@@ -26,8 +26,8 @@ namespace folio::train::parallel {
 /// This rank's part of one batch of a step.
 struct Microbatch {
   TensorBatch tokens;
-  double divisor = 1.0;  ///< divides the mean loss: targets in the step / targets in this part; ∞ if it has no targets
-  torch::Tensor loss{};        ///< contribution to the step's mean loss; set by the last pipeline stage's forward pass
+  double divisor = 1.0;  ///< divides this part's mean loss: targets in the step / targets in this part; ∞: no targets
+  torch::Tensor loss{};  ///< contribution to the step's mean loss; set by the last pipeline stage's forward pass
   double ahead_divisor = 1.0;  ///< like divisor, for the targets of the MTP module (--mtp)
   torch::Tensor ahead_loss{};  ///< like loss, for the MTP module; undefined without --mtp and in evaluations
 };

@@ -15,8 +15,8 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kAnswer{3000};          // time for a live process to answer, on a busy machine
 constexpr milliseconds kVerdict{12000};        // time for the first failing rank to determine which ranks are lost
-constexpr milliseconds kPatience{5000};        // time for the main thread to end after the verdict
-constexpr milliseconds kVerdictTimeout{1000};  // time for the listener thread to receive the verdict
+constexpr milliseconds kPatience{5000};        // time for the main thread to end after another rank's failure
+constexpr milliseconds kVerdictTimeout{1000};  // time for the listener thread to receive the report of the failure
 constexpr milliseconds kForEver = std::chrono::hours(24 * 365);
 
 std::string alarm_for(int64_t rank) { return fmt::format("alarm {}", rank); }

@@ -35,7 +35,8 @@ class RollCall {
   /// message. Can take seconds.
   [[nodiscard]] std::string explain(const std::exception& error);
 
-  /// Must be called at the end of a run. Waits some seconds for all ranks to call it, since they need the store.
+  /// Must be called at the end of a run. Waits until the other ranks call it, up to 12 s for each: they need the store,
+  /// which ends with the process that runs it.
   void leave();
 
  private:
@@ -51,7 +52,7 @@ class RollCall {
   std::atomic<int64_t> step_{0};
   std::atomic<bool> in_step_{false}, stopped_{false};
   bool told_ = false;
-  std::promise<std::string> verdict_;  ///< the verdict that the listener thread received
+  std::promise<std::string> verdict_;  ///< set by the listener thread to the first failing rank's report
   std::thread thread_;
 };
 

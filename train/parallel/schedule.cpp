@@ -38,9 +38,9 @@ Schedule interleaved(int64_t n_stages, int64_t n_chunks, int64_t n_microbatches)
   const auto backward = passes(Action::Kind::Backward, n_chunks, groups);
   Schedule schedule;
   for (int64_t rank = 0; rank < n_stages; ++rank) {
-    // Warm-up: the number of forward passes before the first backward pass. With one chunk, it is the number of ranks
-    // after this one. With several, it is the first group's passes through all chunks except the last, plus two for
-    // each rank after this one, since ranks interleave the passes of their chunks.
+    // Warm-up: the number of forward passes before forward and backward passes alternate. With one chunk, it is the
+    // number of ranks after this one. With several, it is the first group's passes through all chunks except the last,
+    // plus two per rank after this one: the first microbatch must reach the last rank, and its gradient must return.
     const int64_t after = n_stages - 1 - rank;
     const int64_t n = n_chunks == 1 ? after : groups.front() * (n_chunks - 1) + 2 * after;
     const size_t warm_up = std::min(forward.size(), static_cast<size_t>(n));

@@ -68,7 +68,7 @@ void RankSession::require_same(const std::string& what, const std::string& text)
     if (rank == 0) first = other;
     if (other == first) continue;
     const auto at = std::mismatch(first.begin(), first.end(), other.begin(), other.end()).first - first.begin();
-    const size_t begin = first.substr(0, static_cast<size_t>(at)).rfind('\n') + 1;  // npos + 1 is 0
+    const size_t begin = first.substr(0, static_cast<size_t>(at)).rfind('\n') + 1;  // start of the line; npos + 1 is 0
     const auto line_of = [&](const std::string& all) { return all.substr(begin, all.find('\n', begin) - begin); };
     // The process that runs the store must not end before the other ranks have read all texts from the store.
     const auto told = [&](int64_t by) { return fmt::format("told {} {}", what, by); };

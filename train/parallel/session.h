@@ -16,8 +16,9 @@ namespace folio::train::parallel {
 
 class RankSession {
  public:
-  /// Connects all ranks, which must all call it; a single process is one rank. RollCall calls `end` to end the process.
-  /// Throws core::UsageError if the flags require a different number of ranks or if ranks run different builds, and
+  /// Connects all ranks, which must all call it; a single process is one rank. If another rank has failed and this
+  /// process does not end soon, a thread calls `end` with the error message; `end` must end the process. Throws
+  /// core::UsageError if the flags require a different number of ranks or if ranks run different builds, and
   /// core::Error for other failures.
   RankSession(const Launch& launch, const MeshFlags& flags, std::function<void(const std::string&)> end);
   ~RankSession();

@@ -30,7 +30,7 @@ class SharedGradients {
   /// Replaces each gradient with its sum over ranks, added in rank order and stored in this rank's buffer. A missing
   /// gradient counts as zeros. Collective; must be called after a step's last backward pass.
   void sum();
-  /// Copies each parameter from its owner to all ranks.
+  /// Copies each parameter from its owner to all ranks. Collective; must be called after the owners' updates.
   void share();
 
  private:
@@ -45,7 +45,7 @@ class SharedGradients {
   Group& group_;
   core::SharedMemory memory_;
   std::vector<int64_t> gradients_;  ///< offset of each parameter's gradient in a buffer, in elements
-  std::vector<int64_t> weights_;    ///< offset of each parameter's new weights in its owner's buffer
+  std::vector<int64_t> weights_;    ///< offset of each parameter's new weights in its owner's buffer, in elements
   int64_t n_gradients_ = 0;         ///< total number of gradient elements in a buffer
   int64_t room_ = 0;                ///< size of a buffer, in elements
 };

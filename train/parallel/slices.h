@@ -13,7 +13,7 @@
 
 namespace folio::train {
 
-/// A batch as int64 tensors [rows, length]. to_tensors() copies it to a device.
+/// A batch as int64 tensors [rows, length]. to_tensors() copies a data::Batch to such tensors on a device.
 struct TensorBatch {
   torch::Tensor inputs_BT;
   torch::Tensor targets_BT;

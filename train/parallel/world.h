@@ -13,15 +13,18 @@ namespace folio::train::parallel {
 
 class World {
  public:
-  /// `store` must be a connection to the same store on all ranks. A single process may pass null.
+  /// `store` must be a connection to the same store on all ranks. A single process may pass null. `timeout` limits each
+  /// wait for other ranks.
   World(c10::intrusive_ptr<c10d::Store> store, const MeshShape& shape, int64_t rank,
         std::chrono::milliseconds timeout = std::chrono::seconds(60));
   ~World();
 
   [[nodiscard]] const Mesh& mesh() const { return mesh_; }
-  /// Returns the group of mesh().along(axes). The first call connects it; all ranks must connect in the same order.
+  /// Returns the group of this rank and all ranks that differ from it only in their coordinates along `axes`. The first
+  /// call connects the group; its ranks must connect their groups in the same order.
   [[nodiscard]] Group& along(const std::vector<Axis>& axes);
-  /// Returns the group of the first and last stage of this rank's pipeline, which both hold tied embeddings.
+  /// Returns the group of the first and last stage of this rank's pipeline, which both store tied embeddings. Other
+  /// stages must not call it.
   [[nodiscard]] Group& ends_of_pipeline();
   [[nodiscard]] Group& everyone() { return along({kAxes.begin(), kAxes.end()}); }
   [[nodiscard]] double sum(double value) { return everyone().sum(value); }

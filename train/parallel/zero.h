@@ -44,7 +44,8 @@ class Zero {
 
   [[nodiscard]] int64_t stage() const { return stage_; }
 
-  /// Must be called before the step's last backward pass, which may start to sum gradients. Not needed with a pipeline.
+  /// Must be called before the step's last backward pass, during which c10d's Reducer, if used, sums gradients. Not
+  /// needed with a pipeline.
   void before_last_backward();
   /// Completes gradients after the last backward pass: sums the gradient of each piece that this rank owns over all
   /// copies. With stage 2 or 3, frees the gradients of other pieces. Gradients of sharded blocks are already summed.
@@ -63,8 +64,8 @@ class Zero {
   std::vector<Piece>& pieces_;
   World& world_;
   int64_t stage_;
-  std::unique_ptr<SharedGradients> shared_;  ///< for stages 0 and 1 on a purely data parallel mesh on one host
-  std::unique_ptr<c10d::Reducer> reducer_;   ///< for the same stages and mesh if there is no shared memory
+  std::unique_ptr<SharedGradients> shared_;  ///< stages 0 and 1, data parallelism only, one host; else null
+  std::unique_ptr<c10d::Reducer> reducer_;   ///< stages 0 and 1, data parallelism only, no shared memory; else null
   int64_t bytes_ = 0;                        ///< size of the gradients that shared_ or reducer_ sums
 };
 

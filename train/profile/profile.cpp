@@ -97,7 +97,7 @@ std::vector<Class> classes() {
 
 // Returns the FLOPs of a step's matrix products, except those of adapters. A frozen model has no weight gradients.
 double operations_of_products(const core::ModelConfig& c, int64_t tokens, bool frozen) {
-  int64_t weights = (1 + c.n_tokens_ahead) * c.vocab_size * c.dim;  // the output head
+  int64_t weights = (1 + c.n_tokens_ahead) * c.vocab_size * c.dim;  // output head, also used by the MTP module
   for (const core::TensorSpec& spec : core::tensor_manifest(c)) {
     if (spec.layer >= 0 && spec.is_matrix()) weights += active_elements(c, spec);
   }

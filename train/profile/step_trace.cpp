@@ -31,7 +31,7 @@ void start_recording() {
   profiler::enableProfiler(config, {ActivityType::CPU});
 }
 
-// Returns the recorded trace. Uses a temporary file, since Kineto can only write to a file.
+// Stops recording and returns the trace as JSON. Uses a temporary file, since Kineto can only write to a file.
 std::string stop_recording() {
   std::error_code error;
   const fs::path folder = fs::temp_directory_path(error);
@@ -57,7 +57,7 @@ std::vector<std::string> gathered(const std::string& text, parallel::Group& all)
   return result;
 }
 
-// Merges the ranks' traces into one with a process per rank. Keeps operations and thread names.
+// Merges the ranks' traces into one with a process per rank. Drops all events except operations and thread names.
 json merged(const std::vector<std::string>& traces) {
   json events = json::array();
   for (size_t rank = 0; rank < traces.size(); ++rank) {

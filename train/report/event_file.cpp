@@ -47,8 +47,8 @@ std::string record(const std::string& data) {
   return length + masked(length) + data + masked(data);
 }
 
-// Returns the next free file name. Names contain a number, since TensorBoard reads files in alphabetical order, and two
-// files could have the same time stamp in seconds.
+// Returns the next free file name. It ends in a number instead of TensorFlow's time stamp in seconds: TensorBoard reads
+// files in alphabetical order, and two files could have the same time stamp.
 fs::path next_file(const fs::path& run) {
   for (int n = 0;; ++n) {
     const fs::path path = run / fmt::format("{}{:06}", kEventFilePrefix, n);

@@ -1,5 +1,5 @@
 // Writes TensorBoard event files with scalars by step: TFRecord framing around TensorFlow's Event messages
-// (tsl/protobuf/event.proto, summary.proto). Only the six fields that scalars need are encoded.
+// (tsl/protobuf/event.proto, summary.proto). Only the fields that scalars need are encoded.
 #pragma once
 
 #include <cstdint>

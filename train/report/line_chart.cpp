@@ -22,7 +22,8 @@ constexpr double kLabelHeight = 16;
 constexpr size_t kMaxDots = 24;
 constexpr size_t kMaxThick = 300;  // lines with more points are drawn thinner
 
-// Splits a line at missing points, and keeps only the first, lowest, highest and last point of each pixel column.
+// Returns the points in pixels, divided into parts at missing points. If a part has more than two points per pixel of
+// the plot's width, keeps only the first, lowest, highest and last point of each pixel column.
 std::vector<std::vector<Point>> visible_parts(const std::vector<Point>& points, const Axis& x, const Axis& y) {
   std::vector<std::vector<Point>> parts(1);
   for (const Point& p : points) {

@@ -30,8 +30,8 @@ struct LineChart {
   bool log_y = false;
 
   /// Returns the chart as an SVG document, well-formed for any names and values. Points that are not finite, or not
-  /// positive on a logarithmic axis, leave a gap in the line. If there are more points than pixels, each pixel column
-  /// keeps its extremes, so that spikes stay visible.
+  /// positive on a logarithmic axis, leave a gap in the line. With more than two points per pixel of width, each
+  /// pixel column keeps its extremes, so that spikes stay visible.
   [[nodiscard]] std::string svg() const;
 };
 

@@ -1,5 +1,5 @@
-// Model FLOPs utilization (MFU): the FLOP/s that training achieves (FLOPs per token x tokens/s), relative to the peak,
-// which is measured with large matrix products, with the same number of threads and the same data type.
+// Model FLOPs utilization (MFU): the FLOP/s that training achieves (FLOPs per token x tokens/s), divided by the peak,
+// the FLOP/s of large matrix products with the same number of threads and the same data type.
 #pragma once
 
 #include <torch/types.h>
@@ -12,7 +12,8 @@
 
 namespace folio::train {
 
-/// Returns the number of elements that a token's forward pass uses. For stacked experts, counts only selected experts.
+/// Returns the number of a tensor's elements; for the stacked experts of a mixture, only those of the experts that a
+/// token is routed to.
 [[nodiscard]] int64_t active_elements(const core::ModelConfig& config, const core::TensorSpec& spec);
 /// Returns the sum of active_elements() over all tensors.
 [[nodiscard]] int64_t active_parameters(const core::ModelConfig& config);
@@ -28,8 +29,8 @@ struct MatrixPeak {
   int64_t size;             ///< n of the fastest product
 };
 
-/// Measures square matrix products of growing sizes, for up to 0.3 s, and returns the highest FLOP/s and its size. Uses
-/// no random numbers.
+/// Measures products of square matrices of growing sizes, for up to about 0.3 s, and returns the highest FLOP/s and the
+/// size that reached it. Uses no random numbers.
 [[nodiscard]] MatrixPeak matrix_peak(Precision dtype, torch::Device device);
 
 /// Returns Bf16 or F32, whichever has the higher matrix_peak(): on a CPU without bfloat16 instructions, that is F32.

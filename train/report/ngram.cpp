@@ -9,7 +9,8 @@
 namespace folio::train {
 namespace {
 
-// Returns the hash key of a node's child. Contexts are identified by node, so there are no collisions at any order.
+// Returns the hash table's key for a node's child. Keys are unique for n-grams of any length, since the node identifies
+// all previous tokens.
 uint64_t key_of(uint32_t node, int32_t token) { return (uint64_t{node} << 32U) | static_cast<uint32_t>(token); }
 
 }  // namespace

@@ -19,16 +19,17 @@ class NgramCounts {
   /// bytes per distinct n-gram. Throws core::Error if max_order is not in [1, kMaxOrder].
   NgramCounts(std::span<const int32_t> train, int32_t vocab_size, int max_order);
 
-  // The losses below are infinite if a token of the split has probability 0, and throw core::Error for an order that
-  // was not counted. h is the context (the last order - 1 tokens), c a count and V the vocabulary size.
+  // The functions below return an infinite loss if a token of the split has probability 0, and throw core::Error if
+  // `order` is not in [1, max_order]. h is the context (the last order - 1 tokens), c a count, V the vocabulary size.
 
   /// Returns the loss with add-k (Lidstone) smoothing: P(w | h) = (c(hw) + k) / (c(h) + k V). k = 0 gives relative
   /// frequencies, and probability 1 / V after an unseen context.
   [[nodiscard]] double add_k_loss(std::span<const int32_t> split, int order, double k) const {
     return loss(split, order, k);
   }
-  /// Returns the loss with interpolated Witten-Bell smoothing (1991, method C): P_n(w | h) = (c(hw) + T(h) P_{n-1}(w |
-  /// h')) / (c(h) + T(h)). T(h) counts distinct tokens after h, h' is h without its first token, and P_0 = 1 / V.
+  /// Returns the loss with interpolated Witten-Bell smoothing (1991, method C), with P_0 = 1 / V (vocabulary size):
+  ///   P_n(w | h) = (c(hw) + T(h) P_{n-1}(w | h')) / (c(h) + T(h))
+  /// T(h) is the number of distinct tokens that follow h in training; h' is h without its first token.
   [[nodiscard]] double witten_bell_loss(std::span<const int32_t> split, int order) const {
     return loss(split, order, {});
   }
@@ -40,8 +41,8 @@ class NgramCounts {
   using NodeId = uint32_t;
   static constexpr NodeId kUnseen = ~NodeId{0};
 
-  // An n-gram, as a path from the root of the trie. After an n-gram h as context, c(h) = `followers` tokens were
-  // counted, of which T(h) = `distinct_followers` are distinct.
+  // An n-gram, as a path from the root of the trie. It occurs `count` times. As the context h of the next token, it was
+  // followed by c(h) = `followers` tokens, of which T(h) = `distinct_followers` are distinct.
   struct Node {
     uint32_t count = 0;
     uint32_t followers = 0;

@@ -84,7 +84,7 @@ void Progress::show(const LogEntry& entry) {
     std::fflush(stdout);
     bar_shown_ = true;
   }
-  if (!epochs_ && (!terminal_ || entry.val_loss)) say(numbers(share));  // as a line, so that evaluations remain visible
+  if (!epochs_ && (!terminal_ || entry.val_loss)) say(numbers(share));  // on its own line, which the bar does not erase
   if (!entry.sample) return;
   // Indent samples, so that their lines don't look like log lines, and escape control characters.
   std::istringstream lines(*entry.sample);

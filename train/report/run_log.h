@@ -20,10 +20,10 @@ struct LogEntry {
   double lr = 0.0;
   double grad_norm = 0.0;  ///< global gradient norm before clipping
   double tokens_per_s = 0.0;
-  std::optional<double> peak_share;   ///< fraction of the matrix peak (matrix_peak.h), if measured
+  std::optional<double> peak_share;   ///< training's FLOP/s / matrix peak (matrix_peak.h), if measured
   std::optional<double> train_loss;   ///< loss of random training batches, if evaluated
   std::optional<double> val_loss;     ///< validation loss, if evaluated
-  std::optional<double> expert_load;  ///< largest_load() of the experts (balance.h), if evaluated
+  std::optional<double> expert_load;  ///< rows of the most loaded expert / mean over experts (balance.h), if evaluated
   std::optional<std::string> sample;  ///< sample completion, if evaluated
 };
 
@@ -50,7 +50,8 @@ class RunLog {
   EventFile events_;
 };
 
-/// Reads the entries of a log.jsonl file, one per line. Skips incomplete and unknown lines.
+/// Reads the entries of a log.jsonl file, one per line. Skips lines that are incomplete or not an entry. Returns no
+/// entries if the file cannot be read.
 [[nodiscard]] std::vector<LogEntry> read_log(const std::filesystem::path& path);
 
 }  // namespace folio::train

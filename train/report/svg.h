@@ -60,8 +60,8 @@ struct Frame {
 [[nodiscard]] std::string text_at(double x, double y, std::string_view text, std::string_view anchor = "start",
                                   std::string_view classes = "");
 
-/// Returns the whole document: a background of this size, a title, a subtitle and `body`, which is SVG. CSS classes for
-/// the body: card, grid, strong, ref, line, thin, lead, and those of colour().
+/// Returns an SVG document: a background of this size in pixels, a title, a subtitle and `body`, which is SVG. The body
+/// can use the CSS classes card, grid, strong, ref, line, thin, lead, and those of colour().
 [[nodiscard]] std::string document(double width, double height, std::string_view title, std::string_view subtitle,
                                    const std::string& body);
 

@@ -24,7 +24,7 @@ void write_adapter(const std::filesystem::path& directory, const nn::Llama& mode
                    Copied what = Copied::Values);
 
 /// Writes checkpoints/step-NNNNNN with the whole model and optimizer state, gathered from all ranks, through
-/// commit_checkpoint(). `average` may be null. Collective. Throws core::Error on failure.
+/// commit_checkpoint(). `average` is null without --ema. Collective. Throws core::Error on failure.
 void save_checkpoint(const std::filesystem::path& run, parallel::RankModel& model, parallel::RankModel* average,
                      const Optimizer& optimizer, const TrainerState& state, const data::Tokenizer& tokenizer);
 

@@ -15,9 +15,10 @@ struct RunOptions {
   double baseline = 0.0;  ///< reference loss drawn in loss.svg; 0: none
   std::string baseline_name = "5-gram by counting";
   double peak = 0.0;                       ///< matrix peak of all ranks in FLOP/s, to log utilization; 0: don't log it
-  std::function<double()> measure_peak{};  ///< measures `peak` again
+  std::function<double()> measure_peak{};  ///< measures `peak` again; not called if `peak` is 0
   std::function<bool()> interrupted;       ///< polled after each step; true ends the run
-  /// For several ranks (RollCall): note() is called before and after each step; explain() returns an error's message.
+  /// For several ranks (RollCall), otherwise may be empty: note() is called before and after each step; explain()
+  /// returns the message to show for an error.
   std::function<void(int64_t step, bool in_step)> note{};
   std::function<std::string(const std::exception&)> explain{};
 };

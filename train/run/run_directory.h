@@ -18,8 +18,8 @@ using RunLock = std::shared_ptr<const int>;
 
 enum class RunState { Absent, Unfinished, Finished };
 
-/// Returns Finished if model.gguf exists, Unfinished if a checkpoint or a log exists, else Absent. A run saves a
-/// checkpoint before its first step, so a run killed earlier is Absent, but has trained no steps.
+/// Returns Finished if model.gguf exists, Unfinished if a checkpoint or a log exists, else Absent. A run killed
+/// before its first checkpoint is Absent, but has trained no steps: it saves a checkpoint before its first step.
 [[nodiscard]] RunState run_state(const std::filesystem::path& run);
 
 struct RunChoice {
@@ -29,14 +29,15 @@ struct RunChoice {
   RunLock lock;  ///< acquired by choose_run() if the directory exists, else null
 };
 
-/// Returns the directory for a run of `dataset`, as choose_run() does, without checking its state or locking it.
+/// Returns the directory for a run of `dataset`: `out`, or else, with `force`, runs/DATASET, or else the first of
+/// runs/DATASET, runs/DATASET-2, -3, … without a finished run. Does not check the run's state or lock it.
 [[nodiscard]] std::filesystem::path run_path(const std::string& dataset, const std::optional<std::string>& out,
                                              bool force);
 
-/// Returns the directory for a run of `dataset`: `out`, or else the first of runs/DATASET, runs/DATASET-2, -3, …
-/// without a finished run. Throws core::Error if another process trains in the directory, if its run is unfinished and
-/// neither `resume` nor `force` is set, if `out` is a finished run and `force` is not set, or if `resume` is set and
-/// there is nothing to resume.
+/// Returns the directory for a run of `dataset`: `out`, or else, with `force`, runs/DATASET, or else the first of
+/// runs/DATASET, runs/DATASET-2, -3, … without a finished run. Locks it if it exists. Throws core::Error if another
+/// process trains in the directory, if its run is unfinished and neither `resume` nor `force` is set, if `out` is a
+/// finished run and `force` is not set, or if `resume` is set and there is nothing to resume.
 [[nodiscard]] RunChoice choose_run(const std::string& dataset, const std::optional<std::string>& out, bool resume,
                                    bool force);
 

@@ -17,8 +17,8 @@
 
 namespace folio::train {
 
-/// Returns prompt.before followed by a completion that the engine generates. Deterministic for a model and prompt.
-/// `adapter` may be null. Changes neither the model nor the random generators of training.
+/// Returns prompt.before followed by a completion that the engine generates, or "" if prompt.tokens is empty.
+/// `adapter` may be null: no adapter. Deterministic. Changes neither the model nor the random generators of training.
 [[nodiscard]] std::string sample_text(const core::StoredModel& model, const core::Adapter* adapter,
                                       const data::Tokenizer& tokenizer, const SamplePrompt& prompt);
 
@@ -54,11 +54,12 @@ class Trainer {
   struct Evaluation {
     std::optional<double> train;  ///< loss of random training batches; set if eval_batches > 0
     double validation;
-    std::optional<double> expert_load{};  ///< largest_load() on the validation split; only with experts and one rank
+    std::optional<double> expert_load{};  ///< rows of the most loaded expert / mean, in validation; one rank only
   };
   [[nodiscard]] Evaluation evaluate();
 
-  /// Generates config.sample tokens with the weights that are evaluated; returns "" on ranks other than 0.
+  /// Returns the dataset's sample prompt, continued by up to config.sample tokens of the model shown(); "" on ranks
+  /// other than 0. Collective.
   [[nodiscard]] std::string sample();
 
   void save(const std::filesystem::path& run);
@@ -81,7 +82,7 @@ class Trainer {
   }
   [[nodiscard]] torch::Device device() const { return device_; }
   [[nodiscard]] parallel::World& world() const { return *world_; }
-  /// Returns this rank's optimizer.
+  /// Returns this rank's optimizer, which has only the state of the parameters that this rank updates.
   [[nodiscard]] const Optimizer& optimizer() const { return *optimizer_; }
   /// Records the loss of an evaluation. Returns true if it is the lowest so far.
   bool note_validation_loss(double loss);

@@ -17,8 +17,8 @@ struct Environment {
   int64_t threads = 0;
 };
 
-/// Number of steps in the first speed measurement of --minutes. Later measurements end after 10, 20, 40 and 80 % of all
-/// steps. The learning rate's warm-up lasts at least as long as the first measurement.
+/// Number of steps in the first speed measurement of --minutes. Later measurements end after about 10, 20, 40 and 80 %
+/// of all steps. The learning rate's warm-up lasts at least as long as the first measurement.
 inline constexpr int64_t kMeasuredSteps = 20;
 
 /// A run's progress. Batches and learning rate are pure functions of seed and step, so they need no state.

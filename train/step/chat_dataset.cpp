@@ -64,7 +64,8 @@ void add(data::Digest& digest, const std::vector<ChatExample>& examples) {
   }
 }
 
-// Returns a prompt: the first conversation that fits in a window, up to its first answer.
+// Returns as prompt the messages before the first answer, of the first conversation in which they fit in a window.
+// Returns an empty prompt if there is no such conversation.
 SamplePrompt sample_of(const std::vector<data::StoredConversation>& conversations, const data::Tokenizer& tokenizer,
                        const data::ChatTemplate& chat, const data::ChatRenderer& renderer, int64_t window) {
   SamplePrompt sample;

@@ -65,12 +65,13 @@ class Dataset {
   std::unique_ptr<const data::Tokenizer> tokenizer_;
 };
 
-/// A dataset of plain text or documents. The tokens are cut into splits; batches are windows at random positions.
+/// A dataset of plain text or documents. The tokens are cut into splits; training batches are windows at random
+/// positions.
 class TextDataset final : public Dataset {
  public:
-  /// Without a tokenizer, each character of the texts is a token. `summary` must be data::summarize() of them. `eval`
-  /// is the validation split, if given. Throws core::Error if a text cannot be tokenized or a split is shorter than a
-  /// window.
+  /// If `tokenizer` is null, each character is a token. `summary` must be data::summarize(texts.documents). `eval` is
+  /// the validation split; if it is null, the split is cut from `texts`. Throws core::Error if a text cannot be
+  /// tokenized or a split is shorter than a window.
   TextDataset(const data::TextFiles& texts, const data::DocumentsSummary& summary, const TrainConfig& config,
               std::unique_ptr<const data::Tokenizer> tokenizer = nullptr,
               const data::DocumentTokens::Options& options = {}, const data::TextFiles* eval = nullptr);

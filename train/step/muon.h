@@ -41,7 +41,7 @@ class Muon : public AdamW {
     std::vector<torch::Tensor> parameters{};  ///< each is a matrix, or a stack of one per expert
     std::vector<int64_t> counts{};            ///< number of matrices of each parameter
     torch::Tensor momentum{};                 ///< [matrices, n, m]
-    int64_t cut_dim = -1;                     ///< divided dimension of [matrices, n, m], see Trained
+    int64_t cut_dim = -1;                     ///< dimension of [matrices, n, m] divided among `ranks`; -1: not divided
     parallel::Group* ranks = nullptr;
   };
   std::vector<Stack> stacks_;

@@ -12,12 +12,12 @@
 
 namespace folio::train {
 
-/// A trained parameter.
+/// A parameter that the optimizer updates. `tensor` is this rank's part of it.
 struct Trained {
   std::string name;
   torch::Tensor tensor;
   int64_t cut_dim = -1;              ///< dimension along which a matrix is divided among ranks; -1: not divided
-  parallel::Group* ranks = nullptr;  ///< the ranks that the matrix is divided among
+  parallel::Group* ranks = nullptr;  ///< the ranks that the matrix is divided among; null: not divided
 };
 
 /// The parameters to update, in model order: those of a module that require a gradient, or those of a RankModel that
@@ -55,7 +55,8 @@ class Optimizer {
 /// are left to AdamW, as most of their rows belong to rare tokens.
 [[nodiscard]] bool is_matrix_of_block(const std::string& name, const torch::Tensor& parameter);
 
-/// Gathers the optimizer state of all ranks on rank 0. Collective. In a single process, returns the optimizer's state.
+/// Gathers the optimizer state of all ranks and returns it on rank 0; the result on other ranks is unspecified.
+/// Collective. In a single process, returns the optimizer's state.
 [[nodiscard]] std::vector<Optimizer::State> whole_state(const Optimizer& optimizer, parallel::RankModel& model);
 
 /// Creates the optimizer that config.optimizer selects; steps() is 0 and all moments are zero.

@@ -19,7 +19,8 @@ namespace folio::train {
 /// Does nothing if GOMP_SPINCOUNT or OMP_WAIT_POLICY is set, or if there is no /proc/stat.
 class StepThreads {
  public:
-  /// Starts with the maximum, `threads`. `repeats_with(n)` must return true if n threads compute the same bits.
+  /// Starts with the maximum, `threads`. `repeats_with(n)` must return true if a step with n threads computes the same
+  /// bits as with the current number of threads.
   StepThreads(int threads, std::function<bool(int)> repeats_with);
   ~StepThreads();
 
@@ -38,7 +39,7 @@ class StepThreads {
   std::set<int> same_bits_;  ///< thread counts known to compute the same bits as threads_
   bool watches_;
   std::chrono::steady_clock::time_point since_;
-  double others_before_ = 0.0;  ///< CPU seconds that other programs had used by the time since_
+  double others_before_ = 0.0;  ///< CPU seconds since boot that other programs had used at the time since_
   int now_;                     ///< number of threads that fit (threads_that_fit())
   std::unique_ptr<ExtraThreads> extra_;
 };

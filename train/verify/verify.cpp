@@ -94,7 +94,7 @@ std::map<std::string, torch::Tensor> places_of(nn::Llama& model, std::span<const
     }
     if (name.ends_with(".ffn_norm")) {
       torch::nn::Module* network = modules[layer + "ffn"].get();
-      torch::Tensor share;  // gate of the shared expert
+      torch::Tensor share;  // factor of the shared expert's output; undefined without a gate
       if (const auto* mixture = network->as<nn::Mixture>()) {
         const nn::Routes routes = mixture->route(value.flatten(0, 1));
         show(layer + "routes", torch::zeros_like(routes.scores).scatter(1, routes.experts, routes.weights));

@@ -23,11 +23,12 @@ namespace folio::train {
 struct WeightDifference {
   std::string name;         ///< GGUF name, such as "blk.1.ffn_up.weight"
   int64_t row, column;      ///< a vector is one row
-  double reference, found;  ///< `reference` is rounded to the file's type
+  double reference, found;  ///< value of LibTorch's model, rounded to the file's type; value in the file
 };
 
-/// Returns the first difference between the file's weights and the reference's, rounded to the file's type. int8 groups
-/// (llama2.c version 2) may differ by one step of the coarsest group. Throws core::Error if shapes differ.
+/// Returns the first difference between the file's weights and the reference's, rounded to the file's type. int8
+/// matrices (llama2.c version 2) may differ by max |w| / 127, one quantization step. Throws core::Error if shapes
+/// differ.
 [[nodiscard]] std::optional<WeightDifference> first_difference(const core::Weights& reference,
                                                                const core::StoredModel& file);
 
@@ -43,10 +44,11 @@ struct Divergence {
 /// The engine, and the mapping from the reference's token ids to the engine's.
 struct EngineSide {
   infer::Engine& engine;
-  std::vector<int32_t> ids{};  ///< the engine's id for each reference id; empty if equal
+  std::vector<int32_t> ids{};  ///< the engine's id for each reference id; empty: the ids are the same
 };
 
-/// Compares all intermediates for one sequence of tokens; returns them in the order of the forward pass.
+/// Compares all intermediates of a forward pass over `tokens`, one sequence. Returns the largest difference of each, in
+/// the order of the forward pass.
 [[nodiscard]] std::vector<Divergence> compare_forward(nn::Llama& reference, const EngineSide& side,
                                                       std::span<const int32_t> tokens);
 
@@ -55,7 +57,8 @@ struct EngineSide {
 [[nodiscard]] std::vector<int32_t> greedy_by_libtorch(nn::Llama& model, std::span<const int32_t> prompt, int64_t n,
                                                       std::span<const int32_t> never);
 
-/// Returns the engine's mean loss over at most `max_windows` consecutive windows of the split, as split_loss() does.
+/// Returns the engine's mean loss, in nats per token, over the first `max_windows` consecutive windows of the split, or
+/// over all if there are fewer. Windows are evaluated independently.
 [[nodiscard]] double split_loss_by_engine(const EngineSide& side, data::TokenView split, int64_t window,
                                           int64_t max_windows);
 

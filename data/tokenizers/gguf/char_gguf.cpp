@@ -1,6 +1,6 @@
 // Reads and writes character vocabularies in GGUF files, as byte-level BPE ("gpt2") whose merges join the bytes of each
-// character. A merge that gives an incomplete character has no token; other engines look up merges by text and accept
-// that.
+// character. A merge whose result is only part of a character has no token. Other engines accept such merges, since
+// they look merges up by text.
 #include <algorithm>
 #include <set>
 

@@ -32,7 +32,7 @@ Json added_token(size_t id, const std::string& content, const TokenFlags& flags,
 // Returns the piece for an ID without a token, named as in llama.cpp.
 std::string padding_piece(size_t id) { return fmt::format("[PAD{}]", id); }
 
-// Stores a piece at its ID and returns the ID. Throws core::Error if the ID is out of range or has another piece.
+// Stores a piece at its ID and returns the ID. Throws core::Error if the ID is out of range or has a different piece.
 size_t place(std::vector<std::string>& pieces, const std::string& piece, const nlohmann::json& id,
              const std::string& where) {
   const bool fits = id.is_number_unsigned() && id.get<uint64_t>() < pieces.size();

@@ -54,7 +54,7 @@ void supported(bool condition, const std::string& where, fmt::format_string<core
 /// user-defined pieces otherwise; all others are normal. Missing IDs below the model's vocab_size become unused pieces.
 void read_pieces(const TokenizerFiles& source, Vocabulary& vocabulary);
 
-/// Removes the unused pieces that read_pieces() appended.
+/// Removes the pieces at the end that read_pieces() added for IDs without a token.
 void drop_padding(Vocabulary& vocabulary);
 
 /// Reads the IDs of bos_token etc., -1 if absent. Throws core::Error if one is not a piece, or eos_token is missing.
@@ -62,7 +62,8 @@ void read_special_ids(const TokenizerFiles& source, Vocabulary& vocabulary);
 
 [[nodiscard]] int32_t id_of(const std::string& piece, const Vocabulary& vocabulary, const std::string& where);
 
-/// Reads which special tokens the post-processor (TemplateProcessing or null) adds to a text.
+/// Sets add_bos, add_eos and prefix according to the post-processor, which must be TemplateProcessing or null. Throws
+/// core::Error for any other.
 void read_template(const TokenizerFiles& source, const nlohmann::json& post_processor, Vocabulary& vocabulary);
 
 /// Parses an entry of "merges": "left right" or a list of two pieces. Throws core::Error for any other form.

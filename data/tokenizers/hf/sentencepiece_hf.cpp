@@ -171,8 +171,8 @@ class HfReader {
     v_.split_words = split != false;
   }
 
-  // Sets scores from the order of the merges: the n-th piece that they produce gets the score -n, as in SentencePiece.
-  // Pieces without merges get lower scores.
+  // Sets scores by the order of the merges, as in SentencePiece: the first piece that they produce gets 0, the next -1,
+  // and so on. Pieces without merges get lower scores.
   void read_scores() {
     const PieceIndex index(v_);
     find_apart(index);

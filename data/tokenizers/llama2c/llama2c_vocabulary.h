@@ -17,12 +17,12 @@ struct Llama2cVocabulary {
 };
 
 /// Converts a character vocabulary. A character below U+0080 gets the ID of its byte; the others get IDs from 259 on.
-/// Unused IDs use the embedding of `<|endoftext|>`, which training makes improbable. There is always a piece " ",
-/// because llama2.c prepends a space to every prompt.
+/// Unused IDs share the embedding row of `<|endoftext|>`, since a trained model rarely predicts this token. There is
+/// always a piece " ", because llama2.c prepends a space to every prompt.
 [[nodiscard]] Llama2cVocabulary to_llama2c(const CharTokenizer& tokenizer);
 
 /// Converts a SentencePiece vocabulary and keeps its IDs. Throws core::Error if the special or byte IDs differ from
-/// llama2.c's, if the tokenizer does not prepend BOS and a space, or if there are user-defined pieces.
+/// llama2.c's, if the tokenizer does not prepend BOS and a space, or if a piece is user-defined or has a zero byte.
 [[nodiscard]] Llama2cVocabulary to_llama2c(const SentencePieceTokenizer& tokenizer);
 
 /// Converts a character or SentencePiece vocabulary. Throws core::Error for other kinds.

@@ -16,9 +16,9 @@ namespace {
 // The occurrences of a pair of adjacent symbols in the words.
 struct PairInfo {
   int64_t count = 0;       // occurrences in all words, weighted by the counts of the words
-  uint32_t n_words = 0;    // number of words recorded by note() since the last end_round()
+  uint32_t n_words = 0;    // number of words found to contain the pair since the last end_round()
   uint32_t last_word = 0;  // 1 + index of the word last recorded; 0: none
-  uint64_t begin = 0;      // where end_round() stores the next word of the pair in word_lists_
+  uint64_t begin = 0;      // index in word_lists_ at which end_round() stores the pair's next word
 };
 
 // A pair that may be merged next. Sorted by count; of pairs with equal counts, that with the lower IDs comes first.
@@ -78,7 +78,7 @@ class BpeTrainer {
     return found->second;
   }
 
-  // Adds the bytes in the order of their characters in the byte-level alphabet.
+  // Adds a token for each byte, ordered by the character that represents the byte in GPT-2's byte-level alphabet.
   void add_bytes() {
     std::array<std::pair<std::string, uint8_t>, 256> spelled;
     for (int byte = 0; byte < 256; ++byte) {
@@ -105,7 +105,7 @@ class BpeTrainer {
   void end_round() {
     for (const auto& [pair, w] : seen_) {
       PairInfo& info = pairs_[pair];
-      if (info.last_word != 0) {  // the pair's first record in this round
+      if (info.last_word != 0) {  // this is the pair's first entry in seen_
         info.last_word = 0;
         info.begin = word_lists_.size();
         word_lists_.resize(word_lists_.size() + info.n_words);
@@ -200,7 +200,7 @@ class BpeTrainer {
   std::vector<uint32_t> lengths_;
   std::vector<int64_t> counts_;
   PairTable<PairInfo> pairs_{size_t{1} << 15U};
-  std::vector<std::pair<TokenPair, uint32_t>> seen_;  ///< pairs and words that note() recorded in this round
+  std::vector<std::pair<TokenPair, uint32_t>> seen_;  ///< pairs and the words in which this round found them
   std::vector<uint32_t> word_lists_;
   std::priority_queue<Candidate> queue_;
 };

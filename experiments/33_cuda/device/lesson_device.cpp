@@ -25,7 +25,8 @@ Measured Lesson::measure(const Kernel& kernel) {
     end.record(stream_);
     measured.microseconds = std::min(measured.microseconds, 1e3 * end.since(begin) / kRuns);
   }
-  stream_.copy_in(kernel.out->as<float>(), out.data(), kernel.out->bytes());  // restores one run's output, to check it
+  // Restores the output of the first run, because the repeated runs of an in-place kernel changed it.
+  stream_.copy_in(kernel.out->as<float>(), out.data(), kernel.out->bytes());
   stream_.wait();
   return measured;
 }

@@ -32,7 +32,7 @@ struct SamplerOptions {
   float temperature;  ///< divides the logits; 0: always the most likely token
   size_t top_k;       ///< number of most likely tokens to keep; 0: all
   float top_p;        ///< keep the most likely tokens until their probabilities sum to top_p; 1: keep all
-  float min_p;        ///< smallest probability to keep, relative to the most likely token's; 0: all
+  float min_p;        ///< keep tokens at least min_p times as likely as the most likely one; 0: keep all
 };
 
 int32_t sample(std::span<const float> logits, const SamplerOptions& options, double uniform);

@@ -59,7 +59,7 @@ class ExerciseStage final : public infer::Stage {
   infer::StageInfo info_;                    // declared after weights_, because initializing info_ fills weights_
   std::vector<std::vector<float>> cache_;    ///< indexed by BlockId; (layers, 2: keys and values, 32, kv_dim)
 
-  // State of the current step: rows, block tables, draws and slots.
+  // State of the current step: rows, block tables, draws and slots. Table i begins at tables_[table_starts_[i]].
   std::vector<infer::StepRow> rows_;
   std::vector<infer::BlockId> tables_;
   std::vector<int32_t> table_starts_;
@@ -67,7 +67,7 @@ class ExerciseStage final : public infer::Stage {
   size_t n_rows_ = 0;  ///< number of rows in the slots; after infer::Gather, only the rows that need logits
   size_t n_steps_ = 0;
   std::array<std::vector<float>, infer::kSlots> slots_;
-  std::array<std::vector<int32_t>, 2> drawn_;  ///< tokens drawn in each of the last two steps
+  std::array<std::vector<int32_t>, 2> drawn_;  ///< tokens drawn in the last two steps; step n's at index n % 2
   std::vector<float> scratch_;
 };
 

@@ -64,7 +64,7 @@ TORCH_MODULE(SwiGLU);
 /// A function that applies RoPE to x [B, T, heads, K] at positions 0 to T - 1. The tests of attention use Folio's RoPE.
 using Rotate = std::function<Tensor(const Tensor& x)>;
 
-/// Causal grouped-query attention.
+/// Causal grouped-query attention. `its_rotate` applies RoPE to queries and keys.
 struct AttentionImpl : torch::nn::Module {
   AttentionImpl(const core::ModelConfig& c, Rotate its_rotate)
       : n_heads(c.n_heads),
@@ -97,7 +97,7 @@ inline nn::Block layer_of(const nn::BlockParts& parts) {
   return nn::Block(std::shared_ptr<nn::BlockImpl>(Block(parts).ptr()));
 }
 
-/// The parts of an nn::Llama, made of the modules above.
+/// Creates the layers of an nn::Llama from the reader's modules.
 struct MyParts : nn::Parts {
   nn::BlockParts block_parts(const core::ModelConfig& c, nn::RopeCache ours,
                              int64_t layer) const override;  ///< to be implemented in modules/llama.cpp

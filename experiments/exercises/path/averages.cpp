@@ -23,30 +23,30 @@
 
 namespace folio::exercises {
 
-// Returns the averages (T, D) by form 1 (see the top of this file): row t is the mean of rows 0 to t of x (T, D).
+// Computes the averages (T, D) with loops: row t is the mean of rows 0 to t of x (T, D).
 Floats average_by_loop(const Floats& x, size_t T, size_t D) {
   throw Unfilled(
       "average_by_loop is still to be written, in experiments/exercises/path/averages.cpp.\n"
       "Three loops: over t, over s from 0 to t, and over the D numbers of a row.");
 }
 
-// Returns the weights (T, T) of form 2 (see the top of this file): row t holds the weights of all positions for the
-// average of position t.
+// Returns weights (T, T) whose product with x (T, D) is the averages: row t has 1 / (t + 1) for positions 0 to t, and 0
+// for later ones.
 Floats average_weights(size_t T) {
   throw Unfilled(
       "average_weights is still to be written, in experiments/exercises/path/averages.cpp.\n"
       "Row t has 1 / (t + 1) in its places 0 to t, and 0 behind them.");
 }
 
-// Returns the weights (T, T) of form 3 (see the top of this file): row t is the softmax of scores 0 to t in row t of
-// `scores` (T, T), and 0 for later positions.
+// Returns weights (T, T) computed by a causal softmax: row t is the softmax of scores 0 to t in row t of `scores`
+// (T, T), and 0 for later positions.
 Floats causal_softmax(const Floats& scores, size_t T) {
   throw Unfilled(
       "causal_softmax is still to be written, in experiments/exercises/path/averages.cpp.\n"
       "In each row t: exp of the scores 0 to t, divided by their sum. Subtract the largest of them before.");
 }
 
-// Returns attention's outputs (T, D), form 4 at the top of this file. q, k: (T, K). v: (T, D), with D = v.size() / T.
+// Returns the outputs (T, D) of causal attention. q, k: (T, K). v: (T, D), with D = v.size() / T.
 Floats attend(const Floats& q, const Floats& k, const Floats& v, size_t T, size_t K) {
   throw Unfilled(
       "attend is still to be written, in experiments/exercises/path/averages.cpp.\n"

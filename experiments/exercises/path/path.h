@@ -15,7 +15,8 @@ using Doubles = std::vector<double>;
 
 double cross_entropy(const Floats& logits, const std::vector<int32_t>& targets);
 
-// The functions of averages.cpp: the same average in four forms, the last of which is attention.
+// The average of all positions so far, in four forms, the last of which is attention. x, v and the averages: (T, D),
+// scores and weights: (T, T), q and k: (T, K). See averages.cpp.
 Floats average_by_loop(const Floats& x, size_t T, size_t D);
 Floats average_weights(size_t T);
 Floats causal_softmax(const Floats& scores, size_t T);

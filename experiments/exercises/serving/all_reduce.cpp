@@ -13,8 +13,8 @@
 // with 2 ranks, (1, 2) and (10, 20):
 //
 //              rank 0      rank 1      sent
-//     round 1  (1, 2)      (10, 20)    rank 0: its chunk 0, 1       rank 1: its chunk 1, 20
-//     round 2  (1, 22)     (11, 20)    rank 0: its chunk 1, 22      rank 1: its chunk 0, 11
+//     round 1  (1, 2)      (10, 20)    rank 0: chunk 0 = (1)        rank 1: chunk 1 = (20)
+//     round 2  (1, 22)     (11, 20)    rank 0: chunk 1 = (22)       rank 1: chunk 0 = (11)
 //     end      (11, 22)    (11, 22)
 //
 // Each rank sends nearly twice the size of its array, for any number of ranks. If whole arrays went around the ring, a

@@ -11,8 +11,8 @@ namespace folio::exercises {
 struct LatentAttention {
   size_t n_heads;
   size_t rank;              ///< elements of a latent
-  size_t nope;              ///< elements of a head's query or key without RoPE, which come first
-  size_t rope;              ///< elements of a head's query or key with RoPE, which follow
+  size_t nope;              ///< number of elements without RoPE in a head's query or key; they come first
+  size_t rope;              ///< number of elements with RoPE in a head's query or key; they come last
   size_t v_dim;             ///< elements of a head's value
   std::vector<float> wk{};  ///< (n_heads, nope, rank): a head's W_k maps a latent to the head's key without RoPE
   std::vector<float> wv{};  ///< (n_heads, v_dim, rank): a head's W_v maps a latent to the head's value

@@ -61,7 +61,7 @@ struct Q8Block {
 Q8Block quantize(const Floats& x);
 float dot(const Q8Block& a, const Q8Block& b);
 
-/// A request as the scheduler sees it.
+/// A request's token counts, from which plan() computes the number of rows for its next step.
 struct Request {
   size_t n_tokens;    ///< number of tokens in the prompt and drawn so far
   size_t n_computed;  ///< tokens with stored keys and values; 0: waiting, not yet started
@@ -85,7 +85,8 @@ Floats combine(const Floats& x, size_t dim, const std::vector<std::vector<Route>
 /// A rank's view of the ring that n_ranks processes form for communication.
 struct Ring {
   size_t rank, n_ranks;
-  /// Sends elements to the next rank (from the last to rank 0) and returns the elements sent by the previous rank.
+  /// Sends elements to the next rank (from the last to rank 0), then waits for the previous rank's elements and returns
+  /// them.
   std::function<Floats(const Floats& numbers)> pass;
 };
 void all_reduce(Floats& x, const Ring& ring);

@@ -18,11 +18,11 @@ class LogitsInbox {
   /// Creates an inbox for logits from rank `from`. `peers` must outlive it.
   LogitsInbox(Peers& peers, size_t from) : peers_(peers), from_(from) {}
 
-  /// Registers a step of model `model`, whose `n` logits are to be received. Returns the step's ticket.
+  /// Registers a step of model `model`, with `n` logits (rows times vocab_size). Returns the ticket for wait().
   [[nodiscard]] Ticket expect(uint32_t model, size_t n);
   /// Waits for a step's logits. They are valid until the next wait(). Discards logits of the model's earlier steps.
   [[nodiscard]] std::span<float> wait(Ticket ticket);
-  /// Receives logits until at most `n` steps are outstanding.
+  /// Receives logits until at most `n` registered steps are left whose logits have not arrived.
   void receive_all_but(size_t n);
 
  private:

@@ -41,8 +41,8 @@ std::optional<RankConfig> rank_config_from_environment() {
   if (world.address.empty()) {
     throw core::UsageError("MASTER_ADDR is missing, but WORLD_SIZE and RANK are set; set it to the host of rank 0");
   }
-  // If torchrun's agent listens on MASTER_PORT, rank 0 uses MASTER_PORT + 2. If the system chose MASTER_PORT, the next
-  // port is more likely to be in use: Linux chooses odd ports to listen on, and even ones for outgoing connections.
+  // If torchrun's agent listens on MASTER_PORT, rank 0 uses MASTER_PORT + 2. MASTER_PORT + 1 would more often be in
+  // use: a port that Linux chooses for the agent is usually odd, and Linux prefers even ports for outgoing connections.
   const uint16_t agent_offset = variable("TORCHELASTIC_USE_AGENT_STORE") == "True" ? 2 : 0;
   world.port = static_cast<uint16_t>(number_in("MASTER_PORT", 1, 65535 - agent_offset) + agent_offset);
   if (!variable("FOLIO_RANK_TIMEOUT").empty()) {

@@ -13,8 +13,8 @@ namespace folio::infer {
 struct RankConfig {
   size_t rank = 0;
   size_t n_ranks = 1;
-  size_t n_local = 1;                ///< ranks on this host
-  std::string address;               ///< rank 0's host
+  size_t n_local = 1;                ///< number of ranks on this host, including this one
+  std::string address;               ///< host name or IP address of rank 0
   uint16_t port = 0;                 ///< port on which rank 0 listens until all ranks have connected
   std::chrono::seconds timeout{60};  ///< time limit for connecting all ranks, and for each message within a step
   bool shared_memory = true;         ///< true: ranks of one host exchange data in shared memory, if possible

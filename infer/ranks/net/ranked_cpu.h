@@ -67,9 +67,9 @@ class RankedCpu final : public Machine {
   size_t n_shards_;  ///< ranks per stage
   Cpu cpu_;
   std::unique_ptr<Peers> peers_;
-  std::unique_ptr<Transport> all_;          ///< an all-gather among all ranks
+  std::unique_ptr<Transport> all_;          ///< connects all ranks for all-gathers
   std::vector<size_t> next_;                ///< in a pipeline: the ranks that this one forwards orders to
-  LogitsInbox logits_;                      ///< used by rank 0 of a pipeline
+  LogitsInbox logits_;                      ///< logits from the last stage; used only by rank 0 of a pipeline
   std::unique_ptr<Exchange> exchange_;      ///< exchanges data within this stage; null if it has one rank
   std::vector<class RankedStage*> stages_;  ///< one per loaded model, in the order of loading
 };

@@ -117,9 +117,9 @@ void RankedStage::or_mark_failed(Work&& work) {
   }
 }
 
-// Returns how many steps with logits that rank 0 has not received may be in flight when it sends `step`. The last stage
-// blocks while two messages with logits are unread. A step of one micro-batch can then still enter the pipeline, but
-// with a longer step, rank 0 and the last stage could wait for each other (deadlock).
+// Returns how many earlier steps may have logits that rank 0 has not received yet when rank 0 sends `step`. The last
+// stage blocks while two of its messages are unread. A step of one micro-batch can then still enter the pipeline, but
+// with more micro-batches, rank 0 and the last stage could wait for each other (deadlock).
 size_t RankedStage::max_outstanding_logits(const Step& step) const {
   return step.n_logit_rows > 0 && pieces_of(step, machine_.n_stages()).size() == 1 ? machine_.n_stages() : 1;
 }

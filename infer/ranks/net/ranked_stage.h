@@ -16,7 +16,7 @@ namespace folio::infer {
 class RankedStage final : public PassThroughStage {
  public:
   /// Creates this rank's stage for the machine's loaded model `number`. `cpu_stage` is this rank's part of the model.
-  /// `is_last` is true in the last pipeline stage. `report` is the combined report of all ranks.
+  /// `is_last` is true in the last pipeline stage. `report` combines all ranks' load reports and cache sizes.
   RankedStage(RankedCpu& machine, std::unique_ptr<Stage> cpu_stage, bool is_last, uint32_t number,
               const RankReport& report);
 
@@ -48,8 +48,8 @@ class RankedStage final : public PassThroughStage {
   uint32_t number_;
   StageInfo info_;
   CacheFit fit_;
-  bool observed_ = false;  ///< the step is observed: the other ranks wait for its operations
-  Ticket logits_{};        ///< in a pipeline: ticket of the last step's logits
+  bool observed_ = false;  ///< true: rank 0 sends each operation of the current step (Step::observed) as an order
+  Ticket logits_{};        ///< rank 0 of a pipeline: ticket for the logits of the latest step that has any
   std::vector<float> residual_;
 };
 

@@ -30,9 +30,9 @@ void pause_a_moment() {
 
 struct alignas(64) Member {
   std::atomic<uint32_t> round{0};     ///< number of the last round whose bytes were written
-  std::atomic<uint32_t> sleepers{0};  ///< number of members waiting for the next round
+  std::atomic<uint32_t> sleepers{0};  ///< number of other members that sleep until `round` changes
   struct alignas(64) Place {
-    uint64_t to_all;  ///< number of leading bytes that go to all members
+    uint64_t to_all;  ///< number of leading bytes for all members; the rest are for member 0 only
     uint64_t total;
     std::byte bytes[kPlace];  // NOLINT(modernize-avoid-c-arrays)
   } places[2];                // NOLINT(modernize-avoid-c-arrays)

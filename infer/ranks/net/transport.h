@@ -19,7 +19,8 @@ namespace folio::infer {
 
 /// Returns the size in bytes of the shared memory for `n_members` members.
 [[nodiscard]] size_t shared_memory_bytes(size_t n_members);
-/// Creates a transport in `memory`, which must be filled with zeros. `index` is this rank's position in `group`.
+/// Creates a transport in `memory`, shared_memory_bytes(group.size()) bytes that were zero before any rank called this.
+/// `index` is this rank's position in `group`.
 [[nodiscard]] std::unique_ptr<Transport> make_shared_memory_transport(Peers& peers, core::SharedMemory memory,
                                                                       std::vector<size_t> group, size_t index);
 

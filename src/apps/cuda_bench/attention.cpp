@@ -105,7 +105,7 @@ class AttentionOperands {
                     size_t n_rows, const Effort& effort);
   [[nodiscard]] size_t n_copies() const { return n_copies_; }
   [[nodiscard]] const Attention& of(size_t copy);
-  /// Returns the minimum number of bytes that attention reads and writes for one copy.
+  /// Returns the minimum number of bytes that a launch of the attention kernel reads and writes.
   [[nodiscard]] double bytes() const { return bytes_; }
   [[nodiscard]] double operations() const { return operations_; }
 
@@ -136,7 +136,7 @@ AttentionOperands::AttentionOperands(Stream& stream, const core::ModelConfig& co
   const size_t blocks_each = ceil_div(context, CacheView::kPositions);
   copy_bytes_ = n_sequences * blocks_each * a.cache.block_bytes();
   n_copies_ = copies_of(copy_bytes_, effort);
-  std::vector<uint8_t> numbers;  // the bytes of random values in [-1, 1)
+  std::vector<uint8_t> numbers;  // random values in [-1, 1), as bytes of the cache's type (F16 or F32)
   for (size_t i = 0; i < 4096; ++i) {
     const auto x = static_cast<float>(2.0 * core::random_uniform(3, i) - 1.0);
     const uint32_t bits = half ? core::float_to_f16(x) : std::bit_cast<uint32_t>(x);

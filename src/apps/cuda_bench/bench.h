@@ -46,7 +46,8 @@ struct Bench {
 /// Returns the median; for an even number of values, the mean of the middle two. `values` must not be empty.
 [[nodiscard]] double median(std::vector<double> values);
 
-/// Times the attention kernel for a prompt, and for decoding at each context and batch size. `shape`: see models.h.
+/// Times the attention kernel for a prompt, and for decoding at each context and batch size. `shape` is "8b", "1.1b" or
+/// "tiny".
 void time_attention(const Bench& bench, const std::string& shape);
 /// Times whole decode steps for each weight type: one sequence at each context, and each batch size.
 void time_decoding(const Bench& bench, const std::string& shape);

@@ -112,7 +112,7 @@ class Loaded {
   Sampler greedy_{{.temperature = 0.0F}, {}};
 };
 
-// Returns the KV cache positions needed for prompts and decoded tokens, with each sequence rounded up to whole blocks.
+// Returns the KV cache positions that the largest measurement needs, with each sequence rounded up to whole blocks.
 int64_t positions_of(const Options& o) {
   const auto whole = [](int64_t n) { return (n + 31) / 32 * 32; };
   int64_t most = whole(o.prompt);

@@ -12,7 +12,8 @@
 namespace folio::core {
 
 /// Reads an adapter for a model with this configuration, with read_gguf_adapter if `path` is a file, otherwise with
-/// read_peft_adapter. Multiplies the adapter's scale by `factor`. Throws Error as these functions do.
+/// read_peft_adapter. Multiplies the adapter's scale by `factor`. Throws Error if the adapter is invalid, unsupported,
+/// or doesn't fit the model.
 [[nodiscard]] Adapter read_adapter(const std::filesystem::path& path, const ModelConfig& config, float factor = 1.0F);
 
 /// Reads an adapter for a model with this configuration and multiplies its scale by `factor`. Throws Error if something
@@ -21,7 +22,8 @@ namespace folio::core {
 [[nodiscard]] Adapter read_peft_adapter(const std::filesystem::path& directory, const ModelConfig& config,
                                         float factor = 1.0F);
 
-/// Returns the adapter's settings. Throws Error as read_peft_adapter does, but does not check shapes.
+/// Returns the settings of a peft adapter. Throws Error if they are invalid or not supported, or if a tensor belongs to
+/// no linear layer of the blocks. Does not check the tensors' shapes.
 [[nodiscard]] AdapterInfo read_adapter_info(const std::filesystem::path& directory);
 
 /// Returns the name of a role's matrix in target_modules: "q_proj" for Role::Wq. Throws Error for a role that is not a

@@ -44,7 +44,7 @@ struct HfFamily {
   std::string_view shared = "shared_expert";
   std::string_view n_experts = "num_experts";             ///< key in config.json
   std::string_view expert_dim = "moe_intermediate_size";  ///< key in config.json
-  bool packed_experts = false;                            ///< experts are stored as described at HfPacked
+  bool packed_experts = false;                            ///< one tensor has all experts, W1 and W3 interleaved
 };
 
 struct GgufFamily {
@@ -55,8 +55,8 @@ struct GgufFamily {
   bool gate_up = false;             ///< ffn_up contains W1 followed by W3
   bool window = false;              ///< GGUFs have keys for a sliding window
   bool ahead = false;               ///< llama.cpp accepts GGUFs with an MTP module (ModelConfig::n_tokens_ahead)
-  bool yarn_between_pairs = false;  ///< RopeScaling::whole_pairs is false (GGUF has no key for it)
-  int64_t layers_27b = 0;           ///< layer count of Gemma 27B, where llama.cpp scales scores by sqrt(n_heads / dim)
+  bool yarn_between_pairs = false;  ///< limits of YaRN's ramp aren't rounded to whole pairs (GGUF has no key for it)
+  int64_t layers_27b = 0;           ///< layers of the 27B model, whose score scale is sqrt(n_heads / dim); 0: no 27B
 };
 
 [[nodiscard]] HfFamily hf_family(Family family);

@@ -69,7 +69,8 @@ GenerationConfig from_json(const fs::path& path, int64_t vocab_size) {
             config.where, field.hf, printable(found->dump(), 40), field.whole ? "an integer" : "a number", kRemedy);
     config.sampling[field.name] = with_meaning(field, found->get<double>());
   }
-  if (config.sampling.contains("repetition_penalty")) config.sampling["repeat_last_n"] = kAll;  // as in transformers
+  // transformers applies the repetition penalty to the whole sequence.
+  if (config.sampling.contains("repetition_penalty")) config.sampling["repeat_last_n"] = kAll;
   config.end_tokens = end_tokens_of(json, vocab_size, config.where);
   return config;
 }

@@ -18,7 +18,7 @@ constexpr const char* kScalingContext = "rope.scaling.llama3.original_context_le
 constexpr const char* kLogMultiplier = "rope.scaling.yarn_log_multiplier";  // 0.1 times mscale_all_dim
 constexpr const char* kOriginalContext = "rope.scaling.original_context_length";
 
-constexpr const char* kAheadInGguf = "nextn_predict_layers";  // MTP blocks at the end, included in block_count
+constexpr const char* kAheadInGguf = "nextn_predict_layers";  // number of MTP blocks, which block_count includes
 
 // Builds the keys of an architecture, such as "llama.block_count".
 class Keys {
@@ -30,8 +30,8 @@ class Keys {
   std::string_view architecture_;
 };
 
-// Checks the RoPE factors in `tensor` against Llama 3's formula. If the file lacks kScalingFactor, first sets the
-// scaling factor to the maximum of the factors.
+// Throws Error unless the elements of `tensor` are the frequency divisors of Llama 3's RoPE scaling. If the file lacks
+// kScalingFactor, first sets the scaling factor to the largest element.
 void read_rope_factors(const GgufFile& file, const Keys& key, const TensorView& tensor, ModelConfig& c) {
   const std::string where = file.path().string();
   require(tensor.type == DType::F32 && tensor.shape == std::vector<int64_t>{c.rotated() / 2},
@@ -60,7 +60,8 @@ std::vector<float> longrope_factors(const GgufFile& file, const char* name, cons
   return to_floats(*tensor);
 }
 
-// Returns latent attention's score scale for a value of kLogMultiplier, read as its shortest decimal (0.1F as 0.1).
+// Returns latent attention's score scale for `multiplier`, the value of kLogMultiplier. Computes with its shortest
+// decimal form (0.1 for 0.1F).
 float scale_of_multiplier(const ModelConfig& c, float multiplier) {
   return latent_score_scale(c, 10.0 * std::stod(fmt::format("{}", multiplier)));
 }
@@ -109,7 +110,7 @@ void read_rope_scaling(const GgufFile& file, const Keys& key, ModelConfig& c) {
     s.magnitude = yarn_magnitude(s.factor) * own_factor;
     require(!c.latent() || own_factor == 1.0F, "{}: {} = {} is not supported, expected 1", where,
             key("rope.scaling.attn_factor"), own_factor);
-    if (c.latent() && s.factor > 1.0F) {  // as in llama.cpp, kLogMultiplier scales scores, not rotations
+    if (c.latent() && s.factor > 1.0F) {  // as in llama.cpp, kLogMultiplier scales only the scores
       s.magnitude = 1.0F;
       const float multiplier = file.real(key(kLogMultiplier));
       c.attention_scale = scale_of_multiplier(c, multiplier);
@@ -258,7 +259,8 @@ void read_experts(const GgufFile& file, const Keys& key, const FamilyInfo& famil
   if (c.groups_per_token == c.expert_groups) c.expert_groups = c.groups_per_token = 1;  // the same as a single group
 }
 
-// Reads the dimensions of latent attention. Older files lack the keys that end with "_mla" (gguf_model.cpp).
+// Reads the dimensions of latent attention. Older files lack the keys that end with "_mla", and store the dimensions of
+// a head in key_length and value_length.
 void read_latent(const GgufFile& file, const Keys& key, ModelConfig& c) {
   const std::string where = file.path().string();
   const bool old = file.find(key("attention.key_length_mla")) == nullptr;

@@ -18,8 +18,8 @@ constexpr const char* kAheadInHf = "num_nextn_predict_layers";
 // Returns the double with the float's shortest decimal form: 1e-05, not 9.999999747378752e-06.
 double shortest(float value) { return std::stod(fmt::format("{}", value)); }
 
-// Returns `value` rounded to an integer, as transformers requires for some keys, if make(rounded value) still equals
-// `result`. Otherwise returns `value` unchanged.
+// transformers requires integers for some keys. Returns `value` rounded to an integer if make() converts that to
+// `result`, the value that Folio computes with. Otherwise returns `value` unchanged.
 template <typename Make>
 OrderedJson number(double value, float result, Make&& make) {
   const double whole = std::round(value);
@@ -303,7 +303,7 @@ void read_rope(const nlohmann::json& rope, const std::string& where, ModelConfig
   if (has(rope, "partial_rotary_factor")) read_rotated(rope, where, 1.0F, c);
   const char* key = rope.contains("rope_type") || !rope.contains("type") ? "rope_type" : "type";
   const std::string type = rope.contains(key) ? json_get<std::string>(rope, key, where) : "default";
-  // Dynamic scaling only affects positions after max_position_embeddings, which Folio never uses.
+  // Dynamic scaling only affects positions after max_position_embeddings, and Folio uses no such positions.
   if (type == "default" || type == "dynamic") return;
   c.rope_scaling = read_rope_scaling(rope, rope_scaling_named(type, where), where, c);
   if (const auto mscale = get_or<double>(rope, "mscale_all_dim", where, 0.0); c.latent() && mscale != 0.0) {
@@ -556,7 +556,7 @@ ModelConfig config_from_hf_json(const std::filesystem::path& path) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!json.contains(key)) continue;
     nlohmann::json rope = json[key];
-    const char* original = "original_max_position_embeddings";  // this key may be at the top level
+    const char* original = "original_max_position_embeddings";  // may also be at the top level of config.json
     if (rope.is_object() && !has(rope, original) && has(json, original)) rope[original] = json[original];
     read_rope(rope, where, c);
   }

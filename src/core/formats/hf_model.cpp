@@ -37,7 +37,8 @@ struct Shards {
     }
   }
 
-  /// Returns the tensor with this name and shape. If `last` is true, removes it from `tensors`.
+  /// Returns the tensor with this name. Throws Error if it is missing or has another shape. If `last` is true, this is
+  /// the tensor's last use: removes it from `tensors`.
   TensorView take(const std::string& name, const std::vector<int64_t>& shape, bool last, const std::string& where) {
     const auto found = tensors.find(name);
     require(found != tensors.end(), "{}: tensor {} of shape {} is missing", where, name, shape_string(shape));
@@ -63,8 +64,8 @@ struct Shards {
   }
 };
 
-// Returns true for a norm weight that Hugging Face files store as weight - 1. In families that do so, every vector is a
-// norm weight.
+// Returns true for a norm weight that Hugging Face files store as weight - 1 (Gemma). In these families every vector is
+// a norm weight, so the shape identifies it.
 bool is_stored_minus_1(const ModelConfig& config, const TensorSpec& spec) {
   return spec.shape.size() == 1 && hf_family(config.family).norms_stored_minus_1;
 }
@@ -92,7 +93,7 @@ TensorView stacked(Shards& shards, const TensorSpec& spec, const std::string& wh
   return all;
 }
 
-// Copies the tensor `spec` out of a Hugging Face tensor that contains several (see HfPacked), in manifest order.
+// Copies the tensor `spec` out of a Hugging Face tensor that contains several (see HfPacked). The copy is row-major.
 TensorView unpacked(Shards& shards, const TensorSpec& spec, const std::string& where,
                     std::vector<std::shared_ptr<const void>>& storage) {
   const HfPacked& packed = spec.hf_packed;
@@ -323,7 +324,7 @@ uint64_t bytes_of(const TensorView& tensor) {
   return *bytes;
 }
 
-// Returns for each shard the index after its last tensor. A shard has at most `max_bytes`, or a single tensor.
+// Returns for each shard the index after its last tensor. A shard has at most `max_bytes`, or a single larger tensor.
 std::vector<size_t> shard_ends(const std::vector<TensorView>& tensors, uint64_t max_bytes) {
   std::vector<size_t> ends;
   uint64_t bytes = 0;

@@ -5,7 +5,7 @@
 namespace folio::core {
 namespace {
 
-// Calls body(ours, theirs) for each element, with its indices in manifest order and in Hugging Face's order.
+// Calls body(ours, theirs) for each element, with its indices in the tensor `spec` and in the Hugging Face tensor.
 template <typename Body>
 void for_numbers(const TensorSpec& spec, Body&& body) {
   const auto experts = static_cast<size_t>(spec.shape[0]), out = static_cast<size_t>(spec.shape[1]);

@@ -9,12 +9,12 @@
 
 namespace folio::core {
 
-/// Copies the tensor `spec` out of the Hugging Face tensor `packed` and returns its bytes in manifest order. `packed`
-/// has the shape spec.hf_shape() and the layout spec.hf_packed; an element has `size` bytes.
+/// Copies the tensor `spec` out of the Hugging Face tensor `packed` and returns its elements in row-major order.
+/// `packed` has the shape spec.hf_shape() and the layout spec.hf_packed; an element has `size` bytes.
 [[nodiscard]] std::vector<std::byte> unpack_hf(const TensorSpec& spec, std::span<const std::byte> packed, size_t size);
 
-/// The inverse of unpack_hf(): copies `bytes`, the tensor `spec` in manifest order with `size` bytes per element, into
-/// the Hugging Face tensor `packed`.
+/// The inverse of unpack_hf(): copies `bytes`, the row-major tensor `spec` with `size` bytes per element, into the
+/// Hugging Face tensor `packed`.
 void pack_hf(const TensorSpec& spec, std::span<const std::byte> bytes, size_t size, std::span<std::byte> packed);
 
 /// Converts the stacked tensor `spec` to GGUF's MXFP4 blocks: a scale, then 16 bytes, where byte i has element i in its

@@ -20,7 +20,8 @@ constexpr size_t kHeaderBytes = 256;            // size of the header in version
 constexpr float kTheta = 10000.0F;
 constexpr float kEps = 1e-5F;
 
-// The order of roles in each version's files. The tensors of a role, one per layer, are contiguous.
+// The order of roles in files of version 0, and in those of versions 1 and 2. A role's tensors are contiguous, one per
+// layer.
 constexpr std::array kOrder0{Role::TokenEmbedding,
                              Role::AttentionNorm,
                              Role::Wq,

@@ -14,8 +14,8 @@ namespace folio::core {
 /// Reads a model. Throws Error unless `path` is a valid Hugging Face directory, GGUF or llama2.c model.
 [[nodiscard]] StoredModel read_model(const std::filesystem::path& path);
 
-/// Returns the configuration of the model at `path`. Throws Error as read_model() does, but reads only config.json of a
-/// Hugging Face directory.
+/// Returns the configuration of the model at `path`. In a Hugging Face directory, reads only config.json. Throws Error
+/// if the file or directory is missing, invalid or not supported.
 [[nodiscard]] ModelConfig read_model_config(const std::filesystem::path& path);
 
 }  // namespace folio::core

@@ -142,7 +142,7 @@ class Matcher {
     to[place] = from[place];
     return to;
   }
-  /// Adds `more` to `to`. Returns true if `to` changed.
+  /// Adds the positions in `more` to the set `to`. Returns true if `to` changed.
   static bool merge(Places& to, const Places& more) {
     const Places before = to;
     for (size_t i = 0; i < to.size(); ++i) to[i] = to[i] || more[i];

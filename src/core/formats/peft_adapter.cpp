@@ -63,7 +63,7 @@ bool is_off(const Json& config, const std::string& key) {
 
 // The settings in adapter_config.json, except target_modules.
 struct PeftConfig {
-  /// Keys and values in file order. The first key that matches a module's name applies (module_pattern.h).
+  /// Regular expressions, each with a rank or alpha, in file order. The first that matches a module's name applies.
   using Pattern = std::vector<std::pair<std::string, double>>;
 
   std::string where;
@@ -173,10 +173,10 @@ std::filesystem::path weights_of(const std::filesystem::path& directory) {
   return weights;
 }
 
-// Returns the name of the module that has the matrix: "model.layers.0.self_attn.q_proj".
+// Returns the name of the module that contains the matrix, such as "model.layers.0.self_attn.q_proj".
 std::string module_of(const TensorSpec& spec) { return spec.hf_name.substr(0, spec.hf_name.rfind('.')); }
 
-// Returns module types such as "q_proj" if all layers are adapted, otherwise the modules' full names.
+// Returns peft's target_modules: types such as "q_proj" if they are adapted in all layers, otherwise full names.
 std::vector<std::string> target_modules(const ModelConfig& config, const Adapter& adapter, const AdapterInfo& info) {
   const bool all = adapter.parts.size() == info.targets.size() * static_cast<size_t>(config.n_layers);
   std::vector<std::string> names;
@@ -268,7 +268,7 @@ void write_adapter(const std::filesystem::path& directory, const ModelConfig& co
   const std::string where = directory.string();
   require_parts_of(adapter, info, where);
   std::vector<TensorView> tensors;
-  std::vector<std::vector<float>> permuted;  // owns the bytes of the views in `tensors`
+  std::vector<std::vector<float>> permuted;  // owns the reordered B matrices; `tensors` has views of them
   const auto matrices = adaptable_matrices(config);
   for (const Adapter::Part& part : adapter.parts) {
     const TensorSpec& spec = matrix_of(part, matrices, where);

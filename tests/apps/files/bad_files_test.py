@@ -40,7 +40,8 @@ def run(program, *args):
 
 
 def commands(folder, model, tokenizer, prompts=None):
-    """Returns {program: command}. export writes a Hugging Face directory, so that it reads the whole model."""
+    """Returns {program: command} for generate, export and inspect. Without a file `prompts`, generate's prompt is "a".
+    export writes a Hugging Face directory, so that it reads the whole model."""
     more = ["--tokenizer", tokenizer] if tokenizer else []
     prompt = ["--prompts", prompts] if prompts else ["a"]
     generate = ["generate", "--json", "-t", 1, "-n", 2, "-m", model, *more, *prompt]

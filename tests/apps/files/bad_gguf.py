@@ -8,8 +8,8 @@ from sound import ARRAY, I32, STRING, U8, U32, U64, Tensor
 
 
 def write(folder, model, packed):
-    """Writes the model, or `packed` unless it is None: the file's bytes, or (first bytes, length) of a sparse file.
-    Returns (path, None), because a GGUF needs no tokenizer file."""
+    """Writes the model. `packed`, unless None, replaces it: the file's bytes, or (first bytes, length) of a sparse
+    file. Returns (path, None), because a GGUF needs no tokenizer file."""
     return write_file(folder / "m.gguf", model.pack() if packed is None else packed), None
 
 
@@ -56,7 +56,8 @@ def factors(*values):
 
 
 def sparse(change, size):
-    """Returns a function that turns a model into a sparse file of `size` bytes: metadata after `change`, then zeros."""
+    """Returns a function that maps a model to a sparse file, (first bytes, `size`): the header after
+    `change`, then zeros."""
     def apply(g):
         g.tensors = []
         change(g)

@@ -28,7 +28,7 @@ def wide_heads(g):
 
 
 def experts_apart(g):
-    """Stores a tensor for each expert, as GGUF files of 2023 do: blk.0.ffn_gate.0.weight."""
+    """Replaces stacked experts by a tensor per expert, such as blk.0.ffn_gate.0.weight, as in GGUF files of 2023."""
     for which in ("gate", "up", "down"):
         stack = g.tensor(f"blk.0.ffn_{which}_exps.weight")
         size = len(stack.data) // 4

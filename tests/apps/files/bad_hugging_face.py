@@ -54,7 +54,7 @@ def write(folder, model, _):
 
 
 def raw(file, data):
-    """Returns a function that replaces the contents of the model's file `file` by `data`. None removes the file."""
+    """Returns a function that sets the contents of a model's file `file` to `data`, or removes it if `data` is None."""
     return lambda m: m.files.update({file: data})
 
 
@@ -109,7 +109,7 @@ sparse.add("gigabyte of zeros", "more than the limit of 16777216", lambda m: Non
 # ---- safetensors ----
 
 def text(data, size=None):
-    """Returns a function that replaces the safetensors header by `data`, and its stored size by `size` if given."""
+    """Returns a function that replaces the safetensors header with `data`, and its stored size with `size` if given."""
     return lambda m: m.files.update({"model.safetensors": m.shards["model.safetensors"].pack(data, size)})
 
 

@@ -16,12 +16,12 @@ from support import FAILED, WRONG_USAGE, assert_refused, one_json, run, succeed
 
 FAMILIES = ["llama", "qwen3", "gemma2", "gpt_oss", "mixtral", "qwen2_moe", "olmo2", "granite", "glm4_moe",
             "deepseek_v2", "deepseek_v3"]
-MORE = {"glm": dict(partial_rotary_factor=1.0)}  # RoPE rotates all elements of a head
+MORE = {"glm": dict(partial_rotary_factor=1.0)}  # instead of 0.5, so that RoPE rotates all elements of a head
 POST_NORM = {"gemma2": "post_attention_layernorm", "olmo2": "post_attention_layernorm"}
 IDS = [int(i) for i in np.random.default_rng(5).integers(0, 5, 60)]  # longer than the sliding windows
 OTHER = [int(i) for i in np.random.default_rng(6).integers(0, 5, 23)]
 TOLERANCE = 1e-4  # relative to a row's largest value
-ROUNDED = 6e-4  # relative error of the numbers in JSON, which have four significant digits
+ROUNDED = 6e-4  # relative tolerance for numbers in the JSON output, which have four significant digits
 
 
 def text_of(ids):
@@ -119,7 +119,7 @@ def test_lens_and_candidates_match_transformers(model):
             assert one["p"] == pytest.approx(p[row][final[row]].item(), rel=ROUNDED)
         size = hidden.double().pow(2).mean(-1).sqrt()
         assert said["residual"][level] == pytest.approx(size.tolist(), rel=ROUNDED)
-    for row, one in enumerate(said["candidates"]):  # p still has the probabilities after the last layer
+    for row, one in enumerate(said["candidates"]):  # p: probabilities after the last layer, left by the loop above
         best = p[row].sort(descending=True).values
         assert [id for id, _, _ in one["list"]] == logits[row].argsort(descending=True).tolist()
         assert one["top_k"] == len(best)
@@ -179,7 +179,7 @@ def test_experts_match_transformers(model):
             assert rows is None
             continue
         assert all(len(row) == n for row in rows)
-        if name == "mixtral":  # Mixtral normalizes the weights of each token's experts
+        if name == "mixtral":  # Mixtral scales the weights of each token's experts to a sum of 1
             assert all(sum(weight for _, weight in row) == pytest.approx(1, abs=1e-3) for row in rows)
 
 
@@ -220,7 +220,8 @@ def test_interventions_match_transformers(model):
     other = heads_of(reference, OTHER)[1][:, columns]
     logits_with(["--mean", "1.2", "--mean-over", text_of(OTHER)], projections,
                 only(lambda z: replaced(z, everywhere, other.mean(0))))
-    # One request replaces head 2 in three layers: by zero in layer 1, by its mean in 0, by its output for OTHER in 2.
+    # One run replaces head 2 in three layers: by its mean in layer 0, by zeros in layer 1, and by its output for the
+    # text OTHER in layer 2.
     others = heads_of(reference, OTHER)[2][:, columns]
     three = {0: mean, 1: lambda z: replaced(z, everywhere, 0.0),
              2: lambda z: replaced(z, slice(len(IDS) - len(OTHER), None), others)}
@@ -240,7 +241,8 @@ def test_interventions_match_transformers(model):
         assert abs(one["remainder"]) < 1e-3 * np.abs(shares).max()
     logits_with(["--patch", "1.2@7:20", "--from", text_of(OTHER)], projections,
                 only(lambda z: replaced(z, 7, other[20])))
-    # Ablating a layer makes its output equal its input. Patching a residual uses the layer's output for OTHER.
+    # Ablating a layer makes its output equal its input. Patching the layer's residual sets its output to that for the
+    # text OTHER.
     layers = reference.model.layers
     inputs = []
     skip = lambda layer, x: (inputs.append(x), inputs[-2] if layer == 2 else x)[1]
@@ -286,7 +288,8 @@ def test_activations_have_the_names_shapes_and_order_of_transformer_lens(model):
 
 @pytest.mark.parametrize("model", ["qwen3", "deepseek_v3"], indirect=True)
 def test_queries_and_keys_of_other_families_precede_norms_and_rope(model):
-    """Qwen3 normalizes queries and keys. DeepSeek-V3 makes keys from latents and rotates only their last elements."""
+    """hook_q and hook_k are saved before Qwen3's norms and before RoPE. DeepSeek-V3's keys are computed from latents,
+    and RoPE rotates only their last elements."""
     name, reference, folder = model
     _, saved = explain(folder)
     attention, config = reference.model.layers[1].self_attn, reference.config

@@ -38,7 +38,7 @@ def test_shards_of_transformers_round_trip_exactly(tmp_path, kind, tied):
     shards = sorted((tmp_path / "ours").glob("model-0*.safetensors"))
     assert len(shards) > 2
     index = json.loads((tmp_path / "ours" / "model.safetensors.index.json").read_text())
-    for shard in shards:  # the index lists each shard's tensors
+    for shard in shards:  # the index must list exactly the tensors of each shard
         tensors = {name for name in load_file(shard) if not name.startswith("__pad__.")}
         assert tensors == {name for name, file in index["weight_map"].items() if file == shard.name}
 

@@ -30,7 +30,7 @@ def assert_same_file(ours, theirs, version, shape):
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 def test_export_writes_the_published_format(tmp_path, shape, version):
     theirs = sound.Llama2c(version, shape).pack()
-    floats = tmp_path / "floats.bin"  # the source: version 0 stores the weights unchanged
+    floats = tmp_path / "floats.bin"  # the file to export; version 0 stores the weights unchanged
     floats.write_bytes(sound.Llama2c(0, shape).pack())
     succeed("export", floats, "--format", "llama2c", "--version", version, "--out", tmp_path / "ours.bin")
     assert_same_file((tmp_path / "ours.bin").read_bytes(), theirs, version, shape)
@@ -39,7 +39,8 @@ def test_export_writes_the_published_format(tmp_path, shape, version):
 @pytest.mark.parametrize("version", [0, 1, 2])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 def test_published_format_is_read(tmp_path, shape, version):
-    """Exports the file to GGUF and compares the bits of all weights, or the dequantized values of version 2."""
+    """A GGUF exported from the file must have the bits of its weights, or for version 2 the bits of their dequantized
+    values."""
     (tmp_path / "m.bin").write_bytes(sound.Llama2c(version, shape).pack())
     (tmp_path / "t.json").write_bytes(sound.json.dumps(sound.character_json()).encode())
     succeed("export", tmp_path / "m.bin", "--tokenizer", tmp_path / "t.json", "--out", tmp_path / "m.gguf")

@@ -9,7 +9,8 @@ import sound
 import torch
 import transformers
 
-# Grouped queries, unusual head dimensions and windows that end within a KV cache block reveal bugs in the models.
+# Grouped queries, unusual head dimensions and windows that end within a KV cache block reveal bugs that common
+# sizes hide.
 SHARED = dict(vocab_size=len(sound.CHARACTERS) + 1, hidden_size=32, intermediate_size=64, num_hidden_layers=3,
               num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256, rms_norm_eps=1e-6,
               bos_token_id=5, eos_token_id=5, pad_token_id=None)
@@ -98,7 +99,7 @@ MODELS = {
                           rope_parameters=dict(rope_type="yarn", rope_theta=1e4, factor=8.0, beta_fast=32.0,
                                                beta_slow=1.0, truncate=False, original_max_position_embeddings=64))),
 }
-# Gemma 2 27B scales attention scores differently. llama.cpp recognizes it by its 46 layers.
+# Gemma 2 27B divides attention scores by √(dim / heads) instead of √head_dim. llama.cpp recognizes it by its 46 layers.
 GEMMA_27B = (transformers.Gemma2Config,
              dict(head_dim=16, query_pre_attn_scalar=8, sliding_window=37, num_hidden_layers=46))
 # {model_type: (architecture in GGUF, model_type after export from this GGUF)}. The default architecture is model_type
@@ -125,7 +126,7 @@ def make(name, **more):
                 parameter.normal_(0.0 if key.endswith("bias") else 1.0, 0.3)
             if "gpt_oss" in name and key.endswith("gate_up_proj"):
                 parameter.mul_(6)  # so large that gpt-oss clamps some activations
-            if "gemma" in name and parameter.dim() == 1:  # bfloat16, as published: 1 + w is exact in float32
+            if "gemma" in name and parameter.dim() == 1:  # w is bfloat16, as published, so 1 + w is exact in float32
                 parameter.copy_((parameter - 1).bfloat16().float())
         for key, buffer in model.named_buffers():
             if key.endswith("e_score_correction_bias"):
@@ -176,8 +177,8 @@ def window_of(model):
 
 
 def choices(model, prompt, tokens):
-    """Returns transformers' greedy choice at each index of `tokens`, given the earlier ones, and the differences of the
-    two highest logits.
+    """Returns transformers' greedy choice at each index of `tokens`, given `prompt` and the earlier tokens, and the
+    differences of the two highest logits.
 
     If the choices equal `tokens`, these are transformers' greedy output. As in Folio, <|endoftext|> is never chosen.
 """

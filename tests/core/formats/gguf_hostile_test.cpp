@@ -1,4 +1,4 @@
-// Tests core/formats/gguf.h on damaged files: a one-line Error, never a crash, a hang or a huge allocation.
+// Tests core/formats/gguf.h on damaged files: each gives a one-line Error, never a crash, a hang or a huge allocation.
 #include <gtest/gtest.h>
 
 #include "core/file_io.h"
@@ -67,7 +67,8 @@ class GgufHostile : public ::testing::Test {
   TempDir dir_;
 };
 
-// Returns a small file with metadata of every type. It ends with tensor data, so that every truncation cuts something.
+// Returns a small file with numbers, strings and nested arrays as metadata. It ends with tensor data, so that every
+// truncation removes something.
 RawGguf a_bit_of_everything() {
   RawGguf file;
   file.pairs = {

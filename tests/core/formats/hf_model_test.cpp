@@ -271,7 +271,7 @@ TEST(HfModel, SplitRopeLayoutsStayMapped) {
   for (const FamilyInfo& family : families()) {
     const TempDir dir;
     ModelConfig config = kGrouped;
-    // Skips families with experts, latent attention or stored norm weights minus 1, since more tensors are copied.
+    // Skips families with experts, latent attention or norms stored minus 1, because more of their tensors are copied.
     if (!family.mixture.none || family.latent || hf_family(family.family).norms_stored_minus_1) continue;
     config.family = family.family;
     write_hf_directory(dir.path(), numbered_weights(config), 10);

@@ -40,7 +40,7 @@ TEST(Llama2c, Version2ClampsIfTheStepIsSubnormal) {
   const TempDir dir;
   Weights weights = numbered_weights(llama2c_shapes()[0]);
   const float least = std::numeric_limits<float>::denorm_min();
-  // The step, 190 / 127 of the smallest float, rounds to the smallest float. So a value of 190 steps is clamped to 127.
+  // The step, 190 / 127 of the smallest subnormal, rounds to the smallest subnormal. So 190 steps are clamped to 127.
   const std::vector<float> group{190 * least, -190 * least, least, 0.0F};
   std::copy(group.begin(), group.end(), weights.tensors[0].begin());
   write(dir / "m.bin", weights, 2);

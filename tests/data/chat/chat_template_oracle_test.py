@@ -100,7 +100,7 @@ def test_chats_match_transformers(name, tmp_path):
             continue
         assert "error" not in answer and text_of(answer) == expected, messages
         rendered += 1
-    # Some templates of vision models reject contents that are strings, so that only a few chats are rendered.
+    # Some vision models' templates reject contents that are strings, so only a few chats are rendered.
     assert rendered > (150 if template in KNOWN.values() else 30) * len(chats) / len(everything)
 
 
@@ -187,7 +187,7 @@ PUBLISHED = [name for name in ALL if "training" not in name]  # without TRL's tr
 
 @functools.lru_cache
 def tool_formats():
-    """Returns {name: tool format} of all templates. Delimiters in them, such as <|end|>, count as special tokens."""
+    """Returns {name: tool format} of all PUBLISHED templates. Their delimiters, such as <|end|>, are special tokens."""
     marks = re.compile(r"<\|[a-z_]+\|>|\[/?[A-Z_]{4,}\]|<｜[^｜]+｜>|<[a-z]+_of_[a-z]+>|<\|?[a-z_]*turn\|?>")
     with tempfile.TemporaryDirectory() as folder:
         answers = folio([{"template": ALL[name], "bos": BOS, "eos": EOS, "tool_format": True,
@@ -343,7 +343,7 @@ def test_named_templates_in_gguf_match_the_package(tmp_path):
     assert [answer.get("text") for answer in texts] == ["default False", "tool_use True"], texts
 
 
-# ---- Jinja itself ----
+# ---- The Jinja interpreter, compared with jinja2 ----
 
 def jinja(template, variables):
     try:

@@ -1,7 +1,8 @@
 // Test tool that renders Jinja templates and chats.
 //   chat_template_tool FILE     FILE is a JSON list of requests; prints the list of results, {"error"} for a rejected
 //                               request. A request and its result are one of:
-//     {"template": Jinja or "name": NAME or FILE, "bos", "eos", "messages", "add_generation_prompt" (default: true),
+//     {"template": Jinja (or "name": a built-in template or FILE), "bos", "eos", "messages", "add_generation_prompt":
+//      true or false (default: true),
 //      "tools": […], "arguments_as_text" (default: false), "marks": [other special tokens]}
 //                            -> {"pieces": [[text, is_template], …], "end_of_turn": text}
 //     {"template", "bos", "eos", "marks", "tool_format": true}

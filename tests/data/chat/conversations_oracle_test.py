@@ -29,8 +29,8 @@ CONTENTS = ["Hello", "Ünïcode 中文 😀", "12345.", " both ends ", "\n", "\n
 
 
 def chatml_with_tags(template, expression, answer):
-    """Returns `template`, which renders all roles with `expression`, changed to render assistant messages with
-    `answer`, which has {% generation %} tags."""
+    """Returns `template`, changed so that `expression` renders only users' and system messages. Assistant messages are
+    rendered by `answer`, which has {% generation %} tags."""
     assert template.count(expression) == 1
     return template.replace(expression, "{% if message['role'] == 'assistant' %}" + answer + "{% else %}" + expression +
                             "{% endif %}")
@@ -49,7 +49,7 @@ TAGGED = {
 # Without special tokens around answers, a token can extend beyond an answer's start (" Hello") or end (".\\n\\n").
 PLAIN = ("{% for message in messages %}{{ message['role'] + ': ' }}{% if message['role'] == 'assistant' %}{% generation %}"
          "{{ message['content'] }}{% endgeneration %}{% else %}{{ message['content'] }}{% endif %}{{ '\\n\\n' }}{% endfor %}")
-# Models whose training templates in TRL render like the published ones, but also train the line break after an answer.
+# Models whose training templates in TRL render like the published ones, but also train on the line break after answers.
 TRL_PAIRS = ["llama3", "gemma", "gemma3", "qwen3_instruct_2507", "cohere"]
 
 
@@ -96,7 +96,8 @@ def conversations(systems=(False, True)):
 
 
 def ours(path, requests, tools=None):
-    """Returns Folio's training examples for each (tokenizer, template, conversations), one example per conversation."""
+    """Returns Folio's training examples for each request (tokenizer, template, conversations), one per conversation. If
+    the template is None, Folio uses the tokenizer's."""
     asked = []
     for i, (tokenizer, template, chats) in enumerate(requests):
         lines = path / f"{i}.jsonl"
@@ -109,7 +110,7 @@ def ours(path, requests, tools=None):
 
 
 def theirs(tokenizer, template, chat, tools=None):
-    """Returns the tokens and the mask of learned tokens by transformers, up to the last learned token."""
+    """Returns a chat's tokens and the mask of learned tokens from transformers, up to the last learned token."""
     encoded = tokenizer.apply_chat_template(chat, chat_template=template, tools=tools, return_dict=True,
                                             return_assistant_tokens_mask=True)
     mask = encoded["assistant_masks"]
@@ -200,7 +201,7 @@ def test_tokens_across_an_answers_start_are_learned(small, tmp_path):
 
 @pytest.mark.parametrize("name", TRL_PAIRS)
 def test_answers_match_trl_except_the_line_end(name, small, tmp_path):
-    """TRL also trains the line break after an answer. Folio doesn't, since generation ends before the line break."""
+    """TRL also trains on the line break after an answer. Folio doesn't, since generation ends before the line break."""
     fast, path = small
     chats = list(conversations((False,)))
     for example, chat in zip(ours(tmp_path, [(path, TRL[name], chats)])[0], chats):

@@ -27,8 +27,8 @@ TEXT = mixed_text(1_100_000 if LONG else 100_000)
 
 @functools.cache
 def all_characters():
-    """Returns every character of the assigned planes, in random order. Each is preceded by "a" and followed by
-    a random letter, digit, space or punctuation mark.
+    """Returns every character of the assigned planes, in random order. Each is preceded by "a" and
+    usually followed by a random letter, digit, space or punctuation mark.
 
     Omits digits that are new in Unicode 17, because `tokenizers` uses Unicode 16 in regular expressions but Unicode
     17 in its pre-tokenizer Digits.

@@ -21,7 +21,8 @@ std::string entry(const std::string& piece, float score = 0) {
   return raw(score) + raw(static_cast<int32_t>(piece.size())) + piece;
 }
 
-// Returns a tokenizer.bin with the 259 entries that every such file has, followed by `pieces`.
+// Returns a tokenizer.bin with the 259 entries that every such file has, followed by `pieces`. Its header gives
+// `longest` as the length of the longest piece in bytes.
 std::string file_of(const std::vector<std::string>& pieces, int32_t longest = 6) {
   std::string bytes = raw(longest) + entry("<unk>") + entry("\n<s>\n") + entry("\n</s>\n");
   for (int b = 0; b < 256; ++b) bytes += entry(byte_piece(static_cast<uint8_t>(b)));

@@ -248,7 +248,7 @@ def test_llama_tokenizers_saved_by_transformers_are_read(settings, files, tmp_pa
 
 
 def test_bpe_with_incomplete_merges_is_rejected(tmp_path):
-    """BpeTrainer writes one merge per piece, but SentencePiece merges any pair that forms it. Tokens would differ."""
+    """BpeTrainer writes one merge per piece. SentencePiece merges any pair that forms a piece, so tokens differ."""
     tokenizer = tokenizers.Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(MARK), normalizers.Replace(" ", MARK)])
     tokenizer.decoder = tokenizers.decoders.Sequence(

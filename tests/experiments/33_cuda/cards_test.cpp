@@ -19,8 +19,8 @@ TEST(CudaCards, OccupancyIsTheTightestLimit) {
   expect(256, 32, 0, 64, "threads");    // 8 blocks of 8 warps
   expect(32, 32, 0, 32, "blocks");      // 32 blocks of a warp
   expect(256, 64, 0, 32, "registers");  // 65,536 / (64 · 256) = 4 blocks
-  expect(256, 33, 0, 48, "registers");  // 1,280 registers per warp: 12 warps in each of 4 partitions, 6 blocks
-  expect(128, 32, size_t{48} << 10U, 16, "shared");          // 228 / (48 + 1) KiB: 4 blocks of 4 warps
+  expect(256, 33, 0, 48, "registers");  // 33 are allocated as 40: 12 warps in each of 4 partitions, 6 blocks
+  expect(128, 32, size_t{48} << 10U, 16, "shared");          // 228 KiB / (48 + 1 reserved): 4 blocks of 4 warps
   EXPECT_EQ(occupancy(cards()[1], 1024, 32, 0).warps, 32U);  // the RTX 4090's 48 warps hold one block of 32
 }
 

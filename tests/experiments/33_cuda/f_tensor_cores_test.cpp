@@ -10,7 +10,8 @@ namespace {
 
 using infer::gpu::Kind;
 
-/// Operands of a product: integers, whose products and sums are exact in any order.
+/// A matrix product: F16 weights (n_out, k), inputs (n_rows, k) and the expected output (n_rows, n_out). All values are
+/// integers, so that sums are exact in any order.
 struct Operands {
   Operands(Stream& stream, size_t n_out, size_t n_rows, size_t k) {
     std::vector<uint16_t> w(n_out * k);

@@ -7,7 +7,7 @@
 namespace folio::experiments {
 namespace {
 
-/// A feed-forward network in device memory. expected() computes its output on the host.
+/// A feed-forward block (norm, SwiGLU, residual) in device memory. expected() computes its output on the host.
 struct Network {
   Network(Stream& stream, size_t dim, size_t hidden) : dim(dim), hidden(hidden) {
     x = on_device(stream, ramp(dim));
@@ -37,7 +37,7 @@ struct Network {
 
   [[nodiscard]] std::vector<double> expected(const std::vector<float>& row) const {
     const std::vector<float> norms = ramp(dim);
-    const std::vector<float> matrix = ramp(hidden * dim);  // values of gate, up and down
+    const std::vector<float> matrix = ramp(hidden * dim);  // gate, up and down have the same values
     double squares = 0.0;
     for (const float v : row) squares += double{v} * v;
     std::vector<double> result(row.begin(), row.end());

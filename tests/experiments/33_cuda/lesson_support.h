@@ -25,7 +25,7 @@ template <typename Run>
   return scope.counts();
 }
 
-/// Returns n floats between -1 and 1 that all differ.
+/// Returns n evenly spaced floats that increase from -1 and stay below 1.
 [[nodiscard]] inline std::vector<float> ramp(size_t n) {
   std::vector<float> x(n);
   for (size_t i = 0; i < n; ++i) x[i] = 2.0F * static_cast<float>(i) / static_cast<float>(n) - 1.0F;

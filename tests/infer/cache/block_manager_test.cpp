@@ -344,7 +344,8 @@ TEST(BlockManager, EqualBlocksAreCachedOnce) {
   append(cache, all, 8 * 32);  // fails if a block was cached twice and not freed
 }
 
-// A sequence that continues a cached one of 70 tokens reuses its two full blocks of 32 positions and its tail of 6.
+// A sequence that continues a cached sequence of 70 tokens reuses the cached one's two full blocks of 32 positions, and
+// its last block, of 6 positions (the tail).
 TEST(BlockManager, ContinuationReusesTheTail) {
   BlockManager cache(8);
   Memory memory(cache);

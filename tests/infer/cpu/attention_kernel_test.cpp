@@ -81,14 +81,15 @@ struct AttentionCase {
   size_t head_dim;
   size_t place;
   double scale_of_queries;
-  size_t window = 1000;  ///< number of last positions that a row attends to
+  size_t window = 1000;  ///< sliding window: number of most recent positions that a row attends to
   float cap = 0.0F;
   bool sinks = false;
-  size_t latent_rank = 0;  ///< 0: not latent
+  size_t latent_rank = 0;  ///< latent attention: leading elements of each value that are output; 0: not latent
   [[nodiscard]] size_t first_seen() const { return n_positions - std::min(n_positions, window); }
 };
 
-// Returns how many rows a kernel call may have, at most `most`: the rows' positions must all be in one KV block.
+// Returns how many rows a kernel call may have, at most `most`. The rows' positions, from n_positions - 1 on, must all
+// be in one KV block.
 size_t rows_to_the_blocks_end(size_t n_positions, size_t most) {
   return std::min(most, kBlockPositions - (n_positions - 1) % kBlockPositions);
 }
@@ -112,7 +113,8 @@ size_t value_offset(size_t head_dim) {
   return 7 * head_size<T>(head_dim);
 }
 
-// Returns blocks of random keys and values. Positions that no row attends to are NaN, as uninitialized memory may be.
+// Returns blocks of random keys and values. At positions that no row attends to, keys and values are NaN, as
+// uninitialized memory may be, except that BF16Pair values are 0.
 template <typename T>
 Blocks<T> make_blocks(const AttentionCase& c) {
   const size_t n_written = c.n_positions + c.n_rows - 1;
@@ -121,7 +123,7 @@ Blocks<T> make_blocks(const AttentionCase& c) {
     std::vector<float> wide(8 * head_size<float>(c.head_dim), kNaN);
     std::vector<T> block(8 * head_size<T>(c.head_dim));
     std::memset(static_cast<void*>(block.data()), 0xFF, block.size() * sizeof(T));
-    if constexpr (std::is_same_v<T, BF16Pair>) {  // the kernel needs finite values at unused positions
+    if constexpr (std::is_same_v<T, BF16Pair>) {  // unlike keys, unused values must be finite
       std::fill_n(block.begin() + static_cast<std::ptrdiff_t>(value_offset<T>(c.head_dim)), head_size<T>(c.head_dim),
                   T{});
     }
@@ -277,7 +279,7 @@ TEST_P(IsaAttention, GivesTheReferencesBitsAtEveryHeadWidth) {
   }
 }
 
-// Tests one number of queries for each number of rows, at varying lengths; `make long` tests all combinations.
+// For each length and number of rows, tests one number of queries. `make long` tests all numbers of queries.
 TEST_P(IsaAttention, GivesTheReferencesBitsForEveryNumberOfRows) {
   const bool all = std::getenv("FOLIO_LONG") != nullptr;
   constexpr size_t kQueries[] = {1, 2, 3, 4, 7, 8, 9, 14};

@@ -81,7 +81,7 @@ TEST(CpuAdapters, QuantizedAdapterErrorIsAtMostHalfAStep) {
       expected += part.scale * b * t[j];
       bound += part.scale * ((std::abs(b) + largest_b[j] / 254) * t_off[j] + largest_b[j] / 254 * std::abs(t[j]));
     }
-    // 1.001 covers float32 rounding of the sums, about a thousandth of the bound.
+    // The factor 1.001 allows for rounding of the float32 sums, which is less than a thousandth of the bound.
     EXPECT_LE(std::abs(got[i] - expected), bound * 1.001) << i;
     worst = std::max(worst, std::abs(got[i] - expected) / bound);
   }

@@ -137,8 +137,8 @@ TEST_P(FastKernels, MatmulGivesTheReferencesBits) {
   }
 }
 
-// Each term of a sum is rounded at most k + 1 times, with a relative error of at most 2^-24 each time. Some processors
-// round twice as often.
+// Each term of a sum is rounded at most k + 1 times, with a relative error of at most 2^-24 each time. The bound is
+// twice that, because some processors round twice as often.
 TEST_P(FastKernels, MatmulIsWithinItsRoundingErrors) {
   for (const size_t k : {32U, 160U, 1056U}) {
     constexpr size_t kRows = 20;
@@ -174,7 +174,8 @@ std::vector<float> logits_of(const core::StoredModel& model, std::span<const int
   return test::run(runner, test::rows_of(runner.cache().add_sequence(), text));
 }
 
-// Rounding to BF16 has a relative error of at most 2^-9. The logits may differ by ten such errors (root mean square).
+// Rounding to BF16 has a relative error of at most 2^-9. The logits' relative difference (root mean square) may be ten
+// times that.
 TEST(FastMachine, LogitsMatchRoundedInputs) {
   for (const core::DType type : {core::DType::F16, core::DType::BF16}) {
     test::Shape shape = test::typed_shapes()[2];  // its widths are multiples of 32

@@ -134,7 +134,7 @@ TEST_P(IsaGroups, QuantizedInputsMatchTheReference) {
   for (size_t i = 0; i < x.size(); ++i) {
     const auto exponent = static_cast<int>(core::random_below(6, i / 32, 260)) - 140;
     x[i] = i / 32 % 2 == 0 ? std::ldexp(x[i], exponent) : std::nearbyint(x[i] * 50.0F) * 0.5F;
-    if (i / 32 % 4 == 3 && i % 32 == 9) x[i] = 127.0F;  // makes the scale 1, so that halves are ties
+    if (i / 32 % 4 == 3 && i % 32 == 9) x[i] = 127.0F;  // makes the scale 1, so that values of x.5 are ties
   }
   std::fill_n(x.begin(), 32, 0.0F);
   std::fill_n(x.begin() + 32, 32, -0.0F);

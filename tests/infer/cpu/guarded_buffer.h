@@ -19,7 +19,7 @@
 namespace folio::infer::test {
 
 inline constexpr size_t kMisalignments = 9;
-inline constexpr size_t kPageEnd = kMisalignments;  // the placement right before an unreadable page
+inline constexpr size_t kPageEnd = kMisalignments;  // placement: the buffer ends at an unreadable page
 inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 /// A buffer that begins 0 to 8 elements after a 64-byte boundary, between guards with all bits set (NaN as floats), or
@@ -81,8 +81,8 @@ inline const std::vector<size_t> kLongLengths{47,   64,   1008, 1023, 1024, 1025
 inline const std::vector<std::pair<size_t, size_t>> kRanges{{0, 16}, {0, 1},   {3, 20}, {15, 33},
                                                             {5, 5},  {16, 18}, {7, 44}};
 
-/// A product of n_rows inputs, of k values each, and a matrix. Only the outputs [begin, end) of each row are computed.
-/// `place` is the placement of the buffers (see Guarded).
+/// A product of n_rows inputs of k values and a matrix. Only the outputs [begin, end) of each row are computed. Buffers
+/// begin `place` (0 to 8) elements after a 64-byte boundary, or end at an unreadable page if `place` is kPageEnd.
 struct MatmulCase {
   size_t k;
   size_t n_rows;

@@ -260,7 +260,7 @@ TEST_P(IsaKernels, AddLowRankGivesTheBitsOfAProduct) {
   }
 }
 
-// With up = 1 and gates of any size, the results cover e^-x over its whole range, including where it is clamped.
+// With up = 1 and gates of any size, the kernels compute e^-x over its whole range, including where it is clamped.
 TEST_P(IsaKernels, GatesGiveTheReferencesBitsAtExtremes) {
   const float inf = std::numeric_limits<float>::infinity();
   std::vector<float> gate{0.0F,    -0.0F, 1e-45F, -1e-45F, 1e-30F, 87.3F, -87.3F, 88.37F,

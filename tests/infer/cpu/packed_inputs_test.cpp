@@ -21,8 +21,8 @@ std::vector<float> packed_by_kernels(const kernels::Kernels& kernels, const std:
   return out;
 }
 
-// Two PackedInputs share one thread pool and pack inputs of different widths in turn. Each thread must read the inputs
-// of the PackedInputs that it is called for.
+// Two PackedInputs share one thread pool and pack inputs of different widths in turn. In each product, every thread
+// must read the inputs of that product's PackedInputs, not those of the other PackedInputs.
 TEST(PackedInputs, ThreadsUseTheCurrentMatmulsInputs) {
   for (const size_t n_threads : {1, 2, 3, 5}) {
     Cpu cpu({.n_threads = n_threads});

@@ -32,8 +32,8 @@ struct Case {
   int32_t rows_of_item = 0;  ///< maximum number of rows of a work item; 0: no limit
   double scale_of_queries = 1.0;
   float cap = 0.0F;
-  double scale_of_sinks = 0.0;  ///< 0: no sinks
-  uint32_t latent_rank = 0;     ///< latent attention, with latents of head_dim elements; 0: not latent
+  double scale_of_sinks = 0.0;  ///< scale of the random attention sinks; 0: no sinks
+  uint32_t latent_rank = 0;     ///< latent attention: a value is a key's first latent_rank elements; 0: not latent
 };
 
 // Queries, and the keys and values of some sequences in a KV cache whose unused positions are NaN.

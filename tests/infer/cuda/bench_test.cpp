@@ -95,7 +95,7 @@ TEST(CudaBench, TimesAttentionForPrefillAndDecode) {
 TEST(CudaBench, ReportsBytesOfDecodeSteps) {
   const Options options = tiny_options();
   const auto rows = rows_of(time_decoding, options);
-  ASSERT_EQ(rows.size(), 8U);  // two types, with and without --fast, one sequence and three
+  ASSERT_EQ(rows.size(), 8U);  // 2 types × with or without --fast × 1 or 3 sequences
   core::ThreadPool pool(1);
   for (const Record& row : rows) {
     const auto config = shape("tiny", 128);

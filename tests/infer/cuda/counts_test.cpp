@@ -70,7 +70,7 @@ TEST_P(Counting, WideAccessesReadSixteenBytesALane) {
 }
 
 TEST_P(Counting, BankConflictsFollowTheStride) {
-  // The number of conflicts is the number of lanes in the fullest bank minus one, for the store and for the load.
+  // The store and the load each have n - 1 conflicts, where n is the maximum number of lanes that access one bank.
   for (const auto& [stride, conflicts] :
        std::vector<std::pair<unsigned, unsigned>>{{0, 0}, {1, 0}, {2, 1}, {4, 3}, {32, 31}, {33, 0}}) {
     if (stride == 0) continue;  // all lanes would write one word: a race

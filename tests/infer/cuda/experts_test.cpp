@@ -47,7 +47,8 @@ struct GroupedMemory {
   Grouped sizes;
 };
 
-// The reference's result. `routes` has the weights of all experts (0 if not selected), `weights` those of `experts`.
+// The reference's result for all rows. `routes` has the weights of all experts, 0 if not selected. `experts` lists
+// only the selected experts, and `weights` their weights.
 struct Expected {
   std::vector<float> routes;
   std::vector<int32_t> experts;

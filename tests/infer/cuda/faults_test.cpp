@@ -109,7 +109,7 @@ TEST(EmulatorFaults, NamesALaneOutsideTheBlock) {
   EXPECT_TRUE(contains(error, "lane 16 of warp 1 is not in the block"));
 }
 
-// Without the race detector, only writes are detected.
+// Without the race detector, the emulator detects writes past the end of shared memory, but not reads.
 TEST(EmulatorFaults, DetectsWritesPastSharedMemory) {
   Stream stream(0);
   const DeviceMemory out(stream, 256);

@@ -37,8 +37,8 @@ def has_gpu():
 
 
 def measured(what):
-    """Returns the summary table of the benchmark records `what` as {row name: [cell, ...]}, and the number of rows that
-    miss their target or have no record."""
+    """Summarizes the benchmark records `what`. Returns the table of decode steps as {row name: [cell, ...]}, and the
+    number of rows that miss their target or have no record."""
     summary = gpu_summary.Summary(what)
     gpu_summary.add_decode(summary)
     return {line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:6]] for line in summary.lines}, summary.missed
@@ -66,7 +66,7 @@ def test_unknown_steps_are_rejected(tmp_path):
 def test_timed_out_command_keeps_its_output(tmp_path, monkeypatch):
     run = gpu_check.Run("decode", tmp_path, time.monotonic() + 600)
 
-    class Timer(threading.Thread):  # expires once the command has written a line, not after a time
+    class Timer(threading.Thread):  # calls stop() once the command has written a line, not after `seconds`
         def __init__(self, seconds, stop):
             super().__init__(target=lambda: (wait_until(lambda: "\nfirst\n" in (tmp_path / "decode.txt").read_text()), stop()))
 

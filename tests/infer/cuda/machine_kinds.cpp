@@ -5,8 +5,8 @@
 namespace folio::infer::test {
 namespace {
 
-// Relative error of a product of two floats on a GPU, which splits each float into two TF32 numbers (mma.h). Each
-// factor and the product lose up to 2^-20, on average half of that.
+// Average relative error of a product of two floats on a GPU, which splits each float into two TF32 numbers (mma.h).
+// Each factor and the product have an error of up to 2^-20, on average half of that.
 constexpr double kSplitFloats = 3 * 0x1p-21;
 
 }  // namespace

@@ -98,7 +98,7 @@ class PerturbedStage final : public PassThroughStage {
     perturb(o.in, error_of_product(type_of_heads_, k) + error_of_norm(config_.dim));
   }
   // Rounding a probability has the same effect as rounding the value that it weights, so perturb the value. A latent is
-  // also the key, so its scores are perturbed here and in Attend.
+  // also the key, so this also perturbs the scores, which Attend perturbs again.
   void perturb_inputs(const RotateAndStore& /*o*/) {
     perturb(config_.latent() ? Slot::Latent : Slot::Value,
             attention_ + (static_cast<double>(n_positions_) + 64.0) * 0x1p-22);
@@ -215,7 +215,7 @@ size_t likeliest(std::span<const float> logits) {
 // with probability 1 - δ = 0.999, if rounding errors are independent with mean zero. σ² is the position's mean squared
 // deviation in runs that change each rounded value by a random fraction of its maximum rounding error, times a factor
 // for the most sensitive token: its squared deviation relative to this mean, averaged over the positions. Positions
-// where other experts are selected may exceed the bound.
+// where the GPU selects other experts than the CPU may exceed the bound.
 struct Sensitivity {
   std::vector<double> bounds;  ///< (positions)
   double n_other = 0.0;        ///< mean number of positions whose likeliest token changes in a perturbed run

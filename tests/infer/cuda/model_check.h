@@ -26,8 +26,8 @@ struct CheckResult {
   double largest_share = 0.0;  ///< maximum of |GPU - CPU| / (bound of the position)
   size_t n_outside = 0;        ///< positions with a logit whose difference exceeds the bound
   size_t n_close = 0;          ///< positions where the CPU's two best logits differ by at most twice the bound
-  size_t n_other = 0;          ///< positions of n_close where the GPU's likeliest token differs from the CPU's
-  size_t n_wrong = 0;          ///< other positions where the GPU's likeliest token differs from the CPU's
+  size_t n_other = 0;          ///< positions counted in n_close where the GPU's likeliest token isn't the CPU's
+  size_t n_wrong = 0;          ///< positions not counted in n_close where the GPU's likeliest token isn't the CPU's
 
   double n_other_of_cpu = 0.0;  ///< mean number of positions whose likeliest token changes in a perturbed CPU run
 
@@ -37,8 +37,8 @@ struct CheckResult {
   [[nodiscard]] std::string to_string() const;
 };
 
-/// Compares the logits of `machine`, which runs all layers, with the CPU's: the prompt in one step, then one token at a
-/// time. Throws core::Error if a logit is not finite.
+/// Compares the logits of `machine`, which runs all layers, with the CPU's: the prompt in as few steps as possible,
+/// then the tokens that the CPU draws, one per step. Throws core::Error if a logit is not finite.
 [[nodiscard]] CheckResult check_model(const core::StoredModel& model, Machine& machine, std::span<const int32_t> prompt,
                                       const CheckOptions& options);
 

@@ -1,6 +1,6 @@
 // Tests infer/cuda/sample.h: drawn tokens equal those of the host's sampler, except where rounding decides. The plain
-// and the fast form draw the same tokens. A draw depends neither on the order of threads and blocks nor on other draws
-// of its launch.
+// and the fast kernels draw the same tokens. A row's token depends neither on the order of threads and blocks nor on
+// the other rows of the launch.
 #include "infer/cuda/sample.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ struct Case {
   int64_t position = 0;
 };
 
-// Returns the tokens drawn for `cases`, which share a vocabulary, in one launch.
+// Returns the tokens drawn for `cases`, which must have the same vocabulary size, in one launch.
 std::vector<int32_t> drawn(const std::vector<Case>& cases) {
   const size_t vocab_size = cases.front().logits.size();
   std::vector<float> logits;
@@ -77,8 +77,8 @@ std::vector<int32_t> drawn_by_host(const std::vector<Case>& cases) {
   return tokens;
 }
 
-// Returns true if rounding may have decided that `token` is drawn: a probability is within `margin` of the cut of top-p
-// or min-p, or the random number is within `margin` of an end of the token's interval.
+// Returns true if rounding may have decided that `token` is drawn: a cumulative probability is within `margin` of
+// top-p, a probability is that close to min-p, or the random number is in the token's interval, widened by `margin`.
 bool is_near_a_border(const Case& c, int32_t token, double margin) {
   const SamplerOptions& o = c.options;
   if (token < 0 || o.temperature == 0.0F) return false;

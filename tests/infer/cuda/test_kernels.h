@@ -8,8 +8,8 @@ namespace folio::infer::gpu::test {
 
 // Kernels without bugs. They are launched with one-dimensional blocks unless stated otherwise.
 __global__ void scale(float* x, float by, unsigned n);
-/// Two kernels in which each thread writes an element of parts (n_blocks * threads) and the last block adds them. One
-/// thread of each block fences in joins(), every thread in joins_with_own_fences().
+/// Two kernels in which each thread writes an element of parts (n_blocks * threads) and the last block adds them. In
+/// joins(), one thread of each block calls __threadfence(); in joins_with_own_fences(), every thread does.
 __global__ void joins(unsigned* total, unsigned* parts, unsigned* done);
 __global__ void joins_with_own_fences(unsigned* total, unsigned* parts, unsigned* done);
 /// Writes seven results of each lane: __shfl_sync from lane 5, __shfl_xor_sync by 3, __shfl_down_sync by 4,

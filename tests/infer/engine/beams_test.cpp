@@ -1,5 +1,5 @@
-// Tests beams and choices in the engine: scores, policies, callbacks and errors. forms_together_test.cpp runs searches
-// in batches, and tests/apps/beams_test.py compares with transformers.
+// Tests requests with several outputs, sampled or by beam search: scores, custom policies, callbacks and errors.
+// forms_together_test.cpp runs searches in batches, and tests/apps/beams_test.py compares with transformers.
 #include <gtest/gtest.h>
 
 #include <algorithm>

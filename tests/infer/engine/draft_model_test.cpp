@@ -19,7 +19,7 @@ using test::EngineOn;
 using test::MachineKind;
 using test::random_tokens;
 
-// A draft model with all layers on the first machine of a kind.
+// A draft model with all layers on one machine, the first that kind.make() returns.
 class DraftModelOn : private test::Rig, public DraftModel {
  public:
   DraftModelOn(const MachineKind& kind, const core::StoredModel& model, const core::StoredModel& target,
@@ -89,7 +89,8 @@ TEST_P(DraftModelTest, DraftsMatchTheModel) {
   for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i].tokens, expected[i]) << "text " << i;
 }
 
-// Truncates the sequence and appends a token other than the draft, as in a rejection. Then slides the context.
+// Drafts depend only on the current tokens, even if earlier drafts were rejected (the sequence is truncated and gets
+// another token) or the context slides.
 TEST_P(DraftModelTest, FollowsRejectedDraftsAndSlides) {
   DraftModelOn model(GetParam(), small_, target_);
   Drafted one = drafted(tokens(50));

@@ -260,7 +260,8 @@ TEST_P(EngineTest, UndrawableTokensFailTheStep) {
   EXPECT_EQ(engine.take(after).tokens, drawn_alone(drawing(tokens(300, 2), 8, 2)));
 }
 
-// One of two requests has a slow consumer. The KV cache and the scheduler have capacity for one request at a time.
+// A request whose consumer is slow pauses and frees its KV blocks, so that another request runs. The KV cache and the
+// scheduler have capacity for only one request at a time.
 TEST_P(EngineTest, SlowConsumersPauseWithoutChangingTokens) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 160}, {.max_sequences = 1});
   const Request expected = drawing(tokens(70), 80, 3);

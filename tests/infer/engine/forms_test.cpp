@@ -196,7 +196,8 @@ TEST_P(Forms, DraftModelsFollowTheForm) {
   }
 }
 
-// Drafts are the tokens that the form forces, followed by the MTP module's tokens as far as the form accepts them.
+// Drafts are the tokens that the form (output constraint) forces, then the MTP module's tokens until the form rejects
+// one. They must not change outputs.
 TEST_P(Forms, ModulesFollowTheForm) {
   if (GetParam().name == "three_in_flight") GTEST_SKIP() << "several steps in flight keep no hidden states";
   core::ModelConfig config = model_.config;
@@ -230,7 +231,8 @@ TEST_P(Forms, BeamsFitTheForm) {
     EXPECT_EQ(result.finish_reason, FinishReason::Stop);
     expect_fits(result, request);
     texts.insert(result.tokens);
-    // The score is the log-probability without a mask. A complete output has no end token, so none is scored.
+    // The score is the tokens' mean log-probability from unmasked logits. A complete output isn't followed by an end
+    // token, so the score includes none.
     std::vector<int32_t> scored = request.prompt;
     scored.insert(scored.end(), result.tokens.begin(), result.tokens.end());
     double log_prob = 0.0;

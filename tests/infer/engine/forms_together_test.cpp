@@ -38,7 +38,8 @@ class FormsTogether : public test::FormTexts {
     for (size_t i = 0; i < kRequests; ++i) all.push_back(drawing(form(i), i, 24, 5 + 2 * i));
     return all;
   }
-  // Runs all requests together, with a large KV cache and one that causes preemptions. Expects the outputs of alone().
+  // Runs all requests together, with a large KV cache and one that causes preemptions. Expects the
+  // same outputs as when each request runs in its own engine.
   void expect_as_alone(std::vector<Request> requests, std::span<const core::Adapter> adapters = {}) const {
     std::vector<std::vector<GenerateResult>> expected;
     for (const Request& request : requests) {

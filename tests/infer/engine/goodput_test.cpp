@@ -151,7 +151,7 @@ TEST(Acceptance, FollowsTheDrafts) {
   for (int i = 0; i < 20; ++i) a.learn(4, 4);
   EXPECT_GT(a.first(), 0.6);
   EXPECT_GT(a.next(), 0.95);
-  for (int i = 0; i < 300; ++i) a.learn(4, 1 + i % 3);  // half of the drafts after an accepted one are accepted
+  for (int i = 0; i < 300; ++i) a.learn(4, 1 + i % 3);  // after an accepted draft, the next is accepted half the time
   EXPECT_NEAR(a.next(), 0.5, 0.05);
   EXPECT_GT(a.first(), 0.96);
   for (int i = 0; i < 100; ++i) a.learn(1, 1);
@@ -180,11 +180,12 @@ TEST(Acceptance, CountsRecentMisses) {
   EXPECT_EQ(a.n_misses(), 3U);
 }
 
-// The result of run(), which simulates `n_steps` steps of one sequence. `right` is the acceptance rate of drafts.
+// The total time and number of tokens of simulated steps.
 struct Drawn {
   double seconds = 0.0;
   double tokens = 0.0;
 };
+// Simulates n_steps steps of one sequence. Each draft is accepted with probability `right` if all before it are.
 template <class Seconds>
 Drawn run(Goodput& goodput, Acceptance& acceptance, int n_steps, double right, size_t most, double pass_seconds,
           std::mt19937_64& random, const Seconds& seconds_of) {

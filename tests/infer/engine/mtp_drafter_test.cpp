@@ -1,5 +1,5 @@
-// Tests infer/engine/mtp_drafter.h and forward/tokens_ahead.h: logits and drafts equal those of a plain one-layer model
-// whose embeddings are the module's inputs, all correct drafts are accepted, and outputs don't depend on drafts.
+// Tests infer/engine/mtp_drafter.h and forward/tokens_ahead.h: an MTP module's logits and drafts equal those of a plain
+// one-layer model with the module's inputs as embeddings, correct drafts are accepted, and drafts don't change outputs.
 #include "infer/engine/mtp_drafter.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ using test::MachineKind;
 using test::random_tokens;
 using test::RunnerOn;
 
-// A drafter on the first machine of a kind.
+// A drafter on one machine, the first that kind.make() returns.
 class MtpDrafterOn : private test::Rig, public MtpDrafter {
  public:
   MtpDrafterOn(const MachineKind& kind, const core::StoredModel& model, const CacheOptions& options = {})
@@ -62,7 +62,7 @@ class MtpDrafterTest : public ::testing::TestWithParam<MachineKind> {
   }
   [[nodiscard]] static std::vector<int32_t> tokens(size_t n, uint64_t seed = 1) { return random_tokens(n, seed, 37); }
 
-  // Returns the observed outputs of the final norm, and the logits, of all rows of a sequence.
+  // Returns the outputs of the final norm, which an observer copies, and the logits, for all rows of a sequence.
   static std::pair<std::vector<float>, std::vector<float>> observed(const core::StoredModel& model,
                                                                     std::span<const int32_t> tokens) {
     RunnerOn runner(GetParam(), model);
@@ -75,7 +75,7 @@ class MtpDrafterTest : public ::testing::TestWithParam<MachineKind> {
     return {hidden, logits};
   }
 
-  // Computes the module as a plain one-layer model whose embeddings are eh_proj [enorm(embedding); hnorm(hidden)].
+  // Computes the MTP module as a plain one-layer model with embeddings eh_proj [enorm(embedding); hnorm(hidden)].
   struct Oracle {
     core::Weights weights;
     std::vector<float> inputs{};  // (rows, dim)
@@ -147,7 +147,8 @@ class MtpDrafterTest : public ::testing::TestWithParam<MachineKind> {
 
 INSTANTIATE_TEST_SUITE_P(Machines, MtpDrafterTest, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
 
-// If any row has keeps_hidden set, a step returns all rows' hidden states. These and the logits equal observed values.
+// If any row has keeps_hidden set, a step returns all rows' hidden states. These equal the final norm's outputs that an
+// observer sees, and the logits don't change.
 TEST_P(MtpDrafterTest, StepsKeepTheHiddenStatesOfAllRows) {
   const core::StoredModel model = test::random_model(config());
   const auto dim = static_cast<size_t>(model.config.dim);
@@ -210,8 +211,8 @@ TEST_P(MtpDrafterTest, ModulesLogitsAndHiddenStatesAreTheOracles) {
   }
 }
 
-// Drafts equal those of the oracle for any split of rows into calls, after rejected drafts, and if the first rows are
-// skipped.
+// Drafts equal those of a plain one-layer model (Oracle) for any split of rows into calls, after rejected drafts, and
+// if the first rows are skipped.
 TEST_P(MtpDrafterTest, DraftsAreTheOracles) {
   const core::Weights weights = test::random_weights(config(), 7);
   const core::StoredModel model = test::model_in_memory(weights);
@@ -306,11 +307,13 @@ core::Weights counting() {
   return weights;
 }
 
-// With n accepted drafts, a step yields n + 1 tokens. The second request reuses KV blocks of model and module.
+// With n accepted drafts, a step yields n + 1 tokens. The second request reuses KV blocks of the model and of its MTP
+// module.
 TEST_P(MtpDrafterTest, ModulesThatCannotBeWrongAreAlwaysAccepted) {
   for (const core::Weights& weights : {own_copy(), counting()}) {
     const core::StoredModel model = test::model_in_memory(weights);
-    // Module positions are one less than the model's, so rotated keys differ by rounding errors, which Q8_0 enlarges.
+    // In the MTP module, a token's position is one less than in the model, so rotated keys differ by rounding errors,
+    // which Q8_0 enlarges. Sampled tokens then could differ.
     const bool sampled_too = weights.config.n_layers == 1 && GetParam().cache_type != CacheType::Q8_0;
     for (const float temperature : {0.0F, 1.0F}) {
       if (temperature > 0.0F && !sampled_too) continue;

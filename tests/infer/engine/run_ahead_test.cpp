@@ -32,8 +32,8 @@ class RunAhead : public ::testing::TestWithParam<MachineKind> {
   [[nodiscard]] std::vector<int32_t> drawn_by_host(const Request& r) const {
     return test::drawn_by_host(GetParam(), model_, r);
   }
-  // Continues r, whose output was `said`, with token 7 and four drawn tokens. Expects the drawn tokens to equal those
-  // of drawn_by_host(), which reuses no KV blocks.
+  // Continues r, whose output was `said`, with token 7 and four drawn tokens. Expects the engine to reuse cached KV
+  // blocks, and to draw the same tokens as without reuse.
   void expect_continues(Engine& engine, Request r, std::span<const int32_t> said) const {
     r.prompt.insert(r.prompt.end(), said.begin(), said.end());
     r.prompt.push_back(7);
@@ -51,8 +51,8 @@ INSTANTIATE_TEST_SUITE_P(Machines, RunAhead, ::testing::ValuesIn(test::machine_k
 
 class IssueOrder : public RunAhead {
  protected:
-  // Runs the requests. Returns the events (watched_machine.h) of the machine that runs the last layer. Sets several_,
-  // runs_ahead_ and draws_.
+  // Runs the requests. Returns the order of events on the last layer's machine: "b" if a step begins, "w" if its tokens
+  // are waited for. Sets several_, runs_ahead_ and draws_.
   std::string events(std::vector<Request> requests, const StepTime& time = {}) {
     auto machines = GetParam().make({.n_threads = 1});
     std::string events;

@@ -78,7 +78,7 @@ TEST(Scheduler, BeamsShareCommonBlocks) {
   EXPECT_LE(most, 3 + 4 + 2) << "three whole blocks of the prompt, and one of each beam";
 }
 
-// Runs two beam searches in a KV cache that fits one and a half. A search is preempted with all its beams.
+// The KV cache has memory for one and a half beam searches. One of two must be preempted with all its beams.
 TEST(Scheduler, BeamsArePreemptedAndStartTogether) {
   Simulation s(21, {.max_rows = 200, .max_sequences = 8});
   TextRequest old(text_of(40, 1), 100, 4, true);

@@ -124,7 +124,7 @@ class Simulation {
     for (const size_t i : request.live) scheduler.add(request.sequences[i]);
     requests_[request.id] = &request;
   }
-  // Removes a request, which is no beam search, from the scheduler until resume().
+  // Removes a request from the scheduler until resume(). The request must not be a beam search.
   void pause(TextRequest& request) {
     request.paused = true;
     for (const size_t i : request.live) {

@@ -15,7 +15,7 @@
 
 namespace folio::infer::test {
 
-/// Returns an adapter that has random low-rank parts for only some of the model's matrices.
+/// Returns a LoRA adapter with random matrices A and B of the given rank, for only some of the model's matrices.
 inline core::Adapter random_adapter(const core::ModelConfig& config, uint64_t seed, size_t rank) {
   using core::Role;
   constexpr std::array kTargets = {Role::Wq, Role::Wk, Role::Wv, Role::Wo, Role::W1, Role::W3, Role::W2};

@@ -16,7 +16,7 @@ using Kind = data::CallPiece::Kind;
 
 const char* const kCity = R"({"type": "object", "properties": {"city": {"enum": ["Bern", "Rom"]}}, "required": ["city"],
                              "additionalProperties": false})";
-// A schema with two members, to test the space after a comma.
+// A schema with two properties, to test the space after the comma between two arguments.
 const char* const kBoth =
     R"({"properties": {"a": {"const": [1, {"b": 2}]}, "c": {"type": "null"}}, "required": ["a", "c"],
                              "additionalProperties": false, "type": "object"})";

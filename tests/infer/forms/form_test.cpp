@@ -15,7 +15,8 @@
 namespace folio::infer::forms {
 namespace {
 
-// All copies of a repetition call the same rule, which is defined only while repeat() builds the first copy.
+// Masks equal those found by trying every token, although all copies of a repetition call one rule, which is defined
+// only while repeat() builds the first copy.
 TEST(Form, MasksAreCorrectInsideRepeatedRules) {
   const test::ListTokenizer tokenizer({"a", "b", "ab", "aab", "."});
   const auto tokens = std::make_shared<TokenTree>(tokenizer);
@@ -62,7 +63,7 @@ TEST(MakeForm, ChoiceAcceptsExactlyItsTexts) {
   EXPECT_TRUE(test::takes(*make_form(choice({"", "a"}), test::all_bytes()), ""));
 }
 
-// A state can't have 20,000 parses, so the common prefixes of choices must be parsed once.
+// 20,000 choices with a common prefix must share its parse, since the number of parses of a state is limited.
 TEST(MakeForm, ChoiceMayHaveThousandsOfTexts) {
   std::vector<std::string> texts;
   for (int i = 0; i < 20'000; ++i) texts.push_back("number " + std::to_string(i));

@@ -334,7 +334,7 @@ TEST(Grammar, RejectsEmptyAndEndlessGrammars) {
   EXPECT_EQ(
       message([](Grammar& g, Grammar::Rule r) { g.define(r, g.text("a{")); }, all & ~(std::bitset<256>(1) << '{')),
       "the model's vocabulary cannot produce it: no token contains the byte 0x7b, \"{\"");
-  // A string with a byte that no token contains is no error if there is another alternative.
+  // An alternative with a byte that no token contains is not an error if another alternative can be produced.
   EXPECT_EQ(message(
                 [](Grammar& g, Grammar::Rule r) {
                   g.define(r, g.choice(std::array{g.text("a{"), g.text("b")}));

@@ -109,7 +109,7 @@ class Drawn:
         r = self.random
         to = {"type": "integer", **self.bounds([-1000, -37, -10, -1, 0, 1, 5, 9, 10, 99, 100, 12345, 0.5, -2.5, 1e3])}
         if r.random() < 0.3:
-            to["multipleOf"] = r.choice([1, 2, 3, 7, 10, 25])  # no floats, for which jsonschema rounds
+            to["multipleOf"] = r.choice([1, 2, 3, 7, 10, 25])  # no floats, since jsonschema rounds quotients
         return to
 
     def draw_number(self, depth):
@@ -125,7 +125,7 @@ class Drawn:
             to["pattern"] = r.choice(PATTERNS)
             if r.random() < 0.5:
                 return to
-        few = 5 if r.random() < 0.9 else 400  # 400: long enough for the form to merge states
+        few = 5 if r.random() < 0.9 else 400  # long repetitions (400) are compiled with merged states
         if r.random() < 0.4:
             to["minLength"] = r.randrange(few)
         if r.random() < 0.4:
@@ -265,8 +265,8 @@ def n_orders(value):
 
 
 def is_written_otherwise(value):
-    """Returns True if json.dumps may write a number of the value in a way that the form rejects, such as 1.0 (an
-    integer), 1e-310 or Infinity."""
+    """Returns True if json.dumps may write a number in the value in a way that the output constraint rejects, such as
+    1.0 (an integer), 1e-310 or Infinity."""
     if isinstance(value, float):
         return not math.isfinite(value) or value.is_integer() or abs(value) < 1e-307
     if isinstance(value, (list, dict)):
@@ -322,8 +322,8 @@ def test_complete_outputs_are_valid(tool):
 
 
 def check_canonical(tool, schema, value, why):
-    """Expects the form to accept a valid value as json.dumps writes it, in one of the orders of its keys. Returns 1, or
-    0 if the value wasn't checked."""
+    """Expects the schema's output constraint to accept the JSON text of a valid value in at least one order of its
+    keys. Returns 1, or 0 if the value wasn't checked."""
     if is_written_otherwise(value) or n_orders(value) > 200:
         return 0
     if any(f'"format":"{name}"' in dumped(schema) for name in ["email", "ipv6", "uuid"]):
@@ -369,7 +369,7 @@ FEW = [{"enum": ["a", 1, [1], None]}, {"type": "boolean"}, {"type": "integer", "
 @pytest.mark.parametrize("bounds", [{}, {"minItems": 2}, {"maxItems": 2}, {"minItems": 1, "maxItems": 3}, {"minItems": 9}], ids=str)
 @pytest.mark.parametrize("items", FEW, ids=str)
 def test_unique_items_match_jsonschema(tool, items, bounds):
-    """Compares the form with jsonschema on all arrays of up to three values, with and without prefixItems."""
+    """The output constraint accepts the arrays of up to three values that jsonschema accepts, also with prefixItems."""
     values = [*{dumped(v): v for v in ["a", "b", 0, 1, -1, 2, True, False, None, [1], "0", 0.0]}.values()]
     for more in ({}, {"prefixItems": [{"const": "b"}, items]}):
         schema = {"type": "array", "uniqueItems": True, "items": items, **bounds, **more}
@@ -383,7 +383,7 @@ def test_unique_items_match_jsonschema(tool, items, bounds):
 
 
 def test_many_unique_items(tool):
-    """Tests arrays of ten unique items, and of up to three out of 24 unique items."""
+    """Accepts ten distinct items in any order, and up to three of 24 items, but no duplicates."""
     assert takes(tool, {"type": "array", "uniqueItems": True, "items": {"enum": [*range(10)]}, "minItems": 10},
                       [dumped([*range(9, -1, -1)]), dumped([*range(9)]), dumped([*range(9), 3])]) == [True, False, False]
     assert takes(tool, {"type": "array", "uniqueItems": True, "items": {"enum": [*range(24)]}, "maxItems": 3},
@@ -434,7 +434,7 @@ def test_discriminated_outputs_are_parsed_by_pydantic(tool, combination):
                              '{"pet":{"kind":"cow","lives":3}}']) == [True, False, True, False]
 
 
-# Schemas with repetitions so long that the copies far from both ends share states.
+# Schemas whose repetitions are so long that the copies far from both ends share their grammar states.
 FAR = [
     {"type": "string", "maxLength": 500},
     {"type": "array", "minItems": 300, "maxItems": 600},

@@ -27,11 +27,11 @@ class Drawn:
         self.random = random.Random(seed)
         self.most_times = most_times
         self.n_names = 0
-        self.n_stars = n_stars  # stars so far; at most two, since Python backtracks
+        self.n_stars = n_stars  # number of *, + and {n,}; at most two, since Python backtracks exponentially
         begin = self.random.choice(["", "", "^"])
         end = self.random.choice(["", "", end_anchor])
         self.text = begin + self.choice(3) + end
-        if begin or end:  # parenthesized, since anchors bind closer than |
+        if begin or end:  # parenthesized, since anchors bind more tightly than |
             self.text = self.random.choice([f"{begin}({self.choice(2)}){end}", f"({begin}{self.item(1)}|{self.item(1)}){end}"])
 
     def choice(self, depth):
@@ -120,8 +120,8 @@ def test_expressions_match_pythons_re(tool, search):
 
 
 def check_texts(tool, form, match, seed, n, without="\0"):
-    """Compares the form with `match` on random outputs, modified outputs and other texts, except texts that contain
-    `without`."""
+    """Expects the constraint `form` to accept the same texts as `match`: random outputs, modified outputs and random
+    texts. Outputs that contain `without` are skipped."""
     rng = random.Random(seed)
     said = tool.ask(**form, walks=8, length=6, seed=seed)
     if "error" in said:
@@ -145,7 +145,8 @@ def check_texts(tool, form, match, seed, n, without="\0"):
 
 @pytest.mark.skipif(not SMOLLM2.exists(), reason="make smollm2 fetches it")
 def test_masks_match_brute_force():
-    """Draws many long repetitions, whose middle copies share states, but few stars, which random walks rarely leave."""
+    """Masks equal those found by trying every token. Patterns have long repetitions, whose middle copies share states,
+    but no unbounded ones, which random walks rarely leave."""
     tool = Tool("--tokens", SMOLLM2)
     n = 0
     for seed in range(N // 10):

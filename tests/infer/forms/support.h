@@ -47,7 +47,7 @@ inline std::vector<std::string> random_texts(size_t n, std::string_view bytes, s
   return texts;
 }
 
-/// Returns the sorted ids of the tokens in the mask of a form's state.
+/// Returns the sorted ids of the tokens that the form's mask allows in state `place`.
 inline std::vector<int32_t> allowed_ids(Form& form, Form::Place place) {
   std::vector<int32_t> ids;
   for (const auto& [first, last] : form.allowed(place)) {
@@ -57,7 +57,7 @@ inline std::vector<int32_t> allowed_ids(Form& form, Form::Place place) {
   return ids;
 }
 
-/// Returns the sorted ids of the tokens whose bytes the form accepts one by one from this state: the expected mask.
+/// Returns the sorted ids of the tokens whose bytes the form accepts in state `place`. allowed_ids() must be the same.
 inline std::vector<int32_t> tried_ids(Form& form, Form::Place place, const data::Tokenizer& tokenizer) {
   std::vector<int32_t> ids;
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
@@ -73,7 +73,7 @@ inline bool takes(Form& form, std::string_view text) {
   return place != Form::kDead && form.may_end(place);
 }
 
-/// A form's source, outputs that it accepts, and outputs that it rejects.
+/// The source of an output constraint (regex, grammar or schema), and texts that it must accept or reject (`others`).
 struct Case {
   std::string_view source;
   std::vector<std::string> texts;

@@ -67,7 +67,8 @@ TEST(FormWork, WhatTakesMoreThanTheBudgetIsRejectedWithItsPlace) {
   EXPECT_NE(in_tools.find("].function.parameters.properties.p"), std::string::npos) << in_tools;
 }
 
-// For each kind of form, a budget of half its work is too small, and a budget of exactly its work is enough.
+// For each kind of output constraint, compiling it twice takes the same number of steps. A budget of this number is
+// enough, and half of it is too small.
 TEST(FormWork, IsDeterministicAndFullyCounted) {
   std::vector<std::string> choices;
   for (int i = 0; i < 500; ++i) choices.push_back("choice " + std::to_string(i));

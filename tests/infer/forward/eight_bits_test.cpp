@@ -20,7 +20,7 @@ using Group = std::array<float, kEightBitsGroup>;
 
 struct Quantized {
   std::array<int8_t, kEightBitsGroup> values;
-  uint32_t scale;  ///< bits of the float, to compare NaNs, too
+  uint32_t scale;  ///< the float's bits, so that NaNs can be compared
   friend bool operator==(const Quantized&, const Quantized&) = default;
 };
 

@@ -115,8 +115,8 @@ TEST_P(ForwardPass, MatchesTheTextbookModel) {
   for (size_t i = 0; i < got.size(); ++i) {
     ASSERT_NEAR(got[i], exact[i / vocab_of(model_)][i % vocab_of(model_)], tolerance) << "logit " << i;
   }
-  // Experts may be selected differently only if two scores, or two sums of two scores, are nearly equal. The error of a
-  // score is at most half that of the router's output.
+  // Experts may be selected differently only if the scores of two experts or groups are nearly equal. A group's score
+  // is the sum of its two best. A score's error is at most half that of the router's output.
   EXPECT_LE(textbook.worst_choice(), 2.0 * tolerance / size * textbook.largest_route());
 }
 

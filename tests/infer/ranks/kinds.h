@@ -1,4 +1,5 @@
-// Declares the kinds of ranks that properties_test.cpp tests. Each program with this test defines its own rank_kinds().
+// Declares RankKind, a way to run a model on several ranks (threads or processes). properties_test.cpp tests all kinds
+// that rank_kinds() returns, which each test program must define.
 #pragma once
 
 #include <functional>

@@ -74,7 +74,7 @@ TEST(Shards, FailedShardEndsTheBarrierForAll) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers exceed the memory limit
-// The threads that were started before the error must end.
+// If there is memory for only some of 5000 threads, the error names the shard, and the threads already started end.
 TEST(Shards, AThreadThatCannotBeStartedIsAnErrorThatSaysSo) {
   const std::string text = core::test::in_little_memory(
       [] { return core::test::error_of([] { const ShardThreads threads(5000, core::memory_nodes()); }); });

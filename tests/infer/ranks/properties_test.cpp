@@ -1,5 +1,5 @@
-// Tests the properties of ranks on any transport, for every type, family and shape: results and observed
-// values equal those of one CPU, matrices aren't duplicated, and exchanged_bytes() is the number of bytes sent.
+// Tests ranks on any transport, for every type, family and shape: logits and activations (seen by an observer) equal
+// those of one CPU, matrices aren't duplicated, and exchanged_bytes() is the number of bytes sent.
 #include <gtest/gtest.h>
 
 #include <map>

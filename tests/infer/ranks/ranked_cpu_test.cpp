@@ -152,7 +152,7 @@ TEST(Ranks, AdaptersAreLoadedOnAllRanks) {
 
 TEST(Ranks, StepsMayExceedASharedMemorySlot) {
   core::ModelConfig config = test::small_shapes()[0].config;
-  config.vocab_size = 3000;  // 200 rows of logits have 2.4 MB
+  config.vocab_size = 3000;  // 200 rows of logits take 2.4 MB
   const core::StoredModel model = test::random_model(config);
   const auto text = test::random_tokens(static_cast<size_t>(std::min<int64_t>(200, config.context_length)), 5, 3000);
   Cpu one({.n_threads = 1});
@@ -172,7 +172,7 @@ TEST(Ranks, PromptsPassThePipelineInChunks) {
   const Step step{.rows = rows, .tables = {}, .table_starts = {}, .copies = copies, .n_logit_rows = 200, .draws = {}};
   EXPECT_EQ(pieces_of(step, 1).size(), 1U);
   const auto pieces = pieces_of(step, 2);
-  EXPECT_EQ(pieces.size(), 6U);  // each piece has at least 32 rows
+  EXPECT_EQ(pieces.size(), 6U);  // as many pieces as possible of at least 32 rows
   size_t n = 0;
   for (const Step& piece : pieces) {
     EXPECT_EQ(piece.rows.data(), rows.data() + n);
@@ -248,7 +248,7 @@ TEST(Pipeline, UncollectedLogitsDoNotBlockSteps) {
   }
 }
 
-// Requests arrive, end, are canceled, fork and are preempted while steps are in flight.
+// Outputs equal those of one CPU although requests arrive, end, are canceled or preempted while steps are in flight.
 TEST(Pipeline, OutputsMatchOneProcess) {
   core::StoredModel model = model_of_layers(4);
   const core::Adapter adapter = test::random_adapter(model.config, 5, 4);
@@ -344,7 +344,7 @@ TEST(Ranks, NamesALostRank) {
   }
 }
 
-// Rank 1 closes its connections right after its message, which must not hide the error.
+// Rank 1 sends its error message and immediately closes its connections. Rank 0 must still report this error.
 TEST(Ranks, FailWithTheErrorOfAnotherRank) {
   const core::StoredModel model = test::random_model(test::small_shapes()[0].config);
   for (int i = 0; i < 20; ++i) {

@@ -147,7 +147,7 @@ TEST(Reference, RopeRotatesEachPairByItsAngle) {
   }
 }
 
-// Expects outputs of `gated` to have a relative error of at most `bound`, for gates and ups in [-range, range].
+// Expects outputs of `gated` to have a relative error of at most `bound`, for gate and up values in [-range, range].
 void expect_gate(void (*gated)(const float*, const float*, size_t, float*), double range,
                  const std::function<double(double gate, double up)>& exact,
                  const std::function<double(double gate)>& bound) {

@@ -220,7 +220,7 @@ class Textbook {
     return q;
   }
 
-  // Rotates the qk_rope_head_dim elements of x from `first` on in adjacent pairs.
+  // Applies RoPE in adjacent pairs to the qk_rope_head_dim elements of x that begin at index `first`.
   void rotate(Vector& x, size_t first, size_t position) const {
     const auto n = static_cast<size_t>(c_.qk_rope_head_dim);
     for (size_t i = 0; i < n; i += 2) {
@@ -290,7 +290,7 @@ class Textbook {
     for (size_t e = 0; e < chosen.size(); ++e) {
       if (chosen[e]) group_chosen[e / static_cast<size_t>(in_group)] = true;
     }
-    // A selected group may have no selected expert, and is then unknown here. So groups are compared only if
+    // A selected group without a selected expert can't be recognized here. So groups are compared only if
     // groups_per_token groups have a selected expert.
     const auto n_chosen_groups = std::count(group_chosen.begin(), group_chosen.end(), true);
     if (n_groups > 1 && n_chosen_groups == c_.groups_per_token) keep_worst(of_groups, group_chosen);

@@ -28,7 +28,8 @@ std::shared_ptr<Form> form_of(std::string_view gbnf, const data::Tokenizer& toke
   return std::make_shared<Form>(std::move(grammar), tokens, most_bytes);
 }
 
-// The results of FormMask's functions after a history of tokens. `kept` has the ids of the allowed tokens.
+// The results of FormMask's functions after a history of tokens. `kept` has the allowed tokens' ids, used as logits; it
+// is empty if keep_allowed() returns false.
 struct Said {
   Allowed allowed;
   bool may_end;
@@ -51,7 +52,8 @@ Said said(FormMask& mask, std::span<const int32_t> history, int32_t vocab_size) 
   return said;
 }
 
-// Three interleaved sequences share one grammar. Some are truncated, as after rejected draft tokens, or restarted.
+// A form that evicts states gives the same masks as one with enough memory. Three interleaved sequences share it. They
+// are truncated, as after rejected drafts, or restarted.
 TEST(FormMask, EvictionDoesNotChangeMasks) {
   struct Case {
     const char* grammar;

@@ -44,7 +44,7 @@ std::vector<double> normalized(std::vector<double> weights) {
   return weights;
 }
 
-// Expects 20,000 draws to have distribution `expected`, by Pearson's chi-square test. The statistic's mean is the
+// Expects 20,000 draws to have the distribution `expected`, by Pearson's chi-square test. The statistic's mean is the
 // number of degrees of freedom, its variance twice that. The limit is five standard deviations above the mean.
 void expect_distribution(const SamplerOptions& options, const std::vector<double>& expected,
                          std::span<const int32_t> history = {}, std::vector<int32_t> never = {},
@@ -111,7 +111,7 @@ TEST(Sampler, FormsMaskBeforeFilters) {
   expect(options, {0, 0, 1, 0, 0});
 }
 
-// Returns the token to draw, found by sorting the whole vocabulary and adding the probabilities in that order.
+// Returns the token to draw. Sorts the whole vocabulary and adds up probabilities in descending order.
 int32_t draw_by_full_sort(const SamplerOptions& o, const std::vector<float>& logits, int64_t position) {
   struct Token {
     int32_t id;
@@ -364,7 +364,7 @@ TEST(Sampler, DrawsFromExtremeFiniteLogits) {
     EXPECT_EQ(draw(sampler, {-huge, huge, 0, -huge}, i), 1);
     EXPECT_LE(draw(sampler, {huge, huge, -huge}, i), 1);
   }
-  for (const float temperature : {1e-29F, 1e-31F, 1e-38F, 1e-44F}) {  // most logits are multiples of the temperature
+  for (const float temperature : {1e-29F, 1e-31F, 1e-38F, 1e-44F}) {  // 1 / 1e-44 overflows a float
     auto options = plain();
     options.temperature = temperature;
     Sampler sampler(options, {});

@@ -19,7 +19,7 @@ from wire import Wire, get, metric, post
 N = 16
 PROMPTS = ["ROMEO:", "JULIET:\nWhat", "O"]
 TOKENS = 40
-# Four adapters that have different ranks and adapt different matrices, then four that adapt all matrices.
+# Options of eight adapters: four of ranks 1 to 4 for different matrices, then four of rank 4 for all matrices.
 KINDS = [dict(rank=1 + i, targets=targets) for i, targets in enumerate(
     [["q_proj", "v_proj"], ["down_proj"], ["k_proj", "o_proj"], ["gate_proj", "up_proj", "down_proj"]])] + [dict()] * 4
 
@@ -127,7 +127,7 @@ def test_metrics_are_per_adapter(served):
 
 
 def test_evicted_adapters_are_reloaded(folders, alone):
-    """The adapter memory fits about three of sixteen adapters, but concurrent requests use all of them."""
+    """Requests for all 16 adapters give correct outputs although the adapter memory fits only about three of them."""
     room = 3 * max(bytes_of(folder) for folder in folders.values())
     server = Serve(GOLDEN, "-t", "2", "--name", "golden", "--adapter-memory", str(room), *flags_of(folders))
     try:

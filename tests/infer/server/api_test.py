@@ -252,7 +252,7 @@ def test_fields_of_other_servers_are_ignored(chatty, path, fields):
 
 
 def test_beam_fields_may_have_defaults_without_beams(golden):
-    """LangChain's VLLMOpenAI sends these fields even without beam search."""
+    """LangChain's VLLMOpenAI sends beam search fields even without beam search. They must not change the output."""
     fields = {"use_beam_search": False, "best_of": 1, "length_penalty": 1.0, "early_stopping": False}
     done = client_of(golden).completions.create(model="golden", prompt=PROMPT, max_tokens=5, seed=1, extra_body=fields)
     plain = client_of(golden).completions.create(model="golden", prompt=PROMPT, max_tokens=5, seed=1)

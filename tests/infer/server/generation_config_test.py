@@ -26,7 +26,7 @@ SHORT = ["-n", 24, "-s", 5, "-t", 1]
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
-    """Writes a chat model as a Hugging Face directory without generation_config.json and as a GGUF. Returns both."""
+    """Writes a chat model as a Hugging Face directory without generation_config.json and as a GGUF. Returns paths."""
     home = tmp_path_factory.mktemp("plain")
     file = write_chat_model(home / "chat.gguf")
     folder = export(file, home / "hf", "--format", "hf")

@@ -146,7 +146,7 @@ class Counts:
             self.n_compared += 1
 
     def compare(self, fields, first, texts):
-        """Checks that choice 0 is `first` and that the others equal those of earlier requests with these fields."""
+        """Checks that choice 0 is `first` and that all choices equal those of the first request with equal `fields`."""
         assert texts[0] == first and len(texts) == GREEDY["n"], fields
         with self.lock:
             self.n_compared += 1
@@ -154,8 +154,8 @@ class Counts:
 
 
 def ask_many(server, told, n, first_seed):
-    """Sends `n` requests from all clients while others read long outputs late or never. Checks outputs against `told`,
-    which stories() returned. Returns the number of checked responses."""
+    """Sends `n` requests from CLIENTS clients, while six other connections read long outputs late or never. Checks
+    outputs against `told`, which stories() returned. Returns the number of checked responses."""
     counts = Counts(n)
     clients = [Client(server, told, first_seed + i, counts) for i in range(CLIENTS)]
     late = []

@@ -296,7 +296,7 @@ def test_model_output_is_escaped(text_page):
     assert page.locator("img, .talk script").count() == 0 and page.title() == "Folio"
 
 
-# ---- forms and tools ----
+# ---- structured output and tools ----
 
 SCHEMA = {"type": "object", "properties": {"count": {"type": "integer", "minimum": 0, "maximum": 130},
                                            "color": {"enum": ["red", "dark blue"]}},

@@ -42,7 +42,8 @@ torch::Tensor projected(Holder& attention, const torch::Tensor& x, const std::st
   return x.matmul(weight(attention, name).t()).unflatten(-1, {heads, -1});
 }
 
-/// Returns a tolerance: a few eps per term of the sums over dim, head_dim and T, times 1 + the largest |scale|.
+/// Returns the tolerance for rounding errors of the sums over dim, head_dim and T positions: 4 eps per term, times
+/// (1 + the largest magnitude in `scale`).
 inline double attention_tolerance(const core::ModelConfig& config, int64_t T, const torch::Tensor& scale) {
   return 4 * kEps * static_cast<double>(2 * config.dim + config.head_dim + T) * (1 + largest(scale));
 }

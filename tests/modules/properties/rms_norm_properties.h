@@ -38,7 +38,7 @@ inline constexpr const char* kScaleMatters =
 TYPED_TEST_P(RmsNorm, ResultDoesNotDependOnTheScale) {
   auto norm = in_double(TypeParam(9, 0.0));
   const auto x = randn({4, 9}), y = norm->forward(x);
-  // Scaling by a power of two changes only exponents, so the result must be equal bit for bit.
+  // Without eps, scaling x by a power of two changes only exponents, so the result must be equal bit for bit.
   for (const double scale : {1024.0, 0x1p-20}) {
     expect_equal(norm->forward(scale * x), y, kScaleMatters);
   }

@@ -40,8 +40,8 @@ core::ModelConfig shape(int64_t kv_heads, int64_t context, bool tied) {
           .tie_embeddings = tied};
 }
 
-// Returns the test cases. The fused kernels' blocks of 16 and 32 rows divide neither the contexts of 5, 33 and 37 nor
-// the head dimension of 10.
+// Returns the test cases. Their contexts (5, 33, 37) and head dimension (10) are not multiples of the fused kernels'
+// block sizes, 16 and 32.
 std::vector<Case> cases() {
   Case windowed{"Window", shape(1, 37, true)};
   windowed.config.family = core::Family::Mistral;
@@ -129,7 +129,8 @@ TEST_P(Fused, GradientsMatchCentralDifferences) {
   expect_gradients(loss, model->parameters(), 24);
 }
 
-// Expects losses and gradients in double to agree within a relative 1e-13. So in float32, they differ only by rounding.
+// Expects losses and gradients to agree within a relative 1e-13. They are computed in double, where rounding errors are
+// smaller than that, so a larger difference is an error in a formula.
 void expect_equal(nn::Llama by_hand, nn::Llama plain, const core::ModelConfig& config) {
   const Tokens t = tokens(config);
   by_hand = with_weights(by_hand, torch::kDouble);
@@ -145,7 +146,8 @@ TEST_P(FusedAgainstPlain, MatchesThePlainForm) {
   expect_equal(fused_llama(GetParam().config), nn::family_llama(GetParam().config), GetParam().config);
 }
 
-// Expects that under BF16 autocast, the errors of gradients are at most 1.5 times those of plain modules.
+// Expects that under BF16 autocast, errors of the fused modules' gradients are at most 1.5 times those of the plain
+// modules. Errors are differences from the gradients of `exact`, in double.
 void expect_as_near_in_bfloat16(nn::Llama by_hand, nn::Llama plain, nn::Llama exact, const core::ModelConfig& config) {
   const Tokens t = tokens(config);
   exact = with_weights(exact, torch::kDouble);
@@ -261,14 +263,14 @@ TEST(FusedForm, OtherFamiliesCannotBeFused) {
   EXPECT_FALSE(fused::can_be_fused(config));
 }
 
-// The bound is five standard deviations of the binomial distribution.
+// The fraction of kept elements may differ from 0.8 by five standard deviations of the binomial distribution.
 TEST(FusedDropout, DropsTheFractionAndKeepsTheMean) {
   torch::manual_seed(1);
   const auto y = fused::dropout(torch::ones({1000, 100}), 0.2);
   const double kept = (y != 0).to(torch::kDouble).mean().item<double>();
   EXPECT_NEAR(kept, 0.8, 5 * std::sqrt(0.16 / 1e5));
   EXPECT_TRUE(((y == 0) | (y == 1.25)).all().item<bool>());
-  // The same fraction of each row and column is dropped, and neighboring elements are dropped independently.
+  // In each row and column, about the same fraction is dropped, and neighboring elements are dropped independently.
   const auto m = (y != 0).to(torch::kDouble) - 0.8;
   for (const int64_t axis : {0, 1}) {
     EXPECT_LE(m.mean(axis).abs().max().item<double>(), 5.5 * std::sqrt(0.16 / (axis == 0 ? 1000 : 100)));

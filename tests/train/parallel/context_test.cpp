@@ -122,7 +122,7 @@ TEST(RingAttention, MergesBlocksOfAnyMagnitude) {
 
 TEST(RingAttention, RoundsToTheInputType) {
   EXPECT_LT(Sequence(torch::kFloat, 1.0).largest_error(), 1e-5);
-  // Outputs, weights and gradients are each rounded to 8 significant bits. Merging blocks adds no further rounding.
+  // Softmax weights, outputs and gradients are rounded to 8 significant bits. Blocks are merged in float32.
   EXPECT_LT(Sequence(torch::kBFloat16, 1.0).largest_error(), 4.0 / 256);
 }
 

@@ -134,7 +134,8 @@ TEST(ExpertParallel, SendsARowPerRemoteExpert) {
     const Tensor chosen = part->take_load().chosen;
     const auto here = chosen.view({2, -1}).sum(1)[group.index()].item<int64_t>();
     const int64_t away = 2 * 6 - here;  // assignments to remote experts: 6 rows have 2 each
-    // Both ranks have the same rows, so each sends as many rows to the other as it receives, and then sends them back.
+    // Both ranks have the same rows. So each sends `away` rows to the other, receives `here` rows for its own experts,
+    // and returns their outputs.
     const int64_t counts = kExperts / 2 * 8;
     EXPECT_EQ(group.bytes_sent(), counts + (away + here) * c.dim * 8);
   });

@@ -88,7 +88,8 @@ struct Expected {
   std::map<std::string, Tensor> gradients;
 };
 
-// Returns the loss and gradients of one process with plain modules, accumulated as the trainer does.
+// Returns the loss and gradients of one process with plain modules, summed over batches. The weight of a batch's loss
+// is its fraction of all targets that are not ignored.
 Expected of_one_process(nn::Llama& model, const TrainConfig& c, const std::vector<data::Batch>& batches) {
   Expected expected;
   double n_counted = 0.0;
@@ -106,7 +107,7 @@ Expected of_one_process(nn::Llama& model, const TrainConfig& c, const std::vecto
       const Tensor ahead = after_next * (n_ahead(part) / n_all_ahead);
       expected.mtp_loss += ahead.item<double>();
       (c.mtp_weight * ahead).backward();
-      static_cast<void>(take_loads(mixtures));  // balancing losses are added in the second pass, below
+      static_cast<void>(take_loads(mixtures));  // discard: the second pass, below, computes the balancing losses
     }
     const Tensor loss =
         model->loss(batch.inputs_BT, batch.targets_BT) * (static_cast<double>(part.n_counted()) / n_counted);
@@ -199,9 +200,9 @@ TEST_P(Meshes, MatchLossAndGradientsOfOneProcess) {
   });
 }
 
-// Returns the cases with more than four ranks if `more`, else those with up to four. All kinds of models are tested on
-// meshes of up to four ranks or of three dimensions, and with `make long` on all meshes. Otherwise, each mesh tests one
-// kind, in turn.
+// Returns the cases with more than four ranks if `more`, else those with up to four. Every kind of model is tested on
+// meshes with up to four ranks or with at least three parallel dimensions, and with `make long` on all. Each other mesh
+// tests only one kind, and successive meshes test different kinds.
 std::vector<MeshCase> cases_of(bool more) {
   std::vector<MeshCase> cases;
   size_t turn = 0;

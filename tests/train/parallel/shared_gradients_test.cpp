@@ -30,8 +30,8 @@ Tensor gradient_of(int64_t rank, size_t i, double step) {
       .to(torch::kFloat);
 }
 
-// Returns the number of this process's shared memory mappings that still have a name in /dev/shm. They would outlive
-// the process.
+// Returns the number of this process's shared memory mappings that still have a name in /dev/shm. Memory with a name
+// would outlive the process.
 size_t named_pieces() {
   size_t n = 0;
   std::ifstream maps("/proc/self/maps");

@@ -158,7 +158,8 @@ TEST(Resume, TruncatesTheLogToTheCheckpoint) {
   }
 }
 
-// Returns the error of a trainer with this configuration and text that resumes the checkpoint of a default trainer.
+// Returns the error message when a trainer with `config` and `text` resumes a checkpoint of a trainer with the default
+// configuration and text.
 std::string refusal(const TrainConfig& config, const std::string& text) {
   const Saved first;
   Small other(config, text);

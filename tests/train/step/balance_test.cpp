@@ -26,7 +26,8 @@ nn::MixtureImpl::Load load_of(std::vector<int64_t> chosen, std::vector<double> s
 }
 
 TEST(Balance, LossCombinesSharesAndScoresOfAllLayers) {
-  // Means over the two layers: 0.5, 0.5, 1, 0 assignments per row, and router scores of 0.2, 0.3, 0.4, 0.1.
+  // Means over the two layers, for each of the four experts: 0.5, 0.5, 1, 0 assignments per row, and router scores of
+  // 0.2, 0.3, 0.4, 0.1.
   const Loads loads{load_of({3, 1, 4, 0}, {0.1, 0.3, 0.5, 0.1}, 4), load_of({1, 3, 4, 0}, {0.3, 0.3, 0.3, 0.1}, 4)};
   EXPECT_NEAR(balance_loss(loads).item<double>(), 4 * (0.5 * 0.2 + 0.5 * 0.3 + 1.0 * 0.4), 1e-12);
   EXPECT_NEAR(balance_loss({load_of({2, 2, 2, 2}, {0.25, 0.25, 0.25, 0.25}, 4)}).item<double>(), 2.0, 1e-12);

@@ -112,7 +112,8 @@ TEST(Muon, ExpertsAreSeparateMatrices) {
   }
   ASSERT_EQ(plain.size(), 2 * 3 * 3U);
   optimizer.step(0.02);
-  // The tolerance of the test FollowsTheFormulaInDouble, for one step.
+  // 500 eps times the largest update of one step, as in FollowsTheFormulaInDouble, plus eps for storing weights below 1
+  // in float32.
   const double tolerance = 500 * std::numeric_limits<float>::epsilon() * 0.02 * 0.2 * std::sqrt(32.0) +
                            std::numeric_limits<float>::epsilon();
   for (const auto& p : model->named_parameters()) {

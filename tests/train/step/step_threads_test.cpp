@@ -22,7 +22,8 @@ TEST(StepThreads, UseProcessorsLeftByOthers) {
   EXPECT_EQ(threads_that_fit(2, 14.0, 2), 2) << "others are elsewhere";
   EXPECT_EQ(threads_that_fit(16, 14.0, 16), 14);
   EXPECT_EQ(threads_that_fit(14, 15.0, 16), 15);
-  // Between two thresholds, the number of threads stays as it is, so that noise does not switch it back and forth.
+  // A thread is removed if the threads lack 0.35 of a processor, and added if with it they lack less than 0.2. In
+  // between, the number stays the same, so that noise does not switch it back and forth.
   EXPECT_EQ(threads_that_fit(2, 1.7, 2), 2);
   EXPECT_EQ(threads_that_fit(1, 1.7, 2), 1);
   EXPECT_EQ(threads_that_fit(1, 1.9, 2), 2);

@@ -48,7 +48,7 @@ core::ModelConfig shape(const std::string& name) {
     c.normalize_routes = core::info(family).mixture.normalizes;
     if (!core::info(family).mixture.own_width) c.hidden_dim = c.expert_dim;
   };
-  if (name.starts_with("latent")) {  // with or without a query latent; norm_eps differs from the latent norms' epsilon
+  if (name.starts_with("latent")) {  // with or without a query latent; norms of latents must not use norm_eps
     c.family = core::Family::Youtu;
     c.n_kv_heads = c.n_heads;
     c.kv_lora_rank = 12;
@@ -211,7 +211,8 @@ TEST_P(Verify, NamesTheFirstIntermediateOfABrokenKernel) {
                     static_cast<void>(accumulate);
                   };
             }),
-            // With biases, the query product is the first that accumulates: it adds to the bias.
+            // The first product that adds to existing values: to the query bias, if the family has one, else to the
+            // residual stream.
             core::info(shape(GetParam()).family).qkv_bias ? "layers.0.query" : "layers.0.attention_residual");
 }
 

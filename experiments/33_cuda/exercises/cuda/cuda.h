@@ -12,7 +12,7 @@ namespace folio::exercises {
 
 using infer::gpu::Stream;
 
-/// Computes the sum of each row of x (n_warps, 32). All 32 elements of the row of out (n_warps, 32) are that sum.
+/// Computes the sum of each row of x (n_warps, 32), and writes it to all elements of the same row of out (n_warps, 32).
 void warp_sums(Stream& stream, const float* x, size_t n_warps, float* out);
 
 /// A linear layer, out = x wᵀ. x: (rows, n_in). w: (n_out, n_in). out: (rows, n_out).

@@ -68,13 +68,13 @@ void mean_over_positions(const float* x, const float* weight, float eps, size_t 
          [&](const float* /*x_t*/) { return std::sqrt(mean_square(x, n_positions * dim) + eps); });
 }
 
-// Uses <= instead of < in the loop that writes.
+// Deliberate mistake: uses <= instead of < in a loop that writes, so out[n_positions * dim] is written.
 void one_past_the_end(const float* x, const float* weight, float eps, size_t n_positions, size_t dim, float* out) {
   for (size_t i = 0; i <= n_positions * dim; ++i) out[i] = 0.0F;
   reference::rms_norm(x, weight, eps, n_positions, dim, out);
 }
 
-// Uses <= instead of < in the loop that reads.
+// Deliberate mistake: uses <= instead of < in the loop that reads, so x_t[dim] is read.
 void one_too_many_is_read(const float* x, const float* weight, float eps, size_t n_positions, size_t dim, float* out) {
   divide(x, weight, n_positions, dim, out, [&](const float* x_t) {
     float sum = 0.0F;
@@ -83,7 +83,8 @@ void one_too_many_is_read(const float* x, const float* weight, float eps, size_t
   });
 }
 
-// Counts i down while i >= 0, which always holds for a size_t.
+// Deliberate mistake: imitates counting i down while i >= 0, which always holds for a size_t. Ends after reading x_t at
+// i = -1, where the sanitizer reports an error.
 void counts_down_for_ever(const float* x, const float* weight, float eps, size_t n_positions, size_t dim, float* out) {
   divide(x, weight, n_positions, dim, out, [&](const float* x_t) {
     float sum = 0.0F;

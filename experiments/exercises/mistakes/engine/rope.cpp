@@ -62,7 +62,7 @@ void halves_instead_of_neighbours(float* x, size_t position, size_t n_heads, siz
   }
 }
 
-// Uses the RoFormer paper's exponent -2(i - 1) / head_dim, but with i starting at 0 instead of 1.
+// Deliberate mistake: the RoFormer paper's exponent -2(i - 1) / head_dim, but with i starting at 0 instead of 1.
 void angles_off_by_one(float* x, size_t position, size_t n_heads, size_t head_dim, float theta) {
   const float step = std::pow(theta, 2.0F / static_cast<float>(head_dim));
   turn_by(x, n_heads, head_dim,
@@ -97,14 +97,14 @@ void table_of_256_positions(float* x, size_t position, size_t n_heads, size_t he
   reference::rope(x, position % 256, n_heads, head_dim, theta);
 }
 
-// Computes -2 * i with a size_t i, which wraps to 2^64 - 2i.
+// Deliberate mistake: computes -2 * i with a size_t i, which wraps to 2^64 - 2i.
 void minus_of_a_size_t(float* x, size_t position, size_t n_heads, size_t head_dim, float theta) {
   turn_by(x, n_heads, head_dim, [&](size_t i, size_t) {
     return static_cast<float>(position) * std::pow(theta, static_cast<float>((size_t{0} - 2 * i) / head_dim));
   });
 }
 
-// Divides integers: 2 * i / head_dim is 0 for every pair.
+// Deliberate mistake: divides integers, so 2 * i / head_dim is 0 for every pair.
 void exponent_in_whole_numbers(float* x, size_t position, size_t n_heads, size_t head_dim, float theta) {
   turn_by(x, n_heads, head_dim, [&](size_t i, size_t) {
     return static_cast<float>(position) * std::pow(theta, -static_cast<float>(2 * i / head_dim));

@@ -31,8 +31,8 @@ struct Token {
   float share = 0.0F;
 };
 
-// Sets each token's share to its softmax of logit · factor. tokens[0] has the largest logit. `sum` is added to the
-// denominator.
+// Sets each token's share to its probability, the softmax of logit · factor over `tokens`. tokens[0] must have the
+// largest logit. `sum` is the part of the softmax's denominator that belongs to tokens outside the list.
 void find_shares(std::vector<Token>& tokens, float factor, float sum = 0.0F) {
   for (Token& t : tokens) t.share = std::exp((t.logit - tokens[0].logit) * factor);
   for (const Token& t : tokens) sum += t.share;

@@ -9,7 +9,7 @@ namespace {
 // Switches for the mistakes in attention. With the default values, attention is correct.
 struct Ways {
   bool rotated = true, scaled = true, neighbours_share = true, values_rotated = false, with_gradient = true;
-  int64_t first_hidden = 1;  // first masked diagonal; 0: no mask
+  int64_t first_hidden = 1;  // first masked diagonal, as in triu(); 0: no mask
   double masked_score = -INFINITY;
   int64_t softmax_axis = -1;
   bool masked_after = false, root_of_dim = false;
@@ -44,7 +44,8 @@ const std::vector<Mistake<Way>> kAttentionMistakes{
      weights_without_gradient},
 };
 
-// Reshapes x [B, T, heads · K] to [B, H, T, K]. Repeats heads as 0 0 1 1 if neighbours_share, else as 0 1 0 1.
+// Reshapes x [B, T, heads · K] to [B, heads, T, K], applies RoPE if `rotated`, then repeats heads to [B, H, T, K]: in
+// the order 0 0 1 1 if neighbours_share, else 0 1 0 1.
 Tensor as_heads(const AttentionImpl& a, const Tensor& x, int64_t heads, bool rotated, bool neighbours_share) {
   const Tensor cut = x.unflatten(-1, {heads, a.head_dim});
   const Tensor each = (rotated ? a.rotate(cut) : cut).transpose(1, 2);

@@ -47,7 +47,8 @@ Floats attribution(const std::vector<Floats>& stream, const Readout& readout, si
   for (size_t i = 0; i < stream.size(); ++i) {
     Floats part = row_of(i);
     if (i > 0 && w != WrongShare::Whole) {
-      const bool layers_input = w == WrongShare::BranchTwice && i % 2 == 0;  // even branches are feed-forward networks
+      // BranchTwice counts attention twice: for a feed-forward branch (even i), it subtracts the layer's input.
+      const bool layers_input = w == WrongShare::BranchTwice && i % 2 == 0;
       const Floats before = row_of(layers_input ? i - 2 : i - 1);
       for (size_t d = 0; d < dim; ++d) part[d] -= before[d];
     }

@@ -26,7 +26,7 @@ PairCount counted_best(const std::vector<CountedWord>& words) {
   using Pair = std::pair<int32_t, int32_t>;
   std::map<Pair, std::conditional_t<kWrong == SmallCounts, uint32_t, int64_t>> counts;
   std::vector<Pair> seen;
-  int32_t last = -1;  // last token of the previous word
+  int32_t last = -1;  // last token of the previous non-empty word; -1: none yet
   for (const CountedWord& word : words) {
     const auto add = [&](int32_t left, int32_t right) {
       counts[{left, right}] += kWrong == WordsCountOnce ? 1 : static_cast<uint32_t>(word.count);

@@ -30,7 +30,7 @@ Tensor predicted_squared(const Tensor& logits, const Tensor& targets) {
   return (p / p.sum(-1, true) - came(logits, targets)) / logits.size(0);
 }
 
-// Uses <= instead of < in a loop over single elements.
+// Deliberate mistake: uses <= instead of <, so the loop writes one element past the end of d.
 Tensor one_past_the_end(const Tensor& logits, const Tensor& targets) {
   const Tensor d = sound_loss_backward(logits, targets).contiguous();
   double* numbers = d.data_ptr<double>();

@@ -118,8 +118,7 @@ TEST(Attention, LargeScoresStayFinite) {
 }
 
 // Tolerance: a score sums head_dim products below 1 and is divided by sqrt(head_dim), so its error, and the relative
-// error of each weight, is below head_dim^1.5 units of 2^-24. The weighted sum adds the rounding errors of at most 71
-// terms.
+// error of each weight, is below head_dim^1.5 * 2^-24. The weighted sum adds the rounding errors of at most 71 terms.
 TEST(Attention, EqualsTheReference) {
   for (const AttentionShape& s : {shape(1, 1), shape(5, 5, 4, 2, 6), shape(3, 70, 6, 1, 16), shape(40, 71, 3, 3, 8)}) {
     const Floats q = random_floats(s.n_queries * s.n_heads * s.head_dim, 1);

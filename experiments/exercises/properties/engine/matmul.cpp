@@ -47,7 +47,8 @@ TEST(MatMul, TheInputsRowsAreAsLongAsTheWeights) {
                "1, and begins at row * n_out.");
 }
 
-// Tolerance: |weight| is below 1, so the rounding error of each of the two sums is below n_in * 2^-24 * Σ|x_i|.
+// Tolerance: |weight| is below 1, so the tested sum and the reference's each have a rounding error below
+// n_in * 2^-24 * Σ|x_i|.
 TEST(MatMul, EqualsTheReference) {
   for (const size_t n_in : {1, 5, 64, 1500}) {
     const Floats x = random_floats(4 * n_in, 1);

@@ -65,7 +65,7 @@ TEST(RmsNorm, APositionDependsOnItselfAlone) {
                "the mean was taken over positions too: then a later token changes what was said of an earlier one.");
 }
 
-// Tolerance: outputs are below 11 here and have a relative error of at most about (dim + 4) units of 2^-24.
+// Tolerance: outputs are below 11 here and have a relative error of at most about (dim + 4) * 2^-24.
 TEST(RmsNorm, EqualsTheReference) {
   for (const size_t dim : {1, 2, 7, 64, 100}) {
     const Floats x = random_floats(3 * dim, 1);

@@ -83,7 +83,8 @@ TEST(Rope, EveryHeadTurnsAlike) {
                "Two equal heads became different ones. i counts the pairs of one head, and begins at 0 in each.");
 }
 
-// Tolerance: angles are products of floats with a rounding error below (position + 1) * 2^-21.
+// Tolerance: computed in floats, the angle position * theta^(-2i / head_dim) has a rounding error below
+// (position + 1) * 2^-21. A score sums 8 products.
 TEST(Rope, ScoresDependOnlyOnDistance) {
   const Floats q = random_floats(8, 1);
   const Floats k = random_floats(8, 2);

@@ -70,7 +70,8 @@ TEST(BpeMerges, TenMergesOfAText) {
       "are at, he, t-he, an, og, s-at, an-d, c-at, d-og, on.");
 }
 
-// Compares train_merges() with data::train_bpe(), in whose vocabulary <|endoftext|> is 0 and the bytes are 1 to 256.
+// Compares train_merges() with data::train_bpe(). There <|endoftext|> is token 0 and the bytes are tokens 1 to 256, so
+// the first merge creates token 257.
 TEST(BpeMerges, TheyAreThoseOfTokenizeTrain) {
   const std::string text =
       "Full fathom five thy father lies;\nOf his bones are coral made;\nThose are pearls that were his eyes:\nNothing "

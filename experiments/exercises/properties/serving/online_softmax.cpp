@@ -79,7 +79,7 @@ TEST(OnlineSoftmax, AnyCutGivesTheSame) {
       take_block(p, {scores.begin() + j, scores.begin() + j + block},
                  {values.begin() + j * kDim, values.begin() + (j + block) * kDim});
     }
-    // Tolerance: each of at most 24 blocks rescales the sums by a factor with an error of a few units of 2^-24.
+    // Tolerance: each of at most 24 blocks rescales the sums by a factor with an error below 16 * 2^-24.
     expect_close(result(p), result(whole), 24.0 * 16.0 * 0x1p-24,
                  "24 scores in blocks of " + std::to_string(block) + ".");
   }

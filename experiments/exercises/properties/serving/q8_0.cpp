@@ -50,7 +50,7 @@ TEST(Q80, AProductIsAsGoodAsItsRounding) {
   const Floats x = random_floats(kQ8Block, 1), y = random_floats(kQ8Block, 2);
   double exact = 0.0;
   for (size_t i = 0; i < kQ8Block; ++i) exact += static_cast<double>(x[i]) * y[i];
-  // Tolerance: values are below 1, so the scale is at most 1/127, and each value has an error of at most half of it.
+  // Tolerance: values are below 1, so the scale is at most 1/127, and a value's error is at most half a scale, 1/254.
   const double tolerance = 32.0 * (1.0 / 254.0 + 1.0 / 254.0 + 1.0 / (254.0 * 254.0));
   expect_close({dot(quantize(x), quantize(y))}, {static_cast<float>(exact)}, tolerance,
                "32 random numbers. All of a block count, and each quant with the other block's quant at its place.");

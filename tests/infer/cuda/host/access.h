@@ -27,7 +27,7 @@ struct Access {
   const void* caller;  ///< address of the accessing code
 };
 
-/// Converts an address in this program's code to a 32-bit offset, and back.
+/// Converts an address in this program's code to a 32-bit offset from the function to_offset(), and back.
 [[nodiscard]] int32_t to_offset(const void* code);
 [[nodiscard]] const void* from_offset(int32_t offset);
 /// Returns the source line of a return address, such as "matmul.cu:12", or its offset in the binary if unknown.

@@ -148,7 +148,7 @@ void Block::run_block(Index index) {
   switch_fibers(caller_, *current_->fiber);
   current_ = nullptr;
   running_thread = nullptr;
-  races::end_block();  // throws if a race was detected, which happened before `error_`
+  races::end_block();  // throws first if a race was detected, as it happened before `error_`
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   shared_.end_block();
   counting::end_block(shared_.bytes());

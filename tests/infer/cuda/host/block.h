@@ -34,7 +34,7 @@ struct BlockThread : Thread {
   unsigned lane = 0;
   Fiber* fiber = nullptr;  ///< the thread's fiber while it runs or waits, otherwise null
   std::vector<PendingCopy> copies;
-  unsigned batches = 0;  ///< number of committed batches of copies
+  unsigned batches = 0;  ///< number of committed groups of copies (cp.async.commit_group)
 };
 
 /// Lanes that have arrived at an operation of the warp and wait for the other lanes of its mask.
@@ -51,7 +51,7 @@ struct Warp {
   uint32_t at_barrier = 0;
   unsigned n_meetings = 0;
   std::array<Meeting, kLanes> meetings;
-  Lanes data{};  ///< the `mine` that each waiting lane passed to meet()
+  Lanes data{};  ///< for each waiting lane, the pointer `mine` that it passed to meet()
 };
 
 class Block {
@@ -73,7 +73,7 @@ class Block {
   /// Returns a thread's name for messages: "thread (5, 0, 0) of block (2, 0, 0)".
   [[nodiscard]] std::string name(const BlockThread& t) const;
 
-  void run_threads();  ///< body of a fiber
+  void run_threads();  ///< main loop of a fiber: runs one thread after another; never returns
   [[nodiscard]] const BlockThread& thread_at(unsigned number) const { return threads_[number]; }
   [[nodiscard]] Fiber& current_fiber() { return *current_->fiber; }
 
@@ -92,7 +92,7 @@ class Block {
     if (warps_[warp].ready != 0) ready_warps_ |= 1U << warp;
   }
   void complete(Warp& warp, Meeting& meeting, void (*compute)(const Lanes&, unsigned));
-  // Defined in errors.cpp.
+  // Throw errors for threads that would wait forever; where() describes a lane's state (errors.cpp).
   [[noreturn]] void fail_meeting(const Warp& warp, uint32_t mask, const std::source_location& at) const;
   [[noreturn]] void fail_barrier(const std::source_location& at) const;
   [[noreturn]] void fail_stuck() const;
@@ -127,9 +127,9 @@ class Block {
 /// The block whose threads run on this host thread.
 extern constinit thread_local Block* running_block;
 [[nodiscard]] inline Block& block() { return *running_block; }
-/// Returns the block that this host thread uses for launches.
+/// Returns the Block object of this host thread, which all of its launches use.
 [[nodiscard]] Block& block_of_host_thread();
-/// Returns the order in which this host thread's launches run.
+/// Returns this host thread's order of blocks and threads, which OrderScope sets.
 [[nodiscard]] Order& order();
 
 }  // namespace folio::infer::gpu::host

@@ -20,8 +20,8 @@ namespace folio::infer::gpu::host {
 struct Counts {
   uint64_t launches = 0;
   uint64_t blocks = 0;
-  unsigned block_threads = 0;  ///< of the last launch
-  size_t shared_bytes = 0;     ///< largest of any block
+  unsigned block_threads = 0;  ///< threads per block of the last launch
+  size_t shared_bytes = 0;     ///< maximum of all blocks
   // Device memory. A request is an access by a warp; its sectors are the 32-byte units that its lanes touch.
   uint64_t loaded_bytes = 0;  ///< sum over lanes
   uint64_t stored_bytes = 0;
@@ -41,8 +41,8 @@ struct Counts {
   uint64_t tile_products = 0;       ///< tensor-core products of 16 × 8 tiles, per warp
   uint64_t tile_multiply_adds = 0;  ///< multiply-adds of the tile products
   // Control flow
-  uint64_t basic_blocks = 0;        ///< executed by warps
-  uint64_t active_lanes = 0;        ///< sum over basic_blocks
+  uint64_t basic_blocks = 0;        ///< basic blocks executed, counted once per warp
+  uint64_t active_lanes = 0;        ///< lanes that execute a basic block, summed over basic_blocks
   uint64_t divergent_branches = 0;  ///< basic blocks after which a warp's active lanes execute different blocks
 
   [[nodiscard]] uint64_t sectors() const { return load_sectors + store_sectors; }

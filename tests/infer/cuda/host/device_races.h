@@ -21,7 +21,8 @@ struct BlockAccess {
   uint32_t block;
 };
 
-/// An access: its block, thread, number of barriers before it, and code address (see to_offset()).
+/// An access: its block, 1024 * interval + thread, where the interval is the number of barriers before the access, and
+/// code address (see to_offset()).
 struct Moment {
   uint32_t block = 0;
   uint32_t interval_and_thread = 0;
@@ -32,7 +33,7 @@ struct DeviceCell {
   Moment write;
   Moment read;
   Moment warp_read;   // a read by another warp of the same block, if many_warps
-  Moment other_read;  // the read by another block with the largest interval, if many_blocks
+  Moment other_read;  // the read by another block with the most barriers before it, if many_blocks
   Action write_action = Action::kWrite;
   bool written = false;
   bool was_read = false;
@@ -78,19 +79,19 @@ class DeviceRaces {
  private:
   static constexpr unsigned kThreads = 1024;
 
-  /// Accesses of another block that are ordered before the running block: all before `interval`, and those of `warp`
-  /// in `interval`.
+  /// Accesses of another block that are ordered before the running block: all with fewer than `interval` barriers
+  /// before them, and those of `warp` with exactly `interval`.
   struct Known {
     uint32_t interval = 0;
     uint32_t warp = 0;  // kAnyWarp for all warps
   };
   static constexpr uint32_t kAnyWarp = 0xFFFFFFFF;
-  using Knowledge = std::unordered_map<uint32_t, Known>;  // maps a block's index to its accesses
+  using Knowledge = std::unordered_map<uint32_t, Known>;  // for each block index: that block's ordered accesses
 
   static void learn(Knowledge& of, uint32_t block, Known known);
   [[nodiscard]] Moment now(const Access& access) const;
   [[nodiscard]] bool ordered(const Moment& before, unsigned thread) const;
-  /// Returns a read that is not ordered before a write of this thread, or null.
+  /// Returns a read in `cell` that is not ordered before a write by `thread`, or null if there is none.
   [[nodiscard]] const Moment* reader_against(const DeviceCell& cell, unsigned thread) const;
   void add_reader(DeviceCell& cell, const Access& access) const;
 

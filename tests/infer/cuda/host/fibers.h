@@ -1,4 +1,5 @@
-// Fibers: stacks that one host thread switches between. They use Boost.Context's fcontext: a switch takes nanoseconds.
+// Fibers: stacks that one host thread switches between. They use Boost.Context's fcontext, so a switch takes
+// only nanoseconds.
 #pragma once
 
 #include <boost/context/detail/fcontext.hpp>

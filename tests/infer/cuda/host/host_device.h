@@ -1,4 +1,4 @@
-// Declares what device.cpp shares with the emulator's launches and race detector.
+// Declares the state of the emulated device and its streams that device.cpp shares with launches and the race detector.
 #pragma once
 
 #include <functional>

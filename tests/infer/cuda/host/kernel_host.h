@@ -47,9 +47,9 @@ void launch(Stream& stream, Index grid, Index block, size_t shared_bytes, std::f
 [[nodiscard]] unsigned char* dynamic_shared();
 
 /// Makes lanes of a warp meet. Each lane passes a mask and its own data, and waits. The last lane to arrive calls
-/// `compute` with the data of all lanes (null for lanes outside of the mask). Then all lanes continue. Throws an
-/// error that names both source lines if a lane isn't in its own mask, or if a lane of the mask has returned, or waits
-/// at another line or with another mask.
+/// `compute` with the data of all lanes (null for lanes outside of the mask). Then all lanes continue. Throws
+/// core::Error if a lane isn't in its own mask, or if a lane of the mask doesn't exist, has returned, or waits at
+/// another line or with another mask. The message names the source lines where the lanes wait.
 using Lanes = std::array<void*, 32>;
 void meet(unsigned mask, void* mine, void (*compute)(const Lanes& lanes, unsigned mask), std::source_location at);
 
@@ -73,7 +73,7 @@ void wait_copies(int pending);
 // CUDA's built-in functions, in the same namespace as the kernels.
 void __syncthreads(std::source_location at = std::source_location::current());
 void __syncwarp(unsigned mask = 0xFFFFFFFFU, std::source_location at = std::source_location::current());
-/// Returns the value of another lane. T must have 4 or 8 bytes.
+/// Shuffles: return the `value` that another lane passed. T must have 4 or 8 bytes.
 template <typename T>
 T __shfl_sync(unsigned mask, T value, int lane, std::source_location at = std::source_location::current());
 template <typename T>

@@ -10,8 +10,8 @@
 #include "tests/infer/cuda/host/block.h"
 #include "tests/infer/cuda/host/counts.h"
 
-// target_clones compiles each product with and without AVX2, and selects one at program start. clang 16 doesn't support
-// it.
+// target_clones compiles each product with and without AVX2; one version is selected at program start. clang 16 doesn't
+// support target_clones.
 #if defined(__x86_64__) && !defined(__clang__)
 #define FOLIO_WIDE __attribute__((target_clones("avx2", "default")))
 #else

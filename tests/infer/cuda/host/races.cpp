@@ -38,7 +38,7 @@ struct Detector {
   std::string error;
 };
 
-constinit thread_local Detector* detector = nullptr;  // set while a launch runs without an error
+constinit thread_local Detector* detector = nullptr;  // null unless a launch runs and has had no error
 
 Detector& detector_of_host_thread() {
   thread_local const auto detector = std::make_unique<Detector>();

@@ -1,6 +1,6 @@
 // The race detector. In the library folio_cuda_races, kernels are compiled with -fsanitize=thread, whose hooks for
-// every access (tsan.cpp) call these functions; elsewhere they are empty. Shared memory is checked per thread
-// (shared_races.h), device memory per block (device_races.h). The first error of a block ends its launch.
+// every access (tsan.cpp) call these functions. In other builds, they do nothing. Shared memory is checked per
+// thread (shared_races.h), device memory per block (device_races.h). The first error of a block ends its launch.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@ namespace folio::infer::gpu::host::races {
 
 void begin_launch();
 void end_launch();
-void begin_block(uint32_t block);  ///< `block` is the index in the grid
-void end_block();                  ///< throws the block's first core::Error
+void begin_block(uint32_t block);  ///< `block`: linear index in the grid
+void end_block();                  ///< throws the block's first error, if any, as core::Error
 void barrier();
 void sync_warp(unsigned warp, uint32_t mask);
 void fence();

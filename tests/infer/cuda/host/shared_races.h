@@ -1,7 +1,7 @@
 // Detects races in a block's shared memory. Two accesses to a byte, one of them a write, must be ordered: by
 // __syncthreads for all threads, by __syncwarp for the lanes of its mask. Lanes have vector clocks (Lamport 1978,
 // Mattern 1989). A cell stores a byte's last write and the reads since then, as in FastTrack (Flanagan and Freund
-// 2009), except that the readers of a warp share their latest clock.
+// 2009), but with one clock, the latest, for all lanes of a warp that read the byte.
 #pragma once
 
 #include <array>
@@ -34,13 +34,13 @@ class SharedRaces {
     int32_t write_at = 0;
     uint16_t write_thread = 0;
     Action write_action = Action::kWrite;
-    bool many_warps = false;  // true if several warps have read
+    bool many_warps = false;  // true if several warps have read since the last write or barrier
     uint32_t read_interval = 0;
     uint32_t read_clock = 0;
     uint32_t read_lanes = 0;
     int32_t read_at = 0;
     int32_t other_at = 0;
-    uint16_t read_thread = 0;   // the first thread that read
+    uint16_t read_thread = 0;   // the first thread that read since the last write or barrier
     uint16_t other_thread = 0;  // a thread of another warp that read, if many_warps
   };
 
@@ -52,7 +52,7 @@ class SharedRaces {
   std::vector<Cell> cells_;
   uint32_t interval_ = 0;
   std::array<uint32_t, kThreads> clock_{};                      // each thread's own clock, which only increases
-  std::array<std::array<uint32_t, kLanes>, kThreads> known_{};  // (thread, lane of its warp): last clock seen
+  std::array<std::array<uint32_t, kLanes>, kThreads> known_{};  // (thread, lane of its warp): lane's clock at last sync
 };
 
 }  // namespace folio::infer::gpu::host::races

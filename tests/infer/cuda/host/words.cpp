@@ -1,4 +1,4 @@
-// Implements CUDA's built-in functions for the emulator, and those of kernel.h that nvcc compiles to instructions.
+// Implements CUDA's built-in functions for the emulator, and kernel.h's 16-byte accesses and asynchronous copies.
 #include <cstring>
 
 #include "core/error.h"

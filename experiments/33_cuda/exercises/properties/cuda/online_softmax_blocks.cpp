@@ -1,4 +1,4 @@
-// Tests of take_block: one block, blocks with and without a new maximum, an incomplete one, and any length.
+// Tests of take_block: one block, blocks with and without a new maximum, an incomplete block, and several lengths.
 #include <limits>
 
 #include "experiments/33_cuda/exercises/properties/cuda/run.h"
@@ -124,7 +124,7 @@ TEST(OnlineSoftmaxBlocks, AnyLengthGivesTheSame) {
     }
     Floats rounded(kHeadDim);
     for (size_t d = 0; d < kHeadDim; ++d) rounded[d] = static_cast<float>(expected[d] / sum);
-    // Tolerance: a score below 8 has an error of at most 32 · 2^-21. Its weight has that relative error in both sums.
+    // Tolerance: a score s below 8 has an error of at most 32 · 2^-21, which is the relative error of e^s in both sums.
     expect_close(attention_of(query, p), rounded, 2.0 * 32 * 0x1p-21, std::to_string(n) + " positions.");
   }
 }
