@@ -18,7 +18,7 @@ struct Text {
   uint64_t seed = 0;
 };
 
-/// Continues each prompt by `n_tokens` tokens, all in one batch; prompt i uses the seed options.seed + i.
+/// Generates `n_tokens` tokens after each prompt, all in one batch. Prompt i uses the seed options.seed + i.
 [[nodiscard]] std::vector<Text> continued(infer::Engine& engine, const data::Tokenizer& tokenizer,
                                           std::span<const Text> prompts, int64_t n_tokens,
                                           infer::SamplerOptions options);

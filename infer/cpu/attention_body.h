@@ -28,7 +28,7 @@ struct Running {
 // specializes this for pairs of BF16 elements.
 template <typename T>
 struct Lane {
-  static constexpr size_t kElements = 1;  // dimensions of a key, or positions of a value, in one lane
+  static constexpr size_t kElements = 1;  // per SIMD lane: dimensions of a key, or positions of a value dimension
 
   static Vec multiply_add(Vec a, Vec b, Vec sum) { return Vec::fma(a, b, sum); }
   // Writes x (head_dim) to out, where consecutive lanes are `stride` floats apart.

@@ -46,8 +46,8 @@ std::vector<MatrixRows> rows_of(const core::TensorSpec& spec, const core::Tensor
 constexpr size_t kLine = 64;
 
 // Returns true if `bytes` of unquantized weights should be copied to huge pages, which are read faster than the 4 KiB
-// pages of the mapped file. Weights that fit in the caches gain nothing, and larger copies would evict other data from
-// memory.
+// pages of the mapped file. Weights that fit in the caches gain nothing, and copies of more than half of the
+// memory would evict other data.
 bool worth_copying(size_t bytes) {
   constexpr size_t kLeast = size_t{64} << 20U;
   return bytes >= kLeast && bytes <= core::machine_memory() / 2;

@@ -59,7 +59,8 @@ __device__ inline void pack_group(const PackedInputs& to, uint8_t* tile, size_t 
   if (threadIdx.x % kWarp == 0) put_group(to, block, row, c / kGroup, g.scale, sum);
 }
 
-/// Packs x, the scaled element i of a row. For groups, the lanes of a warp must pack the elements of one group.
+/// Writes x, element i of row `row` after scaling, to `tile`. For Kind::Groups, all lanes of a warp must call this
+/// together, with the elements of one group.
 template <Kind kKind>
 __device__ void pack_number(const PackedInputs& to, uint8_t* tile, size_t row, size_t i, float x) {
   if constexpr (kKind == Kind::Groups) {

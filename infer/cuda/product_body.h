@@ -229,7 +229,8 @@ void with_format(const PackedMatrix& w, F f) {
   return w.minimums ? f.template operator()<Groups<4, 32, true>>() : f.template operator()<Groups<4, 32, false>>();
 }
 
-/// Multiplies many rows of inputs (product_tiled.cu). `fast_sums`: sums may depend on the number of rows.
+/// Multiplies many rows of x by the weights of `products` (product_tiled.cu). With `fast_sums`, the order of summation,
+/// and so the rounding, may depend on the number of rows.
 void multiply_tiled(Stream& stream, const PackedInputs& x, const Products& products, bool fast_sums);
 
 }  // namespace folio::infer::gpu

@@ -154,7 +154,7 @@ class Llama:
 def _tensor(name: str, value: Any) -> np.ndarray:
     """Converts `value` to a C-contiguous array of a type that the tensor `name` may have."""
     types = _TYPES.get(name)
-    if types is None:  # the engine rejects the name
+    if types is None:  # unknown name: the engine raises the error
         return np.zeros(0, np.int32)
     array = np.ascontiguousarray(value) if np.ndim(value) else np.asarray(value)
     if str(array.dtype) in types:

@@ -71,7 +71,7 @@ struct ModelConfig {
   int64_t kv_lora_rank = 0;
   int64_t q_lora_rank = 0;       ///< size of the latent from which queries are computed; 0: computed from the input
   int64_t qk_nope_head_dim = 0;  ///< elements of a query or key head that RoPE doesn't rotate; they come first
-  int64_t qk_rope_head_dim = 0;  ///< elements that RoPE rotates, the rest of head_dim; shared by all key heads
+  int64_t qk_rope_head_dim = 0;  ///< elements of a head that RoPE rotates; in keys, all heads share them
   int64_t v_head_dim = 0;        ///< elements of a value head
   int64_t hidden_dim = 352;      ///< inner width of the feed-forward network
   int64_t n_experts = 0;         ///< number of routed experts per layer; 0: no experts

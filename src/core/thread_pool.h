@@ -83,11 +83,9 @@ class ThreadPool {
   }
 
  private:
-  // Microseconds per piece, far more than stealing one costs. At the end of a loop a thread waits for at most one
-  // piece, so more than kMostPieces pieces per thread would gain little.
-  static constexpr size_t kPieceWorth = 4;
-  static constexpr size_t kMostPieces = 48;
-  static constexpr size_t kLong = 1000000;
+  static constexpr size_t kPieceWorth = 4;   ///< least microseconds per piece, far more than stealing one costs
+  static constexpr size_t kMostPieces = 48;  ///< per thread: at a loop's end a thread waits for at most one piece
+  static constexpr size_t kLong = 1000000;   ///< microseconds assumed for loops without an estimate
 
   using Call = void (*)(void* context, size_t begin, size_t end);
   struct Job {

@@ -61,7 +61,8 @@ inline void expect_central_differences(const std::function<torch::Tensor()>& f,
   }
 }
 
-/// Checks autograd's gradients of sum(r * f()) with expect_central_differences(), with a random r.
+/// Compares autograd's gradients of sum(r * f()), for a random r, with expect_central_differences(). Checks at most
+/// `most` elements of each leaf.
 inline void expect_gradients(const std::function<torch::Tensor()>& f, std::vector<torch::Tensor> leaves,
                              int64_t most = 48) {
   for (auto& leaf : leaves) leaf.set_requires_grad(true);

@@ -66,7 +66,7 @@ StepLoss forward_backward(parallel::RankModel& model, const TrainConfig& c, cons
   };
 
   model.zero_grad();
-  static_cast<void>(take_loads(model.mixtures()));  // discard counts of evaluations
+  static_cast<void>(take_loads(model.mixtures()));  // discards what evaluations counted
   chosen.assign(model.mixtures().size(), {});
   if (model.has_pipeline()) {
     model.run_pipeline(parts, forward);

@@ -20,7 +20,7 @@ namespace folio::infer {
 namespace {
 
 constexpr size_t kPlace = size_t{256} << 10U;  ///< bytes per buffer; each member has two
-constexpr int kSpinsOfRound = 2000;            ///< about 20 µs: enough unless the OS has descheduled another rank
+constexpr int kSpinsOfRound = 2000;            ///< reads of a flag before a wait yields, about 20 µs
 
 void pause_a_moment() {
 #if defined(__x86_64__)

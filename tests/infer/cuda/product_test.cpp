@@ -35,7 +35,7 @@ Exact exact(const Weights& w, std::span<const float> x, size_t output) {
   double largest = 0.0;
   std::vector<float> inputs(x.begin(), x.end());
   const bool groups = w.matrix.kind == Kind::Groups;
-  if (groups) {  // the bound excludes the quantization error, which the CPU has, too
+  if (groups) {  // the CPU quantizes inputs alike, so the bound omits that error
     std::vector<int8_t> values(k);
     std::vector<float> scales(k / 32);
     std::vector<float> scaled_sums(k / 32);
