@@ -51,7 +51,7 @@ class DocumentTokens {
     /// Folder for files with the tokens of long texts; if empty, all tokens are kept in memory. A file tokens-HASH.u16
     /// or .u32 (little-endian integers) is written once per combination of texts and tokenizer, identified by the hash.
     std::filesystem::path folder{};
-    uint64_t in_memory = uint64_t{64} << 20U;  ///< texts up to this many bytes are kept in memory, not in a file
+    uint64_t in_memory = uint64_t{64} << 20U;  ///< tokens of texts up to this many bytes stay in memory
     bool progress = false;                     ///< show progress on stderr while a file is written
   };
   /// Encodes the documents, or maps an existing file. `summary` must be summarize(documents). Throws core::Error if

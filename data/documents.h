@@ -18,9 +18,9 @@ inline constexpr std::string_view kDocumentEnd = "<|endoftext|>";
 
 class Documents {
  public:
-  /// `paths` are files and directories. A directory stands for all files below it, in order of their paths. Files named
-  /// .jsonl and .jsonl.gz have a JSON object per line, with the text in `field`; all others are plain text. Throws
-  /// core::Error that names a missing file or an empty directory.
+  /// `paths` are files and directories. A directory stands for the files below it in order of their paths, except those
+  /// whose names begin with a period. Files named .jsonl and .jsonl.gz have a JSON object per line, with the text in
+  /// `field`; all others are plain text. Throws core::Error that names a missing file or an empty directory.
   explicit Documents(const std::vector<std::string>& paths, std::string field = "text");
 
   /// A piece of a document, cut at word_border() so that no word is split. `n_read` counts the bytes read so far from

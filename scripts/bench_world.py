@@ -23,7 +23,7 @@ FLAGS = "--epochs 3 --lr 3e-4 --min-lr 3e-5 --warmup-steps 5 --window 256 --batc
 
 
 def answers(serve_flags, questions):
-    """Asks the questions of a server started with these flags, and returns its answers. Uses the adapter `world` if the
+    """Starts a server with these flags, asks it the questions, and returns its answers. Uses the adapter `world` if the
     flags load one, else the model."""
     with Server("folio", command=[BUILD / "serve", *serve_flags]) as server:
         names = [model["id"] for model in server.call("/v1/models")[1]["data"]]

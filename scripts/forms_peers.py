@@ -13,8 +13,8 @@ PATIENCE = 60  # timeout in seconds for an engine's answer to one schema
 
 
 class Program:
-    """A child process that answers each line of JSON with one line of JSON. If it exits or does not answer in time,
-    ask() restarts it and returns None."""
+    """A child process that answers each line of JSON with one line of JSON. ask() returns None without an answer, and
+    restarts the process after a timeout or if it had already exited."""
 
     def __init__(self, *command):
         self.command = command

@@ -96,7 +96,7 @@ def plot(panels, names, title, subtitle, x_label, width=260, height=200):
 
 
 def ratio_ticks(ratios):
-    """Returns ticks that cover 1 and all ratios: powers of two, or of sqrt(2) if the ratios span less than 2^1.5."""
+    """Returns ticks that cover 1 and all ratios: powers of two, or of sqrt(2) if these span less than 2^1.5."""
     low, high = (math.log2(f(ratios + [1.0])) for f in (min, max))
     step = 0.5 if high - low < 1.5 else 1.0
     return [2 ** (step * i) for i in range(math.floor(low / step), math.ceil(high / step) + 1)]

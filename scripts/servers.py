@@ -49,7 +49,8 @@ COMMANDS = {"folio": folio_command, "llama-server": llama_command, "vllm": vllm_
 
 class Server:
     """A running server on a free local port: `with Server("folio --fast", model, ...) as server`. The name's first word
-    is a key of COMMANDS, and the others are further flags. If `command` is given, runs it with --host and --port."""
+    is a key of COMMANDS, and the others are further flags. If `command` is given, runs that instead, with --host and
+    --port."""
 
     def __init__(self, name, model="", *, sequences=4, context=1024, threads=2, cache_type="f16", more=(),
                  command=None):

@@ -18,7 +18,7 @@ EVENT = re.compile(rb"^data: (\{.*\})\r?$", re.MULTILINE)
 class Request:
     prompt: list  # token ids; a string is also allowed
     max_tokens: int
-    at: float = 0.0  # time at which run() sends the request, in seconds after run() starts
+    at: float = 0.0  # scheduled time of sending, in seconds after run() begins to send
 
 
 @dataclass

@@ -107,7 +107,7 @@ class ChatTemplate {
 inline constexpr std::string_view kThinkBegin = "<think>";
 inline constexpr std::string_view kThinkEnd = "</think>";
 /// Reasoning in an answer. None: the model does not support it. Possible: the answer may begin with "<think>". Begun:
-/// the prompt contains the opening "<think>", so the answer's first token is part of the reasoning.
+/// the prompt opens "<think>" without closing it, so the answer's first token is part of the reasoning.
 enum class Thinking : uint8_t { None, Possible, Begun };
 /// Returns where the answer to `prompt` may contain reasoning: None if neither template nor vocabulary supports
 /// reasoning.

@@ -60,7 +60,7 @@ struct ChatWithTools {
                                        const ToolFormat& format);
 
 /// Renders and tokenizes a conversation with `tools`, a JSON list. `format` must be the result of tool_format() for the
-/// template. Rendering spends steps of `budget`.
+/// template. Spends steps of `budget`.
 [[nodiscard]] std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                                std::span<const ChatMessage> messages, const std::string& tools,
                                                const ToolFormat& format,

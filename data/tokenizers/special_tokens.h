@@ -16,7 +16,7 @@ struct TokenFlags {
   bool rstrip = false;       ///< the match includes white space after the token
   bool single_word = false;  ///< matches only if no letter, digit or underscore (\w) is next to it
   bool normalized = false;   ///< the token and the text are both normalized before matching
-  bool apart = false;        ///< user-defined piece that merges do not produce, although it is two pieces joined
+  bool apart = false;        ///< user-defined piece that merges must not produce: it matches only as an added token
 
   bool operator==(const TokenFlags&) const = default;
 };

@@ -1,4 +1,4 @@
-// Measures the RMS of each matrix's gradient during training. SGD applies a single learning rate to all of them.
+// Measures the RMS of gradients during training, by kind of matrix. SGD applies a single learning rate to all of them.
 #pragma once
 
 #include <string>

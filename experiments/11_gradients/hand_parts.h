@@ -25,7 +25,7 @@ struct Part {
   std::function<Tensors()> naive{};  ///< gradient of the input (attention: of the scores), by full Jacobians in double
   std::function<Tensors()> fast{};   ///< the gradient of `naive`, without Jacobians; both are null for the whole model
   int64_t jacobian = 0;              ///< number of elements in the Jacobians
-  int64_t kept = 0;                  ///< number of elements that `fast` stores for the backward pass
+  int64_t kept = 0;                  ///< number of elements that a backward pass without Jacobians keeps instead
 
   /// Returns an estimated limit on the relative error of a gradient in the given type: `chain` times half an ulp. Not a
   /// strict bound: cancellation in sums raises the relative error, but rounding errors of random sign partly cancel.

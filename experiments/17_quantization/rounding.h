@@ -10,7 +10,7 @@ namespace folio::experiments {
 
 /// Returns the model with its matrices quantized to `type`. For Q4_0 and Q4_1, the embedding and the output matrix
 /// are quantized to Q8_0. Groups of 32 may span rows, which the engine does not support (see whole_rows()). Throws
-/// core::Error if a matrix's number of elements is not a multiple of 32.
+/// core::Error if a matrix's number of elements is not a multiple of 32, except for types without groups.
 [[nodiscard]] core::StoredModel in_type(const core::StoredModel& model, core::DType type);
 
 /// Returns true if each row of each matrix is a whole number of groups of 32, as the engine requires.

@@ -38,8 +38,8 @@ std::vector<float> cut_two_positions(Report& report, infer::Engine& engine, cons
                      .cuts = cuts,
                      .panels = {}};
   std::vector<std::vector<Report::Json>> rows;
-  std::map<bool, std::map<std::string, int64_t>> kept;     // [certain?][setting]: number of kept tokens
-  std::map<bool, std::map<std::string, double>> last_one;  // [certain?][setting]: p of the last kept token
+  std::map<bool, std::map<std::string, int64_t>> kept;     // [sure][setting]: number of kept tokens
+  std::map<bool, std::map<std::string, double>> last_one;  // [sure][setting]: p of the last kept token
   for (const bool sure : {true, false}) {
     const size_t at = sure ? by_entropy[by_entropy.size() / 8].second : by_entropy.back().second;
     const auto end = tokens.begin() + static_cast<ptrdiff_t>(at + 1);

@@ -33,7 +33,7 @@ struct Cell {
   size_t n_rows = 0;
   size_t n_again = 0;   ///< rows recomputed after a preemption
   size_t n_drafts = 0;  ///< draft tokens verified
-  size_t n_tokens = 0;  ///< new tokens: accepted draft tokens plus one; 0 if prompt tokens remain
+  size_t n_tokens = 0;  ///< new tokens: accepted draft tokens plus one; 0 if input tokens remain
   bool preempted = false;
 };
 
@@ -59,7 +59,7 @@ struct Counts {
   std::vector<int64_t> first_token;      ///< by request: steps from arrival to first token, inclusive
   std::vector<double> first_token_cost;  ///< by request: time from arrival to first token, in units of cost()
   double cost = 0.0;                     ///< time of all steps, in units of cost()
-  double longest_gap = 0.0;              ///< longest time between two tokens of a request, in units of cost()
+  double longest_gap = 0.0;              ///< longest time between consecutive tokens of a request, in units of cost()
 };
 
 [[nodiscard]] Counts count(const Schedule& schedule);

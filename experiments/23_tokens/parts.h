@@ -17,7 +17,7 @@ struct Text {
   std::string validation;
 };
 
-/// Trains byte-level BPE on `text`, split into words as in GPT-2. `n_tokens` counts <|endoftext|> and 256 byte tokens.
+/// Trains byte-level BPE on `text`, split into words as in GPT-2. `n_tokens` includes <|endoftext|> and all 256 bytes.
 [[nodiscard]] data::BpeVocabulary learned(std::string_view text, int64_t n_tokens);
 
 /// Returns the vocabulary's first `n_tokens` tokens, and the merges that produce them.

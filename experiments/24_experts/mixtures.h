@@ -25,8 +25,8 @@ struct Method {
   int64_t steps_in_time = 0;                      ///< number of steps that take as long as the first method's run
   std::vector<double> judged{};                   ///< validation losses after setting.steps steps, by seed
   std::vector<double> judged_in_time{};           ///< validation losses after steps_in_time, by seed
-  std::vector<double> loads{};                    ///< by seed: largest expert load / mean load on the validation split
-  std::vector<double> window_loads{};             ///< by seed: mean over windows of largest expert load / mean load
+  std::vector<double> loads{};                    ///< by seed: Trained::load
+  std::vector<double> window_loads{};             ///< by seed: window_load() on the validation split
 };
 
 /// Returns the method with one feed-forward network of the setting's width.
@@ -38,7 +38,7 @@ struct Method {
 
 struct Trained {
   double loss = 0.0;
-  double load = 0.0;  ///< largest expert load / mean load on the validation split; 0 without experts
+  double load = 0.0;  ///< largest expert load / mean load of any layer on the validation split; 0 without experts
   nn::Llama model{nullptr};
 };
 [[nodiscard]] Trained trained(const Shakespeare& text, const train::TrainConfig& setting, const Method& method,

@@ -11,7 +11,7 @@ namespace folio::experiments {
 using Floats = std::vector<float>;
 
 /// Counts of multiply-adds, and of elements read or written in weights, cache, and temporary keys and values. A call
-/// counts each array once for reading and once for writing, even if its loops access it several times.
+/// counts an array once if it reads it, and once if it writes it, however often its loops access it.
 struct Work {
   int64_t multiply_adds = 0, elements = 0;
   bool operator==(const Work&) const = default;

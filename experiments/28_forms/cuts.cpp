@@ -94,7 +94,7 @@ void cuts(Report& report) {
   const Drawing drawing{.form = form, .max_tokens = 40, .seed = report.seed() * 1000};
   Drawing guessing = drawing;
   guessing.speculate = 8;
-  engine.goodput().set_times({}, 0.0);  // step times are ignored, so every step uses draft tokens
+  engine.goodput().set_times({}, 0.0);  // draft tokens cost nothing, so each step gets the maximum number
   const auto plain = drawn(engine, *tokenizer, prompts, drawing);
   std::vector<infer::GenerateResult> guessed;  // with draft tokens, each request run separately
   for (; guessed.size() < n; ++guessing.seed) {

@@ -36,7 +36,7 @@ void bias(Report& report, const ReadersModel& reader, infer::Engine& engine);
 /// Trains small models on lines of JSON, and compares their outputs with and without a schema.
 void json_lines(Report& report);
 
-/// Studies the possible tokenizations of bytes that a form forces, and their probabilities.
+/// Counts the possible tokenizations of bytes that a form forces, and shows which ones outputs use.
 void cuts(Report& report);
 
 /// Shows that a form is rejected if all its matches contain a brace and the vocabulary has none.

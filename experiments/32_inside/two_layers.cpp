@@ -18,7 +18,7 @@ namespace {
 using torch::Tensor;
 
 constexpr int64_t kBatch = 32, kMeasured = 64, kEvery = 20;
-constexpr uint64_t kHeldOut = 1'000'000;  // index of the first batch used only for evaluation
+constexpr uint64_t kHeldOut = 1'000'000;  // index of the batch for evaluation, not used in training
 
 train::TrainConfig setting_of(int64_t n_layers, int64_t steps, uint64_t seed) {
   train::TrainConfig c;

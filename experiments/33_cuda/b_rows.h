@@ -21,7 +21,8 @@ struct Norm {
 void norm_threads(infer::gpu::Stream& stream, const Norm& n);
 /// Normalizes each row with a block of 256 threads, with a tree reduction of the sums in shared memory.
 void norm_shared(infer::gpu::Stream& stream, const Norm& n);
-/// Normalizes each row with a block of 256 threads, whose sums are reduced by shuffles, then in shared memory.
+/// Normalizes each row with a block of 256 threads, whose sums are reduced by shuffles. Shared memory only passes the
+/// sums of warps to the other warps.
 void norm_shuffles(infer::gpu::Stream& stream, const Norm& n);
 
 }  // namespace folio::experiments

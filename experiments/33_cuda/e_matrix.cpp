@@ -78,7 +78,7 @@ void step_e(Lesson& lesson) {
   report.table("e, operations per byte", {"kernel", "of all sectors", "of distinct sectors", "of shared wavefronts"},
                rows);
   // Accesses 0 to 3 of a traced warp fill the tiles. Then, in the kernel `tiled`, access 4 loads a row of b, and
-  // access 5 an element of a. In `registers`, accesses 4 to 7 load four rows of a, and those from 8 on load rows of b.
+  // access 5 an element of a. In `registers`, accesses 4 to 7 load four rows of a, and 8 to 11 load rows of b.
   report.picture(
       "e_matrix.svg",
       who_reads("Who reads what: a matrix by a matrix",

@@ -194,9 +194,9 @@ void step_g(Lesson& lesson) {
                 {"online, a warp a head", online.blocks, kPast},
                 {"online, split and joined", split.blocks - kHeads, kPartOfPositions + kParts},
                 {"the engine's", engines.blocks * engines.block_threads / 32, nullptr}});
-  // attention_online loads each table entry once, and no scores. attention_in_passes loads the entry twice, for the key
-  // and for the value. It also loads the score twice: for the maximum, with one request per 32 scores, and for the
-  // weighted sum, with a request per score.
+  // For each position, attention_online loads the table entry once, and no score. attention_in_passes loads the entry
+  // twice, for the key and for the value. It also loads the score twice: for the maximum, with one request per 32
+  // scores, and for the weighted sum, with a request per score.
   report.check_equal("g: loads that an online softmax saves",
                      static_cast<int64_t>(passes.load_requests - online.load_requests),
                      static_cast<int64_t>(kHeads * (2 * kPast + (kPast + 31) / 32)));

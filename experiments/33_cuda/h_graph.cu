@@ -62,8 +62,8 @@ __global__ __launch_bounds__(kThreads) void add_each(const float* x, const float
   if (i < n) out[i] = x[i] + branch[i];
 }
 
-/// Computes norm, gate, up and SwiGLU. Each block recomputes the norm of x, whose loads hit the L2 cache. Each warp
-/// computes one element of the gate and up projections.
+/// Computes norm, gate, up and SwiGLU. Each block recomputes the norm of x, which it usually reads from the L2 cache.
+/// Each warp computes one element of the gate and up projections.
 __global__ __launch_bounds__(kThreads) void norm_gate_up_swiglu(FeedForward f) {
   const float inverse = inverse_norm(f);
   if (output() >= f.hidden) return;

@@ -101,7 +101,8 @@ inline Training train_model(const Forward& forward, const std::vector<Tensor>& p
   return result;
 }
 
-// Appends n characters, each drawn from the softmax of the last logits. The model's input is the last T characters.
+// Appends n characters, each drawn from the softmax of the last position's logits. The model's input is the last T
+// characters.
 inline std::vector<int32_t> sample(const Forward& forward, std::vector<int32_t> tokens, int64_t n, int64_t T,
                                    uint64_t seed) {
   const torch::NoGradGuard no_grad;

@@ -20,7 +20,7 @@ inline constexpr size_t kWorthAThread = 8 * 1024;
 struct CpuOptions {
   size_t n_threads = 0;                       ///< 0: all cores available to this process
   const kernels::Kernels* kernels = nullptr;  ///< null: those that FOLIO_ISA selects, or the fastest supported ones
-  bool fast = false;                          ///< --fast: compute products and attention in BF16 where supported
+  bool fast = false;                          ///< --fast: BF16 for 16-bit weights and attention, where supported
   bool copies_weights = false;                ///< copy all weights to private memory instead of using the mapped file
 };
 

@@ -94,7 +94,7 @@ StageWeights CpuWeights::load(const core::StoredModel& model, const Shard& shard
       add_matrix(rows, pool, choice, to, model);
       matrices_.back().first = first;
     }
-    // Releases the file pages of a stack only after all its experts are copied, because adjacent experts share pages.
+    // Releases the whole stack, because releases of single experts leave the file pages that adjacent ones share.
     if (in_blocks(whole) || (choice.fast && in_16_bits(whole)) || choice.copies) model.release(whole);
     return id;
   });

@@ -123,7 +123,8 @@ void for_groups(const GroupMatrix& m, const uint8_t* tile, Body&& body) {
   }
 }
 
-// Prefetches an input's next block into L1, because a tile with many columns evicts the input before the next tile.
+// Prefetches an input's next block into L1, because a tile with many columns evicts the input before the next tile
+// reads it.
 template <typename Kind>
 void prefetch_input(const int8_t* values, const float* scales, const float* scaled_sums, const int32_t* sums) {
   constexpr size_t kGroups = kBlockColumns / kGroupColumns;

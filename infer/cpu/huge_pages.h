@@ -1,6 +1,5 @@
-// Huge-page memory for weights and the KV cache. Reads from 4 KiB pages reach only two thirds to three quarters of the
-// memory bandwidth, because hardware prefetchers stop at page boundaries, and virtual machines translate each page
-// twice.
+// Huge-page memory for weights and the KV cache. Reads from 4 KiB pages have only two thirds to three quarters of the
+// speed, because hardware prefetchers stop at page boundaries, and virtual machines translate each page twice.
 #pragma once
 
 #include <cstddef>

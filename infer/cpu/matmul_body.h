@@ -208,8 +208,8 @@ void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_
   }
 }
 
-// Implements Kernels::matmul_near. With one input and at most eight rows in the last tile of sixteen, tiles of eight
-// rows waste less work.
+// Implements Kernels::matmul_near. With one input, tiles of eight rows waste less if at most eight rows remain after
+// tiles of sixteen.
 template <typename Weight>
 void matmul_near(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end,
                  float* out, size_t out_stride, bool accumulate) {

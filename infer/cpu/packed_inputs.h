@@ -11,7 +11,8 @@
 namespace folio::infer {
 
 /// Packs a product's inputs. With one or two threads, each packs all inputs into its own buffer, because reading them
-/// from another core's cache is slower than packing (BENCHMARKS.md). More threads divide the work and fill one buffer.
+/// from another core's cache may take longer (docs/performance-cpu.md). More threads divide the work and fill one
+/// buffer.
 class PackedInputs {
  public:
   PackedInputs(core::ThreadPool& pool, const kernels::Kernels& kernels) : pool_(pool), kernels_(kernels) {}

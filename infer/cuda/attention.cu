@@ -186,7 +186,7 @@ void launch_rows(Stream& stream, const Attention& in) {
       return launch(attention_rows<H, true>, grid, {kThreads}, kQueries + kStages, stream, in);
     }
   }
-  constexpr size_t kSmall = size_t{99} << 10U;  // shared memory of consumer GPUs; heads that need more aren't staged
+  constexpr size_t kSmall = size_t{99} << 10U;  // consumer GPUs' shared memory: they can't stage larger heads
   if constexpr (kQueries + kStages > kSmall) {
     launch(attention_rows<H, false>, grid, {kThreads}, kQueries, stream, in);
   }

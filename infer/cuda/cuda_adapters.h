@@ -26,8 +26,8 @@ class CudaAdapters {
 
   /// Returns an adapter's slot, its index among the table entries of a matrix; -1 for kNoAdapter.
   [[nodiscard]] int32_t slot(int32_t number) const;
-  /// Adds to each row of `out` (n_rows, n_out), the product of x (n_rows, k) and `matrix`, the update of the row's
-  /// adapter. `slots` (n_rows), in device memory, has slot() of each row's adapter.
+  /// Adds the updates of the rows' adapters to `out` (n_rows, n_out), the product of x (n_rows, k) and `matrix`.
+  /// `slots` (n_rows), in device memory, has slot() of each row's adapter.
   void add(gpu::Stream& stream, WeightId matrix, const float* x, size_t n_rows, size_t k, const int32_t* slots,
            float* out, size_t n_out) const;
 

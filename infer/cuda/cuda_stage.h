@@ -1,6 +1,6 @@
 // A range of a model's layers on a GPU. Operations are queued until the step ends, then fused (fuse.h) and launched; an
-// observed step runs them one by one. The launches of a step with few rows are recorded as a CUDA graph and replayed
-// for other tokens, positions and blocks, because begin() uploads all such data to one device buffer.
+// observed step runs them one by one. The launches of a step with few rows are recorded as a CUDA graph. It can be
+// replayed for other tokens, positions and blocks, because begin() uploads all such data to one device buffer.
 #pragma once
 
 #include <array>
@@ -117,7 +117,7 @@ class CudaStage final : public Stage {
   int64_t widest_window_;  ///< maximum number of positions that a row attends to, over all layers
   CudaWeights weights_;
   StageInfo info_;
-  gpu::Heads heads_;  ///< attention heads; latent attention has a single key/value head, the latent
+  gpu::Heads heads_;  ///< of attention: with latents, one key/value head, and head_dim is a latent's size
   gpu::Activation activation_;
   gpu::Kind any_kind_;  ///< format in which a Norm packs its result if no product reads it
 

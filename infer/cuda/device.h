@@ -1,6 +1,6 @@
 // Host API for a GPU: memory, streams, recorded operations and events. device.cu implements it with the CUDA runtime,
 // tests/infer/cuda/host/device.cpp in host memory, as an emulator. Errors throw core::Error with a one-line message
-// that states the problem, the device and the remedy.
+// that states the problem, the remedy and, for most errors, the device.
 #pragma once
 
 #include <cstddef>

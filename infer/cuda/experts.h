@@ -35,7 +35,7 @@ struct ExpertGroup {
 struct Grouped {
   ExpertGroup* groups = nullptr;   ///< (n_groups), those in use first
   int32_t* assignments = nullptr;  ///< (n_experts, rows): row e has expert e's counts[e] assignments, ascending
-  uint32_t* counts = nullptr;      ///< (n_experts) assignments, then a counter of finished blocks: 0 between launches
+  uint32_t* counts = nullptr;      ///< (n_experts): assignments of each; then finished blocks, 0 between launches
   uint32_t n_groups = 0;
   uint32_t size = 0;  ///< maximum assignments of a group: 8 or 64
 

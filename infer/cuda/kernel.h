@@ -75,7 +75,7 @@ void check_launch(const void* kernel);
 template <typename... Parameters, typename... Arguments>
 void launch(void (*kernel)(Parameters...), Grid grid, Grid block, size_t shared_bytes, Stream& stream,
             Arguments... arguments) {
-  // More dynamic shared memory than this needs opt-in. The default limit of 48 KB includes static shared memory.
+  // Above this, opts in to more than the default limit of 48 KB, which includes static shared memory.
   constexpr size_t kSharedWithoutOptIn = size_t{32} << 10U;
   if (shared_bytes > kSharedWithoutOptIn) {
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));

@@ -1,4 +1,4 @@
-// The GPU kernels. All run asynchronously on the stream, and all arrays are in device memory unless stated otherwise.
+// The GPU kernels. All run asynchronously on the stream. Arrays are in device memory, except those of Matmul.
 // Results are within bounds that the tests derive from reference/, and don't depend on batching, except with
 // `fast_sums`. experiments/33_cuda derives such kernels from plain loops.
 #pragma once
@@ -88,8 +88,8 @@ struct HeadsProduct {
     return ceil_div(n_rows, kTileColumns) * kTileColumns;
   }
 };
-/// Computes each head's product, bit-identical to multiply(), and copies the elements of `in` after the first weight.k
-/// to the end of the head in `out`. `x` is workspace for n_heads * padded_rows() rows of weight.k elements, in format
+/// Computes each head's product, bit-identical to multiply(), and fills the rest of the head in `out` with the elements
+/// of `in` after the first weight.k. `x` is workspace for n_heads * padded_rows() rows of weight.k elements, in format
 /// weight.kind.
 void multiply_heads(Stream& stream, const HeadsProduct& product, const PackedInputs& x);
 

@@ -174,8 +174,8 @@ struct CacheView {
     return (tile * 32 + lane) * lane_numbers + d % lane_numbers;
   }
   /// Returns the index, in elements, of dimension `d` of a position in a head's values. A dimension's 32 positions are
-  /// contiguous. Position 8 j + 2 t + b (j, t < 4, b < 2) is at 8 t + 2 j + b, so that each lane's eight probabilities
-  /// are contiguous. With latent attention, a value is a part of the key, so the index is key_index().
+  /// contiguous. Position 8 j + 2 t + b (j, t < 4, b < 2) is at 8 t + 2 j + b, so that the positions of a lane's
+  /// eight probabilities are contiguous. With latent attention, a value is a part of the key: the index is key_index().
   [[nodiscard]] FOLIO_BOTH constexpr size_t value_index(size_t position, size_t d) const {
     if (latent_rank > 0) return key_index(position, d);
     const size_t j = position / 8;

@@ -6,7 +6,8 @@
 namespace folio::infer::gpu {
 namespace {
 
-// Packs the first k elements of each head's rows as inputs.cu does, and copies the other elements unchanged to `out`.
+// Packs the first k elements of each head's rows as inputs.cu does, and fills the rest of the head in `out` with the
+// elements after them.
 template <Kind kKind>
 __global__ __launch_bounds__(kPackThreads<kKind>) void pack_heads(HeadsProduct p, PackedInputs to) {
   const size_t head = blockIdx.x / p.padded_rows();

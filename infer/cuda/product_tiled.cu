@@ -25,9 +25,9 @@ __device__ void copy_tile(uint8_t* to, const uint8_t* from, unsigned bytes) {
 
 // A block computes 128 outputs of 128 rows, in steps of four tiles along k. With group-quantized weights, it computes
 // 64 rows, since scales need registers. All threads copy a step's weights and inputs to shared memory, two steps ahead;
-// eight warps multiply them. A warp has 64 x 32 sums in registers (64 x 16 for groups), so it uses each weight 32 times
-// and each input 64 times. k is split at the same columns as in product.cu. After each part of k, the sums are added to
-// a second set of registers, unless kFastSums.
+// eight warps multiply them. A warp has 64 x 32 sums in registers (64 x 16 for groups), so it uses each weight 32 (16)
+// times and each input 64 times. k is split at the same columns as in product.cu. After each part of k, the sums are
+// added to a second set of registers, unless kFastSums.
 // cuda_report: product_tiled<Floats<{kind}>, *> shares 98304 bytes
 // cuda_report: product_tiled<Groups<4, 32, {minimums}>, *> shares 58368 + 9216 * minimums bytes
 // cuda_report: product_tiled<Groups<8, 32, false>, *> shares 82944 bytes

@@ -30,7 +30,7 @@ struct State {
   Sum total;  ///< sum of the weights of all tokens, of the kind Weights::first()
   unsigned n_listed;
   // written by `survey`, except `candidates`, which `list` fills
-  unsigned decided;    ///< 1: `survey` has stored the result (temperature 0, or no token can be drawn)
+  unsigned decided;    ///< 1: `survey` has stored the result (temperature 0, or the draw failed)
   unsigned n_levels;   ///< number of topmost levels (bins) that contain the candidates
   unsigned n_allowed;  ///< number of tokens that may be drawn
   float largest;

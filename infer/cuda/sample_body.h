@@ -61,7 +61,8 @@ struct Weights {
 };
 
 // Returns the rank of the drawn token. `tokens` provides sum(weight, last), the sum of the weights of ranks up to
-// `last`, and select(weight, last, target), the first rank up to `last` at which the running sum exceeds `target`.
+// `last`, and select(weight, last, target), the first rank up to `last` at which the running sum exceeds `target`, or
+// kEnd if there is none.
 template <typename Tokens>
 __device__ Rank choose(const DrawInput& in, Tokens& tokens) {
   Rank last = kEnd;  // last rank that is kept

@@ -19,7 +19,8 @@ namespace folio::infer {
 
 class AsyncEngine {
  public:
-  /// Receives the exception that ended a request: a core::Error, or one from a callback; null if the request succeeded.
+  /// Receives the exception that ended a request: a core::Error, or one from a callback. Null: the request has results,
+  /// which may be those of an interrupted request.
   using OnEnd = std::function<void(RequestId id, const std::exception_ptr& error)>;
 
   struct Submission {

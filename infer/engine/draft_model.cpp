@@ -90,7 +90,8 @@ void DraftModel::draw() {
 }
 
 // Replaces the sequence's tokens. Keeps the cached positions of the common prefix, except that of the last token, whose
-// row must be computed to draw the first draft. After a failed step, cached.tokens may be longer than the cached part.
+// row must be computed to draw the first draft. cached.tokens may be longer than the cached part, for example after a
+// failed step.
 void DraftModel::turn_to(CachedText& cached, std::span<const int32_t> tokens) {
   BlockManager& cache = runner_.cache();
   const SequenceId id = cached.sequence.id();

@@ -1,7 +1,7 @@
 // Drafts from a smaller model with the same vocabulary. Leviathan et al., "Fast Inference from Transformers via
 // Speculative Decoding", 2023, preserve the target model's distribution by resampling. Here, the sequence's sampler
 // draws a draft with the same random number as the target model's token at that position, so that the two tokens are
-// equal if the models' distributions are similar.
+// usually equal if the models' distributions are similar.
 #pragma once
 
 #include <cstdint>

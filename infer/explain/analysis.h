@@ -38,11 +38,12 @@ struct Trace {
 /// `values`. See Observer.
 using Change = std::function<bool(const std::string& name, std::span<float> values, const Trace& before)>;
 
-/// Throws core::Error, with a message that begins with `what`, if `n_tokens` tokens do not fit in one step.
+/// Throws core::Error, with a message that begins with `what`, if `n_tokens` is 0, or more than kMostTokens,
+/// Runner::max_rows() or the context length.
 void require_fits(const Runner& runner, size_t n_tokens, std::string_view what);
 
-/// Runs a prompt in one step, without using or filling the prefix cache. Returns its activations, including the logits
-/// of all rows. `change`, if set, may change activations during the step.
+/// Runs a prompt in one step, without using or filling the prefix cache. Returns the activations that explain() needs,
+/// or all if options.keep_activations, with the logits of all rows. `change`, if set, may change activations.
 [[nodiscard]] Trace run_traced(Runner& runner, std::span<const int32_t> tokens, const Options& options,
                                const Change& change = {});
 
@@ -78,8 +79,8 @@ struct Place {
 class Interventions {
  public:
   /// Runs the texts whose activations the experiment uses as replacements. `clean`, the prompt's activations without
-  /// interventions, must outlive this object. Throws core::Error if a layer, head or position does not exist, or if a
-  /// patch has no source text.
+  /// interventions, must outlive this object. Throws core::Error if a name is malformed, if a layer, head or position
+  /// does not exist, if a text has an invalid length (require_fits()), or if a patch has no source text.
   Interventions(Runner& runner, const Options& options, const Trace& clean);
   /// Applies the interventions to `values`, the activation `name`. Returns true if `values` changed.
   bool operator()(const std::string& name, std::span<float> values, const Trace& before) const;

@@ -41,8 +41,8 @@ struct Options {
   std::optional<int32_t> token{};  ///< the token whose logits are attributed; empty: each row's likeliest token
   Experiment experiment{};         ///< applied to the prompt, but not to the texts mean_over and from
   bool keep_activations = false;   ///< fills Explanation::activations
-  /// The machine that runs the model. If set, the prompt runs a second time to measure the operations, and profiling is
-  /// disabled afterwards. Null: nothing is measured.
+  /// The machine that runs the model. If set, the prompt runs once more, without the experiment, to measure the
+  /// operations; profiling is disabled afterwards. Null: nothing is measured.
   ProfiledMachine* profiled = nullptr;
 };
 
@@ -58,8 +58,9 @@ struct Explanation {
 };
 
 /// Runs the prompt, with the experiment if there is one, and explains what was computed. Throws core::Error if
-/// `tokens` is empty; if a text is longer than kMostTokens, Runner::max_rows() or the context; if a token, layer, head
-/// or position does not exist; if a logit is not finite; or if the KV cache is full. No step may be in flight.
+/// `tokens` is empty; if a text is longer than kMostTokens, Runner::max_rows() or the context; if a name in the
+/// experiment is malformed; if a token, layer, head or position does not exist; if a logit is not finite; if the KV
+/// cache is full; or if the model runs in a pipeline of ranks. No step may be in flight.
 [[nodiscard]] Explanation explain(Runner& runner, const data::Tokenizer& tokenizer, const std::vector<int32_t>& tokens,
                                   const Options& options = {});
 

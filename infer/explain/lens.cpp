@@ -12,7 +12,7 @@
 namespace folio::infer::explain {
 namespace {
 
-constexpr size_t kLensTokens = 5;   // likeliest tokens listed per row: after each layer; before and after interventions
+constexpr size_t kLensTokens = 5;   // likeliest tokens listed per row: at each level; before and after interventions
 constexpr size_t kCandidates = 20;  // number of likeliest tokens listed per row
 // Limits of top-k, top-p and min-p. The output has the number of tokens that each one by itself keeps at temperature 1.
 constexpr size_t kTopK = 40;

@@ -62,7 +62,8 @@ CharacterAutomaton::CharacterAutomaton(std::span<const std::string> texts, core:
   }
 }
 
-// In state i, the first i characters equal those of `least`. In the last state, the number is greater than `least`.
+// In state i, the first i characters equal those of `least`. In the last state, the number is greater than `least`, or
+// perhaps equal if not `strictly`.
 CharacterAutomaton CharacterAutomaton::at_least(std::string_view least, bool strictly, core::WorkBudget budget) {
   CharacterAutomaton all(std::move(budget), kMostStates);
   for (size_t i = 0; i < least.size() + 2; ++i) (void)all.add_state();

@@ -90,7 +90,7 @@ class Grammar {
   [[nodiscard]] size_t n_states() const { return states_.size(); }
   [[nodiscard]] std::span<const Edge> edges(State state) const { return states_[static_cast<size_t>(state)].edges; }
   [[nodiscard]] Part part(Rule rule) const { return rules_[static_cast<size_t>(rule)]; }
-  /// Returns the state whose token mask `state` shares: for a copy of a repeated part, a state of a loop; else itself.
+  /// Returns the state whose token mask `state` shares: a loop's state if `state` is in a Copy; otherwise itself.
   [[nodiscard]] State alike(State state) const { return states_[static_cast<size_t>(state)].alike; }
   [[nodiscard]] bool ends_rule(State state) const { return states_[static_cast<size_t>(state)].ends_rule; }
   /// Returns true if only the end of the rule can follow `state`, so that a call needn't return there (tail call).

@@ -59,8 +59,8 @@ struct SizeBound {
   bool exclusive;
 };
 
-// Returns the bounds on the absolute values of the negative (or non-negative) numbers in `range`; nullopt if there
-// are no such numbers.
+// Returns the bounds on the absolute values of the numbers in `range` with a minus sign (or without one); nullopt if a
+// bound with the other sign excludes them all.
 std::optional<std::vector<SizeBound>> size_bounds(const NumberRange& range, bool negative) {
   std::vector<SizeBound> bounds;
   for (const bool is_least : {true, false}) {

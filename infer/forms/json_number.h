@@ -44,10 +44,10 @@ struct NumberRange {
 /// if it needs too many states.
 [[nodiscard]] Grammar::Part integer_part(Grammar& grammar, const NumberRange& range);
 
-/// Returns the part for numbers in the range, with or without an exponent. A nonzero digit
-/// with an optional fraction may have an exponent of -307 to 307, so that parsing as a double neither overflows nor
-/// yields 0. If no bound limits the positive (or negative) numbers, other digits may have an exponent of -99 to 99. An
-/// exclusive bound other than 0 is replaced with the nearest double inside the range, which is allowed.
+/// Returns the part for numbers in the range, with or without an exponent. A nonzero digit with an optional fraction
+/// may have an exponent of -307 to 307, so that parsing as a double neither overflows nor yields 0. If no bound limits
+/// the positive (or negative) numbers, other digits may have an exponent of -99 to 99. An exclusive bound other than 0
+/// is replaced with an inclusive one: the nearest double inside the range.
 [[nodiscard]] Grammar::Part number_part(Grammar& grammar, const NumberRange& range);
 
 }  // namespace folio::infer::forms

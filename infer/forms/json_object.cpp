@@ -18,7 +18,7 @@ using Rule = Grammar::Rule;
 constexpr size_t kMostProperties = 2'000;
 constexpr size_t kMostOptional = 500;     // maximum number of consecutive optional properties; each may be the next key
 constexpr size_t kMostPatterns = 4;       // maximum number of patterns in patternProperties
-constexpr int64_t kMostCounted = 10'000;  // maximum of (properties + 1) * max(minProperties, maxProperties, 1)
+constexpr int64_t kMostCounted = 10'000;  // maximum of (properties + 1) * (member counts to distinguish)
 
 struct PatternProperty {
   CharacterAutomaton names;

@@ -110,7 +110,7 @@ class SchemaCompiler {
     return grammar_.choice(ways);
   }
 
-  // Appends parts to `ways` that together match exactly the values that satisfy all assertions in `all`.
+  // Appends to `ways` the parts for values that satisfy all assertions in `all`.
   void add_ways(const JsonValue& all, const std::string& at, std::vector<Part>& ways) {
     if (all.members.empty()) {
       ways.push_back(parts_.value());

@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kMostBytes = size_t{1} << 16U;  // maximum length of an expression
 constexpr int kMostNested = 200;                 // maximum depth of groups
 constexpr int64_t kMostRepeats = 1000;           // maximum count of a repetition, as in RE2
-constexpr size_t kManyRanges = 4096;             // number of unmerged ranges in a character class that triggers a merge
+constexpr size_t kManyRanges = 4096;             // a class is merged early after at least this many new ranges
 
 bool is_digit(uint32_t c) { return c >= '0' && c <= '9'; }
 bool is_letter(uint32_t c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }

@@ -1,4 +1,4 @@
-// Multi-head latent attention. Equation numbers are those of DeepSeek-V2 (arXiv:2405.04434), section 2.1. For each
+// Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1; equation numbers of appendix C). For each
 // position, the KV cache has the latent c and the RoPE part r of the key, which all heads share; the keys and values of
 // single heads are never computed. A head's score is q · W_k c = W_kᵀ q · c, so W_k is absorbed into the query: W_kᵀ q
 // is multiplied by c, and the RoPE part of the query by r. W_v is absorbed, too: it multiplies the weighted sum of the

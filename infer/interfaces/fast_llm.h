@@ -48,7 +48,7 @@ using Chat = std::optional<data::ChatTemplate>;
                                     int round, const std::string& input, const std::optional<std::string>& output = {});
 
 /// Returns the tokens of `text`, with the prefix that the model expects, such as a begin-of-text token. If `chat` has a
-/// template, special tokens in `text` become token ids, since the template inserts them as text.
+/// template, texts of special tokens become these tokens, since the template inserts them as text.
 [[nodiscard]] std::vector<int32_t> encode(const data::Tokenizer& tokenizer, const Chat& chat, std::string_view text);
 
 class Model {
@@ -70,8 +70,8 @@ class Model {
   [[nodiscard]] int FetchResponseTokens(int handle);
 
   /// Cancels a request before the engine's next step and closes its handle. In a thread that waits for the request's
-  /// tokens, FetchResponseTokens() returns -1. Does nothing if the handle is closed. Throws core::Error if it
-  /// is unknown.
+  /// tokens, FetchResponseTokens() returns -1. Does nothing if the handle is closed. Throws core::Error
+  /// for an unknown handle.
   void AbortResponse(int handle);
 
   /// Returns the completion of `input`. `callback`, if set, is called on this thread for each token. The text that

@@ -103,8 +103,8 @@ class ShardedCpu final : public Machine {
   std::vector<std::unique_ptr<Exchange>> exchanges_;
 };
 
-/// Returns the default number of shards: one per memory node, but at most n_threads, and at most one per 16 rows of a
-/// matrix with config.dim rows.
+/// Returns the default number of shards: one per memory node, but at most n_threads, and at most one per tile of
+/// kShardRows rows in a matrix of config.dim rows.
 [[nodiscard]] size_t default_shards(size_t n_nodes, size_t n_threads, const core::ModelConfig& config);
 
 }  // namespace folio::infer

@@ -56,7 +56,7 @@ struct Adapters::Entry {
   int32_t number = kNoAdapter;  ///< the adapter's id in the engine, if it is in memory
   size_t n_uses = 0;            ///< number of requests that use the adapter in memory
   uint64_t last_use = 0;
-  std::function<void(const std::optional<ApiError>&)> added{};  ///< callback of add(); empty once the files were read
+  std::function<void(const std::optional<ApiError>&)> added{};  ///< callback of add(), until it is called
 
   [[nodiscard]] bool is_idle() const { return number != kNoAdapter && n_uses == 0; }
 };
@@ -259,7 +259,7 @@ void Adapters::was_read(const std::shared_ptr<Entry>& entry, std::shared_ptr<con
                                                 entry->adapter.name, bytes, options_.memory),
                                     "lora_path"));
     }
-    // If there is no memory for the adapter now, only adds its name. A request that uses it will read the files again.
+    // If memory is lacking or requests wait for it, only adds the name. A request that uses it reads the files again.
     if (!waiting_.empty() || !evict_idle(bytes)) return was_loaded(entry, kNoAdapter);
     hold(entry);
   } else if (bytes != entry->bytes) {
@@ -280,7 +280,7 @@ void Adapters::was_read(const std::shared_ptr<Entry>& entry, std::shared_ptr<con
 }
 
 // Called when an adapter was loaded and has the id `number`. If `number` is kNoAdapter, only its files were read, since
-// there was no memory to load it.
+// there was no memory to load it, or earlier requests wait.
 void Adapters::was_loaded(const std::shared_ptr<Entry>& entry, int32_t number) {
   if (number != kNoAdapter) {
     entry->number = number;

@@ -55,8 +55,9 @@ class Adapters {
   /// order of the calls. The adapter stays in memory until the result is destroyed. `name` must be one of names().
   [[nodiscard]] std::shared_ptr<Use> use(const std::string& name, Ready ready);
 
-  /// Adds an adapter and reads its files on another thread. Throws ApiError 400 if the name is invalid or in use. Calls
-  /// `done` once, with nullopt or the error: 404 for missing files, 400 for invalid or too large ones.
+  /// Adds an adapter and reads its files on another thread. Throws ApiError 400 if the name is invalid or in use, or
+  /// there are too many adapters. Calls `done` once, with nullopt or the error: 404 for missing files, 400 for invalid
+  /// or too large ones.
   void add(NamedAdapter adapter, std::function<void(const std::optional<ApiError>&)> done);
   /// Removes the adapter from names(). Requests that use it continue. Throws ApiError 404 if there is no such adapter.
   void remove(const std::string& name);

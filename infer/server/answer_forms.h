@@ -43,7 +43,7 @@ class AnswerForms {
     return forms_.form(options, budget);
   }
   /// Returns the model's format of function calls, which is detected on first use. Throws core::Error if there is no
-  /// chat template, or if its format can't be detected within `budget`.
+  /// chat template, or if detection fails or exceeds `budget`.
   [[nodiscard]] std::shared_ptr<CallWriting> calls(const core::WorkBudget& budget);
 
  private:

@@ -12,8 +12,8 @@ using Kind = data::CallPiece::Kind;
 
 constexpr std::string_view kSpaces = " \t\r\n";
 
-// Returns the length of the text that can be output. If `text` ends with a prefix of `trigger`, a call may begin there,
-// so the prefix and the spaces before it are held back until more text arrives.
+// Returns the length of the text that can be output. A prefix of `trigger` at the end of `text`, and `spaces` before it
+// or at the end, are held back until more text arrives.
 size_t end_of_answer(std::string_view text, std::string_view trigger, std::string_view spaces = kSpaces) {
   size_t end = text.size();
   for (size_t n = std::min(text.size(), trigger.size() - 1); n > 0; --n) {

@@ -7,9 +7,9 @@
 
 namespace folio::infer::server {
 
-/// Returns the explanation of a request's prompt, computed with served.adapter on the engine's thread between steps.
-/// Includes all activations if `keep_activations`. Throws ApiError if a field is invalid, the explanation fails, or the
-/// engine was stopped.
+/// Returns the explanation of a request's prompt, with served.adapter. Waits while the engine's thread computes it
+/// between steps. Includes all activations if `keep_activations`. Throws ApiError if a field is invalid, the
+/// explanation fails, or the engine was stopped.
 [[nodiscard]] explain::Explanation explanation_of(const Json& body, const ServedModel& served, AsyncEngine& engine,
                                                   const core::WorkBudget& budget = core::WorkBudget(),
                                                   bool keep_activations = false);

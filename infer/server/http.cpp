@@ -27,7 +27,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kReadSize = size_t{16} << 10U;      // bytes per read
 constexpr size_t kMaxPipelined = size_t{16} << 10U;  // maximum bytes of later requests buffered during an answer
-constexpr size_t kMaxSkipped = size_t{64} << 10U;    // bytes of an unread body that are skipped; if longer, disconnects
+constexpr size_t kMaxSkipped = size_t{64} << 10U;    // maximum bytes of an unread body; if longer, disconnects
 constexpr size_t kSendBuffer = size_t{64} << 10U;
 constexpr size_t kMaxConnections = 4096;
 constexpr std::chrono::seconds kIdleTimeout{75};  // maximum time between two requests of a connection

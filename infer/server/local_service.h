@@ -24,7 +24,7 @@ class LocalReply {
   /// Waits up to `at_most` for the HTTP status. Returns 0 if there is none yet; otherwise headers are available, too.
   [[nodiscard]] int status(std::chrono::milliseconds at_most);
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> headers() const;
-  /// Waits up to `at_most` for new bytes of the body and returns them; empty if none came or the answer has ended. The
+  /// Waits up to `at_most` for new bytes of the body and returns them; empty if none came or no more will come. The
   /// body is produced only as fast as it is read.
   [[nodiscard]] std::string next(std::chrono::milliseconds at_most);
   /// Returns true once the answer has ended and all of it was returned.

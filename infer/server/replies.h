@@ -29,7 +29,7 @@ struct TokenLogprob {
 /// Returns the log-probabilities of `token` and of the `n_top` most likely tokens. `logits` has vocab_size elements.
 [[nodiscard]] TokenLogprob token_logprob(int32_t token, std::span<const float> logits, size_t n_top);
 
-/// Output of one choice: the whole output, or in a stream the new part. All choices share one copy of an echoed prompt.
+/// Output of one choice: the whole output, or the new part. All choices of an echoed prompt share one copy of it.
 struct ChoiceText {
   /// The tokens of an echoed prompt with their log-probabilities. In an answer, they come before `tokens`.
   using PromptTokens = std::shared_ptr<const std::vector<TokenLogprob>>;

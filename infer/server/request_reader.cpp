@@ -151,8 +151,8 @@ void RequestReader::take_request_line(std::string_view line) {
   state_ = State::Header;
 }
 
-// Stores a header field. Fields that the server uses may appear only once, since a proxy could use a different one of
-// two duplicates than this server.
+// Stores a header field. Fields that the server uses, except Connection, may appear only once, since a proxy could use
+// a different one of two duplicates than this server.
 void RequestReader::take_field(std::string_view name, std::string_view value) {
   const std::string lower = lower_case(name);
   if (lower == "connection") {

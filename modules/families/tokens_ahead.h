@@ -27,7 +27,7 @@ class LlamaAheadImpl : public LlamaImpl {
 
   /// Returns y [B, T, dim], the module's output before its norm, for h [B, T, dim] and the next tokens, int64 [B, T].
   torch::Tensor ahead(const torch::Tensor& h, const torch::Tensor& next, const torch::Tensor& starts = {});
-  /// Returns both losses, differentiable in all weights, for tokens and targets, int64 [B, T]. Throws as loss() does.
+  /// Returns both losses, differentiable in all weights. The arguments are those of loss().
   Losses losses(const torch::Tensor& tokens, const torch::Tensor& targets, const torch::Tensor& starts = {});
 
   [[nodiscard]] RMSNorm& output_norm() { return output_norm_; }

@@ -17,7 +17,7 @@ class Explanation(Mapping[str, np.ndarray]):
     attention                                      weights: (layers, heads, T, T)
     lens.tokens, lens.probabilities                the 5 likeliest tokens of each level: (levels, T, 5)
     lens.rank, lens.p                              rank and probability of the model's top prediction: (levels, T)
-    attribution.token, attribution.logit           explained token, and its logit, the sum of the five arrays below: (T)
+    attribution.token, attribution.logit           explained token, and its logit, the sum of the next five: (T)
     attribution.embedding, attribution.remainder   (T)
     attribution.heads                              (T, layers, heads)
     attribution.attention_bias, attribution.ffn    (T, layers)

@@ -38,7 +38,7 @@ from folio.service import Service
 
 BETWEEN_PIECES = 0.02  # seconds between messages of a response; output generated meanwhile is one message
 BEGINNING = 256  # number of leading characters of a prompt that determine its replica
-ATTEMPTS = 10  # maximum number of replicas tried per request, since a request may itself crash them
+ATTEMPTS = 10  # maximum number per request, since a request may itself crash its replicas
 JSON = [("Content-Type", "application/json"), ("Retry-After", "1")]
 
 

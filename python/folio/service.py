@@ -65,7 +65,7 @@ class Service:
         body: bytes = b"",
         seed: int | None = None,
     ) -> Reply:
-        """Sends a request as an HTTP client would. Names in `headers` are lower-case; None: localhost, JSON content.
+        """Sends a request as an HTTP client would. Header names must be lower-case. headers=None: localhost, JSON.
 
         `seed` is used if the body has no seed; None: a random one. In an event loop, use the reply's async methods.
         """

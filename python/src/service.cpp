@@ -24,7 +24,7 @@ nb::bytes bytes_of(const std::string& text) { return nb::bytes(text.data(), text
 template <typename Look>
 auto wait(const Reply& owned, Look look) {
   while (true) {
-    LocalReply& reply = *owned;  // throws if a Python signal handler has forked this process
+    LocalReply& reply = *owned;  // throws in a child that a Python signal handler has forked
     auto [found, ended] = [&] {
       const WithoutGil released;
       auto value = look(reply);

@@ -46,7 +46,7 @@ def text_of(docname):
 
 
 def pages_linked(docname, text):
-    """Returns the names of the Markdown pages that the text of page `docname` links to, without duplicates."""
+    """Returns the names of the Markdown pages that the text of page `docname` links to, each once, in order."""
     links = re.findall(r"\]\(([^)#\s:]+)\.md(?:#[^)]*)?\)", text)
     return list(dict.fromkeys(os.path.normpath(os.path.join(os.path.dirname(docname), link)) for link in links))
 

@@ -200,7 +200,7 @@ MemorySpeed measure_memory(const infer::Machines& machines, const infer::Machine
   return memory;
 }
 
-// Prints the read bandwidth of each access pattern. With --json, measures and prints only the best one.
+// Prints the read bandwidth of each access pattern. With --json, prints only the result of read_bandwidth().
 int bench_memory(const Options& o) {
   const size_t n_threads = o.model.load.machines.n_threads;
   const size_t threads = n_threads == 0 ? core::default_threads() : n_threads;

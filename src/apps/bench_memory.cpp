@@ -24,7 +24,7 @@ struct Pattern {
   infer::Prefetch level = infer::Prefetch::None;
   size_t distance = 0;   ///< bytes from the address being read to the address being prefetched
   size_t rows = 1;       ///< number of rows whose reads a thread interleaves, a cache line of each at a time
-  size_t row_bytes = 0;  ///< bytes of a row; 0: the bytes that a thread reads, divided by `rows`
+  size_t row_bytes = 0;  ///< bytes of a row; 0: the bytes of a range of parallel_for(), divided by `rows`
 };
 
 inline void read_line(const uint64_t* p, uint64_t (&sums)[8]) {
@@ -51,8 +51,9 @@ uint64_t read_rows(const std::byte* begin, const std::byte* end, const Pattern& 
   return sum;
 }
 
-// Returns the best speed of `passes` passes over `bytes` bytes, in bytes/s. Each thread reads a multiple of `unit`
-// bytes. read(begin, end) must return a value that depends on all bytes, so that the compiler cannot remove the reads.
+// Returns the best speed of `passes` passes over `bytes` bytes, in bytes/s. The ranges [begin, end) begin
+// at multiples of `unit`. read(begin, end) must return a value that depends on all bytes, so that the compiler cannot
+// remove the reads.
 template <typename Read>
 double best_speed(core::ThreadPool& pool, int passes, size_t bytes, size_t unit, Read&& read) {
   std::atomic<uint64_t> sum{0};
@@ -90,7 +91,7 @@ class Pages {
 };
 
 double speed(const Pages& pages, core::ThreadPool& pool, const Pattern& pattern) {
-  // If a thread's bytes are divided into equal rows, reads 128 KiB less than kBytes. With all of kBytes, the distance
+  // If ranges are divided into equal rows, reads 128 KiB less than kBytes. With all of kBytes, the distance
   // between rows would be a power of two, and all rows would be in the same memory bank.
   const bool parts = pattern.row_bytes == 0;
   const size_t group = pattern.rows * (parts ? 4096 : pattern.row_bytes);

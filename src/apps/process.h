@@ -11,7 +11,7 @@ namespace folio::apps {
 /// A write beyond the file size limit fails instead of raising SIGXFSZ.
 void prepare_process(const std::string& program);
 
-/// From now on, the first SIGINT, SIGTERM, SIGHUP or SIGXCPU only sets interrupted(). A second ends the process.
+/// From now on, the first SIGINT, SIGTERM, SIGHUP or SIGXCPU only sets interrupted(). A second one exits at once.
 void watch_signals();
 
 /// Reverts watch_signals(): the next signal ends the process immediately.

@@ -39,7 +39,7 @@ void add_draft_flags(Flags& app, infer::LoadOptions& options);
 void complete_draft_source(size_t speculate, infer::LoadOptions& options);
 
 /// Parses PATH[:SCALE]; the default scale is 1. If `text` as a whole is an existing path, a ":" in it belongs to the
-/// path. Throws core::UsageError that names `flag` if the path is empty or the scale is not in [-1000, 1000].
+/// path. Throws core::UsageError that names `flag` if `text` is empty or the scale is not in [-1000, 1000].
 [[nodiscard]] core::AdapterPath adapter_path(const char* flag, const std::string& text);
 
 /// Adds a repeatable flag whose values are parsed by adapter_path().

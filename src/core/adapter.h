@@ -51,7 +51,8 @@ struct AdapterPath {
   float scale = 1.0F;
 };
 
-/// Returns the matrices that an adapter may change: those of the layers, except routers, expert stacks and MTP modules.
+/// Returns the matrices that an adapter may change: those of the layers, except routers and stacks (of experts, WkB and
+/// WvB), and not those of the MTP module.
 [[nodiscard]] std::vector<TensorSpec> adaptable_matrices(const ModelConfig& config);
 
 /// Returns the element of `matrices` that `part` updates. Throws Error that begins with `where` if there is none.

@@ -36,7 +36,7 @@ enum class Family : uint8_t {
   GptOss
 };
 
-/// The pairs of elements that RoPE rotates in the first n elements of a head: (2i, 2i + 1), or (i, i + n / 2).
+/// The pairs of elements that RoPE rotates among the n rotated elements of a head: (2i, 2i + 1), or (i, i + n / 2).
 enum class RopePairs : uint8_t { Adjacent, Halves };
 
 /// How queries and keys are normalized before RoPE: not at all, each head separately, or all heads as one vector.

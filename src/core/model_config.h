@@ -25,8 +25,8 @@ struct RopeScaling {
   int64_t original_context = 8192;
   float magnitude = 1.0F;              ///< Yarn, LongRope: multiplies rotated queries and keys
   bool whole_pairs = true;             ///< Yarn: rounds the limits of the interpolation ramp to whole pairs
-  std::vector<float> short_factors{};  ///< LongRope: divisor of each pair's frequency up to original_context
-  std::vector<float> long_factors{};   ///< LongRope: divisor of each pair's frequency in longer contexts
+  std::vector<float> short_factors{};  ///< LongRope: divisors of frequencies if context_length <= original_context
+  std::vector<float> long_factors{};   ///< LongRope: divisors of frequencies if context_length is larger
 
   [[nodiscard]] bool active() const { return factor != 1.0F || type == RopeScalingType::LongRope; }
   bool operator==(const RopeScaling&) const = default;

@@ -1,5 +1,5 @@
-// Unpacks blocks. In the layouts below, byte i of the nibbles has element i in its low half and element i + 16 in its
-// high half (in Q4_K and Q5_K, i + 32; in Q6_K, i + 64). Everything is little-endian.
+// Unpacks blocks. In the layouts below, byte i of a run of n bytes of nibbles has element i of the run in its low half
+// and element i + n in its high half; n is 16, 32 (Q4_K, Q5_K) or 64 (Q6_K). Everything is little-endian.
 #include "core/quants.h"
 
 #include <algorithm>

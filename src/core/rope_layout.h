@@ -8,9 +8,9 @@
 
 namespace folio::core {
 
-/// Copies rows from the order of adjacent pairs to that of rotated halves: row 2i + j of a head becomes row
-/// j * head_dim/2 + i (j is 0 or 1).
-/// `rows` and `out` have n_heads * head_dim rows of `row_bytes` bytes. Throws Error if a span has another length.
+/// Copies rows from the order of adjacent pairs to Hugging Face's, that of rotated halves: row 2i + j of a head (j is 0
+/// or 1) becomes row j * head_dim/2 + i. `rows` and `out` have n_heads * head_dim rows of `row_bytes` bytes. Throws
+/// Error if a span has another length.
 void adjacent_to_split_halves(std::span<const std::byte> rows, std::span<std::byte> out, int64_t n_heads,
                               int64_t head_dim, int64_t row_bytes);
 

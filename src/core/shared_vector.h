@@ -1,5 +1,5 @@
-// A vector whose copies share the same immutable elements, for data that all sequences of a request use. A copy
-// has the cost of a pointer, regardless of the length.
+// A vector whose copies share the same immutable elements, for data that all sequences of a request use. Copying it
+// doesn't copy elements.
 #pragma once
 
 #include <cstddef>

@@ -89,7 +89,8 @@ struct TensorStream {
 /// Throws Error that names the tensor if a name is repeated, or if a shape and type have no valid size in bytes.
 void require_writable(const std::vector<TensorView>& tensors);
 
-/// Returns the bytes of tensor `index`. Throws Error that names the tensor if they do not match its type and shape.
+/// Returns the bytes of tensor `index`. Throws Error that names the tensor if their number does not match its
+/// type and shape.
 [[nodiscard]] std::span<const std::byte> checked_bytes(const TensorStream& stream, size_t index);
 
 }  // namespace folio::core

@@ -32,8 +32,8 @@ class ThreadLimit {
 
   [[nodiscard]] size_t now() const { return now_; }
 
-  /// Sets the number of threads to `free`, the number of free cores (at least half of the threads), or to all if `free`
-  /// is unknown. Call it before the first loop and after a pause.
+  /// Sets the number of threads to `free`, the number of free cores, but to at least half of the threads. Uses all
+  /// threads if `free` is unknown or proved wrong. Call it before the first loop and after a pause.
   void start(std::optional<size_t> free);
   /// Adapts the number of threads to `waiting`, the average number of threads that waited for a core during the last
   /// measurement window. Calls `free`, which returns free_cores(), before it increases the number.

@@ -83,8 +83,8 @@ class ThreadPool {
   }
 
  private:
-  static constexpr size_t kPieceWorth = 4;   ///< least microseconds per piece, far more than stealing one costs
-  static constexpr size_t kMostPieces = 48;  ///< per thread: at a loop's end a thread waits for at most one piece
+  static constexpr size_t kPieceWorth = 4;   ///< least microseconds if a thread has several; stealing costs far less
+  static constexpr size_t kMostPieces = 48;  ///< per thread; more gain little, as a loop's end waits for one at most
   static constexpr size_t kLong = 1000000;   ///< microseconds assumed for loops without an estimate
 
   using Call = void (*)(void* context, size_t begin, size_t end);
@@ -133,7 +133,7 @@ class ThreadPool {
   std::thread::id window_caller_;
   std::chrono::nanoseconds delay_before_{};
   std::atomic<bool> stops_{false};
-  std::atomic<size_t> n_shares_{0};  ///< shares of the current job; a worker that reads an old value finds less work
+  std::atomic<size_t> n_shares_{0};  ///< shares of the current job; a worker with an old value only finds less work
   // Twice the number of pieces that have not ended, plus 1 while the caller sleeps.
   alignas(64) std::atomic<uint32_t> unfinished_{0};
   std::mutex error_mutex_;

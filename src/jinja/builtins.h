@@ -22,8 +22,8 @@ struct Builtin {
 /// Returns loop.cycle or loop.changed, or null for other names.
 [[nodiscard]] const Builtin* find_loop_method(std::string_view name);
 
-/// Evaluates object.name: returns the method `name`, otherwise the value of that key in a dict or namespace, otherwise
-/// undefined. Throws core::Error if `object` is undefined.
+/// Evaluates object.name: returns the method `name`, otherwise what item_of() returns. Throws core::Error if `object`
+/// is undefined.
 [[nodiscard]] Value attribute_of(Session& session, const Value& object, const Value& name);
 /// Evaluates object[key]: returns the element, otherwise the method `key`, otherwise undefined. Throws core::Error if
 /// `object` is undefined.

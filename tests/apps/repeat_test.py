@@ -51,7 +51,7 @@ def test_f32_results_do_not_depend_on_threads(tmp_path):
 
 
 def test_mkl_does_not_choose_the_thread_count(tmp_path):
-    """Checks MKL's log for MKL_DYNAMIC being off, since some machines keep the thread count even if it is on."""
+    """Checks in MKL's log that MKL_DYNAMIC is off, since some machines keep the thread count even if it is on."""
     (tmp_path / "text.txt").write_text(text_of_65_characters(3000))
     done = succeed("train", tmp_path / "text.txt", *SMALL_RUN[:-2], "--steps", "1", home=tmp_path, OMP_NUM_THREADS="2",
                    MKL_VERBOSE="1", **UNRULY)

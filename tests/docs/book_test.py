@@ -15,7 +15,8 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BOOK, VENV = ROOT / "build" / "book", ROOT / "build" / "venv-book"
 built = pytest.mark.skipif(not (BOOK / "index.html").exists(), reason="make book builds it")
-EXPLAIN = BOOK / "explain.html"  # made only if the program explain and a trained model exist; tested in explain_test.py
+# Made only if the program explain and a trained model exist. tests/apps/files/explain_test.py tests such pages.
+EXPLAIN = BOOK / "explain.html"
 CHROMIUM = shutil.which("chromium")
 HANG = 120_000  # ms
 

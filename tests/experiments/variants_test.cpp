@@ -1,5 +1,5 @@
-// Tests the model variants that the studies compare: correct variants give the same outputs as modules/, and each
-// deliberately broken variant has the intended defect.
+// Tests the model variants that the studies compare: unchanged parts give the same outputs as modules/, variants have
+// the intended effect, and each deliberately broken part has the intended defect.
 #include "experiments/common/variants.h"
 
 #include <gtest/gtest.h>

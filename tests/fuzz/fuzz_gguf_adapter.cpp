@@ -1,4 +1,4 @@
-// Fuzzes reading an adapter in a GGUF file. Writes each accepted adapter to a file and reads it back.
+// Fuzzes reading an adapter in a GGUF file. Writes accepted adapters to files, if possible, and reads them back.
 #include <algorithm>
 #include <cmath>
 

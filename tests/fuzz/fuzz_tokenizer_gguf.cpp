@@ -1,5 +1,5 @@
-// Fuzzes reading a tokenizer of any kind from a GGUF file. Writes each accepted tokenizer to a GGUF file and, if
-// possible, to a tokenizer.json, and reads both back.
+// Fuzzes reading a tokenizer of any kind from a GGUF file. Writes each accepted tokenizer to a GGUF file, and a
+// byte-level BPE also to a tokenizer.json, unless the format can't store it, and reads them back.
 #include <optional>
 
 #include "core/formats/gguf.h"

@@ -48,7 +48,8 @@ struct GgufFields {
 
 struct GgufBytes {
   std::string bytes;
-  /// Offset in `bytes` and size in bytes of each count, length, type, dimension and tensor offset.
+  /// Offset in `bytes` and size in bytes of the magic, the version, and each count, length, type, dimension and tensor
+  /// offset.
   std::vector<std::pair<size_t, size_t>> numbers;
 };
 
@@ -56,7 +57,7 @@ struct GgufBytes {
 [[nodiscard]] std::optional<GgufFields> parse_gguf_fields(std::string_view bytes);
 [[nodiscard]] GgufBytes serialize(const GgufFields& fields);
 
-/// Returns general.alignment if it is a power of two, else 32.
+/// Returns general.alignment if it is a power of two of at most 4096, else 32.
 [[nodiscard]] uint64_t alignment_of(const GgufFields& fields);
 
 /// Sets the tensors' offsets to consecutive aligned ones, and resizes the data to fit, but to at most `max_data` bytes.

@@ -90,7 +90,7 @@ void look_at(const data::Tokenizer& tokenizer) {
   }
   const auto& special = tokenizer.special_tokens().tokens();
   for (size_t i = 0; i < special.size(); i += 1 + i / 8) {
-    if (special[i].flags.normalized) continue;  // unflagged tokens are matched first and may split its text
+    if (special[i].flags.normalized) continue;  // tokens without this flag are matched first and may split its text
     const std::vector<data::PromptPiece> pieces = {{.text = special[i].text, .parse_special = true}};
     check(tokenizer.encode_pieces(pieces) == std::vector<int32_t>{special[i].id}, "a special token is one token");
   }

@@ -269,7 +269,7 @@ inline std::vector<MachineKind> cpu_kinds() {
           {"latent_recorded_q8_0", CacheType::Q8_0, some(recorded), 0x1p-24, latent}};
 }
 
-/// Returns the kinds of machines that this test program runs on: in test_infer_cuda, also an emulated GPU.
+/// Returns the kinds of machines that this program tests: cpu_kinds(), and in test_infer_cuda also an emulated GPU.
 std::vector<MachineKind> machine_kinds();
 
 /// The machines of a kind, with an equal share of a model's layers on each.

@@ -284,7 +284,7 @@ inline std::vector<Shape> latent_shapes() {
   v3.groups_per_token = 2;
   v3.normalize_routes = true;
   v3.route_scale = 2.5F;
-  core::ModelConfig blocks = v2;  // 18 heads, which can't be divided evenly among threads or ranks
+  core::ModelConfig blocks = v2;  // 18 heads, which can't be divided evenly among four threads or ranks
   blocks.dim = 64;
   blocks.n_heads = blocks.n_kv_heads = 18;
   blocks.kv_lora_rank = 64;

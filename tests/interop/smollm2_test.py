@@ -21,7 +21,7 @@ WINDOW = 256
 THREADS = 2
 MIXTURES = {"q4_k_m": "Q5_0", "q5_k_m": "Q5_1"}  # {quantization mixture: type of most matrices of this model}
 SMALLER = ["F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K", *MIXTURES]
-# Types that llama.cpp quantizes, not Folio: {name: llama.cpp's file type}. For rows whose length is not a multiple of
+# Types for which this test uses llama.cpp's quantizer: {name: file type}. For rows whose length is not a multiple of
 # 256, such as 576, llama.cpp replaces K types by Q5_0, Q5_1 or Q8_0.
 THEIRS = {"Q5_0": lc.LLAMA_FTYPE_MOSTLY_Q5_0, "Q5_1": lc.LLAMA_FTYPE_MOSTLY_Q5_1,
           "Q4_K": lc.LLAMA_FTYPE_MOSTLY_Q4_K_S, "Q5_K": lc.LLAMA_FTYPE_MOSTLY_Q5_K_S,

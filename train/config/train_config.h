@@ -91,7 +91,8 @@ struct TrainConfig {
   int64_t checkpoint_every = 500;
   Exported exported = Exported::Best;  ///< Best: model.gguf is the checkpoint with the lowest validation loss
   int64_t log_every = 10;
-  LogStyle log_style = LogStyle::Progress;  ///< Progress: a progress bar; Epoch: lines with Epoch | Loss | Time | ETA
+  /// Progress: a bar on a terminal, else lines; Epoch: lines with Epoch | Loss | Time | ETA.
+  LogStyle log_style = LogStyle::Progress;
 
   double minutes = 0.0;        ///< if > 0, duration of the run, instead of `steps`
   double epochs = 0.0;         ///< if > 0, passes over the dataset, instead of `steps`
@@ -229,8 +230,8 @@ void validate(const TrainConfig& config, const RunRequest& request = {});
 /// Returns the LoRA settings of a configuration with lora_rank > 0. The base model's name, `base`, is left empty.
 [[nodiscard]] core::AdapterInfo adapter_info(const TrainConfig& config);
 
-/// Converts a configuration to JSON as in trainer.json. Keys are flag names with underscores. config_from_json() is the
-/// inverse; its errors name the file `where`. Keys added since the first version may be missing. If any other key is
+/// Converts a configuration to JSON as in trainer.json. Keys are flag names with underscores. config_from_json() reads
+/// it; its errors name the file `where`. Keys added since the first version may be missing. If any other key is
 /// missing, it throws core::Error.
 [[nodiscard]] nlohmann::ordered_json to_json(const TrainConfig& config);
 [[nodiscard]] TrainConfig config_from_json(const nlohmann::json& json, const std::string& where);

@@ -1,7 +1,7 @@
 // Causal attention of one head in blocks of queries; the full matrix of scores is never stored.
 //   s_ij = q_i · k_j / √K,   p_ij = e^(s_ij - l_i) with l_i = log Σ_j e^(s_ij),   o_i = Σ_j m_ij p_ij v_j,
 // over the keys j that query i attends to; m is the scaled dropout mask. o and l are stored for the backward pass.
-// Shapes: T positions, K dimensions per head, g values per packed element (kGroup).
+// Shapes: T positions, K dimensions per head.
 // Backward (Dao et al., "FlashAttention", 2022, appendix B.2): recomputes the weights p, and
 //   dv_j = Σ_i m_ij p_ij do_i,
 //   dp_ij = m_ij (do_i · v_j),   ds_ij = p_ij (dp_ij - δ_i)  with  δ_i = Σ_j p_ij dp_ij = do_i · o_i,

@@ -10,7 +10,7 @@ namespace folio::train {
 
 /// Returns forward(), computed without autograd. `backward` maps the result's gradient to the gradients of `inputs`. It
 /// is called at most once, and then destroyed with everything that it captured. It may capture a detached copy of the
-/// result, but not the result itself: the result's graph owns `backward`, so they would never be freed.
+/// result, but not the result itself: its graph owns `backward`, so without a backward pass neither would be freed.
 [[nodiscard]] torch::Tensor with_backward(
     at::TensorList inputs, const std::function<torch::Tensor()>& forward,
     std::function<std::vector<torch::Tensor>(const torch::Tensor& gradient)> backward);

@@ -17,7 +17,8 @@ class ChunkImpl : public torch::nn::Module {
 
   /// Runs the layers on token ids [B, T] (first chunk) or on the previous chunk's output [B, T, dim].
   torch::Tensor forward(const torch::Tensor& input, const torch::Tensor& starts = {});
-  /// Returns the mean cross-entropy of `targets` [B, T], in nats; ignored targets don't count. Last chunk only.
+  /// Returns the mean cross-entropy of `targets` [B, T] in nats, except ignored ones, for the output x of forward().
+  /// Last chunk only.
   torch::Tensor loss(const torch::Tensor& x, const torch::Tensor& targets);
 
   [[nodiscard]] bool is_first() const { return first_ == 0; }

@@ -41,8 +41,8 @@ Tensor as_bytes(const Tensor& t) { return rows_of_bytes(t.reshape({1, -1})); }
 int64_t sends_of_broadcast(int64_t place, int64_t n) {
   int64_t top = 1, sends = 0;
   while (top < n) top *= 2;
-  // In the binomial tree, a rank sends to place + bit for each power of two `bit` below the lowest set bit of `place`.
-  // The root (place 0) sends for each power of two.
+  // A rank sends to place + bit, if that is less than n, for each power of two `bit` below the lowest set bit of
+  // `place`; the root (place 0), for each power of two.
   for (int64_t bit = place == 0 ? top / 2 : (place & -place) / 2; bit > 0; bit /= 2) sends += place + bit < n ? 1 : 0;
   return sends;
 }

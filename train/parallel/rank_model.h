@@ -34,8 +34,8 @@ struct Microbatch {
 /// Returns the sum of a member of Microbatch, by default `loss`, over this rank's microbatches.
 [[nodiscard]] double loss_of(const std::vector<Microbatch>& parts, torch::Tensor Microbatch::*loss = &Microbatch::loss);
 
-/// Purpose of a model: it is trained, or it stores the average of the weights (--ema). An average is only evaluated,
-/// and its modules are not fused.
+/// Purpose of a model: it is trained, or it stores the average of the weights (--ema). An average is only evaluated;
+/// its blocks and loss are not fused.
 enum class Use { Training, Average };
 
 class RankModel {

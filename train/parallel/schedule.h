@@ -28,8 +28,8 @@ struct Action {
 using Schedule = std::vector<std::vector<Action>>;
 
 /// Returns the interleaved 1F1B schedule, which is plain 1F1B with one chunk. Microbatches are processed in groups of
-/// n_stages, or larger groups if n_stages does not divide n_microbatches. Source: Narayanan et al., "Efficient
-/// Large-Scale Language Model Training on GPU Clusters", 2021, sections 2.2.1 and 2.2.2.
+/// n_stages, or larger groups if n_stages does not divide n_microbatches; fewer microbatches are one group. Source:
+/// Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters", 2021, sections 2.2.1 and 2.2.2.
 [[nodiscard]] Schedule interleaved(int64_t n_stages, int64_t n_chunks, int64_t n_microbatches);
 
 }  // namespace folio::train::parallel

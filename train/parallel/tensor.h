@@ -19,7 +19,7 @@ namespace folio::train::parallel {
 
 /// Wraps `inner`, an Attention or SwiGLU with this rank's heads or hidden units. The result maps x [B, T/t, D] (B
 /// sequences of T positions, t ranks, model width D) to the same shape and passes `starts` [B, T] to `inner`, whose
-/// children keep their names. A group of one returns `inner`. The group must outlive the module and its graphs.
+/// children keep their names. Returns `inner` for one rank. The group must outlive the module and its graphs.
 [[nodiscard]] torch::nn::AnyModule tensor_parallel(torch::nn::AnyModule inner, Group& tensor);
 
 }  // namespace folio::train::parallel

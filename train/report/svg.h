@@ -30,7 +30,7 @@ struct Axis {
   double low = 0.0;
   double high = 1.0;
   bool log = false;
-  bool empty = true;  ///< true until the first include() of a value
+  bool empty = true;  ///< true until a value is included
   std::vector<double> ticks{};
 
   /// Returns true if the axis can show the value: finite, and positive on a logarithmic axis.

@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Removes a run's files, in an order that is safe if the process is killed: either --resume can still complete the run,
-// or no run is left.
+// Removes a run's files. If the process is killed meanwhile, the order of removal leaves a run that --resume can
+// complete, one that only --force can restart, or no run.
 void remove_run(const fs::path& run) {
   const auto remove = [](const fs::path& path) {
     std::error_code error;

@@ -58,8 +58,8 @@ class Trainer {
   };
   [[nodiscard]] Evaluation evaluate();
 
-  /// Returns the dataset's sample prompt, continued by up to config.sample tokens of the model shown(); "" on ranks
-  /// other than 0. Collective.
+  /// Returns sample_text() for the dataset's sample prompt: up to config.sample tokens, generated with the model
+  /// shown(). Returns "" on ranks other than 0. Collective.
   [[nodiscard]] std::string sample();
 
   void save(const std::filesystem::path& run);

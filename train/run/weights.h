@@ -8,14 +8,14 @@
 
 namespace folio::train {
 
-enum class Copied { Values, Gradients };  ///< copies parameters or their gradients (zeros if missing)
+enum class Copied { Values, Gradients };  ///< what to copy: parameters, or their gradients (zeros if missing)
 
 /// Copies all parameters, or their gradients, in the order of core::tensor_manifest(). Throws core::Error if the number
 /// of parameters differs from the manifest.
 [[nodiscard]] core::Weights weights_of(const nn::Llama& model, Copied what = Copied::Values);
 
-/// Copies a model's LoRA adapters, or their gradients, for core::write_adapter(). `info` must be the same as
-/// in add_lora().
+/// Copies a model's LoRA adapters, or their gradients, for core::write_adapter(). `info` must have
+/// the same rank and scale() as in add_lora().
 [[nodiscard]] core::Adapter adapter_of(const nn::Llama& model, const core::AdapterInfo& info,
                                        Copied what = Copied::Values);
 

@@ -10,7 +10,7 @@ class ChatDataset final : public Dataset {
  public:
   /// `eval` is the validation split. If it is null, the split is a random fraction of the conversations
   /// (config.validation_fraction), the same for all seeds. Throws core::Error for an invalid conversation, one that the
-  /// template cannot render, windows too short for every answer, or too few conversations for the splits.
+  /// template cannot render, a split where no answer begins within a window, or too few conversations for the splits.
   ChatDataset(const data::TextFiles& texts, const data::TextFiles* eval, const TrainConfig& config,
               std::unique_ptr<const data::Tokenizer> tokenizer, data::ChatTemplate chat);
 

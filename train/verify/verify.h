@@ -27,8 +27,8 @@ struct WeightDifference {
 };
 
 /// Returns the first difference between the file's weights and the reference's, rounded to the file's type. int8
-/// matrices (llama2.c version 2) may differ by max |w| / 127, one quantization step. Throws core::Error if shapes
-/// differ.
+/// matrices (llama2.c version 2) may differ by max |w| / 127, the quantization step of the coarsest group. Throws
+/// core::Error if shapes differ.
 [[nodiscard]] std::optional<WeightDifference> first_difference(const core::Weights& reference,
                                                                const core::StoredModel& file);
 

@@ -62,8 +62,8 @@ void read_special_ids(const TokenizerFiles& source, Vocabulary& vocabulary);
 
 [[nodiscard]] int32_t id_of(const std::string& piece, const Vocabulary& vocabulary, const std::string& where);
 
-/// Sets add_bos, add_eos and prefix according to the post-processor, which must be TemplateProcessing or null. Throws
-/// core::Error for any other.
+/// Sets add_bos, add_eos and prefix according to the post-processor. Throws core::Error unless it is null, or
+/// TemplateProcessing that adds only BOS and EOS, or only tokens before the text.
 void read_template(const TokenizerFiles& source, const nlohmann::json& post_processor, Vocabulary& vocabulary);
 
 /// Parses an entry of "merges": "left right" or a list of two pieces. Throws core::Error for any other form.

@@ -22,7 +22,7 @@ struct Llama2cVocabulary {
 [[nodiscard]] Llama2cVocabulary to_llama2c(const CharTokenizer& tokenizer);
 
 /// Converts a SentencePiece vocabulary and keeps its IDs. Throws core::Error if the special or byte IDs differ from
-/// llama2.c's, if the tokenizer does not prepend BOS and a space, or if a piece is user-defined or has a zero byte.
+/// llama2.c's, if the tokenizer does not add exactly BOS and a space, or if a piece is user-defined or has a zero byte.
 [[nodiscard]] Llama2cVocabulary to_llama2c(const SentencePieceTokenizer& tokenizer);
 
 /// Converts a character or SentencePiece vocabulary. Throws core::Error for other kinds.

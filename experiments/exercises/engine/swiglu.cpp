@@ -1,5 +1,5 @@
 // The activation of the feed-forward network. Its two inputs, `gate` and `up`, are products of the same vector with two
-// matrices. silu(gate) scales up, element by element:
+// matrices. `up` is multiplied by silu(gate), element by element:
 //
 //     out_i = silu(gate_i) * up_i        with silu(x) = x * sigmoid(x) = x / (1 + exp(-x))
 //

@@ -39,7 +39,7 @@ infer::CacheFit ExerciseStage::cache_fit() const {
 bool ExerciseStage::begin(const infer::Step& step) {
   const std::vector<int32_t>& last_drawn = drawn_[n_steps_ % 2];
   rows_.assign(step.rows.begin(), step.rows.end());
-  // A negative token, -1 - i, is a placeholder for the last step's i-th draw. A failed draw (negative) becomes token 0.
+  // A negative token is drawn_token(i), -1 - i: the last step's i-th draw. A failed draw (negative) becomes token 0.
   for (StepRow& row : rows_) {
     if (row.token < 0) row.token = std::max(0, last_drawn[static_cast<size_t>(-1 - row.token)]);
   }

@@ -1,5 +1,4 @@
-// The functions used for generation: those that the reader has written, and the engine's reference kernels for the
-// others.
+// The functions used for generation: those that the reader has written, and the engine's in place of the others.
 #pragma once
 
 #include <string_view>

@@ -17,8 +17,8 @@
 //     round 2  (1, 22)     (11, 20)    rank 0: chunk 1 = (22)       rank 1: chunk 0 = (11)
 //     end      (11, 22)    (11, 22)
 //
-// Each rank sends nearly twice the size of its array, for any number of ranks. If whole arrays went around the ring, a
-// rank would send p - 1 times that size.
+// Each rank sends less than twice the size of its array, for any number of ranks. If whole arrays went around the
+// ring, a rank would send p - 1 times that size.
 //
 // Read first: experiments/27_ranks/README.md.
 // Check it with: make exercise N=all_reduce

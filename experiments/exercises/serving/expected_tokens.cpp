@@ -1,6 +1,6 @@
 // The expected number of tokens of a step with draft tokens. The step computes a row for the sequence's last token and
-// a row for each draft, and draws a token after each row. A draft is right if it equals the token drawn
-// at its position. The step keeps the drafts before the first wrong one, and the token drawn at that position.
+// a row for each draft, and draws a token after each row. A draft is right if it equals the token drawn at its
+// position. The step keeps the drafts before the first wrong one, or all, and the token drawn after them.
 //
 //     right[0] is the probability that the first draft is right; right[i] is the probability that draft i is right if
 //     all drafts before it are. A draft after a wrong one is discarded: its row continues another sequence.

@@ -63,7 +63,7 @@ float dot(const Q8Block& a, const Q8Block& b);
 
 /// A request's token counts, from which plan() computes the number of rows for its next step.
 struct Request {
-  size_t n_tokens;    ///< number of tokens in the prompt and drawn so far
+  size_t n_tokens;    ///< number of tokens: the prompt's and those drawn so far
   size_t n_computed;  ///< tokens with stored keys and values; 0: waiting, not yet started
 };
 std::vector<size_t> plan(const std::vector<Request>& requests, size_t max_rows, size_t max_running);

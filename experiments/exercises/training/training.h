@@ -1,7 +1,7 @@
 // Declares the functions that the reader writes in the training exercises, each in its own file in this folder:
 // backward passes by hand and an optimizer, without autograd.
 // dy is the gradient of the loss with respect to the output y. Backward passes return the gradients with respect to
-// their inputs. Each gradient has the shape of its tensor.
+// the inputs of the forward pass. Each gradient has the shape of its tensor.
 #pragma once
 
 #include <torch/types.h>

@@ -25,7 +25,7 @@ struct Order {
   std::vector<BlockCopy> copies{};
   uint64_t n_logit_rows = 0;
   bool observed = false;
-  std::vector<float> values{};  ///< Step::residual (empty in the first stage), or the values to write to `slot`
+  std::vector<float> values{};  ///< Step::residual, which may be empty, or the values to write to `slot`
 
   Operation operation{Gather{}};
   Slot slot{};

@@ -22,7 +22,7 @@ inline constexpr std::chrono::seconds kForever{365L * 24 * 3600};
 
 class Peers {
  public:
-  /// Connects to all other ranks. Throws core::Error if a rank doesn't connect in time, and in a build without Gloo.
+  /// Connects to all other ranks. Throws core::Error if that fails (see Rendezvous), or in a build without Gloo.
   [[nodiscard]] static std::unique_ptr<Peers> connect(const RankConfig& world);
   /// Closes all connections. Unless shutdown() was called, the other ranks treat this rank as lost.
   virtual ~Peers() = default;

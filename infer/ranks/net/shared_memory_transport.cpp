@@ -20,7 +20,7 @@ namespace folio::infer {
 namespace {
 
 constexpr size_t kPlace = size_t{256} << 10U;  ///< bytes per buffer; each member has two
-constexpr int kSpinsOfRound = 2000;            ///< reads of a flag before a wait yields, about 20 µs
+constexpr int kSpinsOfRound = 2000;            ///< spins before a wait sleeps: about 20 µs, enough if all ranks run
 
 void pause_a_moment() {
 #if defined(__x86_64__)

@@ -264,7 +264,7 @@ void read_experts(const GgufFile& file, const Keys& key, const FamilyInfo& famil
 void read_latent(const GgufFile& file, const Keys& key, ModelConfig& c) {
   const std::string where = file.path().string();
   const bool old = file.find(key("attention.key_length_mla")) == nullptr;
-  c.n_kv_heads = c.n_heads;  // head_count_kv is 1 in the file, for the latent
+  c.n_kv_heads = c.n_heads;  // head_count_kv is 1 in current files, for the latent
   c.kv_lora_rank = file.integer(key("attention.kv_lora_rank"));
   c.q_lora_rank = file.integer(key("attention.q_lora_rank"), 0);
   c.head_dim = file.integer(key(old ? "attention.key_length" : "attention.key_length_mla"));

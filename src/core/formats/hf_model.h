@@ -19,9 +19,9 @@ inline constexpr uint64_t kMaxShardBytes = uint64_t{5} << 30U;
 [[nodiscard]] ModelConfig config_from_hf_json(const std::filesystem::path& path);
 
 /// Reads the weights as views of the mapped files, or as copies if the files store them differently: rows in another
-/// order, one tensor per expert, several matrices in a tensor, or norm weights minus 1. Throws Error if a tensor is
-/// missing, has another shape or is unknown, or if the index does not match the shards. Sets n_tokens_ahead to 0 if the
-/// MTP module's projection is missing, since transformers saves models without the module.
+/// order, one tensor per expert, packed (HfPacked), or norm weights minus 1. Throws Error if a tensor is missing, has
+/// another shape or is unknown, or if the index does not match the shards. Sets n_tokens_ahead to 0 if the MTP module's
+/// projection is missing, since transformers saves models without the module.
 [[nodiscard]] StoredModel read_hf_model(const std::filesystem::path& directory);
 
 /// Writes config.json and the tensors, given in manifest order as F32, F16 or BF16. Splits models above

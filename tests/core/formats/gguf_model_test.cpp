@@ -1,6 +1,6 @@
 // Tests core/formats/gguf_model.h: which keys and tensors are read and written for latent attention and MTP modules
 // (multi-token prediction), and errors that name unsupported features. formats_oracle_test.py and tests/apps compare
-// files with other packages.
+// files with those of other packages.
 #include "core/formats/gguf_model.h"
 
 #include <gtest/gtest.h>

@@ -81,8 +81,8 @@ inline const std::vector<size_t> kLongLengths{47,   64,   1008, 1023, 1024, 1025
 inline const std::vector<std::pair<size_t, size_t>> kRanges{{0, 16}, {0, 1},   {3, 20}, {15, 33},
                                                             {5, 5},  {16, 18}, {7, 44}};
 
-/// A product of n_rows inputs of k values and a matrix. Only the outputs [begin, end) of each row are computed. Buffers
-/// begin `place` (0 to 8) elements after a 64-byte boundary, or end at an unreadable page if `place` is kPageEnd.
+/// A product of n_rows inputs of k values and a matrix. Only the outputs [begin, end) of each row are computed. `place`
+/// (0 to kPageEnd) selects the placements of the buffers (see Guarded), which may differ.
 struct MatmulCase {
   size_t k;
   size_t n_rows;

@@ -137,8 +137,8 @@ TEST_P(IsaKernels, MatmulOfOneInputGivesTheReferencesBitsForAnyNumberOfChunks) {
   }
 }
 
-// For many input rows, some instruction sets use kernels that copy weights to panels or pack inputs (matmul_panels.h,
-// matmul_packed.h). They must give the same bits.
+// For many input rows, other kernels copy weights to panels (matmul_panels.h), and on AVX-512 also pack inputs
+// (matmul_packed.h). They must give the same bits.
 TEST_P(IsaKernels, MatmulOfManyInputsGivesTheReferencesBits) {
   size_t place = 0;
   for (const size_t k : {0U, 1U, 15U, 16U, 33U, 1024U, 1030U, 2100U}) {

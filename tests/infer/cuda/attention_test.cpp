@@ -1,4 +1,4 @@
-// Tests attention on the GPU, with positions split among warps or processed sequentially. Outputs are within rounding
+// Tests attention on the GPU, with positions split into parts or processed sequentially. Outputs are within rounding
 // errors of the formula. Split and sequential attention give the same bits at every length, head width and window, for
 // any division of rows into work items and batches, any order of threads, and any values in unused cache positions.
 #include <fmt/format.h>

@@ -1,6 +1,5 @@
-// Tests infer/cuda/sample.h: drawn tokens equal those of the host's sampler, except where rounding decides. The plain
-// and the fast kernels draw the same tokens. A row's token depends neither on the order of threads and blocks nor on
-// the other rows of the launch.
+// Tests infer/cuda/sample.h: drawn tokens equal those of the host's sampler, except where rounding decides. A row's
+// token depends neither on the order of threads and blocks nor on the other rows of the launch.
 #include "infer/cuda/sample.h"
 
 #include <gtest/gtest.h>
@@ -78,7 +77,8 @@ std::vector<int32_t> drawn_by_host(const std::vector<Case>& cases) {
 }
 
 // Returns true if rounding may have decided that `token` is drawn: a cumulative probability is within `margin` of
-// top-p, a probability is that close to min-p, or the random number is in the token's interval, widened by `margin`.
+// top-p, a weight (1 for the largest logit) differs from min-p by less than the fraction `margin`, or the random number
+// is in the token's interval, widened by `margin`.
 bool is_near_a_border(const Case& c, int32_t token, double margin) {
   const SamplerOptions& o = c.options;
   if (token < 0 || o.temperature == 0.0F) return false;

@@ -98,7 +98,7 @@ Grammar grammar_of(const nlohmann::json& question, const Vocabulary& vocabulary)
 }
 
 // Returns up to 4 * `length` random tokens that the form allows. After `length` tokens, and in one of six draws before
-// that, prefers tokens that end the output soon: tokens of only quotes, else of only ] and }, else of digits, : and ,
+// that, prefers tokens that end the output soon: only quotes, else only ] and }, else only digits, ":" and ",".
 std::vector<int32_t> drawn(Form& form, const data::Tokenizer& tokenizer, size_t length, std::mt19937& random) {
   std::vector<int32_t> text;
   Form::Place place = form.start();

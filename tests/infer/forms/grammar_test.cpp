@@ -236,7 +236,8 @@ void check_form(const Rules& rules, Form& form, std::string_view letters, const 
   }
 }
 
-// Checks one random grammar per seed, with repeat counts of up to `most_repeats` and tokens of up to `longest` bytes.
+// Checks one random grammar per seed. Limits of repetitions are less than 2 * `most_repeats`, tokens have up to
+// `longest` bytes.
 void check_drawn(uint32_t first_seed, uint32_t n_seeds, int64_t most_repeats, size_t longest) {
   Counts counts;
   for (uint32_t seed = first_seed; seed < first_seed + n_seeds; ++seed) {

@@ -385,7 +385,7 @@ TEST(Ranks, NamesARankThatDiesWhileReceiving) {
   EXPECT_ERROR(peers->wait_until_taken(1, Channel::Orders), "rank 1 of 2 disconnected");
 }
 
-// After a rank is marked as failed, receiving from it throws immediately instead of waiting for the timeout, an hour.
+// After mark_failed() on a rank, its receive() throws immediately instead of waiting for a message that never comes.
 TEST(Ranks, NothingWaitsAfterALostRank) {
   const auto all = rank_configs({.n_ranks = 2}, std::chrono::hours(1));
   std::promise<void> rank_0_ends;

@@ -26,7 +26,8 @@ SHORT = ["-n", 24, "-s", 5, "-t", 1]
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
-    """Writes a chat model as a Hugging Face directory without generation_config.json and as a GGUF. Returns paths."""
+    """Writes a chat model as a Hugging Face directory without generation_config.json and as a GGUF. Returns both
+    paths."""
     home = tmp_path_factory.mktemp("plain")
     file = write_chat_model(home / "chat.gguf")
     folder = export(file, home / "hf", "--format", "hf")

@@ -107,7 +107,7 @@ def test_chat_template_kwargs(client_of, name, variables):
     client = client_of(name)
     [text], _ = render_jinja_template(conversations=[ASK], chat_template=TEMPLATES[name], add_generation_prompt=True,
                                       **({"bos_token": "<s>"} | variables))
-    parts = re.split(r"(<s>|<think>|</think>|<\|im_start\|>|<\|im_end\|>)", text)  # markers have odd indices
+    parts = re.split(r"(<s>|<think>|</think>|<\|im_start\|>|<\|im_end\|>)", text)  # odd indices: markers of one token
     expected = len(parts) // 2 + sum(
         client.completions.create(model="m", prompt=part, max_tokens=1).usage.prompt_tokens for part in parts[::2] if part)
     said = client.chat.completions.create(model="m", messages=ASK, max_tokens=1, extra_body={"chat_template_kwargs": variables})

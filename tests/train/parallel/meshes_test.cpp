@@ -201,8 +201,8 @@ TEST_P(Meshes, MatchLossAndGradientsOfOneProcess) {
 }
 
 // Returns the cases with more than four ranks if `more`, else those with up to four. Every kind of model is tested on
-// meshes with up to four ranks or with at least three parallel dimensions, and with `make long` on all. Each other mesh
-// tests only one kind, and successive meshes test different kinds.
+// meshes with up to four ranks or with at least three parallel dimensions, and with `make long` on all. On each other
+// mesh, only one kind is tested, in turn.
 std::vector<MeshCase> cases_of(bool more) {
   std::vector<MeshCase> cases;
   size_t turn = 0;

@@ -9,8 +9,8 @@ namespace folio::train::test {
 
 class Faults {
  public:
-  /// Only counts calls; none fails. While any Faults object exists, fsync() does nothing, to save milliseconds per
-  /// call: killing only the process, not the machine, loses no written data.
+  /// Only counts calls; none fails. While a thread has a Faults object, its fsync() does nothing, to save
+  /// milliseconds per call: killing only the process, not the machine, loses no written data.
   Faults() : Faults(0, 0) {}
   /// Makes call number `at`, counted from 1, fail with `error` as errno. With kKill, kills the process instead.
   Faults(int at, int error);

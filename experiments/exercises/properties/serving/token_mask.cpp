@@ -62,7 +62,7 @@ TEST(TokenMask, WithoutBytesNoTokenComes) {
 }
 
 // Compares masks with a brute-force search: a token is allowed if a string that the expression matches begins with it.
-// The search tries all strings of up to 7 bytes; no expression of this test matches a longer string.
+// The search tries all strings of up to 7 bytes a and b; no expression of this test matches another string.
 TEST(TokenMask, AnyMaskIsThatOfTheTexts) {
   Texts tokens{"a", "b", "aa", "ab", "ba", "bb", "aba", "bab", "abb", "bbb"};
   for (const char* expression : {"a?b?a?b", "(a|bb)(ab|b)?a", "[ab][ab]?b(aa|b)", "(ab|)(ab|)b", "a(b|ba|bb)(a|)"}) {

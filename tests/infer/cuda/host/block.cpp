@@ -274,7 +274,7 @@ void Block::meet(uint32_t mask, void* mine, void (*compute)(const Lanes& lanes, 
       make_ready(me.warp, mask & ~bit);
       return;
     }
-    // Other lanes wait for this one with a different mask, and this one would wait for them: a deadlock.
+    // Other lanes wait for this one elsewhere or with another mask, and it would wait for them: a deadlock.
     if ((meeting.mask & bit) != 0 && (meeting.arrived & mask) != 0) fail_meeting(warp, mask, at);
   }
   Meeting& meeting = warp.meetings[warp.n_meetings++];

@@ -41,7 +41,7 @@ struct Counts {
   uint64_t tile_products = 0;       ///< tensor-core products of 16 × 8 tiles, per warp
   uint64_t tile_multiply_adds = 0;  ///< multiply-adds of the tile products
   // Control flow
-  uint64_t basic_blocks = 0;        ///< basic blocks executed, counted once per warp
+  uint64_t basic_blocks = 0;        ///< basic blocks executed by warps, counted at each execution
   uint64_t active_lanes = 0;        ///< lanes that execute a basic block, summed over basic_blocks
   uint64_t divergent_branches = 0;  ///< basic blocks after which a warp's active lanes execute different blocks
 

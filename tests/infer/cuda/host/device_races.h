@@ -21,8 +21,8 @@ struct BlockAccess {
   uint32_t block;
 };
 
-/// An access: its block, 1024 * interval + thread, where the interval is the number of barriers before the access, and
-/// code address (see to_offset()).
+/// An access: its block; 1024 * interval + thread, where `interval` is the number of barriers before the access; and
+/// its code address (see to_offset()).
 struct Moment {
   uint32_t block = 0;
   uint32_t interval_and_thread = 0;

@@ -52,7 +52,7 @@ class SharedRaces {
   std::vector<Cell> cells_;
   uint32_t interval_ = 0;
   std::array<uint32_t, kThreads> clock_{};                      // each thread's own clock, which only increases
-  std::array<std::array<uint32_t, kLanes>, kThreads> known_{};  // (thread, lane of its warp): lane's clock at last sync
+  std::array<std::array<uint32_t, kLanes>, kThreads> known_{};  // (thread, lane of its warp): latest clock observed
 };
 
 }  // namespace folio::infer::gpu::host::races
