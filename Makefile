@@ -73,7 +73,7 @@ test-needs:
 test-build: test-needs
 	@$(CONFIGURE)
 
-full: test-build ## run the tests that make test leaves out: the emulated GPU, the web page, bad files, signals, long runs (minutes)
+full: test-build ## run the tests that make test leaves out: the emulated GPU, the page, Python, tokenizers, bad files, signals (minutes)
 	@cmake --build --preset $(PRESET) --target all full
 	@ctest --preset full
 

@@ -1,5 +1,5 @@
 // Linear and embedding layers, and Linears, the factory that creates them for a model. Derived classes may store the
-// weights elsewhere, for example frozen weights in a memory-mapped file.
+// weights elsewhere, for example in a memory-mapped file.
 //
 //     y [..., out] = x [..., in] Wᵀ + bias               W [out, in]
 //
