@@ -113,7 +113,7 @@ def directory_of(model, out):
 
 
 def server_of(name, model, a, **more):
-    model = directory_of(model, a.out) if name == "vllm" else model
+    model = directory_of(model, a.out) if name.split()[0] == "vllm" else model
     return Server(name, model, **{"sequences": a.sequences, "context": a.context, "threads": a.threads,
                                   "cache_type": a.cache_type, **more})
 
@@ -257,15 +257,16 @@ def main():
     p.add_argument("--prefix", action="store_true")
     p.add_argument("--slow-clients", type=int, default=0, metavar="N")
     a = p.parse_args()
-    for name in a.only:
-        if name.split()[:1] not in [[kind] for kind in COMMANDS]:
-            p.error(f"--only {name!r} is not one of {', '.join(COMMANDS)}")
-    if "vllm" in a.only and (a.prefix or a.shared_prefix or a.slow_clients or a.cache_type != "f16"):
+    kinds = [(name.split() or [""])[0] for name in a.only]
+    for kind in kinds:
+        if kind not in COMMANDS:
+            p.error(f"--only {kind!r} is not one of {', '.join(COMMANDS)}")
+    if "vllm" in kinds and (a.prefix or a.shared_prefix or a.slow_clients or a.cache_type != "f16"):
         p.error("vllm is measured only under load, without a shared prefix and with a cache in 16 bits")
     for file in a.models:
         if not pathlib.Path(file).exists():
             p.error(f"there is no {file}")
-    a.version = f"{llama_version()}: " if "llama-server" in a.only else ""
+    a.version = f"{llama_version()}: " if "llama-server" in kinds else ""
     a.out.mkdir(parents=True, exist_ok=True)
     raise_descriptor_limit()
     for model in map(str, a.models or [exported("q8_0", a.out), exported("q4_0", a.out)]):

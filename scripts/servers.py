@@ -55,8 +55,8 @@ class Server:
     def __init__(self, name, model="", *, sequences=4, context=1024, threads=2, cache_type="f16", more=(),
                  command=None):
         self.name = name
-        kind, *flags = name.split()
-        command = command or [*COMMANDS[kind](pathlib.Path(model).resolve(), sequences, context, threads, cache_type),
+        self.kind, *flags = name.split()
+        command = command or [*COMMANDS[self.kind](pathlib.Path(model).resolve(), sequences, context, threads, cache_type),
                               *flags]
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -115,8 +115,8 @@ class Server:
 
     def tokenize(self, text):
         """Returns the tokens of a text without BOS. Special tokens in the text are treated as plain text."""
-        body = {"content": text, "parse_special": False} if self.name == "llama-server" else {"prompt": text}
-        if self.name == "vllm":
+        body = {"content": text, "parse_special": False} if self.kind == "llama-server" else {"prompt": text}
+        if self.kind == "vllm":
             body["add_special_tokens"] = False
         status, reply = self.call("/tokenize", body)
         if status != 200:

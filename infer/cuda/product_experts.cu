@@ -33,7 +33,7 @@ __global__ __launch_bounds__(kNarrowThreads,
 }
 
 template <typename Format, int kRowTiles, int kColumnTiles>
-void launch_taken(Stream& stream, const PackedInputs& x, const Products& products, const Grouped& grouped) {
+void launch_experts(Stream& stream, const PackedInputs& x, const Products& products, const Grouped& grouped) {
   const Grid grid{static_cast<unsigned>(blocks_of(products, kRowTiles)), grouped.n_groups};
   const size_t shared = kSplits * kRowTiles * kColumnTiles * kTileNumbers * sizeof(float);
   launch(product_experts<Format, kRowTiles, kColumnTiles>, grid, {kNarrowThreads}, shared, stream, products, x,
@@ -47,9 +47,9 @@ void multiply_experts(Stream& stream, const PackedInputs& x, const Matmul* produ
   const Products all = products_of(products, n_products);
   with_format(products[0].weight, [&]<typename Format>() {
     if (grouped.size == kTileColumns) {
-      launch_taken<Format, 1, 1>(stream, x, all, grouped);
+      launch_experts<Format, 1, 1>(stream, x, all, grouped);
     } else {
-      launch_taken<Format, 2, 8>(stream, x, all, grouped);
+      launch_experts<Format, 2, 8>(stream, x, all, grouped);
     }
   });
 }

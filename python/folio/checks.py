@@ -174,10 +174,12 @@ def as_json(value: Any, name: str = "") -> str:
             return min(max(operator.index(one), -2**63), 2**64 - 1)
         if len(path) == MAX_DEPTH:  # the error names only the root, since a path of 64 levels would not help
             fail(ValueError, path[:not name], f"is nested deeper than {MAX_DEPTH} levels, or contains itself")
-        if hasattr(one, "items"):
+        if hasattr(one, "keys") and callable(getattr(one, "items", None)):
             items = list(itertools.islice(one.items(), n_left + 1))
             if len(items) > n_left:
                 too_many(path)
+            if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in items):
+                refuse(one, path)
             return {key(k, (*path, "a key")): plain(v, (*path, str(k))) for k, v in items}
         if not (hasattr(one, "__len__") and hasattr(one, "__getitem__")):
             refuse(one, path)

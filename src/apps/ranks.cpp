@@ -58,11 +58,16 @@ infer::LoadedModel Ranks::open(const ModelFlags& flags) {
 
 // Ctrl-C and torchrun send signals to all ranks. Ranks other than 0 ignore them, because rank 0 shuts them down.
 bool Ranks::follow(infer::LoadedModel& model) {
-  if (!machine_ || machine_->leads()) return false;
+  if (!machine_) return false;
+  const auto load = [&] { static_cast<void>(model.engine()); };
+  if (machine_->leads()) {
+    machine_->run(load);
+    return false;
+  }
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGTERM, SIG_IGN);
   std::signal(SIGHUP, SIG_IGN);
-  static_cast<void>(model.engine());
+  machine_->run(load);
   machine_->follow();
   return true;
 }

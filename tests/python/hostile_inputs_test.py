@@ -81,8 +81,16 @@ class EndlessItems:
     def __len__(self):
         return 1
 
+    def keys(self):
+        return itertools.repeat("a")
+
     def items(self):
         return itertools.repeat(("a", 1))
+
+
+class ItemsThatAreNoPairs(EndlessItems):
+    def items(self):
+        return [1, 2]
 
 
 def one_line(error):
@@ -130,7 +138,8 @@ def test_deep_nesting_error_names_the_option(chats):
 
 @pytest.mark.parametrize("option", ["stop", "choice"])
 @pytest.mark.parametrize("value, why", [(range(10**30), "values"), (str, "not type"), (np.int64, "not type"),
-                                        (EndlessItems(), "values")])
+                                        (EndlessItems(), "values"), (ItemsThatAreNoPairs(), "not ItemsThat"),
+                                        (types.SimpleNamespace(items=[1]), "not SimpleNamespace")])
 def test_errors_about_sizes_and_types_name_the_option(chats, option, value, why):
     with pytest.raises((TypeError, ValueError), match=f"^'{option}'.*{why}"):
         chats.generate("a", **{option: value})

@@ -112,14 +112,17 @@ class GlooPeers final : public Peers {
         request(rank, static_cast<Channel>(c));
       }
     });
-    for_others(
-        [this](size_t rank) { watchers_[rank] = std::async(std::launch::async, [this, rank] { watch(rank); }); });
+    try {
+      for_others(
+          [this](size_t rank) { watchers_[rank] = std::async(std::launch::async, [this, rank] { watch(rank); }); });
+    } catch (const std::system_error&) {
+      end_watchers();
+      throw;
+    }
   }
 
   ~GlooPeers() override {
-    leaves_ = true;
-    for_others([this](size_t rank) { inbox(rank, Channel::Watch).frame.gloo().abortWaitRecv(); });
-    for_others([this](size_t rank) { watchers_[rank].wait(); });
+    end_watchers();
     context_->closeConnections();
   }
 
@@ -181,8 +184,11 @@ class GlooPeers final : public Peers {
   }
 
   void shutdown(std::string_view error) override {
-    if (lost_ || leaves_.exchange(true)) return;
-    const uint64_t size = std::min(error.size(), kFrame - kHead);
+    if (leaves_.exchange(true) || (lost_ && error.empty())) return;
+    std::string reason;  // after a loss, others get its reason, which may otherwise reach them later than its effects
+    if (!error.empty())
+      reason = lost_ ? why() : fmt::format("rank {} of {} failed: {}", world_.rank, world_.n_ranks, error);
+    const uint64_t size = std::min(reason.size(), kFrame - kHead);
     // Sends to all ranks before waiting for any of them. Waiting for a rank that has already ended times out, and Gloo
     // then closes all connections. A rank that had not received the message yet would treat this rank as lost.
     std::vector<size_t> told;
@@ -190,7 +196,7 @@ class GlooPeers final : public Peers {
       try {
         Buffer& frame = outbox(rank, Channel::Watch).frame;
         std::memcpy(frame.data(), &size, kHead);
-        std::memcpy(frame.data() + kHead, error.data(), size);
+        std::memcpy(frame.data() + kHead, reason.data(), size);
         frame.gloo().send(static_cast<int>(rank), slot(Channel::Watch, false), 0, kHead + size);
         told.push_back(rank);
       } catch (const std::exception&) {
@@ -258,15 +264,23 @@ class GlooPeers final : public Peers {
   void watch(size_t rank) {
     try {
       Buffer& frame = inbox(rank, Channel::Watch).frame;
-      frame.gloo().waitRecv(milliseconds(kForever));
+      if (!frame.gloo().waitRecv(milliseconds(kForever))) return;  // aborted
       uint64_t size = 0;
       std::memcpy(&size, frame.data(), kHead);
-      const std::string_view error(reinterpret_cast<const char*>(frame.data() + kHead), std::min(size, kFrame - kHead));
-      if (!error.empty()) mark_failed(fmt::format("rank {} of {} failed: {}", rank, world_.n_ranks, error));
+      const std::string reason(reinterpret_cast<const char*>(frame.data() + kHead), std::min(size, kFrame - kHead));
+      if (!reason.empty()) mark_failed(reason);
     } catch (const std::exception& error) {
       // After a timeout, Gloo closes all connections of this process, so this error doesn't mean that `rank` is lost.
       const bool by_timeout = std::strstr(error.what(), "Application timeout") != nullptr;
       if (!leaves_ && !by_timeout) mark_failed(gone(rank));
+    }
+  }
+
+  void end_watchers() {
+    leaves_ = true;
+    for_others([this](size_t rank) { inbox(rank, Channel::Watch).frame.gloo().abortWaitRecv(); });
+    for (const std::future<void>& watcher : watchers_) {
+      if (watcher.valid()) watcher.wait();
     }
   }
 

@@ -126,9 +126,16 @@ void RankedCpu::run(const std::function<void()>& body) {
   try {
     body();
   } catch (const std::exception& error) {
-    peers_->shutdown(error.what());
+    end_with(error);
     throw;
   }
+}
+
+void RankedCpu::end_with(const std::exception& error) {
+  const bool no_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+  const std::string what = no_memory ? "out of memory" : error.what();
+  peers_->shutdown(what);
+  peers_->mark_failed(what);
 }
 
 void RankedCpu::follow() {

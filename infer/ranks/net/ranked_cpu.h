@@ -60,6 +60,8 @@ class RankedCpu final : public Machine {
   [[nodiscard]] std::unique_ptr<Stage> load_part(const core::StoredModel& model, const Shard& shard,
                                                  CacheType cache_type);
   void do_orders();
+  /// Ends this rank after an error: sends its message to the other ranks, and lets all functions throw it from now on.
+  void end_with(const std::exception& error);
   void shutdown();
 
   RankConfig world_;

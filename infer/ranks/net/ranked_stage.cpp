@@ -112,7 +112,7 @@ void RankedStage::or_mark_failed(Work&& work) {
   try {
     work();
   } catch (const std::exception& error) {
-    machine_.peers_->mark_failed(error.what());
+    machine_.end_with(error);
     throw;
   }
 }

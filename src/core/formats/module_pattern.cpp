@@ -7,7 +7,6 @@
 namespace folio::core {
 namespace {
 
-constexpr size_t kMostSteps = 1'000'000;
 constexpr int kDeepest = 32;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -19,8 +18,8 @@ class Matcher {
  public:
   using Places = std::vector<bool>;  ///< set of positions in the text: one flag per position
 
-  Matcher(std::string_view key, std::string_view text, const std::string& where)
-      : key_(key), text_(text), where_(where) {}
+  Matcher(std::string_view key, std::string_view text, const std::string& where, const WorkBudget& budget)
+      : key_(key), text_(text), where_(where), budget_(budget) {}
 
   [[nodiscard]] Places match(const Places& from) {
     Places to = choice(from);
@@ -73,6 +72,7 @@ class Matcher {
   }
 
   Places atom(const Places& from) {
+    budget_.spend(from.size());
     switch (const char c = take()) {
       case '(': {
         if (is_at('?')) {
@@ -129,9 +129,6 @@ class Matcher {
 
   template <typename Fits>
   Places step(const Places& from, Fits&& fits) {
-    n_steps_ += from.size();
-    require(n_steps_ <= kMostSteps, "{}: matching the pattern {} needs too many steps", where_,
-            [&] { return printable(key_, 80); });
     Places to(from.size(), false);
     for (size_t i = 0; i < text_.size(); ++i) to[i + 1] = from[i] && fits(text_[i]);
     return to;
@@ -152,17 +149,22 @@ class Matcher {
   std::string_view key_;
   std::string_view text_;
   const std::string& where_;
+  const WorkBudget& budget_;
   size_t at_ = 0;
-  size_t n_steps_ = 0;
   int depth_ = 0;
 };
 
 }  // namespace
 
-bool names_module(std::string_view key, std::string_view module, const std::string& where) {
+bool names_module(std::string_view key, std::string_view module, const std::string& where, const WorkBudget& budget) {
   Matcher::Places from(module.size() + 1, false);
   for (size_t i = 0; i < from.size(); ++i) from[i] = i == 0 || module[i - 1] == '.';
-  return Matcher(key, module, where).match(from).back();
+  try {
+    return Matcher(key, module, where, budget).match(from).back();
+  } catch (const TooMuchWork&) {
+    fail("{}: matching the patterns up to {} needs too many steps; use shorter or fewer patterns", where,
+         printable(key, 80));
+  }
 }
 
 }  // namespace folio::core

@@ -70,11 +70,12 @@ struct PeftConfig {
   AdapterInfo info{};
   Pattern ranks{};
   Pattern alphas{};
+  WorkBudget budget{kPatternSteps};
 
   [[nodiscard]] AdapterInfo of_module(const std::string& module) const {
     const auto value = [&](const Pattern& pattern, const char* name, double otherwise) {
       for (const auto& [key, of_key] : pattern) {
-        if (names_module(key, module, fmt::format("{}: \"{}\"", where, name))) return of_key;
+        if (names_module(key, module, fmt::format("{}: \"{}\"", where, name), budget)) return of_key;
       }
       return otherwise;
     };
