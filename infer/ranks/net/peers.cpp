@@ -184,10 +184,11 @@ class GlooPeers final : public Peers {
   }
 
   void shutdown(std::string_view error) override {
-    if (leaves_.exchange(true) || (lost_ && error.empty())) return;
-    std::string reason;  // after a loss, others get its reason, which may otherwise reach them later than its effects
-    if (!error.empty())
+    if (leaves_.exchange(true) || (lost_ && !has_reason_)) return;
+    std::string reason;
+    if (!error.empty()) {  // another rank's reason is passed on, since it may reach the others after this message
       reason = lost_ ? why() : fmt::format("rank {} of {} failed: {}", world_.rank, world_.n_ranks, error);
+    }
     const uint64_t size = std::min(reason.size(), kFrame - kHead);
     // Sends to all ranks before waiting for any of them. Waiting for a rank that has already ended times out, and Gloo
     // then closes all connections. A rank that had not received the message yet would treat this rank as lost.
@@ -214,10 +215,12 @@ class GlooPeers final : public Peers {
 
   [[nodiscard]] std::optional<std::string> loss() const override { return lost_ ? std::optional(why()) : std::nullopt; }
 
-  void mark_failed(const std::string& why) override {
+  void mark_failed(const std::string& why) override { mark_failed(why, false); }
+  void mark_failed(const std::string& why, bool is_reason) {
     const std::lock_guard lock(mutex_);
     if (lost_) return;
     why_lost_ = why;
+    has_reason_ = is_reason;
     lost_ = true;
     // Wakes all waiting threads. Gloo doesn't wake a thread that has received only a part of the lost rank's message.
     const auto abort = [](auto& boxes_of_all) {
@@ -268,7 +271,7 @@ class GlooPeers final : public Peers {
       uint64_t size = 0;
       std::memcpy(&size, frame.data(), kHead);
       const std::string reason(reinterpret_cast<const char*>(frame.data() + kHead), std::min(size, kFrame - kHead));
-      if (!reason.empty()) mark_failed(reason);
+      if (!reason.empty()) mark_failed(reason, true);
     } catch (const std::exception& error) {
       // After a timeout, Gloo closes all connections of this process, so this error doesn't mean that `rank` is lost.
       const bool by_timeout = std::strstr(error.what(), "Application timeout") != nullptr;
@@ -326,6 +329,7 @@ class GlooPeers final : public Peers {
   std::vector<std::future<void>> watchers_;
   std::atomic<bool> leaves_ = false;
   std::atomic<bool> lost_ = false;
+  std::atomic<bool> has_reason_ = false;  ///< another rank has sent why it failed
   mutable std::mutex mutex_;  ///< guards why_lost_, and prevents resizing a buffer while mark_failed() aborts it
   std::string why_lost_;
 };
