@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
-#include <new>
 #include <system_error>
 
 #include "core/error.h"
@@ -47,15 +46,13 @@ int run_program(Flags& app, int argc, char** argv, const std::function<int()>& b
     return code;
   } catch (const core::UsageError& error) {
     return complain(app, error.what(), 2);
-  } catch (const std::bad_alloc&) {
-    return complain(app, "out of memory; use a smaller model, batch or context", 1);
   } catch (const std::filesystem::filesystem_error& error) {
     return complain(app, core::describe(error), 1);
   } catch (const std::system_error& error) {
     if (std::ferror(stdout) == 0) return complain(app, error.what(), 1);
     return complain(app, fmt::format("cannot write to stdout: {}", error.code().message()), 1);
   } catch (const std::exception& error) {
-    return complain(app, error.what(), 1);
+    return complain(app, core::describe(error), 1);
   }
 }
 

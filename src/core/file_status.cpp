@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <system_error>
 
 #include "core/error.h"
@@ -109,9 +110,14 @@ const char* kind_of_file(mode_t mode) {
   return S_ISCHR(mode) ? "a device" : "of an unknown kind";
 }
 
-std::string describe(const fs::filesystem_error& error) {
-  const fs::path& path = error.path2().empty() ? error.path1() : error.path2();
-  return fmt::format("cannot access {}: {}", path.string(), reason_of(error.code().value()));
+std::string describe(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
+    return "out of memory; use a smaller model, batch or context";
+  }
+  const auto* const access = dynamic_cast<const fs::filesystem_error*>(&error);
+  if (access == nullptr) return error.what();
+  const fs::path& path = access->path2().empty() ? access->path1() : access->path2();
+  return fmt::format("cannot access {}: {}", path.string(), reason_of(access->code().value()));
 }
 
 }  // namespace folio::core

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -40,7 +41,7 @@ bool make_folders(const std::filesystem::path& folder);
 /// Returns "a folder", "a pipe" and so on for the mode that stat() returned.
 [[nodiscard]] const char* kind_of_file(mode_t mode);
 
-/// Returns the error as one line: "cannot access PATH: REASON".
-[[nodiscard]] std::string describe(const std::filesystem::filesystem_error& error);
+/// Returns the exception's message for a user as one line. For a filesystem_error: "cannot access PATH: REASON".
+[[nodiscard]] std::string describe(const std::exception& error);
 
 }  // namespace folio::core

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/file_status.h"
 #include "core/version.h"
 #include "infer/ranks/net/ranked_stage.h"
 
@@ -132,8 +133,7 @@ void RankedCpu::run(const std::function<void()>& body) {
 }
 
 void RankedCpu::end_with(const std::exception& error) {
-  const bool no_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
-  const std::string what = no_memory ? "out of memory" : error.what();
+  const std::string what = core::describe(error);
   peers_->shutdown(what);
   peers_->mark_failed(what);
 }
