@@ -37,7 +37,7 @@ import sys
 
 from compare import BUILD, SMOLLM2, TINYSHAKESPEARE, alternate, parser, ratios, report, run as run_program, with_range
 from picture import Panel, plot
-from servers import COMMANDS, LLAMA_SERVER, Server, raise_descriptor_limit
+from servers import COMMANDS, LLAMA_SERVER, Server, kind_of, raise_descriptor_limit
 from slow_clients import SlowClients, unread_port
 from sse_client import Request, run
 
@@ -113,7 +113,7 @@ def directory_of(model, out):
 
 
 def server_of(name, model, a, **more):
-    model = directory_of(model, a.out) if name.split()[0] == "vllm" else model
+    model = directory_of(model, a.out) if kind_of(name) == "vllm" else model
     return Server(name, model, **{"sequences": a.sequences, "context": a.context, "threads": a.threads,
                                   "cache_type": a.cache_type, **more})
 
@@ -163,7 +163,7 @@ def measure_prefix(model, a):
     def times(name, server, tokens, round_):
         """Returns {"client": times, "server": times}: times to first token in ms, measured by the client and by the
         server. The first time is for a new prompt. All later prompts share a prefix with it."""
-        clock = "time_to_first_token_seconds_sum" if name.startswith("folio") else "prompt_seconds_total"
+        clock = "time_to_first_token_seconds_sum" if kind_of(name) == "folio" else "prompt_seconds_total"
         draw = random.Random(f"{a.seed} {round_} prefix")
         shared, seen = window(draw, tokens, prefix), {"client": [], "server": []}
         for _ in range(1 + later):
@@ -257,7 +257,7 @@ def main():
     p.add_argument("--prefix", action="store_true")
     p.add_argument("--slow-clients", type=int, default=0, metavar="N")
     a = p.parse_args()
-    kinds = [(name.split() or [""])[0] for name in a.only]
+    kinds = [kind_of(name) for name in a.only]
     for kind in kinds:
         if kind not in COMMANDS:
             p.error(f"--only {kind!r} is not one of {', '.join(COMMANDS)}")
@@ -271,7 +271,10 @@ def main():
     raise_descriptor_limit()
     for model in map(str, a.models or [exported("q8_0", a.out), exported("q4_0", a.out)]):
         measure = measure_prefix if a.prefix else measure_slow if a.slow_clients else measure_load
-        results, *arguments = measure(model, a)
+        try:
+            results, *arguments = measure(model, a)
+        except (OSError, RuntimeError) as error:
+            sys.exit(f"bench_serve.py: {str(error).strip()}")
         own = {name: rounds for name, rounds in results.items() if name[0] == model}  # --keep may add other models
         report(a, own, *arguments)
 

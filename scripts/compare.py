@@ -61,7 +61,7 @@ Result = collections.namedtuple("Result", "out error seconds cpu_seconds peak_mb
 
 
 class Process:
-    """A started program. Its output goes to files, since a pipe that nobody reads would block it."""
+    """A started program. Its output goes to files, since a full pipe would block it."""
 
     def __init__(self, *command, environment=None, folder=None, log=None):
         self.log = log  # path of a file to which the output is written, even if the program fails

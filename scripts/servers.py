@@ -44,6 +44,11 @@ def vllm_command(model, sequences, context, threads, cache_type):
             "--no-enable-prefix-caching"]
 
 
+def kind_of(name):
+    """Returns the kind of a server, a key of COMMANDS if it is known: "folio --fast" is a folio."""
+    return (name.split() or [""])[0]
+
+
 COMMANDS = {"folio": folio_command, "llama-server": llama_command, "vllm": vllm_command}
 
 
@@ -55,9 +60,9 @@ class Server:
     def __init__(self, name, model="", *, sequences=4, context=1024, threads=2, cache_type="f16", more=(),
                  command=None):
         self.name = name
-        self.kind, *flags = name.split()
+        self.kind = kind_of(name)
         command = command or [*COMMANDS[self.kind](pathlib.Path(model).resolve(), sequences, context, threads, cache_type),
-                              *flags]
+                              *name.split()[1:]]
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
