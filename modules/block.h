@@ -29,8 +29,8 @@ class BlockImpl : public torch::nn::Module {
   /// Creates a block. `dropout` is the probability of dropping an element of a branch's output in training. Throws
   /// core::Error unless it is in [0, 1).
   explicit BlockImpl(BlockParts parts, double dropout = 0.0);
-  /// Maps x to y, both [B, T, dim]; `starts` marks packed sequences (mask.h). Throws core::Error if attention
-  /// or the feed-forward network returns another shape.
+  /// Maps x to y, both [B, T, dim]; `starts` marks packed sequences (mask.h). Throws core::Error if their shapes
+  /// differ.
   virtual torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& starts = {});
 
   /// Returns the modules that forward() calls. They can be replaced, but new ones are not registered as submodules.

@@ -1,5 +1,4 @@
-// Trains a Llama. The token file contains int32 [steps, 4, 65]: in each row, the first 64 tokens are the inputs, and
-// the last 64 are their targets.
+// Trains a Llama. The token file has int32 [steps, 4, 65]; a row's first 64 tokens are inputs, its last 64 the targets.
 #include <fmt/format.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/adamw.h>

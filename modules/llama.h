@@ -20,8 +20,7 @@ namespace folio::nn {
 
 class LlamaImpl : public torch::nn::Module {
  public:
-  /// Creates a model with random weights (initialize()). Throws core::Error if the configuration is invalid or needs
-  /// features that `parts` does not have.
+  /// Creates random weights (initialize()). Throws core::Error for an invalid config, or one that `parts` can't build.
   explicit LlamaImpl(const core::ModelConfig& config, std::shared_ptr<const Parts> parts = std::make_shared<Parts>());
 
   /// Returns the logits [B, T, vocab_size] of token ids, int64 [B, T]; `starts` marks packed sequences (mask.h). Throws

@@ -52,8 +52,7 @@ class Parts {
                                Linear head) const {
     return head->forward(norm->forward(x));
   }
-  /// Returns the mean cross-entropy, in nats, of the targets [B, T] that differ from kIgnored. x [B, T, dim] is the
-  /// last block's output.
+  /// Returns the mean cross-entropy in nats of targets [B, T] that differ from kIgnored; x as in logits().
   virtual torch::Tensor loss(const core::ModelConfig& config, const torch::Tensor& x, RMSNorm norm, Linear head,
                              const torch::Tensor& targets) const {
     return torch::cross_entropy_loss(logits(config, x, norm, head).flatten(0, 1), targets.flatten());

@@ -25,8 +25,7 @@ class SwiGLUImpl : public torch::nn::Module {
   using Gate = std::function<torch::Tensor(const torch::Tensor& z, const torch::Tensor& up)>;
   static torch::Tensor silu_gate(const torch::Tensor& z, const torch::Tensor& up) { return torch::silu(z) * up; }
 
-  /// `linears` creates w1, w2 and w3. `name` is this module's name in the model. Throws core::Error unless both sizes
-  /// are >= 1.
+  /// `linears` creates w1, w2, w3 of the module `name` of the model. Throws core::Error unless both sizes are >= 1.
   SwiGLUImpl(int64_t dim, int64_t hidden_dim, const Linears& linears = Linears(), const std::string& name = "ffn",
              Gate gate = silu_gate);
 

@@ -175,33 +175,33 @@ class Recognizer {
     format_.opening = one->substr(begin, call->begin - begin);
     format_.call = call->pieces;
     format_.has_spaces = one->find(kArguments, begin) != std::string::npos;
-    const std::string behind = one->substr(call->end);
-    format_.closing = behind.substr(0, end_of_turn_in(behind));
-    find_separator(*one, *call, behind);
+    const std::string rest = one->substr(call->end);
+    format_.closing = rest.substr(0, end_of_turn_in(rest));
+    find_separator(*one, *call, rest);
     return find_trigger();
   }
 
   // Finds the text between two calls of an answer. If the template does not write two calls in the same
   // format as a single call, answers are assumed to have at most one call.
-  void find_separator(const std::string& one, const Written& call, const std::string& behind) {
+  void find_separator(const std::string& one, const Written& call, const std::string& rest) {
     const auto two = rendered(conversation(2), false);
     if (!two || !two->starts_with(one.substr(0, call.end))) return;
     const auto other = written(*two, call.end, 1);
     const auto same = [](const CallPiece& a, const CallPiece& b) { return a.kind == b.kind && a.text == b.text; };
-    if (!other || !std::ranges::equal(call.pieces, other->pieces, same) || two->substr(other->end) != behind) return;
+    if (!other || !std::ranges::equal(call.pieces, other->pieces, same) || two->substr(other->end) != rest) return;
     format_.several = true;
     format_.separator = two->substr(call.end, other->begin - call.end);
   }
 
-  // Returns the offset in `behind`, the text after a call, at which the turn ends: that of the text that ends a turn
-  // (end_of_turn()), or else of the first special token, or else of the trailing white space.
-  [[nodiscard]] size_t end_of_turn_in(const std::string& behind) const {
+  // Returns the offset in `rest`, the text after a call, of the end of the turn: the text that ends a turn
+  // (end_of_turn()), or else the first special token, or else the trailing white space.
+  [[nodiscard]] size_t end_of_turn_in(const std::string& rest) const {
     const std::string mark = end_of_turn(tokenizer_, chat_);
-    if (const size_t at = behind.find(mark); !mark.empty() && at != std::string::npos) return at;
-    for (size_t at = 0; at < behind.size(); ++at) {
-      if (tokenizer_.special_tokens().begin_of(std::string_view(behind).substr(at)) != nullptr) return at;
+    if (const size_t at = rest.find(mark); !mark.empty() && at != std::string::npos) return at;
+    for (size_t at = 0; at < rest.size(); ++at) {
+      if (tokenizer_.special_tokens().begin_of(std::string_view(rest).substr(at)) != nullptr) return at;
     }
-    return behind.find_last_not_of(" \t\r\n") + 1;
+    return rest.find_last_not_of(" \t\r\n") + 1;
   }
 
   [[nodiscard]] bool find_trigger() {

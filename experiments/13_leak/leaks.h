@@ -16,8 +16,8 @@ namespace folio::experiments::tutorial {
 /// Returns the mean loss at each position, [T], over the first `windows` windows of `split`.
 [[nodiscard]] std::vector<double> losses_by_position(Llama& model, std::span<const int32_t> split, int64_t windows);
 
-/// Like losses_by_position(), but for each position, replaces all later inputs by those of another window. A loss rises
-/// if it depends on later inputs. The loss at the last position, which has no later inputs, is unchanged.
+/// Like losses_by_position(), but for each position, takes all later inputs from another window. A loss that depends on
+/// later inputs rises. The loss at the last position, which has no later inputs, is unchanged.
 [[nodiscard]] std::vector<double> losses_with_other_futures(Llama& model, std::span<const int32_t> split,
                                                             int64_t windows);
 

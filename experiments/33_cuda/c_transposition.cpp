@@ -42,8 +42,8 @@ void step_c(Lesson& lesson) {
   report.check_equal("c: bank conflicts of a padded tile", static_cast<int64_t>(padded.bank_conflicts), 0);
   report.check_equal("c: bytes that padding adds to a block's shared memory",
                      static_cast<int64_t>(padded.shared_bytes - tiled.shared_bytes), 128);
-  // Of a warp's 16 accesses in a tiled kernel, 0 to 7 copy four rows to the tile, and 8 to 15 read four columns of the
-  // tile and store them as rows.
+  // In a tiled kernel, a warp's accesses 0 to 7 copy four rows to the tile, and 8 to 15 read four columns of the tile
+  // and store them as rows.
   report.picture("c_transposition.svg", who_reads("Who reads what: a transposition",
                                                   {{"straight: a row is loaded, a column is stored", all[0].trace, 2},
                                                    {"by a tile: its column is in one bank", {all[1].trace[8]}},

@@ -37,9 +37,9 @@ double decided_rate(const Machine& machine, double right, size_t n, size_t most,
   double seconds = 0.0;
   uint64_t draws = 0;
   for (size_t step = 0; step < n_steps; ++step) {
-    std::vector<infer::Goodput::Candidate> texts;
-    for (const infer::Acceptance& a : acceptances) texts.push_back({a.first(), a.next(), most});
-    const auto chosen = goodput.choose(texts, n);
+    std::vector<infer::Goodput::Candidate> candidates;
+    for (const infer::Acceptance& a : acceptances) candidates.push_back({a.first(), a.next(), most});
+    const auto chosen = goodput.choose(candidates, n);
     const std::vector<size_t> lengths(chosen.begin(), chosen.end());
     goodput.drafted(lengths, 0.0);
     size_t n_rows = n;

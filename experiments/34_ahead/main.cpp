@@ -122,8 +122,8 @@ void limits(Report& report) {
         goodput.set_times(time, 0.0);
         const double limit = per_row * static_cast<double>(n) / (fixed + per_row * static_cast<double>(n));
         for (const double right : {limit * 0.99, limit + 0.01 * (1 - limit)}) {
-          const std::vector<infer::Goodput::Candidate> texts(n, {right, right, 1});
-          const auto lengths = goodput.best(texts, n);
+          const std::vector<infer::Goodput::Candidate> candidates(n, {right, right, 1});
+          const auto lengths = goodput.best(candidates, n);
           const auto n_drafts = std::count(lengths.begin(), lengths.end(), 1U);
           wrong += n_drafts == (right > limit ? static_cast<int64_t>(n) : 0) ? 0 : 1;
           ++n_cases;

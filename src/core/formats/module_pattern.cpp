@@ -58,7 +58,7 @@ class Matcher {
     const size_t begin = at_;
     Places to = atom(from);
     if (!is_at('*') && !is_at('+') && !is_at('?')) return to;
-    const size_t behind = at_ + 1;
+    const size_t after = at_ + 1;
     const char mark = key_[at_];
     Places all = to;
     for (bool grows = mark != '?'; grows;) {
@@ -66,7 +66,7 @@ class Matcher {
       grows = merge(all, atom(all));
     }
     if (mark != '+') merge(all, from);
-    at_ = behind;
+    at_ = after;
     if (is_at('*') || is_at('+') || is_at('?')) refuse();
     return all;
   }
