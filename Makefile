@@ -175,7 +175,7 @@ interop: ## test with other programs: llama.cpp and, unless SERVER=no, its serve
 	@$(CORPUS)
 	@$(SMOLLM2)
 	@$(CONFIGURE)
-	@cmake --build --preset $(PRESET) --target train generate export inspect chat perplexity serve format_tool form_tool folio_python
+	@cmake --build --preset $(PRESET) --target train generate export inspect chat perplexity serve conversations_tool format_tool form_tool folio_python
 	@ctest --test-dir build -C interop -L interop $(if $(filter no,$(SERVER)),-E 'interop_(serve|forms)$$') --output-on-failure
 
 cuda-all: ## build the serving programs with kernels for all GPUs from Ampere to Hopper into build-cuda/

@@ -13,8 +13,8 @@ void append_window(Batch& batch, TokenView tokens, size_t start, DocumentEnd doc
   const auto length = static_cast<size_t>(batch.length);
   const TokenView inputs = tokens.subspan(start, length);
   const TokenView targets = tokens.subspan(start + 1, length);
-  batch.inputs.insert(batch.inputs.end(), inputs.begin(), inputs.end());
-  batch.targets.insert(batch.targets.end(), targets.begin(), targets.end());
+  inputs.append_to(batch.inputs);
+  targets.append_to(batch.targets);
   if (!document_end.token) return;
   if (document_end.masked) {
     int32_t start = 0;

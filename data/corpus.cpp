@@ -79,7 +79,7 @@ fs::path path_of_dataset(const std::string& dataset) {
 }
 
 Corpus load_corpus(const std::string& dataset) {
-  Corpus corpus{.name = dataset_name(dataset), .path = path_of_dataset(dataset), .text = {}};
+  Corpus corpus{.path = path_of_dataset(dataset), .text = {}};
   corpus.text = core::read_text_file(corpus.path);
   core::require(!corpus.text.empty(), "the dataset {} is empty", corpus.path.string());
   return corpus;

@@ -11,7 +11,6 @@
 namespace folio::data {
 
 struct Corpus {
-  std::string name;  ///< "tinyshakespeare", or the file's name without its extension
   std::filesystem::path path;
   std::string text;  ///< UTF-8, as in the file
 };

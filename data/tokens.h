@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <span>
 #include <vector>
 
@@ -30,31 +29,15 @@ class TokenView {
   [[nodiscard]] TokenView subspan(size_t first) const { return subspan(first, size_ - first); }
   [[nodiscard]] TokenView first(size_t n) const { return subspan(0, n); }
 
-  class Iterator {
-   public:
-    using value_type = int32_t;
-    using difference_type = std::ptrdiff_t;
-    using reference = int32_t;
-    using pointer = void;
-    using iterator_category = std::input_iterator_tag;
-    Iterator() = default;
-    Iterator(const TokenView* view, size_t at) : view_(view), at_(at) {}
-    int32_t operator*() const { return (*view_)[at_]; }
-    Iterator& operator++() {
-      ++at_;
-      return *this;
-    }
-    Iterator operator++(int) { return {view_, at_++}; }
-    bool operator==(const Iterator& other) const { return at_ == other.at_; }
-
-   private:
-    const TokenView* view_ = nullptr;
-    size_t at_ = 0;
-  };
-  /// Returns an iterator that is valid as long as this view.
-  [[nodiscard]] Iterator begin() const { return {this, 0}; }
-  [[nodiscard]] Iterator end() const { return {this, size_}; }
-  [[nodiscard]] std::vector<int32_t> to_vector() const { return {begin(), end()}; }
+  void append_to(std::vector<int32_t>& tokens) const {
+    if (narrow_ != nullptr) tokens.insert(tokens.end(), narrow_, narrow_ + size_);
+    if (wide_ != nullptr) tokens.insert(tokens.end(), wide_, wide_ + size_);
+  }
+  [[nodiscard]] std::vector<int32_t> to_vector() const {
+    std::vector<int32_t> tokens;
+    append_to(tokens);
+    return tokens;
+  }
 
  private:
   const int32_t* wide_ = nullptr;

@@ -31,7 +31,12 @@ LlamaImpl::LlamaImpl(const core::ModelConfig& config, std::shared_ptr<const Part
 }
 
 torch::Tensor LlamaImpl::embed(const torch::Tensor& tokens_BT) {
-  require_tokens(tokens_BT, config_);
+  if (tokens_BT.dim() != 2 || tokens_BT.scalar_type() != torch::kLong || tokens_BT.numel() == 0) {
+    core::fail("Llama: tokens are {}, expected Long [B, T] with B, T >= 1", describe(tokens_BT));
+  }
+  if (tokens_BT.size(1) > config_.context_length) {
+    core::fail("Llama: tokens are {}, expected T <= context_length {}", describe(tokens_BT), config_.context_length);
+  }
   return parts_->embed(config_, tok_embeddings_, tokens_BT);
 }
 
@@ -47,15 +52,6 @@ torch::Tensor LlamaImpl::loss(const torch::Tensor& tokens_BT, const torch::Tenso
     core::fail("Llama: targets are {}, expected {} like the tokens", describe(targets_BT), describe(tokens_BT));
   }
   return parts_->loss(config_, stream(tokens_BT, starts_BT), norm_, head_, targets_BT);
-}
-
-void require_tokens(const torch::Tensor& tokens_BT, const core::ModelConfig& config) {
-  if (tokens_BT.dim() != 2 || tokens_BT.scalar_type() != torch::kLong || tokens_BT.numel() == 0) {
-    core::fail("Llama: tokens are {}, expected Long [B, T] with B, T >= 1", describe(tokens_BT));
-  }
-  if (tokens_BT.size(1) > config.context_length) {
-    core::fail("Llama: tokens are {}, expected T <= context_length {}", describe(tokens_BT), config.context_length);
-  }
 }
 
 void initialize(torch::nn::Module& model, int64_t n_layers) {

@@ -51,9 +51,6 @@ class LlamaImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Llama);
 
-/// Throws core::Error unless tokens are int64 [B, T] with B, T >= 1 and T <= context_length.
-void require_tokens(const torch::Tensor& tokens, const core::ModelConfig& config);
-
 /// Initializes matrices from N(0, 0.02²) and biases to 0; norms are unchanged. For matrices that write to the residual
 /// stream (wo, w2), the standard deviation is divided by √(2 n_layers), so that the stream's variance does not grow
 /// with depth. Source: Radford et al., GPT-2, 2019, section 2.3.

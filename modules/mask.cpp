@@ -1,8 +1,6 @@
 // Shapes: B sequences, T positions.
 #include "modules/mask.h"
 
-#include <torch/utils.h>
-
 namespace folio::nn {
 
 torch::Tensor causal_mask(int64_t T, torch::Device device, const torch::Tensor& starts_BT) {

@@ -20,14 +20,6 @@ def help_of(program, *subcommand):
     return subprocess.run([program, *subcommand, "--help"], capture_output=True, text=True, check=True).stdout
 
 
-def code(text):
-    return f"`{text}`"
-
-
-def escaped(flags):
-    return [[text.replace("|", "\\|") for text in row] for row in flags]
-
-
 def sections_of(text):
     """Returns (description, usage, [(title, flags, lines)]); flags are [flag, meaning] pairs, lines are verbatim."""
     description, usage, sections = "", "", []
@@ -58,7 +50,8 @@ def as_markdown(title, flags, lines, level="##"):
         return "\n".join(lines) + "\n"
     if lines:
         return f"{level} {title}\n\n" + "\n".join("    " + line for line in lines) + "\n"
-    rows = "".join(f"| {code(flag)} | {meaning} |\n".replace("|  |", "| |") for flag, meaning in escaped(flags))
+    rows = "".join(f"| `{flag}` | {meaning} |\n".replace("|  |", "| |")
+                   for flag, meaning in ([text.replace("|", "\\|") for text in row] for row in flags))
     return f"{level} {title}\n\n| flag | meaning |\n|---|---|\n{rows}"
 
 

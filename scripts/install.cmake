@@ -20,12 +20,11 @@ install(TARGETS folio_options folio_core folio_jinja folio_data folio_forms foli
                 folio_interfaces
         EXPORT FolioTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/folio INCLUDES DESTINATION ${FOLIO_INCLUDE})
 install(EXPORT FolioTargets NAMESPACE Folio:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Folio)
-foreach(folder IN ITEMS src/core data infer/cache infer/cpu infer/engine infer/forms infer/forward infer/interfaces infer/machines
+foreach(folder IN ITEMS src/core src/jinja data infer/cache infer/cpu infer/engine infer/forms infer/forward infer/interfaces infer/machines
                         infer/reference infer/sampling)
   string(REGEX REPLACE "^src/" "" there ${folder})
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder}/ DESTINATION ${FOLIO_INCLUDE}/${there} FILES_MATCHING PATTERN "*.h")
 endforeach()
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/jinja/ DESTINATION ${FOLIO_INCLUDE}/jinja FILES_MATCHING PATTERN "*.h")
 
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/FolioConfig.cmake.in ${CMAKE_BINARY_DIR}/FolioConfig.cmake
                               INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Folio)

@@ -28,10 +28,8 @@ auto with_remedy(const std::string& where, Run&& run) {
 }
 
 std::string text_of_special(const Tokenizer& tokenizer, int32_t id) {
-  for (const SpecialToken& token : tokenizer.special_tokens().tokens()) {
-    if (token.id == id) return token.text;
-  }
-  return "";
+  const SpecialToken* token = tokenizer.special_tokens().token_of(id);
+  return token == nullptr ? "" : token->text;
 }
 
 // Parses JSON and keeps the order of keys. Spends four steps of the session's budget per byte, since the lookup of a
@@ -187,11 +185,7 @@ std::vector<int32_t> encode_rendered(const Tokenizer& tokenizer, std::span<const
 
 std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                  std::span<const ChatMessage> messages, const RenderOptions& options) {
-  const std::vector<ChatPiece> rendered = render_chat(tokenizer, chat, messages, options);
-  if (options.budget) {
-    for (const ChatPiece& piece : rendered) options.budget->spend(piece.text.size());
-  }
-  return encode_rendered(tokenizer, rendered);
+  return encode_rendered(tokenizer, render_chat(tokenizer, chat, messages, options));
 }
 
 Thinking thinking_of(const Tokenizer& tokenizer, const ChatTemplate& chat, std::span<const ChatPiece> prompt) {

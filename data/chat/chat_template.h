@@ -94,7 +94,7 @@ class ChatTemplate {
 /// unless the chat begins with them.
 [[nodiscard]] std::vector<int32_t> encode_rendered(const Tokenizer& tokenizer, std::span<const ChatPiece> rendered);
 
-/// Renders and tokenizes a conversation. Spends a step of the budget in `options` per byte of the rendered chat.
+/// Renders and tokenizes a conversation.
 [[nodiscard]] std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                                std::span<const ChatMessage> messages,
                                                const RenderOptions& options = {});

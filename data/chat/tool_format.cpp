@@ -252,14 +252,6 @@ ChatWithTools with_tools(std::span<const ChatMessage> messages, const std::strin
           .options = {.tools = tools, .arguments_as_text = format.arguments_as_text}};
 }
 
-std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
-                                 std::span<const ChatMessage> messages, const std::string& tools,
-                                 const ToolFormat& format, const core::WorkBudget& budget) {
-  ChatWithTools prepared = with_tools(messages, tools, format);
-  prepared.options.budget = budget;
-  return encode_chat(tokenizer, chat, prepared.messages, prepared.options);
-}
-
 MarkedTokenizer::MarkedTokenizer(const Tokenizer& tokenizer, std::span<const int32_t> marks) : tokenizer_(tokenizer) {
   for (const SpecialToken& token : tokenizer.special_tokens().tokens()) {
     if (std::ranges::find(marks, token.id) != marks.end()) marks_.push_back(token);

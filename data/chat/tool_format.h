@@ -59,13 +59,6 @@ struct ChatWithTools {
 [[nodiscard]] ChatWithTools with_tools(std::span<const ChatMessage> messages, const std::string& tools,
                                        const ToolFormat& format);
 
-/// Renders and tokenizes a conversation with `tools`, a JSON list. `format` must be the result of tool_format() for the
-/// template. Spends steps of `budget`.
-[[nodiscard]] std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
-                                               std::span<const ChatMessage> messages, const std::string& tools,
-                                               const ToolFormat& format,
-                                               const core::WorkBudget& budget = core::WorkBudget());
-
 /// Wraps a tokenizer so that given special tokens, such as [TOOL_CALLS], are decoded to their text instead of nothing,
 /// and do not stop generation.
 class MarkedTokenizer final : public Tokenizer {

@@ -152,7 +152,7 @@ void SentencePieceTokenizer::encode_stretch(std::string_view text, bool is_first
 
 void SentencePieceTokenizer::append_without_piece(std::string_view symbol, bool after_unknown,
                                                   std::vector<int32_t>& ids) const {
-  const auto token = [&](char c) { return byte_token(static_cast<uint8_t>(c)); };
+  const auto token = [&](char c) { return byte_ids_[static_cast<uint8_t>(c)]; };
   if (std::all_of(symbol.begin(), symbol.end(), [&](char c) { return token(c) >= 0; })) {
     for (const char c : symbol) ids.push_back(token(c));
     return;

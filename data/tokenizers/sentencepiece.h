@@ -73,17 +73,16 @@ class SentencePieceTokenizer final : public VocabularyTokenizer<SentencePieceVoc
 
   /// Returns the ID of the piece with this text, spelled with spaces instead of U+2581, or -1 if there is none.
   [[nodiscard]] int32_t piece_of(std::string_view text) const { return ids_.find(text); }
-  [[nodiscard]] int32_t byte_token(uint8_t byte) const { return byte_ids_[byte]; }  ///< -1 if there is no such token
 
  private:
   [[nodiscard]] core::GgufMetadata vocabulary_to_gguf() const override;
   void encode_stretch(std::string_view text, bool is_first, std::vector<int32_t>& ids) const;
   void append_without_piece(std::string_view symbol, bool after_unknown, std::vector<int32_t>& ids) const;
 
-  std::vector<std::string> bytes_;  ///< decoded text of each token
-  TextIndex ids_;                   ///< index of the pieces that merges can produce, by their text in `bytes_`
-  std::array<int32_t, 256> byte_ids_{};
-  size_t longest_ = 0;     ///< bytes of the longest piece in ids_
+  std::vector<std::string> bytes_;       ///< decoded text of each token
+  TextIndex ids_;                        ///< index of the pieces that merges can produce, by their text in `bytes_`
+  std::array<int32_t, 256> byte_ids_{};  ///< token of each byte, or -1
+  size_t longest_ = 0;                   ///< bytes of the longest piece in ids_
   bool cut_words_ = true;  ///< true if no piece has a space after another character: words are encoded separately
 };
 

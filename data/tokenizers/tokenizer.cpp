@@ -32,13 +32,6 @@ std::vector<int32_t> Tokenizer::with_prefix(std::vector<int32_t> tokens) const {
   return tokens;
 }
 
-std::vector<int32_t> Tokenizer::encode_with_prefix(std::string_view text) const {
-  std::vector<int32_t> ids = prefix_tokens();
-  const std::vector<int32_t> own = encode(text);
-  ids.insert(ids.end(), own.begin(), own.end());
-  return ids;
-}
-
 const SpecialTokens& Tokenizer::special_tokens() const {
   static const SpecialTokens none;
   return none;

@@ -48,9 +48,6 @@ class Tokenizer {
   /// Returns the special tokens that the model expects before a text, usually BOS. Empty if there are none.
   [[nodiscard]] virtual std::vector<int32_t> prefix_tokens() const { return {}; }
 
-  /// Returns the tokens of `text`, preceded by prefix_tokens(), usually BOS. Special tokens in `text` are not parsed.
-  [[nodiscard]] std::vector<int32_t> encode_with_prefix(std::string_view text) const;
-
   /// Returns a prompt's tokens. With add_special, prepends prefix_tokens() unless the prompt already begins with them.
   [[nodiscard]] std::vector<int32_t> encode_prompt(std::string_view text, const PromptOptions& options = {}) const;
 

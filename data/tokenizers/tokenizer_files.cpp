@@ -74,6 +74,11 @@ size_t model_vocab_size(const fs::path& directory) {
   return size.is_number_unsigned() && size.get<uint64_t>() <= kMost ? size.get<size_t>() : 0;
 }
 
+template <typename T>
+std::unique_ptr<Tokenizer> owned(T tokenizer) {
+  return std::make_unique<T>(std::move(tokenizer));
+}
+
 std::unique_ptr<Tokenizer> from_hf_file(const fs::path& path) {
   const std::string where = path.string();
   core::require(core::path_exists(path) || !core::path_exists(path.parent_path() / "tekken.json"),
@@ -83,7 +88,7 @@ std::unique_ptr<Tokenizer> from_hf_file(const fs::path& path) {
                 "{}: the key \"model\" is missing; this is not a tokenizer.json", where);
   const fs::path config_path = path.parent_path() / "tokenizer_config.json";
   if (CharTokenizer::is_hf(tokenizer)) {  // character tokenizers need no tokenizer_config.json
-    auto result = std::make_unique<CharTokenizer>(CharTokenizer::from_hf(tokenizer, where));
+    auto result = owned(CharTokenizer::from_hf(tokenizer, where));
     const nlohmann::json config = core::path_exists(config_path) ? read_json(config_path) : nlohmann::json::object();
     result->set_chat_templates(chat_templates_of(config, path.parent_path()));
     return result;
@@ -94,12 +99,8 @@ std::unique_ptr<Tokenizer> from_hf_file(const fs::path& path) {
                                   .config = config,
                                   .config_where = config_path,
                                   .vocab_size = model_vocab_size(path.parent_path())};
-  std::unique_ptr<Tokenizer> result;
-  if (BpeTokenizer::is_hf(tokenizer)) {
-    result = std::make_unique<BpeTokenizer>(BpeTokenizer::from_hf(source));
-  } else {
-    result = std::make_unique<SentencePieceTokenizer>(SentencePieceTokenizer::from_hf(source));
-  }
+  auto result = BpeTokenizer::is_hf(tokenizer) ? owned(BpeTokenizer::from_hf(source))
+                                               : owned(SentencePieceTokenizer::from_hf(source));
   result->set_chat_templates(chat_templates_of(config, path.parent_path()));
   return result;
 }
@@ -110,25 +111,18 @@ std::unique_ptr<Tokenizer> load(const fs::path& path, int64_t vocab_size) {
   const Format format = format_of(path);
   if (format == Format::Gguf) return tokenizer_from_gguf(core::GgufFile(path));
   if (format == Format::Json) return from_hf_file(path);
-  return std::make_unique<SentencePieceTokenizer>(read_llama2c_tokenizer(path, vocab_size));
+  return owned(read_llama2c_tokenizer(path, vocab_size));
 }
 
 }  // namespace
 
 std::unique_ptr<Tokenizer> tokenizer_from_gguf(const core::GgufFile& file) {
-  std::unique_ptr<Tokenizer> tokenizer;
   const std::string& model = file.string("tokenizer.ggml.model");
-  if (model == "llama") {
-    tokenizer = std::make_unique<SentencePieceTokenizer>(SentencePieceTokenizer::from_gguf(file));
-  } else {
-    core::require(model == "gpt2", "{}: a tokenizer of kind \"{}\" is not supported", file.path().string(),
-                  core::printable(model));
-    if (CharTokenizer::is_gguf(file)) {
-      tokenizer = std::make_unique<CharTokenizer>(CharTokenizer::from_gguf(file));
-    } else {
-      tokenizer = std::make_unique<BpeTokenizer>(BpeTokenizer::from_gguf(file));
-    }
-  }
+  core::require(model == "llama" || model == "gpt2", "{}: a tokenizer of kind \"{}\" is not supported",
+                file.path().string(), core::printable(model));
+  auto tokenizer = model == "llama"               ? owned(SentencePieceTokenizer::from_gguf(file))
+                   : CharTokenizer::is_gguf(file) ? owned(CharTokenizer::from_gguf(file))
+                                                  : owned(BpeTokenizer::from_gguf(file));
   ChatTemplates templates;
   for (const auto& [key, value] : file.metadata()) {
     const bool is_named = key.starts_with(fmt::format("{}.", kGgufChatTemplate));

@@ -51,7 +51,7 @@ void show_where_bigrams_differ(Report& report, const experiments::Shakespeare& t
       ((train_VV + kAdd) / (train_VV.sum(1, true) + kAdd * static_cast<double>(text.vocab_size))).log();
   const torch::Tensor share_VV = validation_VV / validation_VV.sum();
   const torch::Tensor gain_VV = share_VV * (logits_VV.to(torch::kDouble).log_softmax(1) - counted_VV);
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (const bool lacking : {false, true}) {
     const torch::Tensor these = lacking ? train_VV.eq(0) : train_VV.gt(0);
     rows.push_back({lacking ? "lacks" : "has", 100.0 * share_VV.masked_select(these).sum().item<double>(),
@@ -88,7 +88,7 @@ void study(Report& report) {
   train::LineChart::Series add_train{"add-0.01, training", {}};
   train::LineChart::Series add_validation{"add-0.01, validation", {}};
   train::LineChart::Series smooth_validation{"Witten-Bell, validation", {}};
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (int n = 1; n <= kMaxOrder; ++n) {
     const Losses add{counts.add_k_loss(text.splits.train, n, kAdd), counts.add_k_loss(text.splits.validation, n, kAdd)};
     const Losses smooth{counts.witten_bell_loss(text.splits.train, n),

@@ -111,7 +111,7 @@ void study(Report& report) {
   const Run broken = train_one(text, report.seed(), true);
   const Run mended = train_one(text, report.seed(), false);
 
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (const Run* run : {&broken, &mended}) {
     rows.push_back({run->curve.name, run->curve.points.front().y, run->end.loss, run->end.true_loss, run->end.mean_p,
                     run->end.accuracy, run->first_gradient});

@@ -19,7 +19,14 @@ namespace folio::experiments {
 namespace {
 
 using Doubles = std::vector<double>;
-using Rows = std::vector<std::vector<Report::Json>>;
+
+// Returns the learning rate of a cosine schedule that falls from `highest` to a hundredth of it within `period` steps,
+// then rises again, as PyTorch's CosineAnnealingLR does.
+double cosine_rate(double highest, int64_t step, int64_t period) {
+  const double lowest = highest / 100.0;
+  const double angle = std::numbers::pi * static_cast<double>(step) / static_cast<double>(period);
+  return lowest + (highest - lowest) * (1.0 + std::cos(angle)) / 2.0;
+}
 
 double near_zero(const torch::Tensor& numbers, double tolerance) {
   return 100.0 * (numbers.abs() <= tolerance).to(torch::kDouble).mean().item<double>();
@@ -31,7 +38,7 @@ void study_table_of_gradients(Report& report, const Shakespeare& text, const tra
   const data::BatchSampler batches(text.splits.train, config.batch_size, config.window, config.seed);
   const auto batch = train::to_tensors(batches.batch(0), torch::kCPU);
   Doubles weights, gradients;
-  Rows rows;
+  Report::Rows rows;
   for (const bool discarded : {true, false}) {
     nn::Llama model =
         seeded_llama(config.model, config.seed, discarded ? blocks_that_discard_attention(config.model) : ModelParts{});
@@ -55,7 +62,7 @@ void study_other_models_optimizer(Report& report, const Shakespeare& text, train
   nn::Llama other = seeded_llama(config.model, config.seed + 1);
   for (const torch::Tensor& p : other->parameters()) p.mutable_grad() = torch::zeros_like(p);
   Doubles moved;
-  Rows rows;
+  Report::Rows rows;
   for (const bool own : {false, true}) {
     nn::Llama model = seeded_llama(config.model, config.seed);
     train::AdamW adamw(own ? *model : *other, config);
@@ -97,7 +104,7 @@ void study_short_schedule(Report& report, const Shakespeare& text, train::TrainC
     };
     schedule.losses[i % seeds.size()] = train_model(model, text, its, update).validation_loss;
   });
-  Rows rows;
+  Report::Rows rows;
   for (const Schedule& s : schedules) {
     rows.push_back({s.name, mean_of(s.losses),
                     &s == &schedules[0] ? "" : shown(paired_interval_or_difference(s.losses, schedules[0].losses)),
@@ -117,12 +124,6 @@ void study_rates(Report& report) {
 }
 
 }  // namespace
-
-double cosine_rate(double highest, int64_t step, int64_t period) {
-  const double lowest = highest / 100.0;
-  const double angle = std::numbers::pi * static_cast<double>(step) / static_cast<double>(period);
-  return lowest + (highest - lowest) * (1.0 + std::cos(angle)) / 2.0;
-}
 
 void study_own_mistakes(Report& report, const Shakespeare& text) {
   train::TrainConfig config = small_setting(text);

@@ -107,7 +107,7 @@ void compare_rates(Report& report, const experiments::Shakespeare& text) {
                          .series = {{"with RMSNorm", {}}, {"without", {}}},
                          .references = {{"unigram", unigram_loss(text)}, {"has learned", kLearned}},
                          .log_x = true};
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (size_t r = 0; r < rates.size(); ++r) {
     // If a run diverged, the interval is NaN, and the table has a dash.
     const auto gain = experiments::paired_interval(without[r].losses, with[r].losses);
@@ -148,7 +148,7 @@ void compare_means(Report& report, const experiments::Shakespeare& text) {
     if (job % 2 == 0) sound[job / 2] = train_and_look_for_leaks(text, config, {});
     if (job % 2 == 1) leaking[job / 2] = train_and_look_for_leaks(text, config, over_sequence);
   });
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   Doubles losses, sound_losses, cached_losses;
   Doubles changes, sound_changes, cached_changes, sound_cached_changes;
   for (size_t s = 0; s < seeds.size(); ++s) {
@@ -173,7 +173,7 @@ void compare_means(Report& report, const experiments::Shakespeare& text) {
                 {"loss with cache minus loss", experiments::shown(in_decoding)}});
 
   report.check_equal("a norm over each position: earlier logits that change with the last token",
-                     static_cast<int64_t>(std::ranges::count_if(sound_changes, [](double c) { return c != 0.0; })), 0);
+                     std::ranges::count_if(sound_changes, [](double c) { return c != 0.0; }), 0);
   report.check_above("a norm over the sequence: an earlier logit changes by", changes, 0.05);
   report.check_below("a norm over each position: cached decoding differs by", sound_cached_changes, 1e-3);
   report.check_above("a norm over the sequence: cached decoding differs by", cached_changes, 0.5);

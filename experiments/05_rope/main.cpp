@@ -149,7 +149,7 @@ void study(Report& report) {
   const auto seeds = report.short_form() ? report.seeds() : experiments::paired_seeds(report);
   train_and_lengthen(text, config, seeds, trained, ways);
 
-  std::vector<std::vector<Report::Json>> rows, far_rows, differences;
+  Report::Rows rows, far_rows, differences;
   const auto against = [](const Doubles& a, const Doubles& b) -> Report::Json {
     if (a == b) return "";
     return experiments::shown(experiments::paired_interval_or_difference(a, b));

@@ -112,7 +112,7 @@ void study(Report& report) {
     for (Study* one : {&masked, &unmasked}) run_one(*one, s, text, counts, its);
   });
 
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (const Study* one : {&masked, &unmasked}) {
     rows.push_back({one->name, experiments::mean_of(one->mean), experiments::mean_of(one->last),
                     experiments::mean_of(one->sample)});

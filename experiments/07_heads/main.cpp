@@ -38,7 +38,7 @@ void show_published_models(Report& report) {
     const char* name;
     int64_t n_layers, dim, n_heads, n_kv_heads, context_length;
   };
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (const Published& p : {Published{"Llama 2 7B", 32, 4096, 32, 32, 4096},
                              {"Llama 2 70B", 80, 8192, 64, 8, 4096},
                              {"Llama 3 8B", 32, 4096, 32, 8, 8192},
@@ -63,11 +63,7 @@ void check_losses(Report& report, const experiments::Outcome& mha, const experim
 
 void study(Report& report) {
   const experiments::Shakespeare text = experiments::load_shakespeare();
-  train::TrainConfig setting = experiments::small_setting(text);
-  if (report.short_form()) setting.steps = 10;
-  setting.eval_every = setting.steps;
-  setting.schedule = train::ScheduleKind::Cosine;  // a constant rate would end with noisier weights
-  setting.min_lr = setting.lr / 10.0;
+  train::TrainConfig setting = experiments::decaying_setting(text, report.short_form() ? 10 : 300);
 
   std::vector<experiments::Variant> variants;
   for (const auto& [n_heads, n_kv_heads] : {std::pair{4, 4}, {4, 2}, {4, 1}, {8, 8}, {8, 1}}) {
@@ -83,7 +79,7 @@ void study(Report& report) {
   variants.push_back({"MQA of 4 heads, wide", wide});
   const auto outcomes = experiments::train_variants(report, text, setting, variants, experiments::paired_seeds(report));
 
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   std::vector<experiments::IntervalChart::Row> chart;
   for (size_t i = 0; i < outcomes.size(); ++i) {
     const core::ModelConfig& model = variants[i].model;

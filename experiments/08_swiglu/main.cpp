@@ -51,7 +51,7 @@ double first_output(const Variant& variant, const experiments::Shakespeare& text
 
 // Shows the RMS of the first feed-forward's output before training, at several widths.
 void show_starts(Report& report, const experiments::Shakespeare& text, const core::ModelConfig& model) {
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (const bool by_width : {false, true}) {
     for (const int64_t dim : {64, 256, 1024}) {
       if (report.short_form() && dim > 64) continue;
@@ -74,7 +74,7 @@ void show_starts(Report& report, const experiments::Shakespeare& text, const cor
 
 // Shows each variant's lowest, fourth, fifth and highest loss over the seeds, to see if they form one cluster or two.
 void show_seeds(Report& report, const std::vector<experiments::Outcome>& outcomes) {
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (const experiments::Outcome& outcome : outcomes) {
     std::vector<double> sorted = outcome.losses;
     std::ranges::sort(sorted);
@@ -86,11 +86,7 @@ void show_seeds(Report& report, const std::vector<experiments::Outcome>& outcome
 
 void study(Report& report) {
   const experiments::Shakespeare text = experiments::load_shakespeare();
-  train::TrainConfig setting = experiments::small_setting(text);
-  setting.steps = report.short_form() ? 20 : 200;
-  setting.eval_every = setting.steps;
-  setting.schedule = train::ScheduleKind::Cosine;  // a constant rate would end with noisier weights
-  setting.min_lr = setting.lr / 10.0;
+  train::TrainConfig setting = experiments::decaying_setting(text, report.short_form() ? 20 : 200);
   show_starts(report, text, setting.model);
 
   std::vector<Variant> variants = variants_of(setting.model, setting.model.dim, false);
@@ -105,7 +101,7 @@ void study(Report& report) {
     return experiments::paired_interval(outcomes[a].losses, outcomes[b].losses);
   };
 
-  std::vector<std::vector<Report::Json>> rate_rows, rows;
+  Report::Rows rate_rows, rows;
   std::vector<experiments::IntervalChart::Row> chart;
   for (size_t i = 0; i < outcomes.size(); ++i) {
     const size_t swiglu = i < 6 ? i / 3 * 3 : 0;  // index of SwiGLU with the same initialization

@@ -96,17 +96,13 @@ void check_results(Report& report, const std::vector<experiments::Outcome>& outc
 
 void study(Report& report) {
   const experiments::Shakespeare text = experiments::load_shakespeare();
-  train::TrainConfig setting = experiments::small_setting(text);
+  train::TrainConfig setting = experiments::decaying_setting(text, report.short_form() ? 30 : 300);
   if (report.short_form()) {
     setting.model.n_layers = 1;
     setting.model.dim = 32;
     setting.model.head_dim = 32 / setting.model.n_heads;
     setting.model.hidden_dim = 88;
-    setting.steps = 30;
   }
-  setting.eval_every = setting.steps;
-  setting.schedule = train::ScheduleKind::Cosine;  // a constant rate would end with noisier weights
-  setting.min_lr = setting.lr / 10.0;
 
   const int64_t stride = report.short_form() ? setting.window : 16;
   const auto measure = [&](nn::Llama& model) { return last_position_loss(model, text, setting.window, stride); };
@@ -115,7 +111,7 @@ void study(Report& report) {
   const auto outcomes =
       experiments::train_variants(report, text, setting, variants, experiments::paired_seeds(report), measure);
   const experiments::Outcome& whole = outcomes.front();
-  std::vector<std::vector<Report::Json>> rate_rows, rows;
+  Report::Rows rate_rows, rows;
   std::vector<experiments::IntervalChart::Row> chart;
   for (size_t i = 0; i < outcomes.size(); ++i) {
     const experiments::Outcome& outcome = outcomes[i];

@@ -29,7 +29,7 @@ void show_orthogonalized(Report& report, const experiments::Shakespeare& text, c
   model->loss(batch.inputs_BT, batch.targets_BT).backward();
   const torch::Tensor g = model->named_parameters()["layers.0.ffn.w1.weight"].grad();
   const auto [u, s, vt] = torch::linalg_svd(g, /*full_matrices=*/false);
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   const auto add = [&](const std::string& name, const torch::Tensor& x) {
     const torch::Tensor values = std::get<1>(torch::linalg_svd(x, /*full_matrices=*/false));
     rows.push_back({name});
@@ -48,7 +48,7 @@ void show_gradient_sizes(Report& report, const experiments::Shakespeare& text, t
   setting.lr = lr;
   setting.seed = report.seed();
   const auto sizes = experiments::gradient_sizes(text, setting);
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (const auto& size : sizes) {
     rows.push_back({size.name, fmt::format("{:.1e}", size.rms),
                     size.share_without < 0.0 ? Report::Json()
@@ -64,7 +64,7 @@ void show_rates(Report& report, const std::vector<Contender>& contenders, int64_
                          .x_label = "learning rate",
                          .y_label = "validation loss (nats per character)",
                          .log_x = true};
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (const Contender& c : contenders) {
     chart.series.push_back({c.name, {}});
     for (size_t i = 0; i < c.search.rates.size(); ++i) {
@@ -91,7 +91,7 @@ void switch_off(Report& report, const experiments::OptimizerTrials& trials,
     }
   }
   const auto losses = trials.judge(all);
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (size_t i = 0; i < all.size(); ++i) {
     const experiments::Trial& t = all[i];
     const auto change = experiments::paired_interval(losses[i], t.contender->judged);
@@ -121,7 +121,7 @@ void show_l2(Report& report, const experiments::OptimizerTrials& trials, const C
   std::vector<experiments::Trial> best;
   for (const Contender& c : weaker) best.push_back({&c, c.search.best_rate()});
   const auto judged = trials.judge(best);
-  std::vector<std::vector<Report::Json>> rows, rate_rows;
+  Report::Rows rows, rate_rows;
   const auto add = [&](const Contender& c, const std::vector<double>& losses) {
     const auto against_adam = experiments::paired_interval(losses, adam.judged);
     rows.push_back({c.name, fmt::format("{:g}", c.search.best_rate()), experiments::mean_of(losses),
@@ -162,7 +162,7 @@ void study(Report& report) {
   std::vector<experiments::Trial> best;
   for (const Contender& c : contenders) best.push_back({&c, c.search.best_rate()});
   const auto judged = trials.judge(best);
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (size_t i = 0; i < contenders.size(); ++i) {
     Contender& c = contenders[i];
     c.judged = judged[i];

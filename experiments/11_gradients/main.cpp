@@ -65,7 +65,7 @@ void check_parts(Report& report) {
     }
   }
 
-  std::vector<std::vector<Report::Json>> rows, sizes;
+  Report::Rows rows, sizes;
   experiments::IntervalChart chart{
       .title = "How far gradients by hand are from autograd's, in double",
       .subtitle = "the mean and the range over the seeds",
@@ -124,7 +124,7 @@ void train_with_mistakes(Report& report) {
     if (!by_autograd) t.cosines[s] = update.mean_cosine();
   });
 
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   experiments::IntervalChart chart{.title = fmt::format("What a mistake costs after {} steps", setting.steps),
                                    .subtitle = "validation loss minus autograd's, paired by seed, with 95 % intervals",
                                    .x_label = "nats per character",

@@ -17,7 +17,6 @@ using experiments::ScalingLaw;
 using experiments::ScalingPoint;
 using experiments::ScalingRuns;
 using Doubles = std::vector<double>;
-using Rows = std::vector<std::vector<Report::Json>>;
 
 // Formats the interval of the central 95 % of the values: "[0.31, 0.42]".
 std::string middle(Doubles values) {
@@ -36,7 +35,7 @@ std::string with_middle(const ScalingLaw& law, const std::vector<ScalingLaw>& ot
 
 // Shows the FLOPs per training token by kind of operation.
 void show_operations(Report& report, const ScalingGrid& grid) {
-  Rows rows;
+  Report::Rows rows;
   const auto percent = [](double part, double all) { return fmt::format("{:.1f} %", 100.0 * part / all); };
   for (size_t i = 0; i < grid.widths.size(); ++i) {
     const double n = grid.at(i, 0).parameters;
@@ -50,7 +49,7 @@ void show_operations(Report& report, const ScalingGrid& grid) {
 }
 
 void show_law(Report& report, const ScalingLaw& law, const std::vector<ScalingLaw>& others) {
-  Rows rows;
+  Report::Rows rows;
   const auto add = [&](const std::string& name, const auto& number_of) {
     rows.push_back({name, with_middle(law, others, number_of)});
     report.value(name, number_of(law));
@@ -68,7 +67,7 @@ void show_budgets(Report& report, const ScalingGrid& grid, const ScalingLaw& law
                   train::LineChart& chart) {
   const auto operations = [&](double n) { return grid.operations_per_token(n).all(); };
   const ScalingRuns &smallest = grid.runs.front(), &largest = grid.runs.back();
-  Rows rows;
+  Report::Rows rows;
   chart.series.push_back({"best by the law", {}});
   for (const double flops : {1e10, 3e10, 5e10, 1e11, 3e11}) {
     const ScalingPoint best = law.optimum(flops, operations);
@@ -95,7 +94,7 @@ void show_budgets(Report& report, const ScalingGrid& grid, const ScalingLaw& law
 void judge_law(Report& report, const ScalingGrid& grid, const ScalingLaw& law,
                const std::vector<ScalingPoint>& points) {
   const auto percent = [](double share) { return fmt::format("{:.2f} %", 100.0 * share); };
-  Rows rows{{"law of all", {}, percent(experiments::relative_deviation(law, points)), {}}};
+  Report::Rows rows{{"law of all", {}, percent(experiments::relative_deviation(law, points)), {}}};
   report.check_below("typical relative error of the law", experiments::relative_deviation(law, points), 0.015);
   // Fits a law only to the points p with p.*number <= seen. Adds a table row "law without `what`": the law's relative
   // errors on the fitted points and on the points with the largest p.*number.
@@ -151,7 +150,7 @@ void study(Report& report) {
                          .x_label = "floating-point operations of the training",
                          .y_label = "validation loss (nats per character)",
                          .log_x = true};
-  Rows rows, means;
+  Report::Rows rows, means;
   std::vector<std::string> lengths{"N"};
   for (size_t j = 0; j < grid.steps.size(); ++j) {
     lengths.push_back(fmt::format("D = {}", std::llround(grid.at(0, j).tokens)));

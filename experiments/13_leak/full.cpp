@@ -59,10 +59,10 @@ void study_full(Report& report) {
   const auto start = std::chrono::steady_clock::now();
   const Shakespeare text = load_shakespeare(0.1, 0.1);
   const std::array<Model, 2> models{{{"window", NormOver::Window}, {"one position", NormOver::Position}}};
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   std::vector<train::LineChart::Series> curves, places;
   for (size_t stage = 0; stage < kStages.size(); ++stage) {
-    std::vector<std::vector<Report::Json>> stage_rows(models.size());
+    Report::Rows stage_rows(models.size());
     std::array<bool, models.size()> done{};
     curves.assign(models.size(), {});
     std::vector<train::LineChart::Series> stage_places(2 * models.size());

@@ -44,7 +44,7 @@ std::vector<Report::Json> row(const Variant& v) {
 }
 
 void table(Report& report, const std::string& title, const std::vector<Variant>& all) {
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (const Variant& v : all) rows.push_back(row(v));
   report.table(title,
                {"", "mean loss", "first position", "last position", "saved by the future", "change of earlier logits",
@@ -104,7 +104,7 @@ void study(Report& report) {
        difference(window.each(last_loss), position.each(last_loss))},
       {"with other futures, more than one position's",
        difference(window.each(exchanged_loss), position.each(mean_loss))}};
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (const auto& [name, interval] : intervals) {
     rows.push_back({name, experiments::shown(interval)});
     report.value(name, interval.mean);

@@ -37,7 +37,7 @@ void draw_small_graph(Report& report) {
 }
 
 void check_gradients(Report& report) {
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   double share = 0.0, differences = 0.0;
   for (const tape::Check& c : tape::check_gradients(report.seed())) {
     rows.push_back({c.name, small_number(c.error), small_number(c.limit), c.differences});
@@ -117,7 +117,7 @@ void train(Report& report) {
   std::vector<data::Batch> batches;
   for (int64_t step = 0; step < steps; ++step) batches.push_back(sampler.batch(static_cast<uint64_t>(step)));
 
-  std::vector<std::vector<Report::Json>> rows, sizes;
+  Report::Rows rows, sizes;
   train::LineChart chart{
       .title = "Two rungs trained on the tape", .x_label = "step", .y_label = "loss of the batch, mean of 50"};
   std::vector<double> reached;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 
 #include "core/random.h"
 #include "infer/cache/block_manager.h"
@@ -16,20 +15,6 @@ Work operator+(Work a, const Work& b) {
 }
 
 }  // namespace
-
-core::StoredModel random_model(const core::ModelConfig& config, uint64_t seed) {
-  const auto weights = std::make_shared<core::Weights>(core::Weights{.config = config, .tensors = {}});
-  for (const core::TensorSpec& spec : core::tensor_manifest(config)) {
-    std::vector<float>& values = weights->tensors.emplace_back(static_cast<size_t>(spec.elements()), 1.0F);
-    if (spec.shape.size() == 1) continue;  // a norm's weight stays 1
-    const double scale = std::sqrt(3.0 / static_cast<double>(spec.shape.back()));
-    const uint64_t tensor_seed = core::random_bits(seed, weights->tensors.size());
-    for (size_t i = 0; i < values.size(); ++i) {
-      values[i] = static_cast<float>(scale * (2.0 * core::random_uniform(tensor_seed, i) - 1.0));
-    }
-  }
-  return {"random weights", core::ModelFormat::Gguf, config, weights->views(), {weights}, nullptr};
-}
 
 Generation generate(infer::Runner& runner, size_t count, bool with_cache) {
   Generation g;

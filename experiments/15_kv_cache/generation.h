@@ -6,14 +6,10 @@
 #include <span>
 #include <vector>
 
-#include "core/weights.h"
 #include "experiments/15_kv_cache/counting_kernels.h"
 #include "infer/forward/runner.h"
 
 namespace folio::experiments {
-
-/// Returns a model with random weights, in memory. The work of a forward pass doesn't depend on the weights.
-[[nodiscard]] core::StoredModel random_model(const core::ModelConfig& config, uint64_t seed);
 
 struct Generation {
   std::vector<int32_t> tokens{0};

@@ -10,6 +10,7 @@
 #include "experiments/15_kv_cache/counting_kernels.h"
 #include "experiments/15_kv_cache/generation.h"
 #include "experiments/15_kv_cache/paging.h"
+#include "experiments/common/readers_model.h"
 #include "experiments/common/report.h"
 #include "infer/cpu/cpu.h"
 #include "infer/forward/runner.h"
@@ -18,6 +19,7 @@ namespace {
 
 using namespace folio;  // NOLINT: a single-file program
 using experiments::Generation;
+using experiments::ratio;
 using experiments::Report;
 using experiments::Text;
 using experiments::Work;
@@ -49,7 +51,7 @@ constexpr std::array kLengths{
 
 // Shows the memory that cache blocks waste for each length distribution: in positions per sequence, and in percent.
 void show_lengths(Report& report, int64_t context) {
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (const experiments::Lengths& lengths : kLengths) {
     for (const double mean : {60.0, 499.0}) {
       const auto texts = experiments::running_texts(lengths, 1000, mean, context, report.seed());
@@ -61,7 +63,7 @@ void show_lengths(Report& report, int64_t context) {
         int64_t held = 0;
         for (const Text& t : texts) held += experiments::held_in_blocks(t.now, block);
         rows.back().push_back(static_cast<double>(held - used) / 1000.0);
-        rows.back().push_back(100.0 * (1.0 - static_cast<double>(used) / static_cast<double>(held)));
+        rows.back().push_back(100.0 * (1.0 - ratio(used, held)));
       }
     }
   }
@@ -98,17 +100,15 @@ uint64_t count_work(Report& report) {
     in_matrices += tensor.shape.size() > 1 ? tensor.shape[0] * tensor.shape[1] : 0;
   }
   report.value("weights in matrices", in_matrices);
-  report.check_equal("multiply-adds in matrices with the cache, counted",
-                     static_cast<int64_t>(with.work.back().matrix_multiply_adds),
+  report.check_equal("multiply-adds in matrices with the cache, counted", with.work.back().matrix_multiply_adds,
                      static_cast<int64_t>(tokens) * in_matrices);
 
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   std::vector<train::LineChart::Series> lines;
   for (const Counted& c : kCounted) {
     const double slopes[2] = {experiments::slope(without, c.count), experiments::slope(with, c.count)};
     const uint64_t counts[2] = {c.count(without.work.back()), c.count(with.work.back())};
-    rows.push_back({c.name, counts[0], slopes[0], counts[1], slopes[1],
-                    static_cast<double>(counts[0]) / static_cast<double>(counts[1])});
+    rows.push_back({c.name, counts[0], slopes[0], counts[1], slopes[1], ratio(counts[0], counts[1])});
     if (c.without > 0) {
       report.check_below(fmt::format("{} without a cache: the slope's distance from {}", c.name, c.without),
                          std::abs(slopes[0] - c.without), 0.15);
@@ -148,7 +148,7 @@ void compare_types(Report& report) {
   };
   std::vector<float> exact;
   uint64_t exact_bytes = 0;
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (const Type& t : {Type{"F32", infer::CacheType::F32, 0.0}, Type{"F16", infer::CacheType::F16, 0.001},
                         Type{"Q8_0", infer::CacheType::Q8_0, 0.02}}) {
     infer::Runner runner(model, cpu, {.type = t.type});
@@ -156,7 +156,7 @@ void compare_types(Report& report) {
     const uint64_t bytes = runner.block_bytes() / infer::kBlockPositions;
     if (exact.empty()) exact = logits, exact_bytes = bytes;
     const double distance = experiments::relative_distance(logits, exact);
-    rows.push_back({t.name, bytes, static_cast<double>(exact_bytes) / static_cast<double>(bytes), distance});
+    rows.push_back({t.name, bytes, ratio(exact_bytes, bytes), distance});
     if (t.most > 0) report.check_below(fmt::format("distance of the logits with {}", t.name), distance, t.most);
   }
   report.table(fmt::format("{} tokens with each type of cache", tokens),
@@ -173,7 +173,7 @@ void compare_attention(Report& report) {
   mla.qk_nope_head_dim = mla.v_head_dim = mha.head_dim;
   mla.qk_rope_head_dim = mha.head_dim / 2;
   mla.head_dim = mla.qk_nope_head_dim + mla.qk_rope_head_dim;
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (const auto& [name, config] : {std::pair{"MHA", mha}, {"GQA, 2 of 4 heads", gqa}, {"MQA", mqa}, {"MLA", mla}}) {
     const core::StoredModel model = experiments::random_model(config, report.seed());
     infer::Cpu cpu({.n_threads = 1});
@@ -201,10 +201,10 @@ void count_paging(Report& report, uint64_t position_bytes) {
   };
   const int64_t used = held([](const Text& t) { return t.now; });
   report.value("positions in use", used);
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   train::LineChart::Series line{"blocks", {}};
   const auto add = [&](const std::string& name, int64_t positions, int64_t entries) {
-    const double wasted = 1.0 - static_cast<double>(used) / static_cast<double>(positions);
+    const double wasted = 1.0 - ratio(used, positions);
     rows.push_back({name, static_cast<double>(positions) * static_cast<double>(position_bytes) / 1e6,
                     static_cast<double>(positions - used) * static_cast<double>(position_bytes) / 1e6, 100.0 * wasted,
                     100'000 * kContext / positions, static_cast<double>(entries) / 1000.0});

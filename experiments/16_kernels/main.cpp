@@ -15,6 +15,7 @@ using namespace folio;  // NOLINT: a program, never included by another file
 using experiments::CountingMemory;
 using experiments::Problem;
 using experiments::Product;
+using experiments::ratio;
 using experiments::Report;
 using experiments::Step;
 
@@ -33,7 +34,7 @@ void improve(Report& report, const std::string& what, Problem problem, const exp
              const experiments::Roof& all, core::ThreadPool& pool) {
   const Product& p = problem.product;
   const auto operations = 2.0 * static_cast<double>(p.n * p.r * p.k);
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   std::vector<experiments::RooflinePoint> points;
   std::vector<Measured> counts;
   std::vector<std::vector<float>> results;
@@ -43,10 +44,9 @@ void improve(Report& report, const std::string& what, Problem problem, const exp
     if (step.count) {
       CountingMemory memory(problem.numbers.data(), problem.numbers.size());
       step.count(memory, p);
-      report.check_equal(fmt::format("{}, {}: multiply-adds, counted", what, step.name),
-                         static_cast<int64_t>(memory.multiply_adds()), static_cast<int64_t>(p.n * p.r * p.k));
-      counts.push_back({static_cast<double>(memory.loads()) / static_cast<double>(memory.multiply_adds()),
-                        static_cast<double>(memory.bytes())});
+      report.check_equal(fmt::format("{}, {}: multiply-adds, counted", what, step.name), memory.multiply_adds(),
+                         p.n * p.r * p.k);
+      counts.push_back({ratio(memory.loads(), memory.multiply_adds()), static_cast<double>(memory.bytes())});
     }
     std::fill_n(p.out, p.n * p.r, std::nanf(""));
     const double seconds = experiments::best_time(report.short_form() ? 0.0 : 0.5, [&] { step.run(p); });

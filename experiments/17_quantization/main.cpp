@@ -27,7 +27,7 @@ constexpr std::array kBlocks{DType::Q8_0, DType::Q4_1, DType::Q4_0};
 
 void compare_types(Study& s) {
   const bool whole = experiments::whole_rows(s.exact);
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   std::vector<IntervalChart::Row> chart;
   std::map<DType, std::vector<double>> windows;  // losses by window with quantized weights and float activations
   std::map<DType, Interval> alone;
@@ -43,7 +43,8 @@ void compare_types(Study& s) {
     const auto here = whole ? std::optional(s.cost(model)) : std::nullopt;
     s.report.value("weights in " + experiments::name_of(type) + " cost", alone[type].mean);
     rows.push_back({experiments::name_of(type), bytes, 8.0 * static_cast<double>(bytes) / static_cast<double>(elements),
-                    experiments::shown(alone[type]), here ? Report::Json(experiments::shown(*here)) : Report::Json()});
+                    experiments::shown(alone[type], 4),
+                    here ? Report::Json(experiments::shown(*here, 4)) : Report::Json()});
     chart.push_back({experiments::name_of(type) + ", weights only", alone[type]});
     if (here) chart.push_back({experiments::name_of(type) + ", the engine", *here});
   }
@@ -54,7 +55,7 @@ void compare_types(Study& s) {
                  {"type", "bytes", "bits a weight", "weights only: loss - F32's", "the engine: loss - F32's"}, rows);
   s.report.value("loss in F32", all.mean);
   const Interval between = experiments::paired_interval(windows[DType::Q4_1], windows[DType::Q4_0]);
-  s.report.table("Weights only, Q4_1 against Q4_0", {"", "Q4_1 - Q4_0"}, {{"loss", experiments::shown(between)}});
+  s.report.table("Weights only, Q4_1 against Q4_0", {"", "Q4_1 - Q4_0"}, {{"loss", experiments::shown(between, 4)}});
   s.report.check_below("F16: what it changes in the loss", std::abs(alone[DType::F16].mean), 0.001);
   s.report.check_below("Q8_0: what it changes in the loss", std::abs(alone[DType::Q8_0].mean), 0.005);
   s.report.check_above("Q4_0 costs more than Q8_0 by", alone[DType::Q4_0].mean - alone[DType::Q8_0].mean, 0.0005);
@@ -68,7 +69,7 @@ void compare_types(Study& s) {
 }
 
 void compare_tensors(Study& s) {
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   std::vector<IntervalChart::Row> chart;
   std::array<double, 3> worst{};  // by type in kBlocks: largest relative error over the kinds of matrices
   double q4_best = 1.0;
@@ -90,7 +91,7 @@ void compare_tensors(Study& s) {
       }
     }
     const Interval cost = s.cost(experiments::with_weights(s.exact, std::move(weights)));
-    row.emplace_back(experiments::shown(cost));
+    row.emplace_back(experiments::shown(cost, 4));
     s.report.value("only " + kind + " in Q4_0 costs", cost.mean);
     chart.push_back({kind, cost});
     rows.push_back(std::move(row));
@@ -112,7 +113,7 @@ void compare_tensors(Study& s) {
 }
 
 void list_tensors(Study& s) {
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (const core::TensorView& tensor : s.judged.model.tensors) {
     if (tensor.shape.size() < 2) continue;
     const std::vector<float> values = core::to_floats(tensor);

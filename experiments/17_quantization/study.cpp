@@ -12,8 +12,6 @@ namespace folio::experiments {
 
 std::string name_of(core::DType type) { return std::string(core::info(type).name); }
 
-std::string shown(const Interval& i) { return fmt::format("{:+.4f} [{:+.4f}, {:+.4f}]", i.mean, i.low, i.high); }
-
 std::string kind_of(const core::TensorSpec& spec) {
   const size_t end = spec.gguf_name.rfind('.');
   const size_t begin = spec.gguf_name.rfind('.', end - 1);
@@ -34,7 +32,7 @@ std::map<std::string, std::vector<float>> by_kind(const core::StoredModel& model
 
 void plant_outliers(Study& s) {
   const std::vector<float> values = by_kind(s.exact).at("ffn_down");
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   std::map<core::DType, train::LineChart::Series> lines;
   std::map<core::DType, double> last;
   for (const double size : {2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0}) {
@@ -69,7 +67,7 @@ void plant_outliers(Study& s) {
   for (const core::DType type :
        {core::DType::F32, core::DType::F16, core::DType::Q8_0, core::DType::Q4_1, core::DType::Q4_0}) {
     cost[type] = s.cost(as_floats(in_type(planted, type)));
-    rows.push_back({name_of(type), shown(cost[type])});
+    rows.push_back({name_of(type), shown(cost[type], 4)});
   }
   s.report.table("The same function with an outlier of 64 in each group of w2", {"type", "loss - F32's"}, rows);
   s.report.check_below("with outliers in F32: what they change in the loss", std::abs(cost[core::DType::F32].mean),
@@ -79,7 +77,7 @@ void plant_outliers(Study& s) {
 
 void shift_groups(Study& s) {
   const std::vector<float> values = by_kind(s.exact).at("ffn_down");
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   std::array<double, 2> first{}, last{};  // errors of Q4_0 and Q4_1 at the first and the last shift
   for (const double shift : {0.0, 1.0, 2.0, 4.0, 8.0}) {
     last = {error_of_shifted(values, shift, core::DType::Q4_0), error_of_shifted(values, shift, core::DType::Q4_1)};

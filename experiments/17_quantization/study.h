@@ -33,9 +33,6 @@ struct Study {
 /// Returns a type's name, such as "Q4_0".
 [[nodiscard]] std::string name_of(core::DType type);
 
-/// Formats an interval as "mean [low, high]": "+0.0123 [+0.0100, +0.0146]".
-[[nodiscard]] std::string shown(const Interval& interval);
-
 /// Measures quantization errors of groups with an outlier, and the loss of a model with outliers in w2.
 void plant_outliers(Study& s);
 

@@ -1,10 +1,10 @@
 #include "experiments/18_sampling/draws.h"
 
 #include <cmath>
-#include <string>
 
 #include "core/random.h"
 #include "experiments/18_sampling/cuts.h"
+#include "experiments/18_sampling/results.h"
 
 namespace folio::experiments {
 namespace {
@@ -45,11 +45,6 @@ double chi_square_over_bound(std::span<const Candidate> distribution, std::span<
   const double spread = 2.0 / (9.0 * degrees);  // normal approximation of χ² (Wilson & Hilferty, 1931)
   return sum / (degrees * std::pow(1.0 - spread + 5.0 * std::sqrt(spread), 3));
 }
-
-struct Setting {
-  std::string name;
-  SamplerOptions options;
-};
 
 }  // namespace
 

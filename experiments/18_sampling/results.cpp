@@ -9,12 +9,6 @@
 namespace folio::experiments {
 namespace {
 
-double mean_of(std::span<const double> values) {
-  double sum = 0.0;
-  for (const double value : values) sum += value;
-  return sum / static_cast<double>(values.size());
-}
-
 bool cuts(const infer::SamplerOptions& options) {
   return options.top_k > 0 || options.top_p < 1.0F || options.min_p > 0.0F;
 }
@@ -58,15 +52,14 @@ int64_t Results::n_other(const std::string& name) const {
 }
 
 void Results::show(Report& report, const std::string& book, const std::vector<Setting>& settings) const {
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   const auto add_row = [&](const std::string& name) {
     const auto number = [&](double Counted::*which) { return Report::Json(mean(name, which)); };
     rows.push_back({name, fmt::format("{:.1f}", mean(name, &Counted::kept)), number(&Counted::kept_mass),
                     number(&Counted::entropy), number(&Counted::surprise), number(&Counted::distinct),
                     number(&Counted::repeated), nullptr});
     if (name == book) return;
-    const Interval more = paired_interval(all(name, &Counted::repeated), all(book, &Counted::repeated));
-    rows.back().back() = fmt::format("{:+.3f} [{:+.3f}, {:+.3f}]", more.mean, more.low, more.high);
+    rows.back().back() = shown(paired_interval(all(name, &Counted::repeated), all(book, &Counted::repeated)));
   };
   add_row(book);
   train::LineChart chart{.title = "Texts by temperature",

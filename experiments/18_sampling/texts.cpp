@@ -5,40 +5,30 @@
 #include <set>
 
 #include "core/random.h"
+#include "experiments/common/readers_model.h"
 
 namespace folio::experiments {
 
 std::vector<Text> continued(infer::Engine& engine, const data::Tokenizer& tokenizer, std::span<const Text> prompts,
                             int64_t n_tokens, infer::SamplerOptions options) {
   std::vector<Text> texts(prompts.begin(), prompts.end());
-  std::vector<infer::RequestId> ids;
+  std::vector<infer::Request> requests;
   for (Text& text : texts) {
-    text.seed = options.seed++;
-    infer::Request request{
-        .prompt = text.prompt, .options = {.max_tokens = n_tokens, .sampler = options}, .tokenizer = &tokenizer};
-    request.options.sampler.seed = text.seed;
-    ids.push_back(engine.add(std::move(request)));
+    text.seed = options.seed;
+    requests.push_back(
+        {.prompt = text.prompt, .options = {.max_tokens = n_tokens, .sampler = options}, .tokenizer = &tokenizer});
+    ++options.seed;
   }
-  while (engine.step()) continue;
-  for (size_t i = 0; i < texts.size(); ++i) texts[i].tokens = engine.take(ids[i]).tokens;
+  const auto results = completed(engine, std::move(requests));
+  for (size_t i = 0; i < texts.size(); ++i) texts[i].tokens = results[i].tokens;
   return texts;
-}
-
-std::vector<float> logits_of(infer::Engine& engine, std::vector<int32_t> tokens) {
-  std::vector<float> all;
-  infer::Request request{.prompt = std::move(tokens)};
-  request.on_logits = [&](std::span<const float> logits) { all.insert(all.end(), logits.begin(), logits.end()); };
-  const infer::RequestId id = engine.add(std::move(request));
-  while (engine.step()) continue;
-  engine.drop(id);
-  return all;
 }
 
 double distinct_share(std::span<const int32_t> tokens, size_t n) {
   if (tokens.size() < n) return 1.0;
   std::set<std::vector<int32_t>> seen;
   for (size_t i = 0; i + n <= tokens.size(); ++i) seen.insert({&tokens[i], &tokens[i] + n});
-  return static_cast<double>(seen.size()) / static_cast<double>(tokens.size() + 1 - n);
+  return ratio(seen.size(), tokens.size() + 1 - n);
 }
 
 std::vector<Counted> counted(infer::Engine& engine, std::span<const Text> texts, std::span<const int32_t> suppressed,

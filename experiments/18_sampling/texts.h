@@ -43,7 +43,4 @@ struct Counted {
 /// Returns the number of distinct n-grams divided by the number of all n-grams; 1 if there are none.
 [[nodiscard]] double distinct_share(std::span<const int32_t> tokens, size_t n);
 
-/// Returns the logits after each token, (tokens, vocab_size).
-[[nodiscard]] std::vector<float> logits_of(infer::Engine& engine, std::vector<int32_t> tokens);
-
 }  // namespace folio::experiments

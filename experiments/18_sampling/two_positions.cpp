@@ -6,17 +6,9 @@
 #include <map>
 
 #include "experiments/18_sampling/cut_picture.h"
+#include "experiments/common/readers_model.h"
 
 namespace folio::experiments {
-namespace {
-
-std::string visible(const std::string& text) {
-  std::string out;
-  for (const char c : text) out += c == '\n' ? "↵" : c == ' ' ? "␣" : std::string(1, c);
-  return out;
-}
-
-}  // namespace
 
 std::vector<float> cut_two_positions(Report& report, infer::Engine& engine, const data::Tokenizer& tokenizer,
                                      const Text& text, const std::vector<Setting>& cuts) {
@@ -37,7 +29,7 @@ std::vector<float> cut_two_positions(Report& report, infer::Engine& engine, cons
                      .subtitle = "each panel's longest bar is its likeliest token; below each cut is what it keeps",
                      .cuts = cuts,
                      .panels = {}};
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   std::map<bool, std::map<std::string, int64_t>> kept;     // [sure][setting]: number of kept tokens
   std::map<bool, std::map<std::string, double>> last_one;  // [sure][setting]: p of the last kept token
   for (const bool sure : {true, false}) {

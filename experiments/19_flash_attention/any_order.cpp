@@ -10,13 +10,6 @@
 namespace folio::experiments {
 namespace {
 
-template <typename T>
-std::vector<T> random_numbers(size_t n, double scale, uint64_t seed) {
-  std::vector<T> x(n);
-  for (size_t i = 0; i < n; ++i) x[i] = static_cast<T>(scale * (2.0 * core::random_uniform(seed, i) - 1.0));
-  return x;
-}
-
 // Computes Σ p v (probabilities p, values v) with higher precision than T, and Σ p |v|, which scales the error bound.
 template <typename T>
 struct Exact {
@@ -113,7 +106,7 @@ Error worst_of_every_order(Row<T>& row, bool rescaled, int64_t& n_orders) {
 
 // Measures the error of a softmax over `n` positions, merged from blocks of every size in every order.
 template <typename T>
-void every_order(Report& report, const std::string& type, size_t n, std::vector<std::vector<Report::Json>>& rows) {
+void every_order(Report& report, const std::string& type, size_t n, Report::Rows& rows) {
   std::vector<double> shares, mistaken;
   for (const double range : {1.0, 10.0, 60.0}) {
     Row<T> row(n, range, report.seed());
@@ -157,7 +150,7 @@ void long_row(Report& report, const std::string& type) {
 
 void check_any_order(Report& report) {
   const size_t n = report.short_form() ? 6 : 8;
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   every_order<float>(report, "float", n, rows);
   every_order<double>(report, "double", n, rows);
   report.table(

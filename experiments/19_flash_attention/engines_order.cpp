@@ -12,12 +12,6 @@ namespace {
 
 namespace kernels = infer::kernels;
 
-std::vector<float> random_floats(size_t n, double scale, uint64_t seed) {
-  std::vector<float> x(n);
-  for (size_t i = 0; i < n; ++i) x[i] = static_cast<float>(scale * (2.0 * core::random_uniform(seed, i) - 1.0));
-  return x;
-}
-
 size_t other_bits(std::span<const float> a, std::span<const float> b) {
   size_t n = 0;
   for (size_t i = 0; i < a.size(); ++i) n += std::bit_cast<uint32_t>(a[i]) == std::bit_cast<uint32_t>(b[i]) ? 0 : 1;
@@ -34,9 +28,9 @@ struct Case {
   Case(size_t its_length, size_t its_head_dim, uint64_t seed)
       : length(its_length),
         head_dim(its_head_dim),
-        query(random_floats(head_dim, 3.0, core::random_bits(seed, length))) {
+        query(random_numbers<float>(head_dim, 3.0, core::random_bits(seed, length))) {
     for (size_t first = 0; first < length; first += kernels::kBlockPositions) {
-      blocks.push_back(random_floats(2 * half(), 1.0, core::random_bits(seed, first + 1)));
+      blocks.push_back(random_numbers<float>(2 * half(), 1.0, core::random_bits(seed, first + 1)));
     }
   }
   [[nodiscard]] size_t half() const { return head_dim * kernels::kBlockPositions; }
@@ -109,10 +103,9 @@ void check_engines_order(Report& report) {
   }
   report.say(
       fmt::format("{} numbers of {} sets of kernels compared", n_numbers, infer::kernels::isas_with_kernels().size()));
-  report.check_equal("values that differ in a bit from the engine's attention, in its order",
-                     static_cast<int64_t>(n_other), 0);
+  report.check_equal("values that differ in a bit from the engine's attention, in its order", n_other, 0);
   report.check_above("the share of them in the reversed order, where there are several blocks",
-                     static_cast<double>(n_reversed) / static_cast<double>(n_in_blocks), 0.1);
+                     ratio(n_reversed, n_in_blocks), 0.1);
 }
 
 }  // namespace folio::experiments

@@ -3,11 +3,22 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <vector>
 
+#include "core/random.h"
 #include "experiments/common/report.h"
 
 namespace folio::experiments {
+
+/// Returns n numbers, uniform in [-scale, scale).
+template <typename T>
+std::vector<T> random_numbers(size_t n, double scale, uint64_t seed) {
+  std::vector<T> x(n);
+  for (size_t i = 0; i < n; ++i) x[i] = static_cast<T>(scale * (2.0 * core::random_uniform(seed, i) - 1.0));
+  return x;
+}
 
 /// Returns a bound on |error| / Σ p |v|, with softmax weights p and values v: half an ulp per rounding, for `n`
 /// positions in blocks of `block` and scores in an interval of length `range`. Derived in README.md, "How exact".

@@ -13,13 +13,14 @@ namespace {
 
 using namespace folio;  // NOLINT: a program, never included by another file
 using experiments::Partial;
+using experiments::ratio;
 using experiments::Report;
 
 void three_numbers(Report& report) {
   const std::vector<double> scores{1.0, 3.0, 2.0};
   const std::vector<double> values{10.0, 20.0, 30.0};
   Partial<double> total;
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (size_t j = 0; j < scores.size(); ++j) {
     const auto block = experiments::of_block<double>(std::span(scores).subspan(j, 1), &values[j], 1);
     if (j == 0) total = block;
@@ -73,7 +74,7 @@ void count_bytes(Report& report) {
   std::vector<size_t> lengths;
   for (size_t length = 64; length <= (report.short_form() ? 2048 : 4096); length *= 2) lengths.push_back(length);
   std::map<std::pair<std::string, size_t>, std::map<size_t, double>> bytes;  // bytes[{method, cache KiB}][length]
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   double worst = 0.0;
   for (const size_t length : lengths) {
     rows.push_back({fmt::format("{}", length)});
@@ -102,7 +103,7 @@ void count_bytes(Report& report) {
 
   const auto slope = [&](const std::string& kind, size_t cache, size_t from, size_t to) {
     const auto& moved = bytes.at({kind, cache});
-    return std::log(moved.at(to) / moved.at(from)) / std::log(static_cast<double>(to) / static_cast<double>(from));
+    return std::log(moved.at(to) / moved.at(from)) / std::log(ratio(to, from));
   };
   report.check_below("the two results' distance, as a share of their bounds", worst, 1.0);
   report.check_above("slope with all scores, 64 KiB, 512 to 2048 positions", slope("all scores", 64, 512, 2048), 1.9);

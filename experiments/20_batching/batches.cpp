@@ -16,9 +16,7 @@ Batches::Batches(const Report& report, const ReadersModel& reader)
   infer::Engine engine(model_, cpu);
   infer::Request first{.prompt = reader.tokenizer->default_prompt()};
   first.options.max_tokens = static_cast<int64_t>(longest_prompt_);
-  const infer::RequestId id = engine.add(first);
-  while (engine.step()) continue;
-  prompt_ = engine.take(id).tokens;
+  prompt_ = completed(engine, {first})[0].tokens;
 }
 
 Run Batches::run(size_t first, size_t last, size_t n_threads, int64_t apart) const {

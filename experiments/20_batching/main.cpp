@@ -15,6 +15,7 @@
 namespace {
 
 using namespace folio;  // NOLINT: a program, never included by another file
+using experiments::ratio;
 using experiments::ReadersModel;
 using experiments::Report;
 using experiments::Run;
@@ -27,7 +28,7 @@ void count(Report& report, const ReadersModel& reader) {
   std::vector<Run> alone;
   for (size_t i = 0; i < most; ++i) alone.push_back(batches.run(i, i + 1, 1));
 
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   train::LineChart chart{.title = "Bytes read for each token, by sequences decoded together",
                          .x_label = "sequences",
                          .y_label = "KB for each token",
@@ -52,7 +53,7 @@ void count(Report& report, const ReadersModel& reader) {
       const double weights = static_cast<double>(run.work.weight_bytes) / tokens;
       const double cache = static_cast<double>(run.work.cache_bytes_read) / tokens;
       rows.push_back({name, static_cast<int64_t>(run.steps), static_cast<int64_t>(tokens), weights / 1e3, cache / 1e3,
-                      static_cast<double>(run.work.matrix_multiply_adds) / static_cast<double>(run.work.weight_bytes)});
+                      ratio(run.work.matrix_multiply_adds, run.work.weight_bytes)});
       report.check_equal(name + ": bytes of keys and values read, more than in separate runs",
                          static_cast<int64_t>(run.work.cache_bytes_read) - cache_alone, 0);
       if (apart == 0) {
@@ -73,8 +74,7 @@ void count(Report& report, const ReadersModel& reader) {
 
   std::set<std::vector<int32_t>> different;
   for (const Run& run : alone) different.insert(run.texts[0]);
-  report.check_equal("requests with an output of their own", static_cast<int64_t>(different.size()),
-                     static_cast<int64_t>(most));
+  report.check_equal("requests with an output of their own", different.size(), most);
   report.check_equal(
       fmt::format("of {} outputs in batches, on 1 to 3 threads: different from those of separate runs", n_texts),
       n_other, 0);
@@ -90,14 +90,15 @@ void count(Report& report, const ReadersModel& reader) {
   const infer::LoadReport& loaded = runner.load_report();
   const uint64_t embedding = reader.model.config.tie_embeddings ? 0 : reader.model.tensors[0].bytes.size();
   if (loaded.repacked_bytes > 0) return;
-  report.check_equal("bytes of weights in a step", static_cast<int64_t>(alone[0].work.weight_bytes / alone[0].steps),
-                     static_cast<int64_t>(loaded.weight_bytes - embedding));
+  report.check_equal("bytes of weights in a step", alone[0].work.weight_bytes / alone[0].steps,
+                     loaded.weight_bytes - embedding);
 }
 
 void time(Report& report) {
   infer::Cpu cpu({.n_threads = 1});
   const double seconds = report.short_form() ? 0.0 : 1.0;  // seconds per measurement
-  const core::StoredModel model = experiments::random_model(report.short_form());
+  const core::StoredModel model =
+      experiments::random_model(experiments::timed_config(report.short_form()), report.seed());
   const experiments::Roofs roofs =
       experiments::measure_roofs(cpu, size_t{report.short_form() ? 32U : 512U} << 20U, seconds);
   report.say(fmt::format("one core, {}:", core::isa_name(cpu.kernels().isa)));
@@ -106,7 +107,7 @@ void time(Report& report) {
   report.value("the ridge: multiply-adds for a byte", roofs.multiply_adds_per_s / roofs.bytes_per_s);
   std::vector<int64_t> numbers;
   for (int64_t n = 1; n <= (report.short_form() ? 8 : 128); n *= 2) numbers.push_back(n);
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   train::LineChart chart{.title = "Tokens a second, by sequences decoded together",
                          .x_label = "sequences",
                          .y_label = fmt::format("tokens/s on one core; {:.1f} million parameters, which no cache holds",

@@ -1,13 +1,11 @@
 #include "experiments/20_batching/roofline.h"
 
 #include <algorithm>
-#include <cmath>
 #include <ctime>
 #include <deque>
 #include <functional>
 
 #include "core/error.h"
-#include "core/random.h"
 #include "experiments/common/read_memory.h"
 #include "infer/cache/block_manager.h"
 #include "infer/forward/runner.h"
@@ -64,30 +62,16 @@ Roofs measure_roofs(const infer::Cpu& cpu, size_t bytes, double seconds) {
   return {read_bandwidth(bytes, seconds), product_rate(cpu.kernels(), seconds)};
 }
 
-core::StoredModel random_model(bool small) {
-  core::StoredModel model{};
-  model.path = "random weights";
-  model.config = {.vocab_size = 66,
-                  .dim = small ? 128 : 768,
-                  .n_layers = small ? 2 : 8,
-                  .n_heads = 12,
-                  .n_kv_heads = 12,
-                  .hidden_dim = small ? 352 : 2112,
-                  .context_length = kMostPasses,
-                  .tie_embeddings = true};
-  if (small) model.config.n_heads = model.config.n_kv_heads = 4;
-  auto weights = std::make_shared<core::Weights>();
-  weights->config = model.config;
-  for (const core::TensorSpec& spec : core::tensor_manifest(model.config)) {
-    const double scale = std::sqrt(3.0 / static_cast<double>(spec.shape.back()));
-    std::vector<float>& values = weights->tensors.emplace_back(static_cast<size_t>(spec.elements()), 1.0F);
-    for (size_t i = 0; spec.shape.size() > 1 && i < values.size(); ++i) {
-      values[i] = static_cast<float>(scale * (2.0 * core::random_uniform(weights->tensors.size(), i) - 1.0));
-    }
-  }
-  model.tensors = weights->views();
-  model.storage = {std::move(weights)};
-  return model;
+core::ModelConfig timed_config(bool small) {
+  const int64_t heads = small ? 4 : 12;
+  return {.vocab_size = 66,
+          .dim = small ? 128 : 768,
+          .n_layers = small ? 2 : 8,
+          .n_heads = heads,
+          .n_kv_heads = heads,
+          .hidden_dim = small ? 352 : 2112,
+          .context_length = kMostPasses,
+          .tie_embeddings = true};
 }
 
 std::vector<StepTime> time_steps(infer::Cpu& cpu, const core::StoredModel& model, std::span<const int64_t> numbers,

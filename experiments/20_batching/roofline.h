@@ -20,8 +20,8 @@ struct Roofs {
 /// `bytes` bytes, which should be many times the size of the caches.
 [[nodiscard]] Roofs measure_roofs(const infer::Cpu& cpu, size_t bytes, double seconds);
 
-/// Returns a model with random weights, larger than the CPU's caches unless `small`. Its outputs are meaningless.
-[[nodiscard]] core::StoredModel random_model(bool small);
+/// Returns the shape of a model that is larger than the CPU's caches unless `small`.
+[[nodiscard]] core::ModelConfig timed_config(bool small);
 
 struct StepTime {
   int64_t n_sequences = 0;

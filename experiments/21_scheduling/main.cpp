@@ -20,6 +20,7 @@ using namespace folio;  // NOLINT: a program, never included by another file
 using experiments::Cell;
 using experiments::Counts;
 using experiments::kTrace;
+using experiments::ratio;
 using experiments::Report;
 using experiments::Schedule;
 using experiments::Variant;
@@ -111,7 +112,7 @@ int64_t cuts(const Schedule& schedule) {
 }
 
 void Study::decisions() {
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (size_t i = 0; i < ladder_.size(); ++i) {
     const Counts& c = counts_[i];
     rows.push_back({ladder_[i].variant.name, std::ssize(ladder_[i].steps), c.rows, c.empty, c.cost, mean(c.first_token),
@@ -129,9 +130,8 @@ void Study::decisions() {
   for (const size_t step : {kStatic, kContinuous, kChunks}) {
     report_.check_equal(ladder_[step].variant.name + ": rows", counts_[step].rows, rows_needed());
   }
-  const auto share = [](size_t part, size_t of) { return static_cast<double>(part) / static_cast<double>(of); };
   report_.check_below("steps of continuous batching / of static batches",
-                      share(ladder_[kContinuous].steps.size(), ladder_[kStatic].steps.size()), 0.75);
+                      ratio(ladder_[kContinuous].steps.size(), ladder_[kStatic].steps.size()), 0.75);
   report_.check_below("steps to the first token, mean: continuous / static",
                       mean(counts_[kContinuous].first_token) / mean(counts_[kStatic].first_token), 0.4);
   report_.check_equal("continuous batching: places empty while a request waits", counts_[kContinuous].empty, 0);
@@ -147,7 +147,7 @@ void Study::decisions() {
 }
 
 void Study::by_request() {
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (size_t i = 0; i < kTrace.size(); ++i) {
     rows.push_back({std::string(1, kTrace[i].name), kTrace[i].step, kTrace[i].n_prompt, kTrace[i].n_tokens});
     for (const Counts& c : counts_) rows.back().push_back(c.first_token[i]);
@@ -159,7 +159,7 @@ void Study::by_request() {
 
 // Checks, for several row limits, that a request never waits longer for its next token than one full step.
 void Study::budgets() {
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   double nearest = 0.0;
   for (const size_t budget : {256, 128, 64, 32, 16, 8}) {
     Variant variant = ladder_[kChunks].variant;
@@ -193,7 +193,7 @@ int64_t unfair(const Schedule& schedule) {
 }
 
 void Study::memory() {
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   std::vector<Schedule> drawn;
   int64_t n_unfair = 0;
   int64_t n_extra = 0;
@@ -223,7 +223,7 @@ void Study::memory() {
   report_.check_above("the small KV cache, no prefix cache: rows computed again", static_cast<double>(forgets.again),
                       0);
   report_.check_below("the small KV cache: rows computed again, with a prefix cache / without",
-                      static_cast<double>(knows.again) / static_cast<double>(forgets.again), 0.8);
+                      ratio(knows.again, forgets.again), 0.8);
 }
 
 void Study::drafts() {
@@ -242,7 +242,7 @@ void Study::drafts() {
       t.drafts += static_cast<int64_t>(step[i].n_drafts);
     }
   }
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (const size_t i : {1, 0}) {
     const Tried& t = tried[i];
     rows.push_back(
@@ -254,10 +254,10 @@ void Study::drafts() {
   report_.check_equal("drafts: rows beyond those without are the wrong drafts",
                       counts_[kDrafts].rows - counts_[kPrefixes].rows,
                       counts_[kDrafts].drafts - counts_[kDrafts].right);
-  report_.check_below("greedy requests: steps with drafts / without",
-                      static_cast<double>(tried[1].steps) / static_cast<double>(tried[1].steps_before), 0.9);
-  report_.check_below("sampled requests: steps with drafts / without",
-                      static_cast<double>(tried[0].steps) / static_cast<double>(tried[0].steps_before), 1.001);
+  report_.check_below("greedy requests: steps with drafts / without", ratio(tried[1].steps, tried[1].steps_before),
+                      0.9);
+  report_.check_below("sampled requests: steps with drafts / without", ratio(tried[0].steps, tried[0].steps_before),
+                      1.001);
 }
 
 void Study::texts() {

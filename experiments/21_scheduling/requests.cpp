@@ -1,18 +1,9 @@
 #include "experiments/21_scheduling/requests.h"
 
+#include "experiments/common/readers_model.h"
 #include "infer/cpu/cpu.h"
-#include "infer/engine/engine.h"
 
 namespace folio::experiments {
-namespace {
-
-std::vector<int32_t> written(infer::Engine& engine, const infer::Request& request) {
-  const infer::RequestId id = engine.add(request);
-  while (engine.step()) continue;
-  return engine.take(id).tokens;
-}
-
-}  // namespace
 
 std::vector<infer::Request> requests(const core::StoredModel& model, uint64_t seed) {
   infer::Cpu cpu({.n_threads = 1});
@@ -21,7 +12,7 @@ std::vector<infer::Request> requests(const core::StoredModel& model, uint64_t se
     infer::Request request{.prompt = {0}};  // token 0 is a newline
     request.options.max_tokens = static_cast<int64_t>(n);
     request.options.sampler.seed = 100 * seed + number;
-    return n == 0 ? std::vector<int32_t>{} : written(engine, request);
+    return n == 0 ? std::vector<int32_t>{} : completed(engine, {request})[0].tokens;
   };
   std::vector<infer::Request> requests;
   for (const Arrival& arrival : kTrace) {
@@ -43,7 +34,7 @@ std::vector<std::vector<int32_t>> texts_alone(const core::StoredModel& model,
   for (const infer::Request& request : requests) {
     infer::Cpu cpu({.n_threads = 1});
     infer::Engine engine(model, cpu);  // a new engine, so that no prefix is cached
-    texts.push_back(written(engine, request));
+    texts.push_back(completed(engine, {request})[0].tokens);
   }
   return texts;
 }

@@ -2,22 +2,21 @@
 
 #include <set>
 
+#include "experiments/common/readers_model.h"
+
 namespace folio::experiments {
 
 std::vector<infer::GenerateResult> continued(infer::Engine& engine, const data::Tokenizer& tokenizer,
                                              std::span<const Tokens> prompts, int64_t n_tokens, int64_t width,
                                              uint64_t seed) {
-  std::vector<infer::RequestId> ids;
+  std::vector<infer::Request> requests;
   for (const Tokens& prompt : prompts) {
     infer::Request request{.prompt = prompt, .options = {.max_tokens = n_tokens}, .tokenizer = &tokenizer};
     request.options.sampler = {.temperature = 1.0F, .top_p = 1.0F, .seed = seed++};
     request.options.beams.width = width;
-    ids.push_back(engine.add(std::move(request)));
+    requests.push_back(std::move(request));
   }
-  while (engine.step()) continue;
-  std::vector<infer::GenerateResult> results;
-  for (const infer::RequestId id : ids) results.push_back(engine.take(id));
-  return results;
+  return completed(engine, std::move(requests));
 }
 
 std::vector<double> log_probs(infer::Engine& engine, const Tokens& prompt, std::span<const int32_t> text) {

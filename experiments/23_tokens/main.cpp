@@ -25,25 +25,11 @@ data::BpeVocabulary beginning(const data::BpeVocabulary& vocabulary, int64_t n_t
   return first;
 }
 
-std::string shown(std::string_view bytes) {
-  std::string text;
-  for (const char c : bytes) {
-    if (c == ' ') {
-      text += "␣";
-    } else if (c == '\n') {
-      text += "↵";
-    } else {
-      text += c;
-    }
-  }
-  return text;
-}
-
 std::string shown(const data::Tokenizer& tokenizer, std::span<const int32_t> tokens, const std::string& between) {
   std::string text;
   for (const int32_t token : tokens) {
     if (!text.empty()) text += between;
-    text += shown(tokenizer.token_bytes(token));
+    text += visible(tokenizer.token_bytes(token));
   }
   return text;
 }

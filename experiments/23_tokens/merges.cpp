@@ -7,9 +7,7 @@
 namespace folio::experiments {
 namespace {
 
-double bytes_per_token(std::string_view text, size_t n_tokens) {
-  return static_cast<double>(text.size()) / static_cast<double>(n_tokens);
-}
+double bytes_per_token(std::string_view text, size_t n_tokens) { return ratio(text.size(), n_tokens); }
 
 std::string decoded(const data::Tokenizer& tokenizer, std::span<const int32_t> tokens) {
   std::string text;
@@ -18,15 +16,15 @@ std::string decoded(const data::Tokenizer& tokenizer, std::span<const int32_t> t
 }
 
 void first_merges(Report& report, const data::BpeVocabulary& all, const Text& text) {
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   size_t n_before = text.training.size();
   for (int64_t merge = 1; merge <= 16; ++merge) {
     const data::BpeTokenizer tokenizer(beginning(all, 257 + merge), "merges");
     const size_t n = tokenizer.encode(text.training).size();
     const auto [left, right, joined] = all.merges[static_cast<size_t>(merge - 1)];
-    rows.push_back({merge, shown(all.pieces[static_cast<size_t>(left)]), shown(all.pieces[static_cast<size_t>(right)]),
-                    shown(all.pieces[static_cast<size_t>(joined)]), static_cast<int64_t>(n_before - n),
-                    bytes_per_token(text.training, n)});
+    rows.push_back({merge, visible(all.pieces[static_cast<size_t>(left)]),
+                    visible(all.pieces[static_cast<size_t>(right)]), visible(all.pieces[static_cast<size_t>(joined)]),
+                    static_cast<int64_t>(n_before - n), bytes_per_token(text.training, n)});
     n_before = n;
   }
   report.table("the first merges of the training text",
@@ -47,7 +45,7 @@ void merges(Report& report, const Text& text) {
                        .y_label = "occurrences in the training text",
                        .log_x = true,
                        .log_y = true};
-  std::vector<std::vector<Report::Json>> rows, used;
+  Report::Rows rows, used;
   std::vector<double> of_unseen;
   int64_t n_changed = 0;
   for (int64_t n_tokens = 257; n_tokens <= most; n_tokens = n_tokens == 257 ? 512 : 2 * n_tokens) {
@@ -92,9 +90,9 @@ void merges(Report& report, const Text& text) {
   report.check_equal("512 tokens are the first 512 of a larger vocabulary",
                      beginning(all, 512) == learned(text.training, 512) ? 1 : 0, 1);
 
-  std::vector<std::vector<Report::Json>> cuts;
+  Report::Rows cuts;
   for (const std::string word : {" the", " king", " Gloucester", " unnatural", " shipwreck", " Llama"}) {
-    std::vector<Report::Json> row{shown(word)};
+    std::vector<Report::Json> row{visible(word)};
     for (int64_t n_tokens = 512; n_tokens <= std::min<int64_t>(most, 8192); n_tokens *= 4) {
       const data::BpeTokenizer tokenizer(beginning(all, n_tokens), "merges");
       row.push_back(shown(tokenizer, tokenizer.encode(word), " "));

@@ -41,7 +41,7 @@ double bits_per_byte(double nats_per_token, double bytes_per_token) {
 double bytes_per_token(const data::Tokenizer& tokenizer, std::span<const int32_t> tokens) {
   size_t n_bytes = 0;
   for (const int32_t token : tokens) n_bytes += tokenizer.token_bytes(token).size();
-  return static_cast<double>(n_bytes) / static_cast<double>(tokens.size());
+  return ratio(n_bytes, tokens.size());
 }
 
 struct Trained {
@@ -118,7 +118,7 @@ void models(Report& report, const Text& text) {
   train::LineChart chart{.title = "Four vocabularies, the same time",
                          .x_label = "seconds of training",
                          .y_label = "bits a byte of the batches, which are training text"};
-  std::vector<std::vector<Report::Json>> sizes, speeds, losses;
+  Report::Rows sizes, speeds, losses;
   std::vector<double> nats;
   std::vector<int64_t> n_tokens{0, 512};  // vocabulary sizes; 0: a character vocabulary
   if (!report.short_form()) n_tokens.insert(n_tokens.end(), {2048, 8192});
@@ -134,8 +134,7 @@ void models(Report& report, const Text& text) {
     const Trained it = run.get();
     const double guessing = std::log(static_cast<double>(it.n_tokens));
     report.say(fmt::format("{} tokens: {} steps in {:.1f} s", it.n_tokens, it.steps, it.seconds));
-    sizes.push_back({it.n_tokens, it.parameters, it.embedding,
-                     static_cast<double>(it.embedding) / static_cast<double>(it.parameters)});
+    sizes.push_back({it.n_tokens, it.parameters, it.embedding, ratio(it.embedding, it.parameters)});
     speeds.push_back({it.n_tokens, it.seconds, it.steps, static_cast<int64_t>(it.tokens_per_s), it.bytes_per_token,
                       static_cast<int64_t>(it.tokens_per_s * it.bytes_per_token)});
     losses.push_back({it.n_tokens, guessing, it.loss, it.bytes_per_token, it.bits(guessing), it.bits(it.loss)});

@@ -34,7 +34,7 @@ void on_paper(Report& report) {
     return line;
   };
 
-  std::vector<std::vector<Report::Json>> rows{{0, nullptr, nullptr, text()}};
+  Report::Rows rows{{0, nullptr, nullptr, text()}};
   int64_t n_equal = 0;
   for (size_t round = 0; round < kRounds && round < trained.merges.size(); ++round) {
     std::map<Pair, int64_t> counts;
@@ -46,8 +46,8 @@ void on_paper(Report& report) {
     std::string first;
     for (size_t i = 0; i < std::min<size_t>(order.size(), 4); ++i) {
       const auto& [pair, n] = order[i];
-      first += fmt::format("{}{} {}: {}", i == 0 ? "" : ", ", shown(tokenizer.token_bytes(pair.first)),
-                           shown(tokenizer.token_bytes(pair.second)), n);
+      first += fmt::format("{}{} {}: {}", i == 0 ? "" : ", ", visible(tokenizer.token_bytes(pair.first)),
+                           visible(tokenizer.token_bytes(pair.second)), n);
     }
     const Pair best = order.front().first;
     const auto joined = static_cast<int32_t>(257 + round);
@@ -59,7 +59,7 @@ void on_paper(Report& report) {
         word.erase(word.begin() + static_cast<std::ptrdiff_t>(i));
       }
     }
-    rows.push_back({static_cast<int64_t>(round + 1), first, shown(tokenizer.token_bytes(joined)), text()});
+    rows.push_back({static_cast<int64_t>(round + 1), first, visible(tokenizer.token_bytes(joined)), text()});
   }
   report.table("merges on paper; of equally frequent pairs the one with older tokens comes first",
                {"round", "most frequent pairs", "new token", "the text"}, rows);

@@ -23,8 +23,6 @@ struct Text {
 /// Returns the vocabulary's first `n_tokens` tokens, and the merges that produce them.
 [[nodiscard]] data::BpeVocabulary beginning(const data::BpeVocabulary& vocabulary, int64_t n_tokens);
 
-/// Formats a token for display: "␣the", "↵".
-[[nodiscard]] std::string shown(std::string_view bytes);
 /// Formats the tokens of a text for display, separated by `between`: "␣un|natural".
 [[nodiscard]] std::string shown(const data::Tokenizer& tokenizer, std::span<const int32_t> tokens,
                                 const std::string& between);

@@ -24,7 +24,7 @@ void dense_and_experts(Report& report, const Shakespeare& text, const train::Tra
   measure_steps(report, text, setting, methods);
   judge(report, text, setting, methods, /*in_time=*/true);
 
-  std::vector<std::vector<Report::Json>> rows, rates;
+  Report::Rows rows, rates;
   for (const Method& m : methods) {
     const auto against = [&](const std::vector<double>& losses) {
       return &m == &methods[0] ? Report::Json() : Report::Json(shown(paired_interval(losses, methods[0].judged)));
@@ -86,7 +86,7 @@ void balances(Report& report, const Shakespeare& text, const train::TrainConfig&
   add("sigmoid, bias by 0.01, sequence loss times 0.1", Balance::Bias, 0.01, 0.1);
   report.say("balance");
   judge(report, text, setting, methods, /*in_time=*/false);
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (size_t i = 0; i < methods.size(); ++i) {
     const Method &m = methods[i], &without = methods[i < 3 ? 0 : 3];
     const bool first = &m == &without;
@@ -129,7 +129,7 @@ void who_takes_what(Report& report, const Shakespeare& text, const train::TrainC
               .row_label = "expert",
               .column_label = "character",
               .panels_per_row = static_cast<int64_t>(kKinds.size())};
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   const auto n = static_cast<size_t>(text.vocab_size);
   for (size_t l = 0; l < layers.size(); ++l) {
     for (size_t k = 0; k < kKinds.size(); ++k) {

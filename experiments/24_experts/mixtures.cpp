@@ -115,12 +115,6 @@ double mean_fullest(const torch::Tensor& experts_WN, int64_t E) {
   return (counts_WE.amax(1) / counts_WE.mean(1)).mean().item<double>();
 }
 
-std::vector<uint64_t> five_seeds(const Report& report) {
-  std::vector<uint64_t> seeds(report.short_form() ? 2 : 5);
-  for (size_t i = 0; i < seeds.size(); ++i) seeds[i] = report.seed() + i;
-  return seeds;
-}
-
 }  // namespace
 
 Method dense(const train::TrainConfig& setting) { return {.name = "dense", .model = setting.model}; }
@@ -202,7 +196,7 @@ void measure_steps(const Report& report, const Shakespeare& text, const train::T
 void judge(const Report& report, const Shakespeare& text, const train::TrainConfig& setting,
            std::vector<Method>& methods, bool in_time) {
   torch::set_num_threads(1);
-  const std::vector<uint64_t> seeds = five_seeds(report);
+  const std::vector<uint64_t> seeds = paired_seeds(report, 5);
   for (Method& method : methods) {
     for (auto* values : {&method.judged, &method.judged_in_time, &method.loads, &method.window_loads}) {
       values->resize(seeds.size());

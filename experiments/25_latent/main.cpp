@@ -80,7 +80,7 @@ void show_bytes(Report& report, const core::ModelConfig& plain, const std::vecto
   deepseek.qk_rope_head_dim = kV3.rope;
   deepseek.head_dim = kV3.nope + kV3.rope;
   shapes.push_back({"DeepSeek-V3: latent of 512 + 64, 128 heads", deepseek});
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (const Shape& s : shapes) {
     const int64_t n = cached(s.model), f16 = bytes_in_engine(s.model, infer::CacheType::F16);
     report.check_equal(s.name + ": bytes in the engine's F16 cache", f16, 2 * n);
@@ -89,8 +89,8 @@ void show_bytes(Report& report, const core::ModelConfig& plain, const std::vecto
     // Elements that a cache with separate keys and values for every query head would store.
     const int64_t all =
         s.model.n_heads * (s.model.head_dim + (s.model.latent() ? s.model.v_head_dim : s.model.head_dim));
-    rows.push_back({s.name, n, 2 * n, f16, f32, bytes_in_engine(s.model, infer::CacheType::Q8_0), 2 * all,
-                    static_cast<double>(all) / static_cast<double>(n)});
+    rows.push_back(
+        {s.name, n, 2 * n, f16, f32, bytes_in_engine(s.model, infer::CacheType::Q8_0), 2 * all, ratio(all, n)});
   }
   report.table("Cache of a position and layer",
                {"", "elements", "F16 bytes, counted", "F16 bytes, engine", "F32 bytes, engine", "Q8_0 bytes, engine",
@@ -144,16 +144,10 @@ std::vector<Variant> variants_of(const core::ModelConfig& mha) {
   return variants;
 }
 
-std::vector<uint64_t> five_seeds(const Report& report) {
-  std::vector<uint64_t> seeds;
-  for (uint64_t i = 0; i < (report.short_form() ? 2U : 5U); ++i) seeds.push_back(report.seed() + i);
-  return seeds;
-}
-
 // Trains all variants at the same learning rate, then each at its own best one. The losses are shown but not checked.
 void compare_losses(Report& report, const Shakespeare& text, const train::TrainConfig& setting,
                     std::vector<Variant> variants) {
-  const std::vector<uint64_t> seeds = five_seeds(report);
+  const std::vector<uint64_t> seeds = paired_seeds(report, 5);
   const auto measure = [](nn::Llama& model) { return model->config().latent() ? distance_from_module(model) : 0.0; };
   const auto at_one_rate = train_variants(report, text, setting, variants, seeds, measure);
   const auto searches = tune_variants(report, text, setting, variants);
@@ -170,7 +164,7 @@ void compare_losses(Report& report, const Shakespeare& text, const train::TrainC
   const auto against = [](const std::vector<Outcome>& all, size_t i) {
     return i == 0 ? Report::Json() : Report::Json(shown(paired_interval(all[i].losses, all[0].losses)));
   };
-  std::vector<std::vector<Report::Json>> rows, rates;
+  Report::Rows rows, rates;
   std::vector<IntervalChart::Row> chart;
   for (size_t i = 0; i < variants.size(); ++i) {
     const Outcome& o = at_one_rate[i];
@@ -181,8 +175,7 @@ void compare_losses(Report& report, const Shakespeare& text, const train::TrainC
       rates.push_back({fmt::format("{} at {:g}", o.name, searches[i].rates[r]), searches[i].losses[r]});
     }
     report.check_below(o.name + ": parameters, relative difference from MHA",
-                       std::abs(static_cast<double>(o.parameters) / static_cast<double>(at_one_rate[0].parameters) - 1),
-                       0.002);
+                       std::abs(ratio(o.parameters, at_one_rate[0].parameters) - 1), 0.002);
     const Interval difference = paired_interval(tuned[i].losses, tuned[0].losses);
     if (variants[i].model.latent()) {
       report.check_below(o.name + ": absorbed in plain loops against the trained module", o.measured, 1e-5);
@@ -221,7 +214,7 @@ void run_both_forms(Report& report) {
   a.wv = random_floats(a.n_heads * a.value * a.rank, report.seed() + 1);
   const double scale = 1.0 / std::sqrt(static_cast<double>(a.rank));
   for (float& w : a.wk) w = static_cast<float>(w * scale);
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   std::vector<double> distances;
   int64_t as_by_formula = 0;
   const std::vector<int64_t> lengths =
@@ -242,8 +235,8 @@ void run_both_forms(Report& report) {
       as_by_formula += of_plain == plain_work(a, n_cached, n) && of_absorbed == absorbed_work(a, n_cached, n) ? 1 : 0;
       rows.push_back({fmt::format("{} after {}", n == 1 ? "1 row" : fmt::format("{} rows", n), n_cached),
                       of_absorbed.multiply_adds, of_plain.multiply_adds,
-                      static_cast<double>(of_plain.multiply_adds) / static_cast<double>(of_absorbed.multiply_adds),
-                      of_absorbed.elements, of_plain.elements, error / largest});
+                      ratio(of_plain.multiply_adds, of_absorbed.multiply_adds), of_absorbed.elements, of_plain.elements,
+                      error / largest});
     }
   }
   report.check_below("absorbed against plain: largest difference, relative to the largest output", distances, 1e-4);
@@ -255,18 +248,15 @@ void run_both_forms(Report& report) {
 }
 
 void show_published_work(Report& report) {
-  std::vector<std::vector<Report::Json>> decode, crossings;
+  Report::Rows decode, crossings;
   std::vector<train::LineChart::Series> lines;
   for (const auto& [name, a] : {std::pair{"V2-Lite", kV2Lite}, std::pair{"V3", kV3}}) {
     for (const int64_t n_cached : {500, 2000, 8000}) {
       const Work of_absorbed = absorbed_work(a, n_cached, 1), of_plain = plain_work(a, n_cached, 1);
       // Multi-head attention that caches keys and values: like plain(), but without computing them from latents.
       const int64_t mha = (n_cached + 1) * a.n_heads * (a.nope + a.rope + a.value);
-      const auto per_element = [](int64_t adds, int64_t elements) {
-        return static_cast<double>(adds) / static_cast<double>(elements);
-      };
       decode.push_back({fmt::format("{}, after {}", name, n_cached), mha, mha, of_absorbed.multiply_adds,
-                        of_absorbed.elements, per_element(of_absorbed.multiply_adds, of_absorbed.elements),
+                        of_absorbed.elements, ratio(of_absorbed.multiply_adds, of_absorbed.elements),
                         of_plain.multiply_adds, of_plain.elements});
       crossings.push_back({fmt::format("{}, after {}", name, n_cached), crossing(a, n_cached),
                            plain_work(a, n_cached, 512).multiply_adds, absorbed_work(a, n_cached, 512).multiply_adds,
@@ -299,11 +289,7 @@ void show_published_work(Report& report) {
 
 void study(Report& report) {
   const Shakespeare text = load_shakespeare();
-  train::TrainConfig setting = small_setting(text);
-  setting.steps = report.short_form() ? 5 : 300;
-  setting.eval_every = setting.steps;
-  setting.schedule = train::ScheduleKind::Cosine;
-  setting.min_lr = setting.lr / 10.0;
+  train::TrainConfig setting = decaying_setting(text, report.short_form() ? 5 : 300);
   const std::vector<Variant> variants = variants_of(setting.model);
   show_bytes(report, setting.model, variants);
   run_both_forms(report);

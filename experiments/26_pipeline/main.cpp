@@ -66,7 +66,7 @@ std::string range(int64_t low, int64_t high) {
 }
 
 void paper_table(Report& report) {
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   std::vector<experiments::Panel> panels;
   for (const Scheme& scheme : kSchemes) {
     const Plan plan = scheme.plan(kRanks, kMicrobatches);
@@ -109,7 +109,7 @@ void other_times(Report& report) {
       Case{"F < I, F > W", {.forward = 6, .backward_input = 8, .backward_weights = 4, .both = 18}},
       Case{"F > I > W", {.forward = 8, .backward_input = 6, .backward_weights = 4, .both = 18}},
       Case{"F = I < W", {.forward = 4, .backward_input = 4, .backward_weights = 6, .both = 14}}};
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (const Case& c : cases) {
     rows.push_back({c.what});
     for (const Scheme& scheme : kSchemes) {
@@ -174,7 +174,7 @@ void sleeping(Report& report) {
   const auto plans = plans_of(report.short_form());
   const std::vector<Timeline> measured = experiments::read_timelines(file);
   const auto ms = [](int64_t us) { return static_cast<double>(us) / 1000.0; };
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   std::vector<experiments::Panel> panels;
   for (size_t i = 0; i < plans.size(); ++i) {
     const auto& [plan, times] = plans[i];

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "core/error.h"
+#include "experiments/common/statistics.h"
 
 namespace folio::experiments {
 namespace {
@@ -124,7 +125,7 @@ std::vector<double> most_held(const Plan& plan) {
         held -= action.kind == Kind::Backward || action.kind == Kind::BackwardWeights ? 1 : 0;
       }
     }
-    most.push_back(static_cast<double>(most_here * plan.n_ranks()) / static_cast<double>(plan.n_stages));
+    most.push_back(ratio(most_here * plan.n_ranks(), plan.n_stages));
   }
   return most;
 }

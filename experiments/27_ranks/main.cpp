@@ -43,7 +43,7 @@ void study(Report& report) {
   report.value("loss of one process", alone[0].back());
   report.value("loss of one process, with experts", alone[1].back());
 
-  std::vector<std::vector<Report::Json>> held, sent;
+  Report::Rows held, sent;
   std::vector<std::string> names;
   for (size_t i = 0; i < divisions.size(); ++i) {
     const Division& division = divisions[i];

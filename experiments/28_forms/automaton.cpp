@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "experiments/common/report.h"
 
 namespace folio::experiments {
 namespace {
@@ -158,19 +159,13 @@ Automaton Automaton::shortened() const {
   return numbered(it.states);
 }
 
-std::string shown(std::string_view text) {
-  std::string out;
-  for (const char c : text) out += c == '\n' ? "↵" : c == ' ' ? "␣" : std::string(1, c);
-  return out;
-}
-
 std::string shown(const std::bitset<256>& bytes) {
   std::string out;
   for (size_t low = 0; low < 256; ++low) {
     if (!bytes[low]) continue;
     size_t high = low;
     while (high < 255 && bytes[high + 1]) ++high;
-    const auto name = [](size_t byte) { return shown(std::string(1, static_cast<char>(byte))); };
+    const auto name = [](size_t byte) { return visible(std::string(1, static_cast<char>(byte))); };
     if (!out.empty()) out += " ";
     if (high - low < 2) {
       out += name(low);

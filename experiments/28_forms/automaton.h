@@ -41,6 +41,5 @@ struct Automaton {
 
 /// Formats a set of bytes for display: "A–Z a–z ' ␣".
 [[nodiscard]] std::string shown(const std::bitset<256>& bytes);
-[[nodiscard]] std::string shown(std::string_view text);
 
 }  // namespace folio::experiments

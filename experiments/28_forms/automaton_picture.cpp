@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "experiments/28_forms/automaton.h"
+#include "experiments/common/report.h"
 #include "train/report/svg.h"
 
 namespace folio::experiments {
@@ -79,7 +80,7 @@ std::string Automaton::svg(const std::string& title, const std::string& subtitle
   std::map<std::pair<size_t, size_t>, std::vector<std::string>> between;
   for (size_t s = 0; s < states.size(); ++s) {
     for (const Arrow& arrow : states[s].arrows) {
-      std::string label = arrow.run.empty() ? shown(arrow.bytes) : shown(arrow.run);
+      std::string label = arrow.run.empty() ? shown(arrow.bytes) : visible(arrow.run);
       if (arrow.to == s && states[s].n_alike > 1) label += ": next";
       between[{place[s], place[arrow.to]}].push_back(label);
     }

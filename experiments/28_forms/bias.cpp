@@ -45,7 +45,7 @@ void bias(Report& report, const ReadersModel& reader, infer::Engine& engine) {
     ++count[result.text];
     weight += exact.at(result.text).mass;
   }
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   BarsPicture picture{.title = "Six outputs, and how often each is drawn",
                       .subtitle = "masked sampling does not draw from the model's distribution of the texts that fit",
                       .names = {"the model, given that the text fits", "masked: p / (product of m)", "masked: drawn",
@@ -54,7 +54,7 @@ void bias(Report& report, const ReadersModel& reader, infer::Engine& engine) {
   for (const std::string& text : kTexts) {
     const Exact& e = exact.at(text);
     const double bayes = e.p / p_form;
-    const double drawn_share = static_cast<double>(count[text]) / static_cast<double>(n);
+    const double drawn_share = ratio(count[text], n);
     const double weighted = static_cast<double>(count[text]) * e.mass / weight;
     apart += std::abs(bayes - e.masked) / 2;
     worst = std::max(worst,

@@ -35,7 +35,7 @@ std::string forced_run(Form& form) {
 
 std::string joined(const data::Tokenizer& tokenizer, std::span<const int32_t> tokens) {
   std::string text;
-  for (const int32_t token : tokens) text += (text.empty() ? "" : " · ") + shown(tokenizer.token_bytes(token));
+  for (const int32_t token : tokens) text += (text.empty() ? "" : " · ") + visible(tokenizer.token_bytes(token));
   return text;
 }
 
@@ -69,7 +69,7 @@ void cuts(Report& report) {
     place = form->after(place, static_cast<uint8_t>(run[at]));
   }
   lattice.states.emplace_back();
-  report.picture("cuts.svg", lattice.svg("The ways to write " + shown(run) + " in SmolLM2's tokens",
+  report.picture("cuts.svg", lattice.svg("The ways to write " + visible(run) + " in SmolLM2's tokens",
                                          "each way from left to right along the arrows is one: " +
                                              fmt::format("{:.0f} of them", ways.back())));
   report.check_above("ways to cut the forced run", ways.back(), 10.0);
@@ -78,14 +78,14 @@ void cuts(Report& report) {
   infer::Cpu cpu;
   infer::Engine engine(model, cpu, {.max_positions = 256, .n_sequences = 16});
   const Tokens prompt = tokenizer->encode(kKing);
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   double mass = 0.0;
   for (const int32_t token : allowed_tokens(*form, form->start())) {
     const Step step = walk(engine, *tokenizer, *form, prompt, std::vector<int32_t>{token}).front();
-    rows.push_back({shown(tokenizer->token_bytes(token)), step.p, step.p / step.mass});
+    rows.push_back({visible(tokenizer->token_bytes(token)), step.p, step.p / step.mass});
     mass = step.mass;
   }
-  report.table(fmt::format("tokens that may begin {}: {:.2g} of the probability", shown(run), mass),
+  report.table(fmt::format("tokens that may begin {}: {:.2g} of the probability", visible(run), mass),
                {"token", "p", "p / m"}, rows);
   report.value("probability of the tokens that may begin", mass);
 

@@ -77,7 +77,7 @@ class Model {
     if (shows_faults) {
       report_.say("free:          " + free[0].text + "\n               " + free[1].text);
       report_.say("with the form: " + held[0].text + "\n               " + held[1].text);
-      std::vector<std::vector<Report::Json>> rows;
+      Report::Rows rows;
       for (const auto& [where, what] : faults) {
         rows.push_back({where, what.first, static_cast<double>(what.first) / n_wrong, what.second});
       }
@@ -119,7 +119,7 @@ void json_lines(Report& report) {
   const size_t n = report.short_form() ? 48 : 400;
   const std::vector<int64_t> all_steps =
       report.short_form() ? std::vector<int64_t>{120} : std::vector<int64_t>{200, 300, 600};
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (const int64_t steps : all_steps) {
     Model model(report, lines, steps);
     if (steps == all_steps.front()) model.automaton();

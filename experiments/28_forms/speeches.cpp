@@ -90,13 +90,13 @@ std::vector<infer::GenerateResult> Speeches::written(size_t n, const Drawing& dr
 void Speeches::automaton() {
   const Automaton all = Automaton::of(*form_);
   const Automaton few = all.shortened();
-  report_.say(fmt::format("{}: {} states, {} in the picture", shown(kSpeech), all.states.size(), few.states.size()));
+  report_.say(fmt::format("{}: {} states, {} in the picture", visible(kSpeech), all.states.size(), few.states.size()));
   // The expected states: start, name, after the colon, start of the first line, after 1 to 40 characters, punctuation
   // mark, newline, end.
-  report_.check_equal("states of the speech's automaton", static_cast<int64_t>(all.states.size()), 4 + 40 + 3);
+  report_.check_equal("states of the speech's automaton", all.states.size(), 4 + 40 + 3);
   report_.picture("speech.svg",
                   few.svg("A speaker's name, then lines of at most forty letters that end in a mark",
-                          shown(kSpeech) + "   ×39: 39 equal states in a row; next: to the next of them"));
+                          visible(kSpeech) + "   ×39: 39 equal states in a row; next: to the next of them"));
 }
 
 void Speeches::texts() {
@@ -106,8 +106,7 @@ void Speeches::texts() {
     ++n_book;
     n_fit += fits(book_.substr(speech_begins_[i], speech_begins_[i + 1] - speech_begins_[i])) ? 1 : 0;
   }
-  const auto share = [](size_t some, size_t all) { return static_cast<double>(some) / static_cast<double>(all); };
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   std::vector<double> free_whole;
   std::vector<int64_t> beginnings, whole, stopped;
   size_t n_free = 0, n_whole = 0, n_ended = 0, n_kept = 0, n_free_ended = 0;
@@ -126,7 +125,7 @@ void Speeches::texts() {
     n_whole += static_cast<size_t>(whole_ones);
     n_ended += static_cast<size_t>(ended);
     n_kept += static_cast<size_t>(begin);
-    free_whole.push_back(share(static_cast<size_t>(fit), n));
+    free_whole.push_back(ratio(fit, n));
     beginnings.push_back(static_cast<int64_t>(n) - begin);
     whole.push_back(whole_ones);
     stopped.push_back(ended - whole_ones);
@@ -136,9 +135,9 @@ void Speeches::texts() {
     }
   }
   const size_t all = n * report_.seeds().size();
-  rows.push_back({"the book", n_book, n_book, n_fit, share(n_fit, n_book)});
-  rows.push_back({"free", all, n_free_ended, n_free, share(n_free, all)});
-  rows.push_back({"with the form", all, n_ended, n_whole, share(n_whole, all)});
+  rows.push_back({"the book", n_book, n_book, n_fit, ratio(n_fit, n_book)});
+  rows.push_back({"free", all, n_free_ended, n_free, ratio(n_free, all)});
+  rows.push_back({"with the form", all, n_ended, n_whole, ratio(n_whole, all)});
   report_.table("speeches", {"", "speeches", "that end", "that fit", "share"}, rows);
   report_.check_below("free speeches that fit, share", free_whole, 0.2);
   report_.check_equal("speeches with the form that are not the beginning of one that fits", beginnings, 0);
@@ -181,7 +180,7 @@ void Speeches::steps() {
     for (const Step& step : steps) {
       if (columns.size() == kColumns) break;
       const std::string& letter = reader_.tokenizer->token_bytes(step.token);
-      columns.push_back({.name = shown(letter), .mass = step.mass, .allowed = {}});
+      columns.push_back({.name = visible(letter), .mass = step.mass, .allowed = {}});
       for (const auto& [name, one] : kGroups) {
         columns.back().allowed.push_back(form_->after(place, static_cast<uint8_t>(one)) != infer::forms::Form::kDead);
       }
@@ -193,11 +192,11 @@ void Speeches::steps() {
     const bool is_cut = std::ranges::any_of(first, [](const Step& step) { return step.mass < 0.1; });
     if (is_shown || (!is_cut && i + 1 < n)) continue;
     is_shown = true;
-    std::vector<std::vector<Report::Json>> rows;
+    Report::Rows rows;
     std::string so_far;
     for (size_t t = 0; t < steps.size() && t < 14; ++t) {
       const std::string token = reader_.tokenizer->token_bytes(steps[t].token);
-      rows.push_back({place_name(so_far), steps[t].n_allowed, steps[t].mass, shown(token), steps[t].p,
+      rows.push_back({place_name(so_far), steps[t].n_allowed, steps[t].mass, visible(token), steps[t].p,
                       steps[t].p / steps[t].mass});
       so_far += token;
     }
@@ -212,7 +211,7 @@ void Speeches::steps() {
                       .columns = columns};
   for (const auto& [name, one] : kGroups) picture.groups.push_back(name);
   report_.picture("mass.svg", picture.svg());
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (const std::string& name : order) {
     const Sum& s = by_place.at(name);
     const auto count = static_cast<double>(s.n);

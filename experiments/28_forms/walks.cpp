@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "experiments/common/readers_model.h"
+
 namespace folio::experiments {
 
 using infer::forms::Form;
@@ -18,14 +20,9 @@ Tokens allowed_tokens(Form& form, Form::Place place) {
 
 std::vector<Step> walk(infer::Engine& engine, const data::Tokenizer& tokenizer, Form& form, const Tokens& prompt,
                        std::span<const int32_t> text) {
-  std::vector<float> logits;  // (tokens of prompt and text, vocab_size)
-  infer::Request request{.prompt = prompt};
-  request.prompt.insert(request.prompt.end(), text.begin(), text.end());
-  request.on_logits = [&](std::span<const float> rows) { logits.insert(logits.end(), rows.begin(), rows.end()); };
-  const infer::RequestId id = engine.add(std::move(request));
-  while (engine.step()) continue;
-  engine.drop(id);
-
+  Tokens tokens = prompt;
+  tokens.insert(tokens.end(), text.begin(), text.end());
+  const std::vector<float> logits = logits_of(engine, tokens);
   const auto vocab = static_cast<size_t>(engine.config().vocab_size);
   std::vector<Step> steps;
   Form::Place place = form.start();
@@ -61,7 +58,7 @@ double log_mass(std::span<const Step> steps) {
 
 std::vector<infer::GenerateResult> drawn(infer::Engine& engine, const data::Tokenizer& tokenizer,
                                          std::span<const Tokens> prompts, const Drawing& drawing) {
-  std::vector<infer::RequestId> ids;
+  std::vector<infer::Request> requests;
   uint64_t seed = drawing.seed;
   for (const Tokens& prompt : prompts) {
     infer::Request request{.prompt = prompt, .options = {.max_tokens = drawing.max_tokens}, .tokenizer = &tokenizer};
@@ -69,12 +66,9 @@ std::vector<infer::GenerateResult> drawn(infer::Engine& engine, const data::Toke
     request.options.stops = drawing.stops;
     request.options.speculate = drawing.speculate;
     request.options.form = drawing.form;
-    ids.push_back(engine.add(std::move(request)));
+    requests.push_back(std::move(request));
   }
-  while (engine.step()) continue;
-  std::vector<infer::GenerateResult> results;
-  for (const infer::RequestId id : ids) results.push_back(engine.take(id));
-  return results;
+  return completed(engine, std::move(requests));
 }
 
 }  // namespace folio::experiments

@@ -89,7 +89,7 @@ void from_nothing(Report& report, const Task& task) {
   // GaLore's scale lowers the learning rate of the blocks' matrices relative to the embedding's. AdamW with the same
   // ratio shows how much of GaLore's effect this explains.
   const Method& scaled = named(methods, "AdamW, a quarter");
-  std::vector<std::vector<Report::Json>> against;
+  Report::Rows against;
   for (const Method& method : methods) {
     if (method.optimizer != OptimizerKind::GaLore) continue;
     against.push_back({method.name, shown(paired_interval(method.judged, scaled.judged)),
@@ -109,7 +109,7 @@ void from_nothing(Report& report, const Task& task) {
   // Compares intervals between updates of GaLore's subspace, for rank 16 at its best learning rate: 10 and 50 steps,
   // and a single subspace for all steps.
   const Method& galore = named(methods, "GaLore, 16");
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   const std::vector<uint64_t> seeds = paired_seeds(report);
   for (const int64_t every : {int64_t{10}, int64_t{50}, task.setting.steps}) {
     std::vector<double> losses = galore.judged;
@@ -151,7 +151,7 @@ void fine_tuning(Report& report, const Task& first) {
   check_bytes(report, task, methods);
 
   // Measures how much fine-tuning on prose raises the loss on Shakespeare.
-  std::vector<std::vector<Report::Json>> rows{{"before", before, shakespeare}};
+  Report::Rows rows{{"before", before, shakespeare}};
   for (const Method& method : methods) {
     nn::Llama tuned{nullptr};
     const double loss = loss_after(task, method, method.search.best_rate(), report.seed(), task.setting.steps, &tuned);

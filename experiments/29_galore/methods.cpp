@@ -173,7 +173,7 @@ void judge(const Report& report, const Task& task, std::vector<Method>& methods)
 }
 
 void show(Report& report, const std::string& title, const std::vector<Method>& methods, int64_t steps) {
-  std::vector<std::vector<Report::Json>> rates, rows;
+  Report::Rows rates, rows;
   for (const Method& method : methods) {
     const bool first = &method == &methods[0];
     const auto against = [&](const std::vector<double>& losses) {

@@ -58,7 +58,7 @@ double correlation(const Doubles& a, const Doubles& b) {
 
 void show_course(Report& report, const std::vector<uint64_t>& seeds, const std::vector<Learner>& two,
                  const std::vector<Learner>& one) {
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (size_t i = 0; i < two[0].course.size(); ++i) {
     Doubles early, late, previous, prefix, late_of_one;
     for (size_t s = 0; s < seeds.size(); ++s) {
@@ -120,7 +120,7 @@ void show_ablations(Report& report, const std::vector<uint64_t>& seeds, std::vec
                                   {"without the others of layer 0"},
                                   {"without the best induction head"},
                                   {"without all of layer 1"}};
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (size_t s = 0; s < two.size(); ++s) {
     const Measured& end = two[s].course.back();
     std::vector<Head> before, others;

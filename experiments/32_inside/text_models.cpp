@@ -177,7 +177,7 @@ Inspected inspect(const Report& report, const std::string& name, const core::Sto
 }
 
 void show_heads(Report& report, const std::vector<Inspected>& models) {
-  std::vector<std::vector<Report::Json>> rows, losses;
+  Report::Rows rows, losses;
   HeatMap map{.title = "Every head of the models, by two scores",
               .subtitle = "mean weight on the token before in text, and on the token to copy in repeated random tokens",
               .row_label = "layer",

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <functional>
-
 #include "infer/engine/prompt_report.h"
 #include "infer/explain/analysis.h"
 
@@ -14,7 +12,7 @@ WatchedModel::Watched WatchedModel::run(std::span<const int32_t> tokens, std::sp
   for (const Head& one : off) options.experiment.ablate.push_back(fmt::format("{}.{}", one.layer, one.head));
   const infer::explain::Trace prompt{.tokens = {tokens.begin(), tokens.end()}};
   const infer::explain::Interventions silence(runner_, options, prompt);
-  const infer::explain::Trace trace = infer::explain::run_traced(runner_, tokens, options, std::cref(silence));
+  const infer::explain::Trace trace = infer::explain::run_traced(runner_, tokens, options, &silence);
 
   Watched watched;
   const infer::explain::Tensors tensors(runner_.model());

@@ -43,18 +43,15 @@ void step_a(Lesson& lesson) {
   if (!lesson.counts()) return;
   Report& report = lesson.report();
   const auto& [eights, elements, fours, engine] = std::tie(all[0].counts, all[1].counts, all[2].counts, all[3].counts);
-  report.check_equal("a: bytes requested by a thread an element", static_cast<int64_t>(elements.requested_bytes()),
-                     3 * kN * sizeof(float));
+  report.check_equal("a: bytes requested by a thread an element", elements.requested_bytes(), 3 * kN * sizeof(float));
   report.check_equal("a: sectors of a thread an element, less those of all data once",
-                     static_cast<int64_t>(elements.sectors() - elements.distinct_sectors), 0);
+                     elements.sectors() - elements.distinct_sectors, 0);
   report.check_above("a: sectors of eight elements a thread, as a multiple",
-                     static_cast<double>(eights.sectors()) / static_cast<double>(elements.sectors()), 7.9);
+                     ratio(eights.sectors(), elements.sectors()), 7.9);
   report.check_below("a: requests of four elements a thread, as a share of one's",
-                     static_cast<double>(fours.load_requests) / static_cast<double>(elements.load_requests), 0.251);
-  report.check_equal("a: warps that part at the comparison with n", static_cast<int64_t>(elements.divergent_branches),
-                     1);
-  report.check_equal("a: sectors of the engine's kernel", static_cast<int64_t>(engine.sectors()),
-                     static_cast<int64_t>(elements.sectors()));
+                     ratio(fours.load_requests, elements.load_requests), 0.251);
+  report.check_equal("a: warps that part at the comparison with n", elements.divergent_branches, 1);
+  report.check_equal("a: sectors of the engine's kernel", engine.sectors(), elements.sectors());
   report.picture("a_elements.svg",
                  who_reads("Who reads what: SwiGLU", {{"a thread an element", all[1].trace, 1},
                                                       {"eight elements a thread, the first of eight", all[0].trace, 1},

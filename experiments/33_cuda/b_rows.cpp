@@ -44,16 +44,14 @@ void step_b(Lesson& lesson) {
   if (!lesson.counts()) return;
   Report& report = lesson.report();
   const auto& [threads, shared, shuffles] = std::tie(all[0].counts, all[1].counts, all[2].counts);
-  report.check_equal("b: bytes requested, the same for all", static_cast<int64_t>(shuffles.requested_bytes()),
-                     static_cast<int64_t>(threads.requested_bytes()));
+  report.check_equal("b: bytes requested, the same for all", shuffles.requested_bytes(), threads.requested_bytes());
   // Each row is read twice and written once, and the weight is read once for each row.
-  report.check_equal("b: sectors of a block a row", static_cast<int64_t>(shuffles.sectors()), 4 * kRows * kDim / 8);
-  report.check_above("b: sectors of a thread a row, as a multiple",
-                     static_cast<double>(threads.sectors()) / static_cast<double>(shuffles.sectors()), 6.0);
-  report.check_equal("b: barriers a row in shared memory", static_cast<int64_t>(shared.barriers / kRows), 9);
-  report.check_equal("b: barriers a row with shuffles", static_cast<int64_t>(shuffles.barriers / kRows), 1);
+  report.check_equal("b: sectors of a block a row", shuffles.sectors(), 4 * kRows * kDim / 8);
+  report.check_above("b: sectors of a thread a row, as a multiple", ratio(threads.sectors(), shuffles.sectors()), 6.0);
+  report.check_equal("b: barriers a row in shared memory", shared.barriers / kRows, 9);
+  report.check_equal("b: barriers a row with shuffles", shuffles.barriers / kRows, 1);
   report.check_below("b: shared requests with shuffles, as a share",
-                     static_cast<double>(shuffles.shared_requests) / static_cast<double>(shared.shared_requests), 0.8);
+                     ratio(shuffles.shared_requests, shared.shared_requests), 0.8);
   report.picture("b_rows.svg", who_reads("Who reads what: RMSNorm",
                                          {{"a thread a row", all[0].trace, 1}, {"a block a row", all[2].trace, 1}}));
 }

@@ -28,20 +28,15 @@ void step_c(Lesson& lesson) {
   if (!lesson.counts()) return;
   Report& report = lesson.report();
   const auto& [naive, tiled, padded] = std::tie(all[0].counts, all[1].counts, all[2].counts);
-  report.check_equal("c: bytes requested, the same for all", static_cast<int64_t>(padded.requested_bytes()),
-                     static_cast<int64_t>(naive.requested_bytes()));
-  report.check_equal("c: sectors of a straight load", static_cast<int64_t>(naive.load_sectors / naive.load_requests),
-                     4);
-  report.check_equal("c: sectors of a straight store", static_cast<int64_t>(naive.store_sectors / naive.store_requests),
-                     32);
-  report.check_equal("c: sectors by a tile, less those of all data once",
-                     static_cast<int64_t>(tiled.sectors() - tiled.distinct_sectors), 0);
+  report.check_equal("c: bytes requested, the same for all", padded.requested_bytes(), naive.requested_bytes());
+  report.check_equal("c: sectors of a straight load", naive.load_sectors / naive.load_requests, 4);
+  report.check_equal("c: sectors of a straight store", naive.store_sectors / naive.store_requests, 32);
+  report.check_equal("c: sectors by a tile, less those of all data once", tiled.sectors() - tiled.distinct_sectors, 0);
   // Half of the shared-memory requests read a tile's column, whose 32 elements are in one bank: 31 conflicts each.
-  report.check_equal("c: bank conflicts of a column", static_cast<int64_t>(tiled.bank_conflicts),
-                     static_cast<int64_t>(tiled.shared_requests / 2 * 31));
-  report.check_equal("c: bank conflicts of a padded tile", static_cast<int64_t>(padded.bank_conflicts), 0);
-  report.check_equal("c: bytes that padding adds to a block's shared memory",
-                     static_cast<int64_t>(padded.shared_bytes - tiled.shared_bytes), 128);
+  report.check_equal("c: bank conflicts of a column", tiled.bank_conflicts, tiled.shared_requests / 2 * 31);
+  report.check_equal("c: bank conflicts of a padded tile", padded.bank_conflicts, 0);
+  report.check_equal("c: bytes that padding adds to a block's shared memory", padded.shared_bytes - tiled.shared_bytes,
+                     128);
   // In a tiled kernel, a warp's accesses 0 to 7 copy four rows to the tile, and 8 to 15 read four columns of the tile
   // and store them as rows.
   report.picture("c_transposition.svg", who_reads("Who reads what: a transposition",

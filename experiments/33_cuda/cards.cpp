@@ -6,9 +6,9 @@ namespace folio::experiments {
 
 const std::array<Card, kCards>& cards() {
   static const std::array<Card, kCards> all{{
-      {"A100", 64, 32, size_t{164} << 10U, 2.039e12, 19.5e12, 312e12, 624e12},
-      {"RTX 4090", 48, 24, size_t{100} << 10U, 1.008e12, 82.6e12, 165e12, 661e12},
-      {"H100", 64, 32, size_t{228} << 10U, 3.35e12, 67e12, 989e12, 1979e12},
+      {"A100", 64, 32, size_t{164} << 10U, 2.039e12, 19.5e12, 312e12},
+      {"RTX 4090", 48, 24, size_t{100} << 10U, 1.008e12, 82.6e12, 165e12},
+      {"H100", 64, 32, size_t{228} << 10U, 3.35e12, 67e12, 989e12},
   }};
   return all;
 }

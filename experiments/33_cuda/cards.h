@@ -20,7 +20,6 @@ struct Card {
   double bytes_per_s;
   double f32_per_s;  ///< F32 operations; a multiply-add counts as two
   double f16_per_s;  ///< F16 operations of tensor cores with F32 accumulation
-  double s8_per_s;
 };
 
 inline constexpr size_t kCards = 3;

@@ -67,17 +67,16 @@ void step_d(Lesson& lesson) {
   Report& report = lesson.report();
   const auto& [threads, warps, eights, engines] = std::tie(all[0].counts, all[1].counts, all[2].counts, all[3].counts);
   report.check_equal("d: bytes requested by a thread a row, less those of a warp a row",
-                     static_cast<int64_t>(threads.requested_bytes() - warps.requested_bytes()), 0);
-  report.check_above("d: sectors of a thread a row, as a multiple",
-                     static_cast<double>(threads.sectors()) / static_cast<double>(warps.sectors()), 4.0);
+                     threads.requested_bytes() - warps.requested_bytes(), 0);
+  report.check_above("d: sectors of a thread a row, as a multiple", ratio(threads.sectors(), warps.sectors()), 4.0);
   report.check_below("d: distinct sectors with 8-bit weights, as a share",
-                     static_cast<double>(eights.distinct_sectors) / static_cast<double>(warps.distinct_sectors), 0.27);
+                     ratio(eights.distinct_sectors, warps.distinct_sectors), 0.27);
   // For 128 weights of 8 bits: 4 sectors of weights, 1 with their 4 scales, and 16 with their inputs (512 bytes).
   report.check_equal("d: sectors for 128 weights of 8 bits, a warp a row",
-                     static_cast<int64_t>(eights.load_sectors / (kRows * kColumns / 128)), 4 + 1 + 16);
+                     eights.load_sectors / (kRows * kColumns / 128), 4 + 1 + 16);
   report.check_below("d: sectors of the engine's kernel, as a share of a warp a row's",
-                     static_cast<double>(engines.sectors()) / static_cast<double>(eights.sectors()), 0.5);
-  std::vector<std::vector<Report::Json>> rows;
+                     ratio(engines.sectors(), eights.sectors()), 0.5);
+  Report::Rows rows;
   for (const double bits : {32.0, 16.0, 8.5, 4.5}) {
     auto& row = rows.emplace_back(std::vector<Report::Json>{bits});
     for (const Card& card : cards()) row.emplace_back(card.bytes_per_s / (8e9 * bits / 8));

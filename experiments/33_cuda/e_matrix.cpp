@@ -50,23 +50,20 @@ void step_e(Lesson& lesson) {
   if (!lesson.counts()) return;
   Report& report = lesson.report();
   const auto& [naive, tiled, registers, engines] = std::tie(all[0].counts, all[1].counts, all[2].counts, all[3].counts);
-  report.check_equal("e: multiply-adds of each of the three", static_cast<int64_t>(registers.multiply_adds),
-                     kN * kN * kN);
-  report.check_equal("e: the engine's multiply-adds, by tensor cores", static_cast<int64_t>(engines.tile_multiply_adds),
-                     kN * kN * kN);
+  report.check_equal("e: multiply-adds of each of the three", registers.multiply_adds, kN * kN * kN);
+  report.check_equal("e: the engine's multiply-adds, by tensor cores", engines.tile_multiply_adds, kN * kN * kN);
   report.check_equal("e: loads of a thread an output, as a multiple of those by tiles",
-                     static_cast<int64_t>(naive.load_requests / tiled.load_requests), 32);
+                     naive.load_requests / tiled.load_requests, 32);
   report.check_equal("e: sectors loaded by a thread an output, as a multiple of those by tiles",
-                     static_cast<int64_t>(naive.load_sectors / tiled.load_sectors), 20);
+                     naive.load_sectors / tiled.load_sectors, 20);
   report.check_equal("e: sectors loaded by tiles of 32, as a multiple of those by tiles of 64",
-                     static_cast<int64_t>(tiled.load_sectors / registers.load_sectors), 2);
+                     tiled.load_sectors / registers.load_sectors, 2);
   report.check_above("e: shared requests of tiles, as a multiple of those with 4 × 4 outputs",
-                     static_cast<double>(tiled.shared_requests) / static_cast<double>(registers.shared_requests), 15.0);
+                     ratio(tiled.shared_requests, registers.shared_requests), 15.0);
   // A shared-memory request of 16 bytes per lane takes four wavefronts; a request of 4 bytes per lane takes one.
   report.check_above("e: wavefronts of tiles, as a multiple of those with 4 × 4 outputs",
-                     static_cast<double>(tiled.shared_wavefronts) / static_cast<double>(registers.shared_wavefronts),
-                     3.8);
-  std::vector<std::vector<Report::Json>> rows;
+                     ratio(tiled.shared_wavefronts, registers.shared_wavefronts), 3.8);
+  Report::Rows rows;
   for (size_t i = 0; i < all.size(); ++i) {
     const auto& n = all[i].counts;
     const auto operations = 2.0 * static_cast<double>(n.multiply_adds + n.tile_multiply_adds);

@@ -122,7 +122,7 @@ void step_f(Lesson& lesson) {
   const auto& [fmafs, from_rows, packed, eight, engine] =
       std::tie(all[0].counts, all[1].counts, all[2].counts, all[3].counts, all[4].counts);
   const auto equal = [&](const std::string& what, uint64_t measured, uint64_t value) {
-    report.check_equal("f: " + what, static_cast<int64_t>(measured), static_cast<int64_t>(value));
+    report.check_equal("f: " + what, measured, value);
   };
   constexpr size_t kProducts = kN / 16 * kN / 8 * kN / 16;
   equal("multiply-adds of the tiles, as of fmaf", from_rows.tile_multiply_adds, fmafs.multiply_adds);

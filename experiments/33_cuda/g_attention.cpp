@@ -197,16 +197,15 @@ void step_g(Lesson& lesson) {
   // For each position, attention_online loads the table entry once, and no score. attention_in_passes loads the entry
   // twice, for the key and for the value. It also loads the score twice: for the maximum, with one request per 32
   // scores, and for the weighted sum, with a request per score.
-  report.check_equal("g: loads that an online softmax saves",
-                     static_cast<int64_t>(passes.load_requests - online.load_requests),
-                     static_cast<int64_t>(kHeads * (2 * kPast + (kPast + 31) / 32)));
-  report.check_equal("g: stores that an online softmax saves",
-                     static_cast<int64_t>(passes.store_requests - online.store_requests), kHeads * kPast);
-  report.check_equal("g: warps of the split kernel, a head", static_cast<int64_t>(split.blocks / kHeads - 1), kParts);
+  report.check_equal("g: loads that an online softmax saves", passes.load_requests - online.load_requests,
+                     kHeads * (2 * kPast + (kPast + 31) / 32));
+  report.check_equal("g: stores that an online softmax saves", passes.store_requests - online.store_requests,
+                     kHeads * kPast);
+  report.check_equal("g: warps of the split kernel, a head", split.blocks / kHeads - 1, kParts);
   report.check_below("g: distinct sectors of the split kernels, as a multiple of one warp's",
-                     static_cast<double>(split.distinct_sectors) / static_cast<double>(online.distinct_sectors), 1.03);
+                     ratio(split.distinct_sectors, online.distinct_sectors), 1.03);
   report.check_below("g: the engine's loads, as a share of the split kernels'",
-                     static_cast<double>(engines.load_requests) / static_cast<double>(split.load_requests), 0.5);
+                     ratio(engines.load_requests, split.load_requests), 0.5);
   report.picture("g_attention.svg", paged_cache(all[1].trace, a));
 }
 

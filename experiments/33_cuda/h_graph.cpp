@@ -179,7 +179,7 @@ void step_h(Lesson& lesson) {
   Report& report = lesson.report();
   const auto& [launched, replayed, fused] = std::tie(all[0].counts, all[1].counts, all[2].counts);
   const auto equal = [&](const std::string& what, uint64_t measured, uint64_t value) {
-    report.check_equal("h: " + what, static_cast<int64_t>(measured), static_cast<int64_t>(value));
+    report.check_equal("h: " + what, measured, value);
   };
   equal("launches, one after another", launched.launches, 6);
   equal("launches of a replay, which the host calls once", replayed.launches, 6);
@@ -188,8 +188,7 @@ void step_h(Lesson& lesson) {
   // Fusion saves loads and stores of intermediate vectors: 5 accesses to `dim` elements, and 4 to `hidden` elements.
   equal("distinct sectors that fusing saves", launched.distinct_sectors - fused.distinct_sectors,
         (5 * kDim + 4 * kHidden) / 8);
-  report.check_below("h: those, as a share of all",
-                     1.0 - static_cast<double>(fused.distinct_sectors) / static_cast<double>(launched.distinct_sectors),
+  report.check_below("h: those, as a share of all", 1.0 - ratio(fused.distinct_sectors, launched.distinct_sectors),
                      0.01);
   equal("the engine's launches", all[4].counts.launches, 5);
   report.picture("h_graph.svg", arrays_over_time({{"six launches", all[0].trace}, {"two, fused", all[2].trace}}, f));

@@ -8,7 +8,6 @@ namespace folio::experiments {
 
 using infer::gpu::host::Counts;
 using infer::gpu::host::CountScope;
-using Json = Report::Json;
 
 bool Lesson::counts() const { return true; }
 
@@ -21,15 +20,14 @@ Measured Lesson::measure(const Kernel& kernel) {
 std::vector<Measured> Lesson::table(const std::string& title, const std::vector<Kernel>& kernels,
                                     const Expected& expected) {
   std::vector<Measured> all = measure_all(title, kernels, expected);
-  std::vector<std::vector<Json>> counts;
-  std::vector<std::vector<Json>> limits;
+  Report::Rows counts, limits;
   for (size_t i = 0; i < kernels.size(); ++i) {
     const Kernel& kernel = kernels[i];
     const Counts& c = all[i].counts;
     counts.push_back({kernel.name, c.launches, c.requested_bytes(), c.load_requests + c.store_requests, c.sectors(),
                       c.distinct_sectors, c.shared_requests, c.bank_conflicts, c.barriers, c.shuffles, c.multiply_adds,
                       c.tile_products, c.divergent_branches, 100.0 * c.active_share()});
-    auto& row = limits.emplace_back(std::vector<Json>{kernel.name, c.block_threads, c.shared_bytes, nullptr});
+    auto& row = limits.emplace_back(std::vector<Report::Json>{kernel.name, c.block_threads, c.shared_bytes, nullptr});
     const auto registers = registers_of(kernel.symbol);
     if (registers) row.back() = *registers;
     for (const Card& card : cards()) {

@@ -21,7 +21,7 @@ double drawn_tokens(double right, size_t n, size_t n_steps, uint64_t seed) {
     while (n_right < n && core::random_uniform(seed, step * n + n_right) < right) ++n_right;
     tokens += 1 + n_right;
   }
-  return static_cast<double>(tokens) / static_cast<double>(n_steps);
+  return ratio(tokens, n_steps);
 }
 
 double Machine::seconds(size_t rows) const { return std::max(1.0, static_cast<double>(rows) / rows_of_a_read); }

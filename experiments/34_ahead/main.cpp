@@ -23,7 +23,7 @@ constexpr Machine kMachine{8.0};
 // Checks the formula for the expected tokens of a step with n drafts against simulated steps.
 void acceptance(Report& report) {
   const size_t n_steps = report.short_form() ? 10'000 : 100'000;
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   std::vector<double> errors;
   for (const size_t n : {0U, 1U, 2U, 4U, 8U}) {
     std::vector<Report::Json> row{n};
@@ -44,7 +44,7 @@ void acceptance(Report& report) {
 // Compares draft lengths chosen by the engine with fixed ones on a simulated machine, on which steps of 1 to 8 rows
 // take equally long.
 void lengths(Report& report) {
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   std::vector<double> against_best, against_none;
   train::LineChart chart{.title = "Drafts pay while rows are free",
                          .x_label = "sequences",
@@ -98,7 +98,7 @@ void fitted(Report& report) {
   const infer::StepTime& time = engine.goodput().time();
   report.value("fitted: microseconds at 0 rows", time.fixed * 1e6);
   report.value("fitted: microseconds of a row", time.per_row * 1e6);
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (const size_t n : {1U, 4U, 16U, 64U}) {
     const double computed = time.per_row * static_cast<double>(n);
     rows.push_back({n, computed / (time.fixed + computed)});

@@ -95,8 +95,8 @@ std::vector<Outcome> train_variants(const Report& report, const Shakespeare& tex
   return outcomes;
 }
 
-std::vector<uint64_t> paired_seeds(const Report& report) {
-  std::vector<uint64_t> seeds(report.short_form() ? 2 : 8);
+std::vector<uint64_t> paired_seeds(const Report& report, size_t n) {
+  std::vector<uint64_t> seeds(report.short_form() ? 2 : n);
   for (size_t i = 0; i < seeds.size(); ++i) seeds[i] = report.seed() + i;
   return seeds;
 }
@@ -187,10 +187,6 @@ std::string shown(const RateSearch& search) {
 std::string count_of_intervals(size_t count) {
   return fmt::format("{} intervals, of which {:.1f} are expected to miss their true value", count,
                      0.05 * static_cast<double>(count));
-}
-
-std::string shown(const Interval& interval) {
-  return fmt::format("{:+.3f} [{:+.3f}, {:+.3f}]", interval.mean, interval.low, interval.high);
 }
 
 }  // namespace folio::experiments

@@ -44,9 +44,9 @@ using Measure = std::function<double(nn::Llama& model)>;
                                                   const std::vector<Variant>& variants,
                                                   const std::vector<uint64_t>& seeds, const Measure& measure = {});
 
-/// Returns the seeds of a study that compares small differences: the eight seeds from report.seed() on, or the first
-/// two of them in short form.
-[[nodiscard]] std::vector<uint64_t> paired_seeds(const Report& report);
+/// Returns the seeds of a study that compares small differences: the n seeds from report.seed() on, or the first two of
+/// them in short form.
+[[nodiscard]] std::vector<uint64_t> paired_seeds(const Report& report, size_t n = 8);
 
 /// Returns the seeds for choosing learning rates: two that are not in paired_seeds(), or none if the study runs in its
 /// short form (--short).
@@ -82,8 +82,5 @@ std::vector<RateSearch> tune_variants(const Report& report, const Shakespeare& t
 
 /// Returns a phrase for a table's title: "12 intervals, of which 0.6 are expected to miss their true value".
 [[nodiscard]] std::string count_of_intervals(size_t count);
-
-/// Formats an interval for a table cell: "+0.012 [-0.003, +0.027]".
-[[nodiscard]] std::string shown(const Interval& interval);
 
 }  // namespace folio::experiments

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstdio>
 #include <exception>
-#include <string_view>
 #include <utility>
 
 #include "core/error.h"
@@ -82,8 +81,7 @@ void Report::say(const std::string& line) const {
   std::fflush(stdout);  // shows progress immediately, even if the output is piped
 }
 
-void Report::table(const std::string& title, const std::vector<std::string>& columns,
-                   const std::vector<std::vector<Json>>& rows) {
+void Report::table(const std::string& title, const std::vector<std::string>& columns, const Rows& rows) {
   std::vector<std::vector<std::string>> text{columns};
   std::vector<std::string> keys;  // column names in results.json, made unique
   for (const std::string& column : columns) {
@@ -167,16 +165,10 @@ void Report::check_above(const std::string& text, double measured, double limit)
   check_above(text, std::vector{measured}, limit);
 }
 
-void Report::check_equal(const std::string& text, int64_t measured, int64_t expected) {
-  check_equal(text, std::vector{measured}, expected);
-}
-
 void Report::picture(const std::string& file_name, const std::string& svg) {
   core::write_file_atomically(directory_ / file_name, svg);
   json_["pictures"].push_back(file_name);
 }
-
-void Report::picture(const std::string& file_name, const train::LineChart& chart) { picture(file_name, chart.svg()); }
 
 void Report::check_below(const std::string& text, const Interval& interval, double limit) {
   check_below(text + " (the interval's upper end)", interval.high, limit);
@@ -203,6 +195,16 @@ std::string joined(const std::vector<double>& by_seed) {
 }
 
 std::string joined(const std::vector<int64_t>& by_seed) { return fmt::format("{}", fmt::join(by_seed, " / ")); }
+
+std::string shown(const Interval& interval, int digits) {
+  return fmt::format("{1:+.{0}f} [{2:+.{0}f}, {3:+.{0}f}]", digits, interval.mean, interval.low, interval.high);
+}
+
+std::string visible(std::string_view text) {
+  std::string out;
+  for (const char c : text) out += c == '\n' ? "↵" : c == ' ' ? "␣" : std::string(1, c);
+  return out;
+}
 
 int run_study(int argc, char** argv, const std::string& name, const std::function<void(Report&)>& study) {
   try {

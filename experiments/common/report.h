@@ -2,11 +2,13 @@
 // (pictures and results.json).
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "experiments/common/statistics.h"
@@ -18,6 +20,7 @@ namespace folio::experiments {
 class Report {
  public:
   using Json = nlohmann::ordered_json;
+  using Rows = std::vector<std::vector<Json>>;
 
   Report(std::string name, std::filesystem::path directory, uint64_t seed, bool short_form = false);
 
@@ -34,15 +37,16 @@ class Report {
 
   /// Prints a table and stores it. Cells are strings, integers, or floats with three decimals (small ones as 1.2e-06);
   /// null is shown as a dash. In results.json, repeated column names become "NAME (2)".
-  void table(const std::string& title, const std::vector<std::string>& columns,
-             const std::vector<std::vector<Json>>& rows);
+  void table(const std::string& title, const std::vector<std::string>& columns, const Rows& rows);
 
   /// Prints and stores a value that is not checked, such as a time.
   void value(const std::string& name, const Json& number);
 
   void check_below(const std::string& text, double measured, double limit);  ///< checks that measured < limit
   void check_above(const std::string& text, double measured, double limit);  ///< checks that measured > limit
-  void check_equal(const std::string& text, int64_t measured, int64_t expected);
+  void check_equal(const std::string& text, std::integral auto measured, std::integral auto expected) {
+    check_equal(text, std::vector{static_cast<int64_t>(measured)}, static_cast<int64_t>(expected));
+  }
 
   /// Checks a result that was measured once per seed: every value must pass. Prints the value closest to failing.
   void check_below(const std::string& text, const std::vector<double>& by_seed, double limit);
@@ -55,7 +59,7 @@ class Report {
 
   /// Writes an SVG document to `file_name` in the output directory.
   void picture(const std::string& file_name, const std::string& svg);
-  void picture(const std::string& file_name, const train::LineChart& chart);
+  void picture(const std::string& file_name, const train::LineChart& chart) { picture(file_name, chart.svg()); }
 
   /// Writes results.json, prints the output directory and whether all checks passed, and returns the exit code: 0 if
   /// they did, otherwise 1.
@@ -77,6 +81,10 @@ class Report {
 /// Formats values for a table cell: "0.492 / 0.508 / 0.462" or "10 / 10 / 10".
 [[nodiscard]] std::string joined(const std::vector<double>& by_seed);
 [[nodiscard]] std::string joined(const std::vector<int64_t>& by_seed);
+/// Formats an interval for a table cell: "+0.012 [-0.003, +0.027]".
+[[nodiscard]] std::string shown(const Interval& interval, int digits = 3);
+/// Makes spaces and line ends visible: "␣the", "↵".
+[[nodiscard]] std::string visible(std::string_view text);
 
 /// Runs a study as main(). Flags: --out DIR (default: runs/experiments/NAME), --seed N (default: 1), and --short for
 /// the short form. Returns the exit code: 0 if all results hold, 1 if a result fails or the study throws, 2 for wrong

@@ -2,10 +2,16 @@
 
 #include <cmath>
 #include <numbers>
+#include <numeric>
 
 #include "core/error.h"
 
 namespace folio::experiments {
+
+double mean_of(std::span<const double> values) {
+  core::require(!values.empty(), "no values, no mean");
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
 
 double student_t_within(double x, int degrees) {
   core::require(degrees >= 1, "Student's t has at least 1 degree of freedom, not {}", degrees);
@@ -37,9 +43,7 @@ double student_t_bound(double probability, int degrees) {
 Interval mean_interval(std::span<const double> values) {
   core::require(values.size() >= 2, "an interval needs at least two values, not {}", values.size());
   const auto n = static_cast<double>(values.size());
-  double sum = 0.0;
-  for (const double value : values) sum += value;
-  const double mean = sum / n;
+  const double mean = mean_of(values);
   double squares = 0.0;
   for (const double value : values) squares += (value - mean) * (value - mean);
   const double half =

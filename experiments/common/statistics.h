@@ -14,6 +14,12 @@ struct Interval {
   double high = 0.0;
 };
 
+/// Returns a / b as doubles.
+[[nodiscard]] double ratio(auto a, auto b) { return static_cast<double>(a) / static_cast<double>(b); }
+
+/// Returns the mean of the values. Throws core::Error if there are none.
+[[nodiscard]] double mean_of(std::span<const double> values);
+
 /// Returns P(|t| <= x) for Student's t with `degrees` degrees of freedom, x >= 0. Throws core::Error unless degrees >=
 /// 1. Source: Abramowitz & Stegun, "Handbook of Mathematical Functions", 26.7.3 and 26.7.4.
 [[nodiscard]] double student_t_within(double x, int degrees);

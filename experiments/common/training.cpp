@@ -8,7 +8,6 @@
 #include <cmath>
 #include <limits>
 #include <mutex>
-#include <numeric>
 
 #include "core/error.h"
 #include "core/random.h"
@@ -57,6 +56,14 @@ train::TrainConfig small_setting(const Shakespeare& text) {
   c.weight_decay = 0.0;
   c.clip = 1.0;
   c.eval_every = 50;
+  return c;
+}
+
+train::TrainConfig decaying_setting(const Shakespeare& text, int64_t steps) {
+  train::TrainConfig c = small_setting(text);
+  c.steps = c.eval_every = steps;
+  c.schedule = train::ScheduleKind::Cosine;
+  c.min_lr = c.lr / 10.0;
   return c;
 }
 
@@ -142,11 +149,6 @@ std::vector<int32_t> sample_tokens(nn::Llama& model, std::vector<int32_t> prompt
 std::vector<int32_t> greedy_tokens(nn::Llama& model, std::vector<int32_t> prompt, int64_t n, int64_t window) {
   return continued(model, std::move(prompt), n, window,
                    [](const torch::Tensor& logits_V, int64_t) { return logits_V.argmax().item<int64_t>(); });
-}
-
-double mean_of(std::span<const double> values) {
-  core::require(!values.empty(), "no values, no mean");
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 }  // namespace folio::experiments

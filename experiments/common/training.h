@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "experiments/common/shakespeare.h"
+#include "experiments/common/statistics.h"
 #include "modules/llama.h"
 #include "train/config/train_config.h"
 #include "train/report/line_chart.h"
@@ -19,6 +19,10 @@ namespace folio::experiments {
 /// Returns the setting of most studies: 2 layers, width 64, 4 heads, windows of 32, batches of 16, 300 steps of AdamW
 /// at a constant 3e-3 after 20 warm-up steps, gradient clipping to norm 1, no weight decay.
 [[nodiscard]] train::TrainConfig small_setting(const Shakespeare& text);
+
+/// Returns small_setting() with `steps` steps, evaluated only at the end, in which the learning rate decays to a tenth
+/// along a cosine: a constant rate would end with noisier weights.
+[[nodiscard]] train::TrainConfig decaying_setting(const Shakespeare& text, int64_t steps);
 
 /// The parts of a model; null selects Llama's own parts.
 using ModelParts = std::shared_ptr<const nn::Parts>;
@@ -63,8 +67,5 @@ void copy_parameters(const nn::Llama& from, nn::Llama& to);
                                                  int64_t window, uint64_t seed);
 [[nodiscard]] std::vector<int32_t> greedy_tokens(nn::Llama& model, std::vector<int32_t> prompt, int64_t n,
                                                  int64_t window);
-
-/// Returns the mean of the values.
-[[nodiscard]] double mean_of(std::span<const double> values);
 
 }  // namespace folio::experiments

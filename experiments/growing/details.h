@@ -135,7 +135,7 @@ inline void show_details(Report& report, int only, const experiments::Shakespear
     report.say(
         fmt::format("  rung {}, {}, seed {}: {:.3f}", trial.rung, trial.name, s.seed, training.validation.back()));
   });
-  std::vector<std::vector<Report::Json>> rows;
+  Report::Rows rows;
   for (size_t i = 0; i < chosen.size(); ++i) {
     const double mean = experiments::mean_of(losses[i]);
     rows.push_back({chosen[i].rung, chosen[i].name, experiments::joined(losses[i]),

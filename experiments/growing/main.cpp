@@ -68,7 +68,7 @@ void study(Report& report, int only, bool details) {
   if (only == 0 || only == 2) show_batch(report, text, setting);
   if (only == 0 || only == 3) show_averages(report), show_scale(report);
 
-  std::vector<std::vector<Report::Json>> rows{{"1 counts", text.vocab_size * text.vocab_size, counted, nullptr}};
+  Report::Rows rows{{"1 counts", text.vocab_size * text.vocab_size, counted, nullptr}};
   std::vector<train::LineChart::Series> curves;
   std::vector<Climbed> all;
   for (const Rung& rung : rungs(text.vocab_size)) {

@@ -1,11 +1,8 @@
 // AMX kernels: matmul_groups with its quantize, and matmul_fast. All other kernels are those of avx512bf16.cpp.
 // Later headers use the types of earlier ones, so the include order is fixed:
 // clang-format off
-#include "infer/cpu/vec_avx512.h"
 #include "infer/cpu/ints_avx512.h"
-#include "infer/cpu/amx_shapes.h"
 #include "infer/cpu/groups_amx.h"
-#include "infer/cpu/fast_bf16.h"
 #include "infer/cpu/fast_amx.h"
 // clang-format on
 

@@ -1,7 +1,6 @@
 // AVX2 kernels. Only this file is compiled for AVX2. Later headers use the types of earlier ones, so the include order
 // is fixed:
 // clang-format off
-#include "infer/cpu/vec_avx2.h"
 #include "infer/cpu/ints_avx2.h"
 #include "infer/cpu/kernels_body.h"
 #include "infer/cpu/groups_avx2.h"

@@ -1,7 +1,6 @@
 // AVX-512 VNNI kernels: quantize and matmul_groups, with 64 byte products per vpdpbusd. All other kernels are those of
 // avx512.cpp. Later headers use the types of earlier ones, so the include order is fixed:
 // clang-format off
-#include "infer/cpu/vec_avx512.h"
 #include "infer/cpu/ints_avx512.h"
 #include "infer/cpu/groups_body.h"
 // clang-format on

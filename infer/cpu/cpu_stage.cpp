@@ -1,7 +1,6 @@
 #include "infer/cpu/cpu_stage.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/memory_nodes.h"
 #include "core/rope_scaling.h"

@@ -60,6 +60,8 @@ struct Dots {
   /// True if Weights subtracts the zero point of 128 from 8-bit quants.
   static constexpr bool kSubtractsZeroPoint = kBits == 8;
 #endif
+  /// Starts the sums at z * *sum, where z is the zero point and *sum is -Σ x, because Σ (q - z) x = Σ q x - z Σ x.
+  void start(const int32_t* sum) { sums = Ints::all(*sum).template times<1 << (kBits - 1)>().v; }
 #if defined(__AVX512VNNI__)
   /// Quants of sixteen rows and four columns as an operand of vpdpbusd, the same for all inputs.
   struct Weights {
@@ -67,8 +69,6 @@ struct Dots {
     __m512i v;
   };
 
-  /// Starts the sums at z * *sum, where z is the zero point and *sum is -Σ x, because Σ (q - z) x = Σ q x - z Σ x.
-  void start(const int32_t* sum) { sums = Ints::all(*sum).template times<1 << (kBits - 1)>().v; }
   /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
   void add(const Weights& w, const int8_t* values) { sums = _mm512_dpbusd_epi32(sums, w.v, four(values)); }
   Ints sum() { return {sums}; }
@@ -85,8 +85,6 @@ struct Dots {
     __m512i odd;
   };
 
-  /// Starts the sums at z * *sum, where z is the zero point and *sum is -Σ x, because Σ (q - z) x = Σ q x - z Σ x.
-  void start(const int32_t* sum) { sums = Ints::all(*sum).template times<1 << (kBits - 1)>().v; }
   /// Adds Σ w[4 l + i] values[i], i < 4, to lane l.
   void add(const Weights& w, const int8_t* values) {
     const __m512i a = four(values);

@@ -1,9 +1,6 @@
-// NEON kernels with byte dot products. Later headers use the types of earlier ones, so the include order is fixed.
-// clang-format off
-#include "infer/cpu/vec_neon.h"
+// NEON kernels with byte dot products. kernels_body.h uses the types of ints_neon.h.
 #include "infer/cpu/ints_neon.h"
 #include "infer/cpu/kernels_body.h"
-// clang-format on
 
 namespace folio::infer::kernels {
 

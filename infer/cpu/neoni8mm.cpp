@@ -1,7 +1,6 @@
 // NEON i8mm kernels: quantize and matmul_groups, which multiplies unsigned by signed bytes with usdot. All others are
 // those of neon.cpp. Later headers use the types of earlier ones, so the include order is fixed.
 // clang-format off
-#include "infer/cpu/vec_neon.h"
 #include "infer/cpu/ints_neon.h"
 #include "infer/cpu/groups_body.h"
 // clang-format on

@@ -1,4 +1,4 @@
-// Block-wide sums and maxima, in an order that depends only on the block's size.
+// Block-wide sums, maxima and prefix sums, in an order that depends only on the block's size.
 #pragma once
 
 #include "infer/cuda/numbers.h"
@@ -11,39 +11,61 @@ inline constexpr unsigned kRowThreads = 1024;  ///< threads per block in kernels
 inline constexpr unsigned kRowWarps = kRowThreads / kWarp;
 static_assert(kRowWarps == kWarp);
 
-/// Returns, in every lane, the sum of `value` over the warp. The steps add lanes at distance 16, 8, 4, 2, 1.
-template <typename T>
-__device__ T warp_sum(T value) {
-  for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(kAllLanes, value, distance);
-  return value;
-}
-__device__ inline uint32_t warp_max(uint32_t value) {
+/// Returns, in every lane, join() of the warp's values. The steps join lanes at distance 16, 8, 4, 2, 1.
+template <typename T, typename Join>
+__device__ T warp_join(T value, Join join) {
   for (int distance = 16; distance > 0; distance /= 2) {
-    const uint32_t other = __shfl_xor_sync(kAllLanes, value, distance);
-    value = other > value ? other : value;
+    value = join(value, __shfl_xor_sync(kAllLanes, value, distance));
   }
   return value;
 }
-
-/// Returns, in every thread, the sum of `value` over a block of kRowThreads threads. Sums within each warp first, then
-/// adds the sums of the warps.
-__device__ inline float block_sum(float value) {
-  FOLIO_SHARED(float, sums, kRowWarps);
-  value = warp_sum(value);
-  if (threadIdx.x % kWarp == 0) sums[threadIdx.x / kWarp] = value;
-  __syncthreads();
-  const float total = warp_sum(sums[threadIdx.x % kWarp]);
-  __syncthreads();  // before the next call overwrites `sums`
-  return total;
+template <typename T>
+__device__ T warp_sum(T value) {
+  return warp_join(value, [](T a, T b) { return a + b; });
 }
-__device__ inline uint32_t block_max(uint32_t value) {
-  FOLIO_SHARED(uint32_t, largest, kRowWarps);
-  value = warp_max(value);
-  if (threadIdx.x % kWarp == 0) largest[threadIdx.x / kWarp] = value;
+__device__ inline uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
+/// Returns, in every thread, join() of the values of a block of kRowThreads threads: those of each warp, then of the
+/// warps.
+template <typename T, typename Join>
+__device__ T block_join(T value, Join join) {
+  FOLIO_SHARED(T, of_warp, kRowWarps);
+  value = warp_join(value, join);
+  if (threadIdx.x % kWarp == 0) of_warp[threadIdx.x / kWarp] = value;
   __syncthreads();
-  const uint32_t most = warp_max(largest[threadIdx.x % kWarp]);
+  const T all = warp_join(of_warp[threadIdx.x % kWarp], join);
+  __syncthreads();  // before the next call overwrites `of_warp`
+  return all;
+}
+__device__ inline float block_sum(float value) {
+  return block_join(value, [](float a, float b) { return a + b; });
+}
+
+/// Result of block_scan() in a block of kWarps warps: the sum over the threads with lower indices, and over all.
+template <typename T>
+struct Scan {
+  T before;
+  T total;
+};
+template <unsigned kWarps, typename T>
+__device__ Scan<T> block_scan(T value) {
+  FOLIO_SHARED(T, sums, kWarps);
+  const unsigned warp = threadIdx.x / kWarp;
+  const unsigned lane = threadIdx.x % kWarp;
+  T up_to = value;
+  for (unsigned distance = 1; distance < kWarp; distance *= 2) {
+    const T left = __shfl_up_sync(kAllLanes, up_to, distance);
+    if (lane >= distance) up_to += left;
+  }
+  if (lane == kWarp - 1) sums[warp] = up_to;
   __syncthreads();
-  return most;
+  Scan<T> scan{up_to - value, 0};
+  for (unsigned w = 0; w < kWarps; ++w) {
+    if (w < warp) scan.before += sums[w];
+    scan.total += sums[w];
+  }
+  __syncthreads();  // before the next call overwrites `sums`
+  return scan;
 }
 
 /// A row's elements i = threadIdx.x + j * kRowThreads, j < kCount, in a thread's registers. All loads are issued before

@@ -398,8 +398,7 @@ void CudaStage::run(const RotateAndStore& o, const FusedOperation& /*fused*/) {
 gpu::Attention CudaStage::attention_of_step() const {
   const auto* words = step_.as<int32_t>();
   const auto place = [&](size_t bytes) { return words + bytes / sizeof(int32_t); };
-  return {.rows = {.tokens = place(places_.tokens),
-                   .positions = place(places_.positions),
+  return {.rows = {.positions = place(places_.positions),
                    .tables = place(places_.tables),
                    .blocks = words,
                    .n_rows = static_cast<uint32_t>(n_rows_)},
@@ -433,8 +432,8 @@ void CudaStage::run(const Gather& /*o*/, const FusedOperation& /*fused*/) {  // 
 
 void CudaStage::gather_rows() {
   const int32_t* rows = step_.as<int32_t>() + places_.logit_rows / sizeof(int32_t);
-  gpu::gather(stream_, at(Slot::Residual), {}, rows, n_logit_rows_, width(Slot::Residual), gathered_.as<float>());
-  gpu::gather(stream_, at(attended()), {}, rows, n_logit_rows_, width(attended()), at(queries()));
+  gpu::gather(stream_, at(Slot::Residual), rows, n_logit_rows_, width(Slot::Residual), gathered_.as<float>());
+  gpu::gather(stream_, at(attended()), rows, n_logit_rows_, width(attended()), at(queries()));
   gathered_rows_ = true;
   n_rows_ = n_logit_rows_;
 }

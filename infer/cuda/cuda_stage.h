@@ -5,7 +5,6 @@
 
 #include <array>
 #include <map>
-#include <memory>
 #include <optional>
 #include <span>
 #include <tuple>

@@ -3,7 +3,6 @@
 
 #include <cstdlib>
 #include <memory>
-#include <utility>
 
 #include "infer/cuda/device.h"
 #include "infer/cuda/device_error.h"

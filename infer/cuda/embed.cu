@@ -1,16 +1,15 @@
 // Embedding lookup, gathering of rows that need logits, additions to the residual, and scaling and capping of logits.
 // One thread per element. Bound by memory: 4 bytes read and 4 written for each element.
+#include "infer/cuda/block.h"
 #include "infer/cuda/kernels.h"
 #include "infer/cuda/packed.h"
 
 namespace folio::infer::gpu {
 namespace {
 
-constexpr unsigned kThreads = 256;
-
-__global__ __launch_bounds__(kThreads) void embed_rows(PackedMatrix table, const int32_t* tokens, const int32_t* drawn,
-                                                       float scale, float* out) {
-  const size_t i = static_cast<size_t>(blockIdx.x) * kThreads + threadIdx.x;
+__global__ __launch_bounds__(kBlockThreads) void embed_rows(PackedMatrix table, const int32_t* tokens,
+                                                            const int32_t* drawn, float scale, float* out) {
+  const size_t i = static_cast<size_t>(blockIdx.x) * kBlockThreads + threadIdx.x;
   if (i >= table.k) return;
   int32_t token = tokens[blockIdx.y];
   if (token < 0) token = drawn[-1 - token];
@@ -18,47 +17,44 @@ __global__ __launch_bounds__(kThreads) void embed_rows(PackedMatrix table, const
   out[blockIdx.y * static_cast<size_t>(table.k) + i] = weight_at(table, static_cast<size_t>(token), i) * scale;
 }
 
-__global__ __launch_bounds__(kThreads) void gather_rows(const float* from, Delta delta, const int32_t* rows, size_t dim,
-                                                        float* to) {
-  const size_t i = static_cast<size_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= dim) return;
-  const size_t at = static_cast<size_t>(rows[blockIdx.y]) * dim + i;
-  to[blockIdx.y * dim + i] = delta.numbers == nullptr ? from[at] : from[at] + delta.scale * delta.numbers[at];
+__global__ __launch_bounds__(kBlockThreads) void gather_rows(const float* from, const int32_t* rows, size_t dim,
+                                                             float* to) {
+  const size_t i = static_cast<size_t>(blockIdx.x) * kBlockThreads + threadIdx.x;
+  if (i < dim) to[blockIdx.y * dim + i] = from[static_cast<size_t>(rows[blockIdx.y]) * dim + i];
 }
 
-__global__ __launch_bounds__(kThreads) void add_numbers(float* x, Delta delta, size_t n) {
-  const size_t i = static_cast<size_t>(blockIdx.x) * kThreads + threadIdx.x;
+__global__ __launch_bounds__(kBlockThreads) void add_numbers(float* x, Delta delta, size_t n) {
+  const size_t i = static_cast<size_t>(blockIdx.x) * kBlockThreads + threadIdx.x;
   if (i < n) x[i] += delta.scale * delta.numbers[i];
 }
 
-__global__ __launch_bounds__(kThreads) void finish_each(float* x, size_t n, float scale, float cap) {
-  const size_t i = static_cast<size_t>(blockIdx.x) * kThreads + threadIdx.x;
+__global__ __launch_bounds__(kBlockThreads) void finish_each(float* x, size_t n, float scale, float cap) {
+  const size_t i = static_cast<size_t>(blockIdx.x) * kBlockThreads + threadIdx.x;
   if (i >= n) return;
   const float scaled = x[i] * scale;
   x[i] = cap > 0.0F ? soft_capped(scaled, cap) : scaled;
 }
 
-unsigned blocks_of(size_t n) { return static_cast<unsigned>(ceil_div(n, kThreads)); }
+unsigned blocks_of(size_t n) { return static_cast<unsigned>(ceil_div(n, kBlockThreads)); }
 
 }  // namespace
 
 void embed(Stream& stream, const PackedMatrix& table, const int32_t* tokens, const int32_t* drawn, float scale,
            size_t n_rows, float* out) {
-  launch(embed_rows, {blocks_of(table.k), static_cast<unsigned>(n_rows)}, {kThreads}, 0, stream, table, tokens, drawn,
-         scale, out);
+  launch(embed_rows, {blocks_of(table.k), static_cast<unsigned>(n_rows)}, {kBlockThreads}, 0, stream, table, tokens,
+         drawn, scale, out);
 }
 
-void gather(Stream& stream, const float* from, const Delta& delta, const int32_t* rows, size_t n, size_t dim,
-            float* to) {
-  launch(gather_rows, {blocks_of(dim), static_cast<unsigned>(n)}, {kThreads}, 0, stream, from, delta, rows, dim, to);
+void gather(Stream& stream, const float* from, const int32_t* rows, size_t n, size_t dim, float* to) {
+  launch(gather_rows, {blocks_of(dim), static_cast<unsigned>(n)}, {kBlockThreads}, 0, stream, from, rows, dim, to);
 }
 
 void add(Stream& stream, float* x, const Delta& delta, size_t n) {
-  launch(add_numbers, {blocks_of(n)}, {kThreads}, 0, stream, x, delta, n);
+  launch(add_numbers, {blocks_of(n)}, {kBlockThreads}, 0, stream, x, delta, n);
 }
 
 void finish_logits(Stream& stream, float* x, size_t n, float scale, float cap) {
-  launch(finish_each, {blocks_of(n)}, {kThreads}, 0, stream, x, n, scale, cap);
+  launch(finish_each, {blocks_of(n)}, {kBlockThreads}, 0, stream, x, n, scale, cap);
 }
 
 }  // namespace folio::infer::gpu

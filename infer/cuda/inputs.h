@@ -7,7 +7,6 @@
 namespace folio::infer::gpu {
 
 __device__ inline uint32_t magnitude(float x) { return bits_of(x) & 0x7FFFFFFFU; }  // ordered as |x|; NaN is largest
-__device__ inline uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
 inline constexpr uint32_t kInfinity = 0x7F800000U;
 
 /// Returns the power of two that scales a row's maximum magnitude `largest` (as bits) to [2^14, 2^15), or 2^100 if that
@@ -50,7 +49,7 @@ __device__ inline void put_group(const PackedInputs& to, uint8_t* block, size_t 
 
 /// Packs a group of 32 elements. Called by a whole warp: each lane passes one element, x, and its column.
 __device__ inline void pack_group(const PackedInputs& to, uint8_t* tile, size_t row, size_t column, float x) {
-  const GroupScale g = group_scale(warp_max(magnitude(x)));
+  const GroupScale g = group_scale(warp_join(magnitude(x), larger));
   const int value = quant_of(x, g);
   const int sum = warp_sum(value);
   uint8_t* block = tile + column / kBlockK * to.block_bytes();
@@ -81,7 +80,7 @@ __device__ void pack_row(PackedInputs to, size_t row, const HeldRow<kCount>& hel
   if constexpr (kKind == Kind::F16) {
     uint32_t largest = 0;
     visit(held, to.k, value, [&](size_t, float x) { largest = larger(largest, magnitude(x)); });
-    scale = f16_scale(block_max(largest));
+    scale = f16_scale(block_join(largest, larger));
     if (threadIdx.x == 0) to.row_scales[row] = 1.0F / scale;
   }
   visit(held, padded, padded_value, [&](size_t i, float x) {

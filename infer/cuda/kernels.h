@@ -22,9 +22,8 @@ struct Delta {
   float scale = 1.0F;
 };
 
-/// Sets row i of `to` (n, dim) to row rows[i] of `from`, plus the same row of delta. `to` must not be `from`.
-void gather(Stream& stream, const float* from, const Delta& delta, const int32_t* rows, size_t n, size_t dim,
-            float* to);
+/// Sets row i of `to` (n, dim) to row rows[i] of `from`. `to` must not be `from`.
+void gather(Stream& stream, const float* from, const int32_t* rows, size_t n, size_t dim, float* to);
 
 /// Adds delta to x (n). delta.numbers must not be null.
 void add(Stream& stream, float* x, const Delta& delta, size_t n);
@@ -109,7 +108,6 @@ void add_adapted(Stream& stream, const float* x, size_t n_rows, size_t k, const 
 
 /// The rows of a step.
 struct RowsView {
-  const int32_t* tokens = nullptr;     ///< (rows): token ID; or -1 - i for draw i of the previous step
   const int32_t* positions = nullptr;  ///< (rows): position in the row's sequence
   const int32_t* tables = nullptr;     ///< (rows): offset in `blocks` of the row's block table
   const int32_t* blocks = nullptr;     ///< block tables, concatenated

@@ -28,25 +28,16 @@ __global__ __launch_bounds__(kNarrowThreads,
       });
 }
 
-template <typename Format, int kRowTiles, int kColumnTiles>
-void launch_narrow(Stream& stream, const PackedInputs& x, const Products& products) {
-  const Grid grid{static_cast<unsigned>(blocks_of(products, kRowTiles)),
-                  static_cast<unsigned>(ceil_div(x.column_tiles(), kColumnTiles))};
-  const size_t shared = kSplits * kRowTiles * kColumnTiles * kTileNumbers * sizeof(float);
-  launch(product_narrow<Format, kRowTiles, kColumnTiles>, grid, {kNarrowThreads}, shared, stream, products, x);
-}
-
 }  // namespace
 
 void multiply(Stream& stream, const PackedInputs& x, const Matmul* products, size_t n_products, bool fast_sums) {
   const Products all = products_of(products, n_products);
   if (x.n_rows > kMostNarrow) return multiply_tiled(stream, x, all, fast_sums);
-  with_format(products[0].weight, [&]<typename Format>() {
-    if (x.n_rows <= kTileColumns) {
-      launch_narrow<Format, 1, 1>(stream, x, all);
-    } else {
-      launch_narrow<Format, 2, 8>(stream, x, all);
-    }
+  with_narrow_tiles(products[0].weight, x.n_rows, [&]<typename Format, int kRowTiles, int kColumnTiles>() {
+    const Grid grid{static_cast<unsigned>(blocks_of(all, kRowTiles)),
+                    static_cast<unsigned>(ceil_div(x.column_tiles(), kColumnTiles))};
+    launch(product_narrow<Format, kRowTiles, kColumnTiles>, grid, {kNarrowThreads},
+           kNarrowShared<kRowTiles, kColumnTiles>, stream, all, x);
   });
 }
 

@@ -32,25 +32,15 @@ __global__ __launch_bounds__(kNarrowThreads,
       });
 }
 
-template <typename Format, int kRowTiles, int kColumnTiles>
-void launch_experts(Stream& stream, const PackedInputs& x, const Products& products, const Grouped& grouped) {
-  const Grid grid{static_cast<unsigned>(blocks_of(products, kRowTiles)), grouped.n_groups};
-  const size_t shared = kSplits * kRowTiles * kColumnTiles * kTileNumbers * sizeof(float);
-  launch(product_experts<Format, kRowTiles, kColumnTiles>, grid, {kNarrowThreads}, shared, stream, products, x,
-         grouped);
-}
-
 }  // namespace
 
 void multiply_experts(Stream& stream, const PackedInputs& x, const Matmul* products, size_t n_products,
                       const Grouped& grouped) {
   const Products all = products_of(products, n_products);
-  with_format(products[0].weight, [&]<typename Format>() {
-    if (grouped.size == kTileColumns) {
-      launch_experts<Format, 1, 1>(stream, x, all, grouped);
-    } else {
-      launch_experts<Format, 2, 8>(stream, x, all, grouped);
-    }
+  with_narrow_tiles(products[0].weight, grouped.size, [&]<typename Format, int kRowTiles, int kColumnTiles>() {
+    const Grid grid{static_cast<unsigned>(blocks_of(all, kRowTiles)), grouped.n_groups};
+    launch(product_experts<Format, kRowTiles, kColumnTiles>, grid, {kNarrowThreads},
+           kNarrowShared<kRowTiles, kColumnTiles>, stream, all, x, grouped);
   });
 }
 

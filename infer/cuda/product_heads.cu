@@ -42,26 +42,17 @@ __global__ __launch_bounds__(kNarrowThreads, kColumnTiles == 1 ? 2 : 1) void pro
       });
 }
 
-template <typename Format, int kRowTiles, int kColumnTiles>
-void launch_heads(Stream& stream, const HeadsProduct& p, const PackedInputs& x) {
-  const Grid grid{static_cast<unsigned>(ceil_div(p.weight.row_tiles(), kRowTiles)),
-                  static_cast<unsigned>(ceil_div(p.n_rows, kColumnTiles * kTileColumns)), p.n_heads};
-  const size_t shared = kSplits * kRowTiles * kColumnTiles * kTileNumbers * sizeof(float);
-  launch(product_heads<Format, kRowTiles, kColumnTiles>, grid, {kNarrowThreads}, shared, stream, p, x);
-}
-
 }  // namespace
 
 void multiply_heads(Stream& stream, const HeadsProduct& p, const PackedInputs& x) {
   with_kind(x.kind, [&]<Kind kKind>() {
     launch(pack_heads<kKind>, pack_grid<kKind>(x), {kPackThreads<kKind>}, 0, stream, p, x);
   });
-  with_format(p.weight, [&]<typename Format>() {
-    if (p.n_rows <= kTileColumns) {
-      launch_heads<Format, 1, 1>(stream, p, x);
-    } else {
-      launch_heads<Format, 2, 8>(stream, p, x);
-    }
+  with_narrow_tiles(p.weight, p.n_rows, [&]<typename Format, int kRowTiles, int kColumnTiles>() {
+    const Grid grid{static_cast<unsigned>(ceil_div(p.weight.row_tiles(), kRowTiles)),
+                    static_cast<unsigned>(ceil_div(p.n_rows, kColumnTiles * kTileColumns)), p.n_heads};
+    launch(product_heads<Format, kRowTiles, kColumnTiles>, grid, {kNarrowThreads},
+           kNarrowShared<kRowTiles, kColumnTiles>, stream, p, x);
   });
 }
 

@@ -12,8 +12,8 @@ inline constexpr size_t kTileNumbers = kTileRows * kTileColumns;
 
 /// Multiplies kRowTiles row tiles, from first_tile on, of the matrix stored at `data` with the layout `w` by the first
 /// min(`column_tiles`, kColumnTiles) tiles of inputs, which start at `inputs` and are `input_bytes` apart. `shared` has
-/// kSplits * kRowTiles * kColumnTiles * kTileNumbers floats. Calls put(column, output, sum) for every sum, including
-/// padding; `column` counts from the first of these input rows, `output` from the first row of the matrix.
+/// kNarrowShared bytes. Calls put(column, output, sum) for every sum, including padding; `column` counts from the first
+/// of these input rows, `output` from the first row of the matrix.
 template <typename Format, int kRowTiles, int kColumnTiles, typename Put>
 __device__ void multiply_narrow(const PackedMatrix& w, const uint8_t* data, size_t first_tile, const uint8_t* inputs,
                                 size_t input_bytes, size_t column_tiles, uint8_t* shared, Put put) {
@@ -82,6 +82,23 @@ __device__ void multiply_narrow(const PackedMatrix& w, const uint8_t* data, size
     put(tile % kColumnTiles * kTileColumns + lane % 4 * 2 + i % 2,
         (first_tile + tile / kColumnTiles) * kTileRows + lane / 4 + i / 2 * 8, total);
   }
+}
+
+/// Bytes of multiply_narrow()'s `shared`.
+template <int kRowTiles, int kColumnTiles>
+inline constexpr size_t kNarrowShared = kSplits * kRowTiles * kColumnTiles * kTileNumbers * sizeof(float);
+
+/// Calls f with the format of `w`, and the tiles of a block as template arguments: 1 x 1 for up to kTileColumns rows
+/// that share a matrix, else 2 x 8, which halves the reads of inputs.
+template <typename F>
+void with_narrow_tiles(const PackedMatrix& w, size_t n_rows, F f) {
+  with_format(w, [&]<typename Format>() {
+    if (n_rows <= kTileColumns) {
+      f.template operator()<Format, 1, 1>();
+    } else {
+      f.template operator()<Format, 2, 8>();
+    }
+  });
 }
 
 }  // namespace folio::infer::gpu

@@ -5,8 +5,8 @@
 namespace folio::infer::gpu {
 namespace {
 
-constexpr unsigned kWarps = 8;  // warps of a block: two along the outputs, times four along the rows
-constexpr unsigned kThreads = kWarps * kWarp;
+constexpr unsigned kTiledWarps = 8;  // warps of a block: two along the outputs, times four along the rows
+constexpr unsigned kTiledThreads = kTiledWarps * kWarp;
 constexpr int kStages = 3;    // steps in shared memory at a time
 constexpr int kRowTiles = 4;  // row tiles of a warp
 constexpr unsigned kRowTilesOfBlock = 2 * kRowTiles;
@@ -33,8 +33,8 @@ __device__ void copy_tile(uint8_t* to, const uint8_t* from, unsigned bytes) {
 // cuda_report: product_tiled<Groups<8, 32, false>, *> shares 82944 bytes
 // cuda_report: product_tiled<Groups<8, *>, *> shares 92160 bytes
 template <typename Format, bool kFastSums>
-__global__ __launch_bounds__(kThreads, 1) void product_tiled(const __grid_constant__ Products products,
-                                                             const PackedInputs x) {
+__global__ __launch_bounds__(kTiledThreads, 1) void product_tiled(const __grid_constant__ Products products,
+                                                                  const PackedInputs x) {
   constexpr int kColumnTiles = kColumnTilesOf<Format>;
   constexpr unsigned kBlockColumns = kColumnTilesOfBlock<Format>;
   const BlockWork work = work_of(products, blockIdx.y, kRowTilesOfBlock);
@@ -48,8 +48,8 @@ __global__ __launch_bounds__(kThreads, 1) void product_tiled(const __grid_consta
 
   // Each warp copies one row tile and one or two column tiles per step. A warp past the last tile copies the last tile
   // again.
-  static_assert(kRowTilesOfBlock == kWarps && kBlockColumns % kWarps == 0);
-  constexpr unsigned kFetched = kBlockColumns / kWarps;
+  static_assert(kRowTilesOfBlock == kTiledWarps && kBlockColumns % kTiledWarps == 0);
+  constexpr unsigned kFetched = kBlockColumns / kTiledWarps;
   const unsigned warp = threadIdx.x / kWarp;
   const unsigned lane_bytes = lane_id() * sizeof(Words);
   const auto tile_at = [&](const uint8_t* data, size_t tile, size_t n_tiles, size_t bytes) {
@@ -59,7 +59,7 @@ __global__ __launch_bounds__(kThreads, 1) void product_tiled(const __grid_consta
   const uint8_t* inputs_from[kFetched];
 #pragma unroll
   for (unsigned c = 0; c < kFetched; ++c) {
-    inputs_from[c] = tile_at(x.data, first_column + warp + c * kWarps, x.column_tiles(), x.tile_bytes());
+    inputs_from[c] = tile_at(x.data, first_column + warp + c * kTiledWarps, x.column_tiles(), x.tile_bytes());
   }
 
   FOLIO_DYNAMIC_SHARED(shared);
@@ -69,7 +69,7 @@ __global__ __launch_bounds__(kThreads, 1) void product_tiled(const __grid_consta
       copy_tile(stage + warp * step_bytes, weights_from + step * step_bytes, step_bytes);
 #pragma unroll
       for (unsigned c = 0; c < kFetched; ++c) {
-        copy_tile(stage + weights_bytes + (warp + c * kWarps) * Format::kInputBytes,
+        copy_tile(stage + weights_bytes + (warp + c * kTiledWarps) * Format::kInputBytes,
                   inputs_from[c] + step * Format::kInputBytes, Format::kInputBytes);
       }
     }
@@ -142,8 +142,8 @@ void multiply_tiled(Stream& stream, const PackedInputs& x, const Products& produ
       step_bytes = bytes > step_bytes ? bytes : step_bytes;
     }
     const size_t shared = kStages * (kRowTilesOfBlock * step_bytes + kColumnTilesOfBlock<Format> * Format::kInputBytes);
-    launch(fast_sums ? product_tiled<Format, true> : product_tiled<Format, false>, grid, {kThreads}, shared, stream,
-           products, x);
+    launch(fast_sums ? product_tiled<Format, true> : product_tiled<Format, false>, grid, {kTiledThreads}, shared,
+           stream, products, x);
   });
 }
 

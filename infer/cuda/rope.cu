@@ -1,13 +1,12 @@
 // Applies RoPE (Su et al. 2021), stores keys and values in the KV cache, and copies cache blocks. Memory traffic: 8
 // bytes per element of query and key, 4 per element of value, and 2 or 4 per element stored in the KV cache; all heads
 // share the angles. The stores are scattered, because the KV cache has the tile layout for the tensor cores (layout.h).
+#include "infer/cuda/block.h"
 #include "infer/cuda/kernels.h"
 #include "infer/cuda/numbers.h"
 
 namespace folio::infer::gpu {
 namespace {
-
-constexpr unsigned kThreads = 256;
 
 struct Rotated {
   float first;
@@ -93,12 +92,12 @@ __device__ void rotate_row(const Rotation& r, size_t row, uint32_t first, uint32
 // One thread per pair: adjacent threads access adjacent memory, and latencies overlap. A row has as many blocks as its
 // pairs need.
 template <bool kHalf>
-__global__ __launch_bounds__(kThreads) void rotate_rows(const __grid_constant__ Rotation r) {
-  rotate_row<kHalf>(r, blockIdx.y, blockIdx.x * kThreads + threadIdx.x, gridDim.x * kThreads);
+__global__ __launch_bounds__(kBlockThreads) void rotate_rows(const __grid_constant__ Rotation r) {
+  rotate_row<kHalf>(r, blockIdx.y, blockIdx.x * kBlockThreads + threadIdx.x, gridDim.x * kBlockThreads);
 }
 
-__global__ __launch_bounds__(kThreads) void copy_cache_blocks(CacheView cache, const int32_t* pairs) {
-  const size_t at = (static_cast<size_t>(blockIdx.x) * kThreads + threadIdx.x) * sizeof(Words);
+__global__ __launch_bounds__(kBlockThreads) void copy_cache_blocks(CacheView cache, const int32_t* pairs) {
+  const size_t at = (static_cast<size_t>(blockIdx.x) * kBlockThreads + threadIdx.x) * sizeof(Words);
   if (at >= cache.block_bytes()) return;
   const auto from = static_cast<size_t>(pairs[2 * blockIdx.y]);
   const auto to = static_cast<size_t>(pairs[2 * blockIdx.y + 1]);
@@ -111,13 +110,13 @@ void rotate_and_store(Stream& stream, const RowsView& rows, const Heads& heads, 
                       float* key, const float* value, const CacheView& cache, size_t layer) {
   const Rotation rotation{rows, heads, angles, query, key, value, cache, layer};
   const uint32_t pairs = (heads.n_heads + heads.n_kv_heads) * heads.head_dim / 2;
-  const Grid grid{static_cast<unsigned>(ceil_div(pairs, kThreads)), rows.n_rows};
-  launch(cache.half ? rotate_rows<true> : rotate_rows<false>, grid, {kThreads}, 0, stream, rotation);
+  const Grid grid{static_cast<unsigned>(ceil_div(pairs, kBlockThreads)), rows.n_rows};
+  launch(cache.half ? rotate_rows<true> : rotate_rows<false>, grid, {kBlockThreads}, 0, stream, rotation);
 }
 
 void copy_blocks(Stream& stream, const CacheView& cache, const int32_t* pairs, size_t n) {
-  const size_t steps = ceil_div(cache.block_bytes(), kThreads * sizeof(Words));
-  launch(copy_cache_blocks, {static_cast<unsigned>(steps), static_cast<unsigned>(n)}, {kThreads}, 0, stream, cache,
+  const size_t steps = ceil_div(cache.block_bytes(), kBlockThreads * sizeof(Words));
+  launch(copy_cache_blocks, {static_cast<unsigned>(steps), static_cast<unsigned>(n)}, {kBlockThreads}, 0, stream, cache,
          pairs);
 }
 

@@ -51,10 +51,7 @@ __device__ void to_scores(float* scores, uint32_t n, bool sigmoid) {
   }
   float largest = kNone;
   for (uint32_t i = lane; i < n; i += kWarp) largest = scores[i] > largest ? scores[i] : largest;
-  for (int distance = 16; distance > 0; distance /= 2) {
-    const float other = __shfl_xor_sync(kAllLanes, largest, distance);
-    largest = other > largest ? other : largest;
-  }
+  largest = warp_join(largest, [](float a, float b) { return b > a ? b : a; });
   for (uint32_t i = lane; i < n; i += kWarp) scores[i] = exp_of(scores[i] - largest);
   __syncthreads();
   float sum = 0.0F;
@@ -133,28 +130,6 @@ __global__ __launch_bounds__(kWarp) void route_rows(float* routes, const float* 
   }
 }
 
-// Returns the sum of `value` over the block's threads with lower indices. Sets `total` to the sum over all threads.
-__device__ uint32_t sum_before(uint32_t value, uint32_t& total) {
-  FOLIO_SHARED(uint32_t, sums, kBlockWarps);
-  const unsigned lane = threadIdx.x % kWarp;
-  const unsigned warp = threadIdx.x / kWarp;
-  uint32_t up_to = value;
-  for (unsigned distance = 1; distance < kWarp; distance *= 2) {
-    const uint32_t other = __shfl_up_sync(kAllLanes, up_to, distance);
-    if (lane >= distance) up_to += other;
-  }
-  if (lane == kWarp - 1) sums[warp] = up_to;
-  __syncthreads();
-  total = 0;
-  uint32_t before = 0;
-  for (unsigned w = 0; w < kBlockWarps; ++w) {
-    if (w == warp) before = total;
-    total += sums[w];
-  }
-  __syncthreads();  // before the next call overwrites `sums`
-  return before + up_to - value;
-}
-
 // One block per expert: reads all assignments, 256 at a time, and lists those of its expert in order. The last block to
 // finish splits the lists into groups. The lists don't depend on the order of blocks.
 __global__ __launch_bounds__(kBlockThreads) void group_by_expert(const int32_t* experts, uint32_t n_assignments,
@@ -165,8 +140,7 @@ __global__ __launch_bounds__(kBlockThreads) void group_by_expert(const int32_t* 
   for (uint32_t first = 0; first < n_assignments; first += kBlockThreads) {
     const uint32_t i = first + threadIdx.x;
     const bool mine = i < n_assignments && experts[i] == expert;
-    uint32_t found = 0;
-    const uint32_t before = sum_before(mine ? 1 : 0, found);
+    const auto [before, found] = block_scan<kBlockWarps>(mine ? 1U : 0U);
     if (mine) list[n + before] = static_cast<int32_t>(i);
     n += found;
   }
@@ -179,8 +153,7 @@ __global__ __launch_bounds__(kBlockThreads) void group_by_expert(const int32_t* 
   const uint32_t end = begin + of_thread < n_experts ? begin + of_thread : n_experts;
   uint32_t n_groups = 0;
   for (uint32_t e = begin; e < end; ++e) n_groups += static_cast<uint32_t>(ceil_div(to.counts[e], to.size));
-  uint32_t all_groups = 0;
-  uint32_t group = sum_before(n_groups, all_groups);
+  auto [group, all_groups] = block_scan<kBlockWarps>(n_groups);
   for (uint32_t e = begin; e < end; ++e) {
     const uint32_t count = to.counts[e];
     for (uint32_t at = 0; at < count; at += to.size) {

@@ -12,8 +12,8 @@ namespace {
 // A block of the kernels `survey` and `list` reads 4096 logits. The preceding product has just stored them in the L2
 // cache, so reading them takes less time than a kernel launch.
 
-constexpr unsigned kThreads = 512;
-constexpr unsigned kWarps = kThreads / kWarp;
+constexpr unsigned kSampleThreads = 512;
+constexpr unsigned kSampleWarps = kSampleThreads / kWarp;
 constexpr unsigned kChunk = 4096;           // logits in a chunk, which a block reads together
 constexpr unsigned kMostCandidates = 8192;  // maximum number of candidates that a block sorts
 constexpr unsigned kBins = 2048;            // bins of the histogram of logits
@@ -45,44 +45,16 @@ __device__ inline unsigned level_of(float logit) {
 // Returns the upper bound of a level's logits. Not valid for level 0, which is unbounded.
 __device__ inline float top_of(unsigned level) { return (static_cast<float>(kBins - level) - kBins / 2) / kBinsOfOne; }
 
-// Result of block_scan(): the sum over the block's threads with lower indices, and the sum over all of its threads.
-struct Scan {
-  Sum before;
-  Sum total;
-};
-__device__ inline Scan block_scan(Sum value) {
-  FOLIO_SHARED(Sum, sums, kWarps);
-  const unsigned warp = threadIdx.x / kWarp;
-  const unsigned lane = threadIdx.x % kWarp;
-  Sum up_to = value;
-  for (unsigned distance = 1; distance < kWarp; distance *= 2) {
-    const Sum left = __shfl_up_sync(kAllLanes, up_to, distance);
-    if (lane >= distance) up_to += left;
-  }
-  if (lane == kWarp - 1) sums[warp] = up_to;
-  __syncthreads();
-  Scan scan{up_to - value, 0};
-  for (unsigned w = 0; w < kWarps; ++w) {
-    if (w < warp) scan.before += sums[w];
-    scan.total += sums[w];
-  }
-  __syncthreads();  // before the next call overwrites `sums`
-  return scan;
-}
-
-__device__ inline Sum block_total(Sum value) { return block_scan(value).total; }
+__device__ inline Sum block_total(Sum value) { return block_scan<kSampleWarps>(value).total; }
 
 // Returns the minimum of `value` over the block's threads.
 __device__ inline Rank block_first(Rank value) {
-  FOLIO_SHARED(Rank, first, kWarps);
-  for (int distance = 16; distance > 0; distance /= 2) {
-    const Rank other = __shfl_xor_sync(kAllLanes, value, distance);
-    value = other < value ? other : value;
-  }
+  FOLIO_SHARED(Rank, first, kSampleWarps);
+  value = warp_join(value, [](Rank a, Rank b) { return b < a ? b : a; });
   if (threadIdx.x % kWarp == 0) first[threadIdx.x / kWarp] = value;
   __syncthreads();
   Rank least = kEnd;
-  for (unsigned w = 0; w < kWarps; ++w) least = first[w] < least ? first[w] : least;
+  for (unsigned w = 0; w < kSampleWarps; ++w) least = first[w] < least ? first[w] : least;
   __syncthreads();
   return least;
 }
@@ -104,14 +76,14 @@ class Row {
     const unsigned first = chunk * kChunk;
     const bool marked = in_.n_penalized + in_.n_never > 0;
     if (marked) mark(first);
-    constexpr unsigned kEach = kChunk / kThreads;
+    constexpr unsigned kEach = kChunk / kSampleThreads;
     float raw[kEach];  // all loads are in flight at once
     for (unsigned j = 0; j < kEach; ++j) {
-      const unsigned id = first + j * kThreads + threadIdx.x;
+      const unsigned id = first + j * kSampleThreads + threadIdx.x;
       raw[j] = id < vocab_size_ ? logits_[id] : 0.0F;
     }
     for (unsigned j = 0; j < kEach; ++j) {
-      const unsigned i = j * kThreads + threadIdx.x;
+      const unsigned i = j * kSampleThreads + threadIdx.x;
       if (first + i >= vocab_size_) return;
       const uint8_t mark = marked ? marks_[i] : kNone;
       const float logit = mark == kPenalized ? penalized(raw[j], in_.repetition_penalty) : raw[j];
@@ -135,9 +107,9 @@ class Row {
 
   __device__ void mark(unsigned first) const {
     __syncthreads();  // waits until the previous marks have been read
-    for (unsigned i = threadIdx.x; i < kChunk; i += kThreads) marks_[i] = kNone;
+    for (unsigned i = threadIdx.x; i < kChunk; i += kSampleThreads) marks_[i] = kNone;
     __syncthreads();
-    for (unsigned i = threadIdx.x; i < in_.n_penalized + in_.n_never; i += kThreads) {
+    for (unsigned i = threadIdx.x; i < in_.n_penalized + in_.n_never; i += kSampleThreads) {
       const unsigned at = static_cast<unsigned>(ids_[i]) - first;
       if (at < kChunk) marks_[at] = i < in_.n_penalized ? kPenalized : kNever;
     }
@@ -198,15 +170,15 @@ class Candidates {
   __device__ Candidates(const Weights& weights, const Rank* ranks, unsigned n, bool are_all, Sum total)
       : weights_(weights),
         ranks_(ranks),
-        first_(smaller(threadIdx.x * ((n + kThreads - 1) / kThreads), n)),
-        end_(smaller(first_ + (n + kThreads - 1) / kThreads, n)),
+        first_(smaller(threadIdx.x * ((n + kSampleThreads - 1) / kSampleThreads), n)),
+        end_(smaller(first_ + (n + kSampleThreads - 1) / kSampleThreads, n)),
         are_all_(are_all),
         total_(total) {}
 
   __device__ Sum sum(Weight weight, Rank last) const { return last == kEnd ? total_ : block_total(own(weight, last)); }
 
   __device__ Rank select(Weight weight, Rank last, Sum target) {
-    Sum up_to = block_scan(own(weight, last)).before;
+    Sum up_to = block_scan<kSampleWarps>(own(weight, last)).before;
     Rank found = kEnd;
     for (unsigned i = first_; i < end_ && found == kEnd; ++i) {
       if (ranks_[i] <= last) up_to += weights_(weight, logit_of(ranks_[i]));
@@ -241,7 +213,7 @@ class Candidates {
 // would exceed kMostCandidates tokens. A level's weight is bounded by its number of logits times the weight at the
 // upper or lower end of the bin.
 __device__ void find_levels(const Weights& weights, State& state) {
-  constexpr unsigned kEach = kBins / kThreads;
+  constexpr unsigned kEach = kBins / kSampleThreads;
   const DrawInput& in = weights.in;
   const unsigned first = threadIdx.x * kEach;
   unsigned counts[kEach];
@@ -263,10 +235,10 @@ __device__ void find_levels(const Weights& weights, State& state) {
     least_own += least[i];
     most_own += most[i];
   }
-  const Scan n_tokens = block_scan(n_own);
-  const Scan of_most = block_scan(most_own);
+  const Scan<Sum> n_tokens = block_scan<kSampleWarps>(n_own);
+  const Scan<Sum> of_most = block_scan<kSampleWarps>(most_own);
   Sum n_above = n_tokens.before;
-  Sum least_above = block_scan(least_own).before;
+  Sum least_above = block_scan<kSampleWarps>(least_own).before;
   Sum most_below = of_most.total - of_most.before;
   const double share = in.top_p < 1.0F ? in.top_p : in.uniform;
   Rank out = kBins;  // first level (bin) without candidates; kBins: none
@@ -291,14 +263,15 @@ __device__ void find_levels(const Weights& weights, State& state) {
 // Finds the likeliest token and counts the logits of each level. The last block to finish a row then limits the
 // candidates to the likeliest tokens, usually a few dozen, such that they include the top-p cutoff and the drawn token.
 // With temperature 0, it stores the likeliest token instead.
-__global__ __launch_bounds__(kThreads) void survey(const float* logits, unsigned vocab_size, const DrawInput* draws,
-                                                   const int32_t* ids, State* states, int32_t* tokens) {
+__global__ __launch_bounds__(kSampleThreads) void survey(const float* logits, unsigned vocab_size,
+                                                         const DrawInput* draws, const int32_t* ids, State* states,
+                                                         int32_t* tokens) {
   FOLIO_SHARED(uint8_t, marks, kChunk);
   FOLIO_SHARED(uint32_t, counts, kBins);
   const DrawInput& in = draws[blockIdx.y];
   State& state = states[blockIdx.y];
   const bool draws_one = in.temperature > 0.0F;
-  for (unsigned i = threadIdx.x; i < kBins; i += kThreads) counts[i] = 0;
+  for (unsigned i = threadIdx.x; i < kBins; i += kSampleThreads) counts[i] = 0;
   __syncthreads();
   Rank likeliest = kEnd;
   bool finite = true;
@@ -310,7 +283,7 @@ __global__ __launch_bounds__(kThreads) void survey(const float* logits, unsigned
   if (!finite) atomicMax(&state.not_finite, 1U);
   likeliest = block_first(likeliest);
   if (threadIdx.x == 0) atomicMax(&state.likeliest, kEnd - likeliest);
-  for (unsigned i = threadIdx.x; draws_one && i < kBins; i += kThreads) {
+  for (unsigned i = threadIdx.x; draws_one && i < kBins; i += kSampleThreads) {
     if (counts[i] > 0) atomicAdd(&state.counts[i], counts[i]);
   }
   if (!is_last_block(&state.n_surveyed, gridDim.x)) return;
@@ -335,11 +308,11 @@ __global__ __launch_bounds__(kThreads) void survey(const float* logits, unsigned
 __device__ inline void sort(Rank* ranks, unsigned n) {
   unsigned size = 1;
   while (size < n) size *= 2;
-  for (unsigned i = n + threadIdx.x; i < size; i += kThreads) ranks[i] = kEnd;
+  for (unsigned i = n + threadIdx.x; i < size; i += kSampleThreads) ranks[i] = kEnd;
   __syncthreads();
   for (unsigned run = 2; run <= size; run *= 2) {
     for (unsigned distance = run / 2; distance > 0; distance /= 2) {
-      for (unsigned pair = threadIdx.x; pair < size / 2; pair += kThreads) {
+      for (unsigned pair = threadIdx.x; pair < size / 2; pair += kSampleThreads) {
         const unsigned low = 2 * pair - pair % distance;
         const unsigned high = low + distance;
         const bool rising = (low & run) == 0;
@@ -356,8 +329,8 @@ __device__ inline void sort(Rank* ranks, unsigned n) {
 }
 
 // Lists the candidates and sums the weights of all tokens.
-__global__ __launch_bounds__(kThreads) void list(const float* logits, unsigned vocab_size, const DrawInput* draws,
-                                                 const int32_t* ids, State* states) {
+__global__ __launch_bounds__(kSampleThreads) void list(const float* logits, unsigned vocab_size, const DrawInput* draws,
+                                                       const int32_t* ids, State* states) {
   FOLIO_SHARED(uint8_t, marks, kChunk);
   FOLIO_SHARED(Rank, ranks, kChunk);
   FOLIO_SHARED(unsigned, n_found, 2);  // candidates of this block, and their offset in the row's list
@@ -381,15 +354,16 @@ __global__ __launch_bounds__(kThreads) void list(const float* logits, unsigned v
     n_found[1] = atomicAdd(&state.n_listed, n_found[0]);
   }
   __syncthreads();
-  for (unsigned i = threadIdx.x; i < n_found[0]; i += kThreads) state.candidates[n_found[1] + i] = ranks[i];
+  for (unsigned i = threadIdx.x; i < n_found[0]; i += kSampleThreads) state.candidates[n_found[1] + i] = ranks[i];
 }
 
 // Sorts a row's candidates in shared memory and draws a token, one block per row. If kMostCandidates are too few (many
 // ties, large top-k), draws from the whole row, which is about 100 times slower. The launch bound of one block per
 // multiprocessor avoids register spills.
 // cuda_report: settle shares 65536 bytes
-__global__ __launch_bounds__(kThreads, 1) void settle(const float* logits, unsigned vocab_size, const DrawInput* draws,
-                                                      const int32_t* ids, State* states, int32_t* tokens) {
+__global__ __launch_bounds__(kSampleThreads, 1) void settle(const float* logits, unsigned vocab_size,
+                                                            const DrawInput* draws, const int32_t* ids, State* states,
+                                                            int32_t* tokens) {
   FOLIO_SHARED(uint8_t, marks, kChunk);
   FOLIO_DYNAMIC_SHARED(bytes);
   auto* ranks = reinterpret_cast<Rank*>(bytes);  // (kMostCandidates)
@@ -398,7 +372,7 @@ __global__ __launch_bounds__(kThreads, 1) void settle(const float* logits, unsig
   const DrawInput& in = draws[blockIdx.x];
   const Weights weights{in, state.largest};
   const unsigned n = state.n_listed;
-  for (unsigned i = threadIdx.x; i < n; i += kThreads) ranks[i] = state.candidates[i];
+  for (unsigned i = threadIdx.x; i < n; i += kSampleThreads) ranks[i] = state.candidates[i];
   sort(ranks, n);
   Candidates candidates(weights, ranks, n, n == state.n_allowed, state.total);
   Rank drawn = choose(in, candidates);
@@ -423,9 +397,10 @@ void draw_tokens(Stream& stream, const float* logits, size_t vocab_size, const D
   const auto vocab = static_cast<unsigned>(vocab_size);
   auto* states = static_cast<State*>(workspace);
   const Grid blocks{(vocab + kChunk - 1) / kChunk, n};
-  launch(survey, blocks, {kThreads}, 0, stream, logits, vocab, draws, ids, states, tokens);
-  launch(list, blocks, {kThreads}, 0, stream, logits, vocab, draws, ids, states);
-  launch(settle, {n}, {kThreads}, kMostCandidates * sizeof(Rank), stream, logits, vocab, draws, ids, states, tokens);
+  launch(survey, blocks, {kSampleThreads}, 0, stream, logits, vocab, draws, ids, states, tokens);
+  launch(list, blocks, {kSampleThreads}, 0, stream, logits, vocab, draws, ids, states);
+  launch(settle, {n}, {kSampleThreads}, kMostCandidates * sizeof(Rank), stream, logits, vocab, draws, ids, states,
+         tokens);
 }
 
 }  // namespace folio::infer::gpu

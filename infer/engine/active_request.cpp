@@ -49,11 +49,7 @@ ActiveRequest::ActiveRequest(RequestId id, Request request, const core::ModelCon
     }
     SamplerOptions sampler = options.sampler;
     sampler.seed = choice_seed(sampler.seed, i);
-    c.sampling.emplace(Sampler(sampler, never, prompt.size(), form), Sampling::Stops{.tokenizer = request_.tokenizer,
-                                                                                     .texts = options.stops,
-                                                                                     .end_tokens = options.end_tokens,
-                                                                                     .words = options.stop_words,
-                                                                                     .n_most = n_most_});
+    c.sampling.emplace(Sampler(sampler, never, prompt.size(), form), options, request_.tokenizer, n_most_);
     if ((form || options.speculate > 0) && !wants_logits()) c.drafts.emplace(options.speculate, acceptance);
     if (policy_) c.score = 0.0;
     if (policy_ && (i == 0 || options.beams.width == 0)) continuing_.push_back(&c);

@@ -1,6 +1,7 @@
 #include "infer/engine/draft_model.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 
@@ -16,9 +17,9 @@ const core::StoredModel& checked(const core::StoredModel& model, const core::Sto
 
 }  // namespace
 
-DraftModel::DraftModel(const core::StoredModel& model, const core::StoredModel& target, Machine& machine,
+DraftModel::DraftModel(core::StoredModel model, const core::StoredModel& target, Machine& machine,
                        const CacheOptions& options)
-    : runner_(checked(model, target), machine, options) {}
+    : model_(std::move(model)), runner_(checked(model_, target), machine, options) {}
 
 void DraftModel::draft(std::span<const Input> inputs) {
   clear();
@@ -38,29 +39,30 @@ void DraftModel::clear() {
 }
 
 bool DraftModel::append_rows(SequenceId sequence, std::span<const int32_t> tokens, std::span<const float> hidden,
-                             size_t n_drafts) {
+                             const Input* input, size_t n_drafts) {
   const BlockManager& cache = runner_.cache();
   const auto first = static_cast<size_t>(cache.length(sequence));
   const size_t n = tokens.size() - first;
-  const int64_t needed = cache.blocks_needed(sequence, static_cast<int64_t>(n + n_drafts));
-  if (std::ssize(tokens) + static_cast<int64_t>(n_drafts) > runner_.config().context_length) return false;
+  const auto n_further = static_cast<int64_t>(std::max<size_t>(n_drafts, 1) - 1);  // the last draft needs no row
+  const int64_t needed = cache.blocks_needed(sequence, static_cast<int64_t>(n) + n_further);
+  if (std::ssize(tokens) + n_further > runner_.config().context_length) return false;
   if (reserved_ + needed > cache.free_blocks()) return false;
   reserved_ += needed;
   const size_t dim = hidden.size() / n;
-  for (size_t i = 0; i < n && rows_.size() < runner_.max_rows(); ++i) {
+  size_t i = 0;
+  for (; i < n && rows_.size() < runner_.max_rows(); ++i) {
     rows_.push_back({.token = tokens[first + i],
                      .sequence = sequence,
                      .position = static_cast<int64_t>(first + i),
                      .wants_logits = false,
                      .hidden = hidden.subspan(i * dim, dim)});
   }
+  if (input == nullptr || i < n) return true;
+  rows_.back().sampler = &input->sampler;
+  rows_.back().history = input->tokens;
+  rows_.back().keeps_hidden = dim > 0;
+  drafted_.push_back({.input = input, .sequence = sequence, .n_left = n_drafts, .row = rows_.size() - 1});
   return true;
-}
-
-void DraftModel::begin_draft(const Input& input, SequenceId sequence, size_t n_drafts) {
-  rows_.back().sampler = &input.sampler;
-  rows_.back().history = input.tokens;
-  drafted_.push_back({.input = &input, .sequence = sequence, .n_left = n_drafts, .row = rows_.size() - 1});
 }
 
 void DraftModel::draw() {
@@ -105,21 +107,16 @@ void DraftModel::turn_to(CachedText& cached, std::span<const int32_t> tokens) {
   cached.tokens.assign(tokens.begin(), tokens.end());
 }
 
-// Appends rows for the sequence's tokens that are not cached, up to max_rows(). If all of them fit, the last row draws
-// the first draft; otherwise the sequence gets no drafts in this step.
+// Appends rows for the sequence's tokens that are not cached, and limits its drafts to the context.
 void DraftModel::read(const Input& input) {
   const auto tokens = std::span(input.tokens).subspan(input.first);
-  // No row is computed for the last draft, so it needs no position.
-  const int64_t n_free = runner_.config().context_length - std::ssize(tokens) + 1;
+  const int64_t n_free = runner_.config().context_length - std::ssize(tokens) + 1;  // the last draft needs no position
   const size_t n = std::min(input.most, static_cast<size_t>(std::max<int64_t>(n_free, 0)));
   if (n == 0) return input.memory.reset();
   if (input.memory == nullptr) input.memory = std::make_unique<CachedText>(runner_.cache());
   auto& cached = static_cast<CachedText&>(*input.memory);
-  const SequenceId id = cached.sequence.id();
   turn_to(cached, tokens);
-  const size_t end = rows_.size() + tokens.size() - static_cast<size_t>(runner_.cache().length(id));
-  if (!append_rows(id, tokens, {}, n - 1)) return input.memory.reset();
-  if (rows_.size() == end) begin_draft(input, id, n);
+  if (!append_rows(cached.sequence.id(), tokens, {}, &input, n)) input.memory.reset();
 }
 
 }  // namespace folio::infer

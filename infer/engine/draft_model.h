@@ -15,12 +15,11 @@ namespace folio::infer {
 
 class DraftModel : public Drafter {
  public:
-  /// Creates a drafter for sequences of `target`, which may run on the same machine. `model` and `machine` must outlive
-  /// the drafter, and the drafter must outlive its requests. Throws core::Error if the vocabularies differ in size, or
-  /// if the machine cannot run the model or has no memory for one cache block.
-  DraftModel(const core::StoredModel& model, const core::StoredModel& target, Machine& machine,
+  /// Creates a drafter for sequences of `target`, which may run on the same machine. `machine` must outlive the
+  /// drafter, and the drafter must outlive its requests. Throws core::Error if the vocabularies differ in size, or if
+  /// the machine cannot run the model or has no memory for one cache block.
+  DraftModel(core::StoredModel model, const core::StoredModel& target, Machine& machine,
              const CacheOptions& options = {});
-  DraftModel(core::StoredModel&&, const core::StoredModel&, Machine&, const CacheOptions& = {}) = delete;
 
   /// Appends drafts for all sequences together. The first forward pass computes at most max_rows() tokens that the
   /// draft model has not computed yet, and draws the first drafts. Each further pass draws one more draft per sequence.
@@ -50,16 +49,16 @@ class DraftModel : public Drafter {
 
   void clear();
   /// Appends rows for the `tokens` that are not cached, up to the limit of a step. `hidden` (rows, dim) has the rows'
-  /// input hidden states in an MTP module, else it is empty. Returns false, and appends nothing, if `tokens` and
-  /// `n_drafts` drafts exceed the context or the free cache blocks.
+  /// input hidden states in an MTP module, else it is empty. If all rows fit into the step, the last one draws the
+  /// first of `n_drafts` drafts for `input`; otherwise, or if `input` is null, the sequence gets no drafts in this
+  /// step. Returns false, and appends nothing, if `tokens` and the drafts exceed the context or the free cache blocks.
   [[nodiscard]] bool append_rows(SequenceId sequence, std::span<const int32_t> tokens, std::span<const float> hidden,
-                                 size_t n_drafts);
-  /// Makes the last of rows_ draw the first of `n_drafts` drafts.
-  void begin_draft(const Input& input, SequenceId sequence, size_t n_drafts);
+                                 const Input* input, size_t n_drafts);
   /// Runs rows_, and then a row for each further draft of drafted_. In an MTP module, each of these rows reads the
   /// hidden state that the preceding row of its sequence produced.
   void draw();
 
+  core::StoredModel model_;
   Runner runner_;
   std::vector<Row> rows_;
 

@@ -1,6 +1,5 @@
 #include "infer/engine/drafts.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace folio::infer {
@@ -29,7 +28,6 @@ std::optional<Drafter::Input> Drafts::begin(std::span<const int32_t> history, si
                                             size_t n_wanted, Sampler& sampler) {
   clear();
   n_forced_ = n_ahead_ = 0;
-  n_wanted_ = n_wanted;
   n_idle_ = n_wanted > 0 ? 0 : n_idle_ + 1;
   if ((sampler.form() != nullptr ? most : n_wanted) == 0) return {};
   tokens_.insert(tokens_.end(), history.begin() + static_cast<std::ptrdiff_t>(n_history_), history.end());

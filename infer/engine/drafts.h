@@ -69,7 +69,7 @@ class Drafts {
                                                     size_t n_wanted, Sampler& sampler);
   /// Returns true if drafts currently do not increase speed, so that the next step may be issued before the token of
   /// the step in flight is read. Returns false after 32 calls of ran_ahead(), so that drafts are tried again.
-  [[nodiscard]] bool can_wait() const { return n_issued_ == 0 && (n_wanted_ == 0 || n_misses() > 3) && n_ahead_ < 32; }
+  [[nodiscard]] bool can_wait() const { return n_issued_ == 0 && (n_idle_ > 0 || n_misses() > 3) && n_ahead_ < 32; }
   void ran_ahead() { ++n_ahead_; }
   /// Returns true if no drafts were requested for 32 steps, so that a drafter need not observe the sequence. After such
   /// a pause, the drafter may have no drafts at first.
@@ -101,10 +101,9 @@ class Drafts {
   size_t n_history_ = 0;
   size_t n_forced_ = 0;  ///< number of leading drafts that structured output forces
   size_t n_issued_ = 0;
-  size_t n_wanted_ = 1;  ///< number of drafts that the last begin() requested
-  size_t n_ahead_ = 0;   ///< calls of ran_ahead() since the last begin()
-  size_t n_idle_ = 0;    ///< calls of begin() since the last one that requested drafts
-  size_t n_tried_ = 0;   ///< drafts tried in all steps
+  size_t n_ahead_ = 0;  ///< calls of ran_ahead() since the last begin()
+  size_t n_idle_ = 0;   ///< calls of begin() since the last one that requested drafts
+  size_t n_tried_ = 0;  ///< drafts tried in all steps
   size_t n_right_ = 0;
 };
 

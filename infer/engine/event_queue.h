@@ -104,8 +104,6 @@ class EventQueue : public AsyncEngine::Output, public std::enable_shared_from_th
       const std::lock_guard lock(mutex_);
       if constexpr (kAppends) {
         for (Event& event : events) delivered_.of(event.choice).append(std::move(event));
-      } else if (delivered_.events.empty()) {
-        delivered_.events = std::move(events);
       } else {
         std::ranges::move(events, std::back_inserter(delivered_.events));
       }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <tuple>
+#include <utility>
 
 namespace folio::infer {
 namespace {
@@ -13,19 +14,16 @@ constexpr double kExceptions = 0.005;  // maximum fraction of time lost by tryin
 constexpr double kRowsOfAStep = 8.0;   // initial estimate: a step's fixed time equals the time of this many rows
 constexpr double kLeastSpread = 0.02;
 
-struct Expected {
-  size_t n_rows;
-  double tokens;
-};
-
-Expected expected(std::span<const Goodput::Candidate> candidates, std::span<const size_t> lengths, size_t n_rows) {
-  Expected all{n_rows, static_cast<double>(n_rows)};
+// Returns the number of rows and the expected tokens of a step with `n_rows` rows and lengths[i] drafts of candidate i.
+std::pair<size_t, double> expected(std::span<const Goodput::Candidate> candidates, std::span<const size_t> lengths,
+                                   size_t n_rows) {
+  auto tokens = static_cast<double>(n_rows);
   for (size_t i = 0; i < candidates.size(); ++i) {
-    all.n_rows += lengths[i];
+    n_rows += lengths[i];
     double gain = candidates[i].first;
-    for (size_t d = 0; d < lengths[i]; ++d, gain *= candidates[i].next) all.tokens += gain;
+    for (size_t d = 0; d < lengths[i]; ++d, gain *= candidates[i].next) tokens += gain;
   }
-  return all;
+  return {n_rows, tokens};
 }
 
 }  // namespace
@@ -129,28 +127,27 @@ std::vector<size_t> Goodput::best(std::span<const Candidate> candidates, size_t 
 
 // To keep the estimates current, a sequence for which best() returns 0 drafts sometimes tries one. If there is no such
 // sequence, all numbers of drafts are sometimes divided by 2, 4, …, to measure steps with fewer rows.
-std::span<const size_t> Goodput::choose(std::span<const Candidate> candidates, size_t n_rows) {
-  lengths_.assign(candidates.size(), 0);
+std::vector<size_t> Goodput::choose(std::span<const Candidate> candidates, size_t n_rows) {
   tried_.assign(candidates.size(), false);
   fewer_ = false;
-  if (!time_.measured() && !has_set_times_) return lengths_;  // no drafts until a step without drafts was measured
-  lengths_ = best(candidates, n_rows);
-  if (has_set_times_ || credit_ < 0.0) return lengths_;
-  const auto is_idle = [&](size_t i) { return lengths_[i] == 0 && candidates[i].most > 0; };
+  // No drafts until a step without drafts was measured.
+  if (!time_.measured() && !has_set_times_) return std::vector<size_t>(candidates.size());
+  std::vector<size_t> lengths = best(candidates, n_rows);
+  if (has_set_times_ || credit_ < 0.0) return lengths;
   for (size_t i = 0; i < candidates.size(); ++i) {
-    tried_[i] = is_idle(i);
-    if (tried_[i]) lengths_[i] = 1;
+    tried_[i] = lengths[i] == 0 && candidates[i].most > 0;
+    if (tried_[i]) lengths[i] = 1;
   }
-  if (std::ranges::find(tried_, true) != tried_.end()) return lengths_;
+  if (std::ranges::find(tried_, true) != tried_.end()) return lengths;
   shift_ = shift_ % 4 + 1;
-  std::vector<size_t> fewer = lengths_;
+  std::vector<size_t> fewer = lengths;
   for (size_t& length : fewer) length >>= shift_;
-  const auto [n, tokens] = expected(candidates, lengths_, n_rows);
+  const auto [n, tokens] = expected(candidates, lengths, n_rows);
   const auto [n_fewer, tokens_fewer] = expected(candidates, fewer, n_rows);
-  if (n_fewer == n || time_.recent(n_fewer)) return lengths_;
+  if (n_fewer == n || time_.recent(n_fewer)) return lengths;
   credit_ -= std::max(0.0, time_(n_fewer) - time_(n) * tokens_fewer / tokens);
   fewer_ = true;
-  return lengths_ = fewer;
+  return fewer;
 }
 
 // Estimates the time of a pass as the minimum over recent calls, since a call also computes the tokens that the drafter

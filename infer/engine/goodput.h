@@ -76,8 +76,8 @@ class Goodput {
 
   /// Returns the number of drafts of each sequence, usually best(), for a step that has `n_rows` rows without drafts.
   /// To keep its estimates current, sometimes returns 1 where best() returns 0, or less than best() for all sequences,
-  /// which costs at most 0.5 % of the time. The result is valid until the next call.
-  std::span<const size_t> choose(std::span<const Candidate> candidates, size_t n_rows);
+  /// which costs at most 0.5 % of the time.
+  [[nodiscard]] std::vector<size_t> choose(std::span<const Candidate> candidates, size_t n_rows);
   /// Records the time that drafting took after the last choose(), and the number of drafts made for each candidate.
   void drafted(std::span<const size_t> n_drafts, double seconds);
   /// Records the seconds of a step that has no prompt rows, excluding the drafter's time.
@@ -100,11 +100,10 @@ class Goodput {
   double pass_seconds_ = 0.0;
   Acceptance acceptance_{nullptr, 0.99};
   bool has_set_times_ = false;
-  double credit_ = 0.0;          ///< seconds that may still be lost by trying other numbers of drafts than best()
-  size_t shift_ = 0;             ///< to try fewer drafts, choose() divides each number of drafts by 2^shift_
-  std::vector<size_t> lengths_;  ///< result of the last choose()
-  std::vector<bool> tried_;      ///< true for sequences that try one draft although best() is 0
-  bool fewer_ = false;           ///< true if the last choose() returned fewer drafts than best()
+  double credit_ = 0.0;      ///< seconds that may still be lost by trying other numbers of drafts than best()
+  size_t shift_ = 0;         ///< to try fewer drafts, choose() divides each number of drafts by 2^shift_
+  std::vector<bool> tried_;  ///< true for sequences that try one draft although best() is 0
+  bool fewer_ = false;       ///< true if the last choose() returned fewer drafts than best()
 };
 
 }  // namespace folio::infer

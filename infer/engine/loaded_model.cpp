@@ -93,15 +93,15 @@ Engine& LoadedModel::engine() {
     drafter_ = std::make_unique<MtpDrafter>(*file_, machines_.placements.back().machine, cache);
   }
   if (options_.draft == DraftSource::Model) {  // load the draft model before the main model fills the memory
-    draft_file_ = std::make_unique<core::StoredModel>(core::read_model(options_.draft_model));
+    const core::StoredModel file = core::read_model(options_.draft_model);
     CacheOptions draft = cache;
-    draft.type = options_.cache_type.value_or(default_cache_type(*draft_file_));
+    draft.type = options_.cache_type.value_or(default_cache_type(file));
     // One sequence needs at most the draft model's context. Several need a draft cache as large as the main cache.
     if (cache.max_positions <= config().context_length) {
-      draft.max_positions = std::min(draft.max_positions, draft_file_->config.context_length);
+      draft.max_positions = std::min(draft.max_positions, file.config.context_length);
     }
-    drafter_ = std::make_unique<DraftModel>(*draft_file_, *file_, machines_.placements.back().machine, draft);
-    require_same_tokens(*draft_file_, *file_, *tokenizer_);
+    drafter_ = std::make_unique<DraftModel>(file, *file_, machines_.placements.back().machine, draft);
+    require_same_tokens(file, *file_, *tokenizer_);
   }
   engine_ = std::make_unique<Engine>(*file_, machines_.placements, cache, options_.limits);
   if (drafter_) engine_->draft_with(*drafter_);

@@ -90,7 +90,6 @@ class LoadedModel {
   std::optional<core::Adapter> adapter_;
   int32_t adapter_number_ = kNoAdapter;
   Machines machines_;
-  std::unique_ptr<core::StoredModel> draft_file_;
   std::unique_ptr<DraftModel> drafter_;
   std::unique_ptr<Engine> engine_;
 };

@@ -8,18 +8,12 @@
 namespace folio::infer {
 namespace {
 
-constexpr size_t kManyRows = 32;  // number of pending rows at which observe() runs the module, to limit memory
+constexpr size_t kManyRows = 32;  // observe() runs the module if more rows are pending, to limit memory
 
 }  // namespace
 
 MtpDrafter::MtpDrafter(const core::StoredModel& model, Machine& machine, const CacheOptions& options)
-    : MtpDrafter(std::make_unique<core::StoredModel>(module_of(model)), model, machine, options) {}
-
-MtpDrafter::MtpDrafter(std::unique_ptr<const core::StoredModel> module, const core::StoredModel& model,
-                       Machine& machine, const CacheOptions& options)
-    : DraftModel(*module, model, machine, options),
-      module_(std::move(module)),
-      dim_(static_cast<size_t>(model.config.dim)) {
+    : DraftModel(module_of(model), model, machine, options), dim_(static_cast<size_t>(model.config.dim)) {
   core::require(runner_.keeps_hidden(), "{}: its module cannot draft on several ranks; use one process", model.path);
 }
 
@@ -71,10 +65,8 @@ void MtpDrafter::observe(std::span<const Computed> all) {
       if (c.memory == nullptr) continue;
       auto& cached = static_cast<CachedText&>(*c.memory);
       settle(cached);
-      const size_t n = n_pending(cached) - 1;
-      const auto tokens = std::span<const int32_t>(cached.tokens).first(cached.tokens.size() - 1);
-      const auto hidden = std::span<const float>(cached.hidden).first(n * dim_);
-      if (n >= kManyRows && !append_rows(cached.sequence.id(), tokens, hidden, 0)) c.memory.reset();
+      if (n_pending(cached) <= kManyRows) continue;
+      if (!append_rows(cached.sequence.id(), cached.tokens, cached.hidden, nullptr, 0)) c.memory.reset();
     }
     static_cast<void>(runner_.forward(rows_));
   } while (!rows_.empty());
@@ -86,14 +78,7 @@ void MtpDrafter::draft(std::span<const Input> inputs) {
     auto* cached = static_cast<CachedText*>(input.memory.get());
     if (cached == nullptr || cached->end + 1 != input.tokens.size()) continue;
     settle(*cached);
-    if (rows_.size() + n_pending(*cached) > runner_.max_rows()) continue;
-    const SequenceId id = cached->sequence.id();
-    if (!append_rows(id, cached->tokens, cached->hidden, input.most - 1)) {
-      input.memory.reset();
-      continue;
-    }
-    rows_.back().keeps_hidden = true;
-    begin_draft(input, id, input.most);
+    if (!append_rows(cached->sequence.id(), cached->tokens, cached->hidden, &input, input.most)) input.memory.reset();
   }
   draw();
 }

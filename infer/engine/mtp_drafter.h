@@ -3,7 +3,6 @@
 // its previous hidden state and draft. As in DraftModel, the sequence's own sampler draws the drafts.
 #pragma once
 
-#include <memory>
 #include <span>
 
 #include "infer/engine/draft_model.h"
@@ -26,13 +25,10 @@ class MtpDrafter : public DraftModel {
   void draft(std::span<const Input> inputs) override;
 
  private:
-  MtpDrafter(std::unique_ptr<const core::StoredModel> module, const core::StoredModel& model, Machine& machine,
-             const CacheOptions& options);
   [[nodiscard]] size_t n_pending(const CachedText& cached) const;
   void add(CachedText& cached, const Computed& rows);
   void settle(CachedText& cached);
 
-  std::unique_ptr<const core::StoredModel> module_;
   size_t dim_;
 };
 

@@ -15,8 +15,8 @@ std::optional<FinishReason> end_of_form(FormMask& form, std::span<const int32_t>
 }  // namespace
 
 bool Sampling::is_end_token(int32_t token) const {
-  return (stops_.tokenizer != nullptr && stops_.tokenizer->ends_text(token)) ||
-         std::ranges::find(stops_.end_tokens, token) != stops_.end_tokens.end();
+  return (tokenizer_ != nullptr && tokenizer_->ends_text(token)) ||
+         std::ranges::find(options_->end_tokens, token) != options_->end_tokens.end();
 }
 
 TokenEffect Sampling::effect_of(std::span<const int32_t> history, int32_t token) {
@@ -26,14 +26,14 @@ TokenEffect Sampling::effect_of(std::span<const int32_t> history, int32_t token)
     return form != nullptr && !form->may_end(history) ? TokenEffect::Forbidden : TokenEffect::Ends;
   const Allowed allowed = form == nullptr ? Allowed::Tokens : form->allowed_after(history, token);
   if (allowed == Allowed::None) return TokenEffect::Forbidden;
-  const bool ends = allowed == Allowed::End || ends_with_word(history, token, stops_.words) ||
-                    (stops_.tokenizer != nullptr && filter_.would_stop(stops_.tokenizer->token_bytes(token)));
+  const bool ends = allowed == Allowed::End || ends_with_word(history, token, options_->stop_words) ||
+                    (tokenizer_ != nullptr && filter_.would_stop(tokenizer_->token_bytes(token)));
   return ends ? TokenEffect::Ends : TokenEffect::Continues;
 }
 
 std::string Sampling::push(std::span<const int32_t> history) {
-  at_stop_word_ = ends_with_word(history.first(history.size() - 1), history.back(), stops_.words);
-  std::string text = stops_.tokenizer == nullptr ? "" : filter_.push(stops_.tokenizer->token_bytes(history.back()));
+  at_stop_word_ = ends_with_word(history.first(history.size() - 1), history.back(), options_->stop_words);
+  std::string text = tokenizer_ == nullptr ? "" : filter_.push(tokenizer_->token_bytes(history.back()));
   text_ += text;
   return text;
 }
@@ -43,7 +43,7 @@ std::optional<FinishReason> Sampling::end_of(std::span<const int32_t> history) {
   if (FormMask* form = sampler_.form()) {
     if (const auto reason = end_of_form(*form, history)) return reason;
   }
-  return history.size() >= stops_.n_most ? std::optional(FinishReason::Length) : std::nullopt;
+  return history.size() >= n_most_ ? std::optional(FinishReason::Length) : std::nullopt;
 }
 
 FinishReason Sampling::end_without_token(std::span<const int32_t> history) {

@@ -6,10 +6,9 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "data/tokenizers/tokenizer.h"
-#include "infer/engine/policy.h"
+#include "infer/engine/request.h"
 #include "infer/sampling/sampler.h"
 #include "infer/sampling/stop_filter.h"
 
@@ -17,17 +16,15 @@ namespace folio::infer {
 
 class Sampling {
  public:
-  struct Stops {
-    const data::Tokenizer* tokenizer;  ///< null: tokens are not decoded, and only end_tokens and words are checked
-    core::SharedVector<std::string> texts;
-    std::span<const int32_t> end_tokens;
-    std::span<const std::vector<int32_t>> words;
-    size_t n_most;  ///< maximum number of tokens, including the prompt
-  };
-
-  /// Creates the sampling state of one sequence. Everything that `stops` refers to must outlive it.
-  Sampling(Sampler sampler, Stops stops)
-      : sampler_(std::move(sampler)), stops_(std::move(stops)), filter_(stops_.texts) {}
+  /// Creates the sampling state of one sequence of at most `n_most` tokens, including the prompt. The options' stop
+  /// strings, stop words and end tokens apply. Null `tokenizer`: tokens are not decoded, and stop strings are ignored.
+  /// `options` and `tokenizer` must outlive the object.
+  Sampling(Sampler sampler, const GenerateOptions& options, const data::Tokenizer* tokenizer, size_t n_most)
+      : sampler_(std::move(sampler)),
+        options_(&options),
+        tokenizer_(tokenizer),
+        n_most_(n_most),
+        filter_(options.stops) {}
 
   [[nodiscard]] Sampler& sampler() { return sampler_; }
   [[nodiscard]] const std::string& text() const { return text_; }
@@ -49,7 +46,9 @@ class Sampling {
 
  private:
   Sampler sampler_;
-  Stops stops_;
+  const GenerateOptions* options_;
+  const data::Tokenizer* tokenizer_;
+  size_t n_most_;
   StopFilter filter_;
   std::string text_;
   bool at_stop_word_ = false;

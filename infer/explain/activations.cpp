@@ -22,15 +22,6 @@ std::vector<float> normalized(std::vector<float> rows, const core::ModelConfig& 
   return rows;
 }
 
-// Returns query or key heads with each head's elements reordered as in Hugging Face's files: the two elements of a RoPE
-// pair are adjacent in `heads`, and half a head apart in the result.
-std::vector<float> in_file_order(const std::vector<float>& heads, int64_t head_dim) {
-  std::vector<float> out(heads.size());
-  core::adjacent_to_split_halves(std::as_bytes(std::span(heads)), std::as_writable_bytes(std::span(out)),
-                                 static_cast<int64_t>(heads.size()) / head_dim, head_dim, sizeof(float));
-  return out;
-}
-
 }  // namespace
 
 std::map<std::string, Activation> named_activations(const core::ModelConfig& config, const Trace& trace,
@@ -47,7 +38,8 @@ std::map<std::string, Activation> named_activations(const core::ModelConfig& con
   const bool permuted = std::ranges::any_of(core::tensor_manifest(config), &core::TensorSpec::rope_permuted);
   const auto add_rotated = [&](int64_t layer, const std::string& hook, const char* what) {
     const std::vector<float>& heads = trace.at(what, layer);
-    add_heads(fmt::format("blocks.{}.attn.{}", layer, hook), permuted ? in_file_order(heads, config.head_dim) : heads,
+    add_heads(fmt::format("blocks.{}.attn.{}", layer, hook),  // in the order of Hugging Face's files
+              permuted ? core::reordered_rows(core::RopePairs::Halves, heads, config.head_dim, 1) : heads,
               config.head_dim);
   };
   const int64_t value_dim = config.heads_dim() / config.n_heads;

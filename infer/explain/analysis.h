@@ -2,7 +2,6 @@
 // lens. T is the number of tokens. Level 0 of the residual stream is the embedding, level l + 1 is after layer l.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -34,23 +33,21 @@ struct Trace {
   }
 };
 
-/// May change `values`, the activation `name`. `before` has the activations computed so far. Returns true if it changed
-/// `values`. See Observer.
-using Change = std::function<bool(const std::string& name, std::span<float> values, const Trace& before)>;
+class Interventions;
 
 /// Throws core::Error, with a message that begins with `what`, if `n_tokens` is 0, or more than kMostTokens,
 /// Runner::max_rows() or the context length.
 void require_fits(const Runner& runner, size_t n_tokens, std::string_view what);
 
 /// Runs a prompt in one step, without using or filling the prefix cache. Returns the activations that explain() needs,
-/// or all if options.keep_activations, with the logits of all rows. `change`, if set, may change activations.
+/// or all if options.keep_activations, with the logits of all rows. Applies `interventions`, if not null.
 [[nodiscard]] Trace run_traced(Runner& runner, std::span<const int32_t> tokens, const Options& options,
-                               const Change& change = {});
+                               const Interventions* interventions = nullptr);
 
 /// A model's tensors, by role and layer. The model must outlive the object.
 class Tensors {
  public:
-  explicit Tensors(const core::StoredModel& model);
+  explicit Tensors(const core::StoredModel& model) : model_(model), manifest_(core::tensor_manifest(model.config)) {}
 
   [[nodiscard]] const core::ModelConfig& config() const { return model_.config; }
   /// Returns a tensor, or null if the model has none; floats() returns its values, or an empty list. `layer` is -1
@@ -60,20 +57,11 @@ class Tensors {
 
  private:
   const core::StoredModel& model_;
-  StageWeights indices_;  ///< indices of the tensors in the manifest
+  std::vector<core::TensorSpec> manifest_;
 };
 
 /// Computes a layer's "key" and, if `for_saving`, "projected_key" and "value" from the latents of latent attention.
 void expand_latents(const Tensors& tensors, int64_t layer, Trace& trace, bool for_saving);
-
-/// Where in the model activations are replaced, parsed from a name such as "3.heads" or "3.ffn@5:2" (see Experiment).
-struct Place {
-  int64_t layer = -1;
-  std::string part;               ///< "heads", "attention", "ffn", "layer" or "residual"
-  std::optional<int64_t> head{};  ///< the replaced head; empty: all
-  std::optional<int64_t> to{};    ///< the replaced position; empty: all
-  int64_t from = 0;
-};
 
 /// Replaces activations while a prompt runs.
 class Interventions {
@@ -82,19 +70,27 @@ class Interventions {
   /// interventions, must outlive this object. Throws core::Error if a name is malformed, if a layer, head or position
   /// does not exist, if a text has an invalid length (require_fits()), or if a patch has no source text.
   Interventions(Runner& runner, const Options& options, const Trace& clean);
-  /// Applies the interventions to `values`, the activation `name`. Returns true if `values` changed.
-  bool operator()(const std::string& name, std::span<float> values, const Trace& before) const;
+  /// Applies the interventions to `values`, the activation `name`. `before` has the activations computed so far.
+  /// Returns true if `values` changed.
+  bool apply(const std::string& name, std::span<float> values, const Trace& before) const;
   /// Returns true if an intervention replaces the output of the layer's attention for this row.
   [[nodiscard]] bool replace_attention(int64_t layer, size_t row) const;
 
  private:
+  // The replacement of one activation.
   struct One {
-    Place place;
-    bool patches;
-    std::shared_ptr<const Trace> source;  ///< the activations used as replacements; null: zeros
+    std::string name{};             ///< the activation that is changed
+    std::string base{};             ///< the residual stream to which a replaced branch is added; empty: no branch
+    std::optional<int64_t> head{};  ///< the replaced head; empty: all
+    std::optional<int64_t> to{};    ///< the replaced position; empty: all
+    int64_t from = 0;               ///< the position of the source that replaces position `to`
+    bool patches = false;
+    std::shared_ptr<const Trace> source{};  ///< the activations used as replacements; null: zeros
 
     [[nodiscard]] bool replaces(size_t row, size_t n_rows) const;
   };
+  void add(const std::string& place, const core::ModelConfig& config, size_t n_source, bool patches);
+
   std::vector<One> all_;
   const Trace& clean_;
   size_t head_dim_;

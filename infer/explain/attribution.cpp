@@ -41,14 +41,11 @@ void pass_post_norm(std::span<float> directions, const Tensors& tensors, int64_t
 
 }  // namespace
 
-Tensors::Tensors(const core::StoredModel& model)
-    : model_(model),
-      indices_(model, {.first = 0, .last = model.config.n_layers},
-               [n = int32_t{0}](const core::TensorSpec&, const core::TensorView&) mutable { return WeightId{n++}; }) {}
-
 const core::TensorView* Tensors::find(Role role, int64_t layer) const {
-  const WeightId id = indices_(role, layer);
-  return id.exists() ? &model_.tensors[static_cast<size_t>(id.index)] : nullptr;
+  if (role == Role::Output && config().tie_embeddings) role = Role::TokenEmbedding;
+  const auto found = std::ranges::find_if(
+      manifest_, [&](const core::TensorSpec& spec) { return spec.role == role && spec.layer == layer; });
+  return found == manifest_.end() ? nullptr : &model_.tensors[static_cast<size_t>(found - manifest_.begin())];
 }
 
 std::vector<float> Tensors::floats(Role role, int64_t layer) const {
@@ -91,7 +88,7 @@ void expand_latents(const Tensors& tensors, int64_t layer, Trace& trace, bool fo
     const auto latent = trace.row(latents, row).first(rank);
     c.insert(c.end(), latent.begin(), latent.end());
   }
-  const std::vector<float> wk = tensors.floats(core::Role::WkB, layer);  // (heads, rank, nope)
+  const std::vector<float> wk = tensors.floats(Role::WkB, layer);  // (heads, rank, nope)
   std::vector<float> keys(n * n_heads * head_dim);
   for (size_t head = 0; head < n_heads; ++head) {
     const auto of_head = std::span(wk).subspan(head * rank * nope, rank * nope);
@@ -110,7 +107,7 @@ void expand_latents(const Tensors& tensors, int64_t layer, Trace& trace, bool fo
   trace.values[fmt::format("layers.{}.key", layer)] = keys_with(latents);
   if (!for_saving) return;
   trace.values[fmt::format("layers.{}.projected_key", layer)] = keys_with(trace.at("projected_latent", layer));
-  const std::vector<float> wv = tensors.floats(core::Role::WvB, layer);        // (heads, value_dim, rank)
+  const std::vector<float> wv = tensors.floats(Role::WvB, layer);              // (heads, value_dim, rank)
   trace.values[fmt::format("layers.{}.value", layer)] = product(c, wv, rank);  // (T, heads * value_dim)
 }
 

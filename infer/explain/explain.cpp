@@ -177,14 +177,15 @@ void require_fits(const Runner& runner, size_t n_tokens, std::string_view what) 
   core::require(n_tokens <= most, "{} has {} tokens, expected 1 to {}; shorten it", what, n_tokens, most);
 }
 
-Trace run_traced(Runner& runner, std::span<const int32_t> tokens, const Options& options, const Change& change) {
+Trace run_traced(Runner& runner, std::span<const int32_t> tokens, const Options& options,
+                 const Interventions* interventions) {
   const auto needed = [](std::string_view name) {  // activations that the JSON and interventions use
     return !name.ends_with("norm") && !name.ends_with(".value") && !name.ends_with(".ffn_hidden") &&
            name.find("projected") == std::string_view::npos;
   };
   Trace trace{.tokens = {tokens.begin(), tokens.end()}};
   run_alone(runner, tokens, options.adapter, [&](const std::string& name, std::span<float> values, size_t) {
-    const bool changed = change && change(name, values, trace);
+    const bool changed = interventions != nullptr && interventions->apply(name, values, trace);
     if (options.keep_activations || needed(name)) trace.values[name].assign(values.begin(), values.end());
     return changed;
   });
@@ -202,7 +203,7 @@ Explanation explain(Runner& runner, const data::Tokenizer& tokenizer, const std:
   Trace clean = run_traced(runner, tokens, options);
   const Interventions interventions(runner, options, clean);
   const bool intervenes = !options.experiment.empty();
-  Trace changed = intervenes ? run_traced(runner, tokens, options, std::cref(interventions)) : Trace{};
+  Trace changed = intervenes ? run_traced(runner, tokens, options, &interventions) : Trace{};
   Trace& trace = intervenes ? changed : clean;
   Json candidates = candidates_of(trace);
   std::vector<int32_t> likeliest;

@@ -11,51 +11,6 @@
 namespace folio::infer::explain {
 namespace {
 
-// Parses the name of an activation in an Experiment, such as "3.heads@5:2". Throws core::Error if it is malformed, or
-// if its layer, head or position does not exist. The prompt has n_rows tokens, the source text has n_source.
-Place place_of(const std::string& text, const core::ModelConfig& config, size_t n_rows, size_t n_source) {
-  constexpr std::array<std::string_view, 5> kParts{"heads", "attention", "ffn", "layer", "residual"};
-  const size_t at = std::min(text.find('@'), text.size());
-  const size_t dot = std::min(text.find('.'), at);
-  const auto layer = core::number_of<int64_t>(text.substr(0, dot));
-  Place place{.layer = layer.value_or(-1), .part = dot == at ? "layer" : text.substr(dot + 1, at - dot - 1)};
-  place.head = core::number_of<int64_t>(place.part);
-  if (place.head) place.part = "heads";
-  bool valid = layer && std::ranges::find(kParts, place.part) != kParts.end();
-  if (at < text.size()) {
-    const size_t colon = std::min(text.find(':', at), text.size() - 1);
-    place.to = core::number_of<int64_t>(text.substr(at + 1, colon - at - 1));
-    const auto from = core::number_of<int64_t>(text.substr(colon + 1));
-    place.from = from.value_or(-1);
-    valid = valid && place.to && from;
-  }
-  core::require(valid,
-                "\"{}\" is not a place: expected a layer L, or L.HEAD, L.heads, L.attention, L.ffn or L.residual, "
-                "and for a patch perhaps @TO:FROM",
-                text);
-  const auto exists = [&](const char* what, int64_t index, int64_t n) {
-    core::require(index >= 0 && index < n, "\"{}\": {} {} does not exist, expected 0 to {}", text, what, index, n - 1);
-  };
-  exists("layer", place.layer, config.n_layers);
-  exists("head", place.head.value_or(0), config.n_heads);
-  exists("position", place.to.value_or(0), static_cast<int64_t>(n_rows));
-  if (place.to) exists("position", place.from, static_cast<int64_t>(n_source));
-  return place;
-}
-
-// Returns true if an intervention at `place` changes the activation `what` of the place's layer.
-bool is_at(const Place& place, std::string_view what) {
-  if (what == "heads") return place.part == "heads";
-  if (what == "attention_residual") return place.part == "attention" || place.part == "layer";
-  return what == "ffn_residual" && (place.part == "ffn" || place.part == "layer" || place.part == "residual");
-}
-
-// Returns the residual stream (T, dim) before the branch at `place` is added; null if `place` is not a branch.
-const std::vector<float>* base_of(const Place& place, std::string_view what, const Trace& trace) {
-  if (place.part == "heads" || place.part == "residual") return nullptr;
-  return what == "ffn_residual" ? &trace.at("attention_residual", place.layer) : &trace.level(place.layer);
-}
-
 std::vector<float> mean_of(const std::vector<float>& rows, size_t width) {
   std::vector<double> sum(width);
   for (size_t k = 0; k < rows.size(); ++k) sum[k % width] += rows[k];
@@ -70,20 +25,21 @@ Interventions::Interventions(Runner& runner, const Options& options, const Trace
   const auto& [ablate, mean, patch, mean_over, from] = options.experiment;
   core::require(patch.empty() || !from.empty(), "\"{}\": a patch needs a source; give the prompt to patch from",
                 patch.empty() ? "" : patch.front());
-  const auto add = [&](const std::vector<std::string>& places, size_t n_source, bool patches) {
-    for (const std::string& text : places) {
-      core::require(patches || text.find('@') == std::string::npos, "\"{}\": only a patch has positions", text);
-      all_.push_back({place_of(text, runner.config(), clean.tokens.size(), n_source), patches, nullptr});
-      if (n_source > 0) require_fits(runner, n_source, fmt::format("\"{}\": its source", text));
+  const auto add_all = [&](const std::vector<std::string>& places, size_t n_source, bool patches) {
+    for (const std::string& place : places) {
+      core::require(patches || place.find('@') == std::string::npos, "\"{}\": only a patch has positions", place);
+      add(place, runner.config(), n_source, patches);
+      if (n_source > 0) require_fits(runner, n_source, fmt::format("\"{}\": its source", place));
     }
   };
-  add(ablate, 0, false);
-  add(mean, mean_over.size(), false);
-  add(patch, from.size(), true);
+  add_all(ablate, 0, false);
+  const size_t n_ablated = all_.size();
+  add_all(mean, mean_over.size(), false);
+  add_all(patch, from.size(), true);
   // Runs each distinct source text (mean_over, from) once. All names and text lengths have been checked above.
   std::map<std::vector<int32_t>, std::shared_ptr<const Trace>> traces;
   traces[clean.tokens] = std::shared_ptr<const Trace>(std::shared_ptr<void>(), &clean);
-  for (size_t i = ablate.size(); i < all_.size(); ++i) {
+  for (size_t i = n_ablated; i < all_.size(); ++i) {
     const std::vector<int32_t>& tokens = all_[i].patches ? from : mean_over.empty() ? clean.tokens : mean_over;
     auto& trace = traces[tokens];
     if (!trace) trace = std::make_shared<const Trace>(run_traced(runner, tokens, options));
@@ -91,29 +47,72 @@ Interventions::Interventions(Runner& runner, const Options& options, const Trace
   }
 }
 
-bool Interventions::operator()(const std::string& name, std::span<float> values, const Trace& before) const {
+// Parses a place in an Experiment, such as "3.heads@5:2", and adds its replacements. Throws core::Error if it is
+// malformed, or if its layer, head or position does not exist. The source text has n_source tokens.
+void Interventions::add(const std::string& place, const core::ModelConfig& config, size_t n_source, bool patches) {
+  constexpr std::array<std::string_view, 5> kParts{"heads", "attention", "ffn", "layer", "residual"};
+  const size_t at = std::min(place.find('@'), place.size());
+  const size_t dot = std::min(place.find('.'), at);
+  const auto layer = core::number_of<int64_t>(place.substr(0, dot));
+  std::string part = dot == at ? "layer" : place.substr(dot + 1, at - dot - 1);
+  One one{.head = core::number_of<int64_t>(part), .patches = patches};
+  if (one.head) part = "heads";
+  bool valid = layer && std::ranges::find(kParts, part) != kParts.end();
+  if (at < place.size()) {
+    const size_t colon = std::min(place.find(':', at), place.size() - 1);
+    one.to = core::number_of<int64_t>(place.substr(at + 1, colon - at - 1));
+    const auto from = core::number_of<int64_t>(place.substr(colon + 1));
+    one.from = from.value_or(-1);
+    valid = valid && one.to && from;
+  }
+  core::require(valid,
+                "\"{}\" is not a place: expected a layer L, or L.HEAD, L.heads, L.attention, L.ffn or L.residual, "
+                "and for a patch perhaps @TO:FROM",
+                place);
+  const auto exists = [&](const char* what, int64_t index, int64_t n) {
+    core::require(index >= 0 && index < n, "\"{}\": {} {} does not exist, expected 0 to {}", place, what, index, n - 1);
+  };
+  exists("layer", *layer, config.n_layers);
+  exists("head", one.head.value_or(0), config.n_heads);
+  exists("position", one.to.value_or(0), std::ssize(clean_.tokens));
+  if (one.to) exists("position", one.from, static_cast<int64_t>(n_source));
+  const auto replace = [&](const std::string& name, const std::string& base) {
+    all_.push_back(one);
+    all_.back().name = name;
+    all_.back().base = base;
+  };
+  const auto of_layer = [&](const char* what, int64_t l) { return fmt::format("layers.{}.{}", l, what); };
+  const std::string middle = of_layer("attention_residual", *layer);
+  const std::string last = of_layer("ffn_residual", *layer);
+  if (part == "heads") replace(of_layer("heads", *layer), "");
+  if (part == "residual") replace(last, "");
+  if (part == "attention" || part == "layer") {
+    replace(middle, *layer == 0 ? "embedding" : of_layer("ffn_residual", *layer - 1));
+  }
+  if (part == "ffn" || part == "layer") replace(last, middle);
+}
+
+bool Interventions::apply(const std::string& name, std::span<float> values, const Trace& before) const {
   const size_t n_rows = before.tokens.size();
   const size_t width = values.size() / n_rows;
   bool changes = false;
   for (const One& one : all_) {
-    const auto& [place, patches, source] = one;
-    const std::string prefix = fmt::format("layers.{}.", place.layer);
-    const std::string what = name.starts_with(prefix) ? name.substr(prefix.size()) : "";
-    if (!is_at(place, what)) continue;
+    if (one.name != name) continue;
     changes = true;
+    const auto base_in = [&](const Trace& trace) { return one.base.empty() ? nullptr : &trace.at(one.base); };
     std::vector<float> rows(width);  // replacement values: one row for zero or mean; all source rows for a patch
-    if (source) {
-      rows = source->at(what, place.layer);
-      if (const auto* base = base_of(place, what, *source)) rows = difference(std::move(rows), *base);
-      if (!patches) rows = mean_of(rows, width);
+    if (one.source) {
+      rows = one.source->at(name);
+      if (const auto* base = base_in(*one.source)) rows = difference(std::move(rows), *base);
+      if (!one.patches) rows = mean_of(rows, width);
     }
-    const std::vector<float>* base = base_of(place, what, before);
-    const size_t first = place.head ? static_cast<size_t>(*place.head) * head_dim_ : 0;
-    const size_t last = place.head ? first + head_dim_ : width;
+    const std::vector<float>* base = base_in(before);
+    const size_t first = one.head ? static_cast<size_t>(*one.head) * head_dim_ : 0;
+    const size_t last = one.head ? first + head_dim_ : width;
     for (size_t to = 0; to < n_rows; ++to) {
       if (!one.replaces(to, n_rows)) continue;
-      const size_t aligned = patches ? to + source->tokens.size() - n_rows : 0;
-      const size_t from = place.to ? static_cast<size_t>(place.from) : aligned;
+      const size_t aligned = one.patches ? to + one.source->tokens.size() - n_rows : 0;
+      const size_t from = one.to ? static_cast<size_t>(one.from) : aligned;
       for (size_t c = first; c < last; ++c) {
         values[to * width + c] = rows[from * width + c] + (base == nullptr ? 0.0F : (*base)[to * width + c]);
       }
@@ -123,15 +122,14 @@ bool Interventions::operator()(const std::string& name, std::span<float> values,
 }
 
 bool Interventions::One::replaces(size_t row, size_t n_rows) const {
-  if (place.to) return static_cast<size_t>(*place.to) == row;
+  if (to) return static_cast<size_t>(*to) == row;
   return !patches || row + source->tokens.size() >= n_rows;
 }
 
 bool Interventions::replace_attention(int64_t layer, size_t row) const {
-  return std::ranges::any_of(all_, [&](const One& one) {
-    return one.place.layer == layer && is_at(one.place, "attention_residual") &&
-           one.replaces(row, clean_.tokens.size());
-  });
+  const std::string name = fmt::format("layers.{}.attention_residual", layer);
+  return std::ranges::any_of(
+      all_, [&](const One& one) { return one.name == name && one.replaces(row, clean_.tokens.size()); });
 }
 
 }  // namespace folio::infer::explain

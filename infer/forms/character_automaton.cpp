@@ -235,9 +235,7 @@ CharacterAutomaton CharacterAutomaton::product(const CharacterAutomaton& other, 
 Grammar::Part CharacterAutomaton::build(Grammar& grammar, const CharacterPart& characters) const {
   std::map<CharacterRanges, Grammar::Rule> rules;
   std::vector<Grammar::Transition> transitions;
-  std::vector<int32_t> accepting;
   for (size_t i = 0; i < edges_.size(); ++i) {
-    if (accepts_[i]) accepting.push_back(static_cast<int32_t>(i));
     std::map<int32_t, CharacterRanges> ways;
     budget_.spend(1 + edges_[i].size());
     for (const Edge& edge : edges_[i]) ways[edge.to].emplace_back(edge.low, edge.high);
@@ -250,15 +248,13 @@ Grammar::Part CharacterAutomaton::build(Grammar& grammar, const CharacterPart& c
       transitions.push_back({.from = static_cast<int32_t>(i), .low = 0, .high = 0, .to = to, .rule = found->second});
     }
   }
-  return grammar.automaton(edges_.size(), transitions, accepting);
+  return grammar.automaton(transitions, accepts_);
 }
 
 Grammar::Part CharacterAutomaton::build_bytes(Grammar& grammar) const {
   constexpr uint32_t kLastByte = 255;
   std::vector<Grammar::Transition> transitions;
-  std::vector<int32_t> accepting;
   for (size_t i = 0; i < edges_.size(); ++i) {
-    if (accepts_[i]) accepting.push_back(static_cast<int32_t>(i));
     for (const auto& [low, high, to] : edges_[i]) {
       if (low > kLastByte) continue;
       transitions.push_back({.from = static_cast<int32_t>(i),
@@ -267,7 +263,7 @@ Grammar::Part CharacterAutomaton::build_bytes(Grammar& grammar) const {
                              .to = to});
     }
   }
-  return grammar.automaton(edges_.size(), transitions, accepting);
+  return grammar.automaton(transitions, accepts_);
 }
 
 }  // namespace folio::infer::forms

@@ -35,19 +35,18 @@ void Grammar::add_edge(State from, const Edge& edge) {
 
 void Grammar::join(State from, State to) { add_edge(from, {Edge::Kind::Empty, 0, 0, -1, to}); }
 
-Grammar::Part Grammar::empty() {
-  const State state = add_state();
-  const Part part{.begin = state, .end = add_state()};
-  join(part.begin, part.end);
-  return part;
+Grammar::Part Grammar::edge_part(Edge edge) {
+  const State begin = add_state();
+  edge.to = add_state();
+  add_edge(begin, edge);
+  return {.begin = begin, .end = edge.to};
 }
 
-Grammar::Part Grammar::bytes(uint8_t low, uint8_t high) {
-  const State begin = add_state();
-  const State end = add_state();
-  add_edge(begin, {Edge::Kind::Bytes, low, high, -1, end});
-  return {.begin = begin, .end = end};
-}
+Grammar::Part Grammar::empty() { return edge_part({Edge::Kind::Empty, 0, 0, -1, -1}); }
+
+Grammar::Part Grammar::bytes(uint8_t low, uint8_t high) { return edge_part({Edge::Kind::Bytes, low, high, -1, -1}); }
+
+Grammar::Part Grammar::call(Rule rule) { return edge_part({Edge::Kind::Call, 0, 0, rule, -1}); }
 
 Grammar::Part Grammar::text(std::string_view text) {
   if (text.empty()) return empty();
@@ -59,13 +58,6 @@ Grammar::Part Grammar::text(std::string_view text) {
     add_edge(end, {Edge::Kind::Bytes, byte, byte, -1, next});
     end = next;
   }
-  return {.begin = begin, .end = end};
-}
-
-Grammar::Part Grammar::call(Rule rule) {
-  const State begin = add_state();
-  const State end = add_state();
-  add_edge(begin, {Edge::Kind::Call, 0, 0, rule, end});
   return {.begin = begin, .end = end};
 }
 
@@ -86,12 +78,9 @@ Grammar::Part Grammar::choice(std::span<const Part> parts) {
 }
 
 Grammar::Part Grammar::optional(Part part) {
-  const State begin = add_state();
-  const State end = add_state();
-  join(begin, part.begin);
-  join(part.end, end);
-  join(begin, end);
-  return {.begin = begin, .end = end};
+  const Part one = choice(std::span(&part, 1));
+  join(one.begin, one.end);
+  return one;
 }
 
 Grammar::Part Grammar::repeat(const Build& build, int64_t least, int64_t most) {

@@ -73,9 +73,8 @@ class Grammar {
   /// build the same part every time, except that its first call may define rules that all copies call.
   [[nodiscard]] Part repeat(const Build& build, int64_t least, int64_t most);
 
-  /// Returns the part for an automaton that starts in state 0 and may end in any state of `accepting`.
-  [[nodiscard]] Part automaton(size_t n_states, std::span<const Transition> transitions,
-                               std::span<const int32_t> accepting);
+  /// Returns the part for an automaton that starts in state 0 and may end in any state i with accepts[i].
+  [[nodiscard]] Part automaton(std::span<const Transition> transitions, const std::vector<bool>& accepts);
 
   /// Declares a rule to be defined later, so that rules can call each other. Error messages contain `name`.
   [[nodiscard]] Rule declare(std::string_view name = {});
@@ -118,6 +117,8 @@ class Grammar {
 
   [[nodiscard]] State add_state();
   void add_edge(State from, const Edge& edge);
+  /// Returns the part with only this edge, between two new states.
+  [[nodiscard]] Part edge_part(Edge edge);
   void join(State from, State to);
   void share_copies(const std::vector<bool>& ends_unread);
   [[nodiscard]] std::string name_of(Rule rule) const;

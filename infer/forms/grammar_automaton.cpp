@@ -6,17 +6,18 @@
 
 namespace folio::infer::forms {
 
-Grammar::Part Grammar::automaton(size_t n_states, std::span<const Transition> transitions,
-                                 std::span<const int32_t> accepting) {
+Grammar::Part Grammar::automaton(std::span<const Transition> transitions, const std::vector<bool>& accepts) {
   const State begin = add_state();
   const auto first = static_cast<State>(states_.size());
-  for (size_t i = 0; i < n_states; ++i) (void)add_state();
+  for (size_t i = 0; i < accepts.size(); ++i) (void)add_state();
   const State end = add_state();
   join(begin, first);
   for (const Transition& t : transitions) {
     add_edge(first + t.from, {t.rule < 0 ? Edge::Kind::Bytes : Edge::Kind::Call, t.low, t.high, t.rule, first + t.to});
   }
-  for (const int32_t state : accepting) join(first + state, end);
+  for (size_t i = 0; i < accepts.size(); ++i) {
+    if (accepts[i]) join(first + static_cast<State>(i), end);
+  }
   return {.begin = begin, .end = end};
 }
 
@@ -36,22 +37,23 @@ Grammar::Part Grammar::characters(std::span<const std::pair<uint32_t, uint32_t>>
 Grammar::Part Grammar::texts(std::vector<std::string> texts) {
   std::ranges::sort(texts);
   std::vector<Transition> transitions;
-  std::vector<int32_t> accepting;
+  std::vector<bool> accepts{false};
   std::vector<int32_t> way{0};  // states reached by the prefixes of the previous string
-  int32_t n_states = 1;
   std::string_view before;
   for (const std::string& text : texts) {
     auto at = static_cast<size_t>(std::ranges::mismatch(text, before).in1 - text.begin());
     way.resize(at + 1);
     for (; at < text.size(); ++at) {
       const auto byte = static_cast<uint8_t>(text[at]);
-      transitions.push_back({.from = way[at], .low = byte, .high = byte, .to = n_states});
-      way.push_back(n_states++);
+      const auto next = static_cast<int32_t>(accepts.size());
+      transitions.push_back({.from = way[at], .low = byte, .high = byte, .to = next});
+      way.push_back(next);
+      accepts.push_back(false);
     }
-    if (accepting.empty() || accepting.back() != way.back()) accepting.push_back(way.back());
+    accepts[static_cast<size_t>(way.back())] = true;
     before = text;
   }
-  return automaton(static_cast<size_t>(n_states), transitions, accepting);
+  return automaton(transitions, accepts);
 }
 
 }  // namespace folio::infer::forms

@@ -21,9 +21,11 @@ enum class Takes : uint8_t { Any, Schema, Schemas, NamedSchemas, Count, Number, 
 struct Keyword {
   std::string_view name;
   Takes takes;
+  bool asserts = true;  // false: SchemaKeywords::assertions() only checks the value and leaves the keyword out
 };
 
-constexpr std::array kAssertions{
+// The last two are OpenAPI 3.0's: `nullable` adds the type null; SchemaMerger::branches() reads `discriminator`.
+constexpr std::array kKeywords{
     Keyword{"type", Takes::Types},
     Keyword{"enum", Takes::List},
     Keyword{"const", Takes::Any},
@@ -47,11 +49,13 @@ constexpr std::array kAssertions{
     Keyword{"exclusiveMinimum", Takes::Number},
     Keyword{"exclusiveMaximum", Takes::Number},
     Keyword{"multipleOf", Takes::Number},
+    Keyword{"$ref", Takes::Text, false},
+    Keyword{"allOf", Takes::Schemas, false},
+    Keyword{"anyOf", Takes::Schemas, false},
+    Keyword{"oneOf", Takes::Schemas, false},
+    Keyword{"nullable", Takes::Flag, false},
+    Keyword{"discriminator", Takes::Any, false},
 };
-constexpr std::array kCombinations{Keyword{"$ref", Takes::Text}, Keyword{"allOf", Takes::Schemas},
-                                   Keyword{"anyOf", Takes::Schemas}, Keyword{"oneOf", Takes::Schemas}};
-// OpenAPI 3.0's keywords. `nullable` adds the type null; SchemaMerger::branches() reads `discriminator`.
-constexpr std::array kOpenApi{Keyword{"nullable", Takes::Flag}, Keyword{"discriminator", Takes::Any}};
 // Annotations don't affect validity. $defs and definitions are only read through a $ref.
 constexpr std::array<std::string_view, 12> kNotes{"title",    "description", "default",  "examples",
                                                   "$comment", "deprecated",  "readOnly", "writeOnly",
@@ -92,12 +96,6 @@ bool fits(Takes takes, const Json& value) {
   return false;
 }
 
-template <size_t n>
-const Keyword* find(const std::array<Keyword, n>& keywords, std::string_view name) {
-  const auto found = std::ranges::find(keywords, name, &Keyword::name);
-  return found == keywords.end() ? nullptr : &*found;
-}
-
 }  // namespace
 
 SchemaKeywords::SchemaKeywords(Json root, core::WorkBudget budget)
@@ -122,18 +120,15 @@ Json SchemaKeywords::assertions(const Schema& schema) const {
     }
     if (std::ranges::find(kNotes, key) != kNotes.end()) continue;
     if (key == "uniqueItems" && value->is(Kind::False)) continue;
-    const Keyword* keyword = find(kAssertions, key);
-    const bool is_assertion = keyword != nullptr;
-    if (!is_assertion) keyword = find(kCombinations, key);
-    if (keyword == nullptr) keyword = find(kOpenApi, key);
-    core::require(keyword != nullptr, "{}: '{}' is not supported", schema.at, core::printable(key, 60));
+    const auto keyword = std::ranges::find(kKeywords, key, &Keyword::name);
+    core::require(keyword != kKeywords.end(), "{}: '{}' is not supported", schema.at, core::printable(key, 60));
     core::require(fits(keyword->takes, value), "{}: this value of '{}' is not supported", schema.at, key);
     core::require(!(is_old_ && key == "prefixItems"), "{}: '{}' is not supported in this draft", schema.at, key);
     core::require(!(is_old_ && key != "$ref" && from.at("$ref")),
                   "{}: '{}' next to '$ref' has no effect in this draft; put '$ref' in 'allOf'", schema.at, key);
     core::require(key != "format" || format_regex(value->text), "{}: 'format' \"{}\" is not supported", schema.at,
                   core::printable(value->text));
-    if (!is_assertion) continue;
+    if (!keyword->asserts) continue;
     if (key == "const" || key == "enum") {
       const Json values = key == "enum" ? value : make_list({value});
       const Json others = to.at("enum");

@@ -75,53 +75,41 @@ std::optional<std::vector<SizeBound>> size_bounds(const NumberRange& range, bool
   return bounds;
 }
 
-// The absolute values that can be written in one notation, with or without an exponent, restricted by bounds.
-class Sizes {
- public:
-  Sizes(const CharacterAutomaton& all, const core::WorkBudget& budget) : budget_(budget), all_(all, budget) {}
+// Applies a bound to `sizes`, the absolute values that can be written in one notation, with or without an exponent.
+// `larger` matches the numbers with more digits before the point (or a larger exponent) than the bound. `same` matches
+// those with as many digits (or the same exponent), which are compared with `digits`, the bound's digits and point. An
+// empty expression matches no numbers.
+void limit(CharacterAutomaton& sizes, const SizeBound& bound, const std::string& larger, const std::string& same,
+           std::string_view digits, const core::WorkBudget& budget) {
+  core::require(digits.size() <= kMostBoundDigits, "a bound has more than {} digits", kMostBoundDigits);
+  const auto of = [&](const std::string& expression) {
+    return CharacterAutomaton(parse_regex(expression, RegexMatch::Whole, RegexDialect::Re2, budget), budget);
+  };
+  const bool or_equal = bound.is_least == bound.exclusive;  // true: `below` includes the bound itself
+  CharacterAutomaton below = larger.empty() ? sizes : sizes.but_not(of(larger));
+  if (!same.empty()) below = below.but_not(of(same).and_also(CharacterAutomaton::at_least(digits, or_equal, budget)));
+  sizes = bound.is_least ? sizes.but_not(below) : sizes.and_also(below);
+}
 
-  [[nodiscard]] const CharacterAutomaton& all() const { return all_; }
-
-  // Applies a bound. `larger` matches the numbers with more digits before the point (or a larger exponent) than the
-  // bound. `same` matches those with as many digits (or the same exponent), which are compared with `digits`, the
-  // bound's digits and point. An empty expression matches no numbers.
-  void limit(const SizeBound& bound, const std::string& larger, const std::string& same, std::string_view digits) {
-    core::require(digits.size() <= kMostBoundDigits, "a bound has more than {} digits", kMostBoundDigits);
-    const bool or_equal = bound.is_least == bound.exclusive;  // true: `below` includes the bound itself
-    CharacterAutomaton below = larger.empty() ? all_ : all_.but_not(of(larger));
-    if (!same.empty())
-      below = below.but_not(of(same).and_also(CharacterAutomaton::at_least(digits, or_equal, budget_)));
-    all_ = bound.is_least ? all_.but_not(below) : all_.and_also(below);
-  }
-
- private:
-  [[nodiscard]] CharacterAutomaton of(const std::string& expression) const {
-    return {parse_regex(expression, RegexMatch::Whole, RegexDialect::Re2, budget_), budget_};
-  }
-
-  const core::WorkBudget& budget_;
-  CharacterAutomaton all_;
-};
-
-void limit_plain(Sizes& sizes, const SizeBound& bound) {
+void limit_plain(CharacterAutomaton& sizes, const SizeBound& bound, const core::WorkBudget& budget) {
   const auto n_whole = static_cast<size_t>(std::max<int64_t>(bound.value.exponent, 1));
   std::string digits = bound.value.digits;
   if (bound.value.exponent < 1) digits.insert(0, static_cast<size_t>(1 - bound.value.exponent), '0');
   if (digits.size() < n_whole) digits.resize(n_whole, '0');
   if (digits.size() > n_whole) digits.insert(n_whole, 1, '.');
-  sizes.limit(bound, fmt::format("[1-9][0-9]{{{},}}{}", n_whole, kFraction),
-              fmt::format("[0-9]{{{}}}{}", n_whole, kFraction), digits);
+  limit(sizes, bound, fmt::format("[1-9][0-9]{{{},}}{}", n_whole, kFraction),
+        fmt::format("[0-9]{{{}}}{}", n_whole, kFraction), digits, budget);
 }
 
 // Applies a bound to numbers in scientific notation (d or d.ddd with an exponent), none of which is 0.
-void limit_scientific(Sizes& sizes, const SizeBound& bound) {
+void limit_scientific(CharacterAutomaton& sizes, const SizeBound& bound, const core::WorkBudget& budget) {
   const auto with = [](const std::string& some) { return some.empty() ? some : "[0-9.]+" + some; };
-  if (bound.value.is_zero()) return sizes.limit(bound, with(exponents(-kMostExponent, kMostExponent)), "", "");
+  if (bound.value.is_zero()) return limit(sizes, bound, with(exponents(-kMostExponent, kMostExponent)), "", "", budget);
   const int64_t exponent = bound.value.exponent - 1;
   std::string digits = bound.value.digits;
   if (digits.size() > 1) digits.insert(1, 1, '.');
-  sizes.limit(bound, with(exponents(std::max(exponent + 1, -kMostExponent), kMostExponent)),
-              with(exponents(exponent, exponent)), digits);
+  limit(sizes, bound, with(exponents(std::max(exponent + 1, -kMostExponent), kMostExponent)),
+        with(exponents(exponent, exponent)), digits, budget);
 }
 
 Grammar::Part part_in(Grammar& grammar, const NumberRange& range, bool is_integer) {
@@ -143,14 +131,14 @@ Grammar::Part part_in(Grammar& grammar, const NumberRange& range, bool is_intege
     const auto add = [&](const CharacterAutomaton& sizes) {
       ways.push_back(grammar.sequence(std::array{grammar.text(negative ? "-" : ""), sizes.build_bytes(grammar)}));
     };
-    Sizes plain(!is_integer ? kPlain : negative ? kPositive : kNatural, grammar.budget());
-    for (const SizeBound& bound : *bounds) limit_plain(plain, bound);
+    CharacterAutomaton plain(!is_integer ? kPlain : negative ? kPositive : kNatural, grammar.budget());
+    for (const SizeBound& bound : *bounds) limit_plain(plain, bound, grammar.budget());
     const uint32_t divisor = range.multiple_of;
-    add(divisor == 1 ? plain.all() : plain.all().and_also(CharacterAutomaton::multiples(divisor, grammar.budget())));
+    add(divisor == 1 ? plain : plain.and_also(CharacterAutomaton::multiples(divisor, grammar.budget())));
     if (is_integer) continue;
-    Sizes scientific(bounds->empty() ? kAnyScientific : kScientific, grammar.budget());
-    for (const SizeBound& bound : *bounds) limit_scientific(scientific, bound);
-    add(scientific.all());
+    CharacterAutomaton scientific(bounds->empty() ? kAnyScientific : kScientific, grammar.budget());
+    for (const SizeBound& bound : *bounds) limit_scientific(scientific, bound, grammar.budget());
+    add(scientific);
   }
   return grammar.choice(ways);
 }

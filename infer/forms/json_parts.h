@@ -4,8 +4,6 @@
 #include <initializer_list>
 #include <optional>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "infer/forms/forms.h"
 #include "infer/forms/grammar.h"

@@ -134,29 +134,21 @@ class SchemaCompiler {
           object_part({grammar_, parts_, merger_, [&](const Schema& schema) { return value(schema); }}, all, at));
   }
 
-  // Returns the values in `enum` that satisfy all other assertions.
+  // Returns the values in `enum` that satisfy all other assertions. Bounds are parsed once, since they may be long.
   [[nodiscard]] std::vector<Json> fitting(const JsonValue& all, const std::string& at) {
     std::vector<CharacterAutomaton> wanted;
     {
       const core::WorkBudget::Place place(grammar_.budget(), pattern_of(all));
       for (const Syntax& one : expressions(all, at)) wanted.emplace_back(one, grammar_.budget());
     }
-    const TypeSet types = types_of(all);
-    Conditions conditions(all, at);
-    std::vector<Json> values;
-    for (const Json& one : all.at("enum")->items) {
-      grammar_.budget().spend(1 + one->text.size());
-      if (has_type(*one, types) && conditions.hold_for(wanted, *one)) values.push_back(one);
-    }
-    return values;
-  }
-
-  // Checks enum values against all assertions except `type`. Bounds are parsed once, since they may be long.
-  class Conditions {
-   public:
-    Conditions(const JsonValue& all, const std::string& at) : all_(all), at_(at) {}
-
-    [[nodiscard]] bool hold_for(std::span<const CharacterAutomaton> wanted, const JsonValue& value) {
+    std::optional<std::pair<int64_t, int64_t>> length;
+    std::optional<NumberRange> range;
+    const auto refuse = [&](std::initializer_list<const char*> names) {
+      for (const char* name : names) {
+        core::require(!all.at(name), "{}: '{}' is not supported next to 'enum' or 'const'", at, name);
+      }
+    };
+    const auto satisfies = [&](const JsonValue& value) {  // all assertions except `type`
       if (value.is(Kind::Array)) refuse({"items", "prefixItems", "minItems", "maxItems", "uniqueItems"});
       if (value.is(Kind::Object)) {
         refuse(
@@ -168,32 +160,27 @@ class SchemaCompiler {
         }
         const auto n =
             std::ranges::count_if(value.text, [](char c) { return (static_cast<uint8_t>(c) & 0xC0U) != 0x80; });
-        if (!length_) length_ = counts(all_, "minLength", "maxLength", at_);
-        return length_->first <= n && (length_->second < 0 || n <= length_->second);
+        if (!length) length = counts(all, "minLength", "maxLength", at);
+        return length->first <= n && (length->second < 0 || n <= length->second);
       }
       if (value.is(Kind::Number)) {
         refuse({"multipleOf"});
         const Decimal number(value.text);
-        if (!range_) range_ = range_of(all_, at_);
-        const auto& [least, most, multiple] = *range_;
+        if (!range) range = range_of(all, at);
+        const auto& [least, most, multiple] = *range;
         if (least && compare(number, least->value) < (least->exclusive ? 1 : 0)) return false;
         if (most && compare(number, most->value) > (most->exclusive ? -1 : 0)) return false;
       }
       return true;
+    };
+    const TypeSet types = types_of(all);
+    std::vector<Json> values;
+    for (const Json& one : all.at("enum")->items) {
+      grammar_.budget().spend(1 + one->text.size());
+      if (has_type(*one, types) && satisfies(*one)) values.push_back(one);
     }
-
-   private:
-    void refuse(std::initializer_list<const char*> names) const {
-      for (const char* name : names) {
-        core::require(!all_.at(name), "{}: '{}' is not supported next to 'enum' or 'const'", at_, name);
-      }
-    }
-
-    const JsonValue& all_;
-    const std::string& at_;
-    std::optional<std::pair<int64_t, int64_t>> length_;
-    std::optional<NumberRange> range_;
-  };
+    return values;
+  }
 
   [[nodiscard]] static NumberRange range_of(const JsonValue& all, const std::string& at) {
     NumberRange range;

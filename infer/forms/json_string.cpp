@@ -36,7 +36,9 @@ Grammar::Part json_characters(Grammar& grammar, std::span<const CharacterRange> 
       [&](int32_t from, uint8_t low, uint8_t high, int32_t to) {
         transitions.push_back({from, low, high, to});
       });
-  return grammar.automaton(static_cast<size_t>(n_states), transitions, std::array{kEnd});
+  std::vector<bool> accepts(static_cast<size_t>(n_states));
+  accepts[kEnd] = true;
+  return grammar.automaton(transitions, accepts);
 }
 
 Grammar::Part json_key_characters(Grammar& grammar, std::span<const CharacterRange> ranges) {

@@ -77,6 +77,35 @@ class ValueBuilder : public nlohmann::json_sax<nlohmann::json> {
   Json result_;
 };
 
+// Returns the value as JSON. If `normalized`, equal numbers have equal texts, and members are sorted.
+std::string text_of(const JsonValue& value, bool normalized) {
+  std::vector<std::string> parts;
+  switch (value.kind) {
+    case Kind::Null:
+      return "null";
+    case Kind::False:
+      return "false";
+    case Kind::True:
+      return "true";
+    case Kind::Number: {
+      if (!normalized) return value.text;
+      const Decimal number(value.text);
+      return fmt::format("{}{}e{}", number.negative ? "-" : "", number.digits, number.exponent);
+    }
+    case Kind::String:
+      return json_quoted(value.text);
+    case Kind::Array:
+      for (const Json& item : value.items) parts.push_back(text_of(*item, normalized));
+      return fmt::format("[{}]", fmt::join(parts, ","));
+    default:
+      for (const auto& [key, member] : value.members) {
+        parts.push_back(json_quoted(key) + ":" + text_of(*member, normalized));
+      }
+      if (normalized) std::ranges::sort(parts);
+      return fmt::format("{{{}}}", fmt::join(parts, ","));
+  }
+}
+
 }  // namespace
 
 Json JsonValue::at(std::string_view key) const {
@@ -111,51 +140,8 @@ std::string json_quoted(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-std::string written(const JsonValue& value) {
-  switch (value.kind) {
-    case Kind::Null:
-      return "null";
-    case Kind::False:
-      return "false";
-    case Kind::True:
-      return "true";
-    case Kind::Number:
-      return value.text;
-    case Kind::String:
-      return json_quoted(value.text);
-    case Kind::Array: {
-      std::string to = "[";
-      for (const Json& item : value.items) to += (to.size() > 1 ? "," : "") + written(*item);
-      return to + "]";
-    }
-    default: {
-      std::string to = "{";
-      for (const auto& [key, member] : value.members) {
-        to += (to.size() > 1 ? "," : "") + json_quoted(key) + ":" + written(*member);
-      }
-      return to + "}";
-    }
-  }
-}
-
-std::string identity(const JsonValue& value) {
-  if (value.is(Kind::Number)) {
-    const Decimal number(value.text);
-    return fmt::format("{}{}e{}", number.negative ? "-" : "", number.digits, number.exponent);
-  }
-  if (value.is(Kind::Array)) {
-    std::string to = "[";
-    for (const Json& item : value.items) to += identity(*item) + ",";
-    return to + "]";
-  }
-  if (value.is(Kind::Object)) {
-    std::vector<std::string> members;
-    for (const auto& [key, member] : value.members) members.push_back(json_quoted(key) + ":" + identity(*member));
-    std::ranges::sort(members);
-    return fmt::format("{{{}}}", fmt::join(members, ","));
-  }
-  return written(value);
-}
+std::string written(const JsonValue& value) { return text_of(value, false); }
+std::string identity(const JsonValue& value) { return text_of(value, true); }
 
 JsonSet::JsonSet(const Json& list, core::WorkBudget budget) : budget_(std::move(budget)) {
   if (!list) return;

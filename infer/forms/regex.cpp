@@ -1,10 +1,12 @@
 #include "infer/forms/regex.h"
 
 #include <algorithm>
+#include <cctype>
 #include <optional>
 #include <string>
 
 #include "core/error.h"
+#include "core/number.h"
 #include "core/utf8.h"
 #include "infer/forms/character_classes.h"
 #include "infer/forms/forms.h"
@@ -307,7 +309,7 @@ class RegexParser {
     return checked(from, value);
   }
 
-  uint32_t hex(size_t from, int least, int most, bool braced) {
+  uint32_t hex(size_t from, size_t least, size_t most, bool braced) {
     return checked(from, digits(from, least, most, braced));
   }
 
@@ -316,22 +318,16 @@ class RegexParser {
     return value;
   }
 
-  uint32_t digits(size_t from, int least, int most, bool braced) {
-    uint32_t value = 0;
-    int n = 0;
-    for (; n < most && !at_end(); ++n, ++at_) {
-      const uint32_t c = text_[at_];
-      const uint32_t lower = c | 0x20U;
-      if (is_digit(c)) {
-        value = value * 16 + (c - '0');
-      } else if (c < 0x80 && lower >= 'a' && lower <= 'f') {
-        value = value * 16 + (lower - 'a' + 10);
-      } else {
-        break;
-      }
+  uint32_t digits(size_t from, size_t least, size_t most, bool braced) {
+    std::string all;
+    for (; all.size() < most && !at_end() && text_[at_] < 0x80 && std::isxdigit(static_cast<int>(text_[at_])); ++at_) {
+      all += static_cast<char>(text_[at_]);
     }
-    if (n < least || (braced && !take("}"))) refuse(from, "invalid escape, expected \\xHH, \\x{H...} or \\uHHHH");
-    return value;
+    const auto value = core::number_of<uint32_t>(all, 16);
+    if (!value || all.size() < least || (braced && !take("}"))) {
+      refuse(from, "invalid escape, expected \\xHH, \\x{H...} or \\uHHHH");
+    }
+    return *value;
   }
 
   bool is_ecma_;
@@ -350,67 +346,55 @@ const Syntax* find(const Syntax& syntax, Syntax::Kind kind, const core::WorkBudg
   return nullptr;
 }
 
+void refuse_anchor(const Syntax& syntax, Syntax::Kind kind, const core::WorkBudget& budget) {
+  if (const Syntax* found = find(syntax, kind, budget)) {
+    core::fail("character {}: {}", found->at + 1,
+               kind == Syntax::Kind::Begin ? "^ is only supported at the beginning; write \\^ for a literal ^"
+                                           : "$ is only supported at the end; write \\$ for a literal $");
+  }
+}
+
 // Resolves ^ (or $): removes it at the beginning (or end) of the expression and rejects it elsewhere. For a search,
 // alternatives without the anchor may follow (or precede) any string.
-class Anchors {
- public:
-  Anchors(Syntax::Kind kind, RegexMatch match, const core::WorkBudget& budget)
-      : kind_(kind), match_(match), budget_(budget) {}
-
-  void resolve(Syntax& syntax) const {
-    if (find(syntax, kind_, budget_) == nullptr) {
-      if (match_ == RegexMatch::Whole) return;
-      Syntax any{.kind = Syntax::Kind::Repeat, .parts = {any_of({{0, kLastCodePoint}})}, .least = 0, .most = -1};
-      Syntax both;
-      both.parts.push_back(std::move(any));
-      both.parts.insert(is_begin() ? both.parts.end() : both.parts.begin(), std::move(syntax));
-      syntax = std::move(both);
+void resolve_anchor(Syntax& syntax, Syntax::Kind kind, RegexMatch match, const core::WorkBudget& budget) {
+  const bool is_begin = kind == Syntax::Kind::Begin;
+  if (find(syntax, kind, budget) == nullptr) {
+    if (match == RegexMatch::Whole) return;
+    Syntax any{.kind = Syntax::Kind::Repeat, .parts = {any_of({{0, kLastCodePoint}})}, .least = 0, .most = -1};
+    Syntax both;
+    both.parts.push_back(std::move(any));
+    both.parts.insert(is_begin ? both.parts.end() : both.parts.begin(), std::move(syntax));
+    syntax = std::move(both);
+    return;
+  }
+  switch (syntax.kind) {
+    case Syntax::Kind::Choice:
+      for (Syntax& part : syntax.parts) resolve_anchor(part, kind, match, budget);
+      return;
+    case Syntax::Kind::Sequence: {
+      auto& parts = syntax.parts;
+      if (!is_begin) std::ranges::reverse(parts);
+      const auto inner = std::ranges::find_if(parts, [&](const Syntax& part) { return part.kind != kind; });
+      const bool is_anchored = inner != parts.begin();
+      parts.erase(parts.begin(), inner);
+      for (size_t i = is_anchored ? 0 : 1; i < parts.size(); ++i) refuse_anchor(parts[i], kind, budget);
+      if (!is_anchored) resolve_anchor(parts.front(), kind, match, budget);
+      if (!is_begin) std::ranges::reverse(parts);
       return;
     }
-    switch (syntax.kind) {
-      case Syntax::Kind::Choice:
-        for (Syntax& part : syntax.parts) resolve(part);
-        return;
-      case Syntax::Kind::Sequence: {
-        auto& parts = syntax.parts;
-        if (!is_begin()) std::ranges::reverse(parts);
-        const auto inner = std::ranges::find_if(parts, [&](const Syntax& part) { return part.kind != kind_; });
-        const bool is_anchored = inner != parts.begin();
-        parts.erase(parts.begin(), inner);
-        for (size_t i = is_anchored ? 0 : 1; i < parts.size(); ++i) refuse_in(parts[i]);
-        if (!is_anchored) resolve(parts.front());
-        if (!is_begin()) std::ranges::reverse(parts);
-        return;
-      }
-      default:
-        if (syntax.kind != kind_) refuse_in(syntax);
-        syntax = {};
-    }
+    default:
+      if (syntax.kind != kind) refuse_anchor(syntax, kind, budget);
+      syntax = {};
   }
-
- private:
-  [[nodiscard]] bool is_begin() const { return kind_ == Syntax::Kind::Begin; }
-
-  void refuse_in(const Syntax& syntax) const {
-    if (const Syntax* found = find(syntax, kind_, budget_)) {
-      core::fail("character {}: {}", found->at + 1,
-                 is_begin() ? "^ is only supported at the beginning; write \\^ for a literal ^"
-                            : "$ is only supported at the end; write \\$ for a literal $");
-    }
-  }
-
-  Syntax::Kind kind_;
-  RegexMatch match_;
-  const core::WorkBudget& budget_;
-};
+}
 
 }  // namespace
 
 Syntax parse_regex(std::string_view expression, RegexMatch match, RegexDialect dialect,
                    const core::WorkBudget& budget) {
   Syntax all = RegexParser(expression, dialect, budget).parse();
-  Anchors(Syntax::Kind::Begin, match, budget).resolve(all);
-  Anchors(Syntax::Kind::End, match, budget).resolve(all);
+  resolve_anchor(all, Syntax::Kind::Begin, match, budget);
+  resolve_anchor(all, Syntax::Kind::End, match, budget);
   return all;
 }
 

@@ -48,17 +48,18 @@ int64_t n_blocks(std::span<const std::unique_ptr<Stage>> stages, const core::Mod
   return options.n_sequences > fit / each ? fit : each * options.n_sequences;
 }
 
-// Rolls back cache reservations unless the step was committed.
-class Reservation {
- public:
-  explicit Reservation(BlockManager& cache) : cache_(cache) {}
-  ~Reservation() { cache_.roll_back(); }  // no effect after a commit
-  Reservation(const Reservation&) = delete;
-  Reservation& operator=(const Reservation&) = delete;
-
- private:
-  BlockManager& cache_;
-};
+// Returns the result of `run`, whose cache reservations are committed, or rolled back if it throws.
+template <typename Run>
+auto committed(BlockManager& cache, Run run) {
+  try {
+    auto result = run();
+    cache.commit();
+    return result;
+  } catch (...) {
+    cache.roll_back();
+    throw;
+  }
+}
 
 }  // namespace
 
@@ -101,10 +102,7 @@ void Runner::require_adapter(int32_t number) const {
 
 StepOutput Runner::forward(std::span<const Row> rows, const Observer& observer) {
   if (rows.empty()) return {};
-  const Reservation reservation(cache_);
-  const StepOutput output = collect(start(rows, observer));
-  cache_.commit();
-  return output;
+  return committed(cache_, [&] { return collect(start(rows, observer)); });
 }
 
 std::vector<float> Runner::logits_of(std::span<const float> residual, bool finished) {
@@ -133,10 +131,7 @@ std::vector<float> Runner::logits_of(std::span<const float> residual, bool finis
 }
 
 Issued Runner::issue(std::span<const Row> rows, const Observer& observer) {
-  const Reservation reservation(cache_);
-  const Issued issued = start(rows, observer);
-  cache_.commit();
-  return issued;
+  return committed(cache_, [&] { return start(rows, observer); });
 }
 
 Issued Runner::start(std::span<const Row> rows, const Observer& observer) {

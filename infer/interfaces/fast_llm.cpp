@@ -28,14 +28,6 @@ Chat chat_template_of(const LoadedModel& model) {
   return data::chat_template_of(model.tokenizer(), model.file().path);
 }
 
-void check(const GenerationConfig& config) {
-  core::require(config.repeat_penalty >= 1e-3F && config.repeat_penalty <= 100.0F,
-                "repeat_penalty is {}, but must be in [0.001, 100]", config.repeat_penalty);
-  core::require(config.top_p >= 0.0F && config.top_p <= 1.0F, "top_p is {}, but must be in [0, 1]", config.top_p);
-  core::require(config.temperature >= 0.0F && config.temperature <= 100.0F,
-                "temperature is {}, but must be in [0, 100]", config.temperature);
-}
-
 // Texts of tokens that have not been passed to the callback yet. When the output ends, any text that the stop filter
 // has held back is added as the last one.
 struct TokenTexts {
@@ -109,7 +101,8 @@ Model::Model(const std::string& path, const LoadOptions& options)
       engine_(std::make_shared<AsyncEngine>(model_.engine())) {}
 
 Request Model::request_of(std::vector<int32_t> prompt, const GenerationConfig& config) const {
-  check(config);
+  core::require(config.repeat_penalty >= 1e-3F && config.repeat_penalty <= 100.0F,
+                "repeat_penalty is {}, but must be in [0.001, 100]", config.repeat_penalty);
   const int64_t all = model_.context();
   Request request{.prompt = std::move(prompt),
                   .options = {.max_tokens = config.output_token_limit > 0 ? config.output_token_limit : all,
@@ -122,6 +115,7 @@ Request Model::request_of(std::vector<int32_t> prompt, const GenerationConfig& c
                               .end_tokens{config.stop_token_ids.begin(), config.stop_token_ids.end()},
                               .context = all},
                   .tokenizer = &model_.tokenizer()};
+  static_cast<void>(Sampler(request.options.sampler, {}));  // throws if top_p or temperature is out of range
   if (chat_) end_at_turn(model_.tokenizer(), *chat_, request.options);
   return request;
 }

@@ -9,10 +9,6 @@
 
 #include "core/error.h"
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 namespace folio::infer {
 namespace {
 
@@ -20,7 +16,7 @@ constexpr int kSpins = 1000;  // spins before a thread sleeps: about 10 µs, eno
 
 void pause() {
 #if defined(__x86_64__)
-  _mm_pause();
+  __builtin_ia32_pause();
 #endif
 }
 

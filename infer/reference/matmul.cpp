@@ -1,34 +1,13 @@
-#include <algorithm>
-#include <cmath>
-
 #include "infer/reference/reference.h"
 
 namespace folio::infer::kernels::reference {
-namespace {
-
-template <typename Weight>
-float dot_with(const float* a, const Weight* b, size_t k) {
-  float total = 0.0F;
-  for (size_t chunk = 0; chunk < k; chunk += kChunk) {
-    std::array<float, kLanes> lane{};
-    for (size_t i = chunk; i < std::min(k, chunk + kChunk); ++i) {
-      lane[i % kLanes] = std::fma(a[i], widened(b[i]), lane[i % kLanes]);
-    }
-    total += join_lanes(lane);
-  }
-  return total;
-}
-
-}  // namespace
-
-float dot(const float* a, const float* b, size_t k) { return dot_with(a, b, k); }
 
 template <typename Weight>
 void matmul(const float* x, size_t n_rows, const Weight* weight, size_t k, size_t row_begin, size_t row_end, float* out,
             size_t out_stride, bool accumulate) {
   for (size_t n = 0; n < n_rows; ++n) {
     for (size_t r = row_begin; r < row_end; ++r) {
-      const float total = dot_with(x + n * k, weight + r * k, k);
+      const float total = dot(x + n * k, weight + r * k, k);
       float& y = out[n * out_stride + r];
       y = accumulate ? y + total : total;
     }

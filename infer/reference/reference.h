@@ -1,7 +1,9 @@
 // The scalar kernels, one operation per file. They define the results that the fast kernels must reproduce.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "core/float16.h"
 #include "infer/reference/kernels.h"
@@ -37,8 +39,19 @@ inline float widened(Q8 x) { return static_cast<float>(x.quant); }
 [[nodiscard]] float scale(const GroupMatrix& m, size_t row, size_t group);
 [[nodiscard]] float minimum(const GroupMatrix& m, size_t row, size_t group);
 
-/// Returns Σ_k a_k b_k, summed in the order that kernels.h defines.
-[[nodiscard]] float dot(const float* a, const float* b, size_t k);
+/// Returns Σ_i a_i b[i * stride] over i < k, summed in the order that kernels.h defines.
+template <typename Weight>
+[[nodiscard]] float dot(const float* a, const Weight* b, size_t k, size_t stride = 1) {
+  float total = 0.0F;
+  for (size_t chunk = 0; chunk < k; chunk += kChunk) {
+    std::array<float, kLanes> lane{};
+    for (size_t i = chunk; i < std::min(k, chunk + kChunk); ++i) {
+      lane[i % kLanes] = std::fma(a[i], widened(b[i * stride]), lane[i % kLanes]);
+    }
+    total += join_lanes(lane);
+  }
+  return total;
+}
 
 void rms_norm(const float* x, const float* weight, float eps, size_t dim, float* out);
 template <typename Weight>

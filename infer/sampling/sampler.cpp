@@ -1,6 +1,5 @@
 #include "infer/sampling/sampler.h"
 
-#include <algorithm>
 #include <cmath>
 #include <map>
 

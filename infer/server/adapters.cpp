@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <future>
 #include <utility>
 
 #include "core/error.h"
@@ -82,9 +81,7 @@ Adapters::Adapters(AsyncEngine& engine, std::string base, AdapterOptions options
                   adapter.name, entry->bytes, options_.memory);
     named_.emplace(adapter.name, entry);
     if (bytes_ + entry->bytes > options_.memory) continue;  // no memory left: loaded when a request uses it
-    std::packaged_task<int32_t(Engine&)> load([&](Engine& e) { return e.load_adapter(*weights); });
-    engine_.call([&](Engine& e) { load(e); });
-    entry->number = load.get_future().get();
+    static_cast<void>(engine_.call_and_wait([&](Engine& e) { entry->number = e.load_adapter(*weights); }));
     hold(entry);
     ++n_loads_;
   }

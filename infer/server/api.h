@@ -56,7 +56,7 @@ struct ServedModel {
   size_t max_tool_calls = kMostToolCalls;                  ///< maximum number of tool calls per answer
   SamplerOptions sampler = SamplerOptions::of_requests();  ///< defaults for requests
   std::string machine{};                                   ///< Machine::describe() of the machine that runs the model
-  std::shared_ptr<AnswerForms> forms{};                    ///< null: requests can't constrain their answers
+  std::shared_ptr<AnswerForms> forms{};                    ///< of `tokenizer` and `chat_template`; Service sets it
 
   /// Returns true if `model` is the name of the model or of an adapter.
   [[nodiscard]] bool has(const std::string& model) const {

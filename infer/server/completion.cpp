@@ -89,7 +89,7 @@ void Completion::start(AsyncEngine& engine, int32_t adapter, std::function<void(
 Request Completion::engine_request(size_t prompt) {
   const auto self = shared_from_this();
   const size_t first = prompt * n_each();
-  const bool has_marks = served_.forms != nullptr && (request_.chat || request_.options.form != nullptr);
+  const bool has_marks = request_.chat || request_.options.form != nullptr;
   const data::Tokenizer& tokenizer = request_.tools != nullptr ? request_.tools->writing->tokenizer
                                      : has_marks               ? served_.forms->tokenizer()
                                                                : served_.tokenizer;

@@ -196,11 +196,6 @@ RequestedTools requested_tools(const Fields& fields, const Ordered& ordered) {
   return asked;
 }
 
-AnswerForms& forms_of(const std::string& field, const ServedModel& served) {
-  if (served.forms == nullptr) refuse(field, "is not supported here");
-  return *served.forms;
-}
-
 void take_form(const Fields& fields, const Ordered& ordered, const RequestedTools& tools,
                std::shared_ptr<CallWriting> writing, const ServedModel& served, const core::WorkBudget& budget,
                CompletionRequest& request) {
@@ -208,8 +203,8 @@ void take_form(const Fields& fields, const Ordered& ordered, const RequestedTool
   if (tools.calls.functions.empty()) {
     if (answer.options.kind == FormKind::None) return;
     answer.options.thinking = request.thinking;
-    request.options.form = made_for(answer.field, answer.place, budget,
-                                    [&] { return forms_of(answer.field, served).form(answer.options, budget); });
+    request.options.form =
+        made_for(answer.field, answer.place, budget, [&] { return served.forms->form(answer.options, budget); });
     return;
   }
   const auto calls = std::make_shared<forms::CallsForm>(tools.calls);

@@ -44,7 +44,6 @@ struct Connections {
   void accept();
   void tick();
   void wait_for_signal(std::function<void()> work);
-  void forget(const std::shared_ptr<Connection>& connection);
   void end_if_done();
   [[nodiscard]] bool closing() const { return !acceptor.is_open(); }
 
@@ -67,8 +66,6 @@ class Connection final : public HttpReply {
  public:
   Connection(Connections& server, tcp::socket socket) : server_(server), socket_(std::move(socket)) {}
 
-  void start() { read_request(); }
-
   void add_header(std::string_view name, std::string_view value) override {
     headers_ += fmt::format("{}: {}\r\n", name, value);
   }
@@ -87,11 +84,6 @@ class Connection final : public HttpReply {
 
   using HttpReply::lose;
 
- private:
-  enum class State { Reading, Answering, Draining, Closed };
-
-  std::shared_ptr<Connection> own() { return std::static_pointer_cast<Connection>(shared_from_this()); }
-
   void read_request() {
     if (server_.closing()) return drain();
     state_ = State::Reading;
@@ -106,6 +98,11 @@ class Connection final : public HttpReply {
     if (!buffer_.empty()) return parse();
     wait_to_read();
   }
+
+ private:
+  enum class State { Reading, Answering, Draining, Closed };
+
+  std::shared_ptr<Connection> own() { return std::static_pointer_cast<Connection>(shared_from_this()); }
 
   void wait_to_read() {
     socket_.async_wait(tcp::socket::wait_read, [self = own()](error_code) {
@@ -243,8 +240,9 @@ class Connection final : public HttpReply {
   void flush() {
     if (writing_ || state_ != State::Answering) return;
     if (out_.empty()) {
-      if (ended_) next();
-      return;
+      if (!ended_) return;
+      in_flight_ = {};
+      return keep_alive_ ? read_request() : drain();
     }
     writing_ = true;
     in_flight_ = std::exchange(out_, {});
@@ -269,12 +267,6 @@ class Connection final : public HttpReply {
       self->writing_ = false;
       self->flush();
     });
-  }
-
-  void next() {
-    in_flight_ = {};
-    if (keep_alive_) return read_request();
-    drain();
   }
 
   // Discards further input before closing: otherwise the connection is reset, and the client may lose the answer.
@@ -314,7 +306,9 @@ class Connection final : public HttpReply {
     count_body(0);
     error_code ignored;
     socket_.close(ignored);
-    server_.forget(own());
+    const auto self = own();
+    server_.open.erase(self);
+    server_.end_if_done();
   }
 
   Connections& server_;
@@ -357,7 +351,7 @@ void Connections::accept() {
     if (open.size() < kMaxConnections) {
       const auto connection = std::make_shared<Connection>(*this, std::move(socket));
       open.insert(connection);
-      connection->start();
+      connection->read_request();
     } else {
       const std::string body =
           handlers.refuse(503, fmt::format("{} connections are open, the maximum; retry", open.size()));
@@ -391,11 +385,6 @@ void Connections::wait_for_signal(std::function<void()> work) {
     work();
     if (!closing() || !open.empty()) wait_for_signal(work);
   });
-}
-
-void Connections::forget(const std::shared_ptr<Connection>& connection) {
-  open.erase(connection);
-  end_if_done();
 }
 
 // After close(), cancels all waits once the last connection has ended, so that run() returns.

@@ -71,9 +71,9 @@ void take_choices(const Fields& fields, const ServedModel& served, size_t n_prom
   GenerateOptions& options = request.options;
   const int64_t most = served.max_choices / static_cast<int64_t>(n_prompts);
   options.n = *fields.integer("n", 1, most);
+  const Json* early = fields.find("early_stopping");
   if (!fields.flag("use_beam_search")) {
     fields.only("best_of", options.n);
-    const Json* early = fields.find("early_stopping");
     if (fields.number("length_penalty") != BeamOptions{}.length_penalty) refuse("length_penalty", kForBeams);
     if (early != nullptr && *early != false) refuse("early_stopping", kForBeams);
     return;
@@ -90,7 +90,6 @@ void take_choices(const Fields& fields, const ServedModel& served, size_t n_prom
   options.n = *fields.integer("n", 1, std::min(most, kMostBeams));
   options.beams.width = fields.integer("best_of", options.n, std::min(most, kMostBeams)).value_or(options.n);
   options.beams.length_penalty = fields.number("length_penalty");
-  const Json* early = fields.find("early_stopping");
   if (early == nullptr || *early == false) return;
   if (*early != true && *early != "never") refuse("early_stopping", "must be true, false or \"never\"");
   options.beams.early_stopping = *early == true ? EarlyStopping::True : EarlyStopping::Never;

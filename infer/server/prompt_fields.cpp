@@ -110,7 +110,7 @@ ChatPrompt chat_prompt(const Json* messages, const std::string& tools, const std
       chat.messages, [](const data::ChatMessage& m) { return m.role == data::ChatRole::Tool || !m.calls.empty(); });
   if (!tools.empty() || has_calls) {
     const char* field = tools.empty() ? "messages" : "tools";
-    made.writing = made_for(field, field, budget, [&] { return forms_of(field, served).calls(budget); });
+    made.writing = made_for(field, field, budget, [&] { return served.forms->calls(budget); });
   }
   return made_for("messages", "messages", budget, [&] {
     if (made.writing != nullptr) chat = data::with_tools(chat.messages, tools, made.writing->format);

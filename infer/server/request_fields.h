@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "core/json.h"
 #include "infer/server/fields.h"
 
 namespace folio::infer::server {
@@ -67,7 +66,5 @@ struct RequestedTools {
 void take_form(const Fields& fields, const Ordered& ordered, const RequestedTools& tools,
                std::shared_ptr<CallWriting> writing, const ServedModel& served, const core::WorkBudget& budget,
                CompletionRequest& request);
-/// Returns served.forms, which compiles constraints. If it is null, throws an ApiError that names `field`.
-[[nodiscard]] AnswerForms& forms_of(const std::string& field, const ServedModel& served);
 
 }  // namespace folio::infer::server

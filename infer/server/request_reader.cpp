@@ -12,15 +12,11 @@ constexpr size_t kMaxSizeDigits = 16;  // maximum hexadecimal digits of a chunk'
 
 [[noreturn]] void bad_request(const std::string& why) { throw RequestError(400, "not a valid HTTP request: " + why); }
 
-// Returns true if an HTTP method or a header name may contain `c`.
-bool is_token(char c) {
-  constexpr std::string_view kOthers = "!#$%&'*+-.^_`|~";
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-         kOthers.find(c) != std::string_view::npos;
-}
-
+// Returns true if `text` may be an HTTP method or a header's name.
 bool is_token(std::string_view text) {
-  return !text.empty() && std::ranges::all_of(text, [](char c) { return is_token(c); });
+  constexpr std::string_view kCharacters =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-.^_`|~";
+  return !text.empty() && text.find_first_not_of(kCharacters) == std::string_view::npos;
 }
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
@@ -37,19 +33,15 @@ bool lists(std::string_view list, std::string_view element) {
   return false;
 }
 
-struct FieldLine {
-  std::string_view name;
-  std::string_view value;
-};
-
-FieldLine field_of(std::string_view line) {
+// Returns the name and the value of a header line.
+std::pair<std::string_view, std::string_view> field_of(std::string_view line) {
   if (line.front() == ' ' || line.front() == '\t') bad_request("a header line must not be folded");
   const size_t colon = line.find(':');
   const std::string_view name = line.substr(0, colon);
   if (colon == std::string_view::npos || !is_token(name)) {
     bad_request("a header line is not NAME: VALUE: " + named(line));
   }
-  return {.name = name, .value = trimmed(line.substr(colon + 1))};
+  return {name, trimmed(line.substr(colon + 1))};
 }
 
 }  // namespace
@@ -108,11 +100,7 @@ void RequestReader::take_line(std::string_view line) {
       if (!line.empty()) take_request_line(line);  // empty lines before a request are allowed
       break;
     case State::Header:
-      if (line.empty()) return end_header();
-      {
-        const FieldLine field = field_of(line);
-        take_field(field.name, field.value);
-      }
+      line.empty() ? end_header() : take_field(line);
       break;
     case State::ChunkSize:
       take_chunk_size(line);
@@ -153,7 +141,8 @@ void RequestReader::take_request_line(std::string_view line) {
 
 // Stores a header field. Fields that the server uses, except Connection, may appear only once, since a proxy could use
 // a different one of two duplicates than this server.
-void RequestReader::take_field(std::string_view name, std::string_view value) {
+void RequestReader::take_field(std::string_view line) {
+  const auto [name, value] = field_of(line);
   const std::string lower = lower_case(name);
   if (lower == "connection") {
     connection_ += "," + lower_case(value);

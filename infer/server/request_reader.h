@@ -75,7 +75,7 @@ class RequestReader {
   size_t read_data(std::string_view bytes);
   void take_line(std::string_view line);
   void take_request_line(std::string_view line);
-  void take_field(std::string_view name, std::string_view value);
+  void take_field(std::string_view line);
   void take_chunk_size(std::string_view line);
   void end_header();
 

@@ -1,8 +1,6 @@
 // Shapes: B sequences, T positions, D model width.
 #include "modules/families/tokens_ahead.h"
 
-#include <torch/utils.h>
-
 #include <string>
 #include <utility>
 

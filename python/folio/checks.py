@@ -82,18 +82,15 @@ def gpu(device: Any) -> dict[str, int]:
     raise ValueError(f"device is {device!r}, but has to be cpu, cuda or cuda:N")
 
 
+def number_of(name: str, value: Any, numbers: dict[str, int]) -> int:
+    """Returns numbers[value]. Raises ValueError, with the name of the argument, if there is no such key."""
+    if value not in numbers:
+        raise ValueError(f"{name} is {value!r}, but has to be one of {', '.join(numbers)}")
+    return numbers[value]
+
+
 def cache(cache_type: Any) -> dict[str, int]:
-    if cache_type is None:
-        return {}
-    if cache_type not in CACHE_TYPES:
-        raise ValueError(f"cache_type is {cache_type!r}, but has to be one of {', '.join(CACHE_TYPES)}")
-    return {"cache_type": CACHE_TYPES[cache_type]}
-
-
-def draft_source(draft: Any) -> int:
-    if draft not in DRAFT_SOURCES:
-        raise ValueError(f"draft is {draft!r}, but has to be one of {', '.join(DRAFT_SOURCES)}")
-    return DRAFT_SOURCES[draft]
+    return {} if cache_type is None else {"cache_type": number_of("cache_type", cache_type, CACHE_TYPES)}
 
 
 def token_id(value: Any) -> int:

@@ -18,7 +18,7 @@ from typing import Any, Callable, Collection, Iterator, Sequence, Union
 
 from . import _engine
 from .checks import as_json, token_id
-from .model import Model, _checked
+from .model import Model, _checked, _pieces
 
 History = Sequence[tuple[str, str]]  # (question, answer) of each turn
 
@@ -65,8 +65,8 @@ class model:
     def stream_response(self, query: str, history: History | None = None, config: GenerationConfig | None = None,
                         one_by_one: bool = True, **options: Any) -> Iterator[str]:
         """Yields the answer in pieces of whole characters. With one_by_one=False, yields the whole answer so far."""
-        stream = self._submit([self._prompt(query, history or ())], _config(config, options))
-        return _pieces(stream, one_by_one)
+        pieces = _pieces(self._submit([self._prompt(query, history or ())], _config(config, options)), several=False)
+        return pieces if one_by_one else itertools.accumulate(pieces)
 
     def response_batch(self, inputs: Sequence[str], callback: Callable[[int, list[str]], None] | None = None,
                        config: GenerationConfig | None = None, **options: Any) -> list[str]:
@@ -204,17 +204,3 @@ def _config(config: GenerationConfig | None, options: dict[str, Any]) -> Generat
     if not 1e-3 <= config.repeat_penalty <= 100:  # the engine's error would say repetition_penalty
         raise ValueError(f"repeat_penalty is {config.repeat_penalty}, but has to be in [0.001, 100]")
     return config
-
-
-def _pieces(stream: Any, one_by_one: bool) -> Iterator[str]:
-    said = ""
-    try:
-        while not stream.ended:
-            for _, text, _, _ in stream.wait():
-                if not text:
-                    continue
-                said += text
-                yield text if one_by_one else said
-        stream.results()  # raises if the model was closed meanwhile
-    finally:
-        stream.cancel()

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, Iterator, Mapping, Sequenc
 import numpy as np
 
 from . import _engine
-from .checks import (as_json, cache, draft_source, gpu, index, length_of, path_text, scale, seconds, text, token_id,
-                     token_ids, whole)
+from .checks import (DRAFT_SOURCES, as_json, cache, gpu, index, length_of, number_of, path_text, scale, seconds, text,
+                     token_id, token_ids, whole)
 from .explanation import Explanation
 from .options import FORMS, renamed, server_options, with_names
 
@@ -91,7 +91,7 @@ class Model:
         options |= {key: text(key, value) for key, value in (("chat_template", chat_template), ("name", name))
                     if value is not None}
         options |= {"fast": bool(fast), "adapter_scale": scale(adapter_scale), **gpu(device)}
-        options |= {**cache(cache_type), "draft": draft_source(draft)}
+        options |= {**cache(cache_type), "draft": number_of("draft", draft, DRAFT_SOURCES)}
         self._model = _engine.open(path_text("path", path), as_json(options))
         self._events: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Events] = weakref.WeakKeyDictionary()
         self._service: Any = None  # set by folio.service.Service
@@ -130,15 +130,14 @@ class Model:
 
         A list of prompts runs as one batch and returns a list. With n > 1, returns a list for each prompt.
         """
-        texts = [text for text, *_ in self._submit(False, _prompted(prompt, options), pieces=False).results()]
-        return _shaped(texts, _is_batch(prompt), options.get("n") or 1)
+        return _shaped(self._submit(False, _prompted(prompt, options), pieces=False), _is_batch(prompt), options)
 
     async def agenerate(self, prompt=None, **options):
         """Generates like generate(), without blocking the event loop."""
         stream = self._submit(False, _prompted(prompt, options), pieces=False, notifier=self._notifier())
         async for _ in self._news(stream):
             pass
-        return _shaped([text for text, *_ in stream.results()], _is_batch(prompt), options.get("n") or 1)
+        return _shaped(stream, _is_batch(prompt), options)
 
     def stream(self, prompt: Prompt | None = None, *, timeout: float | None = None,
                **options: Unpack[Options]) -> Iterator[str]:
@@ -169,8 +168,7 @@ class Model:
         several = (options.get("n") or 1) > 1
         if stream:
             return _pieces(self._submit(True, body, pieces=True), several)
-        return _shaped([text for text, *_ in self._submit(True, body, pieces=False).results()], False,
-                       options.get("n") or 1)
+        return _shaped(self._submit(True, body, pieces=False), False, options)
 
     def achat(self, messages: Sequence[Message] | str, **options: Unpack[Options]) -> AsyncIterator[str]:
         """Streams like chat(stream=True), as an asynchronous iterator."""
@@ -381,8 +379,9 @@ def _prompted(prompt: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     return {**options, "prompt": prompt}
 
 
-def _shaped(texts: list[str], batch: bool, n: int) -> Any:
-    if n > 1:
+def _shaped(stream: Any, batch: bool, options: Mapping[str, Any]) -> Any:
+    texts = [text for text, *_ in stream.results()]
+    if (n := options.get("n") or 1) > 1:
         each = [texts[i:i + n] for i in range(0, len(texts), n)]
         return each if batch else each[0]
     return texts if batch else texts[0]

@@ -31,7 +31,7 @@ SharedModel::Parts::Parts(const std::string& path, const OpenOptions& options)
              .chat_template = data::find_chat_template(loaded.tokenizer(), loaded.file().path, options.chat_template),
              .speculate = options.speculate,
              .max_choices = kMostTexts,
-             .sampler = loaded.sampler_defaults(infer::SamplerOptions::of_requests()),
+             .sampler = loaded.sampler_defaults(),
              .machine = loaded.machines().describe()},
       n_at_once(std::max<size_t>(256, 2 * options.load.limits.max_sequences)),
       async(std::make_shared<infer::AsyncEngine>(loaded.engine())) {
@@ -64,6 +64,7 @@ void SharedModel::serve(infer::server::ServiceOptions options) {
   const Use use(*this);
   infer::server::ServedModel served = use.served();
   served.max_choices = infer::server::kMostChoices;
+  served.sampler = use.loaded().sampler_defaults(infer::SamplerOptions::of_requests());
   served.adapter = use.loaded().adapter();
   auto service = std::make_unique<infer::server::LocalService>(use.engine(), std::move(served), std::move(options));
   const std::lock_guard lock(mutex_);
@@ -106,12 +107,6 @@ infer::server::ParseOptions parse_options(const Json& body) {
 infer::server::CompletionRequest parse_request(const SharedModel::Use& use, bool chat, const std::string& text,
                                                uint64_t random_seed) {
   Json body = Json::parse(text);
-  if (!body.value("use_beam_search", false)) {
-    const infer::SamplerOptions defaults = use.loaded().sampler_defaults();
-    infer::SamplerOptions::visit_fields([&](const char* name, auto member, auto&&...) {
-      if (!body.contains(name) || body[name].is_null()) body[name] = defaults.*member;
-    });
-  }
   if (chat) return infer::server::parse_chat(body, use.served(), random_seed, text, parse_options(body));
   if (!body.contains("max_tokens") || body["max_tokens"].is_null()) body["max_tokens"] = kMaxTokens;
   auto request = infer::server::parse_completion(body, use.served(), random_seed, text, parse_options(body));

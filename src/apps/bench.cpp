@@ -14,34 +14,18 @@
 #include <sstream>
 
 #include "apps/bench_memory.h"
-#include "apps/bench_ops.h"
 #include "apps/bench_step.h"
 #include "apps/ranks.h"
 #include "apps/text_program.h"
 #include "core/error.h"
 #include "core/file_io.h"
-#include "core/formats/model_files.h"
 #include "infer/cuda/copy_bandwidth.h"
 
 namespace {
 
 using namespace folio;
 
-struct Options {
-  apps::ModelFlags model;
-  size_t n_stages = 1;
-  int64_t prompt_tokens = 128;
-  int64_t gen_tokens = 64;
-  std::vector<int64_t> batch{1};
-  int repetitions = 5;
-  std::string schemas;  ///< path of a file with a schema per line; if empty, decodes without schemas
-  infer::SamplerOptions sampler;
-  bool json = false;
-  bool memory = false;
-  bool ops = false;
-  std::string trace;  ///< path of the output file; if empty, no trace is written
-  bool train = false;
-};
+using Options = apps::BenchOptions;
 
 struct Speeds {
   double prefill;  ///< prompt tokens/s
@@ -213,23 +197,6 @@ int bench_memory(const Options& o) {
   return 0;
 }
 
-int bench_operations(const infer::LoadedModel& model, const Options& o, const MemorySpeed& memory) {
-  if (o.batch.size() > 1 || !o.schemas.empty()) {
-    throw core::UsageError("--ops accepts a single --batch and no --json-schemas");
-  }
-  apps::bench_ops(model,
-                  {.prompt_tokens = o.prompt_tokens,
-                   .gen_tokens = o.gen_tokens,
-                   .batch = o.batch.front(),
-                   .repetitions = o.repetitions,
-                   .json = o.json,
-                   .sampler = o.sampler,
-                   .cache_type = o.model.load.cache_type.value_or(infer::default_cache_type(model.file())),
-                   .trace = o.trace},
-                  memory.bytes_per_s.value_or(1.0));
-  return 0;
-}
-
 int bench_schemas(infer::LoadedModel& model, const Options& o) {
   std::vector<std::string> schemas;
   std::istringstream lines(core::read_text_file(o.schemas, size_t{16} << 20U));
@@ -312,9 +279,8 @@ int run(const apps::Flags& app, const Options& o) {
   const int64_t positions = o.prompt_tokens + o.gen_tokens;
   apps::ModelFlags flags = o.model;
   flags.load.cache_positions =  // rounded up to whole blocks per sequence
-      *std::max_element(o.batch.begin(), o.batch.end()) *
-      ((positions + infer::kBlockPositions - 1) / infer::kBlockPositions * infer::kBlockPositions);
-  apps::Ranks ranks(app, flags, o.n_stages);
+      *std::max_element(o.batch.begin(), o.batch.end()) * infer::blocks_for(positions) * infer::kBlockPositions;
+  apps::Ranks ranks(app, flags);
   infer::LoadedModel model = ranks.open(flags);
   if (ranks.follow(model)) return 0;
   if (positions > model.context()) {
@@ -324,7 +290,10 @@ int run(const apps::Flags& app, const Options& o) {
   const MemorySpeed memory =
       measure_memory(model.machines(), flags.load.machines);  // before weights fill a GPU's memory
   if (!o.trace.empty() && !o.ops) throw core::UsageError("--trace requires --ops; add --ops");
-  if (o.ops) return bench_operations(model, o, memory);
+  if (o.ops) {
+    apps::bench_ops(model, o, memory.bytes_per_s.value_or(1.0));
+    return 0;
+  }
   apps::report_repacking(model);
   return o.schemas.empty() ? bench_batches(model, o, ranks, memory) : bench_schemas(model, o);
 }
@@ -367,7 +336,7 @@ int main(int argc, char** argv) {
   app.add_flag("--memory", o.memory, "memory read bandwidth of --threads by access pattern; needs no model");
   app.add_flag("--train", o.train, "profile a training step; must be the first flag, followed by flags of train");
   apps::add_model_flags(app, o.model);
-  apps::add_rank_flags(app, o.n_stages);
+  apps::add_rank_flags(app, o.model);
   app.group("Sampling");
   apps::add_sampler_flags(app, o.sampler);
   return apps::run_program(app, argc, argv, [&] { return run(app, o); });

@@ -51,22 +51,6 @@ uint64_t read_rows(const std::byte* begin, const std::byte* end, const Pattern& 
   return sum;
 }
 
-// Returns the best speed of `passes` passes over `bytes` bytes, in bytes/s. The ranges [begin, end) begin
-// at multiples of `unit`. read(begin, end) must return a value that depends on all bytes, so that the compiler cannot
-// remove the reads.
-template <typename Read>
-double best_speed(core::ThreadPool& pool, int passes, size_t bytes, size_t unit, Read&& read) {
-  std::atomic<uint64_t> sum{0};
-  double best = 0.0;
-  for (int pass = 0; pass < passes; ++pass) {
-    const auto start = std::chrono::steady_clock::now();
-    pool.parallel_for(bytes, unit, [&](size_t begin, size_t end) { sum += read(begin, end); });
-    best = std::max(best, static_cast<double>(bytes) / core::seconds_since(start));
-  }
-  core::require(sum < ~uint64_t{0}, "the sum is used, so that it is computed");
-  return best;
-}
-
 // Allocates and fills 512 MiB of memory with small or large pages.
 class Pages {
  public:
@@ -90,17 +74,26 @@ class Pages {
   std::byte* begin_;
 };
 
+// Returns the best speed of three passes, in bytes/s.
 double speed(const Pages& pages, core::ThreadPool& pool, const Pattern& pattern) {
   // If ranges are divided into equal rows, reads 128 KiB less than kBytes. With all of kBytes, the distance
   // between rows would be a power of two, and all rows would be in the same memory bank.
   const bool parts = pattern.row_bytes == 0;
   const size_t group = pattern.rows * (parts ? 4096 : pattern.row_bytes);
-  const size_t bytes = parts ? kBytes - (size_t{128} << 10U) : kBytes;
-  return best_speed(pool, 3, bytes / group * group, group, [&](size_t begin, size_t end) {
-    return infer::kernels::with_level(pattern.level, [&](auto level) {
-      return read_rows<level>(pages.begin() + begin, pages.begin() + end, pattern);
+  const size_t bytes = (parts ? kBytes - (size_t{128} << 10U) : kBytes) / group * group;
+  std::atomic<uint64_t> sum{0};
+  double best = 0.0;
+  for (int pass = 0; pass < 3; ++pass) {
+    const auto start = std::chrono::steady_clock::now();
+    pool.parallel_for(bytes, group, [&](size_t begin, size_t end) {
+      sum += infer::kernels::with_level(pattern.level, [&](auto level) {
+        return read_rows<level>(pages.begin() + begin, pages.begin() + end, pattern);
+      });
     });
-  });
+    best = std::max(best, static_cast<double>(bytes) / core::seconds_since(start));
+  }
+  core::require(sum < ~uint64_t{0}, "the sum is used, so that it is computed");
+  return best;
 }
 
 }  // namespace

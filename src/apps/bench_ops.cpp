@@ -1,5 +1,3 @@
-#include "apps/bench_ops.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -55,13 +53,13 @@ struct Times {
 
 class Measurement {
  public:
-  Measurement(const infer::LoadedModel& model, infer::Machine& machine, const OpsOptions& o)
+  Measurement(const infer::LoadedModel& model, infer::Machine& machine, const BenchOptions& o)
       : o_(o),
         machine_(machine),
         engine_(model.file(), machine_,
                 {.max_positions = o.prompt_tokens + o.gen_tokens + infer::kBlockPositions,
-                 .n_sequences = o.batch,
-                 .type = o.cache_type}) {}
+                 .n_sequences = o.batch.front(),
+                 .type = o.model.load.cache_type.value_or(infer::default_cache_type(model.file()))}) {}
 
   // Alternates repetitions with and without profiling. The first repetition of each kind is a warm-up.
   void run() {
@@ -141,7 +139,7 @@ class Measurement {
     size_t n_begun = 0;
     bool ended = false;
     for (infer::Request& request :
-         random_requests(engine_.config(), o_.sampler, o_.batch, repetition + kWarmUps, o_.prompt_tokens)) {
+         random_requests(engine_.config(), o_.sampler, o_.batch.front(), repetition + kWarmUps, o_.prompt_tokens)) {
       request.options.max_tokens = o_.gen_tokens + 1;
       request.on_token = [&, n = 0](size_t, int32_t, std::span<const float>) mutable { n_begun += n++ == 0 ? 1 : 0; };
       request.on_end = [&](size_t, const infer::GenerateResult&) { ended = true; };
@@ -162,13 +160,13 @@ class Measurement {
       times.seconds += seconds;
       times.profile += machine_.profile;
     };
-    until([&] { return n_begun == static_cast<size_t>(o_.batch); }, prompt);
+    until([&] { return n_begun == static_cast<size_t>(o_.batch.front()); }, prompt);
     until([&] { return ended; }, decode);
   }
 
   static constexpr int kWarmUps = 2;  ///< one repetition with profiling, one without
 
-  const OpsOptions& o_;
+  const BenchOptions& o_;
   infer::ProfiledMachine machine_;
   infer::Engine engine_;
   std::vector<infer::TracedOperation> operations_;
@@ -228,7 +226,10 @@ void print(const char* title, const ordered_json& t) {
 
 }  // namespace
 
-void bench_ops(const infer::LoadedModel& model, const OpsOptions& options, double bytes_per_s) {
+void bench_ops(const infer::LoadedModel& model, const BenchOptions& options, double bytes_per_s) {
+  if (options.batch.size() > 1 || !options.schemas.empty()) {
+    throw core::UsageError("--ops accepts a single --batch and no --json-schemas");
+  }
   infer::Machine& machine = model.machines().placements.front().machine;
   auto* cpu = dynamic_cast<infer::Cpu*>(&machine);
   if (cpu == nullptr || model.machines().placements.size() > 1) {
@@ -250,8 +251,9 @@ void bench_ops(const infer::LoadedModel& model, const OpsOptions& options, doubl
   } else {
     fmt::print("{}; memory read bandwidth {:.1f} GB/s; peak of F32 products in cache {:.1f} G multiply-adds/s\n",
                machine.describe(), roofs.bytes_per_s / 1e9, roofs.multiply_adds_per_s / 1e9);
+    const int64_t batch = options.batch.front();
     print(fmt::format("Prefill of {} tokens", options.prompt_tokens).c_str(), prompt);
-    print(fmt::format("Decode of {} sequence{}", options.batch, options.batch == 1 ? "" : "s").c_str(), decode);
+    print(fmt::format("Decode of {} sequence{}", batch, batch == 1 ? "" : "s").c_str(), decode);
   }
   if (!options.trace.empty()) measurement.write_trace();  // last, so that the tables are printed even if writing fails
 }

@@ -1,5 +1,5 @@
 // chat: a conversation with a chat model. Prints answers to stdout, everything else to stderr.
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -36,10 +36,9 @@ void add_flags(apps::Flags& app, Options& o) {
   app.group("Conversation");
   app.add_option("--system", o.system, "system message (default: the chat template's, if it has one)");
   app.add_option("-p,--prompt", o.prompt, "run one turn with this message and exit");
-  std::string names;
-  for (const std::string& name : data::chat_template_names()) names += (names.empty() ? "" : ", ") + name;
   app.add_option("--chat-template NAME|FILE", o.chat_template,
-                 "chat template: " + names + ", or a Jinja file (default: the model's)");
+                 fmt::format("chat template: {}, or a Jinja file (default: the model's)",
+                             fmt::join(data::chat_template_names(), ", ")));
   app.add_flag("--json", o.json, "with --prompt: print one JSON object to stdout and nothing else");
   apps::add_model_flags(app, o.model);
   app.group("Model");
@@ -54,31 +53,26 @@ void add_flags(apps::Flags& app, Options& o) {
   apps::add_draft_flags(app, o.model.load);
 }
 
-void print_costs(const infer::Answer& answer, uint64_t seed) {
-  const size_t computed = answer.prompt_tokens.size() - answer.result.n_cached;
-  const size_t n = answer.result.tokens.size();
-  const auto speeds = apps::speeds_json(computed, n == 0 ? 0 : n - 1, answer.result);
-  core::print_stderr(
-      "[{} prompt tokens computed, {} cached; {} generated, {:.0f} tokens/s, finish_reason {}, seed {}]\n", computed,
-      answer.result.n_cached, n, speeds["decode_tokens_per_s"].get<double>(),
-      infer::finish_reason_name(answer.result.finish_reason), seed);
-}
-
 infer::Answer take_turn(infer::Conversation& conversation, const Options& o, std::string text) {
   apps::watch_signals();
   infer::Answer answer =
       conversation.say(std::move(text), o.generate, o.json ? std::function<void(std::string_view)>() : apps::print_text,
                        apps::interrupted);
+  const infer::GenerateResult& result = answer.result;
+  const size_t computed = answer.prompt_tokens.size() - result.n_cached;
+  const size_t n = result.tokens.size();
+  const auto speeds = apps::speeds_json(computed, n == 0 ? 0 : n - 1, result);
   if (o.json) {
-    const size_t n = answer.result.tokens.size();
-    auto json = apps::result_json(answer.prompt_tokens, answer.result);
-    json.update(
-        apps::speeds_json(answer.prompt_tokens.size() - answer.result.n_cached, n == 0 ? 0 : n - 1, answer.result));
+    auto json = apps::result_json(answer.prompt_tokens, result);
+    json.update(speeds);
     json["seed"] = o.generate.sampler.seed;
     apps::print_json(json);
   } else {
     apps::print_text("\n");
-    print_costs(answer, o.generate.sampler.seed);
+    core::print_stderr(
+        "[{} prompt tokens computed, {} cached; {} generated, {:.0f} tokens/s, finish_reason {}, seed {}]\n", computed,
+        result.n_cached, n, speeds["decode_tokens_per_s"].get<double>(),
+        infer::finish_reason_name(result.finish_reason), o.generate.sampler.seed);
   }
   return answer;
 }

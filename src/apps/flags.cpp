@@ -15,7 +15,6 @@
 #include "apps/help.h"
 #include "core/error.h"
 #include "core/file_status.h"
-#include "core/paths.h"
 #include "core/version.h"
 #include "infer/forward/machine.h"
 
@@ -217,7 +216,8 @@ Flag* Flags::add_option_function(const std::string& names, std::function<void(co
 
 Flag* Flags::add_list_function(const std::string& names, std::function<void(const std::vector<std::string>&)> take,
                                const std::string& help) {
-  return added(app_->add_option_function<std::vector<std::string>>(without_value(names), take, help), names);
+  return added(app_->add_option_function<std::vector<std::string>>(without_value(names), take, help), names)
+      ->one_value();
 }
 
 Flag* Flags::add_flag(const std::string& names, bool& value, const std::string& help) {

@@ -75,7 +75,8 @@ class Flags {
   }
   Flag* add_option_function(const std::string& names, std::function<void(const std::string&)> take,
                             const std::string& help);
-  /// Adds an option that may be repeated. If it was given, parse() calls `take` once, with all values.
+  /// Adds an option that may be repeated, with one value each. If it was given, parse() calls `take` once, with all
+  /// values.
   Flag* add_list_function(const std::string& names, std::function<void(const std::vector<std::string>&)> take,
                           const std::string& help);
   Flag* add_flag(const std::string& names, bool& value, const std::string& help);

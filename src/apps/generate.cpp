@@ -18,7 +18,6 @@ using namespace folio;
 
 struct Options {
   apps::ModelFlags model;
-  size_t n_stages = 1;
   std::string prompt;
   std::string prompts_file;
   bool echo = true;
@@ -82,7 +81,7 @@ void add_flags(apps::Flags& app, Options& o) {
   app.add_flag("--echo,!--no-echo", o.echo, "print the prompt before the output (default: on; off with --json)");
   app.add_flag("--json", o.json, "print one JSON object to stdout and nothing else");
   apps::add_model_flags(app, o.model);
-  apps::add_rank_flags(app, o.n_stages);
+  apps::add_rank_flags(app, o.model);
   app.group("Model");
   apps::add_tokenizer_flag(app, o.model.load.tokenizer);
   apps::add_lora_flag(app, o.model.load);
@@ -177,7 +176,7 @@ int run(const apps::Flags& app, Options& o) {
   o.model.load.context = o.generate.context;
   // In the worst case, beams share no KV cache blocks and a step copies all of them, which needs two contexts per beam.
   o.model.load.n_contexts = std::ssize(prompts) * std::max<int64_t>(1, 2 * o.generate.beams.width);
-  apps::Ranks ranks(app, o.model, o.n_stages);
+  apps::Ranks ranks(app, o.model);
   apps::complete_draft_source(o.generate.speculate, o.model.load);
   infer::LoadedModel model = ranks.open(o.model);
   if (ranks.follow(model)) return 0;

@@ -30,15 +30,16 @@ std::string wrapped_description(std::string text) {
   if (notes != std::string::npos && text.size() - notes <= kColumns - kDescriptionColumn) {
     std::replace(text.begin() + static_cast<ptrdiff_t>(notes) + 1, text.end(), ' ', kUnbroken);
   }
-  text = wrapped(text, kDescriptionColumn, kDescriptionColumn);
+  text = wrapped(text, kDescriptionColumn);
   std::ranges::replace(text, kUnbroken, ' ');
   return text;
 }
 
 }  // namespace
 
-std::string wrapped(std::string_view text, size_t column, size_t indent) {
+std::string wrapped(std::string_view text, size_t indent) {
   std::string lines;
+  size_t column = indent;
   for (size_t begin = text.find_first_not_of(' '); begin < text.size();) {
     const size_t end = std::min(text.find(' ', begin), text.size());
     const bool first = lines.empty();

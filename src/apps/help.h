@@ -17,9 +17,9 @@ struct HelpGroup {
   std::vector<HelpLine> lines;
 };
 
-/// Returns `text` with line breaks between words, so that no line exceeds 100 columns. `column` is where the first line
-/// begins; later lines are indented by `indent`.
-[[nodiscard]] std::string wrapped(std::string_view text, size_t column = 0, size_t indent = 0);
+/// Returns `text` with line breaks between words, so that no line exceeds 100 columns. The first line begins in column
+/// `indent`; later lines are indented by as much.
+[[nodiscard]] std::string wrapped(std::string_view text, size_t indent = 0);
 
 /// Returns the group's title and lines. If a flag doesn't fit into its column, the description begins on the next line.
 [[nodiscard]] std::string help_of(const HelpGroup& group);

@@ -1,7 +1,6 @@
 #include "apps/machines.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>

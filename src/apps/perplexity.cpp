@@ -71,7 +71,7 @@ class PerplexitySum {
 std::vector<int32_t> tokens_of(const data::Tokenizer& tokenizer, const std::string& text, const std::string& where) {
   std::vector<int32_t> tokens;
   try {
-    tokens = tokenizer.encode_with_prefix(text);
+    tokens = tokenizer.with_prefix(tokenizer.encode(text));
   } catch (const core::Error& error) {
     core::fail("{}: {}", where, error.what());
   }

@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <system_error>
@@ -14,7 +13,6 @@
 #include "core/file_status.h"
 #include "core/paths.h"
 #include "core/print_stderr.h"
-#include "core/version.h"
 
 namespace folio::apps {
 namespace {
@@ -70,17 +68,13 @@ void add_model_flags(Flags& app, ModelFlags& flags) {
                  {"q8_0", static_cast<int>(infer::CacheType::Q8_0)}});
 }
 
-std::string resolve_model(const ModelFlags& flags) {
-  if (!flags.model.empty()) return flags.model;
-  const std::string newest = core::newest_model().string();
-  core::print_stderr("model: {}\n", newest);
-  return newest;
-}
-
 infer::LoadedModel open_model(const ModelFlags& flags) {
   infer::LoadOptions options = flags.load;
   if (isatty(STDERR_FILENO) != 0) options.machines.on_progress = progress_line();
-  return infer::LoadedModel::open(resolve_model(flags), options);
+  if (!flags.model.empty()) return infer::LoadedModel::open(flags.model, options);
+  const std::string newest = core::newest_model().string();
+  core::print_stderr("model: {}\n", newest);
+  return infer::LoadedModel::open(newest, options);
 }
 
 void report_repacking(infer::LoadedModel& model) {
@@ -129,12 +123,11 @@ core::AdapterPath adapter_path(const char* flag, const std::string& text) {
 
 void add_adapters_flag(Flags& app, const char* flag, std::vector<core::AdapterPath>& adapters, const char* help) {
   app.add_list_function(
-         fmt::format("{} PATH[:SCALE]", flag),
-         [&adapters, flag](const std::vector<std::string>& all) {
-           for (const std::string& text : all) adapters.push_back(adapter_path(flag, text));
-         },
-         help)
-      ->one_value();
+      fmt::format("{} PATH[:SCALE]", flag),
+      [&adapters, flag](const std::vector<std::string>& all) {
+        for (const std::string& text : all) adapters.push_back(adapter_path(flag, text));
+      },
+      help);
 }
 
 void add_lora_flag(Flags& app, infer::LoadOptions& options) {

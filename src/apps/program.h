@@ -21,13 +21,12 @@ int run_program(Flags& app, int argc, char** argv, const std::function<int()>& b
 struct ModelFlags {
   std::string model;
   infer::LoadOptions load;
+  size_t n_stages = 1;  ///< --pipeline-parallel, which add_rank_flags() adds
 };
-/// Adds the flags of ModelFlags, in the groups Model and Hardware.
+/// Adds the flags of ModelFlags, except --pipeline-parallel, in the groups Model and Hardware.
 void add_model_flags(Flags& app, ModelFlags& flags);
-/// Returns the path of --model. If it is empty, returns the newest run's model and prints the path on stderr.
-[[nodiscard]] std::string resolve_model(const ModelFlags& flags);
-
-/// Opens the model that the flags select. On a terminal, loading weights to a GPU shows progress.
+/// Opens the model that the flags select. Without --model, opens the newest run's model and prints its path on stderr.
+/// On a terminal, loading weights to a GPU shows progress.
 [[nodiscard]] infer::LoadedModel open_model(const ModelFlags& flags);
 
 /// Loads the weights. If the engine repacked any, prints the repacked bytes and the time needed on stderr.

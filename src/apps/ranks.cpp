@@ -8,14 +8,13 @@
 #include "apps/help.h"
 #include "core/error.h"
 #include "core/manifest.h"
-#include "infer/forward/machine.h"
 #include "infer/machines/machines.h"
 #include "infer/ranks/net/rank_config.h"
 
 namespace folio::apps {
 
-void add_rank_flags(Flags& app, size_t& n_stages) {
-  app.add_option("--pipeline-parallel", n_stages,
+void add_rank_flags(Flags& app, ModelFlags& flags) {
+  app.add_option("--pipeline-parallel", flags.n_stages,
                  "number of pipeline stages when run as several ranks (default: 1, tensor parallelism only)")
       ->in_range(1, infer::kMostRanks)
       ->default_str("");
@@ -26,14 +25,14 @@ void add_rank_flags(Flags& app, size_t& n_stages) {
   });
 }
 
-Ranks::Ranks(const Flags& app, ModelFlags& flags, size_t n_stages) {
+Ranks::Ranks(const Flags& app, ModelFlags& flags) {
   const auto world = infer::rank_config_from_environment();
   if (!world) {
-    if (n_stages > 1) {
+    if (flags.n_stages > 1) {
       throw core::UsageError(
-          fmt::format("--pipeline-parallel {} needs at least {} ranks, but this is a single process; start it with "
-                      "torchrun --no-python --nproc-per-node {}",
-                      n_stages, n_stages, n_stages));
+          fmt::format("--pipeline-parallel {0} needs at least {0} ranks, but this is a single process; start it with "
+                      "torchrun --no-python --nproc-per-node {0}",
+                      flags.n_stages));
     }
     return;
   }
@@ -45,7 +44,7 @@ Ranks::Ranks(const Flags& app, ModelFlags& flags, size_t n_stages) {
                                          flag, world->n_ranks));
     }
   }
-  machine_.emplace(*world, n_stages, infer::cpu_options(machines));
+  machine_.emplace(*world, flags.n_stages, infer::cpu_options(machines));
   machines.given = {.machine = &*machine_, .cpu = &machine_->cpu()};
 }
 
@@ -86,10 +85,6 @@ uint64_t Ranks::exchanged_bytes(const core::StoredModel& model, int64_t batch) c
   const auto logits = n_stages == 1 ? 0 : static_cast<size_t>(model.config.vocab_size);
   return infer::exchanged_bytes(model.config, n_shards, rows, rows, in_blocks) +
          sizeof(float) * rows * ((n_stages - 1) * n_shards * width + logits);
-}
-
-void Ranks::check() const {
-  if (lost()) throw infer::MachineLost(*machine_->loss());
 }
 
 }  // namespace folio::apps

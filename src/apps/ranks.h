@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "apps/program.h"
 #include "infer/ranks/net/ranked_cpu.h"
@@ -10,13 +11,13 @@
 namespace folio::apps {
 
 /// Adds --pipeline-parallel, and a paragraph about ranks at the end of --help.
-void add_rank_flags(Flags& app, size_t& n_stages);
+void add_rank_flags(Flags& app, ModelFlags& flags);
 
 class Ranks {
  public:
   /// If the environment specifies several processes, connects them and sets `flags` to run the model on all of them.
   /// This object must outlive the model. Throws core::UsageError for flags that ranks do not support.
-  Ranks(const Flags& app, ModelFlags& flags, size_t n_stages);
+  Ranks(const Flags& app, ModelFlags& flags);
 
   /// Opens the model like open_model(). If that fails on one rank, the other ranks fail with the same error.
   [[nodiscard]] infer::LoadedModel open(const ModelFlags& flags);
@@ -27,10 +28,8 @@ class Ranks {
   [[nodiscard]] const infer::RankedCpu* machine() const { return machine_ ? &*machine_ : nullptr; }
   /// Returns the bytes that all ranks together send in a decode step of `batch` sequences. Requires machine() != null.
   [[nodiscard]] uint64_t exchanged_bytes(const core::StoredModel& model, int64_t batch) const;
-  /// Returns true if the connection to a rank is lost; always false for a single process.
-  [[nodiscard]] bool lost() const { return machine_ && machine_->loss(); }
-  /// Throws infer::MachineLost if the connection to a rank is lost.
-  void check() const;
+  /// Returns why the connection to a rank is lost; nullopt if it is not, or for a single process.
+  [[nodiscard]] std::optional<std::string> loss() const { return machine_ ? machine_->loss() : std::nullopt; }
 
  private:
   std::optional<infer::RankedCpu> machine_;

@@ -8,6 +8,7 @@
 #include "apps/program.h"
 #include "apps/ranks.h"
 #include "core/error.h"
+#include "infer/forward/machine.h"
 #include "infer/server/serve_http.h"
 
 namespace {
@@ -16,7 +17,6 @@ using namespace folio;
 
 struct Options {
   apps::ModelFlags model;
-  size_t n_stages = 1;
   std::string chat_template;
   std::string name;
   infer::server::HttpOptions http;
@@ -38,20 +38,19 @@ size_t body_memory(const std::string& text, const infer::server::RequestLimits& 
 void add_adapter_flags(apps::Flags& app, Options& o) {
   app.group("Adapters");
   app.add_list_function(
-         "--adapter NAME=PATH[:SCALE]",
-         [&adapters = o.service.adapters.adapters](const std::vector<std::string>& all) {
-           for (const std::string& text : all) {
-             const size_t equals = text.find('=');
-             if (equals == std::string::npos || equals == 0) {
-               throw core::UsageError(
-                   fmt::format("--adapter: \"{}\" has no name, expected NAME=PATH", core::printable(text)));
-             }
-             const core::AdapterPath adapter = apps::adapter_path("--adapter", text.substr(equals + 1));
-             adapters.push_back({.name = text.substr(0, equals), .path = adapter.path, .scale = adapter.scale});
-           }
-         },
-         "LoRA adapter (peft directory or GGUF) for requests with \"model\": NAME (repeatable)")
-      ->one_value();
+      "--adapter NAME=PATH[:SCALE]",
+      [&adapters = o.service.adapters.adapters](const std::vector<std::string>& all) {
+        for (const std::string& text : all) {
+          const size_t equals = text.find('=');
+          if (equals == std::string::npos || equals == 0) {
+            throw core::UsageError(
+                fmt::format("--adapter: \"{}\" has no name, expected NAME=PATH", core::printable(text)));
+          }
+          const core::AdapterPath adapter = apps::adapter_path("--adapter", text.substr(equals + 1));
+          adapters.push_back({.name = text.substr(0, equals), .path = adapter.path, .scale = adapter.scale});
+        }
+      },
+      "LoRA adapter (peft directory or GGUF) for requests with \"model\": NAME (repeatable)");
   app.add_option_function(
       "--adapter-memory SIZE",
       [&o](const std::string& text) { o.service.adapters.memory = apps::bytes_of("--adapter-memory", text); },
@@ -88,7 +87,7 @@ void add_flags(apps::Flags& app, Options& o) {
   o.model.load.limits = {.max_rows = 256, .max_sequences = 16};
   app.default_group("General");
   apps::add_model_flags(app, o.model);
-  apps::add_rank_flags(app, o.n_stages);
+  apps::add_rank_flags(app, o.model);
   app.group("Model");
   apps::add_tokenizer_flag(app, o.model.load.tokenizer);
   app.add_option("--chat-template NAME|FILE", o.chat_template,
@@ -137,7 +136,7 @@ void raise_descriptor_limit() {
 int run(const apps::Flags& app, Options& o) {
   infer::LoadOptions& load = o.model.load;
   if (load.cache_positions == 0) load.cache_positions = infer::kForMany;
-  apps::Ranks ranks(app, o.model, o.n_stages);
+  apps::Ranks ranks(app, o.model);
   apps::complete_draft_source(o.speculate, o.model.load);
   infer::LoadedModel model = ranks.open(o.model);
   if (ranks.follow(model)) return 0;
@@ -164,8 +163,8 @@ int run(const apps::Flags& app, Options& o) {
         fmt::print("{}\nmodel: {}\n", address, core::printable(name, std::string::npos));
         apps::flush_stdout();
       },
-      [&ranks] { return ranks.lost(); });
-  ranks.check();
+      [&ranks] { return ranks.loss().has_value(); });
+  if (const auto why = ranks.loss()) throw infer::MachineLost(*why);
   return 0;
 }
 

@@ -42,9 +42,8 @@ void add_sampler_flags(Flags& app, infer::SamplerOptions& s) {
         app.add_option(flags, s.*member, help)->in_range(low, high);
       });
   app.add_list_function(
-         "--logit-bias ID=BIAS", [&s](const std::vector<std::string>& all) { s.logit_bias = biases_of(all); },
-         "bias added to the logit of token ID (-100 to 100; repeatable)")
-      ->one_value();
+      "--logit-bias ID=BIAS", [&s](const std::vector<std::string>& all) { s.logit_bias = biases_of(all); },
+      "bias added to the logit of token ID (-100 to 100; repeatable)");
 }
 
 void add_generation_flags(Flags& app, infer::GenerateOptions& options) {
@@ -53,9 +52,8 @@ void add_generation_flags(Flags& app, infer::GenerateOptions& options) {
       ->in_range(0, 1.8e19)
       ->default_str("");
   app.add_list_function(
-         "--stop", [&options](const std::vector<std::string>& all) { options.stops = all; },
-         "stop string: generation ends before it (repeatable)")
-      ->one_value();
+      "--stop", [&options](const std::vector<std::string>& all) { options.stops = all; },
+      "stop string: generation ends before it (repeatable)");
   app.add_option("-c,--context", options.context, "context size in tokens (default: the model's)")
       ->in_range(2, 1 << 24);
   app.group("Speculative decoding");

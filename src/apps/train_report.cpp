@@ -169,7 +169,7 @@ double loss_before_training(train::Trainer& trainer) {
 double bits_per_byte(double loss, const train::TextDataset& dataset) {
   const data::TokenView tokens = dataset.splits().validation;
   size_t bytes = 0;
-  for (const int32_t token : tokens) bytes += dataset.tokenizer().token_bytes(token).size();
+  for (size_t i = 0; i < tokens.size(); ++i) bytes += dataset.tokenizer().token_bytes(tokens[i]).size();
   return loss / std::numbers::ln2 / (static_cast<double>(bytes) / static_cast<double>(tokens.size()));
 }
 

@@ -10,7 +10,6 @@
 #include "core/formats/gguf_model.h"
 #include "core/formats/model_files.h"
 #include "core/quants.h"
-#include "data/corpus.h"
 #include "data/tokenizers/tokenizer_files.h"
 #include "infer/engine/generate.h"
 #include "modules/families/parts.h"

@@ -215,25 +215,21 @@ void sync_directory(const fs::path& path) {
 }
 
 void write_file_atomically(const fs::path& path, const std::function<void(OutputFile&)>& write) {
-  const auto old = status_of_output(path);
-  if (old && !S_ISREG(old->st_mode)) {
-    OutputFile file(open_device(path, old->st_mode), path);
+  const auto write_to = [&](int fd) {  // throws Error from errno if fd < 0
+    OutputFile file(fd, path);
     write(file);
     file.sync_and_close();
-    return;
-  }
+  };
+  const auto old = status_of_output(path);
+  if (old && !S_ISREG(old->st_mode)) return write_to(open_device(path, old->st_mode));
   const fs::path target = followed(path);
   if (old && !is_same_file(target, *old)) {  // `path` is a /proc link to a deleted file, which can't be replaced
-    OutputFile file(open_without_waiting(path, O_TRUNC), path);
-    write(file);
-    file.sync_and_close();
-    return;
+    return write_to(open_without_waiting(path, O_TRUNC));
   }
   TemporaryPath temporary(temporary_beside(target));
-  OutputFile file(open_temporary(temporary.path(), old ? old->st_mode & kPermissions : 0644), path);
-  if (old) keep_mode_and_owner(temporary.path(), *old);
-  write(file);
-  file.sync_and_close();
+  const int fd = open_temporary(temporary.path(), old ? old->st_mode & kPermissions : 0644);
+  if (old && fd >= 0) keep_mode_and_owner(temporary.path(), *old);
+  write_to(fd);
   rename_to(temporary.path(), target, path);
   temporary.release();
   sync_directory(target.parent_path());

@@ -15,12 +15,6 @@ constexpr std::array kMixtures{
     Mixture{.name = "q6_k", .type = DType::Q6_K, .more_bits = false, .file_type = 18},
 };
 
-// Returns true for the first and the last eighth of the layers, and for every third layer in between.
-bool has_more_bits(int64_t layer, int64_t n_layers) {
-  const int64_t eighth = n_layers / 8;
-  return layer < eighth || layer >= 7 * n_layers / 8 || (layer - eighth) % 3 == 2;
-}
-
 // Returns true for models that llama.cpp treats as 70B: 80 layers, and either Qwen 2 or Llama with grouped-query
 // attention.
 bool is_70b(const ModelConfig& c) {
@@ -29,33 +23,26 @@ bool is_70b(const ModelConfig& c) {
   return c.n_layers == 80 && (shared || architecture == "qwen2");
 }
 
-bool has_more_bits(const TensorSpec& tensor, const ModelConfig& c, const Mixture& mixture) {
-  return mixture.more_bits && has_more_bits(tensor.layer, c.n_layers);
-}
-
-// Returns the type of Wv, or of a fused QKV matrix, which llama.cpp treats like Wv.
-DType type_of_values(const TensorSpec& tensor, const ModelConfig& c, const Mixture& mixture) {
-  if (c.n_experts == 8) return DType::Q8_0;  // llama.cpp recognizes Mixtral by its 8 experts
-  if (has_more_bits(tensor, c, mixture)) return DType::Q6_K;
-  return mixture.type == DType::Q4_K && is_70b(c) ? DType::Q5_K : mixture.type;
-}
-
 DType wanted(const TensorSpec& tensor, const ModelConfig& c, const Mixture& mixture) {
-  const bool more = has_more_bits(tensor, c, mixture);
-  switch (tensor.role) {
+  // The first and the last eighth of the layers have more bits, and every third layer in between.
+  const int64_t layer = tensor.layer;
+  const int64_t eighth = c.n_layers / 8;
+  const bool more = mixture.more_bits && (layer < eighth || layer >= 7 * c.n_layers / 8 || (layer - eighth) % 3 == 2);
+  const bool mixtral = c.n_experts == 8;  // llama.cpp recognizes Mixtral by its 8 experts
+  const bool fused = tensor.gguf_writes_fused && (tensor.role == Role::Wq || tensor.role == Role::Wk);
+  switch (fused ? Role::Wv : tensor.role) {  // llama.cpp treats a fused QKV matrix like Wv
     case Role::TokenEmbedding:
       return c.tie_embeddings ? DType::Q6_K : mixture.type;
     case Role::Output:
       return DType::Q6_K;
-    case Role::Wq:
-      return tensor.gguf_writes_fused ? type_of_values(tensor, c, mixture) : mixture.type;
     case Role::Wk:
-      if (tensor.gguf_writes_fused) return type_of_values(tensor, c, mixture);
-      return c.n_experts == 8 ? DType::Q8_0 : mixture.type;  // llama.cpp's rule for Mixtral
+      return mixtral ? DType::Q8_0 : mixture.type;
     case Role::Wv:
-      return type_of_values(tensor, c, mixture);
+      if (mixtral) return DType::Q8_0;
+      if (more) return DType::Q6_K;
+      return mixture.type == DType::Q4_K && is_70b(c) ? DType::Q5_K : mixture.type;
     case Role::Wo:
-      return c.n_experts == 8 && mixture.type == DType::Q4_K ? DType::Q5_K : mixture.type;
+      return mixtral && mixture.type == DType::Q4_K ? DType::Q5_K : mixture.type;
     case Role::W2:
     case Role::ExpertW2:
       return more ? DType::Q6_K : mixture.type;
@@ -63,6 +50,8 @@ DType wanted(const TensorSpec& tensor, const ModelConfig& c, const Mixture& mixt
       return mixture.type;
   }
 }
+
+bool is_weight_matrix(const TensorSpec& tensor) { return tensor.is_matrix() && tensor.role != Role::Router; }
 
 DType of_whole_blocks(DType type, int64_t row) {
   if (row % 256 == 0) return type;
@@ -73,8 +62,6 @@ DType of_whole_blocks(DType type, int64_t row) {
 
 }  // namespace
 
-std::span<const Mixture> mixtures() { return kMixtures; }
-
 const Mixture* find_mixture(std::string_view name) {
   const auto* const found = std::ranges::find(kMixtures, name, &Mixture::name);
   return found == kMixtures.end() ? nullptr : found;
@@ -84,9 +71,8 @@ std::vector<DType> uniform_types(const ModelConfig& config, DType type) {
   const DType of_tokens = type == DType::Q4_0 || type == DType::Q4_1 ? DType::Q8_0 : type;
   std::vector<DType> types;
   for (const TensorSpec& tensor : tensor_manifest(config)) {
-    const bool matrix = tensor.is_matrix() && tensor.role != Role::Router;
     const bool outside = tensor.role == Role::TokenEmbedding || tensor.role == Role::Output;
-    types.push_back(!matrix ? DType::F32 : outside ? of_tokens : type);
+    types.push_back(!is_weight_matrix(tensor) ? DType::F32 : outside ? of_tokens : type);
   }
   return types;
 }
@@ -94,8 +80,8 @@ std::vector<DType> uniform_types(const ModelConfig& config, DType type) {
 std::vector<DType> mixture_types(const ModelConfig& config, const Mixture& mixture) {
   std::vector<DType> types;
   for (const TensorSpec& tensor : tensor_manifest(config)) {
-    const bool matrix = tensor.is_matrix() && tensor.role != Role::Router;
-    types.push_back(matrix ? of_whole_blocks(wanted(tensor, config, mixture), tensor.shape.back()) : DType::F32);
+    types.push_back(is_weight_matrix(tensor) ? of_whole_blocks(wanted(tensor, config, mixture), tensor.shape.back())
+                                             : DType::F32);
   }
   return types;
 }

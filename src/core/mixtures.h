@@ -2,7 +2,6 @@
 // llama.cpp without an importance matrix (llama-quant.cpp, llama_tensor_get_type).
 #pragma once
 
-#include <span>
 #include <string_view>
 #include <vector>
 
@@ -18,8 +17,6 @@ struct Mixture {
   bool more_bits;
   uint32_t file_type;  ///< GGUF's general.file_type (llama.cpp's enum llama_ftype)
 };
-
-[[nodiscard]] std::span<const Mixture> mixtures();
 
 /// Returns the mixture of block types with this name, such as "q4_k_m", or null if there is none.
 [[nodiscard]] const Mixture* find_mixture(std::string_view name);

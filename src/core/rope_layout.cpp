@@ -5,37 +5,28 @@
 #include "core/error.h"
 
 namespace folio::core {
-namespace {
 
-// Returns the index in Hugging Face's order (halves) of the row that has index r in the order of adjacent pairs.
-int64_t split_row(int64_t r, int64_t head_dim) { return (r % 2) * (head_dim / 2) + r / 2; }
-
-template <bool kToSplit>
-void permute(std::span<const std::byte> rows, std::span<std::byte> out, int64_t n_heads, int64_t head_dim,
-             int64_t row_bytes) {
-  const auto size = static_cast<size_t>(n_heads * head_dim * row_bytes);
-  require(rows.size() == size && out.size() == size, "a permutation of {} bytes got buffers of {} and {}", size,
-          rows.size(), out.size());
-  for (int64_t h = 0; h < n_heads; ++h) {
-    for (int64_t r = 0; r < head_dim; ++r) {
-      const int64_t adjacent = (h * head_dim + r) * row_bytes;
-      const int64_t split = (h * head_dim + split_row(r, head_dim)) * row_bytes;
-      std::memcpy(out.data() + (kToSplit ? split : adjacent), rows.data() + (kToSplit ? adjacent : split),
-                  static_cast<size_t>(row_bytes));
-    }
+void reorder_rows(RopePairs to, std::span<const std::byte> rows, std::span<std::byte> out, int64_t head_dim,
+                  int64_t row_bytes) {
+  const auto n_rows = static_cast<int64_t>(rows.size()) / row_bytes;
+  require(rows.size() == out.size() && rows.size() % static_cast<size_t>(head_dim * row_bytes) == 0,
+          "a permutation of heads of {} rows of {} bytes got buffers of {} and {}", head_dim, row_bytes, rows.size(),
+          out.size());
+  for (int64_t r = 0; r < n_rows; ++r) {
+    const int64_t in_head = r % head_dim;
+    const int64_t adjacent = r * row_bytes;
+    const int64_t halves = (r - in_head + in_head % 2 * (head_dim / 2) + in_head / 2) * row_bytes;
+    const bool to_halves = to == RopePairs::Halves;
+    std::memcpy(out.data() + (to_halves ? halves : adjacent), rows.data() + (to_halves ? adjacent : halves),
+                static_cast<size_t>(row_bytes));
   }
 }
 
-}  // namespace
-
-void adjacent_to_split_halves(std::span<const std::byte> rows, std::span<std::byte> out, int64_t n_heads,
-                              int64_t head_dim, int64_t row_bytes) {
-  permute<true>(rows, out, n_heads, head_dim, row_bytes);
-}
-
-void split_halves_to_adjacent(std::span<const std::byte> rows, std::span<std::byte> out, int64_t n_heads,
-                              int64_t head_dim, int64_t row_bytes) {
-  permute<false>(rows, out, n_heads, head_dim, row_bytes);
+std::vector<float> reordered_rows(RopePairs to, const std::vector<float>& rows, int64_t head_dim, size_t width) {
+  std::vector<float> out(rows.size());
+  reorder_rows(to, std::as_bytes(std::span(rows)), std::as_writable_bytes(std::span(out)), head_dim,
+               static_cast<int64_t>(width * sizeof(float)));
+  return out;
 }
 
 }  // namespace folio::core

@@ -5,17 +5,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
+
+#include "core/families.h"
 
 namespace folio::core {
 
-/// Copies rows from the order of adjacent pairs to Hugging Face's, that of rotated halves: row 2i + j of a head (j is 0
-/// or 1) becomes row j * head_dim/2 + i. `rows` and `out` have n_heads * head_dim rows of `row_bytes` bytes. Throws
-/// Error if a span has another length.
-void adjacent_to_split_halves(std::span<const std::byte> rows, std::span<std::byte> out, int64_t n_heads,
-                              int64_t head_dim, int64_t row_bytes);
+/// Copies rows of `row_bytes` bytes to `out` in the order `to`; `rows` has the other order. Row 2i + j of a head in the
+/// order of adjacent pairs (j is 0 or 1) is row j * head_dim/2 + i in that of halves. Throws Error if the spans differ
+/// in length or are not whole heads.
+void reorder_rows(RopePairs to, std::span<const std::byte> rows, std::span<std::byte> out, int64_t head_dim,
+                  int64_t row_bytes);
 
-/// Copies rows from Hugging Face's order to the order of adjacent pairs: the inverse of adjacent_to_split_halves().
-void split_halves_to_adjacent(std::span<const std::byte> rows, std::span<std::byte> out, int64_t n_heads,
-                              int64_t head_dim, int64_t row_bytes);
+/// Returns rows of `width` floats in the order `to`: see reorder_rows().
+[[nodiscard]] std::vector<float> reordered_rows(RopePairs to, const std::vector<float>& rows, int64_t head_dim,
+                                                size_t width);
 
 }  // namespace folio::core

@@ -3,14 +3,13 @@
 #include <array>
 #include <set>
 
-#include "core/checked.h"
 #include "core/error.h"
 
 namespace folio::core {
 namespace {
 
-// Columns: type, name, GGUF type number, safetensors name, elements per block, bytes per block, file type. Block sizes
-// are from ggml-common.h.
+// In the order of the enum. Columns: type, name, GGUF type number, safetensors name, elements per block, bytes per
+// block, file type. Block sizes are from ggml-common.h.
 constexpr std::array kTypes{
     DTypeInfo{DType::F32, "F32", 0, "F32", 1, 4},         DTypeInfo{DType::F16, "F16", 1, "F16", 1, 2, 1},
     DTypeInfo{DType::BF16, "BF16", 30, "BF16", 1, 2, 32}, DTypeInfo{DType::Q4_0, "Q4_0", 2, "", 32, 18, 2},
@@ -27,12 +26,7 @@ constexpr std::array kTypes{
 
 }  // namespace
 
-const DTypeInfo& info(DType type) {
-  for (const DTypeInfo& candidate : kTypes) {
-    if (candidate.type == type) return candidate;
-  }
-  fail("unknown tensor type {}", static_cast<int>(type));
-}
+const DTypeInfo& info(DType type) { return kTypes.at(static_cast<size_t>(type)); }
 
 std::optional<DType> dtype_from_ggml(uint32_t id) {
   for (const DTypeInfo& candidate : kTypes) {
@@ -48,23 +42,22 @@ std::optional<DType> dtype_from_safetensors(std::string_view name) {
   return std::nullopt;
 }
 
-std::span<const float> TensorView::floats() const {
-  require(type == DType::F32, "tensor {} has type {}, expected F32", name, info(type).name);
-  require(reinterpret_cast<uintptr_t>(bytes.data()) % alignof(float) == 0, "tensor {} is not aligned to 4 bytes", name);
-  return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
-}
-
 std::string shape_string(std::span<const int64_t> shape) {
   return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", "));
 }
 
 std::optional<uint64_t> tensor_bytes(DType type, std::span<const int64_t> shape) {
   const DTypeInfo& t = info(type);
-  const auto elements = checked_product(shape);
-  if (!elements) return std::nullopt;
+  uint64_t elements = 1;
+  for (const int64_t d : shape) {
+    if (d < 0 || __builtin_mul_overflow(elements, static_cast<uint64_t>(d), &elements)) return std::nullopt;
+  }
   const uint64_t row = shape.empty() ? 1 : static_cast<uint64_t>(shape.back());
-  if (row % t.block_elements != 0) return std::nullopt;
-  return checked_mul(*elements / t.block_elements, t.block_bytes);
+  uint64_t bytes = 0;
+  if (row % t.block_elements != 0 || __builtin_mul_overflow(elements / t.block_elements, t.block_bytes, &bytes)) {
+    return std::nullopt;
+  }
+  return bytes;
 }
 
 TensorView rows_of(const TensorView& tensor, int64_t first, int64_t count) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -58,10 +59,20 @@ struct TensorView {
   DType type = DType::F32;
   std::vector<int64_t> shape;  ///< row-major, slowest dimension first, as in PyTorch
   std::span<const std::byte> bytes;
-
-  /// Returns the elements of an F32 tensor. Throws Error for other types and unaligned bytes.
-  [[nodiscard]] std::span<const float> floats() const;
 };
+
+/// Makes `values` the bytes of `tensor`, and appends their owner to `storage`.
+template <typename T>
+void store(std::vector<T> values, TensorView& tensor, std::vector<std::shared_ptr<const void>>& storage) {
+  const auto owner = std::make_shared<const std::vector<T>>(std::move(values));
+  tensor.bytes = std::as_bytes(std::span(*owner));
+  storage.push_back(owner);
+}
+
+/// Returns the smallest multiple of `alignment` (a power of two) that is at least `offset`.
+[[nodiscard]] inline uint64_t aligned(uint64_t offset, uint64_t alignment) {
+  return (offset + alignment - 1) & ~(alignment - 1);
+}
 
 /// Returns a shape as text, such as "[32, 128]".
 [[nodiscard]] std::string shape_string(std::span<const int64_t> shape);

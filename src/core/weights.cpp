@@ -88,14 +88,11 @@ std::vector<TensorView> Weights::views() const {
   return views;
 }
 
-bool is_weight_type(DType type) {
-  return type == DType::F32 || type == DType::F16 || type == DType::BF16 || quant_info(type) != nullptr;
-}
-
 void require_weight_type(const TensorView& tensor, const std::string& where) {
-  require(is_weight_type(tensor.type),
+  const DType type = tensor.type;
+  require(type == DType::F32 || type == DType::F16 || type == DType::BF16 || quant_info(type) != nullptr,
           "{}{}tensor {} has type {}, expected F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K or MXFP4",
-          where, where.empty() ? "the " : ": ", printable(tensor.name), info(tensor.type).name);
+          where, where.empty() ? "the " : ": ", printable(tensor.name), info(type).name);
 }
 
 std::vector<float> to_floats(const TensorView& tensor) {
@@ -136,17 +133,16 @@ StoredModel with_vocabulary(const StoredModel& model, std::span<const int32_t> s
     if (manifest[i].role != Role::TokenEmbedding && manifest[i].role != Role::Output) continue;
     TensorView& tensor = result.tensors[i];
     const size_t row_bytes = tensor.bytes.size() / static_cast<size_t>(model.config.vocab_size);
-    auto rows = std::make_shared<Bytes>();
-    rows->reserve(source_row.size() * row_bytes);
+    Bytes rows;
+    rows.reserve(source_row.size() * row_bytes);
     for (const int32_t row : source_row) {
       require(row >= 0 && row < model.config.vocab_size, "{}: row {} is outside the vocabulary of {}", model.path, row,
               model.config.vocab_size);
       const auto source = tensor.bytes.subspan(static_cast<size_t>(row) * row_bytes, row_bytes);
-      rows->insert(rows->end(), source.begin(), source.end());
+      rows.insert(rows.end(), source.begin(), source.end());
     }
     tensor.shape[0] = result.config.vocab_size;
-    tensor.bytes = *rows;
-    result.storage.push_back(std::move(rows));
+    store(std::move(rows), tensor, result.storage);
   }
   return result;
 }

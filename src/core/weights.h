@@ -54,10 +54,8 @@ struct StoredModel {
   void release(const TensorView& tensor) const;
 };
 
-/// Returns true for types that weights may have: F32, F16, BF16, or a block type of quants.h.
-[[nodiscard]] bool is_weight_type(DType type);
-
-/// Throws Error that names the tensor unless it has a type for weights (is_weight_type). `where` is the file, or empty.
+/// Throws Error that names the tensor unless it has a type for weights: F32, F16, BF16, or a block type of quants.h.
+/// `where` is the file, or empty.
 void require_weight_type(const TensorView& tensor, const std::string& where);
 
 /// Returns a tensor's exact values as floats. Throws Error unless the tensor has a type for weights.

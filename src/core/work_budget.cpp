@@ -3,17 +3,11 @@
 #include <utility>
 
 namespace folio::core {
-namespace {
-
-std::string too_much(const std::string& place, uint64_t limit) {
-  return fmt::format("{} needs more than {} steps of work; make it smaller", place.empty() ? "it" : "'" + place + "'",
-                     limit);
-}
-
-}  // namespace
 
 TooMuchWork::TooMuchWork(std::string place, uint64_t limit)
-    : WorkStopped(too_much(place, limit)), place_(std::move(place)) {}
+    : WorkStopped(fmt::format("{} needs more than {} steps of work; make it smaller",
+                              place.empty() ? "it" : "'" + place + "'", limit)),
+      place_(std::move(place)) {}
 
 void WorkBudget::stop() const {
   if (state_->cancelled) throw WorkCancelled();

@@ -1,7 +1,5 @@
 #include "jinja/builtins.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <ctime>

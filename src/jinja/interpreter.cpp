@@ -1,7 +1,5 @@
 #include "jinja/interpreter.h"
 
-#include <fmt/format.h>
-
 #include <deque>
 
 #include "core/error.h"

@@ -1,7 +1,6 @@
 // Jinja's filters for numbers: abs, filesizeformat, float, int and round.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <cctype>
 #include <charconv>

@@ -1,6 +1,4 @@
 // Implements Python's operators: arithmetic, membership, slices.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <optional>

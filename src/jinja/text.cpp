@@ -31,10 +31,14 @@ bool is_upper_char(char32_t c) { return lower(c) != c; }
 bool is_lower_char(char32_t c) { return upper(c) != c; }
 bool is_uncased(char32_t c) { return !is_upper_char(c) && !is_lower_char(c); }
 
-Text swapped_case(TextView text) {
+Text with_each(TextView text, char32_t (*map)(char32_t)) {
   Text result(text);
-  std::ranges::transform(result, result.begin(), [](char32_t c) { return is_upper_char(c) ? lower(c) : upper(c); });
+  std::ranges::transform(result, result.begin(), map);
   return result;
+}
+
+Text swapped_case(TextView text) {
+  return with_each(text, [](char32_t c) { return is_upper_char(c) ? lower(c) : upper(c); });
 }
 
 bool parts_words(char32_t c) { return is_space(c) || U"-({[<"sv.find(code_of(c)) != TextView::npos; }
@@ -353,17 +357,8 @@ constexpr std::array kTextFilters{Builtin{"trim", trim_filter},
 
 }  // namespace
 
-Text lower_case(TextView text) {
-  Text result(text);
-  std::transform(result.begin(), result.end(), result.begin(), lower);
-  return result;
-}
-
-Text upper_case(TextView text) {
-  Text result(text);
-  std::transform(result.begin(), result.end(), result.begin(), upper);
-  return result;
-}
+Text lower_case(TextView text) { return with_each(text, lower); }
+Text upper_case(TextView text) { return with_each(text, upper); }
 
 bool is_lower(TextView text) {
   return std::ranges::any_of(text, is_lower_char) && std::ranges::none_of(text, is_upper_char);

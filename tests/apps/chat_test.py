@@ -5,7 +5,6 @@ import os
 import pty
 import re
 import signal
-import subprocess
 import threading
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from chat_model import PIECES, write_chat_model
 from published_templates import KNOWN, PHI35
 from support import (BUILD, FAILED, GOLDEN, HANG, INTERRUPTED, WRONG_USAGE, assert_refused, environment, one_json, run,
-                     succeed)
+                     start, succeed)
 
 NAMES = ["chatml", "gemma", "llama2", "llama3", "zephyr"]
 COSTS = re.compile(r"\[(\d+) prompt tokens computed, (\d+) cached; (\d+) generated")
@@ -30,14 +29,9 @@ def endless(tmp_path_factory):
     return write_chat_model(tmp_path_factory.mktemp("endless") / "endless.gguf", context=1 << 20)
 
 
-def start(*args, **more):
-    return subprocess.Popen([BUILD / "chat", *map(str, args)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, env=environment("/nonexistent"), **more)
-
-
 def talk(*args, lines):
     """Runs chat with the lines as input, each a turn or a command. Returns (exit code, stdout, stderr)."""
-    process = start(*args)
+    process = start("chat", *args)
     out, err = process.communicate("".join(line + "\n" for line in lines).encode(), timeout=HANG)
     return process.returncode, out.decode(errors="replace"), err.decode()
 
@@ -125,7 +119,7 @@ def test_wrong_usage(model):
 # ---- Ctrl-C ----
 
 def test_ctrl_c_interrupts_the_answer_then_the_program(endless, tmp_path):
-    process = start("-m", endless, "--temp", 0)
+    process = start("chat", "-m", endless, "--temp", 0)
     process.stdin.write(b"hello\n")
     process.stdin.flush()
     assert process.stdout.read(1), "the answer begins"
@@ -142,7 +136,7 @@ def test_ctrl_c_interrupts_the_answer_then_the_program(endless, tmp_path):
 
 
 def test_interrupted_single_turn_exits_with_130(endless):
-    process = start("-m", endless, "--temp", 0, "-p", "hello")
+    process = start("chat", "-m", endless, "--temp", 0, "-p", "hello")
     process.stdin.close()
     assert process.stdout.read(1)
     process.send_signal(signal.SIGINT)

@@ -225,7 +225,8 @@ def test_inspect_shows_every_format(golden_gguf):
         for part in ("5000", "48048", "n_kv_heads", "character", "66"):
             assert part in shown, f"{part} of {path}"
     assert "blk.1.ffn_down.weight" in succeed("inspect", golden_gguf).stdout
-    assert "model.layers.1.mlp.down_proj.weight" in succeed("inspect", GOLDEN / "model.safetensors").stdout
+    for path in (GOLDEN, GOLDEN / "model.safetensors"):
+        assert "model.layers.1.mlp.down_proj.weight" in succeed("inspect", path).stdout
 
 
 def test_programs_run_from_any_folder(golden_gguf, tmp_path):

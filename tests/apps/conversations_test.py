@@ -3,7 +3,6 @@
 import gzip
 import json
 import random
-import signal
 
 import gguf
 import numpy
@@ -12,8 +11,8 @@ import torch
 import transformers
 
 from published import publish
-from support import (BUILD, FAILED, HANG, INTERRUPTED, TEXT, WRONG_USAGE, assert_refused, environment, held, log_of, one_json,
-                     read_until, run, succeed)
+from support import (BUILD, FAILED, TEXT, WRONG_USAGE, assert_refused, environment, interrupt, log_of, one_json, run,
+                     succeed)
 
 END, START, TURN = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 LINE = "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}"
@@ -62,15 +61,19 @@ def train(home, *flags, data="train.jsonl"):
     return succeed("train", home / data, *flags, home=home, errors="replace")
 
 
+def tagged(tokenizer, chat):
+    """Returns the tokens of a conversation, and for each whether it is one of the assistant."""
+    encoded = tokenizer.apply_chat_template(chat, chat_template=TAGGED, return_dict=True, return_assistant_tokens_mask=True)
+    return encoded["input_ids"], encoded["assistant_masks"]
+
+
 def loss_by_transformers(directory, chats, window):
     """Returns the mean loss over the assistant's tokens, with one forward pass per conversation."""
     model = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
     tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
     losses = []
     for chat in chats:
-        encoded = tokenizer.apply_chat_template(chat, chat_template=TAGGED, return_dict=True,
-                                                return_assistant_tokens_mask=True)
-        tokens, mask = (torch.tensor(encoded[key][:window + 1]) for key in ("input_ids", "assistant_masks"))
+        tokens, mask = (torch.tensor(values[:window + 1]) for values in tagged(tokenizer, chat))
         with torch.no_grad():
             logits = model(tokens[None, :-1]).logits[0]
         losses.append(torch.nn.functional.cross_entropy(logits, tokens[1:], reduction="none")[mask[1:] == 1])
@@ -108,9 +111,7 @@ def test_epoch_contains_each_conversation_once(home, published):
     tokenizer = transformers.AutoTokenizer.from_pretrained(published)
     expected = []
     for chat in conversations(30, 1):
-        encoded = tokenizer.apply_chat_template(chat, chat_template=TAGGED, return_dict=True,
-                                                return_assistant_tokens_mask=True)
-        tokens, mask = encoded["input_ids"][:-1], encoded["assistant_masks"][:-1]  # without the last line break
+        tokens, mask = (values[:-1] for values in tagged(tokenizer, chat))  # without the last line break
         expected.append((tokens[:-1], [token if learned else -100 for token, learned in zip(tokens[1:], mask[1:])]))
     assert sorted(found) == sorted((tokens[:48], targets[:48]) for tokens, targets in expected)
 
@@ -146,11 +147,8 @@ def test_resumed_run_is_bit_exact(home, published):
     done = train(home, "--out", home / "whole", *flags)
     windows = int(done.stdout.split(" windows, ")[0].split()[-1])
     assert log_of(home / "whole")[-1]["step"] == 6 * windows  # 12 epochs, with two windows per step
-    cut = held([BUILD / "train", home / "train.jsonl", "--out", home / "cut", *flags], env=environment(home))
-    read_until(cut, "step 20/")
-    cut.send_signal(signal.SIGINT)
-    cut.communicate(timeout=HANG)
-    assert cut.returncode == INTERRUPTED and 20 <= log_of(home / "cut")[-1]["step"] < 6 * windows
+    interrupt([BUILD / "train", home / "train.jsonl", "--out", home / "cut", *flags], "step 20/", env=environment(home))
+    assert 20 <= log_of(home / "cut")[-1]["step"] < 6 * windows
     train(home, "--out", home / "cut", "--resume")
     for name in ("checkpoints/last/model.safetensors", "checkpoints/last/tokenizer.json", "model.gguf"):
         assert (home / "cut" / name).read_bytes() == (home / "whole" / name).read_bytes(), name

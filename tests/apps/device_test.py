@@ -71,7 +71,7 @@ def test_fast_reports_its_effect(golden_gguf):
 
 @without_gpu
 @pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize("flags", [["--device", "cuda"], ["--device", "cuda:1"], ["--device", "cuda", "--gpu-layers", "1"],
+@pytest.mark.parametrize("flags", [["--device", "cuda"], ["--device", "cuda:1"], ["--device", "cuda:0", "--gpu-layers", "1"],
                                    ["--device=cuda", "--cache-memory", "512M", "--fast"]])
 def test_missing_gpu_has_no_fallback(arguments, program, flags):
     reason = "no usable GPU" if HAS_CUDA else "FOLIO_CUDA=ON"
@@ -110,7 +110,7 @@ def test_greedy_on_gpu_matches_cpu(golden_gguf, flags):
     def greedy(*device):
         return generate(golden_gguf, "-n", "48", "--temp", "0", "ROMEO:", *device)["tokens"]
 
-    assert greedy("--device", "cuda", *flags) == greedy()
+    assert greedy("--device", "cuda:0", *flags) == greedy()
 
 
 @with_gpu

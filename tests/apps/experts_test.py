@@ -69,48 +69,49 @@ def in_stacks(gradients, model):
     return {name.replace("block_sparse_moe", "mlp"): g for name, g in gradients.items()} | stacks
 
 
+def first_step(home, name, *flags):
+    """Trains a random model for a step. Returns (the model, the step's rows, the gradients that train wrote)."""
+    if not (home / "first").exists():
+        succeed("train", home / "cats.txt", "--out", home / "first", *FLAGS, home=home)
+    model = random_model(home, name, transformers.AutoTokenizer.from_pretrained(home / "first/checkpoints/last").vocab_size)
+    succeed("train", home / "cats.txt", "--init", home / name, "--batch-size", "3", "--steps", "1", "--threads", "1",
+            "--log-every", "1", "--dump-batches", home / "batches.npy", "--dump-grads", home / "grads.safetensors", "--out",
+            home / f"run {name}", "--sample", "0", *flags, home=home)
+    rows = torch.from_numpy(np.load(home / "batches.npy")[0].astype(np.int64))
+    return model, rows, in_stacks(load_file(home / "grads.safetensors"), model)
+
+
+def assert_gradients(gradients, loss, model, name):
+    """The tolerance of 1e-5 allows for another order of float32 sums."""
+    loss.backward()
+    expected = {key: p.grad for key, p in model.named_parameters()}
+    assert gradients.keys() == expected.keys(), name
+    for key, gradient in expected.items():
+        assert (gradients[key] - gradient).norm() <= 1e-5 * gradient.norm(), f"{name}: {key}"
+
+
 @pytest.mark.parametrize("rate, flags, names", [
     (0.5, [], MODELS), (0.0, ["--fused", "false"], MODELS if LONG else ["mixtral", "deepseek_v3", "gpt_oss"])])
 def test_losses_and_gradients_match_transformers(home, rate, flags, names):
-    """Losses and gradients must equal transformers', with and without the auxiliary loss. The tolerance of 1e-5 allows
-    for another order of float32 sums."""
-    succeed("train", home / "cats.txt", "--out", home / "first", *FLAGS, home=home)
-    tokens = transformers.AutoTokenizer.from_pretrained(home / "first/checkpoints/last").vocab_size
+    """Losses and gradients must equal transformers', with and without the auxiliary loss."""
     for name in names:
-        model = random_model(home, name, tokens)
-        out = home / f"run {name}"
-        succeed("train", home / "cats.txt", "--init", home / name, "--batch-size", "3", "--steps", "1", "--threads", "1",
-                "--log-every", "1", *(["--balance-rate", rate] if name != "youtu" else []), "--dump-batches",
-                home / "batches.npy", "--dump-grads", home / "grads.safetensors", "--out", out, "--sample", "0", *flags,
-                home=home)
-        rows = torch.from_numpy(np.load(home / "batches.npy")[0].astype(np.int64))
+        model, rows, gradients = first_step(home, name, *(["--balance-rate", rate] if name != "youtu" else []), *flags)
         # deepseek_v3 and glm4_moe_lite balance their experts with a bias instead of a loss. youtu has no experts.
         with_loss = rate > 0 and name not in ("deepseek_v3", "glm4_moe_lite", "youtu")
         outputs = model(rows[:, :-1], **(dict(output_router_logits=True) if with_loss else {}))
         loss = F.cross_entropy(outputs.logits.flatten(0, 1), rows[:, 1:].flatten())
-        assert log_of(out)[0]["loss"] == pytest.approx(loss.item(), abs=1e-5), name
+        assert log_of(home / f"run {name}")[0]["loss"] == pytest.approx(loss.item(), abs=1e-5), name
         if with_loss:  # transformers' DeepSeek-V2 returns no aux_loss
             aux = outputs.aux_loss if name != "deepseek_v2" else load_balancing_loss_func(outputs.router_logits, 6, 2)
             loss = loss + rate * aux
-        loss.backward()
-        gradients = in_stacks(load_file(home / "grads.safetensors"), model)
-        expected = {key: p.grad for key, p in model.named_parameters()}
-        assert gradients.keys() == expected.keys(), name
-        for key, gradient in expected.items():
-            assert (gradients[key] - gradient).norm() <= 1e-5 * gradient.norm(), f"{name}: {key}"
+        assert_gradients(gradients, loss, model, name)
 
 
 def test_the_loss_of_each_sequence_has_the_papers_gradients(home):
     """The gradients with --balance-loss must equal those that PyTorch computes for equations 17 to 20 of the
     DeepSeek-V3 paper from transformers' router logits."""
-    succeed("train", home / "cats.txt", "--out", home / "first", *FLAGS, home=home)
-    tokens = transformers.AutoTokenizer.from_pretrained(home / "first/checkpoints/last").vocab_size
     for name in ("deepseek_v3", "deepseek_v2"):
-        model = random_model(home, name, tokens)
-        succeed("train", home / "cats.txt", "--init", home / name, "--batch-size", "3", "--steps", "1", "--threads", "1",
-                "--balance-loss", "0.5", "--balance-rate", "0", "--dump-batches", home / "batches.npy", "--dump-grads",
-                home / "grads.safetensors", "--out", home / f"run {name}", "--sample", "0", home=home)
-        rows = torch.from_numpy(np.load(home / "batches.npy")[0].astype(np.int64))
+        model, rows, gradients = first_step(home, name, "--balance-loss", "0.5", "--balance-rate", "0")
         outputs = model(rows[:, :-1], output_router_logits=True)
         loss = F.cross_entropy(outputs.logits.flatten(0, 1), rows[:, 1:].flatten())
         n, k = model.config.n_routed_experts, model.config.num_experts_per_tok
@@ -121,10 +122,7 @@ def test_the_loss_of_each_sequence_has_the_papers_gradients(home):
                 f = n / k * chosen.mean(0)
                 p = (sequence / sequence.sum(1, keepdim=True)).mean(0)
                 loss = loss + 0.5 * (f * p).sum() / 3
-        loss.backward()
-        gradients = in_stacks(load_file(home / "grads.safetensors"), model)
-        for key, parameter in model.named_parameters():
-            assert (gradients[key] - parameter.grad).norm() <= 1e-5 * parameter.grad.norm(), f"{name}: {key}"
+        assert_gradients(gradients, loss, model, name)
 
 
 @pytest.mark.parametrize("family", FAMILIES if LONG else ["qwen2_moe", "dots1", "deepseek_v3", "gpt_oss"])

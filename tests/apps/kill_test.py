@@ -4,25 +4,19 @@ import os
 import random
 import resource
 import signal
-import subprocess
 
 import pytest
 
 from exactness import assert_same, command, finish, flags_of, named_checkpoint, outcome
-from support import BUILD, FAILED, LONG, environment, run, succeed, wait_until
+from support import FAILED, LONG, run, start, succeed, wait_until
 
 SEED = int(os.environ.get("FOLIO_KILL_SEED", random.SystemRandom().randrange(2**32)))
-
-
-def start(home, directory, flags, **more):
-    return subprocess.Popen([BUILD / "train", *command(home, directory, flags)], env=environment(home),
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
 
 
 def kill_at_random(home, directory, flags, dice):
     """Starts or resumes the run and kills it. A quarter of the kills are at the start. Half of the others are after a
     random number of steps, and half during the save that follows. Returns True unless the run ended before the kill."""
-    process = start(home, directory, flags)
+    process = start("train", *command(home, directory, flags), home=home, text=True)
     runs = lambda: process.poll() is None
     saves = lambda: any((directory / "checkpoints").glob(".*tmp*"))
     if dice.random() < 0.25:
@@ -69,7 +63,7 @@ def test_file_size_limit_fails_with_one_line(home):
     limit = 40_000
     largest = max(path.stat().st_size for path in (home / "whole").rglob("*.safetensors"))
     assert largest < limit < (home / "whole/log.jsonl").stat().st_size
-    process = start(home, home / "limited", flags,
+    process = start("train", *command(home, home / "limited", flags), home=home, text=True,
                     preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
     _, errors = process.communicate(timeout=120)
     assert process.returncode == FAILED and errors.count("\n") == 1, errors

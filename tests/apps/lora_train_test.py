@@ -3,7 +3,6 @@ trained adapters with perplexity and generate."""
 
 import json
 import shutil
-import signal
 
 import numpy as np
 import peft
@@ -12,9 +11,10 @@ import torch
 import transformers
 from safetensors.numpy import load_file
 
+from published import loss_by_transformers
 from ranks import train_on_ranks
-from support import (BUILD, FAILED, GOLDEN, HANG, INTERRUPTED, WRONG_USAGE, assert_refused, environment, export, generate,
-                     held, log_of, read_until, run, succeed)
+from support import (BUILD, FAILED, GOLDEN, WRONG_USAGE, assert_refused, environment, export, generate, interrupt, log_of,
+                     perplexity, run, succeed)
 
 torch.set_num_threads(1)
 TEXT = "".join(f"{a} {b} loves the {c},\nand so it was.\n\n" for a in ("The old", "My good", "A sly")
@@ -57,12 +57,6 @@ def as_peft(base, adapter):
     return peft.PeftModel.from_pretrained(model, adapter, is_trainable=True)
 
 
-def loss_of(model, rows):
-    ids = torch.from_numpy(rows.astype(np.int64))
-    logits = model(ids[:, :-1]).logits
-    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
-
-
 def test_two_ranks_match_accumulated_half_batches(home, blocks):
     more = ["--lora-targets", "q,v,down"]
     alone, out = home / "halves", home / "two-ranks"
@@ -101,7 +95,8 @@ def test_ten_steps_match_peft(home, blocks, targets, base_type, fused):
     assert set(json.loads((first / "adapter_config.json").read_text())["target_modules"]) == names
     losses = []
     for step, rows in enumerate(np.load(folder / "batches.npy")):
-        loss = loss_of(model, rows)
+        ids = torch.from_numpy(rows.astype(np.int64))
+        loss = torch.nn.functional.cross_entropy(model(ids[:, :-1]).logits.flatten(0, 1), ids[:, 1:].flatten())
         optimizer.zero_grad()
         loss.backward()
         losses.append(loss.item())
@@ -133,16 +128,12 @@ def test_validation_loss_matches_peft_and_the_engine(home):
     tokenizer = transformers.AutoTokenizer.from_pretrained(adapter)
     ids = tokenizer(TEXT).input_ids
     ids = ids[int(len(ids) * 0.9 + 1e-6):]
-    rows = np.array([ids[at:at + 25] for at in range(0, len(ids) - 24, 24)])
-    with torch.no_grad():
-        theirs = loss_of(as_peft(GOLDEN, adapter).eval(), rows).item()
+    model = as_peft(GOLDEN, adapter).eval()
     # Adding at most 256 float32 terms in another order changes a loss below 4 by less than 1e-4.
-    assert log_of(out)[-1]["val_loss"] == pytest.approx(theirs, abs=1e-4)
+    assert log_of(out)[-1]["val_loss"] == pytest.approx(loss_by_transformers(model, ids, 24), abs=1e-4)
     (home / "end.txt").write_text(tokenizer.decode(ids[:25]))
-    ours = json.loads(succeed("perplexity", "-m", GOLDEN, "--lora", adapter, "--text", home / "end.txt", "--json").stdout)
-    with torch.no_grad():
-        theirs = loss_of(as_peft(GOLDEN, adapter).eval(), np.array([ids[:25]])).item()
-    assert ours["nll"] == pytest.approx(theirs, abs=1e-4)
+    ours = perplexity(GOLDEN, home / "end.txt", "--lora", adapter)
+    assert ours["nll"] == pytest.approx(loss_by_transformers(model, ids[:25], 24), abs=1e-4)
 
 
 def test_interrupted_run_is_bit_exact(home):
@@ -150,11 +141,7 @@ def test_interrupted_run_is_bit_exact(home):
     train(home, GOLDEN, home / "whole", *flags, steps=60)
     command = [BUILD / "train", home / "kings.txt", "--init", GOLDEN, "--lora-rank", "4", "--out", home / "cut", "--steps",
                60, *FLAGS, *flags]
-    running = held(command, env=environment(home))
-    read_until(running, "step 6/")
-    running.send_signal(signal.SIGINT)
-    running.communicate(timeout=HANG)
-    assert running.returncode == INTERRUPTED
+    interrupt(command, "step 6/", env=environment(home))
     assert json.loads((home / "cut/checkpoints/last/trainer.json").read_text())["step"] < 60
     succeed("train", home / "kings.txt", "--out", home / "cut", "--resume", home=home)
     for name in ("adapter_model.safetensors", "optimizer.safetensors"):

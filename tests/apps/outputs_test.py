@@ -11,11 +11,11 @@ import socket
 import stat
 import struct
 import subprocess
-import time
 
 import pytest
 
-from support import (BUILD, FAILED, GOLDEN, INTERRUPTED, WRONG_USAGE, assert_refused, environment, run, succeed)
+from support import (BUILD, FAILED, GOLDEN, INTERRUPTED, WRONG_USAGE, assert_refused, environment, run, start, succeed,
+                     wait_until)
 
 NULL, ZERO, FULL = 3, 5, 7  # minor device numbers of /dev/null, /dev/zero and /dev/full
 
@@ -27,18 +27,6 @@ def device(path, minor):
     except PermissionError:
         pytest.skip("devices cannot be made here")
     return path
-
-
-def start(program, *args, **more):
-    return subprocess.Popen([BUILD / program, *map(str, args)], env=environment("/nonexistent"), stdin=subprocess.PIPE,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
-
-
-def await_event(happened, process, seconds=60):
-    until = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < until and process.poll() is None, process.stderr.read()
-        time.sleep(0.001)
 
 
 # ---- Errors about output files ----
@@ -160,7 +148,7 @@ def large_model(tmp_path_factory):
                                            (signal.SIGHUP, ["--format", "llama2c", "--version", "2"])])
 def test_interrupted_exports_leave_no_files(large_model, tmp_path, number, flags):
     process = start("export", large_model, "--out", tmp_path / "out", "--tokenizer", GOLDEN, *flags)
-    await_event(lambda: any(tmp_path.iterdir()), process)
+    wait_until(lambda: any(tmp_path.iterdir()), lambda: process.poll() is None, every=0.001)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 128 + number and out == b"" and err.count(b"\n") <= 1, err

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from ranks import train_on_ranks
-from support import FAILED, LONG, ROOT, assert_refused, run, succeed
+from support import FAILED, GOLDEN, LONG, ROOT, assert_refused, run, succeed
 
 # Heads, positions and layers can be divided among two ranks.
 SHAPE = ["--dim", "64", "--layers", "4", "--heads", "4", "--kv-heads", "2", "--hidden-dim", "96", "--context", "32",
@@ -52,6 +52,21 @@ def test_memory_and_traffic_match_the_formulas(home, n, flags):
         # all experts are selected equally often.
         error = 0.02 * formula if "--expert-parallel" in flags and column == "sent" else 0.00075 * n
         assert measured > 0.05 and abs(measured - formula) < error, (column, rows)
+
+
+@pytest.mark.parametrize("flags, per_weight", [([], 6), (["--lora-rank", "4"], 4)], ids=["full", "lora"])
+def test_shares_of_the_peak_match_the_formulas(home, flags, per_weight):
+    """A token takes six operations per weight of a product, or four if the weights are frozen."""
+    said = succeed("train", home / "cats.txt", "--profile", "--init", GOLDEN, *flags, "--window", "64", "--batch-size", "4",
+                   "--threads", "1", home=home).stdout
+    peak = 1e9 * float(re.search(r"peak: (\d+) GFLOP/s", said)[1])
+    layers, dim, tokens = 2, 48, 4 * 64
+    weights = layers * (3 * dim * dim + 3 * dim * 96) + dim * 66
+    for part, operations in (("matrix products", per_weight * tokens * weights),
+                             ("attention", layers * 7 * dim * tokens * (64 + 1))):
+        ms, share = map(float, re.search(rf"{part} +([\d.]+) +[\d.]+ % +(\d+) %", said).groups())
+        expected = 100 * operations / (1e-3 * ms) / peak
+        assert abs(share - expected) < 0.6 + 0.05 * expected, said  # the table is rounded
 
 
 def test_timeline_has_compute_and_transfers_of_all_ranks(home):

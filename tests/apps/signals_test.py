@@ -9,8 +9,8 @@ import subprocess
 import pytest
 
 from outputs_test import NULL, ZERO, device
-from support import (BUILD, FAILED, HANG, LONG, SMALL_RUN, WRONG_USAGE, assert_refused, environment, held, log_of,
-                     read_until, run, succeed)
+from support import (BUILD, FAILED, LONG, SMALL_RUN, WRONG_USAGE, assert_refused, environment, interrupt, log_of, run,
+                     succeed)
 
 ENDLESS = [*SMALL_RUN, "--steps", "1000000", "--log-every", "1", "--eval-every", "100000"]
 
@@ -21,12 +21,9 @@ def train(home, *flags, **more):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_save_a_checkpoint(home, number):
-    process = held([BUILD / "train", home / "cats.txt", *ENDLESS, "--out", home / "r"], env=environment(home),
-                   stderr=subprocess.PIPE)
-    read_until(process, "step 5/")
-    process.send_signal(number)
-    out, errors = process.communicate(timeout=HANG)
-    assert process.returncode == 128 + number and errors == "" and "--resume" in out
+    out = interrupt([BUILD / "train", home / "cats.txt", *ENDLESS, "--out", home / "r"], "step 5/", number,
+                    env=environment(home), stderr=subprocess.PIPE)
+    assert "--resume" in out
     saved = json.loads((home / "r/checkpoints/last/trainer.json").read_text())["step"]
     assert saved >= 5 and log_of(home / "r")[-1]["step"] == saved and not (home / "r/model.gguf").exists()
 

@@ -8,8 +8,8 @@ import subprocess
 import pytest
 
 from chat_model import write_chat_model
-from outputs_test import FULL, device, start
-from support import BUILD, FAILED, GOLDEN, WRONG_USAGE, environment
+from outputs_test import FULL, device
+from support import BUILD, FAILED, GOLDEN, WRONG_USAGE, environment, start
 
 
 def run_with(streams, program, *args):

@@ -34,6 +34,12 @@ def wait_until(condition, alive=lambda: True, every=0.01):
         time.sleep(every)
 
 
+def start(program, *args, home="/nonexistent", **more):
+    """Starts a program of the build directory with pipes as its standard streams."""
+    return subprocess.Popen([BUILD / program, *map(str, args)], env=environment(home), stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+
+
 def held(command, **more):
     """Starts a program whose stdout is a pipe that holds only one line, so that the program blocks until the test has
     read the previous line."""
@@ -53,6 +59,17 @@ def read_until(process, begin):
         if line.startswith(begin):
             return lines
     raise AssertionError(f"no line begins with {begin!r}: {lines}")
+
+
+def interrupt(command, begin, number=signal.SIGINT, **more):
+    """Starts a program, sends it a signal once it has printed a line that starts with `begin`, and returns its further
+    output. Asserts the exit code of that signal."""
+    process = held(command, **more)
+    read_until(process, begin)
+    process.send_signal(number)
+    out, errors = process.communicate(timeout=HANG)
+    assert process.returncode == 128 + number and not errors, errors
+    return out
 
 
 def pause(process):

@@ -183,6 +183,14 @@ def test_patience_ends_a_run(home, exported):
     assert embedding_of_gguf(home / "r/model.gguf") == embeddings[exported]
 
 
+@pytest.mark.parametrize("openmp, flags, threads", [(None, ["--threads", "3"], 3), ("1", [], 1), ("1", ["--threads", "2"], 2)])
+def test_threads_are_those_of_the_flag_or_of_openmp(home, openmp, flags, threads):
+    variables = {**environment(home), "OMP_NUM_THREADS": openmp}
+    done = subprocess.run([BUILD / "train", home / "cats.txt", *SMALL_RUN[:SMALL_RUN.index("--threads")], *flags, "--steps", "1"],
+                          env={name: value for name, value in variables.items() if value}, capture_output=True, text=True)
+    assert done.returncode == 0 and f", 1 steps, {threads} threads\n" in done.stdout, done.stdout + done.stderr
+
+
 def test_tutorial_output(home):
     done = succeed("train", home / "cats.txt", "--preset", "blog", "--dim", "16", "--heads", "2", "--layers", "1",
                    "--hidden-dim", "16", "--steps", "30", "--threads", "1", home=home)

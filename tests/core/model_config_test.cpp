@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <limits>
 #include <set>
 
@@ -30,19 +29,9 @@ const ModelConfig kGrouped{.vocab_size = 128256,
                            .hidden_dim = 8192,
                            .context_length = 131072,
                            .rope_theta = 500000.0F};
-const ModelConfig kMultiQuery{.vocab_size = 7,
-                              .dim = 12,
-                              .n_layers = 1,
-                              .n_heads = 3,
-                              .n_kv_heads = 1,
-                              .hidden_dim = 5,
-                              .context_length = 1,
-                              .tie_embeddings = false};
 const ModelConfig kQwen2{.family = Family::Qwen2, .vocab_size = 31, .n_kv_heads = 2};
 const ModelConfig kQwen3{
     .family = Family::Qwen3, .vocab_size = 31, .dim = 24, .n_heads = 4, .n_kv_heads = 2, .head_dim = 34};
-const ModelConfig kMistral{
-    .family = Family::Mistral, .vocab_size = 31, .n_heads = 6, .n_kv_heads = 3, .head_dim = 16, .sliding_window = 40};
 const ModelConfig kMixtral{.family = Family::Mixtral,
                            .vocab_size = 31,
                            .n_experts = 6,
@@ -123,8 +112,8 @@ const ModelConfig kDeepseekV3{.family = Family::DeepseekV3,
                               .normalize_routes = true,
                               .route_scale = 2.5F,
                               .tie_embeddings = false};
-const std::vector<ModelConfig> kAll{kTiny,    kUntied,   kGrouped, kMultiQuery, kQwen2,          kQwen3,     kMistral,
-                                    kMixtral, kQwen2Moe, kDots1,   kGptOss,     kDeepseekV2Lite, kDeepseekV3};
+const std::vector<ModelConfig> kAll{kTiny,     kUntied, kGrouped, kQwen2,          kQwen3,     kMixtral,
+                                    kQwen2Moe, kDots1,  kGptOss,  kDeepseekV2Lite, kDeepseekV3};
 
 TEST(ModelConfig, AcceptsCommonShapes) {
   for (const ModelConfig& c : kAll) EXPECT_NO_THROW(validate(c, "here"));
@@ -184,8 +173,7 @@ TEST(Families, FindsFamiliesByName) {
 // Expects validate() to reject `c` after `change`, with an error that contains `part`.
 void expect_error(ModelConfig c, const std::string& part, void (*change)(ModelConfig&)) {
   change(c);
-  const std::string message = test::error_of([&] { validate(c, "here"); });
-  EXPECT_TRUE(test::contains(message, part)) << message << ", not " << part;
+  EXPECT_ERROR(validate(c, "here"), part);
 }
 
 TEST(ModelConfig, ValidatesExpertCounts) {

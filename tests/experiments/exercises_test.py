@@ -2,7 +2,6 @@
 listed for it, with an explanation, and passes earlier tests. FOLIO_EXERCISE_GROUPS lists the groups that are built."""
 
 import functools
-import importlib.util
 import json
 import os
 import pathlib
@@ -17,17 +16,20 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXERCISES = ROOT / "experiments" / "exercises"
 BUILD = pathlib.Path(os.environ.get("FOLIO_BUILD_DIR", ROOT / "build"))
 PROGRAMS = BUILD / "exercises"
-PLAIN = ("path", "engine", "serving", "cuda")  # groups that need no LibTorch
-GROUPS = os.environ.get("FOLIO_EXERCISE_GROUPS", ",".join(PLAIN)).split(",")
 SANITIZED = os.environ.get("FOLIO_EXERCISE_SANITIZERS", "1") not in ("", "0")
 GOLDEN = ROOT / "tests" / "golden" / "shakespeare_48"
 SCRIPT = ROOT / "scripts" / "exercise.py"
+sys.path.append(str(SCRIPT.parent))
+import exercise as script  # noqa: E402
+
+PLAIN = script.PLAIN  # groups that need no LibTorch
+GROUPS = os.environ.get("FOLIO_EXERCISE_GROUPS", ",".join(PLAIN)).split(",")
 FOLDERS = [EXERCISES, EXERCISES.parent / "33_cuda" / "exercises"]  # the second folder contains the group cuda
 
 ALL = [f"{file.parent.name}/{file.stem}" for group in GROUPS
        for folder in FOLDERS for file in sorted((folder / "properties" / group).glob("*.cpp"))
        if file.stem != "reference"]
-MISTAKE = re.compile(r'\{"(\w+)",\s*"(\w+)",\s*"([^"]+)",')
+MISTAKE = re.compile(r"^//     (\w+): (\w+): (.+)$", re.M)  # name, test, words of its message
 
 
 def read(*parts):
@@ -106,7 +108,7 @@ def test_readme_lists_every_exercise_once():
 
 
 def test_hints_are_stepwise_and_end_with_the_code():
-    for exercise in script().exercises():
+    for exercise in script.exercises():
         *steps, last = exercise.hints()
         code = read("solutions", f"{exercise.full_name}.cpp")  # the last hint is the solution
         assert last == code.rstrip()
@@ -116,15 +118,8 @@ def test_hints_are_stepwise_and_end_with_the_code():
         assert own and not any(line in given for line in own), exercise.full_name
 
 
-def script():
-    specification = importlib.util.spec_from_file_location("exercise_script", SCRIPT)
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
 def test_each_property_belongs_to_one_hint():
-    for exercise in script().exercises():
+    for exercise in script.exercises():
         named = [tests.split(", ") for step in exercise.hint_texts()
                  for tests in re.findall(r"<!-- properties: (.*?) -->", step)]
         _, properties = properties_of(exercise.full_name)
@@ -133,7 +128,7 @@ def test_each_property_belongs_to_one_hint():
 
 
 def test_the_hints_of_a_derivative_come_in_the_order_of_its_properties():
-    exercise = next(e for e in script().exercises() if e.full_name == "serving/derivative")
+    exercise = next(e for e in script.exercises() if e.full_name == "serving/derivative")
     numbers = [exercise.hint_for(test) for test in properties_of("serving/derivative")[1]]
     assert numbers == sorted(numbers) and set(numbers) == {1, 2, 3, 4}
 
@@ -145,7 +140,7 @@ def test_a_hint_is_offered_for_the_property_that_failed(tmp_path, capsys, printe
     program = tmp_path / "tests"
     program.write_text(f"#!/bin/sh\nprintf '%s' '{printed}'\nexit 1\n")
     program.chmod(0o755)
-    assert script().run_tests(program) == (1, hint)
+    assert script.run_tests(program) == (1, hint)
     assert capsys.readouterr().out == printed
 
 
@@ -261,6 +256,7 @@ def test_every_property_is_one_that_a_mistake_fails(exercise):
     _, properties = properties_of(exercise)
     mistakes = mistakes_of(exercise)
     assert len({name for name, _, _ in mistakes}) == len(mistakes)
+    assert {name for name, _, _ in mistakes} == set(re.findall(r'wrong\("(\w+)"\)', read("mistakes", f"{exercise}.cpp")))
     others = [test for test in properties if test not in [named for _, named, _ in mistakes]]
     asked = [(name, only(exercise, test)) for test in others for name, _, _ in mistakes]
     runs = judged(program(exercise.split("/")[0], "mistakes"), asked) if asked else {}

@@ -4,32 +4,12 @@
 
 #include <gtest/gtest.h>
 #include <torch/nn/modules/container/any.h>
-#include <torch/types.h>
-#include <torch/utils.h>
 
 #include "experiments/common/broken.h"
-#include "experiments/common/training.h"
+#include "tests/experiments/small_models.h"
 
 namespace folio::experiments {
 namespace {
-
-const core::ModelConfig kConfig{
-    .vocab_size = 11, .dim = 16, .n_layers = 2, .n_heads = 4, .n_kv_heads = 2, .hidden_dim = 24, .context_length = 12};
-
-torch::Tensor random_tokens(int64_t rows, int64_t length) {
-  return torch::randint(kConfig.vocab_size, {rows, length}, torch::kLong);
-}
-
-// Returns a model in double precision with weights so large that every module affects the output.
-nn::Llama model_of(ModelParts blocks = {}) {
-  nn::Llama model = seeded_llama(kConfig, 5, std::move(blocks));
-  model->to(torch::kDouble);
-  const torch::NoGradGuard no_grad;
-  for (auto& p : model->parameters()) p.mul_(p.dim() < 2 ? 1.0 : 15.0);
-  return model;
-}
-
-double largest_difference(const torch::Tensor& a, const torch::Tensor& b) { return (a - b).abs().max().item<double>(); }
 
 Change norms(bool broken) {
   return [broken](nn::BlockParts& parts, const nn::RopeCache&) {
@@ -40,13 +20,7 @@ Change norms(bool broken) {
 }
 
 // Returns how much the outputs at earlier positions change if the last token is changed: 0 with a causal mask.
-double leak(const ModelParts& blocks) {
-  nn::Llama model = model_of(blocks);
-  const torch::Tensor tokens = random_tokens(3, 8);
-  torch::Tensor changed = tokens.clone();
-  changed.select(1, 7).add_(1).remainder_(kConfig.vocab_size);
-  return largest_difference(model->forward(tokens).narrow(1, 0, 7), model->forward(changed).narrow(1, 0, 7));
-}
+double leak(const ModelParts& blocks) { return effect(blocks, 7, 0, 7); }
 
 TEST(Variants, UnchangedBlocksMatchLlama) {
   const torch::Tensor tokens = random_tokens(2, 12);
@@ -75,9 +49,8 @@ TEST(Variants, WithoutRopeOrderIsLost) {
   const torch::Tensor tokens = torch::tensor({{1, 2, 3, 4}}, torch::kLong);
   const torch::Tensor turned = torch::tensor({{3, 1, 2, 4}}, torch::kLong);
   const auto difference = [&](nn::RopeCache rope) {
-    nn::Llama model = seeded_llama(config, 5, changed_blocks(config, {}, rope));
+    nn::Llama model = with_large_weights(seeded_llama(config, 5, changed_blocks(config, {}, rope)));
     const torch::NoGradGuard no_grad;
-    for (auto& p : model->parameters()) p.mul_(p.dim() < 2 ? 1.0 : 15.0);
     return largest_difference(model->forward(tokens)[0][-1], model->forward(turned)[0][-1]);
   };
   EXPECT_LT(difference(no_rope(config)), 1e-5);

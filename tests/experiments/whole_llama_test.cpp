@@ -116,8 +116,7 @@ TEST(WholeLlama, InitialValuesMatchTheModules) {
 TEST(WholeLlama, TextAndBatchesMatchTheLibrary) {
   const whole::Config c = small();
   const train::TextDataset dataset = dataset_for(same(c));
-  EXPECT_TRUE(std::equal(text().train.begin(), text().train.end(), dataset.splits().train.begin(),
-                         dataset.splits().train.end()));
+  EXPECT_EQ(std::vector<int32_t>(text().train.begin(), text().train.end()), dataset.splits().train.to_vector());
   EXPECT_EQ(text().validation.size(), dataset.splits().validation.size());
   const data::BatchSampler sampler(dataset.splits().train, c.B, c.T, c.seed);
   for (const int64_t step : {0, 1, 19}) {

@@ -24,8 +24,9 @@ void check(bool holds, const char* what);
 /// printable line of at most 512 bytes that contains `where`. Other exceptions propagate.
 bool accepted(const std::function<void()>& read, const std::string& where);
 
-/// Returns the total bytes allocated since the program started, including freed ones.
-[[nodiscard]] size_t allocated_bytes();
+/// Total bytes allocated since the program started, including freed ones. replay_main.cpp and libfuzzer_entry.cpp count
+/// them.
+inline size_t allocated_bytes = 0;
 
 /// Reads each byte, so that AddressSanitizer checks the whole view.
 void touch(std::span<const std::byte> bytes);

@@ -22,7 +22,7 @@ constexpr size_t kBytesPerStep = 1024;
 // one printable line of at most 2048 bytes.
 bool answered(std::string_view input, const std::function<void(const core::WorkBudget&)>& parse) {
   const core::WorkBudget budget(kSteps);
-  const size_t before = allocated_bytes();
+  const size_t before = allocated_bytes;
   bool accepted = true;
   try {
     parse(budget);
@@ -35,7 +35,7 @@ bool answered(std::string_view input, const std::function<void(const core::WorkB
     check(error.json()["error"]["message"] == what, "an error is JSON");
   }
   check(budget.spent() <= kSteps, "a request takes no more steps than its budget has");
-  check(allocated_bytes() - before <= kBytesAnyway + kBytesPerStep * (budget.spent() + input.size()),
+  check(allocated_bytes - before <= kBytesAnyway + kBytesPerStep * (budget.spent() + input.size()),
         "what is allocated for a request is in proportion to its steps");
   return accepted;
 }

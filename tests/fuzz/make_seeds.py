@@ -15,16 +15,15 @@ from gguf import GGMLQuantizationType as Q
 from gguf import GGUFValueType as V
 from safetensors.numpy import save as safetensors
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-from transformers import (DeepseekV2Config, DeepseekV3Config, Dots1Config, Gemma2Config, Gemma3TextConfig, Glm4Config,
-                          Glm4MoeConfig, GlmConfig, GptOssConfig, GraniteConfig, LlamaConfig, MistralConfig,
-                          MixtralConfig, Olmo2Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
-                          Qwen3MoeConfig)
+from transformers import LlamaConfig, Qwen2Config
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path += [str(TESTS / "apps" / "files"), str(TESTS / "data" / "chat")]
 import jinja_cases  # noqa: E402
 import published_templates  # noqa: E402
+import random_models  # noqa: E402
 import sound  # noqa: E402
+from gguf_copies import finish  # noqa: E402
 
 END = "<|endoftext|>"
 CHARACTERS = ["\n", " ", "a", "é", "日"]
@@ -32,7 +31,6 @@ RANDOM = np.random.default_rng(7)
 
 
 def put(folder, name, content):
-    folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
 
 
@@ -56,9 +54,7 @@ def character_tokenizer(writer):
     return len(tokens) + 1
 
 
-# A SentencePiece vocabulary as (text, score, type), in the usual order: unknown, BOS, EOS, byte tokens, other tokens.
-PIECES = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), *((f"<0x{b:02X}>", 0.0, 6) for b in range(256)),
-          ("▁a", -1.0, 1), ("ab", -2.0, 1), ("▁", -3.0, 1), ("a", -4.0, 1), ("b", -5.0, 1), ("é", -6.0, 1)]  # fmt: skip
+PIECES = [*sound.PIECES, ("é", -5.0, 1)]  # a SentencePiece vocabulary as (text, score, type)
 
 
 def sentencepiece_tokenizer(writer):
@@ -97,7 +93,6 @@ def byte_level_tokenizer(pre):
 
 
 def tokenizer_gguf_seeds(folder):
-    folder.mkdir(parents=True, exist_ok=True)
     makers = {"character": character_tokenizer, "sentencepiece": sentencepiece_tokenizer,
               **{pre: byte_level_tokenizer(pre) for pre in ("gpt-2", "smollm", "llama-bpe", "qwen2", "gpt-4o")}}
     for name, add in makers.items():
@@ -219,15 +214,7 @@ def every_type(folder, name):
     finish(writer)
 
 
-def finish(writer):
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
 def gguf_seeds(folder):
-    folder.mkdir(parents=True, exist_ok=True)
     model(folder, "good-character", character_tokenizer)
     model(folder, "good-untied-aligned", character_tokenizer, tied=False, kv_heads=2, alignment=64)
     model(folder, "good-sentencepiece", sentencepiece_tokenizer, dim=2, heads=1)
@@ -291,36 +278,11 @@ def config_seeds(folder):
     put(folder, "good-scaled", json.dumps(dict(older, rope_scaling=scaled)))
     put(folder, "good-scaled-5", LlamaConfig(**shape, rope_scaling=scaled).to_json_string())
 
-
-    shape["num_key_value_heads"] = 2
-    window = dict(use_sliding_window=True, sliding_window=8)
-    put(folder, "good-mistral", MistralConfig(**shape, sliding_window=8, head_dim=6).to_json_string(use_diff=False))
-    put(folder, "good-qwen2", Qwen2Config(**shape).to_json_string(use_diff=False))
-    put(folder, "good-qwen2-window", Qwen2Config(**shape, **window, max_window_layers=0).to_json_string(use_diff=False))
-    put(folder, "qwen2-some-windows", Qwen2Config(**shape, **window, max_window_layers=1).to_json_string(use_diff=False))
-    put(folder, "good-qwen3", Qwen3Config(**shape, head_dim=6).to_json_string(use_diff=False))
-    experts = dict(num_experts_per_tok=2, moe_intermediate_size=12, num_experts=4)
-    put(folder, "good-mixtral", MixtralConfig(**shape, num_local_experts=4).to_json_string(use_diff=False))
-    put(folder, "good-qwen2-moe", Qwen2MoeConfig(**shape, **experts).to_json_string(use_diff=False))
-    put(folder, "good-qwen3-moe", Qwen3MoeConfig(**shape, **experts).to_json_string(use_diff=False))
-    put(folder, "good-olmoe", OlmoeConfig(**shape, num_experts=4, num_experts_per_tok=2).to_json_string(use_diff=False))
-    dots = dict(num_experts_per_tok=2, moe_intermediate_size=12, n_routed_experts=4, n_shared_experts=1, n_group=2)
-    put(folder, "good-glm4-moe", Glm4MoeConfig(**shape, **dots, attention_bias=True).to_json_string(use_diff=False))
-    latent = dict(shape, num_key_value_heads=4, kv_lora_rank=6, q_lora_rank=5, qk_nope_head_dim=3, qk_rope_head_dim=4,
-                  v_head_dim=2, first_k_dense_replace=1)
-    yarn = dict(rope_type="yarn", rope_theta=1e4, factor=4.0, mscale=0.7, mscale_all_dim=0.7,
-                original_max_position_embeddings=16)
-    for kind, more in [(DeepseekV2Config, dict(topk_group=1, topk_method="group_limited_greedy")),
-                       (DeepseekV3Config, dict(topk_group=1, rope_parameters=yarn))]:
-        put(folder, f"good-{kind.model_type}", kind(**latent, **dots, **more).to_json_string(use_diff=False))
-    for name, kind, more in [("gemma2", Gemma2Config, dict(query_pre_attn_scalar=7)), ("gemma3", Gemma3TextConfig, {}),
-                             ("olmo2", Olmo2Config, {}), ("phi3", Phi3Config, dict(sliding_window=9)),
-                             ("granite", GraniteConfig, dict(logits_scaling=3.0, attention_multiplier=0.3)),
-                             ("glm", GlmConfig, {}), ("glm4", Glm4Config, dict(attention_bias=False))]:
-        put(folder, f"good-{name}", kind(**shape, **more).to_json_string(use_diff=False))
-    put(folder, "good-gpt-oss", GptOssConfig(**shape, num_local_experts=4, num_experts_per_tok=2, head_dim=4,
-                                             sliding_window=9).to_json_string(use_diff=False))
-    put(folder, "good-dots1", Dots1Config(**shape, **dots, sliding_window=None).to_json_string(use_diff=False))
+    for name in random_models.MODELS:
+        config = random_models.config_of(name)
+        put(folder, f"good-{name.replace(' ', '-')}", config.to_json_string(use_diff=False))
+    some_windows = Qwen2Config(**shape, use_sliding_window=True, sliding_window=8, max_window_layers=1)
+    put(folder, "qwen2-some-windows", some_windows.to_json_string(use_diff=False))
 
 
 def index_seeds(folder):
@@ -539,7 +501,6 @@ def adapter_seeds(folder):
 
 def gguf_adapter_seeds(folder):
     """Writes adapters as llama.cpp's convert_lora_to_gguf.py does, for the model of fuzz_gguf_adapter.cpp."""
-    folder.mkdir(parents=True, exist_ok=True)
     shapes = {"attn_q": (4, 4), "attn_k": (2, 4), "ffn_down": (4, 3), "ffn_up": (3, 4)}
 
     def write(name, rank=lambda layer: 2, alpha=4.0, change=None, half=False, kind="adapter", targets=shapes):
@@ -647,6 +608,7 @@ def main():
               "llama2c": llama2c_seeds, "tokenizer_bin": tokenizer_bin_seeds,
               "json": json_seeds, "text": text_seeds}  # fmt: skip
     for target, make in makers.items():
+        (out / target).mkdir(parents=True, exist_ok=True)
         make(out / target)
 
 

@@ -12,13 +12,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-size_t n_allocated = 0;
-
 // Allocates for all forms of operator new. Each form must be replaced, because AddressSanitizer would otherwise report
 // mismatched deallocations.
 void* allocate(size_t size, size_t alignment) {
   folio::fuzz::check(size <= folio::fuzz::kMaxAllocation, "no allocation is larger than 256 MB");
-  n_allocated += size;
+  folio::fuzz::allocated_bytes += size;
   void* block = nullptr;
   if (::posix_memalign(&block, std::max(alignment, sizeof(void*)), std::max<size_t>(size, 1)) != 0)
     throw std::bad_alloc();
@@ -26,8 +24,6 @@ void* allocate(size_t size, size_t alignment) {
 }
 
 }  // namespace
-
-size_t folio::fuzz::allocated_bytes() { return n_allocated; }
 
 void* operator new(size_t size) { return allocate(size, alignof(std::max_align_t)); }
 void* operator new[](size_t size) { return allocate(size, alignof(std::max_align_t)); }

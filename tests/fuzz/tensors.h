@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/tensor_view.h"
+#include "tests/fuzz/fuzz.h"
 
 namespace folio::fuzz {
 
@@ -14,15 +15,6 @@ bool same_tensors(const std::vector<core::TensorView>& a, const std::vector<core
 void touch_tensors(const std::vector<core::TensorView>& tensors);
 
 /// Checks a file's tensors like touch_tensors(file.tensors()), and that the file finds each tensor by name.
-template <typename File>
-void touch_tensors(const File& file);
-
-}  // namespace folio::fuzz
-
-#include "tests/fuzz/fuzz.h"
-
-namespace folio::fuzz {
-
 template <typename File>
 void touch_tensors(const File& file) {
   touch_tensors(file.tensors());

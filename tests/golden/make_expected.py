@@ -15,6 +15,7 @@ differences of float32 sums in another order (about 1e-5); otherwise this script
 """
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -62,24 +63,12 @@ def main():
         "logits": {"text": LOGITS_TEXT, "tokens": ids[0].tolist(),
                    "positions": list(range(32 - LAST_POSITIONS, 32)), "values": logits.tolist()},
     }
-    # Floats are written with enough digits to restore all float32 bits. compact() writes each list as one line.
+    # Floats are written with enough digits to restore all float32 bits. Each list of numbers is written as one line.
     text = json.dumps(expected, indent=1, ensure_ascii=False)
-    (directory / "expected.json").write_text(compact(text) + "\n", encoding="utf-8")
+    text = re.sub(r"\[[^\[\]{}]*\]", lambda numbers: json.dumps(json.loads(numbers[0])), text)
+    (directory / "expected.json").write_text(text + "\n", encoding="utf-8")
     for entry in greedy:
         print(f"{entry['prompt']!r}: smallest gap {entry['smallest_top_two_gap']:.4f}\n{entry['text']}\n")
-
-
-def compact(text):
-    """Returns indented JSON with each innermost list on a single line."""
-    lines, joined, depth = text.split("\n"), [], 0
-    for line in lines:
-        stripped = line.strip()
-        if joined and depth and (stripped[:1] in "-0123456789" or stripped in ("]", "],")):
-            joined[-1] += ("" if stripped[0] == "]" or joined[-1][-1] == "[" else " ") + stripped
-        else:
-            joined.append(line)
-        depth = stripped[:1] in "-0123456789" or stripped.endswith("[")
-    return "\n".join(joined)
 
 
 if __name__ == "__main__":

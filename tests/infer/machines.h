@@ -195,6 +195,23 @@ class RecordingStage final : public PassThroughStage {
   std::map<uint64_t, std::vector<float>> logits_;  ///< logits of steps that were executed, but not yet awaited
 };
 
+/// A machine that forwards all calls to another, and whose stages are those that wrap(stage) returns.
+class WrappedMachine final : public Machine {
+ public:
+  using Wrap = std::function<std::unique_ptr<Stage>(std::unique_ptr<Stage>)>;
+
+  WrappedMachine(std::unique_ptr<Machine> inner, Wrap wrap) : inner_(std::move(inner)), wrap_(std::move(wrap)) {}
+  [[nodiscard]] std::string describe() const override { return inner_->describe(); }
+  [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, const Shard& shard,
+                                            CacheType cache_type) override {
+    return wrap_(inner_->load(model, shard, cache_type));
+  }
+
+ private:
+  std::unique_ptr<Machine> inner_;
+  Wrap wrap_;
+};
+
 class RecordingMachine final : public Machine {
  public:
   explicit RecordingMachine(std::unique_ptr<Machine> inner, size_t n_in_flight = 1)
@@ -300,6 +317,14 @@ class RunnerOn : private Rig, public Runner {
   using Rig::machine;
 };
 
+/// Returns the logits of all rows of one sequence, computed on new machines.
+inline std::vector<float> logits_on(const MachineKind& kind, const core::StoredModel& model,
+                                    std::span<const int32_t> text, const CpuOptions& cpu = {.n_threads = 1},
+                                    const Observer& observer = {}) {
+  RunnerOn runner(kind, model, cpu);
+  return run(runner, rows_of(runner.cache().add_sequence(), text), observer);
+}
+
 class EngineOn : private Rig, public Engine {
  public:
   EngineOn(const MachineKind& kind, const core::StoredModel& model, const CpuOptions& cpu = {.n_threads = 1},
@@ -307,6 +332,12 @@ class EngineOn : private Rig, public Engine {
       : Rig(kind, model.config, cpu), Engine(model, placements(), kind.with_type(cache), limits) {}
   using Rig::machine;
 };
+
+/// Returns a request that samples up to max_tokens tokens from the model's distribution.
+inline Request drawing(std::vector<int32_t> prompt, int64_t max_tokens, uint64_t seed = 1) {
+  return {.prompt = std::move(prompt),
+          .options = {.max_tokens = max_tokens, .sampler = {.temperature = 1.0F, .top_p = 1.0F, .seed = seed}}};
+}
 
 /// Runs a request to its end, together with the engine's other requests. Returns the results of its choices.
 inline std::vector<GenerateResult> results_of(Engine& engine, const Request& request) {

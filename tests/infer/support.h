@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -15,7 +16,6 @@
 #include <vector>
 
 #include "core/float16.h"
-#include "core/formats/model_files.h"
 #include "core/manifest.h"
 #include "core/quants.h"
 #include "core/random.h"
@@ -64,55 +64,37 @@ struct Shape {
   std::string name;
   core::ModelConfig config;
   core::DType type = core::DType::F32;  ///< type of the matrices; vectors are F32
-  bool in_memory = false;               ///< true if a GGUF can't store the configuration
 };
 
 inline void PrintTo(const Shape& shape, std::ostream* out) { *out << shape.name; }
 
-/// Returns a shape of one layer whose dim and hidden_dim exceed a chunk (1024), so that sums have two chunks.
-inline Shape wide_shape() {
-  return {"wide",
-          {.vocab_size = 40,
-           .dim = 1040,
-           .n_layers = 1,
-           .n_heads = 13,
-           .n_kv_heads = 1,
-           .hidden_dim = 1030,
-           .context_length = 96,
-           .tie_embeddings = true}};
+inline core::ModelConfig config_of(core::Family family, int64_t vocab_size, int64_t dim, int64_t n_layers,
+                                   int64_t n_heads, int64_t n_kv_heads, int64_t hidden_dim, int64_t context_length,
+                                   bool tied = false) {
+  return {.family = family,
+          .vocab_size = vocab_size,
+          .dim = dim,
+          .n_layers = n_layers,
+          .n_heads = n_heads,
+          .n_kv_heads = n_kv_heads,
+          .hidden_dim = hidden_dim,
+          .context_length = context_length,
+          .tie_embeddings = tied};
 }
 
 /// Returns small models without experts: Llamas, and families with biases, head norms and sliding windows.
 inline std::vector<Shape> small_shapes() {
   using core::Family;
-  struct Sizes {
-    const char* name;
-    Family family;
-    int64_t vocab_size, dim, n_layers, n_heads, n_kv_heads, hidden_dim, context_length;
-    bool tied;
-  };
-  std::vector<Shape> shapes;
-  for (const Sizes& s : {Sizes{"mha_tied", Family::Llama, 50, 64, 2, 4, 4, 96, 128, true},
-                         {"gqa_head10_untied", Family::Llama, 37, 60, 2, 6, 2, 33, 100, false},
-                         {"mqa_head2_tied", Family::Llama, 11, 10, 3, 5, 1, 7, 70, true},
-                         {"mha_head6_untied", Family::Llama, 29, 18, 1, 3, 3, 33, 130, false},
-                         {"mqa_head48_tied", Family::Llama, 65, 96, 2, 2, 1, 81, 96, true},
-                         {"gqa_head80_untied", Family::Llama, 66, 320, 1, 4, 2, 101, 90, false},
-                         {"qwen2", Family::Qwen2, 31, 36, 2, 6, 2, 33, 100, true},
-                         {"qwen3_wide_heads", Family::Qwen3, 31, 24, 2, 4, 2, 40, 100, false},
-                         {"mistral_window40", Family::Mistral, 31, 48, 2, 6, 2, 40, 130, false},
-                         {"qwen2_window3", Family::Qwen2, 31, 64, 3, 2, 2, 20, 90, true}}) {
-    shapes.push_back({s.name,
-                      {.family = s.family,
-                       .vocab_size = s.vocab_size,
-                       .dim = s.dim,
-                       .n_layers = s.n_layers,
-                       .n_heads = s.n_heads,
-                       .n_kv_heads = s.n_kv_heads,
-                       .hidden_dim = s.hidden_dim,
-                       .context_length = s.context_length,
-                       .tie_embeddings = s.tied}});
-  }
+  std::vector<Shape> shapes{{"mha_tied", config_of(Family::Llama, 50, 64, 2, 4, 4, 96, 128, true)},
+                            {"gqa_head10_untied", config_of(Family::Llama, 37, 60, 2, 6, 2, 33, 100)},
+                            {"mqa_head2_tied", config_of(Family::Llama, 11, 10, 3, 5, 1, 7, 70, true)},
+                            {"mha_head6_untied", config_of(Family::Llama, 29, 18, 1, 3, 3, 33, 130)},
+                            {"mqa_head48_tied", config_of(Family::Llama, 65, 96, 2, 2, 1, 81, 96, true)},
+                            {"gqa_head80_untied", config_of(Family::Llama, 66, 320, 1, 4, 2, 101, 90)},
+                            {"qwen2", config_of(Family::Qwen2, 31, 36, 2, 6, 2, 33, 100, true)},
+                            {"qwen3_wide_heads", config_of(Family::Qwen3, 31, 24, 2, 4, 2, 40, 100)},
+                            {"mistral_window40", config_of(Family::Mistral, 31, 48, 2, 6, 2, 40, 130)},
+                            {"qwen2_window3", config_of(Family::Qwen2, 31, 64, 3, 2, 2, 20, 90, true)}};
   shapes[1].config.rope_theta = shapes[6].config.rope_theta = 500.0F;
   shapes[3].config.norm_eps = 1e-2F;
   shapes[7].config.head_dim = 34;
@@ -125,79 +107,31 @@ inline std::vector<Shape> small_shapes() {
 /// Returns shapes of models with experts. They cover odd widths, more experts than a tile has rows, shared experts,
 /// expert groups, selection biases, a first layer without experts, and block types.
 inline std::vector<Shape> expert_shapes() {
-  const core::ModelConfig mixtral{.family = core::Family::Mixtral,
-                                  .vocab_size = 31,
-                                  .dim = 36,
-                                  .n_layers = 2,
-                                  .n_heads = 6,
-                                  .n_kv_heads = 2,
-                                  .hidden_dim = 21,
-                                  .n_experts = 5,
-                                  .experts_per_token = 2,
-                                  .expert_dim = 21,
-                                  .normalize_routes = true,
-                                  .context_length = 100,
-                                  .tie_embeddings = false};
-  const core::ModelConfig qwen2{.family = core::Family::Qwen2Moe,
-                                .vocab_size = 31,
-                                .dim = 48,
-                                .n_layers = 2,
-                                .n_heads = 4,
-                                .n_kv_heads = 2,
-                                .hidden_dim = 40,
-                                .n_experts = 20,
-                                .experts_per_token = 3,
-                                .expert_dim = 34,
-                                .shared_dim = 27,
-                                .context_length = 100,
-                                .tie_embeddings = true};
-  const core::ModelConfig dots{.family = core::Family::Dots1,
-                               .vocab_size = 31,
-                               .dim = 64,
-                               .n_layers = 3,
-                               .n_heads = 4,
-                               .n_kv_heads = 2,
-                               .head_dim = 18,
-                               .hidden_dim = 40,
-                               .n_experts = 12,
-                               .experts_per_token = 4,
-                               .expert_dim = 17,
-                               .shared_dim = 34,
-                               .dense_layers = 1,
-                               .expert_groups = 4,
-                               .groups_per_token = 2,
-                               .normalize_routes = true,
-                               .route_scale = 2.5F,
-                               .context_length = 100,
-                               .tie_embeddings = true};
-  const core::ModelConfig olmoe{.family = core::Family::Olmoe,
-                                .vocab_size = 37,
-                                .dim = 64,
-                                .n_layers = 2,
-                                .n_heads = 4,
-                                .n_kv_heads = 2,
-                                .hidden_dim = 96,
-                                .n_experts = 6,
-                                .experts_per_token = 2,
-                                .expert_dim = 96,
-                                .context_length = 96,
-                                .tie_embeddings = false};
-  core::ModelConfig gpt_oss{.family = core::Family::GptOss,
-                            .vocab_size = 31,
-                            .dim = 64,
-                            .n_layers = 2,
-                            .n_heads = 4,
-                            .n_kv_heads = 2,
-                            .head_dim = 18,
-                            .hidden_dim = 32,
-                            .n_experts = 6,
-                            .experts_per_token = 2,
-                            .expert_dim = 32,
-                            .normalize_routes = true,
-                            .context_length = 100,
-                            .sliding_window = 21,
-                            .window_period = 2,
-                            .tie_embeddings = false};
+  using core::Family;
+  const auto with_experts = [](core::ModelConfig c, int64_t n_experts, int64_t experts_per_token, int64_t expert_dim) {
+    c.n_experts = n_experts;
+    c.experts_per_token = experts_per_token;
+    c.expert_dim = expert_dim;
+    return c;
+  };
+  auto mixtral = with_experts(config_of(Family::Mixtral, 31, 36, 2, 6, 2, 21, 100), 5, 2, 21);
+  mixtral.normalize_routes = true;
+  auto qwen2 = with_experts(config_of(Family::Qwen2Moe, 31, 48, 2, 4, 2, 40, 100, true), 20, 3, 34);
+  qwen2.shared_dim = 27;
+  auto dots = with_experts(config_of(Family::Dots1, 31, 64, 3, 4, 2, 40, 100, true), 12, 4, 17);
+  dots.head_dim = 18;
+  dots.shared_dim = 34;
+  dots.dense_layers = 1;
+  dots.expert_groups = 4;
+  dots.groups_per_token = 2;
+  dots.normalize_routes = true;
+  dots.route_scale = 2.5F;
+  const auto olmoe = with_experts(config_of(Family::Olmoe, 37, 64, 2, 4, 2, 96, 96), 6, 2, 96);
+  auto gpt_oss = with_experts(config_of(Family::GptOss, 31, 64, 2, 4, 2, 32, 100), 6, 2, 32);
+  gpt_oss.head_dim = 18;
+  gpt_oss.normalize_routes = true;
+  gpt_oss.sliding_window = 21;
+  gpt_oss.window_period = 2;
   core::ModelConfig gpt_oss_blocks = gpt_oss;
   gpt_oss_blocks.head_dim = 32;
   return {{"mixtral", mixtral},
@@ -212,35 +146,19 @@ inline std::vector<Shape> expert_shapes() {
 
 /// Returns shapes with parts that Llama lacks: other norms, soft caps, scales, windows, two RoPE bases, partial RoPE.
 inline std::vector<Shape> part_shapes() {
-  core::ModelConfig gemma2{.family = core::Family::Gemma2,
-                           .vocab_size = 31,
-                           .dim = 36,
-                           .n_layers = 3,
-                           .n_heads = 4,
-                           .n_kv_heads = 2,
-                           .head_dim = 18,
-                           .hidden_dim = 33,
-                           .context_length = 100,
-                           .sliding_window = 21,
-                           .window_period = 2,
-                           .tie_embeddings = true,
-                           .embedding_scale = 6.0F,
-                           .attention_cap = 3.0F,
-                           .logit_cap = 2.0F};
+  core::ModelConfig gemma2 = config_of(core::Family::Gemma2, 31, 36, 3, 4, 2, 33, 100, true);
+  gemma2.head_dim = 18;
+  gemma2.sliding_window = 21;
+  gemma2.window_period = 2;
+  gemma2.embedding_scale = 6.0F;
+  gemma2.attention_cap = 3.0F;
+  gemma2.logit_cap = 2.0F;
   core::ModelConfig gemma3 = gemma2;
   gemma3.family = core::Family::Gemma3;
   gemma3.attention_cap = gemma3.logit_cap = 0.0F;
   gemma3.rope_theta = 1e6F;
   gemma3.local_rope_theta = 1e4F;
-  const core::ModelConfig olmo2{.family = core::Family::Olmo2,
-                                .vocab_size = 31,
-                                .dim = 48,
-                                .n_layers = 2,
-                                .n_heads = 4,
-                                .n_kv_heads = 2,
-                                .hidden_dim = 40,
-                                .context_length = 100,
-                                .tie_embeddings = false};
+  const core::ModelConfig olmo2 = config_of(core::Family::Olmo2, 31, 48, 2, 4, 2, 40, 100);
   core::ModelConfig granite = olmo2;
   granite.family = core::Family::Granite;
   granite.embedding_scale = 12.0F;
@@ -257,21 +175,13 @@ inline std::vector<Shape> part_shapes() {
 /// Returns shapes of models with latent attention: with and without a latent for queries, with odd widths, experts, and
 /// a quantized type.
 inline std::vector<Shape> latent_shapes() {
-  const core::ModelConfig v2{.family = core::Family::DeepseekV2,
-                             .vocab_size = 31,
-                             .dim = 48,
-                             .n_layers = 2,
-                             .n_heads = 5,
-                             .n_kv_heads = 5,
-                             .head_dim = 17,
-                             .kv_lora_rank = 26,
-                             .qk_nope_head_dim = 11,
-                             .qk_rope_head_dim = 6,
-                             .v_head_dim = 9,
-                             .hidden_dim = 40,
-                             .context_length = 100,
-                             .rope_theta = 500.0F,
-                             .tie_embeddings = false};
+  core::ModelConfig v2 = config_of(core::Family::DeepseekV2, 31, 48, 2, 5, 5, 40, 100);
+  v2.head_dim = 17;
+  v2.kv_lora_rank = 26;
+  v2.qk_nope_head_dim = 11;
+  v2.qk_rope_head_dim = 6;
+  v2.v_head_dim = 9;
+  v2.rope_theta = 500.0F;
   core::ModelConfig v3 = v2;
   v3.family = core::Family::DeepseekV3;
   v3.q_lora_rank = 18;
@@ -293,10 +203,10 @@ inline std::vector<Shape> latent_shapes() {
   blocks.head_dim = 64;
   blocks.v_head_dim = 32;
   blocks.hidden_dim = 64;
-  return {{"deepseek_v2", v2, core::DType::F32, true},
-          {"deepseek_v3", v3, core::DType::F32, true},
-          {"deepseek_v2_f16", v2, core::DType::F16, true},
-          {"deepseek_v2_Q8_0", blocks, core::DType::Q8_0, true}};
+  return {{"deepseek_v2", v2},
+          {"deepseek_v3", v3},
+          {"deepseek_v2_f16", v2, core::DType::F16},
+          {"deepseek_v2_Q8_0", blocks, core::DType::Q8_0}};
 }
 
 /// Returns shapes of models with a module for multi-token prediction, which predicts the token after the next.
@@ -316,26 +226,18 @@ inline std::vector<Shape> typed_shapes() {
   for (const DType type : {DType::Q8_0, DType::Q4_0, DType::Q4_1, DType::Q5_0, DType::Q5_1, DType::Q4_K, DType::Q5_K,
                            DType::Q6_K, DType::MXFP4}) {
     shapes.push_back({std::string(core::info(type).name),
-                      {.vocab_size = 37,
-                       .dim = 256,
-                       .n_layers = 1,
-                       .n_heads = 4,
-                       .n_kv_heads = 2,
-                       .hidden_dim = 512,
-                       .context_length = 96,
-                       .tie_embeddings = type != DType::Q5_0},
-                      type});
+                      config_of(core::Family::Llama, 37, 256, 1, 4, 2, 512, 96, type != DType::Q5_0), type});
   }
   return shapes;
 }
 
 inline std::vector<Shape> all_shapes() {
   auto shapes = small_shapes();
-  shapes.push_back(wide_shape());
-  for (Shape& shape : typed_shapes()) shapes.push_back(std::move(shape));
-  for (Shape& shape : expert_shapes()) shapes.push_back(std::move(shape));
-  for (Shape& shape : part_shapes()) shapes.push_back(std::move(shape));
-  for (Shape& shape : latent_shapes()) shapes.push_back(std::move(shape));
+  // One layer whose dim and hidden_dim exceed a chunk (1024), so that sums have two chunks.
+  shapes.push_back({"wide", config_of(core::Family::Llama, 40, 1040, 1, 13, 1, 1030, 96, true)});
+  for (const auto& more : {typed_shapes(), expert_shapes(), part_shapes(), latent_shapes()}) {
+    shapes.insert(shapes.end(), more.begin(), more.end());
+  }
   return shapes;
 }
 
@@ -357,6 +259,14 @@ inline core::Weights random_weights(const core::ModelConfig& config, uint64_t se
     weights.tensors.push_back(std::move(values));
   }
   return weights;
+}
+
+/// Returns the values of the tensor with this role and layer; -1: in no layer.
+inline std::vector<float>& values_of(core::Weights& weights, core::Role role, int64_t layer = -1) {
+  const auto manifest = core::tensor_manifest(weights.config);
+  const auto found =
+      std::ranges::find_if(manifest, [&](const core::TensorSpec& s) { return s.role == role && s.layer == layer; });
+  return weights.tensors.at(static_cast<size_t>(found - manifest.begin()));
 }
 
 /// Returns n random blocks of `type`, with values mostly in [-scale, scale]. Quants and sub-block scales have random
@@ -388,60 +298,35 @@ inline std::vector<std::byte> random_blocks(core::DType type, size_t n, uint64_t
   return blocks;
 }
 
-/// Returns the bytes of each tensor, in the manifest's order, of a model with random weights. Matrices have the shape's
-/// type.
-inline std::vector<std::vector<std::byte>> random_tensors(const Shape& shape, uint64_t seed) {
+/// Returns a model in memory with random weights of the shape's type.
+inline core::StoredModel random_model_of(const Shape& shape, uint64_t seed = 7) {
   const auto weights = random_weights(shape.config, seed);
   const auto manifest = core::tensor_manifest(shape.config);
   const bool blocks = core::quant_info(shape.type) != nullptr;
   const core::TensorStream stream = core::stream_as(weights.views(), blocks ? core::DType::F32 : shape.type);
-  std::vector<std::vector<std::byte>> tensors;
+  core::StoredModel model{
+      .path = "random weights", .format = core::ModelFormat::Gguf, .config = shape.config, .tensors = weights.views()};
   for (size_t i = 0; i < manifest.size(); ++i) {
+    std::vector<std::byte> values;
     if (blocks && manifest[i].is_matrix()) {
       const auto n = static_cast<size_t>(manifest[i].elements()) / core::info(shape.type).block_elements;
       const bool embedding = manifest[i].role == core::Role::TokenEmbedding;
-      tensors.push_back(
-          random_blocks(shape.type, n, core::random_bits(seed, i),
-                        embedding ? 1.0 : std::sqrt(3.0 / static_cast<double>(manifest[i].shape.back()))));
+      values = random_blocks(shape.type, n, core::random_bits(seed, i),
+                             embedding ? 1.0 : std::sqrt(3.0 / static_cast<double>(manifest[i].shape.back())));
     } else {
       const auto bytes = stream.bytes(i);
-      tensors.emplace_back(bytes.begin(), bytes.end());
+      values.assign(bytes.begin(), bytes.end());
     }
+    const auto own = std::make_shared<const std::vector<std::byte>>(std::move(values));
+    if (manifest[i].is_matrix()) model.tensors[i].type = shape.type;
+    model.tensors[i].bytes = *own;
+    model.storage.push_back(own);
   }
-  return tensors;
-}
-
-/// Returns a model with random weights of the shape's type. It is read from a file unless shape.in_memory is set.
-inline core::StoredModel random_model_of(const Shape& shape, uint64_t seed = 7) {
-  auto tensors = random_tensors(shape, seed);
-  auto views = random_weights(shape.config, seed).views();
-  const auto manifest = core::tensor_manifest(shape.config);
-  for (size_t i = 0; i < views.size(); ++i) {
-    if (manifest[i].is_matrix()) views[i].type = shape.type;
-    views[i].bytes = tensors[i];
-  }
-  if (shape.in_memory) {
-    core::StoredModel model{.path = "random weights",
-                            .format = core::ModelFormat::Gguf,
-                            .config = shape.config,
-                            .tensors = views,
-                            .storage = {},
-                            .gguf = {}};
-    for (size_t i = 0; i < views.size(); ++i) {
-      auto bytes = std::make_shared<const std::vector<std::byte>>(std::move(tensors[i]));
-      model.tensors[i].bytes = *bytes;
-      model.storage.push_back(std::move(bytes));
-    }
-    return model;
-  }
-  const TempDir folder;
-  core::write_gguf_model(folder / "model.gguf", shape.config, views, "test", {});
-  core::StoredModel model = core::read_model(folder / "model.gguf");
-  model.config = shape.config;  // a GGUF can't store every field
   return model;
 }
 
-inline core::StoredModel model_in_memory(const core::Weights& weights) {
+/// Returns a model in memory with these weights.
+inline core::StoredModel model_from(const core::Weights& weights) {
   const auto own = std::make_shared<const core::Weights>(weights);
   return {.path = "random weights",
           .format = core::ModelFormat::Gguf,
@@ -450,26 +335,22 @@ inline core::StoredModel model_in_memory(const core::Weights& weights) {
           .storage = {own}};
 }
 
+inline core::StoredModel random_model(const core::ModelConfig& config, uint64_t seed = 7) {
+  return model_from(random_weights(config, seed));
+}
+
+/// Returns a model in which every row has logits that are NaN.
+inline core::StoredModel damaged_model(const core::ModelConfig& config) {
+  core::Weights weights = random_weights(config, 7);
+  weights.tensors.back()[5] = std::nanf("");
+  return model_from(weights);
+}
+
 /// Returns all values of a matrix, row by row.
 inline std::vector<float> floats_of(const Matrix& matrix) {
   std::vector<float> values(matrix.n_out * matrix.k);
   for (size_t r = 0; r < matrix.n_out; ++r) matrix.row(r, std::span(values).subspan(r * matrix.k, matrix.k));
   return values;
-}
-
-/// Returns a model with these weights: in memory if it has latent attention, else memory-mapped from a temporary GGUF
-/// file, which is deleted before this function returns.
-inline core::StoredModel model_from(const core::Weights& weights) {
-  if (weights.config.latent()) return model_in_memory(weights);
-  const TempDir folder;
-  core::write_gguf_model(folder / "model.gguf", weights, "test", {});
-  core::StoredModel model = core::read_model(folder / "model.gguf");
-  model.config = weights.config;  // a GGUF file can't store every field of the configuration
-  return model;
-}
-
-inline core::StoredModel random_model(const core::ModelConfig& config, uint64_t seed = 7) {
-  return model_from(random_weights(config, seed));
 }
 
 inline std::vector<Row> rows_of(SequenceId sequence, std::span<const int32_t> tokens, int64_t first = 0,

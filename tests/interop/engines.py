@@ -6,8 +6,6 @@ build).
 """
 
 import ctypes
-import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,19 +13,18 @@ import llama_cpp as lc
 import numpy as np
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "apps"))
-from support import ACCENTED, BUILD, EXPECTED, GOLDEN, ROOT, SMOLLM2  # noqa: E402, F401: the tests import them from here
+from support import (ACCENTED, BUILD, EXPECTED, GOLDEN, LEARNING_RUN, ROOT, SMOLLM2, generate,  # noqa: E402, F401
+                     succeed)  # the tests import them from here
 
 NEAR_TIE = 1e-3  # if the best two logits are closer, rounding may decide which token is selected
 
 
 def folio(program, *args):
-    done = subprocess.run([BUILD / program, *map(str, args)], capture_output=True, timeout=300)
-    assert done.returncode == 0, f"{program} {args}: {done.stderr.decode()}"
-    return done.stdout.decode()
+    return succeed(program, *args, timeout=300).stdout
 
 
 def folio_greedy(model, prompt, n):
-    return json.loads(folio("generate", "--json", "-m", model, "-n", n, "--temp", 0, "-p", prompt))
+    return generate(model, "-n", n, "--temp", 0, "-p", prompt, timeout=300)
 
 
 @lc.llama_log_callback
@@ -62,18 +59,13 @@ class LlamaCpp:
         lc.llama_free(self.context)
         lc.llama_model_free(self.model)
 
-    def tokenize(self, text, special=False):
+    def tokenize(self, text, special=False, bos=None):
+        """Returns llama.cpp's tokens of a text. `special`: parse special tokens; `bos` (default: `special`): begin with
+        BOS if the model requires it."""
         data = text.encode()
         tokens = (lc.llama_token * (len(data) + 8))()
-        n = lc.llama_tokenize(self.vocab, data, len(data), tokens, len(tokens), special, special)
+        n = lc.llama_tokenize(self.vocab, data, len(data), tokens, len(tokens), special if bos is None else bos, special)
         assert n >= 0, n
-        return list(tokens[:n])
-
-    def tokenize_with_bos(self, text):
-        """Returns llama.cpp's tokens of a text, including BOS if the model requires it."""
-        data = text.encode()
-        tokens = (lc.llama_token * (len(data) + 8))()
-        n = lc.llama_tokenize(self.vocab, data, len(data), tokens, len(tokens), True, False)
         return list(tokens[:n])
 
     def piece(self, token):
@@ -121,9 +113,10 @@ class LlamaCpp:
         return new, gaps
 
 
-def assert_same_text(ours, theirs, gaps):
+def assert_same_text(ours, theirs, gaps, near=NEAR_TIE):
+    """Asserts equal tokens up to one where the gap of the best two logits is less than `near`. Returns their number."""
     for at, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         if a != b:
-            assert gaps[at] < NEAR_TIE, f"they part at token {at}: {a} and {b}, where the gap is {gaps[at]:.2e}"
+            assert gaps[at] < near, f"they part at token {at}: {a} and {b}, where the gap is {gaps[at]:.2e}"
             return at
     return len(ours)

@@ -8,7 +8,8 @@ model, they are always further apart (expected.json).
 import llama_cpp as lc
 import pytest
 
-from engines import ACCENTED, EXPECTED, GOLDEN, NEAR_TIE, SMOLLM2, LlamaCpp, assert_same_text, folio, folio_greedy
+from engines import (ACCENTED, EXPECTED, GOLDEN, LEARNING_RUN, NEAR_TIE, SMOLLM2, LlamaCpp, assert_same_text, folio,
+                     folio_greedy)
 
 
 @pytest.fixture(scope="module")
@@ -23,9 +24,7 @@ def accented_gguf(tmp_path_factory):
     """Returns the path of a GGUF model trained on a text with characters of two, three and four bytes."""
     folder = tmp_path_factory.mktemp("accented")
     (folder / "accented.txt").write_text(ACCENTED, encoding="utf-8")
-    flags = ("--dim 32 --layers 2 --heads 4 --kv-heads 2 --hidden-dim 64 --context 256 --window 64 --batch-size 8 "
-             "--steps 300 --lr 1e-2 --warmup-steps 20 --threads 1").split()
-    folio("train", folder / "accented.txt", "--out", folder / "run", *flags)
+    folio("train", folder / "accented.txt", "--out", folder / "run", *LEARNING_RUN)
     return folder / "run" / "model.gguf"
 
 
@@ -94,6 +93,6 @@ def test_model_converted_through_llama2c_files(accented_gguf, tmp_path):
         assert lc.llama_vocab_bos(theirs.vocab) == 1 and lc.llama_vocab_eos(theirs.vocab) == 2
         for prompt in ("Où est", "中文 书", "x 😀  z", "C'est\nlà"):
             ours = folio_greedy(path, prompt, 100)
-            assert [1, *theirs.tokenize(prompt)] == ours["prompt_tokens"] == theirs.tokenize_with_bos(prompt)
+            assert [1, *theirs.tokenize(prompt)] == ours["prompt_tokens"] == theirs.tokenize(prompt, bos=True)
             tokens, gaps = theirs.greedy(ours["prompt_tokens"], len(ours["tokens"]), never=[])
             assert_same_text(ours["tokens"], tokens, gaps)

@@ -7,22 +7,17 @@
 #include <vector>
 
 #include "core/formats/hf_model.h"
-#include "core/manifest.h"
 #include "modules/families/parts.h"
+#include "train/run/weights.h"
 
 using namespace folio;
 
 int main(int argc, char** argv) {
   if (argc < 5) return 2;
   const torch::NoGradGuard no_grad;
-  const core::Weights weights = core::read_hf_directory(argv[1]);
+  const core::Weights weights = core::to_weights(core::read_hf_model(argv[1]));
   nn::Llama model = nn::family_llama(weights.config);
-  const auto manifest = core::tensor_manifest(weights.config);
-  auto parameters = model->named_parameters();
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    parameters[manifest[i].module_name].copy_(
-        torch::tensor(at::ArrayRef<float>(weights.tensors[i])).view(manifest[i].shape));
-  }
+  train::load_weights(weights, model);
   std::vector<int64_t> tokens;
   for (int i = 3; i < argc; ++i) tokens.push_back(std::stoll(argv[i]));
   const torch::Tensor all = torch::tensor(tokens, torch::kLong).unsqueeze(0);

@@ -8,8 +8,6 @@
 #include <torch/nn/pimpl.h>
 #include <torch/types.h>
 
-#include <string>
-
 #include "tests/modules/properties/block_properties.h"
 #include "tests/modules/support.h"
 

@@ -5,7 +5,6 @@
 #include <torch/utils.h>
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <set>
 #include <string>
@@ -56,38 +55,28 @@ std::vector<core::ModelConfig> configs() {
 // Returns two configurations with latent attention. The second also has a query latent, of rank 4, and a score scale.
 std::vector<core::ModelConfig> latent_configs() {
   std::vector<core::ModelConfig> all;
-  for (const int64_t q_lora_rank : {0, 4}) {
-    all.push_back({.family = Family::Youtu,
-                   .vocab_size = 7,
-                   .dim = 8,
-                   .n_layers = 2,
-                   .n_heads = 3,
-                   .n_kv_heads = 3,
-                   .head_dim = 7,
-                   .kv_lora_rank = 6,
-                   .q_lora_rank = q_lora_rank,
-                   .qk_nope_head_dim = 3,
-                   .qk_rope_head_dim = 4,
-                   .v_head_dim = 5,
-                   .hidden_dim = 6,
-                   .context_length = 12,
-                   .attention_scale = q_lora_rank == 0 ? 0.0F : 0.6F});
+  for (const int64_t query_rank : {0, 4}) {
+    core::ModelConfig c{.family = Family::Youtu,
+                        .vocab_size = 7,
+                        .dim = 8,
+                        .n_layers = 2,
+                        .n_heads = 3,
+                        .hidden_dim = 6,
+                        .context_length = 12,
+                        .attention_scale = query_rank == 0 ? 0.0F : 0.6F};
+    core::test::add_latent(c, {.kv_rank = 6, .query_rank = query_rank, .nope = 3, .rope = 4, .value = 5});
+    all.push_back(c);
   }
   return all;
-}
-
-nn::LatentAttention latent_attention_of(const core::ModelConfig& c, bool written_out) {
-  auto attention = in_double(nn::LatentAttention(c, nn::FamilyParts().rope(c)), 0.5);
-  attention->written_out = written_out;
-  return attention;
 }
 
 std::string name_of(const core::ModelConfig& c) {
   return fmt::format("{} with heads of {} and a window of {}", c.family, c.head_dim, c.sliding_window);
 }
 
-nn::FamilyAttention attention_of(const core::ModelConfig& c, bool written_out) {
-  auto attention = in_double(nn::FamilyAttention(c, nn::FamilyParts().rope(c)), 1.0 / std::sqrt(c.dim));
+template <typename Attention = nn::FamilyAttention>
+Attention attention_of(const core::ModelConfig& c, bool written_out, double scale = 0.35) {
+  auto attention = in_double(Attention(c, nn::FamilyParts().rope(c)), scale);
   attention->written_out = written_out;
   return attention;
 }
@@ -120,7 +109,7 @@ TEST(Families, FormulaAndKernelAgree) {
 TEST(Families, GradientsOfLatentAttentionMatchDifferences) {
   for (const core::ModelConfig& c : latent_configs()) {
     for (const bool written_out : {true, false}) {
-      auto attention = latent_attention_of(c, written_out);
+      auto attention = attention_of<nn::LatentAttention>(c, written_out, 0.5);
       const auto x = randn({2, 5, c.dim});
       SCOPED_TRACE(fmt::format("a query rank of {}", c.q_lora_rank));
       expect_gradients([&] { return attention->forward(x); }, leaves(x, *attention));
@@ -132,7 +121,7 @@ TEST(Families, GradientsOfLatentAttentionMatchDifferences) {
 // For both the formula and the kernel, packed sequences equal separate ones, and attention is causal.
 TEST(Families, LatentAttentionIsCausalInBothForms) {
   for (const core::ModelConfig& c : latent_configs()) {
-    auto attention = latent_attention_of(c, true);
+    auto attention = attention_of<nn::LatentAttention>(c, true, 0.5);
     const auto x = randn({2, 9, c.dim});
     const auto formula = attention->forward(x);
     const auto starts = torch::tensor({0, 0, 0, 0, 4, 4, 4, 4, 4}, torch::kLong).expand({2, 9});

@@ -3,33 +3,19 @@
 
 #include <vector>
 
-#include "core/model_config.h"
+#include "tests/core/model_shapes.h"
 
 namespace folio::test {
 
 /// Returns a small configuration of `family` with four experts, of which each token uses two.
 inline core::ModelConfig mixture_config(core::Family family) {
-  core::ModelConfig c{.family = family,
-                      .vocab_size = 7,
-                      .dim = 8,
-                      .n_layers = 2,
-                      .n_heads = 2,
-                      .n_kv_heads = 1,
-                      .hidden_dim = 4,
-                      .n_experts = 4,
-                      .experts_per_token = 2,
-                      .expert_dim = 3,
-                      .context_length = 12};
+  core::ModelConfig c{
+      .vocab_size = 7, .dim = 8, .n_layers = 2, .n_heads = 2, .n_kv_heads = 1, .hidden_dim = 4, .context_length = 12};
+  core::test::add_experts(c, family, 4, 3);
   const core::FamilyInfo& info = core::info(family);
-  c.normalize_routes = info.mixture.normalizes;
   if (info.latent) {
-    c.n_kv_heads = c.n_heads;
-    c.kv_lora_rank = 5;
-    c.q_lora_rank = family == core::Family::DeepseekV3 ? 3 : 0;
-    c.qk_nope_head_dim = 3;
-    c.qk_rope_head_dim = 2;
-    c.v_head_dim = 4;
-    c.head_dim = 5;
+    const int64_t query_rank = family == core::Family::DeepseekV3 ? 3 : 0;
+    core::test::add_latent(c, {.kv_rank = 5, .query_rank = query_rank, .nope = 3, .rope = 2, .value = 4});
   }
   if (info.mixture.shared_gate || info.mixture.deepseek) c.shared_dim = 3;
   if (info.mixture.deepseek) {

@@ -1,4 +1,4 @@
-// Helpers for the modules' tests: comparison of tensors, expected errors, random weights in double.
+// Helpers for the modules' tests: comparison of tensors, random tokens, random weights in double.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,10 +11,12 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
 #include "core/model_config.h"
+#include "tests/core/support.h"
 
 namespace folio::test {
+
+using core::test::expect_error;
 
 inline constexpr double kEps = std::numeric_limits<double>::epsilon();
 
@@ -46,22 +48,18 @@ inline void expect_equal(const torch::Tensor& actual, const torch::Tensor& expec
 /// Returns the largest magnitude in a tensor, to scale a tolerance.
 inline double largest(const torch::Tensor& x) { return x.abs().max().item<double>(); }
 
-/// Expects a core::Error whose message contains all of `parts`.
-template <typename Function>
-void expect_error(Function&& function, const std::vector<std::string>& parts) {
-  try {
-    function();
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (const core::Error& error) {
-    const std::string message = error.what();
-    for (const auto& part : parts) {
-      EXPECT_NE(message.find(part), std::string::npos) << "\"" << message << "\" lacks \"" << part << "\"";
-    }
-  }
-}
-
 /// Returns a tensor of standard normal values in double.
 inline torch::Tensor randn(std::vector<int64_t> shape) { return torch::randn(shape, torch::kDouble); }
+
+/// Rows of tokens, each with the next one as its target: [rows, length].
+struct Window {
+  torch::Tensor inputs, targets;
+};
+inline Window window_of(const core::ModelConfig& config, int64_t rows, int64_t length) {
+  torch::manual_seed(6);
+  const auto tokens = torch::randint(config.vocab_size, {rows, length + 1}, torch::kLong);
+  return {tokens.narrow(1, 0, length), tokens.narrow(1, 1, length)};
+}
 
 /// Returns `module` in double with every parameter redrawn from N(0, scale²), to break symmetries of the initial
 /// weights.

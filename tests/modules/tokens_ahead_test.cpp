@@ -45,15 +45,6 @@ nn::LlamaAhead fused_ahead(const core::ModelConfig& c, bool recompute) {
   return ahead_of(nn::llama_of(c, std::make_shared<train::fused::FusedParts>(nn::PartOptions{}, fusion)));
 }
 
-struct Window {
-  Tensor inputs, targets;
-};
-Window window_of(const core::ModelConfig& c, int64_t rows = 2) {
-  torch::manual_seed(6);
-  const Tensor tokens = torch::randint(c.vocab_size, {rows, 11}, torch::kLong);
-  return {tokens.narrow(1, 0, 10), tokens.narrow(1, 1, 10)};
-}
-
 Tensor total(nn::LlamaAhead& model, const Window& w, const Tensor& starts = {}) {
   const auto [next, after_next] = model->losses(w.inputs, w.targets, starts);
   return next + 0.3 * after_next;
@@ -69,7 +60,7 @@ TEST(TokensAhead, LossIsThatOfTheEquations) {
   for (const core::ModelConfig& c : ahead_configs()) {
     if (c.family == core::Family::Granite) continue;  // has scales that the equations lack
     nn::LlamaAhead model = plain_ahead(c);
-    const Window w = window_of(c);
+    const Window w = window_of(c, 2, 10);
     const auto p = model->named_parameters();
     const auto of = [&](const char* name) { return p["layers.2." + std::string(name) + ".weight"]; };
     Tensor x = model->embed(w.inputs);
@@ -93,7 +84,7 @@ TEST(TokensAhead, LossIsThatOfTheEquations) {
 TEST(TokensAhead, GradientsMatchCentralDifferences) {
   for (const core::ModelConfig& c : ahead_configs()) {
     nn::LlamaAhead model = plain_ahead(c);
-    const Window w = window_of(c);
+    const Window w = window_of(c, 2, 10);
     std::vector<Tensor> trained;
     for (const Tensor& parameter : model->parameters()) {
       if (parameter.requires_grad()) trained.push_back(parameter);
@@ -105,7 +96,7 @@ TEST(TokensAhead, GradientsMatchCentralDifferences) {
 TEST(TokensAhead, FusedFormMatchesThePlainOne) {
   for (const core::ModelConfig& c : ahead_configs()) {
     if (!train::fused::can_be_fused(c)) continue;
-    const Window w = window_of(c, 3);
+    const Window w = window_of(c, 3, 10);
     nn::LlamaAhead plain = plain_ahead(c);
     const Tensor expected = total(plain, w);
     expected.backward();
@@ -138,7 +129,7 @@ TEST(TokensAhead, InitialWeightsOfTheModelDoNotDependOnTheModule) {
 TEST(TokensAhead, PackedSequencesAreSeparate) {
   for (const core::ModelConfig& c : ahead_configs()) {
     nn::LlamaAhead model = plain_ahead(c);
-    const Window w = window_of(c, 1);
+    const Window w = window_of(c, 1, 10);
     const Tensor starts = torch::tensor({{0, 0, 0, 0, 4, 4, 4, 4, 4, 4}}, torch::kLong);
     const auto part = [&](int64_t first, int64_t n) {
       return model->losses(w.inputs.narrow(1, first, n), w.targets.narrow(1, first, n)).after_next;
@@ -155,7 +146,7 @@ TEST(TokensAhead, PackedSequencesAreSeparate) {
 TEST(TokensAhead, WithoutTargetsTheLossAndItsGradientsAreZero) {
   const core::ModelConfig c = ahead_configs().front();
   nn::LlamaAhead model = plain_ahead(c);
-  Window w = window_of(c);
+  Window w = window_of(c, 2, 10);
   w.targets = torch::full_like(w.targets, nn::Parts::kIgnored);
   w.targets.select(1, 0).fill_(3);  // only position 0 has a next token, and no position has a token after the next
   const Tensor loss = model->losses(w.inputs, w.targets).after_next;

@@ -82,48 +82,18 @@ def test_lens_and_attribution_match_numpy(model):
     assert set(other["attribution.token"]) == {model.tokenizer.encode("e")[0]} and set(other["attribution.token"]) != set(final)
 
 
-def test_interventions_match_transformers(model, theirs):
-    ids, source = model.tokenizer.encode(TEXT), model.tokenizer.encode("JULIET: O")
-    theirs_z = {}
-
-    def logits(change=lambda z: z, prompt=ids):
-        def hook(_, args):
-            theirs_z["last"] = args[0]
-            return (change(args[0]), *args[1:])
-
-        handle = theirs.model.layers[1].self_attn.o_proj.register_forward_pre_hook(hook)
-        out = run(theirs, prompt).logits[0].numpy()
-        handle.remove()
-        return out
-
-    def replaced(value):
-        def change(z):
-            z = z.clone()
-            z[..., 12:24] = value(z[..., 12:24])
-            return z
-        return change
-
-    def patched(z):
-        z = z.clone()
-        z[:, -len(source):, 12:24] = theirs_z["source"][..., 12:24]
-        return z
-
-    def both(z):
-        z = replaced(lambda z: 0)(z)
-        z[..., 24:36] = z[..., 24:36].mean(1, keepdim=True)
-        return z
-
-    logits(prompt=source)
-    theirs_z["source"] = theirs_z["last"]
-    for options, change in (({"ablate": "1.1"}, replaced(lambda z: 0)),
-                            ({"mean": ["1.1"]}, replaced(lambda z: z.mean(1, keepdim=True))),
-                            ({"mean": "1.1", "mean_over": np.array(source)},
-                             replaced(lambda z: theirs_z["source"][..., 12:24].mean(1, keepdim=True))),
-                            ({"ablate": "1.1", "mean": "1.2"}, both),
-                            ({"patch": "1.1", "from_": "JULIET: O"}, patched),
-                            ({"patch": ["1.1"], "from_": np.array(source)}, patched)):
+def test_interventions_match_the_program(golden_gguf, model):
+    """tests/apps/files/explain_test.py compares those of the program with transformers."""
+    source = np.array(model.tokenizer.encode("JULIET: O"))
+    for options, flags in (({"ablate": "1.1"}, ["--ablate", "1.1"]), ({"mean": ["1.1"]}, ["--mean", "1.1"]),
+                           ({"mean": "1.1", "mean_over": source}, ["--mean", "1.1", "--mean-over", "JULIET: O"]),
+                           ({"ablate": "1.1", "mean": "1.2"}, ["--ablate", "1.1", "--mean", "1.2"]),
+                           ({"patch": "1.1", "from_": "JULIET: O"}, ["--patch", "1.1", "--from", "JULIET: O"]),
+                           ({"patch": ["1.1"], "from_": source}, ["--patch", "1.1", "--from", "JULIET: O"])):
         made = model.explain(TEXT, **options)
-        np.testing.assert_allclose(made["logits"], logits(change), atol=1e-4)
+        told = support.one_json(support.succeed("explain", TEXT, "-m", golden_gguf, "--json", *flags).stdout)
+        digits = json.loads(json.dumps(made.json), parse_float=lambda x: float(f"{float(x):.4g}"))  # those of the program
+        assert {**digits, "operations": None} == {**told, "operations": None}, options
         assert made.json["interventions"]["description"][0].startswith("1.1: ")
     np.testing.assert_array_equal(model.explain(TEXT, ablate="1.1")["blocks.1.attn.hook_z"][:, 1], 0)
 

@@ -1,6 +1,7 @@
 """Tests folio.fast_llm, FastLLM's interface: tokens and outputs equal those of folio.Model, and misuse gives errors."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import support
@@ -10,7 +11,6 @@ from folio import fast_llm as llm
 from stall import stalled
 
 PROMPTS = ["ROMEO:", "JULIET:\nWhat", "First Citizen:", "K"]
-CHAT = support.ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 @pytest.fixture(scope="module")
@@ -20,9 +20,9 @@ def adapter(model):
 
 @pytest.fixture(scope="module")
 def chat():
-    if not CHAT.exists():
-        pytest.skip(f"{CHAT} is not there: make smollm2 fetches it")
-    with folio.Model(CHAT, context=512) as model:
+    if not support.SMOLLM2.exists():
+        pytest.skip("make smollm2 fetches the model")
+    with folio.Model(support.SMOLLM2, context=512) as model:
         yield llm.model(model)
 
 
@@ -43,19 +43,10 @@ def options_of(i):
 
 def test_handles_give_the_models_tokens(model, adapter):
     handles = [adapter.launch_response(PROMPTS[i % 4], **options_of(i)[0]) for i in range(64)]
-    texts = {}
-
-    def fetch(some):
-        for i in some:
-            texts[i] = model.tokenizer.decode(fetched(adapter, handles[i]))
-
-    threads = [threading.Thread(target=fetch, args=(range(first, 64, 8),)) for first in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as pool:
+        texts = list(pool.map(lambda handle: model.tokenizer.decode(fetched(adapter, handle)), handles))
     assert len(set(handles)) == 64
-    assert texts == {i: model.generate(PROMPTS[i % 4], **options_of(i)[1]) for i in range(64)}
+    assert texts == [model.generate(PROMPTS[i % 4], **options_of(i)[1]) for i in range(64)]
 
 
 def test_defaults_match_fastllm(model, adapter):

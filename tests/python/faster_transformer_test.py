@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import folio
 from folio.faster_transformer import Llama
+from stall import resident
 from support import EXPECTED, GOLDEN, LONG, generate
 
 torch.set_num_threads(1)
@@ -73,7 +74,7 @@ def theirs(model, prompt, never, length=LENGTH, **more):
                           output_scores=True, **more)
 
 
-def check_log_probs(model, outputs, prompts, width=1):
+def check_log_probs(model, outputs, prompts):
     for i, prompt in enumerate(prompts):
         for b, text in enumerate(texts_of(outputs)[i]):
             expected = log_probs_of(model, text, len(prompt))
@@ -113,7 +114,7 @@ def test_beams_order_and_log_probabilities(llama, oracle, tokenizer, prompts, wi
             assert abs(outputs["cum_log_probs"][i, b] / n**penalty - out.sequences_scores[b].item()) <= LOG_PROB
             ended += text[-1] == end and len(text) < LENGTH
     assert ended > 0
-    check_log_probs(oracle, outputs, prompts, width)
+    check_log_probs(oracle, outputs, prompts)
 
 
 def test_sampled_outputs_match_the_program(llama, golden_gguf, prompts):
@@ -161,11 +162,6 @@ def test_sessions_continue(llama, prompts):
     whole = [text + prompt for text, prompt in zip(first, prompts[2:])]
     continued = texts_of(run(llama, batch(prompts[2:], 150, continue_gen=True)))
     assert continued == texts_of(run(Llama(GOLDEN, threads=1), batch(whole, 150)))
-
-
-def resident():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096
 
 
 def test_buffer_allocation(prompts):

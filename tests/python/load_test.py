@@ -4,21 +4,17 @@ those of build/generate."""
 import asyncio
 import gc
 import itertools
-import os
 import random
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import support
 
 import folio
+from stall import resident
 
 N = 10_000 if support.LONG else 4_000
 THREADS = TASKS = 64
-
-
-def resident():
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_thousands_of_requests(golden_gguf):
@@ -75,12 +71,10 @@ def test_thousands_of_requests(golden_gguf):
         await asyncio.gather(*(task(model) for _ in range(TASKS)))
 
     with folio.Model(golden_gguf, max_sequences=64) as model:
-        threads = [threading.Thread(target=work, args=(model,)) for _ in range(THREADS)]
-        for thread in threads:
-            thread.start()
-        asyncio.run(tasks(model))
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(THREADS) as pool:
+            workers = [pool.submit(work, model) for _ in range(THREADS)]
+            asyncio.run(tasks(model))
+        assert all(worker.result() is None for worker in workers)
         assert not wrong, wrong[:3]
         assert done[0] == N
         grown = memory[N] - memory[2000]

@@ -262,7 +262,7 @@ def test_draft_sources(golden_gguf, model):
         folio.Model(golden_gguf, draft="beam")
 
 
-def test_other_formats_of_the_same_model(model, tmp_path):
+def test_other_formats_of_the_same_model(model):
     text = model.generate("ROMEO:", max_tokens=30, seed=1)
     with folio.Model(support.GOLDEN, threads=1) as directory:
         assert directory.generate("ROMEO:", max_tokens=30, seed=1) == text

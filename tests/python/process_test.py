@@ -19,7 +19,8 @@ def test_ctrl_c_interrupts_a_call_but_not_the_model(golden_gguf, call):
         try:
             threading.Thread(target=interrupt).start()
             {call}
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupted:
+            kept = interrupted  # as in a notebook: its traceback keeps the request's stream
             print("interrupted")
         assert model.generate("ROMEO:", max_tokens=20, seed=1) == text
         assert model.statistics["tokens"] < len(many) * 200
@@ -60,6 +61,21 @@ def test_process_exits_with_tasks_in_flight(golden_gguf):
             tasks = [asyncio.create_task(model.agenerate("ROMEO:", max_tokens=200)) for _ in range(500)]
             await anext(model.astream("ROMEO:", max_tokens=200))
         asyncio.run(main())
+    """)
+
+
+def test_process_exits_while_one_thread_opens_models(golden_gguf):
+    python(golden_gguf, """
+        opened = threading.Event()
+        def work():
+            while True:
+                try:
+                    with folio.Model(path, threads=1): opened.set()
+                except folio.Error as error:
+                    assert "shutting down" in str(error)
+                    return
+        threading.Thread(target=work, daemon=True).start()
+        opened.wait()
     """)
 
 

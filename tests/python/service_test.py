@@ -4,7 +4,7 @@ block or are awaited. Deleting a reply ends its request, and closing the model e
 import asyncio
 import gc
 import json
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import folio
 import pytest
@@ -89,11 +89,9 @@ def test_closing_the_model_ends_running_requests(golden_gguf):
         Service(model)
     replies = [ask(service, body=body(max_tokens=200, n=50, stream=i % 2 == 0)) for i in range(8)]
     assert replies[0].status == 200
-    readers = [threading.Thread(target=reply.read) for reply in replies]
-    for reader in readers:
-        reader.start()
-    model.close()
-    for reader in readers:
-        reader.join()
+    with ThreadPoolExecutor(len(replies)) as readers:
+        for reply in replies:
+            readers.submit(reply.read)
+        model.close()
     with pytest.raises(folio.Error, match="closed"):
         ask(service, body=body())

@@ -1,4 +1,5 @@
-"""Helpers that make tests independent of timing: block the engine's steps, or wait for a condition."""
+"""Helpers that make tests independent of timing, which block the engine's steps or wait for a condition, and the memory
+that the process uses."""
 
 import contextlib
 import os
@@ -15,6 +16,12 @@ def until(condition):
     while not condition():
         assert time.monotonic() - begin < HANG, "hangs"
         os.sched_yield()
+
+
+def resident():
+    """Returns the process's resident memory in bytes."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @contextlib.contextmanager

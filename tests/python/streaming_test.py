@@ -8,6 +8,7 @@ import itertools
 import queue
 import threading
 import types
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import support
@@ -172,16 +173,8 @@ def test_concurrent_streams(streamer):
     prompts = ["ROMEO:", "JULIET:", "K", "First"] * 2
     alone = ["".join(streamer.stream(prompt, 30).pieces) for prompt in prompts]
     streams = [streamer.stream(prompt, 30) for prompt in prompts]
-    texts = [None] * len(prompts)
-
-    def take(i):
-        texts[i] = "".join(streams[i].pieces)
-
-    threads = [threading.Thread(target=take, args=(i,)) for i in range(len(prompts))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(len(prompts)) as pool:
+        texts = list(pool.map(lambda stream: "".join(stream.pieces), streams))
     assert texts == alone
 
 

@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <mutex>
-#include <set>
 
 #include "core/random.h"
 #include "tests/core/support.h"
@@ -13,6 +12,8 @@ namespace folio::train::test {
 
 using core::test::contains;
 using core::test::error_of;
+using core::test::expect_error;
+using core::test::names_in;
 using core::test::read_bytes;
 using core::test::TempDir;
 using core::test::write_bytes;
@@ -95,13 +96,6 @@ struct Saved : Small {
   [[nodiscard]] std::filesystem::path last() const { return run / "checkpoints/last"; }
   TempDir run;
 };
-
-inline std::set<std::string> names_in(const std::filesystem::path& directory) {
-  std::set<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(directory))
-    names.insert(entry.path().filename().string());
-  return names;
-}
 
 inline std::vector<torch::Tensor> copies(const nn::Llama& model) {
   std::vector<torch::Tensor> all;

@@ -4,7 +4,6 @@
 
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
-#include <torch/utils.h>
 
 #include <functional>
 #include <memory>

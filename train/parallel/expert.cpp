@@ -1,11 +1,9 @@
 // Shapes: N rows, K experts per row, S = N K slots (row, expert), R received slots, D model width, E experts, e ranks.
 #include "train/parallel/expert.h"
 
-#include <torch/utils.h>
-
 #include <utility>
 
-#include "train/parallel/collectives.h"
+#include "train/lora/with_backward.h"
 
 namespace folio::train::parallel {
 namespace {
@@ -16,6 +14,14 @@ using torch::Tensor;
 std::vector<int64_t> sums_by_rank(const Tensor& counts_E, int64_t n_ranks) {
   const Tensor sums = counts_E.view({n_ranks, -1}).sum(1).cpu();
   return {sums.data_ptr<int64_t>(), sums.data_ptr<int64_t>() + n_ranks};
+}
+
+// Returns Group::exchange(). The backward pass sends the gradients back to the rows' ranks.
+Tensor exchange_rows(const Tensor& x, const std::vector<int64_t>& sent, const std::vector<int64_t>& received,
+                     Group& group) {
+  return with_backward(
+      {x}, [&] { return group.exchange(x, sent, received); },
+      [&group, sent, received](const Tensor& dy) { return std::vector{group.exchange(dy, received, sent)}; });
 }
 
 }  // namespace

@@ -25,7 +25,8 @@ namespace folio::train::parallel {
 /// together, with any numbers of rows. Source: Lepikhin et al., "GShard", 2020, section 3.2, without expert capacity.
 class ExpertParallelMixtureImpl : public nn::MixtureImpl {
  public:
-  /// Requires a number of experts that is a multiple of the number of ranks. The group must outlive the module.
+  /// Requires a number of experts that is a multiple of the number of ranks. The group must outlive the module and
+  /// its graphs.
   ExpertParallelMixtureImpl(const core::ModelConfig& config, Group& experts, nn::ExpertProducts products = {});
 
  protected:

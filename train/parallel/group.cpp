@@ -2,7 +2,6 @@
 
 #include <ATen/record_function.h>
 #include <fmt/ranges.h>
-#include <torch/utils.h>
 
 #include <algorithm>
 #include <numeric>

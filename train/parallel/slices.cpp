@@ -1,7 +1,5 @@
 #include "train/parallel/slices.h"
 
-#include <torch/utils.h>
-
 #include "modules/llama.h"
 
 namespace folio::train {

@@ -6,12 +6,28 @@
 
 #include <utility>
 
-#include "train/parallel/collectives.h"
+#include "train/lora/with_backward.h"
 
 namespace folio::train::parallel {
 namespace {
 
 using torch::Tensor;
+
+constexpr int64_t kPositionDim = 1;  // index of the dimension of positions in [B, T, D]
+
+// Differentiable all-gather of the ranks' positions. The backward pass reduce-scatters the gradients.
+Tensor gathered_positions(const Tensor& x, Group& group) {
+  return with_backward(
+      {x}, [&] { return group.gather(x, kPositionDim); },
+      [&group](const Tensor& dy) { return std::vector{group.sum_scatter(dy, kPositionDim)}; });
+}
+
+// Differentiable reduce-scatter: returns this rank's positions of the sum. The backward pass all-gathers the gradients.
+Tensor scattered_sum(const Tensor& x, Group& group) {
+  return with_backward(
+      {x}, [&] { return group.sum_scatter(x, kPositionDim); },
+      [&group](const Tensor& dy) { return std::vector{group.gather(dy, kPositionDim)}; });
+}
 
 class TensorParallelImpl : public torch::nn::Module {
  public:
@@ -21,10 +37,9 @@ class TensorParallelImpl : public torch::nn::Module {
   }
 
   Tensor forward(const Tensor& x_BTD, const Tensor& starts_BT = {}) {
-    constexpr int64_t kT = 1;
-    const Tensor all_BTD = gather_rows(x_BTD, kT, group_);
+    const Tensor all_BTD = gathered_positions(x_BTD, group_);
     const Tensor term_BTD = starts_BT.defined() ? inner_.forward(all_BTD, starts_BT) : inner_.forward(all_BTD);
-    return sum_scatter_rows(term_BTD, kT, group_);
+    return scattered_sum(term_BTD, group_);
   }
 
   void train(bool on) override {

@@ -5,8 +5,6 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <utility>
 
-#include "core/error.h"
-
 namespace folio::train::parallel {
 
 World::World(c10::intrusive_ptr<c10d::Store> store, const MeshShape& shape, int64_t rank,

@@ -34,10 +34,9 @@ struct RunChoice {
 [[nodiscard]] std::filesystem::path run_path(const std::string& dataset, const std::optional<std::string>& out,
                                              bool force);
 
-/// Returns the directory for a run of `dataset`: `out`, or else, with `force`, runs/DATASET, or else the first of
-/// runs/DATASET, runs/DATASET-2, -3, … without a finished run. Locks it if it exists. Throws core::Error if another
-/// process trains in the directory, if its run is unfinished and neither `resume` nor `force` is set, if `out` is a
-/// finished run and `force` is not set, or if `resume` is set and there is nothing to resume.
+/// Returns run_path(), locked if it exists. Throws core::Error if another process trains in the directory, if its run
+/// is unfinished and neither `resume` nor `force` is set, if `out` is a finished run and `force` is not set, or if
+/// `resume` is set and there is nothing to resume.
 [[nodiscard]] RunChoice choose_run(const std::string& dataset, const std::optional<std::string>& out, bool resume,
                                    bool force);
 

@@ -271,11 +271,10 @@ std::string Trainer::sample() {
     return sample_text(*frozen_, &adapter, dataset_.tokenizer(), prompt);
   }
   const core::Weights weights = weights_of(whole);
-  core::StoredModel stored;
-  stored.path = "the model in training";
-  stored.format = core::ModelFormat::Gguf;
-  stored.config = weights.config;
-  stored.tensors = weights.views();
+  const core::StoredModel stored{.path = "the model in training",
+                                 .format = core::ModelFormat::Gguf,
+                                 .config = weights.config,
+                                 .tensors = weights.views()};
   return sample_text(stored, nullptr, dataset_.tokenizer(), prompt);
 }
 

@@ -4,7 +4,6 @@
 #include "core/error.h"
 #include "data/tokenizers/gguf/gguf_vocabulary.h"
 #include "data/tokenizers/sentencepiece.h"
-#include "data/tokenizers/sentencepiece_text.h"
 
 namespace folio::data {
 

@@ -23,14 +23,11 @@ using hf::Json;
 // Finds IDs of pieces by their text, spelled as in the file.
 class PieceIndex {
  public:
-  explicit PieceIndex(const SentencePieceVocabulary& vocabulary) : vocabulary_(vocabulary) {
-    for (size_t i = 0; i < vocabulary.pieces.size(); ++i) ids_.emplace(vocabulary.pieces[i], static_cast<int32_t>(i));
+  explicit PieceIndex(const SentencePieceVocabulary& vocabulary) : vocabulary_(vocabulary), ids_(vocabulary.pieces) {
+    for (size_t i = 0; i < vocabulary.pieces.size(); ++i) ids_.add(static_cast<int32_t>(i));
   }
 
-  [[nodiscard]] int32_t find(std::string_view piece) const {
-    const auto found = ids_.find(piece);
-    return found == ids_.end() ? -1 : found->second;
-  }
+  [[nodiscard]] int32_t find(std::string_view piece) const { return ids_.find(piece); }
 
   /// Returns true if symbols of a text can be merged into this piece.
   [[nodiscard]] bool joins(int32_t id) const { return id >= 0 && data::joins(vocabulary_, static_cast<size_t>(id)); }
@@ -49,7 +46,7 @@ class PieceIndex {
 
  private:
   const SentencePieceVocabulary& vocabulary_;
-  std::unordered_map<std::string_view, int32_t> ids_;
+  TextIndex ids_;
 };
 
 Json merges_of(const SentencePieceVocabulary& v) {

@@ -68,9 +68,7 @@ bool is_byte_piece(const std::string& piece, size_t id) {
   return parse_byte_piece(piece) == byte || (byte < 0x80 && piece == std::string(1, static_cast<char>(byte)));
 }
 
-}  // namespace
-
-Llama2cVocabulary to_llama2c(const CharTokenizer& tokenizer) {
+Llama2cVocabulary of_characters(const CharTokenizer& tokenizer) {
   Llama2cVocabulary v;
   v.pieces = {"<unk>", std::string(kBosPiece), std::string(kEosPiece)};
   for (int byte = 0; byte < 256; ++byte) v.pieces.push_back(byte_piece(static_cast<uint8_t>(byte)));
@@ -92,7 +90,7 @@ Llama2cVocabulary to_llama2c(const CharTokenizer& tokenizer) {
   return v;
 }
 
-Llama2cVocabulary to_llama2c(const SentencePieceTokenizer& tokenizer) {
+Llama2cVocabulary of_pieces(const SentencePieceTokenizer& tokenizer) {
   const SentencePieceVocabulary& from = tokenizer.vocabulary();
   require(from.unk == kUnknown && from.bos == kBos && from.eos == kEos && tokenizer.vocab_size() >= kFirstPiece,
           "llama2.c requires token 0 as unknown, 1 as BOS, 2 as EOS and 256 byte tokens after them; this vocabulary "
@@ -120,11 +118,13 @@ Llama2cVocabulary to_llama2c(const SentencePieceTokenizer& tokenizer) {
   return to;
 }
 
+}  // namespace
+
 Llama2cVocabulary to_llama2c(const Tokenizer& tokenizer) {
-  if (const auto* characters = dynamic_cast<const CharTokenizer*>(&tokenizer)) return to_llama2c(*characters);
+  if (const auto* characters = dynamic_cast<const CharTokenizer*>(&tokenizer)) return of_characters(*characters);
   const auto* pieces = dynamic_cast<const SentencePieceTokenizer*>(&tokenizer);
   require(pieces != nullptr, "llama2.c cannot store a {} tokenizer", tokenizer.kind());
-  return to_llama2c(*pieces);
+  return of_pieces(*pieces);
 }
 
 void write_llama2c_tokenizer(const std::filesystem::path& path, const Llama2cVocabulary& vocabulary) {

@@ -16,16 +16,14 @@ struct Llama2cVocabulary {
   std::vector<int32_t> source_row;  ///< for each ID, its row in the model's embedding
 };
 
-/// Converts a character vocabulary. A character below U+0080 gets the ID of its byte; the others get IDs from 259 on.
-/// Unused IDs share the embedding row of `<|endoftext|>`, since a trained model rarely predicts this token. There is
-/// always a piece " ", because llama2.c prepends a space to every prompt.
-[[nodiscard]] Llama2cVocabulary to_llama2c(const CharTokenizer& tokenizer);
-
-/// Converts a SentencePiece vocabulary and keeps its IDs. Throws core::Error if the special or byte IDs differ from
-/// llama2.c's, if the tokenizer does not add exactly BOS and a space, or if a piece is user-defined or has a zero byte.
-[[nodiscard]] Llama2cVocabulary to_llama2c(const SentencePieceTokenizer& tokenizer);
-
 /// Converts a character or SentencePiece vocabulary. Throws core::Error for other kinds.
+///
+/// Characters below U+0080 get the IDs of their bytes; the others get IDs from 259 on. Unused IDs share the embedding
+/// row of `<|endoftext|>`, since a trained model rarely predicts this token. There is always a piece " ", because
+/// llama2.c prepends a space to every prompt.
+///
+/// A SentencePiece vocabulary keeps its IDs. Throws core::Error if the special or byte IDs differ from llama2.c's, if
+/// the tokenizer does not add exactly BOS and a space, or if a piece is user-defined or has a zero byte.
 [[nodiscard]] Llama2cVocabulary to_llama2c(const Tokenizer& tokenizer);
 
 /// Writes tokenizer.bin, little-endian: the length of the longest piece (int32), then for each piece its score (float),

@@ -6,7 +6,6 @@
 namespace folio::experiments {
 
 using infer::gpu::Event;
-using Json = Report::Json;
 
 bool Lesson::counts() const { return false; }
 
@@ -34,7 +33,7 @@ Measured Lesson::measure(const Kernel& kernel) {
 std::vector<Measured> Lesson::table(const std::string& title, const std::vector<Kernel>& kernels,
                                     const Expected& expected) {
   std::vector<Measured> all = measure_all(title, kernels, expected);
-  std::vector<std::vector<Json>> rows;
+  Report::Rows rows;
   for (size_t i = 0; i < kernels.size(); ++i) {
     rows.push_back({kernels[i].name, all[i].microseconds, kernels[i].bytes / all[i].microseconds / 1e3});
   }

@@ -1,30 +1,18 @@
 // Common mistakes in the exercises, which the tests must detect. A test program links mistakes/ instead of the
-// reader's files. The environment variable FOLIO_MISTAKE selects one mistake; all other functions are correct.
+// reader's files. The environment variable FOLIO_MISTAKE selects one mistake by its name; all other functions are
+// correct. Each file begins with a list of its mistakes, which exercises_test.py reads.
 #pragma once
 
 #include <cstdlib>
 #include <string_view>
-#include <vector>
 
 namespace folio::exercises {
 
-/// A wrong implementation of an exercise's function. `Function` is the function's type.
-template <typename Function>
-struct Mistake {
-  std::string_view name;
-  std::string_view property;  ///< name of the test that must fail first
-  std::string_view cause;     ///< text that the failure message must contain
-  Function* function;
-};
-
-/// Returns the mistake that $FOLIO_MISTAKE selects if it is in `mistakes`, else the correct function `sound`.
-template <typename Function>
-[[nodiscard]] Function* chosen(const std::vector<Mistake<Function>>& mistakes, Function* sound) {
-  const char* name = std::getenv("FOLIO_MISTAKE");
-  for (const auto& mistake : mistakes) {
-    if (name != nullptr && mistake.name == name) return mistake.function;
-  }
-  return sound;
+/// Returns true if $FOLIO_MISTAKE is `name`.
+[[nodiscard]] inline bool wrong(std::string_view name) {
+  static const char* const value = std::getenv("FOLIO_MISTAKE");
+  static const std::string_view chosen = value != nullptr ? value : "";
+  return name == chosen;
 }
 
 }  // namespace folio::exercises

@@ -127,35 +127,28 @@ void RankedCpu::run(const std::function<void()>& body) {
   try {
     body();
   } catch (const std::exception& error) {
-    end_with(error);
+    const std::string what = core::describe(error);
+    peers_->shutdown(what);
+    peers_->mark_failed(what);
     throw;
   }
 }
 
-void RankedCpu::end_with(const std::exception& error) {
-  const std::string what = core::describe(error);
-  peers_->shutdown(what);
-  peers_->mark_failed(what);
-}
-
 void RankedCpu::follow() {
-  run([this] { do_orders(); });
-}
-
-void RankedCpu::do_orders() {
-  for (Order order;;) {
-    if (n_stages_ > 1) {
-      const auto bytes = peers_->receive(before(), Channel::Orders, kForever);
-      order = to_order(bytes);
-      forward_order(bytes);
-    } else {
-      all_->all_gather(
-          {}, 0, [&](size_t, std::span<const std::byte> bytes) { order = to_order(bytes); }, kForever);
+  run([this] {
+    for (Order order;;) {
+      if (n_stages_ > 1) {
+        const auto bytes = peers_->receive(before(), Channel::Orders, kForever);
+        order = to_order(bytes);
+        forward_order(bytes);
+      } else {
+        all_->all_gather(
+            {}, 0, [&](size_t, std::span<const std::byte> bytes) { order = to_order(bytes); }, kForever);
+      }
+      if (order.kind == OrderKind::End) return shutdown();
+      stages_.at(order.stage)->do_order(order);
     }
-    if (order.kind == OrderKind::End) break;
-    stages_.at(order.stage)->do_order(order);
-  }
-  shutdown();
+  });
 }
 
 std::unique_ptr<Stage> RankedCpu::load(const core::StoredModel& model, const Shard& shard, CacheType cache_type) {

@@ -38,7 +38,9 @@ class RankedCpu final : public Machine {
                                             CacheType cache_type) override;
 
   [[nodiscard]] bool leads() const { return world_.rank == 0; }
-  /// Runs `body`. If `body` throws, sends its error message to the other ranks, which then fail, and rethrows.
+  /// Runs `body`. If `body` throws, sends its error message to the other ranks, which then fail, lets all functions
+  /// throw it from now on, and rethrows: other ranks may wait in the middle of a step, or have loaded an adapter that
+  /// this rank lacks.
   void run(const std::function<void()>& body);
   /// Executes rank 0's orders until rank 0 ends. All other ranks must call it. Throws MachineLost if a rank is lost.
   void follow();
@@ -59,9 +61,6 @@ class RankedCpu final : public Machine {
   void forward_order(std::span<const std::byte> order);
   [[nodiscard]] std::unique_ptr<Stage> load_part(const core::StoredModel& model, const Shard& shard,
                                                  CacheType cache_type);
-  void do_orders();
-  /// Ends this rank after an error: sends its message to the other ranks, and lets all functions throw it from now on.
-  void end_with(const std::exception& error);
   void shutdown();
 
   RankConfig world_;

@@ -1,7 +1,6 @@
 #include "infer/ranks/net/ranked_stage.h"
 
 #include <algorithm>
-#include <exception>
 #include <utility>
 
 #include "core/error.h"
@@ -32,7 +31,7 @@ RankedStage::RankedStage(RankedCpu& machine, std::unique_ptr<Stage> cpu_stage, b
 void RankedStage::load_adapter(int32_t number, const core::Adapter& adapter) {
   if (!machine_.leads()) return;
   machine_.tell({.kind = OrderKind::LoadAdapter, .stage = number_, .number = number, .adapter = adapter});
-  or_mark_failed([&] { inner().load_adapter(number, adapter); });
+  machine_.run([&] { inner().load_adapter(number, adapter); });
 }
 
 void RankedStage::unload_adapter(int32_t number) {
@@ -48,7 +47,7 @@ bool RankedStage::begin(const Step& step) {
   machine_.tell(order_of(number_, step));
   observed_ = step.observed;
   if (!in_pipeline()) {
-    or_mark_failed([&] { static_cast<void>(inner().begin(step)); });
+    machine_.run([&] { static_cast<void>(inner().begin(step)); });
     return false;
   }
   if (step.n_logit_rows > 0) logits_ = machine_.logits_.expect(number_, step.n_logit_rows * width(Slot::Logits));
@@ -76,7 +75,7 @@ void RankedStage::run(const Step& step) {
   Peers& peers = *machine_.peers_;
   const size_t rank = machine_.world().rank;
   std::vector<float> logits;
-  or_mark_failed([&] {
+  machine_.run([&] {
     for (Step& piece : pieces_of(step, machine_.n_stages())) {
       residual_.resize(piece.rows.size() * width(Slot::Residual));
       if (layers().first > 0) {
@@ -103,18 +102,6 @@ void RankedStage::do_order(const Order& order) {
   if (order.kind == OrderKind::Write) inner().write(order.slot, order.values);
   if (order.kind == OrderKind::UnloadAdapter) inner().unload_adapter(order.number);
   if (order.kind == OrderKind::LoadAdapter) inner().load_adapter(order.number, order.adapter);
-}
-
-// Runs `work`. If it throws, marks this rank as failed, which ends all ranks: others may be waiting in the middle of
-// the step, or have loaded an adapter that this rank lacks.
-template <typename Work>
-void RankedStage::or_mark_failed(Work&& work) {
-  try {
-    work();
-  } catch (const std::exception& error) {
-    machine_.end_with(error);
-    throw;
-  }
 }
 
 // Returns how many earlier steps may have logits that rank 0 has not received yet when rank 0 sends `step`. The last

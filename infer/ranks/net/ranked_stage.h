@@ -40,8 +40,6 @@ class RankedStage final : public PassThroughStage {
   [[nodiscard]] bool in_pipeline() const { return machine_.n_stages() > 1; }
   [[nodiscard]] size_t max_outstanding_logits(const Step& step) const;
   void run(const Step& step);
-  template <typename Work>
-  void or_mark_failed(Work&& work);
 
   RankedCpu& machine_;
   bool is_last_;

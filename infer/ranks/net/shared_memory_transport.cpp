@@ -12,10 +12,6 @@
 
 #include "infer/ranks/net/transport.h"
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 namespace folio::infer {
 namespace {
 
@@ -24,7 +20,7 @@ constexpr int kSpinsOfRound = 2000;            ///< spins before a wait sleeps: 
 
 void pause_a_moment() {
 #if defined(__x86_64__)
-  _mm_pause();
+  __builtin_ia32_pause();
 #endif
 }
 

@@ -20,7 +20,6 @@ namespace {
 constexpr size_t kMostCopies = 64;
 constexpr size_t kMostLaunches = 512;  // maximum number of launches in a recorded graph
 constexpr double kLongLaunch = 500.0;  // milliseconds; a longer launch is timed only once
-constexpr size_t kPiece = size_t{1} << 20U;
 
 // Returns the number of copies, 1 to kMostCopies, with which operands of `bytes` bytes fill effort.spread_bytes.
 size_t copies_of(size_t bytes, const Effort& effort) {
@@ -72,14 +71,16 @@ DeviceMemory repeated(Stream& stream, size_t bytes, std::span<const uint8_t> pie
   return memory;
 }
 
-// Returns n random floats in [-1, 1) in device memory.
-DeviceMemory random_floats(Stream& stream, size_t n, uint64_t seed) {
-  std::vector<float> values(std::min(n, kPiece));
-  for (size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<float>(2.0 * core::random_uniform(seed, i) - 1.0);
+// Returns `bytes` bytes of device memory with random numbers in [-1, 1), F16 if `half`, else F32.
+DeviceMemory random_numbers(Stream& stream, size_t bytes, bool half, uint64_t seed) {
+  std::vector<uint8_t> piece;
+  for (size_t i = 0; i < 4096; ++i) {
+    const auto x = static_cast<float>(2.0 * core::random_uniform(seed, i) - 1.0);
+    const uint32_t bits = half ? core::float_to_f16(x) : std::bit_cast<uint32_t>(x);
+    const auto* from = reinterpret_cast<const uint8_t*>(&bits);
+    piece.insert(piece.end(), from, from + (half ? 2 : 4));
   }
-  return repeated(stream, n * sizeof(float),
-                  {reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(float)});
+  return repeated(stream, bytes, piece);
 }
 
 DeviceMemory zeros(Stream& stream, size_t bytes) {
@@ -136,14 +137,7 @@ AttentionOperands::AttentionOperands(Stream& stream, const core::ModelConfig& co
   const size_t blocks_each = ceil_div(context, CacheView::kPositions);
   copy_bytes_ = n_sequences * blocks_each * a.cache.block_bytes();
   n_copies_ = copies_of(copy_bytes_, effort);
-  std::vector<uint8_t> numbers;  // random values in [-1, 1), as bytes of the cache's type (F16 or F32)
-  for (size_t i = 0; i < 4096; ++i) {
-    const auto x = static_cast<float>(2.0 * core::random_uniform(3, i) - 1.0);
-    const uint32_t bits = half ? core::float_to_f16(x) : std::bit_cast<uint32_t>(x);
-    const auto* from = reinterpret_cast<const uint8_t*>(&bits);
-    numbers.insert(numbers.end(), from, from + a.cache.number_bytes());
-  }
-  cache_ = repeated(stream, copy_bytes_ * n_copies_, numbers);
+  cache_ = random_numbers(stream, copy_bytes_ * n_copies_, half, 3);
 
   std::vector<StepRow> rows;
   std::vector<int32_t> positions;
@@ -164,10 +158,9 @@ AttentionOperands::AttentionOperands(Stream& stream, const core::ModelConfig& co
   tables_ = on_device(stream, tables);
   blocks_ = on_device(stream, blocks);
   const size_t width = size_t{a.heads.n_heads} * a.heads.head_dim;
-  query_ = random_floats(stream, positions.size() * width, 4);
+  query_ = random_numbers(stream, positions.size() * width * sizeof(float), false, 4);
   out_ = zeros(stream, positions.size() * width * sizeof(float));
-  a.rows = {.tokens = nullptr,
-            .positions = positions_.as<int32_t>(),
+  a.rows = {.positions = positions_.as<int32_t>(),
             .tables = tables_.as<int32_t>(),
             .blocks = blocks_.as<int32_t>(),
             .n_rows = static_cast<uint32_t>(positions.size())};

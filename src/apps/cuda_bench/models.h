@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "core/thread_pool.h"
 #include "core/weights.h"

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "core/error.h"
 
@@ -23,8 +24,8 @@ size_t width_of(const std::string& column) { return column == "kernel" ? 18 : st
 
 Results::Results(const std::string& json_file) {
   if (json_file.empty()) return;
-  json_.reset(std::fopen(json_file.c_str(), "a"));
-  core::require(json_ != nullptr, "{}: cannot write; choose another file", json_file);
+  json_.open(json_file, std::ios::app);
+  core::require(json_.is_open(), "{}: cannot write; choose another file", json_file);
 }
 
 void Results::add(const Record& row) {
@@ -40,9 +41,7 @@ void Results::add(const Record& row) {
   for (const auto& [name, value] : row.items()) line += fmt::format("{:<{}} ", cell(value), width_of(name));
   fmt::print("{}\n", line);
   std::fflush(stdout);
-  if (json_ == nullptr) return;
-  fmt::print(json_.get(), "{}\n", row.dump());
-  std::fflush(json_.get());
+  if (json_.is_open()) json_ << row.dump() << std::endl;
 }
 
 }  // namespace folio::infer::gpu::bench

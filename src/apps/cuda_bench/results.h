@@ -2,8 +2,7 @@
 // interrupted run keeps its rows.
 #pragma once
 
-#include <cstdio>
-#include <memory>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -20,11 +19,7 @@ class Results {
   void add(const Record& row);
 
  private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-
-  std::unique_ptr<std::FILE, Close> json_;
+  std::ofstream json_;                ///< not open if rows are only printed
   std::vector<std::string> columns_;  ///< columns of the table that is being printed
 };
 

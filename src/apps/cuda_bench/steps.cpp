@@ -8,6 +8,7 @@
 #include "apps/cuda_bench/models.h"
 #include "core/error.h"
 #include "core/random.h"
+#include "core/seconds_since.h"
 #include "infer/cuda/cuda.h"
 #include "infer/forward/runner.h"
 
@@ -15,10 +16,6 @@ namespace folio::infer::gpu::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double microseconds_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-}
 
 // A model on the GPU, for which decode steps and prompts of random tokens can be timed.
 class Loaded {
@@ -41,7 +38,7 @@ class Loaded {
       std::vector<std::vector<int32_t>> texts(static_cast<size_t>(batch), tokens(context + 1));
       const auto start = Clock::now();
       for (int64_t i = 0; i < bench_.options.tokens; ++i) step(sequences, texts);
-      times.push_back(microseconds_since(start) / static_cast<double>(bench_.options.tokens));
+      times.push_back(1e6 * core::seconds_since(start) / static_cast<double>(bench_.options.tokens));
       for (const ScopedSequence& s : sequences) runner_.cache().truncate(s.id(), context);
     }
     times.erase(times.begin());  // the warm-up repetition, which captures the steps' graphs
@@ -56,7 +53,7 @@ class Loaded {
       const ScopedSequence sequence(runner_.cache());
       const auto start = Clock::now();
       read(sequence.id(), text, &greedy_);
-      times.push_back(microseconds_since(start));
+      times.push_back(1e6 * core::seconds_since(start));
     }
     times.erase(times.begin());
     return median(times);
@@ -114,7 +111,7 @@ class Loaded {
 
 // Returns the KV cache positions that the largest measurement needs, with each sequence rounded up to whole blocks.
 int64_t positions_of(const Options& o) {
-  const auto whole = [](int64_t n) { return (n + 31) / 32 * 32; };
+  const auto whole = [](int64_t n) { return blocks_for(n) * kBlockPositions; };
   int64_t most = whole(o.prompt);
   for (const int64_t context : o.contexts) most = std::max(most, whole(context + o.tokens));
   for (const int64_t batch : o.batches) most = std::max(most, batch * whole(o.batch_context + o.tokens));

@@ -18,8 +18,6 @@ struct GenerationConfig {
   std::string where{};                       ///< path of the file
   std::map<std::string, double> sampling{};  ///< values that the file specifies, by field name of SamplerOptions
   std::vector<int32_t> end_tokens{};
-
-  [[nodiscard]] bool empty() const { return sampling.empty() && end_tokens.empty(); }
 };
 
 /// Reads the configuration from `source`: "auto" (the model's own, or the end tokens of config.json if a directory has

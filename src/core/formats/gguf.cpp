@@ -6,7 +6,6 @@
 #include <set>
 #include <type_traits>
 
-#include "core/checked.h"
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/file_status.h"
@@ -154,8 +153,8 @@ std::vector<TensorView> located(const std::vector<TensorHeader>& headers, const 
   if (alignment < 1 || alignment > 65536 || !std::has_single_bit(static_cast<uint64_t>(alignment))) {
     in.fail_here("general.alignment is {}, but must be a power of two up to 65536", alignment);
   }
-  const auto start = checked_align(in.offset(), static_cast<uint64_t>(alignment));
-  if (!start) in.fail_here("the header's size overflows");
+  const uint64_t start = aligned(in.offset(), static_cast<uint64_t>(alignment));
+  const uint64_t room = file.size() - std::min<uint64_t>(start, file.size());
   std::vector<TensorView> tensors;
   std::vector<std::pair<uint64_t, uint64_t>> extents;
   for (const auto& [view, offset] : headers) {
@@ -168,15 +167,13 @@ std::vector<TensorView> located(const std::vector<TensorHeader>& headers, const 
       in.fail_here("tensor {} has offset {}, which is not a multiple of the alignment {}", printable(view.name), offset,
                    alignment);
     }
-    const auto begin = checked_add(*start, offset);
-    const auto end = begin ? checked_add(*begin, *bytes) : std::nullopt;
-    if (!end || *end > file.size()) {
+    if (offset > room || *bytes > room - offset) {
       in.fail_here("tensor {} needs {} bytes at offset {}, past the end of the file at {}", printable(view.name),
                    *bytes, offset, file.size());
     }
-    extents.emplace_back(*begin, *end);
+    extents.emplace_back(start + offset, start + offset + *bytes);
     tensors.push_back(view);
-    tensors.back().bytes = file.subspan(*begin, *bytes);
+    tensors.back().bytes = file.subspan(start + offset, *bytes);
   }
   std::sort(extents.begin(), extents.end());
   for (size_t i = 1; i < extents.size(); ++i) {
@@ -382,7 +379,7 @@ void write_gguf(OutputFile& out, GgufMetadata metadata, const TensorStream& stre
   }
   require_writable(tensors);
   for (const TensorView& t : tensors) {
-    const bool empty = checked_product(t.shape) == 0;
+    const bool empty = std::ranges::count(t.shape, 0) > 0;
     require(!t.shape.empty() && t.shape.size() <= 4 && !empty && info(t.type).ggml_id >= 0,
             "a GGUF cannot store tensor {} of shape {} and type {}", printable(t.name), shape_string(t.shape),
             info(t.type).name);
@@ -396,9 +393,6 @@ void write_gguf(OutputFile& out, GgufMetadata metadata, const TensorStream& stre
     out.put<uint32_t>(static_cast<uint32_t>(value.index()));
     std::visit([&](const auto& v) { put_value(out, v); }, value);
   }
-  const auto aligned = [](uint64_t offset) {
-    return (offset + kWrittenAlignment - 1) / kWrittenAlignment * kWrittenAlignment;
-  };
   uint64_t offset = 0;
   for (const TensorView& t : tensors) {
     put_string(out, t.name);
@@ -406,13 +400,13 @@ void write_gguf(OutputFile& out, GgufMetadata metadata, const TensorStream& stre
     for (auto d = t.shape.rbegin(); d != t.shape.rend(); ++d) out.put<uint64_t>(static_cast<uint64_t>(*d));
     out.put<uint32_t>(static_cast<uint32_t>(info(t.type).ggml_id));
     out.put<uint64_t>(offset);
-    offset = aligned(offset + tensor_bytes(t.type, t.shape).value());
+    offset = aligned(offset + tensor_bytes(t.type, t.shape).value(), kWrittenAlignment);
   }
   for (size_t i = 0; i < tensors.size(); ++i) {
-    out.pad_to(aligned(out.offset()));
+    out.pad_to(aligned(out.offset(), kWrittenAlignment));
     out.write(checked_bytes(stream, i));
   }
-  out.pad_to(aligned(out.offset()));
+  out.pad_to(aligned(out.offset(), kWrittenAlignment));
 }
 
 }  // namespace folio::core

@@ -32,10 +32,8 @@ TensorView unpacked(const GgufFile& file, const TensorView& both, const TensorSp
           shape_string(both.shape), shape_string(spec.hf_packed.shape));
   require_weight_type(both, where);
   const std::vector<float> values = to_floats(both);
-  auto bytes =
-      std::make_shared<std::vector<std::byte>>(unpack_hf(spec, std::as_bytes(std::span(values)), sizeof(float)));
-  const TensorView view{.name = spec.gguf_name, .type = DType::F32, .shape = spec.shape, .bytes = *bytes};
-  copies.push_back(std::move(bytes));
+  TensorView view{.name = spec.gguf_name, .type = DType::F32, .shape = spec.shape, .bytes = {}};
+  store(unpack_hf(spec, std::as_bytes(std::span(values)), sizeof(float)), view, copies);
   return view;
 }
 
@@ -185,11 +183,6 @@ void write_gguf_model(const std::filesystem::path& path, const ModelConfig& conf
   stream = gguf_stream(config, stream);
   stream = with_rope_factors(config, std::move(stream));
   write_file_atomically(path, [&](OutputFile& out) { write_gguf(out, metadata, stream); });
-}
-
-void write_gguf_model(const std::filesystem::path& path, const Weights& weights, const std::string& model_name,
-                      const GgufMetadata& tokenizer) {
-  write_gguf_model(path, weights.config, weights.views(), model_name, tokenizer);
 }
 
 }  // namespace folio::core

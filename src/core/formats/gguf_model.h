@@ -45,7 +45,5 @@ inline constexpr const char* kShortFactors = "rope_factors_short.weight";
 void write_gguf_model(const std::filesystem::path& path, const ModelConfig& config, TensorStream stream,
                       const std::string& model_name, const GgufMetadata& tokenizer,
                       std::optional<uint32_t> file_type = {});
-void write_gguf_model(const std::filesystem::path& path, const Weights& weights, const std::string& model_name,
-                      const GgufMetadata& tokenizer);
 
 }  // namespace folio::core

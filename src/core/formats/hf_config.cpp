@@ -221,6 +221,12 @@ namespace {
 
 bool has(const nlohmann::json& json, const char* key) { return json.contains(key) && !json[key].is_null(); }
 
+// Throws Error unless the key is missing or null, or has the value `only`.
+void require_only(const nlohmann::json& json, const std::string& where, const char* key, const nlohmann::json& only) {
+  require(!has(json, key) || json[key] == only, "{}: {} = {} is not supported", where, key,
+          [&] { return printable(json[key].dump()); });
+}
+
 template <typename T>
 T get_or(const nlohmann::json& json, const char* key, const std::string& where, T otherwise) {
   return has(json, key) ? json_get<T>(json, key, where) : otherwise;
@@ -411,10 +417,8 @@ void read_deepseek_experts(const nlohmann::json& json, const std::string& where,
   const FamilyInfo& family = info(c.family);
   const bool grouped = has(json, "topk_method") && json["topk_method"] == kMethods[1];
   const char* const method = family.mixture.selection_bias ? kMethods[2] : kMethods[grouped ? 1 : 0];
-  for (const auto& [key, only] : {std::pair{"scoring_func", score_name(family)}, std::pair{"topk_method", method}}) {
-    require(!has(json, key) || json[key] == only, "{}: {} = {} is not supported", where, key,
-            [&, k = key] { return printable(json[k].dump()); });
-  }
+  require_only(json, where, "scoring_func", score_name(family));
+  require_only(json, where, "topk_method", method);
   const auto shared = get_or<int64_t>(json, "n_shared_experts", where, 0);
   require(shared >= 0 && shared <= 1 << 10 && c.expert_dim <= 1 << 20, "{}: {} shared experts of width {} are too many",
           where, shared, c.expert_dim);
@@ -487,10 +491,7 @@ bool has_other_bias(const nlohmann::json& json, const FamilyInfo& family) {
 }
 
 void require_supported(const nlohmann::json& json, const std::string& where, const FamilyInfo& family) {
-  const auto refuse = [&](const char* key, const auto& allowed) {
-    require(!has(json, key) || json[key] == allowed, "{}: {} = {} is not supported", where, key,
-            [&] { return printable(json[key].dump()); });
-  };
+  const auto refuse = [&](const char* key, const auto& allowed) { require_only(json, where, key, allowed); };
   const char* const gate = family.gate == Gate::Gelu ? "gelu_pytorch_tanh" : "silu";
   refuse("hidden_act", gate);
   refuse("hidden_activation", gate);

@@ -79,17 +79,16 @@ std::vector<float> plus(const TensorView& tensor, float summand) {
 // Copies the matrices of all experts, which are separate tensors in the files, into one stacked tensor.
 TensorView stacked(Shards& shards, const TensorSpec& spec, const std::string& where, StoredModel& model) {
   TensorView all = shards.take(spec, 0, where);
-  auto bytes = std::make_shared<std::vector<std::byte>>();
-  bytes->reserve(all.bytes.size() * static_cast<size_t>(spec.hf_parts()));
+  std::vector<std::byte> bytes;
+  bytes.reserve(all.bytes.size() * static_cast<size_t>(spec.hf_parts()));
   for (int64_t i = 0; i < spec.hf_parts(); ++i) {
     const TensorView part = i == 0 ? all : shards.take(spec, i, where);
     require(part.type == all.type, "{}: tensor {} has type {}, but {} has type {}", where, part.name,
             info(part.type).name, all.name, info(all.type).name);
-    bytes->insert(bytes->end(), part.bytes.begin(), part.bytes.end());
+    bytes.insert(bytes.end(), part.bytes.begin(), part.bytes.end());
     model.release(part);
   }
-  all.bytes = *bytes;
-  model.storage.push_back(std::move(bytes));
+  store(std::move(bytes), all, model.storage);
   return all;
 }
 
@@ -97,7 +96,6 @@ TensorView stacked(Shards& shards, const TensorSpec& spec, const std::string& wh
 TensorView unpacked(Shards& shards, const TensorSpec& spec, const std::string& where,
                     std::vector<std::shared_ptr<const void>>& storage) {
   const HfPacked& packed = spec.hf_packed;
-  auto bytes = std::make_shared<std::vector<std::byte>>();
   TensorView view{.name = packed.name, .type = DType::MXFP4, .shape = spec.shape, .bytes = {}};
   if (spec.is_stack() && shards.tensors.contains(packed.name + "_blocks")) {
     require(spec.shape[2] % 32 == 0, "{}: tensor {}_blocks has rows of {} elements, expected a multiple of 32", where,
@@ -110,15 +108,13 @@ TensorView unpacked(Shards& shards, const TensorSpec& spec, const std::string& w
       require(tensor.type == DType::U8, "{}: tensor {} has type {}, expected U8", where, tensor.name,
               info(tensor.type).name);
     }
-    *bytes = unpack_mxfp4(spec, quants.bytes, scales.bytes);
+    store(unpack_mxfp4(spec, quants.bytes, scales.bytes), view, storage);
   } else {
     const TensorView whole = shards.take(packed.name, packed.shape, packed.last, where);
     require_weight_type(whole, where);
     view.type = whole.type;
-    *bytes = unpack_hf(spec, whole.bytes, info(whole.type).block_bytes);
+    store(unpack_hf(spec, whole.bytes, info(whole.type).block_bytes), view, storage);
   }
-  view.bytes = *bytes;
-  storage.push_back(std::move(bytes));
   return view;
 }
 
@@ -184,7 +180,6 @@ StoredModel read_hf_model(const fs::path& directory) {
   Shards shards = open_weights(directory);
   for (const auto& file : shards.files) model.files.emplace_back(file, &file->mapped());
   const std::string where = shards.files.size() == 1 ? shards.files[0]->path().string() : directory.string();
-  const int64_t head_dim = model.config.head_dim;
   const std::string ahead = fmt::format("model.layers.{}.", model.config.n_layers);
   if (!shards.tensors.contains(ahead + "eh_proj.weight")) model.config.n_tokens_ahead = 0;
   for (const TensorSpec& spec : tensor_manifest(model.config)) {
@@ -193,18 +188,15 @@ StoredModel read_hf_model(const fs::path& directory) {
                                                    : shards.take(spec, 0, where);
     view.shape = spec.shape;
     if (is_stored_minus_1(model.config, spec)) {
-      auto values = std::make_shared<std::vector<float>>(plus(view, 1.0F));
+      store(plus(view, 1.0F), view, model.storage);
       view.type = DType::F32;
-      view.bytes = std::as_bytes(std::span(*values));
-      model.storage.push_back(std::move(values));
     }
     if (spec.rope_permuted) {
-      auto rows = std::make_shared<std::vector<std::byte>>(view.bytes.size());
-      split_halves_to_adjacent(view.bytes, *rows, spec.shape[0] / head_dim, head_dim,
-                               static_cast<int64_t>(view.bytes.size()) / spec.shape[0]);
+      std::vector<std::byte> rows(view.bytes.size());
+      reorder_rows(RopePairs::Adjacent, view.bytes, rows, model.config.head_dim,
+                   static_cast<int64_t>(view.bytes.size()) / spec.shape[0]);
       model.release(view);  // the copy replaces the view
-      view.bytes = *rows;
-      model.storage.push_back(std::move(rows));
+      store(std::move(rows), view, model.storage);
     }
     model.tensors.push_back(std::move(view));
   }
@@ -225,8 +217,6 @@ StoredModel read_hf_model(const fs::path& directory) {
   if (!shards.tensors.empty()) fail_extra_tensor(where, shards.tensors.begin()->first, model.config.family);
   return model;
 }
-
-Weights read_hf_directory(const fs::path& directory) { return to_weights(read_hf_model(directory)); }
 
 namespace {
 
@@ -275,9 +265,8 @@ std::span<const std::byte> hf_bytes(const ModelConfig& config, const TensorSpec&
   }
   if (!spec.rope_permuted) return tensor.bytes;
   copy.resize(tensor.bytes.size());
-  const int64_t n_rows = spec.shape[0];
-  adjacent_to_split_halves(tensor.bytes, copy, n_rows / config.head_dim, config.head_dim,
-                           static_cast<int64_t>(tensor.bytes.size()) / n_rows);
+  reorder_rows(RopePairs::Halves, tensor.bytes, copy, config.head_dim,
+               static_cast<int64_t>(tensor.bytes.size()) / spec.shape[0]);
   return copy;
 }
 
@@ -318,18 +307,12 @@ TensorStream hf_stream(const ModelConfig& config, const TensorStream& stream) {
           }};
 }
 
-uint64_t bytes_of(const TensorView& tensor) {
-  const auto bytes = tensor_bytes(tensor.type, tensor.shape);
-  require(bytes.has_value(), "tensor {} has an invalid size", printable(tensor.name));
-  return *bytes;
-}
-
 // Returns for each shard the index after its last tensor. A shard has at most `max_bytes`, or a single larger tensor.
 std::vector<size_t> shard_ends(const std::vector<TensorView>& tensors, uint64_t max_bytes) {
   std::vector<size_t> ends;
   uint64_t bytes = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const uint64_t next = bytes_of(tensors[i]);
+    const uint64_t next = tensor_bytes(tensors[i].type, tensors[i].shape).value();
     if (bytes > 0 && bytes + next > max_bytes) {
       ends.push_back(i);
       bytes = 0;
@@ -348,9 +331,10 @@ void write_shards(const fs::path& directory, const TensorStream& stream, const s
     const std::string name = fmt::format("model-{:05}-of-{:05}.safetensors", n + 1, ends.size());
     TensorStream shard({}, [&, begin](size_t i) { return stream.bytes(begin + i); });
     for (size_t i = begin; i < ends[n]; ++i) {
-      shard.tensors.push_back(stream.tensors[i]);
-      index["weight_map"][stream.tensors[i].name] = name;
-      total += bytes_of(stream.tensors[i]);
+      const TensorView& tensor = stream.tensors[i];
+      shard.tensors.push_back(tensor);
+      index["weight_map"][tensor.name] = name;
+      total += tensor_bytes(tensor.type, tensor.shape).value();
     }
     write_safetensors(directory / name, shard);
     begin = ends[n];

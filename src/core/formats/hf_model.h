@@ -29,9 +29,6 @@ inline constexpr uint64_t kMaxShardBytes = uint64_t{5} << 30U;
 void write_hf_model(const std::filesystem::path& directory, const ModelConfig& config, const TensorStream& stream,
                     int64_t begin_of_text, int64_t end_of_text, uint64_t max_shard_bytes = kMaxShardBytes);
 
-/// Reads a Hugging Face directory, such as a training checkpoint, and converts all weights to F32. Throws Error as
-/// read_hf_model() does.
-[[nodiscard]] Weights read_hf_directory(const std::filesystem::path& directory);
 /// Writes tensors, such as gradients, to one safetensors file with Hugging Face's names and row order.
 void write_hf_tensors(const std::filesystem::path& file, const Weights& weights);
 

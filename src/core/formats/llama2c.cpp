@@ -6,7 +6,6 @@
 #include <cstring>
 #include <numeric>
 
-#include "core/checked.h"
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/manifest.h"
@@ -53,15 +52,19 @@ struct Header {
   size_t bytes = 0;
 };
 
-// Returns the manifest indices of the tensors with these roles, in file order: by role, then by layer.
-std::vector<size_t> file_order(const std::vector<TensorSpec>& manifest, std::span<const Role> roles) {
-  std::vector<size_t> order;
-  for (const Role role : roles) {
+// Calls visit(i) with the manifest index of each tensor in file order: by role, then by layer. In version 0, calls
+// visit_tables() at the RoPE tables, which are before a separate output matrix.
+template <typename Visit, typename VisitTables>
+void in_file_order(const Header& header, const std::vector<TensorSpec>& manifest, Visit&& visit,
+                   VisitTables&& visit_tables) {
+  for (const Role role : header.version > 0 ? std::span<const Role>(kOrder1) : std::span<const Role>(kOrder0)) {
     for (size_t i = 0; i < manifest.size(); ++i) {
-      if (manifest[i].role == role) order.push_back(i);
+      if (manifest[i].role == role) visit(i);
     }
   }
-  return order;
+  if (header.version > 0) return;
+  visit_tables();
+  if (!header.config.tie_embeddings) visit(manifest.size() - 1);
 }
 
 bool is_quantized(const Header& header, const TensorSpec& spec) { return header.version == 2 && spec.shape.size() > 1; }
@@ -139,15 +142,14 @@ Header read_header(const MappedFile& file) {
   return header;
 }
 
-std::shared_ptr<const std::vector<float>> multiplied_out(std::span<const std::byte> stored, int64_t elements,
-                                                         int32_t group_size) {
-  auto values = std::make_shared<std::vector<float>>(static_cast<size_t>(elements));
+std::vector<float> multiplied_out(std::span<const std::byte> stored, int64_t elements, int32_t group_size) {
+  std::vector<float> values(static_cast<size_t>(elements));
   const auto* quants = reinterpret_cast<const int8_t*>(stored.data());
   const std::byte* scales = stored.data() + elements;
   for (int64_t i = 0; i < elements; ++i) {
     float scale;
     std::memcpy(&scale, scales + i / group_size * static_cast<int64_t>(sizeof scale), sizeof scale);
-    (*values)[static_cast<size_t>(i)] = static_cast<float>(quants[i]) * scale;
+    values[static_cast<size_t>(i)] = static_cast<float>(quants[i]) * scale;
   }
   return values;
 }
@@ -241,18 +243,12 @@ StoredModel read_llama2c(const std::filesystem::path& path) {
     offset += stored.size();
     TensorView& view = model.tensors[i];
     view = {.name = spec.gguf_name, .type = DType::F32, .shape = spec.shape, .bytes = stored};
-    if (!is_quantized(header, spec)) return;
-    const auto values = multiplied_out(stored, spec.elements(), header.group_size);
-    view.bytes = std::as_bytes(std::span(*values));
-    model.storage.push_back(values);
+    if (is_quantized(header, spec)) {
+      store(multiplied_out(stored, spec.elements(), header.group_size), view, model.storage);
+    }
   };
-  if (header.version > 0) {
-    for (const size_t i : file_order(manifest, kOrder1)) take(i);
-  } else {
-    for (const size_t i : file_order(manifest, kOrder0)) take(i);
-    offset += rope_table_bytes(header.config);  // skips RoPE tables, which are computed instead
-    if (!header.config.tie_embeddings) take(manifest.size() - 1);
-  }
+  const auto skip_tables = [&] { offset += rope_table_bytes(header.config); };  // they are computed instead
+  in_file_order(header, manifest, take, skip_tables);
   return model;
 }
 
@@ -291,14 +287,10 @@ void write_llama2c(const std::filesystem::path& path, const ModelConfig& config,
       out.write(std::as_bytes(std::span(q.quants)));
       out.write(std::as_bytes(std::span(q.scales)));
     };
-    if (version > 0) {
-      for (const size_t i : file_order(manifest, kOrder1)) write(i);
-      return;
-    }
-    for (const size_t i : file_order(manifest, kOrder0)) write(i);
-    const std::vector<float> tables = rope_tables(config);
-    out.write(std::as_bytes(std::span(tables)));
-    if (!config.tie_embeddings) write(manifest.size() - 1);
+    in_file_order(header, manifest, write, [&] {
+      const std::vector<float> tables = rope_tables(config);
+      out.write(std::as_bytes(std::span(tables)));
+    });
   });
 }
 

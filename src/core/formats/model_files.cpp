@@ -1,7 +1,5 @@
 #include "core/formats/model_files.h"
 
-#include "core/mapped_file.h"
-
 namespace folio::core {
 
 StoredModel read_model(const std::filesystem::path& path) {

@@ -157,14 +157,6 @@ std::string base_difference(const AdapterInfo& adapter, const ModelConfig& confi
   }
 }
 
-std::vector<float> reordered(decltype(split_halves_to_adjacent)& reorder, const std::vector<float>& rows,
-                             int64_t head_dim, size_t rank) {
-  std::vector<float> out(rows.size());
-  reorder(std::as_bytes(std::span(rows)), std::as_writable_bytes(std::span(out)),
-          static_cast<int64_t>(rows.size() / rank) / head_dim, head_dim, static_cast<int64_t>(rank * sizeof(float)));
-  return out;
-}
-
 std::filesystem::path weights_of(const std::filesystem::path& directory) {
   const std::filesystem::path weights = directory / kWeights;
   require(
@@ -232,7 +224,7 @@ Adapter read_peft_adapter(const std::filesystem::path& directory, const ModelCon
                        .scale = info.scale(factor),
                        .a = adapter_floats(tensors, a, {info.rank, spec.shape[1]}),
                        .b = adapter_floats(tensors, b, {spec.shape[0], info.rank})};
-    if (spec.rope_permuted) part.b = reordered(split_halves_to_adjacent, part.b, config.head_dim, part.rank);
+    if (spec.rope_permuted) part.b = reordered_rows(RopePairs::Adjacent, part.b, config.head_dim, part.rank);
     return part;
   };
   return {.path = directory.string(), .parts = adapter_parts(tensors, config, part_of)};
@@ -277,7 +269,7 @@ void write_adapter(const std::filesystem::path& directory, const ModelConfig& co
     const std::string module = std::string(kPrefix) + module_of(spec);
     std::span<const float> b = part.b;
     if (spec.rope_permuted) {
-      b = permuted.emplace_back(reordered(adjacent_to_split_halves, part.b, config.head_dim, part.rank));
+      b = permuted.emplace_back(reordered_rows(RopePairs::Halves, part.b, config.head_dim, part.rank));
     }
     tensors.push_back({.name = module + ".lora_A.weight",
                        .type = DType::F32,

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "core/checked.h"
 #include "core/error.h"
 #include "core/file_io.h"
 #include "core/json.h"
@@ -104,7 +103,7 @@ void write_safetensors(const std::filesystem::path& path, const TensorStream& st
   std::vector<uint64_t> places;
   size_t n_pads = 0;
   for (const TensorView& t : tensors) {
-    const uint64_t begin = checked_align(offset, alignment).value();
+    const uint64_t begin = aligned(offset, alignment);
     if (begin != offset) {
       header[fmt::format("__pad__.{}", n_pads++)] = {
           {"dtype", "U8"}, {"shape", {begin - offset}}, {"data_offsets", {offset, begin}}};
@@ -119,7 +118,7 @@ void write_safetensors(const std::filesystem::path& path, const TensorStream& st
   } catch (const nlohmann::json::exception&) {
     fail("{}: a tensor's name or the metadata is not UTF-8", path.string());
   }
-  text.resize(checked_align(8 + text.size(), kHeaderAlignment).value() - 8, ' ');
+  text.resize(aligned(8 + text.size(), kHeaderAlignment) - 8, ' ');
   write_file_atomically(path, [&](OutputFile& out) {
     out.put<uint64_t>(text.size());
     out.write(text);

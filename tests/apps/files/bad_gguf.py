@@ -1,9 +1,10 @@
 """Lists bad GGUF files: defects in the container, the configuration, the tensors, and both kinds of tokenizers."""
 
+import math
 import struct
 
 import sound
-from kinds import PASSES, SHOWS, Kinds, write_file
+from kinds import PASSES, REFUSES, SHOWS, kinds_of, write_file
 from sound import ARRAY, I32, STRING, U8, U32, U64, Tensor
 
 
@@ -44,10 +45,7 @@ def typed(kind, payload=b"", name="k"):
 
 
 def extra(name, dims):
-    size = 1
-    for d in dims:
-        size *= d
-    return lambda g: g.tensors.append(Tensor(name, list(dims), 0, bytes(4 * size)))
+    return lambda g: g.tensors.append(Tensor(name, dims, 0, bytes(4 * math.prod(dims))))
 
 
 def factors(*values):
@@ -65,8 +63,7 @@ def sparse(change, size):
     return apply
 
 
-container = Kinds("gguf", character, write, "m.gguf")
-for name, phrase, change in [
+KINDS = kinds_of("gguf", character, write, "m.gguf", REFUSES, [
     ("another magic", "neither a GGUF nor a llama2.c file", part(magic=b"GGML")),
     ("huge number of tensors", "9223372036854775808 tensors do not fit in the file", part(n_tensors=2**63)),
     ("huge number of keys", "18446744073709551615 metadata keys do not fit", part(n_keys=2**64 - 1)),
@@ -84,11 +81,8 @@ for name, phrase, change in [
      sparse(typed(STRING, struct.pack("<Q", 1 << 30)), 2 << 30)),
     ("name of a gigabyte", "makes the header longer than",
      lambda g: (g.head()[:8] + struct.pack("<QQ", 1, 0) + struct.pack("<Q", 1 << 30), 2 << 30)),
-]:
-    container.add(name, phrase, change)
-
-config = Kinds("gguf", character, write, "m.gguf", SHOWS)
-for name, phrase, change in [
+])
+KINDS += kinds_of("gguf", character, write, "m.gguf", SHOWS, [
     ("another architecture", "the architecture is gpt2", key("general.architecture", STRING, "gpt2")),
     ("huge context", "context_length is 4294967295", key("llama.context_length", U32, 2**32 - 1)),
     ("vocabulary of another size", "llama.vocab_size is 7, but token_embd.weight has 6", key("llama.vocab_size", U32, 7)),
@@ -101,26 +95,23 @@ for name, phrase, change in [
      lambda g: g.tensors.append(Tensor("rope_freqs.weight", [2], 1, bytes(4)))),
     ("RoPE's original context of zero", "rope_scaling_context is 0",
      key("llama.rope.scaling.llama3.original_context_length", U32, 0)),
-]:
-    config.add(name, phrase, change)
-
-tensors = Kinds("gguf", character, write, "m.gguf", PASSES)
-tensors.add("a layer too many", "unexpected tensor blk.1.attn_norm.weight", extra("blk.1.attn_norm.weight", [8]))
-
-characters = Kinds("gguf character vocabulary", character, write, "m.gguf", SHOWS)
-characters.add("negative beginning of text", "tokenizer.ggml.bos_token_id is -1",
-               key("tokenizer.ggml.bos_token_id", I32, -1))
-characters.add("more tokens than the model", "the tokenizer has 7 tokens, but the model has 6",
-               lambda g: g.metadata.update(sound.character_metadata([*sound.CHARACTERS, "c"])), inspect=PASSES)
-
-pieces = Kinds("gguf SentencePiece vocabulary", sentencepiece, write, "m.gguf", SHOWS)
-for name, phrase, change in [
+])
+KINDS += kinds_of("gguf", character, write, "m.gguf", PASSES, [
+    ("a layer too many", "unexpected tensor blk.1.attn_norm.weight", extra("blk.1.attn_norm.weight", [8])),
+])
+KINDS += kinds_of("gguf character vocabulary", character, write, "m.gguf", SHOWS, [
+    ("negative beginning of text", "tokenizer.ggml.bos_token_id is -1", key("tokenizer.ggml.bos_token_id", I32, -1)),
+])
+KINDS += kinds_of("gguf character vocabulary", character, write, "m.gguf", PASSES, [
+    ("more tokens than the model", "the tokenizer has 7 tokens, but the model has 6",
+     lambda g: g.metadata.update(sound.character_metadata([*sound.CHARACTERS, "c"]))),
+])
+KINDS += kinds_of("gguf SentencePiece vocabulary", sentencepiece, write, "m.gguf", SHOWS, [
     ("no scores", "tokenizer.ggml.scores is missing", without("tokenizer.ggml.scores")),
     ("end of text that wraps to an id", "tokenizer.ggml.eos_token_id is 4294967298",
      key("tokenizer.ggml.eos_token_id", U64, 2**32 + 2)),
-]:
-    pieces.add(name, phrase, change)
-pieces.add("fewer pieces than the model", "the tokenizer has 263 tokens, but the model has 264",
-           lambda g: g.metadata.update(sound.sentencepiece_metadata(sound.PIECES[:-1])), inspect=PASSES)
-
-KINDS = [*container.all, *config.all, *tensors.all, *characters.all, *pieces.all]
+])
+KINDS += kinds_of("gguf SentencePiece vocabulary", sentencepiece, write, "m.gguf", PASSES, [
+    ("fewer pieces than the model", "the tokenizer has 263 tokens, but the model has 264",
+     lambda g: g.metadata.update(sound.sentencepiece_metadata(sound.PIECES[:-1]))),
+])

@@ -2,7 +2,7 @@
 
 import sound
 from bad_gguf import extra, key, write
-from kinds import PASSES, SHOWS, Kinds
+from kinds import PASSES, SHOWS, kinds_of
 from sound import I32, U32, Tensor
 
 
@@ -42,7 +42,7 @@ def dims(name, *dims):
 
 
 KINDS = []
-for make, inspect, kinds in [
+for make, inspect, defects in [
     (qwen2, PASSES, [
         ("no bias", "blk.0.attn_q.bias of shape [8] is missing", lambda g: g.tensors.remove(g.tensor("blk.0.attn_q.bias"))),
         ("bias of the output projection", "qwen2 models with biases (blk.0.attn_output.bias)",
@@ -66,7 +66,4 @@ for make, inspect, kinds in [
     (mixtral, PASSES, [
         ("a tensor for each expert", "one tensor per expert (blk.0.ffn_gate.0.weight) is not supported", experts_apart)]),
 ]:
-    of_family = Kinds(f"gguf {make.__name__}", make, write, "m.gguf", inspect)
-    for name, phrase, change in kinds:
-        of_family.add(name, phrase, change)
-    KINDS += of_family.all
+    KINDS += kinds_of(f"gguf {make.__name__}", make, write, "m.gguf", inspect, defects)

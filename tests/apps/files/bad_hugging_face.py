@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import sound
-from kinds import PASSES, SHOWS, Kinds
+from kinds import PASSES, REFUSES, SHOWS, kinds_of
 
 BOMB = b'{"a":[' + b"0," * 5_000_000 + b"0]}"
 ONE, TWO = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
@@ -82,17 +82,15 @@ def without(find):
     return change
 
 
-config = Kinds("config.json", single, write, "config.json")
 CONFIG = "config.json"
-for name, phrase, change in [
+KINDS = kinds_of(CONFIG, single, write, CONFIG, REFUSES, [
     ("missing", "cannot", raw(CONFIG, None)), ("list in place of the object", "is missing", raw(CONFIG, b"[]")),
     ("nested a hundred thousand deep", "nested deeper than 64", raw(CONFIG, b"[" * 100_000)),
     ("five million values", "more than 4194304 values", raw(CONFIG, BOMB)),
     ("head_dim that the matrices do not have", "q_proj.weight has shape [8, 8], expected [32, 8] from config.json", put(at(CONFIG, "head_dim"), 16)),
     ("RoPE factors that are no numbers", "long_factor contains \"x\", expected numbers",
      put(at(CONFIG, "rope_parameters"), {"rope_type": "longrope", "short_factor": [1.0], "long_factor": ["x"]})),
-]:
-    config.add(name, phrase, change)
+])
 
 
 def write_sparse(folder, model, _):
@@ -102,52 +100,40 @@ def write_sparse(folder, model, _):
     return path, None
 
 
-sparse = Kinds("config.json", single, write_sparse, "config.json")
-sparse.add("gigabyte of zeros", "more than the limit of 16777216", lambda m: None)
-
+KINDS += kinds_of(CONFIG, single, write_sparse, CONFIG, REFUSES, [
+    ("gigabyte of zeros", "more than the limit of 16777216", lambda m: None),
+])
 
 # ---- safetensors ----
 
-def text(data, size=None):
-    """Returns a function that replaces the safetensors header with `data`, and its stored size with `size` if given."""
-    return lambda m: m.files.update({"model.safetensors": m.shards["model.safetensors"].pack(data, size)})
+def text(data):
+    """Returns a function that replaces the safetensors header with `data`."""
+    return lambda m: m.files.update({"model.safetensors": m.shards["model.safetensors"].pack(data)})
 
 
 def entry(name, key, value):
     return lambda m: m.shards["model.safetensors"].header[name].update({key: value})
 
 
-def without_tensor(name, shard="model.safetensors"):
-    def change(m):
-        arrays = {k: a for k, a in m.arrays.items() if k in m.shards[shard].header and k != name}
-        m.shards[shard] = sound.Safetensors(arrays)
-    return change
+def tensors(change):
+    """Returns a function that replaces a model's tensors, {name: array}, by change(tensors)."""
+    return lambda m: m.shards.update({"model.safetensors": sound.Safetensors(change(m.arrays))})
 
 
-def with_tensors(**arrays):
-    def change(m):
-        named = {name.replace("__", "."): a for name, a in arrays.items()}
-        m.shards["model.safetensors"] = sound.Safetensors({**m.arrays, **named})
-    return change
-
-
-floats = Kinds("safetensors", single, write, "model.safetensors")
-for name, phrase, change in [
+KINDS += kinds_of("safetensors", single, write, "model.safetensors", REFUSES, [
     ("empty", "is an empty file", raw("model.safetensors", b"")),
     ("missing", "No such file", lambda m: m.shards.clear()),
     ("header of five million values", "more than 4194304 values", text(BOMB)),
-]:
-    floats.add(name, phrase, change)
+])
 
 # ---- The index of shards ----
 
-index = Kinds("index", sharded, write, INDEX)
-for name, phrase, file, change in [
-    ("cut in half", "not valid JSON", INDEX, lambda m: m.files.update({INDEX: json.dumps(m.files[INDEX]).encode()[:40]})),
-    ("shard that is no safetensors", "a header of", "config.json", put(at(INDEX, "weight_map", NORM), "config.json")),
-    ("shard that is empty", "is an empty file", ONE, raw(ONE, b"")),
+for file, defect in [
+    (INDEX, ("cut in half", "not valid JSON", lambda m: m.files.update({INDEX: json.dumps(m.files[INDEX]).encode()[:40]}))),
+    (CONFIG, ("shard that is no safetensors", "a header of", put(at(INDEX, "weight_map", NORM), CONFIG))),
+    (ONE, ("shard that is empty", "is an empty file", raw(ONE, b""))),
 ]:
-    index.add(name, phrase, change, file=file)
+    KINDS += kinds_of("index", sharded, write, file, REFUSES, [defect])
 
 # ---- The tokenizer's files ----
 
@@ -161,8 +147,7 @@ def renamed(old, new):
 
 
 VOCAB = ("tokenizer.json", "model", "vocab")
-tokenizers = []
-for make, file, inspect, kinds in [
+for make, file, inspect, defects in [
     (single, "tokenizer.json", SHOWS, [("missing", "cannot", raw("tokenizer.json", None)),
                                        ("huge id", "the vocabulary's IDs are not 0 to 5", put(at(*VOCAB, "a"), 2**64 - 1))]),
     (sentencepiece, "tokenizer.json", SHOWS, [("piece of two megabytes", "piece 263 has 2000000 bytes",
@@ -171,33 +156,22 @@ for make, file, inspect, kinds in [
                                     put(at(*VOCAB, "c"), 264))]),
     (sentencepiece, "tokenizer_config.json", SHOWS, [("missing", "cannot", raw("tokenizer_config.json", None))]),
 ]:
-    of_tokenizer = Kinds(f"{make.__name__} {file}", make, write, file, inspect)
-    for name, phrase, change in kinds:
-        of_tokenizer.add(name, phrase, change)
-    tokenizers += of_tokenizer.all
+    KINDS += kinds_of(f"{make.__name__} {file}", make, write, file, inspect, defects)
 
 # ---- Other model families ----
 
 EXPERT = "model.layers.0.mlp.experts.2.up_proj.weight"
-
-
-def in_sixteen_bits(name):
-    def change(m):
-        m.shards["model.safetensors"] = sound.Safetensors({**m.arrays, name: m.arrays[name].astype(np.float16)})
-    return change
-
-
 SWITCHED = {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 0}
-families = []
-for make, file, kinds in [
+for make, file, defects in [
     (qwen3_moe, "model.safetensors", [
-        ("an expert that is missing", f"{EXPERT} of shape [12, 8] is missing", without_tensor(EXPERT)),
+        ("an expert that is missing", f"{EXPERT} of shape [12, 8] is missing",
+         tensors(lambda a: {name: array for name, array in a.items() if name != EXPERT})),
         ("an expert of another shape", f"{EXPERT} has shape [8, 12], expected [12, 8] from config.json",
          entry(EXPERT, "shape", [8, 12])),
         ("an expert of another type", f"{EXPERT} has type F16, but model.layers.0.mlp.experts.0.up_proj.weight has type F32",
-         in_sixteen_bits(EXPERT)),
+         tensors(lambda a: a | {EXPERT: a[EXPERT].astype(np.float16)})),
         ("an expert too many", "tensor model.layers.0.mlp.experts.4.up_proj.weight matches no expert of the model",
-         with_tensors(model__layers__0__mlp__experts__4__up_proj__weight=np.zeros((12, 8), np.float32)))]),
+         tensors(lambda a: a | {EXPERT.replace(".2.", ".4."): np.zeros((12, 8), np.float32)}))]),
     (qwen3, CONFIG, [
         ("window that is not a number", '"sliding_window" is not an integer',
          lambda m: m.files[CONFIG].update(SWITCHED, sliding_window="5")),
@@ -224,9 +198,4 @@ for make, file, kinds in [
     (mistral, CONFIG, [
         ("window of zero", "sliding_window is 0", put(at(CONFIG, "sliding_window"), 0))]),
 ]:
-    of_family = Kinds(make.__name__, make, write, file)
-    for name, phrase, change in kinds:
-        of_family.add(name, phrase, change)
-    families += of_family.all
-
-KINDS = [*config.all, *sparse.all, *floats.all, *index.all, *tokenizers, *families]
+    KINDS += kinds_of(make.__name__, make, write, file, REFUSES, defects)

@@ -4,7 +4,7 @@ import json
 import struct
 
 import sound
-from kinds import PASSES, Kinds, write_file
+from kinds import PASSES, REFUSES, kinds_of, write_file
 
 DIM, HIDDEN, LAYERS, HEADS, KV_HEADS, VOCAB, CONTEXT = range(7)
 
@@ -37,8 +37,7 @@ def part(**values):
 
 KINDS = []
 for version in (0, 1, 2):
-    kinds = Kinds(f"llama2.c version {version}", lambda version=version: sound.Llama2c(version), write, "m.bin")
-    for name, phrase, change in [
+    defects = [
         ("header alone", "bytes, but its llama2.c version", lambda m: m.header()),
         ("huge width", "dim is 2147483647", number(DIM, 2**31 - 1)),
         ("a layer too many", "bytes, but its llama2.c version", number(LAYERS, 2)),
@@ -47,49 +46,43 @@ for version in (0, 1, 2):
          lambda m: [number(LAYERS, 1024)(m), number(DIM, 1 << 17)(m), number(HIDDEN, 1 << 20)(m)] and None),
         ("huge vocabulary", "vocab_size is 2147483647", number(VOCAB, 2**31 - 1)),
         ("huge context", "context_length is 1073741824", number(CONTEXT, 1 << 30)),
-    ]:
-        kinds.add(name, phrase, change)
+    ]
     if version == 0:
-        for name, phrase, change in [
+        defects += [
             ("27 bytes", "27 bytes, too few for a model", lambda m: m.pack()[:27]),
             ("no vocabulary", "vocab_size is 0", number(VOCAB, 0)),
             ("untied without its output", "bytes, but its llama2.c version 0", number(VOCAB, -6)),
             ("longer tables than there are", "bytes, but its llama2.c version 0", number(CONTEXT, 17)),
             ("text", "neither a GGUF nor a llama2.c file", lambda m: b"Once upon a time there was a model. " * 20),
             ("sparse terabyte", "bytes, but its llama2.c version 0", lambda m: (m.pack(), 1 << 40)),
-        ]:
-            kinds.add(name, phrase, change)
+        ]
     else:
-        for name, phrase, change in [
+        defects += [
             ("header cut off", "the header is truncated", lambda m: m.pack()[:255]),
             ("version 3", "llama2.c version 3 is not supported", part(version=3)),
             ("magic of the other byte order", "neither a GGUF nor a llama2.c file", part(magic=0x32346B61)),
             ("negative vocabulary", "the header has a vocabulary size of -6", number(VOCAB, -6)),
             ("flag of 2", "shared-output flag of 2", part(shared=2)),
             ("untied without its output", "bytes, but its llama2.c version", part(shared=0)),
-        ]:
-            kinds.add(name, phrase, change)
+        ]
     if version == 2:
-        for name, phrase, change in [
+        defects += [
             ("groups of none", "group size 0 does not divide", part(group=0)),
             ("groups that do not divide the width", "group size 3 does not divide", part(group=3)),
             ("groups longer than a row", "group size 2147483647 does not divide", part(group=2**31 - 1)),
             ("groups of another size", "bytes, but its llama2.c version 2", part(group=2)),
-        ]:
-            kinds.add(name, phrase, change)
-    KINDS += kinds.all
+        ]
+    KINDS += kinds_of(f"llama2.c version {version}", lambda version=version: sound.Llama2c(version), write, "m.bin", REFUSES,
+                      defects)
 
 
 # ---- tokenizer.bin ----
 
-vocabulary = Kinds("tokenizer.bin", sound.TokenizerBin, write_tokenizer, "t.bin", PASSES)
-for name, phrase, change in [
+KINDS += kinds_of("tokenizer.bin", sound.TokenizerBin, write_tokenizer, "t.bin", PASSES, [
     ("piece too few", "263 tokens, but the model has 264", lambda t: t.pieces.pop() and None),
     ("piece of a gigabyte", "has 1073741824 bytes, more than the longest's 65535",
      lambda t: (struct.pack("<ifi", 65535, 0.0, 1 << 30), 2 << 30)),
     ("longest piece of a gigabyte", "not a supported tokenizer",
      lambda t: (struct.pack("<ifi", 1 << 30, 0.0, 1 << 30), 2 << 30)),
     ("sparse gigabytes of zeros", "piece 0 has length 0", lambda t: (struct.pack("<i", 8), 2 << 30)),
-]:
-    vocabulary.add(name, phrase, change)
-KINDS += vocabulary.all
+])

@@ -8,7 +8,7 @@ import pytest
 import safetensors.numpy
 
 import sound
-from support import FAILED, WRONG_USAGE, assert_refused, export, run
+from support import FAILED, WRONG_USAGE, assert_refused, export, run, succeed
 
 SHAPE = sound.Shape(dim=24, hidden=20, layers=2, heads=4, kv_heads=2, tied=False, theta=500000.0, eps=1e-6)
 LLAMA2C = sound.Shape(layers=2, tied=False)
@@ -17,6 +17,14 @@ LLAMA2C = sound.Shape(layers=2, tied=False)
 def bits_of(gguf_file):
     """Returns {tensor name: (type, bytes)}, read by the gguf package."""
     return {t.name: (t.tensor_type.name, t.data.tobytes()) for t in gguf.GGUFReader(gguf_file).tensors}
+
+
+def write(path, shape, arrays, form="gguf"):
+    """Writes a model to the path as GGUF, or as a Hugging Face directory if `form` is "hf". Returns the path."""
+    if form == "hf":
+        return sound.HfDirectory(shape, arrays).write(path)
+    path.write_bytes(sound.Gguf(shape, arrays).pack())
+    return path
 
 
 def planted(shape, kind):
@@ -37,8 +45,7 @@ def planted(shape, kind):
 @pytest.mark.parametrize("kind", ["f32", "f16", "bf16"])
 @pytest.mark.parametrize("shards", [[], ["--max-shard-bytes", "3000"]], ids=["one file", "shards"])
 def test_gguf_hugging_face_round_trip_is_exact(tmp_path, kind, shards):
-    arrays = planted(SHAPE, kind)
-    (tmp_path / "a.gguf").write_bytes(sound.Gguf(SHAPE, arrays).pack())
+    write(tmp_path / "a.gguf", SHAPE, planted(SHAPE, kind))
     before = bits_of(tmp_path / "a.gguf")
     assert before["blk.0.attn_q.weight"][0] == kind.upper()
     export(tmp_path / "a.gguf", tmp_path / "hf", "--format", "hf", *shards)
@@ -74,11 +81,7 @@ def of_tokens(name):
 @pytest.mark.parametrize("form", ["gguf", "hf"])
 def test_blocks_match_the_gguf_package(tmp_path, kind, form):
     arrays = sound.weights(BLOCKS)
-    source = tmp_path / "source"
-    if form == "gguf":
-        source.write_bytes(sound.Gguf(BLOCKS, arrays).pack())
-    else:
-        sound.HfDirectory(BLOCKS, arrays).write(source)
+    source = write(tmp_path / "source", BLOCKS, arrays, form)
     read = bits_of(export(source, tmp_path / "m.gguf", "--type", kind))
     assert read.keys() == arrays.keys()
     for name, array in arrays.items():
@@ -99,13 +102,9 @@ MIXTURES = {"q4_k_m": ("Q4_K", 15), "q5_k_m": ("Q5_K", 17), "q6_k": ("Q6_K", 18)
 @pytest.mark.parametrize("kind", MIXTURES)
 @pytest.mark.parametrize("form", ["gguf", "hf"])
 def test_mixtures_match_llama_cpp(tmp_path, kind, form):
-    arrays, source = sound.weights(MIXED), tmp_path / "source"
-    if form == "gguf":
-        source.write_bytes(sound.Gguf(MIXED, arrays).pack())
-    else:
-        sound.HfDirectory(MIXED, arrays).write(source)
-    done = run("export", source, "--out", tmp_path / "m.gguf", "--type", kind)
-    assert done.returncode == 0 and "not whole blocks" not in done.stderr, done.stderr
+    arrays = sound.weights(MIXED)
+    done = succeed("export", write(tmp_path / "source", MIXED, arrays, form), "--out", tmp_path / "m.gguf", "--type", kind)
+    assert "not whole blocks" not in done.stderr, done.stderr
     read = bits_of(tmp_path / "m.gguf")
     most, number = MIXTURES[kind]
     for name, array in arrays.items():
@@ -119,8 +118,7 @@ def test_mixtures_match_llama_cpp(tmp_path, kind, form):
 
 def test_mixtures_report_fallback_types(tmp_path):
     (tmp_path / "a.gguf").write_bytes(sound.Gguf(sound.Shape(dim=64, hidden=72)).pack())
-    done = run("export", tmp_path / "a.gguf", "--out", tmp_path / "b.gguf", "--type", "q4_k_m")
-    assert done.returncode == 0
+    done = succeed("export", tmp_path / "a.gguf", "--out", tmp_path / "b.gguf", "--type", "q4_k_m")
     assert "8 of 8 matrices have rows that are not whole blocks of 256" in done.stderr, done.stderr
     read = bits_of(tmp_path / "b.gguf")
     assert read["blk.0.ffn_down.weight"][0] == "F16" and read["token_embd.weight"][0] == "Q8_0"
@@ -129,10 +127,9 @@ def test_mixtures_report_fallback_types(tmp_path):
 
 @pytest.mark.parametrize("args, dtype", [([], np.float32), (["--type", "f16"], np.float16)])
 def test_blocks_are_dequantized_for_hugging_face(tmp_path, args, dtype):
-    (tmp_path / "a.gguf").write_bytes(sound.Gguf(BLOCKS, sound.weights(BLOCKS)).pack())
+    write(tmp_path / "a.gguf", BLOCKS, sound.weights(BLOCKS))
     export(tmp_path / "a.gguf", tmp_path / "b.gguf", "--type", "q4_1")
-    done = run("export", tmp_path / "b.gguf", "--out", tmp_path / "hf", "--format", "hf", *args)
-    assert done.returncode == 0, done.stderr
+    done = succeed("export", tmp_path / "b.gguf", "--out", tmp_path / "hf", "--format", "hf", *args)
     assert ("its blocks are written as f32" in done.stderr) == (not args)
     arrays = {t.name: gguf.quants.dequantize(t.data, t.tensor_type).reshape(t.shape[::-1])
               for t in gguf.GGUFReader(tmp_path / "b.gguf").tensors}
@@ -144,7 +141,7 @@ def test_blocks_are_dequantized_for_hugging_face(tmp_path, args, dtype):
 
 def test_blocks_are_dequantized_for_llama2c(tmp_path):
     shape = sound.Shape(dim=64, hidden=96, layers=1, heads=4)
-    (tmp_path / "a.gguf").write_bytes(sound.Gguf(shape, sound.weights(shape)).pack())
+    write(tmp_path / "a.gguf", shape, sound.weights(shape))
     export(tmp_path / "a.gguf", tmp_path / "b.gguf", "--type", "q8_0")
     export(tmp_path / "b.gguf", tmp_path / "m.bin", "--format", "llama2c", "--type", "f32")
     export(tmp_path / "m.bin", tmp_path / "c.gguf", "--tokenizer", tmp_path / "m.tokenizer.bin")
@@ -187,7 +184,7 @@ def test_non_finite_half_weights_are_rejected(tmp_path, kind, place, value):
     arrays[place].reshape(-1)[-1] = value
     if kind == "bf16":
         arrays = {name: (a.view(np.uint32) >> 16).astype(np.uint16) if a.ndim > 1 else a for name, a in arrays.items()}
-    (tmp_path / "a.gguf").write_bytes(sound.Gguf(SHAPE, arrays).pack())
+    write(tmp_path / "a.gguf", SHAPE, arrays)
     done = run("export", tmp_path / "a.gguf", "--out", tmp_path / "b.gguf", "--type", "f16")
     assert_refused(done, FAILED, tmp_path / "a.gguf", f'tensor "{place}" contains {str(value)}', "convert or train the model again")
     assert not (tmp_path / "b.gguf").exists()

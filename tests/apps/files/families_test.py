@@ -9,6 +9,7 @@ import pytest
 import random_models
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers)
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
 from support import (ACCENTED, FAILED, LONG, TEXT, WRONG_USAGE, assert_refused, generate, logits_of, run,
@@ -141,7 +142,6 @@ def test_gpt_oss_as_published(tmp_path):
     (lambda t, key: t.update({key: torch.ones(2)}), "gate_up_proj matches no expert of the model"),
 ])
 def test_damaged_mxfp4_is_rejected_by_name(tmp_path, change, why):
-    from safetensors.torch import load_file, save_file
     directory = random_models.write_mxfp4(random_models.make("gpt_oss", hidden_size=64), tmp_path / "m")
     tensors = load_file(directory / "model.safetensors")
     change(tensors, "model.layers.1.mlp.experts.gate_up_proj")
@@ -170,10 +170,7 @@ def test_gguf_written_by_the_gguf_package(tmp_path, name):
     for key, tensor in model.state_dict().items():
         if key != "lm_head.weight":
             writer.add_tensor(names.get_name(key, (".weight", ".bias")), tensor.numpy())
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    gguf_copies.finish(writer)
     assert (log_probabilities(tmp_path / "m.gguf", IDS) - by_transformers(model, IDS)).abs().max() <= 1e-4
 
 
@@ -236,6 +233,7 @@ def test_older_gguf_of_latent_attention(tmp_path, name, type_):
      "RoPE parameters per layer type"),
     ("gpt_oss", {"attention_bias": False}, "attention_bias = false"),
     ("gpt_oss", {"swiglu_limit": 5.0}, "swiglu_limit = 5.0"),
+    ("gpt_oss", {"swiglu_alpha": 1.0}, "swiglu_alpha = 1.0"),
     ("glm4", {"attention_bias": "yes"}, "attention_bias = \"yes\""),
     ("glm4_moe", {"use_qk_norm": True}, "use_qk_norm = true"),
     ("granite", {"mlp_bias": True}, "mlp_bias = true"),
@@ -262,7 +260,6 @@ def test_unsupported_parts_are_rejected_by_name(tmp_path, name, keys, missing):
     ("llama", "model.layers.1.self_attn.kv_a_proj_with_mqa.weight", "llama models with latent attention"),
 ])
 def test_unexpected_tensors_are_rejected_by_name(tmp_path, name, tensor, missing):
-    from safetensors.torch import load_file, save_file
     directory = random_models.write(random_models.make(name), tmp_path / "m")
     tensors = load_file(directory / "model.safetensors")
     save_file({**tensors, tensor: torch.ones(4)}, directory / "model.safetensors")
@@ -306,7 +303,6 @@ def test_stacked_experts_may_span_several_files(tmp_path):
 @pytest.mark.parametrize("name, in_gguf", [("llama", False), ("deepseek_v3", True), ("glm4_moe", True)])
 def test_modules_of_multi_token_prediction_are_kept_where_other_programs_read_them(tmp_path, name, in_gguf):
     """num_hidden_layers in config.json excludes the MTP module, and block_count in GGUF includes it."""
-    from safetensors.torch import load_file
     directory = random_models.write_ahead(name, tmp_path / "m")
     succeed("export", directory, "--out", tmp_path / "without.gguf", "--layers", "3")
     expected = log_probabilities(tmp_path / "without.gguf", IDS[:20])
@@ -337,7 +333,6 @@ def test_modules_of_multi_token_prediction_are_kept_where_other_programs_read_th
     ("qwen2_moe", "mlp.gate", "matches no linear layer"),
     ("deepseek_v3", "self_attn.kv_b_proj", "adapters of latent attention's matrices per head")])
 def test_adapters_of_experts_and_heads_are_rejected_by_name(tmp_path, name, target, why):
-    from safetensors.torch import save_file
     directory = random_models.write(random_models.make(name), tmp_path / "m")
     adapter = tmp_path / "adapter"
     adapter.mkdir()

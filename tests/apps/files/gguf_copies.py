@@ -22,6 +22,10 @@ def copy(source, target, change=lambda tensors: tensors, keys=None, without=(), 
             writer.add_key_value(key, field.contents(), kinds[0], sub_type=kinds[-1])
     for name, (array, kind) in change({t.name: (t.data, t.tensor_type) for t in reader.tensors}).items():
         writer.add_tensor(name, array, raw_dtype=kind)
+    finish(writer)
+
+
+def finish(writer):
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

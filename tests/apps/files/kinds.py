@@ -22,18 +22,15 @@ class Kind:
     prompts: str = None  # name of a file for --prompts, which only generate reads; None: no file
 
 
-class Kinds:
-    """Kinds of bad files made from one valid model, which `make()` returns and `write(folder, model, …)` writes."""
-
-    def __init__(self, prefix, make, write, file, inspect=REFUSES):
-        self.prefix, self.make, self.write, self.file, self.inspect = prefix, make, write, file, inspect
-        self.all = []
-
-    def add(self, name, phrase, change, file=None, inspect=None):
-        def write(folder):
-            model = self.make()
-            return self.write(folder, model, change(model))
-        self.all.append(Kind(f"{self.prefix}: {name}", phrase, write, file or self.file, inspect or self.inspect))
+def kinds_of(prefix, make, write, file, inspect, defects):
+    """Returns kinds of bad files made from one valid model, which `make()` returns and `write(folder, model, change(model))`
+    writes. `defects` are tuples (name, phrase, change)."""
+    def bad(change):
+        def write_bad(folder):
+            model = make()
+            return write(folder, model, change(model))
+        return write_bad
+    return [Kind(f"{prefix}: {name}", phrase, bad(change), file, inspect) for name, phrase, change in defects]
 
 
 def write_file(path, packed):

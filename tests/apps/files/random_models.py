@@ -111,13 +111,17 @@ ARCHITECTURES = {"mistral": ("llama", "llama"), "mixtral": ("llama", "mixtral"),
 GGUF_WINDOWS = ("gemma2", "gemma3_text", "phi3", "gpt_oss")  # families whose sliding window GGUF can store
 
 
-def make(name, **more):
-    torch.manual_seed(7)
+def config_of(name, **more):
     config_class, own = GEMMA_27B if name == "gemma2 27b" else MODELS[name]
     own = {**SHARED, **own, **more}
     if "rope_theta" in own:
         own["rope_parameters"] = {"rope_type": "default", "rope_theta": own.pop("rope_theta")}
-    model = transformers.AutoModelForCausalLM.from_config(config_class(**own)).eval()
+    return config_class(**own)
+
+
+def make(name, **more):
+    torch.manual_seed(7)
+    model = transformers.AutoModelForCausalLM.from_config(config_of(name, **more)).eval()
     with torch.no_grad():
         for key, parameter in model.named_parameters():
             if parameter.dim() > 1:

@@ -64,8 +64,8 @@ class Shape:
         return shapes
 
 
-def weights(shape, dtype=np.float32, seed=1):
-    random = np.random.default_rng(seed)
+def weights(shape, dtype=np.float32):
+    random = np.random.default_rng(1)
     return {name: random.standard_normal(size).astype(np.float32 if len(size) == 1 else dtype)
             for name, size in shape.tensors().items()}
 
@@ -144,9 +144,6 @@ class Gguf:
 
     def key(self, name, kind, value):
         self.metadata[name] = (kind, value)
-
-    def offset_of(self, name):
-        return self.offsets()[[t.name for t in self.tensors].index(name)]
 
     def offsets(self):
         at, offsets = 0, []
@@ -242,9 +239,9 @@ class Safetensors:
             self.header[name] = {"dtype": SAFETENSORS[array.dtype], "shape": list(array.shape),
                                  "data_offsets": [begin, len(self.data)]}
 
-    def pack(self, text=None, size=None):
+    def pack(self, text=None):
         text = json.dumps(self.header).encode() if text is None else text
-        return struct.pack("<Q", len(text) if size is None else size) + text + self.data
+        return struct.pack("<Q", len(text)) + text + self.data
 
 
 def hf_config(shape):
@@ -291,7 +288,6 @@ class HfDirectory:
     """A Hugging Face directory. `files` is {name: bytes, or a value to write as JSON, or None for no file}."""
 
     def __init__(self, shape, arrays=None, shards=1, tokenizer=None):
-        self.shape = shape
         self.arrays = hf_arrays(shape, weights(shape) if arrays is None else arrays)
         self.files = {"config.json": hf_config(shape), "tokenizer.json": tokenizer or character_json(),
                       "tokenizer_config.json": {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": END,
@@ -362,9 +358,8 @@ def group_size(shape):
 
 
 class Llama2c:
-    def __init__(self, version, shape=None, arrays=None):
-        self.version, self.shape = version, shape or Shape()
-        self.arrays = weights(self.shape) if arrays is None else arrays
+    def __init__(self, version, shape=Shape()):
+        self.version, self.shape, self.arrays = version, shape, weights(shape)
         s = self.shape
         vocab = -s.vocab if version == 0 and not s.tied else s.vocab
         self.magic, self.shared = LLAMA2C, int(s.tied)
@@ -403,8 +398,8 @@ class TokenizerBin:
     def __init__(self):
         texts = [p[0].replace("▁", " ") for p in PIECES]
         texts[1], texts[2] = "\n<s>\n", "\n</s>\n"
-        self.pieces = [[score, None, text.encode()] for text, (_, score, _) in zip(texts, PIECES)]
+        self.pieces = [(score, text.encode()) for text, (_, score, _) in zip(texts, PIECES)]
 
     def pack(self):
-        return struct.pack("<i", max(len(text) for _, _, text in self.pieces)) + b"".join(
-            struct.pack("<fi", score, len(text) if size is None else size) + text for score, size, text in self.pieces)
+        return struct.pack("<i", max(len(text) for _, text in self.pieces)) + b"".join(
+            struct.pack("<fi", score, len(text)) + text for score, text in self.pieces)

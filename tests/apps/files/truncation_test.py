@@ -1,6 +1,5 @@
 """Tests that truncated files are rejected, at every length, in one process."""
 
-import os
 import subprocess
 
 import pytest
@@ -9,8 +8,7 @@ import bad_gguf
 import bad_hugging_face
 import bad_llama2c
 import sound
-
-TOOL = os.environ["FOLIO_TRUNCATION_TOOL"]
+from support import BUILD
 
 
 def gguf(folder, make):
@@ -59,7 +57,7 @@ FILES = {
 @pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in FILES.items()])
 def test_every_truncation_is_rejected(tmp_path, make):
     arguments = make(tmp_path)
-    done = subprocess.run([TOOL, *map(str, arguments)], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([BUILD / "tests/truncation_tool", *map(str, arguments)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "", f"read after these cuts: {done.stdout}"
     assert arguments[2].stat().st_size == 0

@@ -123,7 +123,8 @@ int run(const std::vector<std::string>& args) {
   } else if (is("to-hf", 3)) {
     to_hf(args[1], args[2], std::stoll(args[3]));
   } else if (is("from-hf", 2)) {
-    write_gguf_model(args[2], read_hf_directory(args[1]), "from-hf", {});
+    const Weights weights = to_weights(read_hf_model(args[1]));
+    write_gguf_model(args[2], weights.config, weights.views(), "from-hf", {});
   } else if (is("quantize", 3)) {
     quantize_file(args[1], args[2], args[3]);
   } else if (is("dequantize", 3)) {

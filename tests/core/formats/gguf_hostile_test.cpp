@@ -57,8 +57,8 @@ class GgufHostile : public ::testing::Test {
   }
   void expect_refused(const RawGguf& file, const std::string& part) const {
     const std::string message = refusal(file.bytes());
-    EXPECT_TRUE(test::contains(message, part)) << message;
-    EXPECT_TRUE(test::contains(message, "f.gguf")) << message;
+    EXPECT_TRUE(test::contains(message, part));
+    EXPECT_TRUE(test::contains(message, "f.gguf"));
   }
   [[nodiscard]] bool is_taken(const std::string& bytes) const {
     test::write_bytes(dir_ / "f.gguf", bytes);
@@ -112,7 +112,7 @@ TEST_F(GgufHostile, SurvivesEverySingleByteChange) {
 }
 
 TEST_F(GgufHostile, RejectsOtherMagicAndVersions) {
-  EXPECT_ERROR([&] { throw Error(refusal("GGML" + std::string(100, '\0'))); }(), "not a GGUF file");
+  EXPECT_TRUE(test::contains(refusal("GGML" + std::string(100, '\0')), "not a GGUF file"));
   RawGguf file;
   for (const uint32_t version : {0U, 1U, 4U, 0x03000000U}) {
     file.version = version;
@@ -288,7 +288,7 @@ TEST_F(GgufHostile, EscapesHostileNamesInErrors) {
   const std::string name = "\x1B[31m\n\xFF" + std::string(5000, 'x');
   file.tensors = {{.name = name, .type = 999}};
   const std::string message = refusal(file.bytes());
-  EXPECT_TRUE(test::contains(message, "\\x1B[31m\\x0A\\xFF")) << message;
+  EXPECT_TRUE(test::contains(message, "\\x1B[31m\\x0A\\xFF"));
   EXPECT_LT(message.size(), 1000U);
   file.tensors.clear();
   file.pairs = {pair(name, 99, "")};

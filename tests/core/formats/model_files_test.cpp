@@ -22,7 +22,7 @@ TEST(ReadModel, DetectsTheFormatFromContent) {
     const Weights weights = numbered_weights(config);
     std::filesystem::create_directory(dir / "m.gguf");
     write_hf_directory(dir / "m.gguf", weights, 3);
-    write_gguf_model(dir / "m.safetensors", weights, "name", {});
+    write_gguf_model(dir / "m.safetensors", weights.config, weights.views(), "name", {});
     for (const int version : {0, 1}) {
       write_llama2c(dir / (fmt::format("m{}", version)), config, weights.views(), version);
     }

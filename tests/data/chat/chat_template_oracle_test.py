@@ -215,6 +215,15 @@ def test_other_templates_describe_tools_in_text():
         assert found[name]["has_system"] == (name != "gemma"), name
 
 
+@pytest.mark.parametrize("arguments", ["call.function.arguments", "'' + call.function.arguments"])
+def test_arguments_are_passed_as_text_if_a_template_prints_or_concatenates_them(arguments, tmp_path):
+    template = ("{{ tools | tojson if tools else '' }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% for call in m.tool_calls %}"
+                '<tool_call>{"name": "{{ call.function.name }}", "arguments": {{ ' + arguments + " }}}{% endfor %}<|im_end|>{% endfor %}"
+                "{% if add_generation_prompt %}[assistant]{% endif %}")
+    [found] = folio([{"template": template, "bos": BOS, "eos": EOS, "tool_format": True, "marks": ["<|im_end|>"]}], tmp_path)
+    assert (found["in_words"], found["arguments_as_text"], found["trigger"], found["closing"]) == (False, True, "<tool_call>", "}")
+
+
 def random_call(rng):
     """Returns a random tool call, and its arguments as a JSON string."""
     word = lambda: "".join(rng.choices("abc_ZÜ中😀 .,:;'\"\\{}[]<>/\n", k=rng.randrange(1, 9)))  # noqa: E731

@@ -1,9 +1,8 @@
 // Test tool that renders Jinja templates and chats.
 //   chat_template_tool FILE     FILE is a JSON list of requests; prints the list of results, {"error"} for a rejected
 //                               request. A request and its result are one of:
-//     {"template": Jinja (or "name": a built-in template or FILE), "bos", "eos", "messages", "add_generation_prompt":
-//      true or false (default: true),
-//      "tools": […], "arguments_as_text" (default: false), "marks": [other special tokens]}
+//     {"template": Jinja (or "name": a built-in template or FILE), "bos", "eos", "messages", "tools": […], "marks":
+//      [other special tokens]}
 //                            -> {"pieces": [[text, is_template], …], "end_of_turn": text}
 //     {"template", "bos", "eos", "marks", "tool_format": true}
 //                            -> the fields of ToolFormat
@@ -13,8 +12,6 @@
 //                            -> {"text": null}
 //     {"jinja": template, "variables": {…}, "said": [names of variables that count as message contents]}
 //                            -> {"text": rendered, "said": the parts of this text that come from these variables}
-#include <fmt/format.h>
-
 #include <array>
 #include <nlohmann/json.hpp>
 
@@ -108,12 +105,9 @@ Json chat(const Json& request) {
                                          ? chat_template_named(request.at("name").get<std::string>())
                                          : ChatTemplate(request.at("template").get<std::string>(), "the file");
   Json pieces = Json::array();
-  for (const ChatPiece& piece :
-       chat_template.render(messages_of(request.at("messages")), request.at("bos").get<std::string>(),
-                            request.at("eos").get<std::string>(),
-                            {.add_generation_prompt = request.value("add_generation_prompt", true),
-                            .tools = request.contains("tools") ? request["tools"].dump() : "",
-                            .arguments_as_text = request.value("arguments_as_text", false)})) {
+  for (const ChatPiece& piece : chat_template.render(
+           messages_of(request.at("messages")), request.at("bos").get<std::string>(),
+           request.at("eos").get<std::string>(), {.tools = request.contains("tools") ? request["tools"].dump() : ""})) {
     pieces.push_back({piece.text, piece.is_template});
   }
   Json result{{"pieces", pieces}};
@@ -140,8 +134,7 @@ Json format_of_calls(const Json& request) {
           {"has_spaces", format.has_spaces},
           {"arguments_as_text", format.arguments_as_text},
           {"in_words", format.in_words},
-          {"has_system", format.has_system},
-          {"marks", format.marks}};
+          {"has_system", format.has_system}};
 }
 
 Json chosen(const Json& request) {

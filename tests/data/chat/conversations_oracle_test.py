@@ -11,14 +11,13 @@ import subprocess
 
 import pytest
 import transformers
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 
 from published_templates import CHATML, LLAMA3, SMOLLM2, TRL, ZEPHYR
 
 TOOL = os.environ["FOLIO_CONVERSATIONS_TOOL"]
-MODEL = pathlib.Path(os.environ.get("FOLIO_SMOLLM2") or pathlib.Path(__file__).parents[3] / "data" / "smollm2" /
-                     "SmolLM2-135M-Instruct.Q4_1.gguf")
+MODEL = pathlib.Path(__file__).parents[3] / "data/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 LONG = "FOLIO_LONG" in os.environ  # set by `make long`: all conversations are compared
 
 # Special tokens that occur in the tested templates.

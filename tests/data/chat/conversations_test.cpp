@@ -52,6 +52,9 @@ TEST(ChatRenderer, ReportsWhetherAnEndIsLearned) {
   EXPECT_TRUE(  // the next turn's marker ends an answer
       learns_to_stop("{% for m in messages %}</s>{{ '[' + m.role + ']' + m.content }}{% endfor %}"
                      "{% if add_generation_prompt %}</s>[assistant]{% endif %}"));
+  EXPECT_TRUE(  // also if it directly precedes a message's content
+      learns_to_stop("{% for m in messages %}</s>{{ m.content }}{% endfor %}"
+                     "{% if add_generation_prompt %}</s>{% endif %}"));
   EXPECT_FALSE(learns_to_stop("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"));
   EXPECT_TRUE(learns_to_stop("{% for m in messages %}[{{ m.role }}]{{ m.content }}#\n{% endfor %}"));
   const auto generated = [](const std::string& answer) {
@@ -85,11 +88,8 @@ TEST(ChatRenderer, SplitsExamplesIfEarlierAnswersRenderDifferently) {
 }
 
 TEST(ChatRenderer, RejectsPromptsThatAreNotAPrefix) {
-  const std::string message = core::test::error_of([] {
-    static_cast<void>(shown(std::string(kTemplate) + "{% if add_generation_prompt %}(now){% endif %}", kTwoTurns));
-  });
-  EXPECT_NE(message.find("f: line 1: the chat template writes a different prefix before an answer"), std::string::npos)
-      << message;
+  EXPECT_ERROR(shown(std::string(kTemplate) + "{% if add_generation_prompt %}(now){% endif %}", kTwoTurns),
+               "f: line 1: the chat template writes a different prefix before an answer");
   EXPECT_ERROR(shown("{% if messages[1].content == 'u' %}{{ raise_exception('no') }}{% endif %}", kTwoTurns),
                "f: line 1: t: chat template, line 1: no");
 }
@@ -98,7 +98,8 @@ TEST(Conversations, ReadsJsonLines) {
   const TempDir dir;
   write_bytes(
       dir / "c.jsonl",
-      R"({"messages": [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Me."}], "id": 7})"
+      R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "Who"}, {"type": "text", "text": "?"}]},)"
+      R"( {"role": "assistant", "content": "Me."}], "id": 7})"
       "\n\n"
       R"({"messages": [{"role": "user", "content": "2+2"}, {"role": "assistant", "tool_calls": [{"type": "function",)"
       R"( "function": {"name": "add", "arguments": {"b": 2, "a": 2}}}]}, {"role": "tool", "name": "add", "content": )"
@@ -109,6 +110,7 @@ TEST(Conversations, ReadsJsonLines) {
   EXPECT_FALSE(are_conversations(documents, "id")) << "the field of texts is there";
   const auto all = read_conversations(documents);
   ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0].messages[0].content, "Who?");
   EXPECT_EQ(all[0].messages[1].content, "Me.");
   EXPECT_TRUE(all[0].tools.empty());
   EXPECT_EQ(all[1].messages[1].calls[0].arguments, R"({"b":2,"a":2})");
@@ -130,16 +132,13 @@ TEST(Conversations, DetectsFilesThatAreNotConversations) {
 TEST(Conversations, ErrorsNameTheBadLine) {
   const TempDir dir;
   const std::string path = (dir / "c.jsonl").string();
-  const auto error_with = [&](const std::string& line) {
+  const auto says = [&](const std::string& line, const std::string& what) {
     write_bytes(path, R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]})"
                       "\n" +
                           line + "\n");
-    return core::test::error_of([&] { static_cast<void>(read_conversations(Documents({path}))); });
-  };
-  const auto says = [&](const std::string& line, const std::string& what) {
-    const std::string message = error_with(line);
-    EXPECT_EQ(message.find(path + ": line 2"), 0U) << message;
-    EXPECT_NE(message.find(what), std::string::npos) << message;
+    const std::string message = core::test::error_of([&] { static_cast<void>(read_conversations(Documents({path}))); });
+    EXPECT_TRUE(message.starts_with(path + ": line 2")) << message;
+    EXPECT_TRUE(core::test::contains(message, what));
   };
   says("{", "JSON");
   says("[]", "not an object with \"messages\"");
@@ -148,6 +147,10 @@ TEST(Conversations, ErrorsNameTheBadLine) {
   says(R"({"messages": [{"content": "a"}]})", "messages must have a role: system, user, assistant or tool");
   says(R"({"messages": [{"role": "user", "content": 3}]})",
        "messages must have content, a string or a list of text parts");
+  for (const char* part : {R"({"type": "image", "text": "a"})", R"({"type": "text"})", R"({"text": "a"})", "3"}) {
+    says(fmt::format(R"({{"messages": [{{"role": "user", "content": [{}]}}]}})", part),
+         "messages must have content parts of type text only");
+  }
   says(R"({"messages": [{"role": "assistant", "content": "a", "weight": 0}]})",
        "have the field weight, which is not supported");
   says(R"({"messages": [{"role": "user", "content": "q"}]})", "no message has the role assistant");

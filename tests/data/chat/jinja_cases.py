@@ -96,7 +96,7 @@ BLOCKS = [
     "{{ 'x' if n is defined and n else 'y' }}", "{{ (s)(1) if false else 2 }}", "{{ strftime_now('%%') }}",
     "{% for m in people %}{{ m.name }}{{ ' ' + m.age | string if m.age is defined else '' }}{% if not loop.last %}, {% endif %}{% endfor %}",
     "{{ 'a' if o }}{{ ('a' if o) is undefined }}", "{% if s is string and s %}1{% endif %}{% if not (empty or z) %}2{% endif %}",
-    "{% set x = x | default('d') %}{{ x }}", "{{ 'x' is string if t else 1 }}" if False else "{{ 1, 2 }}",
+    "{% set x = x | default('d') %}{{ x }}", "{{ 1, 2 }}",
     "{% for i in l %}{{ i }}{% else %}none{% endfor %}", "{% for i in el %}{% else %}none{% endfor %}", "{% for i in l if i > 5 %}{{ i }}{% else %}none{% endfor %}",
     "{% for i in l %}{% break %}{% else %}none{% endfor %}", "{% for i in l %}{% if i < 3 %}{% continue %}{% endif %}{% else %}none{% endfor %}",
     "{% for i in l %}{% continue %}{% else %}none{% endfor %}", "{% for i in l %}{{ loop.length }}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.depth }}{{ loop.depth0 }} {% endfor %}",

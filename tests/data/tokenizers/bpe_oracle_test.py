@@ -7,7 +7,6 @@ to NFC). The environment variable FOLIO_TOKENIZER_TOOL has the path of tokenizer
 
 import functools
 import json
-import os
 import pathlib
 import random
 import unicodedata
@@ -17,10 +16,9 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from tokenizer_support import (CODE, LONG, PRE_TOKENIZERS, PROSE, Ours, assert_same_added_tokens, flagged_tokens,
-                               llama_cpp_vocabulary, mixed_text, ours, run, with_llama_keys)
+                               llama_cpp_vocabulary, mixed_text, ours, run, to_hf, with_llama_keys)
 
-SMOLLM2 = pathlib.Path(os.environ.get("FOLIO_SMOLLM2") or pathlib.Path(__file__).parents[3] /
-                       "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf")
+SMOLLM2 = pathlib.Path(__file__).parents[3] / "data/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 SPECIAL = ["<|begin|>", "<|im_start|>", "<|im_end|>", "<|im_end|>x"]
 TEXT = mixed_text(1_100_000 if LONG else 100_000)
 
@@ -223,9 +221,8 @@ def test_special_tokens_are_parsed_only_on_request(pair, tmp_path):
 def test_every_format_gives_the_same_tokens(pair, tmp_path):
     """Folio converts a vocabulary to GGUF, then to a directory that `tokenizers` reads, and back to the same GGUF."""
     theirs, path = pair
-    (tmp_path / "hf").mkdir()
     ours("to-gguf", path, tmp_path / "a.gguf")
-    ours("to-hf", tmp_path / "a.gguf", tmp_path / "hf")
+    to_hf(tmp_path / "a.gguf", tmp_path / "hf")
     ours("to-gguf", tmp_path / "hf", tmp_path / "b.gguf")
     assert (tmp_path / "a.gguf").read_bytes() == (tmp_path / "b.gguf").read_bytes()
     again = Tokenizer.from_file(str(tmp_path / "hf" / "tokenizer.json"))
@@ -254,9 +251,7 @@ def test_gguf_keeps_smollm2s_metadata(tmp_path):
 def test_transformers_loads_our_directory(pair, tmp_path):
     transformers = pytest.importorskip("transformers")
     theirs, path = pair
-    (tmp_path / "hf").mkdir()
-    ours("to-hf", path, tmp_path / "hf")
-    loaded = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    loaded = transformers.AutoTokenizer.from_pretrained(to_hf(path, tmp_path / "hf"))
     shown = json.loads(ours("show", path))
     assert loaded.eos_token_id == shown["end_of_text"] and loaded.chat_template == shown["chat_template"] != ""
     for text in (PROSE, CODE, "Hello world", "  two\n\nlines "):
@@ -320,9 +315,7 @@ def test_added_tokens_match_tokenizers(pre, tmp_path):
     assert_same_added_tokens(tmp_path, tmp_path, ["<|im_start|>", "<|im_end|>", "<|im_end|>x", "<tool>>"])
     if pre == "llama-bpe":  # Folio writes added tokens to "vocab", where ignore_merges would match them as words
         return
-    (tmp_path / "again").mkdir()
-    ours("to-hf", tmp_path, tmp_path / "again")
-    assert_same_added_tokens(tmp_path / "again", tmp_path, n=1000)
+    assert_same_added_tokens(to_hf(tmp_path, tmp_path / "again"), tmp_path, n=1000)
 
 
 def test_tekken_without_tokenizer_json_is_rejected(tmp_path):
@@ -341,6 +334,4 @@ def test_model_may_have_more_rows_than_tokens(tmp_path):
     assert field(reader, "ggml.tokens")[n:] == [f"[PAD{i}]" for i in range(n, n + 3)]
     assert field(reader, "ggml.token_type")[n:] == [gguf.TokenType.UNUSED] * 3
     assert Ours(tmp_path, tmp_path).encode(PROSE) == ids_of(theirs, PROSE)
-    (tmp_path / "hf").mkdir()
-    ours("to-hf", tmp_path / "a.gguf", tmp_path / "hf")
-    assert Tokenizer.from_file(str(tmp_path / "hf/tokenizer.json")).get_vocab_size() == n
+    assert Tokenizer.from_file(str(to_hf(tmp_path / "a.gguf", tmp_path / "hf") / "tokenizer.json")).get_vocab_size() == n

@@ -167,23 +167,18 @@ TEST(Bpe, RejectsInvalidVocabularies) {
 }
 
 TEST(Bpe, RejectsInvalidGgufMetadata) {
-  const core::test::TempDir folder;
-  const auto read = [&](const std::string& key, std::optional<core::GgufValue> value) {
-    core::GgufMetadata metadata = BpeTokenizer(bpe_of({{"a", "b"}}), "the test").to_gguf();
-    std::erase_if(metadata, [&](const auto& entry) { return entry.first == key; });
-    if (value) metadata.emplace_back(key, *value);
-    test::write_gguf_file(folder / "a.gguf", metadata);
-    return load_tokenizer(folder / "a.gguf", 0);
+  const auto read = [&](const std::string& key, const std::optional<core::GgufValue>& value) {
+    return test::read_changed_gguf(BpeTokenizer(bpe_of({{"a", "b"}}), "the test"), key, value);
   };
-  EXPECT_ERROR(read("tokenizer.ggml.pre", {}), "tokenizer.ggml.pre is missing");
-  EXPECT_ERROR(read("tokenizer.ggml.pre", "gpt-5"), "\"gpt-5\" is not supported");
-  EXPECT_ERROR(read("tokenizer.ggml.merges", {}), "tokenizer.ggml.merges is missing");
+  EXPECT_ERROR(read("pre", {}), "tokenizer.ggml.pre is missing");
+  EXPECT_ERROR(read("pre", "gpt-5"), "\"gpt-5\" is not supported");
+  EXPECT_ERROR(read("merges", {}), "tokenizer.ggml.merges is missing");
   for (const char* merge : {"ab", "a  b", "a c", "zz b", "", " "}) {
-    EXPECT_ERROR(read("tokenizer.ggml.merges", core::GgufArray{Strings{merge}}), "does not join two tokens");
+    EXPECT_ERROR(read("merges", core::GgufArray{Strings{merge}}), "does not join two tokens");
   }
-  EXPECT_ERROR(read("tokenizer.ggml.token_type", core::GgufArray{Ids{1}}), "but 1 types");
-  EXPECT_ERROR(read("tokenizer.ggml.eos_token_id", {}), "the EOS token is -1");
-  EXPECT_FALSE(read("tokenizer.ggml.add_bos_token", {})->prefix_tokens() == Ids{0});
+  EXPECT_ERROR(read("token_type", core::GgufArray{Ids{1}}), "but 1 types");
+  EXPECT_ERROR(read("eos_token_id", {}), "the EOS token is -1");
+  EXPECT_FALSE(read("add_bos_token", {})->prefix_tokens() == Ids{0});
 }
 
 }  // namespace

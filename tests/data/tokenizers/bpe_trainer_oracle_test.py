@@ -75,8 +75,11 @@ def test_merges_match_bpe_trainer(name, kind, tmp_path):
     lines.write_text("".join(json.dumps({"text": text}) + "\n" for text in documents), encoding="utf-8")
     for vocab_size in (300, 3000, 32000) if LONG else (300, 3000):
         out = tmp_path / f"{vocab_size}" / "tokenizer.json"
-        tokenize("train", lines, "--vocab-size", vocab_size, "--pre-tokenizer", kind, "-o", out)
+        shown = tokenize("train", lines, "--vocab-size", vocab_size, "--pre-tokenizer", kind, "-o", out)
         expected = theirs(documents, vocab_size, kind)
+        texts = [expected.normalizer.normalize_str(text) if expected.normalizer else text for text in documents]
+        words = {word for text in texts for word, _ in expected.pre_tokenizer.pre_tokenize_str(text)}
+        assert f"{sum(len(text.encode()) for text in documents)} bytes of text, {len(words)} distinct words" in shown
         expected.save(str(tmp_path / "theirs.json"))
         assert learned(out) == learned(tmp_path / "theirs.json")
         # The package tokenizers must encode new text to the same ids with Folio's file as with the one that it trained.

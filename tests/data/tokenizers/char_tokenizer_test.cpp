@@ -2,32 +2,25 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "core/file_io.h"
-#include "data/tokenizers/tokenizer_files.h"
-#include "tests/core/support.h"
+#include "tests/data/support.h"
 
 namespace folio::data {
 namespace {
 
 using core::test::TempDir;
 
+using Strings = std::vector<std::string>;
+
 constexpr const char* kText = "Hé 中\n😀 né中e😁\n";
 
 CharTokenizer tokenizer_of(std::string_view text) { return CharTokenizer::from_text(text, "the test"); }
 
-template <typename T>
-const T& metadata(const core::GgufMetadata& pairs, const std::string& key) {
-  const auto found = std::find_if(pairs.begin(), pairs.end(), [&](const auto& pair) { return pair.first == key; });
-  if (found == pairs.end()) throw std::runtime_error("no " + key);
-  return std::get<T>(found->second);
-}
-
-template <typename T>
-const std::vector<T>& list(const core::GgufMetadata& pairs, const std::string& key) {
-  return std::get<std::vector<T>>(metadata<core::GgufArray>(pairs, "tokenizer.ggml." + key).items);
+// Returns the GGUF file of a tokenizer.
+core::GgufFile written(const TempDir& folder, const CharTokenizer& tokenizer) {
+  test::write_gguf_file(folder / "model.gguf", tokenizer.to_gguf());
+  return core::GgufFile(folder / "model.gguf");
 }
 
 TEST(CharTokenizer, VocabularyIsSortedCharactersThenEndOfText) {
@@ -95,49 +88,41 @@ TEST(CharTokenizer, DefaultPromptIsANewlineIfKnown) {
 }
 
 TEST(CharTokenizerGguf, AsciiHasAnEmptyMergeList) {
-  const core::GgufMetadata pairs = tokenizer_of("To be\n").to_gguf();
-  EXPECT_EQ(metadata<std::string>(pairs, "tokenizer.ggml.model"), "gpt2");
-  EXPECT_EQ(list<std::string>(pairs, "tokens"),
-            (std::vector<std::string>{"Ċ", "Ġ", "T", "b", "e", "o", "<|endoftext|>"}));
-  EXPECT_EQ(list<int32_t>(pairs, "token_type"), (std::vector<int32_t>{1, 1, 1, 1, 1, 1, 3}));
-  EXPECT_TRUE(list<std::string>(pairs, "merges").empty());
-  EXPECT_EQ(metadata<uint32_t>(pairs, "tokenizer.ggml.bos_token_id"), 6U);
-  EXPECT_EQ(metadata<uint32_t>(pairs, "tokenizer.ggml.eos_token_id"), 6U);
-  EXPECT_FALSE(metadata<bool>(pairs, "tokenizer.ggml.add_bos_token"));
+  const TempDir folder;
+  const core::GgufFile file = written(folder, tokenizer_of("To be\n"));
+  EXPECT_EQ(file.string("tokenizer.ggml.model"), "gpt2");
+  EXPECT_EQ(file.list<std::string>("tokenizer.ggml.tokens"), (Strings{"Ċ", "Ġ", "T", "b", "e", "o", "<|endoftext|>"}));
+  EXPECT_EQ(file.list<int32_t>("tokenizer.ggml.token_type"), (std::vector<int32_t>{1, 1, 1, 1, 1, 1, 3}));
+  EXPECT_TRUE(file.list<std::string>("tokenizer.ggml.merges").empty());
+  EXPECT_EQ(std::get<uint32_t>(*file.find("tokenizer.ggml.bos_token_id")), 6U);
+  EXPECT_EQ(std::get<uint32_t>(*file.find("tokenizer.ggml.eos_token_id")), 6U);
+  EXPECT_FALSE(file.boolean("tokenizer.ggml.add_bos_token"));
 }
 
 TEST(CharTokenizerGguf, MergesJoinTheBytesOfACharacter) {
-  const core::GgufMetadata pairs = tokenizer_of("é中😀").to_gguf();
-  EXPECT_EQ(list<std::string>(pairs, "tokens"), (std::vector<std::string>{"Ã©", "ä¸Ń", "ðŁĺĢ", "<|endoftext|>"}));
-  EXPECT_EQ(list<std::string>(pairs, "merges"),
-            (std::vector<std::string>{"Ã ©", "ä ¸", "ä¸ Ń", "ð Ł", "ðŁ ĺ", "ðŁĺ Ģ"}));
+  const TempDir folder;
+  const core::GgufFile file = written(folder, tokenizer_of("é中😀"));
+  EXPECT_EQ(file.list<std::string>("tokenizer.ggml.tokens"), (Strings{"Ã©", "ä¸Ń", "ðŁĺĢ", "<|endoftext|>"}));
+  EXPECT_EQ(file.list<std::string>("tokenizer.ggml.merges"), (Strings{"Ã ©", "ä ¸", "ä¸ Ń", "ð Ł", "ðŁ ĺ", "ðŁĺ Ģ"}));
 }
 
 TEST(CharTokenizerGguf, CharactersWithACommonPrefixShareMerges) {
-  const std::vector<std::string> merges = list<std::string>(tokenizer_of("😀😁").to_gguf(), "merges");
-  EXPECT_EQ(merges, (std::vector<std::string>{"ð Ł", "ðŁ ĺ", "ðŁĺ Ģ", "ðŁĺ ģ"}));
+  const TempDir folder;
+  EXPECT_EQ(written(folder, tokenizer_of("😀😁")).list<std::string>("tokenizer.ggml.merges"),
+            (Strings{"ð Ł", "ðŁ ĺ", "ðŁĺ Ģ", "ðŁĺ ģ"}));
 }
 
 TEST(CharTokenizerGguf, RejectsOtherVocabulariesByName) {
-  const TempDir folder;
-  const auto read_with = [&](const std::string& key, const core::GgufValue& value) {
-    core::GgufMetadata pairs = tokenizer_of("ab").to_gguf();
-    for (auto& pair : pairs) {
-      if (pair.first == key) pair.second = value;
-    }
-    core::write_file_atomically(folder / "model.gguf",
-                                [&](core::OutputFile& out) { core::write_gguf(out, pairs, {}); });
-    return tokenizer_from_gguf(core::GgufFile(folder / "model.gguf"));
+  const auto read_with = [](const std::string& key, const core::GgufValue& value) {
+    return test::read_changed_gguf(tokenizer_of("ab"), key, value);
   };
-  using Strings = std::vector<std::string>;
-  EXPECT_ERROR(read_with("tokenizer.ggml.model", std::string("t5")), "\"t5\"");
-  EXPECT_ERROR(read_with("tokenizer.ggml.tokens", core::GgufArray{Strings{"a", "b"}}), "2 pieces, but 3 types");
-  EXPECT_ERROR(read_with("tokenizer.ggml.tokens", core::GgufArray{Strings{}}), "model.gguf");
-  EXPECT_EQ(read_with("tokenizer.ggml.tokens", core::GgufArray{Strings{"ab", "b", "<|endoftext|>"}})->kind(),
-            "byte-level BPE");
-  EXPECT_ERROR(read_with("tokenizer.ggml.tokens", core::GgufArray{Strings{"\n", "b", "<|endoftext|>"}}), "alphabet");
-  EXPECT_ERROR(read_with("tokenizer.ggml.tokens", core::GgufArray{std::vector<int32_t>{1, 2}}), "tokens");
-  EXPECT_ERROR(read_with("tokenizer.ggml.eos_token_id", uint32_t{3}), "eos_token_id is 3, but IDs are 0 to 2");
+  EXPECT_ERROR(read_with("model", std::string("t5")), "\"t5\"");
+  EXPECT_ERROR(read_with("tokens", core::GgufArray{Strings{"a", "b"}}), "2 pieces, but 3 types");
+  EXPECT_ERROR(read_with("tokens", core::GgufArray{Strings{}}), "model.gguf");
+  EXPECT_EQ(read_with("tokens", core::GgufArray{Strings{"ab", "b", "<|endoftext|>"}})->kind(), "byte-level BPE");
+  EXPECT_ERROR(read_with("tokens", core::GgufArray{Strings{"\n", "b", "<|endoftext|>"}}), "alphabet");
+  EXPECT_ERROR(read_with("tokens", core::GgufArray{std::vector<int32_t>{1, 2}}), "tokens");
+  EXPECT_ERROR(read_with("eos_token_id", uint32_t{3}), "eos_token_id is 3, but IDs are 0 to 2");
 }
 
 TEST(CharTokenizerHf, RoundTripsThroughHuggingFaceFiles) {

@@ -3,8 +3,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "data/tokenizers/tokenizer_files.h"
-#include "tests/core/support.h"
 #include "tests/data/support.h"
 
 namespace folio::data {
@@ -16,7 +14,6 @@ using core::test::write_bytes;
 using test::add_piece;
 using test::tokenizer_of;
 using test::vocabulary_of;
-using test::write_gguf_file;
 
 const std::vector<std::string> kPieces = {"▁a", "ab", "aab", "▁▁", "aa", "▁", "a", "b", "é", "<", "s", ">"};
 
@@ -26,34 +23,19 @@ const SentencePieceVocabulary& read_vocabulary(const std::unique_ptr<Tokenizer>&
 
 // ---- GGUF ----
 
-class SentencePieceGguf : public testing::Test {
- protected:
-  std::unique_ptr<Tokenizer> read(const core::GgufMetadata& metadata) {
-    write_gguf_file(folder_ / "model.gguf", metadata);
-    return tokenizer_from_gguf(core::GgufFile(folder_ / "model.gguf"));
-  }
+std::unique_ptr<Tokenizer> read_with(const std::string& key, const core::GgufValue& value) {
+  return test::read_changed_gguf(tokenizer_of(kPieces), key, value);
+}
 
-  std::unique_ptr<Tokenizer> read_with(const std::string& key, const core::GgufValue& value) {
-    core::GgufMetadata metadata = tokenizer_of(kPieces).to_gguf();
-    std::erase_if(metadata, [&](const auto& entry) { return entry.first == "tokenizer.ggml." + key; });
-    metadata.emplace_back("tokenizer.ggml." + key, value);
-    return read(metadata);
-  }
+std::unique_ptr<Tokenizer> read_without(const std::string& key, SentencePieceVocabulary v = vocabulary_of(kPieces)) {
+  return test::read_changed_gguf(SentencePieceTokenizer(std::move(v), "the test"), key, {});
+}
 
-  std::unique_ptr<Tokenizer> read_without(const std::string& key, SentencePieceVocabulary v = vocabulary_of(kPieces)) {
-    core::GgufMetadata metadata = SentencePieceTokenizer(std::move(v), "the test").to_gguf();
-    std::erase_if(metadata, [&](const auto& entry) { return entry.first == "tokenizer.ggml." + key; });
-    return read(metadata);
-  }
-
-  TempDir folder_;
-};
-
-TEST_F(SentencePieceGguf, RoundTripsThroughGgufMetadata) {
+TEST(SentencePieceGguf, RoundTripsThroughGgufMetadata) {
   SentencePieceVocabulary v = vocabulary_of(kPieces);
   add_piece(v, "<tool>", 0.5F, PieceType::UserDefined);
   add_piece(v, "[PAD]", -1000.0F, PieceType::Unused);
-  EXPECT_EQ(read_vocabulary(read(SentencePieceTokenizer(v, "the test").to_gguf())), v);
+  EXPECT_EQ(read_vocabulary(test::read_gguf(SentencePieceTokenizer(v, "the test").to_gguf())), v);
   v.bos = 2;
   v.eos = 5;
   v.unk = -1;
@@ -61,10 +43,10 @@ TEST_F(SentencePieceGguf, RoundTripsThroughGgufMetadata) {
   v.add_eos = true;
   v.add_space_prefix = false;
   v.types[0] = PieceType::Control;
-  EXPECT_EQ(read_vocabulary(read(SentencePieceTokenizer(v, "the test").to_gguf())), v);
+  EXPECT_EQ(read_vocabulary(test::read_gguf(SentencePieceTokenizer(v, "the test").to_gguf())), v);
 }
 
-TEST_F(SentencePieceGguf, MissingKeysUseLlamaCppsDefaults) {
+TEST(SentencePieceGguf, MissingKeysUseLlamaCppsDefaults) {
   SentencePieceVocabulary v = vocabulary_of(kPieces);
   v.bos = 4;
   v.eos = 5;
@@ -79,7 +61,7 @@ TEST_F(SentencePieceGguf, MissingKeysUseLlamaCppsDefaults) {
   EXPECT_TRUE(read_vocabulary(read_without("add_space_prefix", v)).add_space_prefix);
 }
 
-TEST_F(SentencePieceGguf, RejectsInconsistentMetadataByName) {
+TEST(SentencePieceGguf, RejectsInconsistentMetadataByName) {
   using core::GgufArray;
   const size_t n = vocabulary_of(kPieces).pieces.size();
   EXPECT_ERROR(read_without("model"), "tokenizer.ggml.model");

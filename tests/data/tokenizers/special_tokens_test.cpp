@@ -85,8 +85,7 @@ TEST(SpecialTokens, StripSurroundingSpacesAcrossPieces) {
   v.flags[2].lstrip = v.flags[2].normalized = true;  // token 2 is </s>
   const SentencePieceTokenizer tokenizer(v, "the test");
   const auto encode = [&](const std::vector<PromptPiece>& pieces) { return tokenizer.encode_pieces(pieces); };
-  const auto with = [&](std::initializer_list<int32_t> front, std::string_view text) {
-    Ids ids(front);
+  const auto with = [&](Ids ids, std::string_view text) {
     for (const int32_t id : tokenizer.encode(text)) ids.push_back(id);
     return ids;
   };
@@ -94,12 +93,10 @@ TEST(SpecialTokens, StripSurroundingSpacesAcrossPieces) {
   EXPECT_EQ(encode({{.text = "<s>", .parse_special = true}, {.text = " </s>b"}}), with({1}, "</s>b"));
   // A normalized token is only found within one piece of text, where spaces have been replaced by "▁".
   EXPECT_EQ(encode({{.text = "    </s"}, {.text = ">", .parse_special = true}}), tokenizer.encode("    </s>"));
-  EXPECT_EQ(encode({{.text = "    "}, {.text = "</s>", .parse_special = true}, {.text = "</s>"}}), [&] {
-    Ids ids = tokenizer.encode("    ");
-    ids.push_back(2);
-    for (int32_t id : tokenizer.encode("</s>")) ids.push_back(id);
-    return ids;
-  }());
+  Ids spaces = tokenizer.encode("    ");
+  spaces.push_back(2);
+  EXPECT_EQ(encode({{.text = "    "}, {.text = "</s>", .parse_special = true}, {.text = "</s>"}}),
+            with(spaces, "</s>"));
   EXPECT_EQ(tokenizer.encode_prompt("</s></s>"), (Ids{1, 2, 2}));
   EXPECT_EQ(tokenizer.encode_prompt("<s></s>"), (Ids{1, 2}));
   EXPECT_EQ(tokenizer.encode_prompt("<s></s>", {.add_special = false}), (Ids{1, 2}));
@@ -154,15 +151,13 @@ TEST(SpecialTokens, KeepsNamedChatTemplatesInEachFormat) {
 }
 
 TEST(SpecialTokens, GgufStoresAdditionalEosTokens) {
-  const core::test::TempDir folder;
   SentencePieceVocabulary vocabulary = test::vocabulary_of({"▁", "a"});
   for (const char* piece : {"<x>", "<y>", "<z>"}) test::add_piece(vocabulary, piece, 0, PieceType::Control);
   const auto n = static_cast<int32_t>(vocabulary.pieces.size());
   SentencePieceTokenizer tokenizer(vocabulary, "the test");
   tokenizer.end_at({vocabulary.eos, n - 3, n - 1});
   EXPECT_TRUE(tokenizer.ends_text(n - 3) && tokenizer.ends_text(n - 1) && !tokenizer.ends_text(n - 2));
-  test::write_gguf_file(folder / "a.gguf", tokenizer.to_gguf());  // stored as eot_token_id and eom_token_id
-  const auto read = load_tokenizer(folder / "a.gguf", 0);
+  const auto read = test::read_gguf(tokenizer.to_gguf());  // stored as eot_token_id and eom_token_id
   EXPECT_TRUE(read->ends_text(n - 3) && read->ends_text(n - 1) && !read->ends_text(n - 2));
 }
 

@@ -139,6 +139,13 @@ def ours(*args):
     return done.stdout
 
 
+def to_hf(tokenizer, folder):
+    """Writes the tokenizer to the new folder, which it returns."""
+    folder.mkdir()
+    ours("to-hf", tokenizer, folder)
+    return folder
+
+
 class Ours:
     """Folio's tokenizer. Each call starts tokenizer_tool, which loads the tokenizer, so make few calls with long
     texts."""

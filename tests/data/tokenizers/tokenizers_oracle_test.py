@@ -15,7 +15,7 @@ import tokenizers
 from tokenizers import AddedToken, models, normalizers, trainers
 
 from tokenizer_support import (CODE, PROSE, Ours, assert_same_added_tokens, flagged_tokens, llama_cpp_vocabulary, mixed_text,
-                               ours, run, with_llama_keys)
+                               ours, run, to_hf, with_llama_keys)
 
 MARK = "▁"
 TEXT = mixed_text(150_000)
@@ -57,10 +57,20 @@ def files(tmp_path_factory):
     assert len(pieces) > 1000 and MARK in pieces and max(map(len, pieces)) > 6
     (folder / "pieces.json").write_text(json.dumps(pieces))  # training again may give other pieces, as ties are random
     (folder / "tokenizer.bin").write_bytes(llama2c_file(pieces))
-    (folder / "hf").mkdir()
     ours("to-gguf", folder / "tokenizer.bin", folder / "tokenizer.gguf")
-    ours("to-hf", folder / "tokenizer.bin", folder / "hf")
+    to_hf(folder / "tokenizer.bin", folder / "hf")
     return folder
+
+
+def vocabulary_of(files):
+    return json.loads((files / "hf" / "tokenizer.json").read_text())
+
+
+def write_changed(files, directory, data):
+    """Writes a Hugging Face directory that differs from that of `files` in the contents of tokenizer.json."""
+    directory.mkdir()
+    (directory / "tokenizer.json").write_text(json.dumps(data))
+    (directory / "tokenizer_config.json").write_bytes((files / "hf" / "tokenizer_config.json").read_bytes())
 
 
 def load_tokenizers(directory):
@@ -115,12 +125,10 @@ def test_transformers_loads_our_directory(files, tmp_path):
 def test_unknown_characters_match_without_byte_fallback(files, tmp_path):
     """The vocabulary has no byte tokens, so <unk> replaces each run of unknown characters."""
     directory = tmp_path / "no_bytes"
-    directory.mkdir()
-    data = json.loads((files / "hf" / "tokenizer.json").read_text())
+    data = vocabulary_of(files)
     kept = [piece for piece in data["model"]["vocab"] if not piece.startswith("<0x")]
     data["model"].update(vocab={piece: i for i, piece in enumerate(kept)}, byte_fallback=False)
-    (directory / "tokenizer.json").write_text(json.dumps(data))
-    (directory / "tokenizer_config.json").write_bytes((files / "hf" / "tokenizer_config.json").read_bytes())
+    write_changed(files, directory, data)
     theirs, tokenizer = load_tokenizers(directory), Ours(directory, tmp_path)
     for text in TEXTS[:100]:
         assert tokenizer.encode(text) == theirs.encode(text, add_special_tokens=False).ids, repr(text[:80])
@@ -129,8 +137,7 @@ def test_unknown_characters_match_without_byte_fallback(files, tmp_path):
 
 def test_user_defined_tokens_match_tokenizers(files, tmp_path):
     directory = tmp_path / "user_defined"
-    directory.mkdir()
-    data = json.loads((files / "hf" / "tokenizer.json").read_text())
+    data = vocabulary_of(files)
     for content in ("<tool>", "<tool>>", "ou"):
         token = {**data["added_tokens"][0], "id": len(data["model"]["vocab"]), "content": content, "special": False}
         if content in data["model"]["vocab"]:
@@ -139,8 +146,7 @@ def test_user_defined_tokens_match_tokenizers(files, tmp_path):
         data["added_tokens"].append(token)
     data["model"]["merges"] = [m for m in data["model"]["merges"] if "ou" not in m.split(" ") and
                                m.replace(" ", "") != "ou"]
-    (directory / "tokenizer.json").write_text(json.dumps(data))
-    (directory / "tokenizer_config.json").write_bytes((files / "hf" / "tokenizer_config.json").read_bytes())
+    write_changed(files, directory, data)
     theirs, tokenizer = load_tokenizers(directory), Ours(directory, tmp_path)
     for text in ("<tool>", "a<tool>b", "<tool>>> you  <tool> <tool> out", "ou", " ou ", "<tool", CODE, PROSE):
         assert tokenizer.encode(text) == theirs.encode(text, add_special_tokens=False).ids, text
@@ -174,14 +180,12 @@ SPACES["first-older"]["pre_tokenizer"] |= {"add_prefix_space": True, "str_rep": 
 def write_shaped(files, directory, spaces, added):
     """Writes the vocabulary of `files` with the added tokens `added` and with spaces handled by SPACES[spaces]. Returns
     the number of tokens."""
-    directory.mkdir()
-    data = json.loads((files / "hf" / "tokenizer.json").read_text()) | SPACES[spaces]
+    data = vocabulary_of(files) | SPACES[spaces]
     without = spaces == "replace" or spaces.startswith("never")
     data["decoder"]["decoders"] = data["decoder"]["decoders"][:3] + ([] if without else STRIP)
     theirs = tokenizers.Tokenizer.from_str(json.dumps(data))
     theirs.add_tokens(added)
-    theirs.save(str(directory / "tokenizer.json"))
-    (directory / "tokenizer_config.json").write_bytes((files / "hf" / "tokenizer_config.json").read_bytes())
+    write_changed(files, directory, json.loads(theirs.to_str()))
     n = theirs.get_vocab_size()
     (directory / "config.json").write_text(json.dumps({"vocab_size": n + 21}))
     return n
@@ -197,10 +201,9 @@ def test_added_tokens_match_tokenizers(spaces, files, tmp_path):
     names = [name for name, _ in PHI3] + ["<s>", "<unk>"]
     assert_same_added_tokens(directory, tmp_path, names)
     # Writing the tokenizer to a new directory keeps the added tokens and their flags.
-    (tmp_path / "again").mkdir()
-    ours("to-hf", directory, tmp_path / "again")
-    assert tokenizers.Tokenizer.from_file(str(tmp_path / "again" / "tokenizer.json")).get_vocab_size() == n
-    assert_same_added_tokens(tmp_path / "again", tmp_path, names, n=1000)
+    again = to_hf(directory, tmp_path / "again")
+    assert tokenizers.Tokenizer.from_file(str(again / "tokenizer.json")).get_vocab_size() == n
+    assert_same_added_tokens(again, tmp_path, names, n=1000)
 
 
 def test_gguf_named_phi3_has_phi3s_flags(files, tmp_path):
@@ -219,20 +222,18 @@ def test_gguf_named_phi3_has_phi3s_flags(files, tmp_path):
 
 def test_added_words_can_still_result_from_merges(files, tmp_path):
     """Added tokens with single_word match only whole words. Within other words, merges can still produce them."""
-    vocabulary = json.loads((files / "hf" / "tokenizer.json").read_text())["model"]["vocab"]
+    vocabulary = vocabulary_of(files)["model"]["vocab"]
     words = [piece for piece in vocabulary if piece.isalpha() and piece.isascii() and 1 < len(piece) < 6][:20] + ["a", "b"]
     write_shaped(files, tmp_path / "words", "prepend", flagged_tokens([(w, dict(single_word=True)) for w in words]))
     assert_same_added_tokens(tmp_path / "words", tmp_path, words + words)
-    (tmp_path / "again").mkdir()
-    ours("to-hf", tmp_path / "words", tmp_path / "again")
-    assert_same_added_tokens(tmp_path / "again", tmp_path, words + words, n=1000)
+    assert_same_added_tokens(to_hf(tmp_path / "words", tmp_path / "again"), tmp_path, words + words, n=1000)
 
 
 @pytest.mark.parametrize("settings", [{}, {"legacy": True}, {"add_prefix_space": False}, {"add_bos_token": True},
                                       {"legacy": True, "add_bos_token": True, "add_eos_token": True}], ids=str)
 def test_llama_tokenizers_saved_by_transformers_are_read(settings, files, tmp_path):
     transformers = pytest.importorskip("transformers")
-    model = json.loads((files / "hf" / "tokenizer.json").read_text())["model"]
+    model = vocabulary_of(files)["model"]
     merges = [tuple(merge.split(" ")) for merge in model["merges"]]
     theirs = transformers.LlamaTokenizer(vocab=model["vocab"], merges=merges, **settings)
     theirs.add_tokens(flagged_tokens(PHI3))
@@ -272,10 +273,8 @@ def test_llama2c_files_round_trip_exactly(files, tmp_path):
 
 
 def test_gguf_hugging_face_round_trip_is_identical(files, tmp_path):
-    directory = tmp_path / "hf"
-    directory.mkdir()
     ours("to-gguf", files / "hf", tmp_path / "a.gguf")
-    ours("to-hf", tmp_path / "a.gguf", directory)
+    directory = to_hf(tmp_path / "a.gguf", tmp_path / "hf")
     ours("to-gguf", directory, tmp_path / "b.gguf")
     assert (tmp_path / "a.gguf").read_bytes() == (tmp_path / "b.gguf").read_bytes()
     for name in ("tokenizer.json", "tokenizer_config.json"):

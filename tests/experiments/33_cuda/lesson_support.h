@@ -35,11 +35,7 @@ template <typename Run>
 /// Calls `run` with threads and blocks executed in several orders, and requires bit-identical results.
 template <typename Run>
 void same_in_all_orders(Run run) {
-  infer::gpu::host::require_same_in_all_orders([&] {
-    const std::vector<float> x = run();
-    const auto* bytes = reinterpret_cast<const uint8_t*>(x.data());
-    return std::vector<uint8_t>(bytes, bytes + x.size() * sizeof(float));
-  });
+  infer::gpu::host::require_same_in_all_orders([&] { return infer::gpu::test::bytes_of(run()); });
 }
 
 }  // namespace folio::experiments

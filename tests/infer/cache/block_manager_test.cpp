@@ -381,9 +381,7 @@ TEST(BlockManager, SelectsTheLongestMatchingTail) {
   BlockManager cache(8);
   const auto text = random_tokens(40, 4, 50);
   for (const size_t n : {34U, 38U, 36U}) {
-    const SequenceId sequence = cache.add_sequence();
-    append(cache, sequence, static_cast<int64_t>(n));
-    cache.remember(sequence, std::span(text).first(n));
+    const SequenceId sequence = computed(cache, std::span(text).first(n));
     cache.remember_tail(sequence, std::span(text).first(n));
     cache.release(sequence);
   }
@@ -399,9 +397,7 @@ TEST(BlockManager, SelectsTheLongestMatchingTail) {
 TEST(BlockManager, EvictedTailBecomesAnOrdinaryBlock) {
   BlockManager cache(2);
   const auto text = random_tokens(40, 5, 50);
-  const SequenceId first = cache.add_sequence();
-  append(cache, first, 40);
-  cache.remember(first, text);
+  const SequenceId first = computed(cache, text);
   cache.remember_tail(first, text);
   cache.release(first);
   const SequenceId other = cache.add_sequence();

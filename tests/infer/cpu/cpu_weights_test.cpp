@@ -1,4 +1,4 @@
-// Tests infer/cpu/cpu_weights.h and infer/forward/stage_weights.h: loaded weights have the file's values and
+// Tests infer/cpu/cpu_weights.h and infer/forward/stage_weights.h: loaded weights have the model's values and
 // aren't duplicated in memory, and loading a range of layers reads only their tensors.
 #include "infer/cpu/cpu_weights.h"
 
@@ -20,6 +20,13 @@ namespace {
 using test::same_bits;
 
 using core::Role;
+
+// Returns the model as it is read from a GGUF file, which is deleted before this function returns.
+core::StoredModel mapped(const core::StoredModel& model) {
+  const test::TempDir folder;
+  core::write_gguf_model(folder / "model.gguf", model.config, model.tensors, "test", {});
+  return core::read_model(folder / "model.gguf");
+}
 
 CpuWeights load(const core::StoredModel& model, LayerRange layers) {
   core::ThreadPool pool(2);
@@ -63,7 +70,7 @@ TEST(CpuWeights, EveryTypeKeepsTheFilesValues) {
   for (const test::Shape& shape : test::typed_shapes()) {
     for (const bool copies : {false, true}) {
       SCOPED_TRACE(shape.name + (copies ? ", copied" : ""));
-      const auto model = test::random_model_of(shape);
+      const auto model = mapped(test::random_model_of(shape));
       core::ThreadPool pool(2);
       const CpuWeights loaded(model, {.layers = {0, shape.config.n_layers}}, pool, {.copies = copies});
       const bool groups = core::quant_info(shape.type) != nullptr;
@@ -95,14 +102,9 @@ size_t resident_kib(const std::filesystem::path& file) {
 }
 
 void expect_one_copy_in_memory(const test::Shape& shape) {
-  const auto tensors = test::random_tensors(shape, 7);
-  auto views = test::random_weights(shape.config, 7).views();
-  for (size_t i = 0; i < views.size(); ++i) {
-    if (views[i].shape.size() > 1) views[i].type = shape.type;
-    views[i].bytes = tensors[i];
-  }
+  const auto written = test::random_model_of(shape);
   const test::TempDir folder;
-  core::write_gguf_model(folder / "model.gguf", shape.config, views, "test", {});
+  core::write_gguf_model(folder / "model.gguf", shape.config, written.tensors, "test", {});
   const core::StoredModel model = core::read_model(folder / "model.gguf");
   const CpuWeights loaded = load(model);
   uint64_t blocks = 0;
@@ -112,7 +114,7 @@ void expect_one_copy_in_memory(const test::Shape& shape) {
   EXPECT_GE(loaded.report().repacked_bytes, blocks);
   EXPECT_LT(loaded.report().repacked_bytes, blocks + (64U << 10U)) << "tiles that are not full, and alignment";
   // Released pages can still be read from the file.
-  EXPECT_TRUE(std::ranges::equal(model.tensors[0].bytes, tensors[0]));
+  EXPECT_TRUE(std::ranges::equal(model.tensors[0].bytes, written.tensors[0].bytes));
 }
 
 TEST(CpuWeights, KeepsOneCopyOfRepackedWeights) {
@@ -127,7 +129,7 @@ TEST(CpuWeights, KeepsOneCopyOfRepackedWeights) {
 }
 
 // A file stores a layer's experts as one tensor. Each expert must be loaded as its own matrix, which for float and
-// 16-bit weights points into the mapped file.
+// 16-bit weights points into the model's memory.
 TEST(CpuWeights, StackedExpertsAreSeparateMatrices) {
   for (const test::Shape& shape : test::expert_shapes()) {
     SCOPED_TRACE(shape.name);

@@ -77,6 +77,12 @@ inline std::vector<size_t> short_lengths() {
 inline const std::vector<size_t> kLongLengths{47,   64,   1008, 1023, 1024, 1025, 1039,
                                               1040, 1041, 2047, 2048, 2049, 3089, 4113};
 
+inline std::vector<size_t> all_lengths() {
+  auto lengths = short_lengths();
+  lengths.insert(lengths.end(), kLongLengths.begin(), kLongLengths.end());
+  return lengths;
+}
+
 /// Ranges [begin, end) of matrix rows: whole and partial groups of 16, one row, and no rows.
 inline const std::vector<std::pair<size_t, size_t>> kRanges{{0, 16}, {0, 1},   {3, 20}, {15, 33},
                                                             {5, 5},  {16, 18}, {7, 44}};

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "core/float16.h"
 #include "infer/reference/kernels.h"
@@ -14,9 +15,9 @@
 namespace folio::infer::kernels {
 namespace {
 
+using test::all_lengths;
 using test::Buffer;
 using test::Guarded;
-using test::kLongLengths;
 using test::kNaN;
 using test::kPageEnd;
 using test::kRanges;
@@ -74,10 +75,8 @@ INSTANTIATE_TEST_SUITE_P(Isa, HalfKernels, ::testing::ValuesIn(kernels::isas_wit
                          ::testing::PrintToStringParamName());
 
 TEST_P(HalfKernels, GiveTheFloatKernelsBitsOnTheWidenedWeights) {
-  auto lengths = short_lengths();
-  lengths.insert(lengths.end(), kLongLengths.begin(), kLongLengths.end());
   size_t turn = 0;
-  for (const size_t k : lengths) {
+  for (const size_t k : all_lengths()) {
     for (const size_t n_rows : {1U, 2U, 3U, 4U, 5U, 6U, 7U, 8U, 9U, 66U}) {
       if (test::kSanitized && n_rows > 9) continue;
       const auto [begin, end] = kRanges[turn % kRanges.size()];
@@ -90,32 +89,29 @@ TEST_P(HalfKernels, GiveTheFloatKernelsBitsOnTheWidenedWeights) {
   }
 }
 
-// Uses all 65,536 values as weights, including subnormals and both zeros.
-TEST_P(HalfKernels, WidenEachValueExactly) {
-  const std::vector<float> x{1.0F};
-  std::vector<F16> f16;
-  std::vector<BF16> bf16;
-  std::vector<float> wide_f16;
-  std::vector<float> wide_bf16;
+// Compares products of 1 and all finite values of a type, including subnormals and both zeros.
+template <typename Weight>
+void check_every_value(const Kernels& fast) {
+  const float one = 1.0F;
+  std::vector<Weight> narrow;
+  std::vector<float> wide;
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
-    const auto half = static_cast<uint16_t>(bits);
-    if (std::isfinite(core::f16_to_float(half))) {
-      f16.push_back({half});
-      wide_f16.push_back(core::f16_to_float(half));
-    }
-    if (std::isfinite(core::bf16_to_float(half))) {
-      bf16.push_back({half});
-      wide_bf16.push_back(core::bf16_to_float(half));
-    }
+    const Weight weight{static_cast<uint16_t>(bits)};
+    if (!std::isfinite(widened(weight))) continue;
+    narrow.push_back(weight);
+    wide.push_back(widened(weight));
   }
-  const auto product = [&](auto kernel, const auto& weights) {
-    std::vector<float> y(weights.size());
-    kernel(x.data(), 1, weights.data(), 1, 0, weights.size(), y.data(), weights.size(), false);
-    return y;
-  };
+  std::vector<float> got(narrow.size());
+  fast.matmul(&one, 1, narrow.data(), 1, 0, narrow.size(), got.data(), narrow.size(), false);
   // The kernels add fifteen lanes of 0 to each product, which turns -0 into 0. So compare with the float kernel.
-  EXPECT_TRUE(same_bits(product(fast_.matmul, f16), product(reference_kernels().matmul, wide_f16)));
-  EXPECT_TRUE(same_bits(product(fast_.matmul, bf16), product(reference_kernels().matmul, wide_bf16)));
+  std::vector<float> expected(wide.size());
+  reference_kernels().matmul(&one, 1, wide.data(), 1, 0, wide.size(), expected.data(), wide.size(), false);
+  EXPECT_TRUE(same_bits(got, expected)) << (std::is_same_v<Weight, F16> ? "F16" : "BF16");
+}
+
+TEST_P(HalfKernels, WidenEachValueExactly) {
+  check_every_value<F16>(fast_);
+  check_every_value<BF16>(fast_);
 }
 
 // Returns the floats at which rounding to F16 changes: each F16 value, the midpoints between neighbors, the floats

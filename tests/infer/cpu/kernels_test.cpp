@@ -16,6 +16,7 @@
 namespace folio::infer::kernels {
 namespace {
 
+using test::all_lengths;
 using test::Buffer;
 using test::kLongLengths;
 using test::kNaN;
@@ -38,9 +39,7 @@ INSTANTIATE_TEST_SUITE_P(Isa, IsaKernels, ::testing::ValuesIn(kernels::isas_with
 TEST_P(IsaKernels, TableHasItsName) { EXPECT_EQ(fast_.isa, GetParam()); }
 
 TEST_P(IsaKernels, RmsNormGivesTheReferencesBits) {
-  auto lengths = short_lengths();
-  lengths.insert(lengths.end(), kLongLengths.begin(), kLongLengths.end());
-  for (const size_t n : lengths) {
+  for (const size_t n : all_lengths()) {
     for (size_t place = 0; place <= kPageEnd; ++place) {
       Buffer x(random_floats(n, n, 3.0), place);
       Buffer weight(random_floats(n, n + 1), (place * 3 + 1) % 10);
@@ -175,9 +174,7 @@ TEST_P(IsaKernels, RopeGivesTheReferencesBits) {
 
 TEST_P(IsaKernels, GatesGiveTheReferencesBits) {
   for (const auto gated : {&Kernels::swiglu, &Kernels::geglu, &Kernels::clamped_swiglu}) {
-    auto lengths = short_lengths();
-    lengths.insert(lengths.end(), kLongLengths.begin(), kLongLengths.end());
-    for (const size_t n : lengths) {
+    for (const size_t n : all_lengths()) {
       for (size_t place = 0; place <= kPageEnd; ++place) {
         const auto values = random_floats(n, n, place % 2 == 0 ? 5.0 : 120.0);
         Buffer gate(values, place);

@@ -84,8 +84,7 @@ class Setting {
     const DeviceMemory out = unwritten(stream, query_.size() * sizeof(float));
     cache_.data = memory.as<uint8_t>();
     Attention in;
-    in.rows = {.tokens = nullptr,
-               .positions = positions.as<int32_t>(),
+    in.rows = {.positions = positions.as<int32_t>(),
                .tables = tables.as<int32_t>(),
                .blocks = blocks.as<int32_t>(),
                .n_rows = static_cast<uint32_t>(n_rows())};

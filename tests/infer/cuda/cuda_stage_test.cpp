@@ -55,6 +55,19 @@ TEST(CudaStage, CacheUsesAtMostTheBytesItNeeds) {
   EXPECT_ERROR(Runner(model, *make_cuda({.cache_bytes = 10})), "no memory is left for the KV cache");
 }
 
+// A cache that takes all memory it can leaves CUDA's 256 MiB (kReserve) free, even after the largest step.
+TEST(CudaStage, CacheLeavesMemoryForTheLargestStep) {
+  for (const core::StoredModel& model : {model_of(), test::random_model_of(test::expert_shapes()[0])}) {
+    const DeviceScope small({.memory_bytes = 500'000'000});
+    const auto cuda = make_cuda({.max_rows = 64});
+    Runner runner(model, *cuda, {.n_sequences = 1'000'000});
+    EXPECT_GT(runner.cache().n_blocks(), 100);
+    const auto tokens = test::random_tokens(64, 1, model.config.vocab_size);
+    test::run(runner, test::rows_of(runner.cache().add_sequence(), tokens));
+    EXPECT_GE(gpu::device_info(0).free_bytes, uint64_t{256} << 20U);
+  }
+}
+
 TEST(CudaStage, RejectsAQ8Cache) {
   const core::StoredModel model = model_of();
   const auto cuda = make_cuda({});

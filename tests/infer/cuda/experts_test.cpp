@@ -31,20 +31,28 @@ struct AssignmentsMemory {
   DeviceMemory weights;
 };
 
-struct GroupedMemory {
-  GroupedMemory(Stream& stream, size_t n_rows, const Routing& r)
-      : sizes(group_sizes(n_rows * r.n_chosen, r.n_experts)) {
-    groups = unwritten(stream, sizes.n_groups * sizeof(ExpertGroup));
-    assignments = unwritten(stream, r.n_experts * n_rows * sizeof(int32_t));
-    counts = on_device(stream, std::vector<uint32_t>(r.n_experts + 1, 0));
-    sizes.groups = groups.as<ExpertGroup>();
-    sizes.assignments = assignments.as<int32_t>();
-    sizes.counts = counts.as<uint32_t>();
+// Rows that random logits route to experts, and their assignments in groups, in device memory.
+struct RoutedRows {
+  RoutedRows(Stream& stream, size_t n_rows, const Routing& r)
+      : routes(on_device(stream, random_floats(n_rows * r.n_experts, 7, 3.0))),
+        assigned(stream, n_rows, r.n_chosen),
+        grouped(group_sizes(n_rows * r.n_chosen, r.n_experts)),
+        groups(unwritten(stream, grouped.n_groups * sizeof(ExpertGroup))),
+        assignments(unwritten(stream, r.n_experts * n_rows * sizeof(int32_t))),
+        counts(on_device(stream, std::vector<uint32_t>(r.n_experts + 1, 0))) {
+    grouped.groups = groups.as<ExpertGroup>();
+    grouped.assignments = assignments.as<int32_t>();
+    grouped.counts = counts.as<uint32_t>();
+    route(stream, routes.as<float>(), nullptr, r, n_rows, assigned.view());
+    group_assignments(stream, assigned.view(), r, n_rows, grouped);
   }
+
+  DeviceMemory routes;
+  AssignmentsMemory assigned;
+  Grouped grouped;
   DeviceMemory groups;
   DeviceMemory assignments;
   DeviceMemory counts;
-  Grouped sizes;
 };
 
 // The reference's result for all rows. `routes` has the weights of all experts, 0 if not selected. `experts` lists
@@ -172,18 +180,16 @@ TEST(Group, EachAssignmentIsInOneGroup) {
   Stream stream(0);
   for (const Mixture& c : kMixtures) {
     const Routing r{.n_experts = c.n_experts, .n_chosen = c.n_chosen};
-    const DeviceMemory routes = on_device(stream, random_floats(c.n_rows * c.n_experts, 7, 3.0));
-    const AssignmentsMemory assigned(stream, c.n_rows, c.n_chosen);
-    const GroupedMemory grouped(stream, c.n_rows, r);
-    route(stream, routes.as<float>(), nullptr, r, c.n_rows, assigned.view());
-    for (int again = 0; again < 2; ++again) {  // the second call requires that the first reset its counters
-      group_assignments(stream, assigned.view(), r, c.n_rows, grouped.sizes);
-      auto lists = by_expert(on_host<int32_t>(stream, assigned.experts));
-      const auto groups = on_host<ExpertGroup>(stream, grouped.groups);
-      const auto assignments = on_host<int32_t>(stream, grouped.assignments);
+    const RoutedRows rows(stream, c.n_rows, r);
+    for (const bool again : {false, true}) {
+      // Requires that the first call, RoutedRows', reset its counters.
+      if (again) group_assignments(stream, rows.assigned.view(), r, c.n_rows, rows.grouped);
+      auto lists = by_expert(on_host<int32_t>(stream, rows.assigned.experts));
+      const auto groups = on_host<ExpertGroup>(stream, rows.groups);
+      const auto assignments = on_host<int32_t>(stream, rows.assignments);
       bool ended = false;
       for (const ExpertGroup& g : groups) {
-        ASSERT_LE(g.n, grouped.sizes.size);
+        ASSERT_LE(g.n, rows.grouped.size);
         ended = ended || g.n == 0;
         ASSERT_EQ(g.n == 0, ended) << "those in use come first";
         if (g.n == 0) continue;
@@ -191,7 +197,7 @@ TEST(Group, EachAssignmentIsInOneGroup) {
         ASSERT_LE(g.n, list.size());
         for (uint32_t i = 0; i < g.n; ++i) ASSERT_EQ(assignments[g.first + i], list[i]);
         list.erase(list.begin(), list.begin() + g.n);
-        ASSERT_TRUE(list.empty() || g.n == grouped.sizes.size);
+        ASSERT_TRUE(list.empty() || g.n == rows.grouped.size);
       }
       for (const auto& [expert, list] : lists) ASSERT_TRUE(list.empty()) << expert;
     }
@@ -202,17 +208,8 @@ TEST(Group, DoesNotDependOnThreadOrder) {
   Stream stream(0);
   const Routing r{.n_experts = 20, .n_chosen = 3};
   host::require_same_in_all_orders([&] {
-    const DeviceMemory routes = on_device(stream, random_floats(30 * 20, 7, 3.0));
-    const AssignmentsMemory assigned(stream, 30, 3);
-    const GroupedMemory grouped(stream, 30, r);
-    route(stream, routes.as<float>(), nullptr, r, 30, assigned.view());
-    group_assignments(stream, assigned.view(), r, 30, grouped.sizes);
-    auto bytes = test::bytes_of(stream, routes);
-    for (const DeviceMemory* memory : {&assigned.experts, &assigned.weights, &grouped.groups}) {
-      const auto more = test::bytes_of(stream, *memory);
-      bytes.insert(bytes.end(), more.begin(), more.end());
-    }
-    return bytes;
+    const RoutedRows rows(stream, 30, r);
+    return test::bytes_of(stream, {&rows.routes, &rows.assigned.experts, &rows.assigned.weights, &rows.groups});
   });
 }
 
@@ -250,29 +247,25 @@ TEST_P(ExpertTypes, AssignmentsMatchSingleMatmuls) {
     const Stack gate(stream, GetParam(), c.n_experts, width, dim, 1);
     const Stack up(stream, GetParam(), c.n_experts, width, dim, 50);
     const Stack down(stream, GetParam(), c.n_experts, dim, width, 100);
-    const DeviceMemory routes = on_device(stream, random_floats(c.n_rows * c.n_experts, 9, 3.0));
-    const AssignmentsMemory assigned(stream, c.n_rows, c.n_chosen);
-    const GroupedMemory grouped(stream, c.n_rows, r);
-    route(stream, routes.as<float>(), nullptr, r, c.n_rows, assigned.view());
-    group_assignments(stream, assigned.view(), r, c.n_rows, grouped.sizes);
-
+    const RoutedRows routed(stream, c.n_rows, r);
+    const Grouped& grouped = routed.grouped;
     const auto rows = random_floats(c.n_rows * dim, 4);
     const size_t n_assignments = c.n_rows * c.n_chosen;
     const DeviceMemory x = on_device(stream, rows);
     const DeviceMemory gates = unwritten(stream, n_assignments * width * sizeof(float));
     const DeviceMemory ups = unwritten(stream, n_assignments * width * sizeof(float));
     const DeviceMemory outs = unwritten(stream, n_assignments * dim * sizeof(float));
-    const test::Packing in(stream, grouped.sizes.slots(), dim, gate.matrix.kind);
-    const test::Packing middle(stream, grouped.sizes.slots(), width, gate.matrix.kind);
+    const test::Packing in(stream, grouped.slots(), dim, gate.matrix.kind);
+    const test::Packing middle(stream, grouped.slots(), width, gate.matrix.kind);
     const std::array products{Matmul{.weight = gate.matrix, .out = gates.as<float>()},
                               Matmul{.weight = up.matrix, .out = ups.as<float>()}};
-    pack_assignments(stream, x.as<float>(), c.n_chosen, grouped.sizes, in.view);
-    multiply_experts(stream, in.view, products.data(), 2, grouped.sizes);
-    activate_assignments(stream, Activation::Silu, gates.as<float>(), ups.as<float>(), grouped.sizes, middle.view);
+    pack_assignments(stream, x.as<float>(), c.n_chosen, grouped, in.view);
+    multiply_experts(stream, in.view, products.data(), 2, grouped);
+    activate_assignments(stream, Activation::Silu, gates.as<float>(), ups.as<float>(), grouped, middle.view);
     const Matmul last{.weight = down.matrix, .out = outs.as<float>()};
-    multiply_experts(stream, middle.view, &last, 1, grouped.sizes);
+    multiply_experts(stream, middle.view, &last, 1, grouped);
 
-    const auto experts = on_host<int32_t>(stream, assigned.experts);
+    const auto experts = on_host<int32_t>(stream, routed.assigned.experts);
     const auto got_gates = on_host<float>(stream, gates);
     const auto got = on_host<float>(stream, outs);
     for (size_t i = 0; i < n_assignments; ++i) {
@@ -289,11 +282,11 @@ TEST_P(ExpertTypes, AssignmentsMatchSingleMatmuls) {
           << c.n_rows << ", assignment " << i;
     }
     // Packing SwiGLU's stored output in a separate step gives the same packed inputs as activate_assignments().
-    const test::Packing apart(stream, grouped.sizes.slots(), width, gate.matrix.kind);
+    const test::Packing apart(stream, grouped.slots(), width, gate.matrix.kind);
     const DeviceMemory again = unwritten(stream, outs.bytes());
-    pack_assignments(stream, gates.as<float>(), 1, grouped.sizes, apart.view);
+    pack_assignments(stream, gates.as<float>(), 1, grouped, apart.view);
     const Matmul same{.weight = down.matrix, .out = again.as<float>()};
-    multiply_experts(stream, apart.view, &same, 1, grouped.sizes);
+    multiply_experts(stream, apart.view, &same, 1, grouped);
     EXPECT_TRUE(same_bits(on_host<float>(stream, again), got));
   }
 }
@@ -340,18 +333,14 @@ TEST(Experts, DoNotDependOnThreadOrder) {
     const Stack stack(stream, DType::Q8_0, 4, 40, 64, 1);
     host::require_same_in_all_orders(
         [&] {
-          const DeviceMemory routes = on_device(stream, random_floats(n_rows * 4, 9, 3.0));
-          const AssignmentsMemory assigned(stream, n_rows, 2);
-          const GroupedMemory grouped(stream, n_rows, r);
-          route(stream, routes.as<float>(), nullptr, r, n_rows, assigned.view());
-          group_assignments(stream, assigned.view(), r, n_rows, grouped.sizes);
+          const RoutedRows routed(stream, n_rows, r);
           const DeviceMemory x = on_device(stream, random_floats(n_rows * 64, 4));
           const DeviceMemory out = unwritten(stream, n_rows * 2 * 40 * sizeof(float));
-          const test::Packing in(stream, grouped.sizes.slots(), 64, stack.matrix.kind);
-          pack_assignments(stream, x.as<float>(), 2, grouped.sizes, in.view);
+          const test::Packing in(stream, routed.grouped.slots(), 64, stack.matrix.kind);
+          pack_assignments(stream, x.as<float>(), 2, routed.grouped, in.view);
           const Matmul product{.weight = stack.matrix, .out = out.as<float>()};
-          multiply_experts(stream, in.view, &product, 1, grouped.sizes);
-          return test::bytes_of(stream, out);
+          multiply_experts(stream, in.view, &product, 1, routed.grouped);
+          return on_host<uint8_t>(stream, out);
         },
         1);
   }

@@ -3,41 +3,33 @@
 #include "tests/infer/cuda/faults.h"
 
 #include <algorithm>
-#include <numeric>
 #include <vector>
 
 #include "tests/infer/cuda/host/emulator.h"
-#include "tests/infer/cuda/host/fibers.h"
 
 namespace folio::infer::gpu {
 namespace {
 
 using host::Order;
-using test::bytes_of;
 using test::contains;
-using test::error_of;
 using test::error_of_block;
+using test::message_of;
+using test::numbers;
 using test::on_device;
 using test::on_host;
 using test::place_of;
-
-std::vector<float> numbers(unsigned n) {
-  std::vector<float> x(n);
-  std::iota(x.begin(), x.end(), 1.0F);
-  return x;
-}
 
 /// Runs a kernel that reads x and writes y in one block of at most 64 threads, in every order of threads. Returns the
 /// error, or an empty string.
 template <typename T>
 std::string error_in_orders(void (*kernel)(T*, const T*), unsigned threads) {
-  return error_of([&] {
+  return message_of([&] {
     host::require_same_in_all_orders([&] {
       Stream stream(0);
       const DeviceMemory x = on_device(stream, numbers(256));
       const DeviceMemory y(stream, x.bytes());
       launch(kernel, {}, {threads}, 0, stream, y.as<T>(), x.as<T>());
-      return bytes_of(stream, y);
+      return on_host<uint8_t>(stream, y);
     });
   });
 }
@@ -58,7 +50,7 @@ TEST(EmulatorFaults, AsyncCopiesAreNaNUntilTheirWait) {
   const DeviceMemory y(stream, x.bytes());
   stream.fill(y.as<float>(), 0, y.bytes());
   launch(test::with_late_copy_wait, {}, {32}, 0, stream, y.as<Words>(), x.as<Words>());
-  const std::vector<uint8_t> bytes = bytes_of(stream, y);
+  const std::vector<uint8_t> bytes = on_host<uint8_t>(stream, y);
   EXPECT_TRUE(std::all_of(bytes.begin(), bytes.end(), [](uint8_t b) { return b == 0xFF; }));
 }
 
@@ -114,19 +106,19 @@ TEST(EmulatorFaults, DetectsWritesPastSharedMemory) {
   Stream stream(0);
   const DeviceMemory out(stream, 256);
   const std::string error =
-      error_of([&] { launch(test::write_past_dynamic, {}, {32}, 32 * sizeof(float), stream, out.as<float>()); });
+      message_of([&] { launch(test::write_past_dynamic, {}, {32}, 32 * sizeof(float), stream, out.as<float>()); });
   EXPECT_TRUE(contains(error, "byte 128 of the dynamic shared memory"));
 }
 
 TEST(EmulatorFaults, DetectsDependenceOnBlockOrder) {
   const auto error = [](auto run) {
-    return error_of([&] {
+    return message_of([&] {
       host::require_same_in_all_orders([&] {
         Stream stream(0);
         const DeviceMemory out(stream, 256);
         stream.fill(out.as<unsigned>(), 0, out.bytes());
         run(stream, out.as<unsigned>());
-        return bytes_of(stream, out);
+        return on_host<uint8_t>(stream, out);
       });
     });
   };
@@ -145,7 +137,7 @@ TEST(EmulatorFaults, DetectsMisalignedLoads) {
   Stream stream(0);
   const DeviceMemory x = on_device(stream, numbers(64));
   EXPECT_TRUE(
-      contains(error_of([&] { launch(test::load_misaligned, {}, {32}, 0, stream, x.as<float>(), x.as<float>()); }),
+      contains(message_of([&] { launch(test::load_misaligned, {}, {32}, 0, stream, x.as<float>(), x.as<float>()); }),
                "not a multiple of 16"));
 }
 
@@ -153,7 +145,7 @@ TEST(EmulatorFaults, RejectsLaunchesBeyondGpuLimits) {
   Stream stream(0);
   const DeviceMemory x = on_device(stream, numbers(64));
   const auto error = [&](Grid grid, Grid block, size_t shared) {
-    return error_of([&] { launch(test::scale, grid, block, shared, stream, x.as<float>(), 1.0F, 64U); });
+    return message_of([&] { launch(test::scale, grid, block, shared, stream, x.as<float>(), 1.0F, 64U); });
   };
   EXPECT_TRUE(contains(error({1}, {1025}, 0), "1025 x 1 x 1 threads"));
   EXPECT_TRUE(contains(error({1}, {0}, 0), "0 x 1 x 1 threads"));

@@ -9,6 +9,7 @@ import sys
 import tarfile
 import threading
 import time
+import types
 
 import pytest
 
@@ -16,18 +17,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ["FOLIO_BUILD_DIR"])
 SMOLLM2 = ROOT / "data/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 
-
-def load(name):
-    loader = importlib.machinery.SourceFileLoader(name.removesuffix(".py"), str(ROOT / "scripts" / name))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-    loader.exec_module(module)
-    return module
-
-
 sys.path.append(str(ROOT / "tests/apps"))
 from support import wait_until  # noqa: E402
 
-gpu_check = load("gpu_check")
+loader = importlib.machinery.SourceFileLoader("gpu_check", str(ROOT / "scripts/gpu_check"))
+gpu_check = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+loader.exec_module(gpu_check)
 import gpu_bundle
 import gpu_summary  # noqa: E402
 
@@ -111,13 +106,6 @@ def test_incomplete_rows_are_ignored(tmp_path):
     assert "not measured" in (tmp_path / "summary.md").read_text()
 
 
-class Arguments:
-    """A substitute for the parsed command line that gpu_check passes to a step."""
-
-    def __init__(self, folder):
-        self.out, self.build = folder, BUILD
-
-
 @pytest.mark.skipif(has_gpu(), reason="there is a GPU")
 @pytest.mark.skipif(not (BUILD / "cuda_bench").exists() or not (BUILD / "tests/model_check").exists(),
                     reason="this build has no programs for GPUs")
@@ -130,7 +118,7 @@ def test_steps_use_valid_flags(step, tmp_path, monkeypatch):
         return ["[  PASSED  ] 1 test."]
 
     monkeypatch.setattr(gpu_check.Run, "command", command)
-    gpu_check.STEPS[step](gpu_check.Run(step, tmp_path, time.monotonic() + 600), Arguments(tmp_path))
+    gpu_check.STEPS[step](gpu_check.Run(step, tmp_path, time.monotonic() + 600), types.SimpleNamespace(out=tmp_path, build=BUILD))
     assert called
     for argv in called:
         if "--tool" in argv:  # skip compute-sanitizer's own arguments, of which --error-exitcode is the last

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "core/formats/model_files.h"
 #include "infer/cuda/cuda.h"
 #include "tests/infer/cuda/support.h"
 #include "tests/infer/support.h"
@@ -32,7 +33,6 @@ Shape small(DType type) {
 std::vector<Shape> checked_shapes() {
   std::vector<Shape> shapes = part_shapes();
   Shape& olmo2 = *std::ranges::find(shapes, "olmo2", &Shape::name);
-  olmo2.in_memory = true;
   olmo2.config.rope_scaling = {.type = core::RopeScalingType::Yarn,
                                .factor = 4.0F,
                                .high_freq_factor = 32.0F,

@@ -1,6 +1,5 @@
 // Tests the race detector: every planted race is detected in every order of threads, and the error names both lines.
 // emulator_test.cpp is also built with the detector, and tests that correct kernels cause no errors.
-#include <numeric>
 #include <vector>
 
 #include "tests/infer/cuda/faults.h"
@@ -12,7 +11,7 @@ namespace {
 using host::Order;
 using host::OrderScope;
 using test::contains;
-using test::error_of;
+using test::message_of;
 using test::on_device;
 using test::place_of;
 
@@ -21,11 +20,9 @@ class Races : public ::testing::TestWithParam<Order> {
   /// Runs a kernel that reads x and writes y in one block of `threads` threads. Returns the error, or an empty string.
   template <typename T>
   std::string error_of_copy(void (*kernel)(T*, const T*), unsigned threads) {
-    std::vector<float> numbers(1024);
-    std::iota(numbers.begin(), numbers.end(), 1.0F);
-    const DeviceMemory x = on_device(stream_, numbers);
+    const DeviceMemory x = on_device(stream_, test::numbers(1024));
     const DeviceMemory y(stream_, x.bytes());
-    return error_of([&] { launch(kernel, {}, {threads}, 0, stream_, y.as<T>(), x.as<T>()); });
+    return message_of([&] { launch(kernel, {}, {threads}, 0, stream_, y.as<T>(), x.as<T>()); });
   }
 
   OrderScope scope_{GetParam()};
@@ -61,7 +58,7 @@ TEST_P(Races, CopiesOfOtherThreadsNeedWaitAndBarrier) {
 TEST_P(Races, ReportsAccessOutsideSharedArrays) {
   const auto error = [&](void (*kernel)(float*)) {
     const DeviceMemory out(stream_, 256);
-    return error_of([&] { launch(kernel, {}, {32}, 32 * sizeof(float), stream_, out.as<float>()); });
+    return message_of([&] { launch(kernel, {}, {32}, 32 * sizeof(float), stream_, out.as<float>()); });
   };
   const std::string past = error(test::write_past_dynamic);
   EXPECT_TRUE(contains(past, "byte 128 of the dynamic shared memory, which has 128"));
@@ -73,7 +70,7 @@ TEST_P(Races, ReportsAccessOutsideSharedArrays) {
 TEST_P(Races, ReportsAccessOutsideDeviceMemory) {
   const DeviceMemory out(stream_, 256);
   const auto error = [&](unsigned n) {
-    return error_of([&] { launch(test::write_past_device_memory, {}, {32}, 0, stream_, out.as<float>(), n); });
+    return message_of([&] { launch(test::write_past_device_memory, {}, {32}, 0, stream_, out.as<float>(), n); });
   };
   EXPECT_EQ(error(63), "");
   EXPECT_TRUE(contains(error(64), "writes 4 bytes at byte 256 of device memory"));
@@ -82,27 +79,27 @@ TEST_P(Races, ReportsAccessOutsideDeviceMemory) {
 TEST_P(Races, ReportsTwoBlocksWritingOneWord) {
   const DeviceMemory out(stream_, 256);
   const std::string error =
-      error_of([&] { launch(test::two_blocks_one_word, {8}, {32}, 0, stream_, out.as<unsigned>()); });
+      message_of([&] { launch(test::two_blocks_one_word, {8}, {32}, 0, stream_, out.as<unsigned>()); });
   EXPECT_TRUE(contains(error, "a race in device memory"));
   EXPECT_TRUE(contains(error, place_of("one word")));
 }
 
 TEST_P(Races, ReportsABlockReadingAnothersWrites) {
   const DeviceMemory out(stream_, 256);
-  EXPECT_TRUE(contains(error_of([&] { launch(test::reads_other_block, {8}, {32}, 0, stream_, out.as<unsigned>()); }),
+  EXPECT_TRUE(contains(message_of([&] { launch(test::reads_other_block, {8}, {32}, 0, stream_, out.as<unsigned>()); }),
                        "a race in device memory"));
 }
 
 TEST_P(Races, ReportsTwoWarpsWritingOneWord) {
   const DeviceMemory out(stream_, 256);
-  EXPECT_TRUE(contains(error_of([&] { launch(test::two_warps_one_word, {}, {64}, 0, stream_, out.as<unsigned>()); }),
+  EXPECT_TRUE(contains(message_of([&] { launch(test::two_warps_one_word, {}, {64}, 0, stream_, out.as<unsigned>()); }),
                        "a barrier between them is missing"));
 }
 
 TEST_P(Races, ReportsAWriteToWhatAnotherWarpReads) {
   const DeviceMemory out(stream_, 4096);
   const std::string error =
-      error_of([&] { launch(test::resets_what_others_read, {}, {96}, 0, stream_, out.as<unsigned>()); });
+      message_of([&] { launch(test::resets_what_others_read, {}, {96}, 0, stream_, out.as<unsigned>()); });
   EXPECT_TRUE(contains(error, "a barrier between them is missing"));
   EXPECT_TRUE(contains(error, place_of("read before reset")));
 }
@@ -112,7 +109,7 @@ TEST_P(Races, ReductionNeedsAFenceAndABarrier) {
     const DeviceMemory total(stream_, 4);
     const DeviceMemory parts(stream_, 4096);
     const DeviceMemory done = on_device(stream_, std::vector<unsigned>{0});
-    return error_of([&] {
+    return message_of([&] {
       launch(kernel, {8}, {64}, 0, stream_, total.as<unsigned>(), parts.as<unsigned>(), done.as<unsigned>());
     });
   };

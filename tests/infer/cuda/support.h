@@ -1,10 +1,9 @@
-// Helpers for the kernel tests: copies between vectors and device memory, and matrices of any type.
+// Helpers for the kernel tests: copies between vectors and device memory.
 #pragma once
 
 #include <gtest/gtest.h>
 
-#include <cstring>
-#include <functional>
+#include <initializer_list>
 #include <ostream>
 #include <vector>
 
@@ -40,8 +39,15 @@ template <typename T>
   return values;
 }
 
-[[nodiscard]] inline std::vector<uint8_t> bytes_of(Stream& stream, const DeviceMemory& memory) {
-  return on_host<uint8_t>(stream, memory);
+/// Returns the bytes of all `memories`, one after another.
+[[nodiscard]] inline std::vector<uint8_t> bytes_of(Stream& stream,
+                                                   std::initializer_list<const DeviceMemory*> memories) {
+  std::vector<uint8_t> bytes;
+  for (const DeviceMemory* memory : memories) {
+    const auto more = on_host<uint8_t>(stream, *memory);
+    bytes.insert(bytes.end(), more.begin(), more.end());
+  }
+  return bytes;
 }
 
 template <typename T>

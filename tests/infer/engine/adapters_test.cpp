@@ -24,11 +24,8 @@ using test::RunnerOn;
 using test::same_bits;
 
 core::Weights merged(core::Weights weights, const core::Adapter& adapter) {
-  const auto manifest = core::tensor_manifest(weights.config);
   for (const core::Adapter::Part& part : adapter.parts) {
-    const auto found = std::ranges::find_if(
-        manifest, [&](const core::TensorSpec& s) { return s.role == part.role && s.layer == part.layer; });
-    std::vector<float>& w = weights.tensors[static_cast<size_t>(found - manifest.begin())];
+    std::vector<float>& w = test::values_of(weights, part.role, part.layer);
     const size_t k = part.a.size() / part.rank;
     for (size_t i = 0; i < w.size(); ++i) {
       double sum = 0.0;
@@ -48,13 +45,6 @@ class Adapters : public ::testing::TestWithParam<MachineKind> {
     c.context_length = 200;
     return c;
   }
-  // Returns the logits of a sequence with adapters_[which - 1], or without an adapter if `which` is 0.
-  [[nodiscard]] std::vector<float> logits_alone(std::span<const int32_t> text, int which,
-                                                const CpuOptions& options = {.n_threads = 1}) const {
-    RunnerOn runner(GetParam(), model_, options);
-    const int32_t adapter = which == 0 ? kNoAdapter : runner.load_adapter(adapters_[static_cast<size_t>(which - 1)]);
-    return test::run(runner, test::rows_of(runner.cache().add_sequence(adapter), text));
-  }
   static Request greedy(std::vector<int32_t> prompt, int32_t adapter) {
     return {.prompt = std::move(prompt),
             .options = {.max_tokens = 20, .sampler = {.temperature = 0.0F}, .adapter = adapter}};
@@ -70,14 +60,12 @@ INSTANTIATE_TEST_SUITE_P(Machines, Adapters, ::testing::ValuesIn(test::machine_k
 
 TEST_P(Adapters, AdaptedModelMatchesTheMergedModel) {
   const auto text = test::random_tokens(40, 1, 37);
-  const auto plain = logits_alone(text, 0);
+  const auto plain = test::logits_on(GetParam(), model_, text);
   const auto expect = [&](const core::Adapter& adapter, const core::Weights& weights) {
     RunnerOn adapted(GetParam(), model_);
     const auto sequence = adapted.cache().add_sequence(adapted.load_adapter(adapter));
     const auto got = test::run(adapted, test::rows_of(sequence, text));
-    const auto model = test::model_from(weights);
-    RunnerOn runner(GetParam(), model);
-    const auto expected = test::run(runner, test::rows_of(runner.cache().add_sequence(), text));
+    const auto expected = test::logits_on(GetParam(), test::model_from(weights), text);
     double moved = 0.0;
     double apart = 0.0;
     for (size_t i = 0; i < got.size(); ++i) {
@@ -174,46 +162,42 @@ TEST_P(Adapters, AdaptersInUseAreNotUnloaded) {
   EXPECT_NE(result.tokens, expected);
 }
 
-// A CPU machine whose stage counts the loaded adapters, or throws as if it had no memory for them.
-class Counting final : public Machine {
+// A stage that counts the loaded adapters, or throws as if it had no memory for them.
+class CountingStage final : public PassThroughStage {
  public:
-  explicit Counting(bool has_memory) : has_memory_(has_memory) {}
-  [[nodiscard]] std::string describe() const override { return cpu_.describe(); }
-  [[nodiscard]] std::unique_ptr<Stage> load(const core::StoredModel& model, const Shard& shard,
-                                            CacheType cache_type) override {
-    return std::make_unique<CountingStage>(cpu_.load(model, shard, cache_type), *this);
+  CountingStage(std::unique_ptr<Stage> stage, int& n_adapters, bool has_memory)
+      : PassThroughStage(std::move(stage)), n_adapters_(n_adapters), has_memory_(has_memory) {}
+  void load_adapter(int32_t number, const core::Adapter& adapter) override {
+    if (!has_memory_) throw std::bad_alloc();
+    inner().load_adapter(number, adapter);
+    ++n_adapters_;
   }
-  int n_adapters = 0;
+  void unload_adapter(int32_t number) override {
+    inner().unload_adapter(number);
+    --n_adapters_;
+  }
 
  private:
-  class CountingStage final : public PassThroughStage {
-   public:
-    CountingStage(std::unique_ptr<Stage> stage, Counting& all) : PassThroughStage(std::move(stage)), all_(all) {}
-    void load_adapter(int32_t number, const core::Adapter& adapter) override {
-      if (!all_.has_memory_) throw std::bad_alloc();
-      inner().load_adapter(number, adapter);
-      ++all_.n_adapters;
-    }
-    void unload_adapter(int32_t number) override {
-      inner().unload_adapter(number);
-      --all_.n_adapters;
-    }
-
-   private:
-    Counting& all_;
-  };
-  Cpu cpu_{{.n_threads = 1}};
+  int& n_adapters_;
   bool has_memory_;
 };
 
 TEST(StageAdapters, FailedLoadsLeaveNoMachineChanged) {
   const core::ModelConfig config = test::small_shapes()[1].config;  // a model of two layers, one for each stage
   const core::StoredModel model = test::random_model(config);
-  Counting first(true);
-  Counting second(false);
+  const auto counting = [](int& n_adapters, bool has_memory) {
+    return test::WrappedMachine(std::make_unique<Cpu>(CpuOptions{.n_threads = 1}),
+                                [&n_adapters, has_memory](std::unique_ptr<Stage> stage) {
+                                  return std::make_unique<CountingStage>(std::move(stage), n_adapters, has_memory);
+                                });
+  };
+  int n_on_first = 0;
+  int n_on_second = 0;
+  test::WrappedMachine first = counting(n_on_first, true);
+  test::WrappedMachine second = counting(n_on_second, false);
   Runner runner(model, std::array{Placement{first, {0, 1}}, Placement{second, {1, 2}}}, {});
   EXPECT_THROW(static_cast<void>(runner.load_adapter(random_adapter(config, 1, 3))), std::bad_alloc);
-  EXPECT_EQ(first.n_adapters, 0);
+  EXPECT_EQ(n_on_first, 0);
   EXPECT_ERROR(runner.require_adapter(0), "adapter 0 is not loaded");
 }
 

@@ -6,35 +6,18 @@
 
 #include <atomic>
 #include <future>
-#include <limits>
 #include <thread>
 #include <utility>
 
 #include "infer/engine/text_stream.h"
 #include "infer/forms/forms.h"
-#include "tests/infer/engine/letter_tokenizer.h"
-#include "tests/infer/support.h"
+#include "tests/infer/engine/gate.h"
 
 namespace folio::infer {
 namespace {
 
-using test::random_tokens;
-
-class AsyncEngineTest : public ::testing::Test {
+class AsyncEngineTest : public test::LetterEngine {
  protected:
-  [[nodiscard]] Request request(uint64_t seed) const {
-    return {.prompt = random_tokens(1 + seed * 7 % 60, seed % 5, 37),
-            .options = {.max_tokens = static_cast<int64_t>(1 + seed * 11 % 30),
-                        .sampler = {.temperature = 1.0F, .top_p = 1.0F, .seed = seed}},
-            .tokenizer = &tokenizer_};
-  }
-  [[nodiscard]] std::string alone(const Request& request) const {
-    Cpu cpu({.n_threads = 1});
-    Engine engine(model_, cpu);
-    const RequestId id = engine.add(request);
-    while (engine.step()) continue;
-    return engine.take(id).text;
-  }
   // Submits a request, waits for its end, and returns its result or rethrows its error.
   static GenerateResult ended(AsyncEngine& engine, Request request) {
     std::promise<GenerateResult> promise;
@@ -56,11 +39,6 @@ class AsyncEngineTest : public ::testing::Test {
     }
     return text;
   }
-
-  test::LetterTokenizer tokenizer_;
-  core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);  // vocabulary 37, context 100
-  Cpu cpu_{{.n_threads = 1}};
-  Engine engine_{model_, cpu_, {.max_positions = 400}};
 };
 
 // Half of the requests have output constraints (forms), each shared by several requests. Some requests are abandoned or
@@ -74,12 +52,13 @@ TEST_F(AsyncEngineTest, OutputsDoNotDependOnOtherRequests) {
   }
   const auto some = [&](uint64_t seed) {
     Request r = request(seed);
+    r.options.max_tokens = static_cast<int64_t>(1 + seed * 11 % 30);
     if (seed / 4 % 2 == 1) r.options.form = all[seed % all.size()];
     r.options.speculate = seed % 3;
     return r;
   };
   std::vector<std::string> expected;
-  for (uint64_t i = 0; i < kRequests; ++i) expected.push_back(alone(some(i)));
+  for (uint64_t i = 0; i < kRequests; ++i) expected.push_back(alone(some(i))[0]);
   const auto async = std::make_shared<AsyncEngine>(engine_);
   std::vector<std::future<void>> threads;
   std::atomic<int> n_wrong = 0;
@@ -111,13 +90,11 @@ TEST_F(AsyncEngineTest, CallbackErrorsEndOnlyTheirRequest) {
   failing.on_text = [](size_t, std::string_view) { throw std::runtime_error("enough"); };
   const auto beside = stream(async, request(4));
   EXPECT_THROW(ended(*async, failing), std::runtime_error);
-  EXPECT_EQ(text_of(*beside), alone(request(4)));
+  EXPECT_EQ(text_of(*beside), alone(request(4))[0]);
 }
 
 TEST_F(AsyncEngineTest, DamagedWeightsFailEveryRequest) {
-  auto weights = test::random_weights(model_.config, 7);
-  weights.tensors.back()[5] = std::numeric_limits<float>::quiet_NaN();
-  const auto damaged = test::model_from(weights);
+  const auto damaged = test::damaged_model(model_.config);
   Engine engine(damaged, cpu_);
   AsyncEngine async(engine);
   for (int i = 0; i < 2; ++i) EXPECT_ERROR(ended(async, request(1)), "not finite");
@@ -147,7 +124,7 @@ TEST_F(AsyncEngineTest, CancelledRequestsKeepTheirTokens) {
   EXPECT_EQ(result.tokens.size(), 1U);
   slow.on_token = {};
   slow.on_end = {};
-  EXPECT_EQ(alone(slow).substr(0, result.text.size()), result.text);
+  EXPECT_EQ(alone(slow)[0].substr(0, result.text.size()), result.text);
   async.cancel(id);  // has no effect, since the request has ended
 }
 
@@ -176,7 +153,7 @@ TEST_F(AsyncEngineTest, CallersCanWaitForWorkOnItsThread) {
   }));
   EXPECT_NE(thread, std::this_thread::get_id());
   EXPECT_THROW(static_cast<void>(async.call_and_wait([](Engine&) { throw core::Error("wrong"); })), core::Error);
-  EXPECT_EQ(text_of(*text), alone(running));
+  EXPECT_EQ(text_of(*text), alone(running)[0]);
   async.stop();
   EXPECT_FALSE(async.call_and_wait([](Engine&) { ADD_FAILURE(); }));
 }

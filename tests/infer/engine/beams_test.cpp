@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <vector>
 
 #include "experiments/18_sampling/halving.h"
@@ -18,21 +17,12 @@ using test::EngineOn;
 class Beams : public test::Texts {
  protected:
   static Request searching(size_t n_prompt, uint64_t seed, int64_t width, int64_t max_tokens = 60) {
-    return {.prompt = test::random_tokens(n_prompt, seed, 37),
+    return {.prompt = tokens(n_prompt, seed),
             .options = {.max_tokens = max_tokens, .end_tokens = {3}, .n = width, .beams = {.width = width}}};
   }
   static Request drawing(size_t n_prompt, uint64_t seed, int64_t n = 1) {
-    return {.prompt = test::random_tokens(n_prompt, seed, 37),
+    return {.prompt = tokens(n_prompt, seed),
             .options = {.max_tokens = 50, .sampler = {.temperature = 1.0F, .seed = seed}, .n = n}};
-  }
-  // Returns the log-probability of `tokens` after the request's prompt, computed by another request.
-  [[nodiscard]] double log_prob(const Request& request, std::span<const int32_t> tokens) const {
-    Request scored{.prompt = request.prompt};
-    scored.prompt.insert(scored.prompt.end(), tokens.begin(), tokens.end());
-    std::vector<double> all;
-    scored.on_log_probs = [&](std::span<const double> some) { all.insert(all.end(), some.begin(), some.end()); };
-    static_cast<void>(alone(scored));
-    return std::accumulate(all.end() - std::ssize(tokens), all.end(), 0.0);
   }
 };
 

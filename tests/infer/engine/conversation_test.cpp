@@ -96,6 +96,7 @@ TEST_F(ConversationTest, AnswersMatchAFreshConversation) {
       EXPECT_EQ(answer.result.text, expected.text);
       EXPECT_EQ(answer.result.finish_reason, expected.finish_reason);
       EXPECT_EQ(streamed, expected.text);
+      EXPECT_EQ(engine_.cache().blocks_in_use(), 0) << "between turns";
       EXPECT_EQ(c.messages().size(), messages.size() + 1);
       EXPECT_EQ(c.messages().back().content, expected.text);
       ended += expected.finish_reason == FinishReason::Stop ? 1 : 0;
@@ -216,12 +217,6 @@ TEST_F(ConversationTest, WithdrawnQuestionsCanBeRepeated) {
     return;
   }
   FAIL() << "no answer began with half of a character";
-}
-
-TEST_F(ConversationTest, HoldsNoBlocksBetweenTurns) {
-  Conversation c = conversation();
-  c.say("hello", options(), {});
-  EXPECT_EQ(engine_.cache().blocks_in_use(), 0);
 }
 
 TEST_F(ConversationTest, TemplateSystemMessageIsTheDefault) {

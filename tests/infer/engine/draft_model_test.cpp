@@ -4,20 +4,15 @@
 
 #include <gtest/gtest.h>
 
-#include <limits>
-
 #include "infer/engine/engine.h"
 #include "tests/infer/engine/letter_tokenizer.h"
 #include "tests/infer/engine/varied_requests.h"
-#include "tests/infer/machines.h"
-#include "tests/infer/support.h"
 
 namespace folio::infer {
 namespace {
 
 using test::EngineOn;
 using test::MachineKind;
-using test::random_tokens;
 
 // A draft model with all layers on one machine, the first that kind.make() returns.
 class DraftModelOn : private test::Rig, public DraftModel {
@@ -27,7 +22,7 @@ class DraftModelOn : private test::Rig, public DraftModel {
       : Rig(kind, model.config, {.n_threads = 1}), DraftModel(model, target, machine(0), kind.with_type(options)) {}
 };
 
-class DraftModelTest : public ::testing::TestWithParam<MachineKind> {
+class DraftModelTest : public test::DraftTexts {
  protected:
   // The tokens of a sequence, and its state for drafting: sampler, first token of the context, and drafter's memory.
   struct Drafted {
@@ -45,9 +40,9 @@ class DraftModelTest : public ::testing::TestWithParam<MachineKind> {
       return {tokens.begin() + n, tokens.end()};
     }
   };
-  static core::ModelConfig config_of(int64_t n_layers, int64_t context) {
-    core::ModelConfig c = GetParam().model;  // a vocabulary of 37
-    c.n_layers = n_layers;
+  static core::ModelConfig one_layer(int64_t context) {
+    core::ModelConfig c = config();
+    c.n_layers = 1;
     c.context_length = context;
     return c;
   }
@@ -60,10 +55,7 @@ class DraftModelTest : public ::testing::TestWithParam<MachineKind> {
     return test::drawn_by_host(
         GetParam(), model, {.prompt = text, .options = {.max_tokens = static_cast<int64_t>(n), .sampler = options}});
   }
-  [[nodiscard]] static std::vector<int32_t> tokens(size_t n, uint64_t seed = 1) { return random_tokens(n, seed, 37); }
-
-  core::StoredModel target_ = test::random_model(config_of(2, 700));
-  core::StoredModel small_ = test::random_model(config_of(1, 100), 8);
+  core::StoredModel small_ = test::random_model(one_layer(100), 8);
 };
 
 INSTANTIATE_TEST_SUITE_P(Machines, DraftModelTest, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
@@ -74,7 +66,7 @@ TEST_P(DraftModelTest, DraftsMatchTheModel) {
       {.temperature = 1.0F, .top_p = 1.0F, .seed = 3},
       {.temperature = 0.8F, .repetition_penalty = 1.4F, .frequency_penalty = 0.3F, .seed = 4},
       {.temperature = 0.0F, .presence_penalty = 1.0F, .logit_bias = {{7, 2.0F}}}};
-  DraftModelOn model(GetParam(), small_, target_, {.n_sequences = 8});
+  DraftModelOn model(GetParam(), small_, model_, {.n_sequences = 8});
   std::vector<Drafted> all;
   std::vector<std::vector<int32_t>> expected;
   std::vector<Drafter::Input> texts;
@@ -92,7 +84,7 @@ TEST_P(DraftModelTest, DraftsMatchTheModel) {
 // Drafts depend only on the current tokens, even if earlier drafts were rejected (the sequence is truncated and gets
 // another token) or the context slides.
 TEST_P(DraftModelTest, FollowsRejectedDraftsAndSlides) {
-  DraftModelOn model(GetParam(), small_, target_);
+  DraftModelOn model(GetParam(), small_, model_);
   Drafted one = drafted(tokens(50));
   EXPECT_EQ(one.draft(model, 5), drawn(small_, tokens(50), 5));
   for (const size_t n_kept : {55U, 53U, 50U, 20U, 1U}) {
@@ -110,8 +102,8 @@ TEST_P(DraftModelTest, FollowsRejectedDraftsAndSlides) {
 }
 
 TEST_P(DraftModelTest, PrefillsLongPromptsBeforeDrafting) {
-  const core::StoredModel model = test::random_model(config_of(1, 700), 8);
-  DraftModelOn drafter(GetParam(), model, target_, {.n_sequences = 2});
+  const core::StoredModel model = test::random_model(one_layer(700), 8);
+  DraftModelOn drafter(GetParam(), model, model_, {.n_sequences = 2});
   const size_t n_rows = drafter.runner().max_rows();
   const size_t n_reads = (600 + n_rows - 1) / n_rows;
   Drafted one = drafted(tokens(600));
@@ -122,7 +114,7 @@ TEST_P(DraftModelTest, PrefillsLongPromptsBeforeDrafting) {
 }
 
 TEST_P(DraftModelTest, DraftsNothingWithoutCapacity) {
-  DraftModelOn model(GetParam(), small_, target_, {.max_positions = 100, .n_sequences = 1});  // four KV blocks
+  DraftModelOn model(GetParam(), small_, model_, {.max_positions = 100, .n_sequences = 1});  // four KV blocks
   EXPECT_EQ(drafted(tokens(98)).draft(model, 8), drawn(small_, tokens(98), 3)) << "no position for the last";
   EXPECT_EQ(drafted(tokens(100)).draft(model, 8).size(), 1U);
   EXPECT_TRUE(drafted(tokens(101)).draft(model, 8).empty()) << "past the context";
@@ -138,59 +130,41 @@ TEST_P(DraftModelTest, DraftsNothingWithoutCapacity) {
 }
 
 TEST_P(DraftModelTest, DraftsNothingWithDamagedWeights) {
-  auto weights = test::random_weights(config_of(1, 100), 7);
-  weights.tensors.back()[5] = std::numeric_limits<float>::quiet_NaN();
-  const auto damaged = test::model_from(weights);
-  DraftModelOn model(GetParam(), damaged, target_);
+  const auto damaged = test::damaged_model(one_layer(100));
+  DraftModelOn model(GetParam(), damaged, model_);
   EXPECT_TRUE(drafted(tokens(5)).draft(model, 3).empty());
 }
 
 TEST_P(DraftModelTest, RejectsAnotherVocabulary) {
   const core::StoredModel other = test::random_model(test::small_shapes()[0].config);
-  EXPECT_ERROR(DraftModelOn(GetParam(), other, target_), "has a vocabulary of 50 tokens, but ");
-  EXPECT_ERROR(DraftModelOn(GetParam(), other, target_), " has 37; ");
+  EXPECT_ERROR(DraftModelOn(GetParam(), other, model_), "has a vocabulary of 50 tokens, but ");
+  EXPECT_ERROR(DraftModelOn(GetParam(), other, model_), " has 37; ");
 }
 
 TEST_P(DraftModelTest, OutputsDoNotDependOnDrafts) {
   const test::LetterTokenizer tokenizer;
-  const std::vector<Request> requests = test::varied_requests(tokens(30, 3), 1, tokens(23, 2), tokenizer);
-  std::vector<GenerateResult> expected;
-  for (const Request& r : requests) {
-    EngineOn alone(GetParam(), target_);
-    expected.push_back(test::results_of(alone, r).front());
+  std::vector<Request> requests = test::varied_requests(tokens(30, 3), 1, tokens(23, 2), tokenizer);
+  std::vector<std::vector<GenerateResult>> expected;
+  for (Request& r : requests) {
+    expected.push_back(alone(r));
+    r.options.speculate = 6;
   }
   struct Setting {
     const core::StoredModel& model;
     int64_t positions;  // capacity of the KV cache; 160 positions cause preemptions
     int64_t draft_positions;
   };
-  for (const auto& [model, positions, draft_positions] : {Setting{target_, 2000, 2000}, Setting{target_, 160, 100},
+  for (const auto& [model, positions, draft_positions] : {Setting{model_, 2000, 2000}, Setting{model_, 160, 100},
                                                           Setting{small_, 160, 2000}, Setting{small_, 2000, 160}}) {
-    DraftModelOn drafter(GetParam(), model, target_, {.max_positions = draft_positions});
-    EngineOn engine(GetParam(), target_, {.n_threads = 1}, {.max_positions = positions});
+    DraftModelOn drafter(GetParam(), model, model_, {.max_positions = draft_positions});
+    EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = positions});
     engine.draft_with(drafter);
     engine.goodput().set_times({}, 0.0);
-    std::vector<RequestId> ids;
-    for (Request r : requests) {
-      r.options.speculate = 6;
-      ids.push_back(engine.add(r));
-    }
-    while (engine.step()) {
+    expect_with_drafts(engine, drafter.runner(), requests, expected, [&] {
       const auto most = static_cast<int64_t>(engine.statistics().running) * 3;
       EXPECT_LE(drafter.runner().cache().blocks_in_use(), most) << "those that wait hold nothing";
-    }
+    });
     EXPECT_EQ(positions == 160, engine.statistics().preemptions > 0);
-    size_t n_drafts = 0;
-    for (size_t i = 0; i < ids.size(); ++i) {
-      const GenerateResult result = engine.take(ids[i]);
-      EXPECT_EQ(result.tokens, expected[i].tokens) << "request " << i;
-      EXPECT_EQ(result.text, expected[i].text) << "request " << i;
-      EXPECT_EQ(result.finish_reason, expected[i].finish_reason) << "request " << i;
-      n_drafts += result.n_drafts;
-    }
-    EXPECT_GT(n_drafts, 0U);
-    EXPECT_EQ(drafter.runner().cache().blocks_in_use(), 0);
-    EXPECT_EQ(engine.cache().blocks_in_use(), 0);
   }
 }
 
@@ -198,14 +172,10 @@ TEST_P(DraftModelTest, OutputsDoNotDependOnDrafts) {
 TEST_P(DraftModelTest, IdenticalDraftModelIsAlwaysAccepted) {
   const bool on_a_gpu_too = GetParam().roundoff > 0x1p-24 && GetParam().make({.n_threads = 1}).size() > 1;
   if (on_a_gpu_too) GTEST_SKIP() << "its logits are not those of a CPU";
-  const SamplerOptions options[] = {
-      {.temperature = 0.0F},
-      {.temperature = 1.0F, .top_p = 1.0F, .seed = 3},
-      {.temperature = 0.7F, .repetition_penalty = 1.3F, .frequency_penalty = 0.2F, .seed = 5}};
   size_t n_in_flight = 1;
   const auto run = [&](size_t n_requests, size_t speculate, const SamplerOptions& o) {
-    DraftModelOn drafter(GetParam(), target_, target_, {.n_sequences = 3});
-    EngineOn engine(GetParam(), target_, {.n_threads = 1}, {.n_sequences = 3});
+    DraftModelOn drafter(GetParam(), model_, model_, {.n_sequences = 3});
+    EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.n_sequences = 3});
     engine.draft_with(drafter);
     engine.goodput().set_times({}, 0.0);  // plans as if rows took no time, so all drafts are tried
     n_in_flight = engine.runner().steps_in_flight();
@@ -222,7 +192,7 @@ TEST_P(DraftModelTest, IdenticalDraftModelIsAlwaysAccepted) {
     }
     return engine.statistics().steps;
   };
-  for (const SamplerOptions& o : options) {
+  for (const SamplerOptions& o : test::kVariedOptions) {
     EXPECT_EQ(run(1, 0, o), 31U);
     EXPECT_EQ(run(1, 1, o), 1U + 30 / 2);
     EXPECT_EQ(run(1, 5, o), 1U + 30 / 6);
@@ -233,8 +203,8 @@ TEST_P(DraftModelTest, IdenticalDraftModelIsAlwaysAccepted) {
 }
 
 TEST_P(DraftModelTest, PoorDraftModelsAreUsedRarely) {
-  DraftModelOn drafter(GetParam(), small_, target_);
-  EngineOn engine(GetParam(), target_);
+  DraftModelOn drafter(GetParam(), small_, model_);
+  EngineOn engine(GetParam(), model_);
   engine.draft_with(drafter);
   StepTime time;
   time.fixed = 0.9;
@@ -243,7 +213,7 @@ TEST_P(DraftModelTest, PoorDraftModelsAreUsedRarely) {
   Request r{.prompt = tokens(20),
             .options = {.max_tokens = 75, .sampler = {.temperature = 1.0F, .top_p = 1.0F}, .speculate = 4}};
   const GenerateResult result = test::results_of(engine, r).front();
-  EXPECT_EQ(result.tokens, drawn(target_, r.prompt, 75, r.options.sampler));
+  EXPECT_EQ(result.tokens, drawn(model_, r.prompt, 75, r.options.sampler));
   EXPECT_LT(result.n_right, 15U);
   EXPECT_LT(result.n_drafts, 40U);
 }
@@ -260,7 +230,7 @@ class FailingDrafter final : public Drafter {
 
 TEST_P(DraftModelTest, DrafterErrorsFailOnlyTheirStep) {
   FailingDrafter drafter;
-  EngineOn engine(GetParam(), target_, {.n_threads = 1}, {.n_sequences = 2});
+  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.n_sequences = 2});
   engine.draft_with(drafter);
   engine.goodput().set_times({}, 0.0);
   std::vector<RequestId> ids;
@@ -272,7 +242,7 @@ TEST_P(DraftModelTest, DrafterErrorsFailOnlyTheirStep) {
   EXPECT_GT(thrown, 0);
   EXPECT_EQ(drafter.calls / 2 + drafter.calls % 2, thrown);
   for (const uint64_t seed : {1U, 2U})
-    EXPECT_EQ(engine.take(ids[seed - 1]).tokens, drawn(target_, tokens(20, seed), 30, {}));
+    EXPECT_EQ(engine.take(ids[seed - 1]).tokens, drawn(model_, tokens(20, seed), 30, {}));
 }
 
 }  // namespace

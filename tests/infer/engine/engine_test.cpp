@@ -8,48 +8,25 @@
 #include <numeric>
 
 #include "tests/infer/engine/letter_tokenizer.h"
-#include "tests/infer/machines.h"
+#include "tests/infer/engine/texts.h"
 #include "tests/infer/support.h"
 
 namespace folio::infer {
 namespace {
 
+using test::drawing;
 using test::EngineOn;
-using test::MachineKind;
-using test::random_tokens;
 using test::results_of;
 using test::rows_of;
 using test::run;
-using test::RunnerOn;
 using test::same_bits;
 
-// A vocabulary of 37 tokens, of which the end token (36) and token 5 are never drawn.
-struct EndlessTokenizer final : test::MadeTokenizer {
-  EndlessTokenizer() : MadeTokenizer(std::vector<std::string>(37, "x"), {36, 5}) {}
-};
-
-class EngineTest : public ::testing::TestWithParam<MachineKind> {
+class EngineTest : public test::Texts {
  protected:
-  static core::ModelConfig config() {
-    core::ModelConfig c = GetParam().model;  // a vocabulary of 37
-    c.context_length = 700;
-    return c;
-  }
-  [[nodiscard]] std::vector<int32_t> tokens(size_t n, uint64_t seed = 1) const { return random_tokens(n, seed, 37); }
   [[nodiscard]] std::vector<float> logits_alone(std::span<const int32_t> text) const {
-    RunnerOn runner(GetParam(), model_);
-    return run(runner, rows_of(runner.cache().add_sequence(), text));
+    return test::logits_on(GetParam(), model_, text);
   }
-  static Request drawing(std::vector<int32_t> prompt, int64_t max_tokens, uint64_t seed = 1) {
-    return {.prompt = std::move(prompt),
-            .options = {.max_tokens = max_tokens, .sampler = {.temperature = 1.0F, .top_p = 1.0F, .seed = seed}}};
-  }
-  [[nodiscard]] std::vector<int32_t> drawn_alone(const Request& request) const {
-    EngineOn engine(GetParam(), model_);
-    return results_of(engine, request).front().tokens;
-  }
-
-  core::StoredModel model_ = test::random_model(config());
+  [[nodiscard]] std::vector<int32_t> drawn_alone(const Request& request) const { return alone(request).front().tokens; }
 };
 
 INSTANTIATE_TEST_SUITE_P(Machines, EngineTest, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
@@ -66,7 +43,7 @@ TEST_P(EngineTest, TokensMatchTheHost) {
       {.temperature = 0.0F, .presence_penalty = 2.0F, .logit_bias = {{7, 3.0F}, {9, -50.0F}}},
       {.temperature = 1.0F, .repetition_penalty = 1.1F, .frequency_penalty = -0.5F, .seed = 6},
       {.temperature = 1.0F, .bad_words = {{4}, {6, 7}}, .seed = 7}};
-  const EndlessTokenizer tokenizer;
+  const test::LetterTokenizer tokenizer;
   const auto requests = [&](std::vector<float>& logits) {
     std::vector<Request> all;
     for (const SamplerOptions& o : options) {
@@ -98,18 +75,9 @@ TEST_P(EngineTest, TokensMatchTheHost) {
   EXPECT_TRUE(same_bits(logits, expected_logits)) << "no draw changes the logits that are reported";
 }
 
-TEST_P(EngineTest, RepetitiveOutputNeedsFewerSteps) {
-  Request r{.prompt = tokens(10), .options = {.max_tokens = 100, .sampler = {.temperature = 0.0F}, .speculate = 10}};
-  r.options.sampler.logit_bias = {{7, 100.0F}};  // makes the model generate token 7 every time
-  EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 200});
-  engine.goodput().set_times({}, 0.0);  // plans as if rows took no time, so all drafts are tried
-  EXPECT_EQ(results_of(engine, r).front().tokens, std::vector<int32_t>(100, 7));
-  EXPECT_LT(engine.statistics().steps, 30U);
-}
-
 TEST_P(EngineTest, ARequestDraftsAsTheAcceptanceOfEarlierOnesSays) {
   Request r{.prompt = tokens(10), .options = {.max_tokens = 100, .sampler = {.temperature = 0.0F}, .speculate = 10}};
-  r.options.sampler.logit_bias = {{7, 100.0F}};
+  r.options.sampler.logit_bias = {{7, 100.0F}};  // makes the model generate token 7 every time
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 200});
   StepTime time;
   time.fixed = 1.0;
@@ -241,7 +209,7 @@ TEST_P(EngineTest, RejectsStepsIfHeldSequencesFillTheCache) {
 // If all tokens of a request are suppressed, each of its steps fails. Earlier requests still finish. Later ones wait
 // until the failing request is removed.
 TEST_P(EngineTest, UndrawableTokensFailTheStep) {
-  EndlessTokenizer mute;
+  test::LetterTokenizer mute;
   mute.suppressed.resize(37);
   std::iota(mute.suppressed.begin(), mute.suppressed.end(), 0);
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 2000});
@@ -323,7 +291,7 @@ TEST_P(EngineTest, RejectsInvalidRequests) {
   request = drawing({1}, 1);
   request.options.sampler.logit_bias = {{37, 1.0F}};
   EXPECT_ERROR(engine.add(request), "logit_bias has token 37");
-  EndlessTokenizer wrong;
+  test::LetterTokenizer wrong;
   wrong.suppressed = {3, 37};
   request = drawing({1}, 1);
   request.tokenizer = &wrong;

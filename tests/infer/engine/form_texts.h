@@ -1,16 +1,15 @@
-// Helpers for tests of structured output: grammars, requests, and a tokenizer with many tokenizations of each string.
+// Helpers for tests of structured output: requests, and a tokenizer with many tokenizations of each string.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "infer/forms/form.h"
 #include "tests/infer/engine/letter_tokenizer.h"
 #include "tests/infer/engine/texts.h"
+#include "tests/infer/forms/support.h"
 
 namespace folio::infer::test {
 
@@ -31,23 +30,11 @@ inline MadeTokenizer piece_tokenizer() {
   return MadeTokenizer(pieces, {0});
 }
 
-/// A function that adds the expressions of a constraint to a grammar and returns the root expression.
-using Build = std::function<forms::Grammar::Part(forms::Grammar&)>;
-
-inline std::shared_ptr<forms::Form> form_of(const data::Tokenizer& tokenizer, const Build& build) {
-  const auto tokens = std::make_shared<forms::TokenTree>(tokenizer);
-  forms::Grammar grammar({.longest_token = tokens->longest()});
-  const auto rule = grammar.declare();
-  grammar.define(rule, build(grammar));
-  grammar.finish(rule, tokens->bytes());
-  return std::make_shared<forms::Form>(std::move(grammar), tokens);
-}
-
 class FormTexts : public Texts {
  protected:
   [[nodiscard]] Request drawing(std::shared_ptr<forms::Form> form, uint64_t seed, int64_t max_tokens = 40,
                                 size_t n_prompt = 20) const {
-    return {.prompt = random_tokens(n_prompt, seed, 37),
+    return {.prompt = tokens(n_prompt, seed),
             .options = {.max_tokens = max_tokens,
                         .sampler = {.temperature = 1.5F, .top_p = 1.0F, .seed = seed},
                         .form = std::move(form)},

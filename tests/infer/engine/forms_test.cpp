@@ -19,8 +19,8 @@ namespace {
 
 using forms::Form;
 using forms::Grammar;
+using forms::test::form_of;
 using test::EngineOn;
-using test::form_of;
 using test::RunnerOn;
 using Parts = std::vector<Grammar::Part>;
 
@@ -29,7 +29,7 @@ std::shared_ptr<Form> text_form(const data::Tokenizer& tokenizer, std::string_vi
 }
 
 // Returns a builder of a grammar that matches [a-d]{1,3}(-[a-d]{1,3}){2,most}!
-test::Build words(int64_t most) {
+forms::test::Build words(int64_t most) {
   return [most](Grammar& g) {
     const auto word = [&] { return g.repeat([&] { return g.bytes('a', 'd'); }, 1, 3); };
     const auto more = [&] { return g.sequence(Parts{g.text("-"), word()}); };
@@ -233,17 +233,8 @@ TEST_P(Forms, BeamsFitTheForm) {
     texts.insert(result.tokens);
     // The score is the tokens' mean log-probability from unmasked logits. A complete output isn't followed by an end
     // token, so the score includes none.
-    std::vector<int32_t> scored = request.prompt;
-    scored.insert(scored.end(), result.tokens.begin(), result.tokens.end());
-    double log_prob = 0.0;
-    size_t row = 0;
-    Request check{.prompt = scored, .on_log_probs = [&](std::span<const double> log_probs) {
-                    for (const double p : log_probs) log_prob += ++row >= request.prompt.size() ? p : 0.0;
-                  }};
-    EngineOn engine(GetParam(), model_);
-    test::results_of(engine, check);
     const auto n = static_cast<double>(result.tokens.size());
-    EXPECT_NEAR(*result.score, log_prob / n, 2e-5);
+    EXPECT_NEAR(*result.score, log_prob(request, result.tokens) / n, 2e-5);
   }
   EXPECT_EQ(texts.size(), 5U);
 }
@@ -279,15 +270,10 @@ TEST_P(Forms, FormErrorsFailOnlyTheirRequest) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 2000});
   const RequestId id = engine.add(request);
   const RequestId beside = engine.add(other);
-  std::string why;
-  while (why.empty()) {
-    try {
-      ASSERT_TRUE(engine.step());
-    } catch (const core::Error& error) {
-      why = error.what();
-    }
-  }
-  EXPECT_NE(why.find("possible parses"), std::string::npos) << why;
+  const auto step_to_the_end = [&] {
+    while (engine.step()) continue;
+  };
+  EXPECT_ERROR(step_to_the_end(), "possible parses");
   ASSERT_EQ(engine.failed(), id);
   engine.drop(id);
   while (engine.step()) continue;

@@ -122,12 +122,8 @@ TEST_P(FormsTogether, FormsWorkWithOtherOptions) {
 // Runs several sequences with one grammar, whose states exceed its memory limit, so that states are evicted.
 TEST_P(FormsTogether, OutputsSurviveEvictedFormStates) {
   const auto small = [&](size_t most_bytes) {
-    forms::Grammar grammar({.longest_token = 5});
-    const auto rule = grammar.declare();
-    grammar.define(rule, forms::regex_part(grammar, "[a-d-]*b[a-d-]{20}!"));
-    const auto tokens = std::make_shared<forms::TokenTree>(pieces_);
-    grammar.finish(rule, tokens->bytes());
-    return std::make_shared<Form>(std::move(grammar), tokens, most_bytes);
+    return forms::test::form_of(
+        pieces_, [](forms::Grammar& grammar) { return forms::regex_part(grammar, "[a-d-]*b[a-d-]{20}!"); }, most_bytes);
   };
   const auto roomy = small(Form::kMostBytes);
   const auto forgetful = small(40'000);

@@ -1,11 +1,17 @@
-// Blocks the engine's thread after a step until a test lets it continue.
+// Helpers for tests of the engine on its own thread: a small engine, and a gate that blocks its thread after a step.
 #pragma once
+
+#include <gtest/gtest.h>
 
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <vector>
 
 #include "infer/engine/async_engine.h"
+#include "tests/infer/engine/letter_tokenizer.h"
+#include "tests/infer/support.h"
 
 namespace folio::infer::test {
 
@@ -43,6 +49,33 @@ class Gate : public AsyncEngine::Output {
   std::condition_variable changed_;
   bool is_open_ = true;
   bool is_waiting_ = false;
+};
+
+/// An engine with a small model whose tokens are letters, requests for it, and their outputs.
+class LetterEngine : public ::testing::Test {
+ protected:
+  [[nodiscard]] Request request(uint64_t seed, int64_t n = 1) const {
+    return {.prompt = random_tokens(1 + seed * 7 % 60, seed % 5, 37),
+            .options = {.max_tokens = static_cast<int64_t>(20 + seed * 11 % 30),
+                        .sampler = {.temperature = 1.0F, .top_p = 1.0F, .seed = seed},
+                        .n = n},
+            .tokenizer = &tokenizer_};
+  }
+  /// Returns the output of each choice of a request that runs alone.
+  [[nodiscard]] std::vector<std::string> alone(const Request& request) const {
+    Cpu cpu({.n_threads = 1});
+    Engine engine(model_, cpu);
+    const RequestId id = engine.add(request);
+    while (engine.step()) continue;
+    std::vector<std::string> texts;
+    for (const GenerateResult& result : engine.take_all(id)) texts.push_back(result.text);
+    return texts;
+  }
+
+  LetterTokenizer tokenizer_;
+  core::StoredModel model_ = random_model(small_shapes()[1].config);  // vocabulary 37, context 100
+  Cpu cpu_{{.n_threads = 1}};
+  Engine engine_{model_, cpu_, {.max_positions = 400}};
 };
 
 }  // namespace folio::infer::test

@@ -11,8 +11,6 @@
 #include "infer/forward/tokens_ahead.h"
 #include "tests/infer/engine/letter_tokenizer.h"
 #include "tests/infer/engine/varied_requests.h"
-#include "tests/infer/machines.h"
-#include "tests/infer/support.h"
 
 namespace folio::infer {
 namespace {
@@ -20,8 +18,8 @@ namespace {
 using core::Role;
 using test::EngineOn;
 using test::MachineKind;
-using test::random_tokens;
 using test::RunnerOn;
+using test::values_of;
 
 // A drafter on one machine, the first that kind.make() returns.
 class MtpDrafterOn : private test::Rig, public MtpDrafter {
@@ -29,13 +27,6 @@ class MtpDrafterOn : private test::Rig, public MtpDrafter {
   MtpDrafterOn(const MachineKind& kind, const core::StoredModel& model, const CacheOptions& options = {})
       : Rig(kind, model.config, {.n_threads = 1}), MtpDrafter(model, machine(0), kind.with_type(options)) {}
 };
-
-std::vector<float>& values_of(core::Weights& weights, Role role, int64_t layer = -1) {
-  const auto manifest = core::tensor_manifest(weights.config);
-  const auto found =
-      std::ranges::find_if(manifest, [&](const core::TensorSpec& s) { return s.role == role && s.layer == layer; });
-  return weights.tensors.at(static_cast<size_t>(found - manifest.begin()));
-}
 
 // x / sqrt(mean(x²) + eps) * weight, in doubles.
 std::vector<double> norm_of(std::span<const float> x, const std::vector<float>& weight, double eps) {
@@ -48,19 +39,17 @@ std::vector<double> norm_of(std::span<const float> x, const std::vector<float>& 
   return y;
 }
 
-class MtpDrafterTest : public ::testing::TestWithParam<MachineKind> {
+class MtpDrafterTest : public test::DraftTexts {
  protected:
   void SetUp() override {
     if (GetParam().name == "three_in_flight")
       GTEST_SKIP() << "rejected: see RejectsModelsWithoutModuleAndSeveralStepsInFlight";
   }
-  static core::ModelConfig config(int64_t context = 100) {
-    core::ModelConfig c = GetParam().model;  // a vocabulary of 37
+  static core::ModelConfig config() {
+    core::ModelConfig c = GetParam().model;  // a vocabulary of 37, 100 positions
     c.n_tokens_ahead = 1;
-    c.context_length = context;
     return c;
   }
-  [[nodiscard]] static std::vector<int32_t> tokens(size_t n, uint64_t seed = 1) { return random_tokens(n, seed, 37); }
 
   // Returns the outputs of the final norm, which an observer copies, and the logits, for all rows of a sequence.
   static std::pair<std::vector<float>, std::vector<float>> observed(const core::StoredModel& model,
@@ -116,7 +105,7 @@ class MtpDrafterTest : public ::testing::TestWithParam<MachineKind> {
       }
       std::vector<int32_t> ids(static_cast<size_t>(n));
       std::iota(ids.begin(), ids.end(), 0);
-      auto [hidden, logits] = observed(test::model_in_memory(plain), ids);
+      auto [hidden, logits] = observed(test::model_from(plain), ids);
       hidden.erase(hidden.begin(), hidden.end() - c.dim);
       logits.erase(logits.begin(), logits.end() - plain.config.vocab_size);
       logits.resize(static_cast<size_t>(c.vocab_size));
@@ -136,7 +125,7 @@ class MtpDrafterTest : public ::testing::TestWithParam<MachineKind> {
   // Returns an oracle to which the rows of `text` after the first `n_skipped` were added.
   static Oracle oracle_of(const core::Weights& weights, std::span<const int32_t> text, size_t n_skipped = 0) {
     Oracle oracle{.weights = weights};
-    const auto hidden = observed(test::model_in_memory(weights), text.first(text.size() - 1)).first;
+    const auto hidden = observed(test::model_from(weights), text.first(text.size() - 1)).first;
     const auto dim = static_cast<size_t>(weights.config.dim);
     for (size_t i = n_skipped; i + 1 < text.size(); ++i) {
       oracle.add(text[i + 1], std::span(hidden).subspan(i * dim, dim));
@@ -185,7 +174,7 @@ TEST_P(MtpDrafterTest, ModulesLogitsAndHiddenStatesAreTheOracles) {
     core::ModelConfig c = config();
     c.residual_scale = scale;
     const core::Weights weights = test::random_weights(c, 7);
-    const core::StoredModel model = test::model_in_memory(weights);
+    const core::StoredModel model = test::model_from(weights);
     const auto text = tokens(30);
     auto [expected_hidden, expected] = oracle_of(weights, text).last();
     const auto hidden = observed(model, std::span(text).first(29)).first;
@@ -215,7 +204,7 @@ TEST_P(MtpDrafterTest, ModulesLogitsAndHiddenStatesAreTheOracles) {
 // if the first rows are skipped.
 TEST_P(MtpDrafterTest, DraftsAreTheOracles) {
   const core::Weights weights = test::random_weights(config(), 7);
-  const core::StoredModel model = test::model_in_memory(weights);
+  const core::StoredModel model = test::model_from(weights);
   const auto dim = static_cast<size_t>(model.config.dim);
   const auto text = tokens(60);
   const auto hidden = observed(model, text).first;
@@ -311,7 +300,7 @@ core::Weights counting() {
 // module.
 TEST_P(MtpDrafterTest, ModulesThatCannotBeWrongAreAlwaysAccepted) {
   for (const core::Weights& weights : {own_copy(), counting()}) {
-    const core::StoredModel model = test::model_in_memory(weights);
+    const core::StoredModel model = test::model_from(weights);
     // In the MTP module, a token's position is one less than in the model, so rotated keys differ by rounding errors,
     // which Q8_0 enlarges. Sampled tokens then could differ.
     const bool sampled_too = weights.config.n_layers == 1 && GetParam().cache_type != CacheType::Q8_0;
@@ -341,12 +330,14 @@ TEST_P(MtpDrafterTest, ModulesThatCannotBeWrongAreAlwaysAccepted) {
 TEST_P(MtpDrafterTest, OutputsDoNotDependOnDrafts) {
   const core::StoredModel model = test::random_model(config());
   const test::LetterTokenizer tokenizer;
-  const std::vector<Request> requests = test::varied_requests(tokens(40, 3), 2, tokens(23, 2), tokenizer);
+  std::vector<Request> requests = test::varied_requests(tokens(40, 3), 2, tokens(23, 2), tokenizer);
   std::vector<std::vector<GenerateResult>> expected;
-  for (const Request& r : requests) {
+  for (Request& r : requests) {
     EngineOn alone(GetParam(), model);
     expected.push_back(test::results_of(alone, r));
+    r.options.speculate = 6;
   }
+  requests[4].options.speculate = 0;
   struct Setting {
     int64_t positions;  // capacity of the KV cache; 160 positions cause preemptions
     int64_t draft_positions;
@@ -361,26 +352,7 @@ TEST_P(MtpDrafterTest, OutputsDoNotDependOnDrafts) {
     engine.draft_with(drafter);
     engine.goodput().set_times({}, 0.0);
     for (int again = 0; again < 2; ++again) {  // the second time, prompts are in the prefix cache
-      std::vector<RequestId> ids;
-      for (size_t i = 0; i < requests.size(); ++i) {
-        Request r = requests[i];
-        r.options.speculate = i == 4 ? 0 : 6;
-        ids.push_back(engine.add(r));
-      }
-      while (engine.step()) continue;
-      size_t n_drafts = 0;
-      for (size_t i = 0; i < ids.size(); ++i) {
-        const auto results = engine.take_all(ids[i]);
-        for (size_t choice = 0; choice < results.size(); ++choice) {
-          EXPECT_EQ(results[choice].tokens, expected[i][choice].tokens) << "request " << i;
-          EXPECT_EQ(results[choice].text, expected[i][choice].text) << "request " << i;
-          EXPECT_EQ(results[choice].finish_reason, expected[i][choice].finish_reason) << "request " << i;
-          n_drafts += results[choice].n_drafts;
-        }
-      }
-      EXPECT_GT(n_drafts, 0U);
-      EXPECT_EQ(drafter.runner().cache().blocks_in_use(), 0);
-      EXPECT_EQ(engine.cache().blocks_in_use(), 0);
+      expect_with_drafts(engine, drafter.runner(), requests, expected);
     }
     EXPECT_EQ(positions == 160, engine.statistics().preemptions > 0);
   }
@@ -408,7 +380,6 @@ TEST(TokensAhead, HalvesOfTheProjectionAreItsColumns) {
     shape.config.n_heads = shape.config.n_kv_heads = 2;
     shape.config.head_dim = 64;
     shape.type = type == core::DType::Q4_K ? core::DType::F32 : type;
-    shape.in_memory = true;
     core::StoredModel model = test::random_model_of(shape);
     const auto manifest = core::tensor_manifest(model.config);
     const auto at = static_cast<size_t>(std::ranges::find(manifest, Role::MtpProjection, &core::TensorSpec::role) -

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "infer/engine/engine.h"
+#include "infer/forward/pass_through.h"
 #include "tests/infer/engine/letter_tokenizer.h"
-#include "tests/infer/forward/watched_machine.h"
 #include "tests/infer/machines.h"
 #include "tests/infer/support.h"
 
@@ -25,9 +25,9 @@ using test::same_bits;
 class RunAhead : public ::testing::TestWithParam<MachineKind> {
  protected:
   [[nodiscard]] Request request(size_t n_prompt, int64_t max_tokens, uint64_t seed) const {
-    return {.prompt = random_tokens(n_prompt, seed, 37),
-            .options = {.max_tokens = max_tokens, .sampler = {.temperature = 1.0F, .top_p = 1.0F, .seed = seed}},
-            .tokenizer = &tokenizer_};
+    Request r = test::drawing(random_tokens(n_prompt, seed, 37), max_tokens, seed);
+    r.tokenizer = &tokenizer_;
+    return r;
   }
   [[nodiscard]] std::vector<int32_t> drawn_by_host(const Request& r) const {
     return test::drawn_by_host(GetParam(), model_, r);
@@ -49,6 +49,25 @@ class RunAhead : public ::testing::TestWithParam<MachineKind> {
 
 INSTANTIATE_TEST_SUITE_P(Machines, RunAhead, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
 
+// A stage that appends "b" to `events` when a step begins, and "w" when the step's tokens are waited for.
+class WatchedStage final : public PassThroughStage {
+ public:
+  WatchedStage(std::unique_ptr<Stage> stage, std::string& events)
+      : PassThroughStage(std::move(stage)), events_(events) {}
+
+  bool begin(const Step& step) override {
+    events_ += 'b';
+    return PassThroughStage::begin(step);
+  }
+  std::span<const int32_t> wait_tokens(Ticket ticket) override {
+    events_ += 'w';
+    return PassThroughStage::wait_tokens(ticket);
+  }
+
+ private:
+  std::string& events_;
+};
+
 class IssueOrder : public RunAhead {
  protected:
   // Runs the requests. Returns the order of events on the last layer's machine: "b" if a step begins, "w" if its tokens
@@ -56,7 +75,10 @@ class IssueOrder : public RunAhead {
   std::string events(std::vector<Request> requests, const StepTime& time = {}) {
     auto machines = GetParam().make({.n_threads = 1});
     std::string events;
-    test::WatchedMachine last(std::move(machines.back()), events);
+    test::WrappedMachine last(std::move(machines.back()), [&](std::unique_ptr<Stage> stage) {
+      draws_ = stage->info().draws;
+      return std::make_unique<WatchedStage>(std::move(stage), events);
+    });
     machines.pop_back();
     std::vector<Placement> placements;
     if (!machines.empty()) placements.push_back({*machines.front(), {0, 1}});
@@ -66,8 +88,7 @@ class IssueOrder : public RunAhead {
     for (Request& r : requests) engine.add(std::move(r));
     while (engine.step()) continue;
     several_ = engine.runner().steps_in_flight() > 1;
-    runs_ahead_ = machines.empty() && last.draws;
-    draws_ = last.draws;
+    runs_ahead_ = machines.empty() && draws_;
     return events;
   }
   bool several_ = false;  ///< true if several steps may be in flight, with different sequences

@@ -9,35 +9,16 @@
 #include <utility>
 
 #include "tests/infer/engine/gate.h"
-#include "tests/infer/engine/letter_tokenizer.h"
-#include "tests/infer/support.h"
 
 namespace folio::infer {
 namespace {
 
 using namespace std::chrono_literals;
-using test::random_tokens;
 
 constexpr auto kHang = 120s;  // timeout, so that a hanging test fails
 
-class TextStreamTest : public ::testing::Test {
+class TextStreamTest : public test::LetterEngine {
  protected:
-  [[nodiscard]] Request request(uint64_t seed, int64_t n = 1) const {
-    return {.prompt = random_tokens(1 + seed * 7 % 20, seed % 5, 37),
-            .options = {.max_tokens = static_cast<int64_t>(20 + seed * 11 % 30),
-                        .sampler = {.temperature = 1.0F, .top_p = 1.0F, .seed = seed},
-                        .n = n},
-            .tokenizer = &tokenizer_};
-  }
-  [[nodiscard]] std::vector<std::string> alone(const Request& request) const {
-    Cpu cpu({.n_threads = 1});
-    Engine engine(model_, cpu);
-    const RequestId id = engine.add(request);
-    while (engine.step()) continue;
-    std::vector<std::string> texts;
-    for (const GenerateResult& result : engine.take_all(id)) texts.push_back(result.text);
-    return texts;
-  }
   [[nodiscard]] std::shared_ptr<TextStream> submit(std::vector<Request> requests, bool pieces = true,
                                                    EventQueueOptions options = {}) {
     return TextStream::submit(async_, std::move(requests), pieces, std::move(options));
@@ -56,10 +37,6 @@ class TextStreamTest : public ::testing::Test {
   }
   void TearDown() override { gate_->open(); }
 
-  test::LetterTokenizer tokenizer_;
-  core::StoredModel model_ = test::random_model(test::small_shapes()[1].config);  // vocabulary 37, context 100
-  Cpu cpu_{{.n_threads = 1}};
-  Engine engine_{model_, cpu_, {.max_positions = 400}};
   std::shared_ptr<AsyncEngine> async_ = std::make_shared<AsyncEngine>(engine_);
   std::shared_ptr<test::Gate> gate_ = test::Gate::after_steps_of(*async_);
 };

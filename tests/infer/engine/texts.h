@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -40,15 +41,25 @@ class Texts : public ::testing::TestWithParam<MachineKind> {
  protected:
   static core::ModelConfig config() {
     core::ModelConfig c = GetParam().model;  // with tokens 0 to 36
-    c.context_length = 300;
+    c.context_length = 700;
     return c;
   }
+  [[nodiscard]] static std::vector<int32_t> tokens(size_t n, uint64_t seed = 1) { return random_tokens(n, seed, 37); }
   /// Returns the results of a request that runs alone in an engine. `adapters` have the ids 0, 1, and so on.
   [[nodiscard]] std::vector<GenerateResult> alone(const Request& request,
                                                   std::span<const core::Adapter> adapters = {}) const {
     EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 6000});
     for (const core::Adapter& adapter : adapters) static_cast<void>(engine.load_adapter(adapter));
     return results_of(engine, request);
+  }
+  /// Returns the log-probability of `tokens` after the request's prompt, computed by another request.
+  [[nodiscard]] double log_prob(const Request& request, std::span<const int32_t> tokens) const {
+    Request scored{.prompt = request.prompt};
+    scored.prompt.insert(scored.prompt.end(), tokens.begin(), tokens.end());
+    std::vector<double> all;
+    scored.on_log_probs = [&](std::span<const double> some) { all.insert(all.end(), some.begin(), some.end()); };
+    static_cast<void>(alone(scored));
+    return std::accumulate(all.end() - std::ssize(tokens), all.end(), 0.0);
   }
   static void expect_same(std::span<const GenerateResult> got, std::span<const GenerateResult> expected) {
     ASSERT_EQ(got.size(), expected.size());

@@ -10,6 +10,7 @@
 namespace folio::infer {
 namespace {
 
+using test::drawing;
 using test::EngineOn;
 using Tokens = std::vector<int32_t>;
 
@@ -23,19 +24,12 @@ Tokens joined(const Tokens& a, const Tokens& b) {
   return both;
 }
 
-class StopWords : public test::Texts {
- protected:
-  static Request drawing(const Tokens& prompt, uint64_t seed, int64_t max_tokens = 40) {
-    return {.prompt = prompt,
-            .options = {.max_tokens = max_tokens, .sampler = {.temperature = 1.0F, .top_p = 1.0F, .seed = seed}}};
-  }
-  static Tokens prompt(size_t n, uint64_t seed) { return test::random_tokens(n, seed, 37); }
-};
+class StopWords : public test::Texts {};
 
 INSTANTIATE_TEST_SUITE_P(Machines, StopWords, ::testing::ValuesIn(test::machine_kinds()), test::kind_name);
 
 TEST_P(StopWords, StopWordsEndTheOutputAndAreIncluded) {
-  Request request = drawing(prompt(20, 1), 1);
+  Request request = drawing(tokens(20, 1), 40, 1);
   const Tokens whole = alone(request).front().tokens;
   const Tokens word = {whole[10], whole[11], whole[12]};
   request.options.stop_words = {{whole[2], 36, 36}, word};
@@ -46,7 +40,7 @@ TEST_P(StopWords, StopWordsEndTheOutputAndAreIncluded) {
 }
 
 TEST_P(StopWords, StopWordsMayBeginInThePrompt) {
-  Request request = drawing(prompt(20, 2), 2);
+  Request request = drawing(tokens(20, 2), 40, 2);
   const int32_t first = alone(request).front().tokens.front();
   request.options.stop_words = {{request.prompt[18], request.prompt[19], first}};
   EXPECT_EQ(alone(request).front().tokens, Tokens{first});
@@ -56,7 +50,7 @@ TEST_P(StopWords, StopWordsMayBeginInThePrompt) {
 }
 
 TEST_P(StopWords, BeamsRespectStopAndBadWords) {
-  Request request{.prompt = prompt(20, 4), .options = {.max_tokens = 24, .n = 4, .beams = {.width = 4}}};
+  Request request{.prompt = tokens(20, 4), .options = {.max_tokens = 24, .n = 4, .beams = {.width = 4}}};
   const auto free = alone(request);
   const Tokens best = free.front().tokens;
   const Tokens bad = {best[6], best[7]};
@@ -80,7 +74,7 @@ TEST_P(StopWords, BeamsRespectStopAndBadWords) {
 
 TEST_P(StopWords, RejectsInvalidWords) {
   EngineOn engine(GetParam(), model_);
-  Request request = drawing(prompt(5, 5), 5);
+  Request request = drawing(tokens(5, 5), 40, 5);
   request.options.stop_words = {{}};
   EXPECT_THROW(engine.add(request), core::Error);
   request.options.stop_words = {{37}};
@@ -95,12 +89,12 @@ TEST_P(StopWords, RejectsInvalidWords) {
 // A continued sequence reuses all its positions except that of its last token, which was drawn but not computed.
 TEST_P(StopWords, ContinuingFromATailRecomputesNothing) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
-  Request request = drawing(prompt(45, 6), 6, 20);
+  Request request = drawing(tokens(45, 6), 20, 6);
   request.options.remember_tail = true;
   Tokens text = joined(request.prompt, test::results_of(engine, request).front().tokens);
   const uint64_t rows = engine.statistics().rows;
   for (const size_t more : {7U, 0U, 60U}) {
-    request.prompt = joined(text, prompt(more, more));
+    request.prompt = joined(text, tokens(more, more));
     const GenerateResult result = test::results_of(engine, request).front();
     EXPECT_EQ(result.n_cached, text.size() - 1);
     EXPECT_EQ(result.tokens, alone(request).front().tokens);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <regex>
 
 #include "data/tokenizers/char_tokenizer.h"
 #include "tests/infer/machines.h"
@@ -25,6 +26,9 @@ using test::same_bits;
 data::CharTokenizer tokenizer() { return data::CharTokenizer::from_text("abc", "test"); }
 
 std::vector<float> logits_of(const Explanation& explanation) { return explanation.activations.at("logits").values; }
+std::vector<float> logits_of(Runner& runner, const std::vector<int32_t>& prompt, const Experiment& experiment = {}) {
+  return logits_of(explain(runner, tokenizer(), prompt, {.experiment = experiment, .keep_activations = true}));
+}
 
 class Explain : public ::testing::TestWithParam<MachineKind> {
  protected:
@@ -36,8 +40,7 @@ INSTANTIATE_TEST_SUITE_P(Machines, Explain, ::testing::ValuesIn(test::machine_ki
 
 TEST_P(Explain, LeavesCacheAndOtherSequencesAsTheyWere) {
   const auto text = random_tokens(60, 1, model_.config.vocab_size);
-  RunnerOn alone(GetParam(), model_);
-  const auto expected = run(alone, rows_of(alone.cache().add_sequence(), text));
+  const auto expected = test::logits_on(GetParam(), model_, text);
   RunnerOn runner(GetParam(), model_, {.n_threads = 1}, {.max_positions = 128});
   BlockManager& cache = runner.cache();
   const auto a = cache.add_sequence();
@@ -94,23 +97,17 @@ TEST_P(Explain, SharesAddUpToTheLogit) {
 
 TEST_P(Explain, AnAblatedHeadEqualsAModelWithoutItsColumnsOfWo) {
   RunnerOn runner(GetParam(), model_);
-  const auto ablated =
-      explain(runner, tokenizer(), prompt_, {.experiment = {.ablate = {"1.4"}}, .keep_activations = true});
+  const auto ablated = logits_of(runner, prompt_, {.ablate = {"1.4"}});
   core::Weights weights = core::to_weights(model_);
   const core::ModelConfig& c = model_.config;
-  const auto manifest = core::tensor_manifest(c);
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    if (manifest[i].role != core::Role::Wo || manifest[i].layer != 1) continue;
-    for (int64_t row = 0; row < c.dim; ++row) {
-      std::fill_n(weights.tensors[i].begin() + row * c.query_dim() + 4 * c.head_dim, c.head_dim, 0.0F);
-    }
+  std::vector<float>& wo = test::values_of(weights, core::Role::Wo, 1);
+  for (int64_t row = 0; row < c.dim; ++row) {
+    std::fill_n(wo.begin() + row * c.query_dim() + 4 * c.head_dim, c.head_dim, 0.0F);
   }
   const core::StoredModel without = test::model_from(weights);
   RunnerOn other(GetParam(), without);
-  const auto expected = explain(other, tokenizer(), prompt_, {.keep_activations = true});
-  EXPECT_TRUE(same_bits(logits_of(ablated), logits_of(expected)));
-  const auto plain = explain(runner, tokenizer(), prompt_, {.keep_activations = true});
-  EXPECT_FALSE(same_bits(logits_of(ablated), logits_of(plain)));
+  EXPECT_TRUE(same_bits(ablated, logits_of(other, prompt_)));
+  EXPECT_FALSE(same_bits(ablated, logits_of(runner, prompt_)));
 }
 
 class ExplainShape : public ::testing::TestWithParam<test::Shape> {};
@@ -155,10 +152,33 @@ TEST_P(ExplainShape, WeightsAreCausalWindowedAndSumToOne) {
   }
 }
 
+// A product's shape has the multiply-adds that the profile counts. Shapes that differ between layers are empty.
+TEST_P(ExplainShape, ShapesOfProductsHaveTheCountedMultiplyAdds) {
+  core::ModelConfig c = GetParam().config;
+  if (c.family == core::Family::Dots1) {  // a mixture may have a single expert
+    c.n_experts = c.experts_per_token = c.expert_groups = c.groups_per_token = 1;
+  }
+  const core::StoredModel model = test::random_model_of({.name = "", .config = c, .type = GetParam().type});
+  Cpu cpu({.n_threads = 1});
+  ProfiledMachine machine(cpu);
+  Runner runner(model, machine);
+  const auto operations = explain(runner, tokenizer(), {1, 2, 3}, {.profiled = &machine}).json["operations"];
+  const std::regex product("(\\d+) × (\\d+) · \\2 × (\\d+)");
+  for (const auto& operation : operations) {
+    const std::string kind = operation["kind"];
+    const std::string shape = operation["shape"];
+    const bool varies = c.dense_layers > 0 && (kind == "gate, up" || kind == "activation" || kind == "down");
+    EXPECT_EQ(shape.empty(), varies || kind == "begin" || kind == "other") << kind;
+    std::smatch sizes;
+    if (!std::regex_match(shape, sizes, product)) continue;
+    const Work& work = machine.profile.kinds[std::ranges::find(kWorkKinds, kind) - kWorkKinds.begin()];
+    const uint64_t each = std::stoull(sizes[1]) * std::stoull(sizes[2]) * std::stoull(sizes[3]);
+    EXPECT_EQ(work.matrix_multiply_adds, work.operations * each) << kind;
+  }
+}
+
 TEST(ExplainLogits, ThatAreNotFiniteAreAnError) {
-  core::Weights weights = core::to_weights(test::random_model(test::small_shapes()[1].config));
-  weights.tensors.back()[0] = std::nanf("");  // in the output projection
-  const core::StoredModel model = test::model_from(weights);
+  const core::StoredModel model = test::damaged_model(test::small_shapes()[1].config);
   Cpu cpu({.n_threads = 1});
   Runner runner(model, cpu);
   EXPECT_ERROR(static_cast<void>(explain(runner, tokenizer(), {1, 2})), "a logit is not finite");

@@ -7,7 +7,6 @@ import itertools
 import json
 import math
 import re
-import shutil
 import sys
 from pathlib import Path
 
@@ -16,19 +15,13 @@ import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "apps"))  # for support.py
 
-from support import BUILD, GOLDEN, HANG, ROOT, run  # noqa: E402
-
-sync_api = pytest.importorskip("playwright.sync_api")
-expect = sync_api.expect
-CHROMIUM = shutil.which("chromium")
-if CHROMIUM is None:
-    pytest.skip("no chromium", allow_module_level=True)
+from browser import browser, expect, watched  # noqa: E402, F401
+from support import BUILD, GOLDEN, ROOT, run  # noqa: E402
 
 PAGE = ROOT / "infer" / "explain" / "page.html"
 SECTIONS = ["maps", "attribution", "everywhere", "sizes", "experts", "operations", "experiments"]
 WORDS = ["The", " cat", "\n", "<img src=x onerror=\"document.title='owned'\">", "</script><!--<script>", "", " naïve", "\t", "�",
          "\u202e", " " + "long" * 20, "`${alert(1)}`"]
-expect.set_options(timeout=1000 * HANG)
 
 
 def explanation(n_tokens=9, n_layers=3, n_heads=4, vocab=40, seed=1):
@@ -93,14 +86,6 @@ PIXELS = """canvas => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
 def shown(browser, tmp_path):
     """Returns shown(html, **device), which opens the page. Errors, console messages and requests fail the test."""
@@ -110,9 +95,7 @@ def shown(browser, tmp_path):
         file = tmp_path / "explain.html"
         file.write_text(html, encoding="utf-8")
         contexts.append(browser.new_context(**device))
-        page = contexts[-1].new_page()
-        page.set_default_timeout(1000 * HANG)
-        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page = watched(contexts[-1].new_page(), wrong)
         page.on("console", lambda said: wrong.append(said.text))
         page.on("request", lambda request: wrong.append(request.url) if request.url != file.as_uri() else None)
         page.goto(file.as_uri())
@@ -443,14 +426,11 @@ def test_256_tokens_of_30_layers_are_shown(shown):
 @pytest.fixture
 def served(browser):
     """Returns serve(html, answer), which opens the page as from a server; answer(request) answers POST requests."""
-    wrong, contexts = [], []
+    wrong, pages = [], []
 
     def serve(html, answer):
-        page = browser.new_page()
-        contexts.append(page)
-        page.set_default_timeout(1000 * HANG)
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("console", lambda said: wrong.append(said.text) if "Content Security Policy" in said.text else None)
+        page = watched(browser.new_page(), wrong)
+        pages.append(page)
         policy = ("default-src 'none'; style-src 'nonce-n'; script-src 'nonce-n'; connect-src 'self'; base-uri 'none'; "
                   "form-action 'none'; frame-ancestors 'none'")
         body = html.replace("<style>", '<style nonce="n">').replace("<script>", '<script nonce="n">')
@@ -467,7 +447,7 @@ def served(browser):
         return page
 
     yield serve
-    for page in contexts:
+    for page in pages:
         page.close()
     assert wrong == []
 

@@ -19,24 +19,21 @@ namespace {
 // only while repeat() builds the first copy.
 TEST(Form, MasksAreCorrectInsideRepeatedRules) {
   const test::ListTokenizer tokenizer({"a", "b", "ab", "aab", "."});
-  const auto tokens = std::make_shared<TokenTree>(tokenizer);
   for (const auto& [least, most] : {std::pair{0, 20}, {20, -1}, {20, 40}, {20, 20}}) {
-    Grammar grammar({.longest_token = tokens->longest()});
-    const auto rule = grammar.declare();
-    std::optional<Grammar::Rule> letter;
-    const auto one = [&] {
-      if (!letter) {
-        letter = grammar.declare();
-        grammar.define(*letter, grammar.bytes('a', 'b'));
-      }
-      return grammar.call(*letter);
-    };
-    grammar.define(rule, grammar.sequence(std::array{grammar.repeat(one, least, most), grammar.text(".")}));
-    grammar.finish(rule, tokens->bytes());
-    Form form(std::move(grammar), tokens);
-    Form::Place place = form.start();
-    for (int n = 0; n < 50 && place != Form::kDead; ++n, place = form.after(place, 'a')) {
-      EXPECT_EQ(test::allowed_ids(form, place), test::tried_ids(form, place, tokenizer)) << least << " " << n;
+    const auto form = test::form_of(tokenizer, [least = least, most = most](Grammar& grammar) {
+      std::optional<Grammar::Rule> letter;
+      const auto one = [&] {
+        if (!letter) {
+          letter = grammar.declare();
+          grammar.define(*letter, grammar.bytes('a', 'b'));
+        }
+        return grammar.call(*letter);
+      };
+      return grammar.sequence(std::array{grammar.repeat(one, least, most), grammar.text(".")});
+    });
+    Form::Place place = form->start();
+    for (int n = 0; n < 50 && place != Form::kDead; ++n, place = form->after(place, 'a')) {
+      EXPECT_EQ(test::allowed_ids(*form, place), test::tried_ids(*form, place, tokenizer)) << least << " " << n;
     }
   }
 }

@@ -12,12 +12,7 @@ namespace folio::infer::forms {
 namespace {
 
 std::shared_ptr<Form> gbnf_form(std::string_view text) {
-  static const auto tokens = test::all_bytes();
-  Grammar grammar({.longest_token = tokens->longest()});
-  const auto rule = grammar.declare();
-  grammar.define(rule, gbnf_part(grammar, text));
-  grammar.finish(rule, tokens->bytes());
-  return std::make_shared<Form>(std::move(grammar), tokens);
+  return test::form_of(test::all_bytes(), [&](Grammar& grammar) { return gbnf_part(grammar, text); });
 }
 
 std::string gbnf_refusal(std::string_view text) {

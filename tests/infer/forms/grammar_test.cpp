@@ -20,15 +20,13 @@ namespace {
 constexpr std::string_view kLetters = "abc";
 
 // The rules of a grammar as syntax trees, which Recognizer walks directly, without states and edges.
-struct Rules {
-  std::vector<Syntax> trees;
-};
+using Rules = std::vector<Syntax>;
 
 class Recognizer {
  public:
   Recognizer(const Rules& rules, std::string_view text) : rules_(rules), text_(text) {}
 
-  bool takes() { return ends(rules_.trees[0], 0).contains(text_.size()); }
+  bool takes() { return ends(rules_[0], 0).contains(text_.size()); }
 
  private:
   // Returns the positions where a parse of `tree` that starts at `begin` may end.
@@ -63,7 +61,7 @@ class Recognizer {
         break;
       }
       default:
-        result = ends(rules_.trees[static_cast<size_t>(tree.rule)], begin);
+        result = ends(rules_[static_cast<size_t>(tree.rule)], begin);
     }
     return known_[key] = result;
   }
@@ -83,7 +81,7 @@ class Drawn {
  public:
   Drawn(uint32_t seed, int64_t most_repeats) : random_(seed), most_repeats_(most_repeats) {
     n_rules_ = 1 + random_() % 4;
-    for (size_t i = 0; i < n_rules_; ++i) rules_.trees.push_back(tree(3));
+    for (size_t i = 0; i < n_rules_; ++i) rules_.push_back(tree(3));
   }
 
   [[nodiscard]] const Rules& rules() const { return rules_; }
@@ -146,10 +144,10 @@ class Drawn {
 
 Grammar grammar_of(const Rules& rules, const GrammarLimits& limits) {
   Grammar grammar(limits);
-  for (size_t i = 0; i < rules.trees.size(); ++i) static_cast<void>(grammar.declare());
-  for (size_t i = 0; i < rules.trees.size(); ++i) {
+  for (size_t i = 0; i < rules.size(); ++i) static_cast<void>(grammar.declare());
+  for (size_t i = 0; i < rules.size(); ++i) {
     grammar.define(static_cast<Grammar::Rule>(i),
-                   build(grammar, rules.trees[i], [&](auto ranges) { return grammar.characters(ranges); }));
+                   build(grammar, rules[i], [&](auto ranges) { return grammar.characters(ranges); }));
   }
   return grammar;
 }

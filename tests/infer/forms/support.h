@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -34,6 +35,23 @@ inline std::shared_ptr<const TokenTree> all_bytes() {
   std::vector<std::string> texts;
   for (int byte = 0; byte < 256; ++byte) texts.emplace_back(1, static_cast<char>(byte));
   return tree_of(std::move(texts));
+}
+
+/// A function that adds the parts of a constraint to a grammar and returns the root part.
+using Build = std::function<Grammar::Part(Grammar&)>;
+
+/// Returns the form with the constraint that build() adds, for outputs of `tokens`.
+inline std::shared_ptr<Form> form_of(std::shared_ptr<const TokenTree> tokens, const Build& build,
+                                     size_t most_bytes = Form::kMostBytes) {
+  Grammar grammar({.longest_token = tokens->longest()});
+  const auto rule = grammar.declare();
+  grammar.define(rule, build(grammar));
+  grammar.finish(rule, tokens->bytes());
+  return std::make_shared<Form>(std::move(grammar), std::move(tokens), most_bytes);
+}
+inline std::shared_ptr<Form> form_of(const data::Tokenizer& tokenizer, const Build& build,
+                                     size_t most_bytes = Form::kMostBytes) {
+  return form_of(std::make_shared<TokenTree>(tokenizer), build, most_bytes);
 }
 
 /// Returns an empty string, then `n` random strings of 1 to `longest` bytes from `bytes`, possibly with duplicates.

@@ -28,11 +28,6 @@ core::StoredModel changed_model(Change&& change) {
   return test::model_from(weights);
 }
 
-std::vector<float> logits_on(Machine& machine, const core::StoredModel& model, std::span<const int32_t> text) {
-  Runner runner(model, machine, {});
-  return test::run(runner, test::rows_of(runner.cache().add_sequence(), text));
-}
-
 TEST(Experts, UnselectedExpertsAreNotRead) {
   const auto n_experts = static_cast<size_t>(experts_config().n_experts);
   const auto n_taken = static_cast<size_t>(experts_config().experts_per_token);
@@ -53,7 +48,8 @@ TEST(Experts, UnselectedExpertsAreNotRead) {
     EXPECT_TRUE(same_bits(test::alone(poisoned, text, n_threads), expected)) << n_threads << " threads";
   }
   ShardedCpu shards(3, {.n_threads = 3}, core::memory_nodes());
-  EXPECT_TRUE(same_bits(logits_on(shards, poisoned, text), expected));
+  Runner runner(poisoned, shards, {});
+  EXPECT_TRUE(same_bits(test::run(runner, test::rows_of(runner.cache().add_sequence(), text)), expected));
 }
 
 TEST(Experts, NaNRowsAffectOnlyThemselves) {

@@ -67,8 +67,7 @@ class ForwardPass : public ::testing::TestWithParam<Case> {
   // Returns the logits of all rows of one sequence, computed on a new machine.
   [[nodiscard]] std::vector<float> alone(std::span<const int32_t> text, const CpuOptions& cpu = {.n_threads = 1},
                                          const Observer& observer = {}) const {
-    RunnerOn runner(kind(), model_, cpu);
-    return run(runner, rows_of(runner.cache().add_sequence(), text), observer);
+    return test::logits_on(kind(), model_, text, cpu, observer);
   }
   core::StoredModel model_;
 };
@@ -318,8 +317,7 @@ class RunnerTest : public ::testing::TestWithParam<MachineKind> {
   }
   [[nodiscard]] const MachineKind& kind() const { return GetParam(); }
   [[nodiscard]] std::vector<float> alone(std::span<const int32_t> text) const {
-    RunnerOn runner(kind(), model_);
-    return run(runner, rows_of(runner.cache().add_sequence(), text));
+    return test::logits_on(kind(), model_, text);
   }
 };
 

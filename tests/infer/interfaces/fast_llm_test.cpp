@@ -11,7 +11,7 @@
 #include <fstream>
 #include <thread>
 
-#include "core/random.h"
+#include "core/formats/model_files.h"
 #include "core/utf8.h"
 #include "tests/core/thread_states.h"
 #include "tests/infer/support.h"

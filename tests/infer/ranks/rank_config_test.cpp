@@ -1,4 +1,6 @@
 // Tests infer/ranks/net/rank_config.h: reading torchrun's environment variables, and errors for invalid ones.
+#include "infer/ranks/net/rank_config.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -7,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "infer/ranks/net/rank_config.h"
 #include "tests/core/support.h"
 
 namespace folio::infer {
@@ -53,12 +54,12 @@ TEST_F(RankConfigTest, ReadsTheEnvironmentVariables) {
 
 TEST_F(RankConfigTest, UsesThePortAfterTorchrunsAgent) {
   set(kTwo());
-  set({{"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"LOCAL_WORLD_SIZE", "1"}, {"FOLIO_RANK_TIMEOUT", "5"}});
+  set({{"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"LOCAL_WORLD_SIZE", "1"}, {"FOLIO_RANK_TIMEOUT", "1"}});
   set({{"FOLIO_RANK_TRANSPORT", "gloo"}});
   const auto world = rank_config_from_environment();
   EXPECT_EQ(world->port, 29502);
   EXPECT_EQ(world->n_local, 1U);
-  EXPECT_EQ(world->timeout.count(), 5);
+  EXPECT_EQ(world->timeout.count(), 1);
   EXPECT_FALSE(world->shared_memory);
 }
 
@@ -72,6 +73,7 @@ TEST_F(RankConfigTest, ErrorsNameTheVariable) {
                                                                                     {"MASTER_PORT", "70000"},
                                                                                     {"MASTER_ADDR", ""},
                                                                                     {"FOLIO_RANK_TIMEOUT", "0"},
+                                                                                    {"FOLIO_RANK_TIMEOUT", "86401"},
                                                                                     {"FOLIO_RANK_TRANSPORT", "pigeon"},
                                                                                     {"LOCAL_WORLD_SIZE", "3"}}) {
     clear();

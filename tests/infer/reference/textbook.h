@@ -51,7 +51,7 @@ class Textbook {
       std::vector<double> x(row, row + dim);
       for (double& v : x) v *= c_.embedding_scale;
       for (size_t l = 0; l < layers_.size(); ++l) layer(l, position, x);
-      result.push_back(times(model_[Role::Output], normed(x, model_[Role::OutputNorm])));
+      result.push_back(times(model_[Role::Output], normed(x, model_[Role::OutputNorm], c_.norm_eps)));
       for (double& v : result.back()) v = capped(v * c_.logit_scale, c_.logit_cap);
     }
     return result;
@@ -67,10 +67,6 @@ class Textbook {
       for (size_t i = 0; i < x.size(); ++i) y[r] += static_cast<double>(weight[r * x.size() + i]) * x[i];
     }
     return y;
-  }
-
-  [[nodiscard]] Vector normed(const Vector& x, const std::vector<float>& weight) const {
-    return normed(x, weight, static_cast<double>(c_.norm_eps));
   }
 
   [[nodiscard]] static Vector normed(const Vector& x, const std::vector<float>& weight, double eps) {
@@ -95,21 +91,10 @@ class Textbook {
     add(x, bias);
     for (size_t first = 0; !norm.empty() && first < x.size(); first += norm.size()) {  // a norm spans one head or all
       const auto begin = x.begin() + static_cast<ptrdiff_t>(first);
-      const Vector of_heads = normed({begin, begin + static_cast<ptrdiff_t>(norm.size())}, norm);
+      const Vector of_heads = normed({begin, begin + static_cast<ptrdiff_t>(norm.size())}, norm, c_.norm_eps);
       std::copy(of_heads.begin(), of_heads.end(), begin);
     }
-    for (size_t head = 0; head < x.size(); head += head_dim) {
-      for (size_t pair = 0; pair < rotated / 2; ++pair) {
-        const double exponent = -2.0 * static_cast<double>(pair) / static_cast<double>(rotated);
-        const double angle = static_cast<double>(position) * std::pow(theta, exponent);
-        double& first = x[head + (halves ? pair : 2 * pair)];
-        double& second = x[head + (halves ? pair + rotated / 2 : 2 * pair + 1)];
-        const double re = first;
-        const double im = second;
-        first = re * std::cos(angle) - im * std::sin(angle);
-        second = re * std::sin(angle) + im * std::cos(angle);
-      }
-    }
+    for (size_t head = 0; head < x.size(); head += head_dim) rotate(x, head, rotated, position, theta, halves);
   }
 
   static void add(Vector& x, const std::vector<float>& bias) {
@@ -121,7 +106,7 @@ class Textbook {
     const auto dim = static_cast<size_t>(c_.dim);
     const auto head_dim = static_cast<size_t>(c_.head_dim);
     const bool pre_norms = core::info(c_.family).pre_norms;
-    const Vector attention_in = pre_norms ? normed(x, w[Role::AttentionNorm]) : x;
+    const Vector attention_in = pre_norms ? normed(x, w[Role::AttentionNorm], c_.norm_eps) : x;
     Vector q;
     if (c_.latent()) {
       q = project_latent(l, position, attention_in);
@@ -169,7 +154,7 @@ class Textbook {
     add(attended, w[Role::Bo]);
     add_branch(std::move(attended), w[Role::PostAttentionNorm], x);
 
-    const Vector ffn_in = pre_norms ? normed(x, w[Role::FfnNorm]) : x;
+    const Vector ffn_in = pre_norms ? normed(x, w[Role::FfnNorm], c_.norm_eps) : x;
     const Vector routes = c_.has_experts(static_cast<int64_t>(l)) ? routes_of(l, position, ffn_in) : Vector{};
     for (size_t e = 0; e < routes.size(); ++e) {
       if (routes[e] == 0.0) continue;
@@ -201,9 +186,10 @@ class Textbook {
     Vector q = w[Role::WqA].empty()
                    ? times(w[Role::Wq], in)
                    : times(w[Role::WqB], normed(times(w[Role::WqA], in), w[Role::QueryLatentNorm], 1e-6F));
-    for (size_t first = nope; first < q.size(); first += head_dim) rotate(q, first, position);
+    const auto rotated = static_cast<size_t>(c_.qk_rope_head_dim);
+    for (size_t first = nope; first < q.size(); first += head_dim) rotate(q, first, rotated, position, c_.rope_theta);
     Vector joint = times(w[Role::WkvA], in);
-    rotate(joint, static_cast<size_t>(rank), position);
+    rotate(joint, static_cast<size_t>(rank), rotated, position, c_.rope_theta);
     const Vector latent = normed({joint.begin(), joint.begin() + rank}, w[Role::LatentNorm], 1e-6F);
     Vector& keys = keys_[l].emplace_back();
     for (size_t h = 0; h < static_cast<size_t>(c_.n_heads); ++h) {
@@ -220,21 +206,23 @@ class Textbook {
     return q;
   }
 
-  // Applies RoPE in adjacent pairs to the qk_rope_head_dim elements of x that begin at index `first`.
-  void rotate(Vector& x, size_t first, size_t position) const {
-    const auto n = static_cast<size_t>(c_.qk_rope_head_dim);
-    for (size_t i = 0; i < n; i += 2) {
-      const double exponent = -static_cast<double>(i) / static_cast<double>(n);
-      const double angle = static_cast<double>(position) * std::pow(static_cast<double>(c_.rope_theta), exponent);
-      const double re = x[first + i];
-      const double im = x[first + i + 1];
-      x[first + i] = re * std::cos(angle) - im * std::sin(angle);
-      x[first + i + 1] = re * std::sin(angle) + im * std::cos(angle);
+  // Applies RoPE to the n elements of x that begin at index `first`. A pair is two adjacent elements, or an element of
+  // the first half and one of the second.
+  static void rotate(Vector& x, size_t first, size_t n, size_t position, double theta, bool halves = false) {
+    for (size_t pair = 0; pair < n / 2; ++pair) {
+      const double exponent = -2.0 * static_cast<double>(pair) / static_cast<double>(n);
+      const double angle = static_cast<double>(position) * std::pow(theta, exponent);
+      double& a = x[first + (halves ? pair : 2 * pair)];
+      double& b = x[first + (halves ? pair + n / 2 : 2 * pair + 1)];
+      const double re = a;
+      const double im = b;
+      a = re * std::cos(angle) - im * std::sin(angle);
+      b = re * std::sin(angle) + im * std::cos(angle);
     }
   }
 
   void add_branch(Vector branch, const std::vector<float>& post_norm, Vector& x) const {
-    if (!post_norm.empty()) branch = normed(branch, post_norm);
+    if (!post_norm.empty()) branch = normed(branch, post_norm, c_.norm_eps);
     for (size_t i = 0; i < x.size(); ++i) x[i] += static_cast<double>(c_.residual_scale) * branch[i];
   }
 

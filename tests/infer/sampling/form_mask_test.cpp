@@ -20,12 +20,8 @@ using forms::Form;
 using forms::test::ListTokenizer;
 
 std::shared_ptr<Form> form_of(std::string_view gbnf, const data::Tokenizer& tokenizer, size_t most_bytes) {
-  const auto tokens = std::make_shared<forms::TokenTree>(tokenizer);
-  forms::Grammar grammar({.longest_token = tokens->longest()});
-  const auto rule = grammar.declare();
-  grammar.define(rule, forms::gbnf_part(grammar, gbnf));
-  grammar.finish(rule, tokens->bytes());
-  return std::make_shared<Form>(std::move(grammar), tokens, most_bytes);
+  return forms::test::form_of(
+      tokenizer, [&](forms::Grammar& grammar) { return forms::gbnf_part(grammar, gbnf); }, most_bytes);
 }
 
 // The results of FormMask's functions after a history of tokens. `kept` has the allowed tokens' ids, used as logits; it

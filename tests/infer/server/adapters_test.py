@@ -12,8 +12,9 @@ import openai
 import pytest
 
 from adapters import write_adapter
+from api_test import client_of
 from conftest import Serve
-from support import BUILD, FAILED, GOLDEN, HANG, WRONG_USAGE, assert_refused, generate, run
+from support import BUILD, FAILED, GOLDEN, WRONG_USAGE, assert_refused, generate, run
 from wire import Wire, get, metric, post
 
 N = 16
@@ -64,8 +65,7 @@ def served(folders):
 
 def ask(server, name, prompt, n=TOKENS):
     fields = {"model": name} if name else {}
-    status, body = post(server, "/v1/completions", {"prompt": prompt, "seed": 7, "max_tokens": n, **fields})
-    return status, json.loads(body)
+    return post(server, "/v1/completions", {"prompt": prompt, "seed": 7, "max_tokens": n, **fields})
 
 
 def at_once(work, n_threads=16):
@@ -97,7 +97,7 @@ def test_outputs_match_generate(served, folders, alone):
 
 
 def test_openai_client_lists_adapters(served, folders, alone):
-    client = openai.OpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0, timeout=HANG)
+    client = client_of(served)
     models = {model.id: model for model in client.models.list()}
     assert set(models) == {"golden", *folders}
     assert models["golden"].parent is None and models["a3"].parent == "golden"
@@ -143,6 +143,17 @@ def test_evicted_adapters_are_reloaded(folders, alone):
         server.stop()
 
 
+@pytest.mark.parametrize("used", ["a4", "a5"])
+def test_adapters_that_were_never_used_are_evicted_first(folders, used):
+    three = {name: folders[name] for name in ("a4", "a5", "a6")}  # of equal size; the first two are loaded at the start
+    server = Serve(GOLDEN, "-t", "1", "--adapter-memory", str(2 * bytes_of(folders["a4"])), *flags_of(three))
+    try:
+        assert [ask(server, name, "O", 1)[0] for name in (used, "a6", used)] == [200] * 3
+        assert metric(server, "folio_adapter_loads_total") == 3 and metric(server, "folio_adapter_drops_total") == 1
+    finally:
+        server.stop()
+
+
 def test_disconnected_clients_do_not_block_adapters(folders, alone):
     """The adapter memory fits one adapter. Waiting requests whose clients have disconnected don't block others."""
     room = max(bytes_of(folder) for folder in folders.values())
@@ -176,9 +187,9 @@ def test_vllm_routes(open_server, folders, alone, tmp_path):
     assert load(open_server, "one", folders["a1"]) == (200, "Success: LoRA adapter 'one' added successfully.")
     assert ask(open_server, "one", "ROMEO:")[1]["choices"][0]["text"] == alone("a1", "ROMEO:")
     status, body = load(open_server, "one", folders["a2"])
-    assert status == 400 and "loaded already" in json.loads(body)["error"]["message"]
+    assert status == 400 and "loaded already" in body["error"]["message"]
     status, body = load(open_server, "two", tmp_path / "nowhere")
-    assert status == 404 and "nowhere" in json.loads(body)["error"]["message"]
+    assert status == 404 and "nowhere" in body["error"]["message"]
     bad = write_adapter(tmp_path / "bad", GOLDEN, 1)
     (bad / "adapter_model.safetensors").write_bytes(b"x" * 40)
     assert load(open_server, "two", bad)[0] == 400
@@ -199,7 +210,7 @@ def test_vllm_routes(open_server, folders, alone, tmp_path):
     for i in range(2, 21):
         assert load(open_server, f"n{i}", folders["a3"])[0] == 200
     status, body = load(open_server, "n21", folders["a3"])
-    assert status == 400 and "--max-adapters" in json.loads(body)["error"]["message"]
+    assert status == 400 and "--max-adapters" in body["error"]["message"]
 
 
 def test_running_requests_keep_their_adapter(open_server, folders, tmp_path):
@@ -252,7 +263,7 @@ def test_loads_and_unloads_under_load(open_server, folders, alone):
 
 def test_loading_requires_the_flag(served, folders):
     for status, body in (load(served, "new", folders["a1"]), unload(served, "a1")):
-        assert status == 403 and "--allow-adapter-loading" in json.loads(body)["error"]["message"]
+        assert status == 403 and "--allow-adapter-loading" in body["error"]["message"]
 
 
 def test_shutdown_while_loading_adapters(tmp_path):

@@ -9,10 +9,9 @@ import openai
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-import wire
 from chat_model import write_chat_model
 from support import GOLDEN, HANG, ROOT, generate, one_json, succeed
-from wire import metric
+from wire import get, metric, post
 
 PROMPT = "ROMEO:\nWhat"
 # For each field of the API, the flag of `generate` and a value that affects the output.
@@ -27,11 +26,6 @@ FIELDS = {
     "logit_bias": ("--logit-bias", {"1": 4.0}),
 }
 EXTRA = {"top_k", "min_p", "repetition_penalty"}  # OpenAI's API lacks them, so its client sends them as extra_body
-
-
-@pytest.fixture(scope="module")
-def golden(server):
-    return server(GOLDEN, "-t", "1", "--name", "golden")
 
 
 @pytest.fixture(scope="module")
@@ -54,12 +48,6 @@ def alone(prompt, seed, n=24, **fields):
 def completion(client, prompt, seed, n=24, **fields):
     extra = {name: fields.pop(name) for name in EXTRA & fields.keys()}
     return client.completions.create(model="golden", prompt=prompt, seed=seed, max_tokens=n, extra_body=extra, **fields)
-
-
-def post(server, path, body):
-    """Returns the status and the JSON of the response."""
-    status, text = wire.post(server, path, body)
-    return status, json.loads(text)
 
 
 def streamed(chunks):
@@ -86,16 +74,6 @@ def test_completions_match_generate(golden, name):
     assert (texts, reasons) == ({0: expected}, {0: "length"})
     if name is not None:
         assert expected != alone(PROMPT, 5)
-
-
-def test_streams_match_whole_answers(golden):
-    fields = {"model": "golden", "prompt": PROMPT, "max_tokens": 12, "seed": 4, "echo": True, "logprobs": 2, "user": "u"}
-    whole = client_of(golden).completions.create(**fields).choices[0]
-    chunks = [chunk.choices[0] for chunk in client_of(golden).completions.create(**fields, stream=True)]
-    assert "".join(chunk.text for chunk in chunks) == whole.text
-    for name in ("tokens", "token_logprobs", "top_logprobs", "text_offset"):
-        streamed_list = [x for chunk in chunks if chunk.logprobs for x in getattr(chunk.logprobs, name)]
-        assert streamed_list == getattr(whole.logprobs, name)
 
 
 def test_choices_use_hashes_of_the_seed(golden):
@@ -181,6 +159,8 @@ def test_models_are_listed_by_name(server, golden, chatty):
     assert client.models.retrieve("golden") == client.models.list().data[0]
     odd = server(GOLDEN, "-t", "1", "--name", "a/b c%2")
     assert client_of(odd).models.retrieve("a/b c%2") == client_of(odd).models.list().data[0]
+    for path, status in (("a%2Fb%20c%252", 200), ("a%2fb%20c%2", 200), ("a%2Fb%20c%", 404), ("a%2Fb%20c%2G", 404)):
+        assert get(odd, f"/v1/models/{path}")[0] == status, "invalid escapes are kept"
     for name in ("other", "golden/", "%", ""):
         with pytest.raises(openai.NotFoundError if name else ValueError):
             client.models.retrieve(name)

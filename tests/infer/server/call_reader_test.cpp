@@ -83,6 +83,18 @@ Answer read(const data::ToolFormat& format, bool has_answer, std::string_view te
   return answer;
 }
 
+// Returns the text of a call, without what the format has before and after all calls.
+std::string text_of(const data::ToolFormat& format, const std::string& name, const std::string& arguments) {
+  std::string text;
+  for (const data::CallPiece& piece : format.call) {
+    text += piece.kind == Kind::Name        ? name
+            : piece.kind == Kind::Arguments ? arguments
+            : piece.kind == Kind::Id        ? "aB3dE6gH9"
+                                            : piece.text;
+  }
+  return text;
+}
+
 std::string random_of(std::mt19937& random, std::span<const std::string_view> parts, size_t most) {
   std::string text;
   for (size_t n = random() % (most + 1); n > 0; --n) text += parts[random() % parts.size()];
@@ -141,12 +153,7 @@ TEST_P(CallReaderTest, ReadsCallsHoweverTextIsSplit) {
     for (size_t i = 0; i < n; ++i) {
       if (i > 0) text += format.separator;
       expected.calls.push_back({.name = std::string(kNames[random() % 4]), .arguments = random_arguments(random)});
-      for (const data::CallPiece& piece : format.call) {
-        text += piece.kind == Kind::Name        ? expected.calls.back().name
-                : piece.kind == Kind::Arguments ? expected.calls.back().arguments
-                : piece.kind == Kind::Id        ? "aB3dE6gH9"
-                                                : piece.text;
-      }
+      text += text_of(format, expected.calls.back().name, expected.calls.back().arguments);
     }
     if (n > 0) text += format.closing;
     expected.is_whole = n > 0;
@@ -168,15 +175,8 @@ TEST_P(CallReaderTest, ReadsCallsHoweverTextIsSplit) {
 // An output cut off by max_tokens or a stop string gives a prefix of the whole result.
 TEST_P(CallReaderTest, TruncatedTextGivesAPrefix) {
   const data::ToolFormat& format = GetParam().format;
-  std::string text = format.opening;
-  size_t end_of_call = 0;
-  for (const data::CallPiece& piece : format.call) {
-    text += piece.kind == Kind::Name        ? "f"
-            : piece.kind == Kind::Arguments ? R"({"a": "}\"", "b": [{}]})"
-            : piece.kind == Kind::Id        ? "aB3dE6gH9"
-                                            : piece.text;
-  }
-  end_of_call = text.size();
+  std::string text = format.opening + text_of(format, "f", R"({"a": "}\"", "b": [{}]})");
+  const size_t end_of_call = text.size();
   text += format.closing;
   const Answer whole = read(format, true, text, {});
   std::vector<size_t> all;

@@ -7,7 +7,7 @@ import pytest
 sys.path.append(str(Path(__file__).resolve().parents[2] / "apps"))  # for support.py, which runs programs
 
 from chat_model import write_chat_model  # noqa: E402
-from support import BUILD, HANG, environment  # noqa: E402
+from support import BUILD, GOLDEN, HANG, environment  # noqa: E402
 
 
 class Serve:
@@ -47,6 +47,11 @@ def server():
     yield serve
     for one in running.values():
         one.stop()
+
+
+@pytest.fixture(scope="session")
+def golden(server):
+    return server(GOLDEN, "-t", "1", "--name", "golden")
 
 
 @pytest.fixture(scope="session")

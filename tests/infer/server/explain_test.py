@@ -4,33 +4,27 @@ import json
 
 import pytest
 
-import wire
 from adapters import write_adapter
 from chat_model import write_chat_model
-from support import GOLDEN, generate, one_json, succeed, wait_until
-from wire import Wire, get, metric
+from support import GOLDEN, one_json, succeed, wait_until
+from wire import Wire, get, metric, post
 
 PROMPT = "ROMEO:\nWhat light through yonder window breaks?"
 
 
-@pytest.fixture(scope="module")
-def golden(server):
-    return server(GOLDEN, "-t", "1", "--name", "golden")
-
-
-def post(server, body, path="/v1/explain"):
-    status, text = wire.post(server, path, body)
-    return status, json.loads(text)
+def ask(server, **fields):
+    """Returns the status and the JSON of the response."""
+    return post(server, "/v1/explain", fields)
 
 
 def explain(server, **fields):
-    status, answer = post(server, {"prompt": PROMPT, **fields})
+    status, answer = ask(server, **{"prompt": PROMPT, **fields})
     assert status == 200, answer
     return answer
 
 
 def ids_of(server, text):
-    return post(server, {"prompt": text}, "/tokenize")[1]["tokens"]
+    return post(server, "/tokenize", {"prompt": text})[1]["tokens"]
 
 
 @pytest.mark.parametrize(("fields", "flags"), [
@@ -56,14 +50,14 @@ def test_explanations_equal_those_of_the_program(golden, fields, flags):
 def test_other_requests_are_unchanged(server, endless):
     serve = server(endless, "-t", "1")
     body = {"prompt": "one ", "max_tokens": 2000, "seed": 3}
-    alone = post(serve, body, "/v1/completions")[1]["choices"][0]["text"]
+    alone = post(serve, "/v1/completions", body)[1]["choices"][0]["text"]
     with Wire(serve) as wire_:
         wire_.request("POST", "/v1/completions", {**body, "max_tokens": 10**5, "stream": True}).head()
         events = wire_.events()
         text = json.loads(next(events))["choices"][0]["text"]
         for _ in range(3):  # explains while the stream is unfinished
             explain(serve, prompt="hello " * 40, ablate=["0.1"])
-            assert post(serve, {"prompt": "hello " * 40, "ablate": ["9"]})[0] == 400
+            assert ask(serve, prompt="hello " * 40, ablate=["9"])[0] == 400
         while len(text) < len(alone):
             text += json.loads(next(events))["choices"][0]["text"]
     assert text.startswith(alone)
@@ -74,26 +68,19 @@ def test_the_prefix_cache_stays_as_it_was(server, tmp_path):
     serve = server(write_chat_model(tmp_path / "chatty.gguf"), "-t", "1")
 
     def cached_tokens():
-        done = post(serve, {"prompt": "hello " * 40, "max_tokens": 1}, "/v1/completions")[1]
+        done = post(serve, "/v1/completions", {"prompt": "hello " * 40, "max_tokens": 1})[1]
         return done["usage"]["prompt_tokens_details"]["cached_tokens"]
 
     expected = explain(serve, prompt="hello " * 40)
     assert len(expected["tokens"]) > 64
     explain(serve, prompt="hello " * 40, ablate=["0.1"])
-    assert post(serve, {"prompt": "hello " * 40, "ablate": ["9"]})[0] == 400
+    assert ask(serve, prompt="hello " * 40, ablate=["9"])[0] == 400
     assert metric(serve, "folio_cache_blocks_in_use") == 0
     assert cached_tokens() == 0
     total = metric(serve, "folio_cached_tokens_total")
     assert explain(serve, prompt="hello " * 40) == expected, "cached tokens are computed again"
     assert metric(serve, "folio_cached_tokens_total") == total
     assert cached_tokens() > 0
-
-
-def test_completions_after_experiments_equal_generate(golden):
-    for _ in range(2):
-        explain(golden, ablate=["0"])
-        done = post(golden, {"prompt": PROMPT, "max_tokens": 20, "temperature": 0}, "/v1/completions")[1]
-        assert done["choices"][0]["text"] == generate(GOLDEN, "-p", PROMPT, "-n", 20, "--temperature", 0, "-t", 1)["text"]
 
 
 WRONG = [
@@ -124,7 +111,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("fields", "param", "part"), WRONG, ids=lambda x: json.dumps(x)[:40])
 def test_invalid_fields_are_rejected_by_name(golden, fields, param, part):
-    status, answer = post(golden, {"prompt": "a", **fields})
+    status, answer = ask(golden, **{"prompt": "a", **fields})
     assert status == 400 and answer["error"]["param"] == param and part in answer["error"]["message"], answer
     assert "\n" not in answer["error"]["message"]
     assert metric(golden, "folio_cache_blocks_in_use") == 0
@@ -132,7 +119,7 @@ def test_invalid_fields_are_rejected_by_name(golden, fields, param, part):
 
 def test_the_key_is_required_except_for_the_page(server):
     serve = server(GOLDEN, "--api-key", "sesame")
-    assert post(serve, {"prompt": "a"})[0] == 401
+    assert ask(serve, prompt="a")[0] == 401
     status, headers, page = get(serve, "/explain")
     assert status == 200 and b'{"server":""}' in page and b"@DATA@" not in page
     nonce = headers["content-security-policy"].split("'nonce-")[1].split("'")[0].encode()
@@ -142,5 +129,5 @@ def test_the_key_is_required_except_for_the_page(server):
 def test_adapters_are_rejected(server, tmp_path):
     serve = server(GOLDEN, "-t", "1", "--name", "golden", "--adapter", f"a={write_adapter(tmp_path / 'a', GOLDEN, 1)}")
     for name, expected in (("golden", 200), ("a", 400), ("other", 404)):
-        status, answer = post(serve, {"prompt": "a", "model": name})
+        status, answer = ask(serve, prompt="a", model=name)
         assert status == expected and (status == 200 or answer["error"]["param"] == "model")

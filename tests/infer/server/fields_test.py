@@ -17,11 +17,6 @@ NUMBERS = {"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "repe
 
 
 @pytest.fixture(scope="module")
-def golden(server):
-    return server(GOLDEN, "-t", "1", "--name", "golden")
-
-
-@pytest.fixture(scope="module")
 def described(golden):
     description = json.load(urllib.request.urlopen(golden.url + "/openapi.json"))
     return {kind: description["components"]["schemas"][kind]["properties"] for kind in ("CompletionRequest", "ChatRequest")}

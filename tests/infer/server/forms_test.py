@@ -15,8 +15,9 @@ import openai
 import pydantic
 import pytest
 
+from api_test import client_of
 from chat_model import PIECES, published_templates, write_chat_model
-from support import GOLDEN, HANG, SANITIZED, generate
+from support import GOLDEN, SANITIZED, generate
 
 MARKS = ["[TOOL_CALLS]", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]"]
 VOCABULARY = [*PIECES, *((mark, 0.0, 3) for mark in MARKS), ("<tool_call>", -90.0, 1)]
@@ -57,7 +58,7 @@ class Asking:
     """A server's OpenAI client with the fields that all requests of this file share."""
 
     def __init__(self, server):
-        self.client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=HANG)
+        self.client = client_of(server)
         self.chat = self.client.chat.completions
 
     def __call__(self, **fields):
@@ -208,10 +209,10 @@ def fits(kind, text):
 
 
 @pytest.mark.parametrize("kind", NAMES)
-def test_all_names_of_a_form_are_equivalent(any_model, kind):
+def test_all_names_of_a_form_are_equivalent(model, kind):
     bias = ENDS | {ID["<0x21>"]: 6.0}
     for seed in (1, 2, 3):
-        texts = {any_model.text(seed=seed, logit_bias=bias, extra_body=fields) for fields in NAMES[kind]}
+        texts = {model.text(seed=seed, logit_bias=bias, extra_body=fields) for fields in NAMES[kind]}
         assert len(texts) == 1 and fits(kind, texts.pop())
 
 
@@ -224,17 +225,17 @@ def test_whitespace_is_set_per_request(model):
         assert re.search(r"\s", free[:-1].split('"a"')[0])
 
 
-def test_forms_match_generate(server):
-    golden = Asking(server(GOLDEN, "-t", "1", "--name", "golden"))
+def test_forms_match_generate(golden):
+    client = client_of(golden)
     flags = ["-n", 60, "-t", 1, "--temperature", 1, "--top-p", 1, "--repeat-last-n", 100000]
     for seed in range(3):
         for extra, flag in (({"guided_regex": "[A-Z]+: [a-z ]{4,30}[.!]"}, ["--regex", "[A-Z]+: [a-z ]{4,30}[.!]"]),
                             ({"guided_choice": ["Romeo", "no one"]}, ["--choice", "Romeo", "--choice", "no one"])):
             fields = {"model": "golden", "prompt": "ROMEO:\n", "seed": seed, "max_tokens": 60, "extra_body": extra}
             alone = generate(GOLDEN, "-p", "ROMEO:\n", "-s", seed, *flag, *flags)
-            [choice] = golden.client.completions.create(**fields).choices
+            [choice] = client.completions.create(**fields).choices
             assert (choice.text, choice.finish_reason) == (alone["text"], alone["finish_reason"])
-            assert "".join(c.choices[0].text for c in golden.client.completions.create(**fields, stream=True)) == alone["text"]
+            assert "".join(c.choices[0].text for c in client.completions.create(**fields, stream=True)) == alone["text"]
 
 
 # ---- structured output combined with other request fields ----
@@ -253,10 +254,10 @@ def test_choices_stops_and_logprobs(model):
     assert all(re.fullmatch(line["guided_regex"], choice.message.content) for choice in beams.choices)
 
 
-def test_logprobs_are_unconstrained(server):
-    golden = Asking(server(GOLDEN, "-t", "1", "--name", "golden")).client.completions
-    done = golden.create(model="golden", prompt="ROMEO:", seed=1, max_tokens=30, logprobs=0, extra_body={"guided_regex": "[A-Z]{12}"})
-    scored = golden.create(model="golden", prompt="ROMEO:" + done.choices[0].text, max_tokens=0, echo=True, logprobs=0)
+def test_logprobs_are_unconstrained(golden):
+    completions = client_of(golden).completions
+    done = completions.create(model="golden", prompt="ROMEO:", seed=1, max_tokens=30, logprobs=0, extra_body={"guided_regex": "[A-Z]{12}"})
+    scored = completions.create(model="golden", prompt="ROMEO:" + done.choices[0].text, max_tokens=0, echo=True, logprobs=0)
     assert done.choices[0].logprobs.token_logprobs == pytest.approx(scored.choices[0].logprobs.token_logprobs[6:], abs=1e-4)
 
 

@@ -13,10 +13,10 @@ import torch
 from transformers import AutoModelForCausalLM, GenerationConfig
 
 import sound
-from api_test import post
 from chat_model import write_chat_model
 from conftest import Serve
 from support import FAILED, HANG, assert_refused, export, generate, one_json, run, succeed
+from wire import post
 
 VALUES = {"temperature": 0.3, "top_p": 0.5, "top_k": 7, "min_p": 0.01, "repetition_penalty": 1.3}
 FLAGS = ["--generation-config", "none", "--temp", 0.3, "--top-p", 0.5, "--top-k", 7, "--min-p", 0.01,
@@ -35,11 +35,15 @@ def plain(tmp_path_factory):
     return folder, file
 
 
-def model_with(plain, tmp_path, **values):
-    """Copies the directory of `plain` and adds a generation_config.json with `values`. Returns the folder."""
+def model_with(plain, tmp_path, text=None, **values):
+    """Copies the directory of `plain` and adds a generation_config.json: `text`, or what transformers writes for
+    `values`. Returns the folder."""
     folder = tmp_path / "model"
     shutil.copytree(plain[0], folder)
-    GenerationConfig(**values).save_pretrained(folder)
+    if text is not None:
+        (folder / "generation_config.json").write_text(text)
+    elif values:
+        GenerationConfig(**values).save_pretrained(folder)
     return folder
 
 
@@ -99,8 +103,7 @@ def test_eos_tokens_end_generation_like_transformers(plain, tmp_path):
 
 
 def test_config_json_is_the_fallback_for_eos(plain, tmp_path):
-    folder = tmp_path / "model"
-    shutil.copytree(plain[0], folder)
+    folder = model_with(plain, tmp_path)
     greedy = generate(folder, "-p", "hello", "-n", 24, "--temp", 0, "-t", 1)["tokens"]
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "eos_token_id": [config["eos_token_id"], greedy[5]]}))
@@ -140,9 +143,7 @@ INVALID = [
 @pytest.mark.parametrize("field, value, part, program", [
     *((*case, "generate") for case in INVALID), *((*INVALID[0], program) for program in ("chat", "serve", "export"))])
 def test_invalid_value_errors_name_file_field_and_remedy(plain, tmp_path, field, value, part, program):
-    folder = tmp_path / "model"
-    shutil.copytree(plain[0], folder)
-    (folder / "generation_config.json").write_text(json.dumps({field: value}))
+    folder = model_with(plain, tmp_path, json.dumps({field: value}))
     flags = {"serve": ["--port", 0], "export": [folder, "--out", tmp_path / "out.gguf"]}.get(program, ["-p", "hello", "-n", 1, "--json"])
     done = run(program, *([] if program == "export" else ["-m", folder]), *flags)
     assert_refused(done, FAILED, folder / "generation_config.json", field, part, "correct it")
@@ -152,9 +153,7 @@ def test_invalid_value_errors_name_file_field_and_remedy(plain, tmp_path, field,
 
 @pytest.mark.parametrize("text, part", [("[]", "not a JSON object"), ("{", "generation_config.json"), ("", "generation_config.json")])
 def test_invalid_files_are_rejected(plain, tmp_path, text, part):
-    folder = tmp_path / "model"
-    shutil.copytree(plain[0], folder)
-    (folder / "generation_config.json").write_text(text)
+    folder = model_with(plain, tmp_path, text)
     assert_refused(run("generate", "-m", folder, "-p", "hello"), FAILED, folder, part)
 
 
@@ -191,7 +190,5 @@ def test_published_files_are_read(plain, tmp_path):
                    {"bos_token_id": 1, "pad_token_id": 2, "do_sample": True, "eos_token_id": [2, 3], "repetition_penalty": 1.05,
                     "temperature": 0.7, "top_p": 0.8, "top_k": 20, "transformers_version": "4.45.1"},
                    {"_from_model_config": True, "do_sample": True, "eos_token_id": [2, 3, 4], "temperature": None, "top_k": -1}):
-        folder = tmp_path / str(len(values))
-        shutil.copytree(plain[0], folder)
-        (folder / "generation_config.json").write_text(json.dumps(values))
+        folder = model_with(plain, tmp_path / str(len(values)), json.dumps(values))
         assert generate(folder, "-p", "hello", "-n", 3, "-s", 1, "-t", 1)["tokens"]

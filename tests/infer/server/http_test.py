@@ -1,5 +1,6 @@
 """Tests the HTTP server with slow, hostile and disconnected clients, and its limits, connections and signals."""
 
+import itertools
 import json
 import os
 import select
@@ -8,6 +9,7 @@ import subprocess
 
 import pytest
 
+from conftest import Serve
 from support import BUILD, GOLDEN, HANG, assert_refused, generate, pause, run, wait_until
 from wire import Wire, get, metric
 
@@ -16,18 +18,13 @@ LONG = {"prompt": "R", "max_tokens": 255}
 ENDLESS = {"prompt": "he", "max_tokens": 1_000_000, "temperature": 0}  # needs the model `endless`
 
 
-@pytest.fixture(scope="module")
-def golden(server):
-    return server(GOLDEN, "-t", "1")
-
-
 @pytest.fixture
-def start(server):
+def start():
     """Returns start(*flags), which starts a server for one test only."""
     started = []
 
     def serve(*flags, model=GOLDEN, **more):
-        started.append(type(server(GOLDEN, "-t", "1"))(model, "-t", "1", *flags, **more))
+        started.append(Serve(model, "-t", "1", *flags, **more))
         return started[-1]
 
     yield serve
@@ -285,6 +282,18 @@ def test_full_queue(start, endless):
             assert status == 400 and "retry-after" not in headers and "--max-queue" in error_of(body)
 
 
+def test_engine_reports_its_speed(start, endless):
+    """Between two reports are at least 0.2 s, so a rate is at most the new tokens / 0.2 s."""
+    server = start(model=endless)
+    with Wire(server) as watch, Wire(server) as wire:
+        watch.request("GET", "/engine").head()
+        wire.complete(**ENDLESS)
+        busy = itertools.islice((note for note in map(json.loads, watch.events()) if note["running"]), 5)
+        for before, after in itertools.pairwise(busy):
+            new = after["running"][0]["tokens"] - before["running"][0]["tokens"]
+            assert 0 <= 0.2 * after["tokens_per_s"] < new + 2, (before, after)
+
+
 def test_request_timeout(start, endless):
     server = start("--request-timeout", "1", model=endless)
     with Wire(server) as wire:
@@ -319,6 +328,7 @@ def test_shutdown_rejects_new_requests(start, endless):
         wait_until(lambda: metric(server, "folio_requests_running") == 1)
         server.process.send_signal(signal.SIGTERM)
         wait_until(lambda: late.complete(max_tokens=1).answer()[0] == 503)
+        assert select.select([wire.socket], [], [], 0.5)[0] == [], "the running request continues"
         server.process.send_signal(signal.SIGTERM)  # a second signal ends running requests immediately
         status, _, body = wire.answer()
         assert status == 503 and "the server is shutting down" in error_of(body)

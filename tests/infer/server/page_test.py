@@ -4,32 +4,16 @@ a restart of the server."""
 import json
 import random
 import re
-import shutil
 
 import jsonschema
 import pytest
 
+from browser import browser, expect, watched  # noqa: F401
 from chat_model import write_chat_model
-from support import GOLDEN, HANG, ROOT
+from support import GOLDEN, SMOLLM2
 from wire import Wire
 
-sync_api = pytest.importorskip("playwright.sync_api")
-expect = sync_api.expect
-CHROMIUM = shutil.which("chromium")
-if CHROMIUM is None:
-    pytest.skip("no chromium", allow_module_level=True)
-
-CHAT = ROOT / "data" / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
-expect.set_options(timeout=1000 * HANG)
-
-
-@pytest.fixture(scope="session")
-def browser():
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
@@ -41,10 +25,7 @@ def visitor(browser):
     def visit(url, locked=False, **device):
         if not contexts or device:
             contexts.append(browser.new_context(**device))
-            contexts[-1].set_default_timeout(1000 * HANG)
-        page = contexts[-1].new_page()
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("console", lambda said: wrong.append(said.text) if "Content Security Policy" in said.text else None)
+        page = watched(contexts[-1].new_page(), wrong)
         page.goto(url)
         if not locked:
             expect(page.locator("#model")).to_contain_text("context")
@@ -93,9 +74,9 @@ def text_page(server, visitor):
 
 @pytest.fixture
 def chat_page(server, visitor):
-    if not CHAT.exists():
+    if not SMOLLM2.exists():
         pytest.skip("make smollm2 fetches the model")
-    page = visitor(server(CHAT).url)
+    page = visitor(server(SMOLLM2).url)
     settle(page, max_tokens=12, temperature=0, seed=1)
     return page
 

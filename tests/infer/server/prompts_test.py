@@ -13,9 +13,10 @@ import torch
 import transformers
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from api_test import PROMPT, client_of, post
+from api_test import PROMPT, client_of
 from chat_model import write_chat_model
 from support import GOLDEN, HANG, LONG, generate, succeed
+from wire import post
 
 SPECIAL = [AddedToken("<|user|>", rstrip=True, normalized=False, special=True),
            AddedToken("<|end|>", lstrip=True, normalized=False, special=True)]
@@ -209,8 +210,7 @@ def test_alternatives_have_distinct_names(model):
     assert n_parts > 20
 
 
-def test_greedy_matches_transformers(server):
-    golden = server(GOLDEN, "-t", "1", "--name", "golden")
+def test_greedy_matches_transformers(golden):
     model = transformers.AutoModelForCausalLM.from_pretrained(GOLDEN)
     tokenizer = transformers.AutoTokenizer.from_pretrained(GOLDEN)
     inputs = tokenizer(PROMPT, return_tensors="pt")

@@ -7,9 +7,10 @@ import openai
 import pytest
 from transformers.utils.chat_template_utils import render_jinja_template
 
+import api_test
 from chat_model import published_templates, write_chat_model
 from forms_test import ENDS, TOOLS, VOCABULARY, assert_valid
-from support import HANG, SANITIZED
+from support import SANITIZED
 
 TEMPLATES = {"Qwen 3": published_templates.QWEN3, "SmolLM3": published_templates.SMOLLM3,
              "DeepSeek-R1": published_templates.DEEPSEEK_R1}
@@ -30,8 +31,7 @@ def client_of(server, tmp_path_factory):
         if not path.exists():
             write_chat_model(path, TEMPLATES.get(name, published_templates.SMOLLM2), context=8192,
                              pieces=[*VOCABULARY, ("<think>", 0.0, kind), ("</think>", 0.0, kind)])
-        return openai.OpenAI(base_url=f"{server(path, '-t', '1', '--name', 'm').url}/v1", api_key="none", max_retries=0,
-                             timeout=HANG)
+        return api_test.client_of(server(path, "-t", "1", "--name", "m"))
 
     return client
 
@@ -78,9 +78,17 @@ def test_reasoning_ends_at_the_marker(client_of, name):
     assert (True, True) in kinds, kinds
 
 
+def test_reasoning_tokens_of_all_choices_are_counted(client_of):
+    ask = client_of("DeepSeek-R1").chat.completions.create  # the prompt begins the reasoning
+    for bias, is_all in (({END: -100}, True), (MARKS, False)):
+        usage = ask(model="m", messages=ASK, n=4, seed=1, max_tokens=60, logit_bias=bias).usage
+        n = usage.completion_tokens_details.reasoning_tokens
+        assert 0 < n <= usage.completion_tokens and (n == usage.completion_tokens) == is_all, usage
+
+
 def test_templates_without_thinking_have_no_reasoning(server, tmp_path):
     path = write_chat_model(tmp_path / "m.gguf", context=8192, pieces=VOCABULARY)
-    client = openai.OpenAI(base_url=f"{server(path, '-t', '1', '--name', 'm').url}/v1", api_key="none", timeout=HANG)
+    client = api_test.client_of(server(path, "-t", "1", "--name", "m"))
     text = "<think>us</think>he"
     assert answer(client, logit_bias={}, extra_body={"guided_choice": [text]}) == (None, text)
 

@@ -7,9 +7,9 @@ import openai
 import pydantic
 import pytest
 
+from api_test import client_of
 from chat_model import published_templates, write_chat_model
 from forms_test import CALLS, ENDS, VOCABULARY
-from support import HANG
 
 WEATHER = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"], "additionalProperties": False}
 TOOL = {"type": "function", "name": "get_weather", "description": "The weather.", "parameters": WEATHER, "strict": True}
@@ -24,7 +24,7 @@ class Person(pydantic.BaseModel):
 def client(server, tmp_path_factory):
     path = write_chat_model(tmp_path_factory.mktemp("responses") / "m.gguf", published_templates.QWEN3, context=8192,
                             pieces=[*VOCABULARY, ("<think>", 0.0, 4), ("</think>", 0.0, 4)])
-    return openai.OpenAI(base_url=f"{server(path, '-t', '1', '--name', 'm').url}/v1", api_key="none", max_retries=0, timeout=HANG)
+    return client_of(server(path, "-t", "1", "--name", "m"))
 
 
 def create(client, **fields):

@@ -106,10 +106,10 @@ def get(server, path, **headers):
 
 
 def post(server, path, body):
-    """Returns the status and the body of the response."""
+    """Returns the status of the response and its JSON, or its text if it has another type."""
     with Wire(server) as wire:
-        status, _, answer = wire.request("POST", path, body, Connection="close").answer()
-    return status, answer.decode()
+        status, headers, answer = wire.request("POST", path, body, Connection="close").answer()
+    return status, json.loads(answer) if headers["content-type"] == "application/json" else answer.decode()
 
 
 def metric(server, name):

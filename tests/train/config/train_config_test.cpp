@@ -2,13 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
-#include "core/error.h"
 #include "core/manifest.h"
 #include "tests/train/support.h"
 
@@ -21,16 +19,6 @@ int64_t parameters_of(const std::string& name) {
   TrainConfig c = preset(name);
   c.model.vocab_size = kShakespeareTokens;
   return core::parameter_count(c.model);
-}
-
-std::string usage_error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const core::UsageError& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no usage error";
-  return {};
 }
 
 TEST(TrainConfig, PresetsHaveTheExpectedSizes) {
@@ -149,9 +137,8 @@ TEST(TrainConfig, DifferencesShowOldAndNewValues) {
   b.lr = 0.5;
   b.model.n_layers = 7;
   b.schedule = ScheduleKind::Constant;
-  const std::string difference = describe_difference(a, b);
   for (const char* part : {"lr 0.001 -> 0.5", "n_layers 4 -> 7", "schedule \"cosine\" -> \"constant\""}) {
-    EXPECT_NE(difference.find(part), std::string::npos) << difference;
+    EXPECT_TRUE(test::contains(describe_difference(a, b), part));
   }
 }
 
@@ -170,64 +157,49 @@ TEST(TrainConfig, UnknownNamesListTheChoices) {
   for (const char* key : {"schedule", "optimizer", "dtype", "device", "export", "log_style"}) {
     auto json = nlohmann::json::parse(to_json(TrainConfig()).dump());
     json[key] = "sgd";
-    const std::string message = test::error_of([&] { static_cast<void>(config_from_json(json, "here")); });
-    for (const char* part : {"here: ", key, "\"sgd\" is unknown, expected one of: "}) {
-      EXPECT_NE(message.find(part), std::string::npos) << message;
-    }
+    test::expect_error([&] { static_cast<void>(config_from_json(json, "here")); },
+                       {"here: ", key, "\"sgd\" is unknown, expected one of: "});
   }
 }
 
-struct Wrong {
-  const char* flag;
-  std::function<void(TrainConfig&)> spoil;
-};
-
 TEST(TrainConfig, ValidationErrorsNameTheFlag) {
-  const std::vector<Wrong> wrongs{
-      {"--window", [](TrainConfig& c) { c.window = c.model.context_length + 1; }},
-      {"--min-lr", [](TrainConfig& c) { c.min_lr = 2 * c.lr; }},
-      {"--validation-fraction", [](TrainConfig& c) { c.validation_fraction = c.test_fraction = 0.5; }},
-      {"--optimizer galore",
-       [](TrainConfig& c) {
-         c.lora_rank = 8;
-         c.optimizer = OptimizerKind::GaLore;
-       }},
-      {"--zero 1 does not support adapters",
-       [](TrainConfig& c) {
-         c.lora_rank = 8;
-         c.mesh = {.data = 2, .zero = 1};
-       }},
-      {"--zero 2 shards", [](TrainConfig& c) { c.mesh.zero = 2; }},
-      {"--lora-rank does not support a model with a module of --mtp; remove it with export --layers 4",
-       [](TrainConfig& c) { c.lora_rank = c.model.n_tokens_ahead = 1; }},
-      {"--mtp supports only data-parallel and expert-parallel ranks",
-       [](TrainConfig& c) {
-         c.model.n_tokens_ahead = 1;
-         c.mesh.pipeline = 2;
-       }},
-      {"--mtp does not support --zero 3",
-       [](TrainConfig& c) {
-         c.model.n_tokens_ahead = 1;
-         c.mesh = {.data = 2, .zero = 3};
-       }},
-      {"--mtp requires a --window of at least 2", [](TrainConfig& c) { c.model.n_tokens_ahead = c.window = 1; }},
-      {"--tensor-parallel 3: the model has 4 heads",
-       [](TrainConfig& c) {
-         c.mesh.tensor = 3;
-         c.window = 255;
-       }},
-  };
-  for (const auto& wrong : wrongs) {
+  const auto refused = [](const char* part, void (*spoil)(TrainConfig&)) {
     TrainConfig c;
-    wrong.spoil(c);
-    const std::string message = usage_error_of([&] { validate(c); });
-    EXPECT_NE(message.find(wrong.flag), std::string::npos) << message;
-  }
+    spoil(c);
+    EXPECT_TRUE(test::contains(test::error_of<core::UsageError>([&] { validate(c); }), part));
+  };
+  refused("--window", [](TrainConfig& c) { c.window = c.model.context_length + 1; });
+  refused("--min-lr", [](TrainConfig& c) { c.min_lr = 2 * c.lr; });
+  refused("--validation-fraction", [](TrainConfig& c) { c.validation_fraction = c.test_fraction = 0.5; });
+  refused("--optimizer galore", [](TrainConfig& c) {
+    c.lora_rank = 8;
+    c.optimizer = OptimizerKind::GaLore;
+  });
+  refused("--zero 1 does not support adapters", [](TrainConfig& c) {
+    c.lora_rank = 8;
+    c.mesh = {.data = 2, .zero = 1};
+  });
+  refused("--zero 2 shards", [](TrainConfig& c) { c.mesh.zero = 2; });
+  refused("--lora-rank does not support a model with a module of --mtp; remove it with export --layers 4",
+          [](TrainConfig& c) { c.lora_rank = c.model.n_tokens_ahead = 1; });
+  refused("--mtp supports only data-parallel and expert-parallel ranks", [](TrainConfig& c) {
+    c.model.n_tokens_ahead = 1;
+    c.mesh.pipeline = 2;
+  });
+  refused("--mtp does not support --zero 3", [](TrainConfig& c) {
+    c.model.n_tokens_ahead = 1;
+    c.mesh = {.data = 2, .zero = 3};
+  });
+  refused("--mtp requires a --window of at least 2", [](TrainConfig& c) { c.model.n_tokens_ahead = c.window = 1; });
+  refused("--tensor-parallel 3: the model has 4 heads", [](TrainConfig& c) {
+    c.mesh.tensor = 3;
+    c.window = 255;
+  });
 }
 
 TEST(TrainConfig, RejectsFlagsWithoutEffect) {
   const auto is_momentum = [](const char* flag) { return std::string_view(flag) == "--momentum"; };
-  EXPECT_EQ(usage_error_of([&] { validate(TrainConfig(), {.typed = is_momentum}); }),
+  EXPECT_EQ(test::error_of<core::UsageError>([&] { validate(TrainConfig(), {.typed = is_momentum}); }),
             "--momentum has no effect with --optimizer adamw; remove it or use --optimizer muon");
   EXPECT_NO_THROW(validate(TrainConfig(), {.given = is_momentum}));
 }

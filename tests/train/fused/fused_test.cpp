@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/core/model_shapes.h"
 #include "tests/modules/gradient_check.h"
 #include "tests/modules/support.h"
 #include "tests/train/fused/fused_llama.h"
@@ -47,11 +48,7 @@ std::vector<Case> cases() {
   windowed.config.family = core::Family::Mistral;
   windowed.config.sliding_window = 7;
   Case experts{"Experts", shape(1, 5, true)};
-  experts.config.family = core::Family::Mixtral;
-  experts.config.n_experts = 3;
-  experts.config.experts_per_token = 2;
-  experts.config.expert_dim = 7;
-  experts.config.normalize_routes = true;
+  core::test::add_experts(experts.config, core::Family::Mixtral, 3, 7);
   Case dropped = experts;
   dropped.name = "ExpertsDropout";
   dropped.dropout = 0.3;
@@ -89,15 +86,6 @@ nn::Llama with_weights(nn::Llama model, torch::ScalarType type) {
   return model;
 }
 
-struct Tokens {
-  torch::Tensor inputs, targets;
-};
-Tokens tokens(const core::ModelConfig& config, int64_t batch = 3) {
-  torch::manual_seed(6);
-  const auto rows = torch::randint(config.vocab_size, {batch, config.context_length + 1});
-  return {rows.narrow(1, 0, config.context_length), rows.narrow(1, 1, config.context_length)};
-}
-
 double distance(const torch::Tensor& a, const torch::Tensor& b) {
   return ((a - b).to(torch::kDouble).norm() / b.to(torch::kDouble).norm()).item<double>();
 }
@@ -106,7 +94,7 @@ struct Result {
   torch::Tensor loss;
   std::vector<torch::Tensor> gradients;
 };
-Result run(nn::Llama& model, const Tokens& t) {
+Result run(nn::Llama& model, const Window& t) {
   torch::manual_seed(7);  // the same dropout masks in each call
   auto loss = model->loss(t.inputs, t.targets);
   return {loss.detach(), torch::autograd::grad({loss}, model->parameters())};
@@ -121,7 +109,7 @@ void expect_equal(const Result& actual, const Result& expected) {
 
 TEST_P(Fused, GradientsMatchCentralDifferences) {
   auto model = with_weights(fused_llama(GetParam().config, {.dropout = GetParam().dropout}), torch::kDouble);
-  const Tokens t = tokens(GetParam().config, 2);
+  const Window t = window_of(GetParam().config, 2, GetParam().config.context_length);
   const auto loss = [&] {
     torch::manual_seed(7);  // the same dropout masks in each call
     return model->loss(t.inputs, t.targets);
@@ -132,7 +120,7 @@ TEST_P(Fused, GradientsMatchCentralDifferences) {
 // Expects losses and gradients to agree within a relative 1e-13. They are computed in double, where rounding errors are
 // smaller than that, so a larger difference is an error in a formula.
 void expect_equal(nn::Llama by_hand, nn::Llama plain, const core::ModelConfig& config) {
-  const Tokens t = tokens(config);
+  const Window t = window_of(config, 3, config.context_length);
   by_hand = with_weights(by_hand, torch::kDouble);
   plain = with_weights(plain, torch::kDouble);
   const Result actual = run(by_hand, t), expected = run(plain, t);
@@ -149,7 +137,7 @@ TEST_P(FusedAgainstPlain, MatchesThePlainForm) {
 // Expects that under BF16 autocast, errors of the fused modules' gradients are at most 1.5 times those of the plain
 // modules. Errors are differences from the gradients of `exact`, in double.
 void expect_as_near_in_bfloat16(nn::Llama by_hand, nn::Llama plain, nn::Llama exact, const core::ModelConfig& config) {
-  const Tokens t = tokens(config);
+  const Window t = window_of(config, 3, config.context_length);
   exact = with_weights(exact, torch::kDouble);
   by_hand = with_weights(by_hand, torch::kFloat);
   plain = with_weights(plain, torch::kFloat);
@@ -203,7 +191,7 @@ TEST(FusedForm, CallsACustomFeedForward) {
 }
 
 TEST_P(Fused, RecomputationIsBitExact) {
-  const Tokens t = tokens(GetParam().config);
+  const Window t = window_of(GetParam().config, 3, GetParam().config.context_length);
   auto kept = with_weights(fused_llama(GetParam().config, {.dropout = GetParam().dropout}), torch::kFloat);
   auto recomputed = with_weights(fused_llama(GetParam().config, {.dropout = GetParam().dropout}, true), torch::kFloat);
   expect_equal(run(recomputed, t), run(kept, t));
@@ -213,7 +201,7 @@ TEST(FusedForm, UsesUpdatedWeights) {
   const core::ModelConfig config = shape(1, 5, true);
   auto by_hand = with_weights(fused_llama(config), torch::kFloat);
   auto plain = with_weights(nn::family_llama(config), torch::kFloat);
-  const Tokens t = tokens(config);
+  const Window t = window_of(config, 3, config.context_length);
   run(by_hand, t);
   const torch::NoGradGuard no_grad;
   for (auto* model : {&by_hand, &plain}) {
@@ -228,8 +216,20 @@ TEST(FusedForm, EvaluatesWithoutDropout) {
   auto plain = with_weights(nn::family_llama(config, {.dropout = 0.5}), torch::kFloat);
   by_hand->eval();
   plain->eval();
-  const Tokens t = tokens(config);
+  const Window t = window_of(config, 3, config.context_length);
   EXPECT_LE(distance(by_hand->loss(t.inputs, t.targets), plain->loss(t.inputs, t.targets)), 1e-6);
+}
+
+// Dropout is on, but drops no element, so that the fused form scales the embeddings itself.
+TEST(FusedForm, ScalesEmbeddingsAndLogits) {
+  core::ModelConfig config = shape(1, 5, true);
+  config.family = core::Family::Granite;
+  config.embedding_scale = 3.0F;
+  for (const float logit_scale : {1.0F, 0.5F}) {
+    config.logit_scale = logit_scale;
+    ASSERT_TRUE(fused::can_be_fused(config));
+    expect_equal(fused_llama(config, {.dropout = 1e-15}), nn::family_llama(config), config);
+  }
 }
 
 // Tests an output head that is so large that its logits are computed in several chunks.
@@ -253,7 +253,7 @@ TEST(FusedForm, ComputesLargeHeadsInChunks) {
 TEST(FusedForm, RejectsTargetsOutsideTheVocabulary) {
   const core::ModelConfig config = shape(1, 5, true);
   auto model = fused_llama(config);
-  const Tokens t = tokens(config);
+  const Window t = window_of(config, 3, config.context_length);
   expect_error([&] { model->loss(t.inputs, t.targets + config.vocab_size); }, {"[0, 11)"});
 }
 

@@ -63,8 +63,7 @@ torch::Tensor starts_of(const std::vector<std::vector<int64_t>>& rows) {
 
 TEST_P(FusedPacked, PackedLossAndGradientsMatchSingleSequences) {
   auto model = model_of(GetParam());
-  const auto tokens = torch::randint(11, {2, kLength + 1});
-  const auto inputs = tokens.narrow(1, 0, kLength), targets = tokens.narrow(1, 1, kLength);
+  const auto [inputs, targets] = window_of({.vocab_size = 11}, 2, kLength);
   const auto packed = model->loss(inputs, targets, starts_of(kRows));
   const auto actual = torch::autograd::grad({packed}, model->parameters());
 

@@ -115,15 +115,6 @@ std::vector<torch::Tensor> trained_parameters(const nn::Llama& model) {
   return all;
 }
 
-struct LoraTokens {
-  torch::Tensor inputs, targets;
-};
-LoraTokens lora_tokens() {
-  torch::manual_seed(6);
-  const auto rows = torch::randint(13, {2, 21});
-  return {rows.narrow(1, 0, 20), rows.narrow(1, 1, 20)};
-}
-
 class FusedLora : public testing::TestWithParam<LoraCase> {};
 INSTANTIATE_TEST_SUITE_P(
     All, FusedLora,
@@ -135,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 TEST_P(FusedLora, FrozenModelMatchesItsFile) {
-  const LoraTokens t = lora_tokens();
+  const Window t = window_of(lora_shape(), 2, 20);
   for (const DType type : {DType::F32, DType::F16, DType::BF16, DType::Q8_0, DType::Q4_0, DType::Q4_1}) {
     const core::StoredModel file = stored(lora_shape(GetParam().family, GetParam().tied), type);
     nn::Llama frozen = frozen_llama(GetParam(), std::make_shared<const core::StoredModel>(file));
@@ -149,7 +140,7 @@ TEST_P(FusedLora, FrozenModelMatchesItsFile) {
 TEST_P(FusedLora, GradientsMatchCentralDifferences) {
   for (const double dropout : {0.0, 0.3}) {
     nn::Llama model = adapted_llama(GetParam(), dropout);
-    const LoraTokens t = lora_tokens();
+    const Window t = window_of(lora_shape(), 2, 20);
     const auto loss = [&] {
       torch::manual_seed(7);  // the same dropout masks in each call
       return model->loss(t.inputs, t.targets);

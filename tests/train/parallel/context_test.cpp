@@ -20,18 +20,9 @@ namespace {
 using folio::test::expect_error;
 using folio::test::in_double;
 using folio::test::randn;
+using test::attention_config;
 using torch::Tensor;
 using torch::nn::AnyModule;
-
-core::ModelConfig attention_config(core::Family family, int64_t n_heads, int64_t n_kv_heads) {
-  return {.family = family,
-          .vocab_size = 1,
-          .dim = 10,
-          .n_heads = n_heads,
-          .n_kv_heads = n_kv_heads,
-          .head_dim = 4,
-          .context_length = 64};
-}
 
 // Returns the number of pairs (query chunk of `rank`, key chunk of `from`) that `rank` computes. A pair on the diagonal
 // counts half, since the causal mask excludes half of it.

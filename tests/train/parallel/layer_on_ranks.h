@@ -14,6 +14,17 @@
 
 namespace folio::train::parallel::test {
 
+/// Returns a configuration of an attention layer with heads of four elements.
+inline core::ModelConfig attention_config(core::Family family, int64_t n_heads, int64_t n_kv_heads) {
+  return {.family = family,
+          .vocab_size = 1,
+          .dim = 10,
+          .n_heads = n_heads,
+          .n_kv_heads = n_kv_heads,
+          .head_dim = 4,
+          .context_length = 64};
+}
+
 /// Returns the positions of `x` along `dim` that a context rank c of C has: chunks c and 2C - 1 - c of 2C chunks.
 inline torch::Tensor context_positions_of(const torch::Tensor& x, const Mesh& mesh, int64_t dim = 1) {
   const int64_t C = mesh.size(Axis::Context), c = mesh.at(Axis::Context);

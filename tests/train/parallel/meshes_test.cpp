@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "modules/families/parts.h"
+#include "tests/core/model_shapes.h"
 #include "tests/core/support.h"
 #include "tests/modules/support.h"
 #include "tests/train/parallel/support.h"
@@ -45,8 +46,7 @@ std::vector<MeshShape> all_meshes() {
 TrainConfig config_for(const MeshShape& mesh, bool experts, bool latent = false) {
   const int64_t t = mesh[Axis::Tensor];
   TrainConfig c;
-  c.model = {.family = experts ? core::Family::Qwen3Moe : core::Family::Llama,
-             .vocab_size = 13,
+  c.model = {.vocab_size = 13,
              .dim = 12,
              .n_layers = 2 * mesh[Axis::Pipeline],
              .n_heads = 2 * t,
@@ -58,20 +58,12 @@ TrainConfig config_for(const MeshShape& mesh, bool experts, bool latent = false)
              .tie_embeddings = !experts};
   if (experts) {
     // There must be more experts than a token selects. Otherwise, the balancing loss has no gradient.
-    c.model.n_experts = std::max<int64_t>(4, 2 * mesh[Axis::Expert]);
-    c.model.experts_per_token = 2;
-    c.model.expert_dim = 8;
-    c.model.normalize_routes = true;
+    core::test::add_experts(c.model, latent ? core::Family::DeepseekV3 : core::Family::Qwen3Moe,
+                            std::max<int64_t>(4, 2 * mesh[Axis::Expert]), 8);
     c.model.n_kv_heads = 2 * t;
   }
   if (latent) {
-    c.model.family = core::Family::DeepseekV3;
-    c.model.head_dim = 7;
-    c.model.kv_lora_rank = 5;
-    c.model.q_lora_rank = 6;
-    c.model.qk_nope_head_dim = 3;
-    c.model.qk_rope_head_dim = 4;
-    c.model.v_head_dim = 2;
+    core::test::add_latent(c.model, {.kv_rank = 5, .query_rank = 6, .nope = 3, .rope = 4, .value = 2});
     c.model.shared_dim = 8;
     c.balance = Balance::Bias;
     c.balance_loss = mesh[Axis::Pipeline] * mesh[Axis::Tensor] > 1 ? 0.0 : 0.1;

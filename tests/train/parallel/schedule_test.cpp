@@ -1,13 +1,13 @@
-// Tests pipeline schedules: every action occurs once, and there is no deadlock. tests/apps/schedule_test.py compares them
-// with those of PyTorch.
+// Tests pipeline schedules: every action occurs once, and there is no deadlock. tests/apps/schedule_test.py compares
+// them with those of PyTorch.
 #include "train/parallel/schedule.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "core/error.h"
 #include "experiments/26_pipeline/plans.h"
+#include "tests/core/support.h"
 
 namespace folio::train::parallel {
 namespace {
@@ -61,12 +61,8 @@ TEST(Schedule, OneChunkGives1F1B) {
 TEST(Schedule, SimulationReportsDeadlocks) {
   Plan plan = experiments::plan_1f1b(2, 2);
   std::swap(plan.ranks[1][0], plan.ranks[1][1]);  // the backward pass before the forward pass
-  try {
-    static_cast<void>(simulate(plan, kTimes));
-    FAIL();
-  } catch (const core::Error& error) {
-    EXPECT_STREQ(error.what(), "1F1B: rank 0 waits forever with its action 3 of 4");
-  }
+  EXPECT_EQ(core::test::error_of([&] { static_cast<void>(simulate(plan, kTimes)); }),
+            "1F1B: rank 0 waits forever with its action 3 of 4");
 }
 
 }  // namespace

@@ -15,18 +15,9 @@ namespace {
 
 using folio::test::in_double;
 using folio::test::randn;
+using test::attention_config;
 using torch::Tensor;
 using torch::nn::AnyModule;
-
-core::ModelConfig config_for(core::Family family, int64_t n_heads, int64_t n_kv_heads) {
-  return {.family = family,
-          .vocab_size = 1,
-          .dim = 10,
-          .n_heads = n_heads,
-          .n_kv_heads = n_kv_heads,
-          .head_dim = 4,
-          .context_length = 32};
-}
 
 // Returns the configuration of one of t ranks, which has 1/t of the heads.
 core::ModelConfig divided(core::ModelConfig c, int64_t t) {
@@ -39,7 +30,7 @@ TEST(TensorParallel, SplitHeadsMatchFullAttention) {
   for (const int64_t t : {1, 2, 3, 4}) {
     // Tests Llama, Qwen2 for its biases, and Qwen3 for its query and key norms, whose weights every rank has.
     for (const auto family : {core::Family::Llama, core::Family::Qwen2, core::Family::Qwen3}) {
-      const auto c = config_for(family, 12, t == 4 ? 4 : 6);
+      const auto c = attention_config(family, 12, t == 4 ? 4 : 6);
       const auto rope = nn::FamilyParts().rope(c);
       test::expect_whole_layer(
           AnyModule(in_double(nn::FamilyAttention(c, rope), 0.3)), test::mesh_of({{Axis::Tensor, t}}),
@@ -53,7 +44,7 @@ TEST(TensorParallel, SplitHeadsMatchFullAttention) {
 }
 
 TEST(TensorParallel, PackedSequencesDoNotAttendToEachOther) {
-  const auto c = config_for(core::Family::Llama, 4, 2);
+  const auto c = attention_config(core::Family::Llama, 4, 2);
   const auto rope = nn::FamilyParts().rope(c);
   const auto starts = torch::tensor({{0, 0, 0, 3, 3, 3, 3, 7}, {0, 1, 1, 1, 1, 1, 6, 6}}, torch::kInt64);
   test::expect_whole_layer(
@@ -79,7 +70,7 @@ TEST(TensorParallel, SendsTheDocumentedBytes) {
 
 TEST(TensorParallel, TrainingModeReachesTheInnerLayer) {
   test::on_ranks(test::mesh_of({{Axis::Tensor, 2}}), [&](World& world) {
-    const auto c = config_for(core::Family::Llama, 2, 2);
+    const auto c = attention_config(core::Family::Llama, 2, 2);
     nn::FamilyAttention inner(c, nn::FamilyParts().rope(c), /*dropout=*/0.5);
     const auto layer = tensor_parallel(AnyModule(inner), world.along({Axis::Tensor}));
     layer.ptr()->eval();

@@ -98,14 +98,11 @@ class ZeroStages : public testing::TestWithParam<ZeroCase> {};
 TEST_P(ZeroStages, MatchTheWeightsOfOneProcess) {
   const ZeroCase& test = GetParam();
   const TrainConfig c = config_of(test);
-  torch::manual_seed(5);
-  auto first = folio::test::in_double(nn::family_llama(c.model, {.written_out = true}), 0.3);
-  nn::Llama whole = nn::family_llama(c.model, {.written_out = true});
-  whole->to(torch::kDouble);
-  {
-    const torch::NoGradGuard no_grad;
-    for (auto& p : whole->named_parameters()) p.value().copy_(first->named_parameters()[p.key()]);
-  }
+  const auto made = [&] {
+    torch::manual_seed(5);
+    return folio::test::in_double(nn::family_llama(c.model, {.written_out = true}), 0.3);
+  };
+  nn::Llama first = made(), whole = made();
   std::vector<double> norms;
   const auto optimizer = make_optimizer(*whole, c);
   for (int step = 0; step < kSteps; ++step) {

@@ -21,11 +21,29 @@ LineChart chart_of(std::vector<LineChart::Point> points) {
   return {.title = "t", .x_label = "x", .y_label = "y", .series = {{"line", std::move(points)}}};
 }
 
+// Returns the chart as SVG, which must be well-formed and have only finite coordinates.
+std::string svg_of(const LineChart& chart) {
+  const std::string svg = chart.svg();
+  EXPECT_EQ(xml_fault(svg), "");
+  EXPECT_EQ(svg.find("nan"), std::string::npos);
+  EXPECT_EQ(svg.find("inf"), std::string::npos);
+  return svg;
+}
+
+// Returns the numbers that match the first group of a regular expression.
+std::vector<double> numbers_in(const std::string& text, const std::string& pattern) {
+  const std::regex regex(pattern);
+  std::vector<double> numbers;
+  for (std::sregex_iterator i(text.begin(), text.end(), regex), end; i != end; ++i) {
+    numbers.push_back(std::stod((*i)[1]));
+  }
+  return numbers;
+}
+
 TEST(LineChart, IsOneWellFormedDocument) {
   LineChart chart = chart_of({{0, 4.2}, {100, 2.5}, {200, 1.5}});
   chart.references = {{"5-gram by counting", 1.669}};
-  const std::string svg = chart.svg();
-  EXPECT_EQ(xml_fault(svg), "");
+  const std::string svg = svg_of(chart);
   EXPECT_EQ(svg.rfind("<svg xmlns=\"http://www.w3.org/2000/svg\"", 0), 0U);
   EXPECT_NE(svg.find("prefers-color-scheme:dark"), std::string::npos);
   EXPECT_NE(svg.find(">line 1.500<"), std::string::npos) << "a label has the line's last value";
@@ -40,17 +58,13 @@ TEST(LineChart, EscapesNames) {
                   .y_label = nasty,
                   .series = {{nasty, {{1, 1}, {2, 2}}}},
                   .references = {{nasty, 1.5}}};
-  const std::string svg = chart.svg();
-  EXPECT_EQ(xml_fault(svg), "");
+  const std::string svg = svg_of(chart);
   EXPECT_NE(svg.find("a&lt;b&gt;&amp;&quot;c&quot;'\xEF\xBF\xBD\xEF\xBF\xBD&lt;/svg&gt;中"), std::string::npos);
 }
 
 TEST(LineChart, NonFinitePointsLeaveAGap) {
-  const std::string svg =
-      chart_of({{0, 1}, {1, 2}, {2, kNan}, {3, 1}, {4, kInfinity}, {kNan, 2}, {5, 3}, {6, 2.5}, {7, -kInfinity}}).svg();
-  EXPECT_EQ(xml_fault(svg), "");
-  EXPECT_EQ(svg.find("nan"), std::string::npos);
-  EXPECT_EQ(svg.find("inf"), std::string::npos);
+  const std::string svg = svg_of(
+      chart_of({{0, 1}, {1, 2}, {2, kNan}, {3, 1}, {4, kInfinity}, {kNan, 2}, {5, 3}, {6, 2.5}, {7, -kInfinity}}));
   EXPECT_EQ(count(svg, "class=\"line s0\""), 3U) << "0 to 1, 3 alone, 5 to 6";
   EXPECT_EQ(count(svg, "<circle"), 5U);
   EXPECT_NE(svg.find(">line 2.500<"), std::string::npos) << "the last finite value";
@@ -59,8 +73,7 @@ TEST(LineChart, NonFinitePointsLeaveAGap) {
 TEST(LineChart, PowersAreStraightLinesOnLogAxes) {
   LineChart chart = chart_of({{1, 3}, {10, 300}, {100, 30000}});
   chart.log_x = chart.log_y = true;
-  const std::string svg = chart.svg();
-  EXPECT_EQ(xml_fault(svg), "");
+  const std::string svg = svg_of(chart);
   std::smatch at;
   ASSERT_TRUE(std::regex_search(svg, at, std::regex(R"(d="M([\d.]+) ([\d.]+)L([\d.]+) ([\d.]+)L([\d.]+) ([\d.]+)\")")));
   EXPECT_NEAR(std::stod(at[3]) - std::stod(at[1]), std::stod(at[5]) - std::stod(at[3]), 0.11);
@@ -72,10 +85,8 @@ TEST(LineChart, ShowsANoteIfThereIsNoData) {
     for (LineChart chart : {LineChart{}, chart_of({}), chart_of({{0, kNan}})}) {
       chart.log_x = log_x;
       chart.references = {{"nowhere", kNan}};
-      const std::string svg = chart.svg();
-      EXPECT_EQ(xml_fault(svg), "");
+      const std::string svg = svg_of(chart);
       EXPECT_NE(svg.find("no finite values"), std::string::npos);
-      EXPECT_EQ(svg.find("nan"), std::string::npos);
     }
   }
 }
@@ -83,8 +94,7 @@ TEST(LineChart, ShowsANoteIfThereIsNoData) {
 TEST(LineChart, LogAxesSkipNonPositiveValues) {
   LineChart chart = chart_of({{-1, 5}, {0, 4}, {1, 3}, {10, 2}, {1000, 1}});
   chart.log_x = true;
-  const std::string svg = chart.svg();
-  EXPECT_EQ(xml_fault(svg), "");
+  const std::string svg = svg_of(chart);
   EXPECT_EQ(count(svg, "<circle"), 3U);
   for (const std::string tick : {">1<", ">10<", ">100<", ">1000<"})
     EXPECT_NE(svg.find(tick), std::string::npos) << tick;
@@ -93,10 +103,7 @@ TEST(LineChart, LogAxesSkipNonPositiveValues) {
 TEST(LineChart, LogAxesBelowADecadeHaveNoTickAtZero) {
   LineChart chart = chart_of({{1, 1.1}, {2, 2.2}, {3, 4.4}});
   chart.log_y = true;
-  std::vector<double> heights;
-  const std::string svg = chart.svg();
-  const std::regex dot("<circle[^>]*cy=\"([^\"]*)\"");
-  for (std::sregex_iterator i(svg.begin(), svg.end(), dot), end; i != end; ++i) heights.push_back(std::stod((*i)[1]));
+  const std::vector<double> heights = numbers_in(svg_of(chart), "<circle[^>]*cy=\"([^\"]*)\"");
   ASSERT_EQ(heights.size(), 3U);
   EXPECT_NEAR(heights[0] - heights[1], heights[1] - heights[2], 0.15);
 }
@@ -107,48 +114,33 @@ TEST(LineChart, AnyMagnitudeGivesAFiniteDocument) {
       LineChart chart = chart_of({{size, size}, {2 * size, -size}, {2.5 * size, 3 * size}});
       chart.log_x = log_x;
       chart.log_y = log_x;
-      const std::string svg = chart.svg();
-      EXPECT_EQ(xml_fault(svg), "") << size;
-      EXPECT_LT(svg.size(), 10'000U) << size;
-      EXPECT_EQ(svg.find("nan"), std::string::npos) << size;
+      EXPECT_LT(svg_of(chart).size(), 10'000U) << size;
     }
   }
 }
 
 TEST(LineChart, EqualValuesStillHaveARange) {
-  for (const double value : {0.0, 2.0, -3.0, 1e9}) {
-    const std::string svg = chart_of({{5, value}, {5, value}}).svg();
-    EXPECT_EQ(xml_fault(svg), "");
-    EXPECT_EQ(svg.find("nan"), std::string::npos);
-  }
+  for (const double value : {0.0, 2.0, -3.0, 1e9}) svg_of(chart_of({{5, value}, {5, value}}));
 }
 
 TEST(LineChart, ThinningKeepsSpikes) {
   std::vector<LineChart::Point> points(100'000);
   for (size_t i = 0; i < points.size(); ++i) points[i] = {static_cast<double>(i), 1.0};
   points[54'321].y = 9.0;
-  const std::string svg = chart_of(points).svg();
+  const std::string svg = svg_of(chart_of(points));
   EXPECT_LT(svg.size(), 60'000U);
-  EXPECT_EQ(xml_fault(svg), "");
   std::smatch path;
   ASSERT_TRUE(std::regex_search(svg, path, std::regex("class=\"line s0[^\"]*\" d=\"([^\"]*)\"")));
-  double highest = kInfinity;
-  const std::string drawn = path[1];
-  static const std::regex kPoint("[ML]([0-9.]+) ([0-9.]+)");
-  for (std::sregex_iterator p(drawn.begin(), drawn.end(), kPoint), end; p != end; ++p) {
-    highest = std::min(highest, std::stod((*p)[2]));
-  }
-  EXPECT_LT(highest, 150.0) << "pixels from the top";
+  const std::vector<double> heights = numbers_in(path[1], "[ML][0-9.]+ ([0-9.]+)");
+  ASSERT_FALSE(heights.empty());
+  EXPECT_LT(std::ranges::min(heights), 150.0) << "pixels from the top";
 }
 
 TEST(LineChart, LabelsDoNotOverlap) {
   LineChart chart;
   for (int i = 0; i < 10; ++i) chart.series.push_back({"line " + std::to_string(i), {{0, 0}, {1, 1.0 + 1e-3 * i}}});
-  const std::string svg = chart.svg();
-  static const std::regex kLabel("<text class=\"s[0-9] fill\" x=\"[0-9.]+\" y=\"([0-9.]+)\">line");
-  std::vector<double> heights;
-  for (std::sregex_iterator l(svg.begin(), svg.end(), kLabel), end; l != end; ++l)
-    heights.push_back(std::stod((*l)[1]));
+  const std::vector<double> heights =
+      numbers_in(svg_of(chart), "<text class=\"s[0-9] fill\" x=\"[0-9.]+\" y=\"([0-9.]+)\">line");
   ASSERT_EQ(heights.size(), 10U);
   for (size_t i = 1; i < heights.size(); ++i) EXPECT_GE(heights[i] - heights[i - 1], 15.0);
 }

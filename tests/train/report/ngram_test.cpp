@@ -13,10 +13,6 @@
 namespace folio::train {
 namespace {
 
-using data::CharTokenizer;
-using data::load_corpus;
-using data::split_tokens;
-using data::Splits;
 using Tokens = std::vector<int32_t>;
 
 // Returns random tokens in which lower ids are more frequent, so that n-grams repeat.

@@ -172,10 +172,10 @@ TEST(Checkpoint, RejectsMomentsOfAnotherTypeOrShape) {
     return test::error_of([&] { other.trainer.resume(saved.last()); });
   };
   // Each change keeps the file's length, so that nothing but the type or the shape is wrong.
-  EXPECT_TRUE(test::contains(change("\"F32\"", "\"I32\""), name + " is I32 ")) << change("\"F32\"", "\"I32\"");
+  EXPECT_TRUE(test::contains(change("\"F32\"", "\"I32\""), name + " is I32 "));
   const std::string turned =
       change(fmt::format("[{},{}]", shape[0], shape[1]), fmt::format("[{},{}]", shape[1], shape[0]));
-  EXPECT_TRUE(test::contains(turned, fmt::format("expected F32 [{}, {}]", shape[0], shape[1]))) << turned;
+  EXPECT_TRUE(test::contains(turned, fmt::format("expected F32 [{}, {}]", shape[0], shape[1])));
 }
 
 TEST(Checkpoint, RejectsUnknownOptimizerState) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "data/tokenizers/char_tokenizer.h"
+#include "tests/core/model_shapes.h"
 #include "tests/train/support.h"
 #include "train/report/run_log.h"
 #include "train/run/run.h"
@@ -84,17 +85,10 @@ TEST(Resume, TokensAheadAreBitExact) {
   c.recompute = true;
   expect_repeated_bits(c, {1, 6});
   c.recompute = false;
-  c.model.family = core::Family::DeepseekV3;
-  c.model.n_experts = 4;
-  c.model.experts_per_token = 2;
-  c.model.expert_dim = c.model.shared_dim = 20;
+  core::test::add_experts(c.model, core::Family::DeepseekV3, 4, 20);
+  c.model.shared_dim = 20;
   c.model.dense_layers = 1;
-  c.model.normalize_routes = true;
-  c.model.n_kv_heads = c.model.n_heads;
-  c.model.kv_lora_rank = 12;
-  c.model.qk_nope_head_dim = 4;
-  c.model.qk_rope_head_dim = c.model.v_head_dim = 6;
-  c.model.head_dim = 10;
+  core::test::add_latent(c.model, {.kv_rank = 12, .query_rank = 0, .nope = 4, .rope = 6, .value = 6});
   c.balance = Balance::Bias;
   c.ema = 0.9;
   c.optimizer = OptimizerKind::Muon;
@@ -158,31 +152,27 @@ TEST(Resume, TruncatesTheLogToTheCheckpoint) {
   }
 }
 
-// Returns the error message when a trainer with `config` and `text` resumes a checkpoint of a trainer with the default
-// configuration and text.
-std::string refusal(const TrainConfig& config, const std::string& text) {
+// Expects an error that contains `parts` when a trainer with `config` and `text` resumes a checkpoint of a trainer with
+// the default configuration and text. Returns the message.
+std::string expect_refused(const TrainConfig& config, const std::string& text, const std::vector<std::string>& parts) {
   const Saved first;
   Small other(config, text);
-  return test::error_of([&] { other.trainer.resume(first.last()); });
+  const std::string message = test::error_of([&] { other.trainer.resume(first.last()); });
+  for (const std::string& part : parts) EXPECT_TRUE(test::contains(message, part));
+  return message;
 }
 
 TEST(Resume, RejectsAnotherText) {
   std::string text = small_text(600);
   std::swap(text[0], text[1]);  // keeps the length and the vocabulary
-  const std::string message = refusal(small_config(), text);
-  EXPECT_TRUE(test::contains(message, "a different text") && test::contains(message, test::digest_of(text)) &&
-              test::contains(message, test::digest_of(small_text(600))))
-      << message;
+  expect_refused(small_config(), text, {"a different text", test::digest_of(text), test::digest_of(small_text(600))});
 }
 
 TEST(Resume, RejectsAnotherVocabularyShowingTheDifference) {
   std::string text = small_text(600);
   std::replace(text.begin(), text.end(), '?', '!');
   text += "q";
-  const std::string message = refusal(small_config(), text);
-  for (const char* part : {"a different vocabulary", "without \"?\"", "with \"!\" \"q\""}) {
-    EXPECT_TRUE(test::contains(message, part)) << message;
-  }
+  expect_refused(small_config(), text, {"a different vocabulary", "without \"?\"", "with \"!\" \"q\""});
 }
 
 TEST(Resume, RejectsOtherValuesShowingTheDifference) {
@@ -190,9 +180,8 @@ TEST(Resume, RejectsOtherValuesShowingTheDifference) {
   c.lr = 0.02;
   c.optimizer = OptimizerKind::Muon;
   c.model.n_kv_heads = 4;
-  const std::string message = refusal(c, small_text(600));
-  for (const char* part : {"lr 0.01 -> 0.02", "optimizer \"adamw\" -> \"muon\"", "n_kv_heads 2 -> 4"})
-    EXPECT_TRUE(test::contains(message, part)) << message;
+  const std::string message =
+      expect_refused(c, small_text(600), {"lr 0.01 -> 0.02", "optimizer \"adamw\" -> \"muon\"", "n_kv_heads 2 -> 4"});
   EXPECT_FALSE(test::contains(message, "window")) << message;
 }
 
@@ -259,10 +248,8 @@ TEST(Resume, RejectsAnotherVocabularyInTheCheckpoint) {
   std::swap(characters[0], characters[1]);
   data::CharTokenizer(characters, "swapped").write_hf(fs::weakly_canonical(first.last()));
   Small second;
-  const std::string message = test::error_of([&] { second.trainer.resume(first.last()); });
-  for (const char* part : {"a different vocabulary", "id 0", "\" \" -> \"\\x0A\""}) {
-    EXPECT_TRUE(test::contains(message, part)) << message;
-  }
+  test::expect_error([&] { second.trainer.resume(first.last()); },
+                     {"a different vocabulary", "id 0", "\" \" -> \"\\x0A\""});
 }
 
 TEST(Resume, NamesADamagedCheckpoint) {

@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <set>
-
 #include "tests/core/support.h"
 
 namespace folio::train {
@@ -133,10 +131,9 @@ TEST_F(RunDirectory, RemovesTemporaryFilesOfKilledProcesses) {
   EXPECT_TRUE(fs::exists(run / ".config.toml.tmp-12")) << "a choice removes nothing";
   prepare_run(choice);
   choice.lock.reset();
-  std::set<std::string> names;
-  for (const auto& entry : fs::directory_iterator(run)) names.insert(entry.path().filename().string());
-  EXPECT_EQ(names, (std::set<std::string>{"log.jsonl", "checkpoints", ".notes.txt.tmp-12", ".model.gguf.tmp-old",
-                                          "model.gguf.tmp-7", ".model.gguf.tmp"}));
+  EXPECT_EQ(core::test::names_in(run),
+            (std::set<std::string>{"log.jsonl", "checkpoints", ".notes.txt.tmp-12", ".model.gguf.tmp-old",
+                                   "model.gguf.tmp-7", ".model.gguf.tmp"}));
 }
 
 TEST_F(RunDirectory, RestartsRunsKilledBeforeTheFirstCheckpoint) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/utils.h>
 
+#include "tests/core/model_shapes.h"
 #include "tests/train/support.h"
 
 namespace folio::train {
@@ -10,11 +11,7 @@ namespace {
 
 TrainConfig experts_config(core::Family family) {
   TrainConfig c = test::small_config();
-  c.model.family = family;
-  c.model.n_experts = 4;
-  c.model.experts_per_token = 2;
-  c.model.expert_dim = 24;
-  c.model.normalize_routes = true;
+  core::test::add_experts(c.model, family, 4, 24);
   if (core::info(family).mixture.selection_bias) c.balance = Balance::Bias;
   return c;
 }

@@ -19,7 +19,7 @@ double naive_loss(nn::Llama& model, data::TokenView split, int64_t window) {
   double sum = 0.0;
   int64_t n = 0;
   for (size_t start = 0; start + static_cast<size_t>(window) < split.size(); start += static_cast<size_t>(window)) {
-    const auto part = split.subspan(start, static_cast<size_t>(window));
+    const auto part = split.subspan(start, static_cast<size_t>(window)).to_vector();
     const auto tokens = torch::tensor(std::vector<int64_t>(part.begin(), part.end())).unsqueeze(0);
     const auto logits = model->forward(tokens).squeeze(0).to(torch::kDouble);
     for (int64_t t = 0; t < window; ++t, ++n) {

@@ -1,7 +1,6 @@
 #include "train/step/galore.h"
 
 #include <gtest/gtest.h>
-#include <torch/utils.h>
 
 #include <set>
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "tests/core/model_shapes.h"
 #include "tests/modules/support.h"
 #include "tests/train/step/optimized.h"
 
@@ -93,11 +94,7 @@ TEST(Muon, FollowsTheFormulaInDouble) {
 
 TEST(Muon, ExpertsAreSeparateMatrices) {
   TrainConfig c = muon_config();
-  c.model.family = core::Family::Mixtral;
-  c.model.n_experts = 3;
-  c.model.experts_per_token = 2;
-  c.model.expert_dim = 20;
-  c.model.normalize_routes = true;
+  core::test::add_experts(c.model, core::Family::Mixtral, 3, 20);
   nn::Llama model = nn::family_llama(c.model);
   Muon optimizer(*model, c);
   draw_gradients(model);

@@ -12,6 +12,7 @@
 #include "core/random.h"
 #include "infer/cpu/cpu.h"
 #include "modules/families/parts.h"
+#include "tests/core/model_shapes.h"
 #include "tests/core/support.h"
 #include "train/run/weights.h"
 #include "train/step/evaluate.h"
@@ -40,23 +41,14 @@ core::ModelConfig shape(const std::string& name) {
     c.head_dim = 12;
   }
   const auto with_experts = [&](core::Family family, int64_t shared_dim) {
-    c.family = family;
-    c.n_experts = 6;
-    c.experts_per_token = 2;
-    c.expert_dim = 20;
+    core::test::add_experts(c, family, 6, 20);
     c.shared_dim = shared_dim;
-    c.normalize_routes = core::info(family).mixture.normalizes;
     if (!core::info(family).mixture.own_width) c.hidden_dim = c.expert_dim;
   };
   if (name.starts_with("latent")) {  // with or without a query latent; norms of latents must not use norm_eps
     c.family = core::Family::Youtu;
-    c.n_kv_heads = c.n_heads;
-    c.kv_lora_rank = 12;
-    c.q_lora_rank = name == "latent" ? 0 : 10;
-    c.qk_nope_head_dim = 5;
-    c.qk_rope_head_dim = 6;
-    c.head_dim = 11;
-    c.v_head_dim = 7;
+    core::test::add_latent(c,
+                           {.kv_rank = 12, .query_rank = name == "latent" ? 0 : 10, .nope = 5, .rope = 6, .value = 7});
     c.norm_eps = 1e-2F;
   }
   if (name == "mixtral") with_experts(core::Family::Mixtral, 0);
@@ -115,7 +107,7 @@ struct Exported {
     for (size_t i = 0; i < manifest.size(); ++i) {
       if (manifest[i].gguf_name == tensor) weights.tensors[i][weights.tensors[i].size() / 2] += error;
     }
-    core::write_gguf_model(directory / "m.gguf", weights, "test", {});
+    core::write_gguf_model(directory / "m.gguf", weights.config, weights.views(), "test", {});
     model = std::make_unique<core::StoredModel>(core::read_model(directory / "m.gguf"));
     engine = std::make_unique<infer::Engine>(*model, cpu);
   }

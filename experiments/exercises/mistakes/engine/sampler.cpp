@@ -1,29 +1,27 @@
+// The mistakes, each with the test that must fail first and words of its message:
+//     temperature_zero_is_one: TemperatureZeroTakesTheLikeliest: nothing is drawn
+//     logits_are_shares: TokensAreDrawnByTheirSoftmax: like the logits
+//     equal_shares: TokensAreDrawnByTheirSoftmax: Equal shares
+//     always_the_likeliest: TokensAreDrawnByTheirSoftmax: all for the likeliest
+//     no_temperature: TheTemperatureDividesTheLogits: without the temperature
+//     temperature_multiplies: TheTemperatureDividesTheLogits: multiplied by 0.5
+//     first_k_of_the_vocabulary: TopKKeepsTheKLikeliest: not the first 3
+//     drops_the_crossing_token: TopPKeepsTheTokenThatCrossesTheBorder: crosses the border
+//     min_p_of_its_own: MinPIsAShareOfTheLikeliest: one of the likeliest's share
+//     shares_of_all_tokens: WhatIsKeptHasSharesThatSumToOne: not divided by the sum
+//     temperature_first: FiltersComeBeforeTheTemperature: at temperature 1
+//     order_of_ids: TheLikeliestComesFirst: not by their ids
+//     falls_off_the_end: TheLineEndsWithAToken: take the last token
+//     keeps_the_impossible: MinusInfinityIsNeverDrawn: no piece of the line
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "experiments/exercises/engine/kernels.h"
 #include "experiments/exercises/mistakes/mistakes.h"
 
 namespace folio::exercises {
 namespace {
-
-enum class Wrong {
-  None,
-  ZeroIsOne,
-  LogitsAreShares,
-  EqualShares,
-  AlwaysTheLikeliest,
-  NoTemperature,
-  TemperatureMultiplies,
-  FirstKOfTheVocabulary,
-  DropsTheCrossingToken,
-  MinPOfItsOwn,
-  SharesOfAllTokens,
-  TemperatureFirst,
-  OrderOfIds,
-  FallsOffTheEnd,
-  KeepsTheImpossible,
-};
 
 struct Token {
   int32_t id;
@@ -39,77 +37,51 @@ void find_shares(std::vector<Token>& tokens, float factor, float sum = 0.0F) {
   for (Token& t : tokens) t.share /= sum;
 }
 
-template <Wrong kWrong>
-int32_t draw(std::span<const float> logits, const SamplerOptions& o, double uniform) {
-  using enum Wrong;
+}  // namespace
+
+int32_t sample(std::span<const float> logits, const SamplerOptions& o, double uniform) {
   std::vector<Token> tokens;
   for (size_t i = 0; i < logits.size(); ++i) {
-    if (kWrong != KeepsTheImpossible && !std::isfinite(logits[i])) continue;
+    if (!wrong("keeps_the_impossible") && !std::isfinite(logits[i])) continue;
     tokens.push_back({static_cast<int32_t>(i), logits[i]});
   }
-  if (kWrong == FirstKOfTheVocabulary && o.top_k > 0) tokens.resize(std::min(tokens.size(), o.top_k));
+  if (wrong("first_k_of_the_vocabulary") && o.top_k > 0) tokens.resize(std::min(tokens.size(), o.top_k));
   std::stable_sort(tokens.begin(), tokens.end(), [](const Token& a, const Token& b) { return a.logit > b.logit; });
   float temperature = o.temperature;
-  if (temperature == 0.0F && kWrong != ZeroIsOne) return tokens[0].id;
-  if (temperature == 0.0F || kWrong == NoTemperature) temperature = 1.0F;
-  const float factor = kWrong == TemperatureMultiplies ? temperature : 1.0F / temperature;
+  if (temperature == 0.0F && !wrong("temperature_zero_is_one")) return tokens[0].id;
+  if (temperature == 0.0F || wrong("no_temperature")) temperature = 1.0F;
+  const float factor = wrong("temperature_multiplies") ? temperature : 1.0F / temperature;
   if (o.top_k > 0) tokens.resize(std::min(tokens.size(), o.top_k));
 
-  find_shares(tokens, kWrong == TemperatureFirst ? factor : 1.0F);
+  find_shares(tokens, wrong("temperature_first") ? factor : 1.0F);
   size_t n = 0;
   for (float sum = 0.0F; n < tokens.size() && (sum < o.top_p || o.top_p == 1.0F); ++n) sum += tokens[n].share;
-  if (kWrong == DropsTheCrossingToken && o.top_p < 1.0F && n > 1) --n;
-  const float least = kWrong == MinPOfItsOwn ? o.min_p : o.min_p * tokens[0].share;
+  if (wrong("drops_the_crossing_token") && o.top_p < 1.0F && n > 1) --n;
+  const float least = wrong("min_p_of_its_own") ? o.min_p : o.min_p * tokens[0].share;
   while (n > 1 && tokens[n - 1].share < least) --n;
   float cut_off = 0.0F;
   for (const float logit : logits) {
-    if (kWrong == SharesOfAllTokens && logit < tokens[n - 1].logit) {
+    if (wrong("shares_of_all_tokens") && logit < tokens[n - 1].logit) {
       cut_off += std::exp((logit - tokens[0].logit) * factor);
     }
   }
   tokens.resize(n);
 
   find_shares(tokens, factor, cut_off);
-  if (kWrong == OrderOfIds) {
+  if (wrong("order_of_ids")) {
     std::sort(tokens.begin(), tokens.end(), [](const Token& a, const Token& b) { return a.id < b.id; });
   }
   for (Token& t : tokens) {
-    if (kWrong == LogitsAreShares) t.share = std::max(0.0F, t.logit);
-    if (kWrong == EqualShares) t.share = 1.0F / static_cast<float>(tokens.size());
+    if (wrong("logits_are_shares")) t.share = std::max(0.0F, t.logit);
+    if (wrong("equal_shares")) t.share = 1.0F / static_cast<float>(tokens.size());
   }
-  if (kWrong == AlwaysTheLikeliest) return tokens[0].id;
+  if (wrong("always_the_likeliest")) return tokens[0].id;
   auto left = static_cast<float>(uniform);
   for (const Token& t : tokens) {
     if ((left -= t.share) < 0.0F) return t.id;
   }
-  if (kWrong == FallsOffTheEnd) return static_cast<int32_t>(logits.size());
+  if (wrong("falls_off_the_end")) return static_cast<int32_t>(logits.size());
   return tokens.back().id;
-}
-
-const std::vector<Mistake<decltype(sample)>> kMistakes{
-    {"temperature_zero_is_one", "TemperatureZeroTakesTheLikeliest", "nothing is drawn", draw<Wrong::ZeroIsOne>},
-    {"logits_are_shares", "TokensAreDrawnByTheirSoftmax", "like the logits", draw<Wrong::LogitsAreShares>},
-    {"equal_shares", "TokensAreDrawnByTheirSoftmax", "Equal shares", draw<Wrong::EqualShares>},
-    {"always_the_likeliest", "TokensAreDrawnByTheirSoftmax", "all for the likeliest", draw<Wrong::AlwaysTheLikeliest>},
-    {"no_temperature", "TheTemperatureDividesTheLogits", "without the temperature", draw<Wrong::NoTemperature>},
-    {"temperature_multiplies", "TheTemperatureDividesTheLogits", "multiplied by 0.5",
-     draw<Wrong::TemperatureMultiplies>},
-    {"first_k_of_the_vocabulary", "TopKKeepsTheKLikeliest", "not the first 3", draw<Wrong::FirstKOfTheVocabulary>},
-    {"drops_the_crossing_token", "TopPKeepsTheTokenThatCrossesTheBorder", "crosses the border",
-     draw<Wrong::DropsTheCrossingToken>},
-    {"min_p_of_its_own", "MinPIsAShareOfTheLikeliest", "one of the likeliest's share", draw<Wrong::MinPOfItsOwn>},
-    {"shares_of_all_tokens", "WhatIsKeptHasSharesThatSumToOne", "not divided by the sum",
-     draw<Wrong::SharesOfAllTokens>},
-    {"temperature_first", "FiltersComeBeforeTheTemperature", "at temperature 1", draw<Wrong::TemperatureFirst>},
-    {"order_of_ids", "TheLikeliestComesFirst", "not by their ids", draw<Wrong::OrderOfIds>},
-    {"falls_off_the_end", "TheLineEndsWithAToken", "take the last token", draw<Wrong::FallsOffTheEnd>},
-    {"keeps_the_impossible", "MinusInfinityIsNeverDrawn", "no piece of the line", draw<Wrong::KeepsTheImpossible>},
-};
-
-}  // namespace
-
-int32_t sample(std::span<const float> logits, const SamplerOptions& options, double uniform) {
-  return chosen(kMistakes, draw<Wrong::None>)(logits, options, uniform);
 }
 
 }  // namespace folio::exercises

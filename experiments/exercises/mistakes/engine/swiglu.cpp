@@ -1,53 +1,35 @@
+// The mistakes, each with the test that must fail first and words of its message:
+//     sigmoid_instead_of_silu: AGateOfZeroGivesZero: is 1.5, but
+//     no_up: AnUpOfZeroGivesZero: multiplied by up
+//     inputs_swapped: TwiceUpIsTwiceTheOutput: inputs are swapped
+//     relu: TheGateGoesThroughSilu: is 1, but
+//     gelu: TheGateGoesThroughSilu: is 0.841345, but
+//     minus_forgotten: TheGateGoesThroughSilu: is 0.268941, but
+//     infinite_over_infinite: LargeGatesStayFinite: infinite / infinite
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "experiments/exercises/engine/kernels.h"
 #include "experiments/exercises/mistakes/mistakes.h"
-#include "experiments/exercises/properties/engine/reference.h"
 
 namespace folio::exercises {
 namespace {
 
-float sigmoid(float x) { return 1.0F / (1.0F + std::exp(-x)); }
-
-void sigmoid_instead_of_silu(const float* gate, const float* up, size_t n, float* out) {
-  for (size_t i = 0; i < n; ++i) out[i] = sigmoid(gate[i]) * up[i];
+float activated(float gate) {
+  if (wrong("sigmoid_instead_of_silu")) return 1.0F / (1.0F + std::exp(-gate));
+  if (wrong("relu")) return std::max(0.0F, gate);
+  if (wrong("gelu")) return gate * 0.5F * (1.0F + std::erf(gate / std::sqrt(2.0F)));
+  if (wrong("minus_forgotten")) return gate / (1.0F + std::exp(gate));
+  if (wrong("infinite_over_infinite")) return gate * std::exp(gate) / (1.0F + std::exp(gate));
+  return gate / (1.0F + std::exp(-gate));
 }
-
-void no_up(const float* gate, const float* /*up*/, size_t n, float* out) {
-  for (size_t i = 0; i < n; ++i) out[i] = gate[i] * sigmoid(gate[i]);
-}
-
-void inputs_swapped(const float* gate, const float* up, size_t n, float* out) { reference::swiglu(up, gate, n, out); }
-
-void relu(const float* gate, const float* up, size_t n, float* out) {
-  for (size_t i = 0; i < n; ++i) out[i] = std::max(0.0F, gate[i]) * up[i];
-}
-
-void gelu(const float* gate, const float* up, size_t n, float* out) {
-  for (size_t i = 0; i < n; ++i) out[i] = gate[i] * 0.5F * (1.0F + std::erf(gate[i] / std::sqrt(2.0F))) * up[i];
-}
-
-void minus_forgotten(const float* gate, const float* up, size_t n, float* out) {
-  for (size_t i = 0; i < n; ++i) out[i] = gate[i] / (1.0F + std::exp(gate[i])) * up[i];
-}
-
-void infinite_over_infinite(const float* gate, const float* up, size_t n, float* out) {
-  for (size_t i = 0; i < n; ++i) out[i] = gate[i] * std::exp(gate[i]) / (1.0F + std::exp(gate[i])) * up[i];
-}
-
-const std::vector<Mistake<decltype(swiglu)>> kMistakes{
-    {"sigmoid_instead_of_silu", "AGateOfZeroGivesZero", "is 1.5, but", sigmoid_instead_of_silu},
-    {"no_up", "AnUpOfZeroGivesZero", "multiplied by up", no_up},
-    {"inputs_swapped", "TwiceUpIsTwiceTheOutput", "inputs are swapped", inputs_swapped},
-    {"relu", "TheGateGoesThroughSilu", "is 1, but", relu},
-    {"gelu", "TheGateGoesThroughSilu", "is 0.841345, but", gelu},
-    {"minus_forgotten", "TheGateGoesThroughSilu", "is 0.268941, but", minus_forgotten},
-    {"infinite_over_infinite", "LargeGatesStayFinite", "infinite / infinite", infinite_over_infinite},
-};
 
 }  // namespace
 
 void swiglu(const float* gate, const float* up, size_t n, float* out) {
-  chosen(kMistakes, reference::swiglu)(gate, up, n, out);
+  if (wrong("inputs_swapped")) std::swap(gate, up);
+  for (size_t i = 0; i < n; ++i) out[i] = activated(gate[i]) * (wrong("no_up") ? 1.0F : up[i]);
 }
 
 }  // namespace folio::exercises

@@ -1,63 +1,30 @@
+// The mistakes, each with the test that must fail first and words of its message:
+//     either_part: MayEndAsksForTheEmptyText: Both parts of a sequence
+//     star_needs_one: MayEndAsksForTheEmptyText: none is a number
+//     empty_for_nothing: AnotherByteLeavesNothing: empty() would be one text
+//     empty_stays: AnotherByteLeavesNothing: Nor does the empty text
+//     byte_stays: AByteIsRead: not the byte once more
+//     left_only: AChoiceGoesBothWays: both derivatives
+//     rest_forgotten: ASequenceGoesOn: not one without the other
+//     wrong_order: ASequenceGoesOn: in this order
+//     always_passed: ASequenceGoesOn: before the first may end
+//     never_passed: APartThatMayEndIsPassed: may begin with b
+//     passed_only: APartThatMayEndIsPassed: another choice
+//     star_once: AStarBeginsAgain: not once only
+//     star_of_rest: AStarBeginsAgain: not the rest of the part
 #include "experiments/exercises/mistakes/mistakes.h"
 #include "experiments/exercises/serving/serving.h"
 
 namespace folio::exercises {
-namespace {
-
-enum class Wrong {
-  None,
-  EitherPart,
-  StarNeedsOne,
-  EmptyForNothing,
-  EmptyStays,
-  ByteStays,
-  LeftOnly,
-  RestForgotten,
-  WrongOrder,
-  AlwaysPassed,
-  NeverPassed,
-  PassedOnly,
-  StarOnce,
-  StarOfRest,
-};
-
-template <Wrong kWrong>
-Wrong is() {
-  return kWrong;
-}
-
-const std::vector<Mistake<Wrong()>> kMistakes{
-    {"either_part", "MayEndAsksForTheEmptyText", "Both parts of a sequence", is<Wrong::EitherPart>},
-    {"star_needs_one", "MayEndAsksForTheEmptyText", "none is a number", is<Wrong::StarNeedsOne>},
-    {"empty_for_nothing", "AnotherByteLeavesNothing", "empty() would be one text", is<Wrong::EmptyForNothing>},
-    {"empty_stays", "AnotherByteLeavesNothing", "Nor does the empty text", is<Wrong::EmptyStays>},
-    {"byte_stays", "AByteIsRead", "not the byte once more", is<Wrong::ByteStays>},
-    {"left_only", "AChoiceGoesBothWays", "both derivatives", is<Wrong::LeftOnly>},
-    {"rest_forgotten", "ASequenceGoesOn", "not one without the other", is<Wrong::RestForgotten>},
-    {"wrong_order", "ASequenceGoesOn", "in this order", is<Wrong::WrongOrder>},
-    {"always_passed", "ASequenceGoesOn", "before the first may end", is<Wrong::AlwaysPassed>},
-    {"never_passed", "APartThatMayEndIsPassed", "may begin with b", is<Wrong::NeverPassed>},
-    {"passed_only", "APartThatMayEndIsPassed", "another choice", is<Wrong::PassedOnly>},
-    {"star_once", "AStarBeginsAgain", "not once only", is<Wrong::StarOnce>},
-    {"star_of_rest", "AStarBeginsAgain", "not the rest of the part", is<Wrong::StarOfRest>},
-};
-
-Wrong wrong() {
-  static const Wrong chosen_one = chosen(kMistakes, is<Wrong::None>)();
-  return chosen_one;
-}
-
-}  // namespace
 
 bool may_end(const Regex& r) {
-  const Wrong w = wrong();
   switch (r->kind) {
     case RegexNode::Kind::Empty:
       return true;
     case RegexNode::Kind::Star:
-      return w != Wrong::StarNeedsOne;
+      return !wrong("star_needs_one");
     case RegexNode::Kind::Sequence:
-      return w == Wrong::EitherPart ? may_end(r->first) || may_end(r->second) : may_end(r->first) && may_end(r->second);
+      return wrong("either_part") ? may_end(r->first) || may_end(r->second) : may_end(r->first) && may_end(r->second);
     case RegexNode::Kind::Choice:
       return may_end(r->first) || may_end(r->second);
     default:
@@ -66,29 +33,28 @@ bool may_end(const Regex& r) {
 }
 
 Regex derivative(const Regex& r, uint8_t byte) {
-  const Wrong w = wrong();
   switch (r->kind) {
     case RegexNode::Kind::Byte:
-      if (!r->bytes[byte]) return w == Wrong::EmptyForNothing ? empty() : nothing();
-      return w == Wrong::ByteStays ? r : empty();
+      if (!r->bytes[byte]) return wrong("empty_for_nothing") ? empty() : nothing();
+      return wrong("byte_stays") ? r : empty();
     case RegexNode::Kind::Choice:
-      if (w == Wrong::LeftOnly) return derivative(r->first, byte);
+      if (wrong("left_only")) return derivative(r->first, byte);
       return choice(derivative(r->first, byte), derivative(r->second, byte));
     case RegexNode::Kind::Star: {
       const Regex part = derivative(r->first, byte);
-      return w == Wrong::StarOnce ? part : w == Wrong::StarOfRest ? star(part) : sequence(part, r);
+      return wrong("star_once") ? part : wrong("star_of_rest") ? star(part) : sequence(part, r);
     }
     case RegexNode::Kind::Sequence: {
       const Regex part = derivative(r->first, byte);
-      const Regex within = w == Wrong::RestForgotten ? part
-                           : w == Wrong::WrongOrder  ? sequence(r->second, part)
-                                                     : sequence(part, r->second);
-      if (w == Wrong::NeverPassed || (!may_end(r->first) && w != Wrong::AlwaysPassed)) return within;
+      const Regex within = wrong("rest_forgotten") ? part
+                           : wrong("wrong_order")  ? sequence(r->second, part)
+                                                   : sequence(part, r->second);
+      if (wrong("never_passed") || (!may_end(r->first) && !wrong("always_passed"))) return within;
       const Regex passed = derivative(r->second, byte);
-      return w == Wrong::PassedOnly ? passed : choice(within, passed);
+      return wrong("passed_only") ? passed : choice(within, passed);
     }
     case RegexNode::Kind::Empty:
-      return w == Wrong::EmptyStays ? r : nothing();
+      return wrong("empty_stays") ? r : nothing();
     default:
       return nothing();
   }

@@ -32,7 +32,7 @@ std::vector<int32_t> prompt_of(const core::StoredModel& model, const Options& o)
   core::require(static_cast<bool>(in), "{} can't be read", o.text);
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   const auto tokenizer = data::load_tokenizer(o.model, model.config.vocab_size);
-  std::vector<int32_t> tokens = tokenizer->encode_with_prefix(text);
+  std::vector<int32_t> tokens = tokenizer->with_prefix(tokenizer->encode(text));
   tokens.resize(std::min(tokens.size(), o.prompt_tokens));
   return tokens;
 }

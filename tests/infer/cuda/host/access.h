@@ -1,7 +1,6 @@
 // Defines memory accesses for the race detector, and which accesses conflict.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 

@@ -3,6 +3,7 @@
 #include "tests/infer/cuda/host/block.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <utility>
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -61,6 +60,10 @@ class Block {
   /// Runs all blocks of a launch, one after another. Throws the first core::Error of a thread.
   void run(Index grid, Index block, size_t shared_bytes, const std::function<void()>& kernel);
 
+  /// Makes lanes of a warp meet. Each lane passes a mask and its own data, and waits. The last lane to arrive calls
+  /// `compute` with the data of all lanes (null for lanes outside of the mask). Then all lanes continue. Throws
+  /// core::Error if a lane isn't in its own mask, or if a lane of the mask doesn't exist, has returned, or waits at
+  /// another line or with another mask. The message names the source lines where the lanes wait.
   void meet(uint32_t mask, void* mine, void (*compute)(const Lanes& lanes, unsigned mask),
             const std::source_location& at);
   void barrier(const std::source_location& at);

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <source_location>
-#include <span>
 
 #define __global__
 #define __device__
@@ -38,20 +37,14 @@ extern constinit thread_local const Thread* running_thread;
 [[nodiscard]] inline const Thread& thread() { return *running_thread; }
 
 /// Runs the kernel now, or records it if the stream is recording.
-void launch(Stream& stream, Index grid, Index block, size_t shared_bytes, std::function<void()> kernel,
-            std::source_location at = std::source_location::current());
+void launch(Stream& stream, Index grid, Index block, size_t shared_bytes, std::function<void()> kernel);
 
 /// Returns the block's shared array that is declared at `at`. The first thread that arrives creates it with exactly
 /// this length, filled with NaN, between red zones.
 [[nodiscard]] void* shared_array(size_t element_bytes, size_t count, std::source_location at);
 [[nodiscard]] unsigned char* dynamic_shared();
 
-/// Makes lanes of a warp meet. Each lane passes a mask and its own data, and waits. The last lane to arrive calls
-/// `compute` with the data of all lanes (null for lanes outside of the mask). Then all lanes continue. Throws
-/// core::Error if a lane isn't in its own mask, or if a lane of the mask doesn't exist, has returned, or waits at
-/// another line or with another mask. The message names the source lines where the lanes wait.
-using Lanes = std::array<void*, 32>;
-void meet(unsigned mask, void* mine, void (*compute)(const Lanes& lanes, unsigned mask), std::source_location at);
+using Lanes = std::array<void*, 32>;  ///< a pointer of each lane of a warp
 
 void wait_copies(int pending);
 

@@ -102,10 +102,6 @@ void* shared_array(size_t element_bytes, size_t count, std::source_location at) 
 
 unsigned char* dynamic_shared() { return block().shared().dynamic(); }
 
-void meet(unsigned mask, void* mine, void (*compute)(const Lanes& lanes, unsigned mask), std::source_location at) {
-  block().meet(mask, mine, compute, at);
-}
-
 void wait_copies(int pending) {
   BlockThread& me = block().current();
   size_t landed = 0;
@@ -116,8 +112,7 @@ void wait_copies(int pending) {
   me.copies.erase(me.copies.begin(), me.copies.begin() + static_cast<std::ptrdiff_t>(landed));
 }
 
-void launch(Stream& stream, Index grid, Index block_size, size_t shared_bytes, std::function<void()> kernel,
-            std::source_location /*at*/) {
+void launch(Stream& stream, Index grid, Index block_size, size_t shared_bytes, std::function<void()> kernel) {
   static_cast<StreamState*>(stream.handle())->issue([=, kernel = std::move(kernel)] {
     block_of_host_thread().run(grid, block_size, shared_bytes, kernel);
   });

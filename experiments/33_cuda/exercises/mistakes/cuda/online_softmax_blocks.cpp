@@ -1,3 +1,13 @@
+// The mistakes, each with the test that must fail first and words of its message:
+//     own_weight: ABlockIsASoftmax: the weight of lane j
+//     no_maximum: TheLargestScoreIsSubtracted: is NaN, but
+//     own_maximum: ALowerBlockIsAdded: is 6, but
+//     no_rescaling: AHigherBlockRescalesBothSums: is 6, but
+//     sum_not_rescaled: AHigherBlockRescalesBothSums: is 5.25, but
+//     weighted_not_rescaled: AHigherBlockRescalesBothSums: is 8, but
+//     wrong_way_round: AHigherBlockRescalesBothSums: is 5, but
+//     all_thirty_two: AnIncompleteBlock: is NaN, but
+//     lanes_leave: AnIncompleteBlock: all lanes of a mask go to one place
 #include "experiments/33_cuda/exercises/cuda/cuda.h"
 #include "experiments/exercises/mistakes/mistakes.h"
 #include "infer/cuda/numbers.h"
@@ -79,20 +89,20 @@ void run(Stream& stream, const PagedAttention& a) {
   launch(attend<kWrong>, {1}, {kWarp}, 0, stream, a);
 }
 
-const std::vector<Mistake<decltype(attention)>> kMistakes{
-    {"own_weight", "ABlockIsASoftmax", "the weight of lane j", run<Wrong::OwnWeight>},
-    {"no_maximum", "TheLargestScoreIsSubtracted", "is NaN, but", run<Wrong::NoMaximum>},
-    {"own_maximum", "ALowerBlockIsAdded", "is 6, but", run<Wrong::OwnMaximum>},
-    {"no_rescaling", "AHigherBlockRescalesBothSums", "is 6, but", run<Wrong::NoRescaling>},
-    {"sum_not_rescaled", "AHigherBlockRescalesBothSums", "is 5.25, but", run<Wrong::SumNotRescaled>},
-    {"weighted_not_rescaled", "AHigherBlockRescalesBothSums", "is 8, but", run<Wrong::WeightedNotRescaled>},
-    {"wrong_way_round", "AHigherBlockRescalesBothSums", "is 5, but", run<Wrong::WrongWayRound>},
-    {"all_thirty_two", "AnIncompleteBlock", "is NaN, but", run<Wrong::AllThirtyTwo>},
-    {"lanes_leave", "AnIncompleteBlock", "all lanes of a mask go to one place", run<Wrong::LanesLeave>},
-};
-
 }  // namespace
 
-void attention(Stream& stream, const PagedAttention& a) { chosen(kMistakes, run<Wrong::None>)(stream, a); }
+void attention(Stream& stream, const PagedAttention& a) {
+  using enum Wrong;
+  if (wrong("own_weight")) return run<OwnWeight>(stream, a);
+  if (wrong("no_maximum")) return run<NoMaximum>(stream, a);
+  if (wrong("own_maximum")) return run<OwnMaximum>(stream, a);
+  if (wrong("no_rescaling")) return run<NoRescaling>(stream, a);
+  if (wrong("sum_not_rescaled")) return run<SumNotRescaled>(stream, a);
+  if (wrong("weighted_not_rescaled")) return run<WeightedNotRescaled>(stream, a);
+  if (wrong("wrong_way_round")) return run<WrongWayRound>(stream, a);
+  if (wrong("all_thirty_two")) return run<AllThirtyTwo>(stream, a);
+  if (wrong("lanes_leave")) return run<LanesLeave>(stream, a);
+  run<None>(stream, a);
+}
 
 }  // namespace folio::exercises

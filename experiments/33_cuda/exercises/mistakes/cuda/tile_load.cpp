@@ -1,3 +1,14 @@
+// The mistakes, each with the test that must fail first and words of its message:
+//     rows_and_columns_swapped: AWholeTileIsCopied: element of row 0 and column 1
+//     no_barrier_after: AWholeTileIsCopied: a barrier between them is missing
+//     no_barrier_before: TilesFollowOneAnother: a barrier between them is missing
+//     no_bounds: OutsideIsZero: correct the index
+//     only_rows_checked: OutsideIsZero: correct the index
+//     nothing_outside: OutsideIsZero: is NaN, but
+//     barrier_in_an_if: OutsideIsZero: all threads of a block go to the same barriers
+//     returns_outside: OutsideIsZero: others wait at the barrier
+//     down_a_column: AWarpLoadsSideBySide: The number is 32, but
+//     pitch_of_32: NoTwoLanesWaitForABank: The number is 31, but
 #include "experiments/33_cuda/exercises/cuda/cuda.h"
 #include "experiments/exercises/mistakes/mistakes.h"
 #include "infer/cuda/numbers.h"
@@ -74,22 +85,21 @@ void run(Stream& stream, const Linear& layer) {
   launch(multiply<kWrong>, {tiles(layer.n_out), tiles(layer.rows)}, {kTile, kTile}, 0, stream, layer);
 }
 
-const std::vector<Mistake<decltype(linear)>> kMistakes{
-    {"rows_and_columns_swapped", "AWholeTileIsCopied", "element of row 0 and column 1",
-     run<Wrong::RowsAndColumnsSwapped>},
-    {"no_barrier_after", "AWholeTileIsCopied", "a barrier between them is missing", run<Wrong::NoBarrierAfter>},
-    {"no_barrier_before", "TilesFollowOneAnother", "a barrier between them is missing", run<Wrong::NoBarrierBefore>},
-    {"no_bounds", "OutsideIsZero", "correct the index", run<Wrong::NoBounds>},
-    {"only_rows_checked", "OutsideIsZero", "correct the index", run<Wrong::OnlyRowsChecked>},
-    {"nothing_outside", "OutsideIsZero", "is NaN, but", run<Wrong::NothingOutside>},
-    {"barrier_in_an_if", "OutsideIsZero", "all threads of a block go to the same barriers", run<Wrong::BarrierInAnIf>},
-    {"returns_outside", "OutsideIsZero", "others wait at the barrier", run<Wrong::ReturnsOutside>},
-    {"down_a_column", "AWarpLoadsSideBySide", "The number is 32, but", run<Wrong::DownAColumn>},
-    {"pitch_of_32", "NoTwoLanesWaitForABank", "The number is 31, but", run<Wrong::PitchOf32>},
-};
-
 }  // namespace
 
-void linear(Stream& stream, const Linear& layer) { chosen(kMistakes, run<Wrong::None>)(stream, layer); }
+void linear(Stream& stream, const Linear& layer) {
+  using enum Wrong;
+  if (wrong("rows_and_columns_swapped")) return run<RowsAndColumnsSwapped>(stream, layer);
+  if (wrong("no_barrier_after")) return run<NoBarrierAfter>(stream, layer);
+  if (wrong("no_barrier_before")) return run<NoBarrierBefore>(stream, layer);
+  if (wrong("no_bounds")) return run<NoBounds>(stream, layer);
+  if (wrong("only_rows_checked")) return run<OnlyRowsChecked>(stream, layer);
+  if (wrong("nothing_outside")) return run<NothingOutside>(stream, layer);
+  if (wrong("barrier_in_an_if")) return run<BarrierInAnIf>(stream, layer);
+  if (wrong("returns_outside")) return run<ReturnsOutside>(stream, layer);
+  if (wrong("down_a_column")) return run<DownAColumn>(stream, layer);
+  if (wrong("pitch_of_32")) return run<PitchOf32>(stream, layer);
+  run<None>(stream, layer);
+}
 
 }  // namespace folio::exercises

@@ -1,3 +1,11 @@
+// The mistakes, each with the test that must fail first and words of its message:
+//     half_of_the_lanes: AllLanesAreAdded: is 16, but
+//     begins_at_32: AllLanesAreAdded: is 64, but
+//     not_added: AllLanesAreAdded: is 1, but
+//     if_around_a_shuffle: AllLanesAreAdded: it has to go there, too
+//     first_lane_only: EveryLaneHasTheSum: __shfl_down_sync gives
+//     of_the_block: WarpsAreApart: the other warp's
+//     one_by_one: FiveShufflesAreEnough: The number is 31, but
 #include "experiments/33_cuda/exercises/cuda/cuda.h"
 #include "experiments/exercises/mistakes/mistakes.h"
 #include "infer/cuda/numbers.h"
@@ -58,20 +66,18 @@ void run(Stream& stream, const float* x, size_t n_warps, float* out) {
   launch(sums<kWrong>, {static_cast<unsigned>((n + threads - 1) / threads)}, {threads}, 0, stream, x, n, out);
 }
 
-const std::vector<Mistake<decltype(warp_sums)>> kMistakes{
-    {"half_of_the_lanes", "AllLanesAreAdded", "is 16, but", run<Wrong::HalfOfTheLanes>},
-    {"begins_at_32", "AllLanesAreAdded", "is 64, but", run<Wrong::BeginsAt32>},
-    {"not_added", "AllLanesAreAdded", "is 1, but", run<Wrong::NotAdded>},
-    {"if_around_a_shuffle", "AllLanesAreAdded", "it has to go there, too", run<Wrong::IfAroundAShuffle>},
-    {"first_lane_only", "EveryLaneHasTheSum", "__shfl_down_sync gives", run<Wrong::FirstLaneOnly>},
-    {"of_the_block", "WarpsAreApart", "the other warp's", run<Wrong::OfTheBlock>},
-    {"one_by_one", "FiveShufflesAreEnough", "The number is 31, but", run<Wrong::OneByOne>},
-};
-
 }  // namespace
 
 void warp_sums(Stream& stream, const float* x, size_t n_warps, float* out) {
-  chosen(kMistakes, run<Wrong::None>)(stream, x, n_warps, out);
+  using enum Wrong;
+  if (wrong("half_of_the_lanes")) return run<HalfOfTheLanes>(stream, x, n_warps, out);
+  if (wrong("begins_at_32")) return run<BeginsAt32>(stream, x, n_warps, out);
+  if (wrong("not_added")) return run<NotAdded>(stream, x, n_warps, out);
+  if (wrong("if_around_a_shuffle")) return run<IfAroundAShuffle>(stream, x, n_warps, out);
+  if (wrong("first_lane_only")) return run<FirstLaneOnly>(stream, x, n_warps, out);
+  if (wrong("of_the_block")) return run<OfTheBlock>(stream, x, n_warps, out);
+  if (wrong("one_by_one")) return run<OneByOne>(stream, x, n_warps, out);
+  run<None>(stream, x, n_warps, out);
 }
 
 }  // namespace folio::exercises

@@ -1,0 +1,28 @@
+#include "data/documents.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "tests/core/support.h"
+
+namespace folio::data {
+namespace {
+
+using core::test::TempDir;
+using core::test::write_bytes;
+
+TEST(Documents, CountTheBytesReadFromAllFiles) {
+  const TempDir dir;
+  write_bytes(dir / "a.txt", "one<|endoftext|>two");
+  write_bytes(dir / "b.jsonl", "{\"text\": \"three\"}\n");
+  const Documents documents({(dir / "a.txt").string(), (dir / "b.jsonl").string()});
+  std::vector<uint64_t> n_read;
+  documents.read([&](const Documents::Piece& piece) { n_read.push_back(piece.n_read); });
+  EXPECT_EQ(n_read, (std::vector<uint64_t>{19, 19, 19, 19, 37}));
+  EXPECT_EQ(documents.n_bytes(), 37U);
+}
+
+}  // namespace
+}  // namespace folio::data
