@@ -15,7 +15,8 @@ struct Corpus {
   std::string text;  ///< UTF-8, as in the file
 };
 
-/// Returns the name of a dataset, "tinyshakespeare" or the file's name without extension. Runs are named after it.
+/// Returns the name of a dataset, "tinyshakespeare" or the name of its file or folder without extension. Runs are named
+/// after it.
 [[nodiscard]] std::string dataset_name(const std::string& dataset);
 
 /// Returns the path of `dataset`. Downloads "tinyshakespeare" if missing. Throws core::Error if there is no such file.

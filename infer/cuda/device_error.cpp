@@ -1,6 +1,9 @@
 #include "infer/cuda/device_error.h"
 
+#include <fmt/format.h>
+
 #include "core/error.h"
+#include "infer/forward/machine.h"
 
 namespace folio::infer::gpu {
 namespace {
@@ -46,25 +49,28 @@ void fail_no_kernels(const std::string& where, int capability) {
 }
 
 void fail_out_of_memory(const std::string& where, uint64_t wanted, uint64_t free) {
-  core::fail(
-      "{}: out of memory: {:.1f} MB requested, {:.1f} MB free; use a shorter context, --cache-type f16, "
-      "or fewer --gpu-layers",
-      where, megabytes(wanted), megabytes(free));
+  throw MachineError(
+      fmt::format("{}: out of memory: {:.1f} MB requested, {:.1f} MB free; use a shorter context, --cache-type f16, "
+                  "or fewer --gpu-layers",
+                  where, megabytes(wanted), megabytes(free)));
 }
 
 void fail_out_of_memory(const std::string& what, const std::string& where, uint64_t free) {
-  core::fail("{}: out of memory: {} needs more than the {:.1f} MB free; reduce the cache with --cache-memory", where,
-             what, megabytes(free));
+  throw MachineError(
+      fmt::format("{}: out of memory: {} needs more than the {:.1f} MB free; reduce the cache with --cache-memory",
+                  where, what, megabytes(free)));
 }
 
 void fail_out_of_pinned_memory(uint64_t wanted) {
-  core::fail("cannot allocate {:.1f} MB of pinned host memory; use a smaller batch, or close other programs",
-             megabytes(wanted));
+  throw MachineError(
+      fmt::format("cannot allocate {:.1f} MB of pinned host memory; use a smaller batch, or close other programs",
+                  megabytes(wanted)));
 }
 
 void fail_operation(const std::string& what, const std::string& where, const std::string& reason) {
-  core::fail("{}: {} failed: {}; run the command under compute-sanitizer and report its output, or use --device cpu",
-             where, what, reason);
+  throw MachineError(fmt::format(
+      "{}: {} failed: {}; run the command under compute-sanitizer and report its output, or use --device cpu", where,
+      what, reason));
 }
 
 }  // namespace folio::infer::gpu

@@ -1,5 +1,6 @@
-// Errors of GPUs. Each fail_ function throws core::Error with a one-line message that states the problem, the remedy
-// and, for most errors, the device. Separate from device.cu because nvcc does not compile fmt's headers.
+// Errors of GPUs. Each fail_ function throws core::Error, or MachineError for errors that can occur in a step. The
+// message is one line that states the problem, the remedy and, for most errors, the device. Separate from device.cu
+// because nvcc does not compile fmt's headers.
 #pragma once
 
 #include <cstdint>

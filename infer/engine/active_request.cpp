@@ -14,16 +14,21 @@ ActiveRequest::ActiveRequest(RequestId id, Request request, const core::ModelCon
   const GenerateOptions& options = request_.options;
   const std::span<const int32_t> prompt = request_.prompt;
   const std::ptrdiff_t n_prompt = std::ssize(prompt);
-  const bool generates = options.max_tokens > 0;
   const int64_t most = options.slide ? options.max_tokens : std::min(options.max_tokens, options.context - n_prompt);
-  n_most_ = prompt.size() + static_cast<size_t>(most);
+  bool generates = most > 0;
   if (request_.on_logits || request_.on_log_probs) {
     report_.emplace(prompt, vocab_size_, request_.on_logits, request_.on_log_probs);
   }
   std::optional<FormMask> form;
   if (options.form) form.emplace(options.form, *request_.tokenizer, options.end_tokens, prompt.size());
+  if (form && options.max_tokens > 0) {
+    const Allowed allowed = form->allowed_after(prompt);
+    generates = generates && allowed == Allowed::Tokens;
+    if (allowed != Allowed::Tokens) of_empty_ = allowed == Allowed::End ? FinishReason::Stop : FinishReason::Form;
+  }
+  n_most_ = prompt.size() + (generates ? static_cast<size_t>(most) : 0);
   auto n = static_cast<size_t>(options.n);
-  if (most > 0 && (!form || form->allowed_after(prompt) == Allowed::Tokens)) {
+  if (generates) {
     if (options.beams.width > 0) {
       policy_ = std::make_unique<Beams>(options.beams, static_cast<size_t>(most));
       n = static_cast<size_t>(options.beams.width);
@@ -31,11 +36,10 @@ ActiveRequest::ActiveRequest(RequestId id, Request request, const core::ModelCon
       policy_ = request_.policy();
     }
   }
-  Sequence::Needs needs{
-      .max_positions = std::min(options.slide ? options.context : n_prompt - 1 + options.max_tokens, options.context),
-      .n_together = policy_ ? n : 1,
-      .adapter = options.adapter,
-      .alone = static_cast<bool>(request_.observer)};
+  Sequence::Needs needs{.max_positions = n_prompt - 1 + std::min(options.max_tokens, options.context - n_prompt + 1),
+                        .n_together = policy_ ? n : 1,
+                        .adapter = options.adapter,
+                        .alone = static_cast<bool>(request_.observer)};
   const auto never = request_.tokenizer ? request_.tokenizer->suppressed_tokens() : std::vector<int32_t>{};
   const size_t n_reported = request_.observer ? prompt.size() : report_ ? report_->n_rows() : 0;
   for (size_t i = 0; i < n; ++i) {
@@ -44,7 +48,7 @@ ActiveRequest::ActiveRequest(RequestId id, Request request, const core::ModelCon
     Choice& c = choices_.emplace_back(SequenceKey{id, i}, prompt.first(n_rows), needs, cache);
     if (i == 0 && (report_ || request_.observer)) c.compute_from(0);
     if (!generates) {
-      if (n_rows == 0) end(c, FinishReason::Length);
+      if (n_rows == 0) end(c, of_empty_);
       continue;
     }
     SamplerOptions sampler = options.sampler;
@@ -53,11 +57,7 @@ ActiveRequest::ActiveRequest(RequestId id, Request request, const core::ModelCon
     if ((form || options.speculate > 0) && !wants_logits()) c.drafts.emplace(options.speculate, acceptance);
     if (policy_) c.score = 0.0;
     if (policy_ && (i == 0 || options.beams.width == 0)) continuing_.push_back(&c);
-    if (const auto reason = c.sampling->end_of(prompt)) {
-      end(c, *reason);
-    } else {
-      slide(c);
-    }
+    slide(c);
   }
 }
 
@@ -105,8 +105,9 @@ std::optional<Drafter::Input> ActiveRequest::begin_drafts(const Sequence& s, siz
 std::optional<Drafter::Computed> ActiveRequest::computed(const Sequence& s, size_t first, std::span<const float> hidden,
                                                          size_t dim) {
   Choice& c = choices_[s.index()];
-  const size_t end = c.n_computed();  // less than `first` if the context slid
-  if (!needs_hidden(s) || c.reason || end <= first || end >= c.history().size()) return {};
+  const size_t end = c.n_computed();
+  const bool has_slid = end == c.first();  // the rows' positions were removed, and are computed again
+  if (!needs_hidden(s) || c.reason || has_slid || end >= c.history().size()) return {};
   return Drafter::Computed{.tokens = c.history(),
                            .begin = c.first(),
                            .first = first,
@@ -174,7 +175,7 @@ size_t ActiveRequest::take(const Sequence& s, size_t n_rows, const StepOutput& o
   }
   if (!c.sampling || end < c.history().size()) {
     c.collected(1);
-    if (!c.sampling && c.n_missing() == 0 && c.in_flight() == 0) this->end(c, FinishReason::Length);
+    if (!c.sampling && c.n_missing() == 0 && c.in_flight() == 0) this->end(c, of_empty_);
     return 0;
   }
   if (policy_) {

@@ -128,7 +128,8 @@ class ActiveRequest {
 
   Request request_;
   size_t vocab_size_;
-  size_t n_most_ = 0;  ///< maximum number of tokens of a sequence, including the prompt
+  size_t n_most_ = 0;                             ///< maximum number of tokens of a sequence, including the prompt
+  FinishReason of_empty_ = FinishReason::Length;  ///< finish reason of choices that generate no token
   std::deque<Choice> choices_;
   std::optional<PromptReport> report_;  ///< reports logits or log-probabilities of the prompt; empty: not requested
   std::unique_ptr<Policy> policy_;

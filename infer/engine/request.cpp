@@ -60,6 +60,10 @@ Request checked(Request request, const core::ModelConfig& config) {
   const int64_t width = options.beams.width;
   require(!request.observer || (options.n == 1 && width == 0),
           "an observer supports only one sequence: n must be 1, without beams");
+  const bool reports = request.on_logits || request.on_log_probs || request.observer;
+  require(!reports || !options.slide || n_prompt < context || options.max_tokens <= 0,
+          "the prompt fills the sliding context of {}, so its first half cannot be reported; use a larger context",
+          context);
   if (width == 0 && !request.policy) return request;
   require(!request.backlog, "beam search and policies do not support a backlog: they emit nothing before the end");
   require(!options.slide,

@@ -118,9 +118,9 @@ const Scheduler::Trace& Scheduler::plan(const std::function<size_t(Sequence&, si
   }
   later = 0;
   while (has_capacity(sequences_.size()) && trace_.preempted.empty() && next_fits(free) &&
-         joins(*sequences_[n_running_])) {
+         joins(*sequences_[next_waiting()])) {
     const int64_t before = cache_.free_blocks();
-    free -= copies_by_fork(*sequences_[n_running_]);
+    free -= copies_by_fork(*sequences_[next_waiting()]);
     Sequence& next = start_next();
     free -= before - cache_.free_blocks();  // cached blocks that the new sequence reuses were free until now
     give(next);
@@ -165,11 +165,24 @@ size_t Scheduler::places_taken() const {
   return n;
 }
 
+// Returns the index of the waiting sequence to start next: the oldest one, unless sequences that run need others of
+// their request. An older request that resumes would then block these, and if it does not fit, no sequence would run.
+size_t Scheduler::next_waiting() const {
+  for (const Sequence* s : running()) {
+    if (s->needs().n_together == 1) continue;
+    const auto rest = std::ranges::lower_bound(waiting(), s->request(), {}, &Sequence::request);
+    if (rest != waiting().end() && together(*s, **rest)) {
+      return n_running_ + static_cast<size_t>(rest - waiting().begin());
+    }
+  }
+  return n_running_;
+}
+
 // Returns true if `free` blocks are enough for all tokens of the next waiting sequence and for one more token, so that
 // it can't be preempted before it produces one. Sequences that start together must fit together.
 bool Scheduler::next_fits(int64_t free) const {
   if (n_running_ == sequences_.size()) return false;
-  const auto unit = unit_at(n_running_, sequences_.size());
+  const auto unit = unit_at(next_waiting(), sequences_.size());
   const Sequence& next = *unit.front();
   const auto all_of = [](const Sequence& b) {
     return blocks_for(std::min<int64_t>(std::ssize(b.tokens()) + 1, b.needs().max_positions));
@@ -209,7 +222,8 @@ int64_t Scheduler::copies_by_fork(const Sequence& sequence) const {
 }
 
 Sequence& Scheduler::start_next() {
-  Sequence& sequence = *sequences_[n_running_];
+  const auto next = sequences_.begin() + static_cast<std::ptrdiff_t>(next_waiting());
+  Sequence& sequence = **next;
   if (const Origin origin = origin_of(sequence); origin.sequence != nullptr) {
     sequence.id_ = cache_.fork(origin.sequence->id());
     cache_.truncate(sequence.id_, origin.length);
@@ -218,7 +232,6 @@ Sequence& Scheduler::start_next() {
     sequence.id_ = cache_.add_sequence(sequence.needs().adapter);
     sequence.n_cached_ = cache_.share_prefix(sequence.id_, sequence.tokens().first(sequence.shareable()));
   }
-  const auto next = sequences_.begin() + static_cast<std::ptrdiff_t>(n_running_);
   std::rotate(place_of(sequence, 0, n_running_), next, next + 1);  // a resumed sequence may be older than running ones
   ++n_running_;
   trace_.started.push_back(&sequence);

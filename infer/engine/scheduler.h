@@ -68,6 +68,7 @@ class Scheduler {
   [[nodiscard]] int64_t blocks_needed(std::span<Sequence* const> unit, int64_t rows) const;
   [[nodiscard]] int64_t n_drafts(const Sequence& sequence, int64_t most, int64_t free) const;
   [[nodiscard]] size_t places_taken() const;
+  [[nodiscard]] size_t next_waiting() const;
   [[nodiscard]] bool next_fits(int64_t free) const;
   [[nodiscard]] Origin origin_of(const Sequence& sequence) const;
   [[nodiscard]] int64_t copies_by_fork(const Sequence& sequence) const;

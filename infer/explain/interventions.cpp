@@ -24,12 +24,13 @@ Interventions::Interventions(Runner& runner, const Options& options, const Trace
     : clean_(clean), head_dim_(static_cast<size_t>(runner.config().heads_dim() / runner.config().n_heads)) {
   const auto& [ablate, mean, patch, mean_over, from] = options.experiment;
   core::require(patch.empty() || !from.empty(), "\"{}\": a patch needs a source; give the prompt to patch from",
-                patch.empty() ? "" : patch.front());
+                patch.empty() ? "" : core::printable(patch.front()));
   const auto add_all = [&](const std::vector<std::string>& places, size_t n_source, bool patches) {
     for (const std::string& place : places) {
-      core::require(patches || place.find('@') == std::string::npos, "\"{}\": only a patch has positions", place);
+      core::require(patches || place.find('@') == std::string::npos, "\"{}\": only a patch has positions",
+                    core::printable(place));
       add(place, runner.config(), n_source, patches);
-      if (n_source > 0) require_fits(runner, n_source, fmt::format("\"{}\": its source", place));
+      if (n_source > 0) require_fits(runner, n_source, fmt::format("\"{}\": its source", core::printable(place)));
     }
   };
   add_all(ablate, 0, false);
@@ -68,9 +69,10 @@ void Interventions::add(const std::string& place, const core::ModelConfig& confi
   core::require(valid,
                 "\"{}\" is not a place: expected a layer L, or L.HEAD, L.heads, L.attention, L.ffn or L.residual, "
                 "and for a patch perhaps @TO:FROM",
-                place);
+                core::printable(place));
   const auto exists = [&](const char* what, int64_t index, int64_t n) {
-    core::require(index >= 0 && index < n, "\"{}\": {} {} does not exist, expected 0 to {}", place, what, index, n - 1);
+    core::require(index >= 0 && index < n, "\"{}\": {} {} does not exist, expected 0 to {}", core::printable(place),
+                  what, index, n - 1);
   };
   exists("layer", *layer, config.n_layers);
   exists("head", one.head.value_or(0), config.n_heads);

@@ -1,6 +1,7 @@
 #include "infer/forward/machine.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include "core/manifest.h"
@@ -50,17 +51,25 @@ void require_tiles(const core::StoredModel& model, size_t n_ranks, const char* n
                 shard_tiles(dim), kShardRows, n_ranks, name, remedy);
 }
 
-RankReport sum_of(std::span<const RankReport> ranks) {
-  RankReport sum{};
-  uint64_t memory = UINT64_MAX;  // free bytes for cache blocks: the minimum of all ranks, which share one memory
-  for (const auto& [load, fit] : ranks) {
-    sum.load.weight_bytes += load.weight_bytes;
-    sum.load.repacked_bytes += load.repacked_bytes;
-    sum.load.repack_seconds = std::max(sum.load.repack_seconds, load.repack_seconds);
-    sum.fit.block_bytes += fit.block_bytes;
-    memory = std::min(memory, static_cast<uint64_t>(fit.n_blocks) * std::max<uint64_t>(1, fit.block_bytes));
+RankReport sum_of(std::span<const RankReport> ranks, size_t n_local) {
+  RankReport sum{.load = {}, .fit = {.block_bytes = 0, .n_blocks = INT64_MAX}};
+  for (size_t first = 0; first < ranks.size(); first += n_local) {
+    uint64_t memory = UINT64_MAX;  // bytes for weights and blocks: the minimum of the host's ranks, which share it
+    uint64_t weights = 0;
+    uint64_t block = 0;
+    for (const auto& [load, fit] : ranks.subspan(first, std::min(n_local, ranks.size() - first))) {
+      sum.load.repacked_bytes += load.repacked_bytes;
+      sum.load.repack_seconds = std::max(sum.load.repack_seconds, load.repack_seconds);
+      weights += load.weight_bytes;
+      block += fit.block_bytes;
+      const uint64_t own_block = std::max<uint64_t>(1, fit.block_bytes);  // n_blocks counts bytes if blocks are empty
+      memory = std::min(memory, load.weight_bytes + static_cast<uint64_t>(fit.n_blocks) * own_block);
+    }
+    sum.load.weight_bytes += weights;
+    sum.fit.block_bytes += block;
+    const uint64_t n_blocks = (memory - std::min(memory, weights)) / std::max<uint64_t>(1, block);
+    sum.fit.n_blocks = std::min(sum.fit.n_blocks, static_cast<int64_t>(n_blocks));
   }
-  sum.fit.n_blocks = static_cast<int64_t>(memory / std::max<size_t>(1, sum.fit.block_bytes));
   return sum;
 }
 

@@ -89,10 +89,16 @@ struct Shard {
   Exchange* exchange = nullptr;  ///< required if n_ranks > 1; must outlive the stage
 };
 
-/// Thrown if a part of a machine has failed permanently, such as a rank whose process exited. Later steps fail, too.
-class MachineLost : public core::Error {
+/// Thrown if a machine cannot compute a step for a reason that is not the request's, such as an error of a GPU.
+class MachineError : public core::Error {
  public:
   using core::Error::Error;
+};
+
+/// Thrown if a part of a machine has failed permanently, such as a rank whose process exited. Later steps fail, too.
+class MachineLost : public MachineError {
+ public:
+  using MachineError::MachineError;
 };
 
 /// For machines that can't split matrices: throws core::Error, with the machine's `name`, unless n_ranks is 1.
@@ -108,9 +114,10 @@ struct RankReport {
   CacheFit fit;
 };
 
-/// Returns one report for all ranks of a host: the sums of their bytes, the longest repacking time, since they load in
-/// parallel, and the number of blocks that fit into the host's free memory.
-[[nodiscard]] RankReport sum_of(std::span<const RankReport> ranks);
+/// Returns one report for all ranks: the sums of their bytes, the longest repacking time, since they load in parallel,
+/// and the number of blocks that fit into the memory of every host beside the weights of all its ranks. Each host has
+/// `n_local` consecutive ranks.
+[[nodiscard]] RankReport sum_of(std::span<const RankReport> ranks, size_t n_local);
 
 /// Properties of a stage that are fixed once it is loaded.
 struct StageInfo {

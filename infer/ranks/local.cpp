@@ -177,7 +177,7 @@ class ShardedStage final : public Stage {
     for (const auto& shard : shards_) {
       reports.push_back({.load = shard->info().load_report, .fit = shard->cache_fit()});
     }
-    return sum_of(reports);
+    return sum_of(reports, reports.size());
   }
 
   void flush() {

@@ -68,7 +68,8 @@ void Service::send_options(const HttpRequest& request, HttpReply& reply, const c
   reply.add_header("Allow", methods);
   if (contains(options_.allowed_origins, request.origin)) {
     reply.add_header("Access-Control-Allow-Methods", "GET, POST");
-    reply.add_header("Access-Control-Allow-Headers", "Authorization, Content-Type");
+    // Clients add headers of their own, such as X-Stainless-OS. The * doesn't include Authorization.
+    reply.add_header("Access-Control-Allow-Headers", "*, Authorization, Content-Type");
     reply.add_header("Access-Control-Max-Age", "600");
   }
   reply.send(204, "", "");

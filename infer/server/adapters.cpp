@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <new>
 #include <utility>
 
 #include "core/error.h"
 #include "core/file_status.h"
 #include "core/formats/adapter_files.h"
+#include "infer/forward/machine.h"
 #include "infer/server/fields.h"
 #include "infer/server/metrics.h"
 
@@ -23,6 +25,13 @@ size_t bytes_of(const core::Adapter& adapter) {
 
 std::shared_ptr<const core::Adapter> read(const NamedAdapter& adapter, const core::ModelConfig& config) {
   return std::make_shared<const core::Adapter>(core::read_adapter(adapter.path, config, adapter.scale));
+}
+
+// A request may name files that cannot be used. Lack of memory and errors of a GPU are not the request's.
+ApiError error_of(const std::exception& e) {
+  const bool is_ours =
+      dynamic_cast<const std::bad_alloc*>(&e) != nullptr || dynamic_cast<const MachineError*>(&e) != nullptr;
+  return is_ours ? ApiError(500, core::describe(e)) : ApiError(400, core::describe(e), "lora_path");
 }
 
 std::string text_of(const Fields& fields, const std::string& name) {
@@ -239,8 +248,8 @@ void Adapters::read_folder(const std::shared_ptr<Entry>& entry) {
       error.emplace(404, fmt::format("no adapter found: there is no {}/adapter_config.json", path.string()),
                     "lora_path");
     }
-  } catch (const std::exception& e) {  // includes file system errors and lack of memory
-    error.emplace(400, e.what(), "lora_path");
+  } catch (const std::exception& e) {
+    error = error_of(e);
   }
   post_(
       [this, entry, adapter = std::move(adapter), error] { error ? failed(entry, *error) : was_read(entry, adapter); });
@@ -270,7 +279,7 @@ void Adapters::was_read(const std::shared_ptr<Entry>& entry, std::shared_ptr<con
     try {
       number = engine.load_adapter(*adapter);
     } catch (const std::exception& e) {
-      error.emplace(400, e.what(), "lora_path");
+      error = error_of(e);
     }
     post([this, entry, number, error] { error ? failed(entry, *error) : was_loaded(entry, number); });
   });

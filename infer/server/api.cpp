@@ -55,7 +55,7 @@ void check_logprobs(CompletionRequest& request) {
 std::string model_name(const std::string& path) {
   const auto file = core::absolute_path(path).lexically_normal();
   if (file.filename() == "model.gguf") return file.parent_path().filename().string();
-  return file.has_extension() ? file.stem().string() : file.filename().string();
+  return core::plain_name(file);
 }
 
 Json ApiError::json() const {

@@ -184,7 +184,9 @@ AnswerUpdate ReasoningReader::read(std::string_view piece) {
     if (!has_begun_) held_.erase(0, held_.find_first_not_of('\n'));
     has_begun_ = !held_.empty();
     const size_t at = held_.find(data::kThinkEnd);
-    update.reasoning = held_.substr(0, end_of_answer(std::string_view(held_).substr(0, at), data::kThinkEnd, "\n"));
+    const size_t end = at == std::string::npos ? end_of_answer(held_, data::kThinkEnd, "\n")
+                                               : std::string_view(held_).substr(0, at).find_last_not_of('\n') + 1;
+    update.reasoning = held_.substr(0, end);
     held_.erase(0, at == std::string::npos ? update.reasoning.size() : at + data::kThinkEnd.size());
     if (at != std::string::npos) stage_ = Stage::After;
   }

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <climits>
 #include <ctime>
 #include <utility>
 
 #include "core/error.h"
+#include "core/file_status.h"
 #include "infer/forward/machine.h"
 
 namespace folio::infer::server {
@@ -17,10 +19,12 @@ ApiError api_error(const std::exception_ptr& error) {
     std::rethrow_exception(error);
   } catch (const MachineLost& e) {
     return ApiError(503, e.what());
+  } catch (const MachineError& e) {
+    return ApiError(500, e.what());
   } catch (const core::Error& e) {  // for example, the prompt doesn't fit in the KV cache
     return ApiError(400, e.what());
   } catch (const std::exception& e) {
-    return ApiError(500, e.what());
+    return ApiError(500, core::describe(e));
   }
 }
 
@@ -34,7 +38,7 @@ size_t ChoiceUpdate::cost() const {
 }
 
 Completion::Completion(CompletionRequest request, const ServedModel& served, std::string id,
-                       std::shared_ptr<HttpReply> reply, Metrics& metrics)
+                       std::shared_ptr<HttpReply> reply, Metrics& metrics, Clock::time_point arrived)
     : request_(std::move(request)),
       served_(served),
       id_(std::move(id)),
@@ -43,13 +47,18 @@ Completion::Completion(CompletionRequest request, const ServedModel& served, std
       replies_(request_.make_replies ? request_.make_replies(request_, served, id_, std::time(nullptr))
                                      : std::make_unique<Replies>(request_, served, id_, std::time(nullptr))),
       choices_(request_.prompts.size() * n_each()),
+      texts_(choices_.size()),
+      pending_(choices_.size()),
       characters_(choices_.size()),
       n_prompt_logits_(request_.prompts.size()),
       last_token_(choices_.size()),
-      arrived_(Clock::now()) {
+      arrived_(arrived) {
   for (size_t p = 0; p < request_.prompts.size() && request_.echo; ++p) {
     const auto text = std::make_shared<const std::string>(request_.prompts[p].text);
-    for (size_t i = 0; i < n_each(); ++i) choices_[p * n_each() + i].echo = text;
+    for (size_t i = 0; i < n_each(); ++i) {
+      choices_[p * n_each() + i].echo = text;
+      texts_[p * n_each() + i] = text->substr(0, PIPE_BUF);
+    }
     if (!request_.top_logprobs) continue;
     prompt_offsets_.push_back(text_offsets(served.tokenizer, request_.prompts[p]));
     static_cast<void>(characters_[p * n_each()].add(*text));
@@ -95,12 +104,9 @@ Request Completion::engine_request(size_t prompt) {
                                                                : served_.tokenizer;
   Request request{.prompt = request_.prompts[prompt].tokens, .options = request_.options, .tokenizer = &tokenizer};
   request.on_text = [self, first](size_t choice, std::string_view text) {
-    AnswerUpdate& answer = self->queue_->event(first + choice).text.answer;
-    if (self->request_.chat) {
-      answer.append(self->readers_[first + choice].read(text));
-    } else {
-      answer.content += text;
-    }
+    const bool chat = self->request_.chat;
+    self->take_text(first + choice,
+                    chat ? self->readers_[first + choice].read(text) : AnswerUpdate{.content = std::string(text)});
   };
   if (request_.tools != nullptr) {
     request.is_enough = [self, first](size_t choice) { return self->readers_[first + choice].is_enough(); };
@@ -109,8 +115,12 @@ Request Completion::engine_request(size_t prompt) {
   request.on_token = [self, first](size_t choice, int32_t token, std::span<const float> logits) {
     ChoiceUpdate& update = self->queue_->event(first + choice);
     ++update.n_tokens;
-    if (self->request_.chat && self->readers_[first + choice].is_reasoning()) ++update.n_reasoning;
-    if (!logits.empty()) update.text.tokens.push_back(token_logprob(token, logits, *self->request_.top_logprobs));
+    const bool reasons = self->request_.chat && self->readers_[first + choice].is_reasoning();
+    if (reasons) ++update.n_reasoning;
+    if (logits.empty()) return;
+    TokenLogprob& one =
+        self->pending_[first + choice].emplace_back(token_logprob(token, logits, *self->request_.top_logprobs));
+    one.in_content = !reasons;
   };
   request.on_end = [self, first](size_t choice, const GenerateResult& result) {
     self->finish(self->queue_->event(first + choice), result);
@@ -119,6 +129,18 @@ Request Completion::engine_request(size_t prompt) {
     request.on_logits = [self, prompt](std::span<const float> logits) { self->on_prompt_logits(prompt, logits); };
   }
   return request;
+}
+
+// Adds text to a choice's output, and the tokens that have waited for it. Which tokens belong to the content must be
+// decided here, since later an update may have the text of several steps.
+void Completion::take_text(size_t choice, AnswerUpdate answer) {
+  if (answer.empty()) return;
+  ChoiceText& text = queue_->event(choice).text;
+  for (TokenLogprob& token : std::exchange(pending_[choice], {})) {
+    token.in_content = token.in_content && !answer.content.empty();
+    text.tokens.push_back(std::move(token));
+  }
+  text.answer.append(std::move(answer));
 }
 
 // Records a prompt's log-probabilities. Row i of the logits gives the log-probability of token i + 1.
@@ -166,6 +188,8 @@ void Completion::take(ChoiceUpdate update) {
     token.text_offset = characters_[update.choice].add(served_.tokenizer.token_bytes(token.token));
   }
   ChoiceText& choice = choices_[update.choice];
+  std::string& logged = texts_[update.choice];
+  logged.append(update.text.answer.content, 0, PIPE_BUF - std::min<size_t>(PIPE_BUF, logged.size()));
   choice.append(std::move(update.text));
   if (request_.stream && reply_ != nullptr &&
       (choice.has_text() || !choice.answer.empty() || !choice.finish_reason.empty())) {
@@ -182,8 +206,12 @@ void Completion::finish(ChoiceUpdate& update, const GenerateResult& result) {
   bool calls = false;
   if (request_.chat) {
     AnswerReader& reader = readers_[update.choice];
-    text.answer.append(reader.end());
+    take_text(update.choice, reader.end());
     calls = result.finish_reason == FinishReason::Stop && reader.has_whole_calls() && !request_.tools->is_named;
+  }
+  for (TokenLogprob& token : std::exchange(pending_[update.choice], {})) {  // such as those of a stop string
+    token.in_content = false;
+    text.tokens.push_back(std::move(token));
   }
   const bool lacks_tokens = result.finish_reason == FinishReason::Form;
   text.finish_reason =

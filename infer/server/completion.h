@@ -43,7 +43,7 @@ class Completion : public std::enable_shared_from_this<Completion> {
 
   /// Creates a completion that start() runs. `served` and `metrics` must outlive it.
   Completion(CompletionRequest request, const ServedModel& served, std::string id, std::shared_ptr<HttpReply> reply,
-             Metrics& metrics);
+             Metrics& metrics, Clock::time_point arrived);
 
   /// Sets `on_done`, which is called once, when the completion has ended; after an error, possibly before start().
   void expect(std::function<void(const Completion&)> on_done);
@@ -63,12 +63,13 @@ class Completion : public std::enable_shared_from_this<Completion> {
   /// Returns the status that was sent, or 499 if the client disconnected.
   [[nodiscard]] int status() const { return status_; }
   [[nodiscard]] const std::string& id() const { return id_; }
-  /// Returns the choices of an answer that is not streamed, for the log.
-  [[nodiscard]] const std::vector<ChoiceText>& texts() const { return choices_; }
+  /// Returns the beginning of each choice's text, for the log.
+  [[nodiscard]] const std::vector<std::string>& texts() const { return texts_; }
 
  private:
   [[nodiscard]] size_t n_each() const { return static_cast<size_t>(request_.options.n); }
   [[nodiscard]] Request engine_request(size_t prompt);
+  void take_text(size_t choice, AnswerUpdate answer);
   void on_prompt_logits(size_t prompt, std::span<const float> logits);
   void measure(const ChoiceUpdate& update);
   void take(ChoiceUpdate update);
@@ -88,7 +89,9 @@ class Completion : public std::enable_shared_from_this<Completion> {
   std::unique_ptr<Replies> replies_;
   std::function<void(const Completion&)> on_done_;
   std::vector<ChoiceText> choices_;                  ///< output of each choice; in a stream, the output not sent yet
+  std::vector<std::string> texts_;                   ///< the beginning of each choice's text, for the log
   std::vector<AnswerReader> readers_;                ///< one per choice of a chat; used on the engine's thread
+  std::vector<std::vector<TokenLogprob>> pending_;   ///< per choice, tokens without text so far; on the engine's thread
   std::vector<CharacterCounter> characters_;         ///< one per choice; computes text_offset of its tokens
   std::vector<std::vector<size_t>> prompt_offsets_;  ///< text_offset of each prompt's tokens, if needed for echo
   std::vector<size_t> n_prompt_logits_;              ///< logits rows received per prompt; used on the engine's thread

@@ -38,6 +38,7 @@ void LiveView::begin(AsyncEngine& engine) {
   engine.call([self = shared_from_this(), &engine](Engine& e) {
     if (std::exchange(self->is_delivered_, true)) return;
     self->last_note_ = {};
+    self->was_idle_ = true;
     self->at_last_note_ = e.statistics();
     self->step_seconds_ = self->at_last_note_.step_seconds;
     e.watch([view = self.get()](const StepReport& report) {
@@ -57,8 +58,13 @@ bool LiveView::deliver(Engine& engine, Clock::time_point now) {
     return true;
   }
   const EngineStatistics statistics = engine.statistics();
-  if (!steps_.empty())
-    steps_.back().seconds += statistics.step_seconds - std::exchange(step_seconds_, statistics.step_seconds);
+  std::chrono::duration<double> step{0.0};
+  if (!steps_.empty()) {
+    step +=
+        std::chrono::duration<double>(statistics.step_seconds - std::exchange(step_seconds_, statistics.step_seconds));
+    steps_.back().seconds += step.count();
+  }
+  if (std::exchange(was_idle_, false)) since_ = now - std::chrono::duration_cast<Clock::duration>(step);
   const bool idle = statistics.running + statistics.waiting == 0;
   if (!idle && now < last_note_ + kBetweenNotes) return false;
   Ordered running = Ordered::array();
@@ -68,14 +74,16 @@ bool LiveView::deliver(Engine& engine, Clock::time_point now) {
     if (!s.blocks.empty()) json["blocks"] = std::vector<BlockId>(s.blocks.begin(), s.blocks.end());
     (s.blocks.empty() ? waiting : running).push_back(std::move(json));
   }
-  const std::chrono::duration<double> passed = now - std::exchange(last_note_, now);
+  const std::chrono::duration<double> passed = now - std::exchange(since_, now);
+  last_note_ = now;
+  was_idle_ = idle;
   const uint64_t n_tokens = statistics.tokens - std::exchange(at_last_note_, statistics).tokens;
   const int64_t n_free = statistics.n_blocks - statistics.blocks_in_use;
   on_note_({{"steps", steps_json(std::exchange(steps_, {}))},
             {"running", running},
             {"waiting", waiting},
             {"blocks", {{"n", statistics.n_blocks}, {"positions", kBlockPositions}, {"free", n_free}}},
-            {"tokens_per_s", static_cast<double>(n_tokens) / passed.count()},
+            {"tokens_per_s", n_tokens == 0 ? 0.0 : static_cast<double>(n_tokens) / passed.count()},
             {"step_ms", {{"fixed", statistics.fixed_seconds * 1e3}, {"per_row", statistics.row_seconds * 1e3}}}});
   return false;
 }

@@ -38,6 +38,8 @@ class LiveView : public AsyncEngine::Output, public std::enable_shared_from_this
   uint64_t n_steps_ = 0;     ///< number of steps observed so far
   double step_seconds_ = 0;  ///< total time of all steps so far
   Clock::time_point last_note_;
+  Clock::time_point since_;  ///< begin of the next note's speed: the last note, or the first step after a pause
+  bool was_idle_ = true;     ///< the last note was of an idle engine
   EngineStatistics at_last_note_;
 };
 

@@ -58,7 +58,7 @@ std::string head_of(const std::string& id, const char* object, int64_t created, 
                                  {"object", object},
                                  {"created", created},
                                  {"model", request.model},
-                                 {"seed", request.options.sampler.seed}});
+                                 {"seed", static_cast<int64_t>(request.options.sampler.seed)}});
   return json.substr(0, json.size() - 1);
 }
 

@@ -21,6 +21,7 @@ struct TokenLogprob {
     double logprob = 0.0;
   };
   int32_t token = -1;
+  bool in_content = true;           ///< false: its text is reasoning or a function call, or was dropped (stop strings)
   std::optional<double> logprob{};  ///< nullopt for the first token of a prompt
   std::vector<Alternative> top{};
   size_t text_offset = 0;  ///< for /v1/completions: index of the token's first character in the choice's text
@@ -43,8 +44,6 @@ struct ChoiceText {
   std::optional<double> score{};       ///< a finished beam's score, ln p / length ^ length_penalty; else nullopt
 
   void append(ChoiceText more);
-  /// Returns the text, including an echoed prompt.
-  [[nodiscard]] std::string whole_text() const { return echo == nullptr ? answer.content : *echo + answer.content; }
   [[nodiscard]] bool has_text() const { return !answer.content.empty() || (echo != nullptr && !echo->empty()); }
 };
 

@@ -190,12 +190,12 @@ void check_stateless(const Fields& fields) {
 // Replaces field names of the chat API in an error message by those of the Responses API.
 std::string renamed(std::string text) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kNames{
-      {{"response_format.json_schema", "text.format"},
-       {"response_format", "text.format"},
+      {{"'response_format.json_schema", "'text.format"},
+       {"'response_format", "'text.format"},
        {"'messages'", "'input'"},
-       {"tools.function", "tools"},
-       {"max_completion_tokens", "max_output_tokens"},
-       {"reasoning_effort", "reasoning.effort"}}};
+       {"'tools.function", "'tools"},
+       {"'max_completion_tokens", "'max_output_tokens"},
+       {"'reasoning_effort", "'reasoning.effort"}}};
   for (const auto& [chat, own] : kNames) {
     for (size_t at = 0; (at = text.find(chat, at)) != std::string::npos; at += own.size()) {
       text.replace(at, chat.size(), own);
@@ -212,6 +212,7 @@ Ordered response_head(const Ordered& body, const CompletionRequest& request) {
     const auto found = body.find(name);
     return found == body.end() || found->is_null() ? otherwise : *found;
   };
+  const auto decimal = [](float value) { return std::stod(fmt::format("{}", value)); };  // 0.6F becomes 0.6
   return {{"error", nullptr},
           {"incomplete_details", nullptr},
           {"instructions", given("instructions", nullptr)},
@@ -221,13 +222,13 @@ Ordered response_head(const Ordered& body, const CompletionRequest& request) {
           {"parallel_tool_calls", given("parallel_tool_calls", true)},
           {"previous_response_id", nullptr},
           {"reasoning", given("reasoning", {{"effort", nullptr}, {"summary", nullptr}})},
-          {"seed", request.options.sampler.seed},
+          {"seed", static_cast<int64_t>(request.options.sampler.seed)},
           {"store", false},
-          {"temperature", given("temperature", 1.0)},
+          {"temperature", given("temperature", decimal(request.options.sampler.temperature))},
           {"text", given("text", {{"format", {{"type", "text"}}}})},
           {"tool_choice", given("tool_choice", "auto")},
           {"tools", given("tools", Ordered::array())},
-          {"top_p", given("top_p", 1.0)},
+          {"top_p", given("top_p", decimal(request.options.sampler.top_p))},
           {"truncation", "disabled"}};
 }
 
@@ -350,7 +351,9 @@ class ResponseReplies : public Replies {
     }
     if (piece.answer.content.empty()) return text;
     Ordered logprobs = Ordered::array();
-    for (const TokenLogprob& token : piece.tokens) logprobs.push_back(content_json(token));
+    for (const TokenLogprob& token : piece.tokens) {
+      if (token.in_content) logprobs.push_back(content_json(token));
+    }
     append(item_["content"][0]["text"], piece.answer.content);
     for (const Ordered& one : logprobs) item_["content"][0]["logprobs"].push_back(one);
     return text + item_event("response.output_text.delta", {{"delta", piece.answer.content}, {"logprobs", logprobs}});
@@ -386,8 +389,8 @@ CompletionRequest parse_response(const Json& body, const ServedModel& served, ui
   try {
     request = parse_chat(Json::parse(chat), served, random_seed, chat, options);
   } catch (const ApiError& error) {
-    throw ApiError(error.status(), renamed(error.what()),
-                   error.param() == "messages" ? "input" : renamed(error.param()), error.code());
+    const std::string param = renamed("'" + error.param() + "'");
+    throw ApiError(error.status(), renamed(error.what()), param.substr(1, param.size() - 2), error.code());
   }
   if (request.top_logprobs) {
     const size_t n_each = 1 + *request.top_logprobs;

@@ -317,7 +317,7 @@ std::string openapi(std::span<const RouteDescription> routes, const SamplerOptio
     paths[std::string(route.path)][route.request.empty() ? "get" : "post"] = operation;
   }
   Json described = schemas();
-  for (const char* request : {"CompletionRequest", "ChatRequest"})
+  for (const char* request : {"CompletionRequest", "ChatRequest", "ResponseRequest"})
     set_defaults(described[request]["properties"], defaults);
   const Json all{{"openapi", "3.1.0"},
                  {"info",

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/file_status.h"
 #include "core/json.h"
 #include "core/random.h"
 #include "infer/server/fields.h"
@@ -110,7 +111,7 @@ void Service::answer(const HttpRequest& request, HttpReply& reply, const std::fu
   } catch (const ApiError& error) {
     refuse(request, reply, error);
   } catch (const std::exception& error) {
-    refuse(request, reply, ApiError(500, error.what()));
+    refuse(request, reply, ApiError(500, core::describe(error)));
   }
 }
 
@@ -158,9 +159,10 @@ void Service::prepare(HttpRequest& request, const Reply& reply, const Prepare& w
   Posted posted{.text = std::exchange(request.body, {}),
                 .served = snapshot_,
                 .seed = request.random_seed.value_or(random_seed()),
-                .budget = core::WorkBudget(options_.request_work)};
+                .budget = core::WorkBudget(options_.request_work),
+                .arrived = Clock::now()};
   preparing_.emplace(id,
-                     Preparing{.request = request, .reply = reply, .budget = posted.budget, .arrived = Clock::now()});
+                     Preparing{.request = request, .reply = reply, .budget = posted.budget, .arrived = posted.arrived});
   reply->on_lost([this, id] { give_up(id); });
   worker_.post([this, id, work, posted = std::move(posted)]() mutable {
     Next next;
@@ -222,10 +224,12 @@ Service::Next Service::complete(const Posted& posted, decltype(&parse_chat) pars
   const ParseOptions options{.budget = posted.budget, .admit = [this](size_t n, size_t each) { check_queue(n, each); }};
   const auto parsed =
       std::make_shared<CompletionRequest>(parse(posted.body, *posted.served, posted.seed, posted.text, options));
-  return [this, parsed](const HttpRequest&, const Reply& reply) { begin(std::move(*parsed), reply); };
+  return [this, parsed, arrived = posted.arrived](const HttpRequest&, const Reply& reply) {
+    begin(std::move(*parsed), reply, arrived);
+  };
 }
 
-void Service::begin(CompletionRequest completion_request, const Reply& reply) {
+void Service::begin(CompletionRequest completion_request, const Reply& reply, Clock::time_point arrived) {
   check_open(*reply);
   const auto n_each = static_cast<size_t>(completion_request.n_sequences());
   check_queue(completion_request.prompts.size(), n_each);
@@ -238,7 +242,8 @@ void Service::begin(CompletionRequest completion_request, const Reply& reply) {
                                n_logprob_bytes_, n_bytes, kMostLogprobBytes));
   }
   const std::string id = std::string(completion_request.id_prefix) + random_name();
-  const auto completion = std::make_shared<Completion>(std::move(completion_request), served_, id, reply, metrics_);
+  const auto completion =
+      std::make_shared<Completion>(std::move(completion_request), served_, id, reply, metrics_, arrived);
   Running& running = completions_[completion.get()];
   running.completion = completion;
   n_choices_ += completion->n_sequences();
@@ -274,8 +279,8 @@ void Service::done(const Completion& completion) {
     log(fmt::format("{} prompt: {}", completion.id(),
                     json_excerpt(chat || prompt.came_as_ids ? served_.tokenizer.decode(prompt.tokens) : prompt.text)));
   }
-  for (const ChoiceText& choice : completion.texts())
-    log(fmt::format("{} answer: {}", completion.id(), json_excerpt(choice.whole_text())));
+  for (const std::string& text : completion.texts())
+    log(fmt::format("{} answer: {}", completion.id(), json_excerpt(text)));
 }
 
 void Service::check_timeouts() {

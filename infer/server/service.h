@@ -82,6 +82,7 @@ class Service {
     std::shared_ptr<const ServedModel> served;
     uint64_t seed;  ///< seed for a request without one
     core::WorkBudget budget;
+    Clock::time_point arrived;
   };
   /// Prepares a request from its body, given as JSON and as text, on the worker's thread. May throw ApiError.
   using Prepare = std::function<Next(Service& service, const Posted& posted)>;
@@ -111,7 +112,7 @@ class Service {
   void give_up(uint64_t id);
   void check_queue(size_t n_prompts, size_t n_each) const;
   [[nodiscard]] Next complete(const Posted& posted, decltype(&parse_chat) parse);
-  void begin(CompletionRequest completion_request, const Reply& reply);
+  void begin(CompletionRequest completion_request, const Reply& reply, Clock::time_point arrived);
   void start(const std::shared_ptr<Completion>& completion, int32_t adapter);
   void has_events(std::shared_ptr<Completion> completion);
   void take_adapter_names();

@@ -60,7 +60,7 @@ class model:
     def response(self, query: str, history: History | None = None, config: GenerationConfig | None = None,
                  **options: Any) -> str:
         """Returns the answer to `query` after `history`, using the model's chat template if it has one."""
-        return "".join(self.stream_response(query, history, config, **options))
+        return "".join(self.stream_response(query, history, config, True, **options))
 
     def stream_response(self, query: str, history: History | None = None, config: GenerationConfig | None = None,
                         one_by_one: bool = True, **options: Any) -> Iterator[str]:
@@ -197,6 +197,8 @@ class _Response:
 def _config(config: GenerationConfig | None, options: dict[str, Any]) -> GenerationConfig:
     config = config or GenerationConfig()
     if "max_length" in options:  # the name of output_token_limit in FastLLM's response()
+        if "output_token_limit" in options:
+            raise TypeError("max_length and output_token_limit are the same option; remove one of them")
         options["output_token_limit"] = options.pop("max_length")
     if not options.pop("do_sample", True):
         options["top_k"] = 1

@@ -118,9 +118,15 @@ class Llama:
 
         With continue_gen, the caller must allocate output_log_probs, since its last dimension depends on the session.
         """
-        ids = np.asarray(input_tensors["input_ids"])
-        lengths = np.asarray(input_tensors["input_lengths"])
-        most = np.broadcast_to(np.asarray(input_tensors["output_seq_len"], np.int64), lengths.shape)
+        needed = ("input_ids", "input_lengths", "output_seq_len")
+        for name in needed:
+            if name not in input_tensors:
+                raise _engine.Error(f"input tensor {name} is missing")
+        ids, lengths, most = (_tensor(name, input_tensors[name]) for name in needed)
+        _require_shape("input_ids", ids, ids.ndim == 2 and len(ids) > 0, "[batch_size, max_input_length]")
+        _require_shape("input_lengths", lengths, lengths.shape == (len(ids),), f"[{len(ids)}]")
+        _require_shape("output_seq_len", most, most.shape in ((), (1,), lengths.shape), f"[1] or [{len(ids)}]")
+        most = np.broadcast_to(most.astype(np.int64), lengths.shape)
         whole("output_seq_len", int(most.max(initial=1)), 1, self.context_length)
         shape = (len(ids), whole("beam_width", beam_width, 1, 2**31 - 1))
         shapes: dict[str, tuple[int, ...]] = {"output_ids": (*shape, int(most.max())), "sequence_length": shape,
@@ -151,12 +157,20 @@ class Llama:
         return self._llama.end_tokens
 
 
+def _require_shape(name: str, array: np.ndarray, fits: bool, expected: str) -> None:
+    if not fits:
+        raise _engine.Error(f"{name} has shape {list(array.shape)}, expected {expected}")
+
+
 def _tensor(name: str, value: Any) -> np.ndarray:
     """Converts `value` to a C-contiguous array of a type that the tensor `name` may have."""
     types = _TYPES.get(name)
     if types is None:  # unknown name: the engine raises the error
         return np.zeros(0, np.int32)
-    array = np.ascontiguousarray(value) if np.ndim(value) else np.asarray(value)
+    try:
+        array = np.ascontiguousarray(value) if np.ndim(value) else np.asarray(value)
+    except ValueError:
+        raise ValueError(f"{name} has rows of unequal lengths; pad them") from None
     if str(array.dtype) in types:
         return array
     kinds = {"bool": "b", "float32": "fiu"}.get(types[0], "iu")

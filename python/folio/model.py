@@ -366,10 +366,12 @@ def _pieces(stream: Any, several: bool, timeout: float = math.inf) -> Iterator[A
 def _is_batch(prompt: Any) -> bool:
     if isinstance(prompt, (str, type(None))):
         return False
-    is_sequence = hasattr(prompt, "__len__") and hasattr(prompt, "__getitem__")
+    is_sequence = hasattr(prompt, "__len__") and hasattr(prompt, "__getitem__") and getattr(prompt, "ndim", 1) > 0
     if not is_sequence or isinstance(prompt, (bytes, bytearray, Mapping)):
         raise TypeError(f"a prompt is a text, token ids, or a list of these, not {type(prompt).__name__}")
-    return length_of(prompt) > 0 and not hasattr(prompt[0], "__index__")
+    if length_of(prompt) == 0:
+        return False
+    return not hasattr(prompt[0], "__index__") or getattr(prompt[0], "ndim", 0) > 0  # arrays have __index__, too
 
 
 def _prompted(prompt: Any, options: Mapping[str, Any]) -> dict[str, Any]:

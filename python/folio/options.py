@@ -22,6 +22,7 @@ class Options(TypedDict, total=False):
     parse_special: bool
     add_special_tokens: bool
     stop: Union[str, Sequence[str]]
+    stop_token_ids: Sequence[int]
     n: int
     best_of: int
     use_beam_search: bool
@@ -45,6 +46,9 @@ def server_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str
     if hasattr(given.get("json_schema"), "model_json_schema"):
         given["json_schema"] = given["json_schema"].model_json_schema()
     names = {FORMS[name]: name for name in given}
+    for server_name, name in names.items():
+        if body.get(server_name) is not None:
+            raise ValueError(f"{name!r} and {server_name!r} are the same option; remove one of them")
     if body.pop("free_whitespace", None):
         if "json_schema" not in given or "structured_outputs" in body:
             raise ValueError("free_whitespace is for a json_schema")

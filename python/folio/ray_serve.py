@@ -40,6 +40,7 @@ BETWEEN_PIECES = 0.02  # seconds between messages of a response; output generate
 BEGINNING = 256  # number of leading characters of a prompt that determine its replica
 ATTEMPTS = 10  # maximum number per request, since a request may itself crash its replicas
 JSON = [("Content-Type", "application/json"), ("Retry-After", "1")]
+LAST_EVENTS = [b"event: response.%b\n" % end for end in (b"completed", b"incomplete", b"failed")]  # of /v1/responses
 
 
 class Replica:
@@ -135,9 +136,10 @@ class Ingress:
             replica = self.replicas.answer.remote(*request)
             rest = Rest(b"".join(sent)) if sent else None
             try:
-                status, headers = await anext(replica)
-                if rest and status != 200:
+                head = await anext(replica)
+                if rest and head[0] != 200:
                     raise RayActorError()  # this replica is full or shuts down: try another
+                status, headers = head
                 async for piece in replica:
                     if piece := rest(piece) if rest else piece:
                         sent.append(piece)
@@ -146,8 +148,11 @@ class Ingress:
                     yield status, headers, b""
                 return
             except RayActorError:
-                if sent and (sent[-1].endswith(DONE) or dict(headers)["Content-Type"] != "text/event-stream"):
+                if sent and (sent[-1].endswith(DONE) or any(event in sent[-1] for event in LAST_EVENTS) or
+                             dict(headers)["Content-Type"] != "text/event-stream"):
                     return  # the response was complete
+                if sent and sent[0].startswith(b"event: "):
+                    break  # Rest cannot continue a stream of /v1/responses
                 self.repeats.inc()
                 logging.getLogger("ray.serve").warning("repeats a request, of which %d pieces were sent", len(sent))
             except BackPressureError:
@@ -155,7 +160,7 @@ class Ingress:
                     yield 429, JSON, error("rate_limit_error", "too many requests wait already")
                     return
             await asyncio.sleep(0.1 * 2**attempt)
-        body = error("server_error", "no replica could go on with this")
+        body = error("server_error", "no replica could go on with this; repeat the request")
         yield 503, JSON, b"data: " + body + b"\n" if sent else body
 
 

@@ -5,6 +5,7 @@ The repeated output is the same, but can be split into other events, so characte
 
 from __future__ import annotations
 
+import collections
 import json
 from typing import Any, Iterator
 
@@ -20,15 +21,17 @@ class Rest:
 
     def __init__(self, sent: bytes) -> None:
         self._head: dict[str, Any] = {}
-        # For each choice index: how many characters, logprobs entries, first events (with a role) and ends were sent.
-        self._has: dict[int, dict[str, int]] = {}
+        # For each choice index: how many characters of each text, logprobs entries, first events (with a role) and ends
+        # were sent.
+        self._has: dict[int, collections.Counter[Any]] = {}
         self._has_usage = False
         for event in _events(sent):
             self._head = self._head or {key: event[key] for key in ("id", "created") if key in event}
             self._has_usage = self._has_usage or event.get("choices") == []
             for choice in event.get("choices", ()):
-                has = self._has.setdefault(choice["index"], {"characters": 0, "entries": 0, "beginnings": 0, "ends": 0})
-                has["characters"] += len(_text(choice))
+                has = self._has.setdefault(choice["index"], collections.Counter())
+                for name, holder, key in _texts(choice):
+                    has[name] += len(holder[key])
                 has["entries"] += _n_entries(choice)
                 has["beginnings"] += _is_beginning(choice)
                 has["ends"] += choice["finish_reason"] is not None
@@ -52,13 +55,13 @@ class Rest:
             return True
         if _is_beginning(choice):
             return not has["beginnings"]
-        text = _text(choice)
-        n = min(len(text), has["characters"])
-        has["characters"] -= n
-        if "delta" not in choice:
-            choice["text"] = text[n:]
-        elif text:
-            choice["delta"]["content"] = text[n:]
+        for name, holder, key in _texts(choice):
+            n = min(len(holder[key]), has[name])
+            has[name] -= n
+            holder[key] = holder[key][n:]
+        for call in choice.get("delta", {}).get("tool_calls", ()):
+            if call["function"].get("name") == "":  # the call's first update was sent, with its own ID
+                del call["id"], call["type"], call["function"]["name"]
         n = min(_n_entries(choice), has["entries"])
         has["entries"] -= n
         if n:
@@ -67,7 +70,8 @@ class Rest:
         left = _n_entries(choice)
         if not left:
             choice["logprobs"] = None
-        return bool(_text(choice) or left or (choice["finish_reason"] is not None and not has["ends"]))
+        has_text = any(holder[key] for _, holder, key in _texts(choice))
+        return bool(has_text or left or (choice["finish_reason"] is not None and not has["ends"]))
 
 
 def _events(piece: bytes) -> Iterator[dict[str, Any]]:
@@ -80,8 +84,17 @@ def _is_beginning(choice: dict[str, Any]) -> bool:
     return "role" in choice.get("delta", ())
 
 
-def _text(choice: dict[str, Any]) -> str:
-    return choice["text"] if "text" in choice else choice["delta"].get("content", "")
+def _texts(choice: dict[str, Any]) -> Iterator[tuple[Any, dict[str, Any], str]]:
+    """Yields (name, holder, key) for each text holder[key] of a choice. Pieces of one text have the same name."""
+    delta = choice.get("delta", {})
+    for holder, keys in (choice, ("text",)), (delta, ("reasoning_content", "reasoning", "content")):
+        for key in keys:
+            if key in holder:
+                yield key, holder, key
+    for call in delta.get("tool_calls", ()):
+        for key in ("name", "arguments"):
+            if key in call["function"]:
+                yield (call["index"], key), call["function"], key
 
 
 def _n_entries(choice: dict[str, Any]) -> int:

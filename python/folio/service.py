@@ -48,6 +48,7 @@ class Service:
         log_texts: bool = False,
     ) -> None:
         self.model = model
+        self._headers = {**LOCAL, "authorization": f"Bearer {api_key}"}  # those of complete()
         _engine.serve(model._model, as_json({
             "api_key": text("api_key", api_key), "allowed_hosts": _texts("allowed_hosts", allowed_hosts),
             "allowed_origins": _texts("allowed_origins", allowed_origins),
@@ -151,8 +152,11 @@ def complete(model: Model, chat: bool, body: Mapping[str, Any]) -> dict[str, Any
         sent = as_json({**body, "stream": False}).encode()
     except (TypeError, ValueError) as error:
         raise with_names(error, names)
-    reply = service.request("POST", path, body=sent)
-    answer = json.loads(reply.read())
+    reply = service.request("POST", path, service._headers, sent)
+    received = reply.read()
+    if model.closed:
+        raise _engine.Error("the model is closed; open it again")  # closing truncates outputs
+    answer = json.loads(received)
     if reply.status == 200:
         return answer
     error = answer["error"]

@@ -51,7 +51,12 @@ class BatchTimer {
     end_ = Clock::now();
   }
   [[nodiscard]] double seconds_to_first() const { return seconds(start_, all_speak_); }
-  [[nodiscard]] double tokens_per_s() const { return static_cast<double>(*counted_) / seconds(all_speak_, end_); }
+  [[nodiscard]] double tokens_per_s() const {
+    core::require(
+        *counted_ > 0,
+        "a sequence ended before all decoded; use more --gen-tokens, fewer --prompt-tokens or a smaller --batch");
+    return static_cast<double>(*counted_) / seconds(all_speak_, end_);
+  }
   [[nodiscard]] size_t length(size_t sequence) const { return lengths_[sequence]; }
 
  private:
@@ -86,28 +91,32 @@ BatchTimer timed(infer::Engine& engine, std::span<infer::Request> requests) {
 Speeds measure(infer::Engine& engine, const Options& o, int64_t batch) {
   constexpr double kWarmUpSeconds = 0.5;
   constexpr int64_t kWarmUpTokens = 16;
-  const auto repeat = [&](int repetition, int64_t prompt_tokens, int64_t gen_tokens) -> Speeds {
+  const auto repeat = [&](int repetition, int64_t prompt_tokens, int64_t gen_tokens) {
     std::vector<infer::Request> requests =
         apps::random_requests(engine.config(), o.sampler, batch, repetition, prompt_tokens);
     const auto run = [&](int64_t n_tokens) {
       for (infer::Request& request : requests) request.options.max_tokens = n_tokens;
       return timed(engine, requests);
     };
-    const double prefill = static_cast<double>(batch * prompt_tokens) / run(1).seconds_to_first();
-    return {prefill, run(gen_tokens + 1).tokens_per_s()};
+    const BatchTimer prefill = run(1);
+    return std::pair(prefill, run(gen_tokens + 1));
   };
   using Clock = std::chrono::steady_clock;
   for (const auto start = Clock::now(); Clock::now() - start < std::chrono::duration<double>(kWarmUpSeconds);)
     repeat(0, std::min(o.prompt_tokens, kWarmUpTokens), std::min(o.gen_tokens, kWarmUpTokens));
-  std::vector<double> prefill;
-  std::vector<double> decode;
+  std::vector<double> prefill, decode;
   for (int repetition = 1; repetition <= o.repetitions; ++repetition) {
-    const Speeds speeds = repeat(repetition, o.prompt_tokens, o.gen_tokens);
-    prefill.push_back(speeds.prefill);
-    decode.push_back(speeds.decode);
+    const auto [first, all] = repeat(repetition, o.prompt_tokens, o.gen_tokens);
+    prefill.push_back(static_cast<double>(batch * o.prompt_tokens) / first.seconds_to_first());
+    decode.push_back(all.tokens_per_s());
   }
   return {apps::median(prefill), apps::median(decode)};
 }
+
+struct Schema {
+  std::string text;
+  size_t line;  ///< its line in the file
+};
 
 struct FormSpeeds {
   double decode;  ///< output tokens/s of all sequences together, with schemas
@@ -119,7 +128,7 @@ struct FormSpeeds {
 // repetition assigns them to the sequences in a different order. In odd repetitions, the measured run without schemas
 // precedes the one with schemas.
 FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch, const data::Tokenizer& tokenizer,
-                         const std::vector<std::string>& schemas) {
+                         const std::vector<Schema>& schemas) {
   const auto tokens = std::make_shared<infer::forms::TokenTree>(tokenizer);
   std::vector<double> decode, free, share;
   for (int repetition = 0; repetition <= o.repetitions; ++repetition) {
@@ -132,9 +141,13 @@ FormSpeeds measure_forms(infer::Engine& engine, const Options& o, int64_t batch,
     }
     const auto run_with_form = [&] {
       for (size_t b = 0; b < with_form.size(); ++b) {
-        const std::string& schema = schemas[(b + static_cast<size_t>(repetition)) % schemas.size()];
-        with_form[b].options.form =
-            infer::forms::make_form({.kind = infer::forms::FormOptions::Kind::JsonSchema, .text = schema}, tokens);
+        const auto& [text, line] = schemas[(b + static_cast<size_t>(repetition)) % schemas.size()];
+        try {
+          with_form[b].options.form =
+              infer::forms::make_form({.kind = infer::forms::FormOptions::Kind::JsonSchema, .text = text}, tokens);
+        } catch (const core::Error& error) {
+          core::fail("{}:{}: {}", o.schemas, line, error.what());
+        }
       }
       return timed(engine, with_form);
     };
@@ -198,9 +211,13 @@ int bench_memory(const Options& o) {
 }
 
 int bench_schemas(infer::LoadedModel& model, const Options& o) {
-  std::vector<std::string> schemas;
+  std::vector<Schema> schemas;
   std::istringstream lines(core::read_text_file(o.schemas, size_t{16} << 20U));
-  for (std::string line; std::getline(lines, line);) schemas.push_back(line);
+  size_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    if (!line.empty()) schemas.push_back({.text = line, .line = number});
+  }
   core::require(!schemas.empty(), "{}: no schemas found; write one per line", o.schemas);
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const int64_t batch : o.batch) {
@@ -275,11 +292,18 @@ int bench_batches(infer::LoadedModel& model, const Options& o, const apps::Ranks
 
 int run(const apps::Flags& app, const Options& o) {
   if (o.train) throw core::UsageError("--train must be the first flag");
-  if (o.memory) return bench_memory(o);
+  if (o.memory) {
+    if (o.ops || !o.trace.empty() || !o.schemas.empty()) {
+      throw core::UsageError("--memory measures no model; leave out --ops, --trace and --json-schemas");
+    }
+    return bench_memory(o);
+  }
   const int64_t positions = o.prompt_tokens + o.gen_tokens;
+  const int64_t most = *std::max_element(o.batch.begin(), o.batch.end());
   apps::ModelFlags flags = o.model;
+  flags.load.limits.max_sequences = static_cast<size_t>(most);
   flags.load.cache_positions =  // rounded up to whole blocks per sequence
-      *std::max_element(o.batch.begin(), o.batch.end()) * infer::blocks_for(positions) * infer::kBlockPositions;
+      most * infer::blocks_for(positions) * infer::kBlockPositions;
   apps::Ranks ranks(app, flags);
   infer::LoadedModel model = ranks.open(flags);
   if (ranks.follow(model)) return 0;
@@ -295,6 +319,7 @@ int run(const apps::Flags& app, const Options& o) {
     return 0;
   }
   apps::report_repacking(model);
+  apps::require_rows(model.engine().runner(), most);
   return o.schemas.empty() ? bench_batches(model, o, ranks, memory) : bench_schemas(model, o);
 }
 

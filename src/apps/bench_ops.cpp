@@ -59,7 +59,9 @@ class Measurement {
         engine_(model.file(), machine_,
                 {.max_positions = o.prompt_tokens + o.gen_tokens + infer::kBlockPositions,
                  .n_sequences = o.batch.front(),
-                 .type = o.model.load.cache_type.value_or(infer::default_cache_type(model.file()))}) {}
+                 .type = o.model.load.cache_type.value_or(infer::default_cache_type(model.file()))}) {
+    require_rows(engine_.runner(), o.batch.front());
+  }
 
   // Alternates repetitions with and without profiling. The first repetition of each kind is a warm-up.
   void run() {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "core/error.h"
 #include "core/manifest.h"
 #include "core/random.h"
 
@@ -38,6 +39,13 @@ std::vector<infer::Request> random_requests(const core::ModelConfig& config, con
     requests[b].options.sampler = sampler;
   }
   return requests;
+}
+
+void require_rows(const infer::Runner& runner, int64_t batch) {
+  const size_t most = runner.max_rows() * runner.steps_in_flight();
+  if (static_cast<size_t>(batch) <= most) return;
+  throw core::UsageError(
+      fmt::format("--batch {} exceeds the {} sequences that decode together; lower it", batch, most));
 }
 
 StepReads step_reads(infer::Runner& runner, int64_t batch) {

@@ -34,6 +34,9 @@ struct BenchOptions {
                                                           const infer::SamplerOptions& sampler, int64_t batch,
                                                           int repetition, int64_t prompt_tokens);
 
+/// Throws core::UsageError if a step of the runner cannot decode `batch` sequences together.
+void require_rows(const infer::Runner& runner, int64_t batch);
+
 /// Weights that a decode step reads. Experts to which no row is routed are not counted.
 struct StepReads {
   double bytes;    ///< bytes of weights, including those of experts

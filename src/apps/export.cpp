@@ -115,7 +115,7 @@ core::TensorStream typed(const ExportSource& source, const std::string& type) {
 
 std::string name_of(const core::StoredModel& model) {
   if (model.gguf && model.gguf->find("general.name") != nullptr) return model.gguf->string("general.name");
-  return fs::path(model.path).stem().string();
+  return core::plain_name(model.path);
 }
 
 // Returns the type to write in formats without quantized blocks: `type` (--type) if given, otherwise "f32" for a
@@ -165,7 +165,8 @@ std::vector<int32_t> end_tokens_of(const core::StoredModel& model, const data::T
   std::vector<int32_t> ids = {tokenizer.end_of_text()};
   std::vector<int32_t> others = model.generation.end_tokens;
   for (const char* key : {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
-    if (model.gguf) others.push_back(static_cast<int32_t>(model.gguf->integer(key, -1)));
+    const int64_t id = model.gguf ? model.gguf->integer(key, -1) : -1;
+    if (id >= 0 && id < tokenizer.vocab_size()) others.push_back(static_cast<int32_t>(id));
   }
   for (const int32_t id : others) {
     if (id >= 0 && std::ranges::find(ids, id) == ids.end()) ids.push_back(id);
@@ -173,8 +174,20 @@ std::vector<int32_t> end_tokens_of(const core::StoredModel& model, const data::T
   return ids;
 }
 
+// Warns if the model's default repetition penalty considers only the last tokens, which Hugging Face files can't store.
+void report_lost_window(const core::StoredModel& model) {
+  const infer::SamplerOptions options = infer::with_config({}, model.generation);
+  const int64_t last = options.repeat_last_n;
+  if (options.repetition_penalty == 1.0F || last == 0 || last >= model.config.context_length) return;
+  core::print_stderr(
+      "warning: generation_config.json cannot store repeat_last_n {}; its repetition penalty {} considers "
+      "the whole sequence\n",
+      last, options.repetition_penalty);
+}
+
 void export_hf(const ExportSource& source, const Options& o) {
   const core::StoredModel& model = source.model;
+  report_lost_window(model);
   const auto tokenizer = data::load_tokenizer(model, o.tokenizer);
   core::write_folder_atomically(o.out, [&](const fs::path& folder) {
     core::write_hf_model(folder, model.config, typed(source, type_without_blocks(model, o.type)),
@@ -189,7 +202,11 @@ void export_hf(const ExportSource& source, const Options& o) {
 // Returns false if `out` is a device or a pipe, which cannot be read back.
 bool is_file_or_folder(const std::string& out) { return core::is_plain_file(out) || core::is_folder(out); }
 
-fs::path llama2c_tokenizer_of(const Options& o) { return fs::path(o.out).replace_extension(".tokenizer.bin"); }
+fs::path llama2c_tokenizer_of(const Options& o) {
+  fs::path out = o.out;
+  if (out.extension() == ".bin") out.replace_extension();
+  return out += ".tokenizer.bin";
+}
 
 // Writes the model and its tokenizer for llama2.c. llama2.c hard-codes token ids, so embedding rows are reordered.
 void export_llama2c(const ExportSource& source, const Options& o) {
@@ -222,11 +239,13 @@ core::ModelConfig base_of(const core::AdapterInfo& adapter, const Options& o) {
 }
 
 int export_adapter(const Options& o) {
-  const core::AdapterInfo adapter = core::read_adapter_info(o.model);
+  core::AdapterInfo adapter = core::read_adapter_info(o.model);
   const core::ModelConfig config = base_of(adapter, o);
   const core::DType type = type_named(o.type).value_or(core::DType::F32);
   const std::string name = core::without_links(o.model).filename().string();
-  core::write_gguf_adapter(o.out, config, core::read_peft_adapter(o.model, config), adapter, type, name);
+  const core::Adapter parts = core::read_peft_adapter(o.model, config);
+  adapter.targets = core::roles_of(parts);
+  core::write_gguf_adapter(o.out, config, parts, adapter, type, name);
   if (!is_file_or_folder(o.out)) return 0;
   const core::Adapter written = core::read_gguf_adapter(o.out, config);
   fmt::print("{}: GGUF, adapter of rank {} for {} matrices, {}\n", o.out, adapter.rank, written.parts.size(),

@@ -21,7 +21,7 @@ namespace {
 std::string first_line(const std::string& message) { return message.substr(0, message.find('\n')); }
 
 int complain(const Flags& app, const std::string& message, int code) {
-  core::print_stderr("{}: {}\n", app.name(), first_line(message));
+  core::print_stderr("{}: {}\n", app.name(), core::printable(message, std::string::npos));
   return code;
 }
 
@@ -44,13 +44,15 @@ int run_program(Flags& app, int argc, char** argv, const std::function<int()>& b
     return code;
   } catch (const core::UsageError& error) {
     return complain(app, error.what(), 2);
+  } catch (const core::Error& error) {
+    return complain(app, error.what(), 1);
   } catch (const std::filesystem::filesystem_error& error) {
     return complain(app, core::describe(error), 1);
   } catch (const std::system_error& error) {
-    if (std::ferror(stdout) == 0) return complain(app, error.what(), 1);
+    if (std::ferror(stdout) == 0) return complain(app, first_line(error.what()), 1);
     return complain(app, fmt::format("cannot write to stdout: {}", error.code().message()), 1);
   } catch (const std::exception& error) {
-    return complain(app, core::describe(error), 1);
+    return complain(app, first_line(core::describe(error)), 1);
   }
 }
 
@@ -145,7 +147,8 @@ void print_sampler_defaults(const infer::LoadedModel& model) {
   const core::GenerationConfig& config = model.file().generation;
   std::string values;
   for (const auto& [name, value] : config.sampling) {
-    values += fmt::format("{}{} {:.6g}", values.empty() ? "" : ", ", name, value);
+    const bool whole = value == std::trunc(value);  // 2147483647 has more than 6 digits
+    values += fmt::format("{}{} {:.{}g}", values.empty() ? "" : ", ", name, value, whole ? 10 : 6);
   }
   if (!values.empty()) core::print_stderr("sampling: {} (from {})\n", values, config.where);
 }

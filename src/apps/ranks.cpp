@@ -37,9 +37,10 @@ Ranks::Ranks(const Flags& app, ModelFlags& flags) {
     return;
   }
   infer::MachineOptions& machines = flags.load.machines;
-  for (const char* flag : {"--shards", "--device"}) {
-    const bool means_one_cpu = machines.n_shards.value_or(1) == 1 && !machines.gpu;
-    if (app.count(flag) > 0 && !means_one_cpu) {
+  const std::pair<const char*, bool> flags_of_one_process[] = {{"--shards", machines.n_shards.value_or(1) > 1},
+                                                               {"--device", machines.gpu.has_value()}};
+  for (const auto& [flag, is_used] : flags_of_one_process) {
+    if (is_used && app.count(flag) > 0) {
       throw core::UsageError(fmt::format("{} requires a single process, but WORLD_SIZE is {}; leave out one of them",
                                          flag, world->n_ranks));
     }

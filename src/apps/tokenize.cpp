@@ -84,6 +84,10 @@ data::WordCounts count_words(const Options& o, core::ThreadPool& pool) {
 fs::path config_beside(const fs::path& out) { return out.parent_path() / "tokenizer_config.json"; }
 
 void check_out(const Options& o) {
+  if (config_beside(o.out) == fs::path(o.out)) {
+    throw core::UsageError(
+        fmt::format("--out {}: tokenize writes another file of this name next to it; choose another name", o.out));
+  }
   for (const fs::path& path : {fs::path(o.out), config_beside(o.out)}) {
     if (!core::path_exists(path)) continue;
     core::require(core::is_plain_file(path), "--out {}: {} is not a regular file; choose another name", o.out,

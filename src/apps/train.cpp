@@ -74,7 +74,7 @@ int run(apps::TrainOptions& o) {
   if (finished) apps::end_on_signals();  // if a signal ends the work below, --resume can repeat it
   apps::write_config(o, trainer);        // again, since --minutes may have changed `steps`
   if (o.session->is_first() && trace && !trace->is_written()) {
-    core::print_stderr("note: --trace wrote nothing, because the run has fewer than {} steps\n",
+    core::print_stderr("note: --trace wrote nothing, because this process trained fewer than {} steps\n",
                        train::StepTrace::kLast);
   }
   if (!finished) return apps::interrupted_code();

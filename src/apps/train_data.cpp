@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
+#include <set>
 #include <utility>
 
 #include "core/error.h"
@@ -16,12 +16,9 @@
 #include "data/documents.h"
 #include "data/tokenizers/tokenizer_files.h"
 #include "data/tokenizers/training/bpe_trainer.h"
-#include "train/run/trainer_state.h"
 
 namespace folio::apps {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::string_view kLearned = "bpe:";  // prefix in --tokenizer bpe:N
 
@@ -52,21 +49,22 @@ std::unique_ptr<data::Tokenizer> chosen_tokenizer(const std::string& name, const
 
 // Returns the tokenizer of --init, --tokenizer or the resumed run, or null if a character tokenizer must be made.
 std::unique_ptr<data::Tokenizer> given_tokenizer(const TrainOptions& o, const Texts& texts, bool is_chat) {
-  if (o.init) return data::load_tokenizer(*o.init, o.config.model.vocab_size);
+  if (o.init && !o.resume) return data::load_tokenizer(*o.init, o.config.model.vocab_size);
   if (o.tokenizer) return chosen_tokenizer(*o.tokenizer, texts, o.config);
   if (!o.resume) return nullptr;
-  const fs::path last = o.choice->path / "checkpoints" / "last";
-  auto saved = data::tokenizer_from_hf(last);
-  if (is_chat) return saved;
+  auto saved = data::tokenizer_from_hf(o.choice->path / "checkpoints" / "last");
+  if (is_chat || o.init || saved->kind() != "character") return saved;
   // A saved character tokenizer may lack characters of a text that has changed, so null requests a new one. resume()
   // reports the change.
-  const bool changed = train::read_trainer_state(last).source.digest != texts.summary.digest;
-  return changed && saved->kind() == "character" ? nullptr : std::move(saved);
+  std::set<std::string> known;
+  for (int32_t id = 0; id < saved->vocab_size(); ++id) known.insert(saved->token_bytes(id));
+  const bool has_all = std::ranges::all_of(texts.summary.characters, [&](const auto& c) { return known.contains(c); });
+  return has_all ? std::move(saved) : nullptr;
 }
 
 std::unique_ptr<train::Dataset> make_chat_dataset(const TrainOptions& o, const Texts& texts) {
   std::unique_ptr<data::Tokenizer> tokenizer = given_tokenizer(o, texts, true);
-  const std::string where = o.init ? *o.init : o.tokenizer ? *o.tokenizer : "the run's checkpoint";
+  const std::string where = o.init && !o.resume ? *o.init : o.tokenizer ? *o.tokenizer : "the run's checkpoint";
   data::ChatTemplate chat = o.chat_template.empty() ? data::chat_template_of(*tokenizer, where)
                                                     : data::chat_template_named(o.chat_template, tokenizer.get());
   // The checkpoints and the exported model store this template.

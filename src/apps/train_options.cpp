@@ -153,7 +153,7 @@ void complete_shape(TrainOptions& o) {
       throw core::UsageError(fmt::format("--dim is {}, expected a multiple of --heads {}{}", m.dim, m.n_heads,
                                          core::info(m.family).latent ? "" : "; or give --head-dim"));
     }
-    m.head_dim = m.dim / m.n_heads;
+    if (!core::info(m.family).latent) m.head_dim = m.dim / m.n_heads;
   }
   if (given("--context") && !given("--window")) c.window = std::min(c.window, m.context_length);
   if (given("--lr") && !given("--min-lr")) c.min_lr = std::min(c.min_lr, c.lr);
@@ -181,12 +181,17 @@ void complete_experts(TrainOptions& o) {
   train::TrainConfig& c = o.config;
   core::ModelConfig& m = c.model;
   const auto& given = o.request.given;
-  if (m.n_experts == 0 || o.resume) return;
+  if (m.n_experts == 0) return;
+  if (o.resume) {  // a checkpoint has all values, but --hidden-dim may be repeated
+    if (!core::info(m.family).mixture.own_width) m.hidden_dim = m.expert_dim;
+    return;
+  }
   if (m.experts_per_token == 0) m.experts_per_token = std::min<int64_t>(2, m.n_experts);
   // By default, a token's experts together have the width of the dense network. Widths are multiples of 8, because
   // transformers' grouped matrix products require rows that are multiples of 16 bytes.
   constexpr int64_t kMultiple = 8;
-  if (m.expert_dim == 0) {
+  const bool derives_width = m.expert_dim == 0;
+  if (derives_width) {
     const int64_t width = m.hidden_dim / (m.experts_per_token + c.shared_experts);
     m.expert_dim = std::max(kMultiple, width / kMultiple * kMultiple);
   }
@@ -205,7 +210,12 @@ void complete_experts(TrainOptions& o) {
   if (o.init) return;
   const core::FamilyInfo& family = core::info(m.family);
   if (!given("--normalize-routes")) m.normalize_routes = family.mixture.normalizes;
-  if (!family.mixture.own_width) m.hidden_dim = m.expert_dim;  // the family's files store only one width
+  if (family.mixture.own_width) return;
+  if (!derives_width && m.hidden_dim != m.expert_dim && o.request.typed("--hidden-dim")) {
+    throw core::UsageError(fmt::format("--hidden-dim has no effect with --expert-dim {} in the family {}; remove it",
+                                       m.expert_dim, family.name));
+  }
+  m.hidden_dim = m.expert_dim;  // the family's files store only one width
 }
 
 // Sets values that the family determines and that have no flags. The soft caps have the values of Gemma 2.
@@ -273,6 +283,11 @@ void complete_options(TrainOptions& o, const TrainOptions& first, int argc, char
     o.resume = true;
     choose_run(o, dataset);
     const train::TrainerState saved = train::read_trainer_state(o.choice->path / "checkpoints" / "last");
+    if (!restarted && !first.dump_grads.empty() && saved.step > 0) {
+      throw core::UsageError(
+          fmt::format("--dump-grads writes the first step's gradients, but --resume continues after step {}; remove it",
+                      saved.step));
+    }
     c = saved.config;
     o.eval = saved.source.eval_path;
     if (!saved.base.empty()) o.init = saved.base;

@@ -53,7 +53,7 @@ float AdapterInfo::scale(float factor) const {
 std::vector<TensorSpec> adaptable_matrices(const ModelConfig& config) {
   std::vector<TensorSpec> matrices = tensor_manifest(config);
   std::erase_if(matrices, [&](const TensorSpec& spec) {
-    return spec.layer < 0 || spec.layer >= config.n_layers || !spec.is_matrix() || spec.is_stack() ||
+    return spec.layer < 0 || spec.layer >= config.n_layers || !spec.is_matrix() || spec.is_stack() || spec.is_fused() ||
            spec.role == Role::Router;
   });
   return matrices;
@@ -72,15 +72,19 @@ const TensorSpec& matrix_of(const Adapter::Part& part, std::span<const TensorSpe
   return *found;
 }
 
-void require_parts_of(const Adapter& adapter, const AdapterInfo& info, const std::string& where) {
+std::vector<Role> roles_of(const Adapter& adapter) {
   std::set<Role> roles;
+  for (const Adapter::Part& part : adapter.parts) roles.insert(part.role);
+  return {roles.begin(), roles.end()};
+}
+
+void require_parts_of(const Adapter& adapter, const AdapterInfo& info, const std::string& where) {
   for (const Adapter::Part& part : adapter.parts) {
-    roles.insert(part.role);
     require(std::cmp_equal(part.rank, info.rank) && part.scale == info.scale(),
             "{}: a part has rank {} and scale {}, but the adapter has {} and {}", where, part.rank, part.scale,
             info.rank, info.scale());
   }
-  require(std::ranges::equal(roles, info.targets), "{}: the adapter's parts do not match its targets", where);
+  require(roles_of(adapter) == info.targets, "{}: the adapter's parts do not match its targets", where);
 }
 
 Adapter sum_of(std::span<const Adapter> adapters) {

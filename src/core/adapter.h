@@ -51,13 +51,16 @@ struct AdapterPath {
   float scale = 1.0F;
 };
 
-/// Returns the matrices that an adapter may change: those of the layers, except routers and stacks (of experts, WkB and
-/// WvB), and not those of the MTP module.
+/// Returns the matrices that an adapter may change: those of the layers, except routers, stacks (of experts, WkB and
+/// WvB) and parts of fused matrices, to which peft and llama.cpp apply adapters; and not those of the MTP module.
 [[nodiscard]] std::vector<TensorSpec> adaptable_matrices(const ModelConfig& config);
 
 /// Returns the element of `matrices` that `part` updates. Throws Error that begins with `where` if there is none.
 [[nodiscard]] const TensorSpec& matrix_of(const Adapter::Part& part, std::span<const TensorSpec> matrices,
                                           const std::string& where);
+
+/// Returns the roles of the adapted matrices, in manifest order, as in AdapterInfo::targets.
+[[nodiscard]] std::vector<Role> roles_of(const Adapter& adapter);
 
 /// Throws Error that begins with `where` unless all parts have the rank, scale and targets of `info`.
 void require_parts_of(const Adapter& adapter, const AdapterInfo& info, const std::string& where);

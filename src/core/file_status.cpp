@@ -36,6 +36,13 @@ void require_path(const fs::path& path) {
 
 bool path_exists(const fs::path& path) { return fs::exists(status_of(path)); }
 bool is_folder(const fs::path& path) { return fs::is_directory(status_of(path)); }
+
+std::string plain_name(const fs::path& path) {
+  fs::path file = absolute_path(path).lexically_normal();
+  if (!file.has_filename()) file = file.parent_path();
+  return (is_folder(file) ? file.filename() : file.stem()).string();
+}
+
 bool is_plain_file(const fs::path& path) { return fs::is_regular_file(status_of(path)); }
 
 uint64_t size_of_file(const fs::path& path) {

@@ -98,6 +98,8 @@ struct TensorSpec {
   bool gguf_writes_fused = false;
 
   [[nodiscard]] int64_t elements() const;
+  /// Returns true if the files that Folio writes store the tensor as rows of a fused one.
+  [[nodiscard]] bool is_fused() const { return gguf_writes_fused || !hf_fused.name.empty(); }
   [[nodiscard]] bool is_stack() const { return shape.size() == 3; }
   /// Returns true for tensors of the routed experts, whose first dimension is the index of the expert.
   [[nodiscard]] bool of_experts() const;

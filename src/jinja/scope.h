@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 
+#include "core/error.h"
 #include "jinja/value.h"
 
 namespace folio::data::jinja {
@@ -22,11 +23,24 @@ struct Loop {
   std::optional<std::vector<Value>> changed{};  ///< last arguments of loop.changed()
   std::function<Value(const Value&)> call{};    ///< recursive loops: returns the body's output for another list
   std::optional<int64_t> n_items{};
+  bool is_filtering = false;  ///< true while accepts() runs, whose template code may have this loop in a namespace
 
+  /// Returns true if the loop's filter accepts the item.
+  bool passes(const Value& item) {
+    if (!accepts) return true;
+    is_filtering = true;
+    const bool passed = accepts(item);
+    is_filtering = false;
+    return passed;
+  }
+  void require_idle() const {
+    if (is_filtering) core::fail("the condition of a loop cannot use the later items of the same loop");
+  }
   const std::optional<Value>& peek() {
+    require_idle();
     while (!ahead && next < items.size()) {
       Value item = items[next++];
-      if (!accepts || accepts(item)) ahead = std::move(item);
+      if (passes(item)) ahead = std::move(item);
     }
     return ahead;
   }
@@ -36,7 +50,7 @@ struct Loop {
     const bool has_next = peek().has_value();
     std::vector<Value> rest;
     for (; next < items.size(); ++next) {
-      if (!accepts || accepts(items[next])) rest.push_back(items[next]);
+      if (passes(items[next])) rest.push_back(items[next]);
     }
     items = std::move(rest);
     next = 0;

@@ -300,7 +300,7 @@ Value pad(Session& session, const Value& self, const Arguments& arguments) {
 Value zfill(Session& session, const Value& self, const Arguments& arguments) {
   TextView text = text_of(self);
   const bool has_sign = !text.empty() && (code_of(text[0]) == U'-' || code_of(text[0]) == U'+');
-  const int64_t width = integer(bind(arguments, {"width"}, 1)[0], 0) - (has_sign ? 1 : 0);
+  const int64_t width = std::max<int64_t>(integer(bind(arguments, {"width"}, 1)[0], 0), 0) - (has_sign ? 1 : 0);
   const Value zero = session.text(U"0");
   const Value number = padded(session, text.substr(has_sign ? 1 : 0), width, &zero, Place::Right);
   return session.text(Text(text.substr(0, has_sign ? 1 : 0)) + *number.text());

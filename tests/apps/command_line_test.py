@@ -144,6 +144,15 @@ def test_invalid_prompts_are_rejected(golden_gguf, json):
     refuse(WRONG_USAGE, "one", "two", parts=["two"])
 
 
+@pytest.mark.parametrize("code, arguments, part", [
+    (WRONG_USAGE, ["explain", "a", "--token", "a\nb"], r'"a\x0Ab" has 3 tokens, expected 1'),
+    (FAILED, ["explain", "a", "--ablate", "0\x1b[m"], r'"0\x1B[m" is not a place: expected a layer'),
+    (WRONG_USAGE, ["generate", "--logit-bias", "a\nb"], r'"a\x0Ab", expected ID=BIAS'),
+    (FAILED, ["perplexity", "--text", "/a\nb"], r"/a\x0Ab: no such file")])
+def test_errors_escape_control_characters(code, arguments, part):
+    assert_refused(run(*arguments, "-m", GOLDEN), code, part)
+
+
 # ---- bench, inspect ----
 
 def test_bench_json(golden_gguf):
@@ -206,6 +215,21 @@ def test_bench_times_operations(golden_gguf, tmp_path):
 def test_bench_ops_rejects_other_flags(golden_gguf):
     assert_refused(run("bench", "--trace", "trace.json", "-m", golden_gguf), 2, "--trace", "--ops")
     assert_refused(run("bench", "--ops", "--shards", "2", "-m", golden_gguf), 2, "--ops", "--shards")
+
+
+def test_bench_rejects_what_it_cannot_measure(golden_gguf, tmp_path):
+    (tmp_path / "schemas").write_text('\n{"const": 3}\n')
+    (tmp_path / "bad").write_text('{"const": 3}\n\n{\n')
+    flags = ["-m", golden_gguf, "-t", "1", "--repetitions", "1", "--prompt-tokens", "40", "--gen-tokens", "1"]
+    for more, code, *parts in [
+        (["--batch", "300"], WRONG_USAGE, "--batch 300", "256"),
+        (["--batch", "300", "--ops"], WRONG_USAGE, "--batch 300", "256"),
+        (["--batch", "128"], FAILED, "--batch", "--prompt-tokens"),
+        (["--batch", "64", "--json-schemas", tmp_path / "schemas"], FAILED, "--batch"),
+        (["--batch", "2", "--json-schemas", tmp_path / "bad"], FAILED, tmp_path / "bad:3: ", "invalid JSON"),
+        (["--memory", "--ops"], WRONG_USAGE, "--memory", "--ops"),
+    ]:
+        assert_refused(run("bench", *flags, *more), code, *parts)
 
 
 def test_bench_measures_memory_without_a_model():

@@ -140,6 +140,16 @@ def test_named_template_is_saved_with_the_model(home, published):
     train(home, "--init", published, "--out", home / "zephyr", "--steps", "1", "--chat-template", "zephyr", *FLAGS)
     field = gguf.GGUFReader(home / "zephyr/model.gguf").fields["tokenizer.chat_template"]
     assert "<|assistant|>" in field.contents()
+    train(home, "--init", published, "--lora-rank", "2", "--out", home / "adapter", "--steps", "1", "--chat-template",
+          "zephyr", *FLAGS)
+    (home / "adapter/summary.txt").unlink()  # as if killed at its end
+    assert "resumed at step 1" in train(home, "--out", home / "adapter", "--resume").stdout
+
+
+def test_test_split_is_not_trained_on(home, published):
+    done = train(home, "--init", published, "--eval", home / "eval.jsonl.gz", "--test-fraction", "0.5", "--out",
+                 home / "half", "--steps", "1", *FLAGS)
+    assert "training: 15 conversations, " in done.stdout and "validation: 9 conversations, " in done.stdout
 
 
 def test_resumed_run_is_bit_exact(home, published):
@@ -183,3 +193,10 @@ def test_validation_on_another_text(home):
     assert f"a: {len(TEXT)} training, 200 validation tokens" in done.stdout
     done = run("verify", home / "text/checkpoints/last", home / "text/model.gguf", home=home)
     assert done.returncode == FAILED and "was validated on a separate text; give a text with --text FILE" in done.stderr
+    # A run with another model's characters resumes, although its text lacks some of them.
+    (home / "c.txt").write_text(TEXT + "äöü")
+    succeed("train", home / "c.txt", "--out", home / "base", *small, home=home)
+    command = ["train", home / "a.txt", "--out", home / "tuned"]
+    succeed(*command, "--init", home / "base/model.gguf", "--eval", home / "b.txt", *small, home=home)
+    (home / "tuned/model.gguf").unlink()  # as if killed before the export
+    assert "resumed at step 1" in succeed(*command, "--resume", home=home).stdout

@@ -161,6 +161,7 @@ def test_verify_locates_differences_of_gpt_oss(home, run_of_gpt_oss, tensor, pla
     ([*EXPERTS, "--recompute", "true"], ["--recompute"]),
     ([*EXPERTS, "--shared-experts", "1", "--shared-dim", "7"], ["--shared-experts", "--shared-dim"]),
     (["--experts", "2", "--experts-per-token", "3"], ["experts_per_token is 3", "[1, 2]"]),
+    ([*EXPERTS, "--expert-dim", "32"], ["--hidden-dim has no effect with --expert-dim 32 in the family mixtral"]),
     (["--experts-per-token", "3"], ["--experts-per-token", "--experts 0"]),
     (["--balance", "bias"], ["--balance", "--experts 0"]),
     (["--shared-experts", "1"], ["--shared-experts", "--experts 0"]),

@@ -169,6 +169,7 @@ def test_invalid_options_are_rejected_by_name(home):
 def test_run_resumes_only_with_its_base(home):
     base = export(GOLDEN, home / "moved.gguf", "--type", "f16")
     train(home, base, home / "based", "--lr", LR)
+    (home / "based/summary.txt").unlink()  # as if killed at its end
     (home / "moved.gguf").rename(home / "away.gguf")
     export(GOLDEN, home / "moved.gguf", "--type", "f32")
     resume = ["train", home / "kings.txt", "--out", home / "based", "--resume"]

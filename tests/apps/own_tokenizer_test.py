@@ -54,6 +54,7 @@ def test_errors_are_one_line(home, tmp_path):
         out = tmp_path / "run"
         assert_refused(run("train", home / "book.txt", "--out", out, *SMALL_RUN, "--tokenizer", name, home=home), code, *parts)
         assert not out.exists()
+    assert_refused(run("tokenize", "train", home / "book.txt", "-o", tmp_path / "tokenizer_config.json"), WRONG_USAGE, "--out")
     refused("bpe:many", WRONG_USAGE, "bpe:N")
     refused("bpe:100", FAILED, "too small", "257")
     refused(tmp_path / "none.json", FAILED, "none.json")

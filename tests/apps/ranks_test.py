@@ -132,6 +132,7 @@ def test_differently_started_ranks_are_rejected(args_of, parts, tmp_path):
     (3, ["--pipeline-parallel", 3], FAILED, ["--pipeline-parallel 3", "2 layers"]),
     (3, ["--pipeline-parallel", 2], WRONG_USAGE, ["--pipeline-parallel 2", "3 ranks"]),
     (2, ["--shards", 2], WRONG_USAGE, ["--shards", "WORLD_SIZE is 2"]),
+    (2, ["--shards", 1, "--device", "cuda"], WRONG_USAGE, ["--device", "WORLD_SIZE is 2"]),
     (2, ["--device", "cuda"], WRONG_USAGE, ["--device", "WORLD_SIZE is 2"]),
 ])
 def test_indivisible_models_are_rejected(n, flags, code, parts, tmp_path):

@@ -128,6 +128,24 @@ def test_run_resumes_without_its_gpu(home):
     assert "device cuda -> cpu" in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize("flags", [["--family", "youtu"], ["--experts", "4"]])
+def test_resume_accepts_the_flags_of_the_start(home, flags):
+    flags = [*flags, "--steps", "2", "--out", home / "r"]
+    train(home, *flags)
+    (home / "r/model.gguf").unlink()  # as if killed before the export
+    refused = train(home, *flags, "--resume", "--dump-grads", home / "g", ok=False)
+    assert_refused(refused, WRONG_USAGE, "--dump-grads", "--resume continues after step 2")
+    assert "resumed at step 2" in train(home, *flags, "--resume").stdout
+
+
+def test_force_keeps_the_run_if_gradients_cannot_be_written(home):
+    train(home, "--steps", "1", "--out", home / "r")
+    for file, part in ((home / "none/g", f"the folder {home}/none does not exist"), (home, "it is a folder")):
+        done = train(home, "--steps", "1", "--out", home / "r", "--force", "--dump-grads", file, ok=False)
+        assert_refused(done, FAILED, f"--dump-grads {file}: {part}")
+        assert (home / "r/model.gguf").exists()
+
+
 def test_config_of_a_run_reproduces_it(home):
     train(home, "--steps", "7", "--dropout", "0.2", "--tie-embeddings", "false", "--norm-eps", "1e-6",
           "--rope-theta", "777", "--seed", "5", "--log-every", "1", "--out", home / "a")
@@ -242,6 +260,7 @@ def test_config_keeps_llama_3_rope_scaling(home):
     (["--recompute", "true", "--fused", "false"], ["--recompute", "--fused false"]),
     (["--steps", "5", "--minutes", "1"], ["--steps", "--minutes"]),
     (["--rope-scaling-high", "8"], ["--rope-scaling-high", "--rope-scaling 1"]),
+    (["--profile", "--trace", "t.json"], ["--trace", "--profile"]),
 ])
 def test_flags_without_effect_are_rejected(home, flags, parts):
     done = run("train", home / "cats.txt", *SMALL_RUN, *flags, home=home)

@@ -32,6 +32,13 @@ TEST(FileStatus, FollowsLinksToFilesAndFolders) {
   EXPECT_EQ(without_links(dir / "." / "link"), without_links(dir / "file"));
 }
 
+TEST(FileStatus, PlainNamesOfFoldersKeepTheirDots) {
+  const TempDir dir;
+  fs::create_directory(dir / "Model-1.5B");
+  for (const char* name : {"Model-1.5B", "Model-1.5B/", "Model-1.5B/.", "Model-1.5B.gguf"})
+    EXPECT_EQ(plain_name(dir / name), "Model-1.5B");
+}
+
 TEST(FileStatus, ErrorsNameThePathAndTheReason) {
   const TempDir dir;
   fs::create_symlink("loop", dir / "loop");

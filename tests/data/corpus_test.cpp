@@ -83,6 +83,16 @@ TEST(Corpus, CorpusNameIsTheFileStem) {
   EXPECT_EQ(corpus.path, folder / "sonnets.txt");
 }
 
+TEST(Corpus, FoldersAreNamedWithoutTheirPath) {
+  const TempDir folder;
+  for (const char* path : {"poems", "poems/", "poems/.", "poems/new/..", "poems/new/../"}) {
+    EXPECT_EQ(dataset_name((folder / path).string()), "poems") << path;
+  }
+  EXPECT_EQ(dataset_name("."), std::filesystem::current_path().stem());
+  EXPECT_EQ(dataset_name(".."), std::filesystem::current_path().parent_path().stem());
+  EXPECT_EQ(dataset_name("/"), "text");
+}
+
 TEST(Corpus, ErrorsNameMissingAndEmptyFiles) {
   const TempDir folder;
   write_bytes(folder / "empty.txt", "");

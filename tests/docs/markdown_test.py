@@ -188,7 +188,7 @@ def test_every_study_is_listed():
     assert studies - {name for name in studies if any(f"{name}/README.md" in link for link in links)} == set()
 
 
-WORDS = {ROOT / "README.md": 900, ROOT / "BENCHMARKS.md": 2200, ROOT / "CHANGELOG.md": 1400}
+WORDS = {ROOT / "README.md": 900, ROOT / "BENCHMARKS.md": 2200, ROOT / "CHANGELOG.md": 1600}
 WORDS |= {page: 1200 for page in PAGES if page.is_relative_to(ROOT / "docs")}
 GENERATED = ROOT / "docs/cli"  # table cells are copied from --help and may be long
 

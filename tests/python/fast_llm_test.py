@@ -150,6 +150,10 @@ def test_invalid_requests_are_rejected(adapter):
                 adapter.fetch_response(result)
     with pytest.raises(TypeError, match="top_q"):
         adapter.response("K", top_q=1)
+    with pytest.raises(TypeError, match="one_by_one"):  # only for stream_response()
+        adapter.response("K", one_by_one=False)
+    with pytest.raises(TypeError, match="max_length and output_token_limit are the same option"):
+        adapter.response("K", max_length=1, output_token_limit=2)
     with pytest.raises(ValueError, match="temperature"):
         adapter.response("K", temperature=-1)
     with pytest.raises(ValueError, match="top_p"):

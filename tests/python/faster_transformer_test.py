@@ -223,6 +223,20 @@ def test_invalid_inputs_are_rejected(llama, prompts, change, error, message):
     assert not outputs["output_ids"].any()
 
 
+@pytest.mark.parametrize("change, message", [
+    ({"input_ids": None}, "input tensor input_ids is missing"),
+    ({"input_ids": [[1, 2], [3]]}, "input_ids has rows of unequal lengths; pad them"),
+    ({"input_ids": np.zeros((0, 3), np.int32)}, r"input_ids has shape \[0, 3\], expected"),
+    ({"input_lengths": 3}, r"input_lengths has shape \[\], expected"),
+    ({"output_seq_len": [9, 9]}, r"output_seq_len has shape \[2\], expected \[1\] or \[5\]"),
+])
+def test_outputs_for_invalid_inputs_are_rejected(llama, prompts, change, message):
+    inputs = {name: value for name, value in {**batch(prompts), **change}.items() if value is not None}
+    for call in (llama.outputs, lambda tensors: llama.forward(llama.outputs(batch(prompts)), tensors)):
+        with pytest.raises((folio.Error, ValueError), match="^" + message):
+            call(inputs)
+
+
 def test_invalid_outputs_and_options_are_rejected(llama, prompts):
     inputs = batch(prompts)
     outputs = llama.outputs(inputs)

@@ -127,6 +127,7 @@ def test_finish_reasons(model):
     (ValueError, ["'choice'"], {"choice": []}),
     (ValueError, ["'regex'", "'choice'", "remove one of them"], {"regex": "a", "choice": ["a"]}),
     (ValueError, ["'json_schema'", "'grammar'", "remove one of them"], {"json_schema": {}, "grammar": 'root ::= "a"'}),
+    (ValueError, ["'regex'", "'guided_regex'", "remove one of them"], {"regex": "a", "guided_regex": "b"}),
     (ValueError, ["free_whitespace is for a json_schema"], {"regex": "a", "free_whitespace": True}),
     (TypeError, ["'tools' is an option of the server's alone"], {"tools": []}),
 ], ids=str)

@@ -65,6 +65,8 @@ def test_list_of_prompts_matches_single_prompts(model):
     ids = [model.tokenizer.encode(prompt) for prompt in PROMPTS]
     assert model.generate(ids, max_tokens=30, seed=1) == alone
     assert model.generate(np.array(ids[0]), max_tokens=30, seed=1) == alone[0]
+    assert model.generate([np.array(one) for one in ids], max_tokens=30, seed=1) == alone
+    assert model.generate(np.array([ids[0]] * 2), max_tokens=30, seed=1) == [alone[0]] * 2
     several = model.generate(PROMPTS[:2], max_tokens=30, seed=1, n=3)
     assert [each[0] for each in several] == alone[:2] and [len(each) for each in several] == [3, 3]
     assert model.generate(PROMPTS[0], max_tokens=30, seed=1, n=3) == several[0]

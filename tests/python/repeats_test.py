@@ -90,6 +90,52 @@ def test_stream_may_be_interrupted_twice():
             assert what_a_client_has(sent + b"".join(rest(piece) for piece in third)) == whole
 
 
+def call_events(n):
+    """Returns the events of an answer with reasoning, content and two calls, in pieces of n characters."""
+    def pieces(text):
+        return [text[i:i + n] for i in range(0, len(text), n)]
+
+    deltas = [{"role": "assistant", "content": ""}]
+    deltas += [{"reasoning_content": piece, "reasoning": piece} for piece in pieces("Let me think. ")]
+    deltas += [{"content": piece} for piece in pieces("Two calls:")]
+    for i, name in enumerate("fg"):
+        call = {"id": "call_" + name, "type": "function", "function": {"name": name, "arguments": ""}}
+        calls = [call, *({"function": {"arguments": piece}} for piece in pieces('{"x": 12}'))]
+        deltas += [{"tool_calls": [{"index": i, **call}]} for call in calls]
+    choices = [{"index": 0, "delta": delta, "finish_reason": None, "logprobs": None} for delta in deltas]
+    choices[-1]["finish_reason"] = "tool_calls"
+    return [b"data: " + json.dumps({"id": "a", "choices": [choice]}).encode() + b"\n\n" for choice in choices]
+
+
+def merge(whole, delta):
+    """Adds a delta to `whole`: appends texts, and merges list elements of equal index."""
+    for key, value in delta.items():
+        if isinstance(value, str):
+            whole[key] = whole.get(key, "") + value
+        elif isinstance(value, dict):
+            merge(whole.setdefault(key, {}), value)
+        elif isinstance(value, list):
+            for one in value:
+                merge(whole.setdefault((key, one["index"]), {}), one)
+    return whole
+
+
+def test_reasoning_and_calls_are_continued():
+    def merged(stream):
+        whole = {}
+        for line in stream.split(b"\n\n")[:-1]:
+            merge(whole, json.loads(line[6:]))
+        return whole["choices", 0]
+
+    first = call_events(3)
+    expected = merged(b"".join(first))
+    assert expected["delta"]["tool_calls", 1]["function"] == {"name": "g", "arguments": '{"x": 12}'}
+    for at in range(1, len(first)):
+        sent = b"".join(first[:at])
+        for n in (1, 3, 100):
+            assert merged(sent + b"".join(map(Rest(sent), call_events(n)))) == expected, (at, n)
+
+
 def test_errors_are_passed_on():
     error = b'data: {"error":{"message":"the server is shutting down"}}\n\n'
     assert Rest(events_of(True, False, 1)[0])(error) == error

@@ -95,3 +95,23 @@ def test_closing_the_model_ends_running_requests(golden_gguf):
         model.close()
     with pytest.raises(folio.Error, match="closed"):
         ask(service, body=body())
+
+
+def test_complete_needs_no_key(golden_gguf):
+    with folio.Model(golden_gguf, threads=1) as model:
+        assert ask(Service(model, api_key="secret"), body=body()).status == 401
+        assert model.complete("ROMEO:", max_tokens=3)["usage"]["completion_tokens"] == 3
+
+
+def test_complete_fails_if_the_model_is_closed_meanwhile(golden_gguf, monkeypatch):
+    def request(*args):
+        reply = own_request(*args)
+        model.generate("a", max_tokens=1)  # when this returns, the request runs
+        model.close()
+        return reply
+
+    model = folio.Model(golden_gguf, threads=1)
+    own_request = Service(model).request
+    monkeypatch.setattr(model._service, "request", request)
+    with pytest.raises(folio.Error, match="closed"):
+        model.complete("ROMEO:", max_tokens=200, n=50)

@@ -27,6 +27,16 @@ Rejection misfit(const char* what, int64_t n, const char* axis, int64_t parts, b
              n, what, parts);
 }
 
+// Returns a list for --lora-targets of the matrices that can have adapters, such as "o,down".
+std::string adaptable_targets(const core::ModelConfig& model) {
+  std::vector<const char*> names{"q", "k", "v", "o", "gate", "up", "down"};
+  const auto matrices = core::adaptable_matrices(model);
+  std::erase_if(names, [&](const char* name) {
+    return std::ranges::find(matrices, lora::lora_targets(name).front(), &core::TensorSpec::role) == matrices.end();
+  });
+  return fmt::format("{}", fmt::join(names, ","));
+}
+
 std::vector<Rejection> table(const TrainConfig& c, const RunRequest& request) {
   const core::ModelConfig& model = c.model;
   const core::FamilyInfo& family = core::info(model.family);
@@ -41,6 +51,7 @@ std::vector<Rejection> table(const TrainConfig& c, const RunRequest& request) {
   const int64_t position_parts = (mesh.context > 1 ? 2 * mesh.context : 1) * mesh.tensor;
   const std::string optimizer = fmt::format("--optimizer {}", c.optimizer);
   const std::string schedule = fmt::format("--schedule {}", c.schedule);
+  const std::string adaptable = lora ? adaptable_targets(model) : "all";
 
   return {
       // Flags that have no effect because of another setting.
@@ -62,6 +73,7 @@ std::vector<Rejection> table(const TrainConfig& c, const RunRequest& request) {
       idle({"--steps", "--max-iters", "--epochs"}, c.minutes > 0.0, "--minutes", "remove --minutes"),
       idle({"--steps", "--max-iters"}, c.epochs > 0.0, "--epochs", "remove --epochs"),
       idle({"--validation-fraction"}, request.given("--eval"), "--eval", "remove --eval"),
+      idle({"--dump-batches", "--dump-grads", "--trace"}, request.given("--profile"), "--profile", "remove --profile"),
       idle({"--rope-scaling-low", "--rope-scaling-high", "--rope-scaling-context"}, !model.rope_scaling.active(),
            "--rope-scaling 1", "raise --rope-scaling"),
 
@@ -91,6 +103,9 @@ std::vector<Rejection> table(const TrainConfig& c, const RunRequest& request) {
       row(lora && experts, "--lora-rank does not support models with experts"),
       row(lora && model.latent(), "--lora-rank does not support latent attention, which the family {} has",
           family.name),
+      row(lora && !std::ranges::includes(lora::lora_targets(adaptable), lora::lora_targets(c.lora_targets)),
+          "--lora-targets {}: files of the family {} fuse some of these matrices; use --lora-targets {}",
+          c.lora_targets, family.name, adaptable),
       row(galore && model.latent(), "--optimizer galore does not support latent attention; use adamw or muon"),
       row(mesh.context > 1 && model.latent(),
           "--context-parallel does not support latent attention, which the family {} has; use another mesh",

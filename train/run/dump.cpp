@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "core/error.h"
 #include "core/file_io.h"
 #include "core/file_status.h"
 #include "train/run/trainer.h"
@@ -46,6 +47,12 @@ void write_batches(const fs::path& path, const data::BatchOf& batches, const Tra
 
 void Trainer::dump(const fs::path& batches, const fs::path& gradients) {
   if (!batches.empty() && world_->is_first()) write_batches(batches, batches_, config());
+  if (!gradients.empty() && world_->is_first() && !frozen_) {  // of adapters, write_gradients() makes the folder
+    const fs::path folder = core::absolute_path(gradients).parent_path();
+    core::require(core::is_folder(folder), "--dump-grads {}: the folder {} does not exist", gradients.string(),
+                  folder.string());
+    core::require(!core::is_folder(gradients), "--dump-grads {}: it is a folder, expected a file", gradients.string());
+  }
   gradients_path_ = gradients;
 }
 

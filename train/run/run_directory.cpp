@@ -29,7 +29,7 @@ void remove_run(const fs::path& run) {
     core::require(!error, "cannot remove {}: {}", path.string(), error.message());
   };
   for (const char* name :
-       {"model.gguf", "checkpoints/last", "checkpoints", "log.jsonl", "loss.svg", "config.toml", "summary.txt"}) {
+       {"model.gguf", "summary.txt", "checkpoints/last", "checkpoints", "log.jsonl", "loss.svg", "config.toml"}) {
     remove(run / name);
   }
   std::error_code unreadable;  // ignored: the removals above report a folder that cannot be accessed
@@ -94,6 +94,8 @@ RunLock lock_run(const fs::path& run) {
 
 RunState run_state(const fs::path& run) {
   if (core::path_exists(run / "model.gguf")) return RunState::Finished;
+  const bool adapters = core::path_exists(run / "checkpoints" / "last" / "adapter_config.json");
+  if (adapters && core::path_exists(run / "summary.txt")) return RunState::Finished;
   std::error_code error;
   const bool has_link = fs::is_symlink(fs::symlink_status(run / "checkpoints" / "last", error));
   if (has_link || core::path_exists(run / "log.jsonl")) return RunState::Unfinished;

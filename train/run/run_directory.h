@@ -18,8 +18,9 @@ using RunLock = std::shared_ptr<const int>;
 
 enum class RunState { Absent, Unfinished, Finished };
 
-/// Returns Finished if model.gguf exists, Unfinished if a checkpoint or a log exists, else Absent. A run killed
-/// before its first checkpoint is Absent, but has trained no steps: it saves a checkpoint before its first step.
+/// Returns Finished if model.gguf exists, or for adapters, which have none, summary.txt; Unfinished if a checkpoint or
+/// a log exists, else Absent. A run killed before its first checkpoint is Absent, but has trained no steps: it saves a
+/// checkpoint before its first step.
 [[nodiscard]] RunState run_state(const std::filesystem::path& run);
 
 struct RunChoice {

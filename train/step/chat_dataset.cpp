@@ -19,15 +19,15 @@ using data::ChatExample;
 using ChatSplits = data::SplitsOf<std::vector<data::StoredConversation>>;
 
 // Splits conversations at random, since neighboring conversations in a file are often similar.
-ChatSplits drawn_splits(std::vector<data::StoredConversation> all, const TrainConfig& c) {
+ChatSplits drawn_splits(std::vector<data::StoredConversation> all, double validation_fraction, double test_fraction) {
   const auto n = static_cast<double>(all.size());
   const auto share = [&](double fraction) { return static_cast<size_t>(std::ceil(n * fraction - 1e-6)); };
-  const size_t n_validation = share(c.validation_fraction);
-  const size_t n_test = share(c.test_fraction);
+  const size_t n_validation = share(validation_fraction);
+  const size_t n_test = share(test_fraction);
   core::require(n_validation + n_test < all.size(),
                 "{} conversations leave none for training with --validation-fraction {:g} and --test-fraction {:g}; "
                 "add more or validate on others with --eval",
-                all.size(), c.validation_fraction, c.test_fraction);
+                all.size(), validation_fraction, test_fraction);
   constexpr uint64_t kSeed = 1;
   std::vector<size_t> order(all.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -94,8 +94,13 @@ ChatDataset::ChatDataset(const data::TextFiles& texts, const data::TextFiles* ev
   if (eval != nullptr) source_.eval_path = paths_of(*eval);
   std::vector<data::StoredConversation> all = data::read_conversations(texts.documents);
   core::require(!all.empty(), "{} has no conversations", texts.paths.front());
-  ChatSplits splits = eval == nullptr ? drawn_splits(std::move(all), config)
-                                      : ChatSplits{std::move(all), data::read_conversations(eval->documents), {}};
+  ChatSplits splits;
+  if (eval == nullptr || config.test_fraction > 0.0) {
+    splits = drawn_splits(std::move(all), eval == nullptr ? config.validation_fraction : 0.0, config.test_fraction);
+  } else {
+    splits.train = std::move(all);  // in the order of the file
+  }
+  if (eval != nullptr) splits.validation = data::read_conversations(eval->documents);
   core::require(!splits.validation.empty(), "{} has no conversations", eval == nullptr ? "" : eval->paths.front());
   const data::ChatRenderer renderer(*tokenizer_, chat);
   sample_ = sample_of(splits.validation, *tokenizer_, chat, renderer, config.window);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/utf8.h"
 #include "data/tokenizers/byte_level.h"
 
 namespace folio::data {
@@ -38,7 +39,14 @@ class BpeTrainer {
     core::require(options.vocab_size >= std::ssize(options.special_tokens) + 256,
                   "a vocabulary of {} tokens is too small for 256 bytes and {} special tokens; use at least {}",
                   options.vocab_size, options.special_tokens.size(), 256 + options.special_tokens.size());
-    for (const std::string& token : options.special_tokens) add_token(token, PieceType::Control);
+    for (const std::string& token : options.special_tokens) {
+      core::require(core::is_utf8(token), "--special \"{}\" is not UTF-8; use a text such as \"<|end|>\"",
+                    core::printable(token));
+      add_token(token, PieceType::Control);
+    }
+    for (const std::string& token : options.special_tokens) {  // a file would spell a token of these bytes the same
+      if (const auto bytes = byte_level_to_bytes(token)) ids_.try_emplace(*bytes, ids_.at(token));
+    }
     add_bytes();
     for (const WordCounts::Word& word : words) {
       starts_.push_back(symbols_.size());
@@ -69,12 +77,18 @@ class BpeTrainer {
 
  private:
   // Adds a token if no token has these bytes yet; different merges can produce the same bytes. Returns the token's ID.
+  // Throws core::Error if a special token has the bytes of a normal one, which no text could then contain.
   int32_t add_token(const std::string& bytes, PieceType type) {
     const auto [found, is_new] = ids_.try_emplace(bytes, static_cast<int32_t>(vocabulary_.pieces.size()));
     if (is_new) {
       vocabulary_.pieces.push_back(bytes);
       vocabulary_.types.push_back(type);
     }
+    const auto id = static_cast<size_t>(found->second);
+    core::require(vocabulary_.types[id] == type,
+                  "--special \"{0}\" is also a byte or a word of the texts; use a text that no word contains, such as "
+                  "\"<|{0}|>\"",
+                  core::printable(vocabulary_.pieces[id]));
     return found->second;
   }
 

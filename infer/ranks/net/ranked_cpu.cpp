@@ -189,7 +189,7 @@ std::unique_ptr<Stage> RankedCpu::load_part(const core::StoredModel& model, cons
     reports.push_back(all[rank].report);
   }
   auto ranked = std::make_unique<RankedStage>(*this, std::move(inner), stage + 1 == n_stages_,
-                                              static_cast<uint32_t>(stages_.size()), sum_of(reports));
+                                              static_cast<uint32_t>(stages_.size()), sum_of(reports, world_.n_local));
   stages_.push_back(ranked.get());
   return ranked;
 }

@@ -60,8 +60,10 @@ std::span<float> RankedStage::wait(Ticket ticket) {
 }
 
 void RankedStage::issue(const Operation& operation) {
-  if (observed_) machine_.tell({.kind = OrderKind::Operation, .stage = number_, .operation = operation});
-  PassThroughStage::issue(operation);
+  machine_.run([&] {
+    if (observed_) machine_.tell({.kind = OrderKind::Operation, .stage = number_, .operation = operation});
+    PassThroughStage::issue(operation);
+  });
 }
 
 void RankedStage::write(Slot slot, std::span<const float> values) {

@@ -22,8 +22,8 @@ namespace folio::core {
 [[nodiscard]] Adapter read_peft_adapter(const std::filesystem::path& directory, const ModelConfig& config,
                                         float factor = 1.0F);
 
-/// Returns the settings of a peft adapter. Throws Error if they are invalid or not supported, or if a tensor belongs to
-/// no linear layer of the blocks. Does not check the tensors' shapes.
+/// Returns the settings of a peft adapter, except `targets`, which roles_of() the read adapter returns. Throws Error if
+/// they are invalid or not supported.
 [[nodiscard]] AdapterInfo read_adapter_info(const std::filesystem::path& directory);
 
 /// Returns the name of a role's matrix in target_modules: "q_proj" for Role::Wq. Throws Error for a role that is not a

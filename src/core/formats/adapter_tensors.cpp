@@ -1,5 +1,6 @@
 #include "core/formats/adapter_tensors.h"
 
+#include <algorithm>
 #include <map>
 
 #include "core/error.h"
@@ -26,7 +27,18 @@ std::vector<Adapter::Part> adapter_parts(
     require(a != nullptr && b != nullptr, "{}: {} has only one of {} and {}", tensors.where, name, first, second);
     parts.push_back(take(spec, *a, *b));
   }
+  std::vector<std::string> fused;  // prefixes of tensors for fused matrices and for their parts
+  for (TensorSpec& spec : tensor_manifest(config)) {
+    if (!spec.is_fused()) continue;
+    fused.push_back(tensors.name(spec) + ".");
+    spec.hf_name = spec.hf_fused.name;
+    spec.gguf_name = spec.gguf_fused.name;
+    fused.push_back(tensors.name(spec) + ".");
+  }
   for (const auto& [name, tensor] : left) {
+    const bool in_fused = std::ranges::any_of(fused, [&](const std::string& f) { return name.starts_with(f); });
+    require(!in_fused, "{}: adapters of matrices that files of the family {} fuse ({}) are not supported",
+            tensors.where, config.family, printable(name));
     const bool experts = name.find(".experts.") != name.npos || name.find("_exps.") != name.npos;
     require(!experts, "{}: adapters of experts ({}) are not supported", tensors.where, printable(name));
     const bool heads =

@@ -68,7 +68,7 @@ constexpr std::array kGgufFamilies{
     GgufFamily{.family = Family::Mistral, .architecture = "llama"},
     GgufFamily{.family = Family::Mixtral, .architecture = "llama"},
     GgufFamily{.family = Family::Glm4Moe, .ffn_norm = "post_attention_norm", .ahead = true},
-    GgufFamily{.family = Family::Gemma2, .window = true, .layers_27b = 46},
+    GgufFamily{.family = Family::Gemma2, .window = true, .window_size = 4096, .layers_27b = 46},
     GgufFamily{.family = Family::Gemma3, .architecture = "gemma3", .window = true, .layers_27b = 62},
     GgufFamily{.family = Family::Phi3, .qkv = true, .gate_up = true, .window = true},
     GgufFamily{.family = Family::Glm, .architecture = "chatglm", .gate_up = true},
@@ -77,6 +77,7 @@ constexpr std::array kGgufFamilies{
                .architecture = "gpt-oss",
                .ffn_norm = "post_attention_norm",
                .window = true,
+               .window_size = -1,
                .yarn_between_pairs = true},
 };
 

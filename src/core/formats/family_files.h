@@ -54,6 +54,7 @@ struct GgufFamily {
   bool qkv = false;                 ///< GGUFs have Wq, Wk and Wv fused as attn_qkv (readers accept it for all families)
   bool gate_up = false;             ///< ffn_up contains W1 followed by W3
   bool window = false;              ///< GGUFs have keys for a sliding window
+  int64_t window_size = 0;          ///< llama.cpp's window if a GGUF has no key for it; 0: none; -1: it needs the key
   bool ahead = false;               ///< llama.cpp accepts GGUFs with an MTP module (ModelConfig::n_tokens_ahead)
   bool yarn_between_pairs = false;  ///< limits of YaRN's ramp aren't rounded to whole pairs (GGUF has no key for it)
   int64_t layers_27b = 0;           ///< layers of the 27B model, whose score scale is sqrt(n_heads / dim); 0: no 27B

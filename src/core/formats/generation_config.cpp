@@ -124,10 +124,16 @@ void write_generation_config(const fs::path& directory, const GenerationConfig& 
   nlohmann::ordered_json json = {{"bos_token_id", begin_of_text}};
   if (config.end_tokens.size() == 1) json["eos_token_id"] = config.end_tokens[0];
   if (config.end_tokens.size() > 1) json["eos_token_id"] = config.end_tokens;
-  if (!config.sampling.empty()) json["do_sample"] = true;  // transformers ignores sampling values without do_sample
+  const auto is_zero = [&](const char* name) {
+    const auto found = config.sampling.find(name);
+    return found != config.sampling.end() && found->second == 0.0;
+  };
+  // transformers ignores sampling values without do_sample, and rejects a temperature of 0 with it.
+  if (!config.sampling.empty()) json["do_sample"] = !is_zero("temperature");
   for (const Field& field : kFields) {
     const auto found = config.sampling.find(field.name);
     if (field.hf == nullptr || found == config.sampling.end()) continue;
+    if (found->first == "repetition_penalty" && is_zero("repeat_last_n")) continue;  // off
     if (field.whole) {
       json[field.hf] = static_cast<int64_t>(found->second);
     } else {

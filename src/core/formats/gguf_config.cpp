@@ -174,7 +174,10 @@ void write_rope_scaling(const ModelConfig& c, const Keys& key, GgufMetadata& met
 // context and llama.cpp would ignore it for this architecture.
 void read_window(const GgufFile& file, const Keys& key, const FamilyInfo& family, ModelConfig& c) {
   const std::string where = file.path().string();
-  const int64_t window = file.integer(key("attention.sliding_window"), 0);
+  const int64_t assumed = gguf_family(c.family).window_size;
+  const bool shortens = assumed > 0 && assumed < c.context_length;
+  int64_t window = file.integer(key("attention.sliding_window"), shortens ? assumed : 0);
+  if (assumed != 0 && window == c.context_length) window = 0;  // as write_window() stores it
   c.window_period = family.window_period;
   if (!gguf_family(c.family).window) {
     require(window == 0 || window >= c.context_length, "{}: {} = {} is not supported", where,
@@ -247,8 +250,8 @@ void read_experts(const GgufFile& file, const Keys& key, const FamilyInfo& famil
   }
   if (!mixture.deepseek) return;
   const int64_t shared = file.integer(key("expert_shared_count"), 0);
-  require(shared >= 0 && shared <= 1 << 10 && c.expert_dim <= 1 << 20, "{}: {} shared experts of width {} are too many",
-          where, shared, c.expert_dim);
+  require(shared >= 0 && shared <= 1 << 10 && c.expert_dim >= 0 && c.expert_dim <= 1 << 20,
+          "{}: {} shared experts of width {} are not supported", where, shared, c.expert_dim);
   c.shared_dim = shared * c.expert_dim;
   c.dense_layers = file.integer(key("leading_dense_block_count"), 0);
   c.normalize_routes = file.boolean(key("expert_weights_norm"), false);
@@ -315,7 +318,9 @@ ModelConfig config_from_gguf(const GgufFile& file) {
   c.dim = file.integer(key("embedding_length"));
   const int64_t ahead = file.integer(key(kAheadInGguf), 0);
   require(ahead >= 0 && ahead <= 1 << 10, "{}: {} is {}", where, key(kAheadInGguf), ahead);
-  c.n_layers = file.integer(key("block_count")) - ahead;
+  const int64_t blocks = file.integer(key("block_count"));
+  require(blocks >= 0, "{}: {} is {}, but must be positive", where, key("block_count"), blocks);
+  c.n_layers = blocks - ahead;
   if (file.find_tensor(fmt::format("blk.{}.nextn.eh_proj.weight", c.n_layers)) != nullptr) {
     require(ahead <= 1, "{}: {} = {} is not supported, expected 0 or 1", where, key(kAheadInGguf), ahead);
     c.n_tokens_ahead = ahead;
@@ -358,6 +363,10 @@ ModelConfig as_in_gguf(ModelConfig c) {
   if (c.n_experts > 0 && !family.mixture.own_width) c.hidden_dim = c.expert_dim;
   if (c.sliding_window > 0 && !gguf_family(c.family).window) {
     c.context_length = std::min(c.context_length, std::exchange(c.sliding_window, 0));
+    c.window_period = family.window_period;
+  }
+  if (gguf_family(c.family).window_size != 0 && c.sliding_window == c.context_length) {  // as read_window() reads it
+    c.sliding_window = 0;
     c.window_period = family.window_period;
   }
   return c;
@@ -421,8 +430,11 @@ void write_experts(const FamilyInfo& family, const Keys& key, const ModelConfig&
 }
 
 void write_window(const FamilyInfo& family, const Keys& key, const ModelConfig& c, GgufMetadata& metadata) {
-  if (!gguf_family(c.family).window || c.sliding_window == 0) return;
-  metadata.emplace_back(key("attention.sliding_window"), u32(c.sliding_window));
+  const GgufFamily of_gguf = gguf_family(c.family);
+  if (!of_gguf.window || (c.sliding_window == 0 && of_gguf.window_size == 0)) return;
+  metadata.emplace_back(key("attention.sliding_window"),
+                        u32(c.sliding_window > 0 ? c.sliding_window : c.context_length));
+  if (c.sliding_window == 0) return;
   if (c.window_period != family.window_period) {
     metadata.emplace_back(key("attention.sliding_window_pattern"), u32(c.window_period));
   }

@@ -420,8 +420,8 @@ void read_deepseek_experts(const nlohmann::json& json, const std::string& where,
   require_only(json, where, "scoring_func", score_name(family));
   require_only(json, where, "topk_method", method);
   const auto shared = get_or<int64_t>(json, "n_shared_experts", where, 0);
-  require(shared >= 0 && shared <= 1 << 10 && c.expert_dim <= 1 << 20, "{}: {} shared experts of width {} are too many",
-          where, shared, c.expert_dim);
+  require(shared >= 0 && shared <= 1 << 10 && c.expert_dim >= 0 && c.expert_dim <= 1 << 20,
+          "{}: {} shared experts of width {} are not supported", where, shared, c.expert_dim);
   c.shared_dim = shared * c.expert_dim;
   c.dense_layers = read_dense_layers(json, where, c);
   if (family.mixture.selection_bias || grouped) {

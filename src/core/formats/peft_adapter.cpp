@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <set>
 #include <string_view>
 #include <utility>
 
@@ -231,22 +230,7 @@ Adapter read_peft_adapter(const std::filesystem::path& directory, const ModelCon
 }
 
 AdapterInfo read_adapter_info(const std::filesystem::path& directory) {
-  AdapterInfo info = read_config(directory / kConfig, 1.0F).info;
-  const SafetensorsFile file(weights_of(directory));
-  std::set<Role> targets;
-  const auto matrices = adaptable_matrices({.n_layers = 1});  // one layer is enough: module names are the same in all
-  for (const TensorView& tensor : file.tensors()) {
-    const auto of = std::ranges::find_if(matrices, [&](const TensorSpec& spec) {
-      const std::string module = fmt::format(".{}.lora_", target_name(spec.role));
-      return tensor.name.ends_with(module + "A.weight") || tensor.name.ends_with(module + "B.weight");
-    });
-    require(of != matrices.end(), "{}: tensor {} matches no linear layer of a model's blocks", file.path().string(),
-            [&] { return printable(tensor.name); });
-    targets.insert(of->role);
-  }
-  require(!targets.empty(), "{}: the file contains no adapter", file.path().string());
-  info.targets.assign(targets.begin(), targets.end());
-  return info;
+  return read_config(directory / kConfig, 1.0F).info;
 }
 
 std::string target_name(Role role) {

@@ -191,6 +191,22 @@ def test_non_finite_half_weights_are_rejected(tmp_path, kind, place, value):
     assert bits_of(export(tmp_path / "a.gguf", tmp_path / "b.gguf")) == bits_of(tmp_path / "a.gguf")
 
 
+def test_names_of_folders_keep_their_dots(tmp_path):
+    model = write(tmp_path / "Model-1.5B", LLAMA2C, sound.weights(LLAMA2C), "hf")
+    exported = gguf.GGUFReader(export(model, tmp_path / "a.gguf"))
+    assert exported.get_field("general.name").contents() == "Model-1.5B"
+    export(model, tmp_path / "m-0.5", "--format", "llama2c")
+    assert (tmp_path / "m-0.5.tokenizer.bin").exists()
+
+
+@pytest.mark.parametrize("token", [999999, 2**32 + 5])
+def test_end_tokens_outside_the_vocabulary_are_left_out(tmp_path, token):
+    model = sound.Gguf(SHAPE)
+    model.key("tokenizer.ggml.eom_token_id", sound.U64, token)
+    (tmp_path / "a.gguf").write_bytes(model.pack())
+    assert not (export(tmp_path / "a.gguf", tmp_path / "hf", "--format", "hf") / "generation_config.json").exists()
+
+
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth"])
 def test_pickled_weights_are_rejected_with_a_remedy(tmp_path, name):
     (tmp_path / "a.gguf").write_bytes(sound.Gguf(SHAPE).pack())

@@ -328,19 +328,35 @@ def test_modules_of_multi_token_prediction_are_kept_where_other_programs_read_th
     assert_refused(run("export", tmp_path / "without.gguf", "--out", tmp_path / "bad", "--mtp"), WRONG_USAGE, "has no module for --mtp")
 
 
+def write_adapter(folder, rows):
+    """Writes an adapter in peft's format for modules such as "0.mlp.up_proj" with 32 inputs and `rows` outputs."""
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text(json.dumps(
+        {"peft_type": "LORA", "r": 2, "lora_alpha": 2, "target_modules": list(rows), "bias": "none"}))
+    save_file({f"base_model.model.model.layers.{module}.lora_{which}.weight": torch.randn(*shape)
+               for module, n in rows.items() for which, shape in (("A", (2, 32)), ("B", (n, 2)))},
+              folder / "adapter_model.safetensors")
+    return folder
+
+
+def test_adapters_of_latents_and_shared_experts_become_gguf(tmp_path):
+    directory = random_models.write(random_models.make("deepseek_v3"), tmp_path / "m")
+    adapter = write_adapter(tmp_path / "adapter", {"0.self_attn.q_a_proj": 20, "1.mlp.shared_experts.up_proj": 20})
+    succeed("export", adapter, "--format", "gguf-lora", "--base", directory, "--out", tmp_path / "a.gguf")
+    plain, ours, again = (generate(directory, "-p", "ab", "-n", "20", "--temp", "0", *flags)["tokens"]
+                          for flags in ([], ["--lora", adapter], ["--lora", tmp_path / "a.gguf"]))
+    assert ours == again != plain
+
+
 @pytest.mark.parametrize("name, target, why", [
     ("qwen2_moe", "mlp.experts.0.up_proj", "adapters of experts"),
     ("qwen2_moe", "mlp.gate", "matches no linear layer"),
-    ("deepseek_v3", "self_attn.kv_b_proj", "adapters of latent attention's matrices per head")])
-def test_adapters_of_experts_and_heads_are_rejected_by_name(tmp_path, name, target, why):
+    ("deepseek_v3", "self_attn.kv_b_proj", "adapters of latent attention's matrices per head"),
+    ("phi3", "self_attn.qkv_proj", "adapters of matrices that files of the family phi3 fuse"),
+    ("glm4", "mlp.up_proj", "adapters of matrices that files of the family glm4 fuse")])
+def test_adapters_of_other_matrices_are_rejected_by_name(tmp_path, name, target, why):
     directory = random_models.write(random_models.make(name), tmp_path / "m")
-    adapter = tmp_path / "adapter"
-    adapter.mkdir()
-    (adapter / "adapter_config.json").write_text(json.dumps(
-        {"peft_type": "LORA", "r": 2, "lora_alpha": 2, "target_modules": [target.split(".")[-1]], "bias": "none"}))
-    name = f"base_model.model.model.layers.0.{target}.lora_"
-    save_file({name + "A.weight": torch.ones(2, 32), name + "B.weight": torch.ones(24, 2)},
-              adapter / "adapter_model.safetensors")
+    adapter = write_adapter(tmp_path / "adapter", {f"0.{target}": 24})
     assert_refused(run("generate", "-m", directory, "--lora", adapter, "-n", "1", "-p", "ab"), FAILED, why)
 
 

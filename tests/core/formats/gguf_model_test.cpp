@@ -6,10 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <limits>
 
 #include "core/file_io.h"
+#include "core/formats/family_files.h"
 #include "core/rope_scaling.h"
 #include "tests/core/model_support.h"
 
@@ -78,6 +80,33 @@ TEST(ModelGguf, SaysWhatAFileLoses) {
   EXPECT_TRUE(test::contains(lost_in_gguf(config), "a sliding window; its context length is 20 instead of 33"));
 }
 
+// Without the key, llama.cpp assumes a window of 4096 for Gemma 2 and rejects gpt-oss.
+TEST(ModelGguf, AWindowThatLlamaCppAssumesIsWrittenAndRead) {
+  const TempDir dir;
+  ModelConfig gemma = kGrouped;
+  gemma.family = Family::Gemma2;
+  gemma.context_length = 8192;
+  gemma.window_period = 2;
+  gemma.embedding_scale = std::sqrt(static_cast<float>(gemma.dim));
+  gemma.attention_cap = gemma.logit_cap = 30.0F;
+  ModelConfig gpt = kGrouped;
+  test::add_experts(gpt, Family::GptOss, 4, gpt.hidden_dim);
+  for (const ModelConfig& config : {gemma, gpt}) {
+    const std::string key = gguf_architecture(config.family) + ".attention.sliding_window";
+    const Weights weights = numbered_weights(config);
+    const GgufFile file = changed_gguf(dir / "m", weights, [](auto&, auto&) {});
+    EXPECT_EQ(file.integer(key), config.context_length);
+    EXPECT_EQ(config_from_gguf(file).sliding_window, 0);
+    const GgufFile without = changed_gguf(dir / "m", weights, [&](GgufMetadata& metadata, auto&) {
+      std::erase_if(metadata, [&](const auto& entry) { return entry.first == key; });
+    });
+    EXPECT_EQ(config_from_gguf(without).sliding_window, config.family == Family::Gemma2 ? 4096 : 0);
+    ModelConfig whole = config;
+    whole.sliding_window = whole.context_length;
+    EXPECT_EQ(as_in_gguf(whole).sliding_window, 0) << "as it is read";
+  }
+}
+
 TEST(ModelGguf, RoundTripKeepsTheModuleOfTheTokenAfterTheNext) {
   const TempDir dir;
   for (const ModelConfig& config : test::ahead_shapes()) {
@@ -143,6 +172,17 @@ TEST(ModelGguf, RejectsYarnThatLatentAttentionCannotStore) {
     std::erase_if(metadata, [](const auto& entry) { return entry.first.ends_with("yarn_log_multiplier"); });
   });
   EXPECT_ERROR(config_from_gguf(file), "deepseek2.rope.scaling.yarn_log_multiplier");
+}
+
+TEST(ModelGguf, RejectsNegativeWidthsOfSharedExperts) {
+  const TempDir dir;
+  for (const ModelConfig& config : test::latent_shapes()) {
+    if (config.n_experts == 0) continue;
+    const GgufFile file = changed_gguf(dir / "m", numbered_weights(config), [](GgufMetadata& metadata, auto&) {
+      set(metadata, "deepseek2.expert_feed_forward_length", std::numeric_limits<int64_t>::min());
+    });
+    EXPECT_ERROR(config_from_gguf(file), "2 shared experts of width -9223372036854775808");
+  }
 }
 
 TEST(ModelGguf, RejectsKeysOfLatentAttentionThatItLacks) {
@@ -240,6 +280,7 @@ TEST(ModelGguf, RejectsUnsupportedValues) {
   refused("llama.rope.scaling.type", std::string("dynamic"), "RoPE scaling of type dynamic");
   refused("llama.rope.scaling.factor", 0.0F, "rope_scaling_factor is 0");
   refused("llama.rope.scale_linear", 0.5F, "rope_scaling_factor is 0.5");
+  refused("llama.block_count", std::numeric_limits<int64_t>::min(), "llama.block_count is -9223372036854775808");
   refused("llama.attention.head_count", uint32_t{5}, "not a multiple of n_heads 5");
   refused("llama.attention.head_count", GgufArray{std::vector<int32_t>{4, 4}}, "not an integer");
   refused("llama.rope.freq_base", std::numeric_limits<float>::quiet_NaN(), "rope_theta is nan");

@@ -16,9 +16,9 @@ using test::TempDir;
 
 class HfConfig : public ::testing::Test {
  protected:
-  // Reads the config.json of kGrouped, changed by the JSON merge patch `patch`, where null removes a key.
-  ModelConfig read(const std::string& patch) const {
-    auto json = nlohmann::json::parse(config_to_hf_json(kGrouped, 10, 10));
+  // Reads the config.json of `config`, changed by the JSON merge patch `patch`, where null removes a key.
+  ModelConfig read(const std::string& patch, const ModelConfig& config = kGrouped) const {
+    auto json = nlohmann::json::parse(config_to_hf_json(config, 10, 10));
     json.merge_patch(nlohmann::json::parse(patch));
     test::write_bytes(dir_ / "config.json", json.dump());
     return config_from_hf_json(dir_ / "config.json");
@@ -117,6 +117,13 @@ TEST_F(HfConfig, RejectsUnsupportedValuesByName) {
   for (const auto& [patch, part] : cases) {
     SCOPED_TRACE(patch);
     test::expect_error([&] { static_cast<void>(read(patch)); }, {part, "config.json"});
+  }
+}
+
+TEST_F(HfConfig, RejectsNegativeWidthsOfSharedExperts) {
+  for (const ModelConfig& config : test::latent_shapes()) {
+    if (config.n_experts == 0) continue;
+    EXPECT_ERROR(read(R"({"moe_intermediate_size": -9223372036854775808})", config), "2 shared experts of width -9223");
   }
 }
 

@@ -36,7 +36,7 @@ n * 2 | n / 2 | n // 2 | -n // 2 | n ** 2 | 2 ** -1 | -2 ** 2 | 2 ** 3 ** 2 | n 
 s.upper() | s.lower() | s.title() | s.swapcase() | s.find('o') | s.find('o', 5) | s.find('z') | s.rfind('o') | s.index('W') | s.count('l') | s.count('') | ''.count('')
 s.rsplit('o', 1) | w.rsplit() | w.rsplit(none, 1) | 'a b c'.rsplit(' ', 1) | 'a,b,c'.partition(',') | 'a,b,c'.rpartition(',') | s.partition('x') | s.rpartition('x')
 q.splitlines() | 'a\\nb\\r\\nc\\u2028d\\n'.splitlines() | 'a\\nb\\n'.splitlines(true) | ', '.join(names) | ''.join([]) | 'abc'.removeprefix('ab') | 'abc'.removesuffix('bc')
-'ab'.ljust(5, '.') + '|' | 'ab'.rjust(5) | 'ab'.center(5) | 'abc'.center(6, '*') | '-7'.zfill(4) | '42'.zfill(5) | 'abc'.isalpha() | 'ab1'.isalnum() | '12'.isdigit()
+'ab'.ljust(5, '.') + '|' | 'ab'.rjust(5) | 'ab'.center(5) | 'abc'.center(6, '*') | '-7'.zfill(4) | '-5'.zfill(-9223372036854775807 - 1) | '42'.zfill(5) | 'abc'.isalpha() | 'ab1'.isalnum() | '12'.isdigit()
 '12'.isdecimal() | '12'.isnumeric() | ' \\n'.isspace() | 'aB'.islower() | 'AB1'.isupper() | ''.isalpha() | d.keys() | list | d.values() | list | l.count(3) | l.index(1)
 range is callable | undefined_ is callable | n is in l | 3 is in(l) | n is divisibleby 7 | n is divisibleby(2) | dict(a=1, b='x') | dict([('a', 1)]) | dict({'a': 1}, b=2)
 namespace({'a': 1}).a | d | tojson(sort_keys=true) | d | tojson(separators=(',', ':')) | {'b': 1, 'a': {'d': 1, 'c': [1]}} | tojson(sort_keys=true, indent=2, separators=(',', ': '))
@@ -123,6 +123,11 @@ REFUSED = ["{{ x.y }}", "{{ t is true is true }}", "{{ x[0] }}", "{{ x + 1 }}", 
            "{{ loop.index }}", "{% include 'x' %}", "{% extends 'x' %}", "{% import 'x' as y %}", "{% do n %}", "{{ m(a=1, 2) }}", "{{ s.strip(1) }}",
            "{{ ', '.join(l) }}", "{{ none | items | list }}", "{{ namespace(1) }}", "{{ strftime_now() }}", "{{ l[1:'a'] }}", "{{ n[1:] }}", "{{ -s }}", "{{ people | sort }}", "{{ x | int }}", "{{ none | abs }}",
            "{{ none is odd }}", "{{ x is even }}", "{{ n is divisibleby 0 }}"]
+
+# The condition of a loop asks the same loop for its later items: in loop.length, and between two items.
+REFUSED += ["{% set ns = namespace(l=none, on=false) %}{% macro f(i) %}{% if i == 3 and ns.on %}{% set ns.on = false %}{{ ns.l." + member + " }}"
+            "{% endif %}1{% endmacro %}{% for i in [1, 2, 3] if f(i) %}{% set ns.l = loop %}{% set ns.on = true %}{{ " + use + " }}{% endfor %}"
+            for member in ("length", "last") for use in ("loop.length", "i")]
 
 # Unsupported constructs: HTML, other files, unknown names, unpacked arguments. Parsing must fail and name them.
 HTML_FILTERS = {"e", "escape", "forceescape", "striptags", "urlize", "xmlattr"}

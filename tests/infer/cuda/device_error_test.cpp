@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "infer/forward/machine.h"
 #include "tests/core/support.h"
 
 namespace folio::infer::gpu {
@@ -26,6 +27,13 @@ TEST(DeviceError, MessageIsOneLineWithCauseAndRemedy) {
   expect_error([] { fail_out_of_pinned_memory(64'000'000); }, {"64.0 MB", "batch"});
   expect_error([] { fail_operation("a kernel", "A100, device 1", "unspecified launch failure"); },
                {"A100, device 1", "a kernel", "unspecified launch failure", "compute-sanitizer"});
+}
+
+TEST(DeviceError, ThoseOfAStepAreTheMachines) {
+  EXPECT_THROW(fail_out_of_memory("A100", 2, 1), MachineError);
+  EXPECT_THROW(fail_out_of_memory("capturing a graph", "A100", 1), MachineError);
+  EXPECT_THROW(fail_out_of_pinned_memory(1), MachineError);
+  EXPECT_THROW(fail_operation("a kernel", "A100", "unspecified launch failure"), MachineError);
 }
 
 }  // namespace

@@ -120,6 +120,19 @@ TEST_P(EngineTest, EmptyRequestsComputeNothing) {
   EXPECT_ERROR(engine.take(id), "unknown or has not ended");
 }
 
+// The prompt is reported even if the output ends before its first token, here since the prompt fills the context.
+TEST_P(EngineTest, EmptyOutputsReportTheirPrompt) {
+  EngineOn engine(GetParam(), model_);
+  Request full = drawing(tokens(40), 5);
+  full.options.context = 40;
+  size_t n = 0;
+  full.on_log_probs = [&](std::span<const double> some) { n += some.size(); };
+  const GenerateResult result = results_of(engine, full).front();
+  EXPECT_TRUE(result.tokens.empty());
+  EXPECT_EQ(result.finish_reason, FinishReason::Length);
+  EXPECT_EQ(n, 39U);
+}
+
 TEST_P(EngineTest, ObserversSeeOnlyTheirRequest) {
   EngineOn engine(GetParam(), model_, {.n_threads = 1}, {.max_positions = 3000});
   const auto text = tokens(300, 3);
@@ -301,6 +314,14 @@ TEST_P(EngineTest, RejectsInvalidRequests) {
     request.options.context = context;
     EXPECT_ERROR(engine.add(request), part);
   }
+  request.options.context = 11;
+  request.options.slide = true;
+  request.on_logits = [](std::span<const float>) {};
+  EXPECT_ERROR(engine.add(request), "fills the sliding context of 11");
+  EngineOn small(GetParam(), model_, {.n_threads = 1}, {.max_positions = 32});
+  request = drawing(tokens(5), INT64_MAX);
+  request.options.context = 100;
+  EXPECT_ERROR(small.add(request), "100 positions need 4 blocks");
   EXPECT_FALSE(engine.step());
 }
 

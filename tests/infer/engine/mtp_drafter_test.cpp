@@ -358,6 +358,26 @@ TEST_P(MtpDrafterTest, OutputsDoNotDependOnDrafts) {
   }
 }
 
+// The step that fills a sliding context is not observed, since its rows are computed again. Here it computes the whole
+// prompt.
+TEST_P(MtpDrafterTest, StepsThatSlideTheContextAreNotObserved) {
+  struct Recorder final : Drafter {
+    [[nodiscard]] bool reads_hidden() const override { return true; }
+    void observe(std::span<const Computed> all) override {
+      for (const Computed& c : all) EXPECT_LE(c.begin, c.first);
+      n += all.size();
+    }
+    void draft(std::span<const Input>) override {}
+    size_t n = 0;
+  } recorder;
+  const core::StoredModel model = test::random_model(config());
+  EngineOn engine(GetParam(), model);
+  engine.draft_with(recorder);
+  const Request r{.prompt = tokens(55), .options = {.max_tokens = 10, .speculate = 3, .context = 56, .slide = true}};
+  EXPECT_EQ(test::results_of(engine, r).front().tokens.size(), 10U);
+  EXPECT_GT(recorder.n, 0U);
+}
+
 TEST(MtpDrafter, RejectsModelsWithoutModuleAndSeveralStepsInFlight) {
   core::ModelConfig c = test::small_shapes().front().config;
   const core::StoredModel plain = test::random_model(c);

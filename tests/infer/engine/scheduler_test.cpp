@@ -220,6 +220,29 @@ TEST(Scheduler, PausedSequencesResumeBeforeYoungerOnes) {
   EXPECT_EQ(a.texts.at(0), written_alone(text_of(5, 1), 4));
 }
 
+// A preempted search starts again beam by beam. An older request that resumes meanwhile, and does not fit beside the
+// first beam, must not keep the others from starting: no sequence could run.
+TEST(Scheduler, BegunSearchesStartBeforeOlderRequestsThatResume) {
+  Simulation s(5, {.max_rows = 100, .max_sequences = 8});
+  TextRequest a(text_of(60, 1), 90);
+  TextRequest b(text_of(40, 2), 24, 2, true);
+  s.add(a);
+  s.add(b);
+  while (a->tokens().size() < 100) s.step();
+  ASSERT_EQ(s.n_preempted, 2U) << "both beams of b";
+  s.pause(a);
+  s.step();
+  ASSERT_EQ(s.scheduler.running().size(), 1U) << "b's first beam";
+  s.resume(a);
+  while (!a.done() || !b.done()) {
+    const size_t before = s.n_rows;
+    s.step();
+    ASSERT_GT(s.n_rows, before) << "no sequence has a row";
+  }
+  EXPECT_EQ(a.texts.at(0), written_alone(text_of(60, 1), 90));
+  EXPECT_EQ(b.texts, searched_alone(text_of(40, 2), 2, 24));
+}
+
 // Tests random arrivals, lengths, shared prefixes, choices, beam searches, pauses and cancellations.
 TEST(Scheduler, RandomRequestsEndCorrectlyAndFreeBlocks) {
   constexpr int64_t kSteps = test::kSanitized ? 25'000 : 100'000;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <fstream>
 #include <new>
@@ -82,6 +83,22 @@ TEST(Shards, AThreadThatCannotBeStartedIsAnErrorThatSaysSo) {
   EXPECT_NE(text.find(" of 5000: "), std::string::npos) << text;
 }
 #endif
+
+// Two ranks of 60 and 40 bytes of weights on each host, which has 200 bytes, and one rank on a host of 100 bytes.
+TEST(RankReport, BlocksFitBesideTheWeightsOfAllRanksOfAHost) {
+  const RankReport large{.load = {.weight_bytes = 60}, .fit = {.block_bytes = 10, .n_blocks = 14}};
+  const RankReport small{.load = {.weight_bytes = 40}, .fit = {.block_bytes = 10, .n_blocks = 16}};
+  const CacheFit one_host = sum_of(std::array{large, small}, 2).fit;
+  EXPECT_EQ(one_host.block_bytes, 20U);
+  EXPECT_EQ(one_host.n_blocks, 5);
+  // A rank without key/value heads has empty blocks. 200 - 60 - 40 - 20 bytes are left for blocks of 20 bytes.
+  const RankReport headless{.load = {.weight_bytes = 20}, .fit = {.block_bytes = 0, .n_blocks = 180}};
+  EXPECT_EQ(sum_of(std::array{large, small, headless}, 3).fit.n_blocks, 4);
+  const RankReport other{.load = {.weight_bytes = 40}, .fit = {.block_bytes = 20, .n_blocks = 3}};
+  const RankReport all = sum_of(std::array{large, small, other}, 2);
+  EXPECT_EQ(all.load.weight_bytes, 140U);
+  EXPECT_EQ(all.fit.n_blocks, 3);
+}
 
 TEST(MemoryNodes, ReadsNodesFromSysfs) {
   const core::test::TempDir folder;

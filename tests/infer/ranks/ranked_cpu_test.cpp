@@ -362,6 +362,34 @@ TEST(Ranks, FailWithTheErrorOfAnotherRank) {
   }
 }
 
+std::atomic<bool> norms_fail = false;
+
+// Rank 0 fails between two exchanges of a step, while rank 1 waits for it.
+TEST(Ranks, AnErrorWithinAStepReachesTheOthers) {
+  const core::StoredModel model = test::random_model(test::small_shapes()[0].config);
+  kernels::Kernels failing = kernels::reference_kernels();
+  failing.rms_norm = [](const float* x, const float* weight, float eps, size_t dim, float* out) {
+    core::require(!norms_fail, "no memory for a norm");
+    kernels::reference_kernels().rms_norm(x, weight, eps, dim, out);
+  };
+  for (const Grid grid : {Grid{2, 1, true}, Grid{2, 1, false}, Grid{2, 2, true}}) {
+    SCOPED_TRACE(describe(grid));
+    norms_fail = false;
+    const auto all = rank_configs(grid, std::chrono::seconds(20));
+    auto rank_1 = std::async(std::launch::async, [&] {
+      RankedCpu machine(all[1], grid.n_stages, {.n_threads = 1});
+      const Runner runner(model, machine);
+      machine.follow();
+    });
+    RankedCpu machine(all[0], grid.n_stages, {.n_threads = 1, .kernels = &failing});
+    Runner runner(model, machine);
+    norms_fail = true;
+    const auto rows = test::rows_of(runner.cache().add_sequence(), std::vector<int32_t>{1, 2, 3});
+    EXPECT_ERROR(static_cast<void>(test::run(runner, rows)), "no memory for a norm");
+    EXPECT_ERROR(rank_1.get(), "rank 0 of 2 failed: no memory for a norm");
+  }
+}
+
 // Rank 1 is a process of its own, so that it can be stopped in the middle of a message and killed.
 TEST(Ranks, NamesARankThatDiesWhileReceiving) {
   const std::vector<std::byte> message(size_t{64} << 20U);  // far more than the socket buffers can store

@@ -174,6 +174,7 @@ def test_random_seed_is_returned(golden):
     first, second = (client.completions.create(model="golden", prompt=PROMPT, max_tokens=24) for _ in range(2))
     assert first.seed != second.seed
     assert first.choices[0].text == alone(PROMPT, first.seed)
+    assert client.completions.create(model="golden", prompt=PROMPT, max_tokens=1, seed=-1).seed == -1
 
 
 MESSAGES = [{"role": "system", "content": "he is"}, {"role": "user", "content": "hello"}]

@@ -245,6 +245,8 @@ TEST(AnswerReader, SeparatesReasoning) {
     expect(thinking, text + "</think>", "", "");
     expect(thinking, text + "\n<\n</\n\n</think>\n", "<\n</", "");
     expect(thinking, text + "\n", "", "");
+    expect(thinking, text + "1 <</think>b", "1 <", "b");
+    expect(thinking, text + "a</</think>\n", "a</", "");
   }
   expect(Possible, "  a <think>b</think>", "", "  a <think>b</think>");
   expect(Possible, " <thin", "", " <thin");

@@ -261,6 +261,17 @@ def test_logprobs_are_unconstrained(golden):
     assert done.choices[0].logprobs.token_logprobs == pytest.approx(scored.choices[0].logprobs.token_logprobs[6:], abs=1e-4)
 
 
+def test_empty_outputs_keep_the_logprobs_of_an_echo(golden):
+    def complete(**fields):
+        asked = {"model": "golden", "prompt": "ROMEO:", "echo": True, "logprobs": 1, "n": 2}
+        return client_of(golden).completions.create(**asked, **fields).choices
+
+    empty = complete(max_tokens=3, extra_body={"structured_outputs": {"regex": ""}})
+    assert [choice.finish_reason for choice in empty] == ["stop", "stop"]
+    assert len(empty[0].logprobs.tokens) == 6
+    assert [choice.logprobs for choice in empty] == [choice.logprobs for choice in complete(max_tokens=0)]
+
+
 # ---- tools ----
 
 class get_weather(pydantic.BaseModel):

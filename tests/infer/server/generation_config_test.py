@@ -64,6 +64,7 @@ def test_generation_config_sets_the_defaults(plain, tmp_path):
     assert texts_of(folder, "--temp", 0) == texts_of(plain[0], *FLAGS[:2], "--temp", 0, *FLAGS[4:]) != expected
     said = succeed("generate", "--json", "-m", folder, "-p", "hello", *SHORT).stderr
     assert f"(from {folder / 'generation_config.json'})" in said and "temperature 0.3, top_k 7, top_p 0.5" in said
+    assert re.search(r"repeat_last_n 2147483647\b", said)
     assert "sampling:" not in succeed("generate", "--json", "-m", plain[0], "-p", "hello", *SHORT).stderr
 
 
@@ -127,7 +128,10 @@ def test_server_and_page_use_the_defaults(plain, tmp_path):
         fields = json.loads(re.search(r">(\{\"temperature\".*?\})</", page).group(1))
         assert {name: fields[name]["default"] for name in VALUES} == VALUES
         described = json.load(urllib.request.urlopen(server.url.rstrip("/") + "/openapi.json", timeout=HANG))
-        assert described["components"]["schemas"]["ChatRequest"]["properties"]["top_k"]["default"] == 7
+        for request in ("CompletionRequest", "ChatRequest", "ResponseRequest"):
+            assert described["components"]["schemas"][request]["properties"]["top_k"]["default"] == 7, request
+        made = post(server, "/v1/responses", {"input": "hello", "max_output_tokens": 2})[1]
+        assert (made["temperature"], made["top_p"]) == (VALUES["temperature"], VALUES["top_p"])
     finally:
         server.stop()
         other.stop()
@@ -181,6 +185,25 @@ def test_gguf_penalty_window_is_used(tmp_path, last_n, all_of_them):
     (tmp_path / "model.gguf").write_bytes(model.pack())
     assert generate(tmp_path / "model.gguf", "-p", "ab", *SHORT)["tokens"] == generate(
         tmp_path / "plain.gguf", "-p", "ab", *SHORT, "--repeat-penalty", 5, "--repeat-last-n", all_of_them)["tokens"]
+
+
+@pytest.mark.parametrize("last_n, is_kept, warns", [(0, False, False), (3, True, True), (None, True, True), (-1, True, False)])
+def test_export_keeps_or_reports_the_window_of_the_penalty(tmp_path, last_n, is_kept, warns):
+    model = sound.Gguf(sound.Shape(context=100))  # more than the default window of 64
+    model.key("general.sampling.penalty_repeat", sound.F32, 1.5)
+    if last_n is not None:
+        model.key("general.sampling.penalty_last_n", sound.I32, last_n)
+    (tmp_path / "model.gguf").write_bytes(model.pack())
+    done = succeed("export", tmp_path / "model.gguf", "--out", tmp_path / "hf", "--format", "hf")
+    assert ("repeat_last_n" in done.stderr) == warns
+    assert ("repetition_penalty" in json.loads((tmp_path / "hf/generation_config.json").read_text())) == is_kept
+
+
+def test_exported_greedy_defaults_run_in_transformers(plain, tmp_path):
+    torch.set_num_threads(1)
+    out = export(model_with(plain, tmp_path, '{"temperature": 0.0}'), tmp_path / "out", "--format", "hf")
+    ids = AutoModelForCausalLM.from_pretrained(out).generate(torch.tensor([[1, 2]]), max_new_tokens=2)
+    assert ids.shape[1] > 2 and GenerationConfig.from_pretrained(out).do_sample is False
 
 
 def test_published_files_are_read(plain, tmp_path):

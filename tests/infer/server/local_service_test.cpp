@@ -7,8 +7,10 @@
 
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <future>
 #include <mutex>
+#include <new>
 #include <thread>
 
 #include "tests/infer/engine/gate.h"
@@ -153,6 +155,18 @@ TEST_F(LocalServiceTest, AnswersOthersWhilePreparingARequest) {
   EXPECT_EQ(second->status(60s), 200);
 }
 
+TEST_F(LocalServiceTest, TimeToFirstTokenIncludesPreparation) {
+  const auto reply = service_.request(post("/v1/completions", {{"prompt", "wait"}, {"max_tokens", 2}}));
+  tokenizer_.wait_until_entered();
+  std::this_thread::sleep_for(201ms);  // at least, so that no histogram bucket below 0.2 s can count the request
+  tokenizer_.open();
+  static_cast<void>(body_of(*reply));
+  const auto metrics = service_.request({.method = "GET", .path = "/metrics", .host = "localhost"});
+  const std::string text = body_of(*metrics);
+  EXPECT_NE(text.find("folio_time_to_first_token_seconds_bucket{le=\"0.2\"} 0\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("folio_time_to_first_token_seconds_count 1\n"), std::string::npos) << text;
+}
+
 TEST_F(LocalServiceTest, RequestsDroppedDuringPreparationNeverRun) {
   const auto first = service_.request(post("/tokenize", {{"prompt", "wait"}}));
   tokenizer_.wait_until_entered();
@@ -230,6 +244,35 @@ TEST_F(LocalServiceTest, StoppingEndsRunningRequests) {
   static_cast<void>(body_of(*waits));
   const auto late = service_.request(post("/v1/completions", completion(3)));
   EXPECT_EQ(late->status(kHang), 503);
+}
+
+std::function<void()> failure;  // called instead of each norm
+
+TEST(LocalServiceErrors, ErrorsOfAMachineAreTheServers) {
+  kernels::Kernels failing = kernels::reference_kernels();
+  failing.rms_norm = [](const float*, const float*, float, size_t, float*) { failure(); };
+  const core::StoredModel model = test::random_model(test::small_shapes()[1].config);
+  const test::LetterTokenizer tokenizer;
+  Cpu cpu({.n_threads = 1, .kernels = &failing});
+  Engine engine(model, cpu);
+  AsyncEngine async(engine);
+  LocalService service(async, {.name = "m", .context = 100, .tokenizer = tokenizer}, {.log = false});
+  const auto expect = [&](const std::string& message) {
+    const auto reply = service.request({.method = "POST",
+                                        .path = "/v1/completions",
+                                        .body = R"({"prompt": [1], "max_tokens": 1})",
+                                        .host = "localhost",
+                                        .content_type = "application/json"});
+    EXPECT_EQ(reply->status(kHang), 500);
+    std::string body;
+    while (!reply->ended()) body += reply->next(1s);
+    EXPECT_TRUE(std::string(Json::parse(body)["error"]["message"]).starts_with(message)) << body;
+  };
+  failure = [] { throw std::bad_alloc(); };
+  expect("out of memory; ");
+  failure = [] { throw MachineError("GPU 0: a kernel failed"); };
+  expect("GPU 0: a kernel failed");
+  async.stop();
 }
 
 }  // namespace

@@ -321,6 +321,14 @@ def forge(page, answer):
     return came
 
 
+def test_reasoning_and_text_in_one_event(random_page):
+    forge(random_page, lambda body: ([{"reasoning_content": "mat"}, {"reasoning_content": ".", "content": "No"},
+                                      {"content": ", it"}], "stop"))
+    say(random_page, "hello")
+    ended(random_page)
+    assert kept(random_page)[0]["messages"][1]["content"] == "<think>\nmat.\n</think>\n\nNo, it"
+
+
 def call_lines(page):
     return page.locator(".calls:not(:empty)").all_text_contents()
 

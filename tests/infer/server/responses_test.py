@@ -126,8 +126,9 @@ def test_function_calls_and_outputs(client):
 def test_reasoning_is_a_separate_item(client):
     """Structured output constrains only the message, not the reasoning before it."""
     more = {"guided_regex": "us", "logit_bias": {len(VOCABULARY): 9.0, len(VOCABULARY) + 1: 9.0}}
-    whole = create(client, extra_body=more)
-    events = events_of(client, extra_body=more)
+    fields = {"extra_body": more, "include": ["message.output_text.logprobs"]}
+    whole = create(client, **fields)
+    events = events_of(client, **fields)
     reasoning, message = whole.output
     assert (reasoning.type, reasoning.summary) == ("reasoning", []) and message.content[0].text == whole.output_text == "us"
     thought = reasoning.content[0].text
@@ -136,6 +137,7 @@ def test_reasoning_is_a_separate_item(client):
         "response.reasoning_text.done", "response.content_part.done"]
     assert same(events[-1].response) == same(whole)
     assert whole.usage.output_tokens_details.reasoning_tokens > 0
+    assert "".join(entry.token for entry in message.content[0].logprobs).strip() == "us"
     # Reasoning that is sent back becomes the chat's reasoning_content, in the message of the answer that follows it.
     asked = {"role": "user", "content": "he is"}
     back = create(client, input=[asked, *(item.model_dump() for item in whole.output), asked], max_output_tokens=1)
@@ -159,6 +161,8 @@ def test_reasoning_is_a_separate_item(client):
     ({"tools": [TOOL, TOOL]}, "tools", "get_weather"),
     ({"tool_choice": {"type": "function", "name": "f"}, "tools": [TOOL]}, "tool_choice", "not in 'tools'"),
     ({"text": {"format": {"type": "json_schema", "name": "n", "schema": {"not": {}}}}}, "text.format", "'not'"),
+    ({"text": {"format": {"type": "json_schema", "name": "n", "schema": {"properties": {"response_format": {"type": "x"}}}}}},
+     "text.format", "#/properties/response_format"),
     ({"text": {"format": {"type": "xml"}}}, "text.format", "json_object"),
     ({"include": ["file_search_call.results"]}, "include", "file_search_call"),
     ({"max_output_tokens": 0}, "max_output_tokens", "[1,"),
@@ -170,4 +174,4 @@ def test_invalid_fields_are_rejected_by_name(client, fields, param, part):
         create(client, **fields)
     body = error.value.body
     assert part in body["message"] and body["param"].startswith(param), body
-    assert "messages" not in body["message"] and "response_format" not in body["message"], body
+    assert "messages" not in body["message"] and "'response_format" not in body["message"], body

@@ -182,6 +182,16 @@ TEST(TrainConfig, ValidationErrorsNameTheFlag) {
   refused("--zero 2 shards", [](TrainConfig& c) { c.mesh.zero = 2; });
   refused("--lora-rank does not support a model with a module of --mtp; remove it with export --layers 4",
           [](TrainConfig& c) { c.lora_rank = c.model.n_tokens_ahead = 1; });
+  refused("--lora-targets all: files of the family phi3 fuse some of these matrices; use --lora-targets o,down",
+          [](TrainConfig& c) {
+            c.lora_rank = 8;
+            c.model.family = core::Family::Phi3;
+          });
+  refused("use --lora-targets q,k,v,o,down", [](TrainConfig& c) {
+    c.lora_rank = 8;
+    c.lora_targets = "q,gate";
+    c.model.family = core::Family::Glm4;
+  });
   refused("--mtp supports only data-parallel and expert-parallel ranks", [](TrainConfig& c) {
     c.model.n_tokens_ahead = 1;
     c.mesh.pipeline = 2;

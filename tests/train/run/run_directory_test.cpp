@@ -88,6 +88,15 @@ TEST_F(RunDirectory, DoesNotOverwriteAFinishedOut) {
   EXPECT_EQ(run_state(run), RunState::Finished);
 }
 
+TEST_F(RunDirectory, AdaptersAreFinishedWithTheirSummary) {
+  const fs::path run = make("text", RunState::Unfinished);
+  write_bytes(run / "summary.txt", "best");
+  EXPECT_EQ(run_state(run), RunState::Unfinished) << "a model is exported after its summary";
+  write_bytes(run / "checkpoints/last/adapter_config.json", "{}");
+  EXPECT_EQ(run_state(run), RunState::Finished);
+  EXPECT_EQ(choose().path.filename(), "text-2");
+}
+
 TEST_F(RunDirectory, ForceRemovesOnlyTheRunsFiles) {
   const fs::path run = make("text", RunState::Finished);
   write_bytes(run / "notes.txt", "a reader's own");
