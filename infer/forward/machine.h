@@ -115,8 +115,8 @@ struct RankReport {
 };
 
 /// Returns one report for all ranks: the sums of their bytes, the longest repacking time, since they load in parallel,
-/// and the number of blocks that fit into the memory of every host beside the weights of all its ranks. Each host has
-/// `n_local` consecutive ranks.
+/// and the number of blocks that fit into the memory of every host together with the weights of all its ranks. Each
+/// host has `n_local` consecutive ranks.
 [[nodiscard]] RankReport sum_of(std::span<const RankReport> ranks, size_t n_local);
 
 /// Properties of a stage that are fixed once it is loaded.

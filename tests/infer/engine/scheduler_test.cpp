@@ -220,8 +220,8 @@ TEST(Scheduler, PausedSequencesResumeBeforeYoungerOnes) {
   EXPECT_EQ(a.texts.at(0), written_alone(text_of(5, 1), 4));
 }
 
-// A preempted search starts again beam by beam. An older request that resumes meanwhile, and does not fit beside the
-// first beam, must not keep the others from starting: no sequence could run.
+// A preempted beam search resumes one beam at a time. An older request may resume in the meantime, without enough
+// memory to run with the first beam. The other beams must still start; otherwise no sequence could run.
 TEST(Scheduler, BegunSearchesStartBeforeOlderRequestsThatResume) {
   Simulation s(5, {.max_rows = 100, .max_sequences = 8});
   TextRequest a(text_of(60, 1), 90);
