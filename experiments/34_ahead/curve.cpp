@@ -5,6 +5,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,7 +46,8 @@ struct Speed {
   double tokens_per_step;  // per sequence
 };
 
-// Returns the speed with `side` draft tokens per sequence, measured after every sequence has its first token.
+// Returns the speed with `side` draft tokens per sequence, measured while all sequences generate: from the time when
+// each has its first token until one ends.
 // If `side` is kAuto, the engine chooses the number, starting from the estimates in `learned`, which it updates.
 Speed speed_of(infer::Engine& engine, std::vector<infer::Request> requests, size_t side, infer::Goodput& learned) {
   engine.goodput() = learned;
@@ -62,7 +65,7 @@ Speed speed_of(infer::Engine& engine, std::vector<infer::Request> requests, size
   const auto before = engine.statistics();
   const auto n = static_cast<double>(requests.size());
   const auto start = std::chrono::steady_clock::now();
-  while (engine.step()) continue;
+  while (engine.step() && engine.statistics().running == requests.size()) continue;
   const double seconds = core::seconds_since(start);
   if (side == kAuto) learned = engine.goodput();
   const auto n_tokens = static_cast<double>(engine.statistics().tokens - before.tokens);
@@ -113,6 +116,12 @@ int main(int argc, char** argv) {
   std::vector<size_t> counts{1, 4, 16, 64};
   app.add_option("model", model_path)->required();
   app.add_option("--draft-model", options.draft_model);
+  app.add_option("--draft", options.draft)
+      ->transform(
+          CLI::CheckedTransformer(std::map<std::string, infer::DraftSource>{{"ngram", infer::DraftSource::NGrams},
+                                                                            {"model", infer::DraftSource::Model},
+                                                                            {"mtp", infer::DraftSource::Mtp}}));
+  app.add_option("--context", options.context)->capture_default_str();
   app.add_option("--threads", options.machines.n_threads);
   app.add_option("--pairs", n_pairs)->check(CLI::Range(1, 1000))->capture_default_str();
   app.add_option("--tokens", n_tokens)->check(CLI::Range(1, 400))->capture_default_str();

@@ -29,6 +29,7 @@ class Drafter {
     size_t first;                     ///< index in `tokens` of the first token that is in the context
     size_t most;                      ///< maximum number of drafts
     size_t n_misses;                  ///< recent steps without a correct draft; if many, propose only likely drafts
+    bool behind = false;              ///< no drafts were requested in the step before: earlier tokens may be new
     Sampler& sampler;                 ///< the sampler whose tokens the drafts predict
     std::unique_ptr<Memory>& memory;  ///< the drafter's state for this sequence; null at first
   };

@@ -13,6 +13,7 @@ constexpr double kOffsetDecay = 0.99;  // factor per step for the weights of ear
 constexpr double kExceptions = 0.005;  // maximum fraction of time lost by trying other numbers of drafts than best()
 constexpr double kRowsOfAStep = 8.0;   // initial estimate: a step's fixed time equals the time of this many rows
 constexpr double kLeastSpread = 0.02;
+constexpr double kLeastGain = 0.02;  // choose() doesn't draft for a smaller gain in tokens per second
 
 // Returns the number of rows and the expected tokens of a step with `n_rows` rows and lengths[i] drafts of candidate i.
 std::pair<size_t, double> expected(std::span<const Goodput::Candidate> candidates, std::span<const size_t> lengths,
@@ -67,12 +68,20 @@ void StepTime::add(size_t n_rows, double seconds, bool in_line) {
 double StepTime::operator()(size_t n_rows) const {
   const Offset offset = n_rows < offsets_.size() ? offsets_[n_rows] : Offset{};
   const double on_line = fixed + per_row * static_cast<double>(n_rows);
-  return std::max(on_line + offset.sum / (offset.weight + 0.5), on_line / 2);
+  return std::max(on_line + offset.sum / (offset.weight + 0.25), on_line / 2);
 }
 
 void Acceptance::Counts::add(size_t more_right, bool more_wrong, double decay) {
   right = right * decay + static_cast<double>(more_right);
   wrong = wrong * decay + (more_wrong ? 1.0 : 0.0);
+}
+
+double Acceptance::mean(Counts Acceptance::*counts, double prior) const {
+  const Counts& own = this->*counts;
+  if (all_ == nullptr) return own.mean(prior, 1.0);
+  const Counts& all = all_->*counts;
+  const double error = 0.5 / std::sqrt(all.right + all.wrong + 1.0);
+  return own.mean(std::min(1.0, all_->mean(counts, prior) + error), 8.0);
 }
 
 void Acceptance::learn(size_t n_drafts, size_t n_right) {
@@ -133,16 +142,21 @@ std::vector<size_t> Goodput::choose(std::span<const Candidate> candidates, size_
   // No drafts until a step without drafts was measured.
   if (!time_.measured() && !has_set_times_) return std::vector<size_t>(candidates.size());
   std::vector<size_t> lengths = best(candidates, n_rows);
-  if (has_set_times_ || credit_ < 0.0) return lengths;
+  if (has_set_times_ || lengths.empty()) return lengths;
+  const auto [n, tokens] = expected(candidates, lengths, n_rows);
+  const double drafting = pass_seconds_ * static_cast<double>(std::ranges::max(lengths));
+  const double gain = tokens / static_cast<double>(n_rows) * time_(n_rows) / (time_(n) + drafting);
+  if (gain < 1.0 + kLeastGain) std::ranges::fill(lengths, 0);
+  const bool again = std::exchange(again_, false);
+  if (credit_ < 0.0 && !again) return lengths;
   for (size_t i = 0; i < candidates.size(); ++i) {
     tried_[i] = lengths[i] == 0 && candidates[i].most > 0;
     if (tried_[i]) lengths[i] = 1;
   }
-  if (std::ranges::find(tried_, true) != tried_.end()) return lengths;
+  if (credit_ < 0.0 || std::ranges::find(tried_, true) != tried_.end()) return lengths;
   shift_ = shift_ % 4 + 1;
   std::vector<size_t> fewer = lengths;
   for (size_t& length : fewer) length >>= shift_;
-  const auto [n, tokens] = expected(candidates, lengths, n_rows);
   const auto [n_fewer, tokens_fewer] = expected(candidates, fewer, n_rows);
   if (n_fewer == n || time_.recent(n_fewer)) return lengths;
   credit_ -= std::max(0.0, time_(n_fewer) - time_(n) * tokens_fewer / tokens);
@@ -150,14 +164,14 @@ std::vector<size_t> Goodput::choose(std::span<const Candidate> candidates, size_
   return fewer;
 }
 
-// Estimates the time of a pass as the minimum over recent calls, since a call also computes the tokens that the drafter
-// has not computed yet, which are many after a pause. The estimate rises by at most 5 % per call.
-void Goodput::drafted(std::span<const size_t> n_drafts, double seconds) {
+// Estimates the time of a pass as the minimum over recent calls. The estimate rises by at most 5 % per call, and not by
+// calls that also compute the tokens of a pause. After such a call, choose() tries a draft in the next step, too.
+void Goodput::drafted(std::span<const size_t> n_drafts, double seconds, bool behind) {
   if (has_set_times_ || n_drafts.empty()) return;
   const size_t passes = std::ranges::max(n_drafts);
   if (passes == 0) return;
   const double each = seconds / static_cast<double>(passes);
-  pass_seconds_ = pass_seconds_ == 0.0 ? each : std::min(each, 1.05 * pass_seconds_);
+  pass_seconds_ = pass_seconds_ == 0.0 ? each : std::min(each, (behind ? 1.0 : 1.05) * pass_seconds_);
   size_t n_tried = 0;
   size_t n = 0;
   for (size_t i = 0; i < n_drafts.size(); ++i) {
@@ -165,6 +179,7 @@ void Goodput::drafted(std::span<const size_t> n_drafts, double seconds) {
     if (tried_[i]) n_tried += n_drafts[i];
   }
   credit_ -= time_.per_row * static_cast<double>(n_tried) + (n_tried == n ? seconds : 0.0);
+  again_ = behind && n_tried == n && each > kLeastGain * time_.fixed;
 }
 
 void Goodput::measured(size_t n_rows, double seconds) {

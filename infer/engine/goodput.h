@@ -37,8 +37,9 @@ class StepTime {
 
 /// Estimates the probability that a draft of a sequence is right, separately for the first draft of a step and for
 /// drafts after a right one; the two differ most with n-grams. Each estimate is the mean of a Beta distribution with
-/// decayed counts. The prior counts as one draft; its mean is the estimate over all sequences of the engine. The
-/// default prior mean is 1/2 for the first draft (Jeffreys' prior) and (1 + 2 first()) / 3 for later drafts.
+/// decayed counts. The prior mean is 1/2 for the first draft (Jeffreys' prior) and (1 + 2 first()) / 3 for later ones,
+/// and counts as one draft. With an estimate over all sequences, that estimate plus its standard error is the prior
+/// mean, and counts as eight drafts: without the error, a few wrong drafts at first could end drafting.
 class Acceptance {
  public:
   /// Uses the estimates of `all`, which must outlive this object, as the prior (null: the default prior), and records
@@ -47,8 +48,8 @@ class Acceptance {
 
   /// Records a step with `n_drafts` drafts, of which the first `n_right` were right. 0 drafts change nothing.
   void learn(size_t n_drafts, size_t n_right);
-  [[nodiscard]] double first() const { return first_.mean(all_ != nullptr ? all_->first() : 0.5); }
-  [[nodiscard]] double next() const { return next_.mean(all_ != nullptr ? all_->next() : (1.0 + 2.0 * first()) / 3.0); }
+  [[nodiscard]] double first() const { return mean(&Acceptance::first_, 0.5); }
+  [[nodiscard]] double next() const { return mean(&Acceptance::next_, (1.0 + 2.0 * first()) / 3.0); }
   /// Returns the number of recent steps whose drafts were all wrong, at most 6. A step with a right draft halves it.
   [[nodiscard]] size_t n_misses() const { return n_misses_; }
 
@@ -57,8 +58,12 @@ class Acceptance {
     double right = 0.0;
     double wrong = 0.0;
     void add(size_t more_right, bool more_wrong, double decay);
-    [[nodiscard]] double mean(double prior) const { return (right + prior) / (right + wrong + 1.0); }
+    [[nodiscard]] double mean(double prior, double weight) const {
+      return (right + weight * prior) / (right + wrong + weight);
+    }
   };
+  [[nodiscard]] double mean(Counts Acceptance::*counts, double prior) const;
+
   Acceptance* all_;
   double decay_;  ///< factor per step for the counts of earlier steps
   Counts first_, next_;
@@ -75,11 +80,13 @@ class Goodput {
   };
 
   /// Returns the number of drafts of each sequence, usually best(), for a step that has `n_rows` rows without drafts.
-  /// To keep its estimates current, sometimes returns 1 where best() returns 0, or less than best() for all sequences,
+  /// Returns 0 for all sequences if best() would gain less than 2 %, which is within the errors of the estimates. To
+  /// keep its estimates current, sometimes returns 1 where best() returns 0, or less than best() for all sequences,
   /// which costs at most 0.5 % of the time.
   [[nodiscard]] std::vector<size_t> choose(std::span<const Candidate> candidates, size_t n_rows);
   /// Records the time that drafting took after the last choose(), and the number of drafts made for each candidate.
-  void drafted(std::span<const size_t> n_drafts, double seconds);
+  /// `behind`: the drafter may have computed tokens of earlier steps, too, so the time is only an upper bound.
+  void drafted(std::span<const size_t> n_drafts, double seconds, bool behind = false);
   /// Records the seconds of a step that has no prompt rows, excluding the drafter's time.
   void measured(size_t n_rows, double seconds);
 
@@ -98,12 +105,13 @@ class Goodput {
  private:
   StepTime time_;
   double pass_seconds_ = 0.0;
-  Acceptance acceptance_{nullptr, 0.99};
+  Acceptance acceptance_{nullptr, 0.999};
   bool has_set_times_ = false;
   double credit_ = 0.0;      ///< seconds that may still be lost by trying other numbers of drafts than best()
   size_t shift_ = 0;         ///< to try fewer drafts, choose() divides each number of drafts by 2^shift_
   std::vector<bool> tried_;  ///< true for sequences that try one draft although best() is 0
   bool fewer_ = false;       ///< true if the last choose() returned fewer drafts than best()
+  bool again_ = false;       ///< true if the next choose() must try one draft again, to measure a pass of the drafter
 };
 
 }  // namespace folio::infer

@@ -8,7 +8,7 @@
 namespace folio::infer {
 namespace {
 
-constexpr size_t kManyRows = 32;  // observe() runs the module if more rows are pending, to limit memory
+constexpr size_t kManyRows = 48;  // observe() runs the module if more rows are pending; more than Drafts::rest() allows
 
 }  // namespace
 

@@ -85,6 +85,7 @@ class IssueOrder : public RunAhead {
     placements.push_back({last, {machines.empty() ? 0 : 1, 2}});
     Engine engine(model_, placements, GetParam().with_type({.n_sequences = 4}));
     engine.goodput().set_times(time, 0.0);
+    for (int i = 0; i < 60; ++i) engine.goodput().acceptance().learn(4, 0);  // drafts are rarely right
     for (Request& r : requests) engine.add(std::move(r));
     while (engine.step()) continue;
     several_ = engine.runner().steps_in_flight() > 1;
